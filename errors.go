@@ -1,0 +1,143 @@
+package punctual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// The vocabulary of errors. Every error that Punctual returns wraps one of these (or the
+// context's), so that errors.Is finds it on every path: library, command line, network.
+// Each is definite (the operation certainly did not happen) or not; see Definite.
+
+// Errors of a request that is wrong in itself; nothing was changed.
+var (
+	// ErrInvalid: a malformed argument; the text says which and what to use instead.
+	ErrInvalid = errors.New("invalid")
+	// ErrTooLarge: a body, header or batch beyond its limit.
+	ErrTooLarge = errors.New("too large")
+	// ErrUnsupported: this store does not have the operation.
+	ErrUnsupported = errors.New("not supported")
+)
+
+// Errors that come from the state of a message or topic; nothing was changed.
+var (
+	// ErrNotFound: no such message or topic.
+	ErrNotFound = errors.New("not found")
+	// ErrDuplicate: the ID is taken and the push asked to fail then.
+	ErrDuplicate = errors.New("ID is taken")
+	// ErrLeaseLost: the token is not the current one; somebody else may work on
+	// the message, or it is finished, replaced or purged.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrCancelled: the message was cancelled while leased; it ends with this attempt.
+	ErrCancelled = errors.New("cancelled while leased")
+	// ErrPaused: the topic takes no messages for now.
+	ErrPaused = errors.New("topic is paused")
+)
+
+// Errors that come from the state of a store or process.
+var (
+	// ErrClosed: the store, queue or worker was closed; nothing was changed.
+	ErrClosed = errors.New("closed")
+	// ErrOverloaded: too much is under way; nothing was changed. Try again later.
+	ErrOverloaded = errors.New("overloaded")
+	// ErrNoSpace: the medium is nearly full; pushes are refused while acks and
+	// cancels still pass. Nothing was changed.
+	ErrNoSpace = errors.New("no space left")
+	// ErrLocked: another process owns the store; nothing was changed.
+	ErrLocked = errors.New("store is in use")
+	// ErrCorrupt: stored data is damaged. Nothing was skipped or repaired.
+	ErrCorrupt = errors.New("store is damaged")
+	// ErrStoreFailed: the medium failed earlier and the store has stopped; nothing
+	// was changed by this call. Reopen the store after mending the medium.
+	ErrStoreFailed = errors.New("store has failed")
+	// ErrDurability: the server cannot give the durability asked for.
+	ErrDurability = errors.New("durability not available")
+	// ErrIndeterminate: the operation may or may not have happened, and never
+	// anything in between. Repeat it with the same ID, or look.
+	ErrIndeterminate = errors.New("may or may not have happened")
+)
+
+// ErrorKind is one entry of the vocabulary.
+type ErrorKind struct {
+	// Err is the sentinel.
+	Err error
+	// Code is its name on every wire: stable, lower case.
+	Code string
+	// Definite tells that the operation certainly did not happen.
+	Definite bool
+	// Meaning is one sentence for documents.
+	Meaning string
+}
+
+// ErrorKinds returns the vocabulary, most telling first: the first kind that
+// matches an error names it.
+func ErrorKinds() []ErrorKind {
+	return []ErrorKind{
+		{ErrIndeterminate, "indeterminate", false, "The operation may or may not have happened; repeat it with the same ID, or look."},
+		{ErrInvalid, "invalid", true, "An argument is malformed; the text says which and what to use instead."},
+		{ErrTooLarge, "too_large", true, "A body, header or batch is beyond its limit."},
+		{ErrUnsupported, "unsupported", true, "This store does not have the operation."},
+		{ErrNotFound, "not_found", true, "There is no such message or topic."},
+		{ErrDuplicate, "duplicate", true, "The ID is taken and the push asked to fail then."},
+		{ErrLeaseLost, "lease_lost", true, "The token is not the current one; somebody else may work on the message."},
+		{ErrCancelled, "cancelled", true, "The message was cancelled while leased; it ends with this attempt."},
+		{ErrPaused, "paused", true, "The topic takes no messages for now."},
+		{ErrClosed, "closed", true, "The store, queue or worker was closed."},
+		{ErrOverloaded, "overloaded", true, "Too much is under way; try again later."},
+		{ErrNoSpace, "no_space", true, "The medium is nearly full; pushes are refused, acks and cancels pass."},
+		{ErrLocked, "locked", true, "Another process owns the store."},
+		{ErrCorrupt, "corrupt", true, "Stored data is damaged; nothing was skipped or repaired."},
+		{ErrStoreFailed, "store_failed", true, "The medium failed earlier and the store has stopped; mend it and reopen."},
+		{ErrDurability, "durability", true, "The server cannot give the durability asked for."},
+	}
+}
+
+// ErrorCode returns the code of the first kind that err wraps, "canceled" or "deadline" for
+// the context's errors, "" for nil and "internal" for anything else.
+func ErrorCode(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, k := range ErrorKinds() {
+		if errors.Is(err, k.Err) {
+			return k.Code
+		}
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	}
+	return "internal"
+}
+
+// Definite reports whether an operation that returned err certainly did not
+// happen (P13). It is false for ErrIndeterminate and for errors that Punctual does
+// not know. The context's errors are definite unless they come with ErrIndeterminate.
+func Definite(err error) bool {
+	for _, k := range ErrorKinds() {
+		if errors.Is(err, k.Err) {
+			return k.Definite
+		}
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// errorf puts a sentence in front of a kind.
+func errorf(kind error, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kind)
+}
+
+func invalidf(format string, args ...any) error { return errorf(ErrInvalid, format, args...) }
+
+// TrimError shortens the text of an error to MaxErrorBytes for a message's
+// history and says so when it does.
+func TrimError(text string) string {
+	if len(text) <= MaxErrorBytes {
+		return text
+	}
+	note := fmt.Sprintf("… (%d bytes in all)", len(text))
+	return text[:MaxErrorBytes-len(note)] + note
+}

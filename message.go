@@ -1,0 +1,149 @@
+package punctual
+
+import "time"
+
+// Message is what a store keeps and a handler receives. Times are whole
+// milliseconds in UTC. A Message that a store returned belongs to the caller.
+type Message struct {
+	// ID names the message within its topic: 1 to 128 printable ASCII bytes,
+	// a time-ordered ULID unless the pusher chose one.
+	ID string
+	// Topic is the stream that the message belongs to.
+	Topic string
+	// Body is handed over byte for byte.
+	Body []byte
+	// Headers travel with the body; nil when there are none.
+	Headers map[string]string
+	// Due is the earliest instant at which the message may be delivered. A retry
+	// moves it to the time of the next attempt.
+	Due time.Time
+	// Attempt counts the deliveries so far, this one included. Snooze and
+	// Release take theirs back.
+	Attempt int
+	// MaxAttempts bounds Attempt (P6). 0 follows the topic's setting.
+	MaxAttempts int
+	// Created is the store's clock when the message was pushed.
+	Created time.Time
+	// Expires is the instant from which the message is not delivered any more;
+	// zero means never. It lies ExpireAfter behind the time the message was
+	// first due, and moves with a Reschedule but not with a retry.
+	Expires time.Time
+	// DropExpired asks that an expired message vanishes; otherwise it becomes dead
+	// with ReasonExpired.
+	DropExpired bool
+}
+
+// State is where a message is in its life; see the picture in the package comment.
+type State uint8
+
+// The states of a stored message. A message that was acked, cancelled or
+// dropped is not stored and has none.
+const (
+	// StateNone is the zero value; in a ListQuery it stands for any state.
+	StateNone State = iota
+	// StateScheduled is a message whose due time lies ahead.
+	StateScheduled
+	// StateReady is a message whose time has come, including one whose lease ran out.
+	StateReady
+	// StateLeased is a message that somebody works on under an unexpired lease.
+	StateLeased
+	// StateDead is a message that was given up on, kept until requeued or purged.
+	StateDead
+)
+
+var stateNames = [...]string{"", "scheduled", "ready", "leased", "dead"}
+
+// String returns the state's word as used everywhere: "scheduled", "ready",
+// "leased", "dead", or "" for StateNone.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "invalid"
+}
+
+// ParseState is the inverse of State.String for the four named states.
+func ParseState(name string) (State, error) {
+	for i, n := range stateNames {
+		if n == name && n != "" {
+			return State(i), nil
+		}
+	}
+	return StateNone, invalidf("state %q: use scheduled, ready, leased or dead", name)
+}
+
+// DeathReason says why a message is dead.
+type DeathReason string
+
+// The reasons for which a message becomes dead.
+const (
+	// ReasonDiscarded: the holder of its lease gave up on it.
+	ReasonDiscarded DeathReason = "discarded"
+	// ReasonAttemptsUsedUp: as many attempts were made as MaxAttempts allows.
+	ReasonAttemptsUsedUp DeathReason = "attempts used up"
+	// ReasonExpired: its expiry passed before it was delivered.
+	ReasonExpired DeathReason = "expired"
+)
+
+// Failure is one attempt that did not end with an ack. Snoozed and released
+// attempts leave none.
+type Failure struct {
+	// Attempt is the number of the attempt that failed, from 1.
+	Attempt int
+	// At is the store's clock when the failure was recorded.
+	At time.Time
+	// Error is what the holder said, shortened by TrimError; "lease ran out" when the
+	// holder said nothing.
+	Error string
+}
+
+// MaxFailures bounds the history kept with one message: the newest failures
+// stay, and Attempt tells how many there were in all.
+const MaxFailures = 16
+
+// ErrLeaseRanOut is the text of a Failure whose holder never answered.
+const ErrLeaseRanOut = "lease ran out"
+
+// AddFailure appends f to history, dropping the oldest beyond MaxFailures.
+// Every store uses it, so that histories agree.
+func AddFailure(history []Failure, f Failure) []Failure {
+	if over := len(history) + 1 - MaxFailures; over > 0 {
+		history = history[over:]
+	}
+	out := make([]Failure, 0, len(history)+1)
+	return append(append(out, history...), f)
+}
+
+// Info is a stored message with all that the store knows of it.
+type Info struct {
+	Message
+	// State as of the store's clock when the Info was read.
+	State State
+	// LeaseUntil is the end of the lease; zero unless State is StateLeased.
+	LeaseUntil time.Time
+	// CancelRequested tells that a leased message was cancelled: no further
+	// attempt will be made after the one under way (P5).
+	CancelRequested bool
+	// Died and Reason are set when State is StateDead.
+	Died   time.Time
+	Reason DeathReason
+	// Failures is the history of failed attempts, oldest first, at most MaxFailures.
+	Failures []Failure
+}
+
+// Delivery is a message under a lease, as a Claim returns it.
+type Delivery struct {
+	Message
+	// Token proves the lease. It grows with every claim of a topic's ID, also
+	// across messages that used the same ID one after the other (P4).
+	Token int64
+	// Delivered is the store's clock at the claim; never before Due (P2).
+	Delivered time.Time
+	// LeaseUntil is when the lease ends unless extended.
+	LeaseUntil time.Time
+	// Failures is the history of earlier attempts, oldest first.
+	Failures []Failure
+}
+
+// Late is how long after its due time the message was claimed; never negative.
+func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
