@@ -1,0 +1,59 @@
+# Needs Go, git and make. With a C compiler the tests run under the race detector.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The formatter and the linter are pinned in a module of their own (tools/go.mod), so that
+# nothing of theirs enters the go.mod of those who import Punctual.
+TOOL := go tool -modfile=tools/go.mod
+
+# The race detector needs cgo, and go turns cgo off by itself where no C compiler is found.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+# bin keeps itself out of version control.
+MAKE_BIN := mkdir -p bin && echo '*' > bin/.gitignore
+
+# Flags for the tests, for instance: make test TESTFLAGS='-run Cancel -v'
+TESTFLAGS ?=
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+
+.PHONY: build
+build: ## Build one static binary, ./bin/punctual
+	@$(MAKE_BIN)
+	CGO_ENABLED=0 go build -trimpath -o bin/punctual ./cmd/punctual
+
+.PHONY: demo
+demo: ## See orders closed on time, on a store in a temporary folder (about 15 s)
+	go run ./cmd/punctual demo
+
+.PHONY: test
+test: lint ## Check format and code, then run every test, with the race detector
+	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
+	go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
+	@if [[ -f bench/go.mod ]]; then cd bench && go vet ./... && go test $(RACE) -shuffle=on ./...; fi
+
+.PHONY: lint
+lint: ## Check format (gofumpt) and code (go vet, staticcheck)
+	@unformatted=$$($(TOOL) gofumpt -l .); \
+	if [[ -n $$unformatted ]]; then echo "run make fmt, these files are not formatted:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(TOOL) staticcheck ./...
+
+.PHONY: fmt
+fmt: ## Format all Go files (gofumpt)
+	$(TOOL) gofumpt -w .
+
+.PHONY: cover
+cover: ## Run the tests and show what they cover
+	@$(MAKE_BIN)
+	go test -shuffle=on -coverpkg=./... -coverprofile=bin/cover.out ./...
+	go tool cover -func=bin/cover.out | tail -n 1
+	go tool cover -html=bin/cover.out -o bin/cover.html
+	@echo "by line: bin/cover.html"
+
+.PHONY: clean
+clean: ## Remove what the other targets made
+	rm -rf bin
