@@ -1,0 +1,362 @@
+package punctual_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// The form of the code, as a test. The rules read the .go files themselves: a test
+// that asked "go list" would keep answering from the test cache after a forbidden
+// import had come in, because the cache does not see what a child process reads.
+
+const modulePath = "github.com/punctualmq/punctual"
+
+// rule is one row of the import table; the same table stands in ARCHITECTURE.md.
+type rule struct {
+	// ours are the packages of this module that the package may import; "." is the root.
+	ours []string
+	// outside are the modules beside the standard library.
+	outside []string
+}
+
+// architecture says what each package may import. Arrows point one way: towards the
+// root, which knows no store and no network. A row may be there before its package.
+var architecture = map[string]rule{
+	".":            {outside: []string{"github.com/oklog/ulid/v2"}},
+	"memstore":     {ours: []string{"."}},
+	"diskstore":    {ours: []string{"."}, outside: []string{"github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}},
+	"redisstore":   {ours: []string{"."}, outside: []string{"github.com/redis/go-redis/v9"}},
+	"pgstore":      {ours: []string{"."}, outside: []string{"github.com/jackc/pgx/v5"}},
+	"remotestore":  {ours: []string{".", "wire"}},
+	"storetest":    {ours: []string{".", "memstore"}, outside: []string{"pgregory.net/rapid"}},
+	"punctualtest": {ours: []string{".", "memstore"}},
+	"wire":         {ours: []string{"."}},
+	"server":       {ours: []string{".", "wire", "console"}, outside: []string{"github.com/prometheus/client_golang"}},
+	"console":      {ours: []string{"."}},
+	"internal/cli": {
+		ours: []string{".", "memstore", "diskstore", "redisstore", "pgstore", "remotestore", "wire", "server", "console"},
+		outside: []string{
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6",
+			"golang.org/x/term", "golang.org/x/sys",
+		},
+	},
+	"cmd/punctual": {ours: []string{"internal/cli"}},
+}
+
+// testModules may be imported by every package's tests, beside what its row names. Of ours
+// a test may import anything; the compiler refuses cycles.
+var testModules = []string{"pgregory.net/rapid", "go.uber.org/goleak"}
+
+// drawers are names that say nothing of what is inside.
+var drawers = []string{"util", "utils", "common", "base", "helper", "helpers", "misc"}
+
+func TestArchitecture(t *testing.T) {
+	sources, err := readSources(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sources) == 0 {
+		t.Fatal("no Go files found")
+	}
+	for _, complaint := range checkSources(sources, architecture) {
+		t.Error(complaint)
+	}
+}
+
+// source is one parsed Go file.
+type source struct {
+	path string // slash-separated, from the root of the module
+	text []byte
+	ast  *ast.File
+	fset *token.FileSet
+}
+
+func (s source) dir() string  { return path.Dir(s.path) }
+func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
+
+func (s source) line(p token.Pos) string {
+	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(p).Line)
+}
+
+// readSources parses the Go files of the module rooted in fsys: not those of modules inside
+// it, nor folders that the go command ignores.
+func readSources(fsys fs.FS) ([]source, error) {
+	var sources []source
+	fset := token.NewFileSet()
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name != "." && ignoredDir(fsys, name) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		text, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		sources = append(sources, source{path: name, text: text, ast: file, fset: fset})
+		return nil
+	})
+	return sources, err
+}
+
+func ignoredDir(fsys fs.FS, name string) bool {
+	base := path.Base(name)
+	if base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		return true
+	}
+	_, err := fs.Stat(fsys, path.Join(name, "go.mod"))
+	return err == nil
+}
+
+// checkSources returns a sentence for each rule broken, in the order of the files.
+func checkSources(sources []source, table map[string]rule) []string {
+	var complaints []string
+	for _, s := range sources {
+		complaints = append(complaints, checkImports(s, table)...)
+		if !s.isTest() {
+			complaints = append(complaints, checkForm(s)...)
+		}
+	}
+	return append(complaints, checkPackages(sources, table)...)
+}
+
+// checkImports holds one file to the import table.
+func checkImports(s source, table map[string]rule) []string {
+	allowed, inTable := table[s.dir()]
+	if !inTable {
+		return nil // checkPackages complains once
+	}
+	var complaints []string
+	for _, spec := range s.ast.Imports {
+		target, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			target = spec.Path.Value
+		}
+		if problem := importProblem(s, target, allowed); problem != "" {
+			complaints = append(complaints, s.line(spec.Pos())+": "+problem)
+		}
+	}
+	return complaints
+}
+
+func importProblem(s source, target string, allowed rule) string {
+	if target == "C" {
+		return `import "C" is not allowed: the command is one static binary, built without cgo`
+	}
+	if target == modulePath || strings.HasPrefix(target, modulePath+"/") {
+		ours := path.Clean(strings.TrimPrefix(strings.TrimPrefix(target, modulePath), "/"))
+		if s.isTest() || slices.Contains(allowed.ours, ours) {
+			return ""
+		}
+		return fmt.Sprintf("package %s must not import %s: turn the dependency round or move the code; "+
+			"if the arrow is right, change the table in arch_test.go and ARCHITECTURE.md", s.dir(), ours)
+	}
+	if first, _, _ := strings.Cut(target, "/"); !strings.Contains(first, ".") {
+		return "" // standard library
+	}
+	modules := allowed.outside
+	if s.isTest() {
+		modules = slices.Concat(modules, testModules)
+	}
+	if moduleOf(target, modules) != "" {
+		return ""
+	}
+	return fmt.Sprintf("package %s must not import %s: use the standard library; "+
+		"if the dependency is worth it, give its reason in docs/dependencies.md and add it to the table in arch_test.go", s.dir(), target)
+}
+
+// moduleOf returns the module of the list that the import path lies in, or "".
+func moduleOf(target string, modules []string) string {
+	for _, m := range modules {
+		if target == m || strings.HasPrefix(target, m+"/") {
+			return m
+		}
+	}
+	return ""
+}
+
+// checkForm looks at what no file but a test may contain.
+func checkForm(s source) []string {
+	var complaints []string
+	for _, decl := range s.ast.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			complaints = append(complaints, s.line(f.Pos())+": func init hides what happens when: call it from where it is needed")
+		}
+	}
+	for i, line := range bytes.Split(s.text, []byte("\n")) {
+		if bytes.Contains(line, []byte("TODO")) {
+			complaints = append(complaints, fmt.Sprintf("%s:%d: do it now, or write an issue and say in the comment what is so today", s.path, i+1))
+		}
+	}
+	return complaints
+}
+
+// checkPackages looks at each package as a whole.
+func checkPackages(sources []source, table map[string]rule) []string {
+	type pkg struct{ name, comment string }
+	packages := map[string]*pkg{}
+	for _, s := range sources {
+		if s.isTest() {
+			continue
+		}
+		p := packages[s.dir()]
+		if p == nil {
+			p = &pkg{name: s.ast.Name.Name}
+			packages[s.dir()] = p
+		}
+		if s.ast.Doc != nil {
+			p.comment = s.ast.Doc.Text()
+		}
+	}
+	var complaints []string
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		p := packages[dir]
+		if _, ok := table[dir]; !ok {
+			complaints = append(complaints, fmt.Sprintf("package %s is not in the import table: "+
+				"decide what it may import and add its row in arch_test.go and ARCHITECTURE.md", dir))
+		}
+		if slices.Contains(drawers, p.name) || slices.Contains(drawers, path.Base(dir)) {
+			complaints = append(complaints, fmt.Sprintf("package %s: name it for what is inside", dir))
+		}
+		if want := commentStart(p.name); !strings.HasPrefix(p.comment, want) {
+			complaints = append(complaints, fmt.Sprintf("package %s has no package comment: say what it is for, beginning with %q", dir, want))
+		}
+	}
+	return complaints
+}
+
+func commentStart(pkg string) string {
+	if pkg == "main" {
+		return "Command "
+	}
+	return "Package " + pkg + " "
+}
+
+// The checks themselves, on made-up modules: each must be able to fail, and must let
+// the right thing pass.
+func TestArchitectureChecks(t *testing.T) {
+	table := map[string]rule{
+		".":     {outside: []string{"example.org/id/v2"}},
+		"store": {ours: []string{"."}},
+		"cmd/x": {ours: []string{"store"}},
+	}
+	const (
+		root  = "// Package root is the root.\npackage root\n"
+		store = "// Package store stores.\npackage store\n"
+	)
+	cases := map[string]struct {
+		files map[string]string
+		want  string // part of the only complaint; empty for none
+	}{
+		"a sound module": {files: map[string]string{
+			"root.go":        root + `import ("fmt"; "example.org/id/v2"; _ "example.org/id/v2/sub")`,
+			"root_test.go":   "package root_test\n" + `import (_ "` + modulePath + `/store"; _ "pgregory.net/rapid")` + "\nfunc init() {} // TODO",
+			"store/store.go": store + `import _ "` + modulePath + `"`,
+			"cmd/x/main.go":  "// Command x runs.\npackage main\n" + `import _ "` + modulePath + `/store"`,
+		}},
+		"an arrow the wrong way": {
+			files: map[string]string{"root.go": root + `import _ "` + modulePath + `/store"`},
+			want:  "root.go:3: package . must not import store",
+		},
+		"an arrow past a layer": {
+			files: map[string]string{"cmd/x/main.go": "// Command x runs.\npackage main\n" + `import _ "` + modulePath + `"`},
+			want:  "package cmd/x must not import .",
+		},
+		"a module from outside": {
+			files: map[string]string{"store/store.go": store + `import _ "example.org/id/v2"`},
+			want:  "package store must not import example.org/id/v2: use the standard library",
+		},
+		"a module whose name only begins alike": {
+			files: map[string]string{"root.go": root + `import _ "example.org/id/v2extra"`},
+			want:  "must not import example.org/id/v2extra",
+		},
+		"a module from outside in a test": {
+			files: map[string]string{"root_test.go": "package root\n" + `import _ "example.org/assert"`},
+			want:  "must not import example.org/assert",
+		},
+		"a test library in the code": {
+			files: map[string]string{"root.go": root + `import _ "pgregory.net/rapid"`},
+			want:  "must not import pgregory.net/rapid",
+		},
+		"cgo": {
+			files: map[string]string{"root.go": root + `import "C"`},
+			want:  `import "C" is not allowed`,
+		},
+		"a package without a row": {
+			files: map[string]string{"new/new.go": "// Package new is new.\npackage new\n"},
+			want:  "package new is not in the import table",
+		},
+		"a drawer": {
+			files: map[string]string{"store/store.go": "// Package util is a drawer.\npackage util\n"},
+			want:  "package store: name it for what is inside",
+		},
+		"an init": {
+			files: map[string]string{"root.go": root + "func init() {}"},
+			want:  "root.go:3: func init hides",
+		},
+		"a method called init": {
+			files: map[string]string{"root.go": root + "type t int\nfunc (t) init() {}"},
+		},
+		"something left to do": {
+			files: map[string]string{"root.go": root + "// TODO: the rest\n"},
+			want:  "root.go:3: do it now",
+		},
+		"no package comment": {
+			files: map[string]string{"root.go": "package root\n"},
+			want:  `no package comment: say what it is for, beginning with "Package root "`,
+		},
+		"a package comment in one of two files": {
+			files: map[string]string{"a.go": root, "b.go": "package root\n"},
+		},
+		"folders that the go command ignores": {files: map[string]string{
+			"testdata/x.go":    "package util\n",
+			"_old/x.go":        "package util\n",
+			".hidden/x.go":     "package util\n",
+			"bench/go.mod":     "module bench\n",
+			"bench/x.go":       "package util\n",
+			"bench/deep/in.go": "package util\n",
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			fsys := fstest.MapFS{}
+			for file, text := range c.files {
+				fsys[file] = &fstest.MapFile{Data: []byte(text)}
+			}
+			sources, err := readSources(fsys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := checkSources(sources, table)
+			switch {
+			case c.want == "" && len(got) > 0:
+				t.Errorf("complaints about a sound module: %q", got)
+			case c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)):
+				t.Errorf("complaints %q, want one containing %q", got, c.want)
+			}
+		})
+	}
+}
