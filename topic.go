@@ -1,0 +1,122 @@
+package punctual
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Topic is a topic whose messages carry values of type T. It is safe for concurrent use.
+type Topic[T any] struct {
+	queue *Queue
+	name  string
+	codec Codec
+}
+
+// Codec turns values into message bodies and back. It must be safe for concurrent use,
+// and must not keep or reuse the slice that Encode returned.
+type Codec interface {
+	Encode(v any) ([]byte, error)
+	// Decode stores what data holds in v, which points to a value of the topic's type.
+	Decode(data []byte, v any) error
+}
+
+// JSONCodec encodes with encoding/json. It is the default.
+type JSONCodec struct{}
+
+// Encode is json.Marshal.
+func (JSONCodec) Encode(v any) ([]byte, error) { return json.Marshal(v) }
+
+// Decode is json.Unmarshal.
+func (JSONCodec) Decode(data []byte, v any) error { return json.Unmarshal(data, v) }
+
+// TopicOption adjusts a Topic; WithCodec is one.
+type TopicOption interface {
+	applyTopic(c *topicConfig)
+}
+
+type topicConfig struct{ codec Codec }
+
+type topicOption func(c *topicConfig)
+
+func (o topicOption) applyTopic(c *topicConfig) { o(c) }
+
+// WithCodec replaces JSONCodec. All who push to and handle a topic must use the same.
+func WithCodec(c Codec) TopicOption {
+	return topicOption(func(t *topicConfig) { t.codec = c })
+}
+
+// NewTopic returns the topic with this name on q. A name that is not valid makes each
+// push fail with ErrInvalid.
+func NewTopic[T any](q *Queue, name string, opts ...TopicOption) *Topic[T] {
+	c := topicConfig{codec: JSONCodec{}}
+	for _, o := range opts {
+		o.applyTopic(&c)
+	}
+	return &Topic[T]{queue: q, name: name, codec: c.codec}
+}
+
+// Name returns the topic's name.
+func (t *Topic[T]) Name() string { return t.name }
+
+// Push is Queue.Push with v as the body. A value that does not encode gives ErrInvalid.
+func (t *Topic[T]) Push(ctx context.Context, v T, opts ...PushOption) (PushResult, error) {
+	m, err := t.compose(v, opts)
+	if err != nil {
+		return PushResult{Topic: t.name, Err: err}, fmt.Errorf("push: %w", err)
+	}
+	return t.queue.pushOne(ctx, m)
+}
+
+// PushMany is Queue.PushMany with a message for each value; the options hold for all, so
+// ID is ErrInvalid with more than one value. If a value does not encode, nothing is stored.
+func (t *Topic[T]) PushMany(ctx context.Context, vs []T, opts ...PushOption) ([]PushResult, error) {
+	ms := make([]NewMessage, len(vs))
+	for i, v := range vs {
+		m, err := t.compose(v, opts)
+		if err == nil && m.ID != "" && len(vs) > 1 {
+			err = invalidf("one ID for %d messages: push them one by one, or use Queue.PushMany", len(vs))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("push of value %d of %d: %w", i+1, len(vs), err)
+		}
+		ms[i] = m
+	}
+	return t.queue.PushMany(ctx, ms)
+}
+
+func (t *Topic[T]) compose(v T, opts []PushOption) (NewMessage, error) {
+	body, err := t.codec.Encode(v)
+	if err != nil {
+		return NewMessage{}, fmt.Errorf("%w body: encode %T: %w", ErrInvalid, v, err)
+	}
+	return Compose(t.name, body, opts...)
+}
+
+// Cancel is Queue.Cancel in this topic.
+func (t *Topic[T]) Cancel(ctx context.Context, id string) (Outcome, error) {
+	return t.queue.Cancel(ctx, t.name, id)
+}
+
+// Reschedule is Queue.Reschedule in this topic.
+func (t *Topic[T]) Reschedule(ctx context.Context, id string, w When) (Outcome, error) {
+	return t.queue.Reschedule(ctx, t.name, id, w)
+}
+
+// Requeue is Queue.Requeue in this topic.
+func (t *Topic[T]) Requeue(ctx context.Context, id string, w When) (Outcome, error) {
+	return t.queue.Requeue(ctx, t.name, id, w)
+}
+
+// Handler returns a Handler, for Worker.Handle, that decodes the body and calls f. A body
+// that does not decode is discarded, since no retry can mend it: the message is dead
+// with the reason in its history, and can be requeued once the handler knows its form.
+func (t *Topic[T]) Handler(f func(ctx context.Context, v T, d *Delivery) error) Handler {
+	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
+		var v T
+		if err := t.codec.Decode(d.Body, &v); err != nil {
+			return Discard(fmt.Errorf("decode body as %T: %w", v, err))
+		}
+		return f(ctx, v, d)
+	})
+}
