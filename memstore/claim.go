@@ -38,7 +38,9 @@ func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
 	for _, name := range c.Topics {
 		t := s.claimable(name, now)
 		for t != nil && len(found) < c.Max && len(t.live) > 0 && t.live[0].at <= now.ms {
-			if m := t.live[0]; !t.end(m, now) {
+			if m := t.live[0]; t.mustEnd(m, now) {
+				t.end(m, now)
+			} else {
 				found = append(found, s.lease(t, m, c.Lease, now))
 			}
 		}
@@ -54,24 +56,30 @@ func (s *Store) claimable(name string, now instant) *topic {
 	return nil
 }
 
-// end ends a message whose time has come if it must not be delivered again, and reports
-// whether it did. A cancel asked for comes before attempts used up, and those before expiry.
-func (t *topic) end(m *message, now instant) bool {
+// mustEnd reports whether a message whose time has come must not be delivered again.
+func (t *topic) mustEnd(m *message, now instant) bool {
+	return m.cancelRequested || m.Attempt >= t.maxAttempts(m) || m.expired(now)
+}
+
+func (m *message) expired(now instant) bool {
+	return !m.Expires.IsZero() && punctual.Millis(m.Expires) <= now.ms
+}
+
+// end ends a message for which mustEnd holds. A cancel comes before attempts used up, and
+// those before expiry.
+func (t *topic) end(m *message, now instant) {
 	switch {
 	case m.cancelRequested:
 		t.finish(m, now)
 	case m.Attempt >= t.maxAttempts(m):
 		m.noteLeaseRanOut(now)
 		t.die(m, punctual.ReasonAttemptsUsedUp, now)
-	case m.Expires.IsZero() || now.ms < punctual.Millis(m.Expires):
-		return false
 	case m.DropExpired:
 		t.finish(m, now)
 	default:
 		m.noteLeaseRanOut(now)
 		t.die(m, punctual.ReasonExpired, now)
 	}
-	return true
 }
 
 // lease counts the attempt and hands the message out.

@@ -41,6 +41,8 @@ type Store struct {
 
 var (
 	_ punctual.Store              = (*Store)(nil)
+	_ punctual.Inspector          = (*Store)(nil)
+	_ punctual.Checker            = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 )
 

@@ -1,0 +1,217 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// What a waiting claim answers, and after how long, while something happens to the store.
+func TestClaimWaits(t *testing.T) {
+	on, off := true, false
+	var held punctual.Delivery
+	tests := []struct {
+		name    string
+		before  func(t *testing.T, s *Store)
+		after   time.Duration // when happens runs; 0: it does not
+		happens func(t *testing.T, s *Store, cancel func())
+		want    int
+		wantErr error
+		took    time.Duration
+	}{
+		{name: "for nothing", took: time.Minute},
+		{
+			name:   "until a message is due",
+			before: func(t *testing.T, s *Store) { push(t, s, punctual.NewMessage{ID: "a", Delay: 2500 * time.Millisecond}) },
+			want:   1, took: 2500 * time.Millisecond,
+		},
+		{
+			name: "until a lease runs out",
+			before: func(t *testing.T, s *Store) {
+				push(t, s, punctual.NewMessage{ID: "a"})
+				claim(t, s, 1)
+			},
+			want: 1, took: 30 * time.Second,
+		},
+		{
+			name: "until a push", after: 7 * time.Second,
+			happens: func(t *testing.T, s *Store, _ func()) { push(t, s, punctual.NewMessage{ID: "a"}) },
+			want:    1, took: 7 * time.Second,
+		},
+		{
+			name: "until a push of something due before what it waits for", after: time.Second,
+			before: func(t *testing.T, s *Store) { push(t, s, punctual.NewMessage{ID: "a", Delay: time.Hour}) },
+			happens: func(t *testing.T, s *Store, _ func()) {
+				push(t, s, punctual.NewMessage{ID: "b", Delay: 400 * time.Millisecond})
+			},
+			want: 1, took: 1400 * time.Millisecond,
+		},
+		{
+			name: "until a reschedule to now", after: 7 * time.Second,
+			before: func(t *testing.T, s *Store) { push(t, s, punctual.NewMessage{ID: "a", Delay: time.Hour}) },
+			happens: func(t *testing.T, s *Store, _ func()) {
+				amend(t, s, punctual.Amendment{Change: punctual.ChangeReschedule, ID: "a"})
+			},
+			want: 1, took: 7 * time.Second,
+		},
+		{
+			name: "until a release", after: 7 * time.Second,
+			before: func(t *testing.T, s *Store) {
+				push(t, s, punctual.NewMessage{ID: "a"})
+				held = claim(t, s, 1)[0]
+			},
+			happens: func(t *testing.T, s *Store, _ func()) {
+				if err := settle(s, held, punctual.SettleRelease); err != nil {
+					t.Errorf("release: %v", err)
+				}
+			},
+			want: 1, took: 7 * time.Second,
+		},
+		{
+			name: "until claims are resumed", after: 7 * time.Second,
+			before: func(t *testing.T, s *Store) {
+				push(t, s, punctual.NewMessage{ID: "a"})
+				configure(t, s, punctual.SettingsPatch{PausedOut: &on})
+			},
+			happens: func(t *testing.T, s *Store, _ func()) {
+				configure(t, s, punctual.SettingsPatch{PausedOut: &off})
+			},
+			want: 1, took: 7 * time.Second,
+		},
+		{
+			name: "until its context ends", after: 7 * time.Second,
+			happens: func(_ *testing.T, _ *Store, cancel func()) { cancel() },
+			wantErr: context.Canceled, took: 7 * time.Second,
+		},
+		{
+			name: "until the store is closed", after: 7 * time.Second,
+			happens: func(t *testing.T, s *Store, _ func()) {
+				if err := s.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			},
+			wantErr: punctual.ErrClosed, took: 7 * time.Second,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(nil)
+				if tt.before != nil {
+					tt.before(t, s)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				began := time.Now()
+				if tt.happens != nil {
+					timer := time.AfterFunc(tt.after, func() { tt.happens(t, s, cancel) })
+					defer timer.Stop()
+				}
+				ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"other", "orders"}, Max: 5, Wait: time.Minute})
+				if len(ds) != tt.want || !errors.Is(err, tt.wantErr) {
+					t.Errorf("Claim = %v, %v; want %d deliveries, %v", ids(ds), err, tt.want, tt.wantErr)
+				}
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("P11: took %v, want %v", took, tt.took)
+				}
+			})
+		})
+	}
+}
+
+// A claim that ended with its context has leased nothing, even when a message was due in
+// the same instant.
+func TestClaimThatEndedLeasesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(nil)
+		push(t, s, punctual.NewMessage{ID: "a", Delay: time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: time.Minute})
+		info, getErr := s.Get(t.Context(), "orders", "a")
+		if getErr != nil {
+			t.Fatal(getErr)
+		}
+		if leased := info.State == punctual.StateLeased; leased != (err == nil) || leased != (len(ds) == 1) {
+			t.Errorf("P6: Claim = %v, %v but the message is %s", ids(ds), err, info.State)
+		}
+	})
+}
+
+// With nothing pending a waiting claim sleeps through: it does not poll.
+func TestClaimDoesNotPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &countingClock{}
+		s := New(&Options{Clock: clock})
+		_, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: 24 * time.Hour})
+		if err != nil || clock.sleeps != 1 {
+			t.Errorf("Claim of an empty topic slept %d times (%v), want once", clock.sleeps, err)
+		}
+	})
+}
+
+type countingClock struct {
+	punctual.SystemClock
+	sleeps int
+}
+
+func (c *countingClock) After(t time.Time) (<-chan time.Time, func()) {
+	c.sleeps++
+	return c.SystemClock.After(t)
+}
+
+func TestClaimWaitsByManualClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, clock := manual(t)
+		push(t, s, punctual.NewMessage{ID: "a", Delay: 30 * time.Minute})
+		got := make(chan []punctual.Delivery, 1)
+		go func() {
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: time.Hour})
+			if err != nil {
+				t.Errorf("claim: %v", err)
+			}
+			got <- ds
+		}()
+		synctest.Wait()
+		clock.Advance(30*time.Minute - 1)
+		synctest.Wait()
+		if len(got) != 0 {
+			t.Fatalf("P2 never early: claimed 1ns before the due time")
+		}
+		clock.Advance(1)
+		if ds := <-got; !slices.Equal(ids(ds), []string{"a"}) {
+			t.Errorf("claimed %v, want a", ids(ds))
+		}
+	})
+}
+
+// Several claims wait for one message: one of them gets it, the others wait on.
+func TestClaimsWaitTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(nil)
+		counts := make(chan int)
+		for range 5 {
+			go func() {
+				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: 10 * time.Second})
+				if err != nil {
+					t.Errorf("claim: %v", err)
+				}
+				counts <- len(ds)
+			}()
+		}
+		synctest.Wait()
+		push(t, s, punctual.NewMessage{ID: "a", Delay: time.Second})
+		sum := 0
+		for range 5 {
+			sum += <-counts
+		}
+		if sum != 1 {
+			t.Errorf("P3 one holder: five claims returned one message %d times", sum)
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package memstore
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+func TestSteadyClock(t *testing.T) {
+	type step struct{ move, want time.Duration } // want counts from start
+	const h = time.Hour
+	tests := map[string][]step{
+		"follows":                        {{0, 0}, {h, h}, {24 * h, 25 * h}},
+		"stands at a step back":          {{h, h}, {-h, h}, {0, h}},
+		"half speed until caught up":     {{h, h}, {-h, h}, {h / 2, h + h/4}, {h / 4, h + 3*h/8}, {h, 7 * h / 4}},
+		"forward step ends the catch-up": {{h, h}, {-h, h}, {24 * h, 24 * h}},
+		"two steps back":                 {{h, h}, {-h, h}, {h / 2, 5 * h / 4}, {-h, 5 * h / 4}, {h, 7 * h / 4}},
+		"meets the source half way":      {{h, h}, {-h, h}, {2*h - 1, 2*h - 1}, {1, 2 * h}},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			source := punctual.NewManualClock(start)
+			c := steadyClock{source: source}
+			for i, s := range steps {
+				source.Advance(s.move)
+				if got := c.now().Sub(start); got != s.want {
+					t.Fatalf("P8 one clock: step %d: %v after start, want %v", i, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+func TestSteadyClockNeverRunsBackwardsNorFast(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	source := punctual.NewManualClock(start)
+	c := steadyClock{source: source}
+	last := c.now()
+	for range 10_000 {
+		move := time.Duration(r.Int64N(int64(time.Minute))) - 25*time.Second
+		source.Advance(move)
+		got := c.now()
+		if got.Before(last) {
+			t.Fatalf("P8 one clock: %v after %v", got, last)
+		}
+		if got.After(last.Add(max(0, move))) {
+			t.Fatalf("P8 one clock: the source moved by %v, the store's clock by %v", move, got.Sub(last))
+		}
+		if got.Before(source.Now()) {
+			t.Fatalf("P2 never early turned into late: %v is behind its source %v", got, source.Now())
+		}
+		last = got
+	}
+}
+
+// A claim that waits while the store's clock is ahead of its source must come when the
+// store's clock reaches the due time, not when the source does.
+func TestClaimWaitsBehindAStepBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		s := New(&Options{Clock: clock})
+		before := storeTime(t, s)
+		push(t, s, punctual.NewMessage{ID: "a", Delay: 10 * time.Second})
+		clock.step = -time.Hour
+		began := time.Now()
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: time.Minute})
+		if err != nil || len(ds) != 1 {
+			t.Fatalf("Claim = %v, %v; want one delivery", ds, err)
+		}
+		// Half the speed: ten seconds of the store's clock take twenty.
+		if took := time.Since(began); took != 20*time.Second {
+			t.Errorf("P11: delivered after %v of real time, want 20s", took)
+		}
+		if got := ds[0].Delivered.Sub(before); got != 10*time.Second {
+			t.Errorf("P2 never early: delivered %v after the push by the store's clock, want 10s", got)
+		}
+	})
+}
+
+// A step forward makes messages due at once; the waiting claim may see it 1 s late.
+func TestClaimWaitsBehindAStepForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		s := New(&Options{Clock: clock})
+		push(t, s, punctual.NewMessage{ID: "a", Delay: 24 * time.Hour})
+		got := make(chan int)
+		go func() {
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: time.Minute})
+			if err != nil {
+				t.Errorf("claim: %v", err)
+			}
+			got <- len(ds)
+		}()
+		synctest.Wait()
+		began := time.Now()
+		s.mu.Lock()
+		clock.step = 24 * time.Hour
+		s.mu.Unlock()
+		if n := <-got; n != 1 || time.Since(began) > time.Second {
+			t.Errorf("P11 hints are hints: %d deliveries %v after the step, want 1 within 1s", n, time.Since(began))
+		}
+	})
+}
+
+// steppedClock is the system clock with its wall clock set wrong by step. Like the real
+// one it waits by elapsed time. The store reads it with its mutex held.
+type steppedClock struct{ step time.Duration }
+
+func (c *steppedClock) Now() time.Time { return time.Now().Add(c.step) }
+
+func (c *steppedClock) After(t time.Time) (<-chan time.Time, func()) {
+	return punctual.SystemClock{}.After(t.Add(-c.step))
+}
+
+func storeTime(t *testing.T, s *Store) time.Time {
+	t.Helper()
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}

@@ -1,0 +1,103 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// What a comparison with another store needs beyond the contract, which leaves open which
+// of several messages with equal times a claim takes first.
+
+// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them,
+// or says why no store may have chosen them: unknown, dead, under a lease, not due, to be
+// ended rather than delivered, or later than one that was left out. A lease of 0 is the
+// topic's.
+//
+// Like a Claim it ends on its way the messages that must not be delivered any more, as far
+// as they are strictly earlier. Those with the same time as the last one the other store
+// may have ended or not: follow it with EndThese. After a claim that found fewer than its
+// Max, an ordinary Claim of as many as were missing shows whether any was left out.
+//
+// When ClaimThese fails, those before the one that the error names are claimed.
+func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]punctual.Delivery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := []punctual.Delivery{}
+	for _, id := range ids {
+		t, m, now, err := s.follow(topic, id)
+		if err != nil {
+			return found, fmt.Errorf("claim of %s in %s: %w", id, topic, err)
+		}
+		if t.mustEnd(m, now) {
+			return found, fmt.Errorf("claim of %s in %s: it was cancelled, its attempts are used up, or it has expired", id, topic)
+		}
+		found = append(found, s.lease(t, m, lease, now))
+	}
+	return found, nil
+}
+
+// EndThese ends exactly these messages, as if a Claim had met them, or says why no claim
+// may have done so: for the reasons of ClaimThese, or because they are to be delivered.
+func (s *Store) EndThese(topic string, ids []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		t, m, now, err := s.follow(topic, id)
+		if err != nil {
+			return fmt.Errorf("end of %s in %s: %w", id, topic, err)
+		}
+		if !t.mustEnd(m, now) {
+			return fmt.Errorf("end of %s in %s: it is to be delivered", id, topic)
+		}
+		t.end(m, now)
+	}
+	return nil
+}
+
+// follow returns a message that a claim may meet next, after having ended what must end
+// before it.
+func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
+	now, err := s.enter(context.Background())
+	if err != nil {
+		return nil, nil, now, err
+	}
+	t := s.claimable(name, now)
+	if t == nil {
+		return nil, nil, now, fmt.Errorf("there is no such topic, or it is paused")
+	}
+	m := t.messages[id]
+	if m == nil {
+		return nil, nil, now, fmt.Errorf("there is no such message")
+	}
+	if state := m.state(now); state != punctual.StateReady {
+		return nil, nil, now, fmt.Errorf("it is %s until %v; it is %v now", state, punctual.FromMillis(m.at), now.time())
+	}
+	for first := t.live[0]; first.at < m.at; first = t.live[0] {
+		if !t.mustEnd(first, now) {
+			return nil, nil, now, fmt.Errorf("%s, whose time came %d ms earlier, was left out", first.ID, m.at-first.at)
+		}
+		t.end(first, now)
+	}
+	return t, m, now, nil
+}
+
+// NextAt returns the earliest time at which a live message of any topic next needs
+// attention: its due time, or the end of its lease. It lies in the past while a message
+// is ready. It is false when there is no live message.
+func (s *Store) NextAt() (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next *message
+	for _, t := range s.topics {
+		if len(t.live) > 0 && (next == nil || t.live[0].at < next.at) {
+			next = t.live[0]
+		}
+	}
+	if next == nil {
+		return time.Time{}, false
+	}
+	return punctual.FromMillis(next.at), true
+}

@@ -1,0 +1,299 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Get implements punctual.Inspector.
+func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return punctual.Info{}, err
+	}
+	if err := cmp.Or(punctual.CheckTopic(topic), punctual.CheckID(id)); err != nil {
+		return punctual.Info{}, err
+	}
+	_, m := s.find(topic, id, now)
+	if m == nil {
+		return punctual.Info{}, fmt.Errorf("message %s in %s: %w", id, topic, punctual.ErrNotFound)
+	}
+	return m.info(now), nil
+}
+
+// List implements punctual.Inspector. Equal times are ordered by ID. It sorts all
+// messages of the state for every page.
+func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return punctual.Page{}, err
+	}
+	if q, err = q.CheckList(); err != nil {
+		return punctual.Page{}, err
+	}
+	after, err := parsePlace(q.After)
+	if err != nil {
+		return punctual.Page{}, err
+	}
+	found := s.selected(punctual.PurgeQuery{Topic: q.Topic, State: q.State, From: q.From, To: q.To}, now)
+	slices.SortFunc(found, func(a, b *message) int { return a.place(now).compare(b.place(now)) })
+	if q.After != "" {
+		found = slices.DeleteFunc(found, func(m *message) bool { return m.place(now).compare(after) <= 0 })
+	}
+	return pageOf(found, q.Limit, now), nil
+}
+
+func pageOf(found []*message, limit int, now instant) punctual.Page {
+	p := punctual.Page{Messages: []punctual.Info{}}
+	for _, m := range found[:min(limit, len(found))] {
+		p.Messages = append(p.Messages, m.info(now))
+	}
+	if len(found) > limit {
+		p.Next = found[limit-1].place(now).String()
+	}
+	return p
+}
+
+// selected returns the messages of a state within bounds, in no order.
+func (s *Store) selected(q punctual.PurgeQuery, now instant) []*message {
+	t := s.existing(q.Topic, now)
+	if t == nil {
+		return nil
+	}
+	var found []*message
+	for _, m := range t.messages {
+		state := m.state(now)
+		wanted := state == q.State || q.State == punctual.StateNone && state != punctual.StateDead
+		at := punctual.FromMillis(m.place(now).at)
+		if wanted && !at.Before(q.From) && (q.To.IsZero() || at.Before(q.To)) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// place is where a message stands in a list. Its text is the cursor of a page.
+type place struct {
+	at int64 // ms
+	id string
+}
+
+// place differs from m.at for a message whose lease ran out: it is listed by its due time.
+func (m *message) place(now instant) place {
+	if m.state(now) == punctual.StateReady {
+		return place{at: punctual.Millis(m.Due), id: m.ID}
+	}
+	return place{at: m.at, id: m.ID}
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.at, q.at), strings.Compare(p.id, q.id))
+}
+
+func (p place) String() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.at, 10) + " " + p.id))
+}
+
+// parsePlace is the inverse of String; the empty text is the zero place.
+func parsePlace(text string) (place, error) {
+	if text == "" {
+		return place{}, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	at, id, found := strings.Cut(string(raw), " ")
+	ms, err2 := strconv.ParseInt(at, 10, 64)
+	if err != nil || err2 != nil || !found {
+		return place{}, fmt.Errorf("list after %q: use the Next of a former page: %w", text, punctual.ErrInvalid)
+	}
+	return place{at: ms, id: id}, nil
+}
+
+// Topics implements punctual.Inspector.
+func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []punctual.TopicStats{}
+	for name := range s.topics {
+		out = append(out, s.existing(name, now).stats(name, now))
+	}
+	slices.SortFunc(out, func(a, b punctual.TopicStats) int { return strings.Compare(a.Topic, b.Topic) })
+	return out, nil
+}
+
+// Stats implements punctual.Inspector.
+func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, now, err := s.enterTopic(ctx, topic)
+	if err != nil {
+		return punctual.TopicStats{}, err
+	}
+	if t == nil {
+		return punctual.TopicStats{}, errNoTopic(topic)
+	}
+	return t.stats(topic, now), nil
+}
+
+// enterTopic is enter for methods of one topic, which is nil when there is none.
+func (s *Store) enterTopic(ctx context.Context, name string) (*topic, instant, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	if err := punctual.CheckTopic(name); err != nil {
+		return nil, now, err
+	}
+	return s.existing(name, now), now, nil
+}
+
+func errNoTopic(name string) error {
+	return fmt.Errorf("topic %s: %w", name, punctual.ErrNotFound)
+}
+
+func (t *topic) stats(name string, now instant) punctual.TopicStats {
+	out := punctual.TopicStats{Topic: name, Dead: int64(len(t.dead)), Settings: copySettings(t.settings)}
+	for _, m := range t.live {
+		switch m.state(now) {
+		case punctual.StateLeased:
+			out.Leased++
+			continue
+		case punctual.StateReady:
+			out.Ready++
+		default:
+			out.Scheduled++
+		}
+		if out.NextDue.IsZero() || m.Due.Before(out.NextDue) {
+			out.NextDue = m.Due
+		}
+	}
+	return out
+}
+
+// Forecast implements punctual.Inspector. The step is rounded up to whole milliseconds,
+// and returned so. A topic that does not exist has no messages.
+func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.enter(ctx)
+	if err != nil {
+		return punctual.Forecast{}, err
+	}
+	if err := q.Check(); err != nil {
+		return punctual.Forecast{}, err
+	}
+	step := punctual.CeilDuration(q.Step)
+	f := punctual.Forecast{
+		From:   now.time(),
+		Step:   time.Duration(step) * time.Millisecond,
+		Counts: make([]int64, q.Buckets),
+	}
+	for name, t := range s.topics {
+		if q.Topic == "" || q.Topic == name {
+			t.forecast(&f, step, now)
+		}
+	}
+	return f, nil
+}
+
+func (t *topic) forecast(f *punctual.Forecast, step int64, now instant) {
+	for _, m := range t.live {
+		bucket := (m.at - now.ms) / step
+		switch {
+		case m.state(now) != punctual.StateScheduled:
+			f.Overdue++
+		case bucket < int64(len(f.Counts)):
+			f.Counts[bucket]++
+		default:
+			f.Beyond++
+		}
+	}
+}
+
+// Settings implements punctual.Inspector.
+func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, _, err := s.enterTopic(ctx, topic)
+	if err != nil {
+		return punctual.Settings{}, err
+	}
+	if t == nil {
+		return punctual.DefaultSettings(), nil
+	}
+	return copySettings(t.settings), nil
+}
+
+// Configure implements punctual.Inspector.
+func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, _, err := s.enterTopic(ctx, topic)
+	if err != nil {
+		return punctual.Settings{}, err
+	}
+	if t == nil {
+		t = newTopic()
+	}
+	changed, err := p.Apply(t.settings)
+	if err != nil {
+		return punctual.Settings{}, err
+	}
+	t.settings = copySettings(changed)
+	s.topics[topic] = t
+	s.wakeClaims()
+	return copySettings(changed), nil
+}
+
+func copySettings(x punctual.Settings) punctual.Settings {
+	x.Backoff.Delays = slices.Clone(x.Backoff.Delays)
+	return x
+}
+
+// Purge implements punctual.Inspector. It is one atomic step.
+func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, now, err := s.enterTopic(ctx, q.Topic)
+	if err != nil {
+		return 0, err
+	}
+	if q.State > punctual.StateDead {
+		return 0, fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)
+	}
+	found := s.selected(q, now)
+	for _, m := range found {
+		t.remove(m)
+	}
+	return int64(len(found)), nil
+}
+
+// DeleteTopic implements punctual.Inspector.
+func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, _, err := s.enterTopic(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	if t == nil {
+		return 0, errNoTopic(topic)
+	}
+	delete(s.topics, topic)
+	return int64(len(t.messages)), nil
+}
