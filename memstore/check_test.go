@@ -1,0 +1,71 @@
+package memstore
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Each kind of damage is found and named.
+func TestCheckFindsDamage(t *testing.T) {
+	tests := []struct {
+		name   string
+		damage func(o *topic)
+		want   string
+	}{
+		{"heap order", func(o *topic) { o.live[0].at += int64(1e9) }, "earlier than the message above"},
+		{"index", func(o *topic) { o.live[1].index = 0 }, "has index 0 at 1"},
+		{"missing by ID", func(o *topic) { delete(o.messages, "scheduled") }, "not found by its ID"},
+		{"count", func(o *topic) { delete(o.messages, "scheduled") }, "by ID"},
+		{"token from nowhere", func(o *topic) { o.messages["leased"].token = 99 }, "token 99"},
+		{"waits past its due time", func(o *topic) { m := o.messages["scheduled"]; m.Due = m.Due.Add(1e9) }, "waits until"},
+		{"dead without reason", func(o *topic) { o.dead[0].reason = "" }, "no reason"},
+		{"dead under a lease", func(o *topic) { o.dead[0].token = 1 }, "has a lease"},
+		{"stored and finished", func(o *topic) { o.messages["done"] = o.live[0] }, "stored and finished"},
+		{"finished count", func(o *topic) { delete(o.finished, "done") }, "finished IDs"},
+		{"wrong topic", func(o *topic) { o.live[0].Topic = "other" }, "of topic other"},
+		{"live with reason", func(o *topic) { o.live[0].reason = "whim" }, "reason whim"},
+		{"attempts", func(o *topic) { o.live[0].Attempt = -1 }, "-1 attempts"},
+		{"cancel without lease", func(o *topic) { o.messages["scheduled"].cancelRequested = true }, "has no lease"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := New(&Options{Clock: punctual.NewManualClock(start)})
+			remember := time.Hour
+			configure(t, s, punctual.SettingsPatch{Remember: &remember})
+			for _, id := range []string{"done", "dead", "leased"} {
+				push(t, s, punctual.NewMessage{ID: id})
+			}
+			for _, d := range claim(t, s, 3) {
+				verb := map[string]punctual.Verb{"done": punctual.SettleAck, "dead": punctual.SettleDiscard, "leased": punctual.SettleExtend}[d.ID]
+				if err := settle(s, d, verb); err != nil {
+					t.Fatal(err)
+				}
+			}
+			push(t, s, punctual.NewMessage{ID: "scheduled", Delay: time.Hour})
+			wantSound(t, s)
+			tt.damage(s.topics["orders"])
+			r, err := s.Check(t.Context(), nil)
+			if err != nil || !strings.Contains(strings.Join(r.Problems, "\n"), tt.want) {
+				t.Errorf("Check = %q, %v; want a problem with %q", r.Problems, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckCounts(t *testing.T) {
+	s, _ := manual(t)
+	push(t, s, punctual.NewMessage{ID: "a"})
+	push(t, s, punctual.NewMessage{ID: "b"})
+	push(t, s, punctual.NewMessage{ID: "c", Topic: "other"})
+	if err := settle(s, claim(t, s, 1)[0], punctual.SettleDiscard); err != nil {
+		t.Fatal(err)
+	}
+	var read int64
+	r, err := s.Check(t.Context(), func(n int64) { read = n })
+	if err != nil || r.Topics != 2 || r.Live != 2 || r.Dead != 1 || read != 3 {
+		t.Errorf("Check = %+v, %v after %d read; want 2 topics, 2 live, 1 dead, 3 read", r, err, read)
+	}
+}
