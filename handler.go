@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Handler works on messages. It may be called from many goroutines at once.
+// Handler works on messages. It may be called from many goroutines at once. It must not
+// change d; middleware that has to, say to decompress a body, hands on a copy.
 //
 // What it returns decides what becomes of the message:
 //

@@ -1,0 +1,264 @@
+package punctual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// One message's way through a worker, in order: claimLoop, claim, hand, begin, work, attempt,
+// finish, settle.
+
+const (
+	// claimWait is how long one claim waits in the store when nothing is due.
+	claimWait = 30 * time.Second
+	// settleCall bounds one call that settles.
+	settleCall = 10 * time.Second
+	// settleGrace is what a settlement gets for its first try when its lease is over already:
+	// the token may still be the current one.
+	settleGrace = time.Second
+)
+
+// claimLoop claims for free hands until claims are over (nil) or the store cannot
+// recover (the error). Only the claimer calls it.
+func (w *Worker) claimLoop(s *session) error {
+	var pace pacing
+	for {
+		hands := w.takeHands(s.claims)
+		if hands == 0 {
+			return nil
+		}
+		got, err := w.claim(s.claims, w.claimOf(w.claimOrder(), hands))
+		w.freeHands(hands - len(got.deliveries))
+		for i := range got.deliveries {
+			go w.hand(s, got, i)
+		}
+		if s.claims.Err() != nil {
+			return nil
+		}
+		if err := w.paceClaims(s.claims, &pace, got, err); err != nil {
+			return err
+		}
+	}
+}
+
+// takeHands waits for a free hand and takes all that are free; 0 when claims are over.
+func (w *Worker) takeHands(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	select {
+	case <-w.hands:
+	case <-ctx.Done():
+		return 0
+	}
+	n := 1
+	for ; n < w.cfg.Concurrency; n++ {
+		select {
+		case <-w.hands:
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+func (w *Worker) freeHands(n int) {
+	for range n {
+		w.hands <- struct{}{}
+	}
+}
+
+func (w *Worker) claimOf(topics []string, n int) Claim {
+	return Claim{Topics: topics, Max: n, Wait: claimWait, Lease: w.cfg.Lease}
+}
+
+// claimed is the answer to one claim. It does not change once the claim has returned.
+type claimed struct {
+	deliveries []Delivery
+	// sent and received are local instants between which the store answered.
+	sent, received time.Time
+}
+
+func (w *Worker) claim(ctx context.Context, c Claim) (*claimed, error) {
+	got := &claimed{sent: time.Now()}
+	var err error
+	got.deliveries, err = w.store.Claim(ctx, c)
+	got.received = time.Now()
+	if err != nil {
+		return got, fmt.Errorf("claim: %w", err)
+	}
+	w.cfg.Observer.claimed(len(got.deliveries), got.received.Sub(got.sent))
+	return got, nil
+}
+
+// paceClaims keeps the claim loop from running hot: it waits after an error, and after
+// an empty answer that came at once, as from a store or proxy that does not wait.
+// It returns an error that ends the loop.
+func (w *Worker) paceClaims(ctx context.Context, pace *pacing, got *claimed, err error) error {
+	switch {
+	case err == nil && len(got.deliveries) == 0 && got.received.Sub(got.sent) < shortestPace:
+		pause(ctx, shortestPace)
+	case err == nil:
+		if pace.reset() {
+			w.cfg.Logger.Info("claims succeed again")
+		}
+	case unrecoverable(err):
+		w.cfg.Observer.failed("claim", err)
+		w.cfg.Logger.Error("worker claims nothing more: the store cannot recover", "err", err)
+		return err
+	default:
+		w.cfg.Observer.failed("claim", err)
+		if pace.tries == 0 {
+			w.cfg.Logger.Warn("claim failed; trying again until it succeeds", "err", err)
+		}
+		pause(ctx, pace.next())
+	}
+	return nil
+}
+
+// unrecoverable tells errors that no repetition mends.
+func unrecoverable(err error) bool {
+	return errors.Is(err, ErrClosed) || errors.Is(err, ErrStoreFailed) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrInvalid)
+}
+
+// hand is the goroutine that handles the i-th delivery of a claim.
+func (w *Worker) hand(s *session, got *claimed, i int) {
+	defer w.freeHands(1)
+	_ = w.work(s, w.begin(s, got, i)) // work has reported it
+}
+
+// work runs the handler of h and settles the message, also when the handler panics or ends
+// its goroutine (runtime.Goexit). The error says that the message could not be settled; it
+// has been logged.
+func (w *Worker) work(s *session, h *hold) (err error) {
+	if s.claims.Err() != nil { // the worker stops and this one was not started
+		return w.finish(h, outcome{verb: SettleRelease})
+	}
+	var o outcome
+	returned := false
+	defer func() {
+		if !returned {
+			o = judged(errors.New("the handler ended its goroutine with runtime.Goexit"))
+		}
+		w.cfg.Observer.finished(h.delivery, o.verb, time.Since(h.began), o.err)
+		err = w.finish(h, o)
+	}()
+	h.started = true
+	w.cfg.Observer.started(h.delivery)
+	o = h.atStop(attempt(h))
+	returned = true
+	return nil
+}
+
+// outcome is what is to become of a message.
+type outcome struct {
+	verb  Verb
+	delay time.Duration
+	text  string // for the history
+	err   error  // what the handler returned
+}
+
+func judged(err error) outcome {
+	verb, delay, text := judge(err)
+	return outcome{verb: verb, delay: delay, text: text, err: err}
+}
+
+// attempt runs the handler and turns a panic into an error.
+func attempt(h *hold) (o outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = judged(newPanicError(p))
+		}
+	}()
+	return judged(h.route.handler.Handle(h.ctx, h.delivery))
+}
+
+// finish settles the message of h. After the store has said that the lease is lost
+// there is nothing to settle.
+func (w *Worker) finish(h *hold, o outcome) error {
+	defer h.end()
+	w.leases.drop(h)
+	if h.lost {
+		return nil
+	}
+	err := w.settle(h, o)
+	switch {
+	case err == nil:
+		w.logOutcome(h, o)
+		return nil
+	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrCancelled):
+		if h.over == nil {
+			w.reportLoss(h, err)
+		}
+		return nil
+	}
+	w.cfg.Observer.failed("settle", err)
+	w.log(h, slog.LevelError, "message could not be settled; it is delivered again when its lease ends", "verb", o.verb.String(), "err", err)
+	return err
+}
+
+// settle sends the outcome to the store, again and again with a growing delay while the lease lasts.
+func (w *Worker) settle(h *hold, o outcome) error {
+	s := h.lease
+	s.Verb, s.Delay, s.Error = o.verb, o.delay, o.text
+	var pace pacing
+	for unsure := false; ; {
+		err := w.settleOnce(h, s)
+		switch {
+		case err == nil:
+			return nil
+		case unsure && errors.Is(err, ErrLeaseLost):
+			return nil // by an earlier try whose answer did not arrive
+		case isFinal(err):
+			return fmt.Errorf("%s: %w", s.Verb, err)
+		}
+		unsure = unsure || !Definite(err)
+		wait := pace.next()
+		if time.Until(w.leases.endOf(h)) <= wait {
+			return fmt.Errorf("%s: tried %d times until the lease ended: %w", s.Verb, pace.tries, err)
+		}
+		time.Sleep(wait)
+	}
+}
+
+func (w *Worker) settleOnce(h *hold, s Settlement) error {
+	end := time.Now().Add(settleGrace)
+	if e := w.leases.endOf(h); e.After(end) {
+		end = e
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), end)
+	defer cancel()
+	item, err := w.settler.do(ctx, s)
+	if err != nil {
+		return err
+	}
+	return item
+}
+
+// isFinal tells errors after which a settlement is not tried again.
+func isFinal(err error) bool {
+	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrCancelled) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnsupported) || unrecoverable(err)
+}
+
+// logOutcome logs what went wrong with an attempt, or nothing.
+func (w *Worker) logOutcome(h *hold, o outcome) {
+	var p *panicError
+	switch {
+	case errors.As(o.err, &p):
+		w.log(h, slog.LevelError, "handler panicked", "err", o.err)
+	case o.verb == SettleRetry:
+		w.log(h, slog.LevelWarn, "attempt failed", "err", o.err)
+	case o.verb == SettleDiscard:
+		w.log(h, slog.LevelWarn, "message discarded", "err", o.err)
+	case o.verb == SettleRelease:
+		w.log(h, slog.LevelInfo, "message given back, the worker stops")
+	}
+}
+
+func (w *Worker) log(h *hold, level slog.Level, text string, args ...any) {
+	logger := w.cfg.Logger.With("topic", h.lease.Topic, "id", h.lease.ID, "attempt", h.attempt)
+	logger.Log(h.ctx, level, text, args...)
+}

@@ -1,0 +1,343 @@
+package punctual
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// A worker keeps the leases of the messages in its hands: one goroutine renews them
+// in batches, and a timer for each ends its handler's context when the lease is over.
+//
+// How long a lease is, is the difference of two times of the store (LeaseUntil - Delivered); how
+// much of it is gone is counted on the local monotonic clock. So it does not matter what
+// the local wall clock says (P8). The count must begin no later than the lease. After a renewal it
+// begins when the renewal was sent, which is surely before the store granted it. For a claim
+// the time of sending says too little, since the claim may have waited long: there the
+// count begins a sixth of the lease before the answer came, or when the claim was sent if that was
+// later. That is safe unless an answer travels for longer than a sixth of the lease
+// (5 s of 30 s). And if it does, tokens fence (P4).
+//
+// The local count only decides when a handler is told to give up. Whether a settlement is
+// good is for the store to say.
+
+// hold is one message in hand: a delivery, its handler's context and what is known of its lease.
+type hold struct {
+	delivery *Delivery
+	// lease has the topic, ID and token as claimed, attempt the number of the attempt.
+	lease   Settlement
+	attempt int
+	route   *route
+	// length is that of the lease as claimed; each renewal asks for as much again, also if the
+	// topic's settings have changed meanwhile.
+	length time.Duration
+	// began is when it came to hand; started tells that its handler was called. The hand's.
+	began   time.Time
+	started bool
+
+	// ctx is the handler's. It ends with leaseCtx, or by its timeout; leaseCtx with
+	// stop, the session's end of all handlers, or by cancel.
+	ctx, stop     context.Context
+	cancel        context.CancelCauseFunc
+	cancelTimeout context.CancelFunc
+
+	// The rest is guarded by leases.mu.
+
+	// renewAt is when to renew, endsAt when the lease ends by the local count.
+	renewAt, endsAt time.Time
+	// expiry fires at endsAt. It is stopped when the handler has returned.
+	expiry *time.Timer
+	// over is why the lease ended while the handler ran, as far as known.
+	over error
+	// lost tells that it was the store that said so, with ErrLeaseLost.
+	lost bool
+	// returned tells that the handler has returned: over and lost do not change any
+	// more and need no lock.
+	returned bool
+}
+
+// leases is the set of messages whose handlers run.
+type leases struct {
+	mu   sync.Mutex
+	held map[*hold]struct{} // guarded by mu
+	// wakeAt is when the renewer wakes by itself, zero for never. Guarded by mu.
+	wakeAt time.Time
+	// wake has room for one signal that a hold needs renewal before wakeAt.
+	wake chan struct{}
+}
+
+func (l *leases) init() {
+	l.held = make(map[*hold]struct{})
+	l.wake = make(chan struct{}, 1)
+}
+
+// begin takes the i-th delivery of a claim in hand.
+func (w *Worker) begin(s *session, got *claimed, i int) *hold {
+	d := &got.deliveries[i]
+	h := &hold{
+		delivery: d, lease: Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token}, attempt: d.Attempt,
+		route: w.routes[d.Topic], length: d.LeaseUntil.Sub(d.Delivered), began: time.Now(), stop: s.handlers,
+	}
+	h.ctx, h.cancel = context.WithCancelCause(h.stop)
+	if h.route.timeout > 0 {
+		h.ctx, h.cancelTimeout = context.WithTimeoutCause(h.ctx, h.route.timeout, h.route.timedOut)
+	}
+	from := got.received.Add(-h.length / 6)
+	if got.sent.After(from) {
+		from = got.sent
+	}
+	h.renewAt, h.endsAt = got.received.Add(h.length/3), from.Add(h.length)
+	w.leases.add(h, func() { w.expire(h) })
+	return h
+}
+
+// end frees what the contexts of h hold.
+func (h *hold) end() {
+	if h.cancelTimeout != nil {
+		h.cancelTimeout()
+	}
+	h.cancel(nil)
+}
+
+// atStop turns the outcome of a handler that gave up because the worker's time was up into
+// a release, which does not count as an attempt. What a handler asked for by Snooze, RetryAfter or
+// Discard, and any other error, stands.
+func (h *hold) atStop(o outcome) outcome {
+	if h.stop.Err() == nil || o.verb != SettleRetry || o.delay != UseBackoff {
+		return o
+	}
+	if errors.Is(o.err, context.Canceled) || errors.Is(o.err, context.DeadlineExceeded) || errors.Is(o.err, context.Cause(h.stop)) {
+		return outcome{verb: SettleRelease, err: o.err}
+	}
+	return o
+}
+
+// renewable tells whether h is to be renewed: not once the lease is over, nor when the
+// handler has been told to give up. The caller holds leases.mu.
+func (h *hold) renewable() bool { return h.over == nil && h.ctx.Err() == nil }
+
+// add puts h among the held and sees that the renewer wakes in time for it.
+func (l *leases) add(h *hold, expire func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[h] = struct{}{}
+	h.expiry = time.AfterFunc(time.Until(h.endsAt), expire)
+	if l.wakeAt.IsZero() || h.renewAt.Before(l.wakeAt) {
+		l.wakeAt = h.renewAt
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// drop takes h out because its handler has returned.
+func (l *leases) drop(h *hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, h)
+	h.returned = true
+	h.expiry.Stop()
+}
+
+// count returns how many handlers run.
+func (l *leases) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.held)
+}
+
+// endOf returns when the lease of h ends by the local count.
+func (l *leases) endOf(h *hold) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return h.endsAt
+}
+
+// due returns the holds to renew now: none, or all those whose time has come with those whose
+// time is near, so that leases which began one after the other travel together from then on. It
+// notes when to look again.
+func (l *leases) due(now time.Time) (batch []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wakeAt = time.Time{}
+	due := false
+	for h := range l.held {
+		if !h.renewable() {
+			continue
+		}
+		if l.wakeAt.IsZero() || h.renewAt.Before(l.wakeAt) {
+			l.wakeAt = h.renewAt
+		}
+		if !h.renewAt.After(now.Add(h.length / 6)) {
+			batch = append(batch, h)
+			due = due || !h.renewAt.After(now)
+		}
+	}
+	if !due {
+		return nil
+	}
+	return batch
+}
+
+// sleep waits until wakeAt, a signal or the end of ctx.
+func (l *leases) sleep(ctx context.Context) {
+	l.mu.Lock()
+	wakeAt := l.wakeAt
+	l.mu.Unlock()
+	var timer <-chan time.Time
+	if !wakeAt.IsZero() {
+		t := time.NewTimer(time.Until(wakeAt))
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-timer:
+	case <-l.wake:
+	case <-ctx.Done():
+	}
+}
+
+// startRenewer starts the renewer and returns the function that ends it and waits for it.
+func (w *Worker) startRenewer() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.renewLeases(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (w *Worker) renewLeases(ctx context.Context) {
+	failing := false
+	for ctx.Err() == nil {
+		batch := w.leases.due(time.Now())
+		if len(batch) == 0 {
+			w.leases.sleep(ctx)
+			continue
+		}
+		err := w.renew(ctx, batch)
+		if err != nil && !failing && ctx.Err() == nil {
+			w.cfg.Logger.Warn("leases could not be renewed; trying again while they last", "leases", len(batch), "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+// renew extends the leases of batch in one call, and returns the error of the call or of an item
+// that could not be extended although it may still be held.
+func (w *Worker) renew(ctx context.Context, batch []*hold) error {
+	ss := make([]Settlement, len(batch))
+	shortest := MaxLease
+	for i, h := range batch {
+		ss[i] = h.lease
+		ss[i].Verb, ss[i].Delay = SettleExtend, h.length
+		shortest = min(shortest, h.length)
+	}
+	// A call that hangs is ended in time for another try.
+	ctx, cancel := context.WithTimeout(ctx, max(shortest/6, shortestPace))
+	defer cancel()
+	sent := time.Now()
+	items, err := w.store.Settle(ctx, ss)
+	var failed error
+	for i, h := range batch {
+		answer := err
+		if err == nil {
+			answer = items[i]
+		}
+		if e := w.renewed(h, sent, answer); e != nil {
+			failed = e
+		}
+	}
+	if failed != nil {
+		w.cfg.Observer.failed("extend", failed)
+	}
+	return failed
+}
+
+// renewed notes the answer to a renewal of h, and returns it if it was an error that leaves
+// the lease as it was.
+func (w *Worker) renewed(h *hold, sent time.Time, err error) error {
+	switch {
+	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrCancelled):
+		w.loseRunning(h, err, errors.Is(err, ErrLeaseLost))
+		return nil
+	case err != nil:
+		w.leases.postpone(h)
+		return err
+	}
+	w.leases.prolong(h, sent)
+	return nil
+}
+
+// prolong notes that the lease of h was renewed by a call sent at the given time.
+func (l *leases) prolong(h *hold, sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.renewAt, h.endsAt = sent.Add(h.length/3), sent.Add(h.length)
+	if !h.returned && h.over == nil {
+		h.expiry.Reset(time.Until(h.endsAt))
+	}
+}
+
+// postpone notes that the lease of h is to be renewed again soon: about eight tries fit
+// between the first and the end of the lease.
+func (l *leases) postpone(h *hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.renewAt = time.Now().Add(max(h.length/12, time.Millisecond))
+}
+
+// expire is called by the timer of h: the lease has not been renewed until its end.
+func (w *Worker) expire(h *hold) {
+	if w.leases.ranOut(h) {
+		w.loseRunning(h, errorf(ErrLeaseLost, "not renewed within %v", h.length), false)
+	}
+}
+
+// ranOut reports whether the lease of h has ended by the local count; a renewal
+// that overtook the timer sets it anew.
+func (l *leases) ranOut(h *hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := time.Until(h.endsAt)
+	if left > 0 && !h.returned && h.over == nil {
+		h.expiry.Reset(left)
+	}
+	return left <= 0
+}
+
+// loseRunning ends the context of a running handler because its lease is over; lost tells
+// that the store has said so.
+func (w *Worker) loseRunning(h *hold, err error, lost bool) {
+	if w.leases.lose(h, err, lost) {
+		h.cancel(err)
+		w.reportLoss(h, err)
+	}
+}
+
+// lose notes why the lease of a running handler is over, and reports whether that is news.
+func (l *leases) lose(h *hold, err error, lost bool) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.returned {
+		return false
+	}
+	h.lost = h.lost || lost
+	if h.over != nil {
+		return false
+	}
+	h.over = err
+	return true
+}
+
+func (w *Worker) reportLoss(h *hold, err error) {
+	w.cfg.Observer.leaseLost(h.delivery, err)
+	w.log(h, slog.LevelWarn, "message is no longer in this worker's hands", "err", err)
+}

@@ -1,0 +1,213 @@
+package punctual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// stopGrace is how long Stop waits for handlers after it has ended their contexts.
+const stopGrace = time.Second
+
+// session is the time from a Start until everything is at rest again, or one Drain.
+type session struct {
+	drain bool
+	// claims ends when nothing more is to be claimed, handlers when running handlers
+	// are to give up.
+	claims, handlers context.Context
+	endClaims        context.CancelFunc
+	endHandlers      context.CancelCauseFunc
+	// claimsOver is closed when nothing more will be claimed, finished when all hands
+	// are at rest and the renewer has ended.
+	claimsOver, finished chan struct{}
+	// err is why claims ended by themselves. It is written before claimsOver is closed, and
+	// read only after.
+	err error
+}
+
+// underWay reports whether s is under way.
+func (s *session) underWay() bool {
+	select {
+	case <-s.finished:
+		return false
+	default:
+		return true
+	}
+}
+
+// enter begins a session, or says why it may not begin. Handlers end with handlers, at the latest.
+func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.stopped:
+		return nil, errorf(ErrClosed, "the worker was stopped: make a new one")
+	case w.session != nil && !w.session.drain:
+		return nil, invalidf("the worker was started already")
+	case w.session != nil && w.session.underWay():
+		return nil, invalidf("the worker is being drained: wait for Drain to return")
+	}
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	s := &session{drain: drain, claimsOver: make(chan struct{}), finished: make(chan struct{})}
+	s.claims, s.endClaims = context.WithCancel(claims)
+	s.handlers, s.endHandlers = context.WithCancelCause(handlers)
+	w.session = s
+	return s, nil
+}
+
+// Start begins to claim and handle messages, and returns at once. It returns an error when
+// the worker was set up wrongly, runs already or was stopped.
+//
+// When ctx ends nothing more is claimed, while running handlers go on: call Stop to wait for
+// them. Handlers see the values of ctx, not its end. If the store cannot recover (it was
+// closed, has failed or is damaged, or refuses the claim as invalid) the worker claims nothing
+// more, logs the error, and Stop returns it.
+func (w *Worker) Start(ctx context.Context) error {
+	_, err := w.start(ctx)
+	return err
+}
+
+func (w *Worker) start(ctx context.Context) (*session, error) {
+	s, err := w.enter(ctx, context.WithoutCancel(ctx), false)
+	if err != nil {
+		return nil, fmt.Errorf("start worker: %w", err)
+	}
+	go w.claimer(s)
+	return s, nil
+}
+
+// claimer is the goroutine that runs a session from its beginning to its end.
+func (w *Worker) claimer(s *session) {
+	defer close(s.finished)
+	defer s.endHandlers(nil)
+	defer w.startRenewer()()
+	s.err = w.claimLoop(s)
+	s.endClaims()
+	close(s.claimsOver)
+	for range w.cfg.Concurrency {
+		<-w.hands
+	}
+}
+
+// Run starts the worker, waits for ctx to end and stops it, with WorkerConfig.ShutdownTimeout for
+// the handlers that run then. It returns nil when ctx ended and every handler could finish. It returns
+// before ctx has ended when the store cannot recover (see Start), or when Stop is called.
+func (w *Worker) Run(ctx context.Context) error {
+	s, err := w.start(ctx)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.claimsOver:
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.ShutdownTimeout)
+	defer cancel()
+	return w.Stop(stop)
+}
+
+// Stop ends the worker: nothing more is claimed, what was claimed but not started is given back without
+// using an attempt, running handlers finish and are settled.
+//
+// When ctx ends first, the contexts of the running handlers end with a cause that wraps
+// ErrClosed. Those that return a context error within a second give their message back
+// without using an attempt. Then Stop returns an error that says how many handlers had
+// to be told and how many have not returned yet; it does not wait for those. Once they
+// return they are still settled, as far as the store will have it.
+//
+// Stop may be called again, also at the same time, and waits again. Without a Start it only prevents one.
+// A Drain under way is ended after the message in hand. Called from a handler Stop waits
+// for that handler too.
+func (w *Worker) Stop(ctx context.Context) error {
+	w.mu.Lock()
+	w.stopped = true
+	s := w.session
+	w.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	s.endClaims()
+	select {
+	case <-s.finished:
+		return s.err
+	case <-ctx.Done():
+		return w.stopByForce(ctx, s)
+	}
+}
+
+// stopByForce ends the contexts of the running handlers and waits a little for them.
+func (w *Worker) stopByForce(ctx context.Context, s *session) error {
+	running := w.leases.count()
+	s.endHandlers(errorf(ErrClosed, "the worker stops and its time is up"))
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	select {
+	case <-s.finished:
+		if running == 0 {
+			return s.err
+		}
+	case <-timer.C:
+	}
+	err := fmt.Errorf("stop worker: %d handlers were still running when its time was up, %d have not returned: %w",
+		running, w.leases.count(), contextError(ctx))
+	select {
+	case <-s.claimsOver:
+		return errors.Join(s.err, err)
+	default: // a claim does not return
+		return err
+	}
+}
+
+// Drain claims and handles what is due now, one message at a time in the calling goroutine,
+// until nothing is due, and returns how many handlers it ran. The topics are asked in the order
+// of their Handle calls, within a topic the earliest due comes first: so a test knows
+// what happens when. Leases are renewed meanwhile.
+//
+// It ends early with an error when ctx ends (a handler that runs then gets to know by
+// its own context, and may give its message back as in Stop), when Stop is called, or when a claim or a
+// settlement fails: nothing is retried beyond the lease in hand. A handler that keeps its message
+// due, say by Snooze(0), keeps Drain busy. Drain may be called again, but not
+// together with another one or with Start. A handler that ends its goroutine (as t.FailNow
+// does) ends the caller's.
+func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
+	s, err := w.enter(ctx, ctx, true)
+	if err != nil {
+		return 0, fmt.Errorf("drain: %w", err)
+	}
+	close(s.claimsOver)
+	defer close(s.finished)
+	defer s.endHandlers(nil)
+	defer s.endClaims()
+	defer w.startRenewer()()
+	for s.claims.Err() == nil {
+		ran, err := w.drainOne(s)
+		if ran {
+			handled++
+		}
+		switch {
+		case s.claims.Err() != nil: // an error of the claim, if any, is only its echo
+		case err != nil:
+			return handled, fmt.Errorf("drain: %w", err)
+		case !ran:
+			return handled, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return handled, fmt.Errorf("drain: %w", contextError(ctx))
+	}
+	return handled, errorf(ErrClosed, "drain: the worker was stopped")
+}
+
+// drainOne claims one message and handles it, and reports whether a handler ran.
+func (w *Worker) drainOne(s *session) (ran bool, err error) {
+	got, err := w.claim(s.claims, Claim{Topics: w.topics, Max: 1, Lease: w.cfg.Lease})
+	if err != nil || len(got.deliveries) == 0 {
+		return false, err
+	}
+	h := w.begin(s, got, 0)
+	err = w.work(s, h)
+	return h.started, err
+}
