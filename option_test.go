@@ -1,0 +1,174 @@
+package punctual_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"pgregory.net/rapid"
+)
+
+func compose(t *testing.T, opts ...punctual.PushOption) punctual.NewMessage {
+	t.Helper()
+	m, err := punctual.Compose("t", []byte("body"), opts...)
+	if err != nil {
+		t.Fatalf("Compose: %v", err)
+	}
+	return m
+}
+
+func TestComposeSetsEveryField(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	m := compose(t, punctual.At(at), punctual.ID("order-1"), punctual.Header("a", "1"),
+		punctual.Headers(map[string]string{"b": "2", "c": "3"}), punctual.MaxAttempts(4),
+		punctual.Expire(time.Hour), punctual.DropExpired(), punctual.Replace())
+	if m.Topic != "t" || string(m.Body) != "body" || m.ID != "order-1" {
+		t.Errorf("topic, body, ID: %q %q %q", m.Topic, m.Body, m.ID)
+	}
+	if !m.Due.Equal(at) || m.Delay != 0 {
+		t.Errorf("due %v, delay %v: want %v", m.Due, m.Delay, at)
+	}
+	if want := map[string]string{"a": "1", "b": "2", "c": "3"}; !maps.Equal(m.Headers, want) {
+		t.Errorf("headers %v: want %v", m.Headers, want)
+	}
+	if m.MaxAttempts != 4 || m.ExpireAfter != time.Hour || !m.DropExpired {
+		t.Errorf("max attempts %d, expiry %v, drop %v", m.MaxAttempts, m.ExpireAfter, m.DropExpired)
+	}
+	if m.OnDuplicate != punctual.ReplaceFirst {
+		t.Errorf("on duplicate %v: want ReplaceFirst", m.OnDuplicate)
+	}
+}
+
+func TestComposeDefaultsAreNow(t *testing.T) {
+	m := compose(t)
+	if !m.Due.IsZero() || m.Delay != 0 || m.ID != "" || m.Headers != nil || m.OnDuplicate != punctual.KeepFirst {
+		t.Errorf("a push without options is %+v", m)
+	}
+}
+
+func TestComposeLaterOfOneKindCounts(t *testing.T) {
+	m := compose(t, punctual.At(time.Unix(1, 0)), punctual.In(time.Minute), punctual.Replace(), punctual.FailIfTaken(), punctual.ID("a"), punctual.ID("b"),
+		punctual.Header("k", "1"), punctual.Header("k", "2"))
+	if !m.Due.IsZero() || m.Delay != time.Minute || m.OnDuplicate != punctual.FailDuplicate || m.ID != "b" || m.Headers["k"] != "2" {
+		t.Errorf("got %+v", m)
+	}
+}
+
+func TestHeadersAreCopied(t *testing.T) {
+	mine := map[string]string{"a": "1"}
+	m := compose(t, punctual.Headers(mine), punctual.Header("b", "2"))
+	if len(mine) != 1 {
+		t.Errorf("the caller's headers were changed: %v", mine)
+	}
+	mine["a"] = "changed"
+	if m.Headers["a"] != "1" {
+		t.Errorf("the message shares the caller's headers")
+	}
+}
+
+func TestLevels(t *testing.T) {
+	names := strings.Fields("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+	if len(names) != 18 {
+		t.Fatalf("the test has %d levels", len(names))
+	}
+	for i, name := range names {
+		want, err := time.ParseDuration(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := compose(t, punctual.Level(i+1)); m.Delay != want {
+			t.Errorf("level %d is %v: want %v", i+1, m.Delay, want)
+		}
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	for name, o := range map[string]punctual.PushOption{
+		"level 0":         punctual.Level(0),
+		"level 19":        punctual.Level(19),
+		"level -1":        punctual.Level(-1),
+		"zero time":       punctual.At(time.Time{}),
+		"empty ID":        punctual.ID(""),
+		"negative spread": punctual.Spread(-1),
+		"nil":             nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := punctual.Compose("t", nil, o); !errors.Is(err, punctual.ErrInvalid) {
+				t.Errorf("Compose: %v: want ErrInvalid", err)
+			}
+			s := &fakeStore{push: func(context.Context, []punctual.NewMessage) ([]punctual.PushResult, error) {
+				t.Error("the store was called")
+				return nil, nil
+			}}
+			r, err := punctual.NewQueue(s, nil).Push(t.Context(), "t", nil, o)
+			if !errors.Is(err, punctual.ErrInvalid) || !punctual.Definite(err) || !errors.Is(r.Err, punctual.ErrInvalid) {
+				t.Errorf("Push: %v, result %+v: want ErrInvalid", err, r)
+			}
+		})
+	}
+}
+
+// What the store refuses is for the store to refuse; an option must not mend it.
+func TestOptionsHideNothingFromTheStore(t *testing.T) {
+	for name, opts := range map[string][]punctual.PushOption{
+		"negative delay":             {punctual.In(-time.Second)},
+		"negative delay with spread": {punctual.In(-time.Second), punctual.Spread(time.Hour)},
+		"year 10000":                 {punctual.At(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))},
+		"year 10000 with spread":     {punctual.Spread(time.Hour), punctual.At(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))},
+		"negative expiry":            {punctual.Expire(-1)},
+		"negative attempts":          {punctual.MaxAttempts(-1)},
+		"ID with a line break":       {punctual.ID("a\nb")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := compose(t, opts...)
+			if err := m.Check(punctual.DefaultMaxBody); !errors.Is(err, punctual.ErrInvalid) {
+				t.Errorf("%+v passes the store's check: %v", m, err)
+			}
+		})
+	}
+}
+
+func TestSpread(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spread := time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "spread"))
+		wait := time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "wait"))
+		at := time.Unix(rapid.Int64Range(-1e9, 4e9).Draw(t, "at"), 0)
+		for _, opts := range [][]punctual.PushOption{{punctual.In(wait), punctual.Spread(spread)}, {punctual.Spread(spread), punctual.In(wait)}} {
+			m, err := punctual.Compose("t", nil, opts...)
+			if err != nil || m.Delay < wait || m.Delay > wait+max(spread-1, 0) {
+				t.Fatalf("delay %v, %v: want [%v, %v)", m.Delay, err, wait, wait+spread)
+			}
+		}
+		m, err := punctual.Compose("t", nil, punctual.Spread(spread), punctual.At(at))
+		if moved := m.Due.Sub(at); err != nil || moved < 0 || moved > max(spread-1, 0) {
+			t.Fatalf("due %v after At, %v: want [0, %v)", moved, err, spread)
+		}
+	})
+}
+
+// Of 1000 draws from [0,d), each quarter gets about 250; fewer than 100 in one of
+// them has a chance of less than 1e-30.
+func TestSpreadIsEven(t *testing.T) {
+	const d = 4 * time.Second
+	var quarters [4]int
+	for range 1000 {
+		quarters[compose(t, punctual.Spread(d)).Delay/time.Second]++
+	}
+	for i, n := range quarters {
+		if n < 100 {
+			t.Errorf("quarter %d of the spread got %d of 1000 messages", i+1, n)
+		}
+	}
+}
+
+func TestSpreadTooLong(t *testing.T) {
+	_, err := punctual.Compose("t", nil, punctual.In(math.MaxInt64-5), punctual.Spread(10))
+	if !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("delay and spread beyond the longest duration: %v: want ErrInvalid (P9)", err)
+	}
+}

@@ -1,0 +1,422 @@
+package punctual_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// fakeStore answers pushes and amendments as the test says; anything else panics.
+type fakeStore struct {
+	punctual.Store
+	push  func(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error)
+	amend func(ctx context.Context, as []punctual.Amendment) ([]punctual.Outcome, error)
+}
+
+func (s *fakeStore) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	return s.push(ctx, ms)
+}
+
+func (s *fakeStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Outcome, error) {
+	return s.amend(ctx, as)
+}
+
+func stored(_ context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	rs := make([]punctual.PushResult, len(ms))
+	for i, m := range ms {
+		rs[i] = punctual.PushResult{ID: m.ID, Topic: m.Topic, Status: punctual.PushStored}
+	}
+	return rs, nil
+}
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// newQueue returns a queue on a store in memory whose clock the test moves.
+func newQueue(t *testing.T, c *punctual.QueueConfig) (*punctual.Queue, *punctual.ManualClock) {
+	t.Helper()
+	clock := punctual.NewManualClock(noon)
+	s := memstore.New(&memstore.Options{Clock: clock})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close store: %v", err)
+		}
+	})
+	return punctual.NewQueue(s, c), clock
+}
+
+func mustPush(t *testing.T, q *punctual.Queue, topic, body string, opts ...punctual.PushOption) punctual.PushResult {
+	t.Helper()
+	r, err := q.Push(t.Context(), topic, []byte(body), opts...)
+	if err != nil {
+		t.Fatalf("push: %v", err)
+	}
+	return r
+}
+
+func claimOne(t *testing.T, q *punctual.Queue, topic string) punctual.Delivery {
+	t.Helper()
+	ds, err := q.Store().Claim(t.Context(), punctual.Claim{Topics: []string{topic}, Max: 1})
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("claim: %d messages, %v: want one", len(ds), err)
+	}
+	return ds[0]
+}
+
+func wantStatus(t *testing.T, want punctual.OutcomeStatus) func(punctual.Outcome, error) {
+	return func(o punctual.Outcome, err error) {
+		t.Helper()
+		if err != nil || o.Status != want {
+			t.Errorf("outcome %q, %v: want %q", o.Status, err, want)
+		}
+	}
+}
+
+func TestQueueLifeOfAMessage(t *testing.T) {
+	q, clock := newQueue(t, nil)
+	ctx := t.Context()
+	r := mustPush(t, q, "order", "1", punctual.In(30*time.Minute))
+	if r.Status != punctual.PushStored || len(r.ID) != 26 || !r.Due.Equal(noon.Add(30*time.Minute)) {
+		t.Errorf("push: %+v", r)
+	}
+	wantStatus(t, punctual.Rescheduled)(q.Reschedule(ctx, "order", r.ID, punctual.In(time.Minute)))
+	wantStatus(t, punctual.NotDead)(q.Requeue(ctx, "order", r.ID, punctual.When{}))
+	clock.Advance(time.Minute)
+	d := claimOne(t, q, "order")
+	wantStatus(t, punctual.TooLate)(q.Reschedule(ctx, "order", r.ID, punctual.When{}))
+	discard(t, q, d)
+	wantStatus(t, punctual.NotFound)(q.Cancel(ctx, "order", r.ID))
+	wantStatus(t, punctual.Requeued)(q.Requeue(ctx, "order", r.ID, punctual.At(noon.Add(time.Hour))))
+	wantStatus(t, punctual.Cancelled)(q.Cancel(ctx, "order", r.ID))
+	wantStatus(t, punctual.NotFound)(q.Cancel(ctx, "order", r.ID))
+}
+
+func discard(t *testing.T, q *punctual.Queue, d punctual.Delivery) {
+	t.Helper()
+	errs, err := q.Store().Settle(t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleDiscard, Error: "no"}})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		t.Fatalf("discard: %v", err)
+	}
+}
+
+func TestQueueRefusedItemIsAnError(t *testing.T) {
+	q, _ := newQueue(t, nil)
+	mustPush(t, q, "t", "1", punctual.ID("a"))
+	for name, test := range map[string]struct {
+		topic string
+		opts  []punctual.PushOption
+		kind  error
+	}{
+		"taken ID":       {"t", []punctual.PushOption{punctual.ID("a"), punctual.FailIfTaken()}, punctual.ErrDuplicate},
+		"no topic":       {"", nil, punctual.ErrInvalid},
+		"negative delay": {"t", []punctual.PushOption{punctual.In(-1)}, punctual.ErrInvalid},
+		"year 10000":     {"t", []punctual.PushOption{punctual.At(punctual.MaxDue.Add(1))}, punctual.ErrInvalid},
+		"large header":   {"t", []punctual.PushOption{punctual.Header("k", strings.Repeat("v", punctual.MaxHeaderBytes))}, punctual.ErrTooLarge},
+	} {
+		r, err := q.Push(t.Context(), test.topic, nil, test.opts...)
+		if !errors.Is(err, test.kind) || !errors.Is(r.Err, test.kind) || !punctual.Definite(err) || r.Status != punctual.PushNone {
+			t.Errorf("%s: %v, result %+v: want %v", name, err, r, test.kind)
+		}
+	}
+	if o, err := q.Cancel(t.Context(), "t", ""); !errors.Is(err, punctual.ErrInvalid) || o.Status != punctual.OutcomeNone {
+		t.Errorf("cancel of no ID: %+v, %v: want ErrInvalid", o, err)
+	}
+	if o, err := q.Reschedule(t.Context(), "t", "a", punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) || o.Err == nil {
+		t.Errorf("reschedule to level 99: %+v, %v: want ErrInvalid", o, err)
+	}
+	if _, err := q.RescheduleMany(t.Context(), "t", []string{"a"}, punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("reschedule of many to level 99: %v: want ErrInvalid", err)
+	}
+}
+
+func TestQueueManyByID(t *testing.T) {
+	q, clock := newQueue(t, &punctual.QueueConfig{MaxBatch: 2})
+	ctx := t.Context()
+	ids := []string{"a", "b", "none", "c", "d"}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		mustPush(t, q, "t", id, punctual.ID(id), punctual.In(time.Hour))
+	}
+	outs, err := q.RescheduleMany(ctx, "t", ids, punctual.In(0))
+	wantStatuses(t, outs, err, "rescheduled", "rescheduled", "not_found", "rescheduled", "rescheduled")
+	clock.Advance(time.Second)
+	discard(t, q, claimOne(t, q, "t"))
+	outs, err = q.RequeueMany(ctx, "t", ids, punctual.When{})
+	wantStatuses(t, outs, err, "requeued", "not_dead", "not_found", "not_dead", "not_dead")
+	outs, err = q.CancelMany(ctx, "t", ids)
+	wantStatuses(t, outs, err, "cancelled", "cancelled", "not_found", "cancelled", "cancelled")
+}
+
+func wantStatuses(t *testing.T, outs []punctual.Outcome, err error, want ...string) {
+	t.Helper()
+	if err != nil || len(outs) != len(want) {
+		t.Fatalf("%d outcomes, %v: want %d", len(outs), err, len(want))
+	}
+	for i, o := range outs {
+		if o.Status.String() != want[i] || o.Err != nil {
+			t.Errorf("item %d: %q, %v: want %q", i, o.Status, o.Err, want[i])
+		}
+	}
+}
+
+func TestQueuePushMany(t *testing.T) {
+	var parts []int
+	s := &fakeStore{push: func(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+		parts = append(parts, len(ms))
+		return stored(ctx, ms)
+	}}
+	q := punctual.NewQueue(s, &punctual.QueueConfig{MaxBatch: 10})
+	ms := make([]punctual.NewMessage, 25)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "t", ID: fmt.Sprint(i)}
+	}
+	ms[12].Body = make([]byte, 5<<20) // larger than the bytes of a part
+	rs, err := q.PushMany(t.Context(), ms)
+	if err != nil || len(rs) != len(ms) {
+		t.Fatalf("%d results, %v: want %d", len(rs), err, len(ms))
+	}
+	for i, r := range rs {
+		if r.ID != ms[i].ID || r.Status != punctual.PushStored {
+			t.Errorf("result %d is %+v", i, r)
+		}
+	}
+	if got, want := fmt.Sprint(parts), "[10 2 1 10 2]"; got != want {
+		t.Errorf("parts %s: want %s", got, want)
+	}
+	if rs, err := q.PushMany(t.Context(), nil); err != nil || len(rs) != 0 {
+		t.Errorf("a push of nothing: %v, %v", rs, err)
+	}
+}
+
+func TestQueuePushManyPartFails(t *testing.T) {
+	calls := 0
+	s := &fakeStore{push: func(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+		if calls++; calls == 2 {
+			return nil, fmt.Errorf("part: %w", punctual.ErrNoSpace)
+		}
+		return stored(ctx, ms)
+	}}
+	q := punctual.NewQueue(s, &punctual.QueueConfig{MaxBatch: 2})
+	ms := make([]punctual.NewMessage, 5)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "t", ID: fmt.Sprint(i)}
+	}
+	rs, err := q.PushMany(t.Context(), ms)
+	if !errors.Is(err, punctual.ErrNoSpace) || punctual.Definite(err) {
+		t.Errorf("P13: %v: want ErrNoSpace, not definite since other parts were stored", err)
+	}
+	if len(rs) != len(ms) {
+		t.Fatalf("%d results for %d messages", len(rs), len(ms))
+	}
+	for i, r := range rs {
+		failed := i == 2 || i == 3
+		if failed != (r.Err != nil) || failed && !punctual.Definite(r.Err) || r.ID != ms[i].ID {
+			t.Errorf("P13: result %d is %+v", i, r)
+		}
+	}
+	calls = 1
+	if _, err := q.PushMany(t.Context(), ms[:2]); !errors.Is(err, punctual.ErrNoSpace) || !punctual.Definite(err) {
+		t.Errorf("P13: %v: want a definite ErrNoSpace, nothing was stored", err)
+	}
+}
+
+func TestQueuePushManyContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &fakeStore{push: func(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+		cancel()
+		return stored(ctx, ms)
+	}}
+	q := punctual.NewQueue(s, &punctual.QueueConfig{MaxBatch: 1})
+	rs, err := q.PushMany(ctx, []punctual.NewMessage{{Topic: "t"}, {Topic: "t"}})
+	if !errors.Is(err, context.Canceled) || punctual.Definite(err) || len(rs) != 2 {
+		t.Fatalf("%v, %v: want the context's error and both results", rs, err)
+	}
+	if rs[0].Err != nil || !errors.Is(rs[1].Err, context.Canceled) || !punctual.Definite(rs[1].Err) {
+		t.Errorf("P13: results %+v", rs)
+	}
+}
+
+// The body is the caller's again after return, even when the store still reads it.
+func TestQueuePushKeepsItsOwnBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read, body := make(chan struct{}), []byte("mine")
+		var seen string
+		s := &fakeStore{push: func(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+			<-read
+			seen = string(ms[0].Body)
+			return stored(ctx, ms)
+		}}
+		q := punctual.NewQueue(s, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := q.Push(ctx, "t", body); !errors.Is(err, punctual.ErrIndeterminate) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("P13: %v: want ErrIndeterminate and the deadline", err)
+		}
+		copy(body, "gone")
+		close(read)
+		if err := q.Close(t.Context()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if seen != "mine" {
+			t.Errorf("the store read %q: want the body as pushed", seen)
+		}
+	})
+}
+
+func TestQueueOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		land := make(chan struct{})
+		s := &fakeStore{push: func(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+			<-land
+			return stored(ctx, ms)
+		}}
+		q := punctual.NewQueue(s, &punctual.QueueConfig{MaxPendingBytes: 10_000})
+		var wg sync.WaitGroup
+		wg.Go(func() { mustPush(t, q, "t", strings.Repeat("x", 8000)) })
+		synctest.Wait()
+		_, err := q.Push(t.Context(), "t", make([]byte, 8000))
+		if !errors.Is(err, punctual.ErrOverloaded) || !punctual.Definite(err) {
+			t.Errorf("P10: %v: want ErrOverloaded", err)
+		}
+		close(land)
+		wg.Wait()
+		mustPush(t, q, "t", strings.Repeat("x", 8000))
+	})
+}
+
+func TestQueueClosed(t *testing.T) {
+	q, _ := newQueue(t, nil)
+	if err := q.Close(t.Context()); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	ctx := t.Context()
+	for name, call := range map[string]func() error{
+		"Push":           func() error { _, err := q.Push(ctx, "t", nil); return err },
+		"PushMany":       func() error { _, err := q.PushMany(ctx, nil); return err },
+		"Cancel":         func() error { _, err := q.Cancel(ctx, "t", "a"); return err },
+		"CancelMany":     func() error { _, err := q.CancelMany(ctx, "t", nil); return err },
+		"Reschedule":     func() error { _, err := q.Reschedule(ctx, "t", "a", punctual.When{}); return err },
+		"RescheduleMany": func() error { _, err := q.RescheduleMany(ctx, "t", nil, punctual.When{}); return err },
+		"Requeue":        func() error { _, err := q.Requeue(ctx, "t", "a", punctual.When{}); return err },
+		"RequeueMany":    func() error { _, err := q.RequeueMany(ctx, "t", nil, punctual.When{}); return err },
+	} {
+		if err := call(); !errors.Is(err, punctual.ErrClosed) || !punctual.Definite(err) {
+			t.Errorf("%s after Close: %v: want ErrClosed", name, err)
+		}
+	}
+	if _, err := q.Store().Now(ctx); err != nil {
+		t.Errorf("Close closed the store: %v", err)
+	}
+}
+
+func TestQueueCloseWaitsForMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		land := make(chan struct{})
+		s := &fakeStore{amend: func(_ context.Context, as []punctual.Amendment) ([]punctual.Outcome, error) {
+			<-land
+			return make([]punctual.Outcome, len(as)), nil
+		}}
+		q := punctual.NewQueue(s, nil)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := q.CancelMany(t.Context(), "t", []string{"a"}); err != nil {
+				t.Errorf("cancel: %v", err)
+			}
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := q.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("close while a call is under way: %v: want the deadline", err)
+		}
+		close(land)
+		if err := q.Close(t.Context()); err != nil {
+			t.Errorf("close again: %v", err)
+		}
+		wg.Wait()
+	})
+}
+
+func TestQueueBadConfig(t *testing.T) {
+	s := memstore.New(nil)
+	defer s.Close()
+	for name, q := range map[string]*punctual.Queue{
+		"no store":         punctual.NewQueue(nil, nil),
+		"negative batch":   punctual.NewQueue(s, &punctual.QueueConfig{MaxBatch: -1}),
+		"large batch":      punctual.NewQueue(s, &punctual.QueueConfig{MaxBatch: punctual.MaxBatch + 1}),
+		"negative pending": punctual.NewQueue(s, &punctual.QueueConfig{MaxPendingBytes: -1}),
+	} {
+		r, err := q.Push(t.Context(), "t", nil)
+		_, many := q.PushMany(t.Context(), make([]punctual.NewMessage, 1))
+		o, cancelled := q.Cancel(t.Context(), "t", "a")
+		_, cancelledMany := q.CancelMany(t.Context(), "t", []string{"a"})
+		for _, err := range []error{err, r.Err, many, cancelled, o.Err, cancelledMany} {
+			if !errors.Is(err, punctual.ErrInvalid) {
+				t.Errorf("%s: %v: want ErrInvalid", name, err)
+			}
+		}
+	}
+}
+
+func TestQueueObserver(t *testing.T) {
+	var seen []string
+	o := &punctual.Observer{
+		OnPush: func(r punctual.PushResult, _ time.Duration) {
+			seen = append(seen, fmt.Sprintf("push %s %s %s", r.Topic, r.Status, punctual.ErrorCode(r.Err)))
+		},
+		OnAmend: func(a punctual.Amendment, o punctual.Outcome, _ time.Duration) {
+			seen = append(seen, fmt.Sprintf("%s %s %s %s", a.Change, a.ID, o.Status, punctual.ErrorCode(o.Err)))
+		},
+	}
+	q, _ := newQueue(t, &punctual.QueueConfig{Observer: o})
+	ctx := t.Context()
+	mustPush(t, q, "t", "1", punctual.ID("a"))
+	if _, err := q.Push(ctx, "t", nil, punctual.In(-1)); err == nil {
+		t.Error("a negative delay passed")
+	}
+	if _, err := q.PushMany(ctx, []punctual.NewMessage{{Topic: "u", ID: "b"}, {Topic: "t", ID: "a"}}); err != nil {
+		t.Errorf("push: %v", err)
+	}
+	wantStatus(t, punctual.Cancelled)(q.Cancel(ctx, "t", "a"))
+	if _, err := q.CancelMany(ctx, "u", []string{"b", "c"}); err != nil {
+		t.Errorf("cancel: %v", err)
+	}
+	want := []string{
+		"push t stored ", "push t  invalid", "push u stored ", "push t duplicate ",
+		"cancel a cancelled ", "cancel b cancelled ", "cancel c not_found ",
+	}
+	if got := strings.Join(seen, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("the observer saw:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// Single pushes from many goroutines share calls to the store, and each gets the ID of
+// its own message.
+func TestQueueManyPushers(t *testing.T) {
+	q, _ := newQueue(t, nil)
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			id := fmt.Sprintf("id-%d", i)
+			r, err := q.Push(t.Context(), "t", []byte(id), punctual.ID(id), punctual.In(time.Hour))
+			if err != nil || r.ID != id || r.Status != punctual.PushStored {
+				t.Errorf("push %s: %+v, %v", id, r, err)
+			}
+		})
+	}
+	wg.Wait()
+	inspector, err := punctual.AsInspector(q.Store())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := inspector.Stats(t.Context(), "t")
+	if err != nil || stats.Scheduled != 1000 {
+		t.Errorf("P1: %d messages scheduled, %v: want 1000", stats.Scheduled, err)
+	}
+}

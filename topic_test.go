@@ -1,0 +1,137 @@
+package punctual_test
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+type order struct {
+	Number int
+	Paid   bool
+}
+
+func TestTopicCarriesValues(t *testing.T) {
+	q, clock := newQueue(t, nil)
+	orders := punctual.NewTopic[order](q, "order.cancel")
+	if orders.Name() != "order.cancel" {
+		t.Errorf("name %q", orders.Name())
+	}
+	if _, err := orders.Push(t.Context(), order{Number: 7}, punctual.In(time.Minute)); err != nil {
+		t.Fatalf("push: %v", err)
+	}
+	clock.Advance(time.Minute)
+	d := claimOne(t, q, "order.cancel")
+	if got, want := string(d.Body), `{"Number":7,"Paid":false}`; got != want {
+		t.Errorf("body %s: want %s", got, want)
+	}
+	var got order
+	h := orders.Handler(func(_ context.Context, o order, d2 *punctual.Delivery) error {
+		if d2.ID != d.ID {
+			t.Errorf("delivery %q: want %q", d2.ID, d.ID)
+		}
+		got = o
+		return punctual.ErrPaused
+	})
+	if err := h.Handle(t.Context(), &d); !errors.Is(err, punctual.ErrPaused) || got.Number != 7 {
+		t.Errorf("handler got %+v and returned %v: want order 7 and its error", got, err)
+	}
+}
+
+func TestTopicByID(t *testing.T) {
+	q, clock := newQueue(t, nil)
+	orders := punctual.NewTopic[order](q, "t")
+	ctx := t.Context()
+	r, err := orders.Push(ctx, order{}, punctual.In(time.Hour))
+	if err != nil {
+		t.Fatalf("push: %v", err)
+	}
+	wantStatus(t, punctual.Rescheduled)(orders.Reschedule(ctx, r.ID, punctual.In(time.Second)))
+	clock.Advance(time.Second)
+	discard(t, q, claimOne(t, q, "t"))
+	wantStatus(t, punctual.Requeued)(orders.Requeue(ctx, r.ID, punctual.When{}))
+	wantStatus(t, punctual.Cancelled)(orders.Cancel(ctx, r.ID))
+}
+
+func TestTopicPushMany(t *testing.T) {
+	q, _ := newQueue(t, nil)
+	orders := punctual.NewTopic[order](q, "t")
+	rs, err := orders.PushMany(t.Context(), []order{{Number: 1}, {Number: 2}}, punctual.Header("k", "v"))
+	if err != nil || len(rs) != 2 || rs[0].ID == rs[1].ID {
+		t.Fatalf("push: %+v, %v", rs, err)
+	}
+	for n := 1; n <= 2; n++ {
+		if d := claimOne(t, q, "t"); d.Headers["k"] != "v" {
+			t.Errorf("message %d has headers %v", n, d.Headers)
+		}
+	}
+	if _, err := orders.PushMany(t.Context(), []order{{}, {}}, punctual.ID("a")); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("one ID for two messages: %v: want ErrInvalid", err)
+	}
+	if rs, err := orders.PushMany(t.Context(), []order{{}}, punctual.ID("a")); err != nil || rs[0].ID != "a" {
+		t.Errorf("one ID for one message: %+v, %v", rs, err)
+	}
+}
+
+func TestTopicValueDoesNotEncode(t *testing.T) {
+	s := &fakeStore{push: func(context.Context, []punctual.NewMessage) ([]punctual.PushResult, error) {
+		t.Error("the store was called")
+		return nil, nil
+	}}
+	numbers := punctual.NewTopic[float64](punctual.NewQueue(s, nil), "t")
+	r, err := numbers.Push(t.Context(), math.NaN())
+	if !errors.Is(err, punctual.ErrInvalid) || !punctual.Definite(err) || r.Err == nil {
+		t.Errorf("push of NaN: %+v, %v: want ErrInvalid", r, err)
+	}
+	_, err = numbers.PushMany(t.Context(), []float64{1, math.NaN(), 3})
+	if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "2 of 3") {
+		t.Errorf("push of many: %v: want ErrInvalid that names value 2", err)
+	}
+}
+
+// A body that does not decode is given up on at once: no retry can mend it.
+func TestTopicBodyDoesNotDecode(t *testing.T) {
+	q, _ := newQueue(t, nil)
+	mustPush(t, q, "t", "not JSON")
+	d := claimOne(t, q, "t")
+	err := punctual.NewTopic[order](q, "t").Handler(func(context.Context, order, *punctual.Delivery) error {
+		t.Error("the handler was called")
+		return nil
+	}).Handle(t.Context(), &d)
+	verb, text := punctual.Judge(err)
+	if verb != punctual.SettleDiscard || !strings.Contains(text, "decode body as punctual_test.order") {
+		t.Errorf("verdict %v, %q: want a discard that says why", verb, text)
+	}
+}
+
+type xmlCodec struct{}
+
+func (xmlCodec) Encode(v any) ([]byte, error)    { return xml.Marshal(v) }
+func (xmlCodec) Decode(data []byte, v any) error { return xml.Unmarshal(data, v) }
+
+func TestTopicCodec(t *testing.T) {
+	q, _ := newQueue(t, nil)
+	orders := punctual.NewTopic[order](q, "t", punctual.WithCodec(xmlCodec{}))
+	if _, err := orders.Push(t.Context(), order{Number: 7}); err != nil {
+		t.Fatalf("push: %v", err)
+	}
+	d := claimOne(t, q, "t")
+	if !strings.HasPrefix(string(d.Body), "<order>") {
+		t.Errorf("body %s: want XML", d.Body)
+	}
+	err := orders.Handler(func(_ context.Context, o order, _ *punctual.Delivery) error {
+		if o.Number != 7 {
+			t.Errorf("got %+v", o)
+		}
+		return nil
+	}).Handle(t.Context(), &d)
+	if err != nil {
+		t.Errorf("handle: %v", err)
+	}
+}
