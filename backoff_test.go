@@ -58,7 +58,9 @@ func TestBackoffStaysInBounds(t *testing.T) {
 
 func TestBackoffCheck(t *testing.T) {
 	good := []Backoff{
-		DefaultBackoff(), {}, {Delays: []time.Duration{0, time.Hour}},
+		DefaultBackoff(),
+		{},
+		{Delays: []time.Duration{0, time.Hour}},
 		{Delays: []time.Duration{1}, Base: -1}, // the other fields are unused
 	}
 	for _, b := range good {
@@ -67,9 +69,14 @@ func TestBackoffCheck(t *testing.T) {
 		}
 	}
 	bad := []Backoff{
-		{Delays: []time.Duration{time.Second, -1}}, {Delays: []time.Duration{maxDelay + 1}},
-		{Base: -1, Max: 1}, {Base: 2, Max: 1}, {Max: maxDelay + 1},
-		{Base: 1, Max: 1, Jitter: -0.1}, {Base: 1, Max: 1, Jitter: 1.1}, {Base: 1, Max: 1, Jitter: math.NaN()},
+		{Delays: []time.Duration{time.Second, -1}},
+		{Delays: []time.Duration{maxDelay + 1}},
+		{Base: -1, Max: 1},
+		{Base: 2, Max: 1},
+		{Max: maxDelay + 1},
+		{Base: 1, Max: 1, Jitter: -0.1},
+		{Base: 1, Max: 1, Jitter: 1.1},
+		{Base: 1, Max: 1, Jitter: math.NaN()},
 	}
 	for _, b := range bad {
 		if err := b.check(); !errors.Is(err, ErrInvalid) {
