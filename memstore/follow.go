@@ -3,6 +3,8 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -84,15 +86,18 @@ func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 	return t, m, now, nil
 }
 
-// NextAt returns the earliest time at which a live message of any topic next needs
-// attention: its due time, or the end of its lease. It lies in the past while a message
-// is ready. It is false when there is no live message.
-func (s *Store) NextAt() (time.Time, bool) {
+// NextAt returns the earliest time at which a live message of these topics, or of any
+// topic when none is named, next needs attention: its due time, or the end of its lease.
+// It lies in the past while a message is ready. It is false when there is no live message.
+func (s *Store) NextAt(topics ...string) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(topics) == 0 {
+		topics = slices.Collect(maps.Keys(s.topics))
+	}
 	var next *message
-	for _, t := range s.topics {
-		if len(t.live) > 0 && (next == nil || t.live[0].at < next.at) {
+	for _, name := range topics {
+		if t := s.topics[name]; t != nil && len(t.live) > 0 && (next == nil || t.live[0].at < next.at) {
 			next = t.live[0]
 		}
 	}

@@ -127,6 +127,9 @@ func TestNextAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNext(60_000) // the dead need none
+	if at, ok := s.NextAt("other", "none"); !ok || !at.Equal(start.Add(90*time.Second)) {
+		t.Errorf("NextAt of other = %v, %v; want 90s", at, ok)
+	}
 	amend(t, s, punctual.Amendment{Change: punctual.ChangeCancel, ID: "late"})
 	wantNext(90_000)
 }

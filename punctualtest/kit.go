@@ -1,0 +1,250 @@
+// Package punctualtest tests code that uses Punctual without waiting: a store in memory
+// whose clock stands still until the test moves it, and the handlers run when it does.
+//
+//	kit := punctualtest.New(t)
+//	kit.Handle("order.close", closeOrder)
+//	PlaceOrder(ctx, kit.Queue, "4711")
+//	kit.WantScheduled("order.close", "4711", 30*time.Minute)
+//	kit.Advance(30 * time.Minute) // runs closeOrder
+//
+// Everything happens in the test's own goroutine, in the order of the due times, and is the
+// same in every run. To test a program that runs its own punctual.Worker, take memstore
+// with its default clock inside testing/synctest instead, as the example shows.
+package punctualtest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// TB is what the kit needs of a test. Every testing.TB has it.
+type TB interface {
+	Helper()
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(func())
+}
+
+// Kit is a queue with its handlers and a clock that the test moves. Make one with New.
+// Its fields may be used by any goroutine, its methods only by the test's own and, except
+// for those that move the clock, by handlers.
+type Kit struct {
+	// Queue pushes, cancels and reschedules: give it to the code under test.
+	Queue *punctual.Queue
+	// Store is the store behind Queue.
+	Store *memstore.Store
+	// Clock is the store's clock. Move it with Advance, which runs the handlers; moving it
+	// here, say in a handler, passes time without running them.
+	Clock *punctual.ManualClock
+
+	tb     TB
+	ctx    context.Context // ends with the test
+	config punctual.WorkerConfig
+	routes []route
+	worker *punctual.Worker // nil when routes changed since it was made
+}
+
+// route is one call of Handle.
+type route struct {
+	topic   string
+	handler punctual.Handler
+	opts    []punctual.HandleOption
+}
+
+// Start is where the clock of a kit stands at first, unless StartAt says otherwise: a
+// Monday morning.
+var Start = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
+
+// Option adjusts a kit.
+type Option func(*options)
+
+type options struct {
+	start  time.Time
+	worker punctual.WorkerConfig
+}
+
+// StartAt lets the clock start at t, rounded up to whole milliseconds.
+func StartAt(t time.Time) Option {
+	return func(o *options) { o.start = punctual.FromMillis(punctual.CeilMillis(t)) }
+}
+
+// Worker configures the worker that runs the handlers, for its middleware, observer, lease
+// and timeout. Without a Logger it logs to the test.
+func Worker(c punctual.WorkerConfig) Option {
+	return func(o *options) { o.worker = c }
+}
+
+// New returns a kit that closes itself when the test ends.
+func New(tb TB, opts ...Option) *Kit {
+	o := options{start: Start}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.worker.Logger == nil {
+		o.worker.Logger = testLogger(tb)
+	}
+	clock := punctual.NewManualClock(o.start)
+	store := memstore.New(&memstore.Options{Clock: clock})
+	ctx, cancel := context.WithCancel(context.Background())
+	k := &Kit{
+		Queue:  punctual.NewQueue(store, nil),
+		Store:  store,
+		Clock:  clock,
+		tb:     tb,
+		ctx:    ctx,
+		config: o.worker,
+	}
+	tb.Cleanup(func() {
+		k.close()
+		cancel()
+	})
+	return k
+}
+
+func (k *Kit) close() {
+	k.tb.Helper()
+	if err := errors.Join(k.stopWorker(), k.Queue.Close(k.ctx)); err != nil {
+		k.tb.Errorf("punctualtest: close: %v", err)
+	}
+	if err := k.Store.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
+		k.tb.Errorf("punctualtest: close: %v", err)
+	}
+}
+
+// Handle registers the handler of a topic, or replaces it: say by one that succeeds, for
+// the time after an outage.
+//
+// A topic that has the default backoff gets one without jitter, so that retries come after
+// exactly 1 s, 2 s, 4 s and so on. Any other backoff stays as it is.
+func (k *Kit) Handle(topic string, h punctual.Handler, opts ...punctual.HandleOption) {
+	k.tb.Helper()
+	k.steadyBackoff(topic)
+	if err := k.stopWorker(); err != nil {
+		k.tb.Fatalf("punctualtest: handle %s: %v", topic, err)
+	}
+	r := route{topic: topic, handler: h, opts: opts}
+	for i := range k.routes {
+		if k.routes[i].topic == topic {
+			k.routes[i] = r
+			return
+		}
+	}
+	k.routes = append(k.routes, r)
+}
+
+func (k *Kit) steadyBackoff(topic string) {
+	k.tb.Helper()
+	set, err := k.Store.Settings(k.ctx, topic)
+	if err != nil {
+		k.tb.Fatalf("punctualtest: handle %s: %v", topic, err)
+	}
+	steady := punctual.DefaultBackoff()
+	if set.Backoff.Delays != nil || set.Backoff.Base != steady.Base || set.Backoff.Max != steady.Max {
+		return
+	}
+	steady.Jitter = 0
+	k.Configure(topic, punctual.SettingsPatch{Backoff: &steady})
+}
+
+// Configure changes a topic's settings.
+func (k *Kit) Configure(topic string, p punctual.SettingsPatch) {
+	k.tb.Helper()
+	if _, err := k.Store.Configure(k.ctx, topic, p); err != nil {
+		k.tb.Fatalf("punctualtest: configure %s: %v", topic, err)
+	}
+}
+
+// Now is where the clock stands.
+func (k *Kit) Now() time.Time { return k.Clock.Now() }
+
+// Advance lets d pass, as AdvanceTo does. Advance(0) runs what is due now.
+func (k *Kit) Advance(d time.Duration) (handled int) {
+	k.tb.Helper()
+	return k.AdvanceTo(k.Now().Add(d))
+}
+
+// AdvanceTo moves the clock to t, stopping at each instant at which something falls due,
+// and runs the handlers of what does. What handlers push, retry or snooze is handled too
+// when it falls due by t. It returns how many times a handler ran, failed attempts included.
+func (k *Kit) AdvanceTo(t time.Time) (handled int) {
+	k.tb.Helper()
+	if t.Before(k.Now()) {
+		k.tb.Fatalf("punctualtest: the clock stands at %v and cannot go back to %v", k.Now(), t)
+	}
+	handled = k.drain()
+	for next, ok := k.next(); ok && !next.After(t); next, ok = k.next() {
+		k.Clock.Set(next)
+		handled += k.drain()
+	}
+	if k.Now().Before(t) { // a handler may have moved it beyond
+		k.Clock.Set(t)
+	}
+	return handled
+}
+
+// next is the earliest time ahead at which a topic with a handler needs attention. What
+// is ready in spite of the drain before belongs to a topic whose claims are paused.
+func (k *Kit) next() (next time.Time, ok bool) {
+	for _, r := range k.routes {
+		at, found := k.Store.NextAt(r.topic)
+		if found && at.After(k.Now()) && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+	}
+	return next, ok
+}
+
+// drain runs the handlers of what is due now.
+func (k *Kit) drain() (handled int) {
+	k.tb.Helper()
+	if len(k.routes) == 0 {
+		return 0
+	}
+	if k.worker == nil {
+		k.worker = punctual.NewWorker(k.Store, &k.config)
+		for _, r := range k.routes {
+			k.worker.Handle(r.topic, r.handler, r.opts...)
+		}
+	}
+	handled, err := k.worker.Drain(k.ctx)
+	if err != nil {
+		k.tb.Fatalf("punctualtest: %v", err)
+	}
+	return handled
+}
+
+func (k *Kit) stopWorker() error {
+	w := k.worker
+	k.worker = nil
+	if w == nil {
+		return nil
+	}
+	return w.Stop(k.ctx)
+}
+
+// testLogger logs to the test, without the time of day, which is not the kit's.
+func testLogger(tb TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(testLog{tb}, &slog.HandlerOptions{
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+type testLog struct{ tb TB }
+
+// Write logs one line.
+func (l testLog) Write(line []byte) (int, error) {
+	l.tb.Logf("%s", strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}
