@@ -382,7 +382,7 @@ func TestCoalesceThousandsOfCallers(t *testing.T) {
 	const callers, each = 2000, 5
 	var flying, batches atomic.Int32
 	last := make([]int, callers) // touched by flights alone
-	fly := func(_ context.Context, items []int) ([]int, error) {
+	fly := func(ctx context.Context, items []int) ([]int, error) {
 		if flying.Add(1) != 1 {
 			t.Error("two flights at a time")
 		}
@@ -395,7 +395,7 @@ func TestCoalesceThousandsOfCallers(t *testing.T) {
 				last[caller]++
 			}
 		}
-		return tenfold(nil, items)
+		return tenfold(ctx, items)
 	}
 	c := newCoalescer(roomy(), func(int) int64 { return 1 }, fly)
 	var wg sync.WaitGroup

@@ -2,6 +2,7 @@ package punctual
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,9 @@ type QueueConfig struct {
 	// MaxBatch is the number of items that go to the store in one call, 1 to the
 	// constant MaxBatch. Default 1000.
 	MaxBatch int
-	// MaxPendingBytes bounds what single pushes waiting for the store hold in memory;
-	// beyond it they fail with ErrOverloaded (P10). Default 64 MiB.
+	// MaxPendingBytes bounds what single pushes under way to the store hold in memory, and
+	// once more single amendments; beyond it they fail with ErrOverloaded (P10). A call
+	// that finds nothing under way passes whatever its size. Default 64 MiB.
 	MaxPendingBytes int64
 	// Observer, if not nil, is told of every push and amendment.
 	Observer *Observer
@@ -113,12 +115,12 @@ func (q *Queue) Push(ctx context.Context, topic string, body []byte, opts ...Pus
 // pushOne sends m with the next batch. m.Body must not change, even after return.
 func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 	if q.refusal != nil {
-		return PushResult{ID: m.ID, Topic: m.Topic, Err: q.refusal}, q.refusal
+		return notPushed(m, q.refusal), q.refusal
 	}
 	start := time.Now()
 	r, err := q.pushes.do(ctx, m)
 	if err != nil {
-		r = PushResult{ID: m.ID, Topic: m.Topic, Err: err}
+		r = notPushed(m, err)
 	} else if r.Err != nil {
 		err = fmt.Errorf("push: %w", r.Err)
 	}
@@ -139,14 +141,16 @@ func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, er
 		return nil, q.refusal
 	}
 	start := time.Now()
-	rs, err := inParts(ctx, q.pushes, ms, func(m NewMessage, err error) PushResult {
-		return PushResult{ID: m.ID, Topic: m.Topic, Err: err}
-	})
+	rs, err := inParts(ctx, q.pushes, ms, notPushed)
 	took := time.Since(start)
 	for _, r := range rs {
 		q.observer.pushed(r, took)
 	}
 	return rs, err
+}
+
+func notPushed(m NewMessage, err error) PushResult {
+	return PushResult{ID: m.ID, Topic: m.Topic, Err: err}
 }
 
 // Cancel removes a message that nobody works on yet. The outcome is definite (P5):
@@ -257,7 +261,8 @@ func (q *Queue) storeAmend(ctx context.Context, as []Amendment) ([]Outcome, erro
 // inParts takes items to the store in parts within the bounds of c, apart from its
 // batches, and returns an answer for each. A part that fails does not stop the next
 // ones, so that each item's answer is what the store said of it; failed makes the answer
-// of an item whose part failed. The error is the first part's that failed.
+// of an item whose part failed. The error is that of the first part that failed, made
+// indefinite if another one did not.
 func inParts[T, R any](ctx context.Context, c *coalescer[T, R], items []T, failed func(T, error) R) ([]R, error) {
 	if err := c.begin(); err != nil {
 		return nil, err
@@ -265,25 +270,23 @@ func inParts[T, R any](ctx context.Context, c *coalescer[T, R], items []T, faile
 	defer c.end()
 	answers := make([]R, 0, len(items))
 	var first error
-	passed := false
+	lost := 0
 	for rest := items; len(rest) > 0; {
 		part := rest[:c.partLen(rest)]
 		rest = rest[len(part):]
 		got, err := c.callInTime(ctx, part)
 		if err == nil {
-			passed = true
 			answers = append(answers, got...)
 			continue
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
+		lost += len(part)
 		for _, item := range part {
 			answers = append(answers, failed(item, err))
 		}
 	}
-	if first != nil && passed {
-		return answers, fmt.Errorf("a part of %d items failed, the results tell of each: %w: %w", len(items), ErrIndeterminate, first)
+	if first == nil || lost == len(items) {
+		return answers, first
 	}
-	return answers, first
+	return answers, fmt.Errorf("%d of %d items failed, the results tell which: %w: %w", lost, len(items), ErrIndeterminate, first)
 }

@@ -420,3 +420,17 @@ func TestQueueManyPushers(t *testing.T) {
 		t.Errorf("P1: %d messages scheduled, %v: want 1000", stats.Scheduled, err)
 	}
 }
+
+func BenchmarkQueuePush(b *testing.B) {
+	q := punctual.NewQueue(&fakeStore{push: stored}, nil)
+	body := make([]byte, 100)
+	b.ReportAllocs()
+	b.SetParallelism(32) // times GOMAXPROCS
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := q.Push(b.Context(), "t", body, punctual.In(time.Hour)); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
