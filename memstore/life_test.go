@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -241,67 +240,4 @@ func duplicate(t *testing.T, s *Store) bool {
 		t.Fatalf("push: %v, %v", err, rs)
 	}
 	return rs[0].Status == punctual.PushDuplicate && rs[0].Existing == punctual.StateNone
-}
-
-func TestListPages(t *testing.T) {
-	s, _ := manual(t)
-	for _, id := range []string{"d", "b", "a", "c", "e"} {
-		push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})
-	}
-	push(t, s, punctual.NewMessage{ID: "first", Delay: time.Minute})
-	var got []string
-	q := punctual.ListQuery{Topic: "orders", State: punctual.StateScheduled, Limit: 2}
-	for pages := 0; ; pages++ {
-		p, err := s.List(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range p.Messages {
-			got = append(got, m.ID)
-		}
-		if q.After = p.Next; q.After == "" {
-			if pages != 2 {
-				t.Errorf("%d further pages, want 2", pages)
-			}
-			break
-		}
-	}
-	if want := "first a b c d e"; want != strings.Join(got, " ") {
-		t.Errorf("listed %q, want %q", strings.Join(got, " "), want)
-	}
-	q.After = "nonsense"
-	if _, err := s.List(t.Context(), q); !errors.Is(err, punctual.ErrInvalid) {
-		t.Errorf("List after nonsense = %v, want ErrInvalid", err)
-	}
-}
-
-func TestForecast(t *testing.T) {
-	s, _ := manual(t)
-	for _, d := range []time.Duration{0, 1, time.Minute - 1, time.Minute, 2*time.Minute - time.Millisecond, 2 * time.Minute, time.Hour} {
-		push(t, s, punctual.NewMessage{Delay: d})
-	}
-	push(t, s, punctual.NewMessage{Due: punctual.MaxDue})
-	f, err := s.Forecast(t.Context(), punctual.ForecastQuery{Step: time.Minute, Buckets: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// 1 ns and 1 min - 1 ns round up to whole milliseconds: buckets 0 and 1.
-	if f.Overdue != 1 || f.Counts[0] != 1 || f.Counts[1] != 3 || f.Beyond != 3 {
-		t.Errorf("forecast = %+v; want 1 overdue, 1 and 3 in the buckets, 3 beyond", f)
-	}
-}
-
-func TestSettingsAreTheCallersOwn(t *testing.T) {
-	s, _ := manual(t)
-	b := punctual.Backoff{Delays: []time.Duration{time.Minute}}
-	configure(t, s, punctual.SettingsPatch{Backoff: &b})
-	b.Delays[0] = time.Hour
-	got, err := s.Settings(t.Context(), "orders")
-	if err != nil || got.Backoff.Delays[0] != time.Minute {
-		t.Fatalf("Settings = %v, %v; want the delay of a minute that was given", got.Backoff, err)
-	}
-	got.Backoff.Delays[0] = time.Hour
-	if again, err := s.Settings(t.Context(), "orders"); err != nil || again.Backoff.Delays[0] != time.Minute {
-		t.Errorf("Settings = %v, %v; want a copy of its own for each caller", again.Backoff, err)
-	}
 }

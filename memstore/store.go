@@ -112,10 +112,11 @@ func (s *Store) enter(ctx context.Context) (instant, error) {
 
 // enterBatch is enter for methods that take many items.
 func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
-	if err := punctual.CheckBatch(items); err != nil {
-		return instant{}, err
+	now, err := s.enter(ctx)
+	if err != nil {
+		return now, err
 	}
-	return s.enter(ctx)
+	return now, punctual.CheckBatch(items)
 }
 
 func errClosed() error { return fmt.Errorf("memory store: %w", punctual.ErrClosed) }
