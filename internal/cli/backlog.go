@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"sync"
+)
+
+// backlog hands items from one goroutine to another in batches: whatever has gathered
+// since the last take. It is bounded in items and bytes; put waits while it is full.
+type backlog[T any] struct {
+	maxItems, maxBytes int
+
+	mu     sync.Mutex
+	items  []T           // guarded by mu
+	bytes  int           // guarded by mu
+	err    error         // guarded by mu; set once by close, no items follow
+	gone   bool          // guarded by mu; set by abandon, nobody takes any more
+	filled chan struct{} // has one element when there may be something to take
+	room   chan struct{} // has one element when there may be room to put
+}
+
+func newBacklog[T any](maxItems, maxBytes int) *backlog[T] {
+	return &backlog[T]{
+		maxItems: maxItems, maxBytes: maxBytes,
+		filled: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
+}
+
+// put adds an item, waiting while the backlog is full. An item of more than maxBytes is
+// taken when the backlog is empty. It returns false once the taker has gone.
+func (b *backlog[T]) put(item T, size int) bool {
+	for {
+		b.mu.Lock()
+		if b.gone {
+			b.mu.Unlock()
+			return false
+		}
+		if len(b.items) == 0 || len(b.items) < b.maxItems && b.bytes+size <= b.maxBytes {
+			b.items = append(b.items, item)
+			b.bytes += size
+			b.mu.Unlock()
+			wake(b.filled)
+			return true
+		}
+		b.mu.Unlock()
+		<-b.room
+	}
+}
+
+// close says that no items follow, and why.
+func (b *backlog[T]) close(err error) {
+	b.mu.Lock()
+	b.err = err
+	b.mu.Unlock()
+	wake(b.filled)
+}
+
+// abandon says that nobody takes any more.
+func (b *backlog[T]) abandon() {
+	b.mu.Lock()
+	b.gone = true
+	b.mu.Unlock()
+	wake(b.room)
+}
+
+// take waits until there is something and returns it all. With the last items it
+// returns the error given to close; when ctx ends, that of ctx and no items.
+func (b *backlog[T]) take(ctx context.Context) ([]T, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		b.mu.Lock()
+		items, err := b.items, b.err
+		b.items, b.bytes = nil, 0
+		b.mu.Unlock()
+		wake(b.room)
+		if len(items) > 0 || err != nil {
+			return items, err
+		}
+		select {
+		case <-b.filled:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+const consumeHelp = `Consume takes messages of the topics as they fall due and prints each as one JSON line;
+a message is acked once its line was written. It runs until it is interrupted: the first
+SIGINT or SIGTERM lets what is under way finish, the second ends at once.
+
+With --exec each message is given to CMD, run by sh -c, and the JSON line is only printed,
+after CMD succeeded, with --json. CMD gets the body on standard input and in its environment
+PUNCTUAL_ID, PUNCTUAL_TOPIC, PUNCTUAL_ATTEMPT, PUNCTUAL_DUE and, for each header,
+PUNCTUAL_HEADER_NAME (upper case, other characters than letters and digits as _). What CMD
+prints goes to standard output and standard error; the end of its standard error is kept
+as the error of a failed attempt. Its exit code decides:
+
+  0   ack          75  snooze: again after --snooze, without using an attempt
+  65  discard      others  retry, as the topic's backoff says
+
+Several topics are asked in a random order, so that none starves. With --concurrency 1, the
+default, lines come in the order in which messages were claimed.`
+
+const consumeExample = `  punctual consume order.cancel
+  punctual consume reminders invoices --until-empty
+  punctual consume jobs --count 10 --json > jobs.ndjson
+  punctual consume mail --exec 'sendmail "$PUNCTUAL_HEADER_TO"' --concurrency 8
+  punctual consume hooks --exec 'curl -fsS --data-binary @- https://example.com/hook' --timeout 30s`
+
+// consumeFlags are the flags of consume.
+type consumeFlags struct {
+	exec        string
+	concurrency int
+	count       int64
+	untilEmpty  bool
+	lease       durationFlag
+	timeout     durationFlag
+	snooze      durationFlag
+}
+
+func newConsume(a *app) *cobra.Command {
+	var f consumeFlags
+	cmd := &cobra.Command{
+		Use:               "consume TOPIC...",
+		Short:             "Receive messages as they fall due",
+		Long:              consumeHelp,
+		Example:           consumeExample,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeTopics(-1),
+		RunE: a.action(func(ctx context.Context, topics []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.withStore(ctx, orCreate, func(s punctual.Store) error {
+				return a.consume(ctx, s, topics, f)
+			})
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.exec, "exec", "", "run `CMD` by sh -c for each message")
+	flags.IntVar(&f.concurrency, "concurrency", 1, "handle this many messages at the same time")
+	flags.Int64Var(&f.count, "count", 0, "end after this many deliveries; no more are claimed (default: no end)")
+	flags.BoolVar(&f.untilEmpty, "until-empty", false, "end when the topics hold nothing scheduled, ready or leased")
+	flags.Var(&f.lease, "lease", "the length of a lease, renewed while a message is handled (default: as the topic says)")
+	flags.Var(&f.timeout, "timeout", "end a CMD that runs longer and retry (default 1h; 0: no limit)")
+	flags.Var(&f.snooze, "snooze", "how long exit code 75 puts a message off (default 30s)")
+	return cmd
+}
+
+func (f *consumeFlags) check() error {
+	switch {
+	case f.concurrency < 1 || f.concurrency > punctual.MaxClaim:
+		return usagef("concurrency %d: use 1 to %d", f.concurrency, punctual.MaxClaim)
+	case f.count < 0:
+		return usagef("count %d: use 1 or more, or 0 for no end", f.count)
+	case f.snooze.d != nil && f.exec == "":
+		return usagef("--snooze goes with --exec: without it every message is acked")
+	case f.timeout.d != nil && f.exec == "":
+		return usagef("--timeout goes with --exec: without it there is nothing to wait for")
+	}
+	return nil
+}
+
+// timeoutOrNone is the worker's Timeout: its default is 0 there and none is negative.
+func (f *consumeFlags) timeoutOrNone() time.Duration {
+	if f.timeout.d == nil {
+		return 0
+	}
+	if *f.timeout.d == 0 {
+		return -1
+	}
+	return *f.timeout.d
+}
+
+// drainLimit is how long a drain may last: until the second signal.
+const drainLimit = 365 * 24 * time.Hour
+
+// consume runs a worker until ctx ends, the count is reached, the topics are empty or
+// a line could not be written; then it drains.
+func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f consumeFlags) error {
+	topics = withoutRepeats(topics)
+	c := newConsumer(a, f)
+	run, end := context.WithCancel(ctx)
+	defer end()
+	c.end = end
+
+	limited := newQuota(s, f.count)
+	c.delivered = limited.delivered
+	w := punctual.NewWorker(limited, &punctual.WorkerConfig{
+		Concurrency:     f.concurrency,
+		Lease:           f.lease.or(0),
+		Timeout:         f.timeoutOrNone(),
+		ShutdownTimeout: drainLimit,
+		Logger:          a.logger(),
+		Middleware:      []punctual.Middleware{c.stopAtWriteError, c.count},
+	})
+	for _, topic := range topics {
+		w.Handle(topic, c.handler())
+	}
+
+	var watching sync.WaitGroup
+	if f.untilEmpty {
+		watching.Go(func() { c.fail(endWhenEmpty(run, s, topics, end)) })
+	}
+	err := w.Run(run)
+	end()
+	watching.Wait()
+	return errors.Join(err, c.failed())
+}
+
+// withoutRepeats keeps the first of each topic.
+func withoutRepeats(topics []string) []string {
+	seen := make(map[string]bool)
+	var out []string
+	for _, t := range topics {
+		if !seen[t] {
+			seen[t] = true
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// logger writes what a worker or store has to say on its own to standard error.
+func (a *app) logger() *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelWarn}
+	if a.json {
+		return slog.New(slog.NewJSONHandler(a.errs, options))
+	}
+	return slog.New(slog.NewTextHandler(a.errs, options))
+}
+
+// consumer is one run of consume. Its methods are safe for concurrent use.
+type consumer struct {
+	*app
+	flags consumeFlags
+	// end makes the worker drain; delivered tells the quota that a delivery is done.
+	end       func()
+	delivered func() (last bool)
+
+	mu  sync.Mutex
+	err error // what ended the run early; guarded by mu
+}
+
+func newConsumer(a *app, f consumeFlags) *consumer { return &consumer{app: a, flags: f} }
+
+func (c *consumer) handler() punctual.Handler {
+	if c.flags.exec == "" {
+		return punctual.HandlerFunc(c.print)
+	}
+	return punctual.HandlerFunc(c.execute)
+}
+
+// print writes the message's line; only then it is acked.
+func (c *consumer) print(_ context.Context, d *punctual.Delivery) error {
+	if err := c.out.writeJSON(deliveryOf(d)); err != nil {
+		c.fail(err)
+		return punctual.Snooze(0) // not acked, and no attempt used: it is nobody's fault
+	}
+	return nil
+}
+
+// stopAtWriteError starts no handler once the run has failed.
+func (c *consumer) stopAtWriteError(next punctual.Handler) punctual.Handler {
+	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+		if c.failed() != nil {
+			return punctual.Snooze(0)
+		}
+		return next.Handle(ctx, d)
+	})
+}
+
+// count ends the run after the last delivery of the quota.
+func (c *consumer) count(next punctual.Handler) punctual.Handler {
+	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+		defer func() {
+			if c.delivered() {
+				c.end()
+			}
+		}()
+		return next.Handle(ctx, d)
+	})
+}
+
+// fail keeps the first error and ends the run.
+func (c *consumer) fail(err error) {
+	if err == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	c.end()
+}
+
+func (c *consumer) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// emptyCheck is how often --until-empty looks; it adds up to this to the time of a run.
+const emptyCheck = 100 * time.Millisecond
+
+// endWhenEmpty calls end once the topics hold nothing that could still be delivered.
+func endWhenEmpty(ctx context.Context, s punctual.Store, topics []string, end func()) error {
+	i, err := punctual.AsInspector(s)
+	if err != nil {
+		return fmt.Errorf("--until-empty: %w", err)
+	}
+	ticker := time.NewTicker(emptyCheck)
+	defer ticker.Stop()
+	for {
+		live, err := liveMessages(ctx, i, topics)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("--until-empty: %w", err)
+		}
+		if live == 0 {
+			end()
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func liveMessages(ctx context.Context, i punctual.Inspector, topics []string) (int64, error) {
+	var live int64
+	for _, topic := range topics {
+		s, err := i.Stats(ctx, topic)
+		if errors.Is(err, punctual.ErrNotFound) {
+			continue // it has no messages yet
+		}
+		if err != nil {
+			return 0, err
+		}
+		live += s.Live()
+	}
+	return live, nil
+}

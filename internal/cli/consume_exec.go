@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// The exit codes of CMD that are not a failure; those of sysexits.h.
+const (
+	exitDiscard = 65 // EX_DATAERR: no retry can mend it
+	exitSnooze  = 75 // EX_TEMPFAIL: not now
+)
+
+const (
+	// defaultSnooze is how long exitSnooze puts a message off.
+	defaultSnooze = 30 * time.Second
+	// keptStderr is how much of the end of CMD's standard error is kept as the
+	// error; with the exit status before it, it stays within punctual.MaxErrorBytes.
+	keptStderr = punctual.MaxErrorBytes - 64
+	// pipeGrace is how long to wait, after CMD has ended, for a process that it left
+	// behind to let go of standard error.
+	pipeGrace = 2 * time.Second
+)
+
+// execute gives the message to CMD and turns its exit code into the message's fate.
+func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
+	tail := &tail{max: keptStderr}
+	err := c.runCommand(ctx, d, tail)
+	switch code, exited := exitStatus(err); {
+	case err == nil:
+		if c.json {
+			return c.print(ctx, d)
+		}
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("the command was ended: %w", context.Cause(ctx))
+	case exited && code == exitSnooze:
+		return punctual.Snooze(c.flags.snooze.or(defaultSnooze))
+	case exited && code == exitDiscard:
+		return punctual.Discard(tail.explain(err))
+	default:
+		return tail.explain(err)
+	}
+}
+
+// runCommand runs CMD to its end, in a process group of its own, so that a signal from
+// the terminal does not reach it and its whole group can be ended.
+func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, tail *tail) error {
+	cmd := exec.CommandContext(ctx, "sh", "-c", c.flags.exec)
+	cmd.Stdin = bytes.NewReader(d.Body)
+	cmd.Stdout = c.commandOut()
+	cmd.Stderr = io.MultiWriter(tail, c.errs)
+	cmd.Env = append(os.Environ(), environment(d)...)
+	cmd.WaitDelay = pipeGrace
+	ownGroup(cmd)
+	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
+	if err := c.children.start(cmd); err != nil {
+		return fmt.Errorf("start sh: %w", err)
+	}
+	err := cmd.Wait()
+	c.children.ended(cmd.Process.Pid)
+	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
+		return nil // a process that it left in the background still holds standard error
+	}
+	return err
+}
+
+// commandOut is our own standard output: the file itself, or what stands in for it.
+func (c *consumer) commandOut() io.Writer {
+	if f, ok := c.out.w.(*os.File); ok {
+		return f
+	}
+	return c.out
+}
+
+// exitStatus is the exit code in err; exited is false when CMD did not end by itself.
+func exitStatus(err error) (code int, exited bool) {
+	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
+		return e.ExitCode(), e.Exited()
+	}
+	return 0, false
+}
+
+// environment is what CMD learns of the message besides its body.
+func environment(d *punctual.Delivery) []string {
+	env := []string{
+		"PUNCTUAL_ID=" + d.ID,
+		"PUNCTUAL_TOPIC=" + d.Topic,
+		fmt.Sprintf("PUNCTUAL_ATTEMPT=%d", d.Attempt),
+		"PUNCTUAL_DUE=" + stamp(d.Due).String(),
+	}
+	var headers []string
+	for name, value := range d.Headers {
+		headers = append(headers, "PUNCTUAL_HEADER_"+envName(name)+"="+value)
+	}
+	slices.Sort(headers) // of two names that become the same one, which rules is at least constant
+	return append(env, headers...)
+}
+
+func envName(header string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, header)
+}
+
+// tail keeps the end of what is written to it. It is used by one goroutine at a time.
+type tail struct {
+	max  int
+	kept []byte
+	cut  bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - t.max; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+		t.cut = true
+	}
+	return len(p), nil
+}
+
+// explain is err with what was kept.
+func (t *tail) explain(err error) error {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(t.kept), ""))
+	if text == "" {
+		return err
+	}
+	if t.cut {
+		text = "…" + text
+	}
+	return fmt.Errorf("%w: %s", err, text)
+}
+
+// processes are the commands that run now. It is safe for concurrent use.
+type processes struct {
+	mu     sync.Mutex
+	pids   map[int]bool // guarded by mu
+	killed bool         // no process starts any more; guarded by mu
+}
+
+// errKilled: the process is about to end.
+var errKilled = errors.New("interrupted")
+
+func (p *processes) start(cmd *exec.Cmd) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killed {
+		return errKilled
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if p.pids == nil {
+		p.pids = make(map[int]bool)
+	}
+	p.pids[cmd.Process.Pid] = true
+	return nil
+}
+
+func (p *processes) ended(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pids, pid)
+}
+
+// kill ends all of them with their groups, and lets none start any more.
+func (p *processes) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.killed = true
+	for pid := range p.pids {
+		_ = killGroup(pid) // it may have ended just now
+	}
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+const deadPurgeHelp = `Purge removes dead messages of a topic for good: all of them, those that died on one day, or
+before a time. It prints how many.`
+
+const deadPurgeExample = `  punctual dead purge order.cancel --all
+  punctual dead purge order.cancel --on 2026-11-20
+  punctual dead purge order.cancel --before 2026-11-01`
+
+type deadPurgeFlags struct {
+	all        bool
+	on, before string
+}
+
+func newDeadPurge(a *app) *cobra.Command {
+	var f deadPurgeFlags
+	cmd := &cobra.Command{
+		Use:               "purge TOPIC (--all|--on DAY|--before TIME)",
+		Short:             "Remove dead messages for good",
+		Long:              deadPurgeHelp,
+		Example:           deadPurgeExample,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTopics(1),
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			q, err := f.query(args[0])
+			if err != nil {
+				return err
+			}
+			return a.purge(ctx, q, "dead ")
+		}),
+	}
+	cmd.Flags().BoolVar(&f.all, "all", false, "remove all dead messages")
+	dayFlag(cmd, &f.on)
+	cmd.Flags().StringVar(&f.before, "before", "", "only those that died before this `TIME` or day (UTC)")
+	return cmd
+}
+
+func (f *deadPurgeFlags) query(topic string) (q punctual.PurgeQuery, err error) {
+	q = punctual.PurgeQuery{Topic: topic, State: punctual.StateDead}
+	given := 0
+	for _, g := range []bool{f.all, f.on != "", f.before != ""} {
+		if g {
+			given++
+		}
+	}
+	if given != 1 {
+		return q, usagef("say which dead messages to remove: exactly one of --all, --on and --before")
+	}
+	q.From, q.To, err = dayBounds(f.on)
+	if err == nil && f.before != "" {
+		q.To, err = parseInstant(f.before)
+	}
+	return q, err
+}
+
+// purge removes messages of a topic that exists and prints how many went; kind is "dead " or
+// the like.
+func (a *app) purge(ctx context.Context, q punctual.PurgeQuery, kind string) error {
+	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
+		if _, err := i.Stats(ctx, q.Topic); err != nil {
+			return err
+		}
+		n, err := i.Purge(ctx, q)
+		if err != nil {
+			return err
+		}
+		return a.printPurged(q.Topic, n, kind)
+	})
+}
+
+func (a *app) printPurged(topic string, n int64, kind string) error {
+	if a.json {
+		return a.out.writeJSON(purgeJSON{Topic: topic, Purged: n})
+	}
+	word := "messages"
+	if n == 1 {
+		word = "message"
+	}
+	a.printf("%s: %d %s%s removed\n", topic, n, kind, word)
+	return nil
+}

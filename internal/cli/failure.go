@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+// The exit codes.
+const (
+	exitOK       = 0
+	exitError    = 1
+	exitUsage    = 2
+	exitUnwished = 3
+	// exitSignal plus the signal's number is the exit code after a second signal.
+	exitSignal = 128
+)
+
+// exitCode is one row of the table of exit codes, which `punctual help exit-codes`
+// and docs/cli.md show.
+type exitCode struct {
+	code    string
+	meaning string
+}
+
+func exitCodes() []exitCode {
+	return []exitCode{
+		{fmt.Sprint(exitOK), "All was done as asked; also a consume that was drained by a signal."},
+		{fmt.Sprint(exitError), "An error: the text on standard error says what and how to mend it; also a check that found problems, a demo that saw a promise broken."},
+		{fmt.Sprint(exitUsage), "Wrong usage: an unknown flag, a malformed value, a missing argument. Nothing was changed."},
+		{fmt.Sprint(exitUnwished), "An outcome was not the wished one: not found, too late, the ID taken. The outcomes are printed."},
+		{"130, 143", "Ended at once by a second SIGINT, SIGTERM."},
+	}
+}
+
+// errorCode is one row of the table of the codes in {"error":{"code":…}}: those of
+// punctual.ErrorKinds and the command line's own.
+type errorCode struct {
+	code string
+	exit int
+}
+
+// exitOf tells the exit code for an error code of the library.
+func exitOf(code string) int {
+	switch code {
+	case "invalid":
+		return exitUsage
+	case "not_found", "duplicate":
+		return exitUnwished
+	}
+	return exitError
+}
+
+func errorCodes() []errorCode {
+	var codes []errorCode
+	for _, k := range punctual.ErrorKinds() {
+		codes = append(codes, errorCode{k.Code, exitOf(k.Code)})
+	}
+	return append(codes,
+		errorCode{codeUsage, exitUsage},
+		errorCode{punctual.TooLate.String(), exitUnwished},
+		errorCode{punctual.NotDead.String(), exitUnwished},
+		errorCode{codeNoStore, exitError},
+		errorCode{codeOutput, exitError},
+		errorCode{codeProblems, exitError},
+		errorCode{codeSomeFailed, exitError},
+		errorCode{"not_confirmed", exitUnwished},
+		errorCode{"canceled", exitError},
+		errorCode{"internal", exitError},
+	)
+}
+
+// The command line's own error codes.
+const (
+	codeUsage      = "usage"       // wrong usage
+	codeNoStore    = "no_store"    // a command that only reads found no store
+	codeOutput     = "output"      // standard output could not be written
+	codeProblems   = "problems"    // a check found problems, or a demo a broken promise
+	codeSomeFailed = "some_failed" // some of many items failed; each was reported
+)
+
+// failure is an error with the command line's own code.
+type failure struct {
+	code     string
+	exit     int
+	definite bool
+	text     string
+	cause    error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.cause }
+
+// usagef is an error of the one who typed; nothing was changed.
+func usagef(format string, args ...any) error {
+	return &failure{code: codeUsage, exit: exitUsage, definite: true, text: fmt.Sprintf(format, args...)}
+}
+
+// asUsage makes err, which came from reading the command line, an error of usage.
+func asUsage(err error) error {
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return err
+	}
+	return usagef("%s: see 'punctual --help'", err)
+}
+
+// unwishedf says that an outcome was not the wished one; code is the outcome's word.
+func unwishedf(code, format string, args ...any) error {
+	return &failure{code: code, exit: exitUnwished, definite: true, text: fmt.Sprintf(format, args...)}
+}
+
+func outputError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{code: codeOutput, exit: exitError, text: fmt.Sprintf("write standard output: %v", err), cause: err}
+}
+
+// report prints err on standard error, as a line or with --json as an object, and
+// returns the exit code.
+func (a *app) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	f := describe(err)
+	if a.json {
+		a.errs.writeJSON(errorJSON{Error: errorBody{Code: f.code, Message: f.text, Definite: f.definite}})
+		return f.exit
+	}
+	fmt.Fprintf(a.errs, "punctual: %s%s\n", a.prefix(), printable(f.text))
+	return f.exit
+}
+
+func (a *app) prefix() string {
+	if a.operation == "" {
+		return ""
+	}
+	return a.operation + ": "
+}
+
+// describe gives any error its code, exit code and text with the cure.
+func describe(err error) failure {
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return failure{code: f.code, exit: f.exit, definite: f.definite, text: err.Error()}
+	}
+	code := punctual.ErrorCode(err)
+	text := err.Error()
+	if code == "invalid" {
+		text = strings.TrimSuffix(text, ": "+punctual.ErrInvalid.Error())
+	}
+	if c := cure(code); c != "" {
+		text += ": " + c
+	}
+	return failure{code: code, exit: exitOf(code), definite: punctual.Definite(err), text: text}
+}
+
+// cure says what to do about an error whose text cannot know.
+func cure(code string) string {
+	switch code {
+	case "locked":
+		return "one process owns a directory; end the other one, or name another store with --store"
+	case "paused":
+		return "let pushes in again with 'punctual topic resume TOPIC'"
+	case "no_space":
+		return "free some space on the disk, or purge what is not needed"
+	case "corrupt":
+		return "keep a copy of the directory as it is; 'punctual check' lists what is wrong"
+	case "store_failed":
+		return "mend the disk, then start again"
+	case "overloaded":
+		return "try again later"
+	case "indeterminate":
+		return "repeat it with the same ID, or look with 'punctual get'"
+	case "canceled":
+		return "interrupted before it was done"
+	}
+	return ""
+}
+
+func newExitCodesHelp() *cobra.Command {
+	var b strings.Builder
+	b.WriteString("The exit code of every command says how it went:\n\n")
+	for _, e := range exitCodes() {
+		fmt.Fprintf(&b, "  %-9s %s\n", e.code, e.meaning)
+	}
+	b.WriteString("\nWith --json an error is one line on standard error,\n")
+	b.WriteString("{\"error\":{\"code\":…,\"message\":…,\"definite\":…}}, where definite tells that the\n")
+	b.WriteString("operation certainly did not happen. The codes and their exit codes:\n\n")
+	for _, e := range errorCodes() {
+		fmt.Fprintf(&b, "  %-14s %d\n", e.code, e.exit)
+	}
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
+}

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+const listHelp = `List shows messages of a topic in order of time: leased ones first, then ready, scheduled and dead
+ones, or those of one --state. A page holds --limit messages; --after continues behind it.`
+
+const listExample = `  punctual list order.cancel
+  punctual list order.cancel --state scheduled --limit 20
+  punctual list reminder --json --limit 0 | head`
+
+func newList(a *app) *cobra.Command {
+	var state, after string
+	var limit int
+	cmd := &cobra.Command{
+		Use:               "list TOPIC",
+		Short:             "List the messages of a topic",
+		Long:              listHelp,
+		Example:           listExample,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTopics(1),
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			parts, err := partsOf(args[0], state)
+			if err != nil {
+				return err
+			}
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
+				if _, err := i.Stats(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.listPage(ctx, i, parts, limit, after)
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
+	registerPage(cmd, &limit, &after)
+	return cmd
+}
+
+func registerPage(cmd *cobra.Command, limit *int, after *string) {
+	cmd.Flags().IntVar(limit, "limit", 100, "show at most this many; 0: all")
+	cmd.Flags().StringVar(after, "after", "", "continue behind a former page, with the `CURSOR` that it named")
+}
+
+// part is a list of one state of one topic; a listing is several parts one after the other.
+type part struct {
+	topic    string
+	state    punctual.State
+	from, to time.Time
+}
+
+// name is how a cursor names the part; neither topics nor states hold the characters.
+func (p part) name() string { return p.topic + "@" + p.state.String() }
+
+// partsOf are the parts of a listing of one topic; state may be empty.
+func partsOf(topic, state string) ([]part, error) {
+	if err := punctual.CheckTopic(topic); err != nil {
+		return nil, err
+	}
+	if state != "" {
+		s, err := punctual.ParseState(state)
+		return []part{{topic: topic, state: s}}, err
+	}
+	return []part{
+		{topic: topic, state: punctual.StateLeased},
+		{topic: topic, state: punctual.StateReady},
+		{topic: topic, state: punctual.StateScheduled},
+		{topic: topic, state: punctual.StateDead},
+	}, nil
+}
+
+// listPage shows up to limit messages of the parts, 0 for all, behind the cursor after.
+func (a *app) listPage(ctx context.Context, i punctual.Inspector, parts []part, limit int, after string) error {
+	if limit < 0 {
+		return usagef("limit %d: use 1 or more, or 0 for all", limit)
+	}
+	parts, inner, err := continueBehind(parts, after)
+	if err != nil {
+		return err
+	}
+	show := a.newLister()
+	defer show.end()
+	left := limit
+	for n, p := range parts {
+		for {
+			page, err := i.List(ctx, punctual.ListQuery{
+				Topic: p.topic, State: p.state, From: p.from, To: p.to, Limit: pageSize(limit, left), After: inner,
+			})
+			if err != nil {
+				return err
+			}
+			left -= len(page.Messages)
+			next := cursorBehind(parts[n:], page.Next)
+			if err := show.page(page.Messages, next, limit > 0 && left == 0); err != nil {
+				return err
+			}
+			if limit > 0 && left == 0 {
+				return nil
+			}
+			inner = page.Next
+			if inner == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func pageSize(limit, left int) int {
+	const most = 1000 // of one call, to keep memory small
+	if limit == 0 {
+		return most
+	}
+	return min(left, most)
+}
+
+// cursorBehind names where to go on: within the first part, or at the start of the one behind
+// it; empty when nothing can follow.
+func cursorBehind(parts []part, inner string) string {
+	switch {
+	case inner != "":
+		return parts[0].name() + "@" + inner
+	case len(parts) > 1:
+		return parts[1].name() + "@"
+	}
+	return ""
+}
+
+// continueBehind drops the parts before the cursor and returns what it says within the first.
+func continueBehind(parts []part, after string) ([]part, string, error) {
+	if after == "" {
+		return parts, "", nil
+	}
+	fields := strings.SplitN(after, "@", 3)
+	if len(fields) == 3 {
+		name := fields[0] + "@" + fields[1]
+		if n := slices.IndexFunc(parts, func(p part) bool { return p.name() == name }); n >= 0 {
+			return parts[n:], fields[2], nil
+		}
+	}
+	return nil, "", usagef("--after %q is not a cursor of this list: use what the former page named, with the same other arguments", after)
+}
+
+// lister shows the messages of a listing.
+type lister struct {
+	app  *app
+	rows [][]any
+}
+
+func (a *app) newLister() *lister { return &lister{app: a} }
+
+// page shows some messages; of the last ones next tells how to go on.
+func (l *lister) page(ms []punctual.Info, next string, last bool) error {
+	for n, m := range ms {
+		shape := messageOf(m)
+		if last && n == len(ms)-1 {
+			shape.Next = next
+		}
+		if !l.app.json {
+			l.rows = append(l.rows, listRow(m))
+			continue
+		}
+		if err := l.app.out.writeJSON(shape); err != nil {
+			return err
+		}
+	}
+	if last && next != "" && !l.app.json {
+		l.end()
+		fmt.Fprintf(l.app.errs, "there may be more: go on with --after '%s'\n", next)
+	}
+	return nil
+}
+
+// end prints the table of what was shown since the last end.
+func (l *lister) end() {
+	if len(l.rows) == 0 {
+		return
+	}
+	t := l.app.newTable("ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY")
+	rightAligned(t, 5)
+	for _, row := range l.rows {
+		t.AppendRow(row)
+	}
+	l.rows = nil
+	l.app.printf("%s\n", t.Render())
+}
+
+func listRow(m punctual.Info) []any {
+	return []any{m.ID, m.Topic, m.State.String(), stamp(m.Due), m.Attempt, oneLine(listNote(m), 40), oneLine(bodyText(m.Body), 40)}
+}
+
+// listNote is what is worth saying of a message besides its columns.
+func listNote(m punctual.Info) string {
+	switch {
+	case m.State == punctual.StateDead && len(m.Failures) > 0:
+		return string(m.Reason) + ": " + m.Failures[len(m.Failures)-1].Error
+	case m.State == punctual.StateDead:
+		return string(m.Reason)
+	case m.CancelRequested:
+		return "cancel asked for"
+	case m.State == punctual.StateLeased:
+		return "until " + stamp(m.LeaseUntil).String()
+	case len(m.Failures) > 0:
+		return m.Failures[len(m.Failures)-1].Error
+	}
+	return ""
+}

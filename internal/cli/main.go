@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Main carries out the command line of this process and returns its exit code. The
+// first SIGINT or SIGTERM ends the run's context, the second the process.
+func Main() int {
+	a := newApp(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	ctx, interrupt := context.WithCancelCause(context.Background())
+	defer interrupt(nil)
+
+	// Taken, so that a write to a closed pipe fails instead of ending the process, and not
+	// ignored, which the commands of consume --exec would inherit.
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, syscall.SIGPIPE)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go a.watch(signals, interrupt) // lasts as long as the process
+
+	return a.run(ctx, os.Args[1:])
+}
+
+// watch ends the run at the first signal, and the process at the second.
+func (a *app) watch(signals <-chan os.Signal, interrupt context.CancelCauseFunc) {
+	first := <-signals
+	interrupt(fmt.Errorf("%v: %w", first, context.Canceled))
+	second := <-signals
+	a.children.kill()
+	os.Exit(exitCodeOf(second))
+}
+
+func exitCodeOf(s os.Signal) int {
+	if n, ok := s.(syscall.Signal); ok {
+		return exitSignal + int(n)
+	}
+	return exitError
+}

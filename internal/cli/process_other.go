@@ -1,0 +1,20 @@
+//go:build !unix
+
+package cli
+
+import (
+	"os"
+	"os/exec"
+)
+
+// ownGroup does nothing: this system has no process groups.
+func ownGroup(*exec.Cmd) {}
+
+// killGroup ends the process alone.
+func killGroup(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Kill()
+}

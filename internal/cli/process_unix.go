@@ -1,0 +1,14 @@
+//go:build unix
+
+package cli
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup puts cmd and its children into a process group of their own.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// killGroup ends the group that the process leads.
+func killGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }

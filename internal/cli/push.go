@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/punctualmq/punctual"
+)
+
+const pushHelp = `Push stores a message that is delivered at the time asked for, and prints its ID once
+the message is durable. BODY "-" reads the body from standard input; with --ndjson many
+messages are read from standard input, one JSON object per line:
+
+  {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?, "max_attempts"?, "expire"?}
+
+Each stored one is answered by a JSON line, in the order of the input. A line that is
+refused is reported on standard error with its number; the others go on. The other flags
+then hold for the lines that do not say otherwise.`
+
+const pushExample = `  punctual push order.cancel '{"order":42}' --in 30m
+  punctual push reminder "See you on Sunday" --at 2026-11-20T10:00:00Z --id visit-7
+  punctual push search.index "page 9" --in 5s --id page-9 --if-exists replace
+  printf '%s\n' '{"body":"a","in":"1s"}' '{"body":"b","in":"2s"}' | punctual push jobs --ndjson
+  date | punctual push log -`
+
+// pushFlags are the flags of push.
+type pushFlags struct {
+	when        whenFlags
+	id          string
+	headers     []string
+	maxAttempts int
+	expire      durationFlag
+	dropExpired bool
+	spread      durationFlag
+	ifExists    string
+	ndjson      bool
+}
+
+func newPush(a *app) *cobra.Command {
+	var f pushFlags
+	cmd := &cobra.Command{
+		Use:               "push TOPIC BODY|-",
+		Short:             "Store a message to be delivered later",
+		Long:              pushHelp,
+		Example:           pushExample,
+		ValidArgsFunction: a.completeTopics(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			return f.checkArgs(args)
+		},
+	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		options, err := f.options()
+		if err != nil {
+			return err
+		}
+		if f.ndjson {
+			return a.pushLines(ctx, args, options)
+		}
+		return a.pushOne(ctx, args[0], args[1], options)
+	})
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *pushFlags) register(flags *pflag.FlagSet) {
+	f.when.register(flags, "deliver")
+	flags.StringVar(&f.id, "id", "", "name the message; pushing the same ID again keeps the first (see --if-exists)")
+	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver at most this often (default: as the topic says)")
+	flags.Var(&f.expire, "expire", "do not deliver any more this long after the due time")
+	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop the message when it expires, instead of keeping it among the dead")
+	flags.Var(&f.spread, "spread", "deliver later by a random part of this")
+	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is taken: `keep|replace|fail`")
+	flags.BoolVar(&f.ndjson, "ndjson", false, "read many messages from standard input, one JSON object per line")
+}
+
+func (f *pushFlags) checkArgs(args []string) error {
+	switch {
+	case f.ndjson && len(args) > 1:
+		return usagef("with --ndjson the bodies come from standard input: give at most a TOPIC")
+	case f.ndjson && f.id != "":
+		return usagef("--id names one message: with --ndjson put \"id\" into the lines")
+	case !f.ndjson && len(args) != 2:
+		return usagef("push takes a TOPIC and a BODY (%d arguments given): see 'punctual push --help'", len(args))
+	}
+	return nil
+}
+
+// options turns the flags into what Compose takes.
+func (f *pushFlags) options() ([]punctual.PushOption, error) {
+	w, given, err := f.when.when()
+	if err != nil {
+		return nil, err
+	}
+	var o []punctual.PushOption
+	if given {
+		o = append(o, w)
+	}
+	if f.id != "" {
+		o = append(o, punctual.ID(f.id))
+	}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			return nil, usagef("header %q is not understood: write it like NAME=VALUE", h)
+		}
+		o = append(o, punctual.Header(name, value))
+	}
+	if f.maxAttempts < 0 {
+		return nil, usagef("max attempts %d: use 1 to %d", f.maxAttempts, punctual.MaxAttemptsLimit)
+	}
+	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire.or(0)), punctual.Spread(f.spread.or(0)))
+	if f.dropExpired {
+		o = append(o, punctual.DropExpired())
+	}
+	switch f.ifExists {
+	case "keep":
+	case "replace":
+		o = append(o, punctual.Replace())
+	case "fail":
+		o = append(o, punctual.FailIfTaken())
+	default:
+		return nil, usagef("--if-exists %q: use keep, replace or fail", f.ifExists)
+	}
+	return o, nil
+}
+
+func (a *app) pushOne(ctx context.Context, topic, body string, options []punctual.PushOption) error {
+	content := []byte(body)
+	if body == "-" {
+		var err error
+		if content, err = readBody(a.in); err != nil {
+			return err
+		}
+	}
+	m, err := punctual.Compose(topic, content, options...)
+	if err != nil {
+		return err
+	}
+	if err := m.Check(punctual.DefaultMaxBody); err != nil {
+		return err // before a store is made for it
+	}
+	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
+		results, err := s.Push(ctx, []punctual.NewMessage{m})
+		if err != nil {
+			return err
+		}
+		if err := results[0].Err; err != nil {
+			return fmt.Errorf("ID %q: %w", m.ID, err)
+		}
+		return a.printPushed(results[0])
+	})
+}
+
+func (a *app) printPushed(r punctual.PushResult) error {
+	if a.json {
+		return a.out.writeJSON(pushedOf(r))
+	}
+	a.printf("%s\n", r.ID)
+	return nil
+}
+
+func pushedOf(r punctual.PushResult) pushJSON {
+	return pushJSON{ID: r.ID, Topic: r.Topic, Due: stamp(r.Due), Result: r.Status.String()}
+}
+
+// readBody reads standard input whole, up to one byte more than a body may have.
+func readBody(in io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(in, punctual.DefaultMaxBody+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the body from standard input: %w", err)
+	}
+	if len(body) > punctual.DefaultMaxBody {
+		return nil, fmt.Errorf("standard input holds more than %d bytes: put large content elsewhere and push its name: %w", punctual.DefaultMaxBody, punctual.ErrTooLarge)
+	}
+	return body, nil
+}
+
+// whenFlags are --in and --at.
+type whenFlags struct {
+	in durationFlag
+	at timeFlag
+}
+
+func (w *whenFlags) register(flags *pflag.FlagSet, verb string) {
+	flags.Var(&w.in, "in", verb+" after this long: 90s, 30m, 2d12h, 1w")
+	flags.Var(&w.at, "at", verb+" at this time, RFC 3339: 2026-11-20T10:00:00Z; a time past is now")
+}
+
+// when returns the time asked for; given is false when no flag was used.
+func (w *whenFlags) when() (t punctual.When, given bool, err error) {
+	switch {
+	case w.in.d != nil && w.at.t != nil:
+		return t, false, usagef("--in and --at are both given: use one")
+	case w.in.d != nil:
+		return punctual.In(*w.in.d), true, nil
+	case w.at.t != nil:
+		return punctual.At(*w.at.t), true, nil
+	}
+	return t, false, nil
+}

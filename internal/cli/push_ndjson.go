@@ -1,0 +1,352 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/punctualmq/punctual"
+)
+
+// push --ndjson: one goroutine reads and parses lines into a backlog, the command's own
+// takes what has gathered, pushes it as one batch and prints the results. While a batch is
+// on its way the next one gathers; a lone line goes at once.
+
+const (
+	// maxLine bounds a line of input: twice a body, for its escapes, and room for the rest.
+	maxLine = 2*punctual.DefaultMaxBody + 64<<10
+	// batchLines and batchBytes bound what is gathered for one batch, and so the memory.
+	batchLines = 1000
+	batchBytes = 8 << 20
+)
+
+// lineJSON is one line of input.
+type lineJSON struct {
+	Topic       *string           `json:"topic"`
+	ID          *string           `json:"id"`
+	Body        *string           `json:"body"`
+	BodyBase64  []byte            `json:"body_base64"`
+	In          *string           `json:"in"`
+	Due         *string           `json:"due"`
+	Headers     map[string]string `json:"headers"`
+	MaxAttempts *int              `json:"max_attempts"`
+	Expire      *string           `json:"expire"`
+}
+
+// inputLine is one line read: a message, or why it was refused.
+type inputLine struct {
+	number int64
+	size   int
+	m      punctual.NewMessage
+	err    error
+}
+
+func (a *app) pushLines(ctx context.Context, args []string, options []punctual.PushOption) error {
+	topic := ""
+	if len(args) == 1 {
+		topic = args[0]
+		if err := punctual.CheckTopic(topic); err != nil {
+			return err
+		}
+	}
+	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
+		p := linePusher{app: a, store: s, bar: a.newBar("pushed", 0)}
+		defer p.bar.stop()
+		lines := newBacklog[inputLine](batchLines, batchBytes)
+		// A read from a terminal or pipe cannot be interrupted: when ctx ends, this goroutine
+		// stays behind in it until the process ends.
+		go func() { lines.close(readLines(a.in, topic, options, lines)) }()
+		return p.run(ctx, lines)
+	})
+}
+
+// linePusher pushes batches of lines and counts what became of them.
+type linePusher struct {
+	*app
+	store          punctual.Store
+	bar            *bar
+	stored         int64
+	taken, refused int64 // refused because the ID was taken; for any other reason
+}
+
+func (p *linePusher) run(ctx context.Context, lines *backlog[inputLine]) error {
+	defer lines.abandon()
+	for {
+		batch, err := lines.take(ctx)
+		if len(batch) > 0 {
+			if err := p.push(ctx, batch); err != nil {
+				return err
+			}
+			p.bar.set(p.stored)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return p.verdict()
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// push stores one batch and prints a line for each message, in the order of the input.
+func (p *linePusher) push(ctx context.Context, batch []inputLine) error {
+	var ms []punctual.NewMessage
+	for _, l := range batch {
+		if l.err == nil {
+			ms = append(ms, l.m)
+		}
+	}
+	var results []punctual.PushResult
+	if len(ms) > 0 {
+		var err error
+		if results, err = p.store.Push(ctx, ms); err != nil {
+			return fmt.Errorf("lines %d to %d: %w", batch[0].number, batch[len(batch)-1].number, err)
+		}
+	}
+	var out bytes.Buffer
+	for _, l := range batch {
+		if l.err == nil {
+			l.err, results = p.answer(&out, results[0]), results[1:]
+		}
+		if l.err != nil {
+			p.refuse(l)
+		}
+	}
+	_, err := p.out.Write(out.Bytes())
+	return outputError(err)
+}
+
+func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
+	if r.Err != nil {
+		return r.Err
+	}
+	line, err := jsonLine(pushedOf(r))
+	out.Write(line)
+	p.stored++
+	return err
+}
+
+// refuse reports a line that was not stored.
+func (p *linePusher) refuse(l inputLine) {
+	if errors.Is(l.err, punctual.ErrDuplicate) {
+		p.taken++
+	} else {
+		p.refused++
+	}
+	f := describe(l.err)
+	if p.json {
+		p.errs.writeJSON(errorJSON{Error: errorBody{f.code, f.text, f.definite}, Line: l.number})
+		return
+	}
+	fmt.Fprintf(p.errs, "punctual: push: line %d: %s\n", l.number, printable(f.text))
+}
+
+// verdict is the command's error once all lines were read.
+func (p *linePusher) verdict() error {
+	total := p.stored + p.taken + p.refused
+	switch {
+	case p.refused > 0:
+		return &failure{
+			code: codeSomeFailed, exit: exitError, definite: true,
+			text: fmt.Sprintf("%d of %d lines were not stored: mend and push those again", p.refused+p.taken, total),
+		}
+	case p.taken > 0:
+		return unwishedf("duplicate", "%d of %d lines have an ID that is taken and were not stored", p.taken, total)
+	}
+	return nil
+}
+
+// readLines parses lines from in until its end, and returns io.EOF then. It ends early
+// when nobody takes the lines any more.
+func readLines(in io.Reader, topic string, options []punctual.PushOption, to *backlog[inputLine]) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for number := int64(1); ; number++ {
+		line, err := readLine(r)
+		tooLong := errors.Is(err, punctual.ErrTooLarge)
+		if err != nil && !tooLong && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read standard input: %w", err)
+		}
+		l := inputLine{number: number, size: len(line)}
+		text := bytes.TrimSpace(line)
+		switch {
+		case tooLong:
+			l.err = err
+		case len(text) > 0:
+			l.m, l.err = parseLine(text, topic, options)
+		}
+		if (tooLong || len(text) > 0) && !to.put(l, l.size) || errors.Is(err, io.EOF) {
+			return io.EOF
+		}
+	}
+}
+
+// readLine reads up to the next line feed or the input's end, which is io.EOF. Of a line
+// longer than maxLine it reads over the rest and returns ErrTooLarge.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	tooLong := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > maxLine {
+			tooLong, line = true, nil
+		}
+		if !tooLong {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case tooLong && (err == nil || errors.Is(err, io.EOF)):
+			return nil, fmt.Errorf("the line is longer than %d bytes: %w", maxLine, punctual.ErrTooLarge)
+		}
+		return line, err
+	}
+}
+
+// parseLine makes a message of one line; options come before what the line says.
+func parseLine(text []byte, topic string, options []punctual.PushOption) (m punctual.NewMessage, err error) {
+	var l lineJSON
+	if err := decodeLine(text, &l); err != nil {
+		return m, err
+	}
+	if l.Topic != nil {
+		topic = *l.Topic
+	}
+	body, err := l.content()
+	if err != nil {
+		return m, err
+	}
+	own, err := l.options()
+	if err != nil {
+		return m, err
+	}
+	m, err = punctual.Compose(topic, body, append(options[:len(options):len(options)], own...)...)
+	if err != nil {
+		return m, err
+	}
+	return m, m.Check(punctual.DefaultMaxBody)
+}
+
+// decodeLine refuses what encoding/json would mend silently: text that is not UTF-8, half
+// surrogate pairs, unknown names, a second value behind the first.
+func decodeLine(text []byte, l *lineJSON) error {
+	if !utf8.Valid(text) {
+		return usagef("the line is not valid UTF-8: give bytes as body_base64")
+	}
+	if halfSurrogate(text) {
+		return usagef("the line has half a surrogate pair (\\ud800 to \\udfff), which is no text: give bytes as body_base64")
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(l); err != nil {
+		return usagef("%s", jsonProblem(err))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return usagef("there is more behind the JSON object: write one object per line")
+	}
+	return nil
+}
+
+// halfSurrogate tells whether JSON text holds a \u escape of half a surrogate pair.
+func halfSurrogate(text []byte) bool {
+	for i := bytes.IndexByte(text, '\\'); i >= 0 && i+1 < len(text); {
+		if text[i] != '\\' {
+			i++
+			continue
+		}
+		high := escapedUnit(text[i:])
+		if !utf16.IsSurrogate(high) {
+			i += 2
+			continue
+		}
+		if i+12 > len(text) || utf16.DecodeRune(high, escapedUnit(text[i+6:])) == utf8.RuneError {
+			return true
+		}
+		i += 12
+	}
+	return false
+}
+
+// escapedUnit is the value of the \uXXXX that text begins with, 0 if it does not.
+func escapedUnit(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return 0 // the decoder will refuse it
+	}
+	return rune(n)
+}
+
+// jsonProblem says what is wrong in terms of the line, not of Go.
+func jsonProblem(err error) string {
+	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
+		if e.Field == "" {
+			return fmt.Sprintf("the line is a JSON %s: write an object", e.Value)
+		}
+		return fmt.Sprintf("%q is a JSON %s: see 'punctual push --help' for what it takes", e.Field, e.Value)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the JSON object is not complete"
+	}
+	return "not a JSON object as expected: " + strings.TrimPrefix(err.Error(), "json: ")
+}
+
+func (l *lineJSON) content() ([]byte, error) {
+	switch {
+	case l.Body != nil && l.BodyBase64 != nil:
+		return nil, usagef("\"body\" and \"body_base64\" are both given: use one")
+	case l.Body != nil:
+		return []byte(*l.Body), nil
+	case l.BodyBase64 != nil:
+		return l.BodyBase64, nil
+	}
+	return nil, usagef("\"body\" is missing: give it, or \"body_base64\"; it may be empty")
+}
+
+// options turns what the line says into what Compose takes.
+func (l *lineJSON) options() (o []punctual.PushOption, err error) {
+	if l.In != nil && l.Due != nil {
+		return nil, usagef("\"in\" and \"due\" are both given: use one")
+	}
+	if l.In != nil {
+		d, err := parseDuration(*l.In)
+		if err != nil {
+			return nil, fmt.Errorf("\"in\": %w", err)
+		}
+		o = append(o, punctual.In(d))
+	}
+	if l.Due != nil {
+		t, err := parseTime(*l.Due)
+		if err != nil {
+			return nil, fmt.Errorf("\"due\": %w", err)
+		}
+		o = append(o, punctual.At(t))
+	}
+	if l.Expire != nil {
+		d, err := parseDuration(*l.Expire)
+		if err != nil {
+			return nil, fmt.Errorf("\"expire\": %w", err)
+		}
+		o = append(o, punctual.Expire(d))
+	}
+	if l.ID != nil {
+		o = append(o, punctual.ID(*l.ID))
+	}
+	if l.Headers != nil {
+		o = append(o, punctual.Headers(l.Headers))
+	}
+	if l.MaxAttempts != nil {
+		o = append(o, punctual.MaxAttempts(*l.MaxAttempts))
+	}
+	return o, nil
+}

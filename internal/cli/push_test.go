@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+func TestPushPrintsTheIDAlone(t *testing.T) {
+	r := newRig(t)
+	id := strings.TrimSuffix(r.run("push", "orders", "hello", "--in", "30m").ok().out, "\n")
+	m := r.get("orders", id)
+	if string(m.Body) != "hello" || !m.Due.Equal(start.Add(30*time.Minute)) || m.State != punctual.StateScheduled {
+		t.Errorf("stored %+v, want body hello, due in 30 minutes", m)
+	}
+}
+
+func TestPushTakesEveryFlag(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "orders", "x", "--at", "2026-11-20T12:00:00.0001Z", "--id", "o-1", "--header", "a=1", "--header", "b=2=3",
+		"--max-attempts", "3", "--expire", "1h", "--drop-expired", "--json").ok().
+		printsJSON(`{"id":"o-1","topic":"orders","due":"2026-11-20T12:00:00.001Z","result":"stored"}`)
+	m := r.get("orders", "o-1")
+	if m.Headers["a"] != "1" || m.Headers["b"] != "2=3" || m.MaxAttempts != 3 || !m.DropExpired || !m.Expires.Equal(m.Due.Add(time.Hour)) {
+		t.Errorf("stored %+v", m)
+	}
+	r.run("push", "orders", "y", "--in", "1h", "--spread", "1h", "--id", "o-2").ok()
+	if due := r.get("orders", "o-2").Due; due.Before(start.Add(time.Hour)) || due.After(start.Add(2*time.Hour)) {
+		t.Errorf("due %v after --in 1h --spread 1h", due)
+	}
+}
+
+func TestPushOfATakenID(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "first", "--id", "a", "--in", "1h").ok()
+	r.run("push", "t", "second", "--id", "a", "--json").ok().
+		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T11:00:00.000Z","result":"duplicate"}`)
+	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail", "--json").exits(exitUnwished).failsWith("duplicate", true)
+	r.run("push", "t", "fourth", "--id", "a", "--if-exists", "replace", "--in", "2h", "--json").ok().
+		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T12:00:00.000Z","result":"replaced"}`)
+	if got := string(r.get("t", "a").Body); got != "fourth" {
+		t.Errorf("P7: body %q after a replace, want fourth", got)
+	}
+}
+
+func TestPushReadsTheBodyFromStandardInput(t *testing.T) {
+	r := newRig(t)
+	body := "line 1\nline 2 \xff\n"
+	r.runInput(body, "push", "t", "-", "--id", "a").ok()
+	if got := string(r.get("t", "a").Body); got != body {
+		t.Errorf("body %q, want %q byte for byte", got, body)
+	}
+	r.runInput(strings.Repeat("x", punctual.DefaultMaxBody+1), "push", "t", "-").exits(exitError, "more than 1048576 bytes")
+	r.runInput(strings.Repeat("x", punctual.DefaultMaxBody), "push", "t", "-").ok()
+}
+
+func TestPushRefusesBadInput(t *testing.T) {
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"TOPIC and a BODY", []string{"push", "t"}},
+		{"TOPIC and a BODY", []string{"push", "t", "a", "b"}},
+		{`"-5m" is negative`, []string{"push", "t", "x", "--in", "-5m"}},
+		{`"10000000000000ms" is too long`, []string{"push", "t", "x", "--in", "10000000000000ms"}},
+		{`"soon" is not understood`, []string{"push", "t", "x", "--in", "soon"}},
+		{"9999-12-31T23:59:59.999Z", []string{"push", "t", "x", "--at", "10000-01-01T00:00:00Z"}},
+		{"use one", []string{"push", "t", "x", "--in", "1s", "--at", "2026-11-20T10:00:00Z"}},
+		{"topic is empty", []string{"push", "", "x"}},
+		{`topic "a b"`, []string{"push", "a b", "x"}},
+		{"not printable ASCII", []string{"push", "t", "x", "--id", "é"}},
+		{`"novalue"`, []string{"push", "t", "x", "--header", "novalue"}},
+		{"keep, replace or fail", []string{"push", "t", "x", "--if-exists", "maybe"}},
+		{"max attempts -1", []string{"push", "t", "x", "--max-attempts", "-1"}},
+		{"max attempts 1000001", []string{"push", "t", "x", "--max-attempts", "1000001"}},
+		{"unknown flag", []string{"push", "t", "x", "--no-such"}},
+		{"at most a TOPIC", []string{"push", "t", "x", "--ndjson"}},
+		{"with --ndjson", []string{"push", "t", "--ndjson", "--id", "a"}},
+		{`topic "a b"`, []string{"push", "a b", "--ndjson"}},
+		{"unknown command", []string{"pusch", "t", "x"}},
+		{"unknown command", []string{"topic", "pusch"}},
+		{"no known kind", []string{"push", "t", "x", "--store", "floppy:a"}},
+		{"no known kind", []string{"push", "t", "x", "--store", "a"}},
+	} {
+		r := newRig(t)
+		r.run(c.args...).exits(exitUsage, "punctual: ", c.says).prints("")
+		if topics, err := r.store.Topics(t.Context()); err != nil || len(topics) != 0 {
+			t.Errorf("%q: left topics %v, %v behind", c.args, topics, err)
+		}
+	}
+}
+
+func TestPushLines(t *testing.T) {
+	r := newRig(t)
+	input := `{"id":"a","body":"x","in":"30m"}
+{"topic":"other","id":"b","body_base64":"/wA=","due":"2026-11-21T00:00:00Z","headers":{"h":"v"},"max_attempts":2,"expire":"1h"}
+
+{"id":"a","body":"again"}
+{"id":"c","body":""}`
+	r.runInput(input, "push", "t", "--ndjson", "--in", "1h").ok().printsJSON(
+		`{"id":"a","topic":"t","due":"2026-11-20T10:30:00.000Z","result":"stored"}`,
+		`{"id":"b","topic":"other","due":"2026-11-21T00:00:00.000Z","result":"stored"}`,
+		`{"id":"a","topic":"t","due":"2026-11-20T10:30:00.000Z","result":"duplicate"}`,
+		`{"id":"c","topic":"t","due":"2026-11-20T11:00:00.000Z","result":"stored"}`,
+	)
+	b := r.get("other", "b")
+	if !bytes.Equal(b.Body, []byte{0xff, 0}) || b.Headers["h"] != "v" || b.MaxAttempts != 2 || !b.Expires.Equal(b.Due.Add(time.Hour)) {
+		t.Errorf("stored %+v", b)
+	}
+}
+
+func TestPushLinesGoOnAfterABadOne(t *testing.T) {
+	r := newRig(t)
+	lines := []struct{ text, says string }{
+		{`{"id":"1","body":"good"}`, ""},
+		{`{"body":"x","in":"-1s"}`, `line 2: "in": duration "-1s" is negative`},
+		{`not json`, "line 3: not a JSON object"},
+		{`{"body":"x","topc":"y"}`, `line 4: not a JSON object as expected: unknown field "topc"`},
+		{`{"id":"x"}`, `line 5: "body" is missing`},
+		{`{"body":"x","body_base64":"eA=="}`, "line 6: "},
+		{`{"body":7}`, `line 7: "body" is a JSON number`},
+		{`{"body":"x","due":"10000-01-01T00:00:00Z"}`, `line 8: "due": time "10000-01-01T00:00:00Z" lies after`},
+		{`{"body":"x","in":"1s","due":"2026-11-21T00:00:00Z"}`, `line 9: "in" and "due" are both given`},
+		{"{\"body\":\"\xff\"}", "line 10: the line is not valid UTF-8"},
+		{`{"body":"\ud800"}`, "line 11: the line has half a surrogate pair"},
+		{`{"body":"x"} {"body":"y"}`, "line 12: there is more behind"},
+		{`{"body":"x"}}`, "line 13: there is more behind"},
+		{`{"body":"x","topic":"a b"}`, `line 14: topic "a b"`},
+		{`{"body":"x","id":""}`, "line 15: ID is empty"},
+		{`{"body":"x"`, "line 16: the JSON object is not complete"},
+		{`[1]`, "line 17: the line is a JSON array"},
+		{`{"body":"` + strings.Repeat("x", maxLine) + `"}`, "line 18: the line is longer"},
+		{`{"body":"` + strings.Repeat("x", punctual.DefaultMaxBody+1) + `"}`, "line 19: body has"},
+		{`{"body":"x","body_base64":null,"in":null,"id":"2"}`, ""},
+		{`{"body":"\ud83d\ude00 \\ud800","id":"3"}`, ""},
+	}
+	var input strings.Builder
+	for _, l := range lines {
+		input.WriteString(l.text + "\n")
+	}
+	res := r.runInput(input.String(), "push", "t", "--ndjson").exits(exitError, "18 of 21 lines were not stored")
+	for _, l := range lines {
+		if !strings.Contains(res.err, l.says) {
+			t.Errorf("standard error does not say %q:\n%s", l.says, res.err)
+		}
+	}
+	if got := strings.Count(res.out, "\n"); got != 3 {
+		t.Errorf("%d lines were answered, want 3:\n%s", got, res.out)
+	}
+	if got, want := string(r.get("t", "3").Body), "\U0001F600 \\ud800"; got != want {
+		t.Errorf("body %q, want %q", got, want)
+	}
+}
+
+func TestPushLinesErrorsAsJSON(t *testing.T) {
+	r := newRig(t)
+	res := r.runInput("{\n", "push", "t", "--ndjson", "--json").exits(exitError)
+	lines := strings.Split(strings.TrimSpace(res.err), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("standard error %q, want a line for the bad line and one for the whole", res.err)
+	}
+	if got := decode(t, lines[0]).(map[string]any)["line"]; got != 1.0 {
+		t.Errorf("line is %v, want 1", got)
+	}
+	if got := decode(t, lines[1]).(map[string]any)["error"].(map[string]any)["code"]; got != codeSomeFailed {
+		t.Errorf("code is %v, want %s", got, codeSomeFailed)
+	}
+}
+
+func TestPushLinesOfTakenIDsOnly(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "x", "--id", "a").ok()
+	r.runInput(`{"id":"a","body":"y"}`, "push", "t", "--ndjson", "--if-exists", "fail").
+		exits(exitUnwished, "line 1: ", "1 of 1 lines have an ID that is taken").prints("")
+}
+
+func TestPushManyLinesInOrder(t *testing.T) {
+	r := newRig(t)
+	const n = 5000
+	var input, want strings.Builder
+	for i := range n {
+		fmt.Fprintf(&input, `{"id":"%d","body":"%s"}`+"\n", i, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(i)}, i%400)))
+		fmt.Fprintf(&want, `{"id":"%d","topic":"t","due":"2026-11-20T10:00:00.000Z","result":"stored"}`+"\n", i)
+	}
+	r.runInput(input.String(), "push", "t", "--ndjson").ok().prints(want.String())
+}
+
+// A line goes at once although no more input has come yet.
+func TestPushLinesDoNotWaitForMore(t *testing.T) {
+	r := newRig(t)
+	in, typed := io.Pipe()
+	shown, out := io.Pipe()
+	r.in = in
+	done := make(chan int)
+	go func() { done <- r.app(out, io.Discard).run(t.Context(), []string{"push", "t", "--ndjson"}) }()
+	for _, id := range []string{"a", "b"} {
+		fmt.Fprintf(typed, `{"id":%q,"body":""}`+"\n", id)
+		line := make([]byte, 200)
+		n, err := shown.Read(line)
+		if err != nil || !strings.HasPrefix(string(line[:n]), `{"id":"`+id+`"`) {
+			t.Fatalf("answer to line %s: %q, %v", id, line[:n], err)
+		}
+	}
+	typed.Close()
+	if code := <-done; code != exitOK {
+		t.Errorf("exit %d, want 0", code)
+	}
+}
+
+// An interrupted push ends although standard input stays silent.
+func TestPushLinesCanBeInterrupted(t *testing.T) {
+	r := newRig(t)
+	in, typed := io.Pipe()
+	defer typed.Close() // ends the reader that was left behind
+	r.in = in
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.runContext(ctx, "push", "t", "--ndjson").exits(exitError, "interrupted")
+}
+
+func TestPushTellsWhenOutputCannotBeWritten(t *testing.T) {
+	r := newRig(t)
+	var errs buffer
+	for _, args := range [][]string{{"push", "t", "x"}, {"push", "t", "x", "--json"}, {"topics"}, {"version"}} {
+		code := r.app(brokenPipe{}, &errs).run(t.Context(), args)
+		if code != exitError || !strings.Contains(errs.String(), "write standard output: broken pipe") {
+			t.Errorf("%q: exit %d, standard error %q; want 1 and the reason", args, code, errs.String())
+		}
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }

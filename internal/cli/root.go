@@ -1,0 +1,167 @@
+// Package cli is the command line of Punctual: one file per subcommand, and the
+// only place that chooses a store and wires it to a Queue or a Worker.
+//
+// A command is built by a newX(a *app) function. Its flags and arguments are
+// checked before a store is opened; its answer goes to a.out, one line or one JSON
+// object per result; its errors are returned, and reported once, by report in
+// failure.go, which also decides the exit code.
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+)
+
+// Streams is what a run of the command line reads, writes and looks up.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Getenv looks up an environment variable; nil stands for os.Getenv.
+	Getenv func(string) string
+}
+
+// Run carries out one command line and returns its exit code. When ctx ends, a
+// consume drains and every other command gives up.
+func Run(ctx context.Context, s Streams, args []string) int {
+	return newApp(s).run(ctx, args)
+}
+
+// app is one run of the command line. It is used by one goroutine, except for out,
+// errs and children, which are safe for concurrent use.
+type app struct {
+	in     io.Reader
+	out    *output
+	errs   *output
+	getenv func(string) string
+	// schemes are the kinds of stores that --store can name.
+	schemes []scheme
+	// children are the processes started by consume --exec.
+	children processes
+
+	storeFlag string
+	json      bool
+	// operation is the command's name without "punctual", for errors. It is empty until
+	// a command's own code was reached; an error before that is one of usage.
+	operation string
+}
+
+func newApp(s Streams) *app {
+	if s.Getenv == nil {
+		s.Getenv = os.Getenv
+	}
+	return &app{
+		in:      s.In,
+		out:     &output{w: s.Out},
+		errs:    &output{w: s.Err},
+		getenv:  s.Getenv,
+		schemes: schemes(),
+	}
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := newRoot(a)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && a.operation == "" {
+		err = asUsage(err)
+	}
+	return a.report(err)
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "punctual",
+		Short:         "Deliver messages at the time asked for",
+		Long:          rootHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errs)
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.storeFlag, "store", "", "the store, `KIND:WHERE`: "+a.storeForms()+" (PUNCTUAL_STORE, else "+defaultStore+")")
+	flags.BoolVar(&a.json, "json", false, "print JSON, one object per line")
+
+	root.AddGroup(
+		&cobra.Group{ID: groupMessages, Title: "Messages:"},
+		&cobra.Group{ID: groupLook, Title: "Looking in:"},
+		&cobra.Group{ID: groupCare, Title: "Care:"},
+	)
+	addTo(root, groupMessages, newPush(a), newConsume(a), newCancel(a), newReschedule(a), newGet(a), newDead(a))
+	addTo(root, groupLook, newList(a), newTopics(a), newStats(a), newForecast(a))
+	addTo(root, groupCare, newTopic(a), newCheck(a), newDemo(a), newVersion(a))
+	root.AddCommand(newExitCodesHelp())
+	return root
+}
+
+// The groups under which the root's help lists the commands.
+const (
+	groupMessages = "messages"
+	groupLook     = "look"
+	groupCare     = "care"
+)
+
+func addTo(root *cobra.Command, group string, cmds ...*cobra.Command) {
+	for _, c := range cmds {
+		c.GroupID = group
+	}
+	root.AddCommand(cmds...)
+}
+
+// action adapts a command's function to cobra: from here on errors are the command's own.
+// A failed write to standard output fails the command, too.
+func (a *app) action(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.operation = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		if err := f(cmd.Context(), args); err != nil {
+			return err
+		}
+		return a.out.failed()
+	}
+}
+
+// output is one of the two output streams. It keeps the first error, so that a
+// command that prints many lines can look once. Writes are whole: lines of
+// different goroutines do not mix.
+type output struct {
+	mu  sync.Mutex
+	w   io.Writer
+	err error // guarded by mu
+}
+
+// Write writes p unless an earlier write has failed.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	o.err = err
+	return n, err
+}
+
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return outputError(o.err)
+}
+
+const rootHelp = `Punctual delivers a message to a consumer at the time asked for.
+
+          push              time comes           claim                   ack
+(absent) ──────▶ scheduled ───────────▶ ready ───────────▶ leased ──────────────▶ (done)
+                  ▲  ▲  │                 │                 │ │ │
+       reschedule └──┘  │ cancel          │ cancel          │ │ └ discard, attempts used
+                        ▼                 ▼                 │ │   up, expired ──▶ dead
+                   (cancelled)       (cancelled)            │ └ retry ──▶ scheduled  │
+                                                            └ lease ran out ─▶ ready │
+                                                  scheduled ◀──────── requeue ◀──────┘
+
+Start here: punctual demo`

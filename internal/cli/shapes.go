@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"github.com/punctualmq/punctual"
+)
+
+// The JSON that scripts rely on: each shape is one struct of this file. Fields are only
+// ever added. Times are RFC 3339 in UTC with exactly three digits of milliseconds,
+// by the store's clock.
+
+// stamp is a time as all shapes print it.
+type stamp time.Time
+
+const stampFormat = "2006-01-02T15:04:05.000Z"
+
+func (s stamp) String() string { return time.Time(s).UTC().Format(stampFormat) }
+
+// IsZero lets omitzero leave out a time that is not there.
+func (s stamp) IsZero() bool { return time.Time(s).IsZero() }
+
+// MarshalJSON writes the time as a string.
+func (s stamp) MarshalJSON() ([]byte, error) { return []byte(`"` + s.String() + `"`), nil }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *stamp) UnmarshalJSON(data []byte) error {
+	t, err := time.Parse(`"`+stampFormat+`"`, string(data))
+	*s = stamp(t)
+	return err
+}
+
+// content is a body as JSON: "body" when it is valid UTF-8, else "body_base64".
+type content struct {
+	Body       *string `json:"body,omitempty"`
+	BodyBase64 []byte  `json:"body_base64,omitempty"`
+}
+
+func contentOf(body []byte) content {
+	if utf8.Valid(body) {
+		text := string(body)
+		return content{Body: &text}
+	}
+	return content{BodyBase64: body}
+}
+
+// pushJSON is what push prints for one message. Due is left out only when the ID
+// belongs to a finished message that the topic still remembers.
+type pushJSON struct {
+	ID     string `json:"id"`
+	Topic  string `json:"topic"`
+	Due    stamp  `json:"due,omitzero"`
+	Result string `json:"result"` // "stored", "duplicate" or "replaced"
+}
+
+// deliveryJSON is what consume prints for one message.
+type deliveryJSON struct {
+	ID    string `json:"id"`
+	Topic string `json:"topic"`
+	content
+	Headers   map[string]string `json:"headers"` // {} when there are none
+	Due       stamp             `json:"due"`
+	Delivered stamp             `json:"delivered"`
+	LateMS    int64             `json:"late_ms"` // never negative
+	Attempt   int               `json:"attempt"`
+}
+
+func deliveryOf(d *punctual.Delivery) deliveryJSON {
+	return deliveryJSON{
+		ID: d.ID, Topic: d.Topic, content: contentOf(d.Body), Headers: headersOf(d.Headers),
+		Due: stamp(d.Due), Delivered: stamp(d.Delivered),
+		LateMS: max(0, d.Late().Milliseconds()), Attempt: d.Attempt,
+	}
+}
+
+func headersOf(h map[string]string) map[string]string {
+	if h == nil {
+		return map[string]string{}
+	}
+	return h
+}
+
+// cancelJSON is what cancel prints for one ID.
+type cancelJSON struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"` // "cancelled", "leased" or "not_found"
+}
+
+// amendJSON is what reschedule and dead requeue print for one ID.
+type amendJSON struct {
+	ID      string `json:"id"`
+	Topic   string `json:"topic,omitempty"` // left out when the ID was found in no topic
+	Outcome string `json:"outcome"`         // "rescheduled", "requeued", "leased", "not_found" or "not_dead"
+	Due     stamp  `json:"due,omitzero"`
+}
+
+// messageJSON is a stored message, as get, list and dead list print it.
+type messageJSON struct {
+	ID    string `json:"id"`
+	Topic string `json:"topic"`
+	State string `json:"state"` // "scheduled", "ready", "leased" or "dead"
+	content
+	Headers         map[string]string `json:"headers"`
+	Due             stamp             `json:"due"`
+	Created         stamp             `json:"created"`
+	Attempt         int               `json:"attempt"`
+	MaxAttempts     int               `json:"max_attempts,omitempty"` // left out: as the topic says
+	Expires         stamp             `json:"expires,omitzero"`
+	DropExpired     bool              `json:"drop_expired,omitempty"`
+	LeaseUntil      stamp             `json:"lease_until,omitzero"`
+	CancelRequested bool              `json:"cancel_requested,omitempty"`
+	Died            stamp             `json:"died,omitzero"`
+	Reason          string            `json:"reason,omitempty"`
+	Failures        []failureJSON     `json:"failures,omitempty"`
+	// Next stands on the last message of a page when more follow: the --after that
+	// continues.
+	Next string `json:"next,omitempty"`
+}
+
+// failureJSON is one failed attempt.
+type failureJSON struct {
+	Attempt int    `json:"attempt"`
+	At      stamp  `json:"at"`
+	Error   string `json:"error"`
+}
+
+func messageOf(m punctual.Info) messageJSON {
+	out := messageJSON{
+		ID: m.ID, Topic: m.Topic, State: m.State.String(), content: contentOf(m.Body),
+		Headers: headersOf(m.Headers), Due: stamp(m.Due), Created: stamp(m.Created),
+		Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Expires: stamp(m.Expires),
+		DropExpired: m.DropExpired, LeaseUntil: stamp(m.LeaseUntil),
+		CancelRequested: m.CancelRequested, Died: stamp(m.Died), Reason: string(m.Reason),
+	}
+	for _, f := range m.Failures {
+		out.Failures = append(out.Failures, failureJSON{f.Attempt, stamp(f.At), f.Error})
+	}
+	return out
+}
+
+// topicJSON is one topic, as topics and stats print it.
+type topicJSON struct {
+	Topic     string `json:"topic"`
+	Scheduled int64  `json:"scheduled"`
+	Ready     int64  `json:"ready"`
+	Leased    int64  `json:"leased"`
+	Dead      int64  `json:"dead"`
+	NextDue   stamp  `json:"next_due,omitzero"`
+	PausedIn  bool   `json:"paused_in"`
+	PausedOut bool   `json:"paused_out"`
+}
+
+func topicOf(s punctual.TopicStats) topicJSON {
+	return topicJSON{
+		Topic: s.Topic, Scheduled: s.Scheduled, Ready: s.Ready, Leased: s.Leased, Dead: s.Dead,
+		NextDue: stamp(s.NextDue), PausedIn: s.Settings.PausedIn, PausedOut: s.Settings.PausedOut,
+	}
+}
+
+// settingsJSON is a topic's settings, as topic set, show, pause and resume print
+// them. Durations are as the flags take them.
+type settingsJSON struct {
+	Topic         string `json:"topic"`
+	Lease         string `json:"lease"`
+	MaxAttempts   int    `json:"max_attempts"`
+	Backoff       string `json:"backoff"`
+	DeadRetention string `json:"dead_retention"` // "0s": kept until purged
+	Remember      string `json:"remember"`       // "0s": not at all
+	PausedIn      bool   `json:"paused_in"`
+	PausedOut     bool   `json:"paused_out"`
+}
+
+func settingsOf(topic string, s punctual.Settings) settingsJSON {
+	return settingsJSON{
+		Topic: topic, Lease: formatDuration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: formatBackoff(s.Backoff),
+		DeadRetention: formatDuration(s.DeadRetention), Remember: formatDuration(s.Remember),
+		PausedIn: s.PausedIn, PausedOut: s.PausedOut,
+	}
+}
+
+// purgeJSON is what dead purge, topic purge and topic delete print.
+type purgeJSON struct {
+	Topic  string `json:"topic"`
+	Purged int64  `json:"purged"` // how many messages went
+}
+
+// forecastJSON is what forecast prints.
+type forecastJSON struct {
+	Topic   string       `json:"topic,omitempty"` // left out: all topics
+	By      string       `json:"by"`              // "minute", "hour" or "day"
+	Overdue int64        `json:"overdue"`         // ready and leased messages
+	Buckets []bucketJSON `json:"buckets"`
+	Beyond  int64        `json:"beyond"` // due after the last bucket
+}
+
+// bucketJSON counts the messages due from From on, until the next bucket.
+type bucketJSON struct {
+	From  stamp `json:"from"`
+	Count int64 `json:"count"`
+}
+
+func forecastOf(topic, by string, f punctual.Forecast) forecastJSON {
+	out := forecastJSON{Topic: topic, By: by, Overdue: f.Overdue, Beyond: f.Beyond, Buckets: []bucketJSON{}}
+	for i, n := range f.Counts {
+		out.Buckets = append(out.Buckets, bucketJSON{stamp(f.From.Add(time.Duration(i) * f.Step)), n})
+	}
+	return out
+}
+
+// checkJSON is what check prints.
+type checkJSON struct {
+	Topics   int64    `json:"topics"`
+	Live     int64    `json:"live"`
+	Dead     int64    `json:"dead"`
+	Problems []string `json:"problems"` // [] for a sound store
+}
+
+// versionJSON is what version prints.
+type versionJSON struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // built from changed files
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// errorJSON is an error on standard error.
+type errorJSON struct {
+	Error errorBody `json:"error"`
+	// Line is the number of the input line that push --ndjson refused.
+	Line int64 `json:"line,omitempty"`
+}
+
+// errorBody says what failed; Definite that it certainly did not happen.
+type errorBody struct {
+	Code     string `json:"code"`
+	Message  string `json:"message"`
+	Definite bool   `json:"definite"`
+}
+
+// writeJSON prints v as one line. A failed write is kept in o and returned.
+func (o *output) writeJSON(v any) error {
+	line, err := jsonLine(v)
+	if err != nil {
+		return err
+	}
+	_, err = o.Write(line)
+	return outputError(err)
+}
+
+// jsonLine is v as one line of JSON, with <, > and & as they are.
+func jsonLine(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+const statsHelp = `Stats counts the messages of one topic, or of every topic, by their state. The numbers are of
+one instant of the store's clock.`
+
+const statsExample = `  punctual stats
+  punctual stats order.cancel
+  punctual stats --json`
+
+func newStats(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "stats [TOPIC]",
+		Short:             "Count messages by state",
+		Long:              statsHelp,
+		Example:           statsExample,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeTopics(1),
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
+				all, err := statsOf(ctx, i, args)
+				if err != nil {
+					return err
+				}
+				return a.showStats(all)
+			})
+		}),
+	}
+}
+
+// statsOf returns the statistics of the topic named in args, or of all.
+func statsOf(ctx context.Context, i punctual.Inspector, args []string) ([]punctual.TopicStats, error) {
+	if len(args) == 0 {
+		return i.Topics(ctx)
+	}
+	s, err := i.Stats(ctx, args[0])
+	return []punctual.TopicStats{s}, err
+}
+
+func (a *app) showStats(all []punctual.TopicStats) error {
+	if a.json {
+		return a.topicLines(all)
+	}
+	t := a.newTable("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED")
+	rightAligned(t, 2, 3, 4, 5)
+	var sum punctual.TopicStats
+	for _, s := range all {
+		t.AppendRow([]any{s.Topic, s.Scheduled, s.Ready, s.Leased, a.deadCount(s.Dead), when(s.NextDue), pausedWord(s.Settings)})
+		sum.Scheduled += s.Scheduled
+		sum.Ready += s.Ready
+		sum.Leased += s.Leased
+		sum.Dead += s.Dead
+	}
+	if len(all) > 1 {
+		t.AppendFooter([]any{"total", sum.Scheduled, sum.Ready, sum.Leased, sum.Dead, "", ""})
+	}
+	a.printf("%s\n", t.Render())
+	return nil
+}
+
+// deadCount draws the eye to dead messages.
+func (a *app) deadCount(n int64) any {
+	if n == 0 {
+		return n
+	}
+	return a.colour(text.FgRed, text.NewNumberTransformer("%d")(n))
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// defaultStore is opened when neither --store nor PUNCTUAL_STORE names one.
+const defaultStore = "disk:punctual-data"
+
+// scheme is one kind of store that --store can name: `NAME:WHERE`.
+type scheme struct {
+	name string
+	// form shows users what to write.
+	form string
+	// open opens the store at where, the text behind the colon. Unless create is set, a
+	// store that does not exist is a failure (noStore) and must not be made.
+	open func(ctx context.Context, where string, create bool) (punctual.Store, error)
+}
+
+// schemes is the table of stores. A new kind of store is one more row.
+func schemes() []scheme {
+	return []scheme{
+		{"disk", "disk:PATH", openDisk},
+		{"mem", "mem:", openMemory},
+	}
+}
+
+func openMemory(_ context.Context, where string, _ bool) (punctual.Store, error) {
+	if where != "" {
+		return nil, usagef("store \"mem:%s\": a store in memory has no place: use mem:", where)
+	}
+	return memstore.New(nil), nil
+}
+
+func openDisk(_ context.Context, where string, create bool) (punctual.Store, error) {
+	if where == "" {
+		return nil, usagef("store \"disk:\" names no directory: use disk:PATH")
+	}
+	if !create {
+		if err := diskExists(where); err != nil {
+			return nil, err
+		}
+	}
+	return openDirectory(where)
+}
+
+// diskExists returns a noStore failure unless the directory is there and not empty.
+func diskExists(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && len(entries) == 0:
+		return noStore(dir)
+	case err != nil:
+		return fmt.Errorf("open the store: %w", err)
+	}
+	return nil
+}
+
+func noStore(dir string) error {
+	if full, err := filepath.Abs(dir); err == nil {
+		dir = full
+	}
+	return &failure{
+		code: codeNoStore, exit: exitError, definite: true,
+		text: fmt.Sprintf("no store at %s: push something first or name another with --store", dir),
+	}
+}
+
+func (a *app) storeForms() string {
+	var forms []string
+	for _, s := range a.schemes {
+		forms = append(forms, s.form)
+	}
+	return strings.Join(forms, " or ")
+}
+
+// storeName is what --store, PUNCTUAL_STORE or the default say, in this order.
+func (a *app) storeName() string {
+	if a.storeFlag != "" {
+		return a.storeFlag
+	}
+	if name := a.getenv("PUNCTUAL_STORE"); name != "" {
+		return name
+	}
+	return defaultStore
+}
+
+// How withStore treats a store that does not exist.
+const (
+	mustExist = false
+	orCreate  = true
+)
+
+// withStore opens the store, lets f use it, and closes it.
+func (a *app) withStore(ctx context.Context, create bool, f func(punctual.Store) error) error {
+	s, err := a.openStore(ctx, create)
+	if err != nil {
+		return err
+	}
+	err = f(s)
+	if closing := s.Close(); closing != nil {
+		err = errors.Join(err, fmt.Errorf("close the store: %w", closing))
+	}
+	return err
+}
+
+func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error) {
+	name := a.storeName()
+	kind, where, ok := strings.Cut(name, ":")
+	for _, s := range a.schemes {
+		if ok && s.name == kind {
+			return s.open(ctx, where, create)
+		}
+	}
+	return nil, usagef("store %q is of no known kind: use %s", name, a.storeForms())
+}
+
+// withInspector is withStore for the commands that look into a store which exists
+// already or steer its topics.
+func (a *app) withInspector(ctx context.Context, create bool, f func(punctual.Inspector, punctual.Store) error) error {
+	return a.withStore(ctx, create, func(s punctual.Store) error {
+		i, err := punctual.AsInspector(s)
+		if err != nil {
+			return err
+		}
+		return f(i, s)
+	})
+}

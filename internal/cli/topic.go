@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+func newTopic(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "topic",
+		Short: "Show or change a topic's settings, pause, purge or delete it",
+		Long: `A topic's settings live in the store and apply to every process that uses it. A topic comes into
+being with its first message or its first settings.`,
+		Example: `  punctual topic show order.cancel
+  punctual topic set order.cancel --max-attempts 7 --backoff 2m,10m,10m,1h,2h,6h,15h
+  punctual topic pause order.cancel`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTopicSet(a), newTopicShow(a), newTopicPause(a), newTopicResume(a), newTopicPurge(a), newTopicDelete(a))
+	return cmd
+}
+
+func (a *app) showSettings(topic string, s punctual.Settings) error {
+	shape := settingsOf(topic, s)
+	if a.json {
+		return a.out.writeJSON(shape)
+	}
+	kept, remembered := shape.DeadRetention, shape.Remember
+	if s.DeadRetention == 0 {
+		kept = "until purged"
+	}
+	if s.Remember == 0 {
+		remembered = "not at all"
+	}
+	for _, row := range [][2]string{
+		{"topic", topic},
+		{"lease", shape.Lease},
+		{"max attempts", fmt.Sprint(shape.MaxAttempts)},
+		{"backoff", shape.Backoff},
+		{"dead are kept", kept},
+		{"finished IDs are remembered", remembered},
+		{"paused", pausedWord(s)},
+	} {
+		a.printf("%-28s %s\n", row[0], row[1])
+	}
+	return nil
+}
+
+// configure changes settings and shows them all.
+func (a *app) configure(ctx context.Context, create bool, topic string, p punctual.SettingsPatch) error {
+	if err := punctual.CheckTopic(topic); err != nil {
+		return err
+	}
+	if _, err := p.Apply(punctual.DefaultSettings()); err != nil {
+		return err // before a store is made for it
+	}
+	return a.withInspector(ctx, create, func(i punctual.Inspector, _ punctual.Store) error {
+		if create == mustExist {
+			if _, err := i.Stats(ctx, topic); err != nil {
+				return err
+			}
+		}
+		s, err := i.Configure(ctx, topic, p)
+		if err != nil {
+			return err
+		}
+		return a.showSettings(topic, s)
+	})
+}
+
+// confirm asks on a terminal for the topic's name before something is removed for good. Without a
+// terminal --yes is needed.
+func (a *app) confirm(topic, what string, yes bool) error {
+	if yes {
+		return nil
+	}
+	if !isTerminal(a.in) {
+		return usagef("this removes %s for good: say --yes to do it", what)
+	}
+	fmt.Fprintf(a.errs, "This removes %s for good. Type the topic's name to do it: ", what)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if strings.TrimSpace(answer) != topic {
+		return unwishedf("not_confirmed", "not confirmed: nothing was removed")
+	}
+	return nil
+}
+
+func yesFlag(cmd *cobra.Command, yes *bool) {
+	cmd.Flags().BoolVar(yes, "yes", false, "do it without asking")
+}

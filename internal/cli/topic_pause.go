@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+const topicPauseHelp = `Pause holds back a topic's deliveries (--out, the default), refuses pushes to it (--in), or both.
+Messages stay as they are, their time goes on, and what is being worked on is not touched.`
+
+const topicPauseExample = `  punctual topic pause order.cancel
+  punctual topic pause order.cancel --in
+  punctual topic pause order.cancel --in --out`
+
+func newTopicPause(a *app) *cobra.Command {
+	return newPausing(a, true, &cobra.Command{
+		Use:     "pause TOPIC",
+		Short:   "Hold back deliveries or refuse pushes",
+		Long:    topicPauseHelp,
+		Example: topicPauseExample,
+	})
+}
+
+const topicResumeHelp = `Resume ends a pause: that of deliveries (--out), of pushes (--in), or, when neither is given,
+both. What fell due meanwhile is delivered at once.`
+
+const topicResumeExample = `  punctual topic resume order.cancel
+  punctual topic resume order.cancel --in
+  punctual topic resume order.cancel --out --json`
+
+func newTopicResume(a *app) *cobra.Command {
+	return newPausing(a, false, &cobra.Command{
+		Use:     "resume TOPIC",
+		Short:   "End a pause",
+		Long:    topicResumeHelp,
+		Example: topicResumeExample,
+	})
+}
+
+// newPausing completes cmd, which sets the topic's pauses to paused.
+func newPausing(a *app, paused bool, cmd *cobra.Command) *cobra.Command {
+	var in, out bool
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.ValidArgsFunction = a.completeTopics(1)
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		var p punctual.SettingsPatch
+		neither := !in && !out
+		if in || neither && !paused {
+			p.PausedIn = &paused
+		}
+		if out || neither {
+			p.PausedOut = &paused
+		}
+		return a.configure(ctx, mustExist, args[0], p)
+	})
+	cmd.Flags().BoolVar(&in, "in", false, "pushes")
+	cmd.Flags().BoolVar(&out, "out", false, "deliveries")
+	return cmd
+}
