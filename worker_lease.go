@@ -286,12 +286,13 @@ func (l *leases) prolong(h *hold, sent time.Time) {
 	}
 }
 
-// postpone notes that the lease of h is to be renewed again soon: about eight tries fit
-// between the first and the end of the lease.
+// postpone notes that the lease of h is to be renewed again soon: each twelfth of its length, about
+// eight times in all, and more and more often shortly before its end.
 func (l *leases) postpone(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.renewAt = time.Now().Add(max(h.length/12, time.Millisecond))
+	wait := min(h.length/12, time.Until(h.endsAt)/2)
+	h.renewAt = time.Now().Add(max(wait, time.Millisecond))
 }
 
 // expire is called by the timer of h: the lease has not been renewed until its end.

@@ -1,0 +1,383 @@
+package punctual_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// lasting handles for d, or until its context ends, and records how it went.
+func lasting(r *rig, seen *record, d time.Duration) punctual.Handler {
+	return handlerFunc(func(ctx context.Context, m *punctual.Delivery) error {
+		select {
+		case <-time.After(d):
+			seen.add("%s done in attempt %d", m.ID, m.Attempt)
+			return nil
+		case <-ctx.Done():
+			seen.add("%s ended at %v: %s", m.ID, r.since(), causeName(ctx))
+			return ctx.Err()
+		}
+	})
+}
+
+func causeName(ctx context.Context) string { return punctual.ErrorCode(context.Cause(ctx)) }
+
+func TestWorkerRenewsLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		a, b := r.worker(punctual.WorkerConfig{}), r.worker(punctual.WorkerConfig{})
+		for _, w := range []*punctual.Worker{a, b} {
+			w.Handle("t", lasting(r, seen, 10*time.Minute))
+			r.runs(w)
+		}
+		r.push("t", "a")
+		time.Sleep(time.Hour)
+		seen.want(t, "a done in attempt 1")
+		r.wantGone("t", "a")
+		// Every 10 s of the 600, and no more.
+		if _, _, extends := r.store.counts(); extends < 58 || extends > 62 {
+			t.Errorf("%d renewals in 10 minutes of a lease of 30 s; want one each third", extends)
+		}
+		r.stops(a)
+		r.stops(b)
+	})
+}
+
+func TestWorkerRenewsInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("t", lasting(r, seen, 5*time.Minute))
+		r.runs(w)
+		ids := []string{"a", "b", "c", "d"}
+		for _, id := range ids {
+			r.push("t", id)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Hour)
+		_, _, extends := r.store.counts()
+		if extends > 32 {
+			t.Errorf("%d calls to renew 4 leases for 5 minutes; want about 30", extends)
+		}
+		if first := r.store.extends[0]; !slices.Equal(first, ids) {
+			t.Errorf("the first renewal was for %q, want those near as well: %q", first, ids)
+		}
+		if n := len(seen.all()); n != 4 {
+			t.Errorf("%d deliveries, want 4: %q", n, seen.all())
+		}
+		r.stops(w)
+	})
+}
+
+// shiftedClock runs with the local one, but shows another time.
+type shiftedClock struct{ by time.Duration }
+
+func (c shiftedClock) Now() time.Time { return time.Now().Add(c.by) }
+
+func (c shiftedClock) After(at time.Time) (<-chan time.Time, func()) {
+	return punctual.SystemClock{}.After(at.Add(-c.by))
+}
+
+func TestWorkerIgnoresItsOwnWallClock(t *testing.T) {
+	for _, by := range []time.Duration{-24 * time.Hour, time.Hour, 24 * 365 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRigOn(t, shiftedClock{by})
+				seen := &record{}
+				w := r.worker(punctual.WorkerConfig{})
+				w.Handle("t", lasting(r, seen, 10*time.Minute))
+				r.runs(w)
+				r.push("t", "a", punctual.In(time.Minute))
+				time.Sleep(time.Hour)
+				seen.want(t, "a done in attempt 1")
+				if _, _, extends := r.store.counts(); extends < 58 || extends > 62 {
+					t.Errorf("P8: %d renewals in 10 minutes with the store's clock %v ahead of the local one", extends, by)
+				}
+				r.stops(w)
+			})
+		})
+	}
+}
+
+func TestWorkerShortestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		w := r.worker(punctual.WorkerConfig{Lease: punctual.MinLease})
+		w.Handle("t", lasting(r, seen, time.Second))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(time.Minute)
+		seen.want(t, "a done in attempt 1")
+		r.stops(w)
+	})
+}
+
+func TestWorkerLostLeaseEndsTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		o := &punctual.Observer{OnLeaseLost: func(d *punctual.Delivery, err error) { seen.add("observed %s: %s", d.ID, punctual.ErrorCode(err)) }}
+		w := r.worker(punctual.WorkerConfig{Concurrency: 1, Observer: o})
+		w.Handle("t", handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+			if string(d.Body) == "new" {
+				seen.add("new body in attempt %d", d.Attempt)
+				return nil
+			}
+			<-ctx.Done()
+			seen.add("ended at %v: %s", r.since(), causeName(ctx))
+			return nil
+		}))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(12 * time.Second)
+		var settled atomic.Int64
+		r.store.spoil(nil, func(ss []punctual.Settlement) error {
+			if ss[0].Verb != punctual.SettleExtend {
+				settled.Add(1)
+			}
+			return nil
+		})
+		if _, err := r.q.Push(t.Context(), "t", []byte("new"), punctual.ID("a"), punctual.Replace()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		got := seen.all()
+		slices.Sort(got[:2]) // the observer and the handler learn of it at the same time
+		if want := []string{"ended at 20s: lease_lost", "observed a: lease_lost", "new body in attempt 1"}; !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		if settled.Load() != 1 {
+			t.Errorf("%d settlements, want that of the new message alone: the old lease was known to be lost", settled.Load())
+		}
+		r.wantGone("t", "a")
+		r.wantLog("no longer in this worker's hands", 1)
+		r.stops(w)
+	})
+}
+
+func TestWorkerCancelEndsTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		var lost atomic.Int64
+		o := &punctual.Observer{OnLeaseLost: func(_ *punctual.Delivery, err error) {
+			if errors.Is(err, punctual.ErrCancelled) {
+				lost.Add(1)
+			}
+		}}
+		w := r.worker(punctual.WorkerConfig{Observer: o})
+		w.Handle("t", lasting(r, seen, time.Hour))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(5 * time.Second)
+		out, err := r.q.Cancel(t.Context(), "t", "a")
+		if err != nil || out.Status != punctual.TooLate {
+			t.Fatalf("cancel of a leased message: %+v, %v", out, err)
+		}
+		time.Sleep(24 * time.Hour)
+		seen.want(t, "a ended at 10s: cancelled")
+		r.wantGone("t", "a") // P5: no further attempt, though the handler returned an error
+		if lost.Load() != 1 {
+			t.Errorf("OnLeaseLost was called %d times with ErrCancelled, want 1", lost.Load())
+		}
+		r.stops(w)
+	})
+}
+
+func TestWorkerLearnsOfACancelWhenItSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		o := &punctual.Observer{OnLeaseLost: func(_ *punctual.Delivery, err error) { seen.add("%s", punctual.ErrorCode(err)) }}
+		w := r.worker(punctual.WorkerConfig{Observer: o})
+		w.Handle("t", handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+			if _, err := r.q.Cancel(ctx, "t", d.ID); err != nil {
+				return err
+			}
+			return errBroken
+		}))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(time.Hour)
+		seen.want(t, "cancelled")
+		r.wantGone("t", "a")
+		r.stops(w)
+	})
+}
+
+func TestWorkerRenewalsFailUntilTheLeaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		var tries atomic.Int64
+		r.store.spoil(nil, func(ss []punctual.Settlement) error {
+			if ss[0].Verb == punctual.SettleExtend && r.since() < time.Minute {
+				tries.Add(1)
+				return errBroken
+			}
+			return nil
+		})
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("t", lasting(r, seen, 40*time.Second))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(35 * time.Second)
+		seen.want(t, "a ended at 30s: lease_lost")
+		if n := tries.Load(); n < 6 || n > 30 {
+			t.Errorf("%d tries to renew within a lease of 30 s, want about 8, and some more at its end", n)
+		}
+		r.wantLog("leases could not be renewed", 1)
+		time.Sleep(time.Hour)
+		r.wantGone("t", "a")
+		r.stops(w)
+	})
+}
+
+// TestWorkerCountsAWaitingClaimFromItsAnswer checks both bounds of the local count: the handler
+// is told before the store's lease ends, and not when the claim's own waiting made it old.
+func TestWorkerCountsAWaitingClaimFromItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		r.store.spoil(nil, func(ss []punctual.Settlement) error {
+			if ss[0].Verb == punctual.SettleExtend {
+				return errBroken
+			}
+			return nil
+		})
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("t", lasting(r, seen, 40*time.Second))
+		r.push("t", "a", punctual.In(29*time.Second))
+		r.runs(w)
+		time.Sleep(56 * time.Second)
+		seen.want(t, "a ended at 54s: lease_lost") // 29 s + 30 s - a sixth of 30 s
+		r.stops(w)
+	})
+}
+
+func TestWorkerRenewalsFailForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		r.store.spoil(nil, func([]punctual.Settlement) error {
+			if s := r.since(); s > 5*time.Second && s < 28*time.Second {
+				return errBroken
+			}
+			return nil
+		})
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("t", lasting(r, seen, 10*time.Minute))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(time.Hour)
+		seen.want(t, "a done in attempt 1")
+		r.wantGone("t", "a")
+		r.stops(w)
+	})
+}
+
+func TestWorkerRenewalThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		w := punctual.NewWorker(&hangingStore{r.store, time.Now().Add(22 * time.Second)}, r.config(punctual.WorkerConfig{}))
+		w.Handle("t", lasting(r, seen, 10*time.Minute))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(time.Hour)
+		seen.want(t, "a done in attempt 1")
+		r.stops(w)
+	})
+}
+
+func TestWorkerTimeoutEndsTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		w := r.worker(punctual.WorkerConfig{Timeout: time.Minute})
+		w.Handle("slow", lasting(r, seen, time.Hour))
+		w.Handle("own", lasting(r, seen, time.Hour), punctual.Timeout(2*time.Minute))
+		w.Handle("patient", lasting(r, seen, 10*time.Hour), punctual.Timeout(-1))
+		r.push("slow", "a", punctual.MaxAttempts(1))
+		r.push("own", "b", punctual.MaxAttempts(1))
+		r.push("patient", "c", punctual.MaxAttempts(1))
+		r.runs(w)
+		time.Sleep(24 * time.Hour)
+		seen.want(t, "a ended at 1m0s: deadline", "b ended at 2m0s: deadline", "c done in attempt 1")
+		if i := r.get("slow", "a"); i.Reason != punctual.ReasonAttemptsUsedUp || i.Failures[0].Error != context.DeadlineExceeded.Error() {
+			t.Errorf("after its timeout: %+v", i)
+		}
+		r.stops(w)
+	})
+}
+
+// TestWorkerStuckHandlerDoesNotHoldItsMessage: after its timeout the lease ends by itself, and
+// another worker gets the message, while the hand stays taken.
+func TestWorkerStuckHandlerDoesNotHoldItsMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		unstick := make(chan struct{})
+		stuck := r.worker(punctual.WorkerConfig{Concurrency: 1, Timeout: time.Minute})
+		stuck.Handle("t", handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+			seen.add("stuck with %s", d.ID)
+			<-unstick
+			return nil
+		}))
+		r.push("t", "a")
+		r.runs(stuck)
+		synctest.Wait()
+		other := r.worker(punctual.WorkerConfig{Concurrency: 1})
+		other.Handle("t", handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+			seen.add("%s again at %v in attempt %d", d.ID, r.since().Round(30*time.Second), d.Attempt)
+			return nil
+		}))
+		r.runs(other)
+		time.Sleep(time.Hour)
+		r.stops(other)
+		r.push("t", "b")
+		time.Sleep(time.Hour)
+		seen.want(t, "stuck with a", "a again at 1m30s in attempt 2")
+		close(unstick)
+		time.Sleep(time.Minute)
+		seen.want(t, "stuck with a", "a again at 1m30s in attempt 2", "stuck with b")
+		r.wantGone("t", "b")
+		r.wantLog("no longer in this worker's hands", 1)
+		r.stops(stuck)
+	})
+}
+
+func TestWorkerManyLeasesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var done atomic.Int64
+		w := r.worker(punctual.WorkerConfig{Concurrency: 2000})
+		w.Handle("t", handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+			time.Sleep(3 * time.Minute)
+			if ctx.Err() != nil || d.Attempt != 1 {
+				t.Errorf("%s: attempt %d, %v", d.ID, d.Attempt, context.Cause(ctx))
+			}
+			done.Add(1)
+			return nil
+		}))
+		for i := range 2000 {
+			r.push("t", fmt.Sprint(i))
+		}
+		r.runs(w)
+		time.Sleep(10 * time.Minute)
+		if done.Load() != 2000 {
+			t.Errorf("%d of 2000 done", done.Load())
+		}
+		r.stops(w)
+	})
+}
