@@ -266,11 +266,26 @@ func TestCoalesceContextEndsInFlight(t *testing.T) {
 func TestCoalesceContextEndedBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := newCoalescer(roomy(), itself, func(context.Context, []int) ([]int, error) {
-		t.Error("an item flew whose caller had left before")
-		return nil, nil
-	})
+	c := newCoalescer(roomy(), func(int) int64 {
+		t.Error("an item was taken whose caller had left before")
+		return 1
+	}, tenfold)
 	start(ctx, c, 1).wantError(t, true, context.Canceled)
+}
+
+// When the batch lands and the context ends in the same instant, the answer stands.
+func TestCoalesceAnswerBeatsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := newCoalescer(roomy(), itself, tenfold)
+	b, i, err := c.board(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-b.done
+	if got, err := c.leave(ctx, b, i); err != nil || got != 30 {
+		t.Errorf("P13: answer %d, error %v: want 30, the item was flown", got, err)
+	}
 }
 
 func wantNothingPending(t *testing.T, c *coalescer[int, int]) {
