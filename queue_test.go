@@ -421,6 +421,21 @@ func TestQueueManyPushers(t *testing.T) {
 	}
 }
 
+func TestQueueAmendFailsAsAWhole(t *testing.T) {
+	s := &fakeStore{amend: func(context.Context, []punctual.Amendment) ([]punctual.Outcome, error) {
+		return nil, fmt.Errorf("network: %w", punctual.ErrIndeterminate)
+	}}
+	q := punctual.NewQueue(s, nil)
+	o, err := q.Cancel(t.Context(), "t", "a")
+	if !errors.Is(err, punctual.ErrIndeterminate) || !errors.Is(o.Err, punctual.ErrIndeterminate) || !strings.HasPrefix(err.Error(), "cancel: ") {
+		t.Errorf("P13: cancel: %+v, %v: want ErrIndeterminate that names the operation", o, err)
+	}
+	outs, err := q.RequeueMany(t.Context(), "t", []string{"a", "b"}, punctual.When{})
+	if !errors.Is(err, punctual.ErrIndeterminate) || len(outs) != 2 || !errors.Is(outs[1].Err, punctual.ErrIndeterminate) {
+		t.Errorf("P13: requeue: %+v, %v: want ErrIndeterminate for both", outs, err)
+	}
+}
+
 func BenchmarkQueuePush(b *testing.B) {
 	q := punctual.NewQueue(&fakeStore{push: stored}, nil)
 	body := make([]byte, 100)
