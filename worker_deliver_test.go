@@ -41,7 +41,7 @@ func TestWorkerClaimsOnlyForFreeHands(t *testing.T) {
 		if open, _, _ := r.store.counts(); open != 0 || running.Load() != hands {
 			t.Errorf("%d claims are open while %d of %d hands are busy; want none", open, running.Load(), hands)
 		}
-		time.Sleep(4 * time.Minute)
+		time.Sleep(4*time.Minute + 5*time.Second)
 		if open, _, _ := r.store.counts(); open != 1 {
 			t.Errorf("%d claims are open while all hands are free, want 1", open)
 		}
@@ -583,4 +583,3 @@ func TestJudgeNested(t *testing.T) {
 		t.Errorf("text of %d bytes, want it trimmed to %d", len(text), punctual.MaxErrorBytes)
 	}
 }
-

@@ -243,6 +243,33 @@ func TestWorkerRenewalsFailUntilTheLeaseEnds(t *testing.T) {
 	})
 }
 
+// TestWorkerSettlesAfterTheLocalCountEnded: whether a late ack is good is for the store to say, and
+// as long as nobody else has claimed the message it is.
+func TestWorkerSettlesAfterTheLocalCountEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		r.store.spoil(nil, func(ss []punctual.Settlement) error {
+			if ss[0].Verb == punctual.SettleExtend {
+				return errBroken
+			}
+			return nil
+		})
+		w := r.worker(punctual.WorkerConfig{Concurrency: 1})
+		w.Handle("t", handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+			time.Sleep(time.Minute)
+			seen.add("%s in attempt %d: %s", d.ID, d.Attempt, causeName(ctx))
+			return nil
+		}))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(time.Hour)
+		seen.want(t, "a in attempt 1: lease_lost")
+		r.wantGone("t", "a")
+		r.stops(w)
+	})
+}
+
 // TestWorkerCountsAWaitingClaimFromItsAnswer checks both bounds of the local count: the handler
 // is told before the store's lease ends, and not when the claim's own waiting made it old.
 func TestWorkerCountsAWaitingClaimFromItsAnswer(t *testing.T) {

@@ -115,7 +115,7 @@ func TestWorkerStopByForce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		err := w.Stop(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 handlers were still running when its time was up, 1 have not returned") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 handlers were still running when its time was up, 1 of them have not returned") {
 			t.Errorf("stop: %v", err)
 		}
 		if r.since() > 22*time.Second+time.Millisecond {
@@ -171,7 +171,7 @@ func TestWorkerRunGivesUpAfterItsShutdownTimeout(t *testing.T) {
 		r.push("t", "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.Run(ctx); err == nil || !strings.Contains(err.Error(), "1 handlers were still running when its time was up, 0 have not returned") {
+		if err := w.Run(ctx); err == nil || !strings.Contains(err.Error(), "1 handlers were still running when its time was up, 0 of them have not returned") {
 			t.Errorf("run: %v", err)
 		}
 		seen.want(t, "a ended at 26s: closed")
@@ -544,6 +544,54 @@ func TestStopIsForManyCallers(t *testing.T) {
 		slices.Sort(got)
 		if want := []string{"0 <nil> 1m0s", "1 <nil> 1m0s", "2 <nil> 1m0s", "3 <nil> 1m0s"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// TestWorkerStopDoesNotWaitForAClaimThatHangs: a store that ignores the end of a context
+// cannot hold up Stop.
+func TestWorkerStopDoesNotWaitForAClaimThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		gate := make(chan struct{})
+		r.store.spoil(func(punctual.Claim) error {
+			<-gate
+			return errBroken
+		}, nil)
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("t", acks(&record{}))
+		r.runs(w)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("stop: %v, want DeadlineExceeded", err)
+		}
+		if r.since() > time.Minute+2*time.Second {
+			t.Errorf("L8: Stop returned after %v", r.since())
+		}
+		close(gate)
+	})
+}
+
+// TestWorkerStopWhileTheStoreDoesNotSettle: the handler has returned, but its ack does not get through.
+func TestWorkerStopWhileTheStoreDoesNotSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.store.spoil(nil, func([]punctual.Settlement) error { return errBroken })
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("t", acks(&record{}))
+		r.push("t", "a")
+		r.runs(w)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := w.Stop(ctx); err == nil || !strings.Contains(err.Error(), "before everything was settled") {
+			t.Errorf("stop: %v", err)
+		}
+		r.stops(w) // within the lease
+		if i := r.get("t", "a"); i.Attempt != 1 || r.since() > 31*time.Second {
+			t.Errorf("P1: after %v: %+v; want the message kept for another attempt", r.since(), i)
 		}
 	})
 }
