@@ -33,7 +33,7 @@ func (b Backoff) Delay(attempt int) time.Duration {
 		return b.Delays[min(max(attempt, 1), len(b.Delays))-1]
 	}
 	d := b.Base
-	for i := 1; i < attempt && d < b.Max; i++ {
+	for i := 1; i < min(attempt, 64) && d < b.Max; i++ {
 		d *= 2
 	}
 	d = min(d, b.Max)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 )
 
 // The vocabulary of errors. Every error that Punctual returns wraps one of these (or the
@@ -133,11 +135,16 @@ func errorf(kind error, format string, args ...any) error {
 func invalidf(format string, args ...any) error { return errorf(ErrInvalid, format, args...) }
 
 // TrimError shortens the text of an error to MaxErrorBytes for a message's
-// history and says so when it does.
+// history and says so when it does. Bytes that are not UTF-8 become U+FFFD.
 func TrimError(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= MaxErrorBytes {
 		return text
 	}
 	note := fmt.Sprintf("… (%d bytes in all)", len(text))
-	return text[:MaxErrorBytes-len(note)] + note
+	cut := MaxErrorBytes - len(note)
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + note
 }

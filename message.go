@@ -55,12 +55,7 @@ var stateNames = [...]string{"", "scheduled", "ready", "leased", "dead"}
 
 // String returns the state's word as used everywhere: "scheduled", "ready",
 // "leased", "dead", or "" for StateNone.
-func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return "invalid"
-}
+func (s State) String() string { return name(stateNames[:], int(s)) }
 
 // ParseState is the inverse of State.String for the four named states.
 func ParseState(name string) (State, error) {

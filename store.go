@@ -135,7 +135,7 @@ const (
 var pushNames = [...]string{"", "stored", "duplicate", "replaced"}
 
 // String returns "stored", "duplicate", "replaced" or "".
-func (s PushStatus) String() string { return pushNames[s] }
+func (s PushStatus) String() string { return name(pushNames[:], int(s)) }
 
 // PushResult is the outcome of one pushed message.
 type PushResult struct {
@@ -190,12 +190,7 @@ var verbNames = [...]string{"", "ack", "retry", "snooze", "discard", "release", 
 
 // String returns the verb's word: "ack", "retry", "snooze", "discard",
 // "release", "extend".
-func (v Verb) String() string {
-	if int(v) < len(verbNames) {
-		return verbNames[v]
-	}
-	return "invalid"
-}
+func (v Verb) String() string { return name(verbNames[:], int(v)) }
 
 // UseBackoff as the Delay of a SettleRetry follows the topic's backoff.
 const UseBackoff time.Duration = -1
@@ -234,12 +229,7 @@ const (
 var changeNames = [...]string{"", "cancel", "reschedule", "requeue"}
 
 // String returns "cancel", "reschedule" or "requeue".
-func (c Change) String() string {
-	if int(c) < len(changeNames) {
-		return changeNames[c]
-	}
-	return "invalid"
-}
+func (c Change) String() string { return name(changeNames[:], int(c)) }
 
 // Amendment changes one message by its ID.
 type Amendment struct {
@@ -278,7 +268,15 @@ var outcomeNames = [...]string{"", "cancelled", "rescheduled", "requeued", "leas
 
 // String returns the word used on every surface: "cancelled", "rescheduled",
 // "requeued", "leased" (TooLate), "not_found", "not_dead", or "".
-func (s OutcomeStatus) String() string { return outcomeNames[s] }
+func (s OutcomeStatus) String() string { return name(outcomeNames[:], int(s)) }
+
+// name is the word for a value of a closed list.
+func name(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "invalid"
+}
 
 // Outcome is the answer to one Amendment.
 type Outcome struct {

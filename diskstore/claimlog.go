@@ -1,0 +1,310 @@
+package diskstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/punctualmq/punctual"
+)
+
+// The claim log says who holds which lease. A claim is appended with one write before
+// the message is handed out, so that its attempt survives kill -9 (P6) without waiting
+// for an fsync. Segments are files claims-NNNNNN.log of frames:
+//
+//	length(4) crc32c(4) payload        little endian; length and checksum are of the payload
+//
+// and a payload is kind(1) and the rest, numbers as uvarint:
+//
+//	kind 1, leases:   { topic seq due(varint) token attempt until(varint) lapses { attempt at(varint) } }
+//	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
+//
+// Of several leases of one message the one with the highest token counts, and of those
+// the one that ends last. A message that is not in the database, or there with this token or a
+// higher one, has no lease. So order and repetition do not matter, and a segment is replaced by
+// starting the next one and appending all leases of that moment to it.
+//
+// The law of change: new kinds get new numbers; unknown ones are an error.
+const (
+	claimLease   = 1
+	claimSettled = 2
+)
+
+// lease is one entry of the claim log.
+type lease struct {
+	topic   uint32
+	key     pos
+	token   int64
+	attempt int
+	until   int64
+	lapses  []punctual.Failure // their text is punctual.ErrLeaseRanOut
+}
+
+type claimLog struct {
+	fs    vfs.FS
+	dir   string
+	limit int64
+
+	mu   sync.Mutex
+	file vfs.File // guarded by mu: the newest segment
+	num  int      // guarded by mu: its number
+	size int64    // guarded by mu
+	torn bool     // guarded by mu: the last write failed; nothing may follow it
+}
+
+func claimName(num int) string { return fmt.Sprintf("claims-%06d.log", num) }
+
+// start begins segment num.
+func (l *claimLog) start(num int) error {
+	f, err := l.fs.Create(l.fs.PathJoin(l.dir, claimName(num)), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.file
+	l.file, l.num, l.size, l.torn = f, num, 0, false
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// append writes one frame and returns whether the segment has reached its limit.
+func (l *claimLog) append(payload []byte) (full bool, err error) {
+	frame := make([]byte, 8, 8+len(payload))
+	binary.LittleEndian.PutUint32(frame, uint32(len(payload)))
+	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(payload, castagnoli))
+	frame = append(frame, payload...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.torn {
+		return true, fmt.Errorf("segment %s ends in a failed write", claimName(l.num))
+	}
+	n, err := l.file.Write(frame)
+	l.size += int64(n)
+	l.torn = err != nil
+	return l.size >= l.limit, err
+}
+
+// full tells whether the newest segment should be replaced.
+func (l *claimLog) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.torn || l.size >= l.limit
+}
+
+// next is the number of the next segment.
+func (l *claimLog) next() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.num + 1
+}
+
+// sync makes the newest segment durable.
+func (l *claimLog) sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file.Sync()
+}
+
+func (l *claimLog) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file.Close()
+}
+
+// removeBefore deletes the segments older than num.
+func (l *claimLog) removeBefore(num int) error {
+	segments, err := claimSegments(l.fs, l.dir)
+	if err != nil {
+		return err
+	}
+	for _, n := range segments {
+		if n < num {
+			if err := l.fs.Remove(l.fs.PathJoin(l.dir, claimName(n))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// claimSegments lists the numbers of the segments, oldest first.
+func claimSegments(fs vfs.FS, dir string) ([]int, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, name := range names {
+		var n int
+		if _, err := fmt.Sscanf(name, "claims-%06d.log", &n); err == nil && name == claimName(n) {
+			out = append(out, n)
+		}
+	}
+	sort.Ints(out)
+	return out, nil
+}
+
+func leasePayload(leases []lease) []byte {
+	b := append(make([]byte, 0, 1+48*len(leases)), claimLease)
+	for _, l := range leases {
+		b = binary.AppendUvarint(b, uint64(l.topic))
+		b = binary.AppendUvarint(b, l.key.seq)
+		b = binary.AppendVarint(b, l.key.ms)
+		b = binary.AppendUvarint(b, uint64(l.token))
+		b = binary.AppendUvarint(b, uint64(l.attempt))
+		b = binary.AppendVarint(b, l.until)
+		b = binary.AppendUvarint(b, uint64(len(l.lapses)))
+		for _, f := range l.lapses {
+			b = binary.AppendUvarint(b, uint64(f.Attempt))
+			b = binary.AppendVarint(b, punctual.Millis(f.At))
+		}
+	}
+	return b
+}
+
+func settledPayload(es []*entry) []byte {
+	b := append(make([]byte, 0, 1+16*len(es)), claimSettled)
+	for _, e := range es {
+		b = binary.AppendUvarint(b, e.key.seq)
+		b = binary.AppendUvarint(b, uint64(e.token))
+	}
+	return b
+}
+
+// claimTable is what the claim log says, by message number.
+type claimTable map[uint64]lease
+
+func (t claimTable) add(l lease) {
+	old, ok := t[l.key.seq]
+	if !ok || l.token > old.token || l.token == old.token && l.until > old.until {
+		t[l.key.seq] = l
+	}
+}
+
+// settle marks a lease as over; the zero topic stands for that.
+func (t claimTable) settle(seq uint64, token int64) {
+	t.add(lease{key: pos{seq: seq}, token: token, until: 1<<63 - 1})
+}
+
+// read adds one payload to the table.
+func (t claimTable) read(payload []byte) error {
+	d := decoder{b: payload}
+	kind := d.byte()
+	for len(d.b) > 0 {
+		switch kind {
+		case claimLease:
+			t.add(d.lease())
+		case claimSettled:
+			seq := d.uvarint()
+			t.settle(seq, int64(d.uvarint()))
+		default:
+			return corruptf("claim log has a frame of unknown kind %d", kind)
+		}
+	}
+	if d.bad {
+		return corruptf("claim log has a frame that is cut short")
+	}
+	return nil
+}
+
+func (d *decoder) lease() lease {
+	l := lease{topic: uint32(d.uvarint())}
+	l.key.seq = d.uvarint()
+	l.key.ms = d.varint()
+	l.token, l.attempt, l.until = int64(d.uvarint()), int(d.uvarint()), d.varint()
+	for range d.uvarint() {
+		if d.bad {
+			break
+		}
+		l.lapses = append(l.lapses, punctual.Failure{
+			Attempt: int(d.uvarint()), At: punctual.FromMillis(d.varint()), Error: punctual.ErrLeaseRanOut,
+		})
+	}
+	return l
+}
+
+// readClaims reads all segments. A frame that does not check ends its segment: the end of
+// a segment is torn by a crash, and after a power cut any part of it may be missing, because
+// claims are not synced. What is lost then are attempts, never messages; the file is kept aside
+// and the loss reported.
+func readClaims(fs vfs.FS, dir string, log *slog.Logger) (claimTable, int, error) {
+	segments, err := claimSegments(fs, dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	table, last := claimTable{}, 0
+	for _, n := range segments {
+		last = n
+		data, err := readFile(fs, fs.PathJoin(dir, claimName(n)))
+		if err != nil {
+			return nil, 0, fmt.Errorf("read %s: %w", claimName(n), err)
+		}
+		rest, err := table.readSegment(data)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read %s: %w", claimName(n), err)
+		}
+		if rest > maxTornTail {
+			log.Warn("claim log is damaged; some attempts are not counted and some messages may be delivered once more",
+				"file", claimName(n), "unreadable_bytes", rest)
+			if err := keepAside(fs, dir, claimName(n), data); err != nil {
+				return nil, 0, fmt.Errorf("keep %s aside: %w", claimName(n), err)
+			}
+		}
+	}
+	return table, last, nil
+}
+
+// maxTornTail is the largest frame that one claim writes; more unreadable bytes than
+// that at the end of a segment are damage, not a torn write.
+const maxTornTail = punctual.MaxClaim * 48
+
+// readSegment adds the frames of a segment and returns how many bytes at its end do not check.
+func (t claimTable) readSegment(data []byte) (rest int, err error) {
+	for len(data) >= 8 {
+		n := int(binary.LittleEndian.Uint32(data))
+		if n == 0 || n > len(data)-8 {
+			break
+		}
+		payload := data[8 : 8+n]
+		if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(data[4:]) {
+			break
+		}
+		if err := t.read(payload); err != nil {
+			return 0, err
+		}
+		data = data[8+n:]
+	}
+	return len(data), nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func readFile(fs vfs.FS, name string) ([]byte, error) {
+	f, err := fs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(f)
+	return data, joinClose(err, f)
+}
+
+func keepAside(fs vfs.FS, dir, name string, data []byte) error {
+	aside := strings.TrimSuffix(name, ".log") + ".damaged"
+	f, err := fs.Create(fs.PathJoin(dir, aside), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	return joinClose(err, f)
+}

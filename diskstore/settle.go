@@ -1,0 +1,182 @@
+package diskstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Settle finishes, gives back, gives up or extends leases; see punctual.Store. All but
+// extensions are durable when it returns, with an fsync shared by all who wait.
+func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	if err := punctual.CheckBatch(len(ss)); err != nil {
+		return nil, err
+	}
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	errs := make([]error, len(ss))
+	var over, extended []*entry
+	for i := range ss {
+		e, err := tx.settle(&ss[i], &errs[i])
+		if err != nil {
+			s.abandonTxn(tx)
+			return nil, fmt.Errorf("settle: %w", err)
+		}
+		switch {
+		case e == nil:
+		case ss[i].Verb == punctual.SettleExtend:
+			extended = append(extended, e)
+		default:
+			over = append(over, e)
+		}
+	}
+	if err := s.commit(ctx, tx); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	if err := s.logSettled(over, extended); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	return errs, nil
+}
+
+// settle adds one settlement to the transaction and returns the entry it was about, or nil
+// when it changed nothing. result is what its holder is told.
+func (tx *txn) settle(st *punctual.Settlement, result *error) (*entry, error) {
+	if *result = st.Check(); *result != nil {
+		return nil, nil
+	}
+	e := tx.holder(st)
+	if e == nil {
+		*result = fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrLeaseLost)
+		return nil, nil
+	}
+	switch st.Verb {
+	case punctual.SettleExtend:
+		*result = tx.extend(e, st)
+		return e, nil
+	case punctual.SettleAck:
+		tx.unlink(e)
+		tx.finishMessage(e.topic, e.key, e.id)
+		return e, nil
+	}
+	r, err := tx.current(e)
+	if err != nil {
+		return nil, err
+	}
+	tx.unlink(e)
+	if e.cancel && st.Verb != punctual.SettleDiscard {
+		tx.finishMessage(e.topic, e.key, e.id)
+		*result = fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrCancelled)
+		return e, nil
+	}
+	tx.giveBack(e, r, st)
+	return e, nil
+}
+
+// holder returns the leased entry that a settlement's token is current for, or nil (P4).
+func (tx *txn) holder(st *punctual.Settlement) *entry {
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	e := tx.s.byToken[st.Token]
+	if e == nil || e.id != st.ID || e.topic.name != st.Topic {
+		return nil
+	}
+	return e
+}
+
+func (tx *txn) unlink(e *entry) {
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	tx.s.unlink(e)
+}
+
+// current returns the record of a leased message with what its leases added.
+func (tx *txn) current(e *entry) (*record, error) {
+	r, err := tx.s.getRecord(keyLive, e.topic, e.key)
+	if err != nil {
+		return nil, err
+	}
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	r.attempts, r.token = e.attempt, e.token
+	for _, f := range e.lapses {
+		r.failures = punctual.AddFailure(r.failures, f)
+	}
+	e.cancel = e.cancel || r.cancel
+	return r, nil
+}
+
+// giveBack ends a lease by retry, snooze, release or discard.
+func (tx *txn) giveBack(e *entry, r *record, st *punctual.Settlement) {
+	t := e.topic
+	if st.Verb == punctual.SettleRetry || st.Verb == punctual.SettleDiscard {
+		r.failures = punctual.AddFailure(r.failures, punctual.Failure{
+			Attempt: r.attempts, At: punctual.FromMillis(tx.ms), Error: punctual.TrimError(st.Error),
+		})
+	}
+	switch st.Verb {
+	case punctual.SettleDiscard:
+		tx.die(t, e.key, r, punctual.ReasonDiscarded)
+		return
+	case punctual.SettleRetry:
+		if r.attempts >= maxAttempts(r, t.settings) {
+			tx.die(t, e.key, r, punctual.ReasonAttemptsUsedUp)
+			return
+		}
+		delay := st.Delay
+		if delay == punctual.UseBackoff {
+			delay = t.settings.Backoff.Delay(r.attempts)
+		}
+		r.due = tx.after(delay)
+	case punctual.SettleSnooze:
+		r.attempts--
+		r.due = tx.after(st.Delay)
+	case punctual.SettleRelease:
+		r.attempts--
+	}
+	tx.takeLive(t, e.key, "")
+	tx.putLive(t, e.key.seq, r)
+}
+
+// extend moves the end of a lease. It changes memory only; logSettled writes it down.
+func (tx *txn) extend(e *entry, st *punctual.Settlement) error {
+	s := tx.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.cancel {
+		return fmt.Errorf("extend %s of %s: %w", st.ID, st.Topic, punctual.ErrCancelled)
+	}
+	length := st.Delay
+	if length == 0 {
+		length = e.topic.settings.Lease
+	}
+	e.next = tx.ms + punctual.CeilDuration(length)
+	e.topic.leases.add(e, len(e.topic.leased))
+	s.wake(e.topic, e.next)
+	return nil
+}
+
+// logSettled writes to the claim log which leases are over, so that the log need not be
+// compared with the database at the next start, and which last longer.
+func (s *Store) logSettled(over, extended []*entry) error {
+	if len(over) > 0 {
+		if err := s.logClaims(settledPayload(over)); err != nil {
+			s.log.Warn("the claim log does not take what is settled; the next start takes longer", "error", err)
+		}
+	}
+	if len(extended) == 0 {
+		return nil
+	}
+	leases := make([]lease, 0, len(extended))
+	s.mu.Lock()
+	for _, e := range extended {
+		if e.state == leased {
+			leases = append(leases, e.lease())
+		}
+	}
+	s.mu.Unlock()
+	return s.logClaims(leasePayload(leases))
+}
