@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// closeCases: is a closed store quiet and honest?
+func closeCases() []testCase {
+	return []testCase{
+		{"every method says closed", p13, closeMethods},
+		{"Close twice", p13, closeTwice},
+		{"Close under load", p13, closeUnderLoad},
+	}
+}
+
+func closeMethods(s *subject) {
+	d := bringLeased(s)
+	s.closeStore()
+	calls := map[string]func() error{
+		"Push":   func() error { _, err := s.store.Push(s.ctx, []punctual.NewMessage{order("y", 0)}); return err },
+		"Claim":  func() error { _, err := s.store.Claim(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1}); return err },
+		"Settle": func() error { _, err := s.store.Settle(s.ctx, []punctual.Settlement{ackOf(d)}); return err },
+		"Amend":  func() error { _, err := s.store.Amend(s.ctx, []punctual.Amendment{cancel(orders, x)}); return err },
+		"Now":    func() error { _, err := s.store.Now(s.ctx); return err },
+		"a waiting Claim": func() error {
+			_, err := s.store.Claim(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: time.Hour})
+			return err
+		},
+	}
+	if in, ok := s.store.(punctual.Inspector); ok {
+		s.inspectorCalls(in, calls)
+	}
+	if c, ok := s.store.(punctual.Checker); ok {
+		calls["Check"] = func() error { _, err := c.Check(s.ctx, nil); return err }
+	}
+	for name, call := range calls {
+		s.wantErr(call(), punctual.ErrClosed, "%s after Close", name)
+	}
+}
+
+func ackOf(d punctual.Delivery) punctual.Settlement {
+	return punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
+}
+
+func (s *subject) inspectorCalls(in punctual.Inspector, calls map[string]func() error) {
+	calls["Get"] = func() error { _, err := in.Get(s.ctx, orders, x); return err }
+	calls["List"] = func() error {
+		_, err := in.List(s.ctx, punctual.ListQuery{Topic: orders, State: punctual.StateReady})
+		return err
+	}
+	calls["Topics"] = func() error { _, err := in.Topics(s.ctx); return err }
+	calls["Stats"] = func() error { _, err := in.Stats(s.ctx, orders); return err }
+	calls["Forecast"] = func() error {
+		_, err := in.Forecast(s.ctx, punctual.ForecastQuery{Step: time.Minute, Buckets: 1})
+		return err
+	}
+	calls["Settings"] = func() error { _, err := in.Settings(s.ctx, orders); return err }
+	calls["Configure"] = func() error { _, err := in.Configure(s.ctx, orders, punctual.SettingsPatch{}); return err }
+	calls["Purge"] = func() error { _, err := in.Purge(s.ctx, punctual.PurgeQuery{Topic: orders}); return err }
+	calls["DeleteTopic"] = func() error { _, err := in.DeleteTopic(s.ctx, orders); return err }
+}
+
+func closeTwice(s *subject) {
+	s.closeStore()
+	for range 2 {
+		if err := s.store.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
+			s.fail("Close of a closed store: got error %v; want none or %v", err, punctual.ErrClosed)
+		}
+	}
+}
+
+// closeUnderLoad closes while others push and claim: each call either succeeds or says
+// closed, and Close returns.
+func closeUnderLoad(s *subject) {
+	const clients = 4
+	var clientsDone sync.WaitGroup
+	failures := make(chan error, clients)
+	for c := range clients {
+		clientsDone.Go(func() {
+			if err := useUntilClosed(s, c); err != nil {
+				failures <- err
+			}
+		})
+	}
+	asleep()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		clientsDone.Wait()
+	}()
+	s.closeStore()
+	timer := time.NewTimer(s.opener.patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		s.fail("calls under way when the store was closed have not returned")
+	}
+	close(failures)
+	for err := range failures {
+		s.fail("while the store was closed: %v", err)
+	}
+}
+
+// useUntilClosed uses the store until it says closed; any other error is returned.
+func useUntilClosed(s *subject, client int) error {
+	for i := 0; ; i++ {
+		_, err := s.store.Push(s.ctx, []punctual.NewMessage{order(fmt.Sprint(client, "-", i), 0)})
+		if err == nil {
+			var ds []punctual.Delivery
+			ds, err = s.store.Claim(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 2, Wait: time.Hour})
+			if err == nil && len(ds) > 0 {
+				_, err = s.store.Settle(s.ctx, []punctual.Settlement{ackOf(ds[0])})
+			}
+		}
+		if errors.Is(err, punctual.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// duplicateCases: what happens when the ID is taken?
+func duplicateCases() []testCase {
+	return []testCase{
+		{"keep the first in every state", p7, duplicateKeep},
+		{"replace in every state", p7, duplicateReplace},
+		{"fail in every state", p7, duplicateFail},
+		{"replace takes the lease away", p4, duplicateReplaceLeased},
+		{"replace starts anew", p7, duplicateReplaceAnew},
+		{"replace moves due and body in one step", p7, duplicateDebounce},
+		{"kept inside one batch", p7, duplicateBatchKeep},
+		{"replaced inside one batch", p7, duplicateBatchReplace},
+		{"refused inside one batch", p7, duplicateBatchFail},
+		{"remembered IDs", p7, duplicateRemembered},
+		{"remembered for as long as asked", p7, duplicateForgotten},
+		{"not remembered when dead or purged", p7, duplicateNotRemembered},
+		{"free again after ack and cancel", p7, duplicateFree},
+	}
+}
+
+// second is a push of the ID that a situation has taken, recognisable by body and due.
+func second(how punctual.OnDuplicate) punctual.NewMessage {
+	return punctual.NewMessage{Topic: orders, ID: x, Body: []byte("second"), Delay: 2 * time.Hour, OnDuplicate: how}
+}
+
+func duplicateKeep(s *subject) {
+	s.eachSituation(func(s *subject, at situation, last punctual.Delivery) {
+		var before punctual.Info
+		if at.state != punctual.StateNone && s.hasInspector() {
+			before = s.get(orders, x)
+		}
+		r := s.try(second(punctual.KeepFirst))
+		if at.state == punctual.StateNone {
+			s.wantPush(r, punctual.PushStored, at.name)
+			return
+		}
+		s.wantPush(r, punctual.PushDuplicate, at.name)
+		if r.Existing != at.state {
+			s.fail("a duplicate of a message that is %s reports state %q; want %q", at.name, r.Existing, at.state)
+		}
+		if s.hasInspector() {
+			s.wantUnchanged(before, "a duplicate was pushed")
+			if !r.Due.Equal(before.Due) {
+				s.fail("a duplicate of a message that is %s reports due %v; want that of the message kept, %v", at.name, r.Due, before.Due)
+			}
+		}
+		if at.state == punctual.StateLeased && at.name != isLeasedCancelled {
+			s.ack(last)
+		}
+	})
+}
+
+// wantPush checks the status of a push of a taken ID.
+func (s *subject) wantPush(r punctual.PushResult, want punctual.PushStatus, when string) {
+	s.Helper()
+	if r.Err != nil || r.Status != want {
+		s.fail("push of an ID whose message is %s: status %q, error %v; want %q", when, r.Status, r.Err, want)
+	}
+	if r.ID != x || r.Topic != orders {
+		s.fail("push of orders/x reports %s/%s", r.Topic, r.ID)
+	}
+}
+
+// wantUnchanged compares a stored message with how it was before.
+func (s *subject) wantUnchanged(before punctual.Info, after string) {
+	s.Helper()
+	if d := diffInfo(before, s.get(before.Topic, before.ID)); d != "" {
+		s.fail("%s/%s, %s, changed after %s: %s", before.Topic, before.ID, before.State, after, d)
+	}
+}
+
+func duplicateReplace(s *subject) {
+	s.eachSituation(func(s *subject, at situation, last punctual.Delivery) {
+		r := s.try(second(punctual.ReplaceFirst))
+		want := punctual.PushReplaced
+		if at.state == punctual.StateNone {
+			want = punctual.PushStored
+		}
+		s.wantPush(r, want, at.name)
+		if due := s.now().Add(2 * time.Hour); !r.Due.Equal(due) {
+			s.fail("replacing a message that is %s reports due %v; want the new one, %v", at.name, r.Due, due)
+		}
+		s.none(orders, "right after the replacing push, due in two hours,")
+		s.wantState(orders, x, punctual.StateScheduled)
+		s.advance(2 * time.Hour)
+		if d := s.one(orders); string(d.Body) != "second" || d.Attempt != 1 || len(d.Failures) != 0 {
+			s.fail("replacing a message that is %s delivered body %q, attempt %d, history %v; want the second anew", at.name, d.Body, d.Attempt, d.Failures)
+		}
+	})
+}
+
+func duplicateFail(s *subject) {
+	s.eachSituation(func(s *subject, at situation, _ punctual.Delivery) {
+		var before punctual.Info
+		if at.state != punctual.StateNone && s.hasInspector() {
+			before = s.get(orders, x)
+		}
+		r := s.try(second(punctual.FailDuplicate))
+		if at.state == punctual.StateNone {
+			s.wantPush(r, punctual.PushStored, at.name)
+			return
+		}
+		s.wantErr(r.Err, punctual.ErrDuplicate, "a push that fails on duplicates, of an ID whose message is %s", at.name)
+		if r.Status != punctual.PushNone {
+			s.fail("a refused push has status %q; want none", r.Status)
+		}
+		if s.hasInspector() {
+			s.wantUnchanged(before, "a push was refused")
+		}
+	})
+}
+
+func duplicateReplaceLeased(s *subject) {
+	for _, verb := range verbs() {
+		old := bringLeased(s)
+		s.wantPush(s.try(second(punctual.ReplaceFirst)), punctual.PushReplaced, isLeased)
+		s.wantErr(s.settleVerb(old, verb), punctual.ErrLeaseLost, "%s by the holder of a replaced message", verb)
+		s.advance(2 * time.Hour)
+		d := s.one(orders)
+		s.wantErr(s.settleVerb(old, verb), punctual.ErrLeaseLost, "%s by the holder of a replaced message while the new one is leased", verb)
+		if d.Token <= old.Token {
+			s.fail("the token of the message that replaced another is %d, not above %d", d.Token, old.Token)
+		}
+		s.ack(d)
+	}
+}
+
+func duplicateReplaceAnew(s *subject) {
+	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 3, ExpireAfter: time.Hour, Headers: map[string]string{"a": "b"}})
+	s.done(s.one(orders), punctual.SettleRetry, time.Minute)
+	s.advance(time.Second)
+	m := second(punctual.ReplaceFirst)
+	s.wantPush(s.try(m), punctual.PushReplaced, isRetried)
+	s.advance(2 * time.Hour)
+	d := s.one(orders)
+	s.wantMessage(d.Message, m, noon.Add(time.Second), noon.Add(time.Second+2*time.Hour))
+}
+
+func duplicateDebounce(s *subject) {
+	for range 20 {
+		m := order(x, time.Minute)
+		m.OnDuplicate = punctual.ReplaceFirst
+		s.try(m)
+		s.advance(59 * time.Second)
+		s.none(orders, "before the last due time of a message pushed again and again")
+	}
+	s.advance(time.Second)
+	s.ack(s.one(orders))
+	s.advance(24 * time.Hour)
+	s.none(orders, "after the only copy was acked")
+}
+
+func duplicateBatchKeep(s *subject) {
+	rs := s.pushAll(order(x, 0), second(punctual.KeepFirst))
+	s.wantPush(rs[0], punctual.PushStored, isUnknown)
+	s.wantPush(rs[1], punctual.PushDuplicate, isReady)
+	if rs[1].Existing != punctual.StateReady || !rs[1].Due.Equal(noon) {
+		s.fail("a duplicate in its own batch reports state %q, due %v; want ready, %v", rs[1].Existing, rs[1].Due, noon)
+	}
+	s.wantBody("body of x")
+}
+
+func duplicateBatchReplace(s *subject) {
+	m := second(punctual.ReplaceFirst)
+	m.Delay = 0
+	rs := s.pushAll(order(x, 0), m)
+	s.wantPush(rs[0], punctual.PushStored, isUnknown)
+	s.wantPush(rs[1], punctual.PushReplaced, isReady)
+	s.wantBody("second")
+}
+
+func duplicateBatchFail(s *subject) {
+	rs := s.pushAll(order(x, 0), second(punctual.FailDuplicate))
+	s.wantPush(rs[0], punctual.PushStored, isUnknown)
+	s.wantErr(rs[1].Err, punctual.ErrDuplicate, "the second push of an ID in one batch")
+	s.wantBody("body of x")
+}
+
+// wantBody: orders/x is delivered exactly once, with this body.
+func (s *subject) wantBody(body string) {
+	s.Helper()
+	d := s.one(orders)
+	if string(d.Body) != body {
+		s.fail("the message delivered has body %q; want %q", d.Body, body)
+	}
+	s.ack(d)
+	s.advance(24 * time.Hour)
+	s.none(orders, "after the only message with this ID was acked")
+}
+
+// finishes are the ways in which a message ends that a topic remembers.
+func finishes() map[string]func(s *subject) {
+	return map[string]func(s *subject){
+		"acked":     func(s *subject) { bringAcked(s) },
+		"cancelled": func(s *subject) { bringCancelled(s) },
+		"cancelled while leased": func(s *subject) {
+			d := bringLeasedCancelled(s)
+			s.wantErr(s.settle(d, punctual.SettleRetry, 0), punctual.ErrCancelled, "retry of a cancelled message")
+		},
+		"dropped when it expired": func(s *subject) {
+			s.push(punctual.NewMessage{Topic: orders, ID: x, ExpireAfter: time.Second, DropExpired: true})
+			s.advance(time.Second)
+			s.none(orders, "when its message has expired")
+		},
+	}
+}
+
+func duplicateRemembered(s *subject) {
+	s.inspector()
+	for how, finish := range finishes() {
+		for _, on := range []punctual.OnDuplicate{punctual.KeepFirst, punctual.FailDuplicate, punctual.ReplaceFirst} {
+			s := newSubject(s.T, s.promise, s.opener)
+			s.configure(orders, punctual.SettingsPatch{Remember: ptr(time.Hour)})
+			finish(s)
+			r := s.try(second(on))
+			switch on {
+			case punctual.KeepFirst:
+				s.wantPush(r, punctual.PushDuplicate, how+" and remembered")
+				if r.Existing != punctual.StateNone || !r.Due.IsZero() {
+					s.fail("a duplicate of a message that was %s reports state %q, due %v; want none, zero", how, r.Existing, r.Due)
+				}
+			case punctual.FailDuplicate:
+				s.wantErr(r.Err, punctual.ErrDuplicate, "a push of an ID that was %s and is remembered", how)
+			case punctual.ReplaceFirst:
+				s.wantPush(r, punctual.PushStored, how+" and remembered")
+				s.advance(2 * time.Hour)
+				s.wantBody("second")
+				continue
+			}
+			s.advance(3 * time.Hour)
+			s.none(orders, "after the second push was refused")
+		}
+	}
+}
+
+func duplicateForgotten(s *subject) {
+	s.configure(orders, punctual.SettingsPatch{Remember: ptr(time.Hour)})
+	bringAcked(s)
+	s.advance(time.Hour - time.Millisecond)
+	s.wantPush(s.try(second(punctual.KeepFirst)), punctual.PushDuplicate, "acked 1 ms less than an hour ago")
+	s.advance(2 * time.Millisecond)
+	s.wantPush(s.try(second(punctual.KeepFirst)), punctual.PushStored, "acked more than an hour ago")
+}
+
+func duplicateNotRemembered(s *subject) {
+	s.configure(orders, punctual.SettingsPatch{Remember: ptr(time.Hour)})
+	bringReady(s)
+	s.purge(punctual.PurgeQuery{Topic: orders}, 1)
+	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "purged")
+	s.done(s.one(orders), punctual.SettleDiscard, 0)
+	s.purge(punctual.PurgeQuery{Topic: orders, State: punctual.StateDead}, 1)
+	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "purged when dead")
+}
+
+func duplicateFree(s *subject) {
+	for range 3 {
+		bringAcked(s)
+		bringCancelled(s)
+	}
+	s.none(orders, "after all were acked or cancelled")
+}

@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// purgeCases: does a purge remove what was named, all of it and nothing else?
+func purgeCases() []testCase {
+	return []testCase{
+		{"by state", p13, purgeByState},
+		{"all but the dead", p13, purgeLive},
+		{"between two times", p13, purgeRange},
+		{"takes leases away", p4, purgeLeased},
+		{"one topic only", p1, purgeOneTopic},
+		{"purged are never delivered", p13, purgeHolds},
+		{"malformed", p13, purgeMalformed},
+	}
+}
+
+// purge needs an Inspector; it must remove exactly want messages.
+func (s *subject) purge(q punctual.PurgeQuery, want int64) {
+	s.Helper()
+	n, err := s.inspector().Purge(s.ctx, q)
+	if err != nil {
+		s.fail("Purge: unexpected error: %v", err)
+	}
+	if n != want {
+		s.fail("a purge of %q messages from %v to %v removed %d; want %d", q.State, q.From, q.To, n, want)
+	}
+}
+
+func purgeByState(s *subject) {
+	s.inspector()
+	for _, state := range states() {
+		t := newSubject(s.T, s.promise, s.opener)
+		t.shelf(5)
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state}, 5)
+		for _, other := range states() {
+			if other == state {
+				t.wantList(punctual.ListQuery{Topic: orders, State: other})
+			} else {
+				t.wantList(punctual.ListQuery{Topic: orders, State: other}, shelfIDs(other, 0, 5)...)
+			}
+		}
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state}, 0)
+		t.checkSound()
+	}
+}
+
+func purgeLive(s *subject) {
+	s.inspector()
+	s.shelf(5)
+	s.purge(punctual.PurgeQuery{Topic: orders}, 15)
+	s.wantList(punctual.ListQuery{Topic: orders, State: punctual.StateDead}, shelfIDs(punctual.StateDead, 0, 5)...)
+	s.advance(24 * time.Hour)
+	s.none(orders, "a day after the purge")
+}
+
+func purgeRange(s *subject) {
+	s.inspector()
+	for _, state := range states() {
+		t := newSubject(s.T, s.promise, s.opener)
+		t.shelf(6)
+		all := t.list(punctual.ListQuery{Topic: orders, State: state})
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: sortTime(all[5])}, 1)
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state, To: sortTime(all[1])}, 1)
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: sortTime(all[2]), To: sortTime(all[3])}, 1)
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: sortTime(all[2]), To: sortTime(all[2])}, 0)
+		t.wantList(punctual.ListQuery{Topic: orders, State: state}, all[1].ID, all[3].ID, all[4].ID)
+		t.checkSound()
+	}
+}
+
+func purgeLeased(s *subject) {
+	s.inspector()
+	d := bringLeased(s)
+	s.purge(punctual.PurgeQuery{Topic: orders, State: punctual.StateLeased}, 1)
+	s.wantFenced(d, "after the message was purged")
+	s.wantState(orders, x, punctual.StateNone)
+	s.advance(time.Minute)
+	s.none(orders, "after the lease of a purged message would have run out")
+}
+
+func purgeOneTopic(s *subject) {
+	s.inspector()
+	for _, topic := range []string{orders, mails, orders + "2", "order"} {
+		s.push(punctual.NewMessage{Topic: topic, ID: x})
+	}
+	s.purge(punctual.PurgeQuery{Topic: orders}, 1)
+	s.purge(punctual.PurgeQuery{Topic: "never-heard-of"}, 0)
+	for _, topic := range []string{mails, orders + "2", "order"} {
+		s.ack(s.one(topic))
+	}
+}
+
+func purgeHolds(s *subject) {
+	in := s.inspector()
+	for i := range 1000 {
+		s.push(order(fmt.Sprint(i), time.Duration(i%10)*time.Second))
+	}
+	ctx, end := context.WithTimeout(s.ctx, s.opener.patience)
+	defer end()
+	if n, err := in.Purge(ctx, punctual.PurgeQuery{Topic: orders, From: noon.Add(5 * time.Second)}); err != nil || n != 500 {
+		s.fail("Purge of the later half of 1000 messages: %d, %v", n, err)
+	}
+	s.advance(time.Hour)
+	ds := s.take(orders, 1000)
+	for _, d := range ds {
+		if !d.Due.Before(noon.Add(5 * time.Second)) {
+			s.fail("%s, due %v, was purged and delivered", d.ID, d.Due)
+		}
+	}
+	if len(ds) != 500 {
+		s.Fatalf("%s: 500 messages were not purged, %d delivered", p1, len(ds))
+	}
+}
+
+func purgeMalformed(s *subject) {
+	in := s.inspector()
+	s.push(order(x, 0))
+	for name, q := range map[string]punctual.PurgeQuery{
+		"no topic":         {},
+		"a bad topic":      {Topic: "a b"},
+		"an unknown state": {Topic: orders, State: 9},
+	} {
+		_, err := in.Purge(s.ctx, q)
+		s.wantErr(err, punctual.ErrInvalid, "a purge with %s", name)
+	}
+	s.ack(s.one(orders))
+}

@@ -1,0 +1,326 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// settleCases: what can the holder of a lease do?
+func settleCases() []testCase {
+	return []testCase{
+		{"ack finishes", p1, settleAck},
+		{"ack twice", p4, settleAckTwice},
+		{"retry", p6, settleRetry},
+		{"retry by the topic's backoff", p6, settleBackoff},
+		{"last backoff delay repeats", p6, settleBackoffEnd},
+		{"snooze does not count", p6, settleSnooze},
+		{"release does not count", p6, settleRelease},
+		{"release keeps the due time", p12, settleReleaseDue},
+		{"discard", p6, settleDiscard},
+		{"extend", p3, settleExtend},
+		{"extend by the topic's lease", p3, settleExtendDefault},
+		{"extend to a shorter lease", p3, settleExtendShorter},
+		{"every verb after the lease ran out", p4, settleLate},
+		{"long error text", p6, settleLongError},
+		{"items take effect in order", p13, settleInOrder},
+		{"results per item", p13, settleBatch},
+		{"malformed items", p13, settleMalformed},
+	}
+}
+
+func verbs() []punctual.Verb {
+	return []punctual.Verb{
+		punctual.SettleAck, punctual.SettleRetry, punctual.SettleSnooze,
+		punctual.SettleDiscard, punctual.SettleRelease, punctual.SettleExtend,
+	}
+}
+
+// settleVerb settles with a delay that the verb may have.
+func (s *subject) settleVerb(d punctual.Delivery, v punctual.Verb) error {
+	s.Helper()
+	switch v {
+	case punctual.SettleRetry, punctual.SettleSnooze, punctual.SettleExtend:
+		return s.settle(d, v, time.Minute)
+	}
+	return s.settle(d, v, 0)
+}
+
+func settleAck(s *subject) {
+	bringAcked(s)
+	s.wantState(orders, x, punctual.StateNone)
+	for range 3 {
+		s.advance(24 * time.Hour)
+		s.none(orders, "days after the ack")
+	}
+}
+
+func settleAckTwice(s *subject) {
+	d := bringAcked(s)
+	for _, v := range verbs() {
+		s.wantErr(s.settleVerb(d, v), punctual.ErrLeaseLost, "%s after the ack", v)
+	}
+	s.wantState(orders, x, punctual.StateNone)
+}
+
+func settleRetry(s *subject) {
+	d := bringLeased(s)
+	s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleRetry, Delay: time.Minute, Error: "no route"})
+	s.wantState(orders, x, punctual.StateScheduled)
+	d = s.dueAt(noon.Add(time.Minute), "the end of the retry delay")
+	if d.Attempt != 2 || len(d.Failures) != 1 {
+		s.fail("after one retry the delivery is attempt %d with history %v; want 2 and one failure", d.Attempt, d.Failures)
+	}
+	if f := d.Failures[0]; f.Attempt != 1 || f.Error != "no route" || !f.At.Equal(noon) {
+		s.fail("the failure is recorded as %+v; want attempt 1 at %v: no route", f, noon)
+	}
+}
+
+func settleBackoff(s *subject) {
+	list := []time.Duration{2 * time.Minute, 10 * time.Minute, 10 * time.Minute, time.Hour}
+	s.configure(orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: list}})
+	bringReady(s)
+	for i, delay := range list {
+		s.done(s.one(orders), punctual.SettleRetry, punctual.UseBackoff)
+		s.clock.Set(s.dueAtOnly(delay, fmt.Sprintf("delay %d of the backoff list", i+1)))
+	}
+}
+
+// dueAtOnly: nothing is due until after the delay; it returns that instant.
+func (s *subject) dueAtOnly(delay time.Duration, what string) time.Time {
+	s.Helper()
+	at := s.clock.Now().Add(delay)
+	s.clock.Set(at.Add(-time.Millisecond))
+	s.under(p2, func() { s.none(orders, "1 ms before "+what) })
+	return at
+}
+
+func settleBackoffEnd(s *subject) {
+	s.configure(orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}}})
+	bringReady(s)
+	for i := range 6 {
+		s.done(s.one(orders), punctual.SettleRetry, punctual.UseBackoff)
+		delay := time.Minute
+		if i == 0 {
+			delay = time.Second
+		}
+		s.clock.Set(s.dueAtOnly(delay, fmt.Sprintf("the backoff after failed attempt %d", i+1)))
+	}
+}
+
+func settleSnooze(s *subject) {
+	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 2})
+	s.done(s.one(orders), punctual.SettleRetry, 0)
+	for range 50 {
+		d := s.one(orders)
+		if d.Attempt != 2 || len(d.Failures) != 1 {
+			s.fail("after snoozes the delivery is attempt %d with history %v; want 2 and only the first failure", d.Attempt, d.Failures)
+		}
+		s.done(d, punctual.SettleSnooze, time.Second)
+		s.advance(time.Second)
+	}
+	s.ack(s.one(orders))
+}
+
+func settleRelease(s *subject) {
+	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 1})
+	for range 50 {
+		d := s.one(orders)
+		if d.Attempt != 1 || len(d.Failures) != 0 {
+			s.fail("after releases the delivery is attempt %d with history %v; want 1 and none", d.Attempt, d.Failures)
+		}
+		s.done(d, punctual.SettleRelease, 0)
+	}
+	s.ack(s.one(orders))
+}
+
+func settleReleaseDue(s *subject) {
+	bringReady(s)
+	s.advance(10 * time.Second)
+	d := s.one(orders)
+	s.advance(time.Second)
+	s.done(d, punctual.SettleRelease, 0)
+	if d = s.one(orders); !d.Due.Equal(noon) {
+		s.fail("a released message is due %v; want as before, %v", d.Due, noon)
+	}
+}
+
+func settleDiscard(s *subject) {
+	d := bringLeased(s)
+	s.advance(time.Second)
+	s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleDiscard, Error: "poison"})
+	s.advance(24 * time.Hour)
+	s.none(orders, "a day after the discard")
+	s.wantDead(orders, x, punctual.ReasonDiscarded)
+	if !s.hasInspector() {
+		return
+	}
+	info := s.get(orders, x)
+	if info.Attempt != 1 || !info.Died.Equal(noon.Add(time.Second)) || !info.LeaseUntil.IsZero() {
+		s.fail("a discarded message shows attempt %d, died %v, lease until %v; want 1, %v, zero", info.Attempt, info.Died, info.LeaseUntil, noon.Add(time.Second))
+	}
+	if len(info.Failures) != 1 || info.Failures[0].Error != "poison" || info.Failures[0].Attempt != 1 {
+		s.fail("a discarded message has history %v; want the error of the discard", info.Failures)
+	}
+}
+
+func settleExtend(s *subject) {
+	d := bringLeased(s)
+	s.advance(20 * time.Second)
+	s.done(d, punctual.SettleExtend, time.Minute)
+	s.advance(time.Minute - time.Millisecond)
+	s.none(orders, "1 ms before the end of the extended lease")
+	s.done(d, punctual.SettleExtend, time.Minute)
+	s.advance(time.Minute - time.Millisecond)
+	s.none(orders, "1 ms before the end of the lease extended twice")
+	s.advance(time.Millisecond)
+	again := s.one(orders)
+	if again.Attempt != 2 {
+		s.Fatalf("%s: after a lease that was extended ran out the delivery is attempt %d; want 2", p6, again.Attempt)
+	}
+	s.wantErr(s.settle(d, punctual.SettleExtend, time.Minute), punctual.ErrLeaseLost, "extend of a lease that ran out and was claimed again")
+}
+
+func settleExtendDefault(s *subject) {
+	d := bringLeased(s)
+	s.advance(29 * time.Second)
+	s.done(d, punctual.SettleExtend, 0)
+	s.advance(30*time.Second - time.Millisecond)
+	s.none(orders, "1 ms before the end of a lease extended by the topic's 30s")
+	s.advance(time.Millisecond)
+	s.one(orders)
+}
+
+func settleExtendShorter(s *subject) {
+	d := bringLeased(s)
+	s.done(d, punctual.SettleExtend, time.Second)
+	s.advance(time.Second - time.Millisecond)
+	s.none(orders, "1 ms before the end of the shortened lease")
+	s.advance(time.Millisecond)
+	s.one(orders)
+}
+
+// settleLate: a token stays current until somebody else claims the message.
+func settleLate(s *subject) {
+	for i, v := range verbs() {
+		t := s
+		if i > 0 {
+			t = newSubject(s.T, s.promise, s.opener)
+		}
+		d := bringRunOut(t)
+		t.advance(time.Second)
+		if err := t.settleVerb(d, v); err != nil {
+			t.fail("%s after the lease ran out, before anybody claimed again: unexpected error: %v", v, err)
+		}
+		t.wantState(orders, x, map[punctual.Verb]punctual.State{
+			punctual.SettleRetry: punctual.StateScheduled, punctual.SettleSnooze: punctual.StateScheduled,
+			punctual.SettleDiscard: punctual.StateDead, punctual.SettleRelease: punctual.StateReady, punctual.SettleExtend: punctual.StateLeased,
+		}[v])
+		if v == punctual.SettleExtend {
+			t.none(orders, "while the lease taken up again lasts")
+			t.ack(d)
+		}
+	}
+}
+
+func settleLongError(s *subject) {
+	text := strings.Repeat("é", punctual.MaxErrorBytes)
+	for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleDiscard} {
+		s.push(punctual.NewMessage{Topic: orders, ID: x, OnDuplicate: punctual.ReplaceFirst})
+		d := s.one(orders)
+		if err := s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: v, Error: text}); err != nil {
+			s.fail("%s with a long error text: unexpected error: %v", v, err)
+		}
+		s.outcomeAny(requeue(orders, x, 0), punctual.Requeued, punctual.NotDead)
+		d = s.one(orders)
+		if len(d.Failures) != 1 || d.Failures[0].Error != punctual.TrimError(text) {
+			s.fail("after %s with an error of %d bytes the history is %.200v; want the text shortened by TrimError", v, len(text), d.Failures)
+		}
+		s.ack(d)
+	}
+}
+
+// outcomeAny amends one message; any of the outcomes will do.
+func (s *subject) outcomeAny(a punctual.Amendment, want ...punctual.OutcomeStatus) {
+	s.Helper()
+	o := s.amend(a)
+	for _, w := range want {
+		if o.Status == w {
+			return
+		}
+	}
+	s.fail("%s of %s/%s: got %q; want one of %v", a.Change, a.Topic, a.ID, o.Status, want)
+}
+
+func settleInOrder(s *subject) {
+	d := bringLeased(s)
+	of := func(v punctual.Verb, delay time.Duration) punctual.Settlement {
+		return punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v, Delay: delay}
+	}
+	errs, err := s.store.Settle(s.ctx, []punctual.Settlement{
+		of(punctual.SettleExtend, time.Minute), of(punctual.SettleRetry, time.Second), of(punctual.SettleAck, 0), of(punctual.SettleExtend, time.Hour),
+	})
+	if err != nil || len(errs) != 4 {
+		s.fail("settle: %v, %v", errs, err)
+	}
+	for i, want := range []error{nil, nil, punctual.ErrLeaseLost, punctual.ErrLeaseLost} {
+		s.wantErr(errs[i], want, "item %d of extend, retry, ack, extend with one token", i+1)
+	}
+	s.advance(time.Second)
+	s.ack(s.one(orders))
+}
+
+func settleBatch(s *subject) {
+	for i := range 6 {
+		s.push(order(fmt.Sprint(i), time.Duration(i)*time.Millisecond))
+	}
+	s.advance(time.Second)
+	ds := s.take(orders, 6)
+	if len(ds) != 6 {
+		s.fail("claimed %v; want all 6", ids(ds))
+	}
+	var batch []punctual.Settlement
+	for i, d := range ds {
+		batch = append(batch, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token + int64(i%2)*1000, Verb: punctual.SettleAck})
+	}
+	batch[2].Verb = 99
+	errs, err := s.store.Settle(s.ctx, batch)
+	if err != nil || len(errs) != 6 {
+		s.fail("settle of 6 leases: %v, %v", errs, err)
+	}
+	for i, want := range []error{nil, punctual.ErrLeaseLost, punctual.ErrInvalid, punctual.ErrLeaseLost, nil, punctual.ErrLeaseLost} {
+		s.wantErr(errs[i], want, "item %d of a mixed batch", i)
+	}
+	s.advance(time.Minute)
+	if got := strings.Join(ids(s.take(orders, 10)), ","); len(got) != len("1,2,3,5") {
+		s.fail("after acks of 0 and 4 came back %q; want 1, 2, 3 and 5", got)
+	}
+}
+
+func settleMalformed(s *subject) {
+	d := bringLeased(s)
+	base := punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleAck}
+	bad := map[string]func(*punctual.Settlement){
+		"no topic":                  func(b *punctual.Settlement) { b.Topic = "" },
+		"a bad topic":               func(b *punctual.Settlement) { b.Topic = "a b" },
+		"no ID":                     func(b *punctual.Settlement) { b.ID = "" },
+		"an ID of 129 bytes":        func(b *punctual.Settlement) { b.ID = strings.Repeat("i", 129) },
+		"no verb":                   func(b *punctual.Settlement) { b.Verb = 0 },
+		"an unknown verb":           func(b *punctual.Settlement) { b.Verb = 7 },
+		"a negative retry":          func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleRetry, -2 },
+		"a snooze by backoff":       func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleSnooze, punctual.UseBackoff },
+		"a negative extension":      func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleExtend, -time.Second },
+		"an extension under 10ms":   func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleExtend, punctual.MinLease-1 },
+		"an extension beyond 24h":   func(b *punctual.Settlement) { b.Verb, b.Delay = punctual.SettleExtend, punctual.MaxLease+1 },
+		"an ack with negative wait": func(b *punctual.Settlement) { b.Delay = -1 },
+	}
+	for name, spoil := range bad {
+		b := base
+		spoil(&b)
+		s.wantErr(s.settleAs(b), punctual.ErrInvalid, "a settlement with %s", name)
+	}
+	s.wantState(orders, x, punctual.StateLeased)
+	s.ack(d)
+}

@@ -1,0 +1,169 @@
+// Package storetest is the suite that every Punctual store passes.
+//
+// A store's own test is ten lines:
+//
+//	func TestStore(t *testing.T) { storetest.Run(t, open) }
+//	func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
+//	func TestRaces(t *testing.T) { storetest.RunRaces(t, open) }
+//
+//	func open(t *testing.T, clock punctual.Clock) punctual.Store {
+//		s := mystore.New(clock)
+//		t.Cleanup(func() { s.Close() })
+//		return s
+//	}
+//
+// Run has one small case per rule of the contract in store.go, message.go and
+// inspector.go. RunRandom compares long random histories with package memstore.
+// RunRaces lets goroutines fight over a few messages and checks what they saw with
+// CheckHistory. Every failure begins with the promise that was broken (P1 to P13).
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Open opens a fresh, empty store that reads its time from clock, or the real time
+// when clock is nil, and has it closed by t.Cleanup. Some cases close the store
+// themselves, so a second Close must not fail the test.
+type Open func(t *testing.T, clock punctual.Clock) punctual.Store
+
+// Reopen closes old, which reads its time from clock, and opens the same data again
+// on the same clock, as a restarted process would.
+type Reopen func(t *testing.T, old punctual.Store, clock punctual.Clock) punctual.Store
+
+// Option adjusts a suite to a store.
+type Option func(*options)
+
+type options struct {
+	reopen Reopen
+}
+
+// WithReopen tells the suite how to reopen a durable store: Run then adds the cases
+// of group "reopen", and RunRandom reopens in the middle of its histories.
+func WithReopen(r Reopen) Option {
+	return func(o *options) { o.reopen = r }
+}
+
+func collect(opts []Option) options {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// Run runs every conformance case, each on a store of its own with a clock that the
+// case moves, so that nothing waits for real time. Cases that need an optional
+// interface are skipped, and say so, when the store does not have it.
+func Run(t *testing.T, open Open, opts ...Option) {
+	o := collect(opts)
+	for _, g := range groups() {
+		t.Run(g.name, func(t *testing.T) {
+			for _, c := range g.cases {
+				t.Run(c.name, func(t *testing.T) {
+					runCase(t, c, opener{
+						open:   func(clock punctual.Clock) punctual.Store { return open(t, clock) },
+						reopen: reopenIn(t, o.reopen),
+					})
+				})
+			}
+		})
+	}
+}
+
+func reopenIn(t *testing.T, r Reopen) func(punctual.Store, punctual.Clock) punctual.Store {
+	if r == nil {
+		return nil
+	}
+	return func(old punctual.Store, clock punctual.Clock) punctual.Store { return r(t, old, clock) }
+}
+
+// groups lists the cases by the question that a reader has; each group is one file.
+func groups() []group {
+	return []group{
+		{"push", pushCases()},
+		{"duplicate", duplicateCases()},
+		{"early", earlyCases()},
+		{"claim", claimCases()},
+		{"wait", waitCases()},
+		{"settle", settleCases()},
+		{"fencing", fencingCases()},
+		{"attempts", attemptCases()},
+		{"amend", amendCases()},
+		{"expiry", expiryCases()},
+		{"topics", topicCases()},
+		{"inspect", inspectCases()},
+		{"purge", purgeCases()},
+		{"clock", clockCases()},
+		{"badinput", badInputCases()},
+		{"ownership", ownershipCases()},
+		{"close", closeCases()},
+		{"reopen", reopenCases()},
+	}
+}
+
+type group struct {
+	name  string
+	cases []testCase
+}
+
+// testCase is one rule of the contract.
+type testCase struct {
+	name    string
+	promise string // what its failures say is broken
+	run     func(s *subject)
+}
+
+// The promises of DESIGN.md section 2, as failures cite them.
+const (
+	p1  = "P1 no loss"
+	p2  = "P2 never early"
+	p3  = "P3 one holder"
+	p4  = "P4 fencing"
+	p5  = "P5 cancel is definite"
+	p6  = "P6 attempts are bounded and durable"
+	p7  = "P7 idempotent push"
+	p8  = "P8 one clock"
+	p9  = "P9 any horizon"
+	p11 = "P11 hints are hints"
+	p12 = "P12 order"
+	p13 = "P13 errors are honest"
+)
+
+// T is the part of *testing.T that a case needs. The suite's own test records failures
+// through it to show that broken stores are caught.
+type T interface {
+	Helper()
+	Name() string
+	Logf(format string, args ...any)
+	Skipf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Failed() bool
+	Cleanup(func())
+}
+
+// opener opens the store of one case.
+type opener struct {
+	open   func(punctual.Clock) punctual.Store
+	reopen func(old punctual.Store, clock punctual.Clock) punctual.Store // nil: not durable
+	// patience is how long, in real time, something that must happen may take before the
+	// case calls it a hang; 0 means defaultPatience.
+	patience time.Duration
+}
+
+// defaultPatience only bounds hangs; it is long so that no slow machine fails.
+const defaultPatience = 30 * time.Second
+
+// runCase runs one case on a fresh store and checks the store for damage afterwards.
+func runCase(t T, c testCase, o opener) {
+	t.Helper()
+	s := newSubject(t, c.promise, o)
+	c.run(s)
+	if !t.Failed() && !s.closed {
+		s.checkSound()
+	}
+}

@@ -1,0 +1,303 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// waitCases: does a waiting claim wake when, and only when, there is something?
+func waitCases() []testCase {
+	return []testCase{
+		{"woken by a push", p11, waitPush},
+		{"woken by a push of another topic it waits for", p11, waitOtherTopic},
+		{"woken by the due time", p11, waitDue},
+		{"woken by a push that is due earlier", p11, waitEarlierPush},
+		{"woken by a reschedule to earlier", p11, waitReschedule},
+		{"woken by a reschedule to now", p11, waitRescheduleNow},
+		{"woken by a replacing push", p11, waitReplace},
+		{"woken by a lease that runs out", p11, waitLeaseEnd},
+		{"woken by a shortened lease", p11, waitExtend},
+		{"woken by a release", p11, waitRelease},
+		{"woken by a retry", p11, waitRetry},
+		{"woken by a requeue", p11, waitRequeue},
+		{"woken by a resumed topic", p11, waitResume},
+		{"never early", p2, waitNotEarly},
+		{"every waiter gets one", p3, waitMany},
+		{"one message wakes one of many", p3, waitOneOfMany},
+		{"ends when the wait is over", p11, waitOver},
+		{"ends with its context", p13, waitCancelled},
+		{"ends with its deadline", p13, waitDeadline},
+		{"ends when the store closes", p13, waitClose},
+	}
+}
+
+// rounds is how often a wake-up is tried: whether the claim already sleeps when the
+// event comes is up to the scheduler, so both orders are met.
+const rounds = 20
+
+// asleep lets the waiting claim run until it probably sleeps. Nothing depends on it.
+func asleep() {
+	for range 100 {
+		runtime.Gosched()
+	}
+}
+
+// wakeUp repeats: set the scene, wait, cause the event, expect the message orders/x, ack.
+func (s *subject) wakeUp(after string, scene, event func()) {
+	s.Helper()
+	for i := range rounds {
+		scene()
+		w := s.wait(s.ctx, punctual.Claim{Topics: []string{mails, orders}, Max: 1, Wait: time.Hour})
+		if i%2 == 0 {
+			asleep()
+		}
+		event()
+		s.ack(w.wakes(x, after))
+	}
+}
+
+func waitPush(s *subject) {
+	s.wakeUp("a push", func() {}, func() { s.push(order(x, 0)) })
+}
+
+func waitOtherTopic(s *subject) {
+	for range rounds {
+		w := s.wait(s.ctx, punctual.Claim{Topics: []string{"a", "b", mails}, Max: 1, Wait: time.Hour})
+		asleep()
+		s.push(punctual.NewMessage{Topic: "c", ID: x, OnDuplicate: punctual.ReplaceFirst, Delay: time.Hour})
+		s.push(punctual.NewMessage{Topic: mails, ID: "m"})
+		s.ack(w.wakes("m", "a push"))
+		if r := s.amend(cancel("c", x)); r.Status != punctual.Cancelled {
+			s.fail("cancel of c/x: %q", r.Status)
+		}
+	}
+}
+
+func waitDue(s *subject) {
+	s.wakeUp("its due time came",
+		func() { s.push(order(x, time.Minute)) },
+		func() { s.advance(time.Minute) })
+}
+
+func waitEarlierPush(s *subject) {
+	s.push(order("later", 40*time.Minute))
+	s.wakeUp("the due time of a message pushed meanwhile", func() {}, func() {
+		s.push(order(x, time.Second))
+		s.advance(time.Second)
+	})
+}
+
+func waitReschedule(s *subject) {
+	s.wakeUp("a reschedule to earlier", func() { s.push(order(x, 10*time.Hour)) }, func() {
+		s.outcome(reschedule(orders, x, time.Second), punctual.Rescheduled, isScheduled)
+		s.advance(time.Second)
+	})
+}
+
+func waitRescheduleNow(s *subject) {
+	s.wakeUp("a reschedule to now", func() { s.push(order(x, 10*time.Hour)) }, func() {
+		s.outcome(reschedule(orders, x, 0), punctual.Rescheduled, isScheduled)
+	})
+}
+
+func waitReplace(s *subject) {
+	s.wakeUp("a replacing push that is due now", func() { s.push(order(x, 10*time.Hour)) }, func() {
+		m := order(x, 0)
+		m.OnDuplicate = punctual.ReplaceFirst
+		s.wantPush(s.try(m), punctual.PushReplaced, isScheduled)
+	})
+}
+
+func waitLeaseEnd(s *subject) {
+	s.wakeUp("its lease ran out", func() { bringLeased(s) }, func() { s.advance(30 * time.Second) })
+}
+
+func waitExtend(s *subject) {
+	var d punctual.Delivery
+	s.wakeUp("its lease was made shorter and ran out", func() { d = bringLeased(s) }, func() {
+		s.done(d, punctual.SettleExtend, time.Second)
+		s.advance(time.Second)
+	})
+}
+
+func waitRelease(s *subject) {
+	var d punctual.Delivery
+	s.wakeUp("a release", func() { d = bringLeased(s) }, func() { s.done(d, punctual.SettleRelease, 0) })
+}
+
+func waitRetry(s *subject) {
+	for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze} {
+		var d punctual.Delivery
+		s.wakeUp(fmt.Sprint("a ", v), func() { d = bringLeased(s) }, func() {
+			s.done(d, v, time.Second)
+			s.advance(time.Second)
+		})
+	}
+}
+
+func waitRequeue(s *subject) {
+	s.wakeUp("a requeue", func() { bringDead(s) }, func() {
+		s.outcome(requeue(orders, x, 0), punctual.Requeued, isDead)
+	})
+}
+
+func waitResume(s *subject) {
+	s.wakeUp("its topic was resumed", func() {
+		s.configure(orders, punctual.SettingsPatch{PausedOut: ptr(true)})
+		s.push(order(x, 0))
+	}, func() {
+		s.configure(orders, punctual.SettingsPatch{PausedOut: ptr(false)})
+	})
+}
+
+// waitNotEarly moves the clock up to the due time in steps; wakes also checks that the
+// delivery was not early by the clock at which the claim was answered.
+func waitNotEarly(s *subject) {
+	for range rounds {
+		r := s.push(order(x, 10*time.Millisecond+300*time.Microsecond))
+		w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: time.Hour})
+		for s.clock.Now().Before(r.Due) {
+			asleep()
+			select {
+			case <-w.done:
+				s.fail("a waiting claim returned %v, %v at %v; the message is due %v", ids(w.ds), w.err, s.clock.Now(), r.Due)
+			default:
+			}
+			s.advance(500 * time.Microsecond)
+		}
+		s.ack(w.wakes(x, "its due time came"))
+	}
+}
+
+func waitMany(s *subject) {
+	const n = 16
+	for range 5 {
+		waiters := make([]*waiter, n)
+		for i := range waiters {
+			waiters[i] = s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: time.Hour})
+		}
+		asleep()
+		for i := range n {
+			s.push(order(fmt.Sprint(i), time.Duration(i%2)*time.Second))
+		}
+		s.advance(time.Second)
+		seen := make(map[string]bool)
+		for _, w := range waiters {
+			ds, err := w.result("as many pushes as waiters")
+			if err != nil || len(ds) != 1 || seen[ds[0].ID] {
+				s.fail("a waiting claim of one message returned %v, %v; others got %v", ids(ds), err, seen)
+			}
+			seen[ds[0].ID] = true
+			s.ack(ds[0])
+		}
+	}
+}
+
+func waitOneOfMany(s *subject) {
+	const n = 8
+	s.inspector()
+	ctx, end := context.WithCancel(s.ctx)
+	defer end()
+	waiters := make([]*waiter, n)
+	for i := range waiters {
+		waiters[i] = s.wait(ctx, punctual.Claim{Topics: []string{orders}, Max: 5, Wait: time.Hour})
+	}
+	asleep()
+	s.push(order(x, 0))
+	s.awaitTaken(orders)
+	end()
+	got := 0
+	for _, w := range waiters {
+		ds, err := w.result("its context ended")
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.fail("a claim whose context ended returned %v", err)
+		}
+		got += len(ds)
+	}
+	if got != 1 {
+		s.fail("%d waiting claims together received one message %d times", n, got)
+	}
+}
+
+// awaitTaken waits until one of the waiting claims has what is due in a topic.
+func (s *subject) awaitTaken(topic string) {
+	s.Helper()
+	end := time.Now().Add(s.opener.patience)
+	for time.Now().Before(end) {
+		if st, err := s.inspector().Stats(s.ctx, topic); err == nil && st.Leased > 0 {
+			return
+		}
+		runtime.Gosched()
+	}
+	s.fail("no waiting claim took the message that was pushed to %s", topic)
+}
+
+// waitOver moves the clock on while real time passes too: the wait may be measured by
+// either.
+func waitOver(s *subject) {
+	s.push(order(x, 10*time.Hour))
+	w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 50 * time.Millisecond})
+	end := time.Now().Add(s.opener.patience)
+	for moved := time.Duration(0); time.Now().Before(end) && moved < time.Hour; moved += time.Millisecond {
+		s.advance(time.Millisecond)
+		select {
+		case <-w.done:
+			end = time.Time{}
+		case <-time.After(100 * time.Microsecond):
+		}
+	}
+	if ds, err := w.result("its wait was over"); err != nil || len(ds) != 0 {
+		s.fail("a claim whose wait was over returned %v, %v; want nothing and no error", ids(ds), err)
+	}
+}
+
+func waitCancelled(s *subject) {
+	s.push(order(x, time.Hour))
+	for range rounds {
+		ctx, end := context.WithCancel(s.ctx)
+		w := s.wait(ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 10 * time.Hour})
+		asleep()
+		end()
+		ds, err := w.result("its context ended")
+		s.wantErr(err, context.Canceled, "a waiting claim whose context was cancelled, with %v", ids(ds))
+	}
+	s.advance(time.Hour)
+	if d := s.one(orders); d.Attempt != 1 {
+		s.fail("claims that ended with their context used up attempts: the next is %d", d.Attempt)
+	}
+}
+
+func waitDeadline(s *subject) {
+	ctx, end := context.WithTimeout(s.ctx, 5*time.Millisecond)
+	defer end()
+	ds, err := s.wait(ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 10 * time.Hour}).result("its deadline passed")
+	s.wantErr(err, context.DeadlineExceeded, "a waiting claim whose deadline passed, with %v", ids(ds))
+}
+
+func waitClose(s *subject) {
+	s.push(order(x, time.Hour))
+	waiters := make([]*waiter, 4)
+	for i := range waiters {
+		waiters[i] = s.wait(s.ctx, punctual.Claim{Topics: []string{orders, mails}, Max: 1, Wait: 10 * time.Hour})
+	}
+	asleep()
+	s.closeStore()
+	for _, w := range waiters {
+		ds, err := w.result("the store was closed")
+		s.wantErr(err, punctual.ErrClosed, "a claim that waited when the store was closed, with %v", ids(ds))
+	}
+}
+
+// closeStore closes the store; the case must not use it afterwards but for ErrClosed.
+func (s *subject) closeStore() {
+	s.Helper()
+	s.closed = true
+	if err := s.store.Close(); err != nil {
+		s.fail("Close: unexpected error: %v", err)
+	}
+}
