@@ -13,6 +13,10 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	if err := punctual.CheckBatch(len(as)); err != nil {
 		return nil, err
 	}
+	if err := s.enter(); err != nil {
+		return nil, fmt.Errorf("amend: %w", err)
+	}
+	defer s.calls.Done()
 	outcomes := make([]punctual.Outcome, 0, len(as))
 	for len(as) > 0 {
 		n := untilRepeat(as)

@@ -15,15 +15,15 @@ const maxProblems = 100
 // with the messages, the counts, the watermarks, and what memory says with what the disk
 // says. See punctual.Checker.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
-	c := checker{ctx: ctx, progress: progress}
-	if err := s.db.CheckLevels(nil); err != nil && s.usable() == nil {
-		c.problem("the database's tables: %v", err)
-	}
+	c := checker{s: s, ctx: ctx, progress: progress}
 	v, tvs, err := s.look(ctx)
 	if err != nil {
 		return c.report, fmt.Errorf("check: %w", err)
 	}
 	defer v.close()
+	if err := s.db.CheckLevels(nil); err != nil {
+		c.problem("the tables of the database: %v", err)
+	}
 	c.report.Topics = int64(len(tvs))
 	for i := range tvs {
 		if err := c.topic(&tvs[i]); err != nil {
@@ -37,6 +37,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 }
 
 type checker struct {
+	s        *Store
 	ctx      context.Context
 	progress func(read int64)
 	read     int64
@@ -57,10 +58,7 @@ func (c *checker) step() error {
 	if c.progress != nil {
 		c.progress(c.read)
 	}
-	if c.ctx.Err() != nil {
-		return context.Cause(c.ctx)
-	}
-	return nil
+	return ctxOrUsable(c.ctx, c.s)
 }
 
 // each calls f for every key that begins with prefix.

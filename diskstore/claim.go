@@ -14,6 +14,10 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
+	if err := s.enter(); err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	defer s.calls.Done()
 	w := s.addWaiter(c.Topics)
 	defer s.removeWaiter(w)
 	deadline := s.clock.ms() + punctual.CeilDuration(c.Wait)
@@ -58,23 +62,25 @@ func ctxOrUsable(ctx context.Context, s *Store) error {
 }
 
 // claimTopic leases up to n due messages of a topic, or tells when one will be due.
-func (s *Store) claimTopic(ctx context.Context, name string, n int, length time.Duration) ([]punctual.Delivery, int64, error) {
-	for {
-		taken, next, load := s.take(name, n, length)
+func (s *Store) claimTopic(ctx context.Context, name string, n int, length time.Duration) (ds []punctual.Delivery, next int64, err error) {
+	for len(ds) < n {
+		taken, next, load := s.take(name, n-len(ds), length)
 		if load != nil {
-			if err := s.load(ctx, load); err != nil {
-				return nil, 0, err
-			}
-			continue
+			err = s.load(ctx, load)
 		}
-		if len(taken) == 0 {
-			return nil, next, nil
+		var got []punctual.Delivery
+		if len(taken) > 0 {
+			got, err = s.handOut(ctx, taken)
 		}
-		ds, err := s.handOut(ctx, taken)
-		if err != nil || len(ds) > 0 {
-			return ds, next, err
+		if err != nil {
+			return nil, 0, s.giveBack(ds, err)
+		}
+		ds = append(ds, got...)
+		if load == nil && len(taken) == 0 {
+			return ds, next, nil
 		}
 	}
+	return ds, 0, nil
 }
 
 // take moves up to n due entries from near, or from a lease that ran out, to a new lease.

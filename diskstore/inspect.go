@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// view is the store at one instant: a snapshot of the database and the leases of that moment.
+// view is the store at one instant: a snapshot of the database and the leases of that
+// moment. It counts as a method under way.
 type view struct {
 	s    *Store
 	now  int64
@@ -32,13 +33,12 @@ type topicView struct {
 
 // look takes a view of some topics, all if names is empty. It must be closed.
 func (s *Store) look(ctx context.Context, names ...string) (view, []topicView, error) {
-	for _, t := range s.allTopics() {
-		if err := s.sweepDead(ctx, t); err != nil {
-			return view{}, nil, err
-		}
+	if err := s.enter(); err != nil {
+		return view{}, nil, err
 	}
-	tx, err := s.begin(ctx)
+	tx, err := s.beginLook(ctx)
 	if err != nil {
+		s.calls.Done()
 		return view{}, nil, err
 	}
 	defer s.abort(tx)
@@ -55,7 +55,18 @@ func (s *Store) look(ctx context.Context, names ...string) (view, []topicView, e
 	return v, out, nil
 }
 
+// beginLook begins a transaction after the dead whose retention is over have gone.
+func (s *Store) beginLook(ctx context.Context) (*txn, error) {
+	for _, t := range s.allTopics() {
+		if err := s.sweepDead(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	return s.begin(ctx)
+}
+
 func (v view) close() {
+	defer v.s.calls.Done()
 	if err := v.snap.Close(); err != nil {
 		v.s.log.Warn("closing a snapshot", "error", err)
 	}
@@ -302,8 +313,10 @@ func (tv *topicView) scanStored(ctx context.Context, kind byte, b span, f func(k
 	}
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
-		if n++; n%1024 == 0 && ctx.Err() != nil {
-			return joinClose(context.Cause(ctx), it)
+		if n++; n%1024 == 0 {
+			if err := ctxOrUsable(ctx, tv.s); err != nil {
+				return joinClose(err, it)
+			}
 		}
 		_, p, err := parsePosKey(it.Key())
 		if err != nil {
@@ -474,6 +487,10 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	if err := punctual.CheckTopic(topic); err != nil {
 		return punctual.Settings{}, err
 	}
+	if err := s.enter(); err != nil {
+		return punctual.Settings{}, err
+	}
+	defer s.calls.Done()
 	tx, err := s.begin(ctx)
 	if err != nil {
 		return punctual.Settings{}, err

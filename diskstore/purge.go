@@ -16,6 +16,10 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	if err := punctual.CheckTopic(q.Topic); err != nil {
 		return 0, fmt.Errorf("purge: %w", err)
 	}
+	if err := s.enter(); err != nil {
+		return 0, fmt.Errorf("purge: %w", err)
+	}
+	defer s.calls.Done()
 	if q.State > punctual.StateDead {
 		return 0, fmt.Errorf("purge of unknown state %d: %w", q.State, punctual.ErrInvalid)
 	}
@@ -108,6 +112,10 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
 	if err := punctual.CheckTopic(name); err != nil {
 		return 0, fmt.Errorf("delete topic: %w", err)
 	}
+	if err := s.enter(); err != nil {
+		return 0, fmt.Errorf("delete topic: %w", err)
+	}
+	defer s.calls.Done()
 	if t := s.topicNamed(name); t != nil {
 		if err := s.sweepDead(ctx, t); err != nil {
 			return 0, fmt.Errorf("delete topic %s: %w", name, err)

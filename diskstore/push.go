@@ -17,6 +17,10 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	if err := punctual.CheckBatch(len(ms)); err != nil {
 		return nil, err
 	}
+	if err := s.enter(); err != nil {
+		return nil, fmt.Errorf("push: %w", err)
+	}
+	defer s.calls.Done()
 	if err := s.space.check(); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
 	}

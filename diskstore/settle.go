@@ -13,6 +13,10 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	if err := punctual.CheckBatch(len(ss)); err != nil {
 		return nil, err
 	}
+	if err := s.enter(); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	defer s.calls.Done()
 	tx, err := s.begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("settle: %w", err)

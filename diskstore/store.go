@@ -108,6 +108,8 @@ type Store struct {
 	// waiters are the waiting claims by topic.
 	waiters map[string]map[*waiter]struct{}
 	closed  bool
+	// calls counts the methods under way; added to with mu held and closed false.
+	calls sync.WaitGroup
 
 	dutyKick chan struct{} // holds one hint for the housekeeper
 
@@ -149,7 +151,22 @@ func (s *Store) usable() error {
 	}
 }
 
-// Close waits for transactions on their way and closes the files. Leases stay as they are.
+// enter counts a method in, or says why the store takes no calls. Each success needs its
+// s.calls.Done.
+func (s *Store) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if s.closed {
+		return fmt.Errorf("store %s: %w", s.dir, punctual.ErrClosed)
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// Close ends waiting claims and scans, waits for the methods under way and closes the files. Leases stay as they are.
 // It returns an error when something could not be written, or the failure of a failed store.
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -161,6 +178,7 @@ func (s *Store) Close() error {
 	}
 	close(s.closing)
 	s.duties.Wait()
+	s.calls.Wait()
 	if err := s.drain(); err != nil {
 		return err
 	}
