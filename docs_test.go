@@ -1,0 +1,229 @@
+package punctual_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The documents, held to the code: what they name exists, and what they show is so.
+
+// Every test and Go file that a document names in code quotes exists.
+func TestNamesInDocuments(t *testing.T) {
+	sources, err := readSources(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := map[string]bool{}
+	for _, s := range sources {
+		exists[path.Base(s.path)] = true
+		for _, m := range funcName.FindAllSubmatch(s.text, -1) {
+			exists[string(m[1])] = true
+		}
+	}
+	named := 0
+	for _, page := range pages(t) {
+		text := linkedCode.ReplaceAllString(readText(t, page), "") // a file of another project
+		for _, m := range quotedName.FindAllStringSubmatch(text, -1) {
+			named++
+			if !exists[path.Base(m[1])] {
+				t.Errorf("%s names `%s`, which no longer exists", page, m[1])
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("the documents name no test and no file: has their form changed?")
+	}
+}
+
+var (
+	linkedCode = regexp.MustCompile("\\[`[^`]+`\\]\\(http[^)]*\\)")
+	quotedName = regexp.MustCompile("`((?:Test|Example|Fuzz)[A-Za-z0-9_]+|[a-z0-9_/]+\\.go)`")
+	funcName   = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)[A-Za-z0-9_]*)\(`)
+)
+
+// README.zh-CN.md says what README.md says: the same parts, code, links and tables.
+func TestReadmesAgree(t *testing.T) {
+	english, chinese := readText(t, "README.md"), readText(t, "README.zh-CN.md")
+	compare := func(what string, parts func(string) []string) {
+		t.Helper()
+		if e, c := parts(english), parts(chinese); !slices.Equal(e, c) {
+			t.Errorf("%s differ:\nREADME.md:       %q\nREADME.zh-CN.md: %q", what, e, c)
+		}
+	}
+	compare("code blocks", func(s string) []string { return fenced.FindAllString(s, -1) })
+	compare("indented blocks", func(s string) []string { return indented.FindAllString(s, -1) })
+	compare("links", func(s string) []string {
+		links := slices.DeleteFunc(allLinks(s), func(l string) bool { return strings.HasPrefix(l, "#") || strings.HasPrefix(l, "README") })
+		slices.Sort(links)
+		return links
+	})
+	compare("tests named", func(s string) []string {
+		names := quotedName.FindAllString(s, -1)
+		slices.Sort(names)
+		return names
+	})
+	compare("rows of tables and headings", func(s string) []string { return rowStart.FindAllString(s, -1) })
+}
+
+var (
+	fenced   = regexp.MustCompile("(?s)```.*?```")
+	indented = regexp.MustCompile(`(?m)^    .*$`)
+	rowStart = regexp.MustCompile("(?m)^(#+ |\\|(?: P\\d+ )?)")
+	link     = regexp.MustCompile(`\]\(([^)]+)\)`)
+)
+
+func pages(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && name != "." {
+			return fs.SkipDir
+		}
+		if strings.HasSuffix(name, ".md") {
+			out = append(out, filepath.ToSlash(name))
+		}
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		t.Fatalf("found %d documents, error %v", len(out), err)
+	}
+	return out
+}
+
+func allLinks(text string) []string {
+	var out []string
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// The reason for each dependency stands in docs/dependencies.md: one line each, none
+// for a module that is not used any more.
+func TestDependenciesHaveReasons(t *testing.T) {
+	sources, err := readSources(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := usedModules(t, sources, readText(t, "go.mod"))
+	explained := explainedModules(readText(t, "docs/dependencies.md"))
+	for m := range used {
+		if !explained[m] {
+			t.Errorf("%s is imported but docs/dependencies.md does not say why: add its line", m)
+		}
+	}
+	for m := range explained {
+		if !used[m] {
+			t.Errorf("docs/dependencies.md explains %s, which no Go file imports: remove its line, or write the module's path as go.mod does", m)
+		}
+	}
+}
+
+var requireLine = regexp.MustCompile(`(?m)^(?:require\s+|\t)(\S+\.\S+/\S+) v\S+`)
+
+// usedModules returns the modules of go.mod that a Go file of ours imports.
+func usedModules(t *testing.T, sources []source, gomod string) map[string]bool {
+	t.Helper()
+	var required []string
+	for _, m := range requireLine.FindAllStringSubmatch(gomod, -1) {
+		required = append(required, m[1])
+	}
+	if len(required) == 0 {
+		t.Fatal("go.mod requires nothing: has its form changed?")
+	}
+	used := map[string]bool{}
+	for _, s := range sources {
+		for _, spec := range s.ast.Imports {
+			if m := moduleOf(strings.Trim(spec.Path.Value, `"`), required); m != "" {
+				used[m] = true
+			}
+		}
+	}
+	return used
+}
+
+var explainedLine = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+
+func explainedModules(doc string) map[string]bool {
+	explained := map[string]bool{}
+	for _, m := range explainedLine.FindAllStringSubmatch(doc, -1) {
+		explained[m[1]] = true
+	}
+	return explained
+}
+
+// ARCHITECTURE.md shows the same import table for the packages that exist, and no others.
+func TestArchitecturePageShowsTheTable(t *testing.T) {
+	sources, err := readSources(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := pageRows(readText(t, "ARCHITECTURE.md"))
+	exists := map[string]bool{}
+	for _, s := range sources {
+		if !s.isTest() {
+			exists[s.dir()] = true
+		}
+	}
+	for dir := range exists {
+		want := architecture[dir].onPage(exists)
+		if got, ok := shown[dir]; !ok {
+			t.Errorf("the table in ARCHITECTURE.md has no row for %s", dir)
+		} else if got != want {
+			t.Errorf("the row for %s in ARCHITECTURE.md ends %q, but by arch_test.go %q", dir, got, want)
+		}
+	}
+	for dir := range shown {
+		if !exists[dir] {
+			t.Errorf("the table in ARCHITECTURE.md has a row for %s, which does not exist", dir)
+		}
+	}
+}
+
+// onPage renders the row's last two cells; packages that do not exist yet are left out.
+func (r rule) onPage(exists map[string]bool) string {
+	var ours, outside []string
+	for _, dir := range r.ours {
+		if exists[dir] {
+			ours = append(ours, "`"+pageName(dir)+"`")
+		}
+	}
+	for _, m := range r.outside {
+		outside = append(outside, "`"+m+"`")
+	}
+	return cell(ours) + " | " + cell(outside)
+}
+
+func cell(names []string) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
+	return strings.Join(names, ", ")
+}
+
+func pageName(dir string) string {
+	if dir == "." {
+		return "punctual"
+	}
+	return dir
+}
+
+var pageRow = regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\| [^|]* \\| (.*) \\|$")
+
+func pageRows(page string) map[string]string {
+	rows := map[string]string{}
+	for _, m := range pageRow.FindAllStringSubmatch(page, -1) {
+		dir := m[1]
+		if dir == "punctual" {
+			dir = "."
+		}
+		rows[dir] = m[2]
+	}
+	return rows
+}
