@@ -16,7 +16,8 @@ const pushHelp = `Push stores a message that is delivered at the time asked for,
 the message is durable. BODY "-" reads the body from standard input; with --ndjson many
 messages are read from standard input, one JSON object per line:
 
-  {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?, "max_attempts"?, "expire"?}
+  {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?,
+   "max_attempts"?, "expire"?}
 
 Each stored one is answered by a JSON line, in the order of the input. A line that is
 refused is reported on standard error with its number; the others go on. The other flags

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"reflect"
@@ -46,7 +47,7 @@ func newRig(t *testing.T) *rig {
 	clock := punctual.NewManualClock(start)
 	s := memstore.New(&memstore.Options{Clock: clock})
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
 			t.Errorf("close the store: %v", err)
 		}
 	})
@@ -87,7 +88,7 @@ func (b *buffer) String() string {
 // app is a run whose mem: is the rig's store.
 func (r *rig) app(out, err io.Writer) *app {
 	a := newApp(Streams{In: r.in, Out: out, Err: err, Getenv: func(name string) string { return r.env[name] }})
-	a.schemes = []scheme{{"mem", "mem:", func(context.Context, string, bool) (punctual.Store, error) {
+	a.schemes = []scheme{{"mem", "mem:", func(context.Context, place) (punctual.Store, error) {
 		return keptOpen{r.store}, nil
 	}}}
 	return a

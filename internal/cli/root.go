@@ -11,6 +11,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -69,8 +70,16 @@ func (a *app) run(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil && a.operation == "" {
 		err = asUsage(err)
+		a.json = a.json || asksForJSON(args) // the flags behind the wrong one were not read
 	}
 	return a.report(err)
+}
+
+func asksForJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json")
 }
 
 func newRoot(a *app) *cobra.Command {

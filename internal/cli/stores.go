@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -21,9 +23,18 @@ type scheme struct {
 	name string
 	// form shows users what to write.
 	form string
-	// open opens the store at where, the text behind the colon. Unless create is set, a
-	// store that does not exist is a failure (noStore) and must not be made.
-	open func(ctx context.Context, where string, create bool) (punctual.Store, error)
+	open func(ctx context.Context, p place) (punctual.Store, error)
+}
+
+// place is which store to open, and how.
+type place struct {
+	// where is the text behind the colon.
+	where string
+	// create makes a store that does not exist. Otherwise that is a failure (noStore), and
+	// nothing must be made.
+	create bool
+	// log gets what the store has to say on its own.
+	log *slog.Logger
 }
 
 // schemes is the table of stores. A new kind of store is one more row.
@@ -34,23 +45,27 @@ func schemes() []scheme {
 	}
 }
 
-func openMemory(_ context.Context, where string, _ bool) (punctual.Store, error) {
-	if where != "" {
-		return nil, usagef("store \"mem:%s\": a store in memory has no place: use mem:", where)
+func openMemory(_ context.Context, p place) (punctual.Store, error) {
+	if p.where != "" {
+		return nil, usagef("store \"mem:%s\": a store in memory has no place: use mem:", p.where)
 	}
 	return memstore.New(nil), nil
 }
 
-func openDisk(_ context.Context, where string, create bool) (punctual.Store, error) {
-	if where == "" {
+func openDisk(_ context.Context, p place) (punctual.Store, error) {
+	if p.where == "" {
 		return nil, usagef("store \"disk:\" names no directory: use disk:PATH")
 	}
-	if !create {
-		if err := diskExists(where); err != nil {
+	if !p.create {
+		if err := diskExists(p.where); err != nil {
 			return nil, err
 		}
 	}
-	return openDirectory(where)
+	s, err := diskstore.Open(p.where, &diskstore.Options{Logger: p.log})
+	if err != nil {
+		return nil, err // not s: a nil *Store in an interface is not nil
+	}
+	return s, nil
 }
 
 // diskExists returns a noStore failure unless the directory is there and not empty.
@@ -118,7 +133,7 @@ func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error
 	kind, where, ok := strings.Cut(name, ":")
 	for _, s := range a.schemes {
 		if ok && s.name == kind {
-			return s.open(ctx, where, create)
+			return s.open(ctx, place{where: where, create: create, log: a.logger()})
 		}
 	}
 	return nil, usagef("store %q is of no known kind: use %s", name, a.storeForms())

@@ -86,6 +86,11 @@ func (a *app) confirm(topic, what string, yes bool) error {
 	if !isTerminal(a.in) {
 		return usagef("this removes %s for good: say --yes to do it", what)
 	}
+	return a.ask(topic, what)
+}
+
+// ask goes on only when the topic's name is typed.
+func (a *app) ask(topic, what string) error {
 	fmt.Fprintf(a.errs, "This removes %s for good. Type the topic's name to do it: ", what)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

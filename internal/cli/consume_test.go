@@ -1,0 +1,290 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+func TestConsumePrintsThenAcks(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "héllo <&>", "--id", "a", "--header", "k=v").ok()
+	r.runInput("\xff", "push", "t", "-", "--id", "b", "--in", "1s").ok()
+	r.clock.Advance(1250 * time.Millisecond)
+	r.run("consume", "t", "--count", "2").ok().printsJSON(
+		`{"id":"a","topic":"t","body":"héllo <&>","headers":{"k":"v"},"due":"2026-11-20T10:00:00.000Z","delivered":"2026-11-20T10:00:01.250Z","late_ms":1250,"attempt":1}`,
+		`{"id":"b","topic":"t","body_base64":"/w==","headers":{},"due":"2026-11-20T10:00:01.000Z","delivered":"2026-11-20T10:00:01.250Z","late_ms":250,"attempt":1}`,
+	).contains("héllo <&>")
+	r.run("get", "a", "b").exits(exitUnwished)
+}
+
+func TestConsumeClaimsNoMoreThanTheCount(t *testing.T) {
+	r := newRig(t)
+	for i := range 10 {
+		r.run("push", "t", "x", "--id", fmt.Sprint(i)).ok()
+	}
+	got := r.run("consume", "t", "--count", "3", "--concurrency", "8").ok()
+	if n := strings.Count(got.out, "\n"); n != 3 {
+		t.Errorf("--count 3 printed %d lines:\n%s", n, got.out)
+	}
+	untouched := 0
+	for i := range 10 {
+		if m, err := r.store.Get(t.Context(), "t", fmt.Sprint(i)); err == nil && m.Attempt == 0 && m.State == punctual.StateReady {
+			untouched++
+		}
+	}
+	if untouched != 7 {
+		t.Errorf("%d messages are untouched after --count 3 of 10, want 7", untouched)
+	}
+}
+
+func TestConsumeUntilEmpty(t *testing.T) {
+	r := newRig(t)
+	r.run("consume", "none", "--until-empty").ok().prints("")
+	r.run("push", "t", "1").ok()
+	r.run("push", "u", "2").ok()
+	r.run("push", "u", "dead").ok()
+	r.claim("u", 1)
+	r.clock.Advance(time.Minute) // the lease runs out
+	got := r.run("consume", "t", "u", "t", "--until-empty").ok()
+	if n := strings.Count(got.out, "\n"); n != 3 {
+		t.Errorf("printed %d lines, want 3:\n%s", n, got.out)
+	}
+}
+
+// --until-empty waits for what is scheduled and leased.
+func TestConsumeUntilEmptyWaitsForScheduled(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "later", "--id", "a", "--in", "1h").ok()
+	done := make(chan result)
+	go func() { done <- r.run("consume", "t", "--until-empty") }()
+	select {
+	case res := <-done:
+		t.Fatalf("ended with a message scheduled: %+v", res)
+	case <-time.After(3 * emptyCheck): // a run that ended too soon would be seen by now
+	}
+	r.clock.Advance(time.Hour)
+	(<-done).ok().contains(`"id":"a"`)
+}
+
+func TestConsumeEndsWithTheContext(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.runContext(ctx, "consume", "t").ok().prints("")
+}
+
+// A message whose line could not be written is not acked and has lost no attempt.
+func TestConsumeDoesNotAckWhatItCouldNotWrite(t *testing.T) {
+	r := newRig(t)
+	for i := range 5 {
+		r.run("push", "t", "x", "--id", fmt.Sprint(i)).ok()
+	}
+	var errs buffer
+	code := r.app(brokenPipe{}, &errs).run(t.Context(), []string{"consume", "t", "--concurrency", "2"})
+	if code != exitError || !strings.Contains(errs.String(), "write standard output: broken pipe") {
+		t.Errorf("exit %d, standard error %q; want 1 and the reason", code, errs.String())
+	}
+	for i := range 5 {
+		if m := r.get("t", fmt.Sprint(i)); m.State != punctual.StateReady || m.Attempt != 0 {
+			t.Errorf("message %d is %s with %d attempts, want ready with none", i, m.State, m.Attempt)
+		}
+	}
+}
+
+// failingAfter is an output that breaks after n writes.
+type failingAfter struct {
+	n int
+	w io.Writer
+}
+
+func (f *failingAfter) Write(p []byte) (int, error) {
+	if f.n == 0 {
+		return 0, errors.New("broken pipe")
+	}
+	f.n--
+	return f.w.Write(p)
+}
+
+func TestConsumeAcksExactlyWhatItWrote(t *testing.T) {
+	r := newRig(t)
+	for i := range 5 {
+		r.run("push", "t", "x", "--id", fmt.Sprint(i)).ok()
+	}
+	var out, errs buffer
+	code := r.app(&failingAfter{2, &out}, &errs).run(t.Context(), []string{"consume", "t"})
+	s, err := r.store.Stats(t.Context(), "t")
+	if code != exitError || err != nil || s.Live() != 3 || strings.Count(out.String(), "\n") != 2 {
+		t.Errorf("exit %d, %d messages left (%v), printed %q; want 1, 3 left, 2 lines", code, s.Live(), err, out.String())
+	}
+}
+
+func TestConsumeRefusesBadInput(t *testing.T) {
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"at least 1 arg", []string{"consume"}},
+		{"concurrency 0", []string{"consume", "t", "--concurrency", "0"}},
+		{"count -1", []string{"consume", "t", "--count", "-1"}},
+		{"--snooze goes with --exec", []string{"consume", "t", "--snooze", "1s"}},
+		{"--timeout goes with --exec", []string{"consume", "t", "--timeout", "1s"}},
+		{`topic "a b"`, []string{"consume", "a b"}},
+		{"lease 1ms", []string{"consume", "t", "--lease", "1ms"}},
+	} {
+		newRig(t).run(c.args...).exits(exitUsage, c.says)
+	}
+}
+
+func TestConsumeStopsWhenTheStoreIsGone(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "x").ok()
+	if err := r.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.run("consume", "t").exits(exitError, "closed")
+}
+
+func TestExecGivesTheMessageToTheCommand(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "the body", "--id", "a", "--header", "content-type=text/plain").ok()
+	command := `cat; echo " $PUNCTUAL_ID $PUNCTUAL_TOPIC $PUNCTUAL_ATTEMPT $PUNCTUAL_DUE $PUNCTUAL_HEADER_CONTENT_TYPE"; echo noise >&2`
+	res := r.run("consume", "t", "--count", "1", "--exec", command)
+	res.prints("the body a t 1 2026-11-20T10:00:00.000Z text/plain\n")
+	if res.code != exitOK || res.err != "noise\n" {
+		t.Errorf("exit %d, standard error %q; want 0 and the command's own", res.code, res.err)
+	}
+	r.run("get", "a").exits(exitUnwished)
+}
+
+func TestExecPrintsTheLineWithJSONAfterSuccess(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "b", "--id", "a").ok()
+	r.run("consume", "t", "--count", "1", "--exec", `echo '"from the command"'`, "--json").ok().printsJSON(
+		`"from the command"`,
+		`{"id":"a","topic":"t","body":"b","headers":{},"due":"2026-11-20T10:00:00.000Z","delivered":"2026-11-20T10:00:00.000Z","late_ms":0,"attempt":1}`)
+}
+
+func TestExecExitCodesDecide(t *testing.T) {
+	for _, c := range []struct {
+		name, command string
+		flags         []string
+		state         punctual.State
+		attempt       int
+		dueIn         time.Duration
+		failure       string
+	}{
+		{"snooze", "exit 75", nil, punctual.StateScheduled, 0, 30 * time.Second, ""},
+		{"snooze for", "exit 75", []string{"--snooze", "5m"}, punctual.StateScheduled, 0, 5 * time.Minute, ""},
+		{"discard", "echo bad address >&2; exit 65", nil, punctual.StateDead, 1, 0, "exit status 65: bad address"},
+		{"retry", "echo try again >&2; exit 3", nil, punctual.StateScheduled, 1, 7 * time.Second, "exit status 3: try again"},
+		{"killed", "kill -TERM $$", nil, punctual.StateScheduled, 1, 7 * time.Second, "signal: terminated"},
+		{"no such command", "/no/such/command", nil, punctual.StateScheduled, 1, 7 * time.Second, "exit status 127"},
+		{"timeout", "sleep 60", []string{"--timeout", "50ms"}, punctual.StateScheduled, 1, 7 * time.Second, "the command was ended"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.run("topic", "set", "t", "--backoff", "7s").ok()
+			r.run("push", "t", "x", "--id", "a").ok()
+			r.run(append([]string{"consume", "t", "--count", "1", "--exec", c.command}, c.flags...)...).exits(exitOK).prints("")
+			m := r.get("t", "a")
+			if m.State != c.state || m.Attempt != c.attempt || !m.Due.Equal(start.Add(c.dueIn)) {
+				t.Errorf("message is %s with %d attempts, due %v; want %s, %d, %v", m.State, m.Attempt, m.Due, c.state, c.attempt, start.Add(c.dueIn))
+			}
+			switch {
+			case c.failure == "" && len(m.Failures) > 0, c.failure != "" && len(m.Failures) != 1:
+				t.Errorf("failures %+v, want %q", m.Failures, c.failure)
+			case c.failure != "" && !strings.HasPrefix(m.Failures[0].Error, c.failure):
+				t.Errorf("failure %q, want %q", m.Failures[0].Error, c.failure)
+			}
+		})
+	}
+}
+
+func TestExecKeepsTheEndOfStandardError(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "x", "--id", "a").ok()
+	r.run("consume", "t", "--count", "1", "--exec", `i=0; while [ $i -lt 500 ]; do echo "line $i" >&2; i=$((i+1)); done; exit 1`).exits(exitOK)
+	got := r.get("t", "a").Failures[0].Error
+	if !strings.HasPrefix(got, "exit status 1: …") || !strings.HasSuffix(got, "line 499") || len(got) > punctual.MaxErrorBytes {
+		t.Errorf("kept %d bytes: %q; want the end within %d", len(got), got, punctual.MaxErrorBytes)
+	}
+}
+
+// The whole process group of a command ends with its context, not only sh.
+func TestExecEndsTheProcessGroup(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "x", "--id", "a").ok()
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	command := fmt.Sprintf(`sleep 60 & echo $! > %s; wait`, pidFile)
+	began := time.Now()
+	r.run("consume", "t", "--count", "1", "--timeout", "500ms", "--exec", command).exits(exitOK)
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("the command's child was waited for: %v", took)
+	}
+	pid, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the command's child has ended", func() bool { return !running(strings.TrimSpace(string(pid))) })
+}
+
+// running tells whether a process runs; one that has ended but was not waited for does not.
+func running(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return !slices.Contains([]string{"Z", "X"}, fields[0])
+}
+
+func waitUntil(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for 20 s: %s", what)
+		}
+	}
+}
+
+// A drain lets the command under way finish and acks its message.
+func TestExecIsDrained(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "x", "--id", "a").ok()
+	dir := t.TempDir()
+	begun, goOn := filepath.Join(dir, "begun"), filepath.Join(dir, "go-on")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan result)
+	go func() {
+		done <- r.runContext(ctx, "consume", "t", "--exec", fmt.Sprintf(`touch %s; while [ ! -e %s ]; do sleep 0.01; done; echo finished`, begun, goOn))
+	}()
+	waitUntil(t, "the command runs", func() bool { _, err := os.Stat(begun); return err == nil })
+	cancel()
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	(<-done).ok().prints("finished\n")
+	r.run("get", "a").exits(exitUnwished)
+}
+
+func TestKilledProcessesStartNoMore(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "x", "--id", "a").ok()
+	var out, errs buffer
+	a := r.app(&out, &errs)
+	a.children.kill()
+	a.run(t.Context(), []string{"consume", "t", "--count", "1", "--exec", "echo started"})
+	if out.String() != "" {
+		t.Errorf("a command was started after the kill: %q", out.String())
+	}
+}
