@@ -1,0 +1,22 @@
+package memstore_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+func TestStore(t *testing.T) { storetest.Run(t, open) }
+
+func open(t *testing.T, clock punctual.Clock) punctual.Store {
+	s := memstore.New(&memstore.Options{Clock: clock})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
