@@ -22,8 +22,11 @@ func closeMethods(s *subject) {
 	d := bringLeased(s)
 	s.closeStore()
 	calls := map[string]func() error{
-		"Push":   func() error { _, err := s.store.Push(s.ctx, []punctual.NewMessage{order("y", 0)}); return err },
-		"Claim":  func() error { _, err := s.store.Claim(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1}); return err },
+		"Push": func() error { _, err := s.store.Push(s.ctx, []punctual.NewMessage{order("y", 0)}); return err },
+		"Claim": func() error {
+			_, err := s.store.Claim(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1})
+			return err
+		},
 		"Settle": func() error { _, err := s.store.Settle(s.ctx, []punctual.Settlement{ackOf(d)}); return err },
 		"Amend":  func() error { _, err := s.store.Amend(s.ctx, []punctual.Amendment{cancel(orders, x)}); return err },
 		"Now":    func() error { _, err := s.store.Now(s.ctx); return err },

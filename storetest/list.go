@@ -18,7 +18,7 @@ func listAll(ctx context.Context, in punctual.Inspector, q punctual.ListQuery) (
 	for {
 		p, err := in.List(ctx, q)
 		if err != nil {
-			return nil, fmt.Errorf("List: unexpected error: %w", err)
+			return nil, fmt.Errorf("a list of %s messages of %s: unexpected error: %w", q.State, q.Topic, err)
 		}
 		if len(p.Messages) > limit {
 			return nil, fmt.Errorf("a page of at most %d messages has %d", limit, len(p.Messages))

@@ -274,8 +274,19 @@ func pushTwoTopics(s *subject) {
 // pushNamesApart: topic and ID are two names, whatever bytes they consist of.
 func pushNamesApart(s *subject) {
 	names := [][2]string{
-		{"a", "b:c"}, {"a:b", "c"}, {"a", "b/c"}, {"a/b", "c"}, {"A", "b:c"}, {"a", "B:C"}, {"a-", "b"}, {"a.", "b"}, {"a", " b"},
-		{"aa", "b"}, {"a", "ab"}, {"a:", "b"}, {"a", ":b"},
+		{"a", "b:c"},
+		{"a:b", "c"},
+		{"a", "b/c"},
+		{"a/b", "c"},
+		{"A", "b:c"},
+		{"a", "B:C"},
+		{"a-", "b"},
+		{"a.", "b"},
+		{"a", " b"},
+		{"aa", "b"},
+		{"a", "ab"},
+		{"a:", "b"},
+		{"a", ":b"},
 	}
 	for _, n := range names {
 		s.push(punctual.NewMessage{Topic: n[0], ID: n[1], Body: []byte(n[0] + " " + n[1])})

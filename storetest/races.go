@@ -1,0 +1,289 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// What RunRaces does at most; it stops at whichever comes first.
+const (
+	raceOps     = 20_000
+	raceTime    = 3 * time.Second
+	raceClients = 8
+	raceIDs     = 8
+)
+
+// RunRaces lets goroutines push, claim, settle, cancel and reschedule the same few
+// messages, on the real clock with leases so short that many run out, and judges what
+// they saw with CheckHistory. It is worth most under -race. It takes a few seconds.
+func RunRaces(t *testing.T, open Open, opts ...Option) {
+	_ = collect(opts)
+	r := &race{ctx: t.Context(), store: open(t, nil)}
+	history, err := r.run()
+	if err != nil {
+		t.Fatalf("%s: a call failed while clients raced: %v", p13, err)
+	}
+	reportHistory(t, history)
+	s := &subject{T: t, promise: p1, ctx: t.Context(), store: r.store}
+	s.checkSound()
+}
+
+// reportHistory fails the test with the first few violations.
+func reportHistory(t T, history []Event) {
+	t.Helper()
+	found := CheckHistory(history)
+	for i, v := range found {
+		if i == 10 {
+			t.Errorf("%s: and %d more", v.Promise, len(found)-i)
+			return
+		}
+		t.Errorf("%v", v)
+	}
+	seen := make(map[string]int)
+	for _, e := range history {
+		seen[raceKind(e)]++
+	}
+	t.Logf("%d events: %v", len(history), seen)
+}
+
+// raceKind names what happened, for the count that shows how much raced.
+func raceKind(e Event) string {
+	switch e.Op {
+	case OpPush:
+		if e.Err != nil {
+			return "push refused"
+		}
+		return "push " + e.Push.String()
+	case OpDeliver:
+		return "delivered"
+	case OpSettle:
+		return e.Verb.String() + " " + punctual.ErrorCode(e.Err)
+	case OpCancel:
+		return "cancel " + e.Outcome.String()
+	case OpReschedule:
+		return "reschedule " + e.Outcome.String()
+	}
+	return "dead"
+}
+
+// race is a store and the clients that fight over its messages.
+type race struct {
+	ctx   context.Context
+	store punctual.Store
+	ops   atomic.Int64 // calls made
+	order atomic.Int64 // gives Event.Call and Event.Return
+}
+
+// run lets all clients run, then drains the store, and returns what all of them saw.
+func (r *race) run() ([]Event, error) {
+	over := time.Now().Add(raceTime)
+	var clients []*raceClient
+	var running sync.WaitGroup
+	for i := range raceClients {
+		c := &raceClient{race: r, number: i, rnd: rand.New(rand.NewPCG(uint64(i), 1))}
+		clients = append(clients, c)
+		running.Go(func() {
+			for c.err == nil && time.Now().Before(over) && r.ops.Add(1) <= raceOps {
+				c.err = c.step()
+			}
+		})
+	}
+	running.Wait()
+	last := &raceClient{race: r}
+	last.err = last.drain()
+	var history []Event
+	var errs []error
+	for _, c := range append(clients, last) {
+		history = append(history, c.events...)
+		errs = append(errs, c.err)
+	}
+	return history, errors.Join(errs...)
+}
+
+// raceClient is one goroutine's view.
+type raceClient struct {
+	*race
+	number  int
+	rnd     *rand.Rand
+	made    int     // messages pushed
+	events  []Event // what it saw
+	zombies []Event // deliveries that it has forgotten to settle
+	err     error
+}
+
+func (c *raceClient) id() string { return fmt.Sprint(c.rnd.IntN(raceIDs)) }
+
+// few is a delay of up to max, mostly not of whole milliseconds.
+func (c *raceClient) few(most time.Duration) time.Duration {
+	return time.Duration(c.rnd.Int64N(int64(most)))
+}
+
+// record completes an event with the order of its call.
+func (c *raceClient) record(e Event, call int64) {
+	e.Topic, e.Call, e.Return = orders, call, c.order.Add(1)
+	c.events = append(c.events, e)
+}
+
+// step does one thing. All clients do everything, mostly claim, which sleeps for up to a
+// few milliseconds when nothing is due: so leases have the time to run out.
+func (c *raceClient) step() error {
+	switch c.rnd.IntN(10) {
+	case 0, 1, 2:
+		return c.produce()
+	case 3:
+		return c.amend()
+	}
+	return c.consume()
+}
+
+func (c *raceClient) produce() error {
+	c.made++
+	m := punctual.NewMessage{
+		Topic: orders, ID: c.id(), Body: fmt.Appendf(nil, "%d-%d", c.number, c.made), Delay: c.few(5 * time.Millisecond),
+		MaxAttempts: []int{3, punctual.MaxAttemptsLimit}[c.rnd.IntN(2)], OnDuplicate: punctual.OnDuplicate([]int{0, 0, 0, 0, 0, 0, 0, 0, 1, 2}[c.rnd.IntN(10)]),
+	}
+	call := c.order.Add(1)
+	rs, err := c.store.Push(c.ctx, []punctual.NewMessage{m})
+	if err != nil {
+		return err
+	}
+	c.record(Event{Op: OpPush, ID: m.ID, Life: string(m.Body), Push: rs[0].Status, Due: rs[0].Due, Err: rs[0].Err, MaxAttempts: m.MaxAttempts}, call)
+	return nil
+}
+
+func (c *raceClient) amend() error {
+	a := cancel(orders, c.id())
+	op := OpCancel
+	if c.rnd.IntN(3) > 0 {
+		a = reschedule(orders, a.ID, c.few(5*time.Millisecond))
+		op = OpReschedule
+	}
+	call := c.order.Add(1)
+	os, err := c.store.Amend(c.ctx, []punctual.Amendment{a})
+	if err != nil {
+		return err
+	}
+	c.record(Event{Op: op, ID: a.ID, Outcome: os[0].Status, Due: os[0].Due}, call)
+	return os[0].Err
+}
+
+// claim records each delivery.
+func (c *raceClient) claim(q punctual.Claim) ([]Event, error) {
+	call := c.order.Add(1)
+	ds, err := c.store.Claim(c.ctx, q)
+	from := len(c.events)
+	for _, d := range ds {
+		c.record(Event{
+			Op: OpDeliver, ID: d.ID, Life: string(d.Body), Token: d.Token, Attempt: d.Attempt,
+			Due: d.Due, Delivered: d.Delivered, LeaseUntil: d.LeaseUntil,
+		}, call)
+	}
+	return slices.Clone(c.events[from:]), err
+}
+
+func (c *raceClient) settle(d Event, v punctual.Verb, delay time.Duration) error {
+	now, err := c.store.Now(c.ctx)
+	if err != nil {
+		return err
+	}
+	call := c.order.Add(1)
+	errs, err := c.store.Settle(c.ctx, []punctual.Settlement{{Topic: orders, ID: d.ID, Token: d.Token, Verb: v, Delay: delay}})
+	if err != nil {
+		return err
+	}
+	c.record(Event{Op: OpSettle, ID: d.ID, Life: d.Life, Token: d.Token, Verb: v, Delay: delay, Now: now, Err: errs[0]}, call)
+	return nil
+}
+
+// consume claims, settles or forgets, and tries some forgotten tokens.
+func (c *raceClient) consume() error {
+	ds, err := c.claim(punctual.Claim{
+		Topics: []string{orders}, Max: 1 + c.rnd.IntN(3), Wait: c.few(3 * time.Millisecond), Lease: punctual.MinLease + c.few(40*time.Millisecond),
+	})
+	for _, d := range ds {
+		if err == nil {
+			err = c.handle(d)
+		}
+	}
+	if len(c.zombies) > 0 && c.rnd.IntN(2) == 0 && err == nil {
+		i := c.rnd.IntN(len(c.zombies))
+		d := c.zombies[i]
+		c.zombies = slices.Delete(c.zombies, i, i+1)
+		err = c.any(d)
+	}
+	return err
+}
+
+func (c *raceClient) handle(d Event) error {
+	switch c.rnd.IntN(10) {
+	case 0, 1:
+		c.zombies = append(c.zombies, d)
+		return nil
+	case 2:
+		if err := c.settle(d, punctual.SettleExtend, punctual.MinLease+c.few(20*time.Millisecond)); err != nil {
+			return err
+		}
+		c.zombies = append(c.zombies, d)
+		return nil
+	case 3, 4, 5:
+		return c.settle(d, punctual.SettleAck, 0)
+	}
+	return c.any(d)
+}
+
+// any settles with any verb but discard, which would leave too many dead.
+func (c *raceClient) any(d Event) error {
+	switch c.rnd.IntN(5) {
+	case 0:
+		return c.settle(d, punctual.SettleAck, 0)
+	case 1:
+		return c.settle(d, punctual.SettleRetry, c.few(4*time.Millisecond))
+	case 2:
+		return c.settle(d, punctual.SettleSnooze, c.few(4*time.Millisecond))
+	case 3:
+		return c.settle(d, punctual.SettleRelease, 0)
+	}
+	err := c.settle(d, punctual.SettleExtend, punctual.MinLease)
+	c.zombies = append(c.zombies, d)
+	return err
+}
+
+// drain acks all that is left, until a claim has waited in vain for longer than any
+// lease or delay of the race lasts, and notes the dead.
+func (c *raceClient) drain() error {
+	for {
+		ds, err := c.claim(punctual.Claim{Topics: []string{orders}, Max: raceIDs, Wait: 500 * time.Millisecond})
+		if err != nil {
+			return err
+		}
+		for _, d := range ds {
+			if err := c.settle(d, punctual.SettleAck, 0); err != nil {
+				return err
+			}
+		}
+		if len(ds) == 0 {
+			return c.noteDead()
+		}
+	}
+}
+
+func (c *raceClient) noteDead() error {
+	in, ok := c.store.(punctual.Inspector)
+	if !ok {
+		return nil
+	}
+	dead, err := listAll(c.ctx, in, punctual.ListQuery{Topic: orders, State: punctual.StateDead})
+	for _, i := range dead {
+		c.record(Event{Op: OpDead, ID: i.ID, Life: string(i.Body)}, c.order.Add(1))
+	}
+	return err
+}

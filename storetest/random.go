@@ -1,0 +1,197 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// RunRandom performs random histories on a store and on package memstore side by side,
+// compares every answer, and at the end everything that is stored. The store needs an
+// Inspector. With WithReopen it is reopened now and then.
+//
+// What the contract leaves open the model follows: which of equally due messages a claim
+// takes, the values of tokens, and how the store's clock catches up after a step back.
+//
+// A failure is made as short as possible and logged with the one command that repeats
+// it. The number of histories is that of package rapid (100, -rapid.checks), and so is the
+// length of their parts (-rapid.steps).
+func RunRandom(t *testing.T, open Open, opts ...Option) {
+	o := collect(opts)
+	begin := time.Now()
+	defer func() {
+		if t.Failed() {
+			t.Logf("to repeat this history: %s", repeatCommand(t.Name(), newestFailFile(begin)))
+		}
+	}()
+	rapid.Check(t, func(r *rapid.T) {
+		compareHistory(r, opener{
+			open:   func(clock punctual.Clock) punctual.Store { return open(t, clock) },
+			reopen: reopenIn(t, o.reopen),
+		})
+	})
+}
+
+// repeatCommand is the one command that repeats a failed history.
+func repeatCommand(test, failFile string) string {
+	pkg := "."
+	if info, ok := debug.ReadBuildInfo(); ok && strings.HasSuffix(info.Path, ".test") {
+		pkg = strings.TrimSuffix(info.Path, ".test")
+	}
+	parts := strings.Split(test, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	cmd := fmt.Sprintf("go test %s -run '%s'", pkg, strings.Join(parts, "/"))
+	if failFile == "" {
+		return cmd + " with the -rapid.seed that is logged above"
+	}
+	return fmt.Sprintf("%s -rapid.failfile='%s'", cmd, failFile)
+}
+
+// newestFailFile finds the file in which rapid has just written the failure down.
+func newestFailFile(since time.Time) string {
+	files, err := filepath.Glob(filepath.Join("testdata", "rapid", "*", "*.fail"))
+	if err != nil {
+		return ""
+	}
+	newest := ""
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil && !info.ModTime().Before(since.Truncate(time.Second)) {
+			newest, since = f, info.ModTime()
+		}
+	}
+	return newest
+}
+
+// comparison is one random history on two stores.
+type comparison struct {
+	*rapid.T
+	opener    opener
+	ctx       context.Context
+	store     punctual.Store
+	inspector punctual.Inspector // of store
+	clock     *punctual.ManualClock
+	told      time.Time // what the store's clock said last
+	read      time.Time // where clock stood then; zero after a reopen
+
+	model      *memstore.Store
+	modelClock *punctual.ManualClock // stands where the store's clock does
+
+	topics []string
+	made   []string // IDs that the store made
+	leases []lease  // every lease ever, newest last
+}
+
+// lease is one delivery with its tokens in both stores.
+type lease struct {
+	topic, id    string
+	token, model int64
+}
+
+// eras is the number of parts of a history. Each ends with a complete comparison, and
+// with a reopened store if it can be.
+const eras = 6
+
+func compareHistory(r *rapid.T, o opener) {
+	c := &comparison{T: r, opener: o, ctx: context.Background(), topics: []string{"a", "b"}}
+	c.clock, c.modelClock = punctual.NewManualClock(noon), punctual.NewManualClock(noon)
+	c.model = memstore.New(&memstore.Options{Clock: c.modelClock})
+	c.store = o.open(c.clock)
+	defer func() {
+		_ = c.store.Close() // the case of a failed Close is closeTwice
+		_ = c.model.Close()
+	}()
+	c.inspect()
+	for _, topic := range c.topics {
+		c.withoutJitter(topic)
+	}
+	for range eras {
+		r.Repeat(c.actions())
+		c.compareAll()
+		if o.reopen != nil {
+			c.reopen()
+			c.compareAll()
+		}
+	}
+}
+
+func (c *comparison) inspect() {
+	i, err := punctual.AsInspector(c.store)
+	if err != nil {
+		c.Skipf("skipped: the comparison needs an Inspector: %v", err)
+	}
+	c.inspector = i
+}
+
+// actions are drawn evenly; those that matter most are there more than once.
+func (c *comparison) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"push": c.push, "push more": c.push, "claim": c.claim, "claim more": c.claim, "claim again": c.claim,
+		"settle": c.settle, "settle more": c.settle, "settle again": c.settle, "amend": c.amend, "amend more": c.amend,
+		"configure": c.configure, "purge": c.purge, "delete topic": c.deleteTopic,
+		"look": c.look, "advance": c.advance, "advance more": c.advance, "step back": c.stepBack,
+		"": func(*rapid.T) { c.compareStats() },
+	}
+}
+
+// broken ends the history; the text says what the two stores answered.
+func (c *comparison) broken(promise, format string, args ...any) {
+	c.Helper()
+	c.Fatalf("%s: %s", promise, fmt.Sprintf(format, args...))
+}
+
+// sync puts the model's clock to that of the store, which must not run backwards, and
+// must stand still while the clock that it was given does.
+func (c *comparison) sync() {
+	c.Helper()
+	now, err := c.store.Now(c.ctx)
+	if err != nil {
+		c.broken(p8, "Now: unexpected error: %v", err)
+	}
+	if now.Before(c.told) {
+		c.broken(p8, "the store's clock went back from %v to %v", c.told, now)
+	}
+	raw := c.clock.Now()
+	if raw.Equal(c.read) && !now.Equal(c.told) {
+		c.broken(p8, "the store's clock went from %v to %v while the clock that it was given stood still", c.told, now)
+	}
+	c.told, c.read = now, raw
+	c.modelClock.Set(now)
+}
+
+func (c *comparison) reopen() {
+	c.Logf("reopen")
+	c.store = c.opener.reopen(c.store, c.clock)
+	c.read = time.Time{}
+	c.inspect()
+	c.sync()
+}
+
+func (c *comparison) advance(t *rapid.T) {
+	// Whole steps of 2 ms: a clock that goes at half speed then stays at whole ms.
+	d := rapid.SampledFrom([]time.Duration{
+		2 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Hour,
+	}).Draw(t, "advance")
+	c.clock.Advance(d)
+	c.sync()
+	c.Logf("advance by %v to %v", d, c.told)
+}
+
+func (c *comparison) stepBack(t *rapid.T) {
+	d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Hour}).Draw(t, "step back")
+	c.clock.Advance(-d)
+	c.sync()
+	c.Logf("step back by %v", d)
+}
