@@ -48,7 +48,7 @@ type Kit struct {
 	ctx    context.Context // ends with the test
 	config punctual.WorkerConfig
 	routes []route
-	worker *punctual.Worker // nil when routes changed since it was made
+	worker *punctual.Worker // at rest between two drains; nil when routes changed since it was made
 }
 
 // route is one call of Handle.
@@ -110,7 +110,7 @@ func New(tb TB, opts ...Option) *Kit {
 
 func (k *Kit) close() {
 	k.tb.Helper()
-	if err := errors.Join(k.stopWorker(), k.Queue.Close(k.ctx)); err != nil {
+	if err := k.Queue.Close(k.ctx); err != nil {
 		k.tb.Errorf("punctualtest: close: %v", err)
 	}
 	if err := k.Store.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
@@ -119,16 +119,14 @@ func (k *Kit) close() {
 }
 
 // Handle registers the handler of a topic, or replaces it: say by one that succeeds, for
-// the time after an outage.
+// the time after an outage. Called by a handler it takes effect from the next instant on.
 //
 // A topic that has the default backoff gets one without jitter, so that retries come after
 // exactly 1 s, 2 s, 4 s and so on. Any other backoff stays as it is.
 func (k *Kit) Handle(topic string, h punctual.Handler, opts ...punctual.HandleOption) {
 	k.tb.Helper()
 	k.steadyBackoff(topic)
-	if err := k.stopWorker(); err != nil {
-		k.tb.Fatalf("punctualtest: handle %s: %v", topic, err)
-	}
+	k.worker = nil
 	r := route{topic: topic, handler: h, opts: opts}
 	for i := range k.routes {
 		if k.routes[i].topic == topic {
@@ -218,15 +216,6 @@ func (k *Kit) drain() (handled int) {
 		k.tb.Fatalf("punctualtest: %v", err)
 	}
 	return handled
-}
-
-func (k *Kit) stopWorker() error {
-	w := k.worker
-	k.worker = nil
-	if w == nil {
-		return nil
-	}
-	return w.Stop(k.ctx)
 }
 
 // testLogger logs to the test, without the time of day, which is not the kit's.

@@ -125,6 +125,22 @@ func TestHandleReplaces(t *testing.T) {
 	kit.WantGone("a", "x")
 }
 
+func TestHandleReplacesItself(t *testing.T) {
+	kit := punctualtest.New(t)
+	after := &diary{kit: kit}
+	before := &diary{kit: kit, then: func(context.Context, *punctual.Delivery) error {
+		kit.Handle("a", after)
+		return nil
+	}}
+	kit.Handle("a", before)
+	for id, d := range map[string]time.Duration{"x": time.Second, "y": 2 * time.Second} {
+		pushIn(t, kit, "a", id, d)
+	}
+	kit.Advance(time.Minute)
+	before.want(t, "1s x 1")
+	after.want(t, "2s y 1")
+}
+
 // A message that was claimed outside of the kit and never settled comes when its lease
 // has run out.
 func TestAdvanceMeetsTheEndOfALease(t *testing.T) {
