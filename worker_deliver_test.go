@@ -250,6 +250,9 @@ func TestWorkerSurvivesGoexit(t *testing.T) {
 		w := r.worker(punctual.WorkerConfig{Concurrency: 1})
 		w.Handle("t", handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 			seen.add("%s %d", d.ID, d.Attempt)
+			if d.Attempt == 2 && !strings.Contains(d.Failures[0].Error, "Goexit") {
+				t.Errorf("history does not name the Goexit: %+v", d.Failures)
+			}
 			if d.ID == "a" && d.Attempt == 1 {
 				runtime.Goexit()
 			}
@@ -453,6 +456,31 @@ func TestWorkerAckWhoseAnswerWasLost(t *testing.T) {
 		time.Sleep(time.Hour)
 		seen.want(t, "a")
 		r.wantGone("t", "a")
+		r.stops(w)
+	})
+}
+
+// TestWorkerAckThatCameTooLate: unlike above, the first try certainly did not happen.
+func TestWorkerAckThatCameTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		refuse := failing(1, punctual.ErrOverloaded)
+		r.store.spoil(nil, func([]punctual.Settlement) error {
+			err := refuse()
+			if err != nil {
+				r.push("t", "a", punctual.Replace(), punctual.In(time.Hour))
+			}
+			return err
+		})
+		w := r.worker(punctual.WorkerConfig{Observer: &punctual.Observer{OnLeaseLost: func(d *punctual.Delivery, err error) {
+			seen.add("%s: %s", d.ID, punctual.ErrorCode(err))
+		}}})
+		w.Handle("t", acks(&record{}))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(time.Minute)
+		seen.want(t, "a: lease_lost")
 		r.stops(w)
 	})
 }

@@ -47,7 +47,8 @@ type hold struct {
 
 	// renewAt is when to renew, endsAt when the lease ends by the local count.
 	renewAt, endsAt time.Time
-	// expiry fires at endsAt. It is stopped when the handler has returned.
+	// expiry fires at endsAt or, after a renewal, before it. It is stopped when the handler
+	// has returned.
 	expiry *time.Timer
 	// over is why the lease ended while the handler ran, as far as known.
 	over error
@@ -281,9 +282,6 @@ func (l *leases) prolong(h *hold, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.renewAt, h.endsAt = sent.Add(h.length/3), sent.Add(h.length)
-	if !h.returned && h.over == nil {
-		h.expiry.Reset(time.Until(h.endsAt))
-	}
 }
 
 // postpone notes that the lease of h is to be renewed again soon: each twelfth of its length, about
@@ -302,8 +300,8 @@ func (w *Worker) expire(h *hold) {
 	}
 }
 
-// ranOut reports whether the lease of h has ended by the local count; a renewal
-// that overtook the timer sets it anew.
+// ranOut reports whether the lease of h has ended by the local count; if it was renewed
+// since its timer was set, the timer is set to its new end.
 func (l *leases) ranOut(h *hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -165,6 +165,33 @@ func TestWorkerLostLeaseEndsTheHandler(t *testing.T) {
 	})
 }
 
+// TestWorkerLossIsToldOnce: the lease ends by the local count while the answer that says so as well is
+// on its way.
+func TestWorkerLossIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		r.store.afterSettle = func(_ context.Context, ss []punctual.Settlement) error {
+			seen.add("%s at %v", ss[0].Verb, r.since())
+			time.Sleep(25 * time.Second)
+			return nil
+		}
+		o := &punctual.Observer{OnLeaseLost: func(*punctual.Delivery, error) { seen.add("told at %v", r.since()) }}
+		w := r.worker(punctual.WorkerConfig{Concurrency: 1, Observer: o})
+		w.Handle("t", handlerFunc(func(context.Context, *punctual.Delivery) error {
+			time.Sleep(40 * time.Second)
+			return nil
+		}))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(time.Second)
+		r.push("t", "a", punctual.Replace(), punctual.In(24*time.Hour))
+		time.Sleep(time.Hour)
+		seen.want(t, "extend at 10s", "told at 30s") // and no settlement at 40 s
+		r.stops(w)
+	})
+}
+
 func TestWorkerCancelEndsTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -239,6 +266,65 @@ func TestWorkerRenewalsFailUntilTheLeaseEnds(t *testing.T) {
 		r.wantLog("leases could not be renewed", 1)
 		time.Sleep(time.Hour)
 		r.wantGone("t", "a")
+		r.stops(w)
+	})
+}
+
+func TestWorkerCountsAnewFromEachRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		r.store.spoil(nil, func(ss []punctual.Settlement) error {
+			if ss[0].Verb == punctual.SettleExtend && r.since() > 15*time.Second {
+				return errBroken
+			}
+			return nil
+		})
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("t", lasting(r, seen, time.Hour))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(45 * time.Second)
+		r.store.spoil(nil, nil)
+		seen.want(t, "a ended at 40s: lease_lost") // renewed at 10 s, for 30 s
+		time.Sleep(2 * time.Hour)
+		r.stops(w)
+	})
+}
+
+func TestWorkerRenewsForItsOwnLeaseLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		w := r.worker(punctual.WorkerConfig{Lease: 5 * time.Minute}) // the topic says 30 s
+		w.Handle("t", lasting(r, seen, 30*time.Minute))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(time.Hour)
+		seen.want(t, "a done in attempt 1")
+		if _, _, extends := r.store.counts(); extends < 16 || extends > 19 {
+			t.Errorf("%d renewals in 30 minutes with a lease of 5, want one each 100 s", extends)
+		}
+		r.stops(w)
+	})
+}
+
+// TestWorkerRenewsAShortLeaseBesideALongOne: the renewer sleeps for the long lease when the
+// short one begins, and has to wake for it.
+func TestWorkerRenewsAShortLeaseBesideALongOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		lease := 12 * time.Hour
+		r.configure("long", punctual.SettingsPatch{Lease: &lease})
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("long", lasting(r, seen, 20*time.Hour), punctual.Timeout(-1))
+		w.Handle("short", lasting(r, seen, 10*time.Minute))
+		r.push("long", "l")
+		r.push("short", "s", punctual.In(time.Minute))
+		r.runs(w)
+		time.Sleep(24 * time.Hour)
+		seen.want(t, "s done in attempt 1", "l done in attempt 1")
 		r.stops(w)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/punctualmq/punctual"
 )
@@ -102,12 +103,15 @@ func TestWorkerStopByForce(t *testing.T) {
 			case "snoozing":
 				<-ctx.Done()
 				return punctual.Snooze(time.Hour)
+			case "retrying":
+				<-ctx.Done()
+				return punctual.RetryAfter(time.Hour, ctx.Err())
 			}
 			<-ctx.Done()
 			seen.add("%s: %v", d.ID, context.Cause(ctx))
 			return fmt.Errorf("gave up: %w", ctx.Err())
 		}))
-		for _, id := range []string{"polite", "stubborn", "snoozing", "stuck"} {
+		for _, id := range []string{"polite", "stubborn", "snoozing", "retrying", "stuck"} {
 			r.push("t", id)
 		}
 		r.runs(w)
@@ -115,7 +119,7 @@ func TestWorkerStopByForce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		err := w.Stop(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 handlers were still running when its time was up, 1 of them have not returned") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "5 handlers were still running when its time was up, 1 of them have not returned") {
 			t.Errorf("stop: %v", err)
 		}
 		if r.since() > 22*time.Second+time.Millisecond {
@@ -126,6 +130,7 @@ func TestWorkerStopByForce(t *testing.T) {
 			"polite":   "ready 0 0",
 			"stubborn": "scheduled 1 1",
 			"snoozing": "scheduled 0 0",
+			"retrying": "scheduled 1 1",
 			"stuck":    "leased 1 0",
 		}
 		for id, w := range want {
@@ -471,6 +476,40 @@ func TestStopEndsADrain(t *testing.T) {
 	})
 }
 
+func TestStopDuringTheClaimOfADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		gate := make(chan struct{})
+		r.store.afterClaim = func([]punctual.Delivery) { <-gate }
+		w := r.worker(punctual.WorkerConfig{})
+		w.Handle("t", acks(seen))
+		r.push("t", "a")
+		drained, stopped := make(chan error), make(chan error)
+		go func() {
+			n, err := w.Drain(t.Context())
+			if n != 0 {
+				t.Errorf("drained %d", n)
+			}
+			drained <- err
+		}()
+		synctest.Wait()
+		go func() { stopped <- w.Stop(t.Context()) }()
+		synctest.Wait()
+		close(gate)
+		if err := <-drained; !errors.Is(err, punctual.ErrClosed) {
+			t.Errorf("drain: %v, want ErrClosed", err)
+		}
+		if err := <-stopped; err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		seen.want(t)
+		if i := r.get("t", "a"); i.State != punctual.StateReady || i.Attempt != 0 {
+			t.Errorf("L8: not given back unused: %+v", i)
+		}
+	})
+}
+
 func TestDrainReportsStoreErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -593,5 +632,32 @@ func TestWorkerStopWhileTheStoreDoesNotSettle(t *testing.T) {
 		if i := r.get("t", "a"); i.Attempt != 1 || r.since() > 31*time.Second {
 			t.Errorf("P1: after %v: %+v; want the message kept for another attempt", r.since(), i)
 		}
+	})
+}
+
+// TestWorkerForgetsWhatIsDone: a message that was handled is free for the garbage collector, even
+// though the worker runs on and the lease would have gone on for a day.
+func TestWorkerForgetsWhatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		w := r.worker(punctual.WorkerConfig{Lease: 24 * time.Hour})
+		var kept weak.Pointer[punctual.Delivery]
+		var ctx context.Context
+		w.Handle("t", handlerFunc(func(c context.Context, d *punctual.Delivery) error {
+			kept, ctx = weak.Make(d), c
+			return nil
+		}))
+		r.runs(w)
+		r.push("t", "a", punctual.In(time.Second))
+		time.Sleep(time.Minute)
+		r.wantGone("t", "a")
+		runtime.GC()
+		if kept.Value() != nil {
+			t.Error("P10: the worker still holds a message that was acked")
+		}
+		if ctx.Err() == nil {
+			t.Error("P10: the context of a handler that returned lives on")
+		}
+		r.stops(w)
 	})
 }
