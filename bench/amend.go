@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// How many messages a second can be cancelled or rescheduled, picked at random among those
+// pending.
+
+const (
+	amendSingles = 64
+	amendBatch   = 100
+	amendRounds  = 2
+)
+
+func amendScenarios() []scenario {
+	var all []scenario
+	for _, verb := range []string{"cancel", "reschedule"} {
+		for _, n := range []int{1, amendBatch} {
+			a := amendment{verb: verb, batch: n, callers: 1}
+			name, about := fmt.Sprintf("batch-%d", n), fmt.Sprintf("%s in lists of %d by one goroutine", verb, n)
+			if n == 1 {
+				a.callers = amendSingles
+				name, about = fmt.Sprintf("single-%d", amendSingles), fmt.Sprintf("%s one by one by %d goroutines", verb, amendSingles)
+			}
+			all = append(all, scenario{
+				name: "pending/" + verb + "-" + name, about: about, pending: true, maxRounds: amendRounds,
+				takes: spans(1.4, 3*time.Second), run: a.run,
+			})
+		}
+	}
+	return all
+}
+
+// amendment is a way of amending messages by ID.
+type amendment struct {
+	verb    string
+	batch   int
+	callers int
+}
+
+func (a amendment) run(ctx context.Context, e *env) error {
+	ids, err := takeIDs(e.kept, min(e.sizes.Pending, sampleMax)/(4*amendRounds))
+	if err != nil {
+		return err
+	}
+	store, err := openStore(e)
+	if err != nil {
+		return err
+	}
+	e.say("%s for %v or %d messages", a.verb, e.sizes.Span, len(ids))
+	err = e.against(a.batch*a.callers, ackBytes, func() (float64, error) {
+		t, err := a.all(ctx, e, punctual.NewQueue(store, nil), ids)
+		if err != nil {
+			return 0, err
+		}
+		t.note(e.out)
+		return t.rate(), nil
+	})
+	return closeStore(store, err)
+}
+
+// all amends the messages with the given IDs, for as long as a span.
+func (a amendment) all(ctx context.Context, e *env, q *punctual.Queue, ids []string) (*tally, error) {
+	var next atomic.Int64
+	return flatOut(ctx, a.callers, e.sizes.Span, func(ctx context.Context, _ int) (int, error) {
+		to := int(next.Add(int64(a.batch)))
+		if to > len(ids) {
+			return 0, nil
+		}
+		return a.batch, a.some(ctx, q, ids[to-a.batch:to])
+	})
+}
+
+// some amends a few messages, each of which must be there.
+func (a amendment) some(ctx context.Context, q *punctual.Queue, ids []string) error {
+	when := punctual.At(farDue(time.Now()))
+	want := punctual.Cancelled
+	var outs []punctual.Outcome
+	var err error
+	switch {
+	case a.verb == "reschedule" && len(ids) == 1:
+		want = punctual.Rescheduled
+		outs = make([]punctual.Outcome, 1)
+		outs[0], err = q.Reschedule(ctx, topic, ids[0], when)
+	case a.verb == "reschedule":
+		want = punctual.Rescheduled
+		outs, err = q.RescheduleMany(ctx, topic, ids, when)
+	case len(ids) == 1:
+		outs = make([]punctual.Outcome, 1)
+		outs[0], err = q.Cancel(ctx, topic, ids[0])
+	default:
+		outs, err = q.CancelMany(ctx, topic, ids)
+	}
+	if err != nil {
+		return err
+	}
+	for i, o := range outs {
+		if o.Err != nil || o.Status != want {
+			return fmt.Errorf("%s of %s: %v, %v", a.verb, ids[i], o.Status, o.Err)
+		}
+	}
+	return nil
+}

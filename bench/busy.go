@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// What GOMAXPROCS has to do with lateness when handlers compute.
+
+const (
+	busyTopic = "busy"
+	busyRate  = 2_000
+)
+
+func busyScenarios() []scenario {
+	var all []scenario
+	for _, procs := range []int{2, 4} {
+		for busy := range 3 {
+			all = append(all, scenario{
+				name:  fmt.Sprintf("busy/procs-%d-busy-%d", procs, busy),
+				about: fmt.Sprintf("lateness at %d/s with GOMAXPROCS=%d and %d handlers that compute all the time", busyRate, procs, busy),
+				procs: procs, maxRounds: 2,
+				takes: func(z sizes) time.Duration { return busyWindow(z) + 5*time.Second },
+				run: func(ctx context.Context, e *env) error {
+					e.sizes.Window = busyWindow(e.sizes)
+					return runSteady(ctx, e, &load{rate: busyRate, busy: busy})
+				},
+			})
+		}
+	}
+	return all
+}
+
+// busyWindow is shorter than that of other scenarios because there are many of these.
+func busyWindow(z sizes) time.Duration { return z.Window / 4 }
+
+// keepBusy pushes one message for each busy handler and has w handle them; they compute until
+// the returned function is called.
+func (l *load) keepBusy(ctx context.Context, w *punctual.Worker) (stop func(), err error) {
+	if l.busy == 0 {
+		return func() {}, nil
+	}
+	var over atomic.Bool
+	w.Handle(busyTopic, punctual.HandlerFunc(func(context.Context, *punctual.Delivery) error {
+		for !over.Load() {
+			burn()
+		}
+		return nil
+	}))
+	for range l.busy {
+		if _, err := l.queue.Push(ctx, busyTopic, nil); err != nil {
+			return nil, err
+		}
+	}
+	return func() { over.Store(true) }, nil
+}
+
+// sink keeps the compiler from leaving out the loop of burn.
+var sink atomic.Uint64
+
+// burn computes for some microseconds.
+func burn() {
+	x := sink.Load() | 1
+	for range 10_000 {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	sink.Store(x)
+}

@@ -1,0 +1,116 @@
+// Command bench measures Punctual's embedded store through Queue and Worker, as a program
+// that uses the library would, and beside each figure what the machine itself can do.
+//
+//	bench run                     measure everything (about 15 minutes) and note the results
+//	bench run -only steady -quick measure a part, at a fiftieth of the size
+//	bench report                  turn the results into docs/performance.md and docs/img/*.svg
+//	bench list                    name the scenarios
+//
+// Each round of a scenario runs in a process of its own, so that memory and GOMAXPROCS are
+// its own too. Results are lines of JSON (result.go).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+const synopsis = "usage: bench run|report|list [flags]; bench run -help tells the flags"
+
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		return errors.New(synopsis)
+	}
+	switch verb, rest := args[0], args[1:]; verb {
+	case "run":
+		return runCommand(ctx, rest, stderr)
+	case "report":
+		return reportCommand(rest, stderr)
+	case "list":
+		for _, s := range scenarios() {
+			fmt.Fprintf(stdout, "%-28s %s\n", s.name, s.about)
+		}
+		return nil
+	case childVerb:
+		return childCommand(ctx, rest, stdout, stderr)
+	default:
+		return fmt.Errorf("%q is not a verb: %s", verb, synopsis)
+	}
+}
+
+// runOptions are the flags of bench run.
+type runOptions struct {
+	dir     string
+	results string
+	profile string
+	rounds  int
+	only    *regexp.Regexp
+	sizes   sizes
+}
+
+func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
+	var o runOptions
+	flags := flag.NewFlagSet("bench run", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	full := fullSizes()
+	flags.StringVar(&o.dir, "dir", "data", "folder for the stores, on the disk to be measured; made and removed")
+	flags.StringVar(&o.results, "results", "results.ndjson", "file to which results are appended")
+	flags.StringVar(&o.profile, "profile", "", "folder for CPU, mutex and block profiles; none when empty")
+	flags.IntVar(&o.rounds, "rounds", 3, "rounds of each scenario; long ones have fewer")
+	only := flags.String("only", "", "regular expression: measure only the scenarios that match (bench list names them)")
+	quick := flags.Bool("quick", false, "a fiftieth of the size, to see that it works")
+	flags.DurationVar(&o.sizes.Span, "span", full.Span, "length of each measurement of a rate")
+	flags.DurationVar(&o.sizes.Window, "window", full.Window, "length of each measurement of lateness")
+	flags.IntVar(&o.sizes.Burst, "burst", full.Burst, "messages due in one instant")
+	flags.IntVar(&o.sizes.Pending, "pending", full.Pending, "messages pending in the scenarios pending/*")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *quick {
+		o.sizes = quickSizes()
+	}
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	if o.rounds < 1 || o.sizes.Burst < 1 || o.sizes.Pending < 1 || o.sizes.Span <= 0 || o.sizes.Window <= 0 {
+		return errors.New("rounds and sizes must be positive")
+	}
+	return runAll(ctx, o, stderr)
+}
+
+// sizes say how much each scenario does.
+type sizes struct {
+	Span    time.Duration `json:"span"`    // of each measurement of a rate
+	Window  time.Duration `json:"window"`  // of each measurement of lateness
+	Burst   int           `json:"burst"`   // messages due in one instant
+	Pending int           `json:"pending"` // messages pending in pending/*
+}
+
+func fullSizes() sizes {
+	return sizes{Span: 5 * time.Second, Window: 30 * time.Second, Burst: 1_000_000, Pending: 10_000_000}
+}
+
+func quickSizes() sizes {
+	return sizes{Span: 500 * time.Millisecond, Window: 2 * time.Second, Burst: 20_000, Pending: 200_000}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore"
+)
+
+// topic is where messages go unless a scenario needs several.
+const topic = "bench"
+
+// bodies hands out bodies that no compression makes smaller.
+var bodies = randomBytes(1 << 20)
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+func randomBody() []byte {
+	from := mathrand.IntN(len(bodies) - bodyBytes)
+	return bodies[from : from+bodyBytes : from+bodyBytes]
+}
+
+// farDue is a due time between 1 and 25 hours ahead, every one as likely.
+func farDue(now time.Time) time.Time {
+	return now.Add(time.Hour + mathrand.N(24*time.Hour))
+}
+
+// farMessages fills ms with messages due between 1 and 25 hours ahead.
+func farMessages(ms []punctual.NewMessage) {
+	now := time.Now()
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: topic, Body: randomBody(), Due: farDue(now)}
+	}
+}
+
+// openStore opens the store of a round as a user would who sets nothing.
+func openStore(e *env) (*diskstore.Store, error) {
+	return diskstore.Open(e.dir, nil)
+}
+
+// checkPushed returns the first error among the results of a push.
+func checkPushed(rs []punctual.PushResult, err error) error {
+	if err != nil {
+		return err
+	}
+	for _, r := range rs {
+		if r.Err != nil {
+			return fmt.Errorf("push of %s: %w", r.ID, r.Err)
+		}
+	}
+	return nil
+}
+
+// closeStore closes a store and returns the error of the round, or else that of closing.
+func closeStore(s punctual.Store, err error) error {
+	if cerr := s.Close(); err == nil && cerr != nil {
+		return fmt.Errorf("close the store: %w", cerr)
+	}
+	return err
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuTime is the CPU time that this process has used.
+func cpuTime() (time.Duration, error) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("getrusage: %w", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}
+
+// memory is what the system says this process has in memory, now and at most, in bytes.
+func memory() (now, peak float64, err error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, 0, err
+	}
+	now, err = statusKiB(string(status), "VmRSS:")
+	if err != nil {
+		return 0, 0, err
+	}
+	peak, err = statusKiB(string(status), "VmHWM:")
+	return now, peak, err
+}
+
+func statusKiB(status, name string) (bytes float64, err error) {
+	for line := range strings.Lines(status) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
+			return kib * 1024, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/self/status has no %s", name)
+}
+
+// resetPeak starts the count of the most memory anew.
+func resetPeak() error { return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
+
+// setMemory notes the memory of this process.
+func (r *Result) setMemory() error {
+	now, peak, err := memory()
+	if err != nil {
+		return err
+	}
+	r.set("rss_bytes", now)
+	r.set("rss_peak_bytes", peak)
+	return nil
+}
+
+// diskUse is what the files of a folder take on disk, in bytes. Files that vanish meanwhile do
+// not count.
+func diskUse(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
+			bytes += st.Blocks * 512
+		}
+		return err
+	})
+	return bytes, err
+}
+
+// freeSpace is what a folder's disk has left for this user, in bytes.
+func freeSpace(dir string) (uint64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	return uint64(st.Bavail) * uint64(st.Bsize), nil
+}
+
+// usage is the CPU time used by this process and by the whole machine since it was taken.
+type usage struct {
+	at       time.Time
+	own, all time.Duration
+}
+
+func takeUsage() (usage, error) {
+	own, err := cpuTime()
+	if err != nil {
+		return usage{}, err
+	}
+	all, err := machineBusy()
+	return usage{time.Now(), own, all}, err
+}
+
+// setOthers notes which share of the machine's CPU time others have used since u, 0 to 1.
+func (r *Result) setOthers(u usage) error {
+	now, err := takeUsage()
+	if err != nil {
+		return err
+	}
+	others := (now.all - u.all) - (now.own - u.own)
+	r.set("others_cpu", max(0, others.Seconds()/(now.at.Sub(u.at).Seconds()*float64(runtime.NumCPU()))))
+	return nil
+}
+
+// machineBusy is the CPU time that all processes have used, stolen time included.
+func machineBusy() (time.Duration, error) {
+	f, err := os.Open("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	line, err := bufio.NewReader(f).ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	var busy int64
+	for i, field := range strings.Fields(line)[1:] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		if i != 3 && i != 4 && i < 8 { // idle, waiting for disks; guests are counted as users
+			busy += ticks
+		}
+	}
+	return time.Duration(busy) * (time.Second / 100), nil // USER_HZ
+}
+
+// describeMachine describes this machine and the file system of a folder.
+func describeMachine(dir string, z sizes) Machine {
+	return Machine{
+		Kind: "machine", Run: time.Now().UTC().Format(time.RFC3339), Cores: runtime.NumCPU(),
+		CPU: fieldOf("/proc/cpuinfo", "model name"), MemoryGiB: memoryGiB(), Kernel: kernel(),
+		Go: runtime.Version(), FileSystem: fileSystem(dir), Sizes: z,
+	}
+}
+
+// fieldOf is the value of the first "name : value" line of a file in /proc; "unknown" if
+// there is none.
+func fieldOf(path, name string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(data)) {
+		k, v, ok := strings.Cut(line, ":")
+		if ok && strings.TrimSpace(k) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return "unknown"
+}
+
+func memoryGiB() int {
+	var kib int
+	if _, err := fmt.Sscanf(fieldOf("/proc/meminfo", "MemTotal"), "%d kB", &kib); err != nil {
+		return 0
+	}
+	return (kib + 1<<19) >> 20
+}
+
+func kernel() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+}
+
+// fileSystem names the type and device of the mount that holds dir.
+func fileSystem(dir string) string {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "unknown"
+	}
+	data, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		return "unknown"
+	}
+	found, best := "unknown", -1
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || len(f[1]) <= best {
+			continue
+		}
+		if abs == f[1] || f[1] == "/" || strings.HasPrefix(abs, f[1]+"/") {
+			found, best = f[2]+" on "+f[0], len(f[1])
+		}
+	}
+	return found
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sort"
+)
+
+// The file of results is lines of JSON: for each run one Machine, then its Results in the order
+// in which they were measured. Units are in the names of the values: _ms, _us, _bytes, _s;
+// rates are per second.
+
+// Machine describes where and when a run was made.
+type Machine struct {
+	Kind       string `json:"kind"` // "machine"
+	Run        string `json:"run"`  // the run's start, RFC 3339
+	Cores      int    `json:"cores"`
+	CPU        string `json:"cpu"`
+	MemoryGiB  int    `json:"memory_gib"`
+	Kernel     string `json:"kernel"`
+	Go         string `json:"go"`
+	FileSystem string `json:"file_system"`
+	Sizes      sizes  `json:"sizes"`
+}
+
+// Result is what one round of a scenario measured.
+type Result struct {
+	Kind     string             `json:"kind"` // "result"
+	Run      string             `json:"run"`
+	Scenario string             `json:"scenario"`
+	Round    int                `json:"round"` // from 1
+	Procs    int                `json:"gomaxprocs"`
+	Values   map[string]float64 `json:"values"`
+	// Series are curves over the course of the round, by name.
+	Series map[string][]point `json:"series,omitempty"`
+}
+
+type point struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+func (r *Result) set(name string, v float64) { r.Values[name] = v }
+
+func (r *Result) add(series string, x, y float64) {
+	if r.Series == nil {
+		r.Series = make(map[string][]point)
+	}
+	r.Series[series] = append(r.Series[series], point{x, y})
+}
+
+// appendLine appends one value as a line of JSON to a file.
+func appendLine(path string, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(append(line, '\n')); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// run is all that the file has of one run.
+type run struct {
+	machine Machine
+	results []Result
+}
+
+// readRuns reads a file of results, the oldest run first.
+func readRuns(path string) ([]run, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var runs []run
+	byID := make(map[string]int)
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for n := 1; lines.Scan(); n++ {
+		var kind struct{ Kind string }
+		if err := json.Unmarshal(lines.Bytes(), &kind); err != nil {
+			return nil, fmt.Errorf("%s line %d: %w", path, n, err)
+		}
+		switch kind.Kind {
+		case "machine":
+			var m Machine
+			err = json.Unmarshal(lines.Bytes(), &m)
+			byID[m.Run] = len(runs)
+			runs = append(runs, run{machine: m})
+		case "result":
+			var r Result
+			err = json.Unmarshal(lines.Bytes(), &r)
+			i, ok := byID[r.Run]
+			if !ok {
+				return nil, fmt.Errorf("%s line %d: a result of run %s, which the file does not describe before it", path, n, r.Run)
+			}
+			runs[i].results = append(runs[i].results, r)
+		default:
+			return nil, fmt.Errorf("%s line %d: kind %q is neither machine nor result", path, n, kind.Kind)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s line %d: %w", path, n, err)
+		}
+	}
+	return runs, lines.Err()
+}
+
+// spread is a value over the rounds of a scenario.
+type spread struct {
+	median, min, max float64
+	rounds           int
+}
+
+// over returns the spread of a value, and false if no round has it.
+func (r run) over(scenario, value string) (spread, bool) {
+	var vs []float64
+	for _, res := range r.results {
+		if v, ok := res.Values[value]; ok && res.Scenario == scenario {
+			vs = append(vs, v)
+		}
+	}
+	if len(vs) == 0 {
+		return spread{}, false
+	}
+	sort.Float64s(vs)
+	mid := len(vs) / 2
+	s := spread{median: vs[mid], min: vs[0], max: vs[len(vs)-1], rounds: len(vs)}
+	if len(vs)%2 == 0 {
+		s.median = (vs[mid-1] + vs[mid]) / 2
+	}
+	return s, true
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	mathrand "math/rand/v2"
+
+	"github.com/punctualmq/punctual"
+)
+
+// How late messages are delivered under a steady load: so many a second are pushed, each due
+// 1 to 3 seconds ahead, and a worker acks them.
+
+const (
+	producers    = 4
+	producerTick = 10 * time.Millisecond
+	minAhead     = time.Second
+	maxAhead     = 3 * time.Second
+	// steadyHands is the worker's concurrency: at 100k/s a hand is busy for the time of an ack,
+	// some milliseconds, so that hundreds are needed at once.
+	steadyHands = 256
+	// settleTime is how long the last messages may take to arrive when all is pushed.
+	settleTime = 30 * time.Second
+)
+
+var steadyRates = []int{2_000, 20_000, 100_000}
+
+func rateName(rate int) string { return fmt.Sprintf("%dk", rate/1000) }
+
+func steadyScenarios() []scenario {
+	var all []scenario
+	for _, rate := range steadyRates {
+		all = append(all, scenario{
+			name: "steady/" + rateName(rate), about: fmt.Sprintf("lateness at %d messages a second", rate),
+			maxRounds: 2, takes: windowPlus(6 * time.Second),
+			run: func(ctx context.Context, e *env) error { return runSteady(ctx, e, &load{rate: rate}) },
+		})
+	}
+	return all
+}
+
+// load is a steady load on one store.
+type load struct {
+	rate int // messages a second
+	busy int // handlers that compute all the time
+
+	queue   *punctual.Queue
+	pushes  *recorder // duration of each PushMany
+	claimed *recorder // Delivery.Late
+	started *recorder // from due until the handler starts
+
+	// from and to bound the due times that count: not the first ones, when the load
+	// builds up, nor those after the last push.
+	from, to        time.Time
+	pushed, handled atomic.Int64
+	counted         atomic.Int64 // handled within the window
+	early           atomic.Int64
+}
+
+// runSteady opens the round's store, puts the load on it and notes lateness and cost.
+func runSteady(ctx context.Context, e *env, l *load) error {
+	store, err := openStore(e)
+	if err != nil {
+		return err
+	}
+	return closeStore(store, l.run(ctx, e, store))
+}
+
+func (l *load) run(ctx context.Context, e *env, store punctual.Store) error {
+	l.queue = punctual.NewQueue(store, nil)
+	l.pushes, l.claimed, l.started = newRecorder(), newRecorder(), newRecorder()
+	begin := time.Now()
+	l.from = begin.Add(maxAhead)
+	l.to = l.from.Add(e.sizes.Window)
+	work, stopWork := context.WithCancel(ctx)
+	defer stopWork()
+	w := punctual.NewWorker(store, &punctual.WorkerConfig{Concurrency: steadyHands})
+	w.Handle(topic, punctual.HandlerFunc(l.handle))
+	stopBusy, err := l.keepBusy(work, w)
+	if err != nil {
+		return err
+	}
+	if err := w.Start(work); err != nil {
+		return err
+	}
+	e.say("%d messages a second for %v", l.rate, e.sizes.Window)
+	err = l.measure(ctx, e)
+	stopBusy()
+	if serr := stopWorker(w); err == nil {
+		err = serr
+	}
+	return err
+}
+
+func stopWorker(w *punctual.Worker) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return w.Stop(ctx)
+}
+
+// measure pushes until the window is over, and notes what happened within it.
+func (l *load) measure(ctx context.Context, e *env) error {
+	if err := resetPeak(); err != nil {
+		return err
+	}
+	pushing := make(chan error, 1)
+	go func() { pushing <- l.produce(ctx) }()
+	time.Sleep(time.Until(l.from))
+	cpu, err := cpuTime()
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Until(l.to))
+	cpuEnd, err := cpuTime()
+	if err != nil {
+		return err
+	}
+	if err := <-pushing; err != nil {
+		return err
+	}
+	if err := awaitCount(ctx, &l.handled, &l.pushed); err != nil {
+		return err
+	}
+	if n := l.early.Load(); n > 0 {
+		return fmt.Errorf("%d messages were delivered before they were due (P2)", n)
+	}
+	l.note(e, cpuEnd-cpu)
+	return e.out.setMemory()
+}
+
+func (l *load) note(e *env, cpu time.Duration) {
+	n := float64(l.counted.Load())
+	e.out.set("messages", n)
+	e.out.set("rate", n/e.sizes.Window.Seconds())
+	e.out.set("cpu_us_per_message", float64(cpu.Microseconds())/n)
+	e.out.set("cpu_cores", cpu.Seconds()/e.sizes.Window.Seconds())
+	e.out.setQuantiles("claim", l.claimed.merged())
+	e.out.setQuantiles("start", l.started.merged())
+	e.out.setQuantiles("push", l.pushes.merged())
+}
+
+// handle counts a delivery.
+func (l *load) handle(_ context.Context, d *punctual.Delivery) error {
+	late := time.Since(d.Due)
+	if late < 0 {
+		l.early.Add(1)
+	}
+	if !d.Due.Before(l.from) && d.Due.Before(l.to) {
+		l.claimed.record(d.Late())
+		l.started.record(late)
+		l.counted.Add(1)
+	}
+	l.handled.Add(1)
+	return nil
+}
+
+// produce pushes at the load's rate until the window is over.
+func (l *load) produce(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for i := range producers {
+		wg.Go(func() {
+			if err := l.producer(ctx, i); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// producer pushes its share of the rate, at each tick as much as is missing, so that a slow
+// push makes the next one larger and the rate stays the same.
+func (l *load) producer(ctx context.Context, i int) error {
+	share := float64(l.rate) / producers
+	start := time.Now()
+	pushed := 0
+	time.Sleep(time.Duration(i) * producerTick / producers)
+	for now := time.Now(); now.Before(l.to) && ctx.Err() == nil; now = time.Now() {
+		missing := int(share*now.Sub(start).Seconds()) - pushed
+		if missing > 0 {
+			if err := checkPushed(l.queue.PushMany(ctx, soonMessages(missing))); err != nil {
+				return err
+			}
+			l.pushes.record(time.Since(now))
+			pushed += missing
+			l.pushed.Add(int64(missing))
+		}
+		time.Sleep(time.Until(now.Add(producerTick)))
+	}
+	return nil
+}
+
+// soonMessages makes n messages due 1 to 3 seconds ahead.
+func soonMessages(n int) []punctual.NewMessage {
+	ms := make([]punctual.NewMessage, n)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: topic, Body: randomBody(), Delay: minAhead + mathrand.N(maxAhead-minAhead)}
+	}
+	return ms
+}
+
+// awaitCount waits until everything that was pushed has arrived (P1).
+func awaitCount(ctx context.Context, arrived, pushed *atomic.Int64) error {
+	deadline := time.Now().Add(settleTime)
+	for arrived.Load() < pushed.Load() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("only %d of %d messages arrived within %v of the last push", arrived.Load(), pushed.Load(), settleTime)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil
+}
