@@ -31,7 +31,7 @@ import (
 //     runs one handler and settles its message. The claimer waits for them. A handler that never
 //     returns keeps its hand, and the claimer, for ever; Stop tells how many there are.
 //   - a flight of the settler (coalescer.flight) while settlements are on their way.
-//   - a timer's function at the end of each lease that could not be renewed.
+//   - a timer's function (Worker.expire), for an instant, when a lease has lasted its length.
 
 // WorkerConfig configures a Worker. The zero value is ready to use.
 type WorkerConfig struct {

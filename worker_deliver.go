@@ -200,7 +200,8 @@ func (w *Worker) finish(h *hold, o outcome) error {
 		return nil
 	}
 	w.cfg.Observer.failed("settle", err)
-	w.log(h, slog.LevelError, "message could not be settled; it is delivered again when its lease ends", "verb", o.verb.String(), "err", err)
+	w.log(h, slog.LevelError, "message could not be settled; it is delivered again when its lease ends",
+		"verb", o.verb.String(), "err", err)
 	return err
 }
 
@@ -244,7 +245,8 @@ func (w *Worker) settleOnce(h *hold, s Settlement) error {
 
 // isFinal tells errors after which a settlement is not tried again.
 func isFinal(err error) bool {
-	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrCancelled) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnsupported) || unrecoverable(err)
+	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrCancelled) ||
+		errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnsupported) || unrecoverable(err)
 }
 
 // logOutcome logs what went wrong with an attempt, or nothing.

@@ -37,8 +37,8 @@ type hold struct {
 	began   time.Time
 	started bool
 
-	// ctx is the handler's. It ends with leaseCtx, or by its timeout; leaseCtx with
-	// stop, the session's end of all handlers, or by cancel.
+	// ctx is the handler's. It ends by its timeout, by cancel when the lease is over, or with
+	// stop, the session's end of all handlers.
 	ctx, stop     context.Context
 	cancel        context.CancelCauseFunc
 	cancelTimeout context.CancelFunc
@@ -246,6 +246,9 @@ func (w *Worker) renew(ctx context.Context, batch []*hold) error {
 	defer cancel()
 	sent := time.Now()
 	items, err := w.store.Settle(ctx, ss)
+	if err == nil && len(items) != len(batch) {
+		err = errorf(ErrIndeterminate, "the store gave %d answers for %d renewals", len(items), len(batch))
+	}
 	var failed error
 	for i, h := range batch {
 		answer := err

@@ -413,6 +413,31 @@ func TestWorkerRenewalThatHangs(t *testing.T) {
 	})
 }
 
+func TestWorkerRenewalWithTooFewAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		seen := &record{}
+		w := punctual.NewWorker(&mumblingStore{r.store}, r.config(punctual.WorkerConfig{}))
+		w.Handle("t", lasting(r, seen, 10*time.Minute))
+		r.push("t", "a", punctual.MaxAttempts(1))
+		r.runs(w)
+		time.Sleep(time.Hour)
+		seen.want(t, "a ended at 30s: lease_lost")
+		r.wantLog("0 answers for 1 renewals", 1)
+		r.stops(w)
+	})
+}
+
+// mumblingStore gives no answers to renewals.
+type mumblingStore struct{ *spyStore }
+
+func (s *mumblingStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	if ss[0].Verb == punctual.SettleExtend {
+		return nil, nil
+	}
+	return s.spyStore.Settle(ctx, ss)
+}
+
 func TestWorkerTimeoutEndsTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

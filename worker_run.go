@@ -151,7 +151,7 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 		}
 	case <-timer.C:
 	}
-	err := fmt.Errorf("stop worker: %d handlers were still running when its time was up, %d of them have not returned: %w",
+	err := fmt.Errorf("stop worker: handlers running when its time was up: %d, not returned since: %d: %w",
 		running, w.leases.count(), contextError(ctx))
 	if running == 0 {
 		err = fmt.Errorf("stop worker: its time was up before everything was settled: %w", contextError(ctx))

@@ -119,7 +119,7 @@ func TestWorkerStopByForce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		err := w.Stop(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "5 handlers were still running when its time was up, 1 of them have not returned") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "handlers running when its time was up: 5, not returned since: 1") {
 			t.Errorf("stop: %v", err)
 		}
 		if r.since() > 22*time.Second+time.Millisecond {
@@ -176,7 +176,7 @@ func TestWorkerRunGivesUpAfterItsShutdownTimeout(t *testing.T) {
 		r.push("t", "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.Run(ctx); err == nil || !strings.Contains(err.Error(), "1 handlers were still running when its time was up, 0 of them have not returned") {
+		if err := w.Run(ctx); err == nil || !strings.Contains(err.Error(), "handlers running when its time was up: 1, not returned since: 0") {
 			t.Errorf("run: %v", err)
 		}
 		seen.want(t, "a ended at 26s: closed")
