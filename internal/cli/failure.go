@@ -162,7 +162,7 @@ func describe(err error) failure {
 func cure(code string) string {
 	switch code {
 	case "locked":
-		return "one process owns a directory; end the other one, or name another store with --store"
+		return "end the other one, or name another store with --store"
 	case "paused":
 		return "let pushes in again with 'punctual topic resume TOPIC'"
 	case "no_space":

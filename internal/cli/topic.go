@@ -64,7 +64,7 @@ func (a *app) configure(ctx context.Context, create bool, topic string, p punctu
 		return err // before a store is made for it
 	}
 	return a.withInspector(ctx, create, func(i punctual.Inspector, _ punctual.Store) error {
-		if create == mustExist {
+		if !create {
 			if _, err := i.Stats(ctx, topic); err != nil {
 				return err
 			}

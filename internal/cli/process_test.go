@@ -1,0 +1,213 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shell runs command lines as processes of their own, on one store on disk.
+type shell struct {
+	t   *testing.T
+	dir string
+}
+
+func newShell(t *testing.T) *shell {
+	t.Helper()
+	return &shell{t, filepath.Join(t.TempDir(), "store")}
+}
+
+func (s *shell) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), runAsCommand+"=1", "PUNCTUAL_STORE=disk:"+s.dir,
+		"GORACE=atexit_sleep_ms=0") // a race build sleeps for a second at its end otherwise
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
+
+func (s *shell) run(args ...string) result {
+	s.t.Helper()
+	var out, errs strings.Builder
+	cmd := s.command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		s.t.Fatal(err)
+	}
+	return result{s.t, args, cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
+// process is a command that runs, with the lines that it prints.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	out   *bufio.Reader
+	errs  *buffer
+	ended bool
+}
+
+func (s *shell) start(args ...string) *process {
+	s.t.Helper()
+	p := &process{t: s.t, cmd: s.command(args...), errs: &buffer{}}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p.out, p.cmd.Stderr = bufio.NewReader(out), p.errs
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if !p.ended {
+			_ = p.cmd.Process.Kill() // the test has failed already
+			_ = p.cmd.Wait()
+		}
+	})
+	return p
+}
+
+// line waits for the next line on standard output.
+func (p *process) line() string {
+	p.t.Helper()
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("%q: read a line: %v; standard error %q", p.cmd.Args, err, p.errs.String())
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+func (p *process) signal(sig os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait waits for the end and returns the exit code.
+func (p *process) wait() int {
+	p.t.Helper()
+	if _, err := io.Copy(io.Discard, p.out); err != nil {
+		p.t.Error(err)
+	}
+	_ = p.cmd.Wait() // an exit code other than 0 is looked at by the test
+	p.ended = true
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func TestMessagesOutliveTheProcess(t *testing.T) {
+	s := newShell(t)
+	s.run("push", "t", "hello", "--id", "a").ok().prints("a\n")
+	s.run("push", "t", "again", "--id", "a", "--json").ok().contains(`"result":"duplicate"`)
+	s.run("push", "t", "later", "--id", "b", "--in", "1h").ok()
+	s.run("cancel", "b").ok()
+	s.run("consume", "t", "--until-empty").ok().contains(`"body":"hello"`, `"attempt":1`)
+	s.run("consume", "t", "--until-empty").ok().prints("")
+	s.run("check", "--json").ok().printsJSON(`{"topics":1,"live":0,"dead":0,"problems":[]}`)
+}
+
+func TestASecondProcessLearnsWhoHoldsTheStore(t *testing.T) {
+	s := newShell(t)
+	s.run("push", "t", "x").ok()
+	p := s.start("consume", "t")
+	p.line()
+	holder := fmt.Sprint(p.cmd.Process.Pid)
+	s.run("push", "t", "y").exits(exitError, holder, "one process owns a directory", "or name another store with --store")
+	s.run("topics", "--json").exits(exitError, holder).failsWith("locked", true)
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit %d after a SIGTERM, want 0", code)
+	}
+}
+
+// The first signal lets the command under way finish; its message is acked.
+func TestTheFirstSignalDrains(t *testing.T) {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		s := newShell(t)
+		s.run("push", "t", "x", "--id", "a").ok()
+		s.run("push", "t", "x", "--id", "b").ok()
+		goOn := filepath.Join(t.TempDir(), "go-on")
+		p := s.start("consume", "t", "--exec", fmt.Sprintf("echo begun; while [ ! -e %s ]; do sleep 0.01; done; echo finished", goOn))
+		p.line()
+		p.signal(sig)
+		if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.line(); got != "finished" {
+			t.Errorf("%v: the command under way printed %q, want finished", sig, got)
+		}
+		if code := p.wait(); code != exitOK {
+			t.Errorf("%v: exit %d, want 0; standard error %q", sig, code, p.errs.String())
+		}
+		s.run("get", "a").exits(exitUnwished)
+		s.run("get", "b", "--json").ok().contains(`"attempt":0`)
+	}
+}
+
+// The second signal ends the process and its commands at once; the message comes again.
+func TestTheSecondSignalEndsAtOnce(t *testing.T) {
+	for sig, exit := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		s := newShell(t)
+		s.run("push", "t", "x", "--id", "a").ok()
+		p := s.start("consume", "t", "--exec", "sleep 100 & echo $!; wait")
+		child := p.line()
+		p.signal(sig)
+		p.signal(sig)
+		done := make(chan int)
+		go func() { done <- p.wait() }()
+		// Two signals of one kind sent together may arrive as one: send until it has ended.
+		code, ended := 0, false
+		for !ended {
+			select {
+			case code = <-done:
+				ended = true
+			case <-time.After(50 * time.Millisecond):
+				_ = p.cmd.Process.Signal(sig) // it may have ended meanwhile
+			}
+		}
+		if code != exit {
+			t.Errorf("%v twice: exit %d, want %d", sig, code, exit)
+		}
+		waitUntil(t, "the command's child has ended", func() bool { return !running(child) })
+		s.run("stats", "--json").ok().contains(`"dead":0`)
+	}
+}
+
+// A closed pipe ends consume with 1, and the message is not acked.
+func TestAClosedPipeEndsConsume(t *testing.T) {
+	s := newShell(t)
+	s.run("push", "t", "x", "--id", "a").ok()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	cmd := s.command("consume", "t")
+	var errs buffer
+	cmd.Stdout, cmd.Stderr = w, &errs
+	_ = cmd.Run() // the exit code is looked at below
+	w.Close()
+	if code := cmd.ProcessState.ExitCode(); code != exitError || !strings.Contains(errs.String(), "broken pipe") {
+		t.Errorf("exit %d, standard error %q; want 1 and a broken pipe", code, errs.String())
+	}
+	s.run("get", "a", "--json").ok().contains(`"state":"ready"`, `"attempt":0`)
+}
+
+// A process killed while it works on a message has used an attempt; the message comes again.
+func TestAKilledConsumerUsesAnAttempt(t *testing.T) {
+	s := newShell(t)
+	s.run("topic", "set", "t", "--lease", "100ms").ok()
+	s.run("push", "t", "x", "--id", "a").ok()
+	p := s.start("consume", "t", "--exec", "echo begun; exec sleep 1")
+	p.line()
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	s.run("consume", "t", "--count", "1").ok().contains(`"id":"a"`, `"attempt":2`)
+}
