@@ -9,7 +9,9 @@ import (
 	"github.com/punctualmq/punctual/storetest"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, open) }
+func TestStore(t *testing.T)  { storetest.Run(t, open) }
+func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
+func TestRaces(t *testing.T)  { storetest.RunRaces(t, open) }
 
 func open(t *testing.T, clock punctual.Clock) punctual.Store {
 	s := memstore.New(&memstore.Options{Clock: clock})
