@@ -33,7 +33,7 @@ demo: ## See orders closed on time, on a store in a temporary folder (about 15 s
 test: lint ## Check format and code, then run every test, with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
 	go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
-	@if [[ -f bench/go.mod ]]; then cd bench && go vet ./... && go test $(RACE) -shuffle=on ./...; fi
+	cd bench && go test $(RACE) -shuffle=on ./...
 
 .PHONY: lint
 lint: ## Check format (gofumpt) and code (go vet, staticcheck)
@@ -41,6 +41,7 @@ lint: ## Check format (gofumpt) and code (go vet, staticcheck)
 	if [[ -n $$unformatted ]]; then echo "run make fmt, these files are not formatted:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	$(TOOL) staticcheck ./...
+	cd bench && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./...
 
 .PHONY: fmt
 fmt: ## Format all Go files (gofumpt)
@@ -53,6 +54,17 @@ cover: ## Run the tests and show what they cover
 	go tool cover -func=bin/cover.out | tail -n 1
 	go tool cover -html=bin/cover.out -o bin/cover.html
 	@echo "by line: bin/cover.html"
+
+# How many random histories make torture draws for each store; make test draws 100.
+HISTORIES ?= 5000
+
+.PHONY: torture
+torture: ## Try the stores for long: HISTORIES random histories, races, crashes
+	PUNCTUAL_TORTURE=1 go test $(RACE) -count=1 -timeout=0 -run 'Random|Race|Kill|Crash' ./memstore ./diskstore -rapid.checks=$(HISTORIES)
+
+.PHONY: bench
+bench: ## Measure, and write docs/performance.md with its charts (about 15 minutes)
+	cd bench && go run . run && go run . report
 
 .PHONY: clean
 clean: ## Remove what the other targets made
