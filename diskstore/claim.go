@@ -142,7 +142,7 @@ func (s *Store) lease(e *entry, now, until int64) *claimed {
 	} else {
 		delete(s.byToken, e.token)
 	}
-	e.state, e.next, e.rec = leased, until, nil
+	e.state, e.next, e.rec, e.renewed = leased, until, nil, 0
 	e.token, c.token = s.tokens.next, s.tokens.next
 	s.tokens.next++
 	t.leased[e.key.seq] = e
@@ -275,7 +275,8 @@ func (s *Store) logClaims(payload []byte) error {
 
 func (e *entry) lease() lease {
 	return lease{
-		topic: e.topic.num, key: e.key, token: e.token, attempt: e.attempt, until: e.next, lapses: e.lapses,
+		topic: e.topic.num, key: e.key, token: e.token, renewed: e.renewed, attempt: e.attempt,
+		until: e.next, lapses: e.lapses,
 	}
 }
 
@@ -291,7 +292,7 @@ func (s *Store) undo(cs []*claimed) {
 		delete(s.byToken, e.token)
 		e.next, e.attempt, e.lapses = c.was.next, c.was.attempt, c.was.lapses
 		if c.lapsed {
-			e.token = c.was.token
+			e.token, e.renewed = c.was.token, c.was.renewed
 			s.byToken[e.token] = e
 			e.topic.leases.add(e, len(e.topic.leased))
 			continue

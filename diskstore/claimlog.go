@@ -22,11 +22,11 @@ import (
 //
 // and a payload is kind(1) and the rest, numbers as uvarint:
 //
-//	kind 1, leases:   { topic seq due(varint) token attempt until(varint) lapses { attempt at(varint) } }
+//	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) lapses { attempt at(varint) } }
 //	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
 //
 // Of several leases of one message the one with the highest token counts, and of those
-// the one that ends last. A message that is not in the database, or there with this token or a
+// the one renewed most often. A message that is not in the database, or there with this token or a
 // higher one, has no lease. So order and repetition do not matter, and a segment is replaced by
 // starting the next one and appending all leases of that moment to it.
 //
@@ -41,6 +41,7 @@ type lease struct {
 	topic   uint32
 	key     pos
 	token   int64
+	renewed uint64 // how often this lease was extended
 	attempt int
 	until   int64
 	lapses  []punctual.Failure // their text is punctual.ErrLeaseRanOut
@@ -160,6 +161,7 @@ func leasePayload(leases []lease) []byte {
 		b = binary.AppendUvarint(b, l.key.seq)
 		b = binary.AppendVarint(b, l.key.ms)
 		b = binary.AppendUvarint(b, uint64(l.token))
+		b = binary.AppendUvarint(b, l.renewed)
 		b = binary.AppendUvarint(b, uint64(l.attempt))
 		b = binary.AppendVarint(b, l.until)
 		b = binary.AppendUvarint(b, uint64(len(l.lapses)))
@@ -185,14 +187,14 @@ type claimTable map[uint64]lease
 
 func (t claimTable) add(l lease) {
 	old, ok := t[l.key.seq]
-	if !ok || l.token > old.token || l.token == old.token && l.until > old.until {
+	if !ok || l.token > old.token || l.token == old.token && l.renewed > old.renewed {
 		t[l.key.seq] = l
 	}
 }
 
 // settle marks a lease as over; the zero topic stands for that.
 func (t claimTable) settle(seq uint64, token int64) {
-	t.add(lease{key: pos{seq: seq}, token: token, until: 1<<63 - 1})
+	t.add(lease{key: pos{seq: seq}, token: token, renewed: 1<<64 - 1})
 }
 
 // read adds one payload to the table.
@@ -220,7 +222,8 @@ func (d *decoder) lease() lease {
 	l := lease{topic: uint32(d.uvarint())}
 	l.key.seq = d.uvarint()
 	l.key.ms = d.varint()
-	l.token, l.attempt, l.until = int64(d.uvarint()), int(d.uvarint()), d.varint()
+	l.token, l.renewed = int64(d.uvarint()), d.uvarint()
+	l.attempt, l.until = int(d.uvarint()), d.varint()
 	for range d.uvarint() {
 		if d.bad {
 			break

@@ -491,7 +491,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 		return punctual.Settings{}, err
 	}
 	defer s.calls.Done()
-	tx, err := s.begin(ctx)
+	tx, err := s.beginLook(ctx) // a longer retention does not bring back what has lapsed
 	if err != nil {
 		return punctual.Settings{}, err
 	}

@@ -160,9 +160,7 @@ func (s *Store) evict(t *topic) {
 func (s *Store) forget(seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.unsynced[seq]; ok {
-		delete(s.unsynced, seq)
-	}
+	delete(s.unsynced, seq)
 	if e := s.live[seq]; e != nil {
 		s.unlink(e)
 	}

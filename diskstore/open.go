@@ -68,11 +68,13 @@ func (s *Store) prepareDir() (fresh bool, err error) {
 	if err != nil {
 		return false, classify("read the directory", err)
 	}
-	fresh = true
+	for _, n := range names {
+		if strings.HasPrefix(n, "marker.manifest") {
+			return false, nil
+		}
+	}
 	for _, n := range names {
 		switch {
-		case strings.HasPrefix(n, "marker.manifest"):
-			return false, nil
 		case n == "LOCK" || n == "HOLDER" || strings.HasPrefix(n, "marker.") || strings.HasPrefix(n, "MANIFEST-") ||
 			strings.HasPrefix(n, "OPTIONS-") || strings.HasSuffix(n, ".log") || strings.HasPrefix(n, "temporary."):
 			// a store whose making was cut short
@@ -81,7 +83,7 @@ func (s *Store) prepareDir() (fresh bool, err error) {
 			return false, fmt.Errorf("the directory is not empty (it holds %s) and not a store: %w; name another one", n, punctual.ErrInvalid)
 		}
 	}
-	return fresh, nil
+	return true, nil
 }
 
 // openDB opens the database in a goroutine of its own, because the database may end the
@@ -294,6 +296,7 @@ func (s *Store) readTopic(name string, v []byte) (*topic, error) {
 		return nil, corruptf("topic %s is stored in %d bytes", name, len(v))
 	}
 	t := newTopic(name, uint32(beUint(v[:4])))
+	t.settings = punctual.Settings{}
 	if err := json.Unmarshal(v[4:], &t.settings); err != nil {
 		return nil, corruptf("settings of topic %s: %v", name, err)
 	}
@@ -359,7 +362,7 @@ func (s *Store) restoreLeases(table claimTable) error {
 		}
 		e := &entry{
 			topic: t, key: l.key, next: l.until, state: leased, id: r.id,
-			token: l.token, attempt: l.attempt, cancel: r.cancel, lapses: l.lapses,
+			token: l.token, renewed: l.renewed, attempt: l.attempt, cancel: r.cancel, lapses: l.lapses,
 		}
 		s.live[l.key.seq], s.byToken[l.token], t.leased[l.key.seq] = e, e, e
 		t.leases.add(e, len(t.leased))

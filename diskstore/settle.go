@@ -158,6 +158,7 @@ func (tx *txn) extend(e *entry, st *punctual.Settlement) error {
 		length = e.topic.settings.Lease
 	}
 	e.next = tx.ms + punctual.CeilDuration(length)
+	e.renewed++
 	e.topic.leases.add(e, len(e.topic.leased))
 	s.wake(e.topic, e.next)
 	return nil

@@ -22,6 +22,7 @@ type entry struct {
 
 	id      string
 	token   int64
+	renewed uint64 // how often this lease was extended
 	attempt int
 	cancel  bool // no further attempt after this one
 	// lapses are the failures of earlier attempts whose leases ran out. They reach the
