@@ -94,6 +94,22 @@ func TestDeadRequeueOutcomes(t *testing.T) {
 	r.run("dead", "requeue", "none", "--all").exits(exitUnwished)
 }
 
+func TestDeadRequeueAllOfManyPages(t *testing.T) {
+	r := newRig(t)
+	n := 2*pageSize(0, 0) + 1
+	var input strings.Builder
+	for i := range n {
+		fmt.Fprintf(&input, `{"id":"%d","body":"","expire":"1ms"}`+"\n", i)
+	}
+	r.runInput(input.String(), "push", "t", "--ndjson").ok()
+	r.clock.Advance(time.Minute)
+	r.run("consume", "t", "--until-empty").ok().prints("")
+	if got := strings.Count(r.run("dead", "requeue", "t", "--all").ok().out, "\n"); got != n {
+		t.Errorf("requeued %d of %d", got, n)
+	}
+	r.run("stats", "t", "--json").ok().contains(fmt.Sprintf(`"ready":%d`, n), `"dead":0`)
+}
+
 func TestDeadPurge(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -271,7 +287,7 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	for len(commands) > 0 {
 		c := commands[0]
 		commands = append(commands[1:], c.Commands()...)
-		if c.IsAdditionalHelpTopicCommand() {
+		if c.IsAdditionalHelpTopicCommand() || c.Name() == "help" { // cobra's own
 			continue
 		}
 		n := strings.Count(c.Example, "\n") + 1
@@ -286,6 +302,9 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	}
 	r := newRig(t)
 	r.run().ok().contains("scheduled ─", "Start here: punctual demo")
+	r.run("help", "topic", "set").ok().contains("punctual topic set")
+	r.run("help", "nosuch").exits(exitUsage, "unknown help topic")
+	r.run("help", "topic", "nosuch").exits(exitUsage, "unknown help topic")
 	r.run("help", "exit-codes").ok().contains("Wrong usage", "not_found")
 }
 

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,6 +47,9 @@ func newDeadRequeue(a *app) *cobra.Command {
 			return err
 		}
 		return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+			if f.all {
+				return a.requeueAll(ctx, i, s, strings.Join(append(args, f.topic), ""), f.on, template)
+			}
 			places, err := f.find(ctx, i, args)
 			if err != nil {
 				return err
@@ -71,15 +76,8 @@ func (f *requeueFlags) checkArgs(args []string) error {
 	return nil
 }
 
-// find is what to requeue.
+// find is the messages that the arguments name.
 func (f *requeueFlags) find(ctx context.Context, i punctual.Inspector, args []string) ([]found, error) {
-	if f.all {
-		topic := f.topic
-		if len(args) == 1 {
-			topic = args[0]
-		}
-		return f.findAll(ctx, i, topic)
-	}
 	topic := f.topic
 	if topic == "" && len(args) > 1 {
 		topics, err := i.Topics(ctx)
@@ -93,33 +91,45 @@ func (f *requeueFlags) find(ctx context.Context, i punctual.Inspector, args []st
 	return lookUp(ctx, i, topic, args)
 }
 
-// findAll lists the dead of a topic, or of every one. All IDs are read before the first is
-// requeued, so that one that dies again meanwhile is not requeued twice.
-func (f *requeueFlags) findAll(ctx context.Context, i punctual.Inspector, topic string) ([]found, error) {
-	from, to, err := dayBounds(f.on)
+// requeueAll requeues the dead of a topic, or of every one, in pages. It leaves alone what
+// dies while it works, so that a message that dies again at once is requeued once only.
+func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, topic, on string, template punctual.Amendment) error {
+	from, to, err := dayBounds(on)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	now, err := s.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if end := now.Add(time.Millisecond); to.IsZero() || end.Before(to) {
+		to = end
 	}
 	parts, err := deadParts(ctx, i, topic, from, to)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var out []found
 	for _, p := range parts {
-		q := punctual.ListQuery{Topic: p.topic, State: p.state, From: p.from, To: p.to, Limit: 1000}
-		for {
-			page, err := i.List(ctx, q)
-			if err != nil {
-				return nil, err
-			}
-			for _, m := range page.Messages {
-				out = append(out, found{m.ID, m.Topic})
-			}
-			if page.Next == "" {
-				break
-			}
-			q.After = page.Next
+		if err := a.requeuePart(ctx, i, s, p, template); err != nil {
+			return err
 		}
 	}
-	return out, nil
+	return nil
+}
+
+// requeuePart takes the first page again and again: what was requeued is not in it any more.
+func (a *app) requeuePart(ctx context.Context, i punctual.Inspector, s punctual.Store, p part, template punctual.Amendment) error {
+	for {
+		page, err := i.List(ctx, punctual.ListQuery{Topic: p.topic, State: p.state, From: p.from, To: p.to, Limit: pageSize(0, 0)})
+		if err != nil || len(page.Messages) == 0 {
+			return err
+		}
+		places := make([]found, len(page.Messages))
+		for n, m := range page.Messages {
+			places[n] = found{m.ID, m.Topic}
+		}
+		if err := a.changeFound(ctx, s, places, template, punctual.Requeued); err != nil {
+			return err
+		}
+	}
 }

@@ -117,11 +117,12 @@ func (p *linePusher) push(ctx context.Context, batch []inputLine) error {
 			l.err, results = p.answer(&out, results[0]), results[1:]
 		}
 		if l.err != nil {
-			p.refuse(l)
+			if err := p.refuse(l); err != nil {
+				return err
+			}
 		}
 	}
-	_, err := p.out.Write(out.Bytes())
-	return outputError(err)
+	return outputError(p.bar.print(p.out, out.Bytes()))
 }
 
 func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
@@ -135,18 +136,21 @@ func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
 }
 
 // refuse reports a line that was not stored.
-func (p *linePusher) refuse(l inputLine) {
+func (p *linePusher) refuse(l inputLine) error {
 	if errors.Is(l.err, punctual.ErrDuplicate) {
 		p.taken++
 	} else {
 		p.refused++
 	}
 	f := describe(l.err)
+	text := fmt.Appendf(nil, "punctual: push: line %d: %s\n", l.number, printable(f.text))
 	if p.json {
-		p.errs.writeJSON(errorJSON{Error: errorBody{f.code, f.text, f.definite}, Line: l.number})
-		return
+		var err error
+		if text, err = jsonLine(errorJSON{Error: errorBody{f.code, f.text, f.definite}, Line: l.number}); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(p.errs, "punctual: push: line %d: %s\n", l.number, printable(f.text))
+	return p.bar.print(p.errs, text)
 }
 
 // verdict is the command's error once all lines were read.

@@ -106,7 +106,23 @@ func newRoot(a *app) *cobra.Command {
 	addTo(root, groupLook, newList(a), newTopics(a), newStats(a), newForecast(a))
 	addTo(root, groupCare, newTopic(a), newCheck(a), newDemo(a), newVersion(a))
 	root.AddCommand(newExitCodesHelp())
+	refuseUnknownHelp(root)
 	return root
+}
+
+// refuseUnknownHelp makes help on a command that does not exist an error of usage.
+func refuseUnknownHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		panic("punctual: no help command: " + err.Error()) // cobra has just made it
+	}
+	help.Args = func(_ *cobra.Command, args []string) error {
+		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+			return usagef("unknown help topic %q: see 'punctual --help'", strings.Join(args, " "))
+		}
+		return nil
+	}
 }
 
 // The groups under which the root's help lists the commands.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -40,7 +41,7 @@ func width(w io.Writer) int {
 
 // colour paints s on a terminal, unless NO_COLOR is set (no-color.org).
 func (a *app) colour(c text.Color, s string) string {
-	if a.getenv("NO_COLOR") != "" || !isTerminal(a.out) {
+	if s == "" || a.getenv("NO_COLOR") != "" || !isTerminal(a.out) {
 		return s
 	}
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", int(c), s)
@@ -114,7 +115,8 @@ func (a *app) newBar(message string, total int64) *bar {
 		return &bar{}
 	}
 	b := &bar{writer: progress.NewWriter(), done: make(chan struct{})}
-	b.tracker = &progress.Tracker{Message: message, Total: total, Units: progress.UnitsDefault, AutoStopDisabled: true}
+	exactly := progress.Units{Formatter: func(n int64) string { return strconv.FormatInt(n, 10) }}
+	b.tracker = &progress.Tracker{Message: message, Total: total, Units: exactly, AutoStopDisabled: true}
 	b.writer.SetOutputWriter(a.errs)
 	b.writer.SetTerminalWidth(width(a.errs))
 	b.writer.SetUpdateFrequency(100 * time.Millisecond)
@@ -129,6 +131,19 @@ func (a *app) newBar(message string, total int64) *bar {
 		b.writer.Render()
 	}()
 	return b
+}
+
+// print writes lines to o. Those for the terminal go there above the bar, which would otherwise
+// be painted over them.
+func (b *bar) print(o *output, lines []byte) error {
+	if b.tracker == nil || !isTerminal(o) {
+		_, err := o.Write(lines)
+		return err
+	}
+	if text := strings.TrimSuffix(string(lines), "\n"); text != "" {
+		b.writer.Log(text)
+	}
+	return nil
 }
 
 func (b *bar) set(n int64) {
