@@ -55,12 +55,14 @@ cover: ## Run the tests and show what they cover
 	go tool cover -html=bin/cover.out -o bin/cover.html
 	@echo "by line: bin/cover.html"
 
-# How many random histories make torture draws for each store; make test draws 100.
-HISTORIES ?= 5000
+# How many random histories, kills and power cuts make torture goes through for each store; make
+# test goes through about 100.
+CYCLES ?= 2000
 
 .PHONY: torture
-torture: ## Try the stores for long: HISTORIES random histories, races, crashes
-	PUNCTUAL_TORTURE=1 go test $(RACE) -count=1 -timeout=0 -run 'Random|Race|Kill|Crash' ./memstore ./diskstore -rapid.checks=$(HISTORIES)
+torture: ## Try the stores for long: random histories, races, kill -9, power cuts (CYCLES=2000)
+	PUNCTUAL_TORTURE_CYCLES=$(CYCLES) PUNCTUAL_POWER_CUTS=$(CYCLES) \
+		go test $(RACE) -count=1 -timeout=0 -run 'Random|Races|Kill|PowerCut' ./memstore ./diskstore -rapid.checks=$(CYCLES)
 
 .PHONY: bench
 bench: ## Measure, and write docs/performance.md with its charts (about 15 minutes)
