@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,12 +34,12 @@ default, lines come in the order in which messages were claimed.`
 const consumeExample = `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
-  punctual consume mail --exec 'sendmail "$PUNCTUAL_HEADER_TO"' --concurrency 8
-  punctual consume hooks --exec 'curl -fsS --data-binary @- https://example.com/hook' --timeout 30s`
+  punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --concurrency 8
+  punctual consume hooks --exec 'cat >> hooks.log' --timeout 30s`
 
 // consumeFlags are the flags of consume.
 type consumeFlags struct {
-	exec        string
+	exec        commandFlag
 	concurrency int
 	count       int64
 	untilEmpty  bool
@@ -57,7 +58,7 @@ func newConsume(a *app) *cobra.Command {
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeTopics(-1),
 		RunE: a.action(func(ctx context.Context, topics []string) error {
-			if err := f.check(); err != nil {
+			if err := f.check(topics); err != nil {
 				return err
 			}
 			return a.withStore(ctx, orCreate, func(s punctual.Store) error {
@@ -66,7 +67,7 @@ func newConsume(a *app) *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.exec, "exec", "", "run `CMD` by sh -c for each message")
+	flags.Var(&f.exec, "exec", "run `CMD` by sh -c for each message")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "handle this many messages at the same time")
 	flags.Int64Var(&f.count, "count", 0, "end after this many deliveries; no more are claimed (default: no end)")
 	flags.BoolVar(&f.untilEmpty, "until-empty", false, "end when the topics hold nothing scheduled, ready or leased")
@@ -76,7 +77,12 @@ func newConsume(a *app) *cobra.Command {
 	return cmd
 }
 
-func (f *consumeFlags) check() error {
+// check refuses bad input before a store is made for it.
+func (f *consumeFlags) check(topics []string) error {
+	claim := punctual.Claim{Topics: topics, Max: 1, Lease: f.lease.or(0)}
+	if err := claim.Check(); err != nil {
+		return err
+	}
 	switch {
 	case f.concurrency < 1 || f.concurrency > punctual.MaxClaim:
 		return usagef("concurrency %d: use 1 to %d", f.concurrency, punctual.MaxClaim)
@@ -89,6 +95,24 @@ func (f *consumeFlags) check() error {
 	}
 	return nil
 }
+
+// commandFlag is a flag that takes a command. An empty one, as from a variable that is not set,
+// is refused: without a command every message would be printed and acked.
+type commandFlag string
+
+// Set, String and Type implement pflag.Value.
+func (f *commandFlag) Set(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return usagef("the command is empty")
+	}
+	*f = commandFlag(s)
+	return nil
+}
+
+func (f *commandFlag) String() string { return string(*f) }
+
+// Type is the word for the value in a command's help.
+func (f *commandFlag) Type() string { return "command" }
 
 // timeoutOrNone is the worker's Timeout: its default is 0 there and none is negative.
 func (f *consumeFlags) timeoutOrNone() time.Duration {

@@ -138,10 +138,12 @@ func TestConsumeRefusesBadInput(t *testing.T) {
 		{"count -1", []string{"consume", "t", "--count", "-1"}},
 		{"--snooze goes with --exec", []string{"consume", "t", "--snooze", "1s"}},
 		{"--timeout goes with --exec", []string{"consume", "t", "--timeout", "1s"}},
-		{`topic "a b"`, []string{"consume", "a b"}},
+		{`topic "a b"`, []string{"consume", "t", "a b"}},
+		{"the command is empty", []string{"consume", "t", "--exec", " "}},
 		{"lease 1ms", []string{"consume", "t", "--lease", "1ms"}},
 	} {
-		newRig(t).run(c.args...).exits(exitUsage, c.says)
+		r := newRig(t)
+		r.run(c.args...).exits(exitUsage, c.says)
 	}
 }
 

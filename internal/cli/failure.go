@@ -105,7 +105,8 @@ func asUsage(err error) error {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return err
 	}
-	return usagef("%s: see 'punctual --help'", err)
+	text := strings.Join(strings.Fields(err.Error()), " ") // suggestions come in lines of their own
+	return usagef("%s: see 'punctual --help'", text)
 }
 
 // unwishedf says that an outcome was not the wished one; code is the outcome's word.
@@ -145,10 +146,10 @@ func (a *app) prefix() string {
 // describe gives any error its code, exit code and text with the cure.
 func describe(err error) failure {
 	if f := (*failure)(nil); errors.As(err, &f) {
-		return failure{code: f.code, exit: f.exit, definite: f.definite, text: err.Error()}
+		return failure{code: f.code, exit: f.exit, definite: f.definite, text: inOneLine(err)}
 	}
 	code := punctual.ErrorCode(err)
-	text := err.Error()
+	text := inOneLine(err)
 	if code == "invalid" {
 		text = strings.TrimSuffix(text, ": "+punctual.ErrInvalid.Error())
 	}
@@ -156,6 +157,11 @@ func describe(err error) failure {
 		text += ": " + c
 	}
 	return failure{code: code, exit: exitOf(code), definite: punctual.Definite(err), text: text}
+}
+
+// inOneLine is the text of err; joined errors have one line each.
+func inOneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
 // cure says what to do about an error whose text cannot know.

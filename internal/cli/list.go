@@ -178,8 +178,15 @@ func (l *lister) page(ms []punctual.Info, next string, last bool) error {
 		l.end()
 		fmt.Fprintf(l.app.errs, "there may be more: go on with --after '%s'\n", next)
 	}
+	if len(l.rows) >= tableRows {
+		l.end()
+	}
 	return nil
 }
+
+// tableRows is how many messages one table shows: its columns are only known when all its rows
+// are, and they wait in memory.
+const tableRows = 1000
 
 // end prints the table of what was shown since the last end.
 func (l *lister) end() {

@@ -55,7 +55,7 @@ func newPush(a *app) *cobra.Command {
 		},
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		options, err := f.options()
+		options, err := f.options(cmd.Flags().Changed("id"))
 		if err != nil {
 			return err
 		}
@@ -92,8 +92,9 @@ func (f *pushFlags) checkArgs(args []string) error {
 	return nil
 }
 
-// options turns the flags into what Compose takes.
-func (f *pushFlags) options() ([]punctual.PushOption, error) {
+// options turns the flags into what Compose takes. An ID that was given is used even if it
+// is empty, as from a variable that is not set: that is an error.
+func (f *pushFlags) options(named bool) ([]punctual.PushOption, error) {
 	w, given, err := f.when.when()
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (f *pushFlags) options() ([]punctual.PushOption, error) {
 	if given {
 		o = append(o, w)
 	}
-	if f.id != "" {
+	if named {
 		o = append(o, punctual.ID(f.id))
 	}
 	for _, h := range f.headers {

@@ -57,6 +57,9 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 			return err
 		}
 	}
+	if err := checkOptions(options); err != nil {
+		return err
+	}
 	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
 		p := linePusher{app: a, store: s, bar: a.newBar("pushed", 0)}
 		defer p.bar.stop()
@@ -66,6 +69,15 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 		go func() { lines.close(readLines(a.in, topic, options, lines)) }()
 		return p.run(ctx, lines)
 	})
+}
+
+// checkOptions refuses flags that are wrong for every line before a store is made for them.
+func checkOptions(options []punctual.PushOption) error {
+	m, err := punctual.Compose("any", nil, options...)
+	if err != nil {
+		return err
+	}
+	return m.Check(punctual.DefaultMaxBody)
 }
 
 // linePusher pushes batches of lines and counts what became of them.

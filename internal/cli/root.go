@@ -32,8 +32,8 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	return newApp(s).run(ctx, args)
 }
 
-// app is one run of the command line. It is used by one goroutine, except for out,
-// errs and children, which are safe for concurrent use.
+// app is one run of the command line. Its fields do not change any more once a command's own
+// code runs; out, errs and children are safe for concurrent use.
 type app struct {
 	in     io.Reader
 	out    *output

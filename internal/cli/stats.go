@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
@@ -71,5 +72,5 @@ func (a *app) deadCount(n int64) any {
 	if n == 0 {
 		return n
 	}
-	return a.colour(text.FgRed, text.NewNumberTransformer("%d")(n))
+	return a.colour(text.FgRed, fmt.Sprint(n))
 }

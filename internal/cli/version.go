@@ -13,7 +13,7 @@ built it.`
 
 const versionExample = `  punctual version
   punctual version --json
-  punctual version --json | grep -o '"commit":"[^"]*"'`
+  punctual version --json > version.json`
 
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
