@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ func badInputCases() []testCase {
 		{"numbers and times", p13, badNumbers},
 		{"batch over the limit", p13, badBatch},
 		{"unknown ID", p13, badUnknown},
+		{"ended context", p13, badContext},
 	}
 }
 
@@ -153,4 +155,41 @@ func badUnknown(s *subject) {
 		s.wantFenced(punctual.Delivery{Message: punctual.Message{Topic: name[0], ID: name[1]}, Token: 1}, "of an unknown message")
 	}
 	s.wantState(orders, x, punctual.StateScheduled)
+}
+
+// badContext: a call with an ended context may fail or not, but a definite error means
+// that nothing was changed.
+func badContext(s *subject) {
+	ended, end := context.WithCancel(s.ctx)
+	end()
+	s.push(order("kept", time.Hour))
+	s.push(order("held", 0))
+	held := s.one(orders)
+
+	_, err := s.store.Push(ended, []punctual.NewMessage{order(x, 0)})
+	if did := s.definitely("push", err); did {
+		s.ack(s.one(orders))
+	} else if punctual.Definite(err) {
+		s.none(orders, "after a push that definitely failed")
+	}
+	_, err = s.store.Amend(ended, []punctual.Amendment{cancel(orders, "kept")})
+	if did := s.definitely("cancel", err); !did && punctual.Definite(err) {
+		s.outcome(cancel(orders, "kept"), punctual.Cancelled, isScheduled)
+	}
+	_, err = s.store.Settle(ended, []punctual.Settlement{ackOf(held)})
+	if did := s.definitely("ack", err); did {
+		s.wantErr(s.settle(held, punctual.SettleAck, 0), punctual.ErrLeaseLost, "ack again")
+	} else if punctual.Definite(err) {
+		s.ack(held)
+	}
+}
+
+// definitely reports whether a call with an ended context did its work; its error, if
+// any, must be that of the context or say that the outcome is unknown.
+func (s *subject) definitely(what string, err error) bool {
+	s.Helper()
+	if err != nil && punctual.ErrorCode(err) != "canceled" && punctual.ErrorCode(err) != "indeterminate" {
+		s.fail("%s with an ended context: got error %v; want %v or %v", what, err, context.Canceled, punctual.ErrIndeterminate)
+	}
+	return err == nil
 }

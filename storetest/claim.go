@@ -23,6 +23,8 @@ func claimCases() []testCase {
 		{"a thousand due in the same millisecond", p3, claimSameInstant},
 		{"lease of the topic", p3, claimTopicLease},
 		{"lease of the claim", p3, claimOwnLease},
+		{"lease of broken milliseconds", p3, claimFineLease},
+		{"due in a month, leased for seconds", p3, claimLongDelay},
 		{"nothing due", p2, claimNothing},
 		{"unknown topic", p13, claimUnknownTopic},
 		{"history comes along", p6, claimHistory},
@@ -197,6 +199,40 @@ func claimOwnLease(s *subject) {
 	}
 	s.advance(time.Hour - time.Millisecond)
 	s.none(orders, "1 ms before the end of the claim's own lease")
+}
+
+// claimFineLease: a lease is not shorter than asked for.
+func claimFineLease(s *subject) {
+	for _, f := range fractions() {
+		length := 10*time.Millisecond + f
+		s.push(order(x, 0))
+		ds := s.claim(punctual.Claim{Topics: []string{orders}, Max: 1, Lease: length})
+		if len(ds) != 1 {
+			s.fail("claimed %v; want %s", ids(ds), x)
+		}
+		if got := ds[0].LeaseUntil.Sub(ds[0].Delivered); got < length || got >= length+time.Millisecond {
+			s.fail("a lease of %v lasts %v; want it rounded up to whole milliseconds", length, got)
+		}
+		s.done(ds[0], punctual.SettleExtend, length)
+		s.advance(length.Truncate(time.Millisecond))
+		s.none(orders, "within the last broken millisecond of an extended lease")
+		s.advance(time.Millisecond)
+		s.ack(s.one(orders))
+	}
+}
+
+// claimLongDelay: the length of a lease has nothing to do with how long a message waits.
+func claimLongDelay(s *subject) {
+	const month = 30 * 24 * time.Hour
+	s.push(order(x, month))
+	for range 30 {
+		s.none(orders, "within the month before the message is due")
+		s.advance(24*time.Hour - time.Millisecond)
+	}
+	s.advance(30 * time.Millisecond)
+	s.ack(s.one(orders))
+	s.advance(month)
+	s.none(orders, "a month after the ack")
 }
 
 func claimNothing(s *subject) {

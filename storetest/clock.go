@@ -89,6 +89,7 @@ func clockBackNothingLost(s *subject) {
 func clockBackReady(s *subject) {
 	s.push(order("before", time.Minute))
 	s.advance(time.Minute)
+	s.now() // what the store has told cannot be taken back
 	s.wantState(orders, "before", punctual.StateReady)
 	s.advance(-time.Hour)
 	s.wantState(orders, "before", punctual.StateReady)

@@ -484,8 +484,10 @@ func (h *idHistory) mayHaveEnded(l *life, before int64) bool {
 func (h *idHistory) endedByHolder(l *life, before int64) bool {
 	for _, d := range l.deliveries {
 		for _, s := range h.settlesOf(d.Token) {
-			gone := s.Verb == punctual.SettleAck && s.Err == nil || errors.Is(s.Err, punctual.ErrCancelled)
-			if s.Call < before && (gone || s.Err != nil && !punctual.Definite(s.Err)) {
+			acked := s.Verb == punctual.SettleAck && s.Err == nil
+			cancelled := s.Verb != punctual.SettleExtend && errors.Is(s.Err, punctual.ErrCancelled)
+			unknown := s.Err != nil && !punctual.Definite(s.Err)
+			if s.Call < before && (acked || cancelled || unknown) {
 				return true
 			}
 		}

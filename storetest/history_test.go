@@ -177,6 +177,9 @@ func TestCheckHistoryPasses(t *testing.T) {
 			cancelled(punctual.NotFound).during(1, 5), pushed("a", 0).during(3, 9), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),
 		"cancelled, pushed again": history(
 			pushed("a", 0), cancelled(punctual.Cancelled), pushed("b", 0), delivered("b", 1, 1, 0, 0, 10), acked("b", 1)),
+		"cancelled while leased, extend refused, then replaced": history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.TooLate), settled("a", 1, punctual.SettleExtend, 1, 10, punctual.ErrCancelled),
+			pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 2, 10), acked("b", 2)),
 		"replaced":                      history(pushed("a", 0), pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 1, 1, 0, 0, 10), acked("b", 1)),
 		"replaced while leased":         history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 1, 10), settled("a", 1, punctual.SettleAck, 0, 0, lost), acked("b", 2)),
 		"duplicate kept":                history(pushed("a", 0), pushedAs("b", 0, punctual.PushDuplicate, nil), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),

@@ -28,6 +28,9 @@ import (
 // it. The number of histories is that of package rapid (100, -rapid.checks), and so is the
 // length of their parts (-rapid.steps).
 func RunRandom(t *testing.T, open Open, opts ...Option) {
+	if _, err := punctual.AsInspector(open(t, punctual.NewManualClock(noon))); err != nil {
+		t.Skipf("skipped: the comparison needs an Inspector: %v", err)
+	}
 	o := collect(opts)
 	begin := time.Now()
 	defer func() {
@@ -90,8 +93,7 @@ type comparison struct {
 	modelClock *punctual.ManualClock // stands where the store's clock does
 
 	topics []string
-	made   []string // IDs that the store made
-	leases []lease  // every lease ever, newest last
+	leases []lease // every lease ever, newest last
 }
 
 // lease is one delivery with its tokens in both stores.
@@ -130,7 +132,7 @@ func compareHistory(r *rapid.T, o opener) {
 func (c *comparison) inspect() {
 	i, err := punctual.AsInspector(c.store)
 	if err != nil {
-		c.Skipf("skipped: the comparison needs an Inspector: %v", err)
+		c.Fatalf("the comparison needs an Inspector: %v", err)
 	}
 	c.inspector = i
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ func settleCases() []testCase {
 		{"long error text", p6, settleLongError},
 		{"items take effect in order", p13, settleInOrder},
 		{"results per item", p13, settleBatch},
+		{"one failure among many", p1, settleOneOfMany},
 		{"malformed items", p13, settleMalformed},
 	}
 }
@@ -296,6 +298,34 @@ func settleBatch(s *subject) {
 	s.advance(time.Minute)
 	if got := strings.Join(ids(s.take(orders, 10)), ","); len(got) != len("1,2,3,5") {
 		s.fail("after acks of 0 and 4 came back %q; want 1, 2, 3 and 5", got)
+	}
+}
+
+// settleOneOfMany: whichever of a batch fails, it alone comes back.
+func settleOneOfMany(s *subject) {
+	const n = 5
+	for k := range n {
+		for i := range n {
+			s.push(order(fmt.Sprint(i), 0))
+		}
+		var batch []punctual.Settlement
+		for _, d := range s.take(orders, n) {
+			verb := punctual.SettleAck
+			if d.ID == fmt.Sprint(k) {
+				verb = punctual.SettleRetry
+			}
+			batch = append(batch, punctual.Settlement{Topic: orders, ID: d.ID, Token: d.Token, Verb: verb})
+		}
+		if errs, err := s.store.Settle(s.ctx, batch); errors.Join(append(errs, err)...) != nil {
+			s.fail("acks and one retry: %v, %v", errs, err)
+		}
+		d := s.one(orders)
+		if d.ID != fmt.Sprint(k) || d.Attempt != 2 {
+			s.fail("of %d messages number %d was retried; %s came back as attempt %d", n, k, d.ID, d.Attempt)
+		}
+		s.ack(d)
+		s.advance(time.Hour)
+		s.none(orders, "after all were acked")
 	}
 }
 

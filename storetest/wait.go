@@ -20,6 +20,8 @@ func waitCases() []testCase {
 		{"woken by a reschedule to earlier", p11, waitReschedule},
 		{"woken by a reschedule to now", p11, waitRescheduleNow},
 		{"woken by a replacing push", p11, waitReplace},
+		{"woken by the next when the first was cancelled", p11, waitFirstCancelled},
+		{"woken by the next when the first was moved to later", p11, waitFirstMoved},
 		{"woken by a lease that runs out", p11, waitLeaseEnd},
 		{"woken by a shortened lease", p11, waitExtend},
 		{"woken by a release", p11, waitRelease},
@@ -110,6 +112,33 @@ func waitReplace(s *subject) {
 		m := order(x, 0)
 		m.OnDuplicate = punctual.ReplaceFirst
 		s.wantPush(s.try(m), punctual.PushReplaced, isScheduled)
+	})
+}
+
+// waitFirstCancelled: a claim that slept towards a message that is gone must look out for
+// the next one.
+func waitFirstCancelled(s *subject) {
+	s.wakeUp("the first was cancelled and its own due time came", func() {
+		s.push(order("first", time.Second))
+		s.push(order(x, time.Minute))
+	}, func() {
+		s.outcome(cancel(orders, "first"), punctual.Cancelled, isScheduled)
+		s.advance(time.Second)
+		asleep()
+		s.advance(59 * time.Second)
+	})
+}
+
+func waitFirstMoved(s *subject) {
+	s.push(order("first", time.Second))
+	s.wakeUp("the first was moved to later and its own due time came", func() {
+		s.outcome(reschedule(orders, "first", time.Second), punctual.Rescheduled, isScheduled)
+		s.push(order(x, time.Minute))
+	}, func() {
+		s.outcome(reschedule(orders, "first", 10*time.Hour), punctual.Rescheduled, isScheduled)
+		s.advance(time.Second)
+		asleep()
+		s.advance(59 * time.Second)
 	})
 }
 

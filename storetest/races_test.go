@@ -1,0 +1,59 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// shortRace lets clients race on a store for a moment and returns the promises that
+// CheckHistory finds broken, with one text each.
+func shortRace(t *testing.T, store punctual.Store) map[string]string {
+	t.Helper()
+	r := &race{ctx: t.Context(), store: store, lasts: 500 * time.Millisecond}
+	history, err := r.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := make(map[string]string)
+	for _, v := range CheckHistory(history) {
+		broken[v.Promise] = v.Text
+	}
+	return broken
+}
+
+func TestRacesKillMutants(t *testing.T) {
+	for _, name := range []string{
+		"acks by ID, whatever the token", "says cancelled and does nothing", "does not honour leases",
+		"starts tokens anew with each message", "loses one push in seven", "does not count retried attempts",
+	} {
+		t.Run(name, func(t *testing.T) {
+			mut := mutants[name]
+			got := shortRace(t, mut.bug.opener().open(punctual.SystemClock{}))
+			if got[mut.promise] == "" {
+				t.Errorf("the store %s, and a race reported %.600v; want %s broken", name, got, mut.promise)
+			}
+		})
+	}
+}
+
+// bare is a store without any optional interface.
+type bare struct{ punctual.Store }
+
+func TestRacesWithoutInspector(t *testing.T) {
+	if got := shortRace(t, bare{openMemory(punctual.SystemClock{})}); len(got) > 0 {
+		t.Errorf("a race on a right store without an Inspector reported %v", got)
+	}
+}
+
+func TestCasesWithoutInspector(t *testing.T) {
+	o := opener{open: func(clock punctual.Clock) punctual.Store { return bare{openMemory(clock)} }}
+	for _, g := range groups() {
+		for _, c := range g.cases {
+			if f := record(c.name, func(r *recorder) { runCase(r, c, o) }); len(f) > 0 {
+				t.Errorf("%s/%s failed a right store without an Inspector: %v", g.name, c.name, f)
+			}
+		}
+	}
+}
