@@ -102,42 +102,41 @@ func stopWorker(w *punctual.Worker) error {
 	return w.Stop(ctx)
 }
 
-// measure pushes until the window is over, and notes what happened within it.
+// measure pushes until the window is over, waits for the last message and notes what happened.
 func (l *load) measure(ctx context.Context, e *env) error {
 	if err := resetPeak(); err != nil {
 		return err
 	}
-	pushing := make(chan error, 1)
-	go func() { pushing <- l.produce(ctx) }()
-	time.Sleep(time.Until(l.from))
 	cpu, err := cpuTime()
 	if err != nil {
 		return err
 	}
-	time.Sleep(time.Until(l.to))
-	cpuEnd, err := cpuTime()
-	if err != nil {
-		return err
-	}
-	if err := <-pushing; err != nil {
+	begin := time.Now()
+	if err := l.produce(ctx); err != nil {
 		return err
 	}
 	if err := awaitCount(ctx, &l.handled, &l.pushed); err != nil {
 		return err
 	}
+	cpuEnd, err := cpuTime()
+	if err != nil {
+		return err
+	}
 	if n := l.early.Load(); n > 0 {
 		return fmt.Errorf("%d messages were delivered before they were due (P2)", n)
 	}
-	l.note(e, cpuEnd-cpu)
+	l.note(e, cpuEnd-cpu, time.Since(begin))
 	return e.out.setMemory()
 }
 
-func (l *load) note(e *env, cpu time.Duration) {
+// note notes the lateness within the window, and the cost of all messages.
+func (l *load) note(e *env, cpu, took time.Duration) {
 	n := float64(l.counted.Load())
 	e.out.set("messages", n)
 	e.out.set("rate", n/e.sizes.Window.Seconds())
-	e.out.set("cpu_us_per_message", float64(cpu.Microseconds())/n)
-	e.out.set("cpu_cores", cpu.Seconds()/e.sizes.Window.Seconds())
+	e.out.set("cpu_us_per_message", float64(cpu.Microseconds())/float64(l.handled.Load()))
+	e.out.set("cpu_cores", cpu.Seconds()/took.Seconds())
+	e.out.set("whole_life_rate", float64(l.handled.Load())/took.Seconds())
 	e.out.setQuantiles("claim", l.claimed.merged())
 	e.out.setQuantiles("start", l.started.merged())
 	e.out.setQuantiles("push", l.pushes.merged())
