@@ -42,8 +42,8 @@ func TestNamesInDocuments(t *testing.T) {
 }
 
 var (
-	linkedCode = regexp.MustCompile("\\[`[^`]+`\\]\\(http[^)]*\\)")
-	quotedName = regexp.MustCompile("`((?:Test|Example|Fuzz)[A-Za-z0-9_]+|[a-z0-9_/]+\\.go)`")
+	linkedCode = regexp.MustCompile(`\[\x60[^\x60]+\x60\]\(http[^)]*\)`)
+	quotedName = regexp.MustCompile(`\x60((?:Test|Example|Fuzz)[A-Za-z0-9_]+|[a-z0-9_/]+\.go)\x60`)
 	funcName   = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)[A-Za-z0-9_]*)\(`)
 )
 
@@ -74,7 +74,7 @@ func TestReadmesAgree(t *testing.T) {
 var (
 	fenced   = regexp.MustCompile("(?s)```.*?```")
 	indented = regexp.MustCompile(`(?m)^    .*$`)
-	rowStart = regexp.MustCompile("(?m)^(#+ |\\|(?: P\\d+ )?)")
+	rowStart = regexp.MustCompile(`(?m)^(#+ |\|(?: P\d+ )?)`)
 	link     = regexp.MustCompile(`\]\(([^)]+)\)`)
 )
 
@@ -148,7 +148,7 @@ func usedModules(t *testing.T, sources []source, gomod string) map[string]bool {
 	return used
 }
 
-var explainedLine = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+var explainedLine = regexp.MustCompile(`(?m)^\| \x60([^\x60]+)\x60 \|`)
 
 func explainedModules(doc string) map[string]bool {
 	explained := map[string]bool{}
@@ -214,7 +214,7 @@ func pageName(dir string) string {
 	return dir
 }
 
-var pageRow = regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\| [^|]* \\| (.*) \\|$")
+var pageRow = regexp.MustCompile(`(?m)^\| \x60([a-z/]+)\x60 \| [^|]* \| (.*) \|$`)
 
 func pageRows(page string) map[string]string {
 	rows := map[string]string{}
