@@ -498,9 +498,30 @@ func (h *idHistory) endedByHolder(l *life, before int64) bool {
 // unaccounted: at the end each message has ended in one way, and nothing ended that was
 // not there. Every answer cancelled and every replacing push ended one message of its
 // own; every answer too late ended at most one.
-func unaccounted(h *idHistory) (out []Violation) {
+func unaccounted(h *idHistory) []Violation {
+	open, out := h.stillOpen()
+	if len(out) > 0 {
+		return out
+	}
+	cancelled := count(h.cancels, func(c Event) bool { return c.Outcome == punctual.Cancelled })
+	tooLate := count(h.cancels, func(c Event) bool { return c.Outcome == punctual.TooLate })
+	replaced := count(h.pushes, func(p Event) bool { return p.Push == punctual.PushReplaced })
+	unknown := count(h.pushes, func(p Event) bool { return p.Err != nil && !punctual.Definite(p.Err) })
+	if open > cancelled+tooLate+replaced+unknown {
+		return violation(p1, fmt.Sprintf("%d messages of one ID are gone, but only %d were cancelled, at most %d cancelled while leased, %d replaced",
+			open, cancelled, tooLate, replaced), h.pushes[0])
+	}
+	if cancelled+replaced > open+unknown {
+		return violation(p5, fmt.Sprintf("%d messages of one ID were answered cancelled and %d replaced, but only %d can have been",
+			cancelled, replaced, open), slices.Concat(h.pushes, h.cancels)[0])
+	}
+	return nil
+}
+
+// stillOpen counts the messages that neither their holder ended nor are dead at the end,
+// and reports those that nobody else can have ended either.
+func (h *idHistory) stillOpen() (open int, out []Violation) {
 	const end = int64(1<<63 - 1)
-	open := 0
 	for _, l := range h.lives {
 		name := func(e Event) bool { return e.Life == l.push.Life }
 		if l.push.Err != nil || h.endedByHolder(l, end) || slices.ContainsFunc(h.dead, name) {
@@ -508,28 +529,19 @@ func unaccounted(h *idHistory) (out []Violation) {
 		}
 		open++
 		if !h.mayHaveEnded(l, end) {
-			out = append(out, violation(p1, "a message was neither acked nor cancelled nor replaced, is not dead, and is gone", append([]Event{l.push}, l.deliveries...)...)...)
+			out = append(out, violation(p1, "a message was neither acked nor cancelled nor replaced, is not dead, and is gone",
+				append([]Event{l.push}, l.deliveries...)...)...)
 		}
 	}
-	count := func(es []Event, is func(Event) bool) (n int) {
-		for _, e := range es {
-			if is(e) {
-				n++
-			}
+	return open, out
+}
+
+func count(events []Event, is func(Event) bool) int {
+	n := 0
+	for _, e := range events {
+		if is(e) {
+			n++
 		}
-		return n
 	}
-	cancelled := count(h.cancels, func(c Event) bool { return c.Outcome == punctual.Cancelled })
-	tooLate := count(h.cancels, func(c Event) bool { return c.Outcome == punctual.TooLate })
-	replaced := count(h.pushes, func(p Event) bool { return p.Push == punctual.PushReplaced })
-	unknown := count(h.pushes, func(p Event) bool { return p.Err != nil && !punctual.Definite(p.Err) })
-	if len(out) == 0 && open > cancelled+tooLate+replaced+unknown {
-		out = append(out, violation(p1, fmt.Sprintf("%d messages of one ID are gone, but only %d were cancelled, at most %d cancelled while leased, %d replaced",
-			open, cancelled, tooLate, replaced))...)
-	}
-	if cancelled+replaced > open+unknown {
-		out = append(out, violation(p5, fmt.Sprintf("%d messages of one ID were answered cancelled and %d replaced, but only %d can have been",
-			cancelled, replaced, open))...)
-	}
-	return out
+	return n
 }

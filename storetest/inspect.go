@@ -20,6 +20,9 @@ func inspectCases() []testCase {
 		{"list messages of the same time page by page", p13, inspectSameTime},
 		{"list while messages go", p13, inspectListMoving},
 		{"malformed list", p13, inspectListMalformed},
+		{"list of a hundred by default", p13, inspectDefaultLimit},
+		{"scan", p13, inspectScan},
+		{"durability class", p13, inspectDurability},
 		{"statistics", p13, inspectStats},
 		{"statistics of every topic", p13, inspectAllStats},
 		{"forecast", p13, inspectForecast},
@@ -292,6 +295,54 @@ func inspectListMalformed(s *subject) {
 	} {
 		_, err := in.List(s.ctx, q)
 		s.wantErr(err, punctual.ErrInvalid, "a list with %s", name)
+	}
+}
+
+func inspectDefaultLimit(s *subject) {
+	in := s.inspector()
+	for range 101 {
+		s.push(punctual.NewMessage{Topic: orders})
+	}
+	p, err := in.List(s.ctx, punctual.ListQuery{Topic: orders, State: punctual.StateReady})
+	if err != nil || len(p.Messages) != 100 || p.Next == "" {
+		s.fail("a list without a limit of 101 messages shows %d, goes on at %q, %v; want 100 and a cursor", len(p.Messages), p.Next, err)
+	}
+	p, err = in.List(s.ctx, punctual.ListQuery{Topic: orders, State: punctual.StateReady, After: p.Next})
+	if err != nil || len(p.Messages) != 1 || p.Next != "" {
+		s.fail("the second page shows %d messages, goes on at %q, %v; want the last and no cursor", len(p.Messages), p.Next, err)
+	}
+}
+
+func inspectScan(s *subject) {
+	c, ok := s.store.(punctual.Checker)
+	if !ok {
+		s.Skipf("skipped: the case needs a Checker")
+		return
+	}
+	s.shelf(5)
+	s.push(punctual.NewMessage{Topic: mails})
+	var last int64
+	r, err := c.Check(s.ctx, func(read int64) {
+		if read < last || read > 21 {
+			s.Errorf("%s: a scan of 21 messages reported %d read after %d", p13, read, last)
+		}
+		last = read
+	})
+	if err != nil || r.Topics != 2 || r.Live != 16 || r.Dead != 5 || len(r.Problems) > 0 {
+		s.fail("a scan of 2 topics with 16 live and 5 dead messages reports %+v, %v", r, err)
+	}
+}
+
+func inspectDurability(s *subject) {
+	d, ok := s.store.(punctual.DurabilityReporter)
+	if !ok {
+		s.Skipf("skipped: the case needs a DurabilityReporter")
+		return
+	}
+	switch class := d.Durability(); class {
+	case punctual.Fsync, punctual.Replicated, punctual.Volatile:
+	default:
+		s.fail("the durability class is %q; want fsync, replicated or volatile", class)
 	}
 }
 

@@ -100,6 +100,7 @@ func groups() []group {
 		{"clock", clockCases()},
 		{"badinput", badInputCases()},
 		{"ownership", ownershipCases()},
+		{"together", togetherCases()},
 		{"close", closeCases()},
 		{"reopen", reopenCases()},
 	}
