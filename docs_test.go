@@ -1,6 +1,7 @@
 package punctual_test
 
 import (
+	"go/ast"
 	"io/fs"
 	"os"
 	"path"
@@ -13,18 +14,16 @@ import (
 
 // The documents, held to the code: what they name exists, and what they show is so.
 
-// Every test and Go file that a document names in code quotes exists.
+// Every test, Go file and member of a type that a document names in code quotes exists.
 func TestNamesInDocuments(t *testing.T) {
 	sources, err := readSources(os.DirFS("."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	exists := map[string]bool{}
+	exists, types := map[string]bool{}, map[string]bool{}
 	for _, s := range sources {
 		exists[path.Base(s.path)] = true
-		for _, m := range funcName.FindAllSubmatch(s.text, -1) {
-			exists[string(m[1])] = true
-		}
+		noteNames(s.ast, exists, types)
 	}
 	named := 0
 	for _, page := range pages(t) {
@@ -33,6 +32,11 @@ func TestNamesInDocuments(t *testing.T) {
 			named++
 			if !exists[path.Base(m[1])] {
 				t.Errorf("%s names `%s`, which no longer exists", page, m[1])
+			}
+		}
+		for _, m := range quotedMember.FindAllStringSubmatch(text, -1) {
+			if types[m[1]] && !exists[m[1]+"."+m[2]] {
+				t.Errorf("%s names `%s.%s`, which no longer exists", page, m[1], m[2])
 			}
 		}
 	}
@@ -44,8 +48,63 @@ func TestNamesInDocuments(t *testing.T) {
 var (
 	linkedCode = regexp.MustCompile(`\[\x60[^\x60]+\x60\]\(http[^)]*\)`)
 	quotedName = regexp.MustCompile(`\x60((?:Test|Example|Fuzz)[A-Za-z0-9_]+|[a-z0-9_/]+\.go)\x60`)
-	funcName   = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)[A-Za-z0-9_]*)\(`)
+	// quotedMember finds a method or field, with or without its package.
+	quotedMember = regexp.MustCompile(`\x60(?:[a-z]+\.)?([A-Za-z]+)\.([A-Za-z]+)(?:\([^\x60]*\))?\x60`)
 )
+
+// noteNames notes the file's functions by name, and its methods and fields as Type.name.
+func noteNames(file *ast.File, exists, types map[string]bool) {
+	for _, decl := range file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			exists[receiver(f)+f.Name.Name] = true
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		types[spec.Name.Name] = true
+		for _, f := range members(spec.Type) {
+			for _, name := range f.Names {
+				exists[spec.Name.Name+"."+name.Name] = true
+			}
+		}
+		return true
+	})
+}
+
+func members(t ast.Expr) []*ast.Field {
+	switch t := t.(type) {
+	case *ast.StructType:
+		return t.Fields.List
+	case *ast.InterfaceType:
+		return t.Methods.List
+	}
+	return nil
+}
+
+// receiver returns "Type." for a method and "" for a function.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	t := f.Recv.List[0].Type
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.IndexListExpr:
+			t = x.X
+		case *ast.Ident:
+			return x.Name + "."
+		default:
+			return ""
+		}
+	}
+}
 
 // README.zh-CN.md says what README.md says: the same parts, code, links and tables.
 func TestReadmesAgree(t *testing.T) {
