@@ -169,8 +169,15 @@ func pushMakesIDs(s *subject) {
 		batch[i] = punctual.NewMessage{Topic: orders, OnDuplicate: punctual.FailDuplicate}
 	}
 	pushed := make(map[string]bool)
+	var newest string // ID of the rounds before
 	for range 3 {
+		before := newest
+		s.advance(time.Millisecond)
 		for _, r := range s.pushAll(batch...) {
+			if r.ID <= before {
+				s.fail("ID %q was made after %q, a millisecond later, and does not sort behind it", r.ID, before)
+			}
+			newest = max(newest, r.ID)
 			if r.Err != nil || r.Status != punctual.PushStored || punctual.CheckID(r.ID) != nil {
 				s.fail("a push without an ID gave ID %q, status %q, error %v", r.ID, r.Status, r.Err)
 			}

@@ -30,10 +30,13 @@ func TestRacesKillMutants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mut := mutants[name]
-			got := shortRace(t, mut.bug.opener().open(punctual.SystemClock{}))
-			if got[mut.promise] == "" {
-				t.Errorf("the store %s, and a race reported %.600v; want %s broken", name, got, mut.promise)
+			var got map[string]string
+			for range 10 { // the scheduler decides how much meets in one race
+				if got = shortRace(t, mut.bug.opener().open(punctual.SystemClock{})); got[mut.promise] != "" {
+					return
+				}
 			}
+			t.Errorf("the store %s, and the last of ten races reported %.600v; want %s broken", name, got, mut.promise)
 		})
 	}
 }

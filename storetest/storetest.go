@@ -12,6 +12,8 @@
 //		return s
 //	}
 //
+// One case alone: go test -run 'TestStore/settle/ack_twice'.
+//
 // Run has one small case per rule of the contract in store.go, message.go and
 // inspector.go. RunRandom compares long random histories with package memstore.
 // RunRaces lets goroutines fight over a few messages and checks what they saw with
