@@ -15,6 +15,7 @@ func amendCases() []testCase {
 		{"cancelled is never delivered", p5, cancelHolds},
 		{"cancel while leased, then each verb", p5, cancelThenSettle},
 		{"cancel while leased, then the lease runs out", p5, cancelThenRunOut},
+		{"cancel while leased, then touched after the lease ran out", p5, cancelThenTouched},
 		{"cancel while leased, then extend", p5, cancelThenExtend},
 		{"cancel shows while leased", p5, cancelShows},
 		{"cancel leaves the dead alone", p5, cancelDead},
@@ -114,6 +115,31 @@ func cancelThenRunOut(s *subject) {
 	s.outcome(cancel(orders, x), punctual.NotFound, "cancelled under its last lease and gone")
 	s.advance(24 * time.Hour)
 	s.none(orders, "a day later")
+}
+
+// cancelThenTouched: between the end of the lease and the next claim nothing brings a
+// cancelled message back, whatever it is answered.
+func cancelThenTouched(s *subject) {
+	for name, touch := range map[string]func(*subject, punctual.Delivery){
+		"reschedule": func(s *subject, _ punctual.Delivery) { s.amend(reschedule(orders, x, 0)) },
+		"requeue":    func(s *subject, _ punctual.Delivery) { s.amend(requeue(orders, x, 0)) },
+		"cancel":     func(s *subject, _ punctual.Delivery) { s.amend(cancel(orders, x)) },
+		"retry": func(s *subject, d punctual.Delivery) {
+			s.wantErr(s.settle(d, punctual.SettleRetry, 0), punctual.ErrCancelled, "retry after the lease of a cancelled message ran out")
+		},
+		"extend": func(s *subject, d punctual.Delivery) {
+			s.wantErr(s.settle(d, punctual.SettleExtend, time.Hour), punctual.ErrCancelled, "extend after the lease of a cancelled message ran out")
+		},
+	} {
+		t := newSubject(s.T, s.promise, s.opener)
+		d := bringLeasedCancelled(t)
+		t.clock.Set(d.LeaseUntil)
+		touch(t, d)
+		t.none(orders, "after the lease of a cancelled message ran out, and a "+name+",")
+		t.advance(24 * time.Hour)
+		t.none(orders, "a day later")
+		t.checkSound()
+	}
 }
 
 func cancelThenExtend(s *subject) {
