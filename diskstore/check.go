@@ -87,7 +87,7 @@ func (c *checker) topic(tv *topicView) error {
 	if err != nil {
 		return err
 	}
-	c.report.Live += live
+	c.report.Live += live - int64(len(tv.acked))
 	c.report.Dead += dead
 	if live != tv.live || dead != tv.dead {
 		c.problem("topic %s counts %d live and %d dead messages but holds %d and %d", tv.t.name, tv.live, tv.dead, live, dead)

@@ -24,6 +24,7 @@ import (
 //
 //	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) lapses { attempt at(varint) } }
 //	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
+//	kind 3, acked:    { topic seq due(varint) }   the message is finished; see acked.go
 //
 // Of several leases of one message the one with the highest token counts, and of those
 // the one renewed most often. A message that is not in the database, or there with this token or a
@@ -34,6 +35,7 @@ import (
 const (
 	claimLease   = 1
 	claimSettled = 2
+	claimAcked   = 3
 )
 
 // lease is one entry of the claim log.
@@ -182,23 +184,42 @@ func settledPayload(es []*entry) []byte {
 	return b
 }
 
-// claimTable is what the claim log says, by message number.
-type claimTable map[uint64]lease
+func ackedPayload(as []acked) []byte {
+	b := append(make([]byte, 0, 1+16*len(as)), claimAcked)
+	for _, a := range as {
+		b = binary.AppendUvarint(b, uint64(a.topic.num))
+		b = binary.AppendUvarint(b, a.key.seq)
+		b = binary.AppendVarint(b, a.key.ms)
+	}
+	return b
+}
 
-func (t claimTable) add(l lease) {
-	old, ok := t[l.key.seq]
+// claimTable is what the claim log says.
+type claimTable struct {
+	leases map[uint64]lease // by message number
+	acked  []lease          // of which only topic and key are set
+}
+
+func (t *claimTable) add(l lease) {
+	old, ok := t.leases[l.key.seq]
 	if !ok || l.token > old.token || l.token == old.token && l.renewed > old.renewed {
-		t[l.key.seq] = l
+		t.leases[l.key.seq] = l
 	}
 }
 
+// ack notes an acked message; its lease is over whatever its token was.
+func (t *claimTable) ack(l lease) {
+	t.acked = append(t.acked, l)
+	t.settle(l.key.seq, 1<<63-1)
+}
+
 // settle marks a lease as over; the zero topic stands for that.
-func (t claimTable) settle(seq uint64, token int64) {
+func (t *claimTable) settle(seq uint64, token int64) {
 	t.add(lease{key: pos{seq: seq}, token: token, renewed: 1<<64 - 1})
 }
 
 // read adds one payload to the table.
-func (t claimTable) read(payload []byte) error {
+func (t *claimTable) read(payload []byte) error {
 	d := decoder{b: payload}
 	kind := d.byte()
 	for len(d.b) > 0 {
@@ -208,6 +229,11 @@ func (t claimTable) read(payload []byte) error {
 		case claimSettled:
 			seq := d.uvarint()
 			t.settle(seq, int64(d.uvarint()))
+		case claimAcked:
+			l := lease{topic: uint32(d.uvarint())}
+			l.key.seq = d.uvarint()
+			l.key.ms = d.varint()
+			t.ack(l)
 		default:
 			return corruptf("claim log has a frame of unknown kind %d", kind)
 		}
@@ -239,12 +265,12 @@ func (d *decoder) lease() lease {
 // a segment is torn by a crash, and after a power cut any part of it may be missing, because
 // claims are not synced. What is lost then are attempts, never messages; the file is kept aside
 // and the loss reported.
-func readClaims(fs vfs.FS, dir string, log *slog.Logger) (claimTable, int, error) {
+func readClaims(fs vfs.FS, dir string, log *slog.Logger) (*claimTable, int, error) {
 	segments, err := claimSegments(fs, dir)
 	if err != nil {
 		return nil, 0, err
 	}
-	table, last := claimTable{}, 0
+	table, last := &claimTable{leases: make(map[uint64]lease)}, 0
 	for _, n := range segments {
 		last = n
 		data, err := readFile(fs, fs.PathJoin(dir, claimName(n)))
@@ -271,7 +297,7 @@ func readClaims(fs vfs.FS, dir string, log *slog.Logger) (claimTable, int, error
 const maxTornTail = punctual.MaxClaim * 48
 
 // readSegment adds the frames of a segment and returns how many bytes at its end do not check.
-func (t claimTable) readSegment(data []byte) (rest int, err error) {
+func (t *claimTable) readSegment(data []byte) (rest int, err error) {
 	for len(data) >= 8 {
 		n := int(binary.LittleEndian.Uint32(data))
 		if n == 0 || n > len(data)-8 {

@@ -53,9 +53,12 @@ func (s *Store) kickDuties() {
 func (s *Store) doDuties(withMarks bool) error {
 	ctx := context.Background()
 	if s.claims.full() {
-		if err := s.rotateClaims(); err != nil {
+		if err := s.rotateClaims(func() error { return s.reap(ctx) }); err != nil {
 			return err
 		}
+	}
+	if err := s.reap(ctx); err != nil {
+		return err
 	}
 	if withMarks || s.tokensLow() {
 		if err := s.writeMarks(ctx); err != nil {
@@ -100,8 +103,11 @@ func (s *Store) writeMarks(ctx context.Context) error {
 	return s.commit(ctx, tx)
 }
 
-// saveMarks adds watermarks and the clock to a transaction.
+// saveMarks adds watermarks and the clock to a transaction. A watermark must not pass an acked
+// message, whose ack a power cut may still undo: so they go first.
 func (s *Store) saveMarks(tx *txn) {
+	for tx.reap() {
+	}
 	s.markedAt = s.numbers.next
 	tx.set(metaKey("clock"), appendTime(nil, tx.ms))
 	for _, t := range s.allTopics() {
@@ -225,8 +231,9 @@ func (tx *txn) sweepFinished() (n int, err error) {
 }
 
 // rotateClaims begins a new segment of the claim log, writes all leases of this moment into
-// it and deletes the older ones. Claims go on meanwhile, into the new segment.
-func (s *Store) rotateClaims() error {
+// it, deletes the messages that are acked by now, and then the older segments. Claims
+// and acks go on meanwhile, into the new segment.
+func (s *Store) rotateClaims(reap func() error) error {
 	num := s.claims.next()
 	if err := s.claims.start(num); err != nil {
 		return classify("begin a segment of the claim log", err)
@@ -237,6 +244,9 @@ func (s *Store) rotateClaims() error {
 	if err := s.claims.sync(); err != nil {
 		s.fail(classify("sync the claim log", err))
 		return s.failure()
+	}
+	if err := reap(); err != nil {
+		return err
 	}
 	return classify("delete old segments of the claim log", s.claims.removeBefore(num))
 }

@@ -29,6 +29,7 @@ type topicView struct {
 	live, dead int64
 	mark       pos
 	leases     map[uint64]entry // leased messages, those whose lease ran out too
+	acked      map[uint64]bool  // finished messages that are still on disk
 }
 
 // look takes a view of some topics, all if names is empty. It must be closed.
@@ -76,7 +77,14 @@ func (v view) close() {
 func (v view) topic(t *topic) topicView {
 	tv := topicView{
 		view: v, t: t, num: t.num, settings: copySettings(t.settings), live: t.live, dead: t.dead, mark: t.mark,
-		leases: make(map[uint64]entry, len(t.leased)),
+		leases: make(map[uint64]entry, len(t.leased)), acked: make(map[uint64]bool, t.acked),
+	}
+	if t.acked > 0 {
+		for seq, a := range v.s.acked {
+			if a.topic == t {
+				tv.acked[seq] = true
+			}
+		}
 	}
 	for seq, e := range t.leased {
 		tv.leases[seq] = *e
@@ -133,7 +141,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	if err != nil {
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
-	if p.kind == 0 {
+	if p.kind == 0 || p.kind == keyLive && tv.acked[p.pos.seq] {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, punctual.ErrNotFound)
 	}
 	return tv.info(p.kind, p.pos)
@@ -285,7 +293,7 @@ func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f f
 		}
 	}
 	return tv.scanStored(ctx, keyLive, b, func(kind byte, at, key pos) (bool, error) {
-		if tv.isLeased(at.seq) {
+		if tv.isLeased(at.seq) || tv.acked[at.seq] {
 			return true, nil
 		}
 		return f(kind, at, key)
@@ -403,7 +411,7 @@ func (tv *topicView) stats(ctx context.Context) (punctual.TopicStats, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Scheduled = tv.live - out.Ready - out.Leased
+	out.Scheduled = tv.live - int64(len(tv.acked)) - out.Ready - out.Leased
 	if out.Ready > 0 || out.Scheduled == 0 {
 		return out, nil
 	}

@@ -55,8 +55,8 @@ type ledger struct {
 	calls map[int64]*call // under way
 	// unseen counts claims whose result nobody saw; each may have counted an attempt.
 	unseen int
-	// power tells that the last crash was a power cut, which may have taken claims and
-	// extensions, but nothing else.
+	// power tells that the last crash was a power cut, which may have taken claims,
+	// extensions and acks, but nothing else.
 	power    bool
 	problems []string
 
@@ -78,6 +78,8 @@ type history struct {
 	// of them never answered, or that it was cancelled under its lease.
 	ending    map[int64]bool
 	uncertain bool
+	// acked tells that an ack was its end: a power cut may undo it.
+	acked bool
 	// ended is the line at which its end was acknowledged, discarded whether it is dead then.
 	ended     int64
 	discarded bool
@@ -269,6 +271,7 @@ func (l *ledger) result(c *call, f fact, status string) {
 func (l *ledger) settled(h *history, c *call, f fact) {
 	switch f.Verb {
 	case punctual.SettleAck:
+		h.acked = h.ended == 0
 		l.end(h, c)
 	case punctual.SettleDiscard:
 		h.discarded = true
@@ -406,6 +409,9 @@ func (l *ledger) crash(power bool) {
 	if l.power = power; power {
 		for _, h := range l.msgs {
 			h.last = hold{}
+			if h.acked {
+				h.ended, h.acked, h.uncertain = 0, false, true
+			}
 		}
 	}
 }

@@ -89,6 +89,9 @@ func (s *Store) merge(t *topic, batch []loadedMessage, next pos, until int64) {
 		if s.live[m.key.seq] != nil {
 			continue // leased, or just pushed
 		}
+		if _, ok := s.acked[m.key.seq]; ok {
+			continue
+		}
 		s.addNear(&entry{topic: t, key: m.key, next: m.key.ms, rec: m.rec})
 	}
 	reached := pos{ms: until, seq: 1<<64 - 1}

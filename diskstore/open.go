@@ -25,7 +25,7 @@ func Open(dir string, o *Options) (*Store, error) {
 	s := &Store{
 		dir: dir, opt: opt, log: opt.Logger, sequencer: make(chan struct{}, 1), dutyKick: make(chan struct{}, 1),
 		topics: make(map[string]*topic), topicNum: 1, live: make(map[uint64]*entry), byToken: make(map[int64]*entry),
-		unsynced: make(map[uint64]*entry), waiters: make(map[string]map[*waiter]struct{}),
+		unsynced: make(map[uint64]*entry), acked: make(map[uint64]acked), waiters: make(map[string]map[*waiter]struct{}),
 		failed: make(chan struct{}), closing: make(chan struct{}),
 	}
 	s.fs = safeFS{opt.fs, s.fail}
@@ -177,7 +177,12 @@ func (s *Store) restore(fresh bool) error {
 		return err
 	}
 	s.claims = &claimLog{fs: s.fs, dir: s.dir, limit: s.opt.claimLimit, num: last}
-	return s.rotateClaims()
+	return s.rotateClaims(func() error {
+		return s.writeMeta(func(tx *txn) {
+			for tx.reap() {
+			}
+		})
+	})
 }
 
 // readMeta reads version, clock and numbers; in a fresh store it writes them.
@@ -250,7 +255,10 @@ func (s *Store) initMeta() error {
 func (s *Store) writeMeta(fill func(*txn)) error {
 	tx := &txn{s: s, b: s.db.NewBatch()}
 	fill(tx)
-	s.reserve(tx)
+	s.finish(tx)
+	if tx.b.Empty() {
+		return tx.b.Close()
+	}
 	done := make(chan error, 1)
 	s.commits.Add(1)
 	go s.carryOut(tx, done)
@@ -335,30 +343,28 @@ func before(p pos) pos {
 }
 
 // restoreLeases brings back the leases that the claim log tells of and the database does not
-// contradict.
-func (s *Store) restoreLeases(table claimTable) error {
+// contradict, and the acks of messages that are still on disk.
+func (s *Store) restoreLeases(table *claimTable) error {
 	byNum := make(map[uint32]*topic, len(s.topics))
 	for _, t := range s.topics {
 		byNum[t.num] = t
 	}
-	for _, l := range table {
-		t := byNum[l.topic]
-		if t == nil {
-			continue // settled, or its topic was deleted
-		}
-		v, err := s.get(posKey(keyLive, t.num, l.key))
+	for _, l := range table.acked {
+		t, r, err := s.recordOf(byNum, l)
 		if err != nil {
 			return err
 		}
-		if v == nil {
-			continue // settled
+		if r != nil {
+			s.addAcked(acked{t, l.key, r.id})
 		}
-		r, err := decodeRecord(v)
+	}
+	for _, l := range table.leases {
+		t, r, err := s.recordOf(byNum, l)
 		if err != nil {
-			return s.readError("topic "+t.name, err)
+			return err
 		}
-		if r.token >= l.token {
-			continue // released since
+		if r == nil || r.token >= l.token {
+			continue // settled, or released since
 		}
 		e := &entry{
 			topic: t, key: l.key, next: l.until, state: leased, id: r.id,
@@ -368,6 +374,23 @@ func (s *Store) restoreLeases(table claimTable) error {
 		t.leases.add(e, len(t.leased))
 	}
 	return nil
+}
+
+// recordOf returns the message that an entry of the claim log is about, nil if it is gone.
+func (s *Store) recordOf(byNum map[uint32]*topic, l lease) (*topic, *record, error) {
+	t := byNum[l.topic]
+	if t == nil {
+		return nil, nil, nil
+	}
+	v, err := s.get(posKey(keyLive, t.num, l.key))
+	if err != nil || v == nil {
+		return nil, nil, err
+	}
+	r, err := decodeRecord(v)
+	if err != nil {
+		return nil, nil, s.readError("topic "+t.name, err)
+	}
+	return t, r, nil
 }
 
 var _ vfs.FS = safeFS{}

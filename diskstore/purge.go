@@ -130,7 +130,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
 		s.abort(tx)
 		return 0, fmt.Errorf("delete topic %s: %w", name, punctual.ErrNotFound)
 	}
-	n := t.live + t.dead
+	n := t.live + t.dead - s.ackedOf(t)
 	tx.deleteTopic(t)
 	if err := s.commit(ctx, tx); err != nil {
 		return 0, fmt.Errorf("delete topic %s: %w", name, err)
@@ -163,7 +163,18 @@ func (tx *txn) deleteTopic(t *topic) {
 			delete(s.unsynced, seq)
 		}
 	}
+	for _, a := range s.acked {
+		if a.topic == t {
+			s.dropAcked(a)
+		}
+	}
 	delete(s.topics, t.name)
+}
+
+func (s *Store) ackedOf(t *topic) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.acked
 }
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

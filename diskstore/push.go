@@ -135,6 +135,9 @@ func (tx *txn) find(t *topic, id string) (found, error) {
 	if p.kind == keyDead {
 		return tx.findDead(t, id, p)
 	}
+	if tx.reapOne(p.pos.seq) {
+		return found{}, nil
+	}
 	s := tx.s
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,13 +2,15 @@ package diskstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/punctualmq/punctual"
 )
 
-// Settle finishes, gives back, gives up or extends leases; see punctual.Store. All but
-// extensions are durable when it returns, with an fsync shared by all who wait.
+// Settle finishes, gives back, gives up or extends leases; see punctual.Store. Acks and
+// extensions outlive the process when it returns, everything else a power cut too, with an fsync
+// shared by all who wait.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if err := punctual.CheckBatch(len(ss)); err != nil {
 		return nil, err
@@ -22,62 +24,67 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	errs := make([]error, len(ss))
-	var over, extended []*entry
+	var told settled
 	for i := range ss {
-		e, err := tx.settle(&ss[i], &errs[i])
-		if err != nil {
+		if errs[i], err = tx.settle(&ss[i], &told); err != nil {
 			s.abandonTxn(tx)
 			return nil, fmt.Errorf("settle: %w", err)
-		}
-		switch {
-		case e == nil:
-		case ss[i].Verb == punctual.SettleExtend:
-			extended = append(extended, e)
-		default:
-			over = append(over, e)
 		}
 	}
 	if err := s.commit(ctx, tx); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
-	if err := s.logSettled(over, extended); err != nil {
+	if err := errors.Join(s.logSettled(told), s.logAcks(ctx, told.acked)); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	return errs, nil
 }
 
-// settle adds one settlement to the transaction and returns the entry it was about, or nil
-// when it changed nothing. result is what its holder is told.
-func (tx *txn) settle(st *punctual.Settlement, result *error) (*entry, error) {
-	if *result = st.Check(); *result != nil {
-		return nil, nil
+// settled is what a call of Settle has to tell the claim log.
+type settled struct {
+	acked    []acked
+	over     []*entry // leases that the transaction ended
+	extended []*entry
+}
+
+// settle does one settlement, in memory or in the transaction. result is what its holder is
+// told; err is one of reading the database.
+func (tx *txn) settle(st *punctual.Settlement, told *settled) (result, err error) {
+	if result = st.Check(); result != nil {
+		return result, nil
 	}
 	e := tx.holder(st)
-	if e == nil {
-		*result = fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrLeaseLost)
+	switch {
+	case e == nil:
+		return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrLeaseLost), nil
+	case st.Verb == punctual.SettleExtend:
+		told.extended = append(told.extended, e)
+		return tx.extend(e, st), nil
+	case st.Verb == punctual.SettleAck && e.topic.settings.Remember == 0:
+		told.acked = append(told.acked, tx.ack(e))
 		return nil, nil
 	}
-	switch st.Verb {
-	case punctual.SettleExtend:
-		*result = tx.extend(e, st)
-		return e, nil
-	case punctual.SettleAck:
-		tx.unlink(e)
-		tx.finishMessage(e.topic, e.key, e.id)
-		return e, nil
-	}
+	told.over = append(told.over, e)
+	return tx.settleStored(e, st)
+}
+
+// settleStored does a settlement that changes what is stored beyond removing it.
+func (tx *txn) settleStored(e *entry, st *punctual.Settlement) (result, err error) {
 	r, err := tx.current(e)
 	if err != nil {
 		return nil, err
 	}
 	tx.unlink(e)
-	if e.cancel && st.Verb != punctual.SettleDiscard {
+	switch {
+	case st.Verb == punctual.SettleAck:
 		tx.finishMessage(e.topic, e.key, e.id)
-		*result = fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrCancelled)
-		return e, nil
+	case e.cancel && st.Verb != punctual.SettleDiscard:
+		tx.finishMessage(e.topic, e.key, e.id)
+		return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrCancelled), nil
+	default:
+		tx.giveBack(e, r, st)
 	}
-	tx.giveBack(e, r, st)
-	return e, nil
+	return nil, nil
 }
 
 // holder returns the leased entry that a settlement's token is current for, or nil (P4).
@@ -166,18 +173,18 @@ func (tx *txn) extend(e *entry, st *punctual.Settlement) error {
 
 // logSettled writes to the claim log which leases are over, so that the log need not be
 // compared with the database at the next start, and which last longer.
-func (s *Store) logSettled(over, extended []*entry) error {
-	if len(over) > 0 {
-		if err := s.logClaims(settledPayload(over)); err != nil {
+func (s *Store) logSettled(told settled) error {
+	if len(told.over) > 0 {
+		if err := s.logClaims(settledPayload(told.over)); err != nil {
 			s.log.Warn("the claim log does not take what is settled; the next start takes longer", "error", err)
 		}
 	}
-	if len(extended) == 0 {
+	if len(told.extended) == 0 {
 		return nil
 	}
-	leases := make([]lease, 0, len(extended))
+	leases := make([]lease, 0, len(told.extended))
 	s.mu.Lock()
-	for _, e := range extended {
+	for _, e := range told.extended {
 		if e.state == leased {
 			leases = append(leases, e.lease())
 		}

@@ -101,6 +101,8 @@ type Store struct {
 	// unsynced are the messages whose transaction is applied but not yet durable, by
 	// number. They are on disk but must not be claimed; nil when they were taken away again.
 	unsynced map[uint64]*entry
+	// acked are the finished messages that are still on disk, by number; see acked.go.
+	acked map[uint64]acked
 	// nearBytes is what the near parts of all timelines cost.
 	nearBytes int64
 	// tokens are the lease tokens that may be given out: [next, limit).

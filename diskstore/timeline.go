@@ -58,6 +58,7 @@ type topic struct {
 
 	settings   punctual.Settings // written with the sequencer held too
 	live, dead int64             // counts as stored; written and read with the sequencer held too
+	acked      int64             // how many of live are finished; see acked.go
 
 	near     queue             // messages near their due time
 	nears    int               // how many
