@@ -83,9 +83,15 @@ func (w *workload) do(kind string, asked []fact, f func() ([]fact, error)) error
 	return err
 }
 
-func (w *workload) push(_ context.Context, r *rand.Rand) error {
+func (w *workload) push(_ context.Context, r *rand.Rand) error { return w.pushMany(r, 1+r.IntN(4)) }
+
+// pushMuch pushes more than the database's first buffer holds, so that it begins a new log
+// and writes a table.
+func (w *workload) pushMuch(_ context.Context, r *rand.Rand) error { return w.pushMany(r, 1500) }
+
+func (w *workload) pushMany(r *rand.Rand, n int) error {
 	now := time.Now().UnixMilli()
-	asked := make([]fact, 1+r.IntN(4))
+	asked := make([]fact, n)
 	ms := make([]punctual.NewMessage, len(asked))
 	for i := range asked {
 		id := fmt.Sprintf("%s-%d", w.prefix, w.ids.Add(1))
@@ -152,10 +158,10 @@ func (w *workload) some(r *rand.Rand, n int) (ids []string) {
 	return ids
 }
 
-func (w *workload) amend(_ context.Context, r *rand.Rand) error {
+func (w *workload) amend(ctx context.Context, r *rand.Rand) error {
 	ids := w.some(r, 1+r.IntN(3))
 	if len(ids) == 0 {
-		return w.push(nil, r)
+		return w.push(ctx, r)
 	}
 	kind, change := "cancel", punctual.ChangeCancel
 	if r.IntN(2) == 0 {
