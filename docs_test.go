@@ -14,6 +14,32 @@ import (
 
 // The documents, held to the code: what they name exists, and what they show is so.
 
+// Every relative link in a document leads somewhere.
+func TestLinksInDocuments(t *testing.T) {
+	for _, page := range pages(t) {
+		for _, target := range relativeLinks(readText(t, page)) {
+			file, anchor, _ := strings.Cut(target, "#")
+			if file == "" {
+				file = filepath.Base(page)
+			}
+			file = path.Join(path.Dir(page), file)
+			if _, err := os.Stat(file); err != nil {
+				if file == measured {
+					continue
+				}
+				t.Errorf("%s links to %s, which does not exist", page, target)
+				continue
+			}
+			if anchor != "" && !slices.Contains(anchors(readText(t, file)), anchor) {
+				t.Errorf("%s links to %s, but %s has no such heading", page, target, file)
+			}
+		}
+	}
+}
+
+// measured is made by make bench; before the first run it is not there.
+const measured = "docs/performance.md"
+
 // Every test, Go file and member of a type that a document names in code quotes exists.
 func TestNamesInDocuments(t *testing.T) {
 	sources, err := readSources(os.DirFS("."))
@@ -135,6 +161,8 @@ var (
 	indented = regexp.MustCompile(`(?m)^    .*$`)
 	rowStart = regexp.MustCompile(`(?m)^(#+ |\|(?: P\d+ )?)`)
 	link     = regexp.MustCompile(`\]\(([^)]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 func pages(t *testing.T) []string {
@@ -159,6 +187,19 @@ func allLinks(text string) []string {
 	var out []string
 	for _, m := range link.FindAllStringSubmatch(text, -1) {
 		out = append(out, m[1])
+	}
+	return out
+}
+
+func relativeLinks(text string) []string {
+	return slices.DeleteFunc(allLinks(fenced.ReplaceAllString(text, "")), func(l string) bool { return strings.Contains(l, "://") })
+}
+
+// anchors returns the anchors of a page's headings, as the usual renderers make them.
+func anchors(text string) []string {
+	var out []string
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		out = append(out, strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
 	}
 	return out
 }
