@@ -14,16 +14,22 @@ import (
 const (
 	busyTopic = "busy"
 	busyRate  = 2_000
+	busyMost  = 2 // busy handlers
 )
+
+// busyProcs are the values of GOMAXPROCS to compare.
+var busyProcs = []int{2, 4}
+
+func busyName(procs, busy int) string { return fmt.Sprintf("busy/procs-%d-busy-%d", procs, busy) }
 
 func busyScenarios() []scenario {
 	var all []scenario
-	for _, procs := range []int{2, 4} {
-		for busy := range 3 {
+	for _, procs := range busyProcs {
+		for busy := range busyMost + 1 {
 			all = append(all, scenario{
-				name:  fmt.Sprintf("busy/procs-%d-busy-%d", procs, busy),
+				name:  busyName(procs, busy),
 				about: fmt.Sprintf("lateness at %d/s with GOMAXPROCS=%d and %d handlers that compute all the time", busyRate, procs, busy),
-				procs: procs, maxRounds: 2,
+				procs: procs, maxRounds: 1,
 				takes: func(z sizes) time.Duration { return busyWindow(z) + 5*time.Second },
 				run: func(ctx context.Context, e *env) error {
 					e.sizes.Window = busyWindow(e.sizes)

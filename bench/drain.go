@@ -29,7 +29,7 @@ func drainScenario() scenario {
 }
 
 // fillTime is how long n messages may take to be pushed in batches before they are due.
-func fillTime(n int) time.Duration { return 3*time.Second + time.Duration(n)*15*time.Microsecond }
+func fillTime(n int) time.Duration { return time.Second + time.Duration(n)*20*time.Microsecond }
 
 // burst is a round of drain.
 type burst struct {
@@ -43,6 +43,7 @@ type burst struct {
 	// Bystanders that were due while the burst was handled.
 	started, claimed *recorder
 	seen             atomic.Int64
+	worst            worstCurve // of started, over the seconds since due
 	// All bystanders.
 	pushed, arrived atomic.Int64
 }
@@ -83,6 +84,7 @@ func (b *burst) run(ctx context.Context, e *env, store punctual.Store) (rate flo
 	if err != nil {
 		return 0, err
 	}
+	b.worst.note(e.out, "bystander_worst_ms")
 	e.out.set("bystanders", float64(b.seen.Load()))
 	e.out.setQuantiles("start", b.started.merged())
 	e.out.setQuantiles("claim", b.claimed.merged())
@@ -92,9 +94,11 @@ func (b *burst) run(ctx context.Context, e *env, store punctual.Store) (rate flo
 // drain waits for the instant, for the last message of the burst and for all bystanders.
 func (b *burst) drain(ctx context.Context, e *env, q *punctual.Queue) error {
 	ticking, stop := context.WithCancel(ctx)
+	var pushing sync.WaitGroup
+	defer pushing.Wait()
 	defer stop()
-	pushing := make(chan error, 1)
-	go func() { pushing <- b.pushBystanders(ticking, q) }()
+	var pushErr error // of the bystanders; written before pushing is done
+	pushing.Go(func() { pushErr = b.pushBystanders(ticking, q) })
 	time.Sleep(time.Until(b.due) - 100*time.Millisecond)
 	if err := resetPeak(); err != nil {
 		return err
@@ -105,10 +109,8 @@ func (b *burst) drain(ctx context.Context, e *env, q *punctual.Queue) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := b.watch(ctx, e.out); err != nil {
+		return err
 	}
 	cpuEnd, err := cpuTime()
 	if err != nil {
@@ -119,10 +121,65 @@ func (b *burst) drain(ctx context.Context, e *env, q *punctual.Queue) error {
 		return err
 	}
 	stop()
-	if err := <-pushing; err != nil {
-		return err
+	pushing.Wait()
+	if pushErr != nil {
+		return pushErr
 	}
 	return awaitCount(ctx, &b.arrived, &b.pushed)
+}
+
+// watch waits until the burst is handled and notes the rate of each 100 ms. A burst of which
+// nothing is handled for settleTime fails.
+func (b *burst) watch(ctx context.Context, out *Result) error {
+	tick := time.NewTicker(curveSlot)
+	defer tick.Stop()
+	last, lastAt, progress := b.handled.Load(), time.Now(), time.Now()
+	for {
+		select {
+		case <-b.done:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		now, n := time.Now(), b.handled.Load()
+		out.add("rate", now.Sub(b.due).Seconds(), float64(n-last)/now.Sub(lastAt).Seconds())
+		if n > last {
+			progress = now
+		}
+		if now.Sub(progress) > settleTime {
+			return fmt.Errorf("%d of %d messages were handled, and none within the last %v", n, b.size, settleTime)
+		}
+		last, lastAt = n, now
+	}
+}
+
+// curveSlot is the distance of the points of the curves of a drain.
+const curveSlot = 100 * time.Millisecond
+
+// worstCurve is the longest of the durations in each slot of time.
+type worstCurve struct {
+	mu    sync.Mutex
+	slots []time.Duration // guarded by mu
+}
+
+func (w *worstCurve) add(at, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := int(at / curveSlot)
+	for len(w.slots) <= i {
+		w.slots = append(w.slots, 0)
+	}
+	w.slots[i] = max(w.slots[i], d)
+}
+
+// note notes the curve, in milliseconds over seconds.
+func (w *worstCurve) note(out *Result, series string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, d := range w.slots {
+		out.add(series, (time.Duration(i) * curveSlot).Seconds(), ms(d))
+	}
 }
 
 func (b *burst) fill(ctx context.Context, q *punctual.Queue) error {
@@ -170,6 +227,7 @@ func (b *burst) handleBystander(_ context.Context, d *punctual.Delivery) error {
 	default:
 	}
 	b.started.record(late)
+	b.worst.add(d.Due.Sub(b.due), late)
 	b.claimed.record(d.Late())
 	b.seen.Add(1)
 	return nil

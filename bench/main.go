@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"syscall"
 	"time"
@@ -74,7 +75,8 @@ func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	full := fullSizes()
 	flags.StringVar(&o.dir, "dir", "data", "folder for the stores, on the disk to be measured; made and removed")
-	flags.StringVar(&o.results, "results", "results.ndjson", "file to which results are appended")
+	today := filepath.Join(resultsDir, time.Now().UTC().Format(time.DateOnly)+".ndjson")
+	flags.StringVar(&o.results, "results", today, "file to which results are appended")
 	flags.StringVar(&o.profile, "profile", "", "folder for CPU, mutex and block profiles; none when empty")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds of each scenario; long ones have fewer")
 	only := flags.String("only", "", "regular expression: measure only the scenarios that match (bench list names them)")

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,17 +17,19 @@ import (
 
 const (
 	fillBatch    = 1000
+	fillScenario = "pending/fill"
 	loadScenario = "pending/load"
-	// killAfter is how long a process is under load before it is killed.
-	killAfter = 2 * time.Second
 	// sampleMax bounds how many IDs pending/fill notes for the scenarios that amend.
 	sampleMax = 1_000_000
 )
 
+// killAfter is how long a process is under load before it is killed.
+func killAfter(z sizes) time.Duration { return min(2*time.Second, z.Span) }
+
 func pendingScenarios() []scenario {
 	all := []scenario{
 		{
-			name: "pending/fill", about: "push them all in batches of 1000: rate, memory and disk as the store grows",
+			name: fillScenario, about: "push them all in batches of 1000: rate, memory and disk as the store grows",
 			pending: true, maxRounds: 1,
 			takes: func(z sizes) time.Duration { return time.Duration(z.Pending) * 6 * time.Microsecond }, run: runFill,
 		},
@@ -114,7 +114,7 @@ func (e *env) curve(n int, rate float64) error {
 	if err != nil {
 		return err
 	}
-	e.say("%.1f of %.1f million, %.0f/s", float64(n)/1e6, float64(e.sizes.Pending)/1e6, rate)
+	e.say("%.2f of %.2f million, %.0f/s", float64(n)/1e6, float64(e.sizes.Pending)/1e6, rate)
 	e.out.add("rate", float64(n), rate)
 	e.out.add("rss_bytes", float64(n), rss)
 	e.out.add("disk_bytes", float64(n), float64(disk))
@@ -217,9 +217,6 @@ func (s *sample) save(kept string) error {
 // takeIDs returns n IDs of the sample that no scenario has used yet.
 func takeIDs(kept string, n int) ([]string, error) {
 	data, err := os.ReadFile(samplePath(kept))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("pending/fill has not run: choose scenarios with -only pending/")
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sort"
 )
 
@@ -33,6 +34,8 @@ type Result struct {
 	Round    int                `json:"round"` // from 1
 	Procs    int                `json:"gomaxprocs"`
 	Values   map[string]float64 `json:"values"`
+	// Error is why the round failed; then there are no values.
+	Error string `json:"error,omitempty"`
 	// Series are curves over the course of the round, by name.
 	Series map[string][]point `json:"series,omitempty"`
 }
@@ -55,6 +58,9 @@ func (r *Result) add(series string, x, y float64) {
 func appendLine(path string, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

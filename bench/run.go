@@ -52,13 +52,38 @@ func runAll(ctx context.Context, o runOptions, stderr io.Writer) (err error) {
 	for _, p := range r.rounds {
 		r.left += p.scenario.takes(o.sizes)
 	}
-	for _, p := range r.rounds {
-		if err := r.runRound(ctx, p); err != nil {
-			return err
-		}
+	failed, err := r.runRounds(ctx)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(stderr, "%d rounds measured; results are in %s\n", r.done, o.results)
+	fmt.Fprintf(stderr, "%d rounds measured, %d failed; results are in %s\n", r.done-failed, failed, o.results)
+	if failed > 0 {
+		return fmt.Errorf("%d rounds failed", failed)
+	}
 	return nil
+}
+
+// runRounds runs what was planned. A round that fails is noted and the others are still
+// measured.
+func (r *runner) runRounds(ctx context.Context) (failed int, err error) {
+	for _, p := range r.rounds {
+		result, err := r.runRound(ctx, p)
+		if ctx.Err() != nil {
+			return failed, context.Cause(ctx)
+		}
+		if err != nil {
+			failed++
+			fmt.Fprintln(r.stderr, "bench:", err)
+			result = &Result{Kind: "result", Scenario: p.scenario.name, Round: p.n, Procs: procsOf(p.scenario), Error: err.Error()}
+		}
+		result.Run = r.machine.Run
+		if err := appendLine(r.results, result); err != nil {
+			return failed, err
+		}
+		r.done++
+		r.left -= p.scenario.takes(r.sizes)
+	}
+	return failed, nil
 }
 
 // makeDir makes the folder for the stores, which must not exist yet, and returns its full path.
@@ -112,8 +137,8 @@ func (r *runner) checkSpace() error {
 	return nil
 }
 
-// runRound runs one round and notes its result.
-func (r *runner) runRound(ctx context.Context, p round) error {
+// runRound runs one round and returns its result.
+func (r *runner) runRound(ctx context.Context, p round) (*Result, error) {
 	s := p.scenario
 	kept := filepath.Join(r.dir, "kept")
 	dir := filepath.Join(r.dir, "store")
@@ -123,24 +148,22 @@ func (r *runner) runRound(ctx context.Context, p round) error {
 		defer os.RemoveAll(dir)
 	}
 	if err := os.MkdirAll(kept, 0o755); err != nil {
-		return err
+		return nil, err
+	}
+	if s.pending && s.name != fillScenario {
+		if _, err := os.Stat(samplePath(kept)); err != nil {
+			return nil, fmt.Errorf("%s needs the store that %s makes, which failed or was not chosen with -only: %w", s.name, fillScenario, err)
+		}
 	}
 	t := task{Scenario: s.name, Round: p.n, Dir: dir, Kept: kept, Profile: r.profile, Sizes: r.sizes}
 	if s.after != "" {
 		first := t
 		first.Scenario, first.Profile = s.after, ""
-		if _, err := r.child(ctx, first, s, p.n, killAfter); err != nil {
-			return err
+		if _, err := r.child(ctx, first, s, p.n, killAfter(r.sizes)); err != nil {
+			return nil, err
 		}
 	}
-	result, err := r.child(ctx, t, s, p.n, 0)
-	if err != nil {
-		return err
-	}
-	result.Run = r.machine.Run
-	r.done++
-	r.left -= s.takes(r.sizes)
-	return appendLine(r.results, result)
+	return r.child(ctx, t, s, p.n, 0)
 }
 
 // child runs a task in a process of its own and returns its result. With a kill it is killed so

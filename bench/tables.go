@@ -1,0 +1,293 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// The tables of docs/performance.md.
+
+var tables = []struct {
+	name  string
+	build func(run) string
+}{
+	{"machine", machineTable},
+	{"aims", aimsTable},
+	{"schedule", scheduleTable},
+	{"steady", steadyTable},
+	{"drain", drainTable},
+	{"pending", pendingTable},
+	{"amend", amendTable},
+	{"busy", busyTable},
+}
+
+// column is a column of a table whose rows are scenarios.
+type column struct {
+	head string
+	cell func(r run, scenario string) string
+}
+
+// value is the column of a value; f writes it.
+func value(head, name string, f func(float64) string) column {
+	return column{head, func(r run, scenario string) string {
+		s, ok := r.over(scenario, name)
+		if !ok {
+			return "-"
+		}
+		return s.figure(f)
+	}}
+}
+
+func inMB(v float64) string { return digits(v / 1e6) }
+
+var (
+	roundsColumn = column{"rounds", func(r run, scenario string) string { return fmt.Sprint(r.rounds(scenario)) }}
+	othersColumn = value("CPU used by others", "others_cpu", percent)
+)
+
+// rounds counts the measured rounds of a scenario.
+func (r run) rounds(scenario string) (n int) {
+	for _, res := range r.results {
+		if res.Scenario == scenario && res.Error == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// row is a scenario with the name it has in a table.
+type row struct{ label, scenario string }
+
+// scenarioTable has a row for each scenario that was measured.
+func scenarioTable(r run, head string, rows []row, columns ...column) string {
+	var b strings.Builder
+	b.WriteString("| " + head + " |")
+	rule := "|---|"
+	for _, c := range columns {
+		b.WriteString(" " + c.head + " |")
+		rule += "--:|"
+	}
+	b.WriteString("\n" + rule + "\n")
+	for _, w := range rows {
+		b.WriteString("| " + w.label + " |")
+		for _, c := range columns {
+			if r.rounds(w.scenario) == 0 {
+				b.WriteString(" not measured |")
+				continue
+			}
+			b.WriteString(" " + c.cell(r, w.scenario) + " |")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func machineTable(r run) string {
+	m, z := r.machine, r.machine.Sizes
+	var b strings.Builder
+	fmt.Fprintf(&b, "| | |\n|---|---|\n")
+	fmt.Fprintf(&b, "| measured | %s |\n", strings.TrimSuffix(strings.Replace(m.Run, "T", " ", 1), "Z")+" UTC")
+	fmt.Fprintf(&b, "| processor | %d cores, %s |\n", m.Cores, m.CPU)
+	fmt.Fprintf(&b, "| memory | %d GiB |\n", m.MemoryGiB)
+	fmt.Fprintf(&b, "| system | %s, %s, %s |\n", m.Kernel, m.FileSystem, m.Go)
+	fmt.Fprintf(&b, "| sizes | rates over %v, lateness over %v, %s messages due in one instant, %s pending |\n",
+		z.Span, z.Window, commas(int64(z.Burst)), commas(int64(z.Pending)))
+	fmt.Fprintf(&b, "| CPU used by others meanwhile | %s |\n", r.others())
+	fmt.Fprintf(&b, "| rounds | %s |\n", r.tellRounds())
+	return b.String()
+}
+
+// others tells how much of the machine other programs used during the rounds, each weighing the same.
+func (r run) others() string {
+	var s spread
+	sum := 0.0
+	s.min = math.Inf(1)
+	for _, res := range r.results {
+		if v, ok := res.Values["others_cpu"]; ok {
+			s.rounds++
+			sum += v
+			s.min, s.max = min(s.min, v), max(s.max, v)
+		}
+	}
+	if s.rounds == 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("%s on average over the rounds, %s to %s", percent(sum/float64(s.rounds)), percent(s.min), percent(s.max))
+}
+
+// tellRounds counts the rounds, and names those that failed.
+func (r run) tellRounds() string {
+	var failed []string
+	for _, res := range r.results {
+		if res.Error != "" {
+			failed = append(failed, fmt.Sprintf("%s round %d failed: %s", res.Scenario, res.Round, strings.ReplaceAll(res.Error, "|", "/")))
+		}
+	}
+	return strings.Join(append([]string{fmt.Sprintf("%d measured", len(r.results)-len(failed))}, failed...), "; ")
+}
+
+// aim is what the store should reach on two cores.
+type aim struct {
+	what, scenario, value string
+	unit                  string
+	scale                 float64 // from the value's unit to that of the aim
+	below                 float64
+}
+
+const (
+	aim20k       = 5.0   // ms, handler start, p99
+	aim100k      = 20.0  // ms, handler start, p99
+	aimBystander = 250.0 // ms, handler start, p99
+	aimReopen    = 1.0   // s
+	aimMemory    = 400.0 // MB
+)
+
+func aims(z sizes) []aim {
+	pending := strings.TrimSpace(short(float64(z.Pending)))
+	return []aim{
+		{"lateness at 20,000/s, p99", "steady/20k", "start_p99_ms", "ms", 1, aim20k},
+		{"lateness at 100,000/s, p99", "steady/100k", "start_p99_ms", "ms", 1, aim100k},
+		{"lateness at 20,000/s beside " + pending + " pending, p99", "pending/steady-20k", "start_p99_ms", "ms", 1, aim20k},
+		{"lateness at 100,000/s beside " + pending + " pending, p99", "pending/steady-100k", "start_p99_ms", "ms", 1, aim100k},
+		{"bystander while " + short(float64(z.Burst)) + " due in one instant are drained, p99", "drain", "start_p99_ms", "ms", 1, aimBystander},
+		{"memory while " + pending + " are pushed, RSS at its peak", fillScenario, "rss_peak_bytes", "MB", 1e-6, aimMemory},
+		{"memory at 100,000/s beside " + pending + " pending, RSS at its peak", "pending/steady-100k", "rss_peak_bytes", "MB", 1e-6, aimMemory},
+		{"reopen with " + pending + " pending, after close", "pending/reopen", "open_ms", "s", 1e-3, aimReopen},
+		{"reopen with " + pending + " pending, after kill -9", "pending/reopen-killed", "open_ms", "s", 1e-3, aimReopen},
+	}
+}
+
+// aimsTable says of each aim whether every round met it.
+func aimsTable(r run) string {
+	var b strings.Builder
+	b.WriteString("| aim | below | measured | rounds | |\n|---|--:|--:|--:|---|\n")
+	for _, a := range aims(r.machine.Sizes) {
+		s, ok := r.over(a.scenario, a.value)
+		if !ok {
+			fmt.Fprintf(&b, "| %s | %s %s | not measured | 0 | not known |\n", a.what, short(a.below), a.unit)
+			continue
+		}
+		s = s.times(a.scale)
+		verdict := "**not met**"
+		if s.max < a.below {
+			verdict = "met"
+		} else if s.median < a.below {
+			verdict = "met in the median, not in every round"
+		}
+		fmt.Fprintf(&b, "| %s | %s %s | %s %s | %d | %s |\n", a.what, short(a.below), a.unit, s.figure(digits), a.unit, s.rounds, verdict)
+	}
+	return b.String()
+}
+
+var rateColumns = []column{
+	value("messages/s", "rate", digits),
+	value("limit/s", "limit", digits),
+	value("ratio", "ratio", ratio),
+	value("CPU µs per message", "cpu_us_per_message", digits),
+	value("call p50 ms", "call_p50_ms", digits),
+	value("call p99 ms", "call_p99_ms", digits),
+	othersColumn,
+	roundsColumn,
+}
+
+var scheduleRows = []row{
+	{"1 goroutine, one by one", "schedule/single-1"},
+	{"64 goroutines, one by one", "schedule/single-64"},
+	{"1 goroutine, batches of 100", "schedule/batch-100"},
+	{"1 goroutine, batches of 1000", "schedule/batch-1000"},
+}
+
+func scheduleTable(r run) string {
+	return scenarioTable(r, "scheduled by", scheduleRows, rateColumns...)
+}
+
+var amendRows = []row{
+	{"cancel, 64 goroutines, one by one", "pending/cancel-single-64"},
+	{"cancel, 1 goroutine, lists of 100", "pending/cancel-batch-100"},
+	{"reschedule, 64 goroutines, one by one", "pending/reschedule-single-64"},
+	{"reschedule, 1 goroutine, lists of 100", "pending/reschedule-batch-100"},
+}
+
+func amendTable(r run) string { return scenarioTable(r, "amended by", amendRows, rateColumns...) }
+
+// steadyRows are the steady scenarios, alone and beside the pending ones.
+func steadyRows(z sizes) []row {
+	var rows []row
+	for _, beside := range []struct{ label, name string }{{"", "steady/"}, {" beside " + short(float64(z.Pending)), "pending/steady-"}} {
+		for _, rate := range steadyRates {
+			rows = append(rows, row{commas(int64(rate)) + "/s" + beside.label, beside.name + rateName(rate)})
+		}
+	}
+	return rows
+}
+
+func steadyTable(r run) string {
+	return scenarioTable(r, "load", steadyRows(r.machine.Sizes),
+		value("pushed/s", "rate", digits),
+		value("handled/s", "handled_rate", digits),
+		value("claimed p99 ms", "claim_p99_ms", digits),
+		value("handler start p50 ms", "start_p50_ms", digits),
+		value("p99 ms", "start_p99_ms", digits),
+		value("p99.9 ms", "start_p999_ms", digits),
+		value("max ms", "start_max_ms", digits),
+		value("CPU µs per message", "cpu_us_per_message", digits),
+		value("cores", "cpu_cores", digits),
+		value("peak RSS MB", "rss_peak_bytes", inMB),
+		othersColumn, roundsColumn)
+}
+
+func drainTable(r run) string {
+	rows := []row{{commas(int64(r.machine.Sizes.Burst)) + " due in one instant", "drain"}}
+	return scenarioTable(r, "drain", rows,
+		value("messages/s", "rate", digits),
+		value("ratio", "ratio", ratio),
+		value("CPU µs per message", "cpu_us_per_message", digits),
+		value("bystanders", "bystanders", digits),
+		value("bystander p50 ms", "start_p50_ms", digits),
+		value("p99 ms", "start_p99_ms", digits),
+		value("max ms", "start_max_ms", digits),
+		value("peak RSS MB", "rss_peak_bytes", inMB),
+		othersColumn, roundsColumn)
+}
+
+func pendingTable(r run) string {
+	var b strings.Builder
+	b.WriteString("| | measured | rounds |\n|---|--:|--:|\n")
+	put := func(what, scenario, value, unit string, f func(float64) string) {
+		if s, ok := r.over(scenario, value); ok {
+			fmt.Fprintf(&b, "| %s | %s%s | %d |\n", what, s.figure(f), unit, s.rounds)
+		} else {
+			fmt.Fprintf(&b, "| %s | not measured | 0 |\n", what)
+		}
+	}
+	put("pushed in batches of 1000", fillScenario, "rate", "/s", digits)
+	put("ratio to the machine's limit", fillScenario, "ratio", "", ratio)
+	put("RSS when all are pushed", fillScenario, "rss_bytes", " MB", inMB)
+	put("RSS at its peak until then", fillScenario, "rss_peak_bytes", " MB", inMB)
+	put("disk, per message", fillScenario, "disk_bytes_per_message", " bytes", digits)
+	put("open after close", "pending/reopen", "open_ms", " ms", digits)
+	put("first push durable after close, from the start of open", "pending/reopen", "first_push_ms", " ms", digits)
+	put("RSS after that", "pending/reopen", "rss_bytes", " MB", inMB)
+	put("open after kill -9 under a load of pushes", "pending/reopen-killed", "open_ms", " ms", digits)
+	put("first push durable after kill -9, from the start of open", "pending/reopen-killed", "first_push_ms", " ms", digits)
+	return b.String()
+}
+
+func busyTable(r run) string {
+	var rows []row
+	for _, procs := range busyProcs {
+		for busy := range busyMost + 1 {
+			rows = append(rows, row{fmt.Sprintf("%d, %d busy", procs, busy), busyName(procs, busy)})
+		}
+	}
+	z := r.machine.Sizes
+	return fmt.Sprintf("%s/s for %v:\n\n", commas(busyRate), busyWindow(z).Round(time.Millisecond)) +
+		scenarioTable(r, "GOMAXPROCS, handlers", rows,
+			value("handler start p50 ms", "start_p50_ms", digits),
+			value("p99 ms", "start_p99_ms", digits),
+			value("p99.9 ms", "start_p999_ms", digits),
+			value("max ms", "start_max_ms", digits),
+			othersColumn, roundsColumn)
+}
