@@ -15,6 +15,7 @@ import (
 //	worker.go          what a user sets up: WorkerConfig, NewWorker, Handle
 //	worker_deliver.go  one message's way: claimLoop, claim, begin, work, attempt, finish, settle
 //	worker_lease.go    the leases held: renewal, loss, the local count of time
+//	worker_context.go  the contexts of handlers and their ends
 //	worker_run.go      Start, Run, Stop, Drain: a worker's life
 //	worker_order.go    which topic is asked first
 //	worker_panic.go    panics as errors
@@ -24,14 +25,16 @@ import (
 //
 //   - the claimer (session.claimer), one while the worker runs: it alone takes
 //     free hands, calls Store.Claim, and at the end takes all hands home and ends the
-//     renewer. Stop waits for it.
+//     renewer and the watcher. Stop waits for it.
 //   - the renewer (Worker.renewLeases), one while the worker runs or drains: it alone calls
 //     Store.Settle with SettleExtend. The claimer, or Drain, waits for it.
+//   - the watcher (Worker.watch), as long as the renewer: it ends the contexts of handlers at their
+//     timeouts, when leases have lasted their length, and when a stop's time is up. It never waits
+//     for the store.
 //   - the hands (Worker.work), one for each message being handled, at most Concurrency: each
 //     runs one handler and settles its message. The claimer waits for them. A handler that never
 //     returns keeps its hand, and the claimer, for ever; Stop tells how many there are.
 //   - a flight of the settler (coalescer.flight) while settlements are on their way.
-//   - a timer's function (Worker.expire), for an instant, when a lease has lasted its length.
 
 // WorkerConfig configures a Worker. The zero value is ready to use.
 type WorkerConfig struct {

@@ -183,7 +183,7 @@ func attempt(h *hold) (o outcome) {
 // finish settles the message of h. After the store has said that the lease is lost
 // there is nothing to settle.
 func (w *Worker) finish(h *hold, o outcome) error {
-	defer h.end()
+	defer h.cancel(nil)
 	w.leases.drop(h)
 	if h.lost {
 		return nil

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
 
-// A worker keeps the leases of the messages in its hands: one goroutine renews them
-// in batches, and a timer for each ends its handler's context when the lease is over.
+// A worker keeps the leases of the messages in its hands: one goroutine, the renewer, renews them
+// in batches, another one, the watcher (worker_context.go), ends a handler's context when the lease is over.
 //
 // How long a lease is, is the difference of two times of the store (LeaseUntil - Delivered); how
 // much of it is gone is counted on the local monotonic clock. So it does not matter what
@@ -37,19 +38,18 @@ type hold struct {
 	began   time.Time
 	started bool
 
-	// ctx is the handler's. It ends by its timeout, by cancel when the lease is over, or with
-	// stop, the session's end of all handlers.
-	ctx, stop     context.Context
-	cancel        context.CancelCauseFunc
-	cancelTimeout context.CancelFunc
+	// ctx is the handler's. It ends by root at its timeout or with stop, the session's end of all
+	// handlers; by cancel when the lease is over, and when everything is done.
+	ctx, stop context.Context
+	root      *contextRoot
+	cancel    context.CancelCauseFunc
 
 	// The rest is guarded by leases.mu.
 
 	// renewAt is when to renew, endsAt when the lease ends by the local count.
 	renewAt, endsAt time.Time
-	// expiry fires at endsAt or, after a renewal, before it. It is stopped when the handler
-	// has returned.
-	expiry *time.Timer
+	// timeout is when its handler is to give up; zero for never, and once it has been told.
+	timeout time.Time
 	// over is why the lease ended while the handler ran, as far as known.
 	over error
 	// lost tells that it was the store that said so, with ErrLeaseLost.
@@ -57,21 +57,50 @@ type hold struct {
 	// returned tells that the handler has returned: over and lost do not change any
 	// more and need no lock.
 	returned bool
+	// place is its index in leases.held until then.
+	place int
 }
 
 // leases is the set of messages whose handlers run.
 type leases struct {
 	mu   sync.Mutex
-	held map[*hold]struct{} // guarded by mu
-	// wakeAt is when the renewer wakes by itself, zero for never. Guarded by mu.
-	wakeAt time.Time
-	// wake has room for one signal that a hold needs renewal before wakeAt.
-	wake chan struct{}
+	held []*hold // in no order; guarded by mu
+	// renewals wakes the renewer, ends the watcher.
+	renewals, ends alarm
+}
+
+// alarm wakes the one goroutine that waits for it (leases.sleep).
+type alarm struct {
+	// at is when it wakes by itself, zero for never. Guarded by leases.mu.
+	at time.Time
+	// moved has room for one signal that at is earlier than it was.
+	moved chan struct{}
+}
+
+// notLaterThan sets the alarm to t unless it is earlier already, and reports whether it did. The caller holds
+// leases.mu.
+func (a *alarm) notLaterThan(t time.Time) bool {
+	if !a.at.IsZero() && !t.Before(a.at) {
+		return false
+	}
+	a.at = t
+	return true
+}
+
+// wakeBy is notLaterThan for others than the goroutine that waits.
+func (a *alarm) wakeBy(t time.Time) {
+	if !a.notLaterThan(t) {
+		return
+	}
+	select {
+	case a.moved <- struct{}{}:
+	default:
+	}
 }
 
 func (l *leases) init() {
-	l.held = make(map[*hold]struct{})
-	l.wake = make(chan struct{}, 1)
+	l.renewals.moved = make(chan struct{}, 1)
+	l.ends.moved = make(chan struct{}, 1)
 }
 
 // begin takes the i-th delivery of a claim in hand.
@@ -81,66 +110,52 @@ func (w *Worker) begin(s *session, got *claimed, i int) *hold {
 		delivery: d, lease: Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token}, attempt: d.Attempt,
 		route: w.routes[d.Topic], length: d.LeaseUntil.Sub(d.Delivered), began: time.Now(), stop: s.handlers,
 	}
-	h.ctx, h.cancel = context.WithCancelCause(h.stop)
 	if h.route.timeout > 0 {
-		h.ctx, h.cancelTimeout = context.WithTimeoutCause(h.ctx, h.route.timeout, h.route.timedOut)
+		h.timeout = h.began.Add(h.route.timeout)
 	}
+	h.ctx, h.root, h.cancel = newHandlerContext(s, h.timeout)
 	from := got.received.Add(-h.length / 6)
 	if got.sent.After(from) {
 		from = got.sent
 	}
 	h.renewAt, h.endsAt = got.received.Add(h.length/3), from.Add(h.length)
-	w.leases.add(h, func() { w.expire(h) })
+	w.leases.add(h)
+	if s.handlers.Err() != nil { // the watcher may have come by before h was there
+		h.root.end(s.handlers.Err(), context.Cause(s.handlers))
+	}
 	return h
-}
-
-// end frees what the contexts of h hold.
-func (h *hold) end() {
-	if h.cancelTimeout != nil {
-		h.cancelTimeout()
-	}
-	h.cancel(nil)
-}
-
-// atStop turns the outcome of a handler that gave up because the worker's time was up into
-// a release, which does not count as an attempt. What a handler asked for by Snooze, RetryAfter or
-// Discard, and any other error, stands.
-func (h *hold) atStop(o outcome) outcome {
-	if h.stop.Err() == nil || o.verb != SettleRetry || o.delay != UseBackoff {
-		return o
-	}
-	if errors.Is(o.err, context.Canceled) || errors.Is(o.err, context.DeadlineExceeded) || errors.Is(o.err, context.Cause(h.stop)) {
-		return outcome{verb: SettleRelease, err: o.err}
-	}
-	return o
 }
 
 // renewable tells whether h is to be renewed: not once the lease is over, nor when the
 // handler has been told to give up. The caller holds leases.mu.
 func (h *hold) renewable() bool { return h.over == nil && h.ctx.Err() == nil }
 
-// add puts h among the held and sees that the renewer wakes in time for it.
-func (l *leases) add(h *hold, expire func()) {
+// add puts h among the held and sees that the renewer and the watcher wake in time for it.
+func (l *leases) add(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[h] = struct{}{}
-	h.expiry = time.AfterFunc(time.Until(h.endsAt), expire)
-	if l.wakeAt.IsZero() || h.renewAt.Before(l.wakeAt) {
-		l.wakeAt = h.renewAt
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
-	}
+	h.place = len(l.held)
+	l.held = append(l.held, h)
+	l.renewals.wakeBy(h.renewAt)
+	l.ends.wakeBy(h.nextEnd())
 }
 
 // drop takes h out because its handler has returned.
 func (l *leases) drop(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.held, h)
 	h.returned = true
-	h.expiry.Stop()
+	last := len(l.held) - 1
+	l.held[h.place] = l.held[last]
+	l.held[h.place].place = h.place
+	l.held[last] = nil
+	l.held = l.held[:last]
+}
+
+func (l *leases) all() []*hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.held)
 }
 
 // count returns how many handlers run.
@@ -163,15 +178,13 @@ func (l *leases) endOf(h *hold) time.Time {
 func (l *leases) due(now time.Time) (batch []*hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wakeAt = time.Time{}
+	l.renewals.at = time.Time{}
 	due := false
-	for h := range l.held {
+	for _, h := range l.held {
 		if !h.renewable() {
 			continue
 		}
-		if l.wakeAt.IsZero() || h.renewAt.Before(l.wakeAt) {
-			l.wakeAt = h.renewAt
-		}
+		l.renewals.notLaterThan(h.renewAt)
 		if !h.renewAt.After(now.Add(h.length / 6)) {
 			batch = append(batch, h)
 			due = due || !h.renewAt.After(now)
@@ -183,35 +196,34 @@ func (l *leases) due(now time.Time) (batch []*hold) {
 	return batch
 }
 
-// sleep waits until wakeAt, a signal or the end of ctx.
-func (l *leases) sleep(ctx context.Context) {
+// sleep waits for the alarm, or the end of ctx, or that over is closed.
+func (l *leases) sleep(ctx context.Context, a *alarm, over <-chan struct{}) {
 	l.mu.Lock()
-	wakeAt := l.wakeAt
+	at := a.at
 	l.mu.Unlock()
 	var timer <-chan time.Time
-	if !wakeAt.IsZero() {
-		t := time.NewTimer(time.Until(wakeAt))
+	if !at.IsZero() {
+		t := time.NewTimer(time.Until(at))
 		defer t.Stop()
 		timer = t.C
 	}
 	select {
 	case <-timer:
-	case <-l.wake:
+	case <-a.moved:
+	case <-over:
 	case <-ctx.Done():
 	}
 }
 
-// startRenewer starts the renewer and returns the function that ends it and waits for it.
-func (w *Worker) startRenewer() (end func()) {
+// startKeepers starts the renewer and the watcher and returns the function that ends them and waits for them.
+func (w *Worker) startKeepers(s *session) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.renewLeases(ctx)
-	}()
+	var keepers sync.WaitGroup
+	keepers.Go(func() { w.renewLeases(ctx) })
+	keepers.Go(func() { w.watch(ctx, s) })
 	return func() {
 		cancel()
-		<-done
+		keepers.Wait()
 	}
 }
 
@@ -220,7 +232,7 @@ func (w *Worker) renewLeases(ctx context.Context) {
 	for ctx.Err() == nil {
 		batch := w.leases.due(time.Now())
 		if len(batch) == 0 {
-			w.leases.sleep(ctx)
+			w.leases.sleep(ctx, &w.leases.renewals, nil)
 			continue
 		}
 		err := w.renew(ctx, batch)
@@ -294,25 +306,6 @@ func (l *leases) postpone(h *hold) {
 	defer l.mu.Unlock()
 	wait := min(h.length/12, time.Until(h.endsAt)/2)
 	h.renewAt = time.Now().Add(max(wait, time.Millisecond))
-}
-
-// expire is called by the timer of h: the lease has not been renewed until its end.
-func (w *Worker) expire(h *hold) {
-	if w.leases.ranOut(h) {
-		w.loseRunning(h, errorf(ErrLeaseLost, "not renewed within %v", h.length), false)
-	}
-}
-
-// ranOut reports whether the lease of h has ended by the local count; if it was renewed
-// since its timer was set, the timer is set to its new end.
-func (l *leases) ranOut(h *hold) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	left := time.Until(h.endsAt)
-	if left > 0 && !h.returned && h.over == nil {
-		h.expiry.Reset(left)
-	}
-	return left <= 0
 }
 
 // loseRunning ends the context of a running handler because its lease is over; lost tells

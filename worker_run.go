@@ -18,6 +18,9 @@ type session struct {
 	claims, handlers context.Context
 	endClaims        context.CancelFunc
 	endHandlers      context.CancelCauseFunc
+	// values are those of handlers, without its end; open is never closed (see contextRoot).
+	values context.Context
+	open   chan struct{}
 	// claimsOver is closed when nothing more will be claimed, finished when all hands
 	// are at rest and the renewer has ended.
 	claimsOver, finished chan struct{}
@@ -54,6 +57,7 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 	s := &session{drain: drain, claimsOver: make(chan struct{}), finished: make(chan struct{})}
 	s.claims, s.endClaims = context.WithCancel(claims)
 	s.handlers, s.endHandlers = context.WithCancelCause(handlers)
+	s.values, s.open = context.WithoutCancel(handlers), make(chan struct{})
 	w.session = s
 	return s, nil
 }
@@ -83,7 +87,7 @@ func (w *Worker) start(ctx context.Context) (*session, error) {
 func (w *Worker) claimer(s *session) {
 	defer close(s.finished)
 	defer s.endHandlers(nil)
-	defer w.startRenewer()()
+	defer w.startKeepers(s)()
 	s.err = w.claimLoop(s)
 	s.endClaims()
 	close(s.claimsOver)
@@ -185,7 +189,7 @@ func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	defer close(s.finished)
 	defer s.endHandlers(nil)
 	defer s.endClaims()
-	defer w.startRenewer()()
+	defer w.startKeepers(s)()
 	for s.claims.Err() == nil {
 		ran, err := w.drainOne(s)
 		if ran {
