@@ -25,11 +25,10 @@ const (
 	ackedMax  = 64_000 // beyond that acks wait for the deletion
 )
 
-// ack finishes a leased message in memory. Called with the sequencer held.
-func (tx *txn) ack(e *entry) acked {
-	s := tx.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// ack finishes a leased message in memory. Called with mu held; the sequencer is not
+// needed, so whoever holds it and acts on a message must look again, under mu, whether
+// it was acked meanwhile (seize, remove, unlink).
+func (s *Store) ack(e *entry) acked {
 	s.unlink(e)
 	a := acked{e.topic, e.key, e.id}
 	s.addAcked(a)

@@ -21,6 +21,9 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	for len(as) > 0 {
 		n := untilRepeat(as)
 		out, err := s.amendDistinct(ctx, as[:n])
+		if err != nil && len(outcomes) > 0 {
+			err = halfDone(err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +93,10 @@ func (tx *txn) amend(a *punctual.Amendment) (punctual.Outcome, error) {
 
 // cancel removes a message, or marks it when it is leased (P5).
 func (tx *txn) cancel(t *topic, f found, a *punctual.Amendment) (punctual.Outcome, error) {
-	if !tx.seize(f) {
+	switch seized, acked := tx.seize(f); {
+	case acked:
+		return punctual.Outcome{Status: punctual.NotFound}, nil
+	case !seized:
 		return punctual.Outcome{Status: punctual.TooLate}, tx.markCancelled(t, f)
 	}
 	tx.finishMessage(t, f.place.pos, a.ID)
@@ -98,21 +104,24 @@ func (tx *txn) cancel(t *topic, f found, a *punctual.Amendment) (punctual.Outcom
 }
 
 // seize takes a message out of memory unless somebody holds a lease on it at this very
-// moment; from then on no claim can return it.
-func (tx *txn) seize(f found) bool {
+// moment, or it was acked since it was found; from then on no claim can return it.
+func (tx *txn) seize(f found) (seized, acked bool) {
 	s := tx.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seq := f.place.pos.seq
 	e := s.live[seq]
 	if e != nil && e.state == leased && s.clock.ms() < e.next {
-		return false
+		return false, false
+	}
+	if _, acked = s.acked[seq]; acked {
+		return false, true
 	}
 	delete(s.unsynced, seq)
 	if e != nil {
 		s.unlink(e)
 	}
-	return true
+	return true, false
 }
 
 // markCancelled sees to it that a leased message gets no further attempt.
@@ -142,7 +151,10 @@ func (tx *txn) reschedule(t *topic, f found, a *punctual.Amendment) (punctual.Ou
 		return punctual.Outcome{}, err
 	}
 	lapsed := tx.lapsed(f)
-	if !tx.seize(f) {
+	switch seized, acked := tx.seize(f); {
+	case acked:
+		return punctual.Outcome{Status: punctual.NotFound}, nil
+	case !seized:
 		return punctual.Outcome{Status: punctual.TooLate}, nil
 	}
 	if r.cancel {

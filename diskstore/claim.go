@@ -266,11 +266,11 @@ func (s *Store) logLeases(out []*claimed) error {
 
 // logClaims appends a frame and asks for a new segment when this one is full.
 func (s *Store) logClaims(payload []byte) error {
-	full, err := s.claims.append(payload)
-	if full {
+	err := s.bounded("write to the claim log", func() error { return s.claims.append(payload) })
+	if err != nil || s.claims.full() {
 		s.kickDuties()
 	}
-	return classify("write to the claim log", err)
+	return err
 }
 
 func (e *entry) lease() lease {

@@ -58,7 +58,7 @@ type claimLog struct {
 	file vfs.File // guarded by mu: the newest segment
 	num  int      // guarded by mu: its number
 	size int64    // guarded by mu
-	torn bool     // guarded by mu: the last write failed; nothing may follow it
+	torn error    // guarded by mu: why the last write failed; nothing may follow it
 }
 
 func claimName(num int) string { return fmt.Sprintf("claims-%06d.log", num) }
@@ -72,35 +72,35 @@ func (l *claimLog) start(num int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.file
-	l.file, l.num, l.size, l.torn = f, num, 0, false
+	l.file, l.num, l.size, l.torn = f, num, 0, nil
 	if old != nil {
 		return old.Close()
 	}
 	return nil
 }
 
-// append writes one frame and returns whether the segment has reached its limit.
-func (l *claimLog) append(payload []byte) (full bool, err error) {
+// append writes one frame.
+func (l *claimLog) append(payload []byte) error {
 	frame := make([]byte, 8, 8+len(payload))
 	binary.LittleEndian.PutUint32(frame, uint32(len(payload)))
 	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(payload, castagnoli))
 	frame = append(frame, payload...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.torn {
-		return true, fmt.Errorf("segment %s ends in a failed write", claimName(l.num))
+	if l.torn != nil {
+		return fmt.Errorf("segment %s ends in a failed write: %w", claimName(l.num), l.torn)
 	}
 	n, err := l.file.Write(frame)
 	l.size += int64(n)
-	l.torn = err != nil
-	return l.size >= l.limit, err
+	l.torn = err
+	return err
 }
 
 // full tells whether the newest segment should be replaced.
 func (l *claimLog) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.torn || l.size >= l.limit
+	return l.torn != nil || l.size >= l.limit
 }
 
 // next is the number of the next segment.

@@ -125,14 +125,9 @@ func (s *Store) finish(tx *txn) {
 }
 
 // carryOut runs a commit to its end, in a goroutine of its own because the database
-// may hang, or end it (engineLog). done is buffered.
+// may hang, or stop it (stopHere). done is buffered.
 func (s *Store) carryOut(tx *txn, done chan<- error) {
 	defer s.commits.Done()
-	defer func() {
-		if cause := recover(); cause != nil || tx != nil {
-			s.fail(fmt.Errorf("the database ended a commit: %v", cause))
-		}
-	}()
 	err := s.db.ApplyNoSyncWait(tx.b, pebble.Sync)
 	if err == nil {
 		s.sequencer <- struct{}{}
@@ -140,14 +135,11 @@ func (s *Store) carryOut(tx *txn, done chan<- error) {
 	}
 	if err != nil {
 		s.fail(classify("write to the log", err))
-		tx = nil
 		done <- s.cutShort()
 		return
 	}
 	s.publish(tx.added)
-	tx.b.Close()
-	tx = nil
-	done <- nil
+	done <- tx.b.Close()
 }
 
 // publish puts messages that are durable now on their timelines and wakes those who wait.

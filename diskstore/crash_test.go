@@ -171,7 +171,7 @@ func TestMarkerNeedsItsDirectorySynced(t *testing.T) {
 	r := rand.New(rand.NewPCG(tortureSeed(t), 0))
 	bare := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS { return fs })
 	safe := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS {
-		return safeFS{FS: fs, fail: func(err error) { t.Errorf("store failed: %v", err) }}
+		return safeFS{FS: fs, gate: &gate{}, engine: true, fail: func(err error) { t.Errorf("store failed: %v", err) }}
 	})
 	t.Logf("clones that do not open: %d of %d with the bare file system, %d of %d with safeFS", bare.bad, bare.all, safe.bad, safe.all)
 	if safe.bad > 0 {

@@ -103,8 +103,8 @@ func (s *Store) writeMarks(ctx context.Context) error {
 	return s.commit(ctx, tx)
 }
 
-// saveMarks adds watermarks and the clock to a transaction. A watermark must not pass an acked
-// message, whose ack a power cut may still undo: so they go first.
+// saveMarks adds watermarks and the clock to a transaction. Acked messages go first, since a
+// watermark does not pass them: a power cut may still undo the ack.
 func (s *Store) saveMarks(tx *txn) {
 	for tx.reap() {
 	}
@@ -117,7 +117,7 @@ func (s *Store) saveMarks(tx *txn) {
 	}
 }
 
-// lowest is the place of a topic's first live message, or now if it has none.
+// lowest is the place of a topic's first message that is not dead, or now if it has none.
 func (s *Store) lowest(t *topic, now int64) pos {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,6 +133,11 @@ func (s *Store) lowest(t *topic, now int64) pos {
 	for _, e := range s.unsynced {
 		if e.topic == t && e.key.less(low) {
 			low = e.key
+		}
+	}
+	for _, a := range s.acked {
+		if a.topic == t && a.key.less(low) {
+			low = a.key
 		}
 	}
 	if low == maxPos {
@@ -235,20 +240,22 @@ func (tx *txn) sweepFinished() (n int, err error) {
 // and acks go on meanwhile, into the new segment.
 func (s *Store) rotateClaims(reap func() error) error {
 	num := s.claims.next()
-	if err := s.claims.start(num); err != nil {
-		return classify("begin a segment of the claim log", err)
+	err := s.bounded("begin a segment of the claim log", func() error {
+		if err := s.claims.start(num); err != nil {
+			return err
+		}
+		if err := s.logAllLeases(); err != nil {
+			return err
+		}
+		return s.claims.sync()
+	})
+	if err == nil {
+		err = reap()
 	}
-	if err := s.logAllLeases(); err != nil {
+	if err != nil {
 		return err
 	}
-	if err := s.claims.sync(); err != nil {
-		s.fail(classify("sync the claim log", err))
-		return s.failure()
-	}
-	if err := reap(); err != nil {
-		return err
-	}
-	return classify("delete old segments of the claim log", s.claims.removeBefore(num))
+	return s.bounded("delete old segments of the claim log", func() error { return s.claims.removeBefore(num) })
 }
 
 // logAllLeases appends every lease that there is.
@@ -261,8 +268,8 @@ func (s *Store) logAllLeases() error {
 	s.mu.Unlock()
 	for len(leases) > 0 {
 		n := min(len(leases), punctual.MaxClaim)
-		if _, err := s.claims.append(leasePayload(leases[:n])); err != nil {
-			return classify("write to the claim log", err)
+		if err := s.claims.append(leasePayload(leases[:n])); err != nil {
+			return err
 		}
 		leases = leases[n:]
 	}

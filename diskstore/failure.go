@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/punctualmq/punctual"
@@ -52,6 +52,38 @@ func corruptf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrCorrupt)
 }
 
+// halfDone is the error of a call that has changed something before it failed.
+func halfDone(err error) error {
+	if errors.Is(err, punctual.ErrIndeterminate) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", punctual.ErrIndeterminate, err)
+}
+
+// bounded runs a change of files in a goroutine of its own, because the disk may hang, and
+// ends the store when it does not return in time or fails for another reason than space.
+func (s *Store) bounded(doing string, change func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- change() }()
+	timer := time.NewTimer(s.opt.CommitTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err = classify(doing, err); err == nil || errors.Is(err, punctual.ErrNoSpace) {
+			return err
+		}
+		s.fail(err)
+	case <-timer.C:
+		s.fail(s.hung(doing))
+	case <-s.failed:
+	}
+	return s.cutShort()
+}
+
+func (s *Store) hung(doing string) error {
+	return fmt.Errorf("%s: the disk did not answer for %v", doing, s.opt.CommitTimeout)
+}
+
 // readError gives an error of the database its kind, and ends the store when it is damage.
 func (s *Store) readError(doing string, err error) error {
 	err = classify(doing, err)
@@ -78,10 +110,16 @@ func classify(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
+// mediumRefused tells errors that the operating system gave, as opposed to damage found.
+func mediumRefused(err error) bool {
+	var errno syscall.Errno
+	return errors.As(err, &errno) && errno != syscall.ENOENT
+}
+
 // engineLog hears what the database has to say. Its Fatalf is called after failures
 // that the database cannot go on from; were it to return, a write whose fsync failed would be
 // reported as done, and to exit would end the program of our user. So it records the
-// failure and ends the calling goroutine; those who wait for it wait for failed too.
+// failure and stops the calling goroutine; those who wait for it wait for failed too.
 type engineLog struct{ s *Store }
 
 func (l engineLog) Infof(string, ...any) {}
@@ -92,5 +130,11 @@ func (l engineLog) Errorf(format string, args ...any) {
 
 func (l engineLog) Fatalf(format string, args ...any) {
 	l.s.fail(fmt.Errorf(format, args...))
-	runtime.Goexit()
+	stopHere()
 }
+
+// stopHere keeps a goroutine of a failed database from going on. It does not end it:
+// the deferred calls of a goroutine that is in the middle of something would unlock what is not
+// locked, and with it end the program. The goroutine and what it holds are lost until the
+// process ends, which is the price of going on without the store.
+func stopHere() { select {} }

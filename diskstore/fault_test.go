@@ -42,13 +42,13 @@ func within(t *testing.T, what string, f func()) bool {
 
 // ourGoroutines are the stacks of the goroutines of this package, but for the tests' own and for
 // those that a failed store cannot end: those inside the database, and the one that Close left
-// waiting for them (drain.func1).
+// waiting for them (shutDown).
 func ourGoroutines() (stacks []string) {
 	buf := make([]byte, 4<<20)
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		if strings.Contains(g, "punctual/diskstore.") && !strings.Contains(g, "testing.tRunner") &&
 			!strings.Contains(g, "_test.go") && !strings.Contains(g, "cockroachdb/pebble") &&
-			!strings.Contains(g, "(*Store).drain.func1") {
+			!strings.Contains(g, "(*Store).shutDown") {
 			stacks = append(stacks, g)
 		}
 	}
@@ -494,7 +494,9 @@ func hangingDisk(t *testing.T) {
 			return err
 		})
 	}
-	rotate := func(_ context.Context, s *Store, _ *rig) error { return s.rotateClaims(func() error { return s.reap(context.Background()) }) }
+	rotate := func(_ context.Context, s *Store, _ *rig) error {
+		return s.rotateClaims(func() error { return s.reap(context.Background()) })
+	}
 	for _, c := range []struct {
 		name string
 		hang func(fsOp) bool

@@ -2,64 +2,216 @@ package diskstore
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/punctualmq/punctual"
 )
 
-// safeFS is the file system that the database sees. It adds two things.
+// safeFS is the file system that the store and its database see. It adds three things.
 //
 // A marker names the current MANIFEST. It must not reach the disk before the directory
 // entry of the file it names does, or the database does not open after a power cut
 // (cockroachdb/pebble issue 5825, not yet in v2.1.7): so the directory is synced before a
 // marker is created.
 //
-// When the sync of a directory fails the database panics and would take our user's
-// program with it: so the store fails first and the goroutine ends.
+// When a change of a file fails the database panics, or tries again for ever, or reports
+// success, depending on the file; to panic would take our user's program with it. So the store
+// fails first and the goroutine stops: the database never learns of it.
+//
+// Every change of a file passes a gate, which is shut when the store is closed: a failed
+// database may go on trying, and by then the directory can have a new owner.
 type safeFS struct {
 	vfs.FS
+	gate *gate
 	fail func(error)
+	// engine tells that this is the database's side, whose goroutines stop when a change fails
+	// or the gate is shut.
+	engine bool
 }
 
+// Unwrap implements vfs.FS.
 func (f safeFS) Unwrap() vfs.FS { return f.FS }
 
-func (f safeFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if strings.HasPrefix(f.PathBase(name), "marker.") {
-		if err := syncDir(f.FS, f.PathDir(name)); err != nil {
-			return nil, err
+// change runs one change of a file if the gate is open.
+func (f safeFS) change(do func() error) error {
+	if !f.gate.enter() {
+		if f.engine {
+			stopHere()
 		}
+		return fmt.Errorf("the store is closed: %w", punctual.ErrClosed)
 	}
-	return f.FS.Create(name, c)
+	err := do()
+	f.gate.leave()
+	if err != nil && f.engine && !errors.Is(err, os.ErrNotExist) {
+		f.fail(classify("change a file", err))
+		stopHere()
+	}
+	return err
 }
 
+// changed is change for calls that return a file.
+func (f safeFS) changed(do func() (vfs.File, error)) (file vfs.File, err error) {
+	err = f.change(func() error {
+		file, err = do()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return safeFile{file, f}, nil
+}
+
+// Create implements vfs.FS.
+func (f safeFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.changed(func() (vfs.File, error) {
+		if strings.HasPrefix(f.PathBase(name), "marker.") {
+			if err := syncDir(f.FS, f.PathDir(name)); err != nil {
+				return nil, err
+			}
+		}
+		return f.FS.Create(name, c)
+	})
+}
+
+// OpenReadWrite implements vfs.FS.
+func (f safeFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return f.changed(func() (vfs.File, error) { return f.FS.OpenReadWrite(name, c, opts...) })
+}
+
+// ReuseForWrite implements vfs.FS.
+func (f safeFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.changed(func() (vfs.File, error) { return f.FS.ReuseForWrite(oldname, newname, c) })
+}
+
+// Link implements vfs.FS.
+func (f safeFS) Link(oldname, newname string) error {
+	return f.change(func() error { return f.FS.Link(oldname, newname) })
+}
+
+// Remove implements vfs.FS.
+func (f safeFS) Remove(name string) error { return f.change(func() error { return f.FS.Remove(name) }) }
+
+// RemoveAll implements vfs.FS.
+func (f safeFS) RemoveAll(name string) error {
+	return f.change(func() error { return f.FS.RemoveAll(name) })
+}
+
+// Rename implements vfs.FS.
+func (f safeFS) Rename(oldname, newname string) error {
+	return f.change(func() error { return f.FS.Rename(oldname, newname) })
+}
+
+// MkdirAll implements vfs.FS.
+func (f safeFS) MkdirAll(dir string, perm os.FileMode) error {
+	return f.change(func() error { return f.FS.MkdirAll(dir, perm) })
+}
+
+// Lock gives the database a lock of no effect: the store holds the real one, and lets go of
+// it also when the database cannot.
+func (f safeFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+
+// OpenDir implements vfs.FS.
 func (f safeFS) OpenDir(name string) (vfs.File, error) {
 	dir, err := f.FS.OpenDir(name)
 	if err != nil {
 		return nil, err
 	}
-	return safeDir{dir, f.fail}, nil
+	return safeFile{dir, f}, nil
 }
 
-type safeDir struct {
+type safeFile struct {
 	vfs.File
-	fail func(error)
+	fs safeFS
 }
 
-func (d safeDir) Sync() error {
-	err := d.File.Sync()
-	if err != nil {
-		d.fail(fmt.Errorf("sync of the directory: %w", err))
-		runtime.Goexit()
+// Write implements vfs.File.
+func (f safeFile) Write(b []byte) (n int, err error) {
+	err = f.fs.change(func() error {
+		n, err = f.File.Write(b)
+		return err
+	})
+	return n, err
+}
+
+// WriteAt implements vfs.File.
+func (f safeFile) WriteAt(b []byte, off int64) (n int, err error) {
+	err = f.fs.change(func() error {
+		n, err = f.File.WriteAt(b, off)
+		return err
+	})
+	return n, err
+}
+
+// Sync implements vfs.File.
+func (f safeFile) Sync() error { return f.fs.change(f.File.Sync) }
+
+// SyncData implements vfs.File.
+func (f safeFile) SyncData() error { return f.fs.change(f.File.SyncData) }
+
+// SyncTo implements vfs.File.
+func (f safeFile) SyncTo(length int64) (full bool, err error) {
+	err = f.fs.change(func() error {
+		full, err = f.File.SyncTo(length)
+		return err
+	})
+	return full, err
+}
+
+// Preallocate implements vfs.File.
+func (f safeFile) Preallocate(offset, length int64) error {
+	return f.fs.change(func() error { return f.File.Preallocate(offset, length) })
+}
+
+// gate lets changes of files pass until it is shut.
+type gate struct {
+	mu     sync.Mutex
+	passed int    // changes under way; guarded by mu
+	shut   bool   // guarded by mu
+	after  func() // called when it is shut and no change is under way; guarded by mu
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return false
 	}
-	return nil
+	g.passed++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passed--
+	g.finish()
+}
+
+// close shuts the gate and calls after as soon as no change is under way, which is at once
+// unless the disk hangs.
+func (g *gate) close(after func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.shut {
+		g.shut, g.after = true, after
+		g.finish()
+	}
+}
+
+// finish calls after when it is time. Called with mu held.
+func (g *gate) finish() {
+	if g.shut && g.passed == 0 && g.after != nil {
+		g.after()
+		g.after = nil
+	}
 }
 
 func syncDir(fs vfs.FS, dir string) error {
@@ -87,8 +239,8 @@ func (h holder) String() string {
 }
 
 // lockDir makes the caller the one owner of the directory, or says who is.
-func lockDir(fs vfs.FS, dir string) (*pebble.Lock, error) {
-	lock, err := pebble.LockDirectory(dir, fs)
+func lockDir(fs vfs.FS, dir string) (io.Closer, error) {
+	lock, err := fs.Lock(fs.PathJoin(dir, "LOCK"))
 	if err != nil {
 		if h, herr := readHolder(fs, dir); herr == nil {
 			return nil, fmt.Errorf("directory %s: %w by %v; one process owns a directory at a time", dir, punctual.ErrLocked, h)

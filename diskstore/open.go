@@ -28,7 +28,8 @@ func Open(dir string, o *Options) (*Store, error) {
 		unsynced: make(map[uint64]*entry), acked: make(map[uint64]acked), waiters: make(map[string]map[*waiter]struct{}),
 		failed: make(chan struct{}), closing: make(chan struct{}),
 	}
-	s.fs = safeFS{opt.fs, s.fail}
+	s.gate = &gate{}
+	s.fs = safeFS{FS: opt.fs, gate: s.gate, fail: s.fail}
 	s.space = &spaceGuard{fs: opt.fs, dir: dir, reserve: opt.ReserveBytes}
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
@@ -44,17 +45,19 @@ func (s *Store) open() error {
 	if err != nil {
 		return err
 	}
-	if s.lock, err = lockDir(s.fs, s.dir); err != nil {
+	if s.lock, err = lockDir(s.opt.fs, s.dir); err != nil {
 		return err
 	}
 	if err := s.openDB(); err != nil {
-		return joinClose(err, s.lock)
+		s.letGo()
+		return err
 	}
 	if err := s.restore(fresh); err != nil {
 		if cerr := s.closeDB(); cerr != nil {
 			s.log.Warn("closing a store that could not be opened", "dir", s.dir, "error", cerr)
 		}
-		return joinClose(err, s.lock)
+		s.letGo()
+		return err
 	}
 	return nil
 }
@@ -86,8 +89,8 @@ func (s *Store) prepareDir() (fresh bool, err error) {
 	return true, nil
 }
 
-// openDB opens the database in a goroutine of its own, because the database may end the
-// goroutine that calls it (engineLog).
+// openDB opens the database in a goroutine of its own, because the database may hang, or
+// stop the goroutine that calls it (stopHere). A database that panics on what it reads is damaged.
 func (s *Store) openDB() error {
 	type result struct {
 		db  *pebble.DB
@@ -96,21 +99,21 @@ func (s *Store) openDB() error {
 	done := make(chan result, 1)
 	go func() {
 		var r result
-		defer func() { done <- r }()
 		defer func() {
 			if cause := recover(); cause != nil {
 				r.err = corruptf("the database stopped: %v", cause)
 			}
+			done <- r
 		}()
-		r.err = errors.New("the database ended the goroutine that opened it")
 		r.db, r.err = pebble.Open(s.dir, s.engineOptions())
 	}()
-	r := <-done
-	if s.hasFailed() {
-		return fmt.Errorf("%w: %v", s.failErr, r.err)
+	select {
+	case r := <-done:
+		s.db = r.db
+		return openError(r.err)
+	case <-s.failed:
+		return s.failure()
 	}
-	s.db = r.db
-	return openError(r.err)
 }
 
 // openError gives an error of opening the database its kind. The database does not mark all
@@ -120,10 +123,11 @@ func openError(err error) error {
 		return nil
 	}
 	known := classify("database", err)
-	var pathErr *os.PathError
-	if errors.Is(known, punctual.ErrCorrupt) || errors.Is(known, punctual.ErrNoSpace) || os.IsPermission(err) ||
-		errors.As(err, &pathErr) && !os.IsNotExist(err) {
+	switch {
+	case errors.Is(known, punctual.ErrCorrupt) || errors.Is(known, punctual.ErrNoSpace) || os.IsPermission(err):
 		return known
+	case mediumRefused(err):
+		return fmt.Errorf("database: %w: %v", punctual.ErrStoreFailed, err)
 	}
 	return fmt.Errorf("database: %w: %v", punctual.ErrCorrupt, err)
 }
@@ -131,7 +135,7 @@ func openError(err error) error {
 // engineOptions are Pebble's; docs/performance.md has the measurements behind the sizes.
 func (s *Store) engineOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS: s.fs, Lock: s.lock, Logger: engineLog{s},
+		FS: safeFS{FS: s.opt.fs, gate: s.gate, fail: s.fail, engine: true}, Logger: engineLog{s},
 		// WAL chunks that tell what was synced let a torn end be told from damage.
 		FormatMajorVersion:          pebble.FormatWALSyncChunks,
 		CacheSize:                   s.opt.CacheBytes,

@@ -100,9 +100,10 @@ func (s *Store) remove(ctx context.Context, topic string, state punctual.State, 
 		if f.place != (place{v.kind, v.key}) || f.state != state {
 			continue
 		}
-		tx.remove(t, f)
-		tx.setPlace(t, v.id, place{})
-		n++
+		if tx.remove(t, f) {
+			tx.setPlace(t, v.id, place{})
+			n++
+		}
 	}
 	return n, s.commit(ctx, tx)
 }

@@ -99,9 +99,8 @@ func (tx *txn) pushNamed(t *topic, m *punctual.NewMessage, due time.Time) (punct
 	case m.OnDuplicate == punctual.KeepFirst:
 		res.Status, res.Due, res.Existing = punctual.PushDuplicate, old.due, old.state
 		return res, nil
-	default:
+	case tx.remove(t, old):
 		res.Status = punctual.PushReplaced
-		tx.remove(t, old)
 	}
 	e := tx.store(t, m.ID, due, m)
 	if tx.pushed == nil {
@@ -135,10 +134,10 @@ func (tx *txn) find(t *topic, id string) (found, error) {
 	if p.kind == keyDead {
 		return tx.findDead(t, id, p)
 	}
+	s := tx.s
 	if tx.reapOne(p.pos.seq) {
 		return found{}, nil
 	}
-	s := tx.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return found{place: p, due: punctual.FromMillis(p.pos.ms), state: s.stateOf(s.live[p.pos.seq], p.pos, tx.ms)}, nil
@@ -168,20 +167,25 @@ func (s *Store) stateOf(e *entry, p pos, now int64) punctual.State {
 	return punctual.StateScheduled
 }
 
-// remove takes a message away so that another can have its ID.
-func (tx *txn) remove(t *topic, f found) {
-	if f.place.kind == keyDead {
+// remove takes a message away so that another can have its ID. It is false when the message
+// was acked since it was found.
+func (tx *txn) remove(t *topic, f found) bool {
+	switch {
+	case f.place.kind == keyDead:
 		tx.delete(posKey(keyDead, t.num, f.place.pos))
 		tx.count(t, 0, -1)
-		return
+		return true
+	case f.fresh != nil:
+		tx.added = slices.DeleteFunc(tx.added, func(e *entry) bool { return e == f.fresh })
+	default:
+		tx.s.forget(f.place.pos.seq)
+		if tx.reapOne(f.place.pos.seq) {
+			return false
+		}
 	}
 	tx.takeLive(t, f.place.pos, "")
 	tx.count(t, -1, 0)
-	if f.fresh != nil {
-		tx.added = slices.DeleteFunc(tx.added, func(e *entry) bool { return e == f.fresh })
-		return
-	}
-	tx.s.forget(f.place.pos.seq)
+	return true
 }
 
 // removeDead deletes a dead message with its ID.

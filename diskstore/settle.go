@@ -19,25 +19,87 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	defer s.calls.Done()
-	tx, err := s.begin(ctx)
-	if err != nil {
+	if err := ctxOrUsable(ctx, s); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
-	errs := make([]error, len(ss))
-	var told settled
-	for i := range ss {
-		if errs[i], err = tx.settle(&ss[i], &told); err != nil {
-			s.abandonTxn(tx)
+	errs, told, done := s.settleInMemory(ss)
+	if !done {
+		var err error
+		if errs, told, err = s.settleStored(ctx, ss); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}
 	}
-	if err := s.commit(ctx, tx); err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
 	if err := errors.Join(s.logSettled(told), s.logAcks(ctx, told.acked)); err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
+		return nil, fmt.Errorf("settle: %w", halfDone(err))
 	}
 	return errs, nil
+}
+
+// settleInMemory does settlements that are all acks or extensions: they change memory and
+// the claim log only and need not wait for the sequencer. Otherwise done is false and nothing
+// has changed, since the items of a call take effect in their order.
+func (s *Store) settleInMemory(ss []punctual.Settlement) (errs []error, told settled, done bool) {
+	now := s.clock.ms()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range ss {
+		if !s.inMemory(&ss[i]) {
+			return nil, told, false
+		}
+	}
+	errs = make([]error, len(ss))
+	for i := range ss {
+		if errs[i] = ss[i].Check(); errs[i] == nil {
+			errs[i] = s.settleOne(&ss[i], now, &told)
+		}
+	}
+	return errs, told, true
+}
+
+// inMemory tells whether a settlement does not change what is on disk. Called with mu held.
+func (s *Store) inMemory(st *punctual.Settlement) bool {
+	if st.Verb == punctual.SettleExtend {
+		return true
+	}
+	t := s.topics[st.Topic]
+	return st.Verb == punctual.SettleAck && (t == nil || t.settings.Remember == 0)
+}
+
+// settleOne acks or extends. Called with mu held.
+func (s *Store) settleOne(st *punctual.Settlement, now int64, told *settled) error {
+	e := s.holder(st)
+	switch {
+	case e == nil:
+		return leaseLost(st)
+	case st.Verb == punctual.SettleAck:
+		told.acked = append(told.acked, s.ack(e))
+		return nil
+	}
+	if err := s.extend(e, st, now); err != nil {
+		return err
+	}
+	told.extended = append(told.extended, e)
+	return nil
+}
+
+func leaseLost(st *punctual.Settlement) error {
+	return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrLeaseLost)
+}
+
+// settleStored does settlements in a transaction.
+func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (errs []error, told settled, err error) {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return nil, told, err
+	}
+	errs = make([]error, len(ss))
+	for i := range ss {
+		if errs[i], err = tx.settle(&ss[i], &told); err != nil {
+			s.abandonTxn(tx)
+			return nil, told, err
+		}
+	}
+	return errs, told, s.commit(ctx, tx)
 }
 
 // settled is what a call of Settle has to tell the claim log.
@@ -53,32 +115,29 @@ func (tx *txn) settle(st *punctual.Settlement, told *settled) (result, err error
 	if result = st.Check(); result != nil {
 		return result, nil
 	}
-	e := tx.holder(st)
-	switch {
-	case e == nil:
-		return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrLeaseLost), nil
-	case st.Verb == punctual.SettleExtend:
-		told.extended = append(told.extended, e)
-		return tx.extend(e, st), nil
-	case st.Verb == punctual.SettleAck && e.topic.settings.Remember == 0:
-		told.acked = append(told.acked, tx.ack(e))
-		return nil, nil
+	s := tx.s
+	s.mu.Lock()
+	if s.inMemory(st) {
+		defer s.mu.Unlock()
+		return s.settleOne(st, tx.ms, told), nil
 	}
-	told.over = append(told.over, e)
-	return tx.settleStored(e, st)
-}
-
-// settleStored does a settlement that changes what is stored beyond removing it.
-func (tx *txn) settleStored(e *entry, st *punctual.Settlement) (result, err error) {
+	e := s.holder(st)
+	s.mu.Unlock()
+	if e == nil {
+		return leaseLost(st), nil
+	}
 	r, err := tx.current(e)
 	if err != nil {
 		return nil, err
 	}
-	tx.unlink(e)
+	if !tx.unlink(e, st) {
+		return leaseLost(st), nil // acked while we looked
+	}
+	told.over = append(told.over, e)
 	switch {
 	case st.Verb == punctual.SettleAck:
 		tx.finishMessage(e.topic, e.key, e.id)
-	case e.cancel && st.Verb != punctual.SettleDiscard:
+	case r.cancel && st.Verb != punctual.SettleDiscard:
 		tx.finishMessage(e.topic, e.key, e.id)
 		return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrCancelled), nil
 	default:
@@ -88,20 +147,24 @@ func (tx *txn) settleStored(e *entry, st *punctual.Settlement) (result, err erro
 }
 
 // holder returns the leased entry that a settlement's token is current for, or nil (P4).
-func (tx *txn) holder(st *punctual.Settlement) *entry {
-	tx.s.mu.Lock()
-	defer tx.s.mu.Unlock()
-	e := tx.s.byToken[st.Token]
+// Called with mu held.
+func (s *Store) holder(st *punctual.Settlement) *entry {
+	e := s.byToken[st.Token]
 	if e == nil || e.id != st.ID || e.topic.name != st.Topic {
 		return nil
 	}
 	return e
 }
 
-func (tx *txn) unlink(e *entry) {
+// unlink takes a leased entry out of memory, unless its token is not current any more.
+func (tx *txn) unlink(e *entry, st *punctual.Settlement) bool {
 	tx.s.mu.Lock()
 	defer tx.s.mu.Unlock()
+	if tx.s.holder(st) != e {
+		return false
+	}
 	tx.s.unlink(e)
+	return true
 }
 
 // current returns the record of a leased message with what its leases added.
@@ -116,7 +179,7 @@ func (tx *txn) current(e *entry) (*record, error) {
 	for _, f := range e.lapses {
 		r.failures = punctual.AddFailure(r.failures, f)
 	}
-	e.cancel = e.cancel || r.cancel
+	r.cancel = e.cancel || r.cancel
 	return r, nil
 }
 
@@ -153,10 +216,8 @@ func (tx *txn) giveBack(e *entry, r *record, st *punctual.Settlement) {
 }
 
 // extend moves the end of a lease. It changes memory only; logSettled writes it down.
-func (tx *txn) extend(e *entry, st *punctual.Settlement) error {
-	s := tx.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Called with mu held.
+func (s *Store) extend(e *entry, st *punctual.Settlement, now int64) error {
 	if e.cancel {
 		return fmt.Errorf("extend %s of %s: %w", st.ID, st.Topic, punctual.ErrCancelled)
 	}
@@ -164,7 +225,7 @@ func (tx *txn) extend(e *entry, st *punctual.Settlement) error {
 	if length == 0 {
 		length = e.topic.settings.Lease
 	}
-	e.next = tx.ms + punctual.CeilDuration(length)
+	e.next = now + punctual.CeilDuration(length)
 	e.renewed++
 	e.topic.leases.add(e, len(e.topic.leased))
 	s.wake(e.topic, e.next)

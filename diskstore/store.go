@@ -3,6 +3,7 @@ package diskstore
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -72,10 +73,11 @@ func orDefault[T comparable](v *T, d T) {
 type Store struct {
 	dir   string
 	opt   Options
-	fs    vfs.FS
+	fs    vfs.FS // the store's own side of safeFS
+	gate  *gate
 	log   *slog.Logger
 	db    *pebble.DB
-	lock  *pebble.Lock
+	lock  io.Closer // of the directory; let go through gate
 	clock *clock
 	space *spaceGuard
 
@@ -168,8 +170,9 @@ func (s *Store) enter() error {
 	return nil
 }
 
-// Close ends waiting claims and scans, waits for the methods under way and closes the files. Leases stay as they are.
-// It returns an error when something could not be written, or the failure of a failed store.
+// Close ends waiting claims and scans, waits for the methods under way and closes the files.
+// Leases stay as they are. It returns an error when something could not be written, or the
+// failure of a failed store; a disk that hangs is given CommitTimeout.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	again := s.closed
@@ -179,72 +182,75 @@ func (s *Store) Close() error {
 		return nil
 	}
 	close(s.closing)
-	s.duties.Wait()
-	s.calls.Wait()
-	if err := s.drain(); err != nil {
-		return err
+	done := make(chan error, 1)
+	go func() { done <- s.shutDown() }()
+	timer := time.NewTimer(s.opt.CommitTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		s.letGo()
+		return classify("close store "+s.dir, err)
+	case <-timer.C:
+		s.fail(s.hung("close"))
+	case <-s.failed:
 	}
-	return s.closeFiles()
+	// The database may hang on what it could not write: nothing waits for it.
+	s.letGo()
+	return fmt.Errorf("close store %s: %w", s.dir, s.failure())
 }
 
-// drain ends the store's writing: it takes the sequencer for good, waits for what is
-// on its way and writes down where to start the next time.
-func (s *Store) drain() error {
+// letGo gives the directory back as soon as no change of a file is under way, and waits a
+// moment for that.
+func (s *Store) letGo() {
+	gone := make(chan struct{})
+	s.gate.close(func() {
+		if err := s.lock.Close(); err != nil {
+			s.log.Warn("giving back the lock of a store", "dir", s.dir, "error", err)
+		}
+		close(gone)
+	})
+	timer := time.NewTimer(100 * time.Millisecond)
+	defer timer.Stop()
 	select {
-	case <-s.sequencer:
+	case <-gone:
+	case <-timer.C: // the disk hangs
+	}
+}
+
+// shutDown ends everything in order. It is left where it hangs when the store fails.
+func (s *Store) shutDown() error {
+	s.duties.Wait()
+	s.calls.Wait()
+	select {
+	case <-s.sequencer: // taken for good
 	case <-s.failed:
-		return s.abandon()
+		return s.failure()
 	}
 	tx := s.newTxn()
 	s.saveMarks(tx)
 	s.finish(tx)
 	s.commits.Add(1)
 	go s.carryOut(tx, make(chan error, 1)) // its error is a failure of the store
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.commits.Wait()
-	}()
-	select {
-	case <-done:
-	case <-s.failed:
-	}
+	s.commits.Wait()
 	if s.hasFailed() {
-		return s.abandon()
+		return s.failure()
 	}
-	return nil
-}
-
-// closeFiles closes database, claim log and lock in this order.
-func (s *Store) closeFiles() error {
 	err := s.claims.close()
 	if derr := s.closeDB(); err == nil {
 		err = derr
 	}
-	return classify("close store "+s.dir, joinClose(err, s.lock))
+	return err
 }
 
-// closeDB closes the database in a goroutine of its own, because the database may end the
+// closeDB closes the database in a goroutine of its own, because the database may stop the
 // goroutine that calls it.
 func (s *Store) closeDB() error {
 	done := make(chan error, 1)
-	go func() {
-		done <- s.db.Close()
-	}()
+	go func() { done <- s.db.Close() }()
 	select {
 	case err := <-done:
 		return err
 	case <-s.failed:
 		return s.failure()
 	}
-}
-
-// abandon leaves a failed store. The database may hang on what it could not write, so
-// nothing waits for it; only the lock is given back.
-func (s *Store) abandon() error {
-	err := fmt.Errorf("close store %s: %w", s.dir, s.failure())
-	if cerr := joinClose(s.claims.close(), s.lock); cerr != nil {
-		s.log.Warn("closing a failed store", "dir", s.dir, "error", cerr)
-	}
-	return err
 }
