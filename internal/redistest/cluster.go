@@ -1,0 +1,140 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slots is the number of hash slots of a cluster.
+const slots = 16384
+
+// Cluster is a running Redis Cluster.
+type Cluster struct {
+	// Nodes are the primaries first, then the replicas.
+	Nodes []*Server
+}
+
+// StartCluster starts a cluster for one test: so many primaries, which share the slots evenly,
+// each with so many replicas. It returns when every node knows that all is well.
+func StartCluster(t testing.TB, primaries, replicas int, args ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for range primaries * (1 + replicas) {
+		bus, err := freePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Nodes = append(c.Nodes, Start(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf",
+		}, args...)...))
+	}
+	if err := c.connect(primaries); err != nil {
+		t.Fatalf("start of a cluster: %v", err)
+	}
+	return c
+}
+
+// Addrs are the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	var out []string
+	for _, n := range c.Nodes {
+		out = append(out, n.Addr)
+	}
+	return out
+}
+
+// connect makes single nodes a cluster.
+func (c *Cluster) connect(primaries int) error {
+	for i, n := range c.Nodes[:primaries] {
+		first, last := i*slots/primaries, (i+1)*slots/primaries-1
+		if _, err := n.Do("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(last)); err != nil {
+			return err
+		}
+		if _, err := n.Do("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1)); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.Nodes[1:] {
+		if err := n.meet(c.Nodes[0]); err != nil {
+			return err
+		}
+	}
+	if err := c.until("all nodes know each other", func(n *Server) bool { return n.knows(len(c.Nodes)) }); err != nil {
+		return err
+	}
+	for i, n := range c.Nodes[primaries:] {
+		id, err := c.Nodes[i%primaries].Do("CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		if _, err := n.Do("CLUSTER", "REPLICATE", id); err != nil {
+			return err
+		}
+	}
+	return c.AwaitSound()
+}
+
+// AwaitSound waits until every node that is up finds the cluster sound and every replica
+// follows its primary.
+func (c *Cluster) AwaitSound() error {
+	return c.until("the cluster is sound", func(n *Server) bool {
+		info, err := n.Do("CLUSTER", "INFO")
+		if err != nil || !strings.Contains(info, "cluster_state:ok") {
+			return false
+		}
+		role, err := n.Do("INFO", "replication")
+		return err == nil && (strings.Contains(role, "role:master") || strings.Contains(role, "master_link_status:up"))
+	})
+}
+
+// until waits for a condition on every node that has not been killed.
+func (c *Cluster) until(what string, holds func(n *Server) bool) error {
+	end := time.Now().Add(startTimeout)
+	for _, n := range c.Nodes {
+		for n.alive() && !holds(n) {
+			if time.Now().After(end) {
+				return fmt.Errorf("waited %v in vain at %s until %s", startTimeout, n.Addr, what)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func (s *Server) alive() bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// meet introduces a node to another one.
+func (s *Server) meet(o *Server) error {
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		return err
+	}
+	_, err = s.Do("CLUSTER", "MEET", host, port, o.busPort())
+	return err
+}
+
+// busPort is the port of the cluster's own protocol.
+func (s *Server) busPort() string {
+	for i, a := range s.args {
+		if a == "--cluster-port" {
+			return s.args[i+1]
+		}
+	}
+	return ""
+}
+
+// knows reports whether a node is connected with as many nodes, itself included.
+func (s *Server) knows(n int) bool {
+	text, err := s.Do("CLUSTER", "NODES")
+	return err == nil && strings.Count(text, "\n") == n && !strings.Contains(text, "handshake") && !strings.Contains(text, "disconnected")
+}

@@ -1,0 +1,188 @@
+// Package redistest starts real Redis servers for tests, on loopback, each with a folder of
+// its own, and ends them.
+package redistest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cure is what to do when a program is missing.
+const cure = "apt-get install redis-server redis-sentinel redis-tools (or: make deps)"
+
+// startTimeout bounds how long a server may take to answer; it only bounds hangs.
+const startTimeout = 30 * time.Second
+
+// Server is a running redis-server.
+type Server struct {
+	// Addr is its host and port.
+	Addr string
+	// Dir is where it keeps its files.
+	Dir string
+
+	args []string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+}
+
+// Start starts a server for one test. It has an append-only file, synced every second; args
+// such as "--appendfsync", "always" come behind that and win.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s, err := Launch(t.TempDir(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Kill(); err != nil {
+			t.Errorf("end of redis-server: %v", err)
+		}
+	})
+	return s
+}
+
+// Launch is Start for a TestMain, which has no test: the caller gives the folder and calls
+// Kill.
+func Launch(dir string, args ...string) (*Server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Addr: net.JoinHostPort("127.0.0.1", port), Dir: dir}
+	s.args = append([]string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
+		"--logfile", filepath.Join(dir, "redis.log"), "--daemonize", "no",
+	}, args...)
+	return s, s.Restart()
+}
+
+// Restart starts a server that was killed, on the same port and with the same files.
+func (s *Server) Restart() error {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return fmt.Errorf("redis-server is missing: %s: %w", cure, err)
+	}
+	s.cmd = exec.Command(path, s.args...)
+	s.cmd.Stdout, s.cmd.Stderr = io.Discard, io.Discard
+	if err := s.cmd.Start(); err != nil {
+		return fmt.Errorf("start of redis-server: %w", err)
+	}
+	done := make(chan struct{})
+	s.done = done
+	go func(cmd *exec.Cmd) {
+		defer close(done)
+		_ = cmd.Wait() // ends by a signal, which is no news
+	}(s.cmd)
+	return s.await()
+}
+
+// await returns when the server answers and has loaded its data.
+func (s *Server) await() error {
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
+		if reply, err := s.Do("PING"); err == nil && reply == "PONG" {
+			return nil
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("redis-server ended at once; its log says: %s", s.log())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return errors.Join(fmt.Errorf("redis-server does not answer at %s; its log says: %s", s.Addr, s.log()), s.Kill())
+}
+
+func (s *Server) log() string {
+	text, err := os.ReadFile(filepath.Join(s.Dir, "redis.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Kill ends the server as kill -9 does. It returns when the process has ended, at once if it
+// has already.
+func (s *Server) Kill() error {
+	select {
+	case <-s.done:
+		return nil
+	default:
+	}
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-s.done
+	return nil
+}
+
+// Stop halts the server as SIGSTOP does: its connections stay open and nobody answers.
+func (s *Server) Stop() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Continue lets a stopped server go on.
+func (s *Server) Continue() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Do sends one command on a connection of its own and returns a reply that is one line or
+// one text. It is for steering servers, not for data.
+func (s *Server) Do(words ...string) (string, error) {
+	c, err := net.DialTimeout("tcp", s.Addr, startTimeout)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(startTimeout)); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(words))
+	for _, w := range words {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	if _, err := io.WriteString(c, b.String()); err != nil {
+		return "", err
+	}
+	return readReply(bufio.NewReader(c))
+}
+
+func readReply(r *bufio.Reader) (string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimRight(line, "\r\n")
+	if line == "" {
+		return "", errors.New("empty reply")
+	}
+	switch line[0] {
+	case '-':
+		return "", errors.New(line[1:])
+	case '$':
+		n, err := strconv.Atoi(line[1:])
+		if err != nil || n < 0 {
+			return "", err
+		}
+		text := make([]byte, n+2)
+		_, err = io.ReadFull(r, text)
+		return string(text[:n]), err
+	}
+	return line[1:], nil
+}
+
+// freePort returns a port that nobody listens on at this moment.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, errors.Join(err, l.Close())
+}

@@ -1,0 +1,84 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+)
+
+// maxProblems is how many problems a CheckReport holds at most.
+const maxProblems = 100
+
+// Check goes through all messages of all topics; see punctual.Checker. It may run while the
+// store is in use: each script looks at some messages at one instant.
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.CheckReport{}, err
+	}
+	defer s.calls.Done()
+	if progress == nil {
+		progress = func(int64) {}
+	}
+	topics, err := s.topicNames(ctx)
+	if err != nil {
+		return punctual.CheckReport{}, fmt.Errorf("check: %w", err)
+	}
+	c := checker{s: s, progress: progress}
+	for _, topic := range topics {
+		if err := c.topic(ctx, s.names.partition(topic)); err != nil {
+			return c.report, fmt.Errorf("check of %s: %w", topic, err)
+		}
+	}
+	return c.report, nil
+}
+
+// checker collects a report.
+type checker struct {
+	s        *Store
+	report   punctual.CheckReport
+	read     int64
+	progress func(read int64)
+}
+
+func (c *checker) topic(ctx context.Context, p partition) error {
+	st, exists, err := c.s.stats(ctx, p)
+	if err != nil || !exists {
+		return err
+	}
+	c.report.Topics++
+	c.report.Live += st.Live()
+	c.report.Dead += st.Dead
+	if err := c.scan(ctx, p, "m"); err != nil {
+		return err
+	}
+	return c.scan(ctx, p, "s")
+}
+
+// scan goes through one of the two hashes of a partition.
+func (c *checker) scan(ctx context.Context, p partition, hash string) error {
+	for cursor := "0"; ; {
+		reply, err := c.s.runPartition(ctx, checkScript, p, hash, cursor)
+		if err != nil {
+			return err
+		}
+		r := reader{items: reply}
+		cursor = r.string()
+		n := r.int()
+		for len(r.items) > 0 {
+			if problem := r.string(); len(c.report.Problems) < maxProblems {
+				c.report.Problems = append(c.report.Problems, problem)
+			}
+		}
+		if r.bad {
+			return badReply(checkScript)
+		}
+		if hash == "m" {
+			c.read += n
+			c.progress(c.read)
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}

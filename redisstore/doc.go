@@ -1,0 +1,37 @@
+// Package redisstore keeps messages in Redis, where several machines share the work: a
+// single server, one behind Sentinel, or a Redis Cluster; 6.2 or newer, or Valkey.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	store, err := redisstore.Open(ctx, client, nil)
+//
+// The client stays the caller's: the store uses it as it is and never closes it unless
+// Options.OwnClient says so.
+//
+// # Layout
+//
+// A topic has one partition, whose keys share a hash tag: a sorted set of the waiting
+// messages by due time, one of the leased by the end of their lease, one of the dead, and
+// hashes with the messages themselves. docs/format-redis.md draws them.
+//
+// # How it works
+//
+// Every change is one Lua script (lua/*.lua, which say what they are given and what they
+// answer). A script runs alone, reads the server's clock once, reads and checks all
+// that it needs, and then writes. No script takes more than 500 messages; longer calls
+// are several scripts, each atomic (script.go).
+//
+// A waiting Claim sleeps until the time that the scripts have told it, or until a hint comes:
+// a script that puts a message in front of all others publishes it. All waiting claims of a
+// Store share one look per topic and one subscription (wait.go, hints.go). A hint may get
+// lost; so each topic that is waited for is looked at once a second.
+//
+// # When something breaks
+//
+// A script is sent once. When the answer is lost, the error is ErrIndeterminate. What Redis
+// refused to run is tried again a few times when that may help, and then a definite error
+// (errors.go has the table).
+//
+// A hash of the store's own proves that the data set is still the one that was opened. When
+// it has vanished, by a FLUSHALL or a server that came back empty, the store stops with
+// ErrStoreFailed instead of going on as if nothing had been stored (server.go).
+package redisstore

@@ -1,0 +1,118 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+// fault is a kind of failure of a command.
+type fault struct {
+	// prefix of Redis's error.
+	prefix string
+	// kind is what it wraps; nil is ErrIndeterminate.
+	kind error
+	// passing says that it is worth trying again soon.
+	passing bool
+	// cure is what the user is told.
+	cure string
+}
+
+// faults are the errors with which Redis refuses a script before it has changed anything.
+// The scripts check what they are given before they write, so a refusal of their first
+// command is definite too.
+var faults = []fault{
+	{"MOVED", punctual.ErrOverloaded, true, "the slot is on another node: use a cluster client (redis+cluster://)"},
+	{"ASK", punctual.ErrOverloaded, true, "the slot is being moved to another node: use a cluster client (redis+cluster://)"},
+	{"TRYAGAIN", punctual.ErrOverloaded, true, "the slot is being moved to another node; try again"},
+	{"CLUSTERDOWN", punctual.ErrOverloaded, true, "the cluster is down or does not cover all slots; try again"},
+	{"LOADING", punctual.ErrOverloaded, true, "the server is loading its data; try again"},
+	{"READONLY", punctual.ErrOverloaded, true, "the server is a replica, as during a failover; try again"},
+	{"MASTERDOWN", punctual.ErrOverloaded, true, "the server is a replica without its primary; try again"},
+	{"BUSY", punctual.ErrOverloaded, true, "the server is busy with somebody's script; try again, or end that one with SCRIPT KILL"},
+	{"ERR max number of clients reached", punctual.ErrOverloaded, true, "raise maxclients or use fewer connections"},
+	{"OOM", punctual.ErrNoSpace, false, "the server has reached maxmemory; acks and cancels pass"},
+	{"MISCONF", punctual.ErrDurability, false, "the server cannot write its data to disk and refuses changes: look at its log"},
+	{"NOREPLICAS", punctual.ErrDurability, false, "fewer replicas are in reach than min-replicas-to-write asks for"},
+	{"WRONGTYPE", punctual.ErrCorrupt, false, "a key of this store is of another type: somebody else has written to it"},
+	{"NOAUTH", punctual.ErrUnsupported, false, "the server asks for a password"},
+	{"WRONGPASS", punctual.ErrUnsupported, false, "the server does not accept this user and password"},
+	{"NOPERM", punctual.ErrUnsupported, false, "this user lacks a right; see docs/format-redis.md for those that are needed"},
+	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: Redis 6.2 or newer is needed"},
+}
+
+// corruptMark begins what the scripts say of damaged data.
+const corruptMark = "PUNCTUAL_CORRUPT "
+
+// unsent is the error of a command that was not sent.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+
+// classify says what a failed command means for the change that it carried.
+func classify(err error) fault {
+	var u unsent
+	var reply redis.Error
+	switch {
+	case errors.As(err, &u):
+		return fault{kind: u.error}
+	case errors.As(err, &reply):
+		return classifyReply(reply.Error())
+	case errors.Is(err, redis.ErrClosed):
+		return fault{kind: punctual.ErrClosed, cure: "the Redis client was closed"}
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return fault{kind: punctual.ErrOverloaded, cure: "all connections of the pool are in use: raise PoolSize"}
+	case isDial(err):
+		return fault{kind: punctual.ErrOverloaded, passing: true, cure: "the server cannot be reached"}
+	}
+	return fault{cure: "the connection broke before the answer came"}
+}
+
+// classifyReply is classify for what Redis itself answered.
+func classifyReply(text string) fault {
+	if _, what, ok := strings.Cut(text, corruptMark); ok {
+		return fault{kind: punctual.ErrCorrupt, cure: what}
+	}
+	for _, f := range faults {
+		// Some versions put what happened inside a script behind a prefix of their own.
+		if strings.HasPrefix(text, f.prefix) || strings.Contains(text, ": "+f.prefix+" ") || strings.Contains(text, "-"+f.prefix+" ") {
+			return f
+		}
+	}
+	return fault{cure: "the script failed"}
+}
+
+// isDial reports whether there was no connection to send anything on.
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+func (f fault) wrap(what string, err error) error {
+	kind := f.kind
+	if kind == nil {
+		kind = punctual.ErrIndeterminate
+	}
+	if f.cure == "" {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %s: %w (%w)", what, f.cure, kind, err)
+	}
+	return fmt.Errorf("%s: %s: %w (%v)", what, f.cure, kind, err)
+}
+
+// halfDone marks the error of a call of which an earlier part took effect.
+func halfDone(err error) error {
+	if errors.Is(err, punctual.ErrIndeterminate) {
+		return err
+	}
+	return fmt.Errorf("a part of the call took effect: %w (%w)", punctual.ErrIndeterminate, err)
+}
+
+func errClosed() error { return fmt.Errorf("redis store: %w", punctual.ErrClosed) }

@@ -1,0 +1,102 @@
+-- amend cancels, reschedules or requeues messages by ID.
+--
+-- KEYS  of a partition
+-- ARGV  4 sender of hints; then per amendment, in order of effect:
+--       ID; head: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
+--       time (B)
+-- Reply {now, micros, hint, known, status, due, status, due ...}
+--       known is 1 if there is such a topic
+--       status as in punctual.OutcomeStatus, or 0: due too far ahead
+local CANCEL_IT, RESCHEDULE, REQUEUE = 1, 2, 3
+local CANCELLED, RESCHEDULED, REQUEUED, TOO_LATE, NOT_FOUND, NOT_DEAD = 1, 2, 3, 4, 5, 6
+
+local out = {now, micros, NEVER, cfg.version and 1 or 0}
+local ids = {}
+for i = 5, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+local known = states(ids)
+local was = head()
+local changed = false
+
+local function place(id)
+  local at = tonumber(call('ZSCORE', T, id) or nil)
+  if at then return T, at end
+  if not known[id] then return nil end
+  at = tonumber(call('ZSCORE', L, id) or nil)
+  if at then return L, at end
+  at = is_dead(id)
+  if at then return D, at end
+  return nil
+end
+
+local function end_it(id, from)
+  finish(id, from)
+  known[id], changed = false, true
+end
+
+local function cancel(id, from, at)
+  if from == L and at > now then
+    local st = known[id]
+    if not st.cancel then
+      st.cancel, changed = true, true
+      call('HSET', S, id, encode_state(st))
+    end
+    return TOO_LATE, 0
+  end
+  end_it(id, from)
+  return CANCELLED, 0
+end
+
+-- move gives a message a new first due time.
+local function move(id, st, from, due)
+  changed = true
+  st.due, st.base = due, due
+  wait(id, st, from)
+end
+
+-- One that was cancelled under a lease that has run out must not come back by this: it
+-- ends here instead.
+local function reschedule(id, from, at, due)
+  local st = known[id]
+  if from == L and at > now then return TOO_LATE, 0 end
+  if st and st.cancel then
+    end_it(id, from)
+    return NOT_FOUND, 0
+  end
+  if st then
+    move(id, st, from, due)
+  else
+    changed = true
+    call('ZADD', T, int(due), id)
+    earliest = math.min(earliest, due)
+  end
+  return RESCHEDULED, due
+end
+
+local function requeue(id, from, due)
+  if from ~= D then return NOT_DEAD, 0 end
+  local st = known[id]
+  st.attempt = 0
+  move(id, st, D, due)
+  return REQUEUED, due
+end
+
+local function amend(id, change, due, absolute)
+  if absolute == 0 then due = up + due end
+  if due > MAX_DUE and change ~= CANCEL_IT then return 0, 0 end
+  local from, at = place(id)
+  if not from then return NOT_FOUND, 0 end
+  if change == REQUEUE then return requeue(id, from, due) end
+  if from == D then return NOT_FOUND, 0 end
+  if change == CANCEL_IT then return cancel(id, from, at) end
+  return reschedule(id, from, at, due)
+end
+
+for i = 5, #ARGV, 2 do
+  local change, due, absolute = struct.unpack('<BdB', ARGV[i + 1])
+  local status, at = amend(ARGV[i], change, due, absolute)
+  out[#out + 1] = status
+  out[#out + 1] = at
+end
+if changed then settle_clock() end
+out[3] = hint(was, ARGV[4])
+return out

@@ -1,0 +1,17 @@
+-- get returns one message.
+--
+-- KEYS  of a partition
+-- ARGV  4 ID
+-- Reply {now, micros, time, set, message, state} as list does, or {now, micros}
+local id = ARGV[4]
+local at, set = tonumber(call('ZSCORE', T, id) or nil), 't'
+if not at then
+  at, set = tonumber(call('ZSCORE', L, id) or nil), 'l'
+end
+if not at then
+  at, set = is_dead(id), 'd'
+end
+if not at then return {now, micros} end
+local message = call('HGET', M, id)
+if not message then corrupt('message ' .. id .. ' is not in ' .. M) end
+return {now, micros, at, set, message, call('HGET', S, id) or ''}

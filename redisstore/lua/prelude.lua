@@ -1,0 +1,245 @@
+-- What all scripts of a partition share; it stands in front of each of them.
+--
+-- KEYS  1 t  sorted set: waiting messages by due time
+--       2 l  sorted set: leased messages by the end of their lease
+--       3 d  sorted set: dead messages by time of death
+--       4 f  sorted set: IDs of finished messages, by the time at which they are forgotten
+--       5 m  hash: ID -> what never changes of a message
+--       6 s  hash: ID -> what changes; absent for a message that was never claimed
+--       7 g  hash: the partition's clock, token counter and settings
+-- ARGV  1 the latest time that the caller was told, in ms
+--       2 seconds, 3 microseconds: the time for tests; empty for that of the server
+--
+-- Every live or dead message is in m and in exactly one of t, l and d. A message has a
+-- token exactly while it is in l. All times are ms since 1970 unless they say otherwise.
+-- The formats are drawn in docs/format-redis.md.
+--
+-- A script that fails midway keeps what it wrote. So each first reads all that may be
+-- missing, damaged or of a wrong type, and only then writes.
+
+local call = redis.call
+local T, L, D, F, M, S, G = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+
+local MAX_DUE = 253402300799999 -- 9999-12-31T23:59:59.999Z
+local NEVER = 9007199254740991  -- 2^53-1: later than any time
+local DROP, CANCEL = 1, 2       -- flags of a state
+local REASON_DISCARDED, REASON_ATTEMPTS, REASON_EXPIRED = 1, 2, 3
+local MAX_FAILURES = 16
+local LEASE_RAN_OUT = 'lease ran out'
+
+-- Integers are always printed by this: tostring() would round them and use exponents.
+local function int(n) return string.format('%.0f', n) end
+
+local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
+
+-- A key of a wrong type fails here, before anything is written.
+local dead_count, finished_count
+call('ZCARD', T)
+call('ZCARD', L)
+dead_count = call('ZCARD', D)
+finished_count = call('ZCARD', F)
+call('HLEN', M)
+call('HLEN', S)
+local g = call('HMGET', G, 'version', 'clock', 'token', 'gone', 'lease', 'attempts', 'pausedin', 'pausedout', 'remember', 'retention')
+
+-- The partition's settings; version is nil when there is no such topic.
+local cfg = {
+  version = tonumber(g[1] or nil),
+  token = tonumber(g[3] or 0),
+  lease = tonumber(g[5] or 0),
+  attempts = tonumber(g[6] or 0),
+  paused_in = g[7] == '1',
+  paused_out = g[8] == '1',
+  remember = tonumber(g[9] or 0),
+  retention = tonumber(g[10] or 0),
+}
+
+-- The clock, read once. It never runs backwards: not behind what this partition or the
+-- caller has seen. now is rounded down, up is rounded up, micros is what now leaves off.
+local now, up, micros
+do
+  local s, us = ARGV[2], ARGV[3]
+  if s == '' then
+    local t = call('TIME')
+    s, us = t[1], t[2]
+  end
+  s, us = tonumber(s), tonumber(us)
+  now = s * 1000 + math.floor(us / 1000)
+  up = s * 1000 + math.ceil(us / 1000)
+  micros = us % 1000
+  local passed = math.max(tonumber(ARGV[1]), tonumber(g[2] or 0))
+  if passed > now then
+    now, up, micros = passed, passed, 0
+  end
+end
+
+-- Dead messages that died at this time or before are gone, though they may still have to
+-- be swept away.
+local gone = tonumber(g[4] or -NEVER)
+if cfg.retention > 0 then
+  gone = math.max(gone, now - cfg.retention)
+end
+
+local function is_dead(id)
+  if dead_count == 0 then return nil end
+  local died = tonumber(call('ZSCORE', D, id) or nil)
+  if died and died > gone then return died end
+  return nil
+end
+
+-- When the next message needs attention.
+local function head()
+  local t = call('ZRANGE', T, 0, 0, 'WITHSCORES')
+  local l = call('ZRANGE', L, 0, 0, 'WITHSCORES')
+  return math.min(tonumber(t[2] or NEVER), tonumber(l[2] or NEVER))
+end
+
+-- States.
+
+local STATE = '<BBBBI4I4dddd'
+local STATE_BYTES = 44
+
+local function decode_state(id, raw)
+  if #raw < STATE_BYTES or string.byte(raw) ~= 1 then
+    corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
+  end
+  local _, flags, reason, failed, attempt, max, token, due, base, after = struct.unpack(STATE, raw)
+  return {
+    drop = flags % 2 == 1, cancel = flags >= CANCEL, reason = reason, failed = failed, attempt = attempt, max = max,
+    token = token, due = due, base = base, after = after, failures = string.sub(raw, STATE_BYTES + 1),
+  }
+end
+
+local function encode_state(st)
+  local flags = (st.drop and DROP or 0) + (st.cancel and CANCEL or 0)
+  return struct.pack(STATE, 1, flags, st.reason, st.failed, st.attempt, st.max, st.token, st.due, st.base, st.after) .. st.failures
+end
+
+local MESSAGE = '<BBI4dd'
+local MESSAGE_BYTES = 22
+
+-- fresh is the state of a message that was never claimed.
+local function fresh(id, raw, due)
+  if not raw or #raw < MESSAGE_BYTES or string.byte(raw) ~= 1 then
+    corrupt('message ' .. id .. ' in ' .. M .. ' is missing or cannot be read')
+  end
+  local _, flags, max, _, after = struct.unpack(MESSAGE, raw)
+  return {
+    drop = flags % 2 == 1, cancel = false, reason = 0, failed = 0, attempt = 0, max = max,
+    token = 0, due = due, base = due, after = after, failures = '',
+  }
+end
+
+-- states reads the states of many messages; false for one that has none.
+local function states(ids)
+  local out = {}
+  if #ids == 0 then return out end
+  for i, raw in ipairs(call('HMGET', S, unpack(ids))) do
+    out[ids[i]] = raw and decode_state(ids[i], raw)
+  end
+  return out
+end
+
+local function fail(st, text)
+  if st.failed == MAX_FAILURES then
+    local _, _, n = struct.unpack('<I4dI2', st.failures)
+    st.failures = string.sub(st.failures, 14 + n + 1)
+    st.failed = st.failed - 1
+  end
+  st.failures = st.failures .. struct.pack('<I4dI2', st.attempt, now, #text) .. text
+  st.failed = st.failed + 1
+end
+
+local function attempts_left(st)
+  local max = st.max
+  if max == 0 then max = cfg.attempts end
+  return st.attempt < max
+end
+
+local function expired(st)
+  return st.after > 0 and math.min(st.base + st.after, MAX_DUE + 1) <= now
+end
+
+-- Transitions. Each takes the message from where it is to where it belongs.
+
+local earliest = NEVER -- the earliest time at which a message that was moved needs attention
+
+-- wait puts a message on the timeline; it was in the given set, if any. The state of one
+-- that is as if it had never been claimed is not kept.
+local function wait(id, st, from)
+  if from and from ~= T then call('ZREM', from, id) end
+  st.token, st.cancel, st.reason = 0, false, 0
+  call('ZADD', T, int(st.due), id)
+  if st.attempt == 0 and st.failed == 0 and st.base == st.due then
+    call('HDEL', S, id)
+  else
+    call('HSET', S, id, encode_state(st))
+  end
+  earliest = math.min(earliest, st.due)
+end
+
+local function die(id, st, from, reason)
+  call('ZREM', from, id)
+  st.token, st.cancel, st.reason = 0, false, reason
+  call('ZADD', D, int(now), id)
+  call('HSET', S, id, encode_state(st))
+  dead_count = dead_count + 1
+end
+
+-- remove takes a message out without a trace.
+local function remove(id, from)
+  call('ZREM', from, id)
+  call('HDEL', M, id)
+  call('HDEL', S, id)
+end
+
+-- finish takes out a message that was acked, cancelled or dropped.
+local function finish(id, from)
+  remove(id, from)
+  if cfg.remember > 0 then
+    call('ZADD', F, int(now + cfg.remember), id)
+    finished_count = finished_count + 1
+  end
+end
+
+-- sweep lets go of some dead messages and finished IDs that were kept long enough.
+local function sweep()
+  if dead_count > 0 and gone > -NEVER then
+    local ids = call('ZRANGEBYSCORE', D, '-inf', int(gone), 'LIMIT', 0, 64)
+    if #ids > 0 then
+      call('ZREM', D, unpack(ids))
+      call('HDEL', M, unpack(ids))
+      call('HDEL', S, unpack(ids))
+    end
+  end
+  if finished_count > 0 then
+    local ids = call('ZRANGEBYSCORE', F, '-inf', int(now), 'LIMIT', 0, 64)
+    if #ids > 0 then call('ZREM', F, unpack(ids)) end
+  end
+end
+
+-- settle_clock ends every script that wrote: the clock never falls behind this. It writes
+-- after all else, because a server out of memory refuses it unless something was written.
+local function settle_clock()
+  if g[2] ~= int(now) then call('HSET', G, 'clock', int(now)) end
+  sweep()
+end
+
+-- hint tells waiting consumers of an earlier time to look than they know; was is the head
+-- before. Who may not publish has consumers that are up to a second late.
+local function hint(was, sender)
+  if earliest < was then
+    redis.pcall('PUBLISH', string.gsub(T, 't$', 'hint', 1), sender .. ' ' .. int(earliest))
+    return earliest
+  end
+  return NEVER
+end
+
+-- before orders IDs by their bytes, as sorted sets do; the < of Lua follows the locale.
+local function before(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end

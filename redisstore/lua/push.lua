@@ -1,0 +1,81 @@
+-- push stores messages.
+--
+-- KEYS  of a partition
+-- ARGV  4 sender of hints; then per message, in order of effect:
+--       ID; head: due or delay (double), expiry after due (double), max attempts (I4),
+--       flags (B: 1 drop when expired, 2 due time given, 4 keep none: replace, 8 keep none:
+--       fail); the rest of the record
+-- Reply {now, micros, hint, status, due, state, status, due, state ...}
+--       status 0 no such topic (then nothing else), 1 stored, 2 duplicate, 3 replaced,
+--       4 taken, 5 due too far ahead, 6 paused, 7 duplicate of a finished message
+--       state  as in punctual.State
+local DROP_FLAG, DUE_FLAG, REPLACE, FAIL = 1, 2, 4, 8
+
+local out = {now, micros, NEVER}
+if not cfg.version then
+  out[4] = 0
+  return out
+end
+local ids = {}
+for i = 5, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+local known = states(ids)
+local was = head()
+
+local function bit(flags, b) return math.floor(flags / b) % 2 == 1 end
+
+-- place says where a message is, when it is due and in which state.
+local function place(id)
+  local due = tonumber(call('ZSCORE', T, id) or nil)
+  if due then return T, due, due <= now and 2 or 1 end
+  local st = known[id]
+  if not st then return nil end
+  local lease = tonumber(call('ZSCORE', L, id) or nil)
+  if lease then return L, st.due, lease <= now and 2 or 3 end
+  if is_dead(id) then return D, st.due, 4 end
+  return nil
+end
+
+local function remembered(id)
+  if finished_count == 0 then return false end
+  local till = tonumber(call('ZSCORE', F, id) or nil)
+  return till and till > now
+end
+
+local function store(id, due, max, after, drop, rest)
+  call('HSET', M, id, struct.pack(MESSAGE, 1, drop and DROP or 0, max, now, after) .. rest)
+  call('ZADD', T, int(due), id)
+  if dead_count > 0 then call('ZREM', D, id) end -- dead for too long, not yet swept
+  if known[id] then
+    call('HDEL', S, id)
+    known[id] = false
+  end
+  if finished_count > 0 then call('ZREM', F, id) end
+  earliest = math.min(earliest, due)
+end
+
+local function push(id, head_, rest)
+  local due, after, max, flags = struct.unpack('<ddI4B', head_)
+  if not bit(flags, DUE_FLAG) then due = up + due end
+  if due > MAX_DUE then return 5, 0, 0 end
+  if cfg.paused_in then return 6, 0, 0 end
+  local from, old_due, state = place(id)
+  local taken = from or not bit(flags, REPLACE) and remembered(id)
+  if taken and bit(flags, FAIL) then return 4, 0, 0 end
+  if taken and not bit(flags, REPLACE) then
+    if not from then return 7, 0, 0 end
+    return 2, old_due, state
+  end
+  if from and from ~= T then call('ZREM', from, id) end
+  store(id, due, max, after, bit(flags, DROP_FLAG), rest)
+  return from and 3 or 1, due, 0
+end
+
+for i = 5, #ARGV, 3 do
+  local status, due, state = push(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+  out[#out + 1] = status
+  out[#out + 1] = due
+  out[#out + 1] = state
+end
+if earliest < NEVER then settle_clock() end
+out[3] = hint(was, ARGV[4])
+return out

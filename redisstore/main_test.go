@@ -1,0 +1,74 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+// shared is the server that all tests use which do nothing to it; each store has a prefix
+// of its own there.
+var shared *redistest.Server
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "redisstore-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if shared, err = redistest.Launch(dir, "--appendonly", "no"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := shared.Kill(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// connect returns a client of a server, closed at the end of the test.
+func connect(t testing.TB, s *redistest.Server) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	closeAtEnd(t, c.Close)
+	return c
+}
+
+func closeAtEnd(t testing.TB, end func() error) {
+	t.Cleanup(func() {
+		if err := end(); err != nil && !errors.Is(err, punctual.ErrClosed) {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// openStore opens a store, closed at the end of the test.
+func openStore(t testing.TB, c redis.UniversalClient, o *Options) *Store {
+	t.Helper()
+	s, err := Open(context.Background(), c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, s.Close)
+	return s
+}
+
+// fresh is a prefix that nobody has used.
+func fresh() string { return rand.Text() + ":" }

@@ -1,0 +1,227 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+// What a script takes at most; longer calls are several scripts.
+const (
+	scriptItems = 500
+	scriptBytes = 4 << 20
+)
+
+// script is one file of lua/, with what stands in front of it.
+type script struct {
+	name, text, sha string
+}
+
+func newScript(name string, parts ...string) *script {
+	text := strings.Join(parts, "\n")
+	sum := sha1.Sum([]byte(text))
+	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+//go:embed lua/prelude.lua
+var preludeText string
+
+//go:embed lua/select.lua
+var selectText string
+
+//go:embed lua/push.lua
+var pushText string
+
+//go:embed lua/claim.lua
+var claimText string
+
+//go:embed lua/settle.lua
+var settleText string
+
+//go:embed lua/amend.lua
+var amendText string
+
+//go:embed lua/get.lua
+var getText string
+
+//go:embed lua/list.lua
+var listText string
+
+//go:embed lua/stats.lua
+var statsText string
+
+//go:embed lua/forecast.lua
+var forecastText string
+
+//go:embed lua/configure.lua
+var configureText string
+
+//go:embed lua/purge.lua
+var purgeText string
+
+//go:embed lua/delete.lua
+var deleteText string
+
+//go:embed lua/check.lua
+var checkText string
+
+//go:embed lua/store.lua
+var storeText string
+
+//go:embed lua/registry.lua
+var registryText string
+
+// The scripts. They never change while a program runs.
+var (
+	pushScript      = newScript("push", preludeText, pushText)
+	claimScript     = newScript("claim", preludeText, claimText)
+	settleScript    = newScript("settle", preludeText, settleText)
+	amendScript     = newScript("amend", preludeText, amendText)
+	getScript       = newScript("get", preludeText, getText)
+	listScript      = newScript("list", preludeText, selectText, listText)
+	statsScript     = newScript("stats", preludeText, statsText)
+	forecastScript  = newScript("forecast", preludeText, forecastText)
+	configureScript = newScript("configure", preludeText, configureText)
+	purgeScript     = newScript("purge", preludeText, selectText, purgeText)
+	deleteScript    = newScript("delete", preludeText, deleteText)
+	checkScript     = newScript("check", preludeText, checkText)
+	storeScript     = newScript("store", storeText)
+	registryScript  = newScript("registry", registryText)
+)
+
+// onceCmd is a command that the client must not send a second time by itself: when its
+// answer is lost, it may have been done, and doing it again would not be the same.
+type onceCmd struct{ *redis.Cmd }
+
+// NoRetry tells the client.
+func (onceCmd) NoRetry() bool { return true }
+
+// tries is how often a command is sent that Redis certainly did not carry out, for a reason
+// that may pass; between them it waits from firstPause, doubling.
+const (
+	tries      = 5
+	firstPause = 10 * time.Millisecond
+)
+
+// runPartition runs a script of a partition and takes in the time that it tells.
+func (s *Store) runPartition(ctx context.Context, sc *script, p partition, args ...any) ([]any, error) {
+	floor, seconds, micros := s.clock.args()
+	return s.runTimed(ctx, sc, p.keys(), append([]any{floor, seconds, micros}, args...))
+}
+
+// runTimed runs a script whose reply begins with the time, and returns the rest.
+func (s *Store) runTimed(ctx context.Context, sc *script, keys []string, args []any) ([]any, error) {
+	reply, err := s.run(ctx, sc, keys, args)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{items: reply}
+	ms, micros := r.int(), r.int()
+	if r.bad {
+		return nil, badReply(sc)
+	}
+	s.clock.hear(ms, micros)
+	return r.items, nil
+}
+
+// run runs a script, again if Redis certainly refused to for a reason that may pass.
+func (s *Store) run(ctx context.Context, sc *script, keys []string, args []any) ([]any, error) {
+	pause := firstPause
+	for try := 1; ; try++ {
+		val, err := s.eval(ctx, sc, keys, args)
+		if err == nil {
+			items, ok := val.([]any)
+			if !ok {
+				items = []any{val}
+			}
+			return items, nil
+		}
+		f := classify(err)
+		if !f.passing || try == tries {
+			return nil, f.wrap(sc.name, err)
+		}
+		if err := s.pause(ctx, pause); err != nil {
+			return nil, err
+		}
+		pause *= 2
+	}
+}
+
+// pause sleeps in real time.
+func (s *Store) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.closing:
+		return errClosed()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// eval sends a script by its hash, and in full to a server that does not know it.
+func (s *Store) eval(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, unsent{err}
+	}
+	val, err := s.evalOnce(ctx, "evalsha", sc.sha, keys, args)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return s.evalOnce(ctx, "eval", sc.text, keys, args)
+	}
+	return val, err
+}
+
+func (s *Store) evalOnce(ctx context.Context, command, body string, keys []string, args []any) (any, error) {
+	line := make([]any, 0, 3+len(keys)+len(args))
+	line = append(line, command, body, len(keys))
+	for _, k := range keys {
+		line = append(line, k)
+	}
+	cmd := onceCmd{redis.NewCmd(ctx, append(line, args...)...)}
+	if err := s.client.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Result()
+}
+
+// reader takes values off the front of a reply; bad is set once one is not as it should be.
+type reader struct {
+	items []any
+	bad   bool
+}
+
+func (r *reader) next() any {
+	if len(r.items) == 0 {
+		r.bad = true
+		return nil
+	}
+	v := r.items[0]
+	r.items = r.items[1:]
+	return v
+}
+
+func (r *reader) int() int64 {
+	n, ok := r.next().(int64)
+	r.bad = r.bad || !ok
+	return n
+}
+
+func (r *reader) string() string {
+	s, ok := r.next().(string)
+	r.bad = r.bad || !ok
+	return s
+}
+
+// badReply is an answer that no version of the script gives.
+func badReply(sc *script) error {
+	return fmt.Errorf("%s: the server's answer cannot be read; does something between it and this program change answers?: %w", sc.name, punctual.ErrIndeterminate)
+}

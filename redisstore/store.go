@@ -1,0 +1,209 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+// Options configure a Store. The zero value is good for use.
+type Options struct {
+	// Prefix stands in front of all keys and channels. Default "punctual:". Stores with
+	// different prefixes know nothing of each other. It must not contain { or }.
+	Prefix string
+	// MaxBody bounds the bytes of a body. Default punctual.DefaultMaxBody.
+	MaxBody int
+	// Durability, if not empty, is the class that the server must give: Open returns
+	// ErrDurability, naming the setting, when it cannot. Empty takes the server as it is.
+	Durability punctual.Durability
+	// Logger gets what the store notices by itself, such as a server whose settings have
+	// become dangerous. Default slog.Default().
+	Logger *slog.Logger
+	// OwnClient lets Close close the client, too.
+	OwnClient bool
+
+	// clock, for tests, takes the place of the server's.
+	clock punctual.Clock
+}
+
+// Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector,
+// punctual.Checker and punctual.DurabilityReporter, and is safe for concurrent use. Make one
+// with Open, and close it with Close.
+type Store struct {
+	client redis.UniversalClient
+	names  names
+	opt    Options
+	clock  clock
+	waits  waits
+	sender string // names this store in the hints it publishes
+
+	epoch string // proves that the data set is the one that was opened
+
+	closing chan struct{}  // closed when Close begins
+	calls   sync.WaitGroup // methods under way; Add only with mu held and closed false
+	duties  sync.WaitGroup // the store's goroutines
+
+	mu         sync.Mutex
+	closed     bool                // guarded by mu
+	failed     error               // guarded by mu: why the store has stopped, or nil
+	topics     map[string]bool     // guarded by mu: those that this process has seen exist
+	durability punctual.Durability // guarded by mu
+}
+
+var (
+	_ punctual.Store              = (*Store)(nil)
+	_ punctual.Inspector          = (*Store)(nil)
+	_ punctual.Checker            = (*Store)(nil)
+	_ punctual.DurabilityReporter = (*Store)(nil)
+)
+
+// Open connects a store to a server, after having checked that the server can keep what it is
+// given (Redis 6.2 or newer, no eviction; see Options.Durability). The client stays the
+// caller's. A client for Redis Cluster, for Sentinel or for a single server will do; a
+// redis.Ring will not, because it loses keys when its members change.
+func Open(ctx context.Context, client redis.UniversalClient, o *Options) (*Store, error) {
+	s, err := newStore(client, o)
+	if err != nil {
+		return nil, fmt.Errorf("open redis store: %w", err)
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, fmt.Errorf("open redis store: %w", err)
+	}
+	s.duties.Go(s.watchServer)
+	return s, nil
+}
+
+func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	n, err := newNames(o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	if _, ring := client.(*redis.Ring); ring {
+		return nil, fmt.Errorf("a redis.Ring loses keys when its members change: use a cluster client: %w", punctual.ErrUnsupported)
+	}
+	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{}), topics: make(map[string]bool)}
+	if s.opt.MaxBody <= 0 {
+		s.opt.MaxBody = punctual.DefaultMaxBody
+	}
+	if s.opt.Logger == nil {
+		s.opt.Logger = slog.Default()
+	}
+	s.clock.fake = o.clock
+	s.waits.init(s)
+	return s, nil
+}
+
+// Now is the store's clock (P8): that of the server, made never to run backwards.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	if err := s.enter(ctx); err != nil {
+		return time.Time{}, err
+	}
+	defer s.calls.Done()
+	if err := s.checkEpoch(ctx, false); err != nil {
+		return time.Time{}, fmt.Errorf("now: %w", err)
+	}
+	return punctual.FromMillis(s.clock.floorMillis()), nil
+}
+
+// Durability is the class that the server gave when it was last looked at.
+func (s *Store) Durability() punctual.Durability {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.durability
+}
+
+// Close ends waiting claims, waits for calls under way and stops the store's goroutines. The
+// client is left open unless Options.OwnClient is set. A second Close returns ErrClosed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed()
+	}
+	s.closed = true
+	close(s.closing)
+	s.mu.Unlock()
+	s.calls.Wait()
+	s.waits.close()
+	s.duties.Wait()
+	s.writeClock()
+	if s.opt.OwnClient {
+		return s.client.Close()
+	}
+	return nil
+}
+
+// writeClockTimeout bounds how long Close waits for a server that does not answer.
+const writeClockTimeout = 2 * time.Second
+
+// writeClock keeps the clock for the next process. When that fails, the next one begins with
+// the server's own time; the partitions keep clocks of their own.
+func (s *Store) writeClock() {
+	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
+	defer end()
+	if err := s.checkEpoch(ctx, true); err != nil {
+		s.opt.Logger.Debug("the store's clock was not written down", "error", err)
+	}
+}
+
+// enter begins every method: it refuses work on a closed or failed store or for an ended
+// context. The caller owes a calls.Done when it returns nil.
+func (s *Store) enter(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errClosed()
+	case s.failed != nil:
+		return s.failed
+	case ctx.Err() != nil:
+		return fmt.Errorf("redis store: %w", ctx.Err())
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// fail stops the store for good.
+func (s *Store) fail(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.failed = err
+		s.opt.Logger.Error("redis store stopped", "error", err)
+	}
+	return s.failed
+}
+
+// sawTopic notes whether a topic exists. When one that did is missing, either somebody has
+// deleted it, or the whole data set is gone: then the store stops.
+func (s *Store) sawTopic(ctx context.Context, topic string, exists bool) error {
+	s.mu.Lock()
+	before := s.topics[topic]
+	if exists && !before {
+		s.topics[topic] = true
+	}
+	s.mu.Unlock()
+	if exists || !before {
+		return nil
+	}
+	if err := s.checkEpoch(ctx, false); err != nil {
+		return err
+	}
+	s.forgetTopic(topic)
+	return nil
+}
+
+func (s *Store) forgetTopic(topic string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.topics, topic)
+}

@@ -1,0 +1,219 @@
+package redisstore
+
+import (
+	"slices"
+	"sync"
+)
+
+// lookAgain is how long, in ms, nobody looks into a topic that is waited for, at most: hints
+// may be lost (P11).
+const lookAgain int64 = 1000
+
+// waits lets the claims that wait for messages share what is known of their topics. For each
+// topic it knows when a look can next find something. When that time comes, one of the
+// waiting claims gets the turn to look; when there is more than it takes, the next one does.
+// So an idle topic costs one script a second, however many wait.
+type waits struct {
+	s     *Store
+	hints hints
+	start sync.Once
+	quit  chan struct{} // closed by close
+	rearm chan struct{} // holds one request to the alarm to look at the times again
+
+	mu    sync.Mutex
+	watch map[string]*watch // guarded by mu: topics that are waited for
+	until int64             // guarded by mu: when the alarm wakes by itself, in ms
+}
+
+// watch is a topic that is waited for. All fields are guarded by waits.mu.
+type watch struct {
+	topic   string
+	waiters []*waiter
+	next    int64          // when a look can find something
+	turn    *waiter        // whose turn it is to look, or nil
+	looks   map[*look]bool // those under way
+}
+
+// waiter is a claim that waits.
+type waiter struct {
+	topics []string
+	wake   chan struct{} // holds one call to look; waits.turns says where
+}
+
+// look is one look into a topic. What is hinted at while it is under way it may have missed.
+type look struct {
+	watch  *watch
+	waiter *waiter
+	hinted int64 // guarded by waits.mu: the earliest hint since it began
+}
+
+func (w *waits) init(s *Store) {
+	w.s = s
+	w.quit = make(chan struct{})
+	w.rearm = make(chan struct{}, 1)
+	w.watch = make(map[string]*watch)
+	w.until = never
+	w.hints.init(s)
+}
+
+// join makes a claim wait for some topics. It looks into each of them itself before it sleeps.
+func (w *waits) join(topics []string) *waiter {
+	w.start.Do(func() {
+		w.s.duties.Go(w.alarm)
+		w.s.duties.Go(w.hints.listen)
+	})
+	topics = slices.Clone(topics)
+	r := &waiter{topics: topics, wake: make(chan struct{}, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, topic := range topics {
+		t := w.watch[topic]
+		if t == nil {
+			t = &watch{topic: topic, next: never, looks: make(map[*look]bool)}
+			w.watch[topic] = t
+			w.hints.want(w.s.names.partition(topic))
+		}
+		if !slices.Contains(t.waiters, r) {
+			t.waiters = append(t.waiters, r)
+		}
+	}
+	return r
+}
+
+// leave ends the waiting. A turn that was not used goes to somebody else.
+func (w *waits) leave(r *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, topic := range r.topics {
+		t := w.watch[topic]
+		if t == nil {
+			continue // named twice
+		}
+		t.waiters = slices.DeleteFunc(t.waiters, func(o *waiter) bool { return o == r })
+		if len(t.waiters) == 0 {
+			delete(w.watch, topic)
+			continue
+		}
+		if t.turn == r {
+			t.turn, t.next = nil, -never
+			w.arrange(t)
+		}
+	}
+}
+
+// turns returns the topics that it is this waiter's turn to look into, in its order.
+func (w *waits) turns(r *waiter) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var topics []string
+	for _, topic := range r.topics {
+		if w.watch[topic].turn == r && !slices.Contains(topics, topic) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
+// begin is called before every look into a topic, by a waiter or, with nil, by a claim
+// that does not wait.
+func (w *waits) begin(r *waiter, topic string) *look {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.watch[topic]
+	if t == nil {
+		return nil
+	}
+	l := &look{watch: t, waiter: r, hinted: never}
+	t.looks[l] = true
+	return l
+}
+
+// end is called after the look, which found that the next message needs attention at next.
+func (w *waits) end(l *look, next int64) {
+	if l == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := l.watch
+	delete(t.looks, l)
+	t.next = min(next, l.hinted, w.now()+lookAgain)
+	if t.turn == l.waiter {
+		t.turn = nil
+	}
+	w.arrange(t)
+}
+
+// hint tells that a look at or after a time, in ms, will find something; never is no hint.
+func (w *waits) hint(topic string, at int64) {
+	if at == never {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.watch[topic]
+	if t == nil {
+		return
+	}
+	for l := range t.looks {
+		l.hinted = min(l.hinted, at)
+	}
+	t.next = min(t.next, at)
+	w.arrange(t)
+}
+
+// arrange gives the turn to a waiter if it is time, or sees to it that the alarm does when
+// it will be. Called with mu held.
+func (w *waits) arrange(t *watch) {
+	switch {
+	case t.turn != nil || len(t.waiters) == 0:
+	case t.next <= w.now():
+		t.turn = t.waiters[0]
+		select {
+		case t.turn.wake <- struct{}{}:
+		default:
+		}
+	case t.next < w.until:
+		select {
+		case w.rearm <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// now is the store's clock as far as it is known here, in ms.
+func (w *waits) now() int64 { return w.s.clock.guess() / 1000 }
+
+// alarm gives turns when their time comes, until the store closes.
+func (w *waits) alarm() {
+	for {
+		reached, stop := w.s.clock.after(w.arrangeAll())
+		select {
+		case <-reached:
+		case <-w.rearm:
+		case <-w.quit:
+			stop()
+			return
+		}
+		stop()
+	}
+}
+
+// arrangeAll gives the turns that are due, and returns when the next one will be.
+func (w *waits) arrangeAll() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.until = -never // nothing need call the alarm while it looks itself
+	until := never
+	for _, t := range w.watch {
+		w.arrange(t)
+		if t.turn == nil && len(t.waiters) > 0 {
+			until = min(until, t.next)
+		}
+	}
+	w.until = until
+	return until
+}
+
+// close ends the goroutines; nobody waits any more.
+func (w *waits) close() { close(w.quit) }
