@@ -40,7 +40,8 @@ type checker struct {
 	s        *Store
 	ctx      context.Context
 	progress func(read int64)
-	read     int64
+	keys     int64
+	read     int64 // messages
 	report   punctual.CheckReport
 }
 
@@ -50,9 +51,10 @@ func (c *checker) problem(format string, args ...any) {
 	}
 }
 
-// step counts one key that was read.
+// step counts one key that was read and tells, now and then, how far the scan is and whether
+// to go on.
 func (c *checker) step() error {
-	if c.read++; c.read%4096 != 0 {
+	if c.keys++; c.keys%4096 != 0 {
 		return nil
 	}
 	if c.progress != nil {
@@ -110,6 +112,7 @@ func (c *checker) topic(tv *topicView) error {
 func (c *checker) messages(tv *topicView, kind byte) (n int64, err error) {
 	err = c.each(tv.view, topicKey(kind, tv.num), func(key, value []byte) error {
 		n++
+		c.read++
 		_, p, err := parsePosKey(key)
 		if err != nil {
 			c.problem("topic %s: %v", tv.t.name, err)

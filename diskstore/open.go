@@ -40,6 +40,23 @@ func Open(dir string, o *Options) (*Store, error) {
 	return s, nil
 }
 
+// Exists tells whether a directory holds a store. It changes nothing.
+func Exists(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), manifestMarker) {
+			return true, nil
+		}
+	}
+	return false, classify("look for a store", err)
+}
+
+// manifestMarker begins the name of the file that a database has from its making on.
+const manifestMarker = "marker.manifest"
+
 func (s *Store) open() error {
 	fresh, err := s.prepareDir()
 	if err != nil {
@@ -72,7 +89,7 @@ func (s *Store) prepareDir() (fresh bool, err error) {
 		return false, classify("read the directory", err)
 	}
 	for _, n := range names {
-		if strings.HasPrefix(n, "marker.manifest") {
+		if strings.HasPrefix(n, manifestMarker) {
 			return false, nil
 		}
 	}
@@ -81,6 +98,8 @@ func (s *Store) prepareDir() (fresh bool, err error) {
 		case n == "LOCK" || n == "HOLDER" || strings.HasPrefix(n, "marker.") || strings.HasPrefix(n, "MANIFEST-") ||
 			strings.HasPrefix(n, "OPTIONS-") || strings.HasSuffix(n, ".log") || strings.HasPrefix(n, "temporary."):
 			// a store whose making was cut short
+		case strings.HasSuffix(n, ".sst"):
+			return false, corruptf("the directory holds %s but no %s", n, manifestMarker)
 		case n == "lost+found":
 		default:
 			return false, fmt.Errorf("the directory is not empty (it holds %s) and not a store: %w; name another one", n, punctual.ErrInvalid)
@@ -139,7 +158,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		// WAL chunks that tell what was synced let a torn end be told from damage.
 		FormatMajorVersion:          pebble.FormatWALSyncChunks,
 		CacheSize:                   s.opt.CacheBytes,
-		MemTableSize:                32 << 20,
+		MemTableSize:                64 << 20,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       40,

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -68,14 +66,14 @@ func openDisk(_ context.Context, p place) (punctual.Store, error) {
 	return s, nil
 }
 
-// diskExists returns a noStore failure unless the directory is there and not empty.
+// diskExists returns a noStore failure unless the directory holds a store.
 func diskExists(dir string) error {
-	entries, err := os.ReadDir(dir)
+	there, err := diskstore.Exists(dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && len(entries) == 0:
-		return noStore(dir)
 	case err != nil:
 		return fmt.Errorf("open the store: %w", err)
+	case !there:
+		return noStore(dir)
 	}
 	return nil
 }
