@@ -21,7 +21,7 @@ import (
 
 // patience is how long a call may take before it counts as hanging. Nothing here takes
 // a hundredth of it.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // within runs f; it fails and returns false when f hangs.
 func within(t *testing.T, what string, f func()) bool {
@@ -57,7 +57,7 @@ func ourGoroutines() (stacks []string) {
 
 // mustLeaveNothing waits a little for goroutines that are about to end.
 func mustLeaveNothing(t *testing.T) {
-	deadline := time.Now().Add(patience / 4)
+	deadline := time.Now().Add(patience / 10)
 	for len(ourGoroutines()) > 0 && time.Now().Before(deadline) {
 		runtime.Gosched()
 	}
@@ -105,7 +105,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, mem: vfs.NewCrashableMem(), ledger: newLedger()}
-	r.opt = Options{fs: hookFS{r.mem, r.faults.hook}, Logger: quiet, CommitTimeout: 200 * time.Millisecond, claimLimit: 2 << 10}
+	r.opt = Options{fs: hookFS{r.mem, r.faults.hook}, Logger: quiet, CommitTimeout: 10 * time.Second, claimLimit: 2 << 10}
 	return r
 }
 
@@ -517,6 +517,7 @@ func hangingDisk(t *testing.T) {
 
 func hangs(t *testing.T, what string, hang func(fsOp) bool, call func(context.Context, *Store, *rig) error, gone bool) {
 	r := newRig(t)
+	r.opt.CommitTimeout = 300 * time.Millisecond
 	s, err := Open("store", &r.opt)
 	if err != nil {
 		t.Fatal(err)

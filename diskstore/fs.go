@@ -165,9 +165,12 @@ func (f safeFile) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-// Preallocate implements vfs.File.
-func (f safeFile) Preallocate(offset, length int64) error {
-	return f.fs.change(func() error { return f.File.Preallocate(offset, length) })
+// Preallocate implements vfs.File. It is a hint: to have less room than it asks for is no failure.
+func (f safeFile) Preallocate(offset, length int64) (err error) {
+	return errors.Join(f.fs.change(func() error {
+		err = f.File.Preallocate(offset, length)
+		return nil
+	}), err)
 }
 
 // gate lets changes of files pass until it is shut.
@@ -242,10 +245,11 @@ func (h holder) String() string {
 func lockDir(fs vfs.FS, dir string) (io.Closer, error) {
 	lock, err := fs.Lock(fs.PathJoin(dir, "LOCK"))
 	if err != nil {
-		if h, herr := readHolder(fs, dir); herr == nil {
+		known := lockError(dir, err)
+		if h, herr := readHolder(fs, dir); herr == nil && errors.Is(known, punctual.ErrLocked) {
 			return nil, fmt.Errorf("directory %s: %w by %v; one process owns a directory at a time", dir, punctual.ErrLocked, h)
 		}
-		return nil, lockError(dir, err)
+		return nil, known
 	}
 	if err := writeHolder(fs, dir); err != nil {
 		return nil, fmt.Errorf("write %s: %w", fs.PathJoin(dir, "HOLDER"), joinClose(err, lock))

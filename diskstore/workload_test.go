@@ -342,8 +342,13 @@ func (l *ledger) drain(s *Store) (map[string]bool, error) {
 			ss[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
 		}
 		errs, err := s.Settle(context.Background(), ss)
-		if err = errors.Join(append(errs, err)...); err != nil {
+		if err != nil {
 			return drained, fmt.Errorf("ack of drained messages: %w", err)
+		}
+		for i, err := range errs {
+			if err != nil {
+				l.broken("ack of %s, which was just claimed: %v", ss[i].ID, err)
+			}
 		}
 	}
 }

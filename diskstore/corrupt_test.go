@@ -1,0 +1,273 @@
+package diskstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+)
+
+// A store is made, closed or killed, and copied; one file of the copy is
+// damaged in one way. Then Open, Check and a drain must either report ErrCorrupt, with
+// the name of the file or place, or deliver all that was acknowledged.
+
+// classOf names the kind of a file of the store.
+func classOf(name string) string {
+	switch {
+	case strings.HasPrefix(name, "claims-"):
+		return "claim log"
+	case strings.HasSuffix(name, ".log"):
+		return "log"
+	case strings.HasSuffix(name, ".sst"):
+		return "table"
+	case strings.HasPrefix(name, "MANIFEST-"):
+		return "manifest"
+	case strings.HasPrefix(name, "OPTIONS-"):
+		return "options"
+	case strings.HasPrefix(name, "marker."):
+		return "marker"
+	}
+	return name // HOLDER, LOCK
+}
+
+// damage changes the bytes of a file behind some place, and tells where the change ends.
+type damage struct {
+	name string
+	do   func(data []byte, from int) (damaged []byte, to int)
+}
+
+var damages = []damage{
+	{"flip a bit", func(data []byte, from int) ([]byte, int) {
+		data[from] ^= 0x10
+		return data, from + 1
+	}},
+	{"zero 4 KiB", func(data []byte, from int) ([]byte, int) {
+		to := min(from+4096, len(data))
+		clear(data[from:to])
+		return data, to
+	}},
+	{"cut", func(data []byte, from int) ([]byte, int) { return data[:from], len(data) }},
+	{"remove", nil},
+}
+
+// damagedStore is a directory to be copied and damaged, with all that was acknowledged.
+type damagedStore struct {
+	mem    *vfs.MemFS
+	ledger *ledger
+	// tail is where the last acknowledged record begins in the newest log of a killed store.
+	// Damage that ends before it must be noticed; what has nothing behind it looks just like
+	// a record that a power cut tore before it was synced. Without a second place to
+	// write to, no log can tell the two apart. A closed store tolerates nothing: tail is -1.
+	tail int
+}
+
+// fill works on a store and returns it with its history. Of many messages most are in tables,
+// of few all are in the log.
+func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
+	t.Helper()
+	made.ledger, made.mem = newLedger(), vfs.NewCrashableMem()
+	w := &workload{prefix: "m", emit: made.ledger.add}
+	r := rand.New(rand.NewPCG(3, 3))
+	open := func() {
+		var err error
+		if s, err = Open("store", memOptions(made.mem)); err != nil {
+			t.Fatal(err)
+		}
+		w.store = s
+	}
+	work := func(f func(context.Context, *rand.Rand) error, n int) {
+		for range n {
+			if err := f(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	open()
+	if many {
+		for range 2 {
+			work(w.push, 300)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			open()
+		}
+		work(w.push, 300) // more than one block of the log
+	}
+	work(w.push, 20)
+	work(w.amend, 5)
+	work(w.claim, 3)
+	work(w.push, 20)
+	made.tail = len(readMem(t, made.mem, newestLogOf(t, made.mem)))
+	work(w.push, 1)
+	return s, made
+}
+
+// memOptions opens a store in a file system in memory.
+func memOptions(mem *vfs.MemFS) *Options {
+	return &Options{fs: hookFS{mem, func(fsOp) error { return nil }}, Logger: quiet}
+}
+
+// copyOf is a file system with the same files, locks aside.
+func copyOf(mem *vfs.MemFS) *vfs.MemFS {
+	return mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+}
+
+func filesOf(t *testing.T, mem *vfs.MemFS) []string {
+	t.Helper()
+	names, err := mem.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func newestLogOf(t *testing.T, mem *vfs.MemFS) (newest string) {
+	t.Helper()
+	for _, n := range filesOf(t, mem) {
+		if classOf(n) == "log" {
+			newest = n
+		}
+	}
+	return newest
+}
+
+func readMem(t *testing.T, mem *vfs.MemFS, name string) []byte {
+	t.Helper()
+	data, err := readFile(mem, "store/"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestDamagedClosedStore damages each class of files of a store that was closed.
+func TestDamagedClosedStore(t *testing.T) {
+	alone(t, func(t *testing.T) {
+		s, made := fill(t, false)
+		closeStore(t, s)
+		made.tail = -1
+		damageAll(t, made)
+	})
+}
+
+// TestDamagedKilledStore does it to a store whose process was killed, which has its last
+// messages in the log.
+func TestDamagedKilledStore(t *testing.T) { alone(t, func(t *testing.T) { damageKilled(t, false) }) }
+
+// TestDamagedLargeStore does it to a killed store that has several tables and has been reopened.
+func TestDamagedLargeStore(t *testing.T) { alone(t, func(t *testing.T) { damageKilled(t, true) }) }
+
+func damageKilled(t *testing.T, many bool) {
+	s, made := fill(t, many)
+	working := made.mem
+	made.mem = copyOf(working) // the operating system keeps what was written, as after a kill
+	closeStore(t, s)
+	damageAll(t, made)
+}
+
+// tally counts how damage ended.
+type tally struct{ refused, reported, intact, lost, untold int }
+
+func damageAll(t *testing.T, made damagedStore) {
+	counts := map[string]*tally{}
+	for _, name := range filesOf(t, made.mem) {
+		size := len(readMem(t, made.mem, name))
+		for _, d := range damages {
+			key := classOf(name) + ", " + d.name
+			if counts[key] == nil {
+				counts[key] = &tally{}
+			}
+			for _, from := range places(classOf(name), size, made.tail) {
+				if d.do == nil && from > 0 || d.do != nil && size == 0 {
+					continue
+				}
+				damageOne(t, made, name, d, from, fmt.Sprintf("%s: %s at %d of %d", name, d.name, from, size), counts[key])
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		c := counts[key]
+		t.Logf("%-22s refused by Open %2d, reported later %2d, all there %2d, lost at the torn end %2d, lost unnoticed %2d",
+			key, c.refused, c.reported, c.intact, c.untold, c.lost)
+	}
+}
+
+// places are where a file of some size is damaged.
+func places(class string, size, tail int) []int {
+	switch {
+	case size < 8:
+		return []int{0}
+	case class == "table": // each leaves a failed database behind that tries to compact it
+		return []int{size / 3}
+	case class != "log" && class != "manifest":
+		return []int{size / 3, size - 10}
+	}
+	out := []int{0, 11, size / 3, size * 2 / 3, size - 50, size - 1}
+	if tail > 100 && tail < size {
+		out = append(out, tail-10, tail+10)
+	}
+	return slices.DeleteFunc(out, func(at int) bool { return at < 0 || at >= size })
+}
+
+func damageOne(t *testing.T, made damagedStore, name string, d damage, from int, what string, c *tally) {
+	t.Helper()
+	mem := copyOf(made.mem)
+	to := hurt(t, mem, name, d, from)
+	l := made.ledger.clone()
+	l.crash(true)
+	var err error
+	if !within(t, what, func() { err = l.judge("store", *memOptions(mem)) }) {
+		return
+	}
+	untold := made.tail >= 0 && classOf(name) == "log" && to > made.tail
+	switch {
+	case err != nil && !errors.Is(err, punctual.ErrCorrupt):
+		t.Errorf("P13: %s: reported, but not as ErrCorrupt: %v", what, err)
+	case err != nil && strings.HasPrefix(err.Error(), "open store"):
+		c.refused++
+	case err != nil:
+		c.reported++
+	case len(l.problems) == 0:
+		c.intact++
+	case untold:
+		c.untold++
+	case strings.Contains(l.problems[0], ": check: "):
+		c.reported++ // by Check, before anything else was done
+	default:
+		c.lost++
+		t.Errorf("P1, P13: %s: damage goes unnoticed: %s", what, l.problems[0])
+	}
+}
+
+// hurt damages a file and tells where the change ends.
+func hurt(t *testing.T, mem *vfs.MemFS, name string, d damage, from int) (to int) {
+	t.Helper()
+	data := readMem(t, mem, name)
+	if d.do == nil {
+		if err := mem.Remove("store/" + name); err != nil {
+			t.Fatal(err)
+		}
+		return len(data)
+	}
+	data, to = d.do(data, from)
+	f, err := mem.Create("store/"+name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
