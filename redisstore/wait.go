@@ -32,6 +32,8 @@ type watch struct {
 	next    int64          // when a look can find something
 	turn    *waiter        // whose turn it is to look, or nil
 	looks   map[*look]bool // those under way
+	begun   int            // how many looks have begun
+	told    int            // the number of the look that next comes from
 }
 
 // waiter is a claim that waits.
@@ -44,6 +46,7 @@ type waiter struct {
 type look struct {
 	watch  *watch
 	waiter *waiter
+	number int   // in the order in which they began
 	hinted int64 // guarded by waits.mu: the earliest hint since it began
 }
 
@@ -123,7 +126,8 @@ func (w *waits) begin(r *waiter, topic string) *look {
 	if t == nil {
 		return nil
 	}
-	l := &look{watch: t, waiter: r, hinted: never}
+	t.begun++
+	l := &look{watch: t, waiter: r, number: t.begun, hinted: never}
 	t.looks[l] = true
 	return l
 }
@@ -137,7 +141,10 @@ func (w *waits) end(l *look, next int64) {
 	defer w.mu.Unlock()
 	t := l.watch
 	delete(t.looks, l)
-	t.next = min(next, l.hinted, w.now()+lookAgain)
+	// What one that began later has found is not undone by one that began before.
+	if l.number > t.told {
+		t.told, t.next = l.number, min(next, l.hinted, w.now()+lookAgain)
+	}
 	if t.turn == l.waiter {
 		t.turn = nil
 	}

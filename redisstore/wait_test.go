@@ -1,0 +1,208 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/storetest"
+	"github.com/redis/go-redis/v9"
+)
+
+// twoProcesses is two Stores on the same data: one only claims, the other does all else. So
+// nothing but what Redis publishes can wake a claim; the clock of a test stands still, and
+// with it the look each second.
+type twoProcesses struct {
+	*Store
+	claims *Store
+}
+
+// Claim first tells the other process what time it is: the suite supposes one process, which
+// never sees the clock run backwards.
+func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	p.claims.clock.hear(p.clock.floorMillis(), 0)
+	return p.claims.Claim(ctx, c)
+}
+
+func (p twoProcesses) Close() error {
+	return errors.Join(p.claims.Close(), p.Store.Close())
+}
+
+// P11: hints are prompt from one process to another, for every event that the suite knows.
+func TestTwoProcesses(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, clock punctual.Clock) punctual.Store {
+		o := &Options{Prefix: fresh(), clock: clock}
+		return twoProcesses{openStore(t, connect(t, shared), o), openStore(t, connect(t, shared), o)}
+	})
+}
+
+func orders(wait time.Duration) punctual.Claim {
+	return punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: wait}
+}
+
+func push(t testing.TB, s *Store, ms ...punctual.NewMessage) {
+	t.Helper()
+	for i := range ms {
+		if ms[i].Topic == "" {
+			ms[i].Topic = "orders"
+		}
+	}
+	rs, err := s.Push(t.Context(), ms)
+	if err != nil {
+		t.Fatalf("push: %v", err)
+	}
+	for _, r := range rs {
+		if r.Err != nil {
+			t.Fatalf("push of %s: %v", r.ID, r.Err)
+		}
+	}
+}
+
+func claimOne(t testing.TB, s *Store, wait time.Duration) punctual.Delivery {
+	t.Helper()
+	ds, err := s.Claim(t.Context(), orders(wait))
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("claim: %v, %v; want one message", ds, err)
+	}
+	return ds[0]
+}
+
+func ack(t testing.TB, s *Store, d punctual.Delivery) {
+	t.Helper()
+	errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}})
+	if err != nil || errs[0] != nil {
+		t.Fatalf("ack of %s: %v, %v", d.ID, err, errs)
+	}
+}
+
+// A user who may not publish or subscribe has no hints at all: then waiting claims look
+// once a second (P11).
+func TestWithoutHints(t *testing.T) {
+	server := redistest.Start(t)
+	if _, err := server.Do("ACL", "SETUSER", "mute", "on", "nopass", "~*", "resetchannels", "+@all"); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *Store {
+		c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "mute", Password: "any"})
+		closeAtEnd(t, c.Close)
+		return openStore(t, c, nil)
+	}
+	consumer, producer := open(), open()
+	done := make(chan error, 1)
+	go func() {
+		_, err := consumer.Claim(context.Background(), orders(time.Minute))
+		done <- err
+	}()
+	push(t, producer, punctual.NewMessage{ID: "x"})
+	if err := <-done; err != nil {
+		t.Fatalf("P11: a claim without hints: %v", err)
+	}
+	if s, err := producer.Stats(t.Context(), "orders"); err != nil || s.Leased != 1 {
+		t.Errorf("P11: after a claim without hints: %+v, %v; want the message leased", s, err)
+	}
+}
+
+// calls is how many scripts a server has run.
+func calls(t testing.TB, s *redistest.Server) int {
+	t.Helper()
+	info, err := s.Do("INFO", "commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`).FindAllStringSubmatch(info, -1) {
+		calls, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += calls
+	}
+	return n
+}
+
+// However many claims wait, an idle topic costs a look each second.
+func TestIdleCost(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	push(t, s, punctual.NewMessage{ID: "first"}, punctual.NewMessage{ID: "far", Delay: time.Hour})
+	ack(t, s, claimOne(t, s, time.Minute)) // the server knows the scripts from now on
+	before, begin := calls(t, server), time.Now()
+	const waiters = 50
+	var waiting sync.WaitGroup
+	for range waiters {
+		waiting.Go(func() {
+			if ds, err := s.Claim(context.Background(), orders(2500*time.Millisecond)); err != nil || len(ds) > 0 {
+				t.Errorf("claim: %v, %v", ds, err)
+			}
+		})
+	}
+	waiting.Wait()
+	// Each claim looks once when it begins; the subscription causes one more look.
+	looks, seconds := calls(t, server)-before-waiters-1, time.Since(begin).Seconds()
+	if float64(looks) > seconds+1 {
+		t.Errorf("%d claims that waited %.1f s ran %d scripts beside the first look of each; want one a second", waiters, seconds, looks)
+	}
+}
+
+// A message that falls due is claimed by one look, not by one of each waiter.
+func TestOneLookPerMessage(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	const waiters, messages = 16, 16
+	var waiting sync.WaitGroup
+	ctx, end := context.WithCancel(t.Context())
+	push(t, s, punctual.NewMessage{ID: "first", Delay: time.Hour})
+	for range waiters {
+		waiting.Go(func() {
+			for ctx.Err() == nil {
+				ds, err := s.Claim(ctx, orders(time.Hour))
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("claim: %v", err)
+				}
+				for _, d := range ds {
+					ack(t, s, d)
+				}
+			}
+		})
+	}
+	for n := 0; n < waiters; n = s.waiters("orders") {
+		time.Sleep(time.Millisecond)
+	}
+	before, begin := calls(t, server), time.Now()
+	for i := range messages {
+		push(t, s, punctual.NewMessage{ID: fmt.Sprint(i), Delay: time.Duration(20+i) * time.Millisecond})
+	}
+	for live := int64(2); live > 1; {
+		st, err := s.Stats(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		live = st.Live()
+		before++ // for the look of this test
+	}
+	n, seconds := calls(t, server)-before, time.Since(begin).Seconds()
+	end()
+	waiting.Wait()
+	// Push, look, ack and the next claim's first look for each; a look may come a little
+	// early, and after a message was taken somebody looks whether it was the last.
+	if float64(n) > 7*messages+seconds+5 {
+		t.Errorf("%d messages through their lives with %d claims waiting took %d scripts", messages, waiters, n)
+	}
+}
+
+// waiters is how many claims wait for a topic.
+func (s *Store) waiters(topic string) int {
+	s.waits.mu.Lock()
+	defer s.waits.mu.Unlock()
+	if t := s.waits.watch[topic]; t != nil {
+		return len(t.waiters)
+	}
+	return 0
+}
