@@ -13,7 +13,9 @@ import (
 // The handler side in one picture:
 //
 //	worker.go          what a user sets up: WorkerConfig, NewWorker, Handle
-//	worker_deliver.go  one message's way: claimLoop, claim, begin, work, attempt, finish, settle
+//	worker_deliver.go  one message's way: claimLoop, claim, begin, handOut, hand, work, attempt,
+//	                   finish
+//	worker_settle.go   its last step: settle
 //	worker_lease.go    the leases held: renewal, loss, the local count of time
 //	worker_context.go  the contexts of handlers and their ends
 //	worker_run.go      Start, Run, Stop, Drain: a worker's life
@@ -23,7 +25,7 @@ import (
 //
 // The goroutines, and what each owns:
 //
-//   - the claimer (session.claimer), one while the worker runs: it alone takes
+//   - the claimer (Worker.claimer), one while the worker runs: it alone takes
 //     free hands, calls Store.Claim, and at the end takes all hands home and ends the
 //     renewer and the watcher. Stop waits for it.
 //   - the renewer (Worker.renewLeases), one while the worker runs or drains: it alone calls
@@ -31,9 +33,10 @@ import (
 //   - the watcher (Worker.watch), as long as the renewer: it ends the contexts of handlers at their
 //     timeouts, when leases have lasted their length, and when a stop's time is up. It never waits
 //     for the store.
-//   - the hands (Worker.work), one for each message being handled, at most Concurrency: each
-//     runs one handler and settles its message. The claimer waits for them. A handler that never
-//     returns keeps its hand, and the claimer, for ever; Stop tells how many there are.
+//   - the hands (Worker.hand), started as they are needed, at most Concurrency: each takes one
+//     message after the other, runs its handler and settles it. The claimer ends them and waits for
+//     them. A handler that never returns keeps its hand, and the claimer, for ever; Stop tells how
+//     many there are. One that ends its goroutine has it replaced.
 //   - a flight of the settler (coalescer.flight) while settlements are on their way.
 
 // WorkerConfig configures a Worker. The zero value is ready to use.
@@ -138,7 +141,8 @@ type Worker struct {
 	// first. Guarded by mu.
 	session *session
 
-	leases leases
+	leases   leases
+	patience patience
 }
 
 // route is what Handle registered for one topic. It does not change.
@@ -250,12 +254,4 @@ func (w *Worker) check() error {
 	}
 	first := w.claimOf(w.topics, w.cfg.Concurrency)
 	return first.Check()
-}
-
-// settleBatch is the one way of settlements to the store. A call that hangs is ended, so
-// that those behind it get their chance while their leases last.
-func (w *Worker) settleBatch(ctx context.Context, ss []Settlement) ([]error, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleCall)
-	defer cancel()
-	return w.store.Settle(ctx, ss)
 }

@@ -87,7 +87,7 @@ func (w *Worker) watch(ctx context.Context, s *session) {
 		w.endOverdue(time.Now())
 		w.leases.sleep(ctx, &w.leases.ends, over)
 		if over != nil && s.handlers.Err() != nil {
-			w.endAll(s)
+			endHandlers(w.leases.all(), s)
 			over = nil
 		}
 	}
@@ -136,9 +136,9 @@ func (h *hold) nextEnd() time.Time {
 	return h.timeout
 }
 
-// endAll ends the contexts of all handlers as the session's has ended.
-func (w *Worker) endAll(s *session) {
-	for _, h := range w.leases.all() {
+// endHandlers ends the contexts of the handlers of hs as that of the session has ended.
+func endHandlers(hs []*hold, s *session) {
+	for _, h := range hs {
 		h.root.end(s.handlers.Err(), context.Cause(s.handlers))
 	}
 }

@@ -9,18 +9,11 @@ import (
 	"time"
 )
 
-// One message's way through a worker, in order: claimLoop, claim, hand, begin, work, attempt,
+// One message's way through a worker, in order: claimLoop, claim, begin, handOut, hand, work, attempt,
 // finish, settle.
 
-const (
-	// claimWait is how long one claim waits in the store when nothing is due.
-	claimWait = 30 * time.Second
-	// settleCall bounds one call that settles.
-	settleCall = 10 * time.Second
-	// settleGrace is what a settlement gets for its first try when its lease is over already:
-	// the token may still be the current one.
-	settleGrace = time.Second
-)
+// claimWait is how long one claim waits in the store when nothing is due.
+const claimWait = 30 * time.Second
 
 // claimLoop claims for free hands until claims are over (nil) or the store cannot
 // recover (the error). Only the claimer calls it.
@@ -33,9 +26,7 @@ func (w *Worker) claimLoop(s *session) error {
 		}
 		got, err := w.claim(s.claims, w.claimOf(w.claimOrder(), hands))
 		w.freeHands(hands - len(got.deliveries))
-		for i := range got.deliveries {
-			go w.hand(s, got, i)
-		}
+		w.handOut(s, w.begin(s, got))
 		if s.claims.Err() != nil {
 			return nil
 		}
@@ -94,6 +85,11 @@ func (w *Worker) claim(ctx context.Context, c Claim) (*claimed, error) {
 	if err != nil {
 		return got, fmt.Errorf("claim: %w", err)
 	}
+	if n := len(got.deliveries); n > c.Max {
+		got.deliveries = got.deliveries[:c.Max]
+		err = errorf(ErrIndeterminate, "claim: the store gave %d messages for %d hands: the others are delivered again when their leases end", n, c.Max)
+		return got, err
+	}
 	w.cfg.Observer.claimed(len(got.deliveries), got.received.Sub(got.sent))
 	return got, nil
 }
@@ -128,10 +124,35 @@ func unrecoverable(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrStoreFailed) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrInvalid)
 }
 
-// hand is the goroutine that handles the i-th delivery of a claim.
-func (w *Worker) hand(s *session, got *claimed, i int) {
+// handOut gives claimed messages to hands, and sees that there are as many goroutines as hands in use.
+// Only the claimer calls it.
+func (w *Worker) handOut(s *session, hs []*hold) {
+	for inUse := cap(w.hands) - len(w.hands); s.crew < inUse; s.crew++ {
+		s.crewAtWork.Go(func() { w.hand(s) })
+	}
+	for _, h := range hs {
+		s.todo <- h
+	}
+}
+
+// hand is a goroutine that handles one message after the other. When a handler ends it
+// (runtime.Goexit) another one takes its place.
+func (w *Worker) hand(s *session) {
+	over := false
+	defer func() {
+		if !over {
+			s.crewAtWork.Go(func() { w.hand(s) })
+		}
+	}()
+	for h := range s.todo {
+		w.handle(s, h)
+	}
+	over = true
+}
+
+func (w *Worker) handle(s *session, h *hold) {
 	defer w.freeHands(1)
-	_ = w.work(s, w.begin(s, got, i)) // work has reported it
+	_ = w.work(s, h) // work has reported it
 }
 
 // work runs the handler of h and settles the message, also when the handler panics or ends
@@ -150,7 +171,7 @@ func (w *Worker) work(s *session, h *hold) (err error) {
 		w.cfg.Observer.finished(h.delivery, o.verb, time.Since(h.began), o.err)
 		err = w.finish(h, o)
 	}()
-	h.started = true
+	h.began, h.started = time.Now(), true
 	w.cfg.Observer.started(h.delivery)
 	o = h.atStop(attempt(h))
 	returned = true
@@ -184,11 +205,11 @@ func attempt(h *hold) (o outcome) {
 // there is nothing to settle.
 func (w *Worker) finish(h *hold, o outcome) error {
 	defer h.cancel(nil)
-	w.leases.drop(h)
+	end := w.leases.drop(h)
 	if h.lost {
 		return nil
 	}
-	err := w.settle(h, o)
+	err := w.settle(h, o, end)
 	switch {
 	case err == nil:
 		w.logOutcome(h, o)
@@ -203,50 +224,6 @@ func (w *Worker) finish(h *hold, o outcome) error {
 	w.log(h, slog.LevelError, "message could not be settled; it is delivered again when its lease ends",
 		"verb", o.verb.String(), "err", err)
 	return err
-}
-
-// settle sends the outcome to the store, again and again with a growing delay while the lease lasts.
-func (w *Worker) settle(h *hold, o outcome) error {
-	s := h.lease
-	s.Verb, s.Delay, s.Error = o.verb, o.delay, o.text
-	var pace pacing
-	for unsure := false; ; {
-		err := w.settleOnce(h, s)
-		switch {
-		case err == nil:
-			return nil
-		case unsure && errors.Is(err, ErrLeaseLost):
-			return nil // by an earlier try whose answer did not arrive
-		case isFinal(err):
-			return fmt.Errorf("%s: %w", s.Verb, err)
-		}
-		unsure = unsure || !Definite(err)
-		wait := pace.next()
-		if time.Until(w.leases.endOf(h)) <= wait {
-			return fmt.Errorf("%s: tried %d times until the lease ended: %w", s.Verb, pace.tries, err)
-		}
-		time.Sleep(wait)
-	}
-}
-
-func (w *Worker) settleOnce(h *hold, s Settlement) error {
-	end := time.Now().Add(settleGrace)
-	if e := w.leases.endOf(h); e.After(end) {
-		end = e
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), end)
-	defer cancel()
-	item, err := w.settler.do(ctx, s)
-	if err != nil {
-		return err
-	}
-	return item
-}
-
-// isFinal tells errors after which a settlement is not tried again.
-func isFinal(err error) bool {
-	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrCancelled) ||
-		errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnsupported) || unrecoverable(err)
 }
 
 // logOutcome logs what went wrong with an attempt, or nothing.

@@ -367,6 +367,44 @@ func (s *impatientStore) Claim(ctx context.Context, c punctual.Claim) ([]punctua
 	return s.spyStore.Claim(ctx, c)
 }
 
+// TestWorkerBearsAStoreThatGivesTooMany: no more handlers run than there are hands, and nothing is stuck.
+func TestWorkerBearsAStoreThatGivesTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var running, done atomic.Int64
+		w := punctual.NewWorker(&generousStore{r.store}, r.config(punctual.WorkerConfig{Concurrency: 2}))
+		w.Handle("t", handlerFunc(func(context.Context, *punctual.Delivery) error {
+			if n := running.Add(1); n > 2 {
+				t.Errorf("%d handlers run at a time, want 2", n)
+			}
+			defer running.Add(-1)
+			time.Sleep(time.Second)
+			done.Add(1)
+			return nil
+		}))
+		for i := range 20 {
+			r.push("t", fmt.Sprint(i), punctual.MaxAttempts(100))
+		}
+		r.runs(w)
+		time.Sleep(time.Hour)
+		if done.Load() != 20 {
+			t.Errorf("%d of 20 messages were handled", done.Load())
+		}
+		if !strings.Contains(r.logs.String(), "the store gave 10 messages for 2 hands") {
+			t.Errorf("the store's mistake was not logged: %s", r.logs)
+		}
+		r.stops(w)
+	})
+}
+
+// generousStore gives five times as many messages as it is asked for.
+type generousStore struct{ *spyStore }
+
+func (s *generousStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	c.Max *= 5
+	return s.spyStore.Claim(ctx, c)
+}
+
 func TestWorkerRetriesSettlements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -34,7 +34,7 @@ type hold struct {
 	// length is that of the lease as claimed; each renewal asks for as much again, also if the
 	// topic's settings have changed meanwhile.
 	length time.Duration
-	// began is when it came to hand; started tells that its handler was called. The hand's.
+	// started tells that its handler was called, at began. The hand's.
 	began   time.Time
 	started bool
 
@@ -103,15 +103,26 @@ func (l *leases) init() {
 	l.ends.moved = make(chan struct{}, 1)
 }
 
-// begin takes the i-th delivery of a claim in hand.
-func (w *Worker) begin(s *session, got *claimed, i int) *hold {
-	d := &got.deliveries[i]
+// begin takes the deliveries of a claim in hand.
+func (w *Worker) begin(s *session, got *claimed) []*hold {
+	hs := make([]*hold, len(got.deliveries))
+	for i := range hs {
+		hs[i] = w.newHold(s, got, &got.deliveries[i])
+	}
+	w.leases.add(hs)
+	if s.handlers.Err() != nil { // the watcher may have come by before they were there
+		endHandlers(hs, s)
+	}
+	return hs
+}
+
+func (w *Worker) newHold(s *session, got *claimed, d *Delivery) *hold {
 	h := &hold{
 		delivery: d, lease: Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token}, attempt: d.Attempt,
-		route: w.routes[d.Topic], length: d.LeaseUntil.Sub(d.Delivered), began: time.Now(), stop: s.handlers,
+		route: w.routes[d.Topic], length: d.LeaseUntil.Sub(d.Delivered), stop: s.handlers,
 	}
 	if h.route.timeout > 0 {
-		h.timeout = h.began.Add(h.route.timeout)
+		h.timeout = got.received.Add(h.route.timeout)
 	}
 	h.ctx, h.root, h.cancel = newHandlerContext(s, h.timeout)
 	from := got.received.Add(-h.length / 6)
@@ -119,10 +130,6 @@ func (w *Worker) begin(s *session, got *claimed, i int) *hold {
 		from = got.sent
 	}
 	h.renewAt, h.endsAt = got.received.Add(h.length/3), from.Add(h.length)
-	w.leases.add(h)
-	if s.handlers.Err() != nil { // the watcher may have come by before h was there
-		h.root.end(s.handlers.Err(), context.Cause(s.handlers))
-	}
 	return h
 }
 
@@ -130,18 +137,20 @@ func (w *Worker) begin(s *session, got *claimed, i int) *hold {
 // handler has been told to give up. The caller holds leases.mu.
 func (h *hold) renewable() bool { return h.over == nil && h.ctx.Err() == nil }
 
-// add puts h among the held and sees that the renewer and the watcher wake in time for it.
-func (l *leases) add(h *hold) {
+// add puts hs among the held and sees that the renewer and the watcher wake in time for them.
+func (l *leases) add(hs []*hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.place = len(l.held)
-	l.held = append(l.held, h)
-	l.renewals.wakeBy(h.renewAt)
-	l.ends.wakeBy(h.nextEnd())
+	for _, h := range hs {
+		h.place = len(l.held)
+		l.held = append(l.held, h)
+		l.renewals.wakeBy(h.renewAt)
+		l.ends.wakeBy(h.nextEnd())
+	}
 }
 
-// drop takes h out because its handler has returned.
-func (l *leases) drop(h *hold) {
+// drop takes h out because its handler has returned, and returns when its lease ends by the local count.
+func (l *leases) drop(h *hold) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.returned = true
@@ -150,6 +159,7 @@ func (l *leases) drop(h *hold) {
 	l.held[h.place].place = h.place
 	l.held[last] = nil
 	l.held = l.held[:last]
+	return h.endsAt
 }
 
 func (l *leases) all() []*hold {

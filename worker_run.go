@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -21,6 +22,12 @@ type session struct {
 	// values are those of handlers, without its end; open is never closed (see contextRoot).
 	values context.Context
 	open   chan struct{}
+	// todo has room for as many messages as there are hands, so that the claimer does not wait to
+	// hand one out. It is closed when all hands are at rest.
+	todo chan *hold
+	// crew counts the goroutines of hands, each of which crewAtWork waits for. The claimer's.
+	crew       int
+	crewAtWork sync.WaitGroup
 	// claimsOver is closed when nothing more will be claimed, finished when all hands
 	// are at rest and the renewer has ended.
 	claimsOver, finished chan struct{}
@@ -54,7 +61,7 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 	if err := w.check(); err != nil {
 		return nil, err
 	}
-	s := &session{drain: drain, claimsOver: make(chan struct{}), finished: make(chan struct{})}
+	s := &session{drain: drain, todo: make(chan *hold, w.cfg.Concurrency), claimsOver: make(chan struct{}), finished: make(chan struct{})}
 	s.claims, s.endClaims = context.WithCancel(claims)
 	s.handlers, s.endHandlers = context.WithCancelCause(handlers)
 	s.values, s.open = context.WithoutCancel(handlers), make(chan struct{})
@@ -87,6 +94,7 @@ func (w *Worker) start(ctx context.Context) (*session, error) {
 func (w *Worker) claimer(s *session) {
 	defer close(s.finished)
 	defer s.endHandlers(nil)
+	defer w.patience.end()
 	defer w.startKeepers(s)()
 	s.err = w.claimLoop(s)
 	s.endClaims()
@@ -94,6 +102,8 @@ func (w *Worker) claimer(s *session) {
 	for range w.cfg.Concurrency {
 		<-w.hands
 	}
+	close(s.todo)
+	s.crewAtWork.Wait()
 }
 
 // Run starts the worker, waits for ctx to end and stops it, with WorkerConfig.ShutdownTimeout for
@@ -189,6 +199,7 @@ func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	defer close(s.finished)
 	defer s.endHandlers(nil)
 	defer s.endClaims()
+	defer w.patience.end()
 	defer w.startKeepers(s)()
 	for s.claims.Err() == nil {
 		ran, err := w.drainOne(s)
@@ -215,7 +226,7 @@ func (w *Worker) drainOne(s *session) (ran bool, err error) {
 	if err != nil || len(got.deliveries) == 0 {
 		return false, err
 	}
-	h := w.begin(s, got, 0)
+	h := w.begin(s, got)[0]
 	err = w.work(s, h)
 	return h.started, err
 }
