@@ -85,7 +85,7 @@ func (e Event) String() string {
 
 // Violation is one broken promise in a history.
 type Violation struct {
-	// Promise is the promise as DESIGN.md numbers it.
+	// Promise is the promise as README.md numbers it.
 	Promise string
 	// Text says what happened, with the events that show it.
 	Text string

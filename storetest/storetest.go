@@ -120,7 +120,7 @@ type testCase struct {
 	run     func(s *subject)
 }
 
-// The promises of DESIGN.md section 2, as failures cite them.
+// The promises as README.md numbers them and failures cite them.
 const (
 	p1  = "P1 no loss"
 	p2  = "P2 never early"
