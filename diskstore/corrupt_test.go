@@ -99,6 +99,12 @@ func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 			}
 			open()
 		}
+		for range 3 { // each appends to the manifest and lets go of an older log
+			work(w.push, 100)
+			if err := s.db.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		work(w.push, 300) // more than one block of the log
 	}
 	work(w.push, 20)
@@ -186,10 +192,14 @@ func damageAll(t *testing.T, made damagedStore) {
 			if counts[key] == nil {
 				counts[key] = &tally{}
 			}
-			for _, from := range places(classOf(name), size, made.tail) {
-				if d.do == nil && from > 0 || d.do != nil && size == 0 {
-					continue
-				}
+			at := places(classOf(name), size, made.tail)
+			switch {
+			case d.do == nil:
+				at = []int{0}
+			case size == 0:
+				continue
+			}
+			for _, from := range at {
 				damageOne(t, made, name, d, from, fmt.Sprintf("%s: %s at %d of %d", name, d.name, from, size), counts[key])
 			}
 		}
