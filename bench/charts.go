@@ -23,7 +23,7 @@ var charts = []struct {
 var (
 	quantileValues  = []string{"start_p50_ms", "start_p99_ms", "start_p999_ms", "start_max_ms"}
 	quantileClasses = []string{"q1", "q2", "q3", "q4"}
-	quantileLegend  = []key{{"q1", "p50"}, {"q2", "p99 (its value beside it)"}, {"q3", "p99.9"}, {"q4", "max"}}
+	quantileLegend  = []key{{"q1", "p50"}, {"q2", "p99, which the aims are for, with its value"}, {"q3", "p99.9"}, {"q4", "max"}}
 )
 
 const labelledQuantile = 1 // p99
@@ -69,8 +69,8 @@ func latenessChart(r run) chart {
 			p.groups = append(p.groups, short(float64(rate)))
 			p.addQuantiles(r, float64(i), prefix+rateName(rate))
 		}
-		p.aim(0.5, 0.94, aim20k, "aim p99 5")
-		p.aim(1.5, 1.94, aim100k, "aim p99 20")
+		p.aim(0.5, 0.94, aim20k, "aim 5")
+		p.aim(1.5, 1.94, aim100k, "aim 20")
 		return p
 	}
 	return chart{

@@ -18,6 +18,7 @@ import (
 const (
 	producers    = 4
 	producerTick = 10 * time.Millisecond
+	steadyBatch  = 1000
 	minAhead     = time.Second
 	maxAhead     = 3 * time.Second
 	// steadyHands is the worker's concurrency: at 100k/s a hand is busy for the time of an ack,
@@ -181,22 +182,25 @@ func (l *load) produce(ctx context.Context) error {
 	return nil
 }
 
-// producer pushes its share of the rate, at each tick as much as is missing, so that a slow
-// push makes the next one larger and the rate stays the same.
+// producer pushes its share of the rate, at each tick as much as is missing, so that the rate
+// stays the same after a slow push. It pushes lists of at most steadyBatch, so that the
+// duration of a push is that of one call of the store.
 func (l *load) producer(ctx context.Context, i int) error {
 	share := float64(l.rate) / producers
 	start := time.Now()
 	pushed := 0
 	time.Sleep(time.Duration(i) * producerTick / producers)
 	for now := time.Now(); now.Before(l.to) && ctx.Err() == nil; now = time.Now() {
-		missing := int(share*now.Sub(start).Seconds()) - pushed
-		if missing > 0 {
+		if missing := min(steadyBatch, int(share*now.Sub(start).Seconds())-pushed); missing > 0 {
 			if err := checkPushed(l.queue.PushMany(ctx, soonMessages(missing))); err != nil {
 				return err
 			}
 			l.pushes.record(time.Since(now))
 			pushed += missing
 			l.pushed.Add(int64(missing))
+			if missing == steadyBatch {
+				continue // it is behind
+			}
 		}
 		time.Sleep(time.Until(now.Add(producerTick)))
 	}

@@ -227,6 +227,7 @@ func steadyTable(r run) string {
 	return scenarioTable(r, "load", steadyRows(r.machine.Sizes),
 		value("pushed/s", "rate", digits),
 		value("handled/s", "handled_rate", digits),
+		value("push p99 ms", "push_p99_ms", digits),
 		value("claimed p99 ms", "claim_p99_ms", digits),
 		value("handler start p50 ms", "start_p50_ms", digits),
 		value("p99 ms", "start_p99_ms", digits),
