@@ -47,7 +47,8 @@ func (w *Worker) takeHands(ctx context.Context) int {
 		return 0
 	}
 	// Settlements come home in batches and free many hands at once: let all of them run to
-	// here, or the claims would go out for one message each (BenchmarkWorker, msgs/claim).
+	// here, or the claims would go out for one message each (BenchmarkWorker, msgs/claim). To go on
+	// as long as more come makes claims larger, but each message dearer.
 	runtime.Gosched()
 	n := 1
 	for ; n < w.cfg.Concurrency; n++ {
