@@ -48,20 +48,18 @@ func (s *Store) amendIn(ctx context.Context, p partition, as []punctual.Amendmen
 	for _, i := range items {
 		args = append(args, as[i].ID, amendHead(&as[i]))
 	}
-	reply, err := s.runPartition(ctx, amendScript, p, args...)
+	a, err := s.runPartition(ctx, amendScript, p, args...)
 	if err != nil {
 		return err
 	}
-	r := reader{items: reply}
-	s.waits.hint(p.topic, r.int())
-	exists := r.int() == 1
+	s.waits.hint(p.topic, a.int())
 	for _, i := range items {
-		results[i] = amended(&as[i], punctual.OutcomeStatus(r.int()), r.int())
+		results[i] = amended(&as[i], punctual.OutcomeStatus(a.int()), a.int())
 	}
-	if r.bad {
+	if a.bad {
 		return badReply(amendScript)
 	}
-	return s.sawTopic(ctx, p.topic, exists)
+	return nil
 }
 
 func amendHead(a *punctual.Amendment) []byte {

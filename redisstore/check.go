@@ -58,19 +58,18 @@ func (c *checker) topic(ctx context.Context, p partition) error {
 // scan goes through one of the two hashes of a partition.
 func (c *checker) scan(ctx context.Context, p partition, hash string) error {
 	for cursor := "0"; ; {
-		reply, err := c.s.runPartition(ctx, checkScript, p, hash, cursor)
+		a, err := c.s.runPartition(ctx, checkScript, p, hash, cursor)
 		if err != nil {
 			return err
 		}
-		r := reader{items: reply}
-		cursor = r.string()
-		n := r.int()
-		for len(r.items) > 0 {
-			if problem := r.string(); len(c.report.Problems) < maxProblems {
+		cursor = a.string()
+		n := a.int()
+		for len(a.items) > 0 {
+			if problem := a.string(); len(c.report.Problems) < maxProblems {
 				c.report.Problems = append(c.report.Problems, problem)
 			}
 		}
-		if r.bad {
+		if a.bad {
 			return badReply(checkScript)
 		}
 		if hash == "m" {

@@ -111,27 +111,24 @@ func (s *Store) claimSome(ctx context.Context, c *punctual.Claim, p partition, n
 		return nil, never, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	floor, seconds, micros := s.clock.args()
-	reply, err := s.run(ctx, claimScript, p.keys(), []any{floor, seconds, micros, n, punctual.CeilDuration(c.Lease), scriptBytes})
+	a, err := s.runPartition(ctx, claimScript, p, n, punctual.CeilDuration(c.Lease), scriptBytes)
 	if err != nil {
 		return nil, never, err
 	}
-	r := reader{items: reply}
-	now, us, exists, next, until := r.int(), r.int(), r.int() == 1, r.int(), r.int()
-	if r.bad || len(r.items)%3 != 0 {
+	next, until := a.int(), a.int()
+	if a.bad || len(a.items)%3 != 0 {
 		return nil, never, badReply(claimScript)
 	}
-	s.clock.hear(now, us)
-	ds := make([]punctual.Delivery, 0, len(r.items)/3)
-	for len(r.items) > 0 {
-		d, err := delivery(p.topic, r.string(), r.string(), r.string())
+	ds := make([]punctual.Delivery, 0, len(a.items)/3)
+	for len(a.items) > 0 {
+		d, err := delivery(p.topic, a.string(), a.string(), a.string())
 		if err != nil {
 			return ds, never, fmt.Errorf("topic %s: %w", p.topic, err)
 		}
-		d.Delivered, d.LeaseUntil = punctual.FromMillis(now), punctual.FromMillis(until)
+		d.Delivered, d.LeaseUntil = punctual.FromMillis(a.now), punctual.FromMillis(until)
 		ds = append(ds, d)
 	}
-	return ds, next, s.sawTopic(ctx, p.topic, exists)
+	return ds, next, nil
 }
 
 func delivery(topic, id, message, state string) (punctual.Delivery, error) {

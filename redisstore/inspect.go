@@ -23,19 +23,18 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	if err := cmp.Or(punctual.CheckTopic(topic), punctual.CheckID(id)); err != nil {
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
-	reply, err := s.runPartition(ctx, getScript, s.names.partitionOf(topic, id), id)
+	a, err := s.runPartition(ctx, getScript, s.names.partitionOf(topic, id), id)
 	if err != nil {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, err)
 	}
-	if len(reply) == 0 {
+	if len(a.items) == 0 {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, punctual.ErrNotFound)
 	}
-	r := reader{items: reply}
-	at, set, message, state := r.int(), r.string(), r.string(), r.string()
-	if r.bad {
+	at, set, message, state := a.int(), a.string(), a.string(), a.string()
+	if a.bad {
 		return punctual.Info{}, badReply(getScript)
 	}
-	info, err := infoOf(topic, id, at, set, message, state, s.clock.floorMillis())
+	info, err := infoOf(topic, id, at, set, message, state, a.now)
 	if err != nil {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, err)
 	}
@@ -160,18 +159,16 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 func (s *Store) listSome(ctx context.Context, page *punctual.Page, q punctual.ListQuery, after place) (place, error) {
 	sel := newSelection(q.State, q.From, q.To)
 	n := min(q.Limit-len(page.Messages), scriptItems)
-	reply, err := s.runPartition(ctx, listScript, s.names.partition(q.Topic), append(sel.args(after, n), scriptBytes)...)
+	a, err := s.runPartition(ctx, listScript, s.names.partition(q.Topic), append(sel.args(after, n), scriptBytes)...)
 	if err != nil {
 		return after, err
 	}
-	now := s.clock.floorMillis()
-	r := reader{items: reply}
-	for len(r.items) > 0 {
-		id, at, set, message, state := r.string(), r.int(), r.string(), r.string(), r.string()
-		if r.bad {
+	for len(a.items) > 0 {
+		id, at, set, message, state := a.string(), a.int(), a.string(), a.string(), a.string()
+		if a.bad {
 			return after, badReply(listScript)
 		}
-		i, err := infoOf(q.Topic, id, at, set, message, state, now)
+		i, err := infoOf(q.Topic, id, at, set, message, state, a.now)
 		if err != nil {
 			return after, err
 		}
@@ -189,24 +186,22 @@ type counts struct {
 
 // stats counts one topic, or reports that there is none.
 func (s *Store) stats(ctx context.Context, p partition) (counts, bool, error) {
-	reply, err := s.runPartition(ctx, statsScript, p)
+	a, err := s.runPartition(ctx, statsScript, p)
 	if err != nil {
 		return counts{}, false, err
 	}
-	exists := len(reply) > 0
-	if err := s.sawTopic(ctx, p.topic, exists); err != nil || !exists {
-		return counts{}, false, err
+	if !a.exists {
+		return counts{}, false, nil
 	}
-	r := reader{items: reply}
 	c := counts{TopicStats: punctual.TopicStats{
-		Topic: p.topic, Scheduled: r.int(), Ready: r.int(), Leased: r.int(), Dead: r.int(),
+		Topic: p.topic, Scheduled: a.int(), Ready: a.int(), Leased: a.int(), Dead: a.int(),
 	}}
-	if next := r.int(); next != never {
+	if next := a.int(); next != never {
 		c.NextDue = punctual.FromMillis(next)
 	}
-	c.version = r.int()
-	text := r.string()
-	if r.bad {
+	c.version = a.int()
+	text := a.string()
+	if a.bad {
 		return counts{}, false, badReply(statsScript)
 	}
 	if err := json.Unmarshal([]byte(text), &c.Settings); err != nil {
@@ -310,20 +305,19 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 func (s *Store) forecast(ctx context.Context, p partition, f *punctual.Forecast, from, step int64) error {
 	for first := 0; first < len(f.Counts); first += scriptItems {
 		end := min(first+scriptItems, len(f.Counts))
-		reply, err := s.runPartition(ctx, forecastScript, p, from, step, first, end, len(f.Counts))
+		a, err := s.runPartition(ctx, forecastScript, p, from, step, first, end, len(f.Counts))
 		if err != nil {
 			return err
 		}
-		r := reader{items: reply}
-		overdue, beyond := r.int(), r.int()
+		overdue, beyond := a.int(), a.int()
 		if first == 0 {
 			f.Overdue, f.Beyond = f.Overdue+overdue, f.Beyond+beyond
 		}
-		n := len(r.items)
+		n := len(a.items)
 		for i := range n {
-			f.Counts[first+i] += r.int()
+			f.Counts[first+i] += a.int()
 		}
-		if r.bad || first+n > end {
+		if a.bad || first+n > end {
 			return badReply(forecastScript)
 		}
 		if n < end-first {

@@ -43,14 +43,13 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 func (s *Store) purge(ctx context.Context, p partition, sel selection) (total int64, err error) {
 	var after place
 	for {
-		reply, err := s.runPartition(ctx, purgeScript, p, sel.args(after, scriptItems)...)
+		a, err := s.runPartition(ctx, purgeScript, p, sel.args(after, scriptItems)...)
 		if err != nil {
 			return total, err
 		}
-		r := reader{items: reply}
-		n := r.int()
-		after = place{at: r.int(), id: r.string()}
-		if r.bad {
+		n := a.int()
+		after = place{at: a.int(), id: a.string()}
+		if a.bad {
 			return total, badReply(purgeScript)
 		}
 		if total += n; n < scriptItems {
@@ -89,17 +88,15 @@ func (s *Store) deleteTopic(ctx context.Context, p partition) (int64, error) {
 	if _, err := s.run(ctx, registryScript, []string{s.names.topics()}, []any{"remove", p.topic}); err != nil {
 		return 0, err
 	}
-	reply, err := s.runPartition(ctx, deleteScript, p)
+	a, err := s.runPartition(ctx, deleteScript, p)
 	if err != nil {
 		return 0, err
 	}
-	r := reader{items: reply}
-	n, deleted := r.int(), r.int() == 1
-	if r.bad {
+	n := a.int()
+	if a.bad {
 		return 0, badReply(deleteScript)
 	}
-	s.forgetTopic(p.topic)
-	if !deleted {
+	if !a.exists {
 		return 0, punctual.ErrNotFound
 	}
 	return n, nil

@@ -19,7 +19,6 @@ const (
 
 // What push.lua says of a message.
 const (
-	pushNoTopic   = 0
 	pushStored    = 1
 	pushDuplicate = 2
 	pushReplaced  = 3
@@ -78,26 +77,24 @@ func (s *Store) pushTo(ctx context.Context, p partition, ms []punctual.NewMessag
 		args = append(args, results[i].ID, pushHead(&ms[i]), encodeRest(ms[i].Headers, ms[i].Body))
 	}
 	for {
-		reply, err := s.runPartition(ctx, pushScript, p, args...)
+		a, err := s.runPartition(ctx, pushScript, p, args...)
 		if err != nil {
 			return err
 		}
-		r := reader{items: reply}
-		hinted := r.int()
-		if len(r.items) == 1 && r.int() == pushNoTopic {
+		if !a.exists {
 			if err := s.createTopic(ctx, p); err != nil {
 				return err
 			}
 			continue
 		}
-		s.waits.hint(p.topic, hinted)
+		s.waits.hint(p.topic, a.int())
 		for _, i := range items {
-			fillPushed(&results[i], &ms[i], r.int(), r.int(), r.int())
+			fillPushed(&results[i], &ms[i], a.int(), a.int(), a.int())
 		}
-		if r.bad {
+		if a.bad {
 			return badReply(pushScript)
 		}
-		return s.sawTopic(ctx, p.topic, true)
+		return nil
 	}
 }
 

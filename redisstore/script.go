@@ -110,25 +110,41 @@ const (
 	firstPause = 10 * time.Millisecond
 )
 
-// runPartition runs a script of a partition and takes in the time that it tells.
-func (s *Store) runPartition(ctx context.Context, sc *script, p partition, args ...any) ([]any, error) {
-	floor, seconds, micros := s.clock.args()
-	return s.runTimed(ctx, sc, p.keys(), append([]any{floor, seconds, micros}, args...))
+// answer is what a script replied.
+type answer struct {
+	reader
+	now    int64 // by the clock of the script, in ms
+	exists bool  // whether there is such a topic; of a script of a partition
 }
 
-// runTimed runs a script whose reply begins with the time, and returns the rest.
-func (s *Store) runTimed(ctx context.Context, sc *script, keys []string, args []any) ([]any, error) {
-	reply, err := s.run(ctx, sc, keys, args)
+// runPartition runs a script of a partition. It notices when the whole data set is gone.
+func (s *Store) runPartition(ctx context.Context, sc *script, p partition, args ...any) (*answer, error) {
+	a, err := s.runTimed(ctx, sc, p.keys(), args)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{items: reply}
-	ms, micros := r.int(), r.int()
-	if r.bad {
+	a.exists = a.int() == 1
+	if a.bad {
 		return nil, badReply(sc)
 	}
-	s.clock.hear(ms, micros)
-	return r.items, nil
+	return a, s.sawTopic(ctx, sc, p.topic, a.exists)
+}
+
+// runTimed runs a script that is told the time and answers with it.
+func (s *Store) runTimed(ctx context.Context, sc *script, keys []string, args []any) (*answer, error) {
+	floor, seconds, micros := s.clock.args()
+	reply, err := s.run(ctx, sc, keys, append([]any{floor, seconds, micros}, args...))
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{reader: reader{items: reply}}
+	ms, us := a.int(), a.int()
+	if a.bad {
+		return nil, badReply(sc)
+	}
+	a.now = ms
+	s.clock.hear(ms, us)
+	return a, nil
 }
 
 // run runs a script, again if Redis certainly refused to for a reason that may pass.

@@ -56,14 +56,12 @@ func (s *Store) setDurability(d punctual.Durability) {
 // readStore reads the hash of the whole store, and the clock on the way. If there is none it
 // makes one with the given epoch, if that is not empty.
 func (s *Store) readStore(ctx context.Context, newEpoch string, writeClock bool) (format, epoch string, err error) {
-	floor, seconds, micros := s.clock.args()
-	reply, err := s.runTimed(ctx, storeScript, []string{s.names.store()}, []any{floor, seconds, micros, newEpoch, formatVersion, flag(writeClock)})
+	a, err := s.runTimed(ctx, storeScript, []string{s.names.store()}, []any{newEpoch, formatVersion, flag(writeClock)})
 	if err != nil {
 		return "", "", err
 	}
-	r := reader{items: reply}
-	format, epoch = r.string(), r.string()
-	if r.bad {
+	format, epoch = a.string(), a.string()
+	if a.bad {
 		return "", "", badReply(storeScript)
 	}
 	return format, epoch, nil

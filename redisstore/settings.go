@@ -81,9 +81,6 @@ func (s *Store) createTopic(ctx context.Context, p partition) error {
 // none is missing there, and once more when it is there, in case it was deleted meanwhile.
 func (s *Store) storeSettings(ctx context.Context, p partition, x punctual.Settings, version int64) (bool, error) {
 	if version == 0 {
-		if err := s.sawTopic(ctx, p.topic, false); err != nil {
-			return false, err
-		}
 		if err := s.register(ctx, p.topic); err != nil {
 			return false, err
 		}
@@ -92,13 +89,12 @@ func (s *Store) storeSettings(ctx context.Context, p partition, x punctual.Setti
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.runPartition(ctx, configureScript, p, append([]any{s.sender, version}, fields...)...)
+	a, err := s.runPartition(ctx, configureScript, p, append([]any{s.sender, version}, fields...)...)
 	if err != nil {
 		return false, err
 	}
-	r := reader{items: reply}
-	done := r.int() == 1
-	if r.bad {
+	done := a.int() == 1
+	if a.bad {
 		return false, badReply(configureScript)
 	}
 	if done {

@@ -47,20 +47,18 @@ func (s *Store) settleIn(ctx context.Context, p partition, ss []punctual.Settlem
 	for _, i := range items {
 		args = append(args, ss[i].ID, settleHead(&ss[i]), punctual.TrimError(ss[i].Error))
 	}
-	reply, err := s.runPartition(ctx, settleScript, p, args...)
+	a, err := s.runPartition(ctx, settleScript, p, args...)
 	if err != nil {
 		return err
 	}
-	r := reader{items: reply}
-	s.waits.hint(p.topic, r.int())
-	exists := r.int() == 1
+	s.waits.hint(p.topic, a.int())
 	for _, i := range items {
-		results[i] = settled(&ss[i], r.int())
+		results[i] = settled(&ss[i], a.int())
 	}
-	if r.bad {
+	if a.bad {
 		return badReply(settleScript)
 	}
-	return s.sawTopic(ctx, p.topic, exists)
+	return nil
 }
 
 func settleHead(x *punctual.Settlement) []byte {

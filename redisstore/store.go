@@ -183,27 +183,20 @@ func (s *Store) fail(err error) error {
 	return s.failed
 }
 
-// sawTopic notes whether a topic exists. When one that did is missing, either somebody has
-// deleted it, or the whole data set is gone: then the store stops.
-func (s *Store) sawTopic(ctx context.Context, topic string, exists bool) error {
+// sawTopic notes whether a script has found its topic. A topic that is missing may mean
+// that the whole data set is gone; then the store stops. A claim from a topic that has
+// never been there is no reason to ask, because it may wait there for long.
+func (s *Store) sawTopic(ctx context.Context, sc *script, topic string, exists bool) error {
 	s.mu.Lock()
 	before := s.topics[topic]
-	if exists && !before {
+	if exists {
 		s.topics[topic] = true
+	} else {
+		delete(s.topics, topic)
 	}
 	s.mu.Unlock()
-	if exists || !before {
+	if exists || sc == claimScript && !before {
 		return nil
 	}
-	if err := s.checkEpoch(ctx, false); err != nil {
-		return err
-	}
-	s.forgetTopic(topic)
-	return nil
-}
-
-func (s *Store) forgetTopic(topic string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.topics, topic)
+	return s.checkEpoch(ctx, false)
 }

@@ -4,13 +4,12 @@
 -- ARGV  4 sender of hints; then per amendment, in order of effect:
 --       ID; head: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
 --       time (B)
--- Reply {now, micros, hint, known, status, due, status, due ...}
---       known is 1 if there is such a topic
+-- Reply {now, micros, exists, hint, status, due, status, due ...}
 --       status as in punctual.OutcomeStatus, or 0: due too far ahead
 local CANCEL_IT, RESCHEDULE, REQUEUE = 1, 2, 3
 local CANCELLED, RESCHEDULED, REQUEUED, TOO_LATE, NOT_FOUND, NOT_DEAD = 1, 2, 3, 4, 5, 6
 
-local out = {now, micros, NEVER, cfg.version and 1 or 0}
+local out = reply(NEVER)
 local ids = {}
 for i = 5, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
@@ -98,5 +97,5 @@ for i = 5, #ARGV, 2 do
   out[#out + 1] = at
 end
 if changed then settle_clock() end
-out[3] = hint(was, ARGV[4])
+out[4] = hint(was, ARGV[4])
 return out

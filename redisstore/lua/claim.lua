@@ -4,11 +4,11 @@
 -- KEYS  of a partition
 -- ARGV  4 how many at most (1 to 500), 5 length of the lease (0: the topic's), 6 bytes
 --       after which to stop
--- Reply {now, micros, known, next, until, ID, message, state, ID, message, state ...}
---       known is 1 if there is such a topic; next is when the next message needs
---       attention, or NEVER, also while the topic is paused; until is the end of the leases
+-- Reply {now, micros, exists, next, until, ID, message, state, ID, message, state ...}
+--       next is when the next message needs attention, or NEVER, also while the topic is
+--       paused; until is the end of the leases
 local most, length, budget = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local out = {now, micros, cfg.version and 1 or 0, NEVER, 0}
+local out = reply(NEVER, 0)
 if not cfg.version or cfg.paused_out then return out end
 if length == 0 then length = cfg.lease end
 out[5] = now + length

@@ -3,9 +3,9 @@
 --
 -- KEYS  of a partition
 -- ARGV  none of its own
--- Reply {now, micros, how many messages, 1 if there was such a topic}
-if not cfg.version then return {now, micros, 0, 0} end
+-- Reply {now, micros, exists, how many messages}: exists is 1 if there was such a topic
+if not cfg.version then return reply(0) end
 local n = call('ZCARD', T) + call('ZCARD', L) + call('ZCOUNT', D, '(' .. int(gone), '+inf')
 call('UNLINK', T, L, D, F, M, S, G)
 call('HSET', G, 'token', int(cfg.token), 'clock', int(now))
-return {now, micros, n, 1}
+return reply(n)

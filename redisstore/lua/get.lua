@@ -2,7 +2,8 @@
 --
 -- KEYS  of a partition
 -- ARGV  4 ID
--- Reply {now, micros, time, set, message, state} as list does, or {now, micros}
+-- Reply {now, micros, exists, time, set, message, state} as list does; nothing behind exists if
+--       there is no such message
 local id = ARGV[4]
 local at, set = tonumber(call('ZSCORE', T, id) or nil), 't'
 if not at then
@@ -11,7 +12,7 @@ end
 if not at then
   at, set = is_dead(id), 'd'
 end
-if not at then return {now, micros} end
+if not at then return reply() end
 local message = call('HGET', M, id)
 if not message then corrupt('message ' .. id .. ' is not in ' .. M) end
-return {now, micros, at, set, message, call('HGET', S, id) or ''}
+return reply(at, set, message, call('HGET', S, id) or '')

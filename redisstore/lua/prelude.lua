@@ -10,6 +10,9 @@
 -- ARGV  1 the latest time that the caller was told, in ms
 --       2 seconds, 3 microseconds: the time for tests; empty for that of the server
 --
+-- Reply {now, micros, exists, ...}: the time in ms and the microseconds that it leaves off,
+--       and 1 if there is such a topic
+--
 -- Every live or dead message is in m and in exactly one of t, l and d. A message has a
 -- token exactly while it is in l. All times are ms since 1970 unless they say otherwise.
 -- The formats are drawn in docs/format-redis.md.
@@ -72,6 +75,9 @@ do
     now, up, micros = passed, passed, 0
   end
 end
+
+-- reply is what every answer begins with.
+local function reply(...) return {now, micros, cfg.version and 1 or 0, ...} end
 
 -- Dead messages that died at this time or before are gone, though they may still have to
 -- be swept away.

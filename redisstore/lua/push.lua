@@ -5,17 +5,15 @@
 --       ID; head: due or delay (double), expiry after due (double), max attempts (I4),
 --       flags (B: 1 drop when expired, 2 due time given, 4 keep none: replace, 8 keep none:
 --       fail); the rest of the record
--- Reply {now, micros, hint, status, due, state, status, due, state ...}
---       status 0 no such topic (then nothing else), 1 stored, 2 duplicate, 3 replaced,
+-- Reply {now, micros, exists, hint, status, due, state, status, due, state ...}
+--       nothing behind exists if there is no such topic: it must be made first
+--       status 1 stored, 2 duplicate, 3 replaced,
 --       4 taken, 5 due too far ahead, 6 paused, 7 duplicate of a finished message
 --       state  as in punctual.State
 local DROP_FLAG, DUE_FLAG, REPLACE, FAIL = 1, 2, 4, 8
 
-local out = {now, micros, NEVER}
-if not cfg.version then
-  out[4] = 0
-  return out
-end
+if not cfg.version then return reply() end
+local out = reply(NEVER)
 local ids = {}
 for i = 5, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
@@ -77,5 +75,5 @@ for i = 5, #ARGV, 3 do
   out[#out + 1] = state
 end
 if earliest < NEVER then settle_clock() end
-out[3] = hint(was, ARGV[4])
+out[4] = hint(was, ARGV[4])
 return out

@@ -5,12 +5,11 @@
 --       ID; head: token (double), verb (B, as in punctual.Verb), delay (double; -1 as the
 --       topic's backoff says, or 0 the topic's lease), a random number from 0 to 1 (double);
 --       text of the error
--- Reply {now, micros, hint, known, status ...}
---       known is 1 if there is such a topic
+-- Reply {now, micros, exists, hint, status ...}
 --       status 0 done, 1 lease lost, 2 cancelled, 3 due too far ahead
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
-local out = {now, micros, NEVER, cfg.version and 1 or 0}
+local out = reply(NEVER)
 local ids, backoff = {}, false
 for i = 5, #ARGV, 3 do
   ids[#ids + 1] = ARGV[i]
@@ -101,5 +100,5 @@ if #acked > 0 then
   end
 end
 if changed then settle_clock() end
-out[3] = hint(was, ARGV[4])
+out[4] = hint(was, ARGV[4])
 return out
