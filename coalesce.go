@@ -12,10 +12,10 @@ import (
 // batch is in flight the next gathers. One flight is under way at a time, so the calls of
 // one goroutine take effect in the order in which they were made.
 //
-// do puts the item into the last batch waiting and waits itself. A flight is a goroutine
-// that takes the first batch waiting, calls fly, hands out the answers and starts the
-// next flight if there is something to fly; so there is no goroutine while there is
-// nothing to do, and a coalescer that is dropped without close leaves nothing behind.
+// do puts the item into the last batch waiting and waits itself. The flights are made by a
+// goroutine that takes the first batch waiting, calls fly, hands out the answers, and so
+// on until no batch waits; so there is no goroutine while there is nothing to do, and a
+// coalescer that is dropped without close leaves nothing behind.
 type coalescer[T, R any] struct {
 	cfg  coalesceConfig
 	size func(T) int64
@@ -166,12 +166,15 @@ func (c *coalescer[T, R]) leave(ctx context.Context, b *batch[T, R], i int) (R, 
 	return none, fmt.Errorf("%s: %w", c.cfg.op, contextError(ctx))
 }
 
-// flight takes the first batch to the store. It is the only goroutine of a coalescer.
+// flight takes the waiting batches to the store, one after the other. It is the only
+// goroutine of a coalescer, kept while there is work because its stack has grown to fit.
 func (c *coalescer[T, R]) flight() {
-	b := c.takeOff()
-	if b == nil {
-		return
+	for b := c.takeOff(); b != nil; b = c.takeOff() {
+		c.ride(b)
 	}
+}
+
+func (c *coalescer[T, R]) ride(b *batch[T, R]) {
 	defer c.land(b)
 	b.answers, b.err = c.call(c.flights, b.items)
 	b.returned = true
@@ -227,22 +230,20 @@ func (c *coalescer[T, R]) takeOff() *batch[T, R] {
 	return nil
 }
 
-// land hands out the answers and starts the next flight. It is deferred, so that a
-// store that panics, or ends the goroutine, leaves nobody waiting.
+// land hands out the answers. It is deferred, so that a store that panics, or ends the
+// goroutine, leaves nobody waiting.
 func (c *coalescer[T, R]) land(b *batch[T, R]) {
 	if !b.returned {
-		b.err = crashError(c.cfg.op, recover())
+		p := recover()
+		b.err = crashError(c.cfg.op, p)
+		if p == nil { // this goroutine ends
+			go c.flight()
+		}
 	}
 	close(b.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pending -= b.bytes
-	if len(c.waiting) > 0 {
-		go c.flight()
-		return
-	}
-	c.flying = false
-	c.rest()
 }
 
 // rest tells close when nothing is under way. The caller holds mu.
