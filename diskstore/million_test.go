@@ -1,0 +1,105 @@
+//go:build !race
+
+package diskstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+)
+
+// TestMillionDueAtOnce is not run under the race detector, which makes it ten times slower; make
+// test runs it by itself. A million messages due in one millisecond come once each, with bounded
+// memory, while another topic gets its message at once.
+func TestMillionDueAtOnce(t *testing.T) {
+	const n, batch = 1_000_000, 5000
+	clock := punctual.NewManualClock(testStart)
+	s := openAt(t, t.TempDir(), &Options{Clock: clock, NearBytes: 16 << 20})
+	due := testStart.Add(nearHorizon * 2e6)
+	for i := 0; i < n; i += batch {
+		ms := make([]punctual.NewMessage, batch)
+		for j := range ms {
+			ms[j] = punctual.NewMessage{Topic: "herd", ID: strconv.Itoa(i + j), Due: due}
+		}
+		push(t, s, ms...)
+	}
+	clock.Set(due)
+	d := newHerd(t, s, n)
+	var claimers sync.WaitGroup
+	for range 8 {
+		claimers.Go(d.claimAll)
+	}
+	for i := range 20 {
+		push(t, s, punctual.NewMessage{Topic: "bystander", ID: fmt.Sprint(i)})
+		if ds := claim(t, s, "bystander", 1); len(ds) != 1 {
+			t.Errorf("a herd in one topic hides the message of another")
+		}
+	}
+	claimers.Wait()
+	if d.left != 0 {
+		t.Errorf("P1 no loss: %d of %d messages did not come", d.left, n)
+	}
+	st, err := s.Stats(t.Context(), "herd")
+	if err != nil || st.Live() != 0 || st.Dead != 0 {
+		t.Errorf("afterwards: %+v, %v; want nothing left", st, err)
+	}
+}
+
+type herd struct {
+	t *testing.T
+	s *Store
+
+	mu   sync.Mutex
+	seen []bool // guarded by mu
+	left int    // guarded by mu
+}
+
+func newHerd(t *testing.T, s *Store, n int) *herd {
+	return &herd{t: t, s: s, seen: make([]bool, n), left: n}
+}
+
+// claimAll claims and acks until nothing is due.
+func (h *herd) claimAll() {
+	for {
+		ds, err := h.s.Claim(context.Background(), punctual.Claim{Topics: []string{"herd"}, Max: 500})
+		if err != nil {
+			h.t.Errorf("claim: %v", err)
+		}
+		if len(ds) == 0 {
+			return
+		}
+		ss := make([]punctual.Settlement, len(ds))
+		for i, d := range ds {
+			ss[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
+		}
+		h.note(ds)
+		if _, err := h.s.Settle(context.Background(), ss); err != nil {
+			h.t.Errorf("ack: %v", err)
+			return
+		}
+	}
+}
+
+func (h *herd) note(ds []punctual.Delivery) {
+	h.s.mu.Lock()
+	near := h.s.nearBytes
+	h.s.mu.Unlock()
+	if near > 2*h.s.opt.NearBytes {
+		h.t.Errorf("P10 bounded: %d bytes of messages are in memory with a bound of %d", near, h.s.opt.NearBytes)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range ds {
+		i, err := strconv.Atoi(d.ID)
+		if err != nil || h.seen[i] {
+			h.t.Errorf("P3 one holder: %s came twice", d.ID)
+			continue
+		}
+		h.seen[i] = true
+		h.left--
+	}
+}
