@@ -29,8 +29,20 @@ build: ## Build one static binary, ./bin/punctual
 demo: ## See orders closed on time, on a store in a temporary folder (about 15 s)
 	go run ./cmd/punctual demo
 
+# What the tests of redisstore start: the servers of Debian or Ubuntu, at least Redis 6.2.
+REDIS := redis-server redis-sentinel redis-cli
+
+.PHONY: deps
+deps: ## Install what the tests need beside Go: Redis, as root by apt-get
+	@missing=; for p in $(REDIS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	if [[ -z $$missing ]]; then exit 0; fi; \
+	if [[ $$(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then \
+		echo "the tests need$$missing (Redis 6.2 or newer): install them, on Debian and Ubuntu with: sudo make deps" >&2; exit 1; \
+	fi; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends redis-server redis-sentinel redis-tools
+
 .PHONY: test
-test: lint ## Check format and code, then run every test, with the race detector
+test: deps lint ## Check format and code, then run every test, with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
 	go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
 	$(if $(RACE),go test -run '^TestMillionDueAtOnce$$' ./diskstore) # too slow under the race detector

@@ -1,0 +1,189 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// The class that a server gives is reported, and one that it cannot give is refused with the
+// setting to change.
+func TestDurability(t *testing.T) {
+	tests := map[string]struct {
+		args    []string
+		class   punctual.Durability
+		setting string // that a refusal names
+	}{
+		"always":      {[]string{"--appendfsync", "always"}, punctual.Fsync, ""},
+		"everysec":    {[]string{"--appendfsync", "everysec"}, punctual.Volatile, "appendfsync"},
+		"no log":      {[]string{"--appendonly", "no"}, punctual.Volatile, "appendonly"},
+		"no CONFIG":   {[]string{"--appendfsync", "always", "--rename-command", "CONFIG", ""}, punctual.Volatile, "CONFIG"},
+		"AOF, no say": {[]string{"--appendfsync", "no"}, punctual.Volatile, "appendfsync"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			client := connect(t, redistest.Start(t, tt.args...))
+			if got := openStore(t, client, nil).Durability(); got != tt.class {
+				t.Errorf("P1: durability is %q; want %q", got, tt.class)
+			}
+			openStore(t, client, &Options{Durability: punctual.Volatile})
+			for _, want := range []punctual.Durability{punctual.Fsync, punctual.Replicated} {
+				s, err := Open(t.Context(), client, &Options{Durability: want})
+				switch {
+				case want == tt.class:
+					if err != nil {
+						t.Errorf("P1: %s was refused: %v", want, err)
+						continue
+					}
+					closeAtEnd(t, s.Close)
+				case !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), tt.setting):
+					t.Errorf("P1: opened for %s with error %v; want ErrDurability that names %q", want, err, tt.setting)
+				}
+			}
+		})
+	}
+}
+
+// L12: a server that may evict messages is refused.
+func TestClassic_L12_Eviction(t *testing.T) {
+	server := redistest.Start(t)
+	client := connect(t, server)
+	for _, policy := range []string{"allkeys-lru", "volatile-lru", "allkeys-random", "volatile-ttl"} {
+		do(t, server, "CONFIG", "SET", "maxmemory-policy", policy)
+		if _, err := Open(t.Context(), client, nil); !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), "noeviction") {
+			t.Errorf("P1: open with maxmemory-policy %s = %v; want ErrDurability that names the right one", policy, err)
+		}
+	}
+}
+
+// L12: settings may change while the store is open.
+func TestSettingsOfServerChange(t *testing.T) {
+	server := redistest.Start(t, "--appendfsync", "always")
+	var log bytes.Buffer
+	s := openStore(t, connect(t, server), &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s.lookAtServer()
+	if s.Durability() != punctual.Fsync || log.Len() > 0 {
+		t.Errorf("without a change: %q, log %s", s.Durability(), &log)
+	}
+	do(t, server, "CONFIG", "SET", "appendfsync", "everysec")
+	s.lookAtServer()
+	if s.Durability() != punctual.Volatile || !strings.Contains(log.String(), "appendfsync") {
+		t.Errorf("P1: after appendfsync was changed: %q, log %s", s.Durability(), &log)
+	}
+	do(t, server, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	s.lookAtServer()
+	if !strings.Contains(log.String(), "noeviction") {
+		t.Errorf("P1: after maxmemory-policy was changed the log says %s", &log)
+	}
+	do(t, server, "FLUSHALL")
+	s.lookAtServer()
+	if _, err := s.Now(t.Context()); !errors.Is(err, punctual.ErrStoreFailed) {
+		t.Errorf("P13: after a look at a wiped data set: %v; want ErrStoreFailed", err)
+	}
+}
+
+// What lies in Redis already is not touched by a program that does not know it.
+func TestNewerFormat(t *testing.T) {
+	server := redistest.Start(t)
+	do(t, server, "HSET", "punctual:store", "format", "2", "epoch", "x")
+	if _, err := Open(t.Context(), connect(t, server), nil); !errors.Is(err, punctual.ErrUnsupported) {
+		t.Errorf("open of a newer format = %v; want ErrUnsupported", err)
+	}
+}
+
+func TestUnfitClients(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": shared.Addr}})
+	closeAtEnd(t, ring.Close)
+	if _, err := Open(t.Context(), ring, nil); !errors.Is(err, punctual.ErrUnsupported) {
+		t.Errorf("open with a Ring = %v; want ErrUnsupported", err)
+	}
+	for _, prefix := range []string{"{a}", "a}", strings.Repeat("p", 129)} {
+		if _, err := Open(t.Context(), connect(t, shared), &Options{Prefix: prefix}); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("open with prefix %q = %v; want ErrInvalid", prefix, err)
+		}
+	}
+	gone := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	closeAtEnd(t, gone.Close)
+	if _, err := Open(t.Context(), gone, nil); !errors.Is(err, punctual.ErrOverloaded) || !punctual.Definite(err) {
+		t.Errorf("open where nobody listens = %v; want ErrOverloaded", err)
+	}
+}
+
+// The rights that docs/format-redis.md names are enough, and hints work with them.
+func TestLeastRights(t *testing.T) {
+	server := redistest.Start(t)
+	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "punctual", Password: "secret"})
+	closeAtEnd(t, client.Close)
+	o := &Options{clock: punctual.NewManualClock(time.Unix(1_800_000_000, 0))}
+	producer, consumer := openStore(t, client, o), openStore(t, client, o)
+	got := make(chan punctual.Delivery, 1)
+	go func() {
+		ds, err := consumer.Claim(context.Background(), orders(time.Hour))
+		if err != nil || len(ds) != 1 {
+			t.Errorf("claim: %v, %v", ds, err)
+			close(got)
+			return
+		}
+		got <- ds[0]
+	}()
+	push(t, producer, punctual.NewMessage{ID: "x"})
+	if d, ok := <-got; ok { // woken by the hint: the clock stands still
+		ack(t, consumer, d)
+	}
+	if _, err := producer.Check(t.Context(), nil); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	if got := producer.Durability(); got != punctual.Volatile {
+		t.Errorf("durability %q", got)
+	}
+}
+
+// leastRights are those of docs/format-redis.md.
+const leastRights = "~punctual:* &punctual:* -@all +eval +evalsha +@hash +@sortedset +@set +unlink +time +publish +subscribe +unsubscribe +ping +info +hello +config|get"
+
+func TestOlder(t *testing.T) {
+	for version, want := range map[string]bool{
+		"6.2.0": false, "6.2.14": false, "7.0.15": false, "10.0.0": false, "6.0.20": true, "5.0.14": true, "": true, "unstable": true, "255.255.255": false,
+	} {
+		if got := older(version, oldest); got != want {
+			t.Errorf("older(%q) = %v, want %v", version, got, want)
+		}
+	}
+}
+
+// T15: nodes with clocks far apart are not one clock.
+func TestSkew(t *testing.T) {
+	nodes := func(ahead ...time.Duration) (out []primary) {
+		for _, a := range ahead {
+			out = append(out, primary{ahead: a})
+		}
+		return out
+	}
+	if err := skewOf(nodes(-time.Hour, -time.Hour+time.Second)); err != nil {
+		t.Errorf("P8: clocks a second apart: %v", err)
+	}
+	if err := skewOf(nodes(0, time.Minute, time.Second)); !errors.Is(err, punctual.ErrDurability) {
+		t.Errorf("P8: clocks a minute apart: %v; want ErrDurability", err)
+	}
+}
+
+// The page and the test name the same rights.
+func TestRightsInDocuments(t *testing.T) {
+	text, err := os.ReadFile("../docs/format-redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\n"+leastRights+"\n") {
+		t.Errorf("docs/format-redis.md does not name the rights that are tested: %s", leastRights)
+	}
+}
