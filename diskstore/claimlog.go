@@ -2,10 +2,12 @@ package diskstore
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"log/slog"
+	"os"
 	"sort"
 	"strings"
 	"sync"
@@ -131,7 +133,7 @@ func (l *claimLog) removeBefore(num int) error {
 	}
 	for _, n := range segments {
 		if n < num {
-			if err := l.fs.Remove(l.fs.PathJoin(l.dir, claimName(n))); err != nil {
+			if err := l.fs.Remove(l.fs.PathJoin(l.dir, claimName(n))); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
 		}

@@ -270,7 +270,7 @@ func everyFault(t *testing.T) {
 	probe.script("no fault")
 	probe.verdict("no fault")
 	total, _, _ := probe.faults.state()
-	const samples = 24
+	const samples = 12
 	rng := rand.New(rand.NewPCG(tortureSeed(t), 0))
 	for _, mode := range []struct {
 		name   string

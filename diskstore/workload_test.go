@@ -87,7 +87,7 @@ func (w *workload) push(_ context.Context, r *rand.Rand) error { return w.pushMa
 
 // pushMuch pushes more than the database's first buffer holds, so that it begins a new log
 // and writes a table.
-func (w *workload) pushMuch(_ context.Context, r *rand.Rand) error { return w.pushMany(r, 1500) }
+func (w *workload) pushMuch(_ context.Context, r *rand.Rand) error { return w.pushMany(r, 800) }
 
 func (w *workload) pushMany(r *rand.Rand, n int) error {
 	now := time.Now().UnixMilli()
