@@ -36,7 +36,7 @@ type rule struct {
 var architecture = map[string]rule{
 	".":            {outside: []string{"github.com/oklog/ulid/v2"}},
 	"memstore":     {ours: []string{"."}},
-	"diskstore":    {ours: []string{"."}, outside: []string{"github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}},
+	"diskstore":    {ours: []string{"."}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	"redisstore":   {ours: []string{"."}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"pgstore":      {ours: []string{"."}, outside: []string{"github.com/jackc/pgx/v5"}},
 	"remotestore":  {ours: []string{".", "wire"}},
@@ -49,10 +49,11 @@ var architecture = map[string]rule{
 		ours: []string{".", "memstore", "diskstore", "redisstore", "pgstore", "remotestore", "wire", "server", "console"},
 		outside: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6",
-			"golang.org/x/term", "golang.org/x/sys",
+			"golang.org/x/term",
 		},
 	},
-	"cmd/punctual": {ours: []string{"internal/cli"}},
+	"internal/redistest": {},
+	"cmd/punctual":       {ours: []string{"internal/cli"}},
 }
 
 // testModules may be imported by every package's tests, beside what its row names. Of ours
@@ -70,7 +71,7 @@ func TestArchitecture(t *testing.T) {
 	if len(sources) == 0 {
 		t.Fatal("no Go files found")
 	}
-	for _, complaint := range checkSources(sources, architecture) {
+	for _, complaint := range slices.Concat(checkSources(sources, architecture), checkUse(sources, architecture)) {
 		t.Error(complaint)
 	}
 }
@@ -186,6 +187,28 @@ func importProblem(s source, target string, allowed rule) string {
 	}
 	return fmt.Sprintf("package %s must not import %s: use the standard library; "+
 		"if the dependency is worth it, give its reason in docs/dependencies.md and add it to the table in arch_test.go", s.dir(), target)
+}
+
+// checkUse returns a sentence for each module that a row allows and no file of its
+// package imports.
+func checkUse(sources []source, table map[string]rule) []string {
+	unused := map[string][]string{}
+	for _, s := range sources {
+		if _, seen := unused[s.dir()]; !seen {
+			unused[s.dir()] = slices.Clone(table[s.dir()].outside)
+		}
+		for _, spec := range s.ast.Imports {
+			used := moduleOf(strings.Trim(spec.Path.Value, `"`), unused[s.dir()])
+			unused[s.dir()] = slices.DeleteFunc(unused[s.dir()], func(m string) bool { return m == used })
+		}
+	}
+	var complaints []string
+	for _, dir := range slices.Sorted(maps.Keys(unused)) {
+		for _, m := range unused[dir] {
+			complaints = append(complaints, fmt.Sprintf("package %s may import %s but does not: take it out of the table in arch_test.go and ARCHITECTURE.md", dir, m))
+		}
+	}
+	return complaints
 }
 
 // moduleOf returns the module of the list that the import path lies in, or "".
@@ -358,5 +381,23 @@ func TestArchitectureChecks(t *testing.T) {
 				t.Errorf("complaints %q, want one containing %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestArchitectureNoticesUnusedModules(t *testing.T) {
+	table := map[string]rule{
+		".":     {outside: []string{"example.org/id/v2", "example.org/old"}},
+		"later": {outside: []string{"example.org/later"}}, // there is no such package yet
+	}
+	sources, err := readSources(fstest.MapFS{
+		"root.go": {Data: []byte("// Package root is the root.\npackage root\n" + `import _ "example.org/id/v2/sub"`)},
+		"more.go": {Data: []byte("package root\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := checkUse(sources, table)
+	if len(got) != 1 || !strings.Contains(got[0], "package . may import example.org/old but does not") {
+		t.Errorf("complaints %q, want one about example.org/old", got)
 	}
 }
