@@ -27,17 +27,23 @@ import (
 //	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) lapses { attempt at(varint) } }
 //	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
 //	kind 3, acked:    { topic seq due(varint) }   the message is finished; see acked.go
+//	kind 4, witness:  number           the transactions up to this one were durable
 //
 // Of several leases of one message the one with the highest token counts, and of those
 // the one renewed most often. A message that is not in the database, or there with this token or a
 // higher one, has no lease. So order and repetition do not matter, and a segment is replaced by
 // starting the next one and appending all leases of that moment to it.
 //
+// The witness is for damage: a database whose newest log was cut off or damaged opens without
+// what came behind, as it must after a crash. But when the claim log has seen a
+// transaction durable that the database does not know, more is missing than a crash takes.
+//
 // The law of change: new kinds get new numbers; unknown ones are an error.
 const (
 	claimLease   = 1
 	claimSettled = 2
 	claimAcked   = 3
+	claimWitness = 4
 )
 
 // lease is one entry of the claim log.
@@ -61,6 +67,7 @@ type claimLog struct {
 	num  int      // guarded by mu: its number
 	size int64    // guarded by mu
 	torn error    // guarded by mu: why the last write failed; nothing may follow it
+	seen uint64   // guarded by mu: the last transaction known to be durable
 }
 
 func claimName(num int) string { return fmt.Sprintf("claims-%06d.log", num) }
@@ -83,12 +90,38 @@ func (l *claimLog) start(num int) error {
 
 // append writes one frame.
 func (l *claimLog) append(payload []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.write(payload)
+}
+
+// witness notes that the transactions up to num are durable. To fail to write it down does
+// no harm: it only shows damage.
+func (l *claimLog) witness(num uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if num <= l.seen {
+		return
+	}
+	l.seen = num
+	if l.file != nil && l.torn == nil {
+		l.torn = l.write(witnessPayload(num))
+	}
+}
+
+// witnessed is the last transaction known to be durable.
+func (l *claimLog) witnessed() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen
+}
+
+// write appends a frame. Called with mu held.
+func (l *claimLog) write(payload []byte) error {
 	frame := make([]byte, 8, 8+len(payload))
 	binary.LittleEndian.PutUint32(frame, uint32(len(payload)))
 	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(payload, castagnoli))
 	frame = append(frame, payload...)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.torn != nil {
 		return fmt.Errorf("segment %s ends in a failed write: %w", claimName(l.num), l.torn)
 	}
@@ -186,6 +219,10 @@ func settledPayload(es []*entry) []byte {
 	return b
 }
 
+func witnessPayload(num uint64) []byte {
+	return binary.AppendUvarint([]byte{claimWitness}, num)
+}
+
 func ackedPayload(as []acked) []byte {
 	b := append(make([]byte, 0, 1+16*len(as)), claimAcked)
 	for _, a := range as {
@@ -200,6 +237,7 @@ func ackedPayload(as []acked) []byte {
 type claimTable struct {
 	leases map[uint64]lease // by message number
 	acked  []lease          // of which only topic and key are set
+	seen   uint64           // the last transaction that was durable
 }
 
 func (t *claimTable) add(l lease) {
@@ -236,6 +274,8 @@ func (t *claimTable) read(payload []byte) error {
 			l.key.seq = d.uvarint()
 			l.key.ms = d.varint()
 			t.ack(l)
+		case claimWitness:
+			t.seen = max(t.seen, d.uvarint())
 		default:
 			return corruptf("claim log has a frame of unknown kind %d", kind)
 		}

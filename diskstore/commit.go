@@ -23,6 +23,7 @@ import (
 type txn struct {
 	s     *Store
 	b     *pebble.Batch
+	num   uint64    // its number, from finish on
 	now   time.Time // the store's clock, fine
 	ms    int64     // the same in whole milliseconds, rounded down
 	moved []*topic  // topics whose counts changed, each once
@@ -108,8 +109,12 @@ func (s *Store) commit(ctx context.Context, tx *txn) error {
 	return s.cutShort()
 }
 
-// finish adds what every transaction writes: counts, and numbers when they run short.
+// finish adds what every transaction writes: its number, counts, and numbers when they run
+// short.
 func (s *Store) finish(tx *txn) {
+	s.txns++
+	tx.num = s.txns
+	tx.set(metaKey("txn"), binary.BigEndian.AppendUint64(nil, tx.num))
 	for _, t := range tx.moved {
 		v := binary.BigEndian.AppendUint64(nil, uint64(t.live))
 		v = binary.BigEndian.AppendUint64(v, uint64(t.dead))
@@ -138,6 +143,7 @@ func (s *Store) carryOut(tx *txn, done chan<- error) {
 		done <- s.cutShort()
 		return
 	}
+	s.claims.witness(tx.num)
 	s.publish(tx.added)
 	done <- tx.b.Close()
 }

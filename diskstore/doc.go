@@ -42,6 +42,7 @@
 // ErrStoreFailed and ErrIndeterminate, later ones ErrStoreFailed, and nothing is retried
 // (failure.go). Before the disk is full, pushes are refused with ErrNoSpace while
 // acks and cancels pass (space.go). Damaged files are reported with ErrCorrupt when they
-// are opened or read; only the torn end of the newest log is dropped, because
-// nothing in it was ever reported as stored.
+// are opened or read. Only the torn end of the newest log is dropped, and only when
+// nothing in it was reported as stored: the claim log keeps the number of the last
+// transaction that was (claimlog.go).
 package diskstore

@@ -244,6 +244,9 @@ func (s *Store) rotateClaims(reap func() error) error {
 		if err := s.claims.start(num); err != nil {
 			return err
 		}
+		if err := s.claims.append(witnessPayload(s.claims.witnessed())); err != nil {
+			return err
+		}
 		if err := s.logAllLeases(); err != nil {
 			return err
 		}

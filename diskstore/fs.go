@@ -198,15 +198,13 @@ func (g *gate) leave() {
 	g.finish()
 }
 
-// close shuts the gate and calls after as soon as no change is under way, which is at once
-// unless the disk hangs.
+// close shuts the gate and calls after, if not nil, as soon as no change is under way, which is
+// at once unless the disk hangs.
 func (g *gate) close(after func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.shut {
-		g.shut, g.after = true, after
-		g.finish()
-	}
+	g.shut, g.after = true, after
+	g.finish()
 }
 
 // finish calls after when it is time. Called with mu held.

@@ -12,6 +12,7 @@ import (
 //	'M' "seq"                          -> uint64       all message numbers below are used up
 //	'M' "token"                        -> uint64       all lease tokens below are used up
 //	'M' "clock"                        -> int64        the store's clock has passed this
+//	'M' "txn"                          -> uint64       number of the last transaction
 //	'T' name                           -> topic(4) settings as JSON
 //	'n' topic(4)                       -> live(8) dead(8)   how many messages there are
 //	'w' topic(4)                       -> time(8) seq(8)    watermark: no 'm' key lies below

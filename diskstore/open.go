@@ -184,6 +184,11 @@ func (s *Store) engineOptions() *pebble.Options {
 
 // restore brings into memory what the files say.
 func (s *Store) restore(fresh bool) error {
+	table, last, err := readClaims(s.fs, s.dir, s.log)
+	if err != nil {
+		return classify("claim log", err)
+	}
+	s.claims = &claimLog{fs: s.fs, dir: s.dir, limit: s.opt.claimLimit, num: last, seen: table.seen}
 	passed, err := s.readMeta(fresh)
 	if err != nil {
 		return err
@@ -192,14 +197,9 @@ func (s *Store) restore(fresh bool) error {
 	if err := s.readTopics(); err != nil {
 		return err
 	}
-	table, last, err := readClaims(s.fs, s.dir, s.log)
-	if err != nil {
-		return classify("claim log", err)
-	}
 	if err := s.restoreLeases(table); err != nil {
 		return err
 	}
-	s.claims = &claimLog{fs: s.fs, dir: s.dir, limit: s.opt.claimLimit, num: last}
 	return s.rotateClaims(func() error {
 		return s.writeMeta(func(tx *txn) {
 			for tx.reap() {
@@ -257,8 +257,16 @@ func (s *Store) readNumbers() error {
 	if err != nil {
 		return err
 	}
-	if len(seq) != 8 || len(token) != 8 {
+	last, err := s.get(metaKey("txn"))
+	if err != nil {
+		return err
+	}
+	if len(seq) != 8 || len(token) != 8 || len(last) != 8 {
 		return corruptf("the store does not know which numbers are used up")
+	}
+	s.txns = beUint(last)
+	if err := s.checkWitness(); err != nil {
+		return err
 	}
 	// Whatever is below the limits may have been given out.
 	s.numbers = numbers{next: beUint(seq), limit: beUint(seq)}
@@ -266,7 +274,20 @@ func (s *Store) readNumbers() error {
 	return s.writeMeta(func(*txn) {})
 }
 
+// checkWitness refuses a database that lacks transactions which were durable. Nothing may be
+// written before this, or the next opener would not notice.
+func (s *Store) checkWitness() error {
+	if seen := s.claims.witnessed(); seen > s.txns {
+		return corruptf("the database ends with transaction %d, but transaction %d was durable: its newest *.log or MANIFEST is damaged or cut off; restore the directory from a copy",
+			s.txns, seen)
+	}
+	return nil
+}
+
 func (s *Store) initMeta() error {
+	if err := s.checkWitness(); err != nil {
+		return err
+	}
 	s.numbers = numbers{next: 1, limit: 1}
 	s.tokens.next, s.tokens.limit = 1, 1
 	return s.writeMeta(func(tx *txn) {

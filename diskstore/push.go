@@ -87,13 +87,15 @@ func (tx *txn) pushNamed(t *topic, m *punctual.NewMessage, due time.Time) (punct
 		return res, err
 	}
 	remembered := false
-	if !old.exists() && m.OnDuplicate != punctual.ReplaceFirst {
+	if !old.exists() {
 		if remembered, err = tx.remembered(t, m.ID); err != nil {
 			return res, err
 		}
 	}
 	switch {
 	case !old.exists() && !remembered:
+	case !old.exists() && m.OnDuplicate == punctual.ReplaceFirst:
+		tx.delete(idKey(keyFinished, t.num, m.ID)) // the ID is in use again
 	case m.OnDuplicate == punctual.FailDuplicate:
 		return punctual.PushResult{ID: m.ID, Topic: m.Topic, Err: fmt.Errorf("push %s to %s: %w", m.ID, t.name, punctual.ErrDuplicate)}, nil
 	case m.OnDuplicate == punctual.KeepFirst:

@@ -87,6 +87,8 @@ type Store struct {
 	sequencer chan struct{}
 	// numbers are given out with the sequencer held.
 	numbers numbers
+	// txns is the number of the last transaction; same owner.
+	txns uint64
 	// markedAt is numbers.next when marks were written last; same owner.
 	markedAt uint64
 
