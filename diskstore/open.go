@@ -176,7 +176,11 @@ func (s *Store) engineOptions() *pebble.Options {
 		},
 	}
 	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // for IDs that are looked up and new
+		// Filters spare most levels the search for an ID. The last level has most of the keys, and
+		// its filters would push everything else out of the cache.
+		if i < len(o.Levels)-1 {
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		}
 		o.Levels[i].Compression = func() *block.CompressionProfile { return block.FastestCompression }
 	}
 	return o
