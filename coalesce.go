@@ -240,10 +240,10 @@ func (c *coalescer[T, R]) land(b *batch[T, R]) {
 			go c.flight()
 		}
 	}
-	close(b.done)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.pending -= b.bytes
+	c.mu.Unlock()
+	close(b.done) // after that, or a caller's next item could be refused for the room of this one
 }
 
 // rest tells close when nothing is under way. The caller holds mu.

@@ -203,6 +203,26 @@ func TestCoalesceOverload(t *testing.T) {
 	})
 }
 
+// TestCoalesceAnsweredIsNotPending: who has its answer has its room back. The callers keep
+// each other from running, so that some continue before their flight does.
+func TestCoalesceAnsweredIsNotPending(t *testing.T) {
+	cfg := roomy()
+	cfg.maxPending = 5
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			c := newCoalescer(cfg, itself, func(_ context.Context, items []int) ([]int, error) { return items, nil })
+			for range 5000 {
+				if _, err := c.do(t.Context(), 10); err != nil {
+					t.Errorf("P10: a lone call larger than the bound: got error %v; want none", err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
 func TestCoalesceContextEndsWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRunway()

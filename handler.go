@@ -19,7 +19,7 @@ import (
 //	any other error        again when the topic's backoff says; counts as an attempt
 //	a panic, a Goexit      as any other error, the stack in its history
 //
-// The first three are found in wrapped errors too (errors.As); the outermost rules.
+// Snooze, RetryAfter and Discard are found in wrapped errors, too (errors.As); the outermost rules.
 //
 // ctx ends when the work is no longer wanted; context.Cause(ctx) says why:
 // ErrLeaseLost (somebody else may work on the message now), ErrCancelled (no further

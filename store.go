@@ -30,8 +30,9 @@ import (
 // or delay into a due time. A malformed Claim fails as a whole, malformed items of the
 // other methods alone.
 //
-// After Close every method returns ErrClosed; Close ends waiting claims. A store
-// whose medium failed returns ErrStoreFailed from then on.
+// After Close every other method returns ErrClosed; Close ends waiting claims, and a
+// second one returns nil or ErrClosed. A store whose medium failed returns
+// ErrStoreFailed from then on.
 //
 // The suite in package storetest checks all of this.
 type Store interface {
