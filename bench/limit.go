@@ -15,10 +15,11 @@ import (
 
 const (
 	bodyBytes = 200
+	idBytes   = 26
 	// messageBytes is what any store has to write for a message: its body, an ID of 26
 	// bytes and 8 for the due time. ackBytes is an ID and 8 for a token or time.
-	messageBytes = bodyBytes + 26 + 8
-	ackBytes     = 26 + 8
+	messageBytes = bodyBytes + idBytes + 8
+	ackBytes     = idBytes + 8
 )
 
 // limitSpan is the length of one measurement of the limit; there are two, before and after

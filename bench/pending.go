@@ -64,9 +64,6 @@ func runFill(ctx context.Context, e *env) error {
 		return err
 	}
 	err = e.against(fillBatch, messageBytes, func() (float64, error) { return e.fill(ctx, store) })
-	if err == nil {
-		err = e.out.setMemory()
-	}
 	if err = closeStore(store, err); err != nil {
 		return err
 	}
@@ -101,6 +98,9 @@ func (e *env) fill(ctx context.Context, store punctual.Store) (rate float64, err
 		}
 	}
 	rate = float64(e.sizes.Pending) / time.Since(start).Seconds()
+	if err := e.out.setMemory(); err != nil {
+		return 0, err
+	}
 	return rate, ids.save(e.kept)
 }
 
@@ -184,18 +184,22 @@ func runLoad(ctx context.Context, e *env) error {
 	return closeStore(store, context.Cause(ctx))
 }
 
-// sample keeps each k-th ID of those pushed.
+// sample keeps each k-th ID of those pushed, one to a line: little memory, because it counts as
+// that of the store.
 type sample struct {
 	every, seen int
-	ids         []string
+	ids         []byte
 }
 
-func newSample(of int) *sample { return &sample{every: max(1, (of+sampleMax-1)/sampleMax)} }
+func newSample(of int) *sample {
+	every := max(1, (of+sampleMax-1)/sampleMax)
+	return &sample{every: every, ids: make([]byte, 0, (of/every+1)*(idBytes+1))}
+}
 
 func (s *sample) add(rs []punctual.PushResult) {
 	for _, r := range rs {
 		if s.seen%s.every == 0 {
-			s.ids = append(s.ids, r.ID)
+			s.ids = append(append(s.ids, r.ID...), '\n')
 		}
 		s.seen++
 	}
@@ -205,13 +209,10 @@ func samplePath(kept string) string { return filepath.Join(kept, "ids") }
 
 // save writes the IDs in random order.
 func (s *sample) save(kept string) error {
-	mathrand.Shuffle(len(s.ids), func(i, j int) { s.ids[i], s.ids[j] = s.ids[j], s.ids[i] })
-	var b bytes.Buffer
-	for _, id := range s.ids {
-		b.WriteString(id)
-		b.WriteByte('\n')
-	}
-	return os.WriteFile(samplePath(kept), b.Bytes(), 0o644)
+	lines := bytes.SplitAfter(s.ids, []byte("\n"))
+	lines = lines[:len(lines)-1] // what follows the last line
+	mathrand.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	return os.WriteFile(samplePath(kept), bytes.Join(lines, nil), 0o644)
 }
 
 // takeIDs returns n IDs of the sample that no scenario has used yet.
