@@ -24,9 +24,6 @@ func TestLinksInDocuments(t *testing.T) {
 			}
 			file = path.Join(path.Dir(page), file)
 			if _, err := os.Stat(file); err != nil {
-				if notMeasuredYet(file) {
-					continue
-				}
 				t.Errorf("%s links to %s, which does not exist", page, target)
 				continue
 			}
@@ -35,17 +32,6 @@ func TestLinksInDocuments(t *testing.T) {
 			}
 		}
 	}
-}
-
-// notMeasuredYet tells of the page and the charts that make bench writes: before its first run
-// there is no page, and no folder of charts.
-func notMeasuredYet(file string) bool {
-	const page, charts = "docs/performance.md", "docs/img"
-	if path.Dir(file) != charts {
-		return file == page
-	}
-	_, err := os.Stat(charts)
-	return err != nil
 }
 
 // Every test, Go file and member of a type that a document names in code quotes exists.
