@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -160,6 +161,7 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args []any) 
 			return items, nil
 		}
 		f := classify(err)
+		s.lookForNodes(ctx, err)
 		if !f.passing || try == tries {
 			return nil, f.wrap(sc.name, err)
 		}
@@ -167,6 +169,15 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args []any) 
 			return nil, err
 		}
 		pause *= 2
+	}
+}
+
+// lookForNodes lets a cluster client ask who serves what, when a node does not answer. By
+// itself it asks only once a minute (go-redis 9.23), and a failover takes seconds.
+func (s *Store) lookForNodes(ctx context.Context, err error) {
+	var reply redis.Error
+	if cluster, ok := s.client.(*redis.ClusterClient); ok && !errors.As(err, &reply) {
+		cluster.ReloadState(ctx)
 	}
 }
 

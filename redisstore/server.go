@@ -35,9 +35,16 @@ func (s *Store) open(ctx context.Context) error {
 		return fmt.Errorf("the server gives %q, not %q: %s: %w", class.durability, want, class.why, punctual.ErrDurability)
 	}
 	s.setDurability(class.durability)
-	format, epoch, err := s.readStore(ctx, rand.Text(), false)
+	newEpoch := rand.Text()
+	if s.opt.MustExist {
+		newEpoch = ""
+	}
+	format, epoch, err := s.readStore(ctx, newEpoch, false)
 	if err != nil {
 		return err
+	}
+	if epoch == "" {
+		return fmt.Errorf("there is no %s: %w", s.names.store(), punctual.ErrNotFound)
 	}
 	if format != formatVersion {
 		return fmt.Errorf("%s has format %q, this program knows %q: use the version of Punctual that wrote it, or another prefix: %w",

@@ -27,6 +27,9 @@ type Options struct {
 	Logger *slog.Logger
 	// OwnClient lets Close close the client, too.
 	OwnClient bool
+	// MustExist makes Open return ErrNotFound, and write nothing, where no store has ever been
+	// opened.
+	MustExist bool
 
 	// clock, for tests, takes the place of the server's.
 	clock punctual.Clock

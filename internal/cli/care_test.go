@@ -263,7 +263,7 @@ func TestStoreNames(t *testing.T) {
 			t.Errorf("--store %q, PUNCTUAL_STORE %q: %q, want %q", c.flag, c.env, got, c.want)
 		}
 	}
-	for _, name := range []string{"mem", "mem:x", "disk:", "disk", ":", "redis://x"} {
+	for _, name := range []string{"mem", "mem:x", "disk:", "disk", ":", "redis:", "redis://", "rabbit://x"} {
 		var errs buffer
 		code := newApp(Streams{Out: &errs, Err: &errs}).run(t.Context(), []string{"push", "t", "x", "--store", name})
 		if code != exitUsage {

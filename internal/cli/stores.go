@@ -19,7 +19,7 @@ const defaultStore = "disk:punctual-data"
 // scheme is one kind of store that --store can name: `NAME:WHERE`.
 type scheme struct {
 	name string
-	// form shows users what to write.
+	// form shows users what to write; empty for a variant of another one.
 	form string
 	open func(ctx context.Context, p place) (punctual.Store, error)
 }
@@ -37,10 +37,10 @@ type place struct {
 
 // schemes is the table of stores. A new kind of store is one more row.
 func schemes() []scheme {
-	return []scheme{
+	return append([]scheme{
 		{"disk", "disk:PATH", openDisk},
 		{"mem", "mem:", openMemory},
-	}
+	}, redisSchemes()...)
 }
 
 func openMemory(_ context.Context, p place) (punctual.Store, error) {
@@ -91,7 +91,9 @@ func noStore(dir string) error {
 func (a *app) storeForms() string {
 	var forms []string
 	for _, s := range a.schemes {
-		forms = append(forms, s.form)
+		if s.form != "" {
+			forms = append(forms, s.form)
+		}
 	}
 	return strings.Join(forms, " or ")
 }

@@ -23,7 +23,7 @@ func StartCluster(t testing.TB, primaries, replicas int, args ...string) *Cluste
 	t.Helper()
 	c := &Cluster{}
 	for range primaries * (1 + replicas) {
-		bus, err := freePort()
+		_, bus, err := freeAddr()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,4 +137,77 @@ func (s *Server) busPort() string {
 func (s *Server) knows(n int) bool {
 	text, err := s.Do("CLUSTER", "NODES")
 	return err == nil && strings.Count(text, "\n") == n && !strings.Contains(text, "handshake") && !strings.Contains(text, "disconnected")
+}
+
+// Move moves the slot of a key, with all that is in it, to another primary, while both serve.
+func (c *Cluster) Move(key string, to *Server) error {
+	slot, err := to.Do("CLUSTER", "KEYSLOT", key)
+	if err != nil {
+		return err
+	}
+	target, err := to.Do("CLUSTER", "MYID")
+	if err != nil {
+		return err
+	}
+	from, source, err := c.ownerOf(key)
+	if err != nil || from == to {
+		return err
+	}
+	if _, err := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
+		return err
+	}
+	if _, err := from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target); err != nil {
+		return err
+	}
+	if err := from.migrate(slot, to); err != nil {
+		return err
+	}
+	for _, n := range []*Server{to, from} {
+		if _, err := n.Do("CLUSTER", "SETSLOT", slot, "NODE", target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownerOf returns the primary that serves a key, and its ID.
+func (c *Cluster) ownerOf(key string) (*Server, string, error) {
+	for _, n := range c.Nodes {
+		role, err := n.Do("INFO", "replication")
+		if err != nil || !strings.Contains(role, "role:master") {
+			continue
+		}
+		if _, err := n.Do("EXISTS", key); err == nil {
+			id, err := n.Do("CLUSTER", "MYID")
+			return n, id, err
+		}
+	}
+	return nil, "", fmt.Errorf("no primary serves %s", key)
+}
+
+// Owner is the primary that serves a key.
+func (c *Cluster) Owner(t testing.TB, key string) *Server {
+	t.Helper()
+	n, _, err := c.ownerOf(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// migrate moves all keys of a slot, one after the other.
+func (s *Server) migrate(slot string, to *Server) error {
+	host, port, err := net.SplitHostPort(to.Addr)
+	if err != nil {
+		return err
+	}
+	for {
+		key, err := s.Do("CLUSTER", "GETKEYSINSLOT", slot, "1")
+		if err != nil || key == "" {
+			return err
+		}
+		if _, err := s.Do("MIGRATE", host, port, key, "0", "10000"); err != nil {
+			return err
+		}
+	}
 }

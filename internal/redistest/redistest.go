@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -24,16 +25,17 @@ const cure = "apt-get install redis-server redis-sentinel redis-tools (or: make 
 // startTimeout bounds how long a server may take to answer; it only bounds hangs.
 const startTimeout = 30 * time.Second
 
-// Server is a running redis-server.
+// Server is a running redis-server or redis-sentinel.
 type Server struct {
 	// Addr is its host and port.
 	Addr string
 	// Dir is where it keeps its files.
 	Dir string
 
-	args []string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	program string
+	args    []string
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when the process has ended
 }
 
 // Start starts a server for one test. It has an append-only file, synced every second; args
@@ -44,24 +46,29 @@ func Start(t testing.TB, args ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.killAtEnd(t)
+	return s
+}
+
+func (s *Server) killAtEnd(t testing.TB) {
 	t.Cleanup(func() {
 		if err := s.Kill(); err != nil {
-			t.Errorf("end of redis-server: %v", err)
+			t.Errorf("end of %s: %v", s.program, err)
 		}
 	})
-	return s
 }
 
 // Launch is Start for a TestMain, which has no test: the caller gives the folder and calls
 // Kill.
 func Launch(dir string, args ...string) (*Server, error) {
-	port, err := freePort()
+	host, port, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: net.JoinHostPort("127.0.0.1", port), Dir: dir}
+	s := &Server{Addr: net.JoinHostPort(host, port), Dir: dir, program: "redis-server"}
 	s.args = append([]string{
-		"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
+		"--port", port, "--bind", host, "--replica-announce-ip", host, "--cluster-announce-ip", host,
+		"--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
 		"--logfile", filepath.Join(dir, "redis.log"), "--daemonize", "no",
 	}, args...)
 	return s, s.Restart()
@@ -69,14 +76,14 @@ func Launch(dir string, args ...string) (*Server, error) {
 
 // Restart starts a server that was killed, on the same port and with the same files.
 func (s *Server) Restart() error {
-	path, err := exec.LookPath("redis-server")
+	path, err := exec.LookPath(s.program)
 	if err != nil {
-		return fmt.Errorf("redis-server is missing: %s: %w", cure, err)
+		return fmt.Errorf("%s is missing: %s: %w", s.program, cure, err)
 	}
 	s.cmd = exec.Command(path, s.args...)
 	s.cmd.Stdout, s.cmd.Stderr = io.Discard, io.Discard
 	if err := s.cmd.Start(); err != nil {
-		return fmt.Errorf("start of redis-server: %w", err)
+		return fmt.Errorf("start of %s: %w", s.program, err)
 	}
 	done := make(chan struct{})
 	s.done = done
@@ -95,11 +102,11 @@ func (s *Server) await() error {
 		}
 		select {
 		case <-s.done:
-			return fmt.Errorf("redis-server ended at once; its log says: %s", s.log())
+			return fmt.Errorf("%s ended at once; its log says: %s", s.program, s.log())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	return errors.Join(fmt.Errorf("redis-server does not answer at %s; its log says: %s", s.Addr, s.log()), s.Kill())
+	return errors.Join(fmt.Errorf("%s does not answer at %s; its log says: %s", s.program, s.Addr, s.log()), s.Kill())
 }
 
 func (s *Server) log() string {
@@ -131,8 +138,8 @@ func (s *Server) Stop() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
 // Continue lets a stopped server go on.
 func (s *Server) Continue() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Do sends one command on a connection of its own and returns a reply that is one line or
-// one text. It is for steering servers, not for data.
+// Do sends one command on a connection of its own and returns its reply; parts of a list are
+// separated by line feeds. It is for steering servers, not for data.
 func (s *Server) Do(words ...string) (string, error) {
 	c, err := net.DialTimeout("tcp", s.Addr, startTimeout)
 	if err != nil {
@@ -173,16 +180,34 @@ func readReply(r *bufio.Reader) (string, error) {
 		text := make([]byte, n+2)
 		_, err = io.ReadFull(r, text)
 		return string(text[:n]), err
+	case '*':
+		n, err := strconv.Atoi(line[1:])
+		var parts []string
+		for range n {
+			part, err := readReply(r)
+			if err != nil {
+				return "", err
+			}
+			parts = append(parts, part)
+		}
+		return strings.Join(parts, "\n"), err
 	}
 	return line[1:], nil
 }
 
-// freePort returns a port that nobody listens on at this moment.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// freeAddr returns an address of loopback that nobody listens on at this moment. Where the
+// system allows it (Linux does) that is on a host of its own, drawn from all of 127/8: a
+// Sentinel or cluster that finds another test's server on the port of one that was killed
+// would make it its replica.
+func freeAddr() (host, port string, err error) {
+	host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
-		return "", err
+		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, errors.Join(err, l.Close())
+	if err != nil {
+		return "", "", err
+	}
+	host, port, err = net.SplitHostPort(l.Addr().String())
+	return host, port, errors.Join(err, l.Close())
 }

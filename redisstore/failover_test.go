@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// throughFailover stores messages that fall due during a failover, makes sure that the replica
+// has them, and expects a consumer that was waiting all the time to get them all: what is
+// lost in a failover by class volatile is only what the replica had not received.
+func throughFailover(t *testing.T, client redis.UniversalClient, owner *redistest.Server, failover func()) {
+	t.Helper()
+	producer, consumer := openStore(t, client, nil), openStore(t, client, nil)
+	missing := make(map[string]bool)
+	for i := range 300 {
+		id := fmt.Sprint(i)
+		push(t, producer, punctual.NewMessage{ID: id, Delay: time.Duration(i*10) * time.Millisecond})
+		missing[id] = true
+	}
+	for do(t, owner, "WAIT", "1", "1000") != "1" {
+	}
+	ctx, end := context.WithCancel(context.Background())
+	delivered := make(chan string, 1000)
+	go func() {
+		defer close(delivered)
+		consumeAll(ctx, consumer, delivered)
+	}()
+	delete(missing, <-delivered) // by now the consumer listens to hints, too
+	failover()
+	patience := time.After(time.Minute)
+	for len(missing) > 0 {
+		select {
+		case id := <-delivered:
+			delete(missing, id)
+		case <-patience:
+			t.Fatalf("P1: %d messages that the replica had were not delivered after the failover", len(missing))
+		}
+	}
+	push(t, producer, punctual.NewMessage{ID: "after"})
+	for id := range delivered {
+		if id == "after" {
+			break
+		}
+	}
+	end()
+	for range delivered {
+	}
+	if r, err := producer.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 {
+		t.Errorf("after the failover: %q, %v", r.Problems, err)
+	}
+}
+
+func TestSentinelFailover(t *testing.T) {
+	sentinel := redistest.StartSentinel(t)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
+	closeAtEnd(t, client.Close)
+	throughFailover(t, client, sentinel.Nodes[0], func() {
+		if err := sentinel.Nodes[0].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := sentinel.AwaitPrimary(sentinel.Nodes[1]); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A class that a failover does not keep is refused, whatever the servers' files.
+func TestSentinelDurability(t *testing.T) {
+	sentinel := redistest.StartSentinel(t, "--appendfsync", "always")
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
+	closeAtEnd(t, client.Close)
+	if s := openStore(t, client, nil); s.Durability() != punctual.Volatile {
+		t.Errorf("P1: behind Sentinel durability is %q; want volatile", s.Durability())
+	}
+}
+
+func TestClusterFailover(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 1)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	closeAtEnd(t, client.Close)
+	owner := cluster.Owner(t, ordersKey)
+	throughFailover(t, client, owner, func() {
+		if err := owner.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// ordersKey is one of the keys of topic orders.
+const ordersKey = "punctual:{orders#0}:g"
+
+// Z16: the topic's slot goes from node to node under load.
+func TestClassic_Z16_Resharding(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0)
+	clients := func() redis.UniversalClient {
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+		closeAtEnd(t, c.Close)
+		return c
+	}
+	trouble(t, clients, func() {
+		for i := range 20 {
+			pushedMore(t, cluster.Owner(t, ordersKey))
+			if err := cluster.Move(ordersKey, cluster.Nodes[i%3]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pushedMore(t, cluster.Owner(t, ordersKey))
+	})
+}

@@ -1,0 +1,190 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+// OpenURL opens a store with a client of its own, which Close closes. The URL is one of
+//
+//	redis://[user:password@]host[:port][/database]
+//	redis+sentinel://[user:password@]host[:port],host[:port].../primary[/database]
+//	redis+cluster://[user:password@]host[:port],host[:port]...
+//
+// and with rediss in the place of redis the connections are TLS, with the machine's roots of
+// trust. User and password may be escaped with %; those of Sentinel are taken to be the same
+// as those of the servers. Ports are 6379, and 26379 for Sentinel, unless given. Behind a ?
+// there may be prefix=... (Options.Prefix) and durability=fsync or volatile
+// (Options.Durability); they win over o.
+//
+// Errors never repeat the password.
+func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
+	a, err := parseURL(text)
+	if err != nil {
+		return nil, err
+	}
+	opt := Options{}
+	if o != nil {
+		opt = *o
+	}
+	if opt, err = a.options(opt); err != nil {
+		return nil, err
+	}
+	client := a.client()
+	s, err := Open(ctx, client, &opt)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+// address is a parsed URL.
+type address struct {
+	kind           string // "", "sentinel" or "cluster"
+	tls            bool
+	user, password string
+	hosts          []string // each with its port
+	primary        string   // the name that Sentinel knows
+	database       int
+	query          url.Values
+}
+
+// forms is what the errors of parseURL tell to write.
+const forms = "use redis://host:port/database, redis+sentinel://host,host/primary or redis+cluster://host,host"
+
+func badURL(format string, args ...any) error {
+	return fmt.Errorf("redis URL: %s: %s: %w", fmt.Sprintf(format, args...), forms, punctual.ErrInvalid)
+}
+
+// parseURL cannot leave lists of hosts to net/url, which knows only one.
+func parseURL(text string) (a address, err error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return a, badURL("there is no ://")
+	}
+	protocol, kind, _ := strings.Cut(scheme, "+")
+	a.kind, a.tls = kind, protocol == "rediss"
+	if protocol != "redis" && !a.tls || !slices.Contains([]string{"", "sentinel", "cluster"}, kind) || strings.HasSuffix(scheme, "+") {
+		return a, badURL("unknown scheme %q", scheme)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	if a.query, err = url.ParseQuery(query); err != nil {
+		return a, badURL("what follows the ? cannot be read")
+	}
+	if i := strings.LastIndex(rest, "@"); i >= 0 {
+		if err := a.parseUser(rest[:i]); err != nil {
+			return a, err
+		}
+		rest = rest[i+1:]
+	}
+	hosts, path, _ := strings.Cut(rest, "/")
+	if err := a.parseHosts(hosts); err != nil {
+		return a, err
+	}
+	return a, a.parsePath(strings.TrimSuffix(path, "/"))
+}
+
+func (a *address) parseUser(text string) (err error) {
+	user, password, _ := strings.Cut(text, ":")
+	if a.user, err = url.PathUnescape(user); err == nil {
+		a.password, err = url.PathUnescape(password)
+	}
+	if err != nil {
+		return badURL("escape each special character of user and password with %%: one cannot be read")
+	}
+	return nil
+}
+
+func (a *address) parseHosts(text string) error {
+	port := "6379"
+	if a.kind == "sentinel" {
+		port = "26379"
+	}
+	for host := range strings.SplitSeq(text, ",") {
+		if host == "" {
+			return badURL("a host is empty")
+		}
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		if _, p, err := net.SplitHostPort(host); err != nil || !isNumber(p, 65535) {
+			return badURL("host %q cannot be read", host)
+		}
+		a.hosts = append(a.hosts, host)
+	}
+	if a.kind == "" && len(a.hosts) > 1 {
+		return badURL("%d hosts for a single server", len(a.hosts))
+	}
+	return nil
+}
+
+func isNumber(text string, most int) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= 0 && n <= most
+}
+
+func (a *address) parsePath(path string) error {
+	database := path
+	if a.kind == "sentinel" {
+		if a.primary, database, _ = strings.Cut(path, "/"); a.primary == "" {
+			return badURL("the name of the primary is missing behind the hosts")
+		}
+	}
+	if database == "" {
+		return nil
+	}
+	if a.kind == "cluster" {
+		return badURL("a cluster has no databases, but there is /%s", database)
+	}
+	if !isNumber(database, 1<<20) {
+		return badURL("database %q is not a number", database)
+	}
+	a.database, _ = strconv.Atoi(database) // it is a number
+	return nil
+}
+
+// options adds to o what stands behind the ?.
+func (a *address) options(o Options) (Options, error) {
+	o.OwnClient = true
+	for name, values := range a.query {
+		switch name {
+		case "prefix":
+			o.Prefix = values[0]
+		case "durability":
+			o.Durability = punctual.Durability(values[0])
+			if !slices.Contains([]punctual.Durability{punctual.Fsync, punctual.Replicated, punctual.Volatile}, o.Durability) {
+				return o, badURL("unknown durability %q; use fsync, replicated or volatile", values[0])
+			}
+		default:
+			return o, badURL("unknown option %q; use prefix or durability", name)
+		}
+	}
+	return o, nil
+}
+
+func (a *address) client() redis.UniversalClient {
+	var secure *tls.Config
+	if a.tls {
+		secure = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	switch a.kind {
+	case "sentinel":
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: a.primary, SentinelAddrs: a.hosts, SentinelUsername: a.user, SentinelPassword: a.password,
+			Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure,
+		})
+	case "cluster":
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.hosts, Username: a.user, Password: a.password, TLSConfig: secure})
+	}
+	return redis.NewClient(&redis.Options{Addr: a.hosts[0], Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure})
+}
