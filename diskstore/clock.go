@@ -31,6 +31,12 @@ func newClock(source punctual.Clock, passed time.Time) *clock {
 
 // now is the current time as finely as the source tells it.
 func (c *clock) now() time.Time {
+	now, _ := c.read()
+	return now
+}
+
+// read is now, with the source's reading that it comes from.
+func (c *clock) read() (now, source time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.source.Now()
@@ -41,7 +47,7 @@ func (c *clock) now() time.Time {
 	} else {
 		c.last = wall
 	}
-	return c.last
+	return c.last, t
 }
 
 // ms is the current time in whole milliseconds, rounded down.
@@ -57,13 +63,10 @@ const (
 // after waits until the clock has reached ms, but not longer than limit milliseconds.
 // It may be early while the clock lags behind its source: look again.
 func (c *clock) after(ms, limit int64) (<-chan time.Time, func()) {
-	now := c.now()
+	now, from := c.read()
 	wait := punctual.FromMillis(ms).Sub(now)
 	if limit < wait.Milliseconds() {
 		wait = time.Duration(limit) * time.Millisecond
 	}
-	c.mu.Lock()
-	from := c.prev
-	c.mu.Unlock()
 	return c.source.After(from.Add(wait))
 }
