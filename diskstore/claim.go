@@ -56,7 +56,7 @@ func (s *Store) claimNow(ctx context.Context, c *punctual.Claim) (ds []punctual.
 
 func ctxOrUsable(ctx context.Context, s *Store) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ended(ctx)
 	}
 	return s.usable()
 }
@@ -435,7 +435,7 @@ func (s *Store) wait(ctx context.Context, w *waiter, next, deadline int64) error
 	case <-w.hint:
 	case <-reached:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended(ctx)
 	case <-s.closing:
 	case <-s.failed:
 	}

@@ -68,7 +68,7 @@ func (s *Store) waitTurn(ctx context.Context) error {
 	case <-s.sequencer:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the store: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for the store: %w", ended(ctx))
 	case <-s.failed:
 		return s.failure()
 	case <-s.closing:
@@ -101,7 +101,7 @@ func (s *Store) commit(ctx context.Context, tx *txn) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the disk: %w: %w", punctual.ErrIndeterminate, context.Cause(ctx))
+		return fmt.Errorf("wait for the disk: %w: %w", punctual.ErrIndeterminate, ended(ctx))
 	case <-timer.C:
 		s.fail(fmt.Errorf("the disk did not answer for %v", s.opt.CommitTimeout))
 	case <-s.failed:

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -160,8 +161,8 @@ func badUnknown(s *subject) {
 // badContext: a call with an ended context may fail or not, but a definite error means
 // that nothing was changed.
 func badContext(s *subject) {
-	ended, end := context.WithCancel(s.ctx)
-	end()
+	ended, end := context.WithCancelCause(s.ctx)
+	end(errors.New("the user left")) // a cause of the caller's own does not hide what happened
 	s.push(order("kept", time.Hour))
 	s.push(order("held", 0))
 	held := s.one(orders)
