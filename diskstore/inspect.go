@@ -97,7 +97,7 @@ func copySettings(s punctual.Settings) punctual.Settings {
 	return s
 }
 
-// leased is the number of leases that have not run out.
+// leasedNow is the number of leases that have not run out.
 func (tv *topicView) leasedNow() (n int64) {
 	for _, e := range tv.leases {
 		if tv.now < e.next {
@@ -188,21 +188,17 @@ func (tv *topicView) infoOf(p pos, v []byte) (punctual.Info, error) {
 	if err != nil {
 		return punctual.Info{}, tv.s.readError("topic "+tv.t.name, err)
 	}
-	i := punctual.Info{State: punctual.StateDead, Died: punctual.FromMillis(r.died), Reason: r.reason}
-	if !r.dead {
-		i.Died, i.Reason, i.State = zeroTime, "", punctual.StateScheduled
+	i := punctual.Info{State: punctual.StateScheduled}
+	if r.dead {
+		i.State, i.Died, i.Reason = punctual.StateDead, punctual.FromMillis(r.died), r.reason
+	} else {
 		tv.addLease(&i, r, p)
 	}
 	i.Message, i.Failures = r.message(tv.t.name), r.failures
 	return i, nil
 }
 
-var zeroTime = punctual.FromMillis(minDueMillis)
-
-// minDueMillis is the zero time.Time in milliseconds.
-const minDueMillis = -62135596800000
-
-// addLease adds what a live message's lease, running or run out, says of it.
+// addLease adds the state of a live message, and what its lease, running or run out, says of it.
 func (tv *topicView) addLease(i *punctual.Info, r *record, p pos) {
 	if p.ms <= tv.now {
 		i.State = punctual.StateReady

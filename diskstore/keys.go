@@ -27,8 +27,8 @@ import (
 // 'f', or be earlier than it when the ID was finished again.
 //
 // The law of change: a new kind of key gets a new letter; the meaning of a letter never
-// changes. A change that an older program would misread raises formatVersion, gets a step in
-// migrate (open.go), and golden directories of every released version stay in testdata.
+// changes. A change that an older program would misread raises formatVersion, gets a step where
+// Open compares versions (readMeta), and golden directories of every released version stay in testdata.
 const formatVersion = 1
 
 const (

@@ -19,7 +19,7 @@ const (
 	loadLead     = 1_000   // how long before the next message on disk is due it is loaded, ms
 )
 
-// loaded is one message that the loader has read.
+// loadedMessage is one message that the loader has read.
 type loadedMessage struct {
 	key pos
 	rec []byte
@@ -149,10 +149,7 @@ func (s *Store) evict(t *topic) {
 	}
 	first := cut[0].e.key
 	t.evicted++
-	t.loaded = pos{first.ms, first.seq - 1}
-	if first.seq == 0 {
-		t.loaded = pos{first.ms - 1, 1<<64 - 1}
-	}
+	t.loaded = before(first)
 	if first.less(t.diskNext) {
 		t.diskNext = first
 	}

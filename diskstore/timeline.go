@@ -8,8 +8,8 @@ import (
 )
 
 // entry is a message in memory: near its due time, or leased. All fields are guarded
-// by Store.mu, but id, attempt, rec and lapses are written without it by the claim that
-// holds the message, before its token is known to anybody.
+// by Store.mu, but topic and key, which do not change; whoever unlinked an entry may read it
+// without.
 type entry struct {
 	topic *topic
 	key   pos   // where the message stands on disk
