@@ -144,7 +144,7 @@ func TestTopicSetAndShow(t *testing.T) {
 	const want = `{"topic":"t","lease":"1m","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"28d","remember":"1d12h","paused_in":false,"paused_out":false}`
 	r.run("topic", "show", "t", "--json").ok().printsJSON(want)
 	r.run("topic", "set", "t", "--backoff", "exp:1s..1h,jitter=0.5").ok().contains("exp:1s..1h,jitter=0.5", "28d", "1d12h")
-	r.run("topic", "show", "none").exits(exitUnwished, "not found")
+	r.run("topic", "show", "none").exits(exitUnwished, `topic show: topic "none": not found: 'punctual topics'`)
 	for _, c := range [][]string{
 		{"no setting is given"},
 		{"lease 1ms", "--lease", "1ms"},
@@ -287,7 +287,7 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	for len(commands) > 0 {
 		c := commands[0]
 		commands = append(commands[1:], c.Commands()...)
-		if c.IsAdditionalHelpTopicCommand() || c.Name() == "help" { // cobra's own
+		if c.IsAdditionalHelpTopicCommand() || c.Name() == "help" || strings.HasPrefix(c.CommandPath(), "punctual completion") { // cobra's own
 			continue
 		}
 		n := strings.Count(c.Example, "\n") + 1
@@ -314,6 +314,8 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		r.run("completion", shell).ok().contains("punctual")
 	}
+	r.run("completion", "tcsh").exits(exitUsage, `unknown command "tcsh": see 'punctual completion --help'`).prints("")
+	r.run("completion").ok().contains("bash", "zsh", "fish", "powershell")
 	r.run("__complete", "stats", "").contains("orders\n")
 	r.run("__complete", "stats", "orders", "").prints(":4\n")
 }

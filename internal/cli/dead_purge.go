@@ -65,7 +65,7 @@ func (f *deadPurgeFlags) query(topic string) (q punctual.PurgeQuery, err error) 
 // the like.
 func (a *app) purge(ctx context.Context, q punctual.PurgeQuery, kind string) error {
 	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-		if _, err := i.Stats(ctx, q.Topic); err != nil {
+		if _, err := topicStats(ctx, i, q.Topic); err != nil {
 			return err
 		}
 		n, err := i.Purge(ctx, q)

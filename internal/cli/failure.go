@@ -100,13 +100,13 @@ func usagef(format string, args ...any) error {
 	return &failure{code: codeUsage, exit: exitUsage, definite: true, text: fmt.Sprintf(format, args...)}
 }
 
-// asUsage makes err, which came from reading the command line, an error of usage.
-func asUsage(err error) error {
+// asUsage makes err, which came from reading the command line of a command, an error of usage.
+func asUsage(err error, command string) error {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return err
 	}
 	text := strings.Join(strings.Fields(err.Error()), " ") // suggestions come in lines of their own
-	return usagef("%s: see 'punctual --help'", text)
+	return usagef("%s: see '%s --help'", text, command)
 }
 
 // unwishedf says that an outcome was not the wished one; code is the outcome's word.
@@ -167,6 +167,8 @@ func inOneLine(err error) string {
 // cure says what to do about an error whose text cannot know.
 func cure(code string) string {
 	switch code {
+	case "duplicate":
+		return "use another ID, or let --if-exists keep or replace the message that has it"
 	case "locked":
 		return "end the other one, or name another store with --store"
 	case "paused":

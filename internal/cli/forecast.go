@@ -71,7 +71,7 @@ func newForecast(a *app) *cobra.Command {
 
 func (a *app) forecast(ctx context.Context, i punctual.Inspector, q punctual.ForecastQuery, step forecastStep) error {
 	if q.Topic != "" {
-		if _, err := i.Stats(ctx, q.Topic); err != nil {
+		if _, err := topicStats(ctx, i, q.Topic); err != nil {
 			return err
 		}
 	}

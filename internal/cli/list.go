@@ -35,7 +35,7 @@ func newList(a *app) *cobra.Command {
 				return err
 			}
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-				if _, err := i.Stats(ctx, args[0]); err != nil {
+				if _, err := topicStats(ctx, i, args[0]); err != nil {
 					return err
 				}
 				return a.listPage(ctx, i, parts, limit, after)

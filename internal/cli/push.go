@@ -153,7 +153,7 @@ func (a *app) pushOne(ctx context.Context, topic, body string, options []punctua
 			return err
 		}
 		if err := results[0].Err; err != nil {
-			return fmt.Errorf("ID %q: %w", m.ID, err)
+			return err
 		}
 		return a.printPushed(results[0])
 	})

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func (p *linePusher) run(ctx context.Context, lines *backlog[inputLine]) error {
 		batch, err := lines.take(ctx)
 		if len(batch) > 0 {
 			if err := p.push(ctx, batch); err != nil {
-				return err
+				return p.cutShort(err)
 			}
 			p.bar.set(p.stored)
 		}
@@ -103,9 +104,17 @@ func (p *linePusher) run(ctx context.Context, lines *backlog[inputLine]) error {
 		case errors.Is(err, io.EOF):
 			return p.verdict()
 		case err != nil:
-			return err
+			return p.cutShort(err)
 		}
 	}
+}
+
+// cutShort is an error that ended the run before its last line, with what had been done by then.
+func (p *linePusher) cutShort(err error) error {
+	if p.stored == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (messages stored before that: %d)", err, p.stored)
 }
 
 // push stores one batch and prints a line for each message, in the order of the input.
@@ -310,6 +319,9 @@ func jsonProblem(err error) string {
 			return fmt.Sprintf("the line is a JSON %s: write an object", e.Value)
 		}
 		return fmt.Sprintf("%q is a JSON %s: see 'punctual push --help' for what it takes", e.Field, e.Value)
+	}
+	if e := base64.CorruptInputError(0); errors.As(err, &e) {
+		return "\"body_base64\" is not standard base64"
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the JSON object is not complete"

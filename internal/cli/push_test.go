@@ -44,6 +44,7 @@ func TestPushOfATakenID(t *testing.T) {
 	r.run("push", "t", "second", "--id", "a", "--json").ok().
 		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T11:00:00.000Z","result":"duplicate"}`)
 	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail", "--json").exits(exitUnwished).failsWith("duplicate", true)
+	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail").exits(exitUnwished, "push of a to t: ID is taken: use another ID")
 	r.run("push", "t", "fourth", "--id", "a", "--if-exists", "replace", "--in", "2h", "--json").ok().
 		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T12:00:00.000Z","result":"replaced"}`)
 	if got := string(r.get("t", "a").Body); got != "fourth" {
@@ -84,7 +85,7 @@ func TestPushRefusesBadInput(t *testing.T) {
 		{"ID is empty", []string{"push", "t", "x", "--id", ""}},
 		{"max attempts 1000001", []string{"push", "t", "--ndjson", "--max-attempts", "1000001"}},
 		{"Did you mean this? push", []string{"pusc", "t", "x"}},
-		{"unknown flag", []string{"push", "t", "x", "--no-such"}},
+		{"unknown flag: --no-such: see 'punctual push --help'", []string{"push", "t", "x", "--no-such"}},
 		{"at most a TOPIC", []string{"push", "t", "x", "--ndjson"}},
 		{"with --ndjson", []string{"push", "t", "--ndjson", "--id", "a"}},
 		{`topic "a b"`, []string{"push", "a b", "--ndjson"}},
@@ -138,10 +139,11 @@ func TestPushLinesGoOnAfterABadOne(t *testing.T) {
 		{`{"body":"x"}}`, "line 13: there is more behind"},
 		{`{"body":"x","topic":"a b"}`, `line 14: topic "a b"`},
 		{`{"body":"x","id":""}`, "line 15: ID is empty"},
-		{`{"body":"x"`, "line 16: the JSON object is not complete"},
-		{`[1]`, "line 17: the line is a JSON array"},
-		{`{"body":"` + strings.Repeat("x", maxLine) + `"}`, "line 18: the line is longer"},
-		{`{"body":"` + strings.Repeat("x", punctual.DefaultMaxBody+1) + `"}`, "line 19: body has"},
+		{`{"body_base64":"!"}`, `line 16: "body_base64" is not standard base64`},
+		{`{"body":"x"`, "line 17: the JSON object is not complete"},
+		{`[1]`, "line 18: the line is a JSON array"},
+		{`{"body":"` + strings.Repeat("x", maxLine) + `"}`, "line 19: the line is longer"},
+		{`{"body":"` + strings.Repeat("x", punctual.DefaultMaxBody+1) + `"}`, "line 20: body has"},
 		{`{"body":"x","body_base64":null,"in":null,"id":"2"}`, ""},
 		{`{"body":"\ud83d\ude00 \\ud800","id":"3"}`, ""},
 	}
@@ -149,7 +151,7 @@ func TestPushLinesGoOnAfterABadOne(t *testing.T) {
 	for _, l := range lines {
 		input.WriteString(l.text + "\n")
 	}
-	res := r.runInput(input.String(), "push", "t", "--ndjson").exits(exitError, "18 of 21 lines were not stored")
+	res := r.runInput(input.String(), "push", "t", "--ndjson").exits(exitError, "19 of 22 lines were not stored")
 	for _, l := range lines {
 		if !strings.Contains(res.err, l.says) {
 			t.Errorf("standard error does not say %q:\n%s", l.says, res.err)
@@ -237,6 +239,18 @@ func TestPushTellsWhenOutputCannotBeWritten(t *testing.T) {
 		if code != exitError || !strings.Contains(errs.String(), "write standard output: broken pipe") {
 			t.Errorf("%q: exit %d, standard error %q; want 1 and the reason", args, code, errs.String())
 		}
+	}
+}
+
+// TestPushLinesTellHowFarTheyCame: what was stored before the end is not told by lines that
+// could not be written.
+func TestPushLinesTellHowFarTheyCame(t *testing.T) {
+	r := newRig(t)
+	r.in = strings.NewReader("{\"body\":\"x\"}\n")
+	var errs buffer
+	code := r.app(brokenPipe{}, &errs).run(t.Context(), []string{"push", "t", "--ndjson"})
+	if want := "push: write standard output: broken pipe (messages stored before that: 1)"; code != exitError || !strings.Contains(errs.String(), want) {
+		t.Errorf("P13: exit %d, standard error %q; want 1 and %q", code, errs.String(), want)
 	}
 }
 

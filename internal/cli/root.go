@@ -67,9 +67,9 @@ func newApp(s Streams) *app {
 func (a *app) run(ctx context.Context, args []string) int {
 	root := newRoot(a)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && a.operation == "" {
-		err = asUsage(err)
+		err = asUsage(err, cmd.CommandPath())
 		a.json = a.json || asksForJSON(args) // the flags behind the wrong one were not read
 	}
 	return a.report(err)
@@ -107,6 +107,7 @@ func newRoot(a *app) *cobra.Command {
 	addTo(root, groupCare, newTopic(a), newCheck(a), newDemo(a), newVersion(a))
 	root.AddCommand(newExitCodesHelp())
 	refuseUnknownHelp(root)
+	refuseUnknownShell(root)
 	return root
 }
 
@@ -123,6 +124,17 @@ func refuseUnknownHelp(root *cobra.Command) {
 		}
 		return nil
 	}
+}
+
+// refuseUnknownShell makes completion for a shell that is not known an error of usage.
+func refuseUnknownShell(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic("punctual: no completion command: " + err.Error()) // cobra has just made it
+	}
+	completion.Args = noSuchCommand
+	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // The groups under which the root's help lists the commands.

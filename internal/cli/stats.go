@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -42,8 +43,17 @@ func statsOf(ctx context.Context, i punctual.Inspector, args []string) ([]punctu
 	if len(args) == 0 {
 		return i.Topics(ctx)
 	}
-	s, err := i.Stats(ctx, args[0])
+	s, err := topicStats(ctx, i, args[0])
 	return []punctual.TopicStats{s}, err
+}
+
+// topicStats returns the statistics of a topic that a command names and that must exist.
+func topicStats(ctx context.Context, i punctual.Inspector, topic string) (punctual.TopicStats, error) {
+	s, err := i.Stats(ctx, topic)
+	if errors.Is(err, punctual.ErrNotFound) {
+		return s, unwishedf("not_found", "topic %q: not found: 'punctual topics' lists those that there are", topic)
+	}
+	return s, err
 }
 
 func (a *app) showStats(all []punctual.TopicStats) error {

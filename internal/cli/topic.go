@@ -65,7 +65,7 @@ func (a *app) configure(ctx context.Context, create bool, topic string, p punctu
 	}
 	return a.withInspector(ctx, create, func(i punctual.Inspector, _ punctual.Store) error {
 		if !create {
-			if _, err := i.Stats(ctx, topic); err != nil {
+			if _, err := topicStats(ctx, i, topic); err != nil {
 				return err
 			}
 		}

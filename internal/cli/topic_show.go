@@ -24,7 +24,7 @@ func newTopicShow(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeTopics(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-				s, err := i.Stats(ctx, args[0])
+				s, err := topicStats(ctx, i, args[0])
 				if err != nil {
 					return err
 				}
