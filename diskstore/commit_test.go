@@ -1,0 +1,112 @@
+package diskstore
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/punctualmq/punctual"
+)
+
+// TestPushesShareAnFsync holds the fsync of one push while others come: none of them returns
+// and none of their messages can be claimed before it is durable; then one or two more are
+// enough for all.
+func TestPushesShareAnFsync(t *testing.T) {
+	f, begun, release := &faults{}, make(chan struct{}), make(chan struct{})
+	s := openAt(t, "store", &Options{fs: hookFS{vfs.NewMem(), f.hook}})
+	syncs, open := 0, false // guarded by f.mu, which is held while the hook asks
+	f.hang(func(op fsOp) chan struct{} {
+		if op.kind != "sync" || !isLog(op) {
+			return nil
+		}
+		if syncs++; syncs == 1 {
+			close(begun)
+		}
+		if open {
+			return nil
+		}
+		return release
+	})
+	const others = 64
+	var pushers sync.WaitGroup
+	returned := make(chan struct{}, others+1)
+	pushOne := func() {
+		push(t, s, punctual.NewMessage{Topic: "o"})
+		returned <- struct{}{}
+	}
+	pushers.Go(pushOne)
+	<-begun
+	for range others {
+		pushers.Go(pushOne)
+	}
+	applied := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.unsynced) == others+1 && len(s.sequencer) == 1
+	}
+	for giveUp := time.Now().Add(30 * time.Second); !applied(); time.Sleep(time.Millisecond) {
+		if time.Now().After(giveUp) {
+			t.Error("pushes that come during an fsync are not applied until it is done")
+			break
+		}
+	}
+	if n := len(returned); n > 0 {
+		t.Errorf("P1 no loss: %d pushes returned before their fsync", n)
+	}
+	if ds := claim(t, s, "o", 100); len(ds) > 0 {
+		t.Errorf("P1 no loss: %d messages were claimed before their fsync", len(ds))
+	}
+	f.mu.Lock()
+	open = true
+	f.mu.Unlock()
+	close(release)
+	pushers.Wait()
+	f.mu.Lock()
+	n := syncs
+	f.mu.Unlock()
+	if n > 3 {
+		t.Errorf("%d pushes that waited together took %d fsyncs", others, n-1)
+	}
+}
+
+// TestWatermark: the mark below which nothing is ever looked for passes what is finished,
+// stops before what is leased, and goes back for what is pushed below it. Without it each look
+// would begin with all that was ever deleted.
+func TestWatermark(t *testing.T) {
+	clock := punctual.NewManualClock(testStart)
+	s := openAt(t, t.TempDir(), &Options{Clock: clock})
+	at := func(want time.Time, when string) {
+		t.Helper()
+		if err := s.writeMarks(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if got := s.topics["o"].mark.ms; got != punctual.Millis(want) {
+			t.Errorf("watermark at %v %s, want %v", punctual.FromMillis(got), when, want)
+		}
+	}
+	for range 100 {
+		push(t, s, punctual.NewMessage{Topic: "o", Due: testStart})
+	}
+	last := testStart.Add(time.Hour)
+	push(t, s, punctual.NewMessage{Topic: "o", Due: last})
+	ds := claim(t, s, "o", 100)
+	at(testStart, "while all are leased")
+	for _, d := range ds[1:] {
+		if err := settle(t, s, d, punctual.SettleAck); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at(testStart, "while one is leased")
+	if err := settle(t, s, ds[0], punctual.SettleAck); err != nil {
+		t.Fatal(err)
+	}
+	s.markedAt = 0 // as if something had been pushed meanwhile
+	at(last, "when all before it are finished")
+	early := testStart.Add(time.Minute)
+	push(t, s, punctual.NewMessage{Topic: "o", Due: early})
+	at(early, "after a push below it")
+	mustBeSound(t, s)
+}
