@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/punctualmq/punctual"
@@ -19,5 +21,23 @@ func TestCluster(t *testing.T) {
 		return openStore(t, client, &Options{Prefix: fresh(), clock: clock})
 	}
 	t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen)) })
+	t.Run("least rights", func(t *testing.T) { clusterLeastRights(t, cluster) })
 	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open) })
+}
+
+// What docs/format-redis.md says of rights on a cluster.
+func clusterLeastRights(t *testing.T, cluster *redistest.Cluster) {
+	for _, n := range cluster.Nodes {
+		do(t, n, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
+		do(t, n, "ACL", "SETUSER", "punctual", "+cluster")
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "punctual", Password: "secret"})
+	closeAtEnd(t, client.Close)
+	s := openStore(t, client, nil)
+	for i := range 20 {
+		push(t, s, punctual.NewMessage{Topic: fmt.Sprint("topic", i)})
+	}
+	if all, err := s.Topics(t.Context()); err != nil || len(all) != 20 {
+		t.Errorf("%d topics, %v; want 20", len(all), err)
+	}
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,8 +24,7 @@ func throughFailover(t *testing.T, client redis.UniversalClient, owner *redistes
 		push(t, producer, punctual.NewMessage{ID: id, Delay: time.Duration(i*10) * time.Millisecond})
 		missing[id] = true
 	}
-	for do(t, owner, "WAIT", "1", "1000") != "1" {
-	}
+	awaitReplica(t, owner)
 	ctx, end := context.WithCancel(context.Background())
 	delivered := make(chan string, 1000)
 	go func() {
@@ -53,6 +53,19 @@ func throughFailover(t *testing.T, client redis.UniversalClient, owner *redistes
 	}
 	if r, err := producer.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 {
 		t.Errorf("after the failover: %q, %v", r.Problems, err)
+	}
+}
+
+// awaitReplica waits until a replica has all that its primary has. WAIT would not do: it
+// tells only of what was written on its own connection.
+func awaitReplica(t *testing.T, primary *redistest.Server) {
+	t.Helper()
+	for {
+		info := parseInfo(do(t, primary, "INFO", "replication"))
+		if strings.Contains(info["slave0"], "state=online,offset="+info["master_repl_offset"]+",") {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

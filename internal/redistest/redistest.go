@@ -55,6 +55,9 @@ func (s *Server) killAtEnd(t testing.TB) {
 		if err := s.Kill(); err != nil {
 			t.Errorf("end of %s: %v", s.program, err)
 		}
+		if t.Failed() {
+			t.Logf("the log of %s at %s:\n%s", s.program, s.Addr, s.log())
+		}
 	})
 }
 
@@ -69,7 +72,7 @@ func Launch(dir string, args ...string) (*Server, error) {
 	s.args = append([]string{
 		"--port", port, "--bind", host, "--replica-announce-ip", host, "--cluster-announce-ip", host,
 		"--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
-		"--logfile", filepath.Join(dir, "redis.log"), "--daemonize", "no",
+		"--logfile", filepath.Join(dir, "redis.log"), "--daemonize", "no", "--repl-diskless-sync-delay", "0",
 	}, args...)
 	return s, s.Restart()
 }

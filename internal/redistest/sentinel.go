@@ -31,7 +31,7 @@ func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replica := Start(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...)
+	replica := Start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
 	s := &Sentinel{Name: "main", Nodes: []*Server{primary, replica}}
 	if s.watcher, err = launchSentinel(t.TempDir(), s.Name, host, port); err != nil {
 		t.Fatal(err)

@@ -21,9 +21,15 @@ local was = head()
 
 local function bit(flags, b) return math.floor(flags / b) % 2 == 1 end
 
+-- at is the due time of each message that waits, also of those of this very call.
+local at = {}
+if #ids > 0 then
+  for i, due in ipairs(call('ZMSCORE', T, unpack(ids))) do at[ids[i]] = tonumber(due or nil) end
+end
+
 -- place says where a message is, when it is due and in which state.
 local function place(id)
-  local due = tonumber(call('ZSCORE', T, id) or nil)
+  local due = at[id]
   if due then return T, due, due <= now and 2 or 1 end
   local st = known[id]
   if not st then return nil end
@@ -39,16 +45,26 @@ local function remembered(id)
   return till and till > now
 end
 
+-- What is to be stored goes in one command per key. A message that is replaced within this
+-- call takes the place of the other one there. Additions come first here: a server out of
+-- memory refuses them, and then nothing was changed.
+local records, times, index = {}, {}, {}
+local replaced, forgotten = {}, {}
+
 local function store(id, due, max, after, drop, rest)
-  call('HSET', M, id, struct.pack(MESSAGE, 1, drop and DROP or 0, max, now, after) .. rest)
-  call('ZADD', T, int(due), id)
-  if dead_count > 0 then call('ZREM', D, id) end -- dead for too long, not yet swept
-  if known[id] then
-    call('HDEL', S, id)
+  local n = index[id]
+  if not n then
+    n = #records + 1
+    index[id] = n
+  end
+  records[n], records[n + 1] = id, struct.pack(MESSAGE, 1, drop and DROP or 0, max, now, after) .. rest
+  times[n], times[n + 1] = int(due), id
+  at[id] = due
+  if known[id] then -- also one that was dead for too long and is not yet swept
+    replaced[#replaced + 1] = id
     known[id] = false
   end
-  if finished_count > 0 then call('ZREM', F, id) end
-  earliest = math.min(earliest, due)
+  if finished_count > 0 then forgotten[#forgotten + 1] = id end
 end
 
 local function push(id, head_, rest)
@@ -63,7 +79,6 @@ local function push(id, head_, rest)
     if not from then return 7, 0, 0 end
     return 2, old_due, state
   end
-  if from and from ~= T then call('ZREM', from, id) end
   store(id, due, max, after, bit(flags, DROP_FLAG), rest)
   return from and 3 or 1, due, 0
 end
@@ -74,6 +89,17 @@ for i = 5, #ARGV, 3 do
   out[#out + 1] = due
   out[#out + 1] = state
 end
-if earliest < NEVER then settle_clock() end
+if #records > 0 then
+  call('HSET', M, unpack(records))
+  call('ZADD', T, unpack(times))
+  if #replaced > 0 then
+    call('ZREM', L, unpack(replaced))
+    call('ZREM', D, unpack(replaced))
+    call('HDEL', S, unpack(replaced))
+  end
+  if #forgotten > 0 then call('ZREM', F, unpack(forgotten)) end
+  for i = 1, #times, 2 do earliest = math.min(earliest, tonumber(times[i])) end
+  settle_clock()
+end
 out[4] = hint(was, ARGV[4])
 return out
