@@ -216,12 +216,6 @@ func (tx *txn) when(a *punctual.Amendment) (time.Time, error) {
 	return punctual.DueAt(tx.now, a.Due, a.Delay)
 }
 
-// after is the time, in ms, a delay after the store's clock; never past MaxDue, where
-// only a delay of thousands of years would lead.
-func (tx *txn) after(delay time.Duration) int64 {
-	return min(punctual.CeilMillis(tx.now)+punctual.CeilDuration(delay), punctual.Millis(punctual.MaxDue))
-}
-
 func (s *Store) topicNamed(name string) *topic {
 	s.mu.Lock()
 	defer s.mu.Unlock()

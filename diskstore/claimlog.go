@@ -334,8 +334,8 @@ func readClaims(fs vfs.FS, dir string, log *slog.Logger) (*claimTable, int, erro
 	return table, last, nil
 }
 
-// maxTornTail is the largest frame that one claim writes; more unreadable bytes than
-// that at the end of a segment are damage, not a torn write.
+// maxTornTail is about the size of the frame of the largest claim. More unreadable bytes than
+// that at the end of a segment are taken for damage, not for a torn write.
 const maxTornTail = punctual.MaxClaim * 48
 
 // readSegment adds the frames of a segment and returns how many bytes at its end do not check.

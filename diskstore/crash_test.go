@@ -15,7 +15,7 @@ import (
 
 // crashClones is how many power cuts the ordinary test run makes; PUNCTUAL_POWER_CUTS asks
 // for another number.
-const crashClones = 300
+const crashClones = 200
 
 // TestPowerCut cuts the power of a machine that works on a store: each clone of its files, with
 // any part of what was not synced missing, must open and hold all that was acknowledged.

@@ -22,8 +22,8 @@ func (s *Store) fail(err error) {
 	s.failOnce.Do(func() {
 		s.failErr = err
 		s.log.Error("store has failed; reopen it after mending the medium", "dir", s.dir, "error", err)
-		close(s.failed)
 		s.gate.close(nil) // what is left of the database does not go on
+		close(s.failed)
 	})
 }
 

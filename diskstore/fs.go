@@ -203,7 +203,10 @@ func (g *gate) leave() {
 func (g *gate) close(after func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut, g.after = true, after
+	g.shut = true
+	if after != nil {
+		g.after = after
+	}
 	g.finish()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -130,6 +131,10 @@ func (tx *txn) settle(st *punctual.Settlement, told *settled) (result, err error
 	if err != nil {
 		return nil, err
 	}
+	due, result := tx.nextDue(e.topic, r, st)
+	if result != nil {
+		return result, nil
+	}
 	if !tx.unlink(e, st) {
 		return leaseLost(st), nil // acked while we looked
 	}
@@ -141,9 +146,28 @@ func (tx *txn) settle(st *punctual.Settlement, told *settled) (result, err error
 		tx.finishMessage(e.topic, e.key, e.id)
 		return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrCancelled), nil
 	default:
-		tx.giveBack(e, r, st)
+		tx.giveBack(e, r, st, due)
 	}
 	return nil, nil
+}
+
+// nextDue is when a message that is given back is due again.
+func (tx *txn) nextDue(t *topic, r *record, st *punctual.Settlement) (int64, error) {
+	delay := st.Delay
+	switch st.Verb {
+	case punctual.SettleRetry:
+		if delay == punctual.UseBackoff {
+			delay = t.settings.Backoff.Delay(r.attempts)
+		}
+	case punctual.SettleSnooze:
+	default:
+		return r.due, nil
+	}
+	due, err := punctual.DueAt(tx.now, time.Time{}, delay)
+	if err != nil {
+		return 0, fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, err)
+	}
+	return punctual.Millis(due), nil
 }
 
 // holder returns the leased entry that a settlement's token is current for, or nil (P4).
@@ -183,8 +207,8 @@ func (tx *txn) current(e *entry) (*record, error) {
 	return r, nil
 }
 
-// giveBack ends a lease by retry, snooze, release or discard.
-func (tx *txn) giveBack(e *entry, r *record, st *punctual.Settlement) {
+// giveBack ends a lease by retry, snooze, release or discard; due is when the next attempt is.
+func (tx *txn) giveBack(e *entry, r *record, st *punctual.Settlement, due int64) {
 	t := e.topic
 	if st.Verb == punctual.SettleRetry || st.Verb == punctual.SettleDiscard {
 		r.failures = punctual.AddFailure(r.failures, punctual.Failure{
@@ -200,17 +224,10 @@ func (tx *txn) giveBack(e *entry, r *record, st *punctual.Settlement) {
 			tx.die(t, e.key, r, punctual.ReasonAttemptsUsedUp)
 			return
 		}
-		delay := st.Delay
-		if delay == punctual.UseBackoff {
-			delay = t.settings.Backoff.Delay(r.attempts)
-		}
-		r.due = tx.after(delay)
-	case punctual.SettleSnooze:
-		r.attempts--
-		r.due = tx.after(st.Delay)
-	case punctual.SettleRelease:
+	case punctual.SettleSnooze, punctual.SettleRelease:
 		r.attempts--
 	}
+	r.due = due
 	tx.takeLive(t, e.key, "")
 	tx.putLive(t, e.key.seq, r)
 }
