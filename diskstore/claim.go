@@ -131,6 +131,7 @@ type claimed struct {
 	token      int64
 	settings   punctual.Settings
 	record     *record // set by prepare, with the attempt counted
+	cancelled  bool    // set by prepare: no attempt was to follow the last lease
 }
 
 // lease gives an entry a new lease. Called with mu held.
@@ -218,7 +219,10 @@ func (s *Store) prepare(c *claimed) (ok bool, err error) {
 	for _, f := range e.lapses {
 		r.failures = punctual.AddFailure(r.failures, f)
 	}
-	if e.cancel || r.cancel || r.expired(c.now) || e.attempt >= maxAttempts(r, c.settings) {
+	// A cancel that came after this claim took the lease was told that it is too late, so the
+	// message is delivered. One that is only in the record is from before.
+	c.cancelled = c.was.cancel || r.cancel && !e.cancel
+	if c.cancelled || r.expired(c.now) || e.attempt >= maxAttempts(r, c.settings) {
 		return false, nil
 	}
 	e.attempt++
@@ -336,7 +340,7 @@ func (tx *txn) bury(c *claimed) {
 	e, r, t := c.e, c.record, c.e.topic
 	tx.s.mu.Lock()
 	taken := e.state == gone
-	cancelled := e.cancel || r.cancel
+	cancelled := c.cancelled || e.cancel
 	if !taken {
 		tx.s.unlink(e)
 	}

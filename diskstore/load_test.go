@@ -34,11 +34,11 @@ func pushMeetsLoad(t *testing.T, seed uint64) {
 	}
 	working.Go(func() { moveClock(clock, stop, rand.New(rand.NewPCG(seed, 200))) })
 	pushing.Wait()
-	for !c.complete(pushers * each) {
+	for i := 0; !c.complete(pushers*each) && !t.Failed(); i++ {
 		clock.Advance(time.Second)
 		c.claimOnce(100)
-		if t.Failed() {
-			break
+		if i == 10_000 {
+			c.reportMissing(pushers, each)
 		}
 	}
 	close(stop)
@@ -149,6 +149,26 @@ func (c *courier) claimOnce(n int) {
 	for _, e := range append(errs, err) {
 		if e != nil {
 			c.t.Errorf("ack: %v", e)
+		}
+	}
+}
+
+// reportMissing fails the test with what the store knows of the messages that do not come.
+func (c *courier) reportMissing(pushers, each int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range pushers {
+		for i := range each {
+			id := fmt.Sprintf("%d-%d", p, i)
+			if c.gone[id] != "" {
+				continue
+			}
+			info, err := c.s.Get(c.t.Context(), "o", id)
+			c.s.mu.Lock()
+			topic := c.s.topics["o"]
+			c.t.Errorf("P1 no loss: %s does not come: %s due %v, %v; timeline loaded to %v, next on disk %v, %d near, %d unsynced, %d in memory",
+				id, info.State, info.Due, err, topic.loaded, topic.diskNext, topic.nears, len(c.s.unsynced), len(c.s.live))
+			c.s.mu.Unlock()
 		}
 	}
 }
