@@ -180,7 +180,7 @@ func (p *linePusher) verdict() error {
 	switch {
 	case p.refused > 0:
 		return &failure{
-			code: codeSomeFailed, exit: exitError, definite: true,
+			code: codeSomeFailed, exit: exitError, definite: p.stored == 0, // the others are stored
 			text: fmt.Sprintf("%d of %d lines were not stored: mend and push those again", p.refused+p.taken, total),
 		}
 	case p.taken > 0:
