@@ -30,6 +30,7 @@ func Main() int {
 func (a *app) watch(signals <-chan os.Signal, interrupt context.CancelCauseFunc) {
 	first := <-signals
 	interrupt(fmt.Errorf("%v: %w", first, context.Canceled))
+	a.logger().Warn("finishing what is under way; the next signal ends at once", "signal", first.String())
 	second := <-signals
 	a.children.kill()
 	os.Exit(exitCodeOf(second))

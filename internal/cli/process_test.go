@@ -91,6 +91,16 @@ func (p *process) signal(sig os.Signal) {
 	}
 }
 
+// says waits until text stands on standard error.
+func (p *process) says(text string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.errs.String(), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%q does not say %q; standard error %q", p.cmd.Args, text, p.errs.String())
+		}
+	}
+}
+
 // wait waits for the end and returns the exit code.
 func (p *process) wait() int {
 	p.t.Helper()
@@ -137,6 +147,7 @@ func TestTheFirstSignalDrains(t *testing.T) {
 		p := s.start("consume", "t", "--exec", fmt.Sprintf("echo begun; while [ ! -e %s ]; do sleep 0.01; done; echo finished", goOn))
 		p.line()
 		p.signal(sig)
+		p.says("under way") // from then on nothing more is claimed
 		if err := os.WriteFile(goOn, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
