@@ -98,8 +98,7 @@ func (tx *txn) reap() (more bool) {
 		return cmp.Or(cmp.Compare(a.topic.num, b.topic.num), cmp.Compare(a.key.ms, b.key.ms), cmp.Compare(a.key.seq, b.key.seq))
 	})
 	for _, a := range as {
-		tx.takeLive(a.topic, a.key, a.id)
-		tx.count(a.topic, -1, 0)
+		tx.removeLive(a.topic, a.key, a.id)
 	}
 	return more
 }
@@ -114,8 +113,7 @@ func (tx *txn) reapOne(seq uint64) bool {
 	}
 	s.mu.Unlock()
 	if ok {
-		tx.takeLive(a.topic, a.key, a.id)
-		tx.count(a.topic, -1, 0)
+		tx.removeLive(a.topic, a.key, a.id)
 	}
 	return ok
 }

@@ -164,9 +164,7 @@ func (tx *txn) reschedule(t *topic, f found, a *punctual.Amendment) (punctual.Ou
 	}
 	if lapsed != nil {
 		r.attempts, r.token = lapsed.attempt, lapsed.token
-		for _, l := range lapsed.lapses {
-			r.failures = punctual.AddFailure(r.failures, l)
-		}
+		r.addFailures(lapsed.lapses)
 	}
 	return tx.moveTo(t, f, r, due), nil
 }
