@@ -98,7 +98,8 @@ func (tx *txn) reap() (more bool) {
 		return cmp.Or(cmp.Compare(a.topic.num, b.topic.num), cmp.Compare(a.key.ms, b.key.ms), cmp.Compare(a.key.seq, b.key.seq))
 	})
 	for _, a := range as {
-		tx.removeLive(a.topic, a.key, a.id)
+		tx.takeLive(a.topic, a.key, a.id)
+		tx.count(a.topic, -1, 0)
 	}
 	return more
 }
@@ -113,7 +114,8 @@ func (tx *txn) reapOne(seq uint64) bool {
 	}
 	s.mu.Unlock()
 	if ok {
-		tx.removeLive(a.topic, a.key, a.id)
+		tx.takeLive(a.topic, a.key, a.id)
+		tx.count(a.topic, -1, 0)
 	}
 	return ok
 }

@@ -164,7 +164,9 @@ func (tx *txn) reschedule(t *topic, f found, a *punctual.Amendment) (punctual.Ou
 	}
 	if lapsed != nil {
 		r.attempts, r.token = lapsed.attempt, lapsed.token
-		r.addFailures(lapsed.lapses)
+		for _, l := range lapsed.lapses {
+			r.failures = punctual.AddFailure(r.failures, l)
+		}
 	}
 	return tx.moveTo(t, f, r, due), nil
 }

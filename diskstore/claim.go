@@ -216,7 +216,9 @@ func (s *Store) prepare(c *claimed) (ok bool, err error) {
 			Attempt: e.attempt, At: punctual.FromMillis(c.now), Error: punctual.ErrLeaseRanOut,
 		})
 	}
-	r.addFailures(e.lapses)
+	for _, f := range e.lapses {
+		r.failures = punctual.AddFailure(r.failures, f)
+	}
 	// A cancel that came after this claim took the lease was told that it is too late, so the
 	// message is delivered. One that is only in the record is from before.
 	c.cancelled = c.was.cancel || r.cancel && !e.cancel
@@ -359,7 +361,8 @@ func (tx *txn) bury(c *claimed) {
 
 // finishMessage removes a live message for good: acked, cancelled or dropped.
 func (tx *txn) finishMessage(t *topic, p pos, id string) {
-	tx.removeLive(t, p, id)
+	tx.takeLive(t, p, id)
+	tx.count(t, -1, 0)
 	tx.rememberFinished(t, id)
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/punctualmq/punctual"
@@ -209,7 +208,9 @@ func (tv *topicView) addLease(i *punctual.Info, r *record, p pos) {
 		return
 	}
 	r.attempts = e.attempt
-	r.addFailures(e.lapses)
+	for _, f := range e.lapses {
+		r.failures = punctual.AddFailure(r.failures, f)
+	}
 	i.CancelRequested = e.cancel || r.cancel
 	if tv.now < e.next {
 		i.State, i.LeaseUntil = punctual.StateLeased, punctual.FromMillis(e.next)
@@ -254,21 +255,20 @@ type span struct{ from, to pos }
 
 // bounds is the range of a list query.
 func (tv *topicView) bounds(q punctual.ListQuery, after pos) span {
-	b := spanOf(q.From, q.To)
+	b := spanOf(q.From.IsZero(), punctual.CeilMillis(q.From), q.To.IsZero(), punctual.CeilMillis(q.To))
 	if q.After != "" && !after.less(b.from) {
 		b.from = pos{after.ms, after.seq + 1}
 	}
 	return b
 }
 
-// spanOf is the range of a query; a zero time is no bound.
-func spanOf(from, to time.Time) span {
+func spanOf(noFrom bool, from int64, noTo bool, to int64) span {
 	b := span{minPos, maxPos}
-	if !from.IsZero() {
-		b.from = pos{ms: punctual.CeilMillis(from)}
+	if !noFrom {
+		b.from = pos{ms: from}
 	}
-	if !to.IsZero() {
-		b.to = pos{ms: punctual.CeilMillis(to)}
+	if !noTo {
+		b.to = pos{ms: to}
 	}
 	return b
 }

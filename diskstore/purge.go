@@ -38,7 +38,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 }
 
 func (s *Store) purgeState(ctx context.Context, q punctual.PurgeQuery, state punctual.State) (total int64, err error) {
-	b := spanOf(q.From, q.To)
+	b := spanOf(q.From.IsZero(), punctual.CeilMillis(q.From), q.To.IsZero(), punctual.CeilMillis(q.To))
 	for {
 		victims, err := s.victims(ctx, q.Topic, state, b)
 		if err != nil || len(victims) == 0 {

@@ -190,12 +190,6 @@ func (tx *txn) remove(t *topic, f found) bool {
 	return true
 }
 
-// removeLive deletes a live message with its ID.
-func (tx *txn) removeLive(t *topic, p pos, id string) {
-	tx.takeLive(t, p, id)
-	tx.count(t, -1, 0)
-}
-
 // removeDead deletes a dead message with its ID.
 func (tx *txn) removeDead(t *topic, p pos, id string) {
 	tx.delete(posKey(keyDead, t.num, p))

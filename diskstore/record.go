@@ -225,13 +225,6 @@ func (r *record) message(topic string) punctual.Message {
 	return m
 }
 
-// addFailures adds to the history what is not stored in it yet.
-func (r *record) addFailures(fs []punctual.Failure) {
-	for _, f := range fs {
-		r.failures = punctual.AddFailure(r.failures, f)
-	}
-}
-
 // expired tells whether the message may not be delivered at now any more.
 func (r *record) expired(now int64) bool { return r.expireAfter > 0 && now >= r.expires }
 

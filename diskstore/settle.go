@@ -200,7 +200,9 @@ func (tx *txn) current(e *entry) (*record, error) {
 	tx.s.mu.Lock()
 	defer tx.s.mu.Unlock()
 	r.attempts, r.token = e.attempt, e.token
-	r.addFailures(e.lapses)
+	for _, f := range e.lapses {
+		r.failures = punctual.AddFailure(r.failures, f)
+	}
 	r.cancel = e.cancel || r.cancel
 	return r, nil
 }
