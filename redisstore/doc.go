@@ -27,9 +27,10 @@
 //
 // # When something breaks
 //
-// A script is sent once. When the answer is lost, the error is ErrIndeterminate. What Redis
-// refused to run is tried again a few times when that may help, and then a definite error
-// (errors.go has the table).
+// When the answer to a push, claim, settlement or amendment is lost, it is sent again, and a
+// receipt keeps it from being carried out twice (receipt.go); the error is ErrIndeterminate
+// when no copy gets an answer. What Redis refused to run is tried again a few times when that
+// may help, and then a definite error (errors.go has the table).
 //
 // A hash of the store's own proves that the data set is still the one that was opened. When
 // it has vanished, by a FLUSHALL or a server that came back empty, the store stops with

@@ -49,6 +49,11 @@ var faults = []fault{
 // corruptMark begins what the scripts say of damaged data.
 const corruptMark = "PUNCTUAL_CORRUPT "
 
+// noAnswer is what is wrong when the change may or may not have been made.
+const noAnswer = "the connection broke before the answer came"
+
+func (f fault) unknown() bool { return f.kind == nil && f.cure == noAnswer }
+
 // unsent is the error of a command that was not sent.
 type unsent struct{ error }
 
@@ -70,7 +75,7 @@ func classify(err error) fault {
 	case isDial(err):
 		return fault{kind: punctual.ErrOverloaded, passing: true, cure: "the server cannot be reached"}
 	}
-	return fault{cure: "the connection broke before the answer came"}
+	return fault{cure: noAnswer}
 }
 
 // classifyReply is classify for what Redis itself answered.
@@ -105,6 +110,14 @@ func (f fault) wrap(what string, err error) error {
 		return fmt.Errorf("%s: %s: %w (%w)", what, f.cure, kind, err)
 	}
 	return fmt.Errorf("%s: %s: %w (%v)", what, f.cure, kind, err)
+}
+
+// doubt marks a definite error of a call of which a former copy may have been carried out.
+func doubt(unsure bool, err error) error {
+	if !unsure || errors.Is(err, punctual.ErrIndeterminate) {
+		return err
+	}
+	return fmt.Errorf("a former try got no answer: %w (%w)", punctual.ErrIndeterminate, err)
 }
 
 // halfDone marks the error of a call of which an earlier part took effect.

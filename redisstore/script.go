@@ -23,6 +23,21 @@ const (
 // script is one file of lua/, with what stands in front of it.
 type script struct {
 	name, text, sha string
+	repeat          repeat
+}
+
+// repeat says what it means to send a script a second time.
+type repeat uint8
+
+const (
+	once      repeat = iota // a change of its own
+	harmless                // it changes nothing
+	receipted               // lua/receipt.lua knows it again
+)
+
+func (sc *script) as(r repeat) *script {
+	sc.repeat = r
+	return sc
 }
 
 func newScript(name string, parts ...string) *script {
@@ -81,24 +96,24 @@ var registryText string
 
 // The scripts. They never change while a program runs.
 var (
-	pushScript      = newScript("push", preludeText, pushText)
-	claimScript     = newScript("claim", preludeText, claimText)
-	settleScript    = newScript("settle", preludeText, settleText)
-	amendScript     = newScript("amend", preludeText, amendText)
-	getScript       = newScript("get", preludeText, getText)
-	listScript      = newScript("list", preludeText, selectText, listText)
-	statsScript     = newScript("stats", preludeText, statsText)
-	forecastScript  = newScript("forecast", preludeText, forecastText)
+	pushScript      = newScript("push", preludeText, receiptText, pushText).as(receipted)
+	claimScript     = newScript("claim", preludeText, receiptText, claimText).as(receipted)
+	settleScript    = newScript("settle", preludeText, receiptText, settleText).as(receipted)
+	amendScript     = newScript("amend", preludeText, receiptText, amendText).as(receipted)
+	getScript       = newScript("get", preludeText, getText).as(harmless)
+	listScript      = newScript("list", preludeText, selectText, listText).as(harmless)
+	statsScript     = newScript("stats", preludeText, statsText).as(harmless)
+	forecastScript  = newScript("forecast", preludeText, forecastText).as(harmless)
 	configureScript = newScript("configure", preludeText, configureText)
 	purgeScript     = newScript("purge", preludeText, selectText, purgeText)
 	deleteScript    = newScript("delete", preludeText, deleteText)
-	checkScript     = newScript("check", preludeText, checkText)
+	checkScript     = newScript("check", preludeText, checkText).as(harmless)
 	storeScript     = newScript("store", storeText)
 	registryScript  = newScript("registry", registryText)
 )
 
 // onceCmd is a command that the client must not send a second time by itself: when its
-// answer is lost, it may have been done, and doing it again would not be the same.
+// answer is lost, it may have been done. Whether to send it again is for run to say.
 type onceCmd struct{ *redis.Cmd }
 
 // NoRetry tells the client.
@@ -120,7 +135,13 @@ type answer struct {
 
 // runPartition runs a script of a partition. It notices when the whole data set is gone.
 func (s *Store) runPartition(ctx context.Context, sc *script, p partition, args ...any) (*answer, error) {
-	a, err := s.runTimed(ctx, sc, p.keys(), args)
+	keys := p.keys()
+	if sc.repeat == receipted {
+		c := s.slots.begin()
+		defer s.slots.end(c)
+		keys, args = append(keys, p.receipt(s.sender, c.slot)), append(args, c.number)
+	}
+	a, err := s.runTimed(ctx, sc, keys, args)
 	if err != nil {
 		return nil, err
 	}
@@ -148,28 +169,42 @@ func (s *Store) runTimed(ctx context.Context, sc *script, keys []string, args []
 	return a, nil
 }
 
-// run runs a script, again if Redis certainly refused to for a reason that may pass.
+// run runs a script: again if Redis certainly refused to for a reason that may pass, and also
+// if no answer came, where it may be sent twice. Once a copy may have been carried out, no
+// refusal of a later one is definite.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args []any) ([]any, error) {
-	pause := firstPause
+	pause, unsure := firstPause, false
 	for try := 1; ; try++ {
-		val, err := s.eval(ctx, sc, keys, args)
+		val, err := s.eval(ctx, sc, keys, sc.copyArgs(args, try))
 		if err == nil {
-			items, ok := val.([]any)
-			if !ok {
-				items = []any{val}
-			}
-			return items, nil
+			return itemsOf(val), nil
 		}
 		f := classify(err)
 		s.lookForNodes(ctx, err)
-		if !f.passing || try == tries {
-			return nil, f.wrap(sc.name, err)
+		unsure = unsure || f.unknown() && sc.repeat != harmless
+		if again := f.passing || f.unknown() && sc.repeat != once; !again || try == tries || ctx.Err() != nil {
+			return nil, doubt(unsure, f.wrap(sc.name, err))
 		}
 		if err := s.pause(ctx, pause); err != nil {
-			return nil, err
+			return nil, doubt(unsure, err)
 		}
 		pause *= 2
 	}
+}
+
+// copyArgs says to a script that knows calls again whether this copy is the first.
+func (sc *script) copyArgs(args []any, try int) []any {
+	if sc.repeat != receipted {
+		return args
+	}
+	return append(args[:len(args):len(args)], flag(try > 1))
+}
+
+func itemsOf(val any) []any {
+	if items, ok := val.([]any); ok {
+		return items
+	}
+	return []any{val}
 }
 
 // lookForNodes lets a cluster client ask who serves what, when a node does not answer. By

@@ -149,7 +149,7 @@ func TestLeastRights(t *testing.T) {
 }
 
 // leastRights are those of docs/format-redis.md.
-const leastRights = "~punctual:* &punctual:* -@all +eval +evalsha +@hash +@sortedset +@set +unlink +time +publish +subscribe +unsubscribe +ping +info +hello +config|get"
+const leastRights = "~punctual:* &punctual:* -@all +eval +evalsha +get +set +pexpire +@hash +@sortedset +@set +unlink +time +publish +subscribe +unsubscribe +ping +info +hello +config|get"
 
 func TestOlder(t *testing.T) {
 	for version, want := range map[string]bool{

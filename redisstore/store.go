@@ -44,7 +44,8 @@ type Store struct {
 	opt    Options
 	clock  clock
 	waits  waits
-	sender string // names this store in the hints it publishes
+	sender string // names this store in the hints it publishes, and in its receipts
+	slots  slots
 
 	epoch string // proves that the data set is the one that was opened
 

@@ -1,6 +1,6 @@
 -- amend cancels, reschedules or requeues messages by ID.
 --
--- KEYS  of a partition
+-- KEYS  of a partition, and 8 as receipt.lua says
 -- ARGV  4 sender of hints; then per amendment, in order of effect:
 --       ID; head: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
 --       time (B)
@@ -9,6 +9,7 @@
 local CANCEL_IT, RESCHEDULE, REQUEUE = 1, 2, 3
 local CANCELLED, RESCHEDULED, REQUEUED, TOO_LATE, NOT_FOUND, NOT_DEAD = 1, 2, 3, 4, 5, 6
 
+if kept then return kept end
 local out = reply(NEVER)
 local ids = {}
 for i = 5, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
@@ -98,4 +99,5 @@ for i = 5, #ARGV, 2 do
 end
 if changed then settle_clock() end
 out[4] = hint(was, ARGV[4])
+keep(out, changed)
 return out

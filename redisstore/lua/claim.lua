@@ -1,7 +1,7 @@
 -- claim leases due messages, the earliest first, and ends those that come up but must
 -- not be delivered any more.
 --
--- KEYS  of a partition
+-- KEYS  of a partition, and 8 as receipt.lua says
 -- ARGV  4 how many at most (1 to 500), 5 length of the lease (0: the topic's), 6 bytes
 --       after which to stop
 -- Reply {now, micros, exists, next, until, ID, message, state, ID, message, state ...}
@@ -9,7 +9,25 @@
 --       paused; until is the end of the leases
 local most, length, budget = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local out = reply(NEVER, 0)
-if not cfg.version or cfg.paused_out then return out end
+-- Of what the call leased before, all that is still leased by it.
+if kept then
+  local ids, first = kept.ids, kept.first
+  out[4], out[5] = head(), kept.till
+  local known, messages = states(ids), #ids > 0 and call('HMGET', M, unpack(ids)) or {}
+  for i, id in ipairs(ids) do
+    local st = known[id]
+    if st and st.token == first + i - 1 and messages[i] then
+      out[#out + 1] = id
+      out[#out + 1] = messages[i]
+      out[#out + 1] = encode_state(st)
+    end
+  end
+  return out
+end
+if not cfg.version or cfg.paused_out then
+  keep({ids = {}, first = 0, till = 0}, false)
+  return out
+end
 if length == 0 then length = cfg.lease end
 out[5] = now + length
 
@@ -54,6 +72,7 @@ for first = 1, #due, AT_ONCE do
 end
 if n == 0 then
   out[4] = head()
+  keep({ids = {}, first = 0, till = 0}, false)
   return out
 end
 
@@ -102,4 +121,7 @@ if #leases > 0 then
 end
 settle_clock()
 out[4] = head()
+local leased = {}
+for i = 1, #records, 2 do leased[#leased + 1] = records[i] end
+keep({ids = leased, first = cfg.token - #leased + 1, till = now + length}, #leased > 0)
 return out

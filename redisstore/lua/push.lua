@@ -1,6 +1,6 @@
 -- push stores messages.
 --
--- KEYS  of a partition
+-- KEYS  of a partition, and 8 as receipt.lua says
 -- ARGV  4 sender of hints; then per message, in order of effect:
 --       ID; head: due or delay (double), expiry after due (double), max attempts (I4),
 --       flags (B: 1 drop when expired, 2 due time given, 4 keep none: replace, 8 keep none:
@@ -12,7 +12,12 @@
 --       state  as in punctual.State
 local DROP_FLAG, DUE_FLAG, REPLACE, FAIL = 1, 2, 4, 8
 
-if not cfg.version then return reply() end
+if kept then return kept end
+if not cfg.version then
+  local out = reply()
+  keep(out, false)
+  return out
+end
 local out = reply(NEVER)
 local ids = {}
 for i = 5, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
@@ -102,4 +107,5 @@ if #records > 0 then
   settle_clock()
 end
 out[4] = hint(was, ARGV[4])
+keep(out, #records > 0)
 return out

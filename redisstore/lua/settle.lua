@@ -1,6 +1,6 @@
 -- settle lets holders finish, give back, give up or extend.
 --
--- KEYS  of a partition
+-- KEYS  of a partition, and 8 as receipt.lua says
 -- ARGV  4 sender of hints; then per settlement, in order of effect:
 --       ID; head: token (double), verb (B, as in punctual.Verb), delay (double; -1 as the
 --       topic's backoff says, or 0 the topic's lease), a random number from 0 to 1 (double);
@@ -9,6 +9,7 @@
 --       status 0 done, 1 lease lost, 2 cancelled, 3 due too far ahead
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
+if kept then return kept end
 local out = reply(NEVER)
 local ids, backoff = {}, false
 for i = 5, #ARGV, 3 do
@@ -101,4 +102,5 @@ if #acked > 0 then
 end
 if changed then settle_clock() end
 out[4] = hint(was, ARGV[4])
+keep(out, changed)
 return out
