@@ -55,7 +55,9 @@ func (s *Store) logAcks(ctx context.Context, done []acked) error {
 	n := len(s.acked)
 	s.mu.Unlock()
 	switch {
-	case err != nil || n > ackedMax:
+	case err != nil:
+		return s.reapDurably(ctx)
+	case n > ackedMax:
 		return s.reap(ctx)
 	case n >= reapKick:
 		s.kickDuties()
@@ -75,6 +77,20 @@ func (s *Store) reap(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// reapDurably is reap that returns when all that was changed before is durable too, above all
+// what others have reaped. It needs a transaction of its own, even if nothing is left to delete.
+func (s *Store) reapDurably(ctx context.Context) error {
+	if err := s.reap(ctx); err != nil {
+		return err
+	}
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	tx.set(metaKey("clock"), appendTime(nil, tx.ms))
+	return s.commit(ctx, tx)
 }
 
 // reap adds the deletion of acked messages, up to reapLimit, and tells whether there are more.

@@ -93,7 +93,7 @@ func (tx *txn) amend(a *punctual.Amendment) (punctual.Outcome, error) {
 
 // cancel removes a message, or marks it when it is leased (P5).
 func (tx *txn) cancel(t *topic, f found, a *punctual.Amendment) (punctual.Outcome, error) {
-	switch seized, acked := tx.seize(f); {
+	switch _, seized, acked := tx.seize(f); {
 	case acked:
 		return punctual.Outcome{Status: punctual.NotFound}, nil
 	case !seized:
@@ -104,24 +104,25 @@ func (tx *txn) cancel(t *topic, f found, a *punctual.Amendment) (punctual.Outcom
 }
 
 // seize takes a message out of memory unless somebody holds a lease on it at this very
-// moment, or it was acked since it was found; from then on no claim can return it.
-func (tx *txn) seize(f found) (seized, acked bool) {
+// moment, or it was acked since it was found; from then on no claim can return it. e is its
+// entry, nil if it was not in memory.
+func (tx *txn) seize(f found) (e *entry, seized, acked bool) {
 	s := tx.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seq := f.place.pos.seq
-	e := s.live[seq]
+	e = s.live[seq]
 	if e != nil && e.state == leased && s.clock.ms() < e.next {
-		return false, false
+		return nil, false, false
 	}
 	if _, acked = s.acked[seq]; acked {
-		return false, true
+		return nil, false, true
 	}
 	delete(s.unsynced, seq)
 	if e != nil {
 		s.unlink(e)
 	}
-	return true, false
+	return e, true, false
 }
 
 // markCancelled sees to it that a leased message gets no further attempt.
@@ -150,8 +151,8 @@ func (tx *txn) reschedule(t *topic, f found, a *punctual.Amendment) (punctual.Ou
 	if err != nil {
 		return punctual.Outcome{}, err
 	}
-	lapsed := tx.lapsed(f)
-	switch seized, acked := tx.seize(f); {
+	e, seized, acked := tx.seize(f)
+	switch {
 	case acked:
 		return punctual.Outcome{Status: punctual.NotFound}, nil
 	case !seized:
@@ -162,25 +163,10 @@ func (tx *txn) reschedule(t *topic, f found, a *punctual.Amendment) (punctual.Ou
 		tx.finishMessage(t, f.place.pos, a.ID)
 		return punctual.Outcome{Status: punctual.NotFound}, nil
 	}
-	if lapsed != nil {
-		r.attempts, r.token = lapsed.attempt, lapsed.token
-		for _, l := range lapsed.lapses {
-			r.failures = punctual.AddFailure(r.failures, l)
-		}
+	if e != nil {
+		e.addTo(r)
 	}
 	return tx.moveTo(t, f, r, due), nil
-}
-
-// lapsed returns the entry of a message whose lease ran out, as it is now, or nil.
-func (tx *txn) lapsed(f found) *entry {
-	tx.s.mu.Lock()
-	defer tx.s.mu.Unlock()
-	e := tx.s.live[f.place.pos.seq]
-	if e == nil || e.state != leased {
-		return nil
-	}
-	was := *e
-	return &was
 }
 
 func (tx *txn) moveTo(t *topic, f found, r *record, due time.Time) punctual.Outcome {

@@ -64,28 +64,28 @@ func ctxOrUsable(ctx context.Context, s *Store) error {
 // claimTopic leases up to n due messages of a topic, or tells when one will be due.
 func (s *Store) claimTopic(ctx context.Context, name string, n int, length time.Duration) (ds []punctual.Delivery, next int64, err error) {
 	for len(ds) < n {
-		taken, next, load := s.take(name, n-len(ds), length)
+		cs, next, load := s.take(name, n-len(ds), length)
 		if load != nil {
 			err = s.load(ctx, load)
 		}
 		var got []punctual.Delivery
-		if len(taken) > 0 {
-			got, err = s.handOut(ctx, taken)
+		if len(cs) > 0 {
+			got, err = s.handOut(ctx, cs)
 		}
 		if err != nil {
 			return nil, 0, s.giveBack(ds, err)
 		}
 		ds = append(ds, got...)
-		if load == nil && len(taken) == 0 {
+		if load == nil && len(cs) == 0 {
 			return ds, next, nil
 		}
 	}
 	return ds, 0, nil
 }
 
-// take moves up to n due entries from near, or from a lease that ran out, to a new lease.
+// take takes up to n due entries, near or with a lease that ran out, off their timeline.
 // When the next message due is still on disk it returns the topic to load instead.
-func (s *Store) take(name string, n int, length time.Duration) (taken []*claimed, next int64, load *topic) {
+func (s *Store) take(name string, n int, length time.Duration) (cs []*claimed, next int64, load *topic) {
 	now := s.clock.ms()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,78 +97,71 @@ func (s *Store) take(name string, n int, length time.Duration) (taken []*claimed
 		length = t.settings.Lease
 	}
 	until := now + punctual.CeilDuration(length)
-	for len(taken) < n {
+	for len(cs) < n {
 		at, ok := t.nextAt()
 		if !ok {
-			return taken, never, nil
+			return cs, never, nil
 		}
 		if at > now {
-			return taken, at, nil
+			return cs, at, nil
 		}
 		e := t.head()
 		if e == nil || t.diskNext.ms < e.next {
-			if len(taken) > 0 {
-				return taken, now, nil
+			if len(cs) > 0 {
+				return cs, now, nil
 			}
 			return nil, 0, t
 		}
 		if s.tokens.next >= s.tokens.limit {
 			s.kickDuties()
-			return taken, now + 1, nil
+			return cs, now + 1, nil
 		}
-		taken = append(taken, s.lease(e, now, until))
+		cs = append(cs, s.takeOff(e, now, until))
 	}
-	return taken, now, nil
+	return cs, now, nil
 }
 
-// claimed is an entry on its way to a holder, with what it was before.
+// claimed is an entry on its way to a holder. A claim has two steps: takeOff takes the message
+// from all others, prepare counts the attempt and makes the lease. In between the entry still
+// says what the attempts before this one left, so that the claim log and amendments
+// have that to go by.
 type claimed struct {
 	e          *entry
 	was        entry  // as it was before
-	lapsed     bool   // an earlier lease of this message ran out
 	rec        []byte // nil if it must be read
 	now, until int64
 	token      int64
 	settings   punctual.Settings
 	record     *record // set by prepare, with the attempt counted
 	cancelled  bool    // set by prepare: no attempt was to follow the last lease
+	lease      lease   // set by prepare when it made the lease
 }
 
-// lease gives an entry a new lease. Called with mu held.
-func (s *Store) lease(e *entry, now, until int64) *claimed {
+// takeOff takes a due entry off its timeline. Called with mu held.
+func (s *Store) takeOff(e *entry, now, until int64) *claimed {
 	t := e.topic
-	c := &claimed{e: e, rec: e.rec, now: now, until: until, lapsed: e.state == leased, was: *e, settings: t.settings}
+	c := &claimed{e: e, was: *e, rec: e.rec, now: now, until: until, token: s.tokens.next, settings: t.settings}
+	s.tokens.next++
 	if e.state == near {
 		s.dropNear(e)
+		t.near.pop()
 	} else {
-		delete(s.byToken, e.token)
+		delete(s.byToken, e.token) // the holder whose lease ran out is too late from here on
+		t.leases.pop()
 	}
-	e.state, e.next, e.rec, e.renewed = leased, until, nil, 0
-	e.token, c.token = s.tokens.next, s.tokens.next
-	s.tokens.next++
+	e.state, e.rec = taken, nil
 	t.leased[e.key.seq] = e
-	s.byToken[e.token] = e
-	t.leases.add(e, len(t.leased))
 	return c
 }
 
-// handOut turns leased entries into deliveries: it counts the attempt, logs the claim, and
+// handOut turns what a claim took into deliveries: it counts the attempts, logs the claim, and
 // buries those that must not be delivered any more. When it returns an error nothing
 // was handed out.
-func (s *Store) handOut(ctx context.Context, taken []*claimed) ([]punctual.Delivery, error) {
-	var out, doomed []*claimed
-	for i, c := range taken {
-		ok, err := s.prepare(c)
-		switch {
-		case err != nil:
-			s.undo(taken[i:])
-			s.undo(append(out, doomed...))
-			return nil, err
-		case ok:
-			out = append(out, c)
-		case c.record != nil:
-			doomed = append(doomed, c)
-		}
+func (s *Store) handOut(ctx context.Context, cs []*claimed) ([]punctual.Delivery, error) {
+	out, doomed, err := s.prepareAll(cs)
+	if err != nil {
+		s.undo(cs)
+		return nil, err
 	}
 	if len(doomed) > 0 {
 		if err := s.buryDoomed(ctx, doomed); err != nil {
@@ -190,8 +183,31 @@ func (s *Store) handOut(ctx context.Context, taken []*claimed) ([]punctual.Deliv
 	return ds, nil
 }
 
-// prepare reads what is to be delivered and decides whether it may be. A message that
-// was taken away meanwhile has no record afterwards.
+// prepareAll makes leases of what a claim took, and tells what it must bury instead.
+func (s *Store) prepareAll(cs []*claimed) (out, doomed []*claimed, err error) {
+	for _, c := range cs {
+		ok, err := s.prepare(c)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case ok:
+			out = append(out, c)
+		case c.record != nil:
+			doomed = append(doomed, c)
+		}
+	}
+	if len(out) > 0 {
+		// Whoever looked at the timeline meanwhile did not see these.
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.wake(out[0].e.topic, out[0].until)
+	}
+	return out, doomed, nil
+}
+
+// prepare reads what is to be delivered and decides whether it may be; if so it counts
+// the attempt and makes the lease. A message that was taken away meanwhile has no record
+// afterwards.
 func (s *Store) prepare(c *claimed) (ok bool, err error) {
 	e := c.e
 	if c.rec == nil {
@@ -206,28 +222,35 @@ func (s *Store) prepare(c *claimed) (ok bool, err error) {
 	if err != nil {
 		return false, s.readError("topic "+e.topic.name, err)
 	}
-	c.record = r
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !c.lapsed {
-		e.id, e.attempt = r.id, r.attempts
-	} else {
-		e.lapses = punctual.AddFailure(e.lapses, punctual.Failure{
-			Attempt: e.attempt, At: punctual.FromMillis(c.now), Error: punctual.ErrLeaseRanOut,
-		})
-	}
-	for _, f := range e.lapses {
-		r.failures = punctual.AddFailure(r.failures, f)
-	}
-	// A cancel that came after this claim took the lease was told that it is too late, so the
-	// message is delivered. One that is only in the record is from before.
-	c.cancelled = c.was.cancel || r.cancel && !e.cancel
-	if c.cancelled || r.expired(c.now) || e.attempt >= maxAttempts(r, c.settings) {
+	if e.state == gone {
 		return false, nil
 	}
-	e.attempt++
-	r.attempts = e.attempt
+	c.record = r
+	lapses := e.addTo(r)
+	if e.held() {
+		ranOut := punctual.Failure{Attempt: r.attempts, At: punctual.FromMillis(c.now), Error: punctual.ErrLeaseRanOut}
+		lapses, r.failures = punctual.AddFailure(lapses, ranOut), punctual.AddFailure(r.failures, ranOut)
+	}
+	r.token = c.token
+	c.cancelled = e.cancel || r.cancel
+	if c.cancelled || r.expired(c.now) || r.attempts >= maxAttempts(r, c.settings) {
+		return false, nil
+	}
+	r.attempts++
+	s.grant(c, lapses)
 	return true, nil
+}
+
+// grant makes the lease of a message whose attempt is counted. Called with mu held.
+func (s *Store) grant(c *claimed, lapses []punctual.Failure) {
+	e := c.e
+	e.state, e.next, e.id = leased, c.until, c.record.id
+	e.token, e.renewed, e.attempt, e.lapses = c.token, 0, c.record.attempts, lapses
+	s.byToken[e.token] = e
+	e.topic.leases.add(e, len(e.topic.leased))
+	c.lease = e.lease()
 }
 
 // missing reports a message that is in memory but not on disk, unless it was taken away
@@ -260,11 +283,9 @@ func (c *claimed) delivery() punctual.Delivery {
 // logLeases appends the claims to the claim log.
 func (s *Store) logLeases(out []*claimed) error {
 	leases := make([]lease, len(out))
-	s.mu.Lock()
 	for i, c := range out {
-		leases[i] = c.e.lease()
+		leases[i] = c.lease
 	}
-	s.mu.Unlock()
 	return s.logClaims(leasePayload(leases))
 }
 
@@ -284,27 +305,32 @@ func (e *entry) lease() lease {
 	}
 }
 
-// undo takes leases back that were not handed out.
+// undo puts back what a claim took and did not hand out.
 func (s *Store) undo(cs []*claimed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range cs {
-		e := c.e
-		if e.state != leased || e.next != c.until {
-			continue // taken away meanwhile
-		}
-		delete(s.byToken, e.token)
-		e.next, e.attempt, e.lapses = c.was.next, c.was.attempt, c.was.lapses
-		if c.lapsed {
-			e.token, e.renewed = c.was.token, c.was.renewed
-			s.byToken[e.token] = e
-			e.topic.leases.add(e, len(e.topic.leased))
-			continue
-		}
+		if e := c.e; e.state == taken && e.token == c.was.token || e.state == leased && e.token == c.token {
+			s.putBack(c)
+		} // else it was taken away meanwhile, or by the next claim
+	}
+}
+
+// putBack makes an entry what it was before a claim took it. Called with mu held.
+func (s *Store) putBack(c *claimed) {
+	e, was := c.e, &c.was
+	delete(s.byToken, c.token)
+	e.next, e.token, e.renewed, e.attempt, e.lapses = was.next, was.token, was.renewed, was.attempt, was.lapses
+	if e.held() {
+		e.state = leased
+		s.byToken[e.token] = e
+		e.topic.leases.add(e, len(e.topic.leased))
+	} else {
 		delete(e.topic.leased, e.key.seq)
 		e.rec = c.rec
 		s.addNear(e)
 	}
+	s.wake(e.topic, e.next)
 }
 
 // giveBack releases what a claim has leased before an error; the caller never learns of it.
@@ -339,15 +365,14 @@ func (s *Store) buryDoomed(ctx context.Context, doomed []*claimed) error {
 func (tx *txn) bury(c *claimed) {
 	e, r, t := c.e, c.record, c.e.topic
 	tx.s.mu.Lock()
-	taken := e.state == gone
+	away := e.state == gone
 	cancelled := c.cancelled || e.cancel
-	if !taken {
+	if !away {
 		tx.s.unlink(e)
 	}
 	tx.s.mu.Unlock()
-	r.attempts, r.token = e.attempt, e.token
 	switch {
-	case taken:
+	case away:
 	case cancelled:
 		tx.finishMessage(t, e.key, r.id)
 	case r.attempts >= maxAttempts(r, c.settings):

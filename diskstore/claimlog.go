@@ -32,7 +32,9 @@ import (
 // Of several leases of one message the one with the highest token counts, and of those
 // the one renewed most often. A message that is not in the database, or there with this token or a
 // higher one, has no lease. So order and repetition do not matter, and a segment is replaced by
-// starting the next one and appending all leases of that moment to it.
+// starting the next one and appending all leases of that moment to it. Two frames of a lease
+// with the same token and renewals are the same: a lease is not written before its attempt is
+// counted.
 //
 // The witness is for damage: a database whose newest log was cut off or damaged opens without
 // what came behind, as it must after a crash. But when the claim log has seen a

@@ -31,9 +31,9 @@
 // adds comes into memory only after its fsync, so a message becomes claimable
 // only when it is durable.
 //
-// A claim does not pass the sequencer and waits for no fsync: it moves messages in memory
-// from near to leased and appends who holds them to the claim log with one write, which
-// outlives the process. A power cut may lose the end of the claim log: then a message
+// A claim does not pass the sequencer and waits for no fsync: it takes messages off the
+// timeline in memory, counts their attempts, makes them leased, and appends who holds them
+// to the claim log with one write, which outlives the process. A power cut may lose the end of the claim log: then a message
 // is delivered once more, with an attempt that is counted twice as the same number.
 //
 // # When something breaks

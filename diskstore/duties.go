@@ -53,7 +53,7 @@ func (s *Store) kickDuties() {
 func (s *Store) doDuties(withMarks bool) error {
 	ctx := context.Background()
 	if s.claims.full() {
-		if err := s.rotateClaims(func() error { return s.reap(ctx) }); err != nil {
+		if err := s.replaceClaims(ctx); err != nil {
 			return err
 		}
 	}
@@ -235,9 +235,18 @@ func (tx *txn) sweepFinished() (n int, err error) {
 	return n, it.Error()
 }
 
+// replaceClaims replaces the segments of the claim log by one with what is still needed.
+func (s *Store) replaceClaims(ctx context.Context) error {
+	return s.rotateClaims(func() error { return s.reapDurably(ctx) })
+}
+
 // rotateClaims begins a new segment of the claim log, writes all leases of this moment into
-// it, deletes the messages that are acked by now, and then the older segments. Claims
-// and acks go on meanwhile, into the new segment.
+// it, makes durable what the database must know of all others, with reap, and then deletes the
+// older segments. Claims and acks go on meanwhile, into the new segment.
+//
+// A lease that memory does not know any more was ended by an ack or by a transaction. Until the
+// deletion of the message or the transaction is in the database's log, the older segments are all
+// that a kill leaves of its attempt.
 func (s *Store) rotateClaims(reap func() error) error {
 	num := s.claims.next()
 	err := s.bounded("begin a segment of the claim log", func() error {
@@ -261,12 +270,17 @@ func (s *Store) rotateClaims(reap func() error) error {
 	return s.bounded("delete old segments of the claim log", func() error { return s.claims.removeBefore(num) })
 }
 
-// logAllLeases appends every lease that there is.
+// logAllLeases appends every lease that there is. A message that a claim has taken and not
+// leased yet appears with its last lease, if it had one; the claim appends the new lease itself.
 func (s *Store) logAllLeases() error {
 	s.mu.Lock()
-	leases := make([]lease, 0, len(s.byToken))
-	for _, e := range s.byToken {
-		leases = append(leases, e.lease())
+	var leases []lease
+	for _, t := range s.topics {
+		for _, e := range t.leased {
+			if e.held() {
+				leases = append(leases, e.lease())
+			}
+		}
 	}
 	s.mu.Unlock()
 	for len(leases) > 0 {

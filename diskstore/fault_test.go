@@ -495,7 +495,7 @@ func hangingDisk(t *testing.T) {
 		})
 	}
 	rotate := func(_ context.Context, s *Store, _ *rig) error {
-		return s.rotateClaims(func() error { return s.reap(context.Background()) })
+		return s.replaceClaims(context.Background())
 	}
 	for _, c := range []struct {
 		name string

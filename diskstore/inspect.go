@@ -87,7 +87,9 @@ func (v view) topic(t *topic) topicView {
 		}
 	}
 	for seq, e := range t.leased {
-		tv.leases[seq] = *e
+		if e.held() {
+			tv.leases[seq] = *e
+		}
 	}
 	return tv
 }
@@ -207,10 +209,7 @@ func (tv *topicView) addLease(i *punctual.Info, r *record, p pos) {
 	if !ok {
 		return
 	}
-	r.attempts = e.attempt
-	for _, f := range e.lapses {
-		r.failures = punctual.AddFailure(r.failures, f)
-	}
+	e.addTo(r)
 	i.CancelRequested = e.cancel || r.cancel
 	if tv.now < e.next {
 		i.State, i.LeaseUntil = punctual.StateLeased, punctual.FromMillis(e.next)

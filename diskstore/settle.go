@@ -199,10 +199,7 @@ func (tx *txn) current(e *entry) (*record, error) {
 	}
 	tx.s.mu.Lock()
 	defer tx.s.mu.Unlock()
-	r.attempts, r.token = e.attempt, e.token
-	for _, f := range e.lapses {
-		r.failures = punctual.AddFailure(r.failures, f)
-	}
+	e.addTo(r)
 	r.cancel = e.cancel || r.cancel
 	return r, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// entry is a message in memory: near its due time, or leased. All fields are guarded
+// entry is a message in memory: near its due time, taken by a claim, or leased. All fields are guarded
 // by Store.mu, but topic and key, which do not change; whoever unlinked an entry may read it
 // without.
 type entry struct {
@@ -18,7 +18,7 @@ type entry struct {
 	// rec is the stored record while the entry is near, or nil if it must be read.
 	rec []byte
 
-	// The rest is valid while the entry is leased.
+	// The rest is valid once the entry was leased (held), and tells of its last lease.
 
 	id      string
 	token   int64
@@ -37,20 +37,38 @@ const nearHorizon = 10_000
 type entryState uint8
 
 const (
-	near entryState = iota
-	leased
-	gone // settled, cancelled, moved or evicted; only stale queue items refer to it
+	near   entryState = iota
+	taken             // by a claim that has not counted the attempt yet
+	leased            // also when the lease ran out
+	gone              // settled, cancelled, moved or evicted; only stale queue items refer to it
 )
 
 // entryBytes is what an entry costs in memory beside its record.
 const entryBytes = 200
+
+// held tells whether there was a lease since the record was written. Then the entry knows more
+// than the record.
+func (e *entry) held() bool { return e.token != 0 }
+
+// addTo adds to the record what the leases since it was written have added, and returns the
+// failures among that.
+func (e *entry) addTo(r *record) []punctual.Failure {
+	if !e.held() {
+		return nil
+	}
+	r.attempts, r.token = e.attempt, e.token
+	for _, f := range e.lapses {
+		r.failures = punctual.AddFailure(r.failures, f)
+	}
+	return e.lapses
+}
 
 func (e *entry) cost() int64 { return int64(len(e.rec)) + entryBytes }
 
 // topic is one topic in memory. Fields are guarded by Store.mu unless said otherwise.
 //
 // The timeline of a topic is cut at loaded: every message on disk at or before it that
-// is durable is in memory, near or leased; diskNext is a lower bound of the messages
+// is durable is in memory, near, taken or leased; diskNext is a lower bound of the messages
 // on disk behind it (maxPos if there are none).
 type topic struct {
 	name string
@@ -63,7 +81,7 @@ type topic struct {
 	near     queue             // messages near their due time
 	nears    int               // how many
 	leases   queue             // leased messages at the ends of their leases
-	leased   map[uint64]*entry // the same by number
+	leased   map[uint64]*entry // the same by number, and those that a claim has taken
 	loaded   pos
 	diskNext pos
 	evicted  int64 // how often the near part was cut; tells the loader to look again
@@ -109,13 +127,13 @@ func (t *topic) nextAt() (int64, bool) {
 // majority, so that ack and cancel cost nothing here.
 type queue struct{ items items }
 
-// item is an entry with its time when it was added; stale once they differ.
+// item is an entry with its time when it was added; stale once they differ or a claim took it.
 type item struct {
 	next int64
 	e    *entry
 }
 
-func (i item) stale() bool { return i.e.state == gone || i.e.next != i.next }
+func (i item) stale() bool { return i.e.state == gone || i.e.state == taken || i.e.next != i.next }
 
 // head returns the first entry, or nil.
 func (q *queue) head() *entry {
@@ -127,6 +145,9 @@ func (q *queue) head() *entry {
 	}
 	return nil
 }
+
+// pop takes off the entry that head returned.
+func (q *queue) pop() { heap.Pop(&q.items) }
 
 // add puts an entry in. live is how many entries the queue holds that are not stale.
 func (q *queue) add(e *entry, live int) {
