@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,28 @@ func TestSecondOpenerIsToldWhoHoldsTheDirectory(t *testing.T) {
 	if !errors.Is(err, punctual.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid())) {
 		t.Errorf("second opener: %v; want ErrLocked with the holder's process number", err)
 	}
+}
+
+// One directory under several names is still one directory.
+func TestSecondOpenerByAnotherName(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "store")
+	link := filepath.Join(parent, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, dir, nil)
+	t.Chdir(parent)
+	for _, name := range []string{"store", "./link/../store", link} {
+		if again, err := Open(name, nil); !errors.Is(err, punctual.ErrLocked) {
+			t.Errorf("open of %s as %s: %v, want ErrLocked", dir, name, err)
+			if err == nil {
+				closeStore(t, again)
+			}
+		}
+	}
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "a"})
+	mustBeSound(t, s)
 }
 
 func TestForeignDirectoryIsRefused(t *testing.T) {

@@ -244,7 +244,7 @@ func (h holder) String() string {
 
 // lockDir makes the caller the one owner of the directory, or says who is.
 func lockDir(fs vfs.FS, dir string) (io.Closer, error) {
-	lock, err := fs.Lock(fs.PathJoin(dir, "LOCK"))
+	lock, err := lockFile(fs, dir)
 	if err != nil {
 		known := lockError(dir, err)
 		if h, herr := readHolder(fs, dir); herr == nil && errors.Is(known, punctual.ErrLocked) {
@@ -256,6 +256,22 @@ func lockDir(fs vfs.FS, dir string) (io.Closer, error) {
 		return nil, fmt.Errorf("write %s: %w", fs.PathJoin(dir, "HOLDER"), joinClose(err, lock))
 	}
 	return lock, nil
+}
+
+// lockFile takes the lock itself. The kernel refuses it to other processes, the file system to
+// a second opener in this one, but by name only: so the directory is named without links.
+func lockFile(fs vfs.FS, dir string) (io.Closer, error) {
+	if vfs.Root(fs) == vfs.Default {
+		full, err := filepath.Abs(dir)
+		if err == nil {
+			full, err = filepath.EvalSymlinks(full)
+		}
+		if err != nil {
+			return nil, err
+		}
+		dir = full
+	}
+	return fs.Lock(fs.PathJoin(dir, "LOCK"))
 }
 
 func lockError(dir string, err error) error {
