@@ -52,8 +52,9 @@ var architecture = map[string]rule{
 			"golang.org/x/term",
 		},
 	},
-	"internal/redistest": {},
-	"cmd/punctual":       {ours: []string{"internal/cli"}},
+	"internal/redistest":   {},
+	"compat/beedelayqueue": {ours: []string{".", "redisstore"}, outside: []string{"github.com/redis/go-redis/v9"}},
+	"cmd/punctual":         {ours: []string{"internal/cli"}},
 }
 
 // testModules may be imported by every package's tests, beside what its row names. Of ours

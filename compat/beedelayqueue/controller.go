@@ -1,0 +1,262 @@
+package BeeDelayQueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore"
+)
+
+// RedisConfig says where Redis is: 6.2 or newer, a single server. For Sentinel, Redis Cluster,
+// TLS or a user's name there is NewDelayQueueControllerOnStore.
+type RedisConfig struct {
+	// Addr is host:port, or the path of a Unix socket. Default localhost:6379.
+	Addr string
+	// Password of the default user; empty for none.
+	Password string
+	// Db is the number of the database, 0 or more.
+	Db int
+}
+
+// DelayQueueController pushes messages and has listeners called when they are due. Several
+// controllers, in one process or in many, share topics without a lock. All methods are safe for
+// concurrent use, also from a listener, except that Close waits for listeners.
+//
+// Methods without a context return within about ten seconds, if Redis does not answer with an
+// error that says so.
+type DelayQueueController struct {
+	connect func(ctx context.Context) (*connection, error)
+	// connected is set once, by whoever holds the one token of connecting.
+	connected  atomic.Pointer[connection]
+	connecting chan struct{}
+	// release frees what connect does not: the client.
+	release func() error
+
+	ids *idMaker
+	log *slog.Logger
+
+	mu        sync.Mutex
+	topics    map[string]*topic          // guarded by mu: those created, and not deleted since
+	listeners map[string]MassageListener // guarded by mu: they stay when a topic is deleted
+	busy      int                        // guarded by mu: goroutines that consume or listen
+	closing   bool                       // guarded by mu: Close was called, nothing more is claimed
+	closed    bool                       // guarded by mu: Close has waited, no call is served
+	idle      chan struct{}              // closed when closing is set and busy is 0
+}
+
+// connection is a store with all that is done through it.
+type connection struct {
+	store     punctual.Store
+	inspector punctual.Inspector
+	queue     *punctual.Queue
+	owned     bool // Close closes the store
+}
+
+// callTimeout bounds the methods without a context.
+const callTimeout = 10 * time.Second
+
+// NewDelayQueueController returns a controller on the Redis that redisConfig names, in the
+// key space "punctual:" of the store in Redis.
+//
+// The error says that Redis cannot be reached or used. The controller is there all the same, as
+// that of the original: each call tries again, and listeners are served from when Redis is
+// there. A controller that is no longer used has to be closed, with or without an error.
+func NewDelayQueueController(redisConfig RedisConfig) (*DelayQueueController, error) {
+	client := redis.NewClient(&redis.Options{Addr: redisConfig.Addr, Password: redisConfig.Password, DB: max(redisConfig.Db, 0)})
+	p := newController(slog.Default())
+	p.release = client.Close
+	p.connect = func(ctx context.Context) (*connection, error) {
+		if redisConfig.Db < 0 {
+			return nil, fmt.Errorf("database %d: use 0 or more: %w", redisConfig.Db, punctual.ErrInvalid)
+		}
+		s, err := redisstore.Open(ctx, client, nil)
+		if err != nil {
+			return nil, fmt.Errorf("redis at %s, database %d: %w", client.Options().Addr, redisConfig.Db, err)
+		}
+		return connectionOn(s, true)
+	}
+	ctx, end := context.WithTimeout(context.Background(), callTimeout)
+	defer end()
+	_, err := p.connection(ctx)
+	return p, err
+}
+
+// NewDelayQueueControllerOnStore returns a controller on any store of Punctual's that can be
+// inspected, which is any but one of your own making: on Redis behind Sentinel, on Redis
+// Cluster or over TLS, in memory for tests, in a directory without any server. The store stays
+// the caller's, to be closed after the controller.
+func NewDelayQueueControllerOnStore(s punctual.Store) (*DelayQueueController, error) {
+	c, err := connectionOn(s, false)
+	if err != nil {
+		return nil, err
+	}
+	p := newController(slog.Default())
+	p.connected.Store(c)
+	return p, nil
+}
+
+func newController(log *slog.Logger) *DelayQueueController {
+	return &DelayQueueController{
+		connecting: make(chan struct{}, 1), release: func() error { return nil },
+		ids: newIDMaker(), log: log,
+		topics: make(map[string]*topic), listeners: make(map[string]MassageListener),
+		idle: make(chan struct{}),
+	}
+}
+
+func connectionOn(s punctual.Store, owned bool) (*connection, error) {
+	if s == nil {
+		return nil, fmt.Errorf("the store is nil: %w", punctual.ErrInvalid)
+	}
+	i, err := punctual.AsInspector(s)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{store: s, inspector: i, queue: punctual.NewQueue(s, nil), owned: owned}, nil
+}
+
+// connection returns the connection, made now if there is none yet.
+func (p *DelayQueueController) connection(ctx context.Context) (*connection, error) {
+	if err := p.checkOpen(); err != nil {
+		return nil, err
+	}
+	if c := p.connected.Load(); c != nil {
+		return c, nil
+	}
+	select {
+	case p.connecting <- struct{}{}:
+		defer func() { <-p.connecting }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("redis cannot be reached: %w", ctx.Err())
+	}
+	if c := p.connected.Load(); c != nil {
+		return c, nil
+	}
+	if err := p.checkOpen(); err != nil { // Close may have been first
+		return nil, err
+	}
+	c, err := p.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.connected.Store(c)
+	return c, nil
+}
+
+func (p *DelayQueueController) checkOpen() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed()
+	}
+	return nil
+}
+
+func errClosed() error { return fmt.Errorf("the controller: %w", punctual.ErrClosed) }
+
+// Close ends the consuming of all topics, waits for the listeners that run, and lets go of
+// Redis; what is not acknowledged then is delivered again when its time until a retry is over.
+// When ctx ends first, Close waits no longer and returns an error that says how many listeners
+// still run. A second Close returns ErrClosed. A listener that calls Close waits for itself,
+// until ctx ends.
+//
+// The original has no such method: its goroutines end with the process.
+func (p *DelayQueueController) Close(ctx context.Context) error {
+	if err := p.beginClose(); err != nil {
+		return err
+	}
+	var left error
+	select {
+	case <-p.idle:
+	case <-ctx.Done():
+		left = ctx.Err()
+	}
+	p.mu.Lock()
+	p.closed = true
+	if left != nil {
+		left = fmt.Errorf("close: listeners and claims that still run: %d: %w", p.busy, left)
+	}
+	p.mu.Unlock()
+	p.connecting <- struct{}{} // for good: nobody connects any more
+	return errors.Join(left, p.disconnect(ctx), p.release())
+}
+
+// beginClose ends the consuming.
+func (p *DelayQueueController) beginClose() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return errClosed()
+	}
+	p.closing = true
+	for _, t := range p.topics {
+		t.stop()
+	}
+	if p.busy == 0 {
+		close(p.idle)
+	}
+	return nil
+}
+
+func (p *DelayQueueController) disconnect(ctx context.Context) error {
+	c := p.connected.Load()
+	if c == nil {
+		return nil
+	}
+	err := c.queue.Close(ctx)
+	if c.owned {
+		err = errors.Join(err, c.store.Close())
+	}
+	return err
+}
+
+// goWork runs f in a goroutine that Close waits for. The caller holds mu.
+func (p *DelayQueueController) goWork(f func()) {
+	p.busy++
+	go func() {
+		defer p.workDone()
+		f()
+	}()
+}
+
+func (p *DelayQueueController) workDone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy--
+	if p.closing && p.busy == 0 {
+		close(p.idle)
+	}
+}
+
+// GetTime returns the time by Redis's clock, in the local time zone. It never runs backwards.
+func (p *DelayQueueController) GetTime() (*time.Time, error) {
+	ctx, end := context.WithTimeout(context.Background(), callTimeout)
+	defer end()
+	c, err := p.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := c.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now = now.Local()
+	return &now, nil
+}
+
+// GetTimeUnix is GetTime in seconds, rounded down.
+func (p *DelayQueueController) GetTimeUnix() (int64, error) {
+	now, err := p.GetTime()
+	if err != nil {
+		return 0, err
+	}
+	return now.Unix(), nil
+}

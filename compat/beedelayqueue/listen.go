@@ -1,0 +1,192 @@
+package BeeDelayQueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// MassageListener is called with each message of a topic when it is due. The name is the
+// original's spelling of message.
+type MassageListener interface {
+	// OnMassage works on a message and calls Ack, before or after it returns. It runs in a
+	// goroutine of its own, at most a thousand at a time per topic and controller. Its result
+	// means nothing, as in the original: only Ack counts. A message that is not acknowledged
+	// within the topic's time until a retry is delivered again, while OnMassage may still run.
+	// When it panics, the panic is logged and the message is delivered again when that time is
+	// over.
+	OnMassage(msg *DelayMsg) bool
+}
+
+// AddMassageListener sets the listener of a topic, one per controller; a later one takes the
+// place of the former for the messages to come. It is served once the topic is created, before
+// or after. The error is that of CreateDelayQueue's arguments, or nil; the original returns
+// one always.
+func (p *DelayQueueController) AddMassageListener(topic string, client MassageListener) error {
+	if client == nil {
+		return fmt.Errorf("listener of topic %q is nil: %w", topic, punctual.ErrInvalid)
+	}
+	if err := punctual.CheckTopic(topic); err != nil {
+		return fmt.Errorf("add listener: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return errClosed()
+	}
+	p.listeners[topic] = client
+	t := p.topics[topic]
+	if t == nil {
+		return nil
+	}
+	p.consumeIfWanted(t)
+	return t.mistake
+}
+
+func (p *DelayQueueController) listener(topic string) MassageListener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listeners[topic]
+}
+
+const (
+	// maxListening bounds the listeners of one topic that run at a time. The original has no
+	// bound, and fetches at most 50 messages a second.
+	maxListening = 1000
+	// maxClaim bounds the messages of one claim.
+	maxClaim = 100
+	// claimWait is how long one claim waits for a message.
+	claimWait = 30 * time.Second
+	// firstRetry and lastRetry bound the growing time until a failed claim is tried again.
+	firstRetry, lastRetry = 100 * time.Millisecond, 5 * time.Second
+)
+
+// consumeIfWanted begins to consume a topic that has a listener. The caller holds mu.
+func (p *DelayQueueController) consumeIfWanted(t *topic) {
+	if p.closing || t.mistake != nil || t.end != nil || p.listeners[t.name] == nil {
+		return
+	}
+	ctx, end := context.WithCancel(context.Background())
+	t.end = end
+	p.goWork(func() {
+		defer end()
+		p.consume(ctx, t)
+	})
+}
+
+// consume claims messages and has the listener called, until ctx ends or Redis has lost its data.
+func (p *DelayQueueController) consume(ctx context.Context, t *topic) {
+	free := make(chan struct{}, maxListening)
+	for range maxListening {
+		free <- struct{}{}
+	}
+	for wait := firstRetry; ctx.Err() == nil; {
+		n := take(ctx, free)
+		if n == 0 {
+			return
+		}
+		got, err := p.claim(ctx, t, n)
+		for range n - len(got) {
+			free <- struct{}{}
+		}
+		p.handOut(ctx, got, free)
+		switch {
+		case err == nil:
+			wait = firstRetry
+		case ctx.Err() != nil:
+			return
+		case isOver(err):
+			p.log.Error("the topic is not consumed any more", "topic", t.name, "err", err)
+			return
+		default:
+			p.log.Warn("claim failed; trying again until it succeeds", "topic", t.name, "err", err)
+			pause(ctx, wait)
+			wait = min(2*wait, lastRetry)
+		}
+	}
+}
+
+// take waits for a free place and takes up to maxClaim; none when ctx ends.
+func take(ctx context.Context, free chan struct{}) int {
+	select {
+	case <-free:
+	case <-ctx.Done():
+		return 0
+	}
+	for n := 1; n < maxClaim; n++ {
+		select {
+		case <-free:
+		default:
+			return n
+		}
+	}
+	return maxClaim
+}
+
+// isOver tells errors that no repetition mends.
+func isOver(err error) bool {
+	return errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrInvalid)
+}
+
+func (p *DelayQueueController) claim(ctx context.Context, t *topic, n int) ([]punctual.Delivery, error) {
+	c, err := p.ready(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return c.store.Claim(ctx, punctual.Claim{Topics: []string{t.name}, Max: n, Wait: claimWait})
+}
+
+// handOut starts a listener for each message, unless the consuming has ended meanwhile: then it
+// gives them back, unstarted.
+func (p *DelayQueueController) handOut(ctx context.Context, got []punctual.Delivery, free chan struct{}) {
+	claimed := time.Now()
+	for i := range got {
+		d := &got[i]
+		p.mu.Lock()
+		p.goWork(func() {
+			defer func() { free <- struct{}{} }()
+			if ctx.Err() != nil {
+				p.giveBackUnstarted(d)
+				return
+			}
+			p.hear(d, claimed)
+		})
+		p.mu.Unlock()
+	}
+}
+
+func (p *DelayQueueController) giveBackUnstarted(d *punctual.Delivery) {
+	ctx, end := context.WithTimeout(context.Background(), callTimeout)
+	defer end()
+	if err := p.settle(ctx, *messageOf(d), punctual.SettleRelease, 0, ""); err != nil && !errors.Is(err, punctual.ErrCancelled) {
+		p.log.Warn("a message could not be given back unstarted; it is delivered again when its time until a retry is over", "topic", d.Topic, "id", d.ID, "err", err)
+	}
+}
+
+// hear calls the listener. When it panics, the message is given back for when its lease would
+// end, so that a panic is as good as no Ack, but stands in the message's history.
+func (p *DelayQueueController) hear(d *punctual.Delivery, claimed time.Time) {
+	msg := messageOf(d)
+	kept := *msg // the listener may change its own
+	defer func() {
+		if r := recover(); r != nil {
+			p.log.Error("listener panicked", "topic", d.Topic, "id", d.ID, "delivery", d.Attempt, "panic", r, "stack", string(debug.Stack()))
+			rest := d.LeaseUntil.Sub(d.Delivered) - time.Since(claimed)
+			p.giveBackPanicked(kept, max(rest, 0), fmt.Sprintf("panic: %v", r))
+		}
+	}()
+	p.listener(d.Topic).OnMassage(msg)
+}
+
+func (p *DelayQueueController) giveBackPanicked(msg DelayMsg, delay time.Duration, why string) {
+	ctx, end := context.WithTimeout(context.Background(), callTimeout)
+	defer end()
+	err := p.giveBack(ctx, msg, delay, why)
+	if err != nil && !errors.Is(err, punctual.ErrLeaseLost) { // it may have been acknowledged before the panic
+		p.log.Warn("a message whose listener panicked could not be given back; it is delivered again when its time until a retry is over", "topic", msg.Topic, "id", msg.Id, "err", err)
+	}
+}
