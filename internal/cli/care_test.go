@@ -14,6 +14,7 @@ import (
 // withDead is a rig with dead messages t/a (20 November), t/b and u/c (21 November).
 func withDead(t *testing.T) *rig {
 	r := newRig(t)
+	r.env["TZ"] = "UTC"
 	r.run("push", "t", "x", "--id", "a").ok()
 	r.kill("t")
 	r.clock.Advance(24 * time.Hour)

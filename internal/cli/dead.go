@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,7 @@ func newDead(a *app) *cobra.Command {
 		Short: "List, requeue or purge dead messages",
 		Long: `A message is dead when it was discarded, has no attempts left, or expired. It is kept with its
 reason and history until it is requeued or purged, or its topic's retention ends.`,
-		Example: `  punctual dead list
+		Example: `  punctual dead list --on 2026-11-20
   punctual dead requeue order-42
   punctual dead purge order.cancel --before 2026-11-01`,
 		Args: noSuchCommand,
@@ -33,17 +34,71 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// dayFlag adds --on, a day of UTC.
-func dayFlag(cmd *cobra.Command, on *string) {
-	cmd.Flags().StringVar(on, "on", "", "only those that died on this `DAY` (UTC), like 2026-11-20")
+// dayFlags are --on, a day, and --utc, which says whose day.
+type dayFlags struct {
+	on  string
+	utc bool
 }
 
-// dayBounds are the bounds of the day on, none when it is empty.
-func dayBounds(on string) (from, to time.Time, err error) {
-	if on == "" {
+// register adds the flags; others are flags of the command that take a day, too.
+func (f *dayFlags) register(cmd *cobra.Command, others ...string) {
+	cmd.Flags().StringVar(&f.on, "on", "", "only those that died on this `DAY` of the local time zone, like 2026-11-20")
+	names := strings.Join(append([]string{"--on"}, others...), " and ")
+	cmd.Flags().BoolVar(&f.utc, "utc", false, "the day of "+names+" is one of UTC")
+}
+
+// bounds are the first instant of the day --on and that of the next day, none when there is no
+// --on.
+func (f *dayFlags) bounds(local *time.Location) (from, to time.Time, err error) {
+	if f.on == "" {
 		return from, to, nil
 	}
-	return parseDay(on)
+	day, _, err := parseDay(f.on)
+	if err != nil {
+		return from, to, usagef("day %q is not understood: write it like 2026-11-20", f.on)
+	}
+	zone := f.zone(local)
+	return startOfDay(day, zone), startOfDay(day.AddDate(0, 0, 1), zone), nil
+}
+
+// instant reads a day, for its first instant, or an RFC 3339 time.
+func (f *dayFlags) instant(s string, local *time.Location) (time.Time, error) {
+	if day, _, err := parseDay(s); err == nil {
+		return startOfDay(day, f.zone(local)), nil
+	}
+	return parseInstant(s)
+}
+
+func (f *dayFlags) zone(local *time.Location) *time.Location {
+	if f.utc {
+		return time.UTC
+	}
+	return local
+}
+
+// startOfDay is the first instant in zone with the date of day. Midnight is not always the one:
+// some zones change their clocks then, so that it does not exist, or comes twice.
+func startOfDay(day time.Time, zone *time.Location) time.Time {
+	const step = 15 * time.Minute // all changes are multiples of it
+	begun := func(t time.Time) bool { return t.In(zone).Format(time.DateOnly) >= day.Format(time.DateOnly) }
+	t := time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, zone)
+	for !begun(t) {
+		t = t.Add(step)
+	}
+	for begun(t.Add(-step)) {
+		t = t.Add(-step)
+	}
+	return t
+}
+
+// localZone is the time zone of the machine, or the one that TZ names.
+func (a *app) localZone() *time.Location {
+	if name := a.getenv("TZ"); name != "" {
+		if zone, err := time.LoadLocation(strings.TrimPrefix(name, ":")); err == nil {
+			return zone
+		}
+	}
+	return time.Local
 }
 
 // deadParts are the lists of dead messages of one topic, or of all when topic is empty.

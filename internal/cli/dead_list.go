@@ -10,15 +10,23 @@ import (
 )
 
 const deadListHelp = `List shows the dead messages of a topic, or of all, in the order in which they died, with
-the reason and the last error. --on keeps those of one day.`
+the reason and the last error; of several topics one after the other. --on keeps those of one
+day, in the local time zone (TZ), or with --utc in UTC. With --json there is one object per line
+with all that is known of a message; with --limit 0, too, this is an export: all of them,
+however many, at no more memory than a thousand take.`
 
 const deadListExample = `  punctual dead list
   punctual dead list order.cancel --on 2026-11-20
-  punctual dead list --json --limit 0`
+  punctual dead list --on 2026-11-20 --json --limit 0 > dead-2026-11-20.ndjson`
+
+type deadListFlags struct {
+	topic, after string
+	limit        int
+	day          dayFlags
+}
 
 func newDeadList(a *app) *cobra.Command {
-	var on, after string
-	var limit int
+	var f deadListFlags
 	cmd := &cobra.Command{
 		Use:               "list [TOPIC]",
 		Short:             "List dead messages",
@@ -27,20 +35,24 @@ func newDeadList(a *app) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeTopics(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
-			from, to, err := dayBounds(on)
+			if len(args) > 0 && f.topic != "" {
+				return usagef("the topic is given twice: as %s, and by --topic", args[0])
+			}
+			from, to, err := f.day.bounds(a.localZone())
 			if err != nil {
 				return err
 			}
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-				parts, err := deadParts(ctx, i, strings.Join(args, ""), from, to)
+				parts, err := deadParts(ctx, i, strings.Join(append(args, f.topic), ""), from, to)
 				if err != nil {
 					return err
 				}
-				return a.listPage(ctx, i, parts, limit, after)
+				return a.listPage(ctx, i, parts, f.limit, f.after)
 			})
 		}),
 	}
-	dayFlag(cmd, &on)
-	registerPage(cmd, &limit, &after)
+	cmd.Flags().StringVar(&f.topic, "topic", "", "the `TOPIC`, in place of the argument")
+	f.day.register(cmd)
+	registerPage(cmd, &f.limit, &f.after)
 	return cmd
 }

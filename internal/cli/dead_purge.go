@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -9,15 +10,17 @@ import (
 )
 
 const deadPurgeHelp = `Purge removes dead messages of a topic for good: all of them, those that died on one day, or
-before a time. It prints how many.`
+before a time. It prints how many. Days are those of the local time zone (TZ), or with --utc of
+UTC, as in "dead list".`
 
 const deadPurgeExample = `  punctual dead purge order.cancel --all
   punctual dead purge order.cancel --on 2026-11-20
   punctual dead purge order.cancel --before 2026-11-01`
 
 type deadPurgeFlags struct {
-	all        bool
-	on, before string
+	all    bool
+	day    dayFlags
+	before string
 }
 
 func newDeadPurge(a *app) *cobra.Command {
@@ -30,7 +33,7 @@ func newDeadPurge(a *app) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeTopics(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
-			q, err := f.query(args[0])
+			q, err := f.query(args[0], a.localZone())
 			if err != nil {
 				return err
 			}
@@ -38,15 +41,15 @@ func newDeadPurge(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&f.all, "all", false, "remove all dead messages")
-	dayFlag(cmd, &f.on)
-	cmd.Flags().StringVar(&f.before, "before", "", "only those that died before this `TIME` or day (UTC)")
+	f.day.register(cmd, "--before")
+	cmd.Flags().StringVar(&f.before, "before", "", "only those that died before this `TIME` or day")
 	return cmd
 }
 
-func (f *deadPurgeFlags) query(topic string) (q punctual.PurgeQuery, err error) {
+func (f *deadPurgeFlags) query(topic string, local *time.Location) (q punctual.PurgeQuery, err error) {
 	q = punctual.PurgeQuery{Topic: topic, State: punctual.StateDead}
 	given := 0
-	for _, g := range []bool{f.all, f.on != "", f.before != ""} {
+	for _, g := range []bool{f.all, f.day.on != "", f.before != ""} {
 		if g {
 			given++
 		}
@@ -54,9 +57,9 @@ func (f *deadPurgeFlags) query(topic string) (q punctual.PurgeQuery, err error) 
 	if given != 1 {
 		return q, usagef("say which dead messages to remove: exactly one of --all, --on and --before")
 	}
-	q.From, q.To, err = dayBounds(f.on)
+	q.From, q.To, err = f.day.bounds(local)
 	if err == nil && f.before != "" {
-		q.To, err = parseInstant(f.before)
+		q.To, err = f.day.instant(f.before, local)
 	}
 	return q, err
 }

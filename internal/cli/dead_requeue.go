@@ -14,7 +14,8 @@ import (
 const deadRequeueHelp = `Requeue schedules dead messages again, now or when --in or --at says, with their attempts
 starting anew; the history stays. Name IDs, or take --all dead messages of a topic, or of every
 topic when none is named. A first argument that is the name of a topic is taken as one
-when IDs follow; --topic names it in any case.`
+when IDs follow; --topic names it in any case. --on takes those that died on a day of the local
+time zone (TZ), or with --utc of UTC.`
 
 const deadRequeueExample = `  punctual dead requeue order-42
   punctual dead requeue order.cancel order-42 order-43 --in 10m
@@ -24,7 +25,7 @@ const deadRequeueExample = `  punctual dead requeue order-42
 type requeueFlags struct {
 	topic string
 	all   bool
-	on    string
+	day   dayFlags
 	when  whenFlags
 }
 
@@ -48,7 +49,7 @@ func newDeadRequeue(a *app) *cobra.Command {
 		}
 		return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
 			if f.all {
-				return a.requeueAll(ctx, i, s, strings.Join(append(args, f.topic), ""), f.on, template)
+				return a.requeueAll(ctx, i, s, strings.Join(append(args, f.topic), ""), f.day, template)
 			}
 			places, err := f.find(ctx, i, args)
 			if err != nil {
@@ -59,7 +60,7 @@ func newDeadRequeue(a *app) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&f.topic, "topic", "", topicFlagHelp)
 	cmd.Flags().BoolVar(&f.all, "all", false, "requeue all dead messages of the topic, or of every topic")
-	dayFlag(cmd, &f.on)
+	f.day.register(cmd)
 	f.when.register(cmd.Flags(), "deliver")
 	return cmd
 }
@@ -68,7 +69,7 @@ func (f *requeueFlags) checkArgs(args []string) error {
 	switch {
 	case !f.all && len(args) == 0:
 		return usagef("nothing to requeue is named: give IDs, or --all")
-	case !f.all && f.on != "":
+	case !f.all && f.day.on != "":
 		return usagef("--on goes with --all: IDs name their messages already")
 	case f.all && len(args) > 1, f.all && len(args) == 1 && f.topic != "":
 		return usagef("--all takes at most one TOPIC: name IDs, or --all, not both")
@@ -93,8 +94,8 @@ func (f *requeueFlags) find(ctx context.Context, i punctual.Inspector, args []st
 
 // requeueAll requeues the dead of a topic, or of every one, in pages. It leaves alone what
 // dies while it works, so that a message that dies again at once is requeued once only.
-func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, topic, on string, template punctual.Amendment) error {
-	from, to, err := dayBounds(on)
+func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string, day dayFlags, template punctual.Amendment) error {
+	from, to, err := day.bounds(a.localZone())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // the zones of these tests, wherever they run
+
+	"github.com/punctualmq/punctual"
+)
+
+// A day is that of the local time zone unless --utc is given.
+func TestDeadOnLocalDays(t *testing.T) {
+	for _, c := range []struct{ zone, args, want string }{
+		// a died at 2026-11-20T10:00Z, b and c died 24 hours later.
+		{"Asia/Shanghai", "--on 2026-11-20", "a dead"},
+		{"Pacific/Kiritimati", "--on 2026-11-20", ""}, // it was midnight there already
+		{"Pacific/Kiritimati", "--on 2026-11-21", "a dead"},
+		{"Pacific/Kiritimati", "--on 2026-11-20 --utc", "a dead"},
+		{"Pacific/Pago_Pago", "--on 2026-11-19", "a dead"}, // not midnight there yet
+		{"Pacific/Pago_Pago", "--on 2026-11-19 --utc", ""},
+		{"Pacific/Kiritimati", "--on 2026-11-22 --topic t", "b dead"},
+		{"Pacific/Kiritimati", "--on 2026-11-22", "b dead, c dead"},
+		{":Pacific/Kiritimati", "--on 2026-11-22 u", "c dead"},
+	} {
+		r := withDead(t)
+		r.env["TZ"] = c.zone
+		args := append([]string{"dead", "list", "--json"}, strings.Fields(c.args)...)
+		if got, _ := listed(t, r.run(args...).ok()); got != c.want {
+			t.Errorf("TZ=%s %q: %q, want %q", c.zone, args, got, c.want)
+		}
+	}
+	r := withDead(t)
+	r.run("dead", "list", "t", "--topic", "t").exits(exitUsage, "given twice")
+}
+
+func TestDeadPurgeAndRequeueOnLocalDays(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		purged int
+	}{
+		{"t --on 2026-11-20", 0},
+		{"t --on 2026-11-21", 1},
+		{"t --on 2026-11-20 --utc", 1},
+		{"t --before 2026-11-21", 0},
+		{"t --before 2026-11-21 --utc", 1},
+		{"t --before 2026-11-20T10:00:00.001Z", 1},
+	} {
+		r := withDead(t)
+		r.env["TZ"] = "Pacific/Kiritimati"
+		r.run(append([]string{"dead", "purge", "--json"}, strings.Fields(c.args)...)...).ok().
+			printsJSON(fmt.Sprintf(`{"topic":"t","purged":%d}`, c.purged))
+	}
+	r := withDead(t)
+	r.env["TZ"] = "Pacific/Kiritimati"
+	r.run("dead", "requeue", "--all", "--on", "2026-11-20").ok().prints("")
+	r.run("dead", "requeue", "--all", "--on", "2026-11-21").ok().contains("a")
+}
+
+// Days have 23, 24 or 25 hours and need not begin at midnight.
+func TestDayBounds(t *testing.T) {
+	for _, c := range []struct{ zone, on, from, to string }{
+		{"UTC", "2026-11-20", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"},
+		{"Asia/Shanghai", "2021-08-27", "2021-08-26T16:00:00Z", "2021-08-27T16:00:00Z"},
+		{"Europe/Berlin", "2026-03-29", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"},       // 23 hours
+		{"Europe/Berlin", "2026-10-25", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"},       // 25 hours
+		{"America/Sao_Paulo", "2018-11-04", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"},   // no midnight
+		{"America/Sao_Paulo", "2018-11-03", "2018-11-03T03:00:00Z", "2018-11-04T03:00:00Z"},   // the day before
+		{"America/Havana", "2026-11-01", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"},      // midnight twice
+		{"Australia/Lord_Howe", "2026-04-05", "2026-04-04T13:00:00Z", "2026-04-05T13:30:00Z"}, // half an hour
+	} {
+		zone, err := time.LoadLocation(c.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := dayFlags{on: c.on}
+		from, to, err := f.bounds(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := from.UTC().Format(time.RFC3339)+" "+to.UTC().Format(time.RFC3339), c.from+" "+c.to; got != want {
+			t.Errorf("%s on %s: %s, want %s", c.zone, c.on, got, want)
+		}
+	}
+}
+
+// The export of a day holds every message once with all its fields, over many pages.
+func TestDeadListExports(t *testing.T) {
+	r := newRig(t)
+	r.env["TZ"] = "UTC"
+	n := 2*pageSize(0, 0) + 1
+	var input strings.Builder
+	for i := range n {
+		fmt.Fprintf(&input, `{"id":"%d","body":"","expire":"1ms"}`+"\n", i)
+	}
+	r.runInput(input.String(), "push", "t", "--ndjson").ok()
+	r.clock.Advance(time.Minute)
+	r.run("consume", "t", "--until-empty").ok().prints("")
+	out := r.run("dead", "list", "--topic", "t", "--on", "2026-11-20", "--json", "--limit", "0").ok().out
+	seen := map[any]bool{}
+	for line := range strings.Lines(out) {
+		m := decode(t, line).(map[string]any)
+		if m["reason"] != string(punctual.ReasonExpired) || m["topic"] != "t" || m["next"] != nil {
+			t.Fatalf("line %s", line)
+		}
+		seen[m["id"]] = true
+	}
+	if lines := strings.Count(out, "\n"); lines != n || len(seen) != n {
+		t.Errorf("%d lines with %d messages, want %d", lines, len(seen), n)
+	}
+	r.run("dead", "list", "--on", "2026-11-21", "--json", "--limit", "0").ok().prints("")
+}
