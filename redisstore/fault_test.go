@@ -346,7 +346,15 @@ func TestLostReply(t *testing.T) {
 // expects everything that was reported stored to be delivered (P1), without a new push.
 func trouble(t *testing.T, client func() redis.UniversalClient, cause func()) {
 	t.Helper()
+	troubleFor(t, client, func(*Store) {}, cause)
+}
+
+// troubleFor is trouble for stores to which something is done first.
+func troubleFor(t *testing.T, client func() redis.UniversalClient, prepare func(*Store), cause func()) {
+	t.Helper()
 	producer, consumer := openStore(t, client(), nil), openStore(t, client(), nil)
+	prepare(producer)
+	prepare(consumer)
 	push(t, producer, punctual.NewMessage{ID: "first"})
 	stored := map[string]bool{"first": true}
 	stop := make(chan struct{})

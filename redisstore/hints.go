@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +17,8 @@ import (
 type hints struct {
 	s     *Store
 	asked chan struct{} // holds one request to subscribe to what is new
+	// pingEvery is how often the connection is tried: the constant, but tests are less patient.
+	pingEvery time.Duration
 
 	mu     sync.Mutex
 	topics map[string]string // guarded by mu: topic by channel, of all that was ever waited for
@@ -23,6 +27,7 @@ type hints struct {
 
 func (h *hints) init(s *Store) {
 	h.s = s
+	h.pingEvery = pingEvery
 	h.asked = make(chan struct{}, 1)
 	h.topics = make(map[string]string)
 }
@@ -36,17 +41,19 @@ func (h *hints) want(p partition) {
 	}
 	h.topics[p.channel()] = p.topic
 	h.fresh = append(h.fresh, p.channel())
-	select {
-	case h.asked <- struct{}{}:
-	default:
-	}
+	h.ask()
 }
 
-// healthCheck is how often a quiet connection is tried with a PING; a broken one is replaced
-// and all subscriptions made again by the client.
-const healthCheck = 3 * time.Second
+// pingEvery is how often the connection is tried. It is taken for dead when nothing has
+// come for twice as long, not even the answer to a PING. The client's own health check notices
+// only when it cannot write, which a proxy that forgets connections lets it do for a quarter
+// of an hour.
+const pingEvery = 3 * time.Second
 
-// listen runs until the store closes.
+// reconnectPause is between two connections.
+const reconnectPause = 100 * time.Millisecond
+
+// listen runs until the store closes: one connection after the other.
 func (h *hints) listen() {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -54,40 +61,105 @@ func (h *hints) listen() {
 		defer end()
 		<-h.s.waits.quit
 	})
-	sub := h.s.client.Subscribe(ctx)
-	events := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(healthCheck))
-	defer func() {
-		if err := sub.Close(); err != nil {
-			h.s.opt.Logger.Debug("closing the subscription to hints", "error", err)
+	for ctx.Err() == nil {
+		if err := h.session(ctx); err != nil && ctx.Err() == nil {
+			h.s.opt.Logger.Warn("no hints for now; waiting claims look once a second", "error", err)
 		}
-		for range events { // until the client's goroutines have ended
-		}
-	}()
-	for {
 		select {
 		case <-ctx.Done():
-			return
-		case <-h.asked:
-			h.subscribe(ctx, sub)
-		case e, open := <-events:
-			if !open { // somebody closed the client
-				return
-			}
-			h.pass(e)
+		case <-time.After(reconnectPause):
 		}
 	}
 }
 
-// subscribe asks for the new channels. When that fails the client tries again with
-// every new connection; meanwhile topics are looked into each second.
-func (h *hints) subscribe(ctx context.Context, sub *redis.PubSub) {
+// session listens on one connection, until it breaks or ctx ends.
+func (h *hints) session(ctx context.Context) error {
+	h.subscribeAnew()
+	sub := h.s.client.Subscribe(ctx)
+	events, broken := make(chan any), make(chan error, 1)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer h.quietly(sub.Close)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	ping := time.NewTicker(h.pingEvery)
+	defer ping.Stop()
+	for reading := false; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-broken:
+			return err
+		case e := <-events:
+			h.pass(e)
+		case <-h.asked:
+			fresh := h.takeFresh()
+			if len(fresh) == 0 {
+				continue
+			}
+			if err := sub.Subscribe(ctx, fresh...); err != nil {
+				return err
+			}
+			if !reading {
+				reading = true
+				reader.Go(func() { broken <- receive(ctx, sub, events, 2*h.pingEvery) })
+			}
+		case <-ping.C:
+			if !reading {
+				continue
+			}
+			if err := sub.Ping(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// receive passes on what comes, until nothing has come for too long.
+func receive(ctx context.Context, sub *redis.PubSub, events chan<- any, silence time.Duration) error {
+	for {
+		e, err := sub.ReceiveTimeout(ctx, silence)
+		if err != nil {
+			return err
+		}
+		select {
+		case events <- e:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (h *hints) quietly(end func() error) {
+	if err := end(); err != nil {
+		h.s.opt.Logger.Debug("closing the subscription to hints", "error", err)
+	}
+}
+
+// subscribeAnew asks for all channels that were ever wanted.
+func (h *hints) subscribeAnew() {
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fresh = slices.Collect(maps.Keys(h.topics))
+	if len(h.fresh) > 0 {
+		h.ask()
+	}
+}
+
+// ask has the listener subscribe to what is in fresh.
+func (h *hints) ask() {
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hints) takeFresh() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	fresh := h.fresh
 	h.fresh = nil
-	h.mu.Unlock()
-	if err := sub.Subscribe(ctx, fresh...); err != nil && ctx.Err() == nil {
-		h.s.opt.Logger.Warn("no hints for now; waiting claims look once a second", "error", err)
-	}
+	return fresh
 }
 
 // pass hands a hint to those who wait. A subscription that has just been made, at first or
