@@ -86,6 +86,9 @@ func classifyReply(text string) fault {
 	for _, f := range faults {
 		// Some versions put what happened inside a script behind a prefix of their own.
 		if strings.HasPrefix(text, f.prefix) || strings.Contains(text, ": "+f.prefix+" ") || strings.Contains(text, "-"+f.prefix+" ") {
+			if f.prefix == "NOPERM" {
+				f.cure = cureOf(text)
+			}
 			return f
 		}
 	}

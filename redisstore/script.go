@@ -179,6 +179,10 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args []any) 
 		if err == nil {
 			return itemsOf(val), nil
 		}
+		if isUnconfirmed(err) {
+			s.lookSoon()
+			return nil, fmt.Errorf("%s: %w", sc.name, err)
+		}
 		f := classify(err)
 		s.lookForNodes(ctx, err)
 		unsure = unsure || f.unknown() && sc.repeat != harmless
@@ -207,11 +211,11 @@ func itemsOf(val any) []any {
 	return []any{val}
 }
 
-// lookForNodes lets a cluster client ask who serves what, when a node does not answer. By
-// itself it asks only once a minute (go-redis 9.23), and a failover takes seconds.
+// lookForNodes lets a cluster client ask who serves what, when a node does not answer or is
+// the wrong one. By itself it asks only once a minute (go-redis 9.23), and a failover takes seconds.
 func (s *Store) lookForNodes(ctx context.Context, err error) {
 	var reply redis.Error
-	if cluster, ok := s.client.(*redis.ClusterClient); ok && !errors.As(err, &reply) {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok && (!errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED")) {
 		cluster.ReloadState(ctx)
 	}
 }
@@ -235,24 +239,32 @@ func (s *Store) eval(ctx context.Context, sc *script, keys []string, args []any)
 	if err := ctx.Err(); err != nil {
 		return nil, unsent{err}
 	}
-	val, err := s.evalOnce(ctx, "evalsha", sc.sha, keys, args)
+	send := s.evalOnce
+	if s.promises(sc, args) {
+		send = s.evalConfirmed
+	}
+	val, err := send(ctx, "evalsha", sc.sha, keys, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return s.evalOnce(ctx, "eval", sc.text, keys, args)
+		return send(ctx, "eval", sc.text, keys, args)
 	}
 	return val, err
 }
 
 func (s *Store) evalOnce(ctx context.Context, command, body string, keys []string, args []any) (any, error) {
+	cmd := evalCmd(ctx, command, body, keys, args)
+	if err := s.client.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Result()
+}
+
+func evalCmd(ctx context.Context, command, body string, keys []string, args []any) onceCmd {
 	line := make([]any, 0, 3+len(keys)+len(args))
 	line = append(line, command, body, len(keys))
 	for _, k := range keys {
 		line = append(line, k)
 	}
-	cmd := onceCmd{redis.NewCmd(ctx, append(line, args...)...)}
-	if err := s.client.Process(ctx, cmd); err != nil {
-		return nil, err
-	}
-	return cmd.Result()
+	return onceCmd{redis.NewCmd(ctx, append(line, args...)...)}
 }
 
 // reader takes values off the front of a reply; bad is set once one is not as it should be.

@@ -1,47 +1,50 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/redis/go-redis/v9"
 )
 
-// What is asked of a server, at the start and every checkEvery from then on.
+// What is asked of a server at the start, and again and again from then on.
 const (
 	checkEvery   = 30 * time.Second
 	checkTimeout = 10 * time.Second
-	// maxSkew is how far the clocks of a cluster's nodes may be apart.
-	maxSkew = 5 * time.Second
-	// oldest is the oldest version of Redis that has all that the scripts need.
-	oldest = "6.2.0"
+	// checkRefusing is the same while pushes are refused, so that they soon pass again.
+	checkRefusing = time.Second
 )
 
 // open checks the server and finds, or begins, the data set.
 func (s *Store) open(ctx context.Context) error {
+	if err := s.checkRights(ctx); err != nil {
+		return err
+	}
 	class, err := s.checkServer(ctx)
 	if err != nil {
 		return err
 	}
-	if want := s.opt.Durability; want != "" && want != class.durability && want != punctual.Volatile {
-		return fmt.Errorf("the server gives %q, not %q: %s: %w", class.durability, want, class.why, punctual.ErrDurability)
+	if err := s.opt.refuses(class); err != nil {
+		return err
 	}
 	s.setDurability(class.durability)
+	return s.openData(ctx)
+}
+
+// openData finds, or begins, the data set.
+func (s *Store) openData(ctx context.Context) error {
 	newEpoch := rand.Text()
 	if s.opt.MustExist {
 		newEpoch = ""
 	}
 	format, epoch, err := s.readStore(ctx, newEpoch, false)
 	if err != nil {
-		return err
+		return asRefusal(err)
 	}
 	if epoch == "" {
 		return fmt.Errorf("there is no %s: %w", s.names.store(), punctual.ErrNotFound)
@@ -51,7 +54,26 @@ func (s *Store) open(ctx context.Context) error {
 			s.names.store(), format, formatVersion, punctual.ErrUnsupported)
 	}
 	s.epoch = epoch
+	if epoch == newEpoch {
+		return s.checkRights(ctx) // one right can be tried only where there is a store
+	}
 	return nil
+}
+
+// checkRights is an error that names the rights which this user needs and has not.
+func (s *Store) checkRights(ctx context.Context) error {
+	lacking, err := s.lackingRights(ctx)
+	if err != nil {
+		return err
+	}
+	hints, err := s.lackingForHints(ctx)
+	if err != nil {
+		return err
+	}
+	if hints = append(hints, lacking.hints...); len(hints) > 0 {
+		s.opt.Logger.Warn("redis store: no hints, so waiting claims are up to a second late: this user lacks rights", "rights", strings.Join(hints, " "))
+	}
+	return lacking.err()
 }
 
 func (s *Store) setDurability(d punctual.Durability) {
@@ -89,192 +111,111 @@ func (s *Store) checkEpoch(ctx context.Context, writeClock bool) error {
 	return nil
 }
 
-// watchServer looks at the server from time to time, until the store closes.
+// watchServer looks at the server from time to time, and when somebody asks for it, until the
+// store closes.
 func (s *Store) watchServer() {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
 	for {
+		timer := time.NewTimer(s.untilLook())
 		select {
-		case <-tick.C:
-			s.lookAtServer()
+		case <-timer.C:
+		case <-s.lookNow:
 		case <-s.closing:
+			timer.Stop()
 			return
 		}
+		timer.Stop()
+		s.lookAtServer()
 	}
 }
 
-// lookAtServer notices what has become dangerous, and stops the store when the data is gone.
+func (s *Store) untilLook() time.Duration {
+	every := checkEvery
+	if s.opt.checkEvery > 0 {
+		every = s.opt.checkEvery
+	}
+	if s.refusal() != nil {
+		return min(every, checkRefusing)
+	}
+	return every
+}
+
+// lookSoon has the server looked at before it is time, because something went wrong.
+func (s *Store) lookSoon() {
+	select {
+	case s.lookNow <- struct{}{}:
+	default:
+	}
+}
+
+// lookAtServer notices what has become dangerous: it refuses pushes as long as the server
+// cannot keep them as was asked for, and stops the store when the data is gone.
 func (s *Store) lookAtServer() {
 	ctx, end := context.WithTimeout(context.Background(), checkTimeout)
 	defer end()
-	if err := s.checkEpoch(ctx, true); err != nil {
-		s.opt.Logger.Warn("redis store: check of the data set", "error", err)
-		return
+	err := s.checkRunning(ctx)
+	switch {
+	case err == nil, errors.Is(err, punctual.ErrDurability), errors.Is(err, punctual.ErrUnsupported):
+		s.refuse(err)
+	default: // of a server that cannot be asked nothing is known
+		s.opt.Logger.Warn("redis store: check of the server", "error", err)
+	}
+}
+
+// checkRunning looks again at what Open has checked.
+func (s *Store) checkRunning(ctx context.Context) error {
+	data := s.checkEpoch(ctx, true)
+	if data != nil && !isUnconfirmed(data) {
+		return data
 	}
 	class, err := s.checkServer(ctx)
 	if err != nil {
-		s.opt.Logger.Warn("redis store: check of the server", "error", err)
-		return
+		return err
 	}
 	if was := s.Durability(); was != class.durability {
 		s.opt.Logger.Warn("redis store: the server's durability has changed", "was", was, "is", class.durability, "because", class.why)
 		s.setDurability(class.durability)
 	}
+	if err := cmp.Or(s.opt.refuses(class), asRefusal(data)); err != nil {
+		return err
+	}
+	lacking, err := s.lackingRights(ctx)
+	if err != nil {
+		return err
+	}
+	return lacking.err()
 }
 
-// durabilityClass is what a server gives and why not more.
-type durabilityClass struct {
-	durability punctual.Durability
-	why        string
+// refuse makes pushes fail with err, or lets them pass again when it is nil.
+func (s *Store) refuse(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch was := s.refusing; {
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		s.opt.Logger.Error("redis store: pushes are refused until this is mended", "error", err)
+	case err == nil && was != nil:
+		s.opt.Logger.Info("redis store: pushes pass again")
+	}
+	s.refusing = err
 }
 
-// checkServer looks at every primary and returns the weakest class, or an error that
+// refusal is why pushes are refused, or nil.
+func (s *Store) refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refusing
+}
+
+// checkServer looks at every primary and returns the class that they give, or an error that
 // names the setting which makes a server unfit.
 func (s *Store) checkServer(ctx context.Context) (durabilityClass, error) {
-	found, err := s.primaries(ctx)
+	found, err := primaries(ctx, s.client)
 	if err != nil {
 		return durabilityClass{}, err
 	}
-	class := durabilityClass{durability: punctual.Fsync}
-	for _, p := range found {
-		if err := p.fit(); err != nil {
-			return class, err
-		}
-		if c := p.class(); c.durability != punctual.Fsync {
-			class = c
+	for i := range found {
+		if err := found[i].fit(); err != nil {
+			return durabilityClass{}, err
 		}
 	}
-	if why := s.failsOver(found); why != "" {
-		class = durabilityClass{punctual.Volatile, why}
-	}
-	return class, skewOf(found)
-}
-
-// failsOver says why a replica without the last changes may take over, or nothing.
-func (s *Store) failsOver(found []primary) string {
-	switch c := s.client.(type) {
-	case *redis.ClusterClient:
-		for _, p := range found {
-			if p.info["connected_slaves"] != "0" {
-				return "a cluster with replicas fails over without the latest changes"
-			}
-		}
-	case *redis.Client:
-		if c.Options().Addr == sentinelAddr {
-			return "Sentinel fails over without the latest changes"
-		}
-	}
-	return ""
-}
-
-// sentinelAddr is what the client for Sentinel has in the place of an address.
-const sentinelAddr = "FailoverClient"
-
-// primary is a server that takes writes.
-type primary struct {
-	info  map[string]string // of INFO
-	fsync string            // of CONFIG GET appendfsync; empty if the user may not read it
-	ahead time.Duration     // its clock before the machine's
-}
-
-// primaries asks the server, or each primary of a cluster.
-func (s *Store) primaries(ctx context.Context) ([]primary, error) {
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		p, err := ask(ctx, s.client)
-		return []primary{p}, err
-	}
-	var mu sync.Mutex
-	var found []primary
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
-		p, err := ask(ctx, c)
-		mu.Lock()
-		defer mu.Unlock()
-		found = append(found, p)
-		return err
-	})
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("the cluster has no primary: %w", punctual.ErrOverloaded)
-	}
-	return found, err
-}
-
-func ask(ctx context.Context, c redis.Cmdable) (primary, error) {
-	text, err := c.Info(ctx).Result()
-	if err != nil {
-		return primary{}, classify(err).wrap("INFO", err)
-	}
-	now, err := c.Time(ctx).Result()
-	if err != nil {
-		return primary{}, classify(err).wrap("TIME", err)
-	}
-	p := primary{info: parseInfo(text), ahead: time.Until(now)}
-	// Some providers hide CONFIG; then the weakest is assumed.
-	if got, err := c.ConfigGet(ctx, "appendfsync").Result(); err == nil {
-		p.fsync = got["appendfsync"]
-	}
-	return p, nil
-}
-
-func parseInfo(text string) map[string]string {
-	out := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			out[k] = v
-		}
-	}
-	return out
-}
-
-// fit says why a server must not be used, or nothing.
-func (p *primary) fit() error {
-	if older(p.info["redis_version"], oldest) {
-		return fmt.Errorf("the server is Redis %s: %s or newer is needed: %w", p.info["redis_version"], oldest, punctual.ErrUnsupported)
-	}
-	if policy := p.info["maxmemory_policy"]; policy != "noeviction" {
-		return fmt.Errorf("the server may evict messages: set maxmemory-policy to noeviction (it is %s): %w", policy, punctual.ErrDurability)
-	}
-	return nil
-}
-
-// class is the durability of one server, as promise P1 counts it.
-func (p *primary) class() durabilityClass {
-	switch {
-	case p.info["aof_enabled"] != "1":
-		return durabilityClass{punctual.Volatile, "set appendonly to yes and appendfsync to always (there is no append-only file)"}
-	case p.fsync == "":
-		return durabilityClass{punctual.Volatile, "let this user run CONFIG GET appendfsync (it may not, so appendfsync is unknown)"}
-	case p.fsync != "always":
-		return durabilityClass{punctual.Volatile, "set appendfsync to always (it is " + p.fsync + ")"}
-	}
-	return durabilityClass{durability: punctual.Fsync}
-}
-
-// skewOf is an error when the clocks of servers are too far apart to be one clock (P8).
-func skewOf(found []primary) error {
-	byClock := func(a, b primary) int { return int(a.ahead - b.ahead) }
-	first, last := slices.MinFunc(found, byClock), slices.MaxFunc(found, byClock)
-	if apart := last.ahead - first.ahead; apart > maxSkew {
-		return fmt.Errorf("the clocks of the cluster's nodes are %v apart: set them, as with NTP: %w", apart.Round(time.Millisecond), punctual.ErrDurability)
-	}
-	return nil
-}
-
-// older compares versions of the form 7.0.15.
-func older(version, than string) bool {
-	a, errA := numbers(version)
-	b, errB := numbers(than)
-	return errors.Join(errA, errB) != nil || slices.Compare(a, b) < 0
-}
-
-func numbers(version string) ([]int, error) {
-	var out []int
-	for part := range strings.SplitSeq(version, ".") {
-		n, err := strconv.Atoi(part)
-		if err != nil {
-			return nil, fmt.Errorf("version %q: %w", version, err)
-		}
-		out = append(out, n)
-	}
-	return out, nil
+	return classOf(s.client, found, &s.opt), skewOf(found)
 }

@@ -19,19 +19,34 @@ import (
 // setting to change.
 func TestDurability(t *testing.T) {
 	tests := map[string]struct {
-		args    []string
-		class   punctual.Durability
-		setting string // that a refusal names
+		args       []string
+		class      punctual.Durability
+		setting    string // that a refusal of fsync names
+		replicated string // that a refusal of replicated names, where the version would do
 	}{
-		"always":      {[]string{"--appendfsync", "always"}, punctual.Fsync, ""},
-		"everysec":    {[]string{"--appendfsync", "everysec"}, punctual.Volatile, "appendfsync"},
-		"no log":      {[]string{"--appendonly", "no"}, punctual.Volatile, "appendonly"},
-		"no CONFIG":   {[]string{"--appendfsync", "always", "--rename-command", "CONFIG", ""}, punctual.Volatile, "CONFIG"},
-		"AOF, no say": {[]string{"--appendfsync", "no"}, punctual.Volatile, "appendfsync"},
+		"always":      {[]string{"--appendfsync", "always"}, punctual.Fsync, "", "1 replicas"},
+		"everysec":    {[]string{"--appendfsync", "everysec"}, punctual.Volatile, "appendfsync", "1 replicas"},
+		"no log":      {[]string{"--appendonly", "no"}, punctual.Volatile, "appendonly", "appendonly"},
+		"no CONFIG":   {[]string{"--appendfsync", "always", "--rename-command", "CONFIG", ""}, punctual.Volatile, "CONFIG", "1 replicas"},
+		"AOF, no say": {[]string{"--appendfsync", "no"}, punctual.Volatile, "appendfsync", "appendfsync"},
+		"rewrites": {
+			[]string{"--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes"},
+			punctual.Volatile, "no-appendfsync-on-rewrite", "1 replicas",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			client := connect(t, redistest.Start(t, tt.args...))
+			server := redistest.Start(t, tt.args...)
+			client := connect(t, server)
+			cure := func(want punctual.Durability) string {
+				switch {
+				case want == punctual.Fsync:
+					return tt.setting
+				case !hasWaitAOF(t, server):
+					return "7.2.0 or newer"
+				}
+				return tt.replicated
+			}
 			if got := openStore(t, client, nil).Durability(); got != tt.class {
 				t.Errorf("P1: durability is %q; want %q", got, tt.class)
 			}
@@ -45,12 +60,18 @@ func TestDurability(t *testing.T) {
 						continue
 					}
 					closeAtEnd(t, s.Close)
-				case !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), tt.setting):
-					t.Errorf("P1: opened for %s with error %v; want ErrDurability that names %q", want, err, tt.setting)
+				case !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), cure(want)):
+					t.Errorf("P1: opened for %s with error %v; want ErrDurability that names %q", want, err, cure(want))
 				}
 			}
 		})
 	}
+}
+
+// hasWaitAOF reports whether a server is new enough for class replicated.
+func hasWaitAOF(t testing.TB, s *redistest.Server) bool {
+	t.Helper()
+	return !older(parseInfo(do(t, s, "INFO", "server"))["redis_version"], oldestReplicated)
 }
 
 // L12: a server that may evict messages is refused.

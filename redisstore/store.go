@@ -21,7 +21,18 @@ type Options struct {
 	MaxBody int
 	// Durability, if not empty, is the class that the server must give: Open returns
 	// ErrDurability, naming the setting, when it cannot. Empty takes the server as it is.
+	//
+	// A server that stops giving it while the store is open, which is looked at every 30 s, has pushes
+	// refused with ErrDurability until it gives it again; all else goes on.
 	Durability punctual.Durability
+	// Replicas is how many replicas have to have synced a change to their disks before the call
+	// returns, with Durability punctual.Replicated. Default 1. Only with all replicas that may
+	// become the primary a failover surely loses nothing.
+	Replicas int
+	// ReplicaTimeout is how long a change waits for them. After that the call returns
+	// ErrIndeterminate: it is stored, but less durably than was asked for. Default 2 s; never more than three
+	// quarters of the client's ReadTimeout, which ends the waiting otherwise.
+	ReplicaTimeout time.Duration
 	// Logger gets what the store notices by itself, such as a server whose settings have
 	// become dangerous. Default slog.Default().
 	Logger *slog.Logger
@@ -33,10 +44,12 @@ type Options struct {
 
 	// clock, for tests, takes the place of the server's.
 	clock punctual.Clock
+	// checkEvery, for tests, takes the place of the constant.
+	checkEvery time.Duration
 }
 
 // Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector,
-// punctual.Checker and punctual.DurabilityReporter, and is safe for concurrent use. Make one
+// punctual.Checker, punctual.Examiner and punctual.DurabilityReporter, and is safe for concurrent use. Make one
 // with Open, and close it with Close.
 type Store struct {
 	client redis.UniversalClient
@@ -50,6 +63,7 @@ type Store struct {
 	epoch string // proves that the data set is the one that was opened
 
 	closing chan struct{}  // closed when Close begins
+	lookNow chan struct{}  // holds one request to look at the server
 	calls   sync.WaitGroup // methods under way; Add only with mu held and closed false
 	duties  sync.WaitGroup // the store's goroutines
 
@@ -58,12 +72,14 @@ type Store struct {
 	failed     error               // guarded by mu: why the store has stopped, or nil
 	topics     map[string]bool     // guarded by mu: those that this process has seen exist
 	durability punctual.Durability // guarded by mu
+	refusing   error               // guarded by mu: why pushes are refused, or nil
 }
 
 var (
 	_ punctual.Store              = (*Store)(nil)
 	_ punctual.Inspector          = (*Store)(nil)
 	_ punctual.Checker            = (*Store)(nil)
+	_ punctual.Examiner           = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 )
 
@@ -94,7 +110,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	if _, ring := client.(*redis.Ring); ring {
 		return nil, fmt.Errorf("a redis.Ring loses keys when its members change: use a cluster client: %w", punctual.ErrUnsupported)
 	}
-	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{}), topics: make(map[string]bool)}
+	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{}), lookNow: make(chan struct{}, 1), topics: make(map[string]bool)}
 	if s.opt.MaxBody <= 0 {
 		s.opt.MaxBody = punctual.DefaultMaxBody
 	}

@@ -29,23 +29,41 @@ import (
 //
 // Errors never repeat the password.
 func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
-	a, err := parseURL(text)
+	client, opt, err := connectURL(text, o)
 	if err != nil {
 		return nil, err
+	}
+	s, err := Open(ctx, client, opt)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+// ExamineURL is Examine for a URL as OpenURL takes it, with a client that it closes again.
+func ExamineURL(ctx context.Context, text string, o *Options) ([]punctual.Finding, error) {
+	client, opt, err := connectURL(text, o)
+	if err != nil {
+		return nil, err
+	}
+	findings, err := Examine(ctx, client, opt)
+	return findings, errors.Join(err, client.Close())
+}
+
+// connectURL makes the client and the options that a URL asks for. Nothing is dialled yet.
+func connectURL(text string, o *Options) (redis.UniversalClient, *Options, error) {
+	a, err := parseURL(text)
+	if err != nil {
+		return nil, nil, err
 	}
 	opt := Options{}
 	if o != nil {
 		opt = *o
 	}
 	if opt, err = a.options(opt); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	client := a.client()
-	s, err := Open(ctx, client, &opt)
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return s, nil
+	return a.client(), &opt, nil
 }
 
 // address is a parsed URL.

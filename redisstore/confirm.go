@@ -1,0 +1,152 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+// Class replicated: what a call has promised is on the disks of the primary and of some
+// replicas before it returns. The script and a WAITAOF go in one pipeline, which is one
+// connection in order, because WAITAOF waits for the changes of its own connection.
+
+// defaultReplicaTimeout is that of Options.ReplicaTimeout. A server that syncs once a second
+// needs up to one second.
+const defaultReplicaTimeout = 2 * time.Second
+
+//go:embed lua/confirm.lua
+var confirmText string
+
+// promises reports whether the answer to a script says that something will outlast the loss of
+// the primary. Claims and settlements do not: when they are lost, the message is delivered
+// once more (docs/durability.md).
+func (s *Store) promises(sc *script, args []any) bool {
+	if s.opt.Durability != punctual.Replicated {
+		return false
+	}
+	switch sc {
+	case pushScript, amendScript, configureScript, purgeScript, deleteScript:
+		return true
+	case registryScript:
+		return args[0] != "list"
+	case storeScript:
+		return args[3] != "" || args[5] == "1" // the epoch, or the clock
+	}
+	return false
+}
+
+// unconfirmed is the error of a change that was made, while too few have said in time that
+// they have it on disk.
+type unconfirmed struct {
+	disks, replicas, want int
+	err                   error // of WAITAOF itself, or nil
+}
+
+func (u *unconfirmed) Error() string {
+	text := fmt.Sprintf("it is stored, but may be lost with the primary: its disk confirmed %d of 1, replicas %d of %d", u.disks, u.replicas, u.want)
+	if u.err != nil {
+		text = fmt.Sprintf("it is stored, but may be lost with the primary: no replica could be waited for (%v)", u.err)
+	}
+	return text + ": " + punctual.ErrIndeterminate.Error()
+}
+
+func (*unconfirmed) Unwrap() error { return punctual.ErrIndeterminate }
+
+func isUnconfirmed(err error) bool {
+	var u *unconfirmed
+	return errors.As(err, &u)
+}
+
+// asRefusal makes of an unconfirmed change, that was only made to try it, the reason to
+// refuse the server.
+func asRefusal(err error) error {
+	var u *unconfirmed
+	if !errors.As(err, &u) {
+		return err
+	}
+	text := fmt.Sprintf("the disk of the primary confirmed %d of 1, replicas %d of %d in time", u.disks, u.replicas, u.want)
+	if u.err != nil {
+		text = u.err.Error()
+	}
+	return fmt.Errorf("the server does not give %q: set appendonly to yes and appendfsync to always on the replicas, too (%s): %w", punctual.Replicated, text, punctual.ErrDurability)
+}
+
+// evalConfirmed is evalOnce for what promises something.
+func (s *Store) evalConfirmed(ctx context.Context, command, body string, keys []string, args []any) (any, error) {
+	node, err := s.nodeOf(ctx, keys[0])
+	if err != nil {
+		return nil, err
+	}
+	script := evalCmd(ctx, command, body, keys, args)
+	wait := redis.NewIntSliceCmd(ctx, "waitaof", 1, s.opt.replicas(), s.replicaTimeout().Milliseconds())
+	pipe := node.Pipeline()
+	_ = pipe.Process(ctx, script) // a pipeline only gathers; what goes wrong is in each command
+	mark := s.confirm(ctx, pipe, keys)
+	_ = pipe.Process(ctx, wait)
+	_, _ = pipe.Exec(ctx)
+	if script.Err() != nil {
+		return nil, script.Err()
+	}
+	got, err := wait.Result()
+	if err = errors.Join(mark.Err(), err); err != nil || len(got) != 2 {
+		return nil, &unconfirmed{want: s.opt.replicas(), err: errors.Join(err, ctx.Err())}
+	}
+	if got[0] < 1 || got[1] < int64(s.opt.replicas()) {
+		return nil, &unconfirmed{disks: int(got[0]), replicas: int(got[1]), want: s.opt.replicas()}
+	}
+	return script.Result()
+}
+
+// confirm adds the script confirm to a pipeline. The last key of a script is a hash: that of
+// the partition, or of the whole store. The set of topics has none; a name in it is new, or has
+// been confirmed by whoever entered it.
+func (s *Store) confirm(ctx context.Context, pipe redis.Pipeliner, keys []string) redis.Cmder {
+	key, field := keys[len(keys)-1], "version"
+	switch key {
+	case s.names.topics():
+		return redis.NewCmd(ctx)
+	case s.names.store():
+		field = "epoch"
+	}
+	mark := onceCmd{redis.NewCmd(ctx, "eval", confirmText, 1, key, field)}
+	_ = pipe.Process(ctx, mark)
+	return mark
+}
+
+// nodeOf is the server that has a key. A pipeline of a cluster's client would send WAITAOF,
+// which has no key, to any node.
+func (s *Store) nodeOf(ctx context.Context, key string) (redis.UniversalClient, error) {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return s.client, nil
+	}
+	node, err := cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return node, nil
+}
+
+// replicaTimeout leaves time for the answer before the client gives up reading.
+func (s *Store) replicaTimeout() time.Duration {
+	d := s.opt.ReplicaTimeout
+	if d <= 0 {
+		d = defaultReplicaTimeout
+	}
+	var read time.Duration
+	switch c := s.client.(type) {
+	case *redis.ClusterClient:
+		read = c.Options().ReadTimeout
+	case *redis.Client:
+		read = c.Options().ReadTimeout
+	}
+	if read > 0 {
+		d = min(d, read*3/4)
+	}
+	return max(d, time.Millisecond) // 0 would wait for ever
+}

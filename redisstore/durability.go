@@ -1,0 +1,114 @@
+package redisstore
+
+import (
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+// What servers give, as promise P1 counts it. docs/durability.md has the table.
+
+// durabilityClass is what servers give and why not what was asked for, or not more.
+type durabilityClass struct {
+	durability punctual.Durability
+	why        string
+}
+
+// classOf returns the class that the servers give to a store with the given options: the one
+// asked for if they can give it. Class replicated is given only where it was asked for, because
+// then alone the store waits for replicas.
+func classOf(client redis.UniversalClient, found []primary, o *Options) durabilityClass {
+	lack := ""
+	if o.Durability == punctual.Replicated {
+		if lack = lacksReplicated(found, o.replicas()); lack == "" {
+			return durabilityClass{durability: punctual.Replicated}
+		}
+	}
+	why := lacksFsync(client, found)
+	if why == "" {
+		return durabilityClass{punctual.Fsync, lack}
+	}
+	if lack == "" {
+		lack = why
+	}
+	return durabilityClass{punctual.Volatile, lack}
+}
+
+// refuses is the error for a class that was asked for and is not given, or nil.
+func (o *Options) refuses(got durabilityClass) error {
+	if want := o.Durability; want != "" && want != got.durability && want != punctual.Volatile {
+		return fmt.Errorf("the server gives %q, not %q: %s: %w", got.durability, want, got.why, punctual.ErrDurability)
+	}
+	return nil
+}
+
+// replicas is how many replicas have to confirm what class replicated promises.
+func (o *Options) replicas() int { return max(o.Replicas, 1) }
+
+// lacksFsync says what keeps servers from class fsync, or nothing.
+func lacksFsync(client redis.UniversalClient, found []primary) string {
+	if why := failsOver(client, found); why != "" {
+		return why + ": ask for class replicated (Redis 7.2 or newer)"
+	}
+	for i := range found {
+		if why := found[i].lacksFsync(); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// failsOver says why a replica without the last changes may take over, or nothing.
+func failsOver(client redis.UniversalClient, found []primary) string {
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		for _, p := range found {
+			if p.info["connected_slaves"] != "0" {
+				return "a cluster with replicas fails over without the latest changes"
+			}
+		}
+	case *redis.Client:
+		if c.Options().Addr == sentinelAddr {
+			return "Sentinel fails over without the latest changes"
+		}
+	}
+	return ""
+}
+
+func (p *primary) lacksFsync() string {
+	fsync := p.config["appendfsync"]
+	switch {
+	case p.info["aof_enabled"] != "1":
+		return "set appendonly to yes and appendfsync to always (there is no append-only file)"
+	case fsync == "":
+		return "let this user run CONFIG GET appendfsync (it may not, so appendfsync is unknown)"
+	case fsync != "always":
+		return "set appendfsync to always (it is " + fsync + ")"
+	case p.config["no-appendfsync-on-rewrite"] == "yes":
+		return "set no-appendfsync-on-rewrite to no (nothing is synced while the file is rewritten)"
+	}
+	return ""
+}
+
+// lacksReplicated says what keeps servers from class replicated with n replicas, or nothing. It
+// cannot see whether the replicas have append-only files; that shows when they are waited for.
+func lacksReplicated(found []primary, n int) string {
+	for _, p := range found {
+		where := ""
+		if len(found) > 1 {
+			where = " of " + p.addr
+		}
+		switch {
+		case older(p.info["redis_version"], oldestReplicated):
+			return fmt.Sprintf("use Redis or Valkey %s or newer, which have WAITAOF (the server%s is %s)", oldestReplicated, where, p.version())
+		case p.info["aof_enabled"] != "1":
+			return fmt.Sprintf("set appendonly to yes (there is no append-only file%s)", where)
+		case p.config["appendfsync"] == "no":
+			return fmt.Sprintf("set appendfsync%s to always or everysec (it is no)", where)
+		case p.replicas() < n:
+			return fmt.Sprintf("let at least %d replicas follow the primary%s (%d do), or ask for fewer with Options.Replicas or replicas=", n, where, p.replicas())
+		}
+	}
+	return ""
+}

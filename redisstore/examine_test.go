@@ -1,0 +1,226 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// finding returns the finding of a name.
+func finding(t testing.TB, all []punctual.Finding, name string) punctual.Finding {
+	t.Helper()
+	for _, f := range all {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("there is no finding %q in %s", name, list(all))
+	return punctual.Finding{}
+}
+
+func list(all []punctual.Finding) string {
+	var b strings.Builder
+	for _, f := range all {
+		fmt.Fprintf(&b, "\n%-5s %s: %s; %s", f.Grade, f.Name, f.Value, f.Cure)
+	}
+	return b.String()
+}
+
+// Each finding of a sound server is good; each thing that is wrong with one shows in its finding, with a
+// cure.
+func TestExamine(t *testing.T) {
+	server := redistest.Start(t, "--appendfsync", "always", "--maxmemory", "1gb")
+	client := connect(t, server)
+	s := openStore(t, client, nil)
+	all, err := s.Examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.Grade != punctual.GradeGood || f.Cure != "" || f.Value == "" {
+			t.Errorf("of a sound server: %+v; want it good", f)
+		}
+	}
+	tests := []struct {
+		name   string
+		change []string
+		want   punctual.Finding
+		back   []string
+	}{
+		{
+			"eviction policy",
+			[]string{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"},
+			punctual.Finding{Value: "allkeys-lru", Grade: punctual.GradeBad, Cure: "noeviction"},
+			[]string{"CONFIG", "SET", "maxmemory-policy", "noeviction"},
+		},
+		{
+			"append-only file",
+			[]string{"CONFIG", "SET", "appendfsync", "everysec"},
+			punctual.Finding{Value: "appendfsync everysec", Grade: punctual.GradeCare, Cure: "appendfsync to always"},
+			nil,
+		},
+		{
+			"durability", nil,
+			punctual.Finding{Value: "volatile", Grade: punctual.GradeCare, Cure: "appendfsync to always"},
+			[]string{"CONFIG", "SET", "appendfsync", "always"},
+		},
+		{
+			"sync during rewrites",
+			[]string{"CONFIG", "SET", "no-appendfsync-on-rewrite", "yes"},
+			punctual.Finding{Value: "off", Grade: punctual.GradeCare, Cure: "no-appendfsync-on-rewrite to no"},
+			[]string{"CONFIG", "SET", "no-appendfsync-on-rewrite", "no"},
+		},
+		{
+			"memory",
+			[]string{"CONFIG", "SET", "maxmemory", "0"},
+			punctual.Finding{Value: "no limit", Grade: punctual.GradeCare, Cure: "maxmemory"},
+			nil,
+		},
+		{
+			"memory",
+			[]string{"CONFIG", "SET", "maxmemory", "1"},
+			punctual.Finding{Value: "of 0.0 MiB", Grade: punctual.GradeBad, Cure: "maxmemory"},
+			[]string{"CONFIG", "SET", "maxmemory", "1gb"},
+		},
+		{
+			"role",
+			[]string{"REPLICAOF", "127.0.0.1", "1"},
+			punctual.Finding{Value: "replica of 127.0.0.1", Grade: punctual.GradeBad, Cure: "name the primary"},
+			[]string{"REPLICAOF", "NO", "ONE"},
+		},
+		{
+			"data set",
+			[]string{"HSET", "punctual:store", "epoch", "another"},
+			punctual.Finding{Value: "another one", Grade: punctual.GradeBad, Cure: "open the store anew"},
+			nil,
+		},
+		{
+			"data set",
+			[]string{"FLUSHALL"},
+			punctual.Finding{Value: "vanished", Grade: punctual.GradeBad, Cure: "wiped"},
+			nil,
+		},
+	}
+	for _, tt := range tests {
+		if tt.change != nil {
+			do(t, server, tt.change...)
+		}
+		all, err := s.Examine(t.Context())
+		if err != nil {
+			t.Fatalf("after %v: %v", tt.change, err)
+		}
+		f := finding(t, all, tt.name)
+		if f.Grade != tt.want.Grade || !strings.Contains(f.Value, tt.want.Value) || !strings.Contains(f.Cure, tt.want.Cure) {
+			t.Errorf("after %v: %+v; want %s with %q and %q", tt.change, f, tt.want.Grade, tt.want.Value, tt.want.Cure)
+		}
+		if tt.back != nil {
+			do(t, server, tt.back...)
+		}
+	}
+}
+
+// A store that refuses to open, or is not there, can be looked at all the same, and nothing
+// is written on the way.
+func TestExamineWithoutStore(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	url := "redis://" + server.Addr
+	all, err := ExamineURL(t.Context(), url, &Options{Durability: punctual.Fsync})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]punctual.Grade{
+		"connection": punctual.GradeGood, "encryption": punctual.GradeGood, "password": punctual.GradeGood, "version": punctual.GradeGood,
+		"role": punctual.GradeGood, "eviction policy": punctual.GradeBad, "memory": punctual.GradeCare, "append-only file": punctual.GradeCare,
+		"last writes to disk": punctual.GradeGood, "replicas": punctual.GradeGood, "clock": punctual.GradeGood, "durability": punctual.GradeBad,
+		"latency": punctual.GradeGood, "rights": punctual.GradeGood, "data set": punctual.GradeCare,
+	} {
+		if f := finding(t, all, name); f.Grade != want {
+			t.Errorf("%+v; want %s", f, want)
+		}
+	}
+	if keys := do(t, server, "KEYS", "*"); keys != "" {
+		t.Errorf("a look has written %q", keys)
+	}
+}
+
+// What was found until a server did not answer is told with the error.
+func TestExamineUnreachable(t *testing.T) {
+	all, err := ExamineURL(t.Context(), "redis://127.0.0.1:1", nil)
+	if err == nil || !punctual.Definite(err) {
+		t.Errorf("a look at a server that is not there: %v; want a definite error", err)
+	}
+	finding(t, all, "connection")
+}
+
+// A cluster is looked at node by node.
+func TestExamineCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 1)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	closeAtEnd(t, client.Close)
+	all, err := Examine(t.Context(), client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range cluster.Nodes[:3] {
+		for _, name := range []string{"version", "role", "eviction policy", "memory", "append-only file", "replicas", "clock", "latency"} {
+			finding(t, all, name+" of "+n.Addr)
+		}
+		if f := finding(t, all, "replicas of "+n.Addr); f.Value != "1, 1 up to date" {
+			t.Errorf("%+v; want one replica", f)
+		}
+	}
+	for name, want := range map[string]string{"cluster": "16384 of 16384 slots served", "nodes down": "none"} {
+		if f := finding(t, all, name); f.Value != want || f.Grade != punctual.GradeGood {
+			t.Errorf("%+v; want %q", f, want)
+		}
+	}
+	finding(t, all, "clocks of the nodes")
+	if f := finding(t, all, "durability"); f.Value != "volatile" || !strings.Contains(f.Cure, "replicated") {
+		t.Errorf("%+v; want volatile, and how to have more", f)
+	}
+}
+
+func TestNodesDown(t *testing.T) {
+	got := nodesDown("a 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-5\nb 127.0.0.1:3@4,host slave,fail a 0 0 1 disconnected\nc 127.0.0.1:5@6 master,fail? - 0 0 1 connected\nd 127.0.0.1:7@8 master,nofailover - 0 0 1 connected\n")
+	if strings.Join(got, " ") != "127.0.0.1:3 127.0.0.1:5" {
+		t.Errorf("nodes down: %q", got)
+	}
+}
+
+// What goes over a network without encryption or password is worth a word.
+func TestExaminedLinks(t *testing.T) {
+	for url, want := range map[string][2]punctual.Grade{
+		"redis://localhost":                    {punctual.GradeGood, punctual.GradeGood},
+		"redis://127.8.8.8:7":                  {punctual.GradeGood, punctual.GradeGood},
+		"redis://db.example.com":               {punctual.GradeCare, punctual.GradeCare},
+		"redis://u:p@db.example.com":           {punctual.GradeCare, punctual.GradeGood},
+		"rediss://u:p@db.example.com":          {punctual.GradeGood, punctual.GradeGood},
+		"redis+cluster://localhost,10.0.0.1":   {punctual.GradeCare, punctual.GradeCare},
+		"rediss+sentinel://:p@localhost/main":  {punctual.GradeGood, punctual.GradeGood},
+		"redis+sentinel://localhost:7000/main": {punctual.GradeCare, punctual.GradeCare}, // the servers may be anywhere
+	} {
+		client, o, err := connectURL(url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := newStore(client, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := examination{s: s}
+		x.connection()
+		if f := finding(t, x.findings, "encryption"); f.Grade != want[0] {
+			t.Errorf("%s: %+v; want %s", url, f, want[0])
+		}
+		if f := finding(t, x.findings, "password"); f.Grade != want[1] {
+			t.Errorf("%s: %+v; want %s", url, f, want[1])
+		}
+		if err := client.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

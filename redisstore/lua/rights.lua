@@ -1,0 +1,31 @@
+-- rights tries every command that the scripts use, and changes nothing. It has no prelude,
+-- and its keys are in ARGV, so that each node of a cluster can be asked.
+--
+-- ARGV  1 store: the hash of the whole store, 2 a key that is never there, 3 a channel of hints
+-- Reply {command, what the server said, command, what it said ...} of those that this user
+--       may not run; none for a user who may run all
+--
+-- The server looks at the user's rights before it looks at arguments, keys and slots. So a command that
+-- could write is given nothing to find, or arguments that it refuses by itself.
+local STORE, NONE = ARGV[1], ARGV[2]
+local tries = {
+  {'HDEL', NONE, 'f'}, {'HEXISTS', NONE, 'f'}, {'HGET', NONE, 'f'}, {'HLEN', NONE}, {'HMGET', NONE, 'f'},
+  {'HSCAN', NONE, '0'}, {'HSET', NONE, 'f', 'v', 'no value for this one'},
+  {'ZADD', NONE, 'NX', 'XX', '0', 'm'}, {'ZCARD', NONE}, {'ZCOUNT', NONE, '0', '0'}, {'ZMSCORE', NONE, 'm'},
+  {'ZRANGE', NONE, '0', '0'}, {'ZRANGEBYSCORE', NONE, '0', '0'}, {'ZREM', NONE, 'm'}, {'ZSCORE', NONE, 'm'},
+  {'SMEMBERS', NONE}, {'SREM', NONE, 'm'}, {'UNLINK', NONE}, {'TIME'}, {'PUBLISH', ARGV[3], ''},
+}
+local out = {}
+local function try(words)
+  local got = redis.pcall(unpack(words))
+  local text = type(got) == 'table' and got.err
+  if text and (string.find(text, 'NOPERM', 1, true) or string.find(text, 'ACL failure', 1, true)
+      or string.find(text, 'The user executing the script', 1, true)) then
+    out[#out + 1] = words[1]
+    out[#out + 1] = text
+  end
+end
+for _, words in ipairs(tries) do try(words) end
+-- An addition to a set cannot be made to fail by its arguments, but by the type of its key.
+if redis.pcall('HLEN', STORE) ~= 0 then try({'SADD', STORE, 'm'}) end
+return out

@@ -1,0 +1,195 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxSkew is how far the clocks of a cluster's nodes may be apart.
+	maxSkew = 5 * time.Second
+	// oldest is the oldest version of Redis that has all that the scripts need.
+	oldest = "6.2.0"
+	// oldestReplicated is the oldest version that has WAITAOF.
+	oldestReplicated = "7.2.0"
+)
+
+// primary is a server that takes writes, as it was when it was asked.
+type primary struct {
+	addr   string            // as the client knows it
+	info   map[string]string // of INFO
+	config map[string]string // of CONFIG GET *appendfsync*; empty if the user may not read it
+	ahead  time.Duration     // its clock before the machine's
+}
+
+// primaries asks the server, or each primary of a cluster. They are in the order of their
+// addresses; with an error come those that did answer.
+func primaries(ctx context.Context, client redis.UniversalClient) ([]primary, error) {
+	var mu sync.Mutex
+	var found []primary
+	err := forEachPrimary(ctx, client, func(ctx context.Context, c redis.UniversalClient) error {
+		p, err := ask(ctx, c)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, p)
+		return nil
+	})
+	slices.SortFunc(found, func(a, b primary) int { return strings.Compare(a.addr, b.addr) })
+	return found, err
+}
+
+// forEachPrimary calls f for the server, or at once for each primary of a cluster.
+func forEachPrimary(ctx context.Context, client redis.UniversalClient, f func(context.Context, redis.UniversalClient) error) error {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return f(ctx, client)
+	}
+	var mu sync.Mutex
+	asked := 0
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+		mu.Lock()
+		asked++
+		mu.Unlock()
+		return f(ctx, c)
+	})
+	switch {
+	case err != nil && asked == 0:
+		return classify(err).wrap("CLUSTER SLOTS", err)
+	case err == nil && asked == 0:
+		return fmt.Errorf("the cluster has no primary: %w", punctual.ErrOverloaded)
+	}
+	return err
+}
+
+func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
+	text, err := c.Info(ctx).Result()
+	if err != nil {
+		return primary{}, classify(err).wrap("INFO", err)
+	}
+	begin := time.Now()
+	now, err := c.Time(ctx).Result()
+	if err != nil {
+		return primary{}, classify(err).wrap("TIME", err)
+	}
+	here := begin.Add(time.Since(begin) / 2)
+	p := primary{addr: addrOf(c), info: parseInfo(text), ahead: now.Sub(here)}
+	// Some providers hide CONFIG; then the weakest is assumed.
+	if got, err := c.ConfigGet(ctx, "*appendfsync*").Result(); err == nil {
+		p.config = got
+	}
+	return p, nil
+}
+
+// addrOf is the address of a server, or the name that Sentinel's clients have in its place.
+func addrOf(c redis.UniversalClient) string {
+	if c, ok := c.(*redis.Client); ok {
+		return c.Options().Addr
+	}
+	return ""
+}
+
+// sentinelAddr is what the client for Sentinel has in the place of an address.
+const sentinelAddr = "FailoverClient"
+
+func parseInfo(text string) map[string]string {
+	out := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// version is the name of the program with its own version. Valkey also tells the version of
+// Redis that it is compatible with, which is what counts otherwise.
+func (p *primary) version() string {
+	if v := p.info["valkey_version"]; v != "" {
+		return "Valkey " + v
+	}
+	return "Redis " + p.info["redis_version"]
+}
+
+// fit says why a server must not be used, or nothing.
+func (p *primary) fit() error {
+	if older(p.info["redis_version"], oldest) {
+		return fmt.Errorf("the server is %s: Redis %s or newer is needed: %w", p.version(), oldest, punctual.ErrUnsupported)
+	}
+	if policy := p.info["maxmemory_policy"]; policy != "noeviction" {
+		return fmt.Errorf("the server may evict messages: set maxmemory-policy to noeviction (it is %s): %w", policy, punctual.ErrDurability)
+	}
+	return nil
+}
+
+// replicas is how many replicas follow and are up to date but for what is under way.
+func (p *primary) replicas() int {
+	n := 0
+	for _, r := range p.replicaList() {
+		if r["state"] == "online" {
+			n++
+		}
+	}
+	return n
+}
+
+// replicaList is what the server says of each of its replicas: ip, port, state, offset, lag.
+func (p *primary) replicaList() []map[string]string {
+	var out []map[string]string
+	for i := 0; ; i++ {
+		text, ok := p.info["slave"+strconv.Itoa(i)]
+		if !ok {
+			return out
+		}
+		r := make(map[string]string)
+		for field := range strings.SplitSeq(text, ",") {
+			k, v, _ := strings.Cut(field, "=")
+			r[k] = v
+		}
+		out = append(out, r)
+	}
+}
+
+// skewOf is an error when the clocks of servers are too far apart to be one clock (P8).
+func skewOf(found []primary) error {
+	if apart := apartOf(found); apart > maxSkew {
+		return fmt.Errorf("the clocks of the cluster's nodes are %v apart: set them, as with NTP: %w", apart.Round(time.Millisecond), punctual.ErrDurability)
+	}
+	return nil
+}
+
+// apartOf is how far the clocks of servers are apart, at least one.
+func apartOf(found []primary) time.Duration {
+	byClock := func(a, b primary) int { return int(a.ahead - b.ahead) }
+	return slices.MaxFunc(found, byClock).ahead - slices.MinFunc(found, byClock).ahead
+}
+
+// older compares versions of the form 7.0.15.
+func older(version, than string) bool {
+	a, errA := numbers(version)
+	b, errB := numbers(than)
+	return errors.Join(errA, errB) != nil || slices.Compare(a, b) < 0
+}
+
+func numbers(version string) ([]int, error) {
+	var out []int
+	for part := range strings.SplitSeq(version, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, fmt.Errorf("version %q: %w", version, err)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}

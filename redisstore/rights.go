@@ -1,0 +1,151 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/rights.lua
+var rightsText string
+
+// lacking are the rights that a user has not, as ACL SETUSER names them, sorted.
+type lacking struct {
+	// needed are those without which some call would fail, perhaps in the middle of a script.
+	needed []string
+	// hints are those without which waiting claims are up to a second late.
+	hints []string
+}
+
+// err is nil when nothing that is needed is lacking.
+func (l lacking) err() error {
+	if len(l.needed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("this user lacks rights: give them with ACL SETUSER user %s (docs/format-redis.md has the whole list): %w",
+		strings.Join(l.needed, " "), punctual.ErrUnsupported)
+}
+
+// lackingRights tries out what this user may do, on each primary, and changes nothing.
+func (s *Store) lackingRights(ctx context.Context) (lacking, error) {
+	var mu sync.Mutex
+	var l lacking
+	err := forEachPrimary(ctx, s.client, func(ctx context.Context, c redis.UniversalClient) error {
+		needed, err := s.tryCommands(ctx, c)
+		if err != nil {
+			return err
+		}
+		scripted, err := s.tryScripted(ctx, c)
+		mu.Lock()
+		defer mu.Unlock()
+		l.needed = append(l.needed, needed...)
+		l.add(scripted, s.names)
+		return err
+	})
+	l.needed, l.hints = sortedSet(l.needed), sortedSet(l.hints)
+	return l, err
+}
+
+func sortedSet(words []string) []string {
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// tryCommands tries what is sent outside of scripts.
+func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (needed []string, err error) {
+	noScript := strings.Repeat("0", 40)
+	tries := map[string]func() error{
+		"+ping":    func() error { return c.Ping(ctx).Err() },
+		"+info":    func() error { return c.Info(ctx, "server").Err() },
+		"+time":    func() error { return c.Time(ctx).Err() },
+		"+evalsha": func() error { return c.EvalSha(ctx, noScript, nil).Err() },
+		"+eval":    func() error { return c.Eval(ctx, "return 1", nil).Err() },
+	}
+	if s.opt.Durability == punctual.Replicated {
+		tries["+waitaof"] = func() error { return c.Do(ctx, "waitaof", 0, 0, 1).Err() }
+	}
+	for right, try := range tries {
+		err := try()
+		switch {
+		case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"), redis.HasErrorPrefix(err, "unknown command"): // behind ERR
+		case redis.HasErrorPrefix(err, "NOPERM"):
+			needed = append(needed, right)
+		default:
+			return nil, classify(err).wrap(strings.TrimPrefix(right, "+"), err)
+		}
+	}
+	return needed, nil
+}
+
+// tryScripted tries what the scripts do. It returns pairs of a command and what was said of it.
+func (s *Store) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
+	said, err := c.Eval(ctx, rightsText, nil, s.names.store(), s.names.never(), s.names.neverChannel()).StringSlice()
+	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") { // tryCommands has noted it
+		return nil, classify(err).wrap("rights", err)
+	}
+	return said, nil
+}
+
+// lackingForHints tries to listen to hints, which takes a connection of its own.
+func (s *Store) lackingForHints(ctx context.Context) ([]string, error) {
+	sub := s.client.Subscribe(ctx, s.names.neverChannel())
+	_, err := sub.ReceiveTimeout(ctx, checkTimeout)
+	err = errors.Join(err, sub.Close())
+	switch {
+	case err == nil:
+		return nil, nil
+	case strings.Contains(err.Error(), "NOPERM"):
+		return []string{rightOf("subscribe", err.Error(), s.names)}, nil
+	}
+	return nil, classify(err).wrap("subscribe", err)
+}
+
+// never is a key that is never there, in the slot of the store's own.
+func (n names) never() string { return n.prefix + "{" + n.store() + "}:never" }
+
+// neverChannel is a channel that nobody listens to.
+func (n names) neverChannel() string { return n.never() + ":hint" }
+
+// add notes what tryScripted found.
+func (l *lacking) add(said []string, n names) {
+	for i := 0; i+1 < len(said); i += 2 {
+		right := rightOf(strings.ToLower(said[i]), said[i+1], n)
+		if said[i] == "PUBLISH" {
+			l.hints = append(l.hints, right)
+		} else {
+			l.needed = append(l.needed, right)
+		}
+	}
+}
+
+// rightOf is the right that would have let a command pass: to run it, or to use its key or
+// channel.
+func rightOf(command, said string, n names) string {
+	switch {
+	case strings.Contains(said, "channel"):
+		return "&" + n.prefix + "*"
+	case strings.Contains(said, "key"):
+		return "~" + n.prefix + "*"
+	}
+	return "+" + command
+}
+
+// refusedCommand finds the command in what a server says of one that a user may not run.
+var refusedCommand = regexp.MustCompile(`run the '([^']+)' command`)
+
+// cureOf is what to do about a NOPERM.
+func cureOf(said string) string {
+	what := "lacks a right"
+	if m := refusedCommand.FindStringSubmatch(said); m != nil {
+		what = "lacks the right +" + strings.ToLower(m[1])
+	}
+	return "this user " + what + "; see docs/format-redis.md for those that are needed"
+}
