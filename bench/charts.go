@@ -6,12 +6,9 @@ import (
 	"strings"
 )
 
-// The charts of docs/performance.md.
+// The charts of docs/performance.md about the embedded store.
 
-var charts = []struct {
-	file string
-	draw func(run) chart
-}{
+var charts = []picture{
 	{"lateness.svg", latenessChart},
 	{"schedule.svg", scheduleChart},
 	{"drain.svg", drainChart},

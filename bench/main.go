@@ -1,8 +1,10 @@
-// Command bench measures Punctual's embedded store through Queue and Worker, as a program
-// that uses the library would, and beside each figure what the machine itself can do.
+// Command bench measures Punctual's embedded store and the one on Redis through Queue and
+// Worker, as a program that uses the library would, and beside each figure what the machine or
+// the same Redis can do.
 //
-//	bench run                     measure everything (about 15 minutes) and note the results
-//	bench run -only steady -quick measure a part, at a fiftieth of the size
+//	bench run                     measure everything (about 30 minutes) and note the results
+//	bench run -only ^redis        measure the store on Redis (about 15 minutes)
+//	bench run -only steady -quick measure a part, much smaller
 //	bench report                  turn the results into docs/performance.md and docs/img/*.svg
 //	bench list                    name the scenarios
 //
@@ -54,6 +56,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return nil
 	case childVerb:
 		return childCommand(ctx, rest, stdout, stderr)
+	case consumerVerb:
+		return consumerCommand(ctx, rest, os.Stdin, stdout)
 	default:
 		return fmt.Errorf("%q is not a verb: %s", verb, synopsis)
 	}
@@ -80,11 +84,15 @@ func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 	flags.StringVar(&o.profile, "profile", "", "folder for CPU, mutex and block profiles; none when empty")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds of each scenario; long ones have fewer")
 	only := flags.String("only", "", "regular expression: measure only the scenarios that match (bench list names them)")
-	quick := flags.Bool("quick", false, "a fiftieth of the size, to see that it works")
+	quick := flags.Bool("quick", false, "much smaller, to see that it works")
 	flags.DurationVar(&o.sizes.Span, "span", full.Span, "length of each measurement of a rate")
 	flags.DurationVar(&o.sizes.Window, "window", full.Window, "length of each measurement of lateness")
 	flags.IntVar(&o.sizes.Burst, "burst", full.Burst, "messages due in one instant")
 	flags.IntVar(&o.sizes.Pending, "pending", full.Pending, "messages pending in the scenarios pending/*")
+	flags.DurationVar(&o.sizes.RedisSpan, "redis-span", full.RedisSpan, "length of each measurement of a rate on Redis")
+	flags.DurationVar(&o.sizes.RedisWindow, "redis-window", full.RedisWindow, "length of each measurement of lateness on Redis")
+	flags.IntVar(&o.sizes.RedisBurst, "redis-burst", full.RedisBurst, "messages due in one instant on Redis")
+	flags.IntVar(&o.sizes.RedisPending, "redis-pending", full.RedisPending, "messages pending in redis-cost/memory")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -95,7 +103,7 @@ func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 	if o.only, err = regexp.Compile(*only); err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	if o.rounds < 1 || o.sizes.Burst < 1 || o.sizes.Pending < 1 || o.sizes.Span <= 0 || o.sizes.Window <= 0 {
+	if o.rounds < 1 || !o.sizes.positive() {
 		return errors.New("rounds and sizes must be positive")
 	}
 	return runAll(ctx, o, stderr)
@@ -107,12 +115,29 @@ type sizes struct {
 	Window  time.Duration `json:"window"`  // of each measurement of lateness
 	Burst   int           `json:"burst"`   // messages due in one instant
 	Pending int           `json:"pending"` // messages pending in pending/*
+
+	// The same on Redis; pending in redis-cost/memory.
+	RedisSpan    time.Duration `json:"redis_span"`
+	RedisWindow  time.Duration `json:"redis_window"`
+	RedisBurst   int           `json:"redis_burst"`
+	RedisPending int           `json:"redis_pending"`
 }
 
 func fullSizes() sizes {
-	return sizes{Span: 5 * time.Second, Window: 30 * time.Second, Burst: 1_000_000, Pending: 10_000_000}
+	return sizes{
+		Span: 5 * time.Second, Window: 30 * time.Second, Burst: 1_000_000, Pending: 10_000_000,
+		RedisSpan: 2 * time.Second, RedisWindow: 10 * time.Second, RedisBurst: 200_000, RedisPending: 1_000_000,
+	}
 }
 
 func quickSizes() sizes {
-	return sizes{Span: 500 * time.Millisecond, Window: 2 * time.Second, Burst: 20_000, Pending: 200_000}
+	return sizes{
+		Span: 500 * time.Millisecond, Window: 2 * time.Second, Burst: 20_000, Pending: 200_000,
+		RedisSpan: 200 * time.Millisecond, RedisWindow: 2 * time.Second, RedisBurst: 20_000, RedisPending: 100_000,
+	}
+}
+
+// positive tells whether every size is.
+func (z sizes) positive() bool {
+	return min(z.Burst, z.Pending, z.RedisBurst, z.RedisPending) > 0 && min(z.Span, z.Window, z.RedisSpan, z.RedisWindow) > 0
 }

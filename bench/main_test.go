@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 
 // TestMain lets the bench start itself: rounds run in processes of the test binary.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == childVerb {
+	if len(os.Args) > 1 && (os.Args[1] == childVerb || os.Args[1] == consumerVerb) {
 		if err := command(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -26,8 +27,29 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// lockedText is a text that the run and its processes write at the same time.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func tinySizes() sizes {
-	return sizes{Span: 30 * time.Millisecond, Window: 100 * time.Millisecond, Burst: 200, Pending: 3000}
+	return sizes{
+		Span: 30 * time.Millisecond, Window: 100 * time.Millisecond, Burst: 200, Pending: 3000,
+		RedisSpan: 30 * time.Millisecond, RedisWindow: 200 * time.Millisecond, RedisBurst: 200, RedisPending: 3000,
+	}
 }
 
 // A whole run at a tiny size: processes of their own, the large store, kill -9, and the values
@@ -40,7 +62,7 @@ func TestRun(t *testing.T) {
 		dir: filepath.Join(t.TempDir(), "data"), results: filepath.Join(t.TempDir(), "results", "r.ndjson"),
 		rounds: 1, sizes: tinySizes(), only: mustCompile(`^(schedule/batch-100|drain|steady/2k|pending/(fill|reopen.*|cancel-batch-100|reschedule-single-64))$`),
 	}
-	var progress strings.Builder
+	var progress lockedText
 	if err := runAll(t.Context(), o, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
@@ -101,7 +123,7 @@ func TestRunNotesFailures(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	o := runOptions{rounds: 2, only: mustCompile(`schedule/single|pending/(fill|reopen$)|pending/load`)}
+	o := runOptions{rounds: 2, only: mustCompile(`^schedule/single|pending/(fill|reopen$)|pending/load`)}
 	var got []string
 	for _, p := range plan(o) {
 		got = append(got, fmt.Sprintf("%s %d", p.scenario.name, p.n))

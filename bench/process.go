@@ -94,14 +94,26 @@ func freeSpace(dir string) (uint64, error) {
 	return uint64(st.Bavail) * uint64(st.Bsize), nil
 }
 
-// usage is the CPU time used by this process and by the whole machine since it was taken.
+// cpuTimeWithChildren is cpuTime and that of the processes that this one has started and that have
+// ended.
+func cpuTimeWithChildren() (time.Duration, error) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &u); err != nil {
+		return 0, fmt.Errorf("getrusage: %w", err)
+	}
+	own, err := cpuTime()
+	return own + time.Duration(u.Utime.Nano()+u.Stime.Nano()), err
+}
+
+// usage is the CPU time used by this process, with those it has started, and by the whole
+// machine since it was taken.
 type usage struct {
 	at       time.Time
 	own, all time.Duration
 }
 
 func takeUsage() (usage, error) {
-	own, err := cpuTime()
+	own, err := cpuTimeWithChildren()
 	if err != nil {
 		return usage{}, err
 	}
@@ -149,7 +161,7 @@ func describeMachine(dir string, z sizes) Machine {
 	return Machine{
 		Kind: "machine", Run: time.Now().UTC().Format(time.RFC3339), Cores: runtime.NumCPU(),
 		CPU: fieldOf("/proc/cpuinfo", "model name"), MemoryGiB: memoryGiB(), Kernel: kernel(),
-		Go: runtime.Version(), FileSystem: fileSystem(dir), Sizes: z,
+		Go: runtime.Version(), FileSystem: fileSystem(dir), Redis: redisVersion(), Asynq: asynqVersion(), Sizes: z,
 	}
 }
 

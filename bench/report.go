@@ -7,17 +7,64 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 )
 
 // bench report puts the tables of the newest run between the markers of docs/performance.md,
-// leaves the words around them as they are, and draws the charts.
+// leaves the words around them as they are, and draws the charts. It does so for each part of
+// the page for which the file has a run, and leaves the others as they are.
+
+// part is what the page tells of one store.
+type part struct {
+	// has tells whether a scenario belongs to it.
+	has    func(scenario string) bool
+	tables []table
+	charts []picture
+}
+
+// table is what stands between two markers of the page.
+type table struct {
+	name  string
+	build func(run) string
+}
+
+// picture is a chart with the name of its file.
+type picture struct {
+	file string
+	draw func(run) chart
+}
+
+func onRedis(scenario string) bool { return strings.HasPrefix(scenario, "redis-") }
+
+func parts() []part {
+	return []part{
+		{func(s string) bool { return !onRedis(s) }, tables, charts},
+		{onRedis, redisTables, redisCharts},
+	}
+}
+
+// newest returns the newest run that has results of the part, and of its results only those.
+func (p part) newest(runs []run) (run, bool) {
+	for _, r := range slices.Backward(runs) {
+		only := run{machine: r.machine}
+		for _, res := range r.results {
+			if p.has(res.Scenario) {
+				only.results = append(only.results, res)
+			}
+		}
+		if len(only.results) > 0 {
+			return only, true
+		}
+	}
+	return run{}, false
+}
 
 func reportCommand(args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench report", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	results := flags.String("results", "", "file of results, of which the last run counts; by default the last file in results/")
+	results := flags.String("results", "", "file of results, of which the last run of each part counts; by default the last file in results/")
 	page := flags.String("page", filepath.Join("..", "docs", "performance.md"), "page whose tables are written anew")
 	images := flags.String("images", filepath.Join("..", "docs", "img"), "folder for the charts")
 	if err := flags.Parse(args); err != nil {
@@ -34,11 +81,19 @@ func reportCommand(args []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if len(runs) == 0 {
-		return fmt.Errorf("%s has no run: use bench run", path)
+	written := 0
+	for _, p := range parts() {
+		r, ok := p.newest(runs)
+		if !ok {
+			continue
+		}
+		if err := p.write(r, *page, *images); err != nil {
+			return err
+		}
+		written++
 	}
-	if err := writeReport(runs[len(runs)-1], *page, *images); err != nil {
-		return err
+	if written == 0 {
+		return fmt.Errorf("%s has no results: use bench run", path)
 	}
 	fmt.Fprintf(stderr, "%s and %s show %s\n", *page, *images, path)
 	return nil
@@ -59,13 +114,14 @@ func newestResults(dir string) (string, error) {
 	return files[len(files)-1], nil
 }
 
-func writeReport(r run, page, images string) error {
+// write writes the part's tables and charts.
+func (p part) write(r run, page, images string) error {
 	old, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
 	text := string(old)
-	for _, t := range tables {
+	for _, t := range p.tables {
 		if text, err = fillIn(text, t.name, t.build(r)); err != nil {
 			return fmt.Errorf("%s: %w", page, err)
 		}
@@ -73,7 +129,7 @@ func writeReport(r run, page, images string) error {
 	if err := os.MkdirAll(images, 0o755); err != nil {
 		return err
 	}
-	for _, c := range charts {
+	for _, c := range p.charts {
 		if err := os.WriteFile(filepath.Join(images, c.file), []byte(c.draw(r).svg()), 0o644); err != nil {
 			return err
 		}

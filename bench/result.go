@@ -23,6 +23,8 @@ type Machine struct {
 	Kernel     string `json:"kernel"`
 	Go         string `json:"go"`
 	FileSystem string `json:"file_system"`
+	Redis      string `json:"redis,omitempty"` // version of redis-server
+	Asynq      string `json:"asynq,omitempty"` // version of asynq
 	Sizes      sizes  `json:"sizes"`
 }
 

@@ -29,7 +29,7 @@ type scenario struct {
 
 // env is what a round works with.
 type env struct {
-	dir   string // the store's directory; it may not exist yet
+	dir   string // the store's directory, or the servers' on Redis; it may not exist yet
 	kept  string // a folder that outlives the round, for pending/*
 	sizes sizes
 	round int
@@ -48,6 +48,10 @@ func scenarios() []scenario {
 	all = append(all, drainScenario())
 	all = append(all, steadyScenarios()...)
 	all = append(all, busyScenarios()...)
+	all = append(all, redisScheduleScenarios()...)
+	all = append(all, redisDrainScenarios()...)
+	all = append(all, redisLatenessScenarios()...)
+	all = append(all, redisCostScenarios()...)
 	return append(all, pendingScenarios()...)
 }
 

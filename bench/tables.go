@@ -7,12 +7,9 @@ import (
 	"time"
 )
 
-// The tables of docs/performance.md.
+// The tables of docs/performance.md about the embedded store.
 
-var tables = []struct {
-	name  string
-	build func(run) string
-}{
+var tables = []table{
 	{"machine", machineTable},
 	{"aims", aimsTable},
 	{"schedule", scheduleTable},

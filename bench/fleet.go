@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// fleet is the consumer processes of a round.
+type fleet struct {
+	members []*member
+	handled atomic.Int64 // by all of them, as far as they have told
+}
+
+// member is one consumer process.
+type member struct {
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	records string
+	ready   chan struct{} // closed when it waits for messages
+	heard   chan struct{} // closed when it has ended and all it said was read
+	handled int64         // so far; only listen uses it
+	done    bool          // it said so; read after heard is closed
+	cpu     time.Duration // likewise
+	wrong   error         // likewise: what it said was no report
+}
+
+// startFleet starts n consumers and returns when all of them wait for messages.
+func (e *env) startFleet(ctx context.Context, n int, t consumerTask) (*fleet, error) {
+	e.say("starting %d processes", n)
+	f := new(fleet)
+	for i := range n {
+		t.Records = filepath.Join(e.dir, fmt.Sprintf("records-%d", i))
+		m, err := f.start(ctx, t)
+		if err != nil {
+			_, err2 := f.stop()
+			return nil, errors.Join(err, err2)
+		}
+		f.members = append(f.members, m)
+	}
+	for _, m := range f.members {
+		select {
+		case <-m.ready:
+		case <-m.heard:
+			_, err := f.stop()
+			return nil, errors.Join(errors.New("a consumer ended before it was ready"), err)
+		}
+	}
+	return f, nil
+}
+
+func (f *fleet) start(ctx context.Context, t consumerTask) (*member, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	arg, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	m := &member{records: t.Records, ready: make(chan struct{}), heard: make(chan struct{})}
+	m.cmd = exec.CommandContext(ctx, self, consumerVerb, string(arg))
+	m.cmd.Stderr = os.Stderr
+	if m.stdin, err = m.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := m.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go f.listen(m, out)
+	return m, nil
+}
+
+// listen reads what a consumer says until it ends.
+func (f *fleet) listen(m *member, out io.Reader) {
+	defer close(m.heard)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var r consumerReport
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			m.wrong = errors.Join(m.wrong, fmt.Errorf("a consumer says %q: %w", lines.Text(), err))
+			continue
+		}
+		switch {
+		case r.Ready:
+			close(m.ready)
+		case r.Done:
+			m.done, m.cpu = true, r.CPU
+		default:
+			f.handled.Add(r.Handled - m.handled)
+			m.handled = r.Handled
+		}
+	}
+	m.wrong = errors.Join(m.wrong, lines.Err())
+}
+
+// await waits until n letters were handled.
+func (f *fleet) await(ctx context.Context, n int64) error {
+	var all atomic.Int64
+	all.Store(n)
+	return awaitCount(ctx, &f.handled, &all)
+}
+
+// stop ends the consumers when they have finished what they had begun. cpu is that of all of them.
+func (f *fleet) stop() (cpu time.Duration, err error) {
+	var errs []error
+	for _, m := range f.members {
+		errs = append(errs, m.stdin.Close())
+	}
+	for _, m := range f.members {
+		<-m.heard
+		errs = append(errs, m.wrong, m.cmd.Wait())
+		if !m.done {
+			errs = append(errs, errors.New("a consumer did not say what it handled"))
+		}
+		cpu += m.cpu
+	}
+	return cpu, errors.Join(errs...)
+}
+
+// deliveries is what the whole fleet handled, in no order.
+func (f *fleet) deliveries() ([]record, error) {
+	var mu sync.Mutex
+	var all []record
+	var errs []error
+	var wg sync.WaitGroup
+	for _, m := range f.members {
+		wg.Go(func() {
+			list, err := readRecords(m.records)
+			mu.Lock()
+			defer mu.Unlock()
+			all, errs = append(all, list...), append(errs, err)
+		})
+	}
+	wg.Wait()
+	return all, errors.Join(errs...)
+}
+
+// verdict is what became of letters numbered from 0.
+type verdict struct {
+	first, last time.Time // when a handler started
+	late        *recorder
+	early       int64 // deliveries before the due time
+	earliest    time.Duration
+	twice       int64 // deliveries beyond the first of a letter
+}
+
+// judge checks that each of n letters was delivered, and counts what was early or repeated.
+func judge(n int64, list []record) (verdict, error) {
+	v := verdict{late: newRecorder()}
+	seen := make([]bool, n)
+	missing := n
+	for _, r := range list {
+		if int64(r.Seq) >= n {
+			return v, fmt.Errorf("letter %d of %d was delivered, which nobody pushed", r.Seq, n)
+		}
+		if seen[r.Seq] {
+			v.twice++
+		} else {
+			missing--
+		}
+		seen[r.Seq] = true
+		v.add(r)
+	}
+	if missing > 0 {
+		return v, fmt.Errorf("%d of %d messages were never delivered (P1)", missing, n)
+	}
+	return v, nil
+}
+
+func (v *verdict) add(r record) {
+	late := r.At.Sub(r.Due)
+	if late < 0 {
+		v.early++
+		v.earliest = max(v.earliest, -late)
+	}
+	v.late.record(max(late, 0))
+	if v.first.IsZero() || r.At.Before(v.first) {
+		v.first = r.At
+	}
+	if r.At.After(v.last) {
+		v.last = r.At
+	}
+}
+
+// strict refuses what Punctual promises never to do.
+func (v *verdict) strict() error {
+	switch {
+	case v.early > 0:
+		return fmt.Errorf("%d messages were delivered before they were due, by up to %v (P2)", v.early, v.earliest)
+	case v.twice > 0:
+		return fmt.Errorf("%d deliveries were repetitions, though no lease ran out (P3)", v.twice)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// How late messages are delivered on Redis under a steady load whose due times are spread
+// evenly, with 1, 8 and 32 consumer processes, and how early those of asynq are, which knows whole
+// seconds only.
+
+const (
+	redisHands = 64 // concurrency of each process
+	// redisCallers push one message each, again and again.
+	redisCallers = 64
+	// lateLead is how long before it is due a message is pushed.
+	lateLead = 2 * time.Second
+)
+
+var redisRates = []int{2_000, 10_000}
+
+// redisLateness is a load and those who handle it.
+type redisLateness struct {
+	rate      int
+	system    string
+	processes int
+}
+
+func (x redisLateness) name() string {
+	return fmt.Sprintf("redis-lateness/%s-%s-%d", rateName(x.rate), x.system, x.processes)
+}
+
+func redisLatenesses(rate int) []redisLateness {
+	return []redisLateness{
+		{rate, sysPunctual, 1},
+		{rate, sysPunctual, 8},
+		{rate, sysPunctual, 32},
+		{rate, sysAsynq, 8},
+		{rate, sysAsynqFast, 1},
+		{rate, sysAsynqFast, 8},
+	}
+}
+
+func redisLatenessScenarios() []scenario {
+	var all []scenario
+	for _, rate := range redisRates {
+		for _, x := range redisLatenesses(rate) {
+			all = append(all, scenario{
+				name:  x.name(),
+				about: fmt.Sprintf("lateness at %d messages a second, %s, %d processes", x.rate, x.system, x.processes), maxRounds: 2,
+				takes: func(z sizes) time.Duration {
+					return z.RedisWindow + lateLead + 3*time.Second + time.Duration(x.processes)*100*time.Millisecond
+				},
+				run: x.run,
+			})
+		}
+	}
+	return all
+}
+
+func (x redisLateness) run(ctx context.Context, e *env) error {
+	return e.withRedis(ctx, everySecond, func(s *redisServer) error {
+		sys, err := openSystem(ctx, x.system, s, redisCallers)
+		if err != nil {
+			return err
+		}
+		return errors.Join(x.runServer(ctx, e, s, sys), sys.close())
+	})
+}
+
+func (x redisLateness) runServer(ctx context.Context, e *env, s *redisServer, sys system) error {
+	f, err := e.startFleet(ctx, x.processes, consumerTask{System: x.system, Addr: s.addr, Hands: redisHands})
+	if err != nil {
+		return err
+	}
+	n := int64(float64(x.rate) * e.sizes.RedisWindow.Seconds())
+	from, err := s.usage(ctx)
+	if err == nil {
+		e.say("%d messages a second for %v", x.rate, e.sizes.RedisWindow)
+		err = pushEvenly(ctx, sys, n, x.rate)
+	}
+	if err == nil {
+		err = f.await(ctx, n)
+	}
+	to, uerr := s.usage(ctx)
+	cpu, err := joinStop(f, errors.Join(err, uerr))
+	if err != nil {
+		return err
+	}
+	if err := expectPending(ctx, sys, 0); err != nil {
+		return err
+	}
+	e.out.set("cpu_us_per_message", float64(cpu.Microseconds())/float64(n))
+	e.out.setCost("", cost(from, to, true), n)
+	return x.note(e.out, f, n)
+}
+
+// note notes the lateness; what Punctual promises must hold.
+func (x redisLateness) note(out *Result, f *fleet, n int64) error {
+	list, err := f.deliveries()
+	if err != nil {
+		return err
+	}
+	v, err := judge(n, list)
+	if err != nil {
+		return err
+	}
+	out.set("messages", float64(n))
+	out.set("early", float64(v.early))
+	out.set("early_share", float64(v.early)/float64(n))
+	out.set("earliest_ms", ms(v.earliest))
+	out.set("repeated", float64(v.twice))
+	out.setQuantiles("start", v.late.merged())
+	if x.system == sysPunctual {
+		return v.strict()
+	}
+	return nil
+}
+
+// pushEvenly pushes n letters one by one at a rate, each lateLead before it is due.
+func pushEvenly(ctx context.Context, sys system, n int64, rate int) error {
+	begin := time.Now()
+	var next atomic.Int64
+	return inParallel(ctx, redisCallers, func(ctx context.Context, who int) error {
+		for {
+			i := next.Add(1) - 1
+			if i >= n {
+				return nil
+			}
+			at := begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
+			if err := sleepUntil(ctx, at); err != nil {
+				return err
+			}
+			l := letter{uint32(i), ceilMillis(at.Add(lateLead))}
+			if err := sys.push(ctx, who, []letter{l}); err != nil {
+				return err
+			}
+			if late := time.Since(l.due); late > 0 {
+				return fmt.Errorf("a message was pushed %v after it was due: this machine is too slow or too busy for %d a second", late, rate)
+			}
+		}
+	})
+}

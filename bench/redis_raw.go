@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// The reference: what the same Redis does when it is asked for nothing but to keep the bytes
+// of a message in a sorted set and a hash and to give them back. There is no claim, so a
+// consumer that dies loses what it took; nobody waits for a due time; and the program does next
+// to nothing itself: it writes the protocol by hand.
+
+const (
+	rawTimes  = "bench:t" // the sorted set: ID by due time
+	rawBodies = "bench:m" // the hash: body by ID
+)
+
+// rawConn is one connection.
+type rawConn struct {
+	conn net.Conn
+	out  []byte // what is to be sent
+	in   *bufio.Reader
+}
+
+func dialRaw(ctx context.Context, addr string) (*rawConn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return newRawConn(conn), nil
+}
+
+func newRawConn(conn net.Conn) *rawConn {
+	return &rawConn{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
+}
+
+// begin begins a command of n words.
+func (c *rawConn) begin(n int) {
+	c.out = append(strconv.AppendInt(append(c.out, '*'), int64(n), 10), "\r\n"...)
+}
+
+func (c *rawConn) word(w []byte) {
+	c.out = append(strconv.AppendInt(append(c.out, '$'), int64(len(w)), 10), "\r\n"...)
+	c.out = append(append(c.out, w...), "\r\n"...)
+}
+
+func (c *rawConn) words(ws ...string) {
+	for _, w := range ws {
+		c.out = append(strconv.AppendInt(append(c.out, '$'), int64(len(w)), 10), "\r\n"...)
+		c.out = append(append(c.out, w...), "\r\n"...)
+	}
+}
+
+// send sends the commands.
+func (c *rawConn) send() error {
+	_, err := c.conn.Write(c.out)
+	c.out = c.out[:0]
+	return err
+}
+
+// header reads the first line of a reply of the given kind: ':' an integer, '$' a text with its
+// length, '*' a list with its length.
+func (c *rawConn) header(kind byte) (int, error) {
+	line, err := c.in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if len(line) < 4 || line[0] != kind {
+		return 0, fmt.Errorf("redis answers %q where a reply that begins with %c should be", line, kind)
+	}
+	return strconv.Atoi(string(line[1 : len(line)-2]))
+}
+
+// text reads a text into buf.
+func (c *rawConn) text(buf []byte) ([]byte, error) {
+	n, err := c.header('$')
+	if err != nil {
+		return nil, err
+	}
+	if n < 0 {
+		return nil, errors.New("redis answers nil where a text should be")
+	}
+	if cap(buf) < n+2 {
+		buf = make([]byte, n+2)
+	}
+	_, err = io.ReadFull(c.in, buf[:n+2])
+	return buf[:n], err
+}
+
+// added reads the reply to a command that adds n.
+func (c *rawConn) added(n int) error {
+	got, err := c.header(':')
+	if err == nil && got != n {
+		err = fmt.Errorf("redis added %d of %d", got, n)
+	}
+	return err
+}
+
+// rawID is the ID of a letter: 26 bytes, as Punctual's.
+func rawID(l letter) []byte {
+	id := bytes.Repeat([]byte{'0'}, idBytes)
+	digits := strconv.AppendUint(nil, uint64(l.seq), 10)
+	copy(id[idBytes-len(digits):], digits)
+	return id
+}
+
+func rawDue(l letter) []byte { return strconv.AppendInt(nil, l.due.UnixMilli(), 10) }
+
+// push sends a ZADD and an HSET for each letter, all at once, and then reads the replies.
+func (c *rawConn) push(ls []letter) error {
+	for _, l := range ls {
+		id := rawID(l)
+		c.begin(4)
+		c.words("ZADD", rawTimes)
+		c.word(rawDue(l))
+		c.word(id)
+		c.begin(4)
+		c.words("HSET", rawBodies)
+		c.word(id)
+		c.word(l.body())
+	}
+	if err := c.send(); err != nil {
+		return err
+	}
+	for range 2 * len(ls) {
+		if err := c.added(1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushLists sends one ZADD and one HSET for all the letters.
+func (c *rawConn) pushLists(ls []letter) error {
+	c.begin(2 + 2*len(ls))
+	c.words("ZADD", rawTimes)
+	for _, l := range ls {
+		c.word(rawDue(l))
+		c.word(rawID(l))
+	}
+	c.begin(2 + 2*len(ls))
+	c.words("HSET", rawBodies)
+	for _, l := range ls {
+		c.word(rawID(l))
+		c.word(l.body())
+	}
+	if err := c.send(); err != nil {
+		return err
+	}
+	return errors.Join(c.added(len(ls)), c.added(len(ls)))
+}
+
+// take takes up to n letters out, the earliest first, and hands their bodies to handle.
+// It returns how many there were.
+func (c *rawConn) take(n int, handle func(body []byte)) (int, error) {
+	c.begin(3)
+	c.words("ZPOPMIN", rawTimes, strconv.Itoa(n))
+	if err := c.send(); err != nil {
+		return 0, err
+	}
+	words, err := c.header('*')
+	if err != nil || words == 0 {
+		return 0, err
+	}
+	ids := make([][]byte, 0, n)
+	for i := range words {
+		w, err := c.text(nil)
+		if err != nil {
+			return 0, err
+		}
+		if i%2 == 0 { // the other ones are scores
+			ids = append(ids, w)
+		}
+	}
+	return len(ids), c.takeBodies(ids, handle)
+}
+
+// takeBodies reads and deletes the bodies of some letters in one round trip.
+func (c *rawConn) takeBodies(ids [][]byte, handle func(body []byte)) error {
+	for _, command := range []string{"HMGET", "HDEL"} {
+		c.begin(2 + len(ids))
+		c.words(command, rawBodies)
+		for _, id := range ids {
+			c.word(id)
+		}
+	}
+	if err := c.send(); err != nil {
+		return err
+	}
+	if _, err := c.header('*'); err != nil {
+		return err
+	}
+	var buf []byte
+	for range ids {
+		body, err := c.text(buf)
+		if err != nil {
+			return err
+		}
+		handle(body)
+		buf = body[:0]
+	}
+	return c.added(len(ids)) // HDEL counts what it removed
+}
+
+// rawSystem schedules as the reference does.
+type rawSystem struct {
+	server *redisServer
+	conns  []*rawConn // one for each caller
+	lists  bool       // one command for many messages
+}
+
+func openRaw(ctx context.Context, s *redisServer, callers int, lists bool) (*rawSystem, error) {
+	r := &rawSystem{server: s, lists: lists}
+	for range callers {
+		c, err := dialRaw(ctx, s.addr)
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		r.conns = append(r.conns, c)
+	}
+	return r, nil
+}
+
+func (r *rawSystem) push(_ context.Context, who int, ls []letter) error {
+	if r.lists {
+		return r.conns[who].pushLists(ls)
+	}
+	return r.conns[who].push(ls)
+}
+
+func (r *rawSystem) pending(ctx context.Context) (int64, error) {
+	times, err := r.server.asks.ZCard(ctx, rawTimes).Result()
+	if err != nil {
+		return 0, err
+	}
+	bodies, err := r.server.asks.HLen(ctx, rawBodies).Result()
+	if err == nil && times != bodies {
+		err = fmt.Errorf("the reference has %d times and %d bodies", times, bodies)
+	}
+	return times, err
+}
+
+func (r *rawSystem) close() error {
+	var errs []error
+	for _, c := range r.conns {
+		errs = append(errs, c.conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// consumeRaw takes from the instant until there is nothing left.
+func consumeRaw(ctx context.Context, t consumerTask, handle func(body []byte)) error {
+	c, err := dialRaw(ctx, t.Addr)
+	if err != nil {
+		return err
+	}
+	defer c.conn.Close()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(time.Until(t.Instant)):
+	}
+	for ctx.Err() == nil {
+		n, err := c.take(t.Hands, handle)
+		if n == 0 || err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// How many messages a second can be scheduled on Redis, due 1 to 25 hours ahead, beside the
+// reference and asynq, each in turn on a fresh server.
+
+// redisSchedule is a way of scheduling.
+type redisSchedule struct {
+	callers, batch int
+	fsync          string
+}
+
+func (x redisSchedule) name() string {
+	kind := fmt.Sprintf("batch-%d", x.batch)
+	if x.batch == 1 {
+		kind = fmt.Sprintf("single-%d", x.callers)
+	}
+	return "redis-schedule/" + kind + suffix(x.fsync)
+}
+
+// suffix tells a scenario with appendfsync always from the one with everysec.
+func suffix(fsync string) string {
+	if fsync == always {
+		return "-always"
+	}
+	return ""
+}
+
+func redisSchedules() []redisSchedule {
+	var all []redisSchedule
+	for _, fsync := range []string{everySecond, always} {
+		all = append(all, redisSchedule{1, 1, fsync}, redisSchedule{64, 1, fsync}, redisSchedule{1, 100, fsync}, redisSchedule{1, 1000, fsync})
+	}
+	return all
+}
+
+func redisScheduleScenarios() []scenario {
+	var all []scenario
+	for _, x := range redisSchedules() {
+		all = append(all, scenario{
+			name: x.name(), about: fmt.Sprintf("%d callers, %d at a time, appendfsync %s", x.callers, x.batch, x.fsync),
+			takes: func(z sizes) time.Duration { return 4*z.RedisSpan + 2*time.Second }, run: x.run,
+		})
+	}
+	return all
+}
+
+// run measures the systems one after the other: the references for half of their time before
+// and half after what is compared with them.
+func (x redisSchedule) run(ctx context.Context, e *env) error {
+	whole, half := e.sizes.RedisSpan, e.sizes.RedisSpan/2
+	pairs, lists := &pushing{redisSchedule: x, system: sysRaw}, &pushing{redisSchedule: x, system: sysLists}
+	// What the callers have on its way at one time, as lists of one caller.
+	lists.callers, lists.batch = 1, x.callers*x.batch
+	own, rival := &pushing{redisSchedule: x, system: sysPunctual}, &pushing{redisSchedule: x, system: sysAsynq}
+	steps := []func() error{
+		func() error { return pairs.measure(ctx, e, half) },
+		func() error { return lists.measure(ctx, e, half) },
+		func() error { return own.measure(ctx, e, whole) },
+		func() error { return rival.measure(ctx, e, whole) },
+		func() error { return pairs.measure(ctx, e, half) },
+		func() error { return lists.measure(ctx, e, half) },
+	}
+	if x.batch > 1 { // asynq has no batches
+		steps[3] = func() error { return nil }
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	x.note(e.out, pairs, lists, own, rival)
+	return nil
+}
+
+func (x redisSchedule) note(out *Result, pairs, lists, own, rival *pushing) {
+	own.note(out, "")
+	own.last.note(out)
+	pairs.note(out, "raw_")
+	lists.note(out, "lists_")
+	out.set("ratio", own.rate()/pairs.rate())
+	out.set("lists_ratio", own.rate()/lists.rate())
+	if rival.items > 0 {
+		rival.note(out, "asynq_")
+		out.set("times_asynq", own.rate()/rival.rate())
+	}
+}
+
+// pushing is what one system did, in one or more measurements.
+type pushing struct {
+	redisSchedule
+	system string
+	items  int64
+	took   time.Duration
+	cost   serverCost
+	last   *tally
+}
+
+func (p *pushing) rate() float64 { return float64(p.items) / p.took.Seconds() }
+
+func (p *pushing) note(out *Result, prefix string) {
+	out.set(prefix+"rate", p.rate())
+	out.setCost(prefix, p.cost, p.items)
+}
+
+// measure pushes for as long as d to a fresh server, and checks that all is there.
+func (p *pushing) measure(ctx context.Context, e *env, d time.Duration) error {
+	e.say("%s for %v", p.system, d)
+	return e.withRedis(ctx, p.fsync, func(s *redisServer) error {
+		sys, err := openSystem(ctx, p.system, s, p.callers)
+		if err != nil {
+			return err
+		}
+		err = p.flatOut(ctx, s, sys, d)
+		return errors.Join(err, sys.close())
+	})
+}
+
+func (p *pushing) flatOut(ctx context.Context, s *redisServer, sys system, d time.Duration) error {
+	from, err := s.usage(ctx)
+	if err != nil {
+		return err
+	}
+	var seq atomic.Uint32
+	p.last, err = flatOut(ctx, p.callers, d, func(ctx context.Context, who int) (int, error) {
+		return p.batch, sys.push(ctx, who, farLetters(p.batch, &seq))
+	})
+	if err != nil {
+		return err
+	}
+	to, err := s.usage(ctx)
+	if err != nil {
+		return err
+	}
+	p.items += p.last.items.Load()
+	p.took += p.last.elapsed
+	p.cost = p.cost.plus(cost(from, to, p.scripted()))
+	return expectPending(ctx, sys, p.last.items.Load())
+}
+
+// scripted tells whether a system works by scripts.
+func (p *pushing) scripted() bool { return p.system != sysRaw && p.system != sysLists }
+
+// farLetters makes n letters due 1 to 25 hours ahead, with numbers that nobody else has.
+func farLetters(n int, seq *atomic.Uint32) []letter {
+	now := time.Now()
+	first := seq.Add(uint32(n)) - uint32(n)
+	ls := make([]letter, n)
+	for i := range ls {
+		ls[i] = letter{first + uint32(i), ceilMillis(farDue(now))}
+	}
+	return ls
+}
+
+// expectPending checks that a system has exactly n messages.
+func expectPending(ctx context.Context, sys system, n int64) error {
+	got, err := sys.pending(ctx)
+	if err == nil && got != n {
+		err = fmt.Errorf("%d messages are pending, and %d should be (P1)", got, n)
+	}
+	return err
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore"
+)
+
+// What is compared on Redis. Each system is used as its own documentation says, from a program
+// of its own and on a server of its own, with the same messages.
+const (
+	sysPunctual = "punctual"
+	// sysRaw is the reference of redis_raw.go, with a ZADD and an HSET for each message, and
+	// sysLists the same with one of each for a whole list.
+	sysRaw   = "raw"
+	sysLists = "lists"
+	// sysAsynq is asynq with its defaults, and sysAsynqFast asynq with its polls turned down.
+	sysAsynq     = "asynq"
+	sysAsynqFast = "asynq-fast"
+)
+
+// asynq's polls, turned down: how often due tasks are looked for (default 5 s), and how often an
+// empty queue is looked at again (default 1 s).
+const (
+	fastDelayedCheck = 100 * time.Millisecond
+	fastTaskCheck    = 10 * time.Millisecond
+)
+
+const asynqQueue = "default"
+
+// asynqVersion is that of the module that this program is built with.
+func asynqVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "github.com/hibiken/asynq" {
+				return m.Version
+			}
+		}
+	}
+	return "unknown"
+}
+
+// letter is a message of the comparison. Its number and due time are in its body, so that
+// whoever handles it can tell which it is and how late, whatever brought it.
+type letter struct {
+	seq uint32
+	due time.Time // whole milliseconds
+}
+
+const letterHead = 12 // bytes of number and due time
+
+// body has the number, the due time in ms and random bytes: bodyBytes in all.
+func (l letter) body() []byte {
+	b := make([]byte, bodyBytes)
+	binary.LittleEndian.PutUint32(b, l.seq)
+	binary.LittleEndian.PutUint64(b[4:], uint64(l.due.UnixMilli()))
+	copy(b[letterHead:], randomBody())
+	return b
+}
+
+func parseLetter(body []byte) (letter, error) {
+	if len(body) != bodyBytes {
+		return letter{}, fmt.Errorf("a body of %d bytes was delivered where all have %d", len(body), bodyBytes)
+	}
+	due := time.UnixMilli(int64(binary.LittleEndian.Uint64(body[4:])))
+	return letter{binary.LittleEndian.Uint32(body), due}, nil
+}
+
+// ceilMillis rounds up to whole milliseconds, as a due time is.
+func ceilMillis(t time.Time) time.Time {
+	if r := t.Truncate(time.Millisecond); r.Before(t) {
+		return r.Add(time.Millisecond)
+	}
+	return t
+}
+
+// contender is a system and what the names of its values begin with.
+type contender struct{ system, prefix string }
+
+// system is the scheduling side of what is compared.
+type system interface {
+	// push schedules letters for a caller, numbered from 0; callers push at the same time.
+	push(ctx context.Context, who int, ls []letter) error
+	// pending counts what is neither handled nor being handled, and what is.
+	pending(ctx context.Context) (int64, error)
+	close() error
+}
+
+func openSystem(ctx context.Context, name string, s *redisServer, callers int) (system, error) {
+	switch name {
+	case sysPunctual:
+		return openPunctual(ctx, s)
+	case sysRaw, sysLists:
+		return openRaw(ctx, s, callers, name == sysLists)
+	case sysAsynq, sysAsynqFast:
+		return openAsynq(s), nil
+	}
+	return nil, fmt.Errorf("there is no system %q", name)
+}
+
+// punctualSystem schedules through a Queue.
+type punctualSystem struct {
+	store *redisstore.Store
+	queue *punctual.Queue
+}
+
+// openRedisStore opens a store as a user would who sets nothing.
+func openRedisStore(ctx context.Context, addr string) (*redisstore.Store, error) {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	store, err := redisstore.Open(ctx, client, &redisstore.Options{OwnClient: true})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return store, nil
+}
+
+func openPunctual(ctx context.Context, s *redisServer) (*punctualSystem, error) {
+	store, err := openRedisStore(ctx, s.addr)
+	if err != nil {
+		return nil, err
+	}
+	return &punctualSystem{store, punctual.NewQueue(store, nil)}, nil
+}
+
+func (p *punctualSystem) push(ctx context.Context, _ int, ls []letter) error {
+	if len(ls) == 1 {
+		_, err := p.queue.Push(ctx, topic, ls[0].body(), punctual.At(ls[0].due))
+		return err
+	}
+	ms := make([]punctual.NewMessage, len(ls))
+	for i, l := range ls {
+		ms[i] = punctual.NewMessage{Topic: topic, Body: l.body(), Due: l.due}
+	}
+	return checkPushed(p.queue.PushMany(ctx, ms))
+}
+
+func (p *punctualSystem) pending(ctx context.Context) (int64, error) {
+	st, err := p.store.Stats(ctx, topic)
+	return st.Scheduled + st.Ready + st.Leased + st.Dead, err
+}
+
+func (p *punctualSystem) close() error { return p.store.Close() }
+
+// asynqSystem schedules through an asynq.Client, which knows no batches.
+type asynqSystem struct {
+	client    *asynq.Client
+	inspector *asynq.Inspector
+}
+
+func openAsynq(s *redisServer) *asynqSystem {
+	at := asynq.RedisClientOpt{Addr: s.addr}
+	return &asynqSystem{asynq.NewClient(at), asynq.NewInspector(at)}
+}
+
+func (a *asynqSystem) push(ctx context.Context, _ int, ls []letter) error {
+	for _, l := range ls {
+		if _, err := a.client.EnqueueContext(ctx, asynq.NewTask(topic, l.body()), asynq.ProcessAt(l.due)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *asynqSystem) pending(context.Context) (int64, error) {
+	info, err := a.inspector.GetQueueInfo(asynqQueue)
+	if err != nil {
+		return 0, err
+	}
+	return int64(info.Size), nil
+}
+
+func (a *asynqSystem) close() error { return errors.Join(a.client.Close(), a.inspector.Close()) }
+
+// consume starts the handling side of a system in this process: handle is called with the body of
+// each message. It returns when ctx ends and what was begun is finished. ready is called when
+// it waits for messages.
+func consume(ctx context.Context, t consumerTask, ready func(), handle func(body []byte)) error {
+	switch t.System {
+	case sysPunctual:
+		return consumePunctual(ctx, t, ready, handle)
+	case sysAsynq, sysAsynqFast:
+		return consumeAsynq(ctx, t, ready, handle)
+	case sysRaw:
+		ready()
+		return consumeRaw(ctx, t, handle)
+	}
+	return fmt.Errorf("there is no consumer for %q", t.System)
+}
+
+func consumePunctual(ctx context.Context, t consumerTask, ready func(), handle func(body []byte)) error {
+	store, err := openRedisStore(ctx, t.Addr)
+	if err != nil {
+		return err
+	}
+	w := punctual.NewWorker(store, &punctual.WorkerConfig{Concurrency: t.Hands, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	w.Handle(topic, punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+		handle(d.Body)
+		return nil
+	}))
+	if err := w.Start(context.WithoutCancel(ctx)); err != nil {
+		return closeStore(store, err)
+	}
+	ready()
+	<-ctx.Done()
+	return closeStore(store, stopWorker(w))
+}
+
+func consumeAsynq(ctx context.Context, t consumerTask, ready func(), handle func(body []byte)) error {
+	cfg := asynq.Config{Concurrency: t.Hands, LogLevel: asynq.ErrorLevel}
+	if t.System == sysAsynqFast {
+		cfg.DelayedTaskCheckInterval, cfg.TaskCheckInterval = fastDelayedCheck, fastTaskCheck
+	}
+	srv := asynq.NewServer(asynq.RedisClientOpt{Addr: t.Addr}, cfg)
+	err := srv.Start(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+		handle(task.Payload())
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	ready()
+	<-ctx.Done()
+	srv.Shutdown()
+	return nil
+}

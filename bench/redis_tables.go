@@ -1,0 +1,266 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The tables of docs/performance.md about the store on Redis.
+
+var redisTables = []table{
+	{"redis-machine", redisMachineTable},
+	{"redis-aims", redisAimsTable},
+	{"redis-schedule", redisScheduleTable},
+	{"redis-drain", redisDrainTable},
+	{"redis-lateness", redisLatenessTable},
+	{"redis-cost", redisCostTable},
+	{"redis-idle", redisIdleTable},
+}
+
+func redisMachineTable(r run) string {
+	m, z := r.machine, r.machine.Sizes
+	var b strings.Builder
+	fmt.Fprintf(&b, "| | |\n|---|---|\n")
+	fmt.Fprintf(&b, "| measured | %s |\n", strings.TrimSuffix(strings.Replace(m.Run, "T", " ", 1), "Z")+" UTC")
+	fmt.Fprintf(&b, "| processor | %d cores, %s |\n", m.Cores, m.CPU)
+	fmt.Fprintf(&b, "| system | %s, %s, %s |\n", m.Kernel, m.FileSystem, m.Go)
+	fmt.Fprintf(&b, "| beside it | redis-server %s on loopback, asynq %s |\n", orUnknown(m.Redis), orUnknown(m.Asynq))
+	fmt.Fprintf(&b, "| sizes | rates over %v, lateness over %v, %s messages due in one instant, %s pending |\n",
+		z.RedisSpan, z.RedisWindow, commas(int64(z.RedisBurst)), commas(int64(z.RedisPending)))
+	fmt.Fprintf(&b, "| CPU used by others meanwhile | %s |\n", r.others())
+	fmt.Fprintf(&b, "| rounds | %s |\n", r.tellRounds())
+	return b.String()
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+// The aims for the store on Redis.
+const (
+	aimDrainTimes    = 10.0  // asynq's rate
+	aimScheduleTimes = 5.0   // asynq's rate
+	aimRedisMemory   = 480.0 // bytes
+	aimCommands      = 0.1   // per message
+	aimRedisLate     = 5.0   // ms, handler start, p99, at 2k/s
+)
+
+// redisAim is an aim for a value: to be at least or below a limit.
+type redisAim struct {
+	what, scenario, value, unit string
+	atLeast                     bool
+	limit                       float64
+}
+
+func redisAims() []redisAim {
+	all := []redisAim{
+		{"schedule, 64 callers one by one", "redis-schedule/single-64", "times_asynq", " times asynq", true, aimScheduleTimes},
+	}
+	for _, x := range redisDrains() {
+		if x.rivals && x.fsync == everySecond {
+			all = append(all, redisAim{fmt.Sprintf("drain, %s", processes(x.processes)), x.name(), "times_asynq", " times asynq", true, aimDrainTimes})
+		}
+	}
+	all = append(all,
+		redisAim{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory},
+		redisAim{"commands per message through its life under load", lifeScenario, "commands_per_message", "", false, aimCommands})
+	for _, x := range redisLatenesses(2_000) {
+		if x.system == sysPunctual {
+			all = append(all, redisAim{"lateness at 2,000/s, p99, " + processes(x.processes), x.name(), "start_p99_ms", " ms", false, aimRedisLate})
+		}
+	}
+	return all
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
+// redisAimsTable says of each aim whether every round met it.
+func redisAimsTable(r run) string {
+	var b strings.Builder
+	b.WriteString("| | aim | measured | rounds | |\n|---|--:|--:|--:|---|\n")
+	for _, a := range redisAims() {
+		word := "below"
+		if a.atLeast {
+			word = "at least"
+		}
+		fmt.Fprintf(&b, "| %s | %s %s%s |", a.what, word, short(a.limit), a.unit)
+		s, ok := r.over(a.scenario, a.value)
+		if !ok {
+			b.WriteString(" not measured | 0 | not known |\n")
+			continue
+		}
+		fmt.Fprintf(&b, " %s%s | %d | %s |\n", s.figure(digits), a.unit, s.rounds, a.verdict(s))
+	}
+	return b.String() + earlyRow(r)
+}
+
+func (a redisAim) verdict(s spread) string {
+	worst, met := s.max, func(v float64) bool { return v < a.limit }
+	if a.atLeast {
+		worst, met = s.min, func(v float64) bool { return v >= a.limit }
+	}
+	switch {
+	case met(worst):
+		return "met"
+	case met(s.median):
+		return "met in the median, not in every round"
+	}
+	return "**not met**"
+}
+
+// earlyRow tells of the messages that Punctual delivered early. A round in which there was
+// one has failed.
+func earlyRow(r run) string {
+	rounds, bad := 0, 0
+	for _, res := range r.results {
+		_, counted := res.Values["early"]
+		switch {
+		case strings.Contains(res.Error, "(P2)"):
+			bad++
+		case counted && (strings.HasPrefix(res.Scenario, "redis-drain/") || strings.Contains(res.Scenario, "-"+sysPunctual+"-")):
+			rounds++
+		}
+	}
+	const head = "| messages delivered early, all rounds of drain and lateness | none |"
+	switch {
+	case bad > 0:
+		return fmt.Sprintf("%s some, in %d rounds | %d | **not met** |\n", head, bad, rounds+bad)
+	case rounds == 0:
+		return head + " not measured | 0 | not known |\n"
+	}
+	return fmt.Sprintf("%s none | %d | met |\n", head, rounds)
+}
+
+func redisScheduleTable(r run) string {
+	var rows []row
+	for _, x := range redisSchedules() {
+		label := fmt.Sprintf("1 caller, batches of %d", x.batch)
+		switch {
+		case x.batch == 1 && x.callers == 1:
+			label = "1 caller, one by one"
+		case x.batch == 1:
+			label = fmt.Sprintf("%d callers, one by one", x.callers)
+		}
+		rows = append(rows, row{label + comma(x.fsync), x.name()})
+	}
+	return scenarioTable(r, "scheduled by", rows,
+		value("messages/s", "rate", digits),
+		value("pairs/s", "raw_rate", digits),
+		value("ratio", "ratio", ratio),
+		value("lists/s", "lists_rate", digits),
+		value("ratio", "lists_ratio", ratio),
+		value("asynq/s", "asynq_rate", digits),
+		value("times asynq", "times_asynq", digits),
+		value("CPU µs per message", "cpu_us_per_message", digits),
+		value("call p50 ms", "call_p50_ms", digits),
+		value("call p99 ms", "call_p99_ms", digits),
+		othersColumn, roundsColumn)
+}
+
+func comma(fsync string) string {
+	if fsync == always {
+		return ", fsync always"
+	}
+	return ""
+}
+
+func redisDrainTable(r run) string {
+	var rows []row
+	for _, x := range redisDrains() {
+		rows = append(rows, row{fmt.Sprintf("%s, concurrency %d%s", processes(x.processes), x.hands, comma(x.fsync)), x.name()})
+	}
+	return scenarioTable(r, "drained by", rows,
+		value("messages/s", "rate", digits),
+		value("reference/s", "raw_rate", digits),
+		value("ratio", "ratio", ratio),
+		value("asynq/s", "asynq_rate", digits),
+		value("asynq, polls down/s", "asynq_fast_rate", digits),
+		value("times asynq", "times_asynq", digits),
+		value("first after ms", "first_ms", digits),
+		value("asynq ms", "asynq_first_ms", digits),
+		value("consumers' CPU µs per message", "cpu_us_per_message", digits),
+		othersColumn, roundsColumn)
+}
+
+// systemLabel names a system in a table.
+func systemLabel(system string) string {
+	return map[string]string{sysPunctual: "Punctual", sysAsynq: "asynq, defaults", sysAsynqFast: "asynq, polls down"}[system]
+}
+
+func redisLatenessTable(r run) string {
+	var rows []row
+	for _, rate := range redisRates {
+		for _, x := range redisLatenesses(rate) {
+			rows = append(rows, row{fmt.Sprintf("%s/s, %s, %s", commas(int64(rate)), systemLabel(x.system), processes(x.processes)), x.name()})
+		}
+	}
+	return scenarioTable(r, "load", rows,
+		value("handler start p50 ms", "start_p50_ms", digits),
+		value("p99 ms", "start_p99_ms", digits),
+		value("p99.9 ms", "start_p999_ms", digits),
+		value("max ms", "start_max_ms", digits),
+		value("early", "early_share", percent),
+		value("by up to ms", "earliest_ms", digits),
+		value("commands per message", "commands_per_message", digits),
+		value("Redis CPU µs per message", "redis_us_per_message", digits),
+		value("consumers' CPU µs per message", "cpu_us_per_message", digits),
+		othersColumn, roundsColumn)
+}
+
+// redisCostTable has a row for each cost and a column for each system.
+func redisCostTable(r run) string {
+	var b strings.Builder
+	b.WriteString("| per message | Punctual | reference | asynq |\n|---|--:|--:|--:|\n")
+	put := func(what, scenario, value string, f func(float64) string, prefixes ...string) {
+		fmt.Fprintf(&b, "| %s |", what)
+		for _, p := range prefixes {
+			s, ok := r.over(scenario, p+value)
+			switch {
+			case p == none:
+				b.WriteString(" |")
+			case !ok:
+				b.WriteString(" not measured |")
+			default:
+				b.WriteString(" " + s.figure(f) + " |")
+			}
+		}
+		b.WriteByte('\n')
+	}
+	pending := commas(int64(r.machine.Sizes.RedisPending))
+	put("bytes of Redis memory, pending, at "+pending, memoryScenario, "bytes_per_message", digits, "", "raw_", "asynq_")
+	put("the most on the way there", memoryScenario, "worst_bytes_per_message", digits, "", "raw_", "asynq_")
+	const push, batch, drain = "redis-schedule/single-64", "redis-schedule/batch-1000", "redis-drain/1x64"
+	put("Redis CPU µs, push, 64 callers one by one", push, "redis_us_per_message", digits, "", "raw_", "asynq_")
+	put("Redis CPU µs, push, batches of 1000", batch, "redis_us_per_message", digits, "", "raw_", none)
+	put("Redis CPU µs, claim and ack, 1 process", drain, "redis_us_per_message", digits, "", "raw_", "asynq_fast_")
+	put("commands, push, 64 callers one by one", push, "commands_per_message", digits, "", "raw_", "asynq_")
+	put("commands, claim and ack, 1 process", drain, "commands_per_message", digits, "", "raw_", "asynq_fast_")
+	put("commands, whole life under load", lifeScenario, "commands_per_message", digits, "", none, "asynq_")
+	put("commands inside scripts, whole life under load", lifeScenario, "script_commands_per_message", digits, "", none, "asynq_")
+	put("Redis CPU µs, whole life under load", lifeScenario, "redis_us_per_message", digits, "", none, "asynq_")
+	return b.String()
+}
+
+// none marks a system that has no such figure.
+const none = "-"
+
+func redisIdleTable(r run) string {
+	var rows []row
+	for _, x := range idleProcesses {
+		rows = append(rows, row{systemLabel(x.system) + ", " + processes(x.processes), idleName(x.system, x.processes)})
+	}
+	return scenarioTable(r, "idle", rows,
+		value("scripts a second and process", "scripts_per_s", digits),
+		value("all commands sent", "commands_per_s", digits),
+		value("commands inside scripts", "script_commands_per_s", digits),
+		value("Redis CPU, all processes, cores", "redis_cpu", digits),
+		othersColumn)
+}
