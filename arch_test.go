@@ -46,13 +46,14 @@ var architecture = map[string]rule{
 	"server":       {ours: []string{".", "wire", "console"}, outside: []string{"github.com/prometheus/client_golang"}},
 	"console":      {ours: []string{"."}},
 	"internal/cli": {
-		ours: []string{".", "memstore", "diskstore", "redisstore", "pgstore", "remotestore", "wire", "server", "console"},
+		ours: []string{".", "memstore", "diskstore", "redisstore", "pgstore", "remotestore", "wire", "server", "console", "internal/takeover"},
 		outside: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6",
 			"golang.org/x/term",
 		},
 	},
 	"internal/redistest":   {},
+	"internal/takeover":    {ours: []string{"."}, outside: []string{"github.com/redis/go-redis/v9", "google.golang.org/protobuf"}},
 	"compat/beedelayqueue": {ours: []string{".", "redisstore"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"cmd/punctual":         {ours: []string{"internal/cli"}},
 }

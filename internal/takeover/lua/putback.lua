@@ -1,0 +1,34 @@
+-- Puts staged messages back where they were taken from, as they were.
+--
+-- KEYS  1 sorted set, 2 staging hash; redisson: 3 its list;
+--       asynq: two for each item: the task's hash, and where it is kept
+-- ARGV  1 kind, then for each item: member, score, record
+-- Result: for each item 1 back (also by an earlier try of the same call), 0 another run has
+-- adopted or finished it, 2 its place is taken: a new task has the same ID (asynq).
+-- A member that was added again meanwhile stays as it is there: the newer one counts, as it
+-- always does in a sorted set.
+local kind, set, staging = ARGV[1], KEYS[1], KEYS[2]
+local out = {}
+for i = 1, (#ARGV - 1) / 3 do
+  local member, score, record = ARGV[3 * i - 1], ARGV[3 * i], ARGV[3 * i + 1]
+  local held, there = redis.call('HGET', staging, member), redis.call('ZSCORE', set, member)
+  local task, kept = KEYS[2 * i + 1], KEYS[2 * i + 2]
+  if held ~= record then
+    out[i] = (not held and there and tonumber(there) == tonumber(score)) and 1 or 0
+  elseif kind == 'asynq' and (there or redis.call('EXISTS', task) == 1) then
+    out[i] = 2
+  else
+    redis.call('HDEL', staging, member) -- first: a full server refuses additions, but not after a removal
+    if kind == 'asynq' then
+      redis.call('RENAME', kept, task)
+    end
+    if not there then
+      redis.call('ZADD', set, score, member)
+      if kind == 'redisson' then
+        redis.call('RPUSH', KEYS[3], member)
+      end
+    end
+    out[i] = 1
+  end
+end
+return out

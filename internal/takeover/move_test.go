@@ -1,0 +1,545 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// scriptHook runs around each script that is sent.
+type scriptHook struct{ around func(call func() error) error }
+
+func (h *scriptHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h *scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		return h.around(func() error { return next(ctx, cmd) })
+	}
+}
+
+func (h *scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// task adds a task as asynq does.
+func (r *rig) task(queue, id, typ, group string, due int64) {
+	r.t.Helper()
+	var b []byte
+	for n, text := range map[protowire.Number]string{1: typ, 2: "body " + id, 3: id, 4: queue} {
+		b = protowire.AppendTag(b, n, protowire.BytesType)
+		b = protowire.AppendString(b, text)
+	}
+	fields := []any{"msg", b, "state", "scheduled"}
+	if group != "" {
+		fields = append(fields, "group", group)
+	}
+	r.must(r.client.HSet(r.t.Context(), "asynq:{"+queue+"}:t:"+id, fields...).Err())
+	r.zadd("asynq:{"+queue+"}:scheduled", id, float64(due))
+}
+
+// good adds n messages to a system and returns their bodies. They have been due for a minute.
+func (r *rig) good(k Kind, name string, n int) []string {
+	r.t.Helper()
+	due := r.now() - 60
+	var out []string
+	for i := range n {
+		id := fmt.Sprintf("good-%d", i)
+		body := "body " + id
+		switch k {
+		case ZSet:
+			r.zadd(name, body, float64(due))
+		case BeeDelayQueue:
+			r.bee(beeOrder+name, name, id, body, due, 1)
+		case Redisson:
+			body = strconv.Quote(body)
+			r.offer(name, r.pack("", fmt.Sprintf("%08d", i), body), due*1000)
+		case Asynq:
+			r.task(name, id, "t", "", due)
+		}
+		out = append(out, body)
+	}
+	return out
+}
+
+// options are those that import what good adds.
+func options(k Kind) Options {
+	o := Options{Kind: k, Names: []string{"jobs"}, Topic: "t"}
+	if k == ZSet {
+		o.Unit = time.Second
+	}
+	return o
+}
+
+func kinds() []Kind { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq} }
+
+var errKilled = errors.New("killed")
+
+// killAt ends a run behind the nth step of this name, and does nothing more there.
+func killAt(step string, nth int) func(string) error {
+	return func(s string) error {
+		if s != step {
+			return nil
+		}
+		if nth--; nth == 0 {
+			return errKilled
+		}
+		return nil
+	}
+}
+
+// A run that is killed between any two steps, and begun again, delivers each message exactly once,
+// whether or not what it had pushed was delivered and finished in between.
+func TestKilledAtEachStep(t *testing.T) {
+	for _, k := range kinds() {
+		for _, step := range []string{"taken", "pushed", "finished"} {
+			for _, meanwhile := range []bool{true, false} {
+				t.Run(fmt.Sprint(k, " ", step, " ", meanwhile), func(t *testing.T) {
+					r := newRig(t)
+					want := r.good(k, "jobs", firstPage+5) // two batches
+					o := options(k)
+					for nth := range 2 {
+						o.step = killAt(step, nth+1)
+						if _, err := r.tryMove(o); nth == 0 && !errors.Is(err, errKilled) {
+							t.Fatalf("the run was not killed: %v", err)
+						}
+						if meanwhile {
+							r.consume("t")
+						}
+					}
+					o.step = nil
+					s := r.move(o).Sets[0]
+					if s.Remaining != 0 || s.StillStaged != 0 {
+						t.Errorf("left in the source %d, in staging %d", s.Remaining, s.StillStaged)
+					}
+					r.consume("t")
+					r.eachOnce(want)
+				})
+			}
+		}
+	}
+}
+
+// A run that goes on with what another one staged may be killed as well.
+func TestKilledWhileResuming(t *testing.T) {
+	for _, k := range kinds() {
+		for _, step := range []string{"adopted", "pushed", "finished"} {
+			t.Run(fmt.Sprint(k, " ", step), func(t *testing.T) {
+				r := newRig(t)
+				want := r.good(k, "jobs", 5)
+				o := options(k)
+				for _, step := range []string{"taken", step} {
+					o.step = killAt(step, 1)
+					if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+						t.Fatalf("the run was not killed at %s: %v", step, err)
+					}
+					r.consume("t")
+				}
+				o.step = nil
+				r.move(o)
+				r.consume("t")
+				r.eachOnce(want)
+			})
+		}
+	}
+}
+
+// When the answer of a script is lost, the client sends it a second time.
+func TestLostAnswersOfTheSource(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 5)
+		r.client.AddHook(&scriptHook{around: func(call func() error) error {
+			return errors.Join(call(), call())
+		}})
+		r.move(options(k))
+		r.consume("t")
+		r.eachOnce(want)
+	}
+}
+
+// When the answer of the store is lost, the messages are pushed again under the same IDs.
+func TestLostAnswersOfTheStore(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 5)
+		pushes := 0
+		r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+			res, err := real.Push(ctx, ms)
+			if pushes++; pushes == 1 {
+				return nil, punctual.ErrIndeterminate
+			}
+			return res, err
+		})
+		r.move(options(k))
+		r.consume("t")
+		r.eachOnce(want)
+		if pushes != 2 {
+			t.Errorf("%s: %d pushes, want 2", k, pushes)
+		}
+	}
+}
+
+// What the store certainly did not take goes back exactly as it was.
+func TestRefusedPushes(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 5)
+		before := r.everything()
+		r.withFaults(func(context.Context, []punctual.NewMessage, punctual.Store) ([]punctual.PushResult, error) {
+			return nil, fmt.Errorf("the disk is full: %w", punctual.ErrNoSpace)
+		})
+		rep, err := r.tryMove(options(k))
+		if !errors.Is(err, punctual.ErrNoSpace) || rep.Sets[0].Returned != 5 {
+			t.Errorf("%s: %v, returned %d; want ErrNoSpace and 5", k, err, rep.Sets[0].Returned)
+		}
+		if got := r.everything(); got != before {
+			t.Errorf("%s: the source held\n%s\nand now\n%s", k, before, got)
+		}
+		r.healed()
+		r.move(options(k))
+		r.consume("t")
+		r.eachOnce(want)
+	}
+}
+
+// One message that the store refuses goes back, and the others are moved.
+func TestOneRefused(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 5)
+		r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+			res, err := real.Push(ctx, ms[1:])
+			return append([]punctual.PushResult{{Err: fmt.Errorf("too much: %w", punctual.ErrTooLarge)}}, res...), err
+		})
+		s := r.move(options(k)).Sets[0]
+		// The pages grow, so that all five come in one batch; the refused one is not tried again.
+		if s.Stored != 4 || s.Rejected[Refused] != 1 || s.Remaining != 1 || s.StillStaged != 0 {
+			t.Errorf("%s: %+v, want 4 stored and 1 refused and back", k, s)
+		}
+	}
+}
+
+// A push of which nothing is known leaves the messages in staging for the next run.
+func TestPushWithoutAnswer(t *testing.T) {
+	r := newRig(t)
+	want := r.good(ZSet, "jobs", 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+		if _, err := real.Push(ctx, ms[:2]); err != nil {
+			return nil, err
+		}
+		cancel() // an interrupt does not end a batch
+		return nil, punctual.ErrIndeterminate
+	})
+	im, err := New(r.client, options(ZSet))
+	r.must(err)
+	rep, err := im.Move(ctx, r.store)
+	if !errors.Is(err, punctual.ErrIndeterminate) || rep.Unfinished != 5 || rep.Sets[0].StillStaged != 5 {
+		t.Errorf("%v, unfinished %d, staged %d; want ErrIndeterminate and 5", err, rep.Unfinished, rep.Sets[0].StillStaged)
+	}
+	r.healed()
+	r.consume("t")
+	s := r.move(options(ZSet)).Sets[0]
+	if s.Stored != 3 || s.Duplicates != 2 || s.Staged != 5 {
+		t.Errorf("%+v, want 3 stored and 2 duplicates", s)
+	}
+	r.consume("t")
+	r.eachOnce(want)
+}
+
+func TestTwoImportsAtOnce(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 300)
+		var wg sync.WaitGroup
+		reports := make([]*Report, 3)
+		for i := range reports {
+			wg.Go(func() {
+				im, err := New(r.client, options(k))
+				if err == nil {
+					reports[i], err = im.Move(t.Context(), r.store)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+		var stored int64
+		for _, rep := range reports {
+			stored += rep.Sets[0].Stored
+		}
+		if stored != 300 {
+			t.Errorf("%s: %d were stored, want 300", k, stored)
+		}
+		r.consume("t")
+		r.eachOnce(want)
+	}
+}
+
+// The plain consumer of a sorted set reads what is due and owns what it could remove. Each message
+// that is due during the move goes to exactly one of both systems.
+func TestOldConsumerRuns(t *testing.T) {
+	r := newRig(t)
+	want := r.good(ZSet, "jobs", 600)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	old := map[string]int{}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			due, err := r.client.ZRangeByScore(t.Context(), "jobs", &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(time.Now().Unix(), 10), Count: 10}).Result()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, m := range due {
+				if n, err := r.client.ZRem(t.Context(), "jobs", m).Result(); err == nil && n == 1 {
+					old[m]++
+				}
+			}
+		}
+	})
+	o := options(ZSet)
+	o.step = func(step string) error { // lets the consumer have some in any case
+		if step == "finished" {
+			_, err := r.client.Ping(t.Context()).Result()
+			return err
+		}
+		return nil
+	}
+	rep := r.move(o)
+	cancel()
+	wg.Wait()
+	for m, n := range old {
+		r.delivered[m] += n
+	}
+	r.consume("t")
+	r.eachOnce(want)
+	t.Logf("the old consumer had %d, the import %d", len(old), rep.Sets[0].Stored)
+}
+
+// Messages nearly due are left to consumers that remove only what they have worked on.
+func TestLeave(t *testing.T) {
+	r := newRig(t)
+	r.zadd("jobs", "soon", float64(r.now()+30))
+	r.zadd("jobs", "later", float64(r.now()+300))
+	o := options(ZSet)
+	o.Leave = time.Minute
+	if s := r.survey(o).Sets[0]; s.Left != 1 || s.Importable != 1 {
+		t.Errorf("survey: %+v", s)
+	}
+	s := r.move(o).Sets[0]
+	if s.Left != 1 || s.Stored != 1 || s.Remaining != 1 {
+		t.Errorf("%+v, want one left and one stored", s)
+	}
+	if got := bodies(r.messages("t")); !slices.Equal(got, []string{"later"}) {
+		t.Errorf("moved %q", got)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	r := newRig(t)
+	r.good(ZSet, "jobs", 50)
+	o := options(ZSet)
+	o.Spread = time.Hour
+	r.move(o)
+	ms := r.messages("t")
+	if span := ms[len(ms)-1].Due.Sub(ms[0].Due); len(ms) != 50 || span < 30*time.Minute || span > time.Hour {
+		t.Errorf("%d messages over %v, want 50 over nearly an hour", len(ms), span)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	r := newRig(t)
+	r.good(ZSet, "jobs", 50)
+	o := options(ZSet)
+	o.Limit = 20
+	for _, want := range []int64{20, 20, 10} {
+		if s := r.move(o).Sets[0]; s.Stored != want {
+			t.Errorf("stored %d, want %d", s.Stored, want)
+		}
+	}
+}
+
+// Following takes over what old producers still add.
+func TestFollow(t *testing.T) {
+	r := newRig(t)
+	r.good(ZSet, "jobs", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := options(ZSet)
+	o.Follow = true
+	o.Progress = func(done int64) {
+		if done == 1 {
+			r.zadd("jobs", "added meanwhile", float64(r.now()))
+		} else {
+			cancel()
+		}
+	}
+	im, err := New(r.client, o)
+	r.must(err)
+	rep, err := im.Move(ctx, r.store)
+	if err != nil || rep.Sets[0].Stored != 2 {
+		t.Errorf("%v, stored %d; want no error and 2", err, rep.Sets[0].Stored)
+	}
+}
+
+// The same member with another time is another message, also long after the first one was moved
+// and done; with the same time it is the same message.
+func TestMemberAddedAgain(t *testing.T) {
+	r := newRig(t)
+	for _, due := range []int64{r.now() - 5, r.now() - 4, r.now() - 4} {
+		r.zadd("jobs", "user 42", float64(due))
+		r.move(options(ZSet))
+		r.consume("t")
+	}
+	if r.delivered["user 42"] != 2 {
+		t.Errorf("delivered %d times, want 2", r.delivered["user 42"])
+	}
+}
+
+// A member that is added again while it is in staging must not take its place there.
+func TestMemberAddedAgainWhileStaged(t *testing.T) {
+	r := newRig(t)
+	first := r.now() - 60
+	r.zadd("jobs", "a", float64(first))
+	o := options(ZSet)
+	o.step = killAt("taken", 1)
+	if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	r.zadd("jobs", "a", float64(first+1))
+	o.step = nil
+	o.Target = "another store" // so that what is staged stays there
+	s := r.move(o).Sets[0]
+	if s.Stored != 0 || s.Rejected[Uncertain] != 1 || s.StillStaged != 1 || s.Remaining != 1 {
+		t.Errorf("%+v, want both untouched", s)
+	}
+	o.Target = ""
+	r.move(o)
+	if ms := r.messages("t"); len(ms) != 2 || !ms[0].Due.Equal(seconds(first)) || !ms[1].Due.Equal(seconds(first+1)) {
+		t.Errorf("%d messages, want both times", len(ms))
+	}
+}
+
+// Staged messages that an earlier run may have delivered, which nobody remembers, are decided by
+// people.
+func TestUncertain(t *testing.T) {
+	for _, k := range kinds() {
+		for decision, want := range map[Decision]struct{ stored, staged, remaining, dropped int64 }{
+			LeaveUncertain:  {0, 3, 0, 0},
+			PushUncertain:   {3, 0, 0, 0},
+			DropUncertain:   {0, 0, 0, 3},
+			ReturnUncertain: {0, 0, 3, 0},
+		} {
+			t.Run(fmt.Sprint(k, " ", decision), func(t *testing.T) {
+				r := newRig(t)
+				r.good(k, "jobs", 3)
+				before := r.everything()
+				o := options(k)
+				o.step = killAt("taken", 1)
+				if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+					t.Fatal(err)
+				}
+				// Somebody made the topic forget.
+				i, err := punctual.AsInspector(r.store)
+				r.must(err)
+				none := time.Duration(0)
+				_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{Remember: &none})
+				r.must(err)
+				o.step, o.Uncertain = nil, decision
+				var texts []string
+				o.Rejected = func(x Reject) error { texts = append(texts, x.Text); return nil }
+				im, err := New(r.client, o)
+				r.must(err)
+				m, err := im.mover(r.store)
+				r.must(err)
+				sources, err := im.sources(t.Context())
+				r.must(err)
+				s := newSetReport(sources[0])
+				r.must(m.resume(t.Context(), sources[0], s))
+				r.must(im.count(t.Context(), sources[0], &s.Remaining, &s.StillStaged))
+				if s.Stored != want.stored || s.StillStaged != want.staged || s.Remaining != want.remaining || s.Dropped != want.dropped {
+					t.Errorf("%+v, want %+v", s, want)
+				}
+				if decision == LeaveUncertain && (len(texts) != 3 || !strings.Contains(texts[0], "--uncertain")) {
+					t.Errorf("reported %q, want three that say how to decide", texts)
+				}
+				if decision == ReturnUncertain && r.everything() != before {
+					t.Errorf("not as before:\n%s\nwas\n%s", r.everything(), before)
+				}
+			})
+		}
+	}
+}
+
+// Everything works on Redis Cluster, where a script may touch one slot only.
+func TestCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 1, 0)
+	for _, k := range []Kind{ZSet, Redisson, Asynq} {
+		r := newRig(t)
+		r.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+		want := r.good(k, "jobs", 5)
+		o := options(k)
+		if k != ZSet {
+			o.Names = nil // found by itself
+			r.must(r.client.SAdd(t.Context(), asynqQueues, "jobs").Err())
+		}
+		r.move(o)
+		r.consume("t")
+		r.eachOnce(want)
+		r.must(r.client.Close())
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	defer client.Close()
+	if _, err := New(client, Options{Kind: BeeDelayQueue}); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("BeeDelayQueue on a cluster: %v, want ErrInvalid", err)
+	}
+}
+
+// The topic remembers finished IDs before anything is taken, and the report says so.
+func TestRemember(t *testing.T) {
+	r := newRig(t)
+	r.good(ZSet, "jobs", 1)
+	rep := r.move(options(ZSet))
+	if len(rep.Remembered) != 1 || rep.Remembered[0] != (Remembered{"t", 0, DefaultRemember}) {
+		t.Errorf("changed %+v", rep.Remembered)
+	}
+	r.good(ZSet, "jobs", 2)
+	if rep := r.move(options(ZSet)); len(rep.Remembered) != 0 {
+		t.Errorf("changed again: %+v", rep.Remembered)
+	}
+}
+
+// Another message has the ID of one that is imported.
+func TestConflict(t *testing.T) {
+	r := newRig(t)
+	r.good(BeeDelayQueue, "jobs", 2)
+	_, err := r.store.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "good-1", Body: []byte("other")}})
+	r.must(err)
+	s := r.move(options(BeeDelayQueue)).Sets[0]
+	if s.Stored != 1 || s.Rejected[Conflict] != 1 || s.Remaining != 1 {
+		t.Errorf("%+v, want one stored and one left because of a conflict", s)
+	}
+}

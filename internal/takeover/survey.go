@@ -1,0 +1,183 @@
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// samples is how many messages of each set a survey shows.
+const samples = 3
+
+// Survey looks at everything that would be imported, and changes nothing.
+func (im *Importer) Survey(ctx context.Context) (*Report, error) {
+	r := &Report{Kind: im.opt.Kind, Unit: im.opt.Unit}
+	if err := im.guessUnit(ctx, r); err != nil {
+		return r, err
+	}
+	sources, err := im.sources(ctx)
+	if err != nil {
+		return r, err
+	}
+	now, err := im.now(ctx)
+	if err != nil {
+		return r, err
+	}
+	for _, s := range sources {
+		sr := newSetReport(s)
+		r.Sets = append(r.Sets, sr)
+		if err := im.survey(ctx, s, sr, now); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func (im *Importer) survey(ctx context.Context, s *source, r *SetReport, now time.Time) error {
+	if err := im.count(ctx, s, &r.Found, &r.Staged); err != nil {
+		return err
+	}
+	err := im.walkSet(ctx, s, func(_ context.Context, es []*entry) ([]bool, error) {
+		stay := make([]bool, len(es))
+		for i, e := range es {
+			stay[i] = true
+			s.decode(e)
+			if e.problem != nil {
+				if err := im.reject(s, r, e, e.problem); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			im.noteImportable(r, e, now)
+		}
+		im.progress(int64(len(es)))
+		return stay, nil
+	})
+	if err != nil {
+		return err
+	}
+	return im.note(ctx, s, r)
+}
+
+func (im *Importer) noteImportable(r *SetReport, e *entry, now time.Time) {
+	m := e.message
+	if im.opt.Leave > 0 && m.Due.Before(now.Add(im.opt.Leave)) {
+		r.Left++
+		return
+	}
+	r.Importable++
+	r.Topics[m.Topic]++
+	if m.Due.Before(now) {
+		r.Overdue++
+	}
+	if e.task.lock != "" {
+		r.Locks++
+	}
+	if r.Earliest.IsZero() || m.Due.Before(r.Earliest) {
+		r.Earliest = m.Due
+	}
+	if m.Due.After(r.Latest) {
+		r.Latest = m.Due
+	}
+	if len(r.Samples) < samples {
+		r.Samples = append(r.Samples, m)
+	}
+}
+
+// count asks for the sizes of a set and its staging hash.
+func (im *Importer) count(ctx context.Context, s *source, members, staged *int64) (err error) {
+	if *members, err = im.client.ZCard(ctx, s.set).Result(); err == nil {
+		*staged, err = im.client.HLen(ctx, stagingKey(s.set)).Result()
+	}
+	if err != nil {
+		return fmt.Errorf("count %s: %w", s.set, err)
+	}
+	return nil
+}
+
+// guessUnit finds out what a plain sorted set's scores count, if that was not said: dates of the
+// years 1973 to 5138 lie between 10^8 and 10^11 in seconds, and between 10^11 and 10^14 in
+// milliseconds.
+func (im *Importer) guessUnit(ctx context.Context, r *Report) error {
+	if im.opt.Kind != ZSet || im.opt.Unit != 0 {
+		return nil
+	}
+	key := im.opt.Names[0]
+	if err := im.expect(ctx, key, "zset"); err != nil {
+		return err
+	}
+	// Infinite scores are rejected whatever the unit is.
+	between := &redis.ZRangeBy{Min: "(-inf", Max: "(+inf", Count: 1}
+	first, err := im.client.ZRangeByScoreWithScores(ctx, key, between).Result()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	last, err := im.client.ZRevRangeByScoreWithScores(ctx, key, between).Result()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	im.opt.Unit, r.Guessed = time.Millisecond, true // also of an empty set
+	if len(first) > 0 && len(last) > 0 {
+		low, high := first[0].Score, last[0].Score
+		switch {
+		case low >= 1e8 && high < 1e11:
+			im.opt.Unit = time.Second
+		case low >= 1e11 && high < 1e14:
+		default:
+			return invalidf("the scores of %s, %s to %s, may be seconds or milliseconds: say which with --unit",
+				key, formatScore(low), formatScore(math.Max(low, high)))
+		}
+	}
+	r.Unit = im.opt.Unit
+	return nil
+}
+
+// note tells what is beside the set and is not imported.
+func (im *Importer) note(ctx context.Context, s *source, r *SetReport) error {
+	count := func(what string, n *redis.IntCmd) error {
+		if n.Err() != nil {
+			return fmt.Errorf("look beside %s: %w", s.set, n.Err())
+		}
+		if n.Val() > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf(what, n.Val()))
+		}
+		return nil
+	}
+	c := im.client
+	switch {
+	case s.kind == BeeDelayQueue && s.part == "order":
+		return count("%d were delivered and not acked yet; when no old consumer runs any more, --part ack takes those over", c.ZCard(ctx, s.set+beeAck))
+	case s.kind == Redisson:
+		if c.Type(ctx, s.name).Val() == "list" { // or nothing, or a queue of another kind
+			if err := count("%d are in the list of due elements already; the old consumers take those", c.LLen(ctx, s.name)); err != nil {
+				return err
+			}
+		}
+		return im.noteOrphans(ctx, s, r)
+	case s.kind == Asynq && s.part == "scheduled":
+		queue := "asynq:{" + s.name + "}:"
+		if err := count("%d are pending already; the old servers run those", c.LLen(ctx, queue+"pending")); err != nil {
+			return err
+		}
+		if err := count("%d are archived; they stay", c.ZCard(ctx, queue+"archived")); err != nil {
+			return err
+		}
+		return count("%d groups wait to be run as one task each; they stay", c.SCard(ctx, queue+"groups"))
+	}
+	return nil
+}
+
+// noteOrphans tells of elements in Redisson's list that are not in its set, and so never fall due.
+func (im *Importer) noteOrphans(ctx context.Context, s *source, r *SetReport) error {
+	listed, err := im.client.LLen(ctx, s.list).Result()
+	if err != nil {
+		return fmt.Errorf("look beside %s: %w", s.set, err)
+	}
+	if n := listed - r.Found; n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s has %d more elements than the set of due times: without one they never fall due, and stay", s.list, n))
+	}
+	return nil
+}
