@@ -35,14 +35,16 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	}
 }
 
-// claimNow leases what is due now, and tells when something will be.
+// claimNow leases what is due now, and tells when something will be. It reads the clock once:
+// were time to go on, a slow claim would find its own leases run out and take the same again.
 func (s *Store) claimNow(ctx context.Context, c *punctual.Claim) (ds []punctual.Delivery, next int64, err error) {
 	if err := ctxOrUsable(ctx, s); err != nil {
 		return nil, 0, err
 	}
+	now := s.clock.ms()
 	next = never
 	for _, name := range c.Topics {
-		got, at, err := s.claimTopic(ctx, name, c.Max-len(ds), c.Lease)
+		got, at, err := s.claimTopic(ctx, name, now, c.Max-len(ds), c.Lease)
 		if err != nil {
 			return nil, 0, s.giveBack(ds, err)
 		}
@@ -61,10 +63,10 @@ func ctxOrUsable(ctx context.Context, s *Store) error {
 	return s.usable()
 }
 
-// claimTopic leases up to n due messages of a topic, or tells when one will be due.
-func (s *Store) claimTopic(ctx context.Context, name string, n int, length time.Duration) (ds []punctual.Delivery, next int64, err error) {
+// claimTopic leases up to n messages of a topic that are due at now, or tells when one will be due.
+func (s *Store) claimTopic(ctx context.Context, name string, now int64, n int, length time.Duration) (ds []punctual.Delivery, next int64, err error) {
 	for len(ds) < n {
-		cs, next, load := s.take(name, n-len(ds), length)
+		cs, next, load := s.take(name, now, n-len(ds), length)
 		if load != nil {
 			err = s.load(ctx, load)
 		}
@@ -83,10 +85,9 @@ func (s *Store) claimTopic(ctx context.Context, name string, n int, length time.
 	return ds, 0, nil
 }
 
-// take takes up to n due entries, near or with a lease that ran out, off their timeline.
+// take takes up to n entries that are due at now, near or with a lease that ran out, off their timeline.
 // When the next message due is still on disk it returns the topic to load instead.
-func (s *Store) take(name string, n int, length time.Duration) (cs []*claimed, next int64, load *topic) {
-	now := s.clock.ms()
+func (s *Store) take(name string, now int64, n int, length time.Duration) (cs []*claimed, next int64, load *topic) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.topics[name]

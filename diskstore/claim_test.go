@@ -41,7 +41,7 @@ func (k *killRig) reopened(files *vfs.MemFS) *Store {
 // take is the first step of a claim: the message is taken off its timeline.
 func (k *killRig) take() []*claimed {
 	k.t.Helper()
-	cs, _, _ := k.Store.take("o", 10, punctual.MinLease)
+	cs, _, _ := k.Store.take("o", k.Store.clock.ms(), 10, punctual.MinLease)
 	if len(cs) != 1 {
 		k.t.Fatalf("took %d messages, want 1", len(cs))
 	}
@@ -168,6 +168,27 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 		}
 		mustBeAttempt(t, claim(t, k, "o", 10), 2)
 	})
+}
+
+// TestClaimReturnsNothingTwice: while a claim buries an expired message, the leases that it has just
+// made run out. It must not take those messages again.
+func TestClaimReturnsNothingTwice(t *testing.T) {
+	k := newKillRig(t)
+	push(t, k, punctual.NewMessage{Topic: "o", ID: "expired", ExpireAfter: time.Millisecond}, punctual.NewMessage{Topic: "o", ID: "a"})
+	k.clock.Advance(time.Second)
+	k.faults.set(func(_ int, op fsOp) error {
+		if op.kind == "sync" && isLog(op) {
+			k.clock.Advance(time.Minute)
+		}
+		return nil
+	})
+	ds, err := k.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: 10, Lease: punctual.MinLease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeAttempt(t, ds, 1)
+	k.faults.set(nil)
+	mustBeAttempt(t, claim(t, k, "o", 10), 2)
 }
 
 // TestClaimThatFailsPutsItsMessagesBack: nothing of a claim whose log could not be written

@@ -21,6 +21,12 @@ func TestLedgerNotices(t *testing.T) {
 	}
 	first := fact{ID: "a", Due: 10, At: 10, Until: 40, Token: 5, Attempt: 1}
 	second := fact{ID: "a", Due: 10, At: 40, Until: 70, Token: 6, Attempt: 2}
+	both := []fact{{ID: "a", Due: 50, Token: 5, Verb: punctual.SettleRetry}, {ID: "a", Due: 60, Token: 6, Verb: punctual.SettleRetry}}
+	twice := []event{
+		{Kind: "settle", N: 4, Items: both},
+		{Kind: "settle", N: 4, Done: true, Items: []fact{{ID: "a", Status: "lease_lost"}, {ID: "a", Status: "ok"}}},
+	}
+	third := fact{ID: "a", Due: 60, At: 60, Until: 90, Token: 7, Attempt: 3}
 	with := func(f fact, change func(*fact)) fact {
 		change(&f)
 		return f
@@ -32,6 +38,8 @@ func TestLedgerNotices(t *testing.T) {
 	}{
 		{"sound", "", [][]event{pushed, claim(2, first), claim(3, second), ask("settle", 4, fact{ID: "a", Token: 6, Verb: punctual.SettleAck}, "ok")}, false},
 		{"sound backlog", "", [][]event{pushed, ask("reschedule", 2, fact{ID: "a", Due: 20}, "rescheduled")}, true},
+		{"two leases of a message settled at once", "", [][]event{pushed, claim(2, first), claim(3, second), twice, claim(5, third)}, true},
+		{"at the time of the lost one of two", "possible were", [][]event{pushed, claim(2, first), claim(3, second), twice, claim(5, with(third, func(f *fact) { f.Due = 50 }))}, true},
 		{"lost", "P1 no loss", [][]event{pushed}, false},
 		{"lost after a late cancel that did nothing", "P1 no loss", [][]event{pushed, ask("settle", 2, fact{ID: "a", Verb: punctual.SettleAck}, "lease_lost")}, false},
 		{"not found", "finds nothing", [][]event{pushed, ask("cancel", 2, fact{ID: "a"}, "not_found")}, true},

@@ -103,6 +103,7 @@ type hold struct {
 // window is a span of possible due times, and the lines between which it was possible.
 type window struct {
 	call     int64
+	item     int // which of the call's items
 	lo, hi   int64
 	from, to int64 // to is 0 while it lasts
 	settled  int64 // line at which its call was answered, or cut off by a crash
@@ -156,33 +157,35 @@ func (l *ledger) add(e event) {
 
 // asked records what a call may change from now on.
 func (l *ledger) asked(e *event) {
-	for _, f := range e.Items {
+	for i, f := range e.Items {
 		h := l.of(f.ID)
+		due := window{call: e.N, item: i, lo: f.Due, hi: f.Due, from: l.line}
 		switch {
 		case e.Kind == "push":
 			h.max = f.Max
-			h.dues = append(h.dues, window{call: e.N, lo: f.Due, hi: f.Due, from: l.line})
+			h.dues = append(h.dues, due)
 		case e.Kind == "reschedule":
-			h.dues = append(h.dues, window{call: e.N, lo: f.Due, hi: f.Due, from: l.line})
+			h.dues = append(h.dues, due)
 		case e.Kind == "cancel":
 			h.ending[e.N] = true
 		case e.Kind == "settle":
-			l.askedSettle(h, e.N, f)
+			due.hi = endOfTime
+			l.askedSettle(h, due, f)
 		}
 	}
 }
 
-func (l *ledger) askedSettle(h *history, n int64, f fact) {
+func (l *ledger) askedSettle(h *history, due window, f fact) {
 	if h.last.token == f.Token && f.Verb != punctual.SettleExtend {
 		h.last.given = true
 	}
 	switch f.Verb {
 	case punctual.SettleAck:
-		h.ending[n] = true
+		h.ending[due.call] = true
 	case punctual.SettleDiscard:
-		h.ending[n], h.mayBeDead = true, true
+		h.ending[due.call], h.mayBeDead = true, true
 	case punctual.SettleRetry, punctual.SettleSnooze:
-		h.dues = append(h.dues, window{call: n, lo: f.Due, hi: endOfTime, from: l.line})
+		h.dues = append(h.dues, due)
 	}
 	if h.last.token == f.Token && (f.Verb == punctual.SettleSnooze || f.Verb == punctual.SettleRelease) {
 		h.last.takenBack = true
@@ -191,14 +194,14 @@ func (l *ledger) askedSettle(h *history, n int64, f fact) {
 
 // refused takes back what a call might have done, because it certainly did nothing.
 func (l *ledger) refused(c *call) {
-	for _, f := range c.Items {
-		l.noEffect(l.of(f.ID), c)
+	for i, f := range c.Items {
+		l.noEffect(l.of(f.ID), c, i)
 	}
 }
 
-func (l *ledger) noEffect(h *history, c *call) {
+func (l *ledger) noEffect(h *history, c *call, item int) {
 	delete(h.ending, c.N)
-	h.dues = slices.DeleteFunc(h.dues, func(w window) bool { return w.call == c.N })
+	h.dues = slices.DeleteFunc(h.dues, func(w window) bool { return w.call == c.N && w.item == item })
 }
 
 // openEnded keeps both possibilities of a call for good.
@@ -233,42 +236,42 @@ func (l *ledger) answered(c *call, facts []fact) {
 		return
 	}
 	for i, f := range c.Items {
-		l.result(c, f, facts[i].Status)
+		l.result(c, i, f, facts[i].Status)
 	}
 }
 
-func (l *ledger) result(c *call, f fact, status string) {
+func (l *ledger) result(c *call, item int, f fact, status string) {
 	h := l.of(f.ID)
 	switch c.Kind + " " + status {
 	case "push stored":
 		h.pushed = l.line
-		l.moved(h, c)
+		l.moved(h, c, item)
 	case "reschedule rescheduled":
-		l.moved(h, c)
+		l.moved(h, c, item)
 	case "cancel cancelled":
 		l.end(h, c)
 	case "cancel leased":
-		l.noEffect(h, c)
+		l.noEffect(h, c, item)
 		h.uncertain = true
 		h.final = cmp.Or(h.final, l.line)
 	case "cancel not_found", "reschedule not_found":
-		l.noEffect(h, c)
+		l.noEffect(h, c, item)
 		if h.pushed > 0 && h.pushed < c.line && !h.mayBeGone() {
 			l.broken("P1 no loss: %s of %s, which was pushed at line %d, finds nothing", c.Kind, f.ID, h.pushed)
 		}
 	case "reschedule leased", "settle lease_lost":
-		l.noEffect(h, c)
+		l.noEffect(h, c, item)
 	case "settle cancelled":
-		l.noEffect(h, c)
+		l.noEffect(h, c, item)
 		h.uncertain = true
 	case "settle ok":
-		l.settled(h, c, f)
+		l.settled(h, c, item, f)
 	default:
 		l.broken("%s of %s ended with %q", c.Kind, f.ID, status)
 	}
 }
 
-func (l *ledger) settled(h *history, c *call, f fact) {
+func (l *ledger) settled(h *history, c *call, item int, f fact) {
 	switch f.Verb {
 	case punctual.SettleAck:
 		h.acked = h.ended == 0
@@ -278,10 +281,10 @@ func (l *ledger) settled(h *history, c *call, f fact) {
 		l.end(h, c)
 	case punctual.SettleRetry:
 		h.durable = max(h.durable, f.Attempt)
-		l.moved(h, c)
+		l.moved(h, c, item)
 	case punctual.SettleSnooze:
 		h.durable = max(h.durable, f.Attempt-1)
-		l.moved(h, c)
+		l.moved(h, c, item)
 	case punctual.SettleRelease:
 		h.durable = max(h.durable, f.Attempt-1)
 	case punctual.SettleExtend:
@@ -296,12 +299,12 @@ func (l *ledger) end(h *history, c *call) {
 	h.ended = cmp.Or(h.ended, l.line)
 }
 
-// moved makes the due time of a call the only possible one, but for calls that overlapped it.
-func (l *ledger) moved(h *history, c *call) {
+// moved makes the due time of a call's item the only possible one, but for calls that overlapped it.
+func (l *ledger) moved(h *history, c *call, item int) {
 	kept := h.dues[:0]
 	for _, w := range h.dues {
 		switch {
-		case w.call == c.N:
+		case w.call == c.N && w.item == item:
 			w.settled = l.line
 		case w.settled > 0 && w.settled < c.line && w.to == 0:
 			w.to = l.line
