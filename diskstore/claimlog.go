@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"log/slog"
 	"os"
 	"sort"
 	"strings"
@@ -307,9 +306,9 @@ func (d *decoder) lease() lease {
 
 // readClaims reads all segments. A frame that does not check ends its segment: the end of
 // a segment is torn by a crash, and after a power cut any part of it may be missing, because
-// claims are not synced. What is lost then are attempts, never messages; the file is kept aside
-// and the loss reported.
-func readClaims(fs vfs.FS, dir string, log *slog.Logger) (*claimTable, int, error) {
+// claims are not synced. What is lost then are attempts, never messages; damaged is called with
+// a file of which more does not check than a crash can tear.
+func readClaims(fs vfs.FS, dir string, damaged func(name string, data []byte, unreadable int) error) (*claimTable, int, error) {
 	segments, err := claimSegments(fs, dir)
 	if err != nil {
 		return nil, 0, err
@@ -326,10 +325,8 @@ func readClaims(fs vfs.FS, dir string, log *slog.Logger) (*claimTable, int, erro
 			return nil, 0, fmt.Errorf("read %s: %w", claimName(n), err)
 		}
 		if rest > maxTornTail {
-			log.Warn("claim log is damaged; some attempts are not counted and some messages may be delivered once more",
-				"file", claimName(n), "unreadable_bytes", rest)
-			if err := keepAside(fs, dir, claimName(n), data); err != nil {
-				return nil, 0, fmt.Errorf("keep %s aside: %w", claimName(n), err)
+			if err := damaged(claimName(n), data, rest); err != nil {
+				return nil, 0, err
 			}
 		}
 	}
@@ -370,14 +367,22 @@ func readFile(fs vfs.FS, name string) ([]byte, error) {
 	return data, joinClose(err, f)
 }
 
-func keepAside(fs vfs.FS, dir, name string, data []byte) error {
-	aside := strings.TrimSuffix(name, ".log") + ".damaged"
-	f, err := fs.Create(fs.PathJoin(dir, aside), vfs.WriteCategoryUnspecified)
+// keepDamaged reports a damaged segment and keeps a copy of it.
+func (s *Store) keepDamaged(name string, data []byte, unreadable int) error {
+	s.log.Warn("claim log is damaged; some attempts are not counted and some messages may be delivered once more",
+		"file", name, "unreadable_bytes", unreadable)
+	f, err := s.fs.Create(s.fs.PathJoin(s.dir, strings.TrimSuffix(name, ".log")+damagedSuffix), vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return err
+		return fmt.Errorf("keep %s aside: %w", name, err)
 	}
 	if _, err = f.Write(data); err == nil {
 		err = f.Sync()
 	}
-	return joinClose(err, f)
+	if err = joinClose(err, f); err != nil {
+		return fmt.Errorf("keep %s aside: %w", name, err)
+	}
+	return nil
 }
+
+// damagedSuffix ends the name of the copy of a damaged segment.
+const damagedSuffix = ".damaged"

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -216,6 +217,46 @@ func (g *gate) finish() {
 		g.after()
 		g.after = nil
 	}
+}
+
+// unchanging refuses every change of a file.
+type unchanging struct{ vfs.FS }
+
+// Unwrap implements vfs.FS.
+func (f unchanging) Unwrap() vfs.FS { return f.FS }
+
+// Create implements vfs.FS.
+func (unchanging) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, refuse("create", name)
+}
+
+// OpenReadWrite implements vfs.FS.
+func (unchanging) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
+	return nil, refuse("open", name)
+}
+
+// ReuseForWrite implements vfs.FS.
+func (unchanging) ReuseForWrite(_, name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, refuse("create", name)
+}
+
+// Link implements vfs.FS.
+func (unchanging) Link(_, name string) error { return refuse("link", name) }
+
+// Remove implements vfs.FS.
+func (unchanging) Remove(name string) error { return refuse("remove", name) }
+
+// RemoveAll implements vfs.FS.
+func (unchanging) RemoveAll(name string) error { return refuse("remove", name) }
+
+// Rename implements vfs.FS.
+func (unchanging) Rename(_, name string) error { return refuse("rename", name) }
+
+// MkdirAll implements vfs.FS.
+func (unchanging) MkdirAll(name string, _ os.FileMode) error { return refuse("mkdir", name) }
+
+func refuse(doing, name string) error {
+	return &os.PathError{Op: doing, Path: name, Err: syscall.EROFS}
 }
 
 func syncDir(fs vfs.FS, dir string) error {

@@ -21,7 +21,18 @@ import (
 // Damage that can be seen now is ErrCorrupt. o may be nil. The store runs two
 // goroutines until Close.
 func Open(dir string, o *Options) (*Store, error) {
-	opt := o.withDefaults()
+	s := newStore(dir, o.withDefaults())
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	s.sequencer <- struct{}{}
+	s.duties.Go(s.runDuties)
+	s.duties.Go(s.runLoader)
+	return s, nil
+}
+
+// newStore is a store that is not open yet.
+func newStore(dir string, opt Options) *Store {
 	s := &Store{
 		dir: dir, opt: opt, log: opt.Logger, sequencer: make(chan struct{}, 1), dutyKick: make(chan struct{}, 1),
 		topics: make(map[string]*topic), topicNum: 1, live: make(map[uint64]*entry), byToken: make(map[int64]*entry),
@@ -31,13 +42,7 @@ func Open(dir string, o *Options) (*Store, error) {
 	s.gate = &gate{}
 	s.fs = safeFS{FS: opt.fs, gate: s.gate, fail: s.fail}
 	s.space = &spaceGuard{fs: opt.fs, dir: dir, reserve: opt.ReserveBytes}
-	if err := s.open(); err != nil {
-		return nil, fmt.Errorf("open store %s: %w", dir, err)
-	}
-	s.sequencer <- struct{}{}
-	s.duties.Go(s.runDuties)
-	s.duties.Go(s.runLoader)
-	return s, nil
+	return s
 }
 
 // Exists tells whether a directory holds a store. It changes nothing.
@@ -65,7 +70,7 @@ func (s *Store) open() error {
 	if s.lock, err = lockDir(s.opt.fs, s.dir); err != nil {
 		return err
 	}
-	if err := s.openDB(); err != nil {
+	if err := s.openDB(s.engineOptions()); err != nil {
 		s.letGo()
 		return err
 	}
@@ -88,16 +93,22 @@ func (s *Store) prepareDir() (fresh bool, err error) {
 	if err != nil {
 		return false, classify("read the directory", err)
 	}
+	there, err := holdsStore(names)
+	return !there, err
+}
+
+// holdsStore tells from the names in a directory whether it holds a store. Something else that it
+// holds is an error; what the making of a store left that was cut short is not.
+func holdsStore(names []string) (bool, error) {
 	for _, n := range names {
 		if strings.HasPrefix(n, manifestMarker) {
-			return false, nil
+			return true, nil
 		}
 	}
 	for _, n := range names {
 		switch {
 		case n == "LOCK" || n == "HOLDER" || strings.HasPrefix(n, "marker.") || strings.HasPrefix(n, "MANIFEST-") ||
 			strings.HasPrefix(n, "OPTIONS-") || strings.HasSuffix(n, ".log") || strings.HasPrefix(n, "temporary."):
-			// a store whose making was cut short
 		case strings.HasSuffix(n, ".sst"):
 			return false, corruptf("the directory holds %s but no %s", n, manifestMarker)
 		case n == "lost+found":
@@ -105,12 +116,12 @@ func (s *Store) prepareDir() (fresh bool, err error) {
 			return false, fmt.Errorf("the directory is not empty (it holds %s) and not a store: %w; name another one", n, punctual.ErrInvalid)
 		}
 	}
-	return true, nil
+	return false, nil
 }
 
 // openDB opens the database in a goroutine of its own, because the database may hang, or
 // stop the goroutine that calls it (stopHere). A database that panics on what it reads is damaged.
-func (s *Store) openDB() error {
+func (s *Store) openDB(o *pebble.Options) error {
 	type result struct {
 		db  *pebble.DB
 		err error
@@ -124,7 +135,7 @@ func (s *Store) openDB() error {
 			}
 			done <- r
 		}()
-		r.db, r.err = pebble.Open(s.dir, s.engineOptions())
+		r.db, r.err = pebble.Open(s.dir, o)
 	}()
 	select {
 	case r := <-done:
@@ -188,7 +199,7 @@ func (s *Store) engineOptions() *pebble.Options {
 
 // restore brings into memory what the files say.
 func (s *Store) restore(fresh bool) error {
-	table, last, err := readClaims(s.fs, s.dir, s.log)
+	table, last, err := readClaims(s.fs, s.dir, s.keepDamaged)
 	if err != nil {
 		return classify("claim log", err)
 	}
@@ -224,20 +235,43 @@ func (s *Store) readMeta(fresh bool) (passed time.Time, err error) {
 		}
 		return passed, s.initMeta()
 	}
+	if err := checkVersion(version); err != nil {
+		return passed, err
+	}
+	passed, err = s.readClock()
+	if err = errors.Join(err, s.readNumbers()); err != nil {
+		return passed, err
+	}
+	return passed, s.writeMeta(func(*txn) {})
+}
+
+func checkVersion(version []byte) error {
 	if v := beUint(version); v != formatVersion {
-		return passed, fmt.Errorf("the store has format %d and this program reads %d: %w; use the release that wrote it, or a newer one",
+		return fmt.Errorf("the store has format %d and this program reads %d: %w; use the release that wrote it, or a newer one",
 			v, formatVersion, punctual.ErrUnsupported)
 	}
+	return nil
+}
+
+// readClock reads what time the store's clock has passed; zero if it is not known.
+func (s *Store) readClock() (passed time.Time, err error) {
 	clock, err := s.get(metaKey("clock"))
 	if err == nil && len(clock) == 8 {
 		passed = punctual.FromMillis(getTime(clock))
 	}
-	return passed, errors.Join(err, s.readNumbers())
+	return passed, err
 }
 
 // newOrForeign tells a store whose making was cut short before its first write, which has
 // nothing in it and is begun again, from a database that is not ours.
 func (s *Store) newOrForeign() error {
+	if err := s.mustBeEmpty(); err != nil {
+		return err
+	}
+	return s.initMeta()
+}
+
+func (s *Store) mustBeEmpty() error {
 	it, err := s.db.NewIter(nil)
 	if err != nil {
 		return s.readError("read the store", err)
@@ -249,9 +283,10 @@ func (s *Store) newOrForeign() error {
 	if !empty {
 		return corruptf("the database has no format version")
 	}
-	return s.initMeta()
+	return nil
 }
 
+// readNumbers reads which numbers are used up. The next block is reserved by the first transaction.
 func (s *Store) readNumbers() error {
 	seq, err := s.get(metaKey("seq"))
 	if err != nil {
@@ -275,7 +310,7 @@ func (s *Store) readNumbers() error {
 	// Whatever is below the limits may have been given out.
 	s.numbers = numbers{next: beUint(seq), limit: beUint(seq)}
 	s.tokens.next, s.tokens.limit = int64(beUint(token)), int64(beUint(token))
-	return s.writeMeta(func(*txn) {})
+	return nil
 }
 
 // checkWitness refuses a database that lacks transactions which were durable. Nothing may be

@@ -69,8 +69,8 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// Store is an open embedded store. It implements punctual.Store, Inspector, Checker and
-// DurabilityReporter (Fsync). Its methods are safe for concurrent use.
+// Store is an open embedded store. It implements punctual.Store, Inspector, Checker, Examiner
+// and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
 type Store struct {
 	dir   string
 	opt   Options
@@ -132,6 +132,7 @@ var (
 	_ punctual.Store              = (*Store)(nil)
 	_ punctual.Inspector          = (*Store)(nil)
 	_ punctual.Checker            = (*Store)(nil)
+	_ punctual.Examiner           = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 )
 

@@ -1,0 +1,42 @@
+package diskstore
+
+import (
+	"os"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+)
+
+func TestExamineInMemory(t *testing.T) {
+	if m, ok := mediumOf("/dev/shm"); !ok || m.name != "tmpfs" {
+		t.Skipf("/dev/shm is no tmpfs here: %+v", m)
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "punctual-test-")
+	if err != nil {
+		t.Skipf("/dev/shm takes no files here: %v", err)
+	}
+	defer os.RemoveAll(dir)
+	fs := examined(t, dir, nil)
+	mustFind(t, fs, "file system", punctual.GradeBad, "tmpfs")
+	mustFind(t, fs, "durability", punctual.GradeBad, "volatile")
+}
+
+func TestMediaByNumber(t *testing.T) {
+	for _, c := range []struct {
+		magic          uint32
+		name           string
+		care, volatile bool
+	}{
+		{0xEF53, "ext4", false, false},
+		{0x58465342, "xfs", false, false},
+		{0x01021994, "tmpfs", false, true},
+		{0x6969, "nfs", true, false},
+		{0xFE534D42, "smb2", true, false},
+		{0x794C7630, "overlay", true, false},
+		{0x12345678, "of type 0x12345678", true, false},
+	} {
+		if m := mediumNamed(c.magic); m.name != c.name || (m.cure != "") != c.care || m.volatile != c.volatile {
+			t.Errorf("file system 0x%X is %+v; want name %s, care %t, volatile %t", c.magic, m, c.name, c.care, c.volatile)
+		}
+	}
+}

@@ -1,0 +1,360 @@
+package diskstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+)
+
+// examined is what Examine says of a directory.
+func examined(t *testing.T, dir string, o *Options) []punctual.Finding {
+	t.Helper()
+	fs, err := Examine(t.Context(), dir, o)
+	if err != nil {
+		t.Fatalf("examine: %v", err)
+	}
+	mustBeComplete(t, fs)
+	return fs
+}
+
+// mustBeComplete checks what holds for every finding.
+func mustBeComplete(t *testing.T, fs []punctual.Finding) {
+	t.Helper()
+	for _, f := range fs {
+		if f.Name == "" || f.Value == "" || strings.Contains(f.Value, "\n") || f.Grade < punctual.GradeGood || f.Grade > punctual.GradeBad ||
+			(f.Cure == "") != (f.Grade == punctual.GradeGood) {
+			t.Errorf("finding %+v: want a name, one line of value, a grade, and a cure unless it is good", f)
+		}
+	}
+}
+
+// mustFind fails the test unless there is a finding of this name and grade whose value has text.
+func mustFind(t *testing.T, fs []punctual.Finding, name string, grade punctual.Grade, text string) {
+	t.Helper()
+	for _, f := range fs {
+		if f.Name == name && f.Grade == grade && strings.Contains(f.Value, text) {
+			return
+		}
+	}
+	t.Errorf("no finding %q of grade %s with %q among\n%+v", name, grade, text, fs)
+}
+
+// storeIn makes a store with one live and one dead message, and closes it.
+func storeIn(t *testing.T, dir string, o *Options) {
+	t.Helper()
+	s, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "dead", Due: time.UnixMilli(1)})
+	if err := settle(t, s, claim(t, s, "o", 1)[0], punctual.SettleDiscard); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "live", Delay: time.Hour})
+	closeStore(t, s)
+}
+
+// contentsOf is every file of a directory.
+func contentsOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestExamineASoundStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	storeIn(t, dir, nil)
+	before := contentsOf(t, dir)
+	fs := examined(t, dir, &Options{ReserveBytes: 1})
+	for _, want := range []struct{ name, text string }{
+		{"directory", dir},
+		{"in use", "no"},
+		{"store", "format 1, 1 topic, 1 message, 1 dead message"},
+		{"damage", "none"},
+		{"writable", "yes"},
+		{"fsync", "the median of 5"},
+		{"free space", "kept in reserve"},
+		{"clock", "not behind"},
+	} {
+		mustFind(t, fs, want.name, punctual.GradeGood, want.text)
+	}
+	after := contentsOf(t, dir)
+	if len(after) != len(before) {
+		t.Errorf("the examination left %d files of %d", len(after), len(before))
+	}
+	for name, data := range before {
+		if after[name] != data {
+			t.Errorf("the examination changed %s", name)
+		}
+	}
+	openAt(t, dir, nil)
+}
+
+func TestExamineWhereNoStoreIs(t *testing.T) {
+	parent := t.TempDir()
+	file := filepath.Join(parent, "file")
+	foreign := filepath.Join(parent, "foreign")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(foreign, 0o700), os.WriteFile(foreign+"/letter.txt", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(parent, "a", "b")
+	for _, c := range []struct {
+		what, dir, name, text string
+		grade                 punctual.Grade
+		probed                bool
+	}{
+		{"no such directory", missing, "store", "none", punctual.GradeCare, true},
+		{"an empty directory", t.TempDir(), "store", "none", punctual.GradeCare, true},
+		{"a file", file, "directory", "a file", punctual.GradeBad, false},
+		{"a directory below a file", filepath.Join(file, "x"), "directory", "a file", punctual.GradeBad, false},
+		{"a directory with other files", foreign, "store", "letter.txt", punctual.GradeBad, false},
+	} {
+		fs := examined(t, c.dir, nil)
+		mustFind(t, fs, c.name, c.grade, c.text)
+		if c.probed {
+			mustFind(t, fs, "writable", punctual.GradeGood, "yes")
+		}
+	}
+	if _, err := os.Stat(filepath.Dir(missing)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the examination made a directory: %v", err)
+	}
+	if left := contentsOf(t, parent); len(left) != 2 {
+		t.Errorf("the examination left %d files of 2", len(left))
+	}
+}
+
+func TestExamineAStoreInUse(t *testing.T) {
+	dir := t.TempDir()
+	s := openAt(t, dir, nil)
+	fs := examined(t, dir, nil)
+	mustFind(t, fs, "in use", punctual.GradeCare, fmt.Sprintf("process %d ", os.Getpid()))
+	for _, f := range fs {
+		if f.Name == "damage" || f.Name == "store" {
+			t.Errorf("%+v was found in a store that another process may be changing", f)
+		}
+	}
+	if _, err := Open(dir, nil); !errors.Is(err, punctual.ErrLocked) {
+		t.Errorf("the examination took the lock away: a second opener gets %v", err)
+	}
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "a"})
+	fs, err := s.Examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeComplete(t, fs)
+	mustFind(t, fs, "in use", punctual.GradeGood, "this process")
+	mustFind(t, fs, "store", punctual.GradeGood, "format 1")
+	mustFind(t, fs, "fsync", punctual.GradeGood, "median")
+}
+
+func TestExamineAClosedStore(t *testing.T) {
+	s, err := Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s)
+	if _, err := s.Examine(t.Context()); !errors.Is(err, punctual.ErrClosed) {
+		t.Errorf("examine after close: %v, want ErrClosed", err)
+	}
+}
+
+func TestExamineDamage(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		damage func(t *testing.T, dir string)
+		grade  punctual.Grade
+		text   string
+	}{
+		{"a table is missing", func(t *testing.T, dir string) { removeAll(t, dir, "*.sst") }, punctual.GradeBad, "sstable"},
+		{"the manifest is missing", func(t *testing.T, dir string) { removeAll(t, dir, "MANIFEST-*") }, punctual.GradeBad, "MANIFEST"},
+		{"the marker is missing", func(t *testing.T, dir string) { removeAll(t, dir, "marker.manifest*") }, punctual.GradeBad, "marker.manifest"},
+		{"the claim log is damaged", func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, claimName(1000)), make([]byte, maxTornTail+1), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, punctual.GradeCare, claimName(1000)},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			dir := t.TempDir()
+			storeIn(t, dir, nil)
+			c.damage(t, dir)
+			before := contentsOf(t, dir)
+			mustFind(t, examined(t, dir, nil), "damage", c.grade, c.text)
+			if after := contentsOf(t, dir); len(after) != len(before) {
+				t.Errorf("the examination left %d files of %d", len(after), len(before))
+			}
+			s, err := Open(dir, &Options{Logger: quiet})
+			if refused := errors.Is(err, punctual.ErrCorrupt); refused != (c.grade == punctual.GradeBad) {
+				t.Errorf("open says %v, the examination %s", err, c.grade)
+			}
+			if err == nil {
+				closeStore(t, s)
+				mustFind(t, examined(t, dir, nil), "earlier damage", punctual.GradeCare, damagedSuffix)
+			}
+		})
+	}
+}
+
+func removeAll(t *testing.T, dir, pattern string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no %s in %s: %v", pattern, dir, err)
+	}
+	for _, n := range names {
+		if err := os.Remove(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestExamineANewerFormat(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx.set(metaKey("version"), []byte{0, 0, 0, formatVersion + 1})
+	if err := s.commit(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s)
+	mustFind(t, examined(t, dir, nil), "store", punctual.GradeBad, fmt.Sprintf("format %d", formatVersion+1))
+}
+
+// TestExamineWithoutPermission: as root, too, whom no mode keeps out.
+func TestExamineWithoutPermission(t *testing.T) {
+	for _, cause := range []error{syscall.EROFS, syscall.EACCES} {
+		mem := vfs.NewMem()
+		storeIn(t, "store", &Options{fs: mem})
+		f := faults{}
+		f.set(func(_ int, op fsOp) error {
+			if op.kind == "opendir" {
+				return nil
+			}
+			return cause
+		})
+		fs := examined(t, "store", &Options{fs: hookFS{mem, f.hook}})
+		mustFind(t, fs, "writable", punctual.GradeBad, cause.Error())
+		mustFind(t, fs, "store", punctual.GradeGood, "format 1")
+	}
+	mem := vfs.NewMem()
+	fs := examined(t, "store", &Options{fs: unreadable{mem}})
+	mustFind(t, fs, "directory", punctual.GradeBad, "permission denied")
+}
+
+// unreadable lets nobody look into a directory.
+type unreadable struct{ vfs.FS }
+
+func (f unreadable) Unwrap() vfs.FS { return f.FS }
+
+func (unreadable) Stat(name string) (vfs.FileInfo, error) {
+	return nil, &os.PathError{Op: "stat", Path: name, Err: syscall.EACCES}
+}
+
+func TestExamineAFailingDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	storeIn(t, "store", &Options{fs: mem})
+	f := faults{}
+	f.set(func(_ int, op fsOp) error {
+		if op.kind == "sync" {
+			return errIO
+		}
+		return nil
+	})
+	mustFind(t, examined(t, "store", &Options{fs: hookFS{mem, f.hook}}), "fsync", punctual.GradeBad, errIO.Error())
+}
+
+func TestExamineAFailedStore(t *testing.T) { alone(t, examineAFailedStore) }
+
+func examineAFailedStore(t *testing.T) {
+	mem := vfs.NewMem()
+	s, err := Open("store", &Options{fs: mem, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.fail(errIO)
+	fs, err := s.Examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustFind(t, fs, "store", punctual.GradeBad, errIO.Error())
+	if err := s.Close(); !errors.Is(err, punctual.ErrStoreFailed) {
+		t.Errorf("close of the failed store: %v", err)
+	}
+}
+
+// TestExamineAHangingDisk: a disk that does not answer is a finding, and an impatient caller gets
+// what was found until then.
+func TestExamineAHangingDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	storeIn(t, "store", &Options{fs: mem})
+	f, release := faults{}, make(chan struct{})
+	asked, goOn := make(chan struct{}, 2*fsyncs), make(chan struct{}, 2)
+	f.hang(func(op fsOp) chan struct{} {
+		switch op.kind {
+		case "sync":
+			asked <- struct{}{}
+			return release
+		case "remove":
+			goOn <- struct{}{}
+		}
+		return nil
+	})
+	hung := hookFS{mem, f.hook}
+	mustFind(t, examined(t, "store", &Options{fs: hung, CommitTimeout: 200 * time.Millisecond}), "disk", punctual.GradeBad, "no answer")
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	fs, err := Examine(ctx, "store", &Options{fs: hung})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("examine with a context that ended: %v", err)
+	}
+	mustFind(t, fs, "store", punctual.GradeGood, "format 1")
+	close(release)
+	<-goOn // the disk answers: both goroutines take their files away
+	<-goOn
+}
+
+func TestExamineTheSpace(t *testing.T) {
+	dir := t.TempDir()
+	storeIn(t, dir, nil)
+	for free, want := range map[uint64]punctual.Grade{99 << 20: punctual.GradeBad, 150 << 20: punctual.GradeCare, 200 << 20: punctual.GradeGood} {
+		fs := examined(t, dir, &Options{fs: scaleFS{vfs.Default, &free}, ReserveBytes: 100 << 20})
+		mustFind(t, fs, "free space", want, fmt.Sprintf("%d MiB, of which 100 MiB", free>>20))
+	}
+}
+
+func TestExamineTheClock(t *testing.T) {
+	dir, clock := t.TempDir(), punctual.NewManualClock(testStart)
+	storeIn(t, dir, &Options{Clock: clock})
+	clock.Advance(-time.Hour)
+	fs := examined(t, dir, &Options{Clock: clock})
+	mustFind(t, fs, "clock", punctual.GradeCare, "1h0m0s behind")
+}
