@@ -4,86 +4,285 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
 
-// Through the Store itself; the benchmarks of the whole, with Queue and Worker, are in bench/.
+// Quick rounds, for those who change something here; the figures of the documentation come
+// from bench/. The server syncs its append-only file every second. Give a number of messages,
+// so that each benchmark runs once:
+//
+//	go test ./redisstore -run '^$' -bench . -benchtime 300000x
 
-func benchStore(b *testing.B) *Store {
-	c := redis.NewClient(&redis.Options{Addr: shared.Addr})
-	closeAtEnd(b, c.Close)
-	return openStore(b, c, &Options{Prefix: fresh()})
+// benchBody is a body that cannot be compressed.
+var benchBody = func() []byte {
+	b := make([]byte, 200)
+	_, _ = rand.Read(b) // never fails
+	return b
+}()
+
+// bench is a server, a store on it, and what the server had done when the clock was started.
+type bench struct {
+	*testing.B
+	server *redis.Client
+	store  *Store
+	before map[string]float64
 }
 
-func BenchmarkPush(b *testing.B) {
-	for _, size := range []int{1, 64, 500} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			s := benchStore(b)
-			body := make([]byte, 200)
-			_, _ = rand.Read(body) // never fails
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					ms := make([]punctual.NewMessage, size)
-					for i := range ms {
-						ms[i] = punctual.NewMessage{Topic: "orders", Body: body, Delay: time.Hour}
-					}
-					if _, err := s.Push(context.Background(), ms); err != nil {
-						b.Error(err)
-					}
+func newBench(b *testing.B) *bench {
+	b.Helper()
+	c := connect(b, redistest.Start(b))
+	s, err := Open(context.Background(), c, &Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	closeAtEnd(b, s.Close)
+	return &bench{B: b, server: c, store: s}
+}
+
+// counters are what INFO says of the server's work: processor time in µs, commands that came
+// from clients, bytes of memory.
+func (b *bench) counters() map[string]float64 {
+	b.Helper()
+	text, err := b.server.Info(context.Background(), "cpu", "commandstats", "memory").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out := make(map[string]float64)
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		n, err := strconv.ParseFloat(value, 64)
+		switch {
+		case name == "used_cpu_user_main_thread" || name == "used_cpu_sys_main_thread":
+			out["cpu"] += n * 1e6
+		case name == "used_memory" && err == nil:
+			out["memory"] = n
+		case name == "cmdstat_evalsha" || name == "cmdstat_eval":
+			calls, usec := 0.0, 0.0
+			if _, err := fmt.Sscanf(value, "calls=%f,usec=%f", &calls, &usec); err != nil {
+				b.Fatal(err)
+			}
+			out["scripts"] += calls
+			out["script-us"] += usec
+		}
+	}
+	return out
+}
+
+// begin starts the clock, after what the benchmark needs was made.
+func (b *bench) begin() {
+	b.before = b.counters()
+	b.ReportAllocs()
+	b.ResetTimer()
+}
+
+// end stops it and reports what each of n messages cost.
+func (b *bench) end(n int) {
+	b.StopTimer()
+	after := b.counters()
+	per := func(what, unit string) {
+		b.ReportMetric((after[what]-b.before[what])/float64(n), unit)
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "messages/s")
+	per("cpu", "redis-µs/message")
+	per("script-us", "script-µs/message")
+	per("scripts", "scripts/message")
+}
+
+// fill pushes n messages that are due at once, or in an hour.
+func (b *bench) fill(n int, due time.Time) {
+	b.Helper()
+	for left := n; left > 0; left -= 1000 {
+		ms := benchMessages(min(left, 1000))
+		for i := range ms {
+			ms[i].Delay, ms[i].Due = 0, due
+		}
+		if _, err := b.store.Push(context.Background(), ms); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func benchMessages(n int) []punctual.NewMessage {
+	ms := make([]punctual.NewMessage, n)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "orders", Body: benchBody, Delay: time.Hour}
+	}
+	return ms
+}
+
+// share runs callers at the same time, which together do n things.
+func share(n, callers int, do func(context.Context) error) error {
+	var left atomic.Int64
+	left.Store(int64(n))
+	var group sync.WaitGroup
+	failed := make(chan error, callers)
+	for range callers {
+		group.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := do(context.Background()); err != nil {
+					failed <- err
+					return
 				}
-			})
-			b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "messages/s")
+			}
+		})
+	}
+	group.Wait()
+	close(failed)
+	return <-failed
+}
+
+func (b *bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkQueuePush pushes one by one from several callers.
+func BenchmarkQueuePush(b *testing.B) {
+	for _, callers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
+			bb := newBench(b)
+			bb.fill(1, time.Unix(1<<33, 0))
+			q := punctual.NewQueue(bb.store, nil)
+			bb.begin()
+			bb.must(share(b.N, callers, func(ctx context.Context) error {
+				_, err := q.Push(ctx, "orders", benchBody, punctual.In(time.Hour))
+				return err
+			}))
+			bb.end(b.N)
 		})
 	}
 }
 
+// BenchmarkPushMany pushes in batches from two callers, and so the next batch is made while
+// the server has one.
+func BenchmarkPushMany(b *testing.B) {
+	for _, size := range []int{64, 500} {
+		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
+			bb := newBench(b)
+			q := punctual.NewQueue(bb.store, nil)
+			bb.begin()
+			batches := (b.N + size - 1) / size
+			bb.must(share(batches, 2, func(ctx context.Context) error {
+				_, err := q.PushMany(ctx, benchMessages(size))
+				return err
+			}))
+			bb.end(batches * size)
+		})
+	}
+}
+
+// BenchmarkRawPush is what the same server does with the same bytes and no promises: a
+// pipeline of ZADD and HSET.
+func BenchmarkRawPush(b *testing.B) {
+	for _, size := range []int{64, 500} {
+		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
+			bb := newBench(b)
+			record := append(make([]byte, messageHeadBytes+1), benchBody...)
+			bb.begin()
+			batches := (b.N + size - 1) / size
+			bb.must(share(batches, 2, func(ctx context.Context) error {
+				_, err := bb.server.Pipelined(ctx, func(p redis.Pipeliner) error {
+					for range size {
+						id := punctual.NewID(time.Now())
+						p.ZAdd(ctx, "t", redis.Z{Score: float64(time.Now().UnixMilli()), Member: id})
+						p.HSet(ctx, "m", id, record)
+					}
+					return nil
+				})
+				return err
+			}))
+			bb.end(batches * size)
+		})
+	}
+}
+
+// BenchmarkDrain claims and acks in batches, through the Store.
 func BenchmarkDrain(b *testing.B) {
 	for _, size := range []int{64, 500} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			s := benchStore(b)
-			body := make([]byte, 200)
-			b.StopTimer()
-			total := b.N * size
-			for left := total; left > 0; left -= 1000 {
-				ms := make([]punctual.NewMessage, min(left, 1000))
-				for i := range ms {
-					ms[i] = punctual.NewMessage{Topic: "orders", Body: body, Due: time.Unix(1, 0)}
-				}
-				if _, err := s.Push(context.Background(), ms); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.StartTimer()
+		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
+			bb := newBench(b)
+			bb.fill(b.N, time.Unix(1, 0))
+			bb.begin()
+			var left atomic.Int64
+			left.Store(int64(b.N))
 			var clients sync.WaitGroup
 			for range 8 {
-				clients.Go(func() { drain(b, s, size) })
+				clients.Go(func() { drain(bb, &left, size) })
 			}
 			clients.Wait()
-			b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "messages/s")
+			bb.end(b.N)
 		})
 	}
 }
 
-func drain(b *testing.B, s *Store, size int) {
-	for {
-		ds, err := s.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: size})
+func drain(b *bench, left *atomic.Int64, size int) {
+	for left.Load() > 0 {
+		ds, err := b.store.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: size})
 		if err != nil {
 			b.Error(err)
-		}
-		if len(ds) == 0 {
 			return
 		}
 		ss := make([]punctual.Settlement, len(ds))
 		for i, d := range ds {
 			ss[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
 		}
-		if _, err := s.Settle(context.Background(), ss); err != nil {
+		if _, err := b.store.Settle(context.Background(), ss); err != nil {
 			b.Error(err)
+			return
 		}
+		left.Add(int64(-len(ds)))
 	}
+}
+
+// BenchmarkWorkerDrain has workers handle messages that are due, in this process.
+func BenchmarkWorkerDrain(b *testing.B) {
+	for _, shape := range []struct{ workers, hands int }{{1, 16}, {1, 64}, {1, 256}, {8, 64}} {
+		b.Run(fmt.Sprintf("workers=%d/hands=%d", shape.workers, shape.hands), func(b *testing.B) {
+			bb := newBench(b)
+			bb.fill(b.N, time.Unix(1, 0))
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			done := make(chan struct{})
+			handler := punctual.HandlerFunc(func(context.Context, *punctual.Delivery) error {
+				if left.Add(-1) == 0 {
+					close(done)
+				}
+				return nil
+			})
+			bb.begin()
+			var ws []*punctual.Worker
+			for range shape.workers {
+				w := punctual.NewWorker(bb.store, &punctual.WorkerConfig{Concurrency: shape.hands, Logger: slog.New(slog.DiscardHandler)})
+				w.Handle("orders", handler)
+				bb.must(w.Start(context.Background()))
+				ws = append(ws, w)
+			}
+			<-done
+			for _, w := range ws {
+				bb.must(w.Stop(context.Background()))
+			}
+			bb.end(b.N)
+		})
+	}
+}
+
+// BenchmarkMemory reports the server's memory for each message that waits.
+func BenchmarkMemory(b *testing.B) {
+	bb := newBench(b)
+	bb.begin()
+	bb.fill(b.N, time.Unix(1<<33, 0))
+	bb.end(b.N)
+	b.ReportMetric((bb.counters()["memory"]-bb.before["memory"])/float64(b.N), "redis-B/message")
 }
