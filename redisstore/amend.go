@@ -68,9 +68,9 @@ func amendHead(a *punctual.Amendment) []byte {
 	case a.Change == punctual.ChangeCancel:
 		return append(appendDouble(b, 0), 0)
 	case a.Due.IsZero():
-		return append(appendDouble(b, punctual.CeilDuration(a.Delay)), 0)
+		return append(appendDouble(b, float64(punctual.CeilDuration(a.Delay))), 0)
 	}
-	return append(appendDouble(b, punctual.CeilMillis(a.Due)), 1)
+	return append(appendDouble(b, float64(punctual.CeilMillis(a.Due))), 1)
 }
 
 func amended(a *punctual.Amendment, status punctual.OutcomeStatus, due int64) punctual.Outcome {

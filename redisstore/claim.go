@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/punctualmq/punctual"
 )
@@ -115,26 +116,55 @@ func (s *Store) claimSome(ctx context.Context, c *punctual.Claim, p partition, n
 	if err != nil {
 		return nil, never, err
 	}
-	next, until := a.int(), a.int()
-	if a.bad || len(a.items)%3 != 0 {
+	next, until, token, leased := a.int(), a.int(), a.int(), a.string()
+	if a.bad {
 		return nil, never, badReply(claimScript)
 	}
-	ds := make([]punctual.Delivery, 0, len(a.items)/3)
-	for len(a.items) > 0 {
-		d, err := delivery(p.topic, a.string(), a.string(), a.string())
-		if err != nil {
-			return ds, never, fmt.Errorf("topic %s: %w", p.topic, err)
-		}
-		d.Delivered, d.LeaseUntil = punctual.FromMillis(a.now), punctual.FromMillis(until)
-		ds = append(ds, d)
+	ds, err := unpackClaimed(p.topic, token, leased)
+	if err != nil {
+		return nil, never, fmt.Errorf("topic %s: %w", p.topic, err)
+	}
+	for i := range ds {
+		ds[i].Delivered, ds[i].LeaseUntil = punctual.FromMillis(a.now), punctual.FromMillis(until)
 	}
 	return ds, next, nil
 }
 
-func delivery(topic, id, message, state string) (punctual.Delivery, error) {
-	m, err := decodeMessage(id, message, state, 0, false)
+// unpackClaimed reads what claim.lua has leased: three arrays, one behind the other.
+func unpackClaimed(topic string, token int64, leased string) ([]punctual.Delivery, error) {
+	ids := decoder{b: leased}
+	n := ids.unpackArray()
+	messages := ids
+	messages.skipStrings(n)
+	n = min(n, messages.unpackArray())
+	states := messages
+	states.skipStrings(n)
+	n = min(n, states.unpackArray())
+	ds := make([]punctual.Delivery, 0, min(n, scriptItems))
+	for range n {
+		d, err := delivery(topic, token, strings.Clone(ids.unpackString()), messages.unpackString(), states.unpackString())
+		if err != nil {
+			return nil, err
+		}
+		ds = append(ds, d)
+	}
+	if ids.bad || messages.bad || states.bad {
+		return nil, badReply(claimScript)
+	}
+	return ds, nil
+}
+
+// delivery is a message under a lease. state is empty if this is the first one.
+func delivery(topic string, token int64, id, message, state string) (punctual.Delivery, error) {
+	m, err := decodeMessage(id, message)
 	if err != nil {
 		return punctual.Delivery{}, err
 	}
-	return punctual.Delivery{Message: m.message(topic, id), Token: m.token, Failures: m.failures}, nil
+	m.attempt = 1
+	if state != "" {
+		if err := m.addState(id, state); err != nil {
+			return punctual.Delivery{}, err
+		}
+	}
+	return punctual.Delivery{Message: m.message(topic, id), Token: token, Failures: m.failures}, nil
 }

@@ -44,9 +44,20 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 // infoOf puts together what is known of a message that is in the given set at the given
 // time.
 func infoOf(topic, id string, at int64, set, message, state string, now int64) (punctual.Info, error) {
-	m, err := decodeMessage(id, message, state, at, set == "t")
+	m, err := decodeMessage(id, message)
 	if err != nil {
 		return punctual.Info{}, err
+	}
+	if state != "" {
+		if err := m.addState(id, state); err != nil {
+			return punctual.Info{}, err
+		}
+	}
+	if set == "t" {
+		m.due = at
+		if state == "" {
+			m.base = at
+		}
 	}
 	i := punctual.Info{
 		Message: m.message(topic, id), CancelRequested: m.cancel, Failures: m.failures,

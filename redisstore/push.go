@@ -2,24 +2,23 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/punctualmq/punctual"
 )
 
-// Flags of a message on its way to push.lua.
+// What push.lua is to do when an ID is taken.
 const (
-	pushDrop    = 1
-	pushDue     = 2
-	pushReplace = 4
-	pushFail    = 8
+	takenKeep    = 0
+	takenReplace = 1
+	takenFail    = 2
+	takenNever   = 3 // the ID was just made up
 )
 
-// What push.lua says of a message.
+// What push.lua says of a message that was not simply stored.
 const (
-	pushStored    = 1
 	pushDuplicate = 2
 	pushReplaced  = 3
 	pushTaken     = 4
@@ -71,13 +70,9 @@ func (s *Store) check(m *punctual.NewMessage) error {
 
 // pushTo pushes some messages to a partition, and makes their topic if there is none.
 func (s *Store) pushTo(ctx context.Context, p partition, ms []punctual.NewMessage, results []punctual.PushResult, items []int) error {
-	args := make([]any, 1, 1+3*len(items))
-	args[0] = s.sender
-	for _, i := range items {
-		args = append(args, results[i].ID, pushHead(&ms[i]), encodeRest(ms[i].Headers, ms[i].Body))
-	}
+	packed := packPush(ms, results, items)
 	for {
-		a, err := s.runPartition(ctx, pushScript, p, args...)
+		a, err := s.runPartition(ctx, pushScript, p, s.sender, packed)
 		if err != nil {
 			return err
 		}
@@ -88,9 +83,7 @@ func (s *Store) pushTo(ctx context.Context, p partition, ms []punctual.NewMessag
 			continue
 		}
 		s.waits.hint(p.topic, a.int())
-		for _, i := range items {
-			fillPushed(&results[i], &ms[i], a.int(), a.int(), a.int())
-		}
+		fillAllPushed(ms, results, items, a)
 		if a.bad {
 			return badReply(pushScript)
 		}
@@ -98,30 +91,70 @@ func (s *Store) pushTo(ctx context.Context, p partition, ms []punctual.NewMessag
 	}
 }
 
-func pushHead(m *punctual.NewMessage) []byte {
-	due, flags := punctual.CeilDuration(m.Delay), byte(0)
-	if !m.Due.IsZero() {
-		due, flags = punctual.CeilMillis(m.Due), pushDue
+// packPush packs messages for push.lua.
+func packPush(ms []punctual.NewMessage, results []punctual.PushResult, items []int) []byte {
+	size := packedBytes
+	for _, i := range items {
+		size += 4*packedBytes + len(results[i].ID) + maxDigits + restBytes(&ms[i])
 	}
-	if m.DropExpired {
-		flags |= pushDrop
+	b := packArray(make([]byte, 0, size), 4*len(items))
+	var digits [maxDigits]byte
+	var rest []byte
+	for _, i := range items {
+		m := &ms[i]
+		b = packString(b, results[i].ID)
+		if m.Due.IsZero() {
+			b = packNumber(b, float64(punctual.CeilDuration(m.Delay)))
+		} else {
+			due := strconv.AppendInt(digits[:0], punctual.CeilMillis(m.Due), 10)
+			b = append(packStringHead(b, len(due)), due...)
+		}
+		b = packNumber(b, whenTaken(m))
+		rest = appendRest(rest[:0], m)
+		b = append(packStringHead(b, len(rest)), rest...)
 	}
-	switch m.OnDuplicate {
-	case punctual.ReplaceFirst:
-		flags |= pushReplace
-	case punctual.FailDuplicate:
-		flags |= pushFail
+	return b
+}
+
+// maxDigits is how long a number of ms can be.
+const maxDigits = 20
+
+func whenTaken(m *punctual.NewMessage) float64 {
+	switch {
+	case m.OnDuplicate == punctual.ReplaceFirst:
+		return takenReplace
+	case m.OnDuplicate == punctual.FailDuplicate:
+		return takenFail
+	case m.ID == "":
+		return takenNever
 	}
-	b := appendDouble(make([]byte, 0, 21), due)
-	b = appendDouble(b, punctual.CeilDuration(m.ExpireAfter))
-	b = binary.LittleEndian.AppendUint32(b, uint32(m.MaxAttempts))
-	return append(b, flags)
+	return takenKeep
+}
+
+// fillAllPushed reads the answer of push.lua.
+func fillAllPushed(ms []punctual.NewMessage, results []punctual.PushResult, items []int, a *answer) {
+	up := a.int()
+	for _, i := range items {
+		due := punctual.CeilMillis(ms[i].Due)
+		if ms[i].Due.IsZero() {
+			due = up + punctual.CeilDuration(ms[i].Delay)
+		}
+		results[i].Status, results[i].Due = punctual.PushStored, punctual.FromMillis(due)
+	}
+	for !a.bad && len(a.items) > 0 {
+		n := a.int()
+		if n < 0 || n >= int64(len(items)) {
+			a.bad = true
+			return
+		}
+		i := items[n]
+		results[i].Status, results[i].Due = punctual.PushNone, time.Time{}
+		fillPushed(&results[i], &ms[i], a.int(), a.int(), a.int())
+	}
 }
 
 func fillPushed(r *punctual.PushResult, m *punctual.NewMessage, status, due, state int64) {
 	switch status {
-	case pushStored:
-		r.Status, r.Due = punctual.PushStored, punctual.FromMillis(due)
 	case pushReplaced:
 		r.Status, r.Due = punctual.PushReplaced, punctual.FromMillis(due)
 	case pushDuplicate:

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -14,32 +15,31 @@ import (
 // The binary forms of a message. Numbers are little-endian; double is an IEEE 754 double that
 // holds a whole number below 2^53, because that is what Lua reckons with.
 //
-// What never changes (hash m); the script of push writes the head, and this program the
-// rest:
+// What never changes (hash m); the script of push writes what stands before the flags, and
+// this program the rest:
 //
-//	version(1)=1 flags(1) maxAttempts(4) created(double) expireAfter(double)
+//	version(1)=1 created(double) due(double) flags(1) maxAttempts(4) [expireAfter(double)]
 //	uvarint number of headers { uvarint length, name, uvarint length, value }, by name
 //	body
 //
 // What changes (hash s); written by the scripts alone:
 //
-//	version(1)=1 flags(1) reason(1) failures(1) attempt(4) maxAttempts(4)
-//	token(double) due(double) base(double) expireAfter(double)
+//	version(1)=1 reason(1) failures(1) attempt(4) token(double)
+//	due(double) flags(1) maxAttempts(4) [base(double) expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// base is the due time from which the expiry counts. docs/format-redis.md has the law of
-// changing them.
+// base is the due time from which the expiry counts. It and expireAfter are there if the
+// flags say so. docs/format-redis.md has the law of changing them.
 const (
 	recordVersion    = 1
 	messageHeadBytes = 22
-	stateHeadBytes   = 44
-	failureHeadBytes = 14
 )
 
 // Flags of both forms.
 const (
-	flagDrop   = 1
-	flagCancel = 2 // of a state
+	flagDrop    = 1
+	flagCancel  = 2 // of a state
+	flagExpires = 4
 )
 
 // reasons by their number in a state.
@@ -63,64 +63,79 @@ type stored struct {
 	failures []punctual.Failure
 }
 
-// encodeRest makes the part of a message's record that this program writes.
-func encodeRest(headers map[string]string, body []byte) []byte {
-	n := len(body) + binary.MaxVarintLen64
-	for k, v := range headers {
+// restBytes is how long appendRest makes a message at most.
+func restBytes(m *punctual.NewMessage) int {
+	n := 1 + 4 + 8 + binary.MaxVarintLen32 + len(m.Body)
+	for k, v := range m.Headers {
 		n += len(k) + len(v) + 2*binary.MaxVarintLen32
 	}
-	b := binary.AppendUvarint(make([]byte, 0, n), uint64(len(headers)))
-	for _, k := range slices.Sorted(maps.Keys(headers)) {
-		b = appendText(appendText(b, k), headers[k])
+	return n
+}
+
+// appendRest appends the part of a message's record that this program writes.
+func appendRest(b []byte, m *punctual.NewMessage) []byte {
+	flags := byte(0)
+	if m.DropExpired {
+		flags |= flagDrop
 	}
-	return append(b, body...)
+	if m.ExpireAfter > 0 {
+		flags |= flagExpires
+	}
+	b = binary.LittleEndian.AppendUint32(append(b, flags), uint32(m.MaxAttempts))
+	if m.ExpireAfter > 0 {
+		b = appendDouble(b, float64(punctual.CeilDuration(m.ExpireAfter)))
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
+	for _, k := range slices.Sorted(maps.Keys(m.Headers)) {
+		b = appendText(appendText(b, k), m.Headers[k])
+	}
+	return append(b, m.Body...)
 }
 
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendDouble(b []byte, n int64) []byte {
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
+func appendDouble(b []byte, x float64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
 }
 
-// decodeMessage reads a message. state is empty for one that was never claimed; due is then its
-// due time. Of a message that waits, due replaces what the state says.
-func decodeMessage(id, message, state string, due int64, waits bool) (stored, error) {
+// decodeMessage reads a message as it was pushed. Nothing of it stays part of record.
+func decodeMessage(id, record string) (stored, error) {
 	var m stored
-	d := decoder{b: []byte(message)}
-	version, flags := d.byte(), d.byte()
+	d := decoder{b: record}
+	version := d.byte()
+	m.created, m.due = d.double(), d.double()
+	m.base = m.due
+	flags := d.byte()
 	m.drop = flags&flagDrop != 0
-	m.maxAttempts, m.created, m.expireAfter = int(d.uint32()), d.double(), d.double()
+	m.maxAttempts = int(d.uint32())
+	if flags&flagExpires != 0 {
+		m.expireAfter = d.double()
+	}
 	m.headers = d.headers()
-	if m.body = d.b; len(m.body) == 0 {
-		m.body = nil
+	if d.b != "" {
+		m.body = []byte(d.b)
 	}
 	if d.bad || version != recordVersion {
-		return m, unreadable("message", id, version, len(message))
-	}
-	m.due, m.base = due, due
-	if state == "" {
-		return m, nil
-	}
-	if err := m.addState(id, state); err != nil {
-		return m, err
-	}
-	if waits {
-		m.due = due
+		return m, unreadable("message", id, version, len(record))
 	}
 	return m, nil
 }
 
-// addState reads what changes of a message.
+// addState reads what has changed since.
 func (m *stored) addState(id, state string) error {
-	d := decoder{b: []byte(state)}
-	version, flags, reason, failures := d.byte(), d.byte(), d.byte(), d.byte()
-	m.cancel = flags&flagCancel != 0
+	d := decoder{b: state}
+	version, reason, failures := d.byte(), d.byte(), d.byte()
 	m.attempt = int(d.uint32())
+	m.token, m.due = d.double(), d.double()
+	flags := d.byte()
+	m.cancel = flags&flagCancel != 0
 	d.uint32() // maxAttempts again, for the scripts
-	m.token, m.due, m.base = d.double(), d.double(), d.double()
-	d.double() // expireAfter again
+	if m.base = m.due; flags&flagExpires != 0 {
+		m.base = d.double()
+		d.double() // expireAfter again
+	}
 	for range failures {
 		m.failures = append(m.failures, d.failure())
 	}
@@ -154,52 +169,54 @@ func millis(ms int64) time.Duration {
 
 // decoder takes fields off the front of b; bad is set once something did not fit.
 type decoder struct {
-	b   []byte
+	b   string
 	bad bool
 }
 
-func (d *decoder) take(n uint64) []byte {
+// take returns a part of b, or nothing if that does not have as many bytes.
+func (d *decoder) take(n uint64) string {
 	if n > uint64(len(d.b)) {
-		d.bad, d.b = true, nil
-		return nil
+		d.bad, d.b = true, ""
+		return ""
 	}
-	out := d.b[:n:n]
+	out := d.b[:n]
 	d.b = d.b[n:]
 	return out
 }
 
-func (d *decoder) byte() byte {
-	if v := d.take(1); v != nil {
-		return v[0]
+func (d *decoder) byte() byte { return byte(d.littleEndian(1)) }
+
+func (d *decoder) uint32() uint32 { return uint32(d.littleEndian(4)) }
+
+func (d *decoder) double() int64 { return int64(math.Float64frombits(d.littleEndian(8))) }
+
+func (d *decoder) littleEndian(bytes uint64) (n uint64) {
+	for i, b := range []byte(d.take(bytes)) {
+		n |= uint64(b) << (8 * i)
 	}
+	return n
+}
+
+func (d *decoder) bigEndian(bytes uint64) (n uint64) {
+	for _, b := range []byte(d.take(bytes)) {
+		n = n<<8 | uint64(b)
+	}
+	return n
+}
+
+func (d *decoder) uvarint() (n uint64) {
+	for shift := 0; shift < 64; shift += 7 {
+		b := d.byte()
+		n |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return n
+		}
+	}
+	d.bad = true
 	return 0
 }
 
-func (d *decoder) uint32() uint32 {
-	if v := d.take(4); v != nil {
-		return binary.LittleEndian.Uint32(v)
-	}
-	return 0
-}
-
-func (d *decoder) double() int64 {
-	if v := d.take(8); v != nil {
-		return int64(math.Float64frombits(binary.LittleEndian.Uint64(v)))
-	}
-	return 0
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) text() string { return string(d.take(d.uvarint())) }
+func (d *decoder) text() string { return strings.Clone(d.take(d.uvarint())) }
 
 func (d *decoder) headers() map[string]string {
 	n := d.uvarint()
@@ -219,8 +236,6 @@ func (d *decoder) headers() map[string]string {
 
 func (d *decoder) failure() punctual.Failure {
 	f := punctual.Failure{Attempt: int(d.uint32()), At: punctual.FromMillis(d.double())}
-	if v := d.take(2); v != nil {
-		f.Error = string(d.take(uint64(binary.LittleEndian.Uint16(v))))
-	}
+	f.Error = strings.Clone(d.take(d.littleEndian(2)))
 	return f
 }

@@ -2,17 +2,14 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"math/rand/v2"
 
 	"github.com/punctualmq/punctual"
 )
 
-// What settle.lua says of a settlement.
+// What settle.lua says of a settlement that was not simply done.
 const (
-	settleDone      = 0
 	settleLost      = 1
 	settleCancelled = 2
 	settleTooFar    = 3
@@ -42,18 +39,19 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 }
 
 func (s *Store) settleIn(ctx context.Context, p partition, ss []punctual.Settlement, results []error, items []int) error {
-	args := make([]any, 1, 1+3*len(items))
-	args[0] = s.sender
-	for _, i := range items {
-		args = append(args, ss[i].ID, settleHead(&ss[i]), punctual.TrimError(ss[i].Error))
-	}
-	a, err := s.runPartition(ctx, settleScript, p, args...)
+	a, err := s.runPartition(ctx, settleScript, p, s.sender, packSettle(ss, items))
 	if err != nil {
 		return err
 	}
 	s.waits.hint(p.topic, a.int())
-	for _, i := range items {
-		results[i] = settled(&ss[i], a.int())
+	for !a.bad && len(a.items) > 0 {
+		n, status := a.int(), a.int()
+		if n < 0 || n >= int64(len(items)) {
+			a.bad = true
+			break
+		}
+		i := items[n]
+		results[i] = notSettled(&ss[i], status)
 	}
 	if a.bad {
 		return badReply(settleScript)
@@ -61,23 +59,35 @@ func (s *Store) settleIn(ctx context.Context, p partition, ss []punctual.Settlem
 	return nil
 }
 
-func settleHead(x *punctual.Settlement) []byte {
-	delay, chance := int64(-1), 0.0
-	if x.Delay == punctual.UseBackoff && x.Verb == punctual.SettleRetry {
-		chance = rand.Float64()
-	} else {
-		delay = punctual.CeilDuration(x.Delay)
+// packSettle packs settlements for settle.lua.
+func packSettle(ss []punctual.Settlement, items []int) []byte {
+	size := packedBytes
+	for _, i := range items {
+		size += 5*packedBytes + len(ss[i].ID) + len(ss[i].Error)
 	}
-	b := appendDouble(make([]byte, 0, 25), x.Token)
-	b = append(b, byte(x.Verb))
-	b = appendDouble(b, delay)
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(chance))
+	b := packArray(make([]byte, 0, size), 5*len(items))
+	for _, i := range items {
+		x := &ss[i]
+		b = packString(b, x.ID)
+		b = packNumber(b, float64(x.Token))
+		b = packNumber(b, float64(x.Verb))
+		b = packNumber(b, settleDelay(x))
+		b = packString(b, punctual.TrimError(x.Error))
+	}
+	return b
 }
 
-func settled(x *punctual.Settlement, status int64) error {
+// settleDelay is the delay in ms, or what stands for the topic's backoff: -1, less the chance
+// of this message.
+func settleDelay(x *punctual.Settlement) float64 {
+	if x.Delay == punctual.UseBackoff && x.Verb == punctual.SettleRetry {
+		return -1 - rand.Float64()
+	}
+	return float64(punctual.CeilDuration(x.Delay))
+}
+
+func notSettled(x *punctual.Settlement, status int64) error {
 	switch status {
-	case settleDone:
-		return nil
 	case settleLost:
 		return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, punctual.ErrLeaseLost)
 	case settleCancelled:

@@ -49,7 +49,7 @@ end
 -- move gives a message a new first due time.
 local function move(id, st, from, due)
   changed = true
-  st.due, st.base = due, due
+  st.due, st.base, st.moved = due, due, true
   wait(id, st, from)
 end
 
@@ -66,6 +66,8 @@ local function reschedule(id, from, at, due)
     move(id, st, from, due)
   else
     changed = true
+    if not moved then call('HSET', G, 'moved', 1) end
+    moved = true
     call('ZADD', T, int(due), id)
     earliest = math.min(earliest, due)
   end

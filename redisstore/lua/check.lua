@@ -10,8 +10,13 @@ local out = reply(got[1], #got[2] / 2)
 local function say(id, text) out[#out + 1] = 'message ' .. id .. ' in ' .. hash .. ' ' .. text end
 
 local function check_message(id, raw)
-  local ok, err = pcall(fresh, id, raw, 0)
-  if not ok then say(id, 'cannot be read') end
+  local at = tonumber(call('ZSCORE', T, id) or nil)
+  local ok, st = pcall(fresh, id, raw, at)
+  if not ok then
+    say(id, 'cannot be read')
+  elseif at and st.moved and not moved and call('HEXISTS', S, id) == 0 then
+    say(id, 'waits for another time than it says')
+  end
   local places = 0
   for _, set in ipairs({T, L, D}) do
     if call('ZSCORE', set, id) then places = places + 1 end

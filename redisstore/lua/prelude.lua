@@ -25,25 +25,24 @@ local T, L, D, F, M, S, G = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 
 local MAX_DUE = 253402300799999 -- 9999-12-31T23:59:59.999Z
 local NEVER = 9007199254740991  -- 2^53-1: later than any time
-local DROP, CANCEL = 1, 2       -- flags of a state
+local DROP, CANCEL, EXPIRES, MOVED = 1, 2, 4, 8 -- flags
 local REASON_DISCARDED, REASON_ATTEMPTS, REASON_EXPIRED = 1, 2, 3
 local MAX_FAILURES = 16
 local LEASE_RAN_OUT = 'lease ran out'
 
--- Integers are always printed by this: tostring() would round them and use exponents.
+-- Integers are always printed by this: tostring() would round them and use exponents. It is
+-- the dearest thing that a script can do per message, so do it once for all.
 local function int(n) return string.format('%.0f', n) end
 
 local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
 
--- A key of a wrong type fails here, before anything is written.
-local dead_count, finished_count
-call('ZCARD', T)
-call('ZCARD', L)
-dead_count = call('ZCARD', D)
-finished_count = call('ZCARD', F)
+-- A key of a wrong type fails here, before anything is written. What is counted is as it was
+-- when the script began, but for dead_count and finished_count, which never miss anything.
+local waiting_count, leased_count, dead_count = call('ZCARD', T), call('ZCARD', L), call('ZCARD', D)
+local finished_count = call('ZCARD', F)
 call('HLEN', M)
-call('HLEN', S)
-local g = call('HMGET', G, 'version', 'clock', 'token', 'gone', 'lease', 'attempts', 'pausedin', 'pausedout', 'remember', 'retention')
+local state_count = call('HLEN', S)
+local g = call('HMGET', G, 'version', 'clock', 'token', 'gone', 'lease', 'attempts', 'pausedin', 'pausedout', 'remember', 'retention', 'moved')
 
 -- The partition's settings; version is nil when there is no such topic.
 local cfg = {
@@ -56,6 +55,10 @@ local cfg = {
   remember = tonumber(g[9] or 0),
   retention = tonumber(g[10] or 0),
 }
+
+-- A message that waits without a state is due at the time in its record, unless moved is set:
+-- then it may have been rescheduled.
+local moved = g[11] and true or false
 
 -- The clock, read once. It never runs backwards: not behind what this partition or the
 -- caller has seen. now is rounded down, up is rounded up, micros is what now leaves off.
@@ -75,6 +78,7 @@ do
     now, up, micros = passed, passed, 0
   end
 end
+local now_text = int(now)
 
 -- reply is what every answer begins with.
 local function reply(...) return {now, micros, cfg.version and 1 or 0, ...} end
@@ -102,39 +106,69 @@ end
 
 -- States.
 
-local STATE = '<BBBBI4I4dddd'
-local STATE_BYTES = 44
+local STATE = '<BBBI4ddBI4'
+local STATE_BYTES = 28
+local EXPIRY_BYTES = 16
+
+local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
 local function decode_state(id, raw)
+  local flags = #raw >= STATE_BYTES and string.byte(raw) == 1 and string.byte(raw, 24)
+  local rest = STATE_BYTES + (flags and has(flags, EXPIRES) and EXPIRY_BYTES or 0)
+  if not flags or #raw < rest then
+    corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
+  end
+  local _, reason, failed, attempt, token, due, _, max = struct.unpack(STATE, raw)
+  local base, after = due, 0
+  if rest > STATE_BYTES then base, after = struct.unpack('<dd', raw, STATE_BYTES + 1) end
+  return {
+    drop = has(flags, DROP), cancel = has(flags, CANCEL), moved = has(flags, MOVED),
+    reason = reason, failed = failed, attempt = attempt, max = max,
+    token = token, due = due, base = base, after = after, failures = string.sub(raw, rest + 1),
+  }
+end
+
+-- state_token is the token in a state, 0 unless the message is leased.
+local function state_token(id, raw)
   if #raw < STATE_BYTES or string.byte(raw) ~= 1 then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
-  local _, flags, reason, failed, attempt, max, token, due, base, after = struct.unpack(STATE, raw)
-  return {
-    drop = flags % 2 == 1, cancel = flags >= CANCEL, reason = reason, failed = failed, attempt = attempt, max = max,
-    token = token, due = due, base = base, after = after, failures = string.sub(raw, STATE_BYTES + 1),
-  }
+  return (struct.unpack('<d', raw, 8))
 end
 
 local function encode_state(st)
-  local flags = (st.drop and DROP or 0) + (st.cancel and CANCEL or 0)
-  return struct.pack(STATE, 1, flags, st.reason, st.failed, st.attempt, st.max, st.token, st.due, st.base, st.after) .. st.failures
+  local flags = (st.drop and DROP or 0) + (st.cancel and CANCEL or 0) + (st.after > 0 and EXPIRES or 0) + (st.moved and MOVED or 0)
+  local expiry = st.after > 0 and struct.pack('<dd', st.base, st.after) or ''
+  return struct.pack(STATE, 1, st.reason, st.failed, st.attempt, st.token, st.due, flags, st.max) .. expiry .. st.failures
 end
 
-local MESSAGE = '<BBI4dd'
+local MESSAGE = '<BddBI4'
 local MESSAGE_BYTES = 22
 
--- fresh is the state of a message that was never claimed.
-local function fresh(id, raw, due)
+-- message_flags makes sure that a message can be read.
+local function message_flags(id, raw)
   if not raw or #raw < MESSAGE_BYTES or string.byte(raw) ~= 1 then
     corrupt('message ' .. id .. ' in ' .. M .. ' is missing or cannot be read')
   end
-  local _, flags, max, _, after = struct.unpack(MESSAGE, raw)
+  return string.byte(raw, 18)
+end
+
+-- fresh is the state of a message that was never claimed. due is the time that it waits for.
+local function fresh(id, raw, due)
+  local flags = message_flags(id, raw)
+  local _, _, first, _, max = struct.unpack(MESSAGE, raw)
+  local after = has(flags, EXPIRES) and struct.unpack('<d', raw, MESSAGE_BYTES + 1) or 0
   return {
-    drop = flags % 2 == 1, cancel = false, reason = 0, failed = 0, attempt = 0, max = max,
+    drop = has(flags, DROP), cancel = false, moved = due ~= first, reason = 0, failed = 0, attempt = 0, max = max,
     token = 0, due = due, base = due, after = after, failures = '',
   }
 end
+
+-- fresh_head is the head of the states of messages that are claimed for the first time. The
+-- due time, flags and attempts follow as they stand in the message (FRESH_FROM to FRESH_TO),
+-- which must not expire.
+local function fresh_head(token) return struct.pack('<BBBI4d', 1, 0, 0, 1, token) end
+local FRESH_FROM, FRESH_TO = 10, 22
 
 -- states reads the states of many messages; false for one that has none.
 local function states(ids)
@@ -170,13 +204,14 @@ end
 
 local earliest = NEVER -- the earliest time at which a message that was moved needs attention
 
--- wait puts a message on the timeline; it was in the given set, if any. The state of one
--- that is as if it had never been claimed is not kept.
+-- wait puts a message on the timeline; it was in the given set, if any. Whoever has given it
+-- another due time has set moved. The state of one that is as if it had never been claimed
+-- is not kept.
 local function wait(id, st, from)
   if from and from ~= T then call('ZREM', from, id) end
   st.token, st.cancel, st.reason = 0, false, 0
   call('ZADD', T, int(st.due), id)
-  if st.attempt == 0 and st.failed == 0 and st.base == st.due then
+  if st.attempt == 0 and st.failed == 0 and not st.moved then
     call('HDEL', S, id)
   else
     call('HSET', S, id, encode_state(st))
@@ -184,17 +219,18 @@ local function wait(id, st, from)
   earliest = math.min(earliest, st.due)
 end
 
+-- die makes a message dead; it was in the given set, if any.
 local function die(id, st, from, reason)
-  call('ZREM', from, id)
+  if from then call('ZREM', from, id) end
   st.token, st.cancel, st.reason = 0, false, reason
-  call('ZADD', D, int(now), id)
+  call('ZADD', D, now_text, id)
   call('HSET', S, id, encode_state(st))
   dead_count = dead_count + 1
 end
 
--- remove takes a message out without a trace.
+-- remove takes a message out without a trace; it was in the given set, if any.
 local function remove(id, from)
-  call('ZREM', from, id)
+  if from then call('ZREM', from, id) end
   call('HDEL', M, id)
   call('HDEL', S, id)
 end
@@ -219,7 +255,7 @@ local function sweep()
     end
   end
   if finished_count > 0 then
-    local ids = call('ZRANGEBYSCORE', F, '-inf', int(now), 'LIMIT', 0, 64)
+    local ids = call('ZRANGEBYSCORE', F, '-inf', now_text, 'LIMIT', 0, 64)
     if #ids > 0 then call('ZREM', F, unpack(ids)) end
   end
 end
@@ -227,7 +263,7 @@ end
 -- settle_clock ends every script that wrote: the clock never falls behind this. It writes
 -- after all else, because a server out of memory refuses it unless something was written.
 local function settle_clock()
-  if g[2] ~= int(now) then call('HSET', G, 'clock', int(now)) end
+  if g[2] ~= now_text then call('HSET', G, 'clock', now_text) end
   sweep()
 end
 

@@ -1,16 +1,19 @@
 -- push stores messages.
 --
 -- KEYS  of a partition, and 8 as receipt.lua says
--- ARGV  4 sender of hints; then per message, in order of effect:
---       ID; head: due or delay (double), expiry after due (double), max attempts (I4),
---       flags (B: 1 drop when expired, 2 due time given, 4 keep none: replace, 8 keep none:
---       fail); the rest of the record
--- Reply {now, micros, exists, hint, status, due, state, status, due, state ...}
+-- ARGV  4 sender of hints; 5 msgpack: an array with four values per message, in order of effect:
+--       ID; due in digits, or a number: the delay; what to do when the ID is taken (0 keep
+--       the first, 1 replace it, 2 fail, 3 it cannot be: the caller has just made it up);
+--       the rest of the record, from the flags on
+-- Reply {now, micros, exists, hint, up, place, status, due, state, place, status, due, state ...}
 --       nothing behind exists if there is no such topic: it must be made first
---       status 1 stored, 2 duplicate, 3 replaced,
+--       up is now rounded up, from which delays count
+--       place is that of a message among those given, from 0; one that is not named
+--       was stored, and its ID had not been taken
+--       status 2 duplicate, 3 replaced,
 --       4 taken, 5 due too far ahead, 6 paused, 7 duplicate of a finished message
 --       state  as in punctual.State
-local DROP_FLAG, DUE_FLAG, REPLACE, FAIL = 1, 2, 4, 8
+local REPLACE, FAIL, NEW = 1, 2, 3
 
 if kept then return kept end
 if not cfg.version then
@@ -18,17 +21,18 @@ if not cfg.version then
   keep(out, false)
   return out
 end
-local out = reply(NEVER)
-local ids = {}
-for i = 5, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
-local known = states(ids)
+local out = reply(NEVER, up)
+local items = cmsgpack.unpack(ARGV[5])
+local ids = {} -- those that may be taken
+for i = 1, #items, 4 do
+  if items[i + 2] ~= NEW then ids[#ids + 1] = items[i] end
+end
+local known = state_count > 0 and states(ids) or {}
 local was = head()
-
-local function bit(flags, b) return math.floor(flags / b) % 2 == 1 end
 
 -- at is the due time of each message that waits, also of those of this very call.
 local at = {}
-if #ids > 0 then
+if #ids > 0 and waiting_count > 0 then
   for i, due in ipairs(call('ZMSCORE', T, unpack(ids))) do at[ids[i]] = tonumber(due or nil) end
 end
 
@@ -53,17 +57,24 @@ end
 -- What is to be stored goes in one command per key. A message that is replaced within this
 -- call takes the place of the other one there. Additions come first here: a server out of
 -- memory refuses them, and then nothing was changed.
-local records, times, index = {}, {}, {}
+local records, times, size, index = {}, {}, 0, {}
 local replaced, forgotten = {}, {}
 
-local function store(id, due, max, after, drop, rest)
+local version = struct.pack('<Bd', 1, now)
+
+local function store(n, id, due, due_text, rest)
+  records[n], records[n + 1] = id, version .. struct.pack('<d', due) .. rest
+  times[n], times[n + 1] = due_text, id
+  if due < earliest then earliest = due end
+end
+
+local function store_known(id, due, due_text, rest)
   local n = index[id]
   if not n then
-    n = #records + 1
+    n, size = size + 1, size + 2
     index[id] = n
   end
-  records[n], records[n + 1] = id, struct.pack(MESSAGE, 1, drop and DROP or 0, max, now, after) .. rest
-  times[n], times[n + 1] = int(due), id
+  store(n, id, due, due_text, rest)
   at[id] = due
   if known[id] then -- also one that was dead for too long and is not yet swept
     replaced[#replaced + 1] = id
@@ -72,29 +83,46 @@ local function store(id, due, max, after, drop, rest)
   if finished_count > 0 then forgotten[#forgotten + 1] = id end
 end
 
-local function push(id, head_, rest)
-  local due, after, max, flags = struct.unpack('<ddI4B', head_)
-  if not bit(flags, DUE_FLAG) then due = up + due end
+-- push stores a message, or says why not, or what it met.
+local function push(id, due, due_text, mode, rest)
   if due > MAX_DUE then return 5, 0, 0 end
   if cfg.paused_in then return 6, 0, 0 end
+  if mode == NEW then
+    store(size + 1, id, due, due_text, rest)
+    size = size + 2
+    return nil
+  end
   local from, old_due, state = place(id)
-  local taken = from or not bit(flags, REPLACE) and remembered(id)
-  if taken and bit(flags, FAIL) then return 4, 0, 0 end
-  if taken and not bit(flags, REPLACE) then
+  local taken = from or mode ~= REPLACE and remembered(id)
+  if taken and mode == FAIL then return 4, 0, 0 end
+  if taken and mode ~= REPLACE then
     if not from then return 7, 0, 0 end
     return 2, old_due, state
   end
-  store(id, due, max, after, bit(flags, DROP_FLAG), rest)
-  return from and 3 or 1, due, 0
+  store_known(id, due, due_text, rest)
+  if from then return 3, due, 0 end
+  return nil
 end
 
-for i = 5, #ARGV, 3 do
-  local status, due, state = push(ARGV[i], ARGV[i + 1], ARGV[i + 2])
-  out[#out + 1] = status
-  out[#out + 1] = due
-  out[#out + 1] = state
+local last_delay, last_due, last_text
+for i = 1, #items, 4 do
+  local due, text = items[i + 1]
+  if type(due) == 'string' then
+    due, text = tonumber(due), due
+  else
+    if due ~= last_delay then
+      last_delay, last_due = due, up + due
+      last_text = int(last_due)
+    end
+    due, text = last_due, last_text
+  end
+  local status, at_due, state = push(items[i], due, text, items[i + 2], items[i + 3])
+  if status then
+    local n = #out
+    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = (i - 1) / 4, status, at_due, state
+  end
 end
-if #records > 0 then
+if size > 0 then
   call('HSET', M, unpack(records))
   call('ZADD', T, unpack(times))
   if #replaced > 0 then
@@ -103,9 +131,8 @@ if #records > 0 then
     call('HDEL', S, unpack(replaced))
   end
   if #forgotten > 0 then call('ZREM', F, unpack(forgotten)) end
-  for i = 1, #times, 2 do earliest = math.min(earliest, tonumber(times[i])) end
   settle_clock()
 end
 out[4] = hint(was, ARGV[4])
-keep(out, #records > 0)
+keep(out, size > 0)
 return out

@@ -1,24 +1,37 @@
 -- settle lets holders finish, give back, give up or extend.
 --
 -- KEYS  of a partition, and 8 as receipt.lua says
--- ARGV  4 sender of hints; then per settlement, in order of effect:
---       ID; head: token (double), verb (B, as in punctual.Verb), delay (double; -1 as the
---       topic's backoff says, or 0 the topic's lease), a random number from 0 to 1 (double);
+-- ARGV  4 sender of hints; 5 msgpack: an array with five values per settlement, in order of
+--       effect: ID; token; verb, as in punctual.Verb; delay in ms (0 for the topic's lease,
+--       -1 to -2 as the topic's backoff says: what is below -1 is a chance drawn by the caller);
 --       text of the error
--- Reply {now, micros, exists, hint, status ...}
---       status 0 done, 1 lease lost, 2 cancelled, 3 due too far ahead
+-- Reply {now, micros, exists, hint, place, status, place, status ...}
+--       place is that of a settlement among those given, from 0; one that is not named was done
+--       status 1 lease lost, 2 cancelled, 3 due too far ahead
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
 if kept then return kept end
 local out = reply(NEVER)
+local items = cmsgpack.unpack(ARGV[5])
 local ids, backoff = {}, false
-for i = 5, #ARGV, 3 do
-  ids[#ids + 1] = ARGV[i]
-  local _, verb, delay = struct.unpack('<dBd', ARGV[i + 1])
-  backoff = backoff or verb == RETRY and delay < 0
+for i = 1, #items, 5 do
+  ids[#ids + 1] = items[i]
+  backoff = backoff or items[i + 2] == RETRY and items[i + 3] < 0
 end
-local known = states(ids)
 local was = head()
+
+-- token is the current token of each message that is leased; known the state of those with
+-- which more is to be done than to ack them.
+local token, known = {}, {}
+for n, raw in ipairs(#ids > 0 and call('HMGET', S, unpack(ids)) or {}) do
+  local id = ids[n]
+  if not raw then
+    token[id] = 0
+  else
+    token[id] = state_token(id, raw)
+    if items[5 * n - 2] ~= ACK then known[id] = decode_state(id, raw) end
+  end
+end
 
 -- The topic's backoff: delays of the first attempts in ms, of which the last one is for
 -- all further ones, and the part by which chance lengthens them.
@@ -32,8 +45,9 @@ if backoff then
   end
 end
 
-local function wait_of(st, delay, chance)
+local function wait_of(st, delay)
   if delay >= 0 then return delay end
+  local chance = -1 - delay
   local d = delays[math.max(1, math.min(st.attempt, #delays))]
   return d + math.floor(d * jitter * chance)
 end
@@ -41,36 +55,44 @@ end
 local changed = false
 local acked = {}
 
-local function settle(id, token, verb, delay, chance, text)
+local function ack(id)
+  acked[#acked + 1] = id
+  token[id] = 0
+end
+
+local function extend(id, delay)
+  if delay == 0 then delay = cfg.lease end
+  call('ZREM', L, id)
+  call('ZADD', L, int(now + delay), id)
+  earliest = math.min(earliest, now + delay)
+end
+
+-- give_back puts the message on the timeline again, after a delay.
+local function give_back(id, st, delay)
+  st.due, st.moved = up + delay, true
+  wait(id, st, L)
+end
+
+local function settle(id, verb, delay, text)
   local st = known[id]
-  if not st or st.token == 0 or st.token ~= token then return 1 end
-  if st.cancel and verb ~= ACK and verb ~= DISCARD then
+  if st.cancel and verb ~= DISCARD then
     if verb ~= EXTEND then
       finish(id, L)
-      known[id], changed = false, true
+      token[id], changed = 0, true
     end
     return 2
   end
   if verb == RETRY or verb == SNOOZE then
-    delay = wait_of(st, delay, chance)
+    delay = wait_of(st, delay)
     if up + delay > MAX_DUE then return 3 end
   end
   changed = true
-  if verb == ACK then
-    acked[#acked + 1] = id
-    known[id] = false
-  elseif verb == RETRY then
+  if verb == RETRY then
     fail(st, text)
-    if attempts_left(st) then
-      st.due = up + delay
-      wait(id, st, L)
-    else
-      die(id, st, L, REASON_ATTEMPTS)
-    end
+    if attempts_left(st) then give_back(id, st, delay) else die(id, st, L, REASON_ATTEMPTS) end
   elseif verb == SNOOZE then
     st.attempt = st.attempt - 1
-    st.due = up + delay
-    wait(id, st, L)
+    give_back(id, st, delay)
   elseif verb == DISCARD then
     fail(st, text)
     die(id, st, L, REASON_DISCARDED)
@@ -78,25 +100,37 @@ local function settle(id, token, verb, delay, chance, text)
     st.attempt = st.attempt - 1
     wait(id, st, L)
   elseif verb == EXTEND then
-    if delay == 0 then delay = cfg.lease end
-    call('ZREM', L, id)
-    call('ZADD', L, int(now + delay), id)
-    earliest = math.min(earliest, now + delay)
+    extend(id, delay)
   end
-  return 0
+  token[id] = st.token
+  return nil
 end
 
-for i = 5, #ARGV, 3 do
-  local token, verb, delay, chance = struct.unpack('<dBdd', ARGV[i + 1])
-  out[#out + 1] = settle(ARGV[i], token, verb, delay, chance, ARGV[i + 2])
+for i = 1, #items, 5 do
+  local id, verb = items[i], items[i + 2]
+  local status
+  if token[id] == 0 or token[id] ~= items[i + 1] then
+    status = 1
+  elseif verb == ACK then
+    ack(id)
+  else
+    status = settle(id, verb, items[i + 3], items[i + 4])
+  end
+  if status then
+    local n = #out
+    out[n + 1], out[n + 2] = (i - 1) / 5, status
+  end
 end
+changed = changed or #acked > 0
 -- What was acked goes in one command per key.
 if #acked > 0 then
   call('ZREM', L, unpack(acked))
   call('HDEL', M, unpack(acked))
   call('HDEL', S, unpack(acked))
   if cfg.remember > 0 then
-    for _, id in ipairs(acked) do call('ZADD', F, int(now + cfg.remember), id) end
+    local till, times = int(now + cfg.remember), {}
+    for i, id in ipairs(acked) do times[2 * i - 1], times[2 * i] = till, id end
+    call('ZADD', F, unpack(times))
     finished_count = finished_count + #acked
   end
 end

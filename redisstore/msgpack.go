@@ -1,0 +1,85 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Scripts take and give lists in the form of msgpack (msgpack.org), because Redis and this
+// program are both quicker with one long value than with thousands of short ones. Only what the
+// scripts need is here: arrays, strings and numbers.
+
+const (
+	packFixString = 0xa0 // and the length, below 32
+	packFixArray  = 0x90 // and the length, below 16
+	packFloat64   = 0xcb
+	packString8   = 0xd9
+	packString16  = 0xda
+	packString32  = 0xdb
+	packArray16   = 0xdc
+	packArray32   = 0xdd
+)
+
+// packedBytes is how much longer than itself a packed value is at most.
+const packedBytes = 9
+
+func packArray(b []byte, n int) []byte {
+	return binary.BigEndian.AppendUint32(append(b, packArray32), uint32(n))
+}
+
+// packNumber packs whole numbers below 2^53, and fractions.
+func packNumber(b []byte, x float64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, packFloat64), math.Float64bits(x))
+}
+
+func packString(b []byte, s string) []byte {
+	return append(packStringHead(b, len(s)), s...)
+}
+
+func packStringHead(b []byte, n int) []byte {
+	switch {
+	case n < 32:
+		return append(b, packFixString|byte(n))
+	case n < 1<<8:
+		return append(b, packString8, byte(n))
+	case n < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, packString16), uint16(n))
+	}
+	return binary.BigEndian.AppendUint32(append(b, packString32), uint32(n))
+}
+
+// unpackArray takes the head of an array off d, and returns its length.
+func (d *decoder) unpackArray() uint64 {
+	switch k := d.byte(); {
+	case k&0xf0 == packFixArray:
+		return uint64(k & 0x0f)
+	case k == packArray16:
+		return d.bigEndian(2)
+	case k == packArray32:
+		return d.bigEndian(4)
+	}
+	d.bad = true
+	return 0
+}
+
+// unpackString takes a string off d. It stays part of what d reads.
+func (d *decoder) unpackString() string {
+	switch k := d.byte(); {
+	case k&0xe0 == packFixString:
+		return d.take(uint64(k & 0x1f))
+	case k == packString8:
+		return d.take(d.bigEndian(1))
+	case k == packString16:
+		return d.take(d.bigEndian(2))
+	case k == packString32:
+		return d.take(d.bigEndian(4))
+	}
+	d.bad = true
+	return ""
+}
+
+func (d *decoder) skipStrings(n uint64) {
+	for ; n > 0 && !d.bad; n-- {
+		d.unpackString()
+	}
+}
