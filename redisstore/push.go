@@ -109,7 +109,7 @@ func packPush(ms []punctual.NewMessage, results []punctual.PushResult, items []i
 			due := strconv.AppendInt(digits[:0], punctual.CeilMillis(m.Due), 10)
 			b = append(packStringHead(b, len(due)), due...)
 		}
-		b = packNumber(b, whenTaken(m))
+		b = packNumber(b, float64(whenTaken(m)+4*messageFlags(m)))
 		rest = appendRest(rest[:0], m)
 		b = append(packStringHead(b, len(rest)), rest...)
 	}
@@ -119,7 +119,7 @@ func packPush(ms []punctual.NewMessage, results []punctual.PushResult, items []i
 // maxDigits is how long a number of ms can be.
 const maxDigits = 20
 
-func whenTaken(m *punctual.NewMessage) float64 {
+func whenTaken(m *punctual.NewMessage) byte {
 	switch {
 	case m.OnDuplicate == punctual.ReplaceFirst:
 		return takenReplace

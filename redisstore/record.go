@@ -15,24 +15,24 @@ import (
 // The binary forms of a message. Numbers are little-endian; double is an IEEE 754 double that
 // holds a whole number below 2^53, because that is what Lua reckons with.
 //
-// What never changes (hash m); the script of push writes what stands before the flags, and
-// this program the rest:
+// What never changes (hash m); the script of push writes the first three fields, and this
+// program the rest:
 //
-//	version(1)=1 created(double) due(double) flags(1) maxAttempts(4) [expireAfter(double)]
+//	version(4 bits)=1 flags(4 bits) created(double) due(double) maxAttempts(4) [expireAfter(double)]
 //	uvarint number of headers { uvarint length, name, uvarint length, value }, by name
 //	body
 //
 // What changes (hash s); written by the scripts alone:
 //
-//	version(1)=1 reason(1) failures(1) attempt(4) token(double)
-//	due(double) flags(1) maxAttempts(4) [base(double) expireAfter(double)]
+//	version(1)=1 flags(1) reason(1) failures(1) attempt(4) token(double)
+//	due(double) maxAttempts(4) [base(double) expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
 // base is the due time from which the expiry counts. It and expireAfter are there if the
 // flags say so. docs/format-redis.md has the law of changing them.
 const (
 	recordVersion    = 1
-	messageHeadBytes = 22
+	messageHeadBytes = 21
 )
 
 // Flags of both forms.
@@ -65,23 +65,26 @@ type stored struct {
 
 // restBytes is how long appendRest makes a message at most.
 func restBytes(m *punctual.NewMessage) int {
-	n := 1 + 4 + 8 + binary.MaxVarintLen32 + len(m.Body)
+	n := 4 + 8 + binary.MaxVarintLen32 + len(m.Body)
 	for k, v := range m.Headers {
 		n += len(k) + len(v) + 2*binary.MaxVarintLen32
 	}
 	return n
 }
 
-// appendRest appends the part of a message's record that this program writes.
-func appendRest(b []byte, m *punctual.NewMessage) []byte {
-	flags := byte(0)
+func messageFlags(m *punctual.NewMessage) (flags byte) {
 	if m.DropExpired {
 		flags |= flagDrop
 	}
 	if m.ExpireAfter > 0 {
 		flags |= flagExpires
 	}
-	b = binary.LittleEndian.AppendUint32(append(b, flags), uint32(m.MaxAttempts))
+	return flags
+}
+
+// appendRest appends the part of a message's record that this program writes.
+func appendRest(b []byte, m *punctual.NewMessage) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(m.MaxAttempts))
 	if m.ExpireAfter > 0 {
 		b = appendDouble(b, float64(punctual.CeilDuration(m.ExpireAfter)))
 	}
@@ -104,11 +107,11 @@ func appendDouble(b []byte, x float64) []byte {
 func decodeMessage(id, record string) (stored, error) {
 	var m stored
 	d := decoder{b: record}
-	version := d.byte()
+	kind := d.byte()
+	version, flags := kind>>4, kind&0x0f
+	m.drop = flags&flagDrop != 0
 	m.created, m.due = d.double(), d.double()
 	m.base = m.due
-	flags := d.byte()
-	m.drop = flags&flagDrop != 0
 	m.maxAttempts = int(d.uint32())
 	if flags&flagExpires != 0 {
 		m.expireAfter = d.double()
@@ -126,11 +129,10 @@ func decodeMessage(id, record string) (stored, error) {
 // addState reads what has changed since.
 func (m *stored) addState(id, state string) error {
 	d := decoder{b: state}
-	version, reason, failures := d.byte(), d.byte(), d.byte()
+	version, flags, reason, failures := d.byte(), d.byte(), d.byte(), d.byte()
+	m.cancel = flags&flagCancel != 0
 	m.attempt = int(d.uint32())
 	m.token, m.due = d.double(), d.double()
-	flags := d.byte()
-	m.cancel = flags&flagCancel != 0
 	d.uint32() // maxAttempts again, for the scripts
 	if m.base = m.due; flags&flagExpires != 0 {
 		m.base = d.double()

@@ -38,7 +38,7 @@ local function cancel(id, from, at)
     local st = known[id]
     if not st.cancel then
       st.cancel, changed = true, true
-      call('HSET', S, id, encode_state(st))
+      put_states({id, encode_state(st)})
     end
     return TOO_LATE, 0
   end

@@ -41,11 +41,16 @@ end
 
 for i = 1, #got[2], 2 do
   local id, raw = got[2][i], got[2][i + 1]
-  if ARGV[4] == 'm' then check_message(id, raw) else check_state(id, raw) end
+  if ARGV[4] == 'm' then
+    check_message(id, raw)
+  elseif id ~= TABLE_FIELD then
+    check_state(id, raw)
+  end
 end
 if got[1] == '0' and ARGV[4] == 'm' then
   local n = call('ZCARD', T) + call('ZCARD', L) + call('ZCARD', D)
   local m = call('HLEN', M)
+  if state_count > 0 and call('HEXISTS', S, TABLE_FIELD) == 0 then out[#out + 1] = S .. ' lacks the field that makes it a table' end
   if n ~= m then out[#out + 1] = 'the sets of ' .. M .. ' name ' .. n .. ' messages, but there are ' .. m end
 end
 return out

@@ -8,7 +8,7 @@
 --       next is when the next message needs attention, or NEVER, also while the topic is
 --       paused; until is the end of the leases and token that of all of them; leased is
 --       msgpack: an array of IDs, one of messages and one of states, in which '' stands for
---       one that is delivered for the first time and never expires
+--       that of a message without flags that is delivered for the first time
 local most, length, budget = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
 -- Of what the call leased before, all that is still leased by it.
@@ -35,7 +35,7 @@ if not cfg.version or cfg.paused_out then return nothing(NEVER) end
 if length == 0 then length = cfg.lease end
 
 -- The due of both sets, merged by time. In the usual case no lease has run out and no message
--- that waits has a state; then its record tells all, and times stays empty: to have them
+-- that waits has a state; then its record tells all, and times stays empty, because to have them
 -- written out and read again would be dear.
 local ids, times, from_l = {}, {}, {}
 local function merge()
@@ -68,24 +68,26 @@ end
 
 -- Everything is read and decided before the first write.
 local token = cfg.token + 1
-local till_text = int(now + length)
-local first_head = fresh_head(token)
+local first_head, till_text = fresh_head(token), int(now + length)
 local leased, leased_ids, bodies, shown = 0, {}, {}, {} -- what is delivered
 local leases, records = {}, {}                          -- arguments that store it
 local ended, ended_as = {}, {}
-local from_t_count, from_l_count = 0, 0
+local from_t, from_l_count = 0, 0
 
 local function lease(id, raw, record, state)
-  leased = leased + 1
-  leased_ids[leased], bodies[leased], shown[leased] = id, raw, state
-  leases[2 * leased - 1], leases[2 * leased] = till_text, id
-  records[2 * leased - 1], records[2 * leased] = id, record
+  local n = leased + 1
+  leased = n
+  leased_ids[n], bodies[n], shown[n] = id, raw, state
+  n = n + n
+  leases[n - 1], leases[n] = till_text, id
+  records[n - 1], records[n] = id, record
 end
 
--- look_at decides about the message at a place among ids that has a state, or may expire.
+-- look_at decides about a message that is not plain. st is its state, if it has one; place is
+-- its own among ids.
 local function look_at(place, id, raw, st)
   if not st then
-    st = fresh(id, raw, times[place] or struct.unpack('<d', raw, FRESH_FROM))
+    st = fresh(id, raw, times[place])
   elseif times[place] then
     st.due = times[place]
   end
@@ -93,7 +95,7 @@ local function look_at(place, id, raw, st)
   local ends = must_end(st)
   if ends ~= 'finish' and st.token ~= 0 then fail(st, LEASE_RAN_OUT) end
   if ends then
-    ended[#ended + 1], ended_as[#ended + 1] = id, {st = st, reason = ends}
+    ended[#ended + 1], ended_as[#ended_as + 1] = id, {st = st, reason = ends}
     return
   end
   st.attempt, st.token = st.attempt + 1, token
@@ -103,29 +105,30 @@ end
 
 -- Bodies are read a few at a time, because nobody knows how long they are.
 local AT_ONCE = 32
-local bytes = 0
-local none = {}
+local byte, sub = string.byte, string.sub
+local bytes, none = 0, {}
 for first = 1, #ids, AT_ONCE do
   local some = {unpack(ids, first, math.min(first + AT_ONCE - 1, #ids))}
   local messages = call('HMGET', M, unpack(some))
   local known = plain and none or states(some)
-  for i, id in ipairs(some) do
-    if bytes >= budget then break end
-    local raw, place = messages[i], first + i - 1
-    if message_flags(id, raw) < EXPIRES and not known[id] and plain then
-      lease(id, raw, first_head .. string.sub(raw, FRESH_FROM, FRESH_TO), '')
+  for i = 1, #some do
+    local id, raw = some[i], messages[i]
+    if plain and raw and byte(raw) == PLAIN and #raw >= MESSAGE_BYTES then
+      lease(id, raw, first_head .. sub(raw, PLAIN_FROM, PLAIN_TO), '')
     else
-      look_at(place, id, raw, known[id])
+      message_flags(id, raw)
+      look_at(first + i - 1, id, raw, known[id])
     end
-    if from_l[place] then from_l_count = from_l_count + 1 else from_t_count = from_t_count + 1 end
+    if from_l[first + i - 1] then from_l_count = from_l_count + 1 else from_t = from_t + 1 end
     bytes = bytes + #raw
+    if bytes >= budget then break end
   end
   if bytes >= budget then break end
 end
 
 -- Taken out before put in: a server out of memory would refuse to begin with an addition.
 -- What was taken is what stands first in each set.
-if from_t_count > 0 then call('ZREMRANGEBYRANK', T, 0, from_t_count - 1) end
+if from_t > 0 then call('ZREMRANGEBYRANK', T, 0, from_t - 1) end
 if from_l_count > 0 then call('ZREMRANGEBYRANK', L, 0, from_l_count - 1) end
 for i, id in ipairs(ended) do
   local e = ended_as[i]
@@ -133,11 +136,11 @@ for i, id in ipairs(ended) do
 end
 if leased > 0 then
   call('ZADD', L, unpack(leases))
-  call('HSET', S, unpack(records))
+  put_states(records)
   call('HSET', G, 'token', int(token), 'clock', now_text)
   g[2] = now_text
 end
-if moved and from_t_count == waiting_count then call('HDEL', G, 'moved') end
+if moved and from_t == waiting_count then call('HDEL', G, 'moved') end
 settle_clock()
 keep({ids = cmsgpack.pack(leased_ids), token = token, till = now + length}, leased > 0)
 return reply(head(), now + length, token, cmsgpack.pack(leased_ids, bodies, shown))

@@ -41,7 +41,7 @@ local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
 local waiting_count, leased_count, dead_count = call('ZCARD', T), call('ZCARD', L), call('ZCARD', D)
 local finished_count = call('ZCARD', F)
 call('HLEN', M)
-local state_count = call('HLEN', S)
+local state_count = math.max(call('HLEN', S) - 1, 0) -- without TABLE_FIELD
 local g = call('HMGET', G, 'version', 'clock', 'token', 'gone', 'lease', 'attempts', 'pausedin', 'pausedout', 'remember', 'retention', 'moved')
 
 -- The partition's settings; version is nil when there is no such topic.
@@ -106,19 +106,33 @@ end
 
 -- States.
 
-local STATE = '<BBBI4ddBI4'
+-- Redis keeps a hash of few and short fields as a list, which it goes through from end to end
+-- for each field. A long one makes it a table. It is there from the first state on.
+local TABLE_FIELD = '' -- no ID is empty
+local TABLE_VALUE = 'This field is longer than Redis lets the fields of a list be: 64 bytes.'
+
+-- put_states stores states, given as ID, record, ID, record ...
+local function put_states(records)
+  if state_count == 0 then
+    records[#records + 1] = TABLE_FIELD
+    records[#records + 1] = TABLE_VALUE
+  end
+  call('HSET', S, unpack(records))
+end
+
+local STATE = '<BBBBI4ddI4'
 local STATE_BYTES = 28
 local EXPIRY_BYTES = 16
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
 local function decode_state(id, raw)
-  local flags = #raw >= STATE_BYTES and string.byte(raw) == 1 and string.byte(raw, 24)
+  local flags = #raw >= STATE_BYTES and string.byte(raw) == 1 and string.byte(raw, 2)
   local rest = STATE_BYTES + (flags and has(flags, EXPIRES) and EXPIRY_BYTES or 0)
   if not flags or #raw < rest then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
-  local _, reason, failed, attempt, token, due, _, max = struct.unpack(STATE, raw)
+  local _, _, reason, failed, attempt, token, due, max = struct.unpack(STATE, raw)
   local base, after = due, 0
   if rest > STATE_BYTES then base, after = struct.unpack('<dd', raw, STATE_BYTES + 1) end
   return {
@@ -133,42 +147,45 @@ local function state_token(id, raw)
   if #raw < STATE_BYTES or string.byte(raw) ~= 1 then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
-  return (struct.unpack('<d', raw, 8))
+  return (struct.unpack('<d', raw, 9))
 end
 
 local function encode_state(st)
   local flags = (st.drop and DROP or 0) + (st.cancel and CANCEL or 0) + (st.after > 0 and EXPIRES or 0) + (st.moved and MOVED or 0)
   local expiry = st.after > 0 and struct.pack('<dd', st.base, st.after) or ''
-  return struct.pack(STATE, 1, st.reason, st.failed, st.attempt, st.token, st.due, flags, st.max) .. expiry .. st.failures
+  return struct.pack(STATE, 1, flags, st.reason, st.failed, st.attempt, st.token, st.due, st.max) .. expiry .. st.failures
 end
 
-local MESSAGE = '<BddBI4'
-local MESSAGE_BYTES = 22
+local MESSAGE = '<BddI4'
+local MESSAGE_BYTES = 21
+local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the flags
 
 -- message_flags makes sure that a message can be read.
 local function message_flags(id, raw)
-  if not raw or #raw < MESSAGE_BYTES or string.byte(raw) ~= 1 then
+  local flags = raw and #raw >= MESSAGE_BYTES and string.byte(raw) - PLAIN
+  if not flags or flags < 0 or flags >= 16 then
     corrupt('message ' .. id .. ' in ' .. M .. ' is missing or cannot be read')
   end
-  return string.byte(raw, 18)
+  return flags
 end
 
--- fresh is the state of a message that was never claimed. due is the time that it waits for.
+-- fresh is the state of a message that was never claimed. due is the time that it waits for,
+-- if it is not the one in the message.
 local function fresh(id, raw, due)
   local flags = message_flags(id, raw)
-  local _, _, first, _, max = struct.unpack(MESSAGE, raw)
+  local _, _, first, max = struct.unpack(MESSAGE, raw)
   local after = has(flags, EXPIRES) and struct.unpack('<d', raw, MESSAGE_BYTES + 1) or 0
+  due = due or first
   return {
     drop = has(flags, DROP), cancel = false, moved = due ~= first, reason = 0, failed = 0, attempt = 0, max = max,
     token = 0, due = due, base = due, after = after, failures = '',
   }
 end
 
--- fresh_head is the head of the states of messages that are claimed for the first time. The
--- due time, flags and attempts follow as they stand in the message (FRESH_FROM to FRESH_TO),
--- which must not expire.
-local function fresh_head(token) return struct.pack('<BBBI4d', 1, 0, 0, 1, token) end
-local FRESH_FROM, FRESH_TO = 10, 22
+-- A message without flags that is claimed for the first time has this state: fresh_head, and
+-- what stands in the message from PLAIN_FROM to PLAIN_TO.
+local function fresh_head(token) return struct.pack('<BBBBI4d', 1, 0, 0, 0, 1, token) end
+local PLAIN_FROM, PLAIN_TO = 10, 21
 
 -- states reads the states of many messages; false for one that has none.
 local function states(ids)
@@ -214,7 +231,7 @@ local function wait(id, st, from)
   if st.attempt == 0 and st.failed == 0 and not st.moved then
     call('HDEL', S, id)
   else
-    call('HSET', S, id, encode_state(st))
+    put_states({id, encode_state(st)})
   end
   earliest = math.min(earliest, st.due)
 end
@@ -224,7 +241,7 @@ local function die(id, st, from, reason)
   if from then call('ZREM', from, id) end
   st.token, st.cancel, st.reason = 0, false, reason
   call('ZADD', D, now_text, id)
-  call('HSET', S, id, encode_state(st))
+  put_states({id, encode_state(st)})
   dead_count = dead_count + 1
 end
 

@@ -2,9 +2,9 @@
 --
 -- KEYS  of a partition, and 8 as receipt.lua says
 -- ARGV  4 sender of hints; 5 msgpack: an array with four values per message, in order of effect:
---       ID; due in digits, or a number: the delay; what to do when the ID is taken (0 keep
---       the first, 1 replace it, 2 fail, 3 it cannot be: the caller has just made it up);
---       the rest of the record, from the flags on
+--       ID; due in digits, or a number: the delay; how: what to do when the ID is taken (0 keep
+--       the first, 1 replace it, 2 fail, 3 it cannot be, the caller has just made it up) and
+--       4 times the flags of the record; what is behind the due time in the record
 -- Reply {now, micros, exists, hint, up, place, status, due, state, place, status, due, state ...}
 --       nothing behind exists if there is no such topic: it must be made first
 --       up is now rounded up, from which delays count
@@ -13,7 +13,7 @@
 --       status 2 duplicate, 3 replaced,
 --       4 taken, 5 due too far ahead, 6 paused, 7 duplicate of a finished message
 --       state  as in punctual.State
-local REPLACE, FAIL, NEW = 1, 2, 3
+local REPLACE, FAIL, NEW = 1, 2, 3 -- NEW is without flags
 
 if kept then return kept end
 if not cfg.version then
@@ -60,21 +60,19 @@ end
 local records, times, size, index = {}, {}, 0, {}
 local replaced, forgotten = {}, {}
 
-local version = struct.pack('<Bd', 1, now)
-
-local function store(n, id, due, due_text, rest)
-  records[n], records[n + 1] = id, version .. struct.pack('<d', due) .. rest
+local function store_at(n, id, head_, due, due_text, rest)
+  records[n], records[n + 1] = id, head_ .. struct.pack('<d', due) .. rest
   times[n], times[n + 1] = due_text, id
   if due < earliest then earliest = due end
 end
 
-local function store_known(id, due, due_text, rest)
+local function store(id, flags, due, due_text, rest)
   local n = index[id]
   if not n then
     n, size = size + 1, size + 2
     index[id] = n
   end
-  store(n, id, due, due_text, rest)
+  store_at(n, id, struct.pack('<Bd', PLAIN + flags, now), due, due_text, rest)
   at[id] = due
   if known[id] then -- also one that was dead for too long and is not yet swept
     replaced[#replaced + 1] = id
@@ -83,15 +81,18 @@ local function store_known(id, due, due_text, rest)
   if finished_count > 0 then forgotten[#forgotten + 1] = id end
 end
 
+local plain_head = struct.pack('<Bd', PLAIN, now)
+
 -- push stores a message, or says why not, or what it met.
-local function push(id, due, due_text, mode, rest)
+local function push(id, due, due_text, how, rest)
   if due > MAX_DUE then return 5, 0, 0 end
   if cfg.paused_in then return 6, 0, 0 end
-  if mode == NEW then
-    store(size + 1, id, due, due_text, rest)
+  if how == NEW then
+    store_at(size + 1, id, plain_head, due, due_text, rest)
     size = size + 2
     return nil
   end
+  local mode = how % 4
   local from, old_due, state = place(id)
   local taken = from or mode ~= REPLACE and remembered(id)
   if taken and mode == FAIL then return 4, 0, 0 end
@@ -99,7 +100,7 @@ local function push(id, due, due_text, mode, rest)
     if not from then return 7, 0, 0 end
     return 2, old_due, state
   end
-  store_known(id, due, due_text, rest)
+  store(id, math.floor(how / 4), due, due_text, rest)
   if from then return 3, due, 0 end
   return nil
 end
