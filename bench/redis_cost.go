@@ -35,13 +35,13 @@ func redisCostScenarios() []scenario {
 		},
 		{
 			name: lifeScenario, about: "commands and CPU per message while 64 callers push and one process handles",
-			takes: func(z sizes) time.Duration { return 6*z.RedisSpan + 10*time.Second }, run: runRedisLife,
+			takes: func(z sizes) time.Duration { return 3*z.RedisSpan + 5*time.Second }, run: runRedisLife,
 		},
 	}
 	for _, x := range idleProcesses {
 		all = append(all, scenario{
 			name: idleName(x.system, x.processes), about: fmt.Sprintf("commands of %d idle processes, %s", x.processes, x.system), maxRounds: 1,
-			takes: func(z sizes) time.Duration { return idleWindow(z) + 4*time.Second },
+			takes: func(z sizes) time.Duration { return idleWindow(z) + 3*time.Second },
 			run:   func(ctx context.Context, e *env) error { return runRedisIdle(ctx, e, x.system, x.processes) },
 		})
 	}
@@ -184,7 +184,8 @@ func pushSoon(ctx context.Context, sys system, d time.Duration) (int64, error) {
 	return t.items.Load(), nil
 }
 
-func idleWindow(z sizes) time.Duration { return z.RedisWindow }
+// idleWindow is shorter than that of lateness; it has to tell only how many a second there are.
+func idleWindow(z sizes) time.Duration { return z.RedisWindow / 2 }
 
 // runRedisIdle counts the commands of processes that wait for a message due in hours.
 func runRedisIdle(ctx context.Context, e *env, system string, processes int) error {

@@ -31,7 +31,6 @@ func redisDrains() []redisDrain {
 		{8, 64, everySecond, true},
 		{32, 64, everySecond, true},
 		{1, 64, always, true},
-		{8, 64, always, false},
 	}
 }
 
@@ -49,9 +48,10 @@ func redisDrainScenarios() []scenario {
 
 // takes: two systems fill and drain, asynq twice a smaller number.
 func (x redisDrain) takes(z sizes) time.Duration {
-	d := time.Duration(z.RedisBurst)*50*time.Microsecond + time.Duration(x.processes)*100*time.Millisecond + 6*time.Second
+	each := time.Duration(x.processes)*processStart + 2*time.Second
+	d := 2*each + time.Duration(z.RedisBurst)*60*time.Microsecond
 	if x.rivals {
-		d += 2*(drainFill(sysAsynq, z)+time.Duration(drainSize(sysAsynq, z))*100*time.Microsecond) + 8*time.Second
+		d += 2*each + time.Duration(drainSize(sysAsynq, z))*300*time.Microsecond + 3*time.Second
 	}
 	return d
 }
@@ -68,7 +68,7 @@ func drainSize(system string, z sizes) int {
 func drainFill(system string, z sizes) time.Duration {
 	each := 20 * time.Microsecond
 	if system == sysAsynq || system == sysAsynqFast {
-		each = 100 * time.Microsecond
+		each = 60 * time.Microsecond
 	}
 	return time.Second + time.Duration(drainSize(system, z))*each
 }
@@ -121,6 +121,7 @@ func (x redisDrain) compare(ctx context.Context, e *env, rate float64) error {
 type drained struct {
 	verdict
 	n    int64
+	fill time.Duration // for scheduling them
 	due  time.Time
 	cost serverCost
 	cpu  time.Duration // of the consumers
@@ -135,9 +136,26 @@ func (d *drained) note(out *Result, prefix string) {
 	out.set(prefix+"early", float64(d.early))
 }
 
-// drain has a system's consumers wait, schedules for one instant, and waits until all are handled.
-func (x redisDrain) drain(ctx context.Context, e *env, system string) (*drained, error) {
-	d := &drained{n: int64(drainSize(system, e.sizes))}
+// errLateFill tells that not everything was scheduled before it was due.
+var errLateFill = errors.New("this machine is too slow or too busy for -redis-burst")
+
+// drain measures a system. When others keep the machine so busy that it cannot be filled in
+// time, it tries again with more.
+func (x redisDrain) drain(ctx context.Context, e *env, system string) (d *drained, err error) {
+	fill := drainFill(system, e.sizes)
+	for range 3 {
+		if d, err = x.drainOnce(ctx, e, system, fill); !errors.Is(err, errLateFill) {
+			return d, err
+		}
+		fill *= 3
+	}
+	return nil, err
+}
+
+// drainOnce has a system's consumers wait, schedules for one instant, and waits until all are
+// handled.
+func (x redisDrain) drainOnce(ctx context.Context, e *env, system string, fill time.Duration) (*drained, error) {
+	d := &drained{n: int64(drainSize(system, e.sizes)), fill: fill}
 	return d, e.withRedis(ctx, x.fsync, func(s *redisServer) error {
 		sys, err := openSystem(ctx, system, s, fillers)
 		if err != nil {
@@ -148,9 +166,9 @@ func (x redisDrain) drain(ctx context.Context, e *env, system string) (*drained,
 }
 
 func (x redisDrain) drainServer(ctx context.Context, e *env, s *redisServer, sys system, system string, d *drained) error {
-	start := time.Duration(x.processes) * 100 * time.Millisecond
+	start := time.Duration(x.processes) * processStart
 	// A whole second, because asynq knows nothing finer.
-	d.due = time.Now().Add(start + drainFill(system, e.sizes) + time.Second).Truncate(time.Second)
+	d.due = time.Now().Add(start + d.fill + time.Second).Truncate(time.Second)
 	f, err := e.startFleet(ctx, x.processes, consumerTask{System: system, Addr: s.addr, Hands: x.hands, Instant: d.due})
 	if err != nil {
 		return err
@@ -179,7 +197,7 @@ func (d *drained) measure(ctx context.Context, e *env, s *redisServer, sys syste
 		return err
 	}
 	if late := time.Since(d.due); late > 0 {
-		return fmt.Errorf("the last message of %s was pushed %v after it was due: this machine is too slow or too busy for -redis-burst %d", system, late, e.sizes.RedisBurst)
+		return fmt.Errorf("the last message of %s was pushed %v after it was due: %w", system, late, errLateFill)
 	}
 	if err := sleepUntil(ctx, d.due.Add(-20*time.Millisecond)); err != nil {
 		return err
@@ -212,6 +230,8 @@ func (d *drained) judge(f *fleet, system string) error {
 }
 
 const (
+	// processStart is how long a consumer process may take to start.
+	processStart = 50 * time.Millisecond
 	// fillers schedule at the same time; asynq, which has no batches, needs many to be fast.
 	fillers   = 64
 	redisFill = 500 // messages of one list

@@ -39,7 +39,6 @@ func redisLatenesses(rate int) []redisLateness {
 		{rate, sysPunctual, 8},
 		{rate, sysPunctual, 32},
 		{rate, sysAsynq, 8},
-		{rate, sysAsynqFast, 1},
 		{rate, sysAsynqFast, 8},
 	}
 }
@@ -52,7 +51,7 @@ func redisLatenessScenarios() []scenario {
 				name:  x.name(),
 				about: fmt.Sprintf("lateness at %d messages a second, %s, %d processes", x.rate, x.system, x.processes), maxRounds: 2,
 				takes: func(z sizes) time.Duration {
-					return z.RedisWindow + lateLead + 3*time.Second + time.Duration(x.processes)*100*time.Millisecond
+					return z.RedisWindow + lateLead + 2*time.Second + time.Duration(x.processes)*processStart
 				},
 				run: x.run,
 			})
@@ -77,10 +76,11 @@ func (x redisLateness) runServer(ctx context.Context, e *env, s *redisServer, sy
 		return err
 	}
 	n := int64(float64(x.rate) * e.sizes.RedisWindow.Seconds())
+	var overdue int64
 	from, err := s.usage(ctx)
 	if err == nil {
 		e.say("%d messages a second for %v", x.rate, e.sizes.RedisWindow)
-		err = pushEvenly(ctx, sys, n, x.rate)
+		overdue, err = pushEvenly(ctx, sys, n, x.rate)
 	}
 	if err == nil {
 		err = f.await(ctx, n)
@@ -93,6 +93,7 @@ func (x redisLateness) runServer(ctx context.Context, e *env, s *redisServer, sy
 	if err := expectPending(ctx, sys, 0); err != nil {
 		return err
 	}
+	e.out.set("overdue_share", float64(overdue)/float64(n))
 	e.out.set("cpu_us_per_message", float64(cpu.Microseconds())/float64(n))
 	e.out.setCost("", cost(from, to, true), n)
 	return x.note(e.out, f, n)
@@ -120,11 +121,12 @@ func (x redisLateness) note(out *Result, f *fleet, n int64) error {
 	return nil
 }
 
-// pushEvenly pushes n letters one by one at a rate, each lateLead before it is due.
-func pushEvenly(ctx context.Context, sys system, n int64, rate int) error {
+// pushEvenly pushes n letters one by one at a rate, each lateLead before it is due. It counts
+// those that were not stored before they were due, because the system or the machine was too busy.
+func pushEvenly(ctx context.Context, sys system, n int64, rate int) (overdue int64, err error) {
 	begin := time.Now()
-	var next atomic.Int64
-	return inParallel(ctx, redisCallers, func(ctx context.Context, who int) error {
+	var next, behind atomic.Int64
+	err = inParallel(ctx, redisCallers, func(ctx context.Context, who int) error {
 		for {
 			i := next.Add(1) - 1
 			if i >= n {
@@ -138,9 +140,10 @@ func pushEvenly(ctx context.Context, sys system, n int64, rate int) error {
 			if err := sys.push(ctx, who, []letter{l}); err != nil {
 				return err
 			}
-			if late := time.Since(l.due); late > 0 {
-				return fmt.Errorf("a message was pushed %v after it was due: this machine is too slow or too busy for %d a second", late, rate)
+			if time.Now().After(l.due) {
+				behind.Add(1)
 			}
 		}
 	})
+	return behind.Load(), err
 }

@@ -46,7 +46,7 @@ func redisScheduleScenarios() []scenario {
 	for _, x := range redisSchedules() {
 		all = append(all, scenario{
 			name: x.name(), about: fmt.Sprintf("%d callers, %d at a time, appendfsync %s", x.callers, x.batch, x.fsync),
-			takes: func(z sizes) time.Duration { return 4*z.RedisSpan + 2*time.Second }, run: x.run,
+			takes: func(z sizes) time.Duration { return 4*z.RedisSpan + time.Second }, run: x.run,
 		})
 	}
 	return all

@@ -198,12 +198,17 @@ func consume(ctx context.Context, t consumerTask, ready func(), handle func(body
 	return fmt.Errorf("there is no consumer for %q", t.System)
 }
 
+// warnings logs what goes wrong.
+func warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
 func consumePunctual(ctx context.Context, t consumerTask, ready func(), handle func(body []byte)) error {
 	store, err := openRedisStore(ctx, t.Addr)
 	if err != nil {
 		return err
 	}
-	w := punctual.NewWorker(store, &punctual.WorkerConfig{Concurrency: t.Hands, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	w := punctual.NewWorker(store, &punctual.WorkerConfig{Concurrency: t.Hands, Logger: warnings()})
 	w.Handle(topic, punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		handle(d.Body)
 		return nil

@@ -207,6 +207,7 @@ func redisLatenessTable(r run) string {
 		value("p99 ms", "start_p99_ms", digits),
 		value("p99.9 ms", "start_p999_ms", digits),
 		value("max ms", "start_max_ms", digits),
+		value("pushed too late", "overdue_share", percent),
 		value("early", "early_share", percent),
 		value("by up to ms", "earliest_ms", digits),
 		value("commands per message", "commands_per_message", digits),

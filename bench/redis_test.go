@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -296,5 +297,36 @@ func TestReportOfOnePart(t *testing.T) {
 	}
 	if r, ok := all[1].newest(both); !ok || r.machine.Run != "a" {
 		t.Errorf("for Redis the newest run is %+v", r)
+	}
+}
+
+// heldSystem takes its time for each push and keeps nothing.
+type heldSystem struct {
+	takes time.Duration
+	count atomic.Int64
+}
+
+func (h *heldSystem) push(_ context.Context, _ int, ls []letter) error {
+	time.Sleep(h.takes)
+	h.count.Add(int64(len(ls)))
+	return nil
+}
+func (h *heldSystem) pending(context.Context) (int64, error) { return h.count.Load(), nil }
+func (h *heldSystem) close() error                           { return nil }
+
+// The load is even, and what a slow system stores too late is counted, in virtual time.
+func TestPushEvenly(t *testing.T) {
+	for takes, behind := range map[time.Duration]int64{time.Millisecond: 0, lateLead + time.Second: 500} {
+		synctest.Test(t, func(t *testing.T) {
+			sys := &heldSystem{takes: takes}
+			begin := time.Now()
+			got, err := pushEvenly(t.Context(), sys, 500, 100)
+			if err != nil || got != behind || sys.count.Load() != 500 {
+				t.Errorf("a push of %v: %d of %d pushed too late, want %d; %v", takes, got, sys.count.Load(), behind, err)
+			}
+			if took := time.Since(begin); takes == time.Millisecond && took != 4990*time.Millisecond+takes {
+				t.Errorf("500 letters at 100 a second were pushed within %v", took)
+			}
+		})
 	}
 }
