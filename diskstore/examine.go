@@ -332,7 +332,7 @@ func (x *examination) probe() []punctual.Finding {
 }
 
 func fsyncTime(median time.Duration) string {
-	return fmt.Sprintf("%v, the median of %d", median.Round(10*time.Microsecond), fsyncs)
+	return fmt.Sprintf("%v, the median of %d", median.Round(time.Microsecond), fsyncs)
 }
 
 // timeFsync appends to a file and syncs it, and returns the median of what that took. It

@@ -25,7 +25,7 @@ type Options struct {
 }
 
 // Store keeps messages in memory. It implements punctual.Store, punctual.Inspector,
-// punctual.Checker and punctual.DurabilityReporter, and is safe for concurrent use. Make one
+// punctual.Checker, punctual.Examiner and punctual.DurabilityReporter, and is safe for concurrent use. Make one
 // with New.
 type Store struct {
 	maxBody int
@@ -43,6 +43,7 @@ var (
 	_ punctual.Store              = (*Store)(nil)
 	_ punctual.Inspector          = (*Store)(nil)
 	_ punctual.Checker            = (*Store)(nil)
+	_ punctual.Examiner           = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 )
 

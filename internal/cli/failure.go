@@ -30,7 +30,7 @@ type exitCode struct {
 func exitCodes() []exitCode {
 	return []exitCode{
 		{fmt.Sprint(exitOK), "All was done as asked; also a consume that was drained by a signal."},
-		{fmt.Sprint(exitError), "An error: the text on standard error says what and how to mend it; also a check that found problems, a demo that saw a promise broken."},
+		{fmt.Sprint(exitError), "An error: the text on standard error says what and how to mend it; also a check that found problems, a doctor that found something bad, a demo that saw a promise broken."},
 		{fmt.Sprint(exitUsage), "Wrong usage: an unknown flag, a malformed value, a missing argument. Nothing was changed."},
 		{fmt.Sprint(exitUnwished), "An outcome was not the wished one: not found, too late, the ID taken. The outcomes are printed."},
 		{"130, 143", "Ended at once by a second SIGINT, SIGTERM."},
@@ -79,7 +79,7 @@ const (
 	codeUsage      = "usage"       // wrong usage
 	codeNoStore    = "no_store"    // a command that only reads found no store
 	codeOutput     = "output"      // standard output could not be written
-	codeProblems   = "problems"    // a check found problems, or a demo a broken promise
+	codeProblems   = "problems"    // a check or doctor found problems, or a demo a broken promise
 	codeSomeFailed = "some_failed" // some of many items failed; each was reported
 )
 

@@ -12,12 +12,12 @@ import (
 // the same with TLS.
 func redisSchemes() []scheme {
 	return []scheme{
-		{"redis", "redis://HOST", openRedis("redis:")},
-		{"redis+sentinel", "redis+sentinel://HOST,HOST/PRIMARY", openRedis("redis+sentinel:")},
-		{"redis+cluster", "redis+cluster://HOST,HOST", openRedis("redis+cluster:")},
-		{"rediss", "", openRedis("rediss:")},
-		{"rediss+sentinel", "", openRedis("rediss+sentinel:")},
-		{"rediss+cluster", "", openRedis("rediss+cluster:")},
+		{"redis", "redis://HOST", openRedis("redis:"), examineRedis("redis:")},
+		{"redis+sentinel", "redis+sentinel://HOST,HOST/PRIMARY", openRedis("redis+sentinel:"), examineRedis("redis+sentinel:")},
+		{"redis+cluster", "redis+cluster://HOST,HOST", openRedis("redis+cluster:"), examineRedis("redis+cluster:")},
+		{"rediss", "", openRedis("rediss:"), examineRedis("rediss:")},
+		{"rediss+sentinel", "", openRedis("rediss+sentinel:"), examineRedis("rediss+sentinel:")},
+		{"rediss+cluster", "", openRedis("rediss+cluster:"), examineRedis("rediss+cluster:")},
 	}
 }
 
@@ -35,5 +35,11 @@ func openRedis(scheme string) func(context.Context, place) (punctual.Store, erro
 			return nil, err // not s: a nil *Store in an interface is not nil
 		}
 		return s, nil
+	}
+}
+
+func examineRedis(scheme string) func(context.Context, place) ([]punctual.Finding, error) {
+	return func(ctx context.Context, p place) ([]punctual.Finding, error) {
+		return redisstore.ExamineURL(ctx, scheme+p.where, &redisstore.Options{Logger: p.log})
 	}
 }

@@ -88,7 +88,7 @@ func (b *buffer) String() string {
 // app is a run whose mem: is the rig's store.
 func (r *rig) app(out, err io.Writer) *app {
 	a := newApp(Streams{In: r.in, Out: out, Err: err, Getenv: func(name string) string { return r.env[name] }})
-	a.schemes = []scheme{{"mem", "mem:", func(context.Context, place) (punctual.Store, error) {
+	a.schemes = []scheme{{name: "mem", form: "mem:", open: func(context.Context, place) (punctual.Store, error) {
 		return keptOpen{r.store}, nil
 	}}}
 	return a

@@ -218,6 +218,14 @@ type checkJSON struct {
 	Problems []string `json:"problems"` // [] for a sound store
 }
 
+// findingJSON is what doctor prints for one finding.
+type findingJSON struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Grade string `json:"grade"`          // "good", "care" or "bad"
+	Cure  string `json:"cure,omitempty"` // left out when good
+}
+
 // versionJSON is what version prints.
 type versionJSON struct {
 	Version  string `json:"version"`

@@ -22,6 +22,8 @@ type scheme struct {
 	// form shows users what to write; empty for a variant of another one.
 	form string
 	open func(ctx context.Context, p place) (punctual.Store, error)
+	// examine says what the store stands on, without opening it: it may refuse to.
+	examine func(ctx context.Context, p place) ([]punctual.Finding, error)
 }
 
 // place is which store to open, and how.
@@ -38,21 +40,49 @@ type place struct {
 // schemes is the table of stores. A new kind of store is one more row.
 func schemes() []scheme {
 	return append([]scheme{
-		{"disk", "disk:PATH", openDisk},
-		{"mem", "mem:", openMemory},
+		{"disk", "disk:PATH", openDisk, examineDisk},
+		{"mem", "mem:", openMemory, examineMemory},
 	}, redisSchemes()...)
 }
 
 func openMemory(_ context.Context, p place) (punctual.Store, error) {
-	if p.where != "" {
-		return nil, usagef("store \"mem:%s\": a store in memory has no place: use mem:", p.where)
+	if err := noPlace(p); err != nil {
+		return nil, err
 	}
 	return memstore.New(nil), nil
 }
 
-func openDisk(_ context.Context, p place) (punctual.Store, error) {
+func examineMemory(_ context.Context, p place) ([]punctual.Finding, error) {
+	if err := noPlace(p); err != nil {
+		return nil, err
+	}
+	return memstore.Examine(), nil
+}
+
+func noPlace(p place) error {
+	if p.where != "" {
+		return usagef("store \"mem:%s\": a store in memory has no place: use mem:", p.where)
+	}
+	return nil
+}
+
+func examineDisk(ctx context.Context, p place) ([]punctual.Finding, error) {
+	if err := namesDirectory(p); err != nil {
+		return nil, err
+	}
+	return diskstore.Examine(ctx, p.where, &diskstore.Options{Logger: p.log})
+}
+
+func namesDirectory(p place) error {
 	if p.where == "" {
-		return nil, usagef("store \"disk:\" names no directory: use disk:PATH")
+		return usagef("store \"disk:\" names no directory: use disk:PATH")
+	}
+	return nil
+}
+
+func openDisk(_ context.Context, p place) (punctual.Store, error) {
+	if err := namesDirectory(p); err != nil {
+		return nil, err
 	}
 	if !p.create {
 		if err := diskExists(p.where); err != nil {
@@ -129,14 +159,23 @@ func (a *app) withStore(ctx context.Context, create bool, f func(punctual.Store)
 }
 
 func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error) {
+	s, where, err := a.scheme()
+	if err != nil {
+		return nil, err
+	}
+	return s.open(ctx, place{where: where, create: create, log: a.logger()})
+}
+
+// scheme is the kind of the store that is named, and the text behind the colon.
+func (a *app) scheme() (s scheme, where string, err error) {
 	name := a.storeName()
 	kind, where, ok := strings.Cut(name, ":")
 	for _, s := range a.schemes {
 		if ok && s.name == kind {
-			return s.open(ctx, place{where: where, create: create, log: a.logger()})
+			return s, where, nil
 		}
 	}
-	return nil, usagef("store %q is of no known kind: use %s", name, a.storeForms())
+	return s, "", usagef("store %q is of no known kind: use %s", name, a.storeForms())
 }
 
 // withInspector is withStore for the commands that look into a store which exists

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+const doctorHelp = `Doctor looks at what a store stands on: its disk or server, not its messages. It says whether the
+promises can be kept there, and what to do when not. It works when the store refuses to open, and
+before there is one. Each finding has a grade:
+
+  good  as it should be
+  care  the store works, with less than it could have or for not much longer
+  bad   a promise does not hold, or the store refuses to open
+
+It changes nothing, but that it makes and removes one small file on a disk. The exit code is 1 when
+something is bad. To read a whole store there is 'punctual check'.`
+
+const doctorExample = `  punctual doctor
+  punctual doctor --store disk:/var/lib/punctual
+  punctual doctor --store redis://localhost --json`
+
+func newDoctor(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "doctor",
+		Short:   "Say whether disk or server can keep the promises",
+		Long:    doctorHelp,
+		Example: doctorExample,
+		Args:    cobra.NoArgs,
+		RunE: a.action(func(ctx context.Context, _ []string) error {
+			s, where, err := a.scheme()
+			if err != nil {
+				return err
+			}
+			findings, err := s.examine(ctx, place{where: where, log: a.logger()})
+			return errors.Join(err, a.showFindings(findings), badFindings(findings))
+		}),
+	}
+}
+
+// badFindings is the failure of a command that found something bad, or nil.
+func badFindings(findings []punctual.Finding) error {
+	var names []string
+	for _, f := range findings {
+		if f.Grade == punctual.GradeBad {
+			names = append(names, f.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return &failure{
+		code: codeProblems, exit: exitError, definite: true,
+		text: fmt.Sprintf("not as it must be: %s: see what to do there", strings.Join(names, ", ")),
+	}
+}
+
+func (a *app) showFindings(findings []punctual.Finding) error {
+	if a.json {
+		for _, f := range findings {
+			if err := a.out.writeJSON(findingJSON{Name: f.Name, Value: f.Value, Grade: f.Grade.String(), Cure: f.Cure}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	widest := 0
+	for _, f := range findings {
+		widest = max(widest, text.StringWidth(printable(f.Name)))
+	}
+	for _, f := range findings {
+		a.showFinding(f, widest)
+	}
+	return nil
+}
+
+// showFinding prints one finding in columns, and below it what to do.
+func (a *app) showFinding(f punctual.Finding, widest int) {
+	mark, colour := marks(f.Grade)
+	grade := a.colour(colour, fmt.Sprintf("%s %-4s", mark, f.Grade))
+	a.printf("%s  %s  %s\n", grade, text.Pad(printable(f.Name), widest, ' '), oneLineOf(f.Value))
+	if f.Cure == "" {
+		return
+	}
+	indent := strings.Repeat(" ", len("x good")+2+widest+2)
+	cure := oneLineOf(f.Cure)
+	if isTerminal(a.out) { // a pipe keeps lines whole, for those who search them
+		cure = text.WrapSoft(cure, max(width(a.out)-len(indent), 30))
+	}
+	for line := range strings.Lines(cure) {
+		a.printf("%s%s\n", indent, strings.TrimSpace(line))
+	}
+}
+
+// marks is how a grade looks: the word beside it is for those who see no colours.
+func marks(g punctual.Grade) (string, text.Color) {
+	switch g {
+	case punctual.GradeGood:
+		return "✓", text.FgGreen
+	case punctual.GradeCare:
+		return "!", text.FgYellow
+	}
+	return "✗", text.FgRed
+}
+
+// oneLineOf is printable text without line breaks.
+func oneLineOf(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }

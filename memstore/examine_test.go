@@ -1,0 +1,22 @@
+package memstore
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+)
+
+func TestExamineSaysVolatile(t *testing.T) {
+	s := New(nil)
+	fs, err := s.Examine(t.Context())
+	if err != nil || len(fs) != 1 || fs[0].Value != string(s.Durability()) || fs[0].Grade != punctual.GradeCare || fs[0].Cure == "" {
+		t.Errorf("examine: %+v, %v; want the class %s, with care", fs, err, s.Durability())
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Examine(t.Context()); !errors.Is(err, punctual.ErrClosed) {
+		t.Errorf("examine after close: %v, want ErrClosed", err)
+	}
+}
