@@ -70,7 +70,10 @@ const callTimeout = 10 * time.Second
 // that of the original: each call tries again, and listeners are served from when Redis is
 // there. A controller that is no longer used has to be closed, with or without an error.
 func NewDelayQueueController(redisConfig RedisConfig) (*DelayQueueController, error) {
-	client := redis.NewClient(&redis.Options{Addr: redisConfig.Addr, Password: redisConfig.Password, DB: max(redisConfig.Db, 0)})
+	client := redis.NewClient(&redis.Options{
+		Addr: redisConfig.Addr, Password: redisConfig.Password, DB: max(redisConfig.Db, 0),
+		ContextTimeoutEnabled: true, // so that callTimeout holds
+	})
 	p := newController(slog.Default())
 	p.release = client.Close
 	p.connect = func(ctx context.Context) (*connection, error) {

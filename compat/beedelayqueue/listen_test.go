@@ -257,6 +257,59 @@ func TestListenersRunBesideEachOther(t *testing.T) {
 	}
 }
 
+// More messages than listeners may run wait in Redis, not in this process (P10).
+func TestListenersAreBounded(t *testing.T) {
+	t.Parallel()
+	p, topic := open(t), newTopicName()
+	finish := make(chan struct{})
+	h := newHearing(func(m *DelayMsg) { <-finish; p.Ack(*m, true) })
+	var ms []punctual.NewMessage
+	for range maxListening + 1 {
+		ms = append(ms, punctual.NewMessage{Topic: topic})
+	}
+	c, err := p.connection(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.queue.PushMany(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	p.CreateDelayQueue(topic, 600, 3)
+	listen(t, p, topic, h)
+	for range maxListening {
+		h.next(t)
+	}
+	s, err := c.inspector.Stats(t.Context(), topic)
+	if err != nil || s.Leased != maxListening || s.Ready != 1 {
+		t.Errorf("P10: %d leased, %d ready, %v; want %d and 1", s.Leased, s.Ready, err, maxListening)
+	}
+	close(finish)
+	h.next(t)
+}
+
+// What was claimed when the consuming ends is given back without having counted.
+func TestUnstartedIsGivenBack(t *testing.T) {
+	t.Parallel()
+	p, topic := open(t), newTopicName()
+	p.CreateDelayQueue(topic, 600, 3)
+	id := push(t, p, topic, 0)
+	var got []punctual.Delivery
+	for end := time.Now().Add(patience); len(got) == 0 && time.Now().Before(end); {
+		var err error
+		if got, err = p.claim(t.Context(), p.created(topic), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	free := make(chan struct{}, 1)
+	p.handOut(ended, got, free)
+	<-free
+	if m := get(t, p, topic, id); m.State != punctual.StateReady || m.Attempt != 0 {
+		t.Errorf("%v after %d attempts, want ready after none", m.State, m.Attempt)
+	}
+}
+
 func TestCloseWaitsForListeners(t *testing.T) {
 	t.Parallel()
 	p, topic := open(t), newTopicName()

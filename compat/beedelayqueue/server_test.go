@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,8 +107,8 @@ func TestRedisThatComesLater(t *testing.T) {
 	}
 }
 
-// An Ack while Redis is away for a moment is tried again.
-func TestAckWhileRedisRestarts(t *testing.T) {
+// When Redis is away for a moment an Ack is tried again, and the consuming goes on by itself.
+func TestRedisRestarts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendfsync", "always")
 	p, topic := openAt(t, RedisConfig{Addr: server.Addr}), newTopicName()
@@ -128,6 +129,61 @@ func TestAckWhileRedisRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, p, topic, id)
+	id = push(t, p, topic, 0)
+	if m := h.next(t); m.Id != id || m.RetryCount != 1 {
+		t.Errorf("got %+v, want the first delivery of %s", m, id)
+	}
+}
+
+// A data set that was wiped is not gone on with as if nothing had been stored.
+func TestWipedRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p, topic := openAt(t, RedisConfig{Addr: server.Addr}), newTopicName()
+	p.CreateDelayQueue(topic, 60, 3)
+	push(t, p, topic, 3600)
+	if _, err := server.Do("FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.GetTime(); !errors.Is(err, punctual.ErrStoreFailed) {
+		t.Errorf("time: %v", err)
+	}
+	if _, err := p.Push(topic, "", 0); !errors.Is(err, punctual.ErrStoreFailed) {
+		t.Errorf("push: %v", err)
+	}
+}
+
+// A Redis that does not answer makes no call hang: each returns an error that says so (P10, P13).
+func TestRedisThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p, topic := openAt(t, RedisConfig{Addr: server.Addr}), newTopicName()
+	h := newHearing(nil)
+	p.CreateDelayQueue(topic, 3600, 3)
+	listen(t, p, topic, h)
+	push(t, p, topic, 0)
+	m := h.next(t)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	for name, call := range map[string]func() error{
+		"push":   func() error { _, err := p.Push(topic, "", 0); return err },
+		"remove": func() error { _, err := p.Remove(topic, m.Id); return err },
+		"settle": func() error { return p.Settle(*m, true) },
+		"time":   func() error { _, err := p.GetTimeUnix(); return err },
+	} {
+		calls.Go(func() {
+			err := call()
+			if !errors.Is(err, punctual.ErrIndeterminate) && !errors.Is(err, punctual.ErrOverloaded) {
+				t.Errorf("P13: %s: %v; want an error that says what is known", name, err)
+			}
+		})
+	}
+	calls.Wait() // the test's own timeout is what a hang meets
+	if err := server.Continue(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 const (
