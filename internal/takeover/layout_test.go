@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -50,13 +51,26 @@ func TestZSet(t *testing.T) {
 }
 
 func TestUnitThatCannotBeGuessed(t *testing.T) {
+	for _, scores := range [][]float64{{1.7e9, 1.7e12}, {5, 1e300}, {}} {
+		r := newRig(t)
+		for i, score := range scores {
+			r.zadd("jobs", fmt.Sprint(i), score)
+		}
+		im, err := New(r.client, Options{Kind: ZSet, Names: []string{"jobs"}, Topic: "orders"})
+		r.must(err)
+		if _, err = im.Survey(t.Context()); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "--unit") {
+			t.Errorf("scores %v: %v, want an ErrInvalid that names --unit", scores, err)
+		}
+	}
+}
+
+// One score that is wrong does not keep the others from being understood.
+func TestUnitWithAnOutlier(t *testing.T) {
 	r := newRig(t)
-	r.zadd("jobs", "s", 1.7e9)
-	r.zadd("jobs", "ms", 1.7e12)
-	im, err := New(r.client, Options{Kind: ZSet, Names: []string{"jobs"}, Topic: "orders"})
-	r.must(err)
-	if _, err = im.Survey(t.Context()); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "--unit") {
-		t.Errorf("survey: %v, want an ErrInvalid that names --unit", err)
+	r.zadd("jobs", "right", 1.7e12)
+	r.zadd("jobs", "wrong", 1e300)
+	if found := r.survey(Options{Kind: ZSet, Names: []string{"jobs"}, Topic: "orders"}); found.Unit != time.Millisecond || found.Rejects() != 1 {
+		t.Errorf("unit %v, %d rejected; want ms and one", found.Unit, found.Rejects())
 	}
 }
 

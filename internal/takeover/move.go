@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"time"
 
@@ -69,6 +70,7 @@ func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, er
 			return m.report, err
 		}
 	}
+	im.opt.Started(m.report.Add(func(s *SetReport) int64 { return s.Found + s.Staged }))
 	err = m.moveAll(ctx, sources)
 	if errors.Is(err, errLimit) {
 		err = nil
@@ -348,10 +350,16 @@ func (m *mover) judge(ctx context.Context, e *entry, res punctual.PushResult, su
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(there.Body, e.message.Body) {
+	if !sameMessage(&there, &e.message) {
 		return problemf(Conflict, "topic %s has another message with the ID %s", e.message.Topic, e.message.ID), nil
 	}
 	return nil, nil
+}
+
+// sameMessage tells whether a stored message is that of a new one. Another one may have the same
+// ID where a program chose it, or made it of too little: BeeDelayQueue's IDs can meet.
+func sameMessage(there *punctual.Info, m *punctual.NewMessage) bool {
+	return bytes.Equal(there.Body, m.Body) && maps.Equal(there.Headers, m.Headers) && (there.Attempt > 0 || there.Due.Equal(m.Due))
 }
 
 // giveBack returns staged entries to the source, and tells which of them are there again.

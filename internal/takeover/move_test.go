@@ -532,14 +532,38 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// Another message has the ID of one that is imported.
+// Another message has the ID of one that is imported: it stays, even if all but the time is the same.
 func TestConflict(t *testing.T) {
 	r := newRig(t)
 	r.good(BeeDelayQueue, "jobs", 2)
-	_, err := r.store.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "good-1", Body: []byte("other")}})
-	r.must(err)
+	r.move(options(BeeDelayQueue))
+	r.bee(beeOrder+"jobs", "jobs", "good-1", "body good-1", r.now()-3, 1)
 	s := r.move(options(BeeDelayQueue)).Sets[0]
-	if s.Stored != 1 || s.Rejected[Conflict] != 1 || s.Remaining != 1 {
-		t.Errorf("%+v, want one stored and one left because of a conflict", s)
+	if s.Stored != 0 || s.Rejected[Conflict] != 1 || s.Remaining != 1 || s.StillStaged != 0 {
+		t.Errorf("%+v, want it left because of a conflict", s)
+	}
+}
+
+// A source that lost its last second in a crash has messages again that were moved already.
+func TestSourceThatForgot(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 4)
+		dump := map[string]string{}
+		for _, key := range r.client.Keys(t.Context(), "*").Val() {
+			dump[key] = r.client.Dump(t.Context(), key).Val()
+		}
+		for range 2 {
+			r.move(options(k))
+			r.consume("t")
+			r.must(r.client.FlushAll(t.Context()).Err())
+			for key, value := range dump {
+				r.must(r.client.Restore(t.Context(), key, 0, value).Err())
+			}
+		}
+		if s := r.move(options(k)).Sets[0]; s.Stored != 0 || s.Duplicates != 4 {
+			t.Errorf("%s: %+v, want 4 known from before", k, s)
+		}
+		r.eachOnce(want)
 	}
 }

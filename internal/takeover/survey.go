@@ -3,7 +3,6 @@ package takeover
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,7 +28,13 @@ func (im *Importer) Survey(ctx context.Context) (*Report, error) {
 	for _, s := range sources {
 		sr := newSetReport(s)
 		r.Sets = append(r.Sets, sr)
-		if err := im.survey(ctx, s, sr, now); err != nil {
+		if err := im.count(ctx, s, &sr.Found, &sr.Staged); err != nil {
+			return r, err
+		}
+	}
+	im.opt.Started(r.Add(func(s *SetReport) int64 { return s.Found }))
+	for i, s := range sources {
+		if err := im.survey(ctx, s, r.Sets[i], now); err != nil {
 			return r, err
 		}
 	}
@@ -37,9 +42,6 @@ func (im *Importer) Survey(ctx context.Context) (*Report, error) {
 }
 
 func (im *Importer) survey(ctx context.Context, s *source, r *SetReport, now time.Time) error {
-	if err := im.count(ctx, s, &r.Found, &r.Staged); err != nil {
-		return err
-	}
 	err := im.walkSet(ctx, s, func(_ context.Context, es []*entry) ([]bool, error) {
 		stay := make([]bool, len(es))
 		for i, e := range es {
@@ -98,9 +100,9 @@ func (im *Importer) count(ctx context.Context, s *source, members, staged *int64
 	return nil
 }
 
-// guessUnit finds out what a plain sorted set's scores count, if that was not said: dates of the
-// years 1973 to 5138 lie between 10^8 and 10^11 in seconds, and between 10^11 and 10^14 in
-// milliseconds.
+// guessUnit finds out what a plain sorted set's scores count, if that was not said. Dates of the
+// years 2001 to 5138 lie between 10^9 and 10^11 in seconds, and between 10^12 and 10^14 in
+// milliseconds. When scores of both ranges are there, or of none, there is no guessing.
 func (im *Importer) guessUnit(ctx context.Context, r *Report) error {
 	if im.opt.Kind != ZSet || im.opt.Unit != 0 {
 		return nil
@@ -109,29 +111,25 @@ func (im *Importer) guessUnit(ctx context.Context, r *Report) error {
 	if err := im.expect(ctx, key, "zset"); err != nil {
 		return err
 	}
-	// Infinite scores are rejected whatever the unit is.
-	between := &redis.ZRangeBy{Min: "(-inf", Max: "(+inf", Count: 1}
-	first, err := im.client.ZRangeByScoreWithScores(ctx, key, between).Result()
+	inSeconds, err := im.client.ZCount(ctx, key, "1e9", "(1e11").Result()
 	if err != nil {
 		return fmt.Errorf("read %s: %w", key, err)
 	}
-	last, err := im.client.ZRevRangeByScoreWithScores(ctx, key, between).Result()
+	inMillis, err := im.client.ZCount(ctx, key, "1e12", "(1e14").Result()
 	if err != nil {
 		return fmt.Errorf("read %s: %w", key, err)
 	}
-	im.opt.Unit, r.Guessed = time.Millisecond, true // also of an empty set
-	if len(first) > 0 && len(last) > 0 {
-		low, high := first[0].Score, last[0].Score
-		switch {
-		case low >= 1e8 && high < 1e11:
-			im.opt.Unit = time.Second
-		case low >= 1e11 && high < 1e14:
-		default:
-			return invalidf("the scores of %s, %s to %s, may be seconds or milliseconds: say which with --unit",
-				key, formatScore(low), formatScore(math.Max(low, high)))
-		}
+	switch {
+	case inSeconds > 0 && inMillis > 0:
+		return invalidf("%d scores of %s look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, key, inMillis)
+	case inSeconds > 0:
+		im.opt.Unit = time.Second
+	case inMillis > 0:
+		im.opt.Unit = time.Millisecond
+	default:
+		return invalidf("%s has no score that looks like a time in seconds or milliseconds: is it empty, or another database? Or say what they count with --unit", key)
 	}
-	r.Unit = im.opt.Unit
+	r.Unit, r.Guessed = im.opt.Unit, true
 	return nil
 }
 

@@ -103,6 +103,8 @@ type Options struct {
 	// Rejected, if not nil, gets each message that is left where it is, once. An error of it ends
 	// the run.
 	Rejected func(Reject) error
+	// Started, if not nil, is told how many messages there are, before they are dealt with.
+	Started func(total int64)
 	// Progress, if not nil, is told from time to time how many messages were looked at or moved.
 	Progress func(done int64)
 	// Logger gets what is worth knowing beside the report; nil discards it.
@@ -152,6 +154,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64) {}
+	}
+	if o.Started == nil {
+		o.Started = func(int64) {}
 	}
 	if o.step == nil {
 		o.step = func(string) error { return nil }
