@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -25,17 +26,26 @@ type DelayMsg struct {
 	// RetryCount counts the deliveries, this one included: 1 for the first. Four deliveries
 	// are three retries.
 	RetryCount int64 `json:"retryCount"`
-	// CreateTime is when it was pushed, in Unix seconds by Redis's clock, rounded down.
+	// CreateTime is when it was pushed, in Unix seconds by Redis's clock, rounded down; for
+	// one that "punctual import" took over, when it was pushed to BeeDelayQueue.
 	CreateTime int64 `json:"createTime"`
 	// Token proves to Ack which delivery is meant; it is not in the original. Whoever
 	// acknowledges a copy of the message, in this process or elsewhere, hands it along.
 	Token int64 `json:"token,omitempty"`
 }
 
+// importedCreateTime is the header in which an import from BeeDelayQueue's own keys keeps the
+// CreateTime that a message had there.
+const importedCreateTime = "beedelayqueue-create-time"
+
 func messageOf(d *punctual.Delivery) *DelayMsg {
+	created, err := strconv.ParseInt(d.Headers[importedCreateTime], 10, 64)
+	if err != nil {
+		created = d.Created.Unix()
+	}
 	return &DelayMsg{
 		Id: d.ID, Topic: d.Topic, Body: string(d.Body), ExecTime: d.Due.Unix(),
-		RetryCount: int64(d.Attempt), CreateTime: d.Created.Unix(), Token: d.Token,
+		RetryCount: int64(d.Attempt), CreateTime: created, Token: d.Token,
 	}
 }
 

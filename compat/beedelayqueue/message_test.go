@@ -57,6 +57,17 @@ func TestExecTime(t *testing.T) {
 	}
 }
 
+// A message that was taken over keeps the time at which it was first pushed.
+func TestImportedCreateTime(t *testing.T) {
+	created := time.Date(2021, 8, 26, 10, 0, 0, 0, time.UTC)
+	for header, want := range map[string]int64{"1629900000": 1629900000, "": created.Unix(), "yesterday": created.Unix()} {
+		d := punctual.Delivery{Message: punctual.Message{Created: created, Headers: map[string]string{importedCreateTime: header}}}
+		if got := messageOf(&d).CreateTime; got != want {
+			t.Errorf("header %q: created at %d, want %d", header, got, want)
+		}
+	}
+}
+
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	p, topic := open(t), newTopicName()
