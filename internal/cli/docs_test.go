@@ -132,7 +132,7 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
 	shapes := []any{
 		&pushJSON{}, &deliveryJSON{}, &cancelJSON{}, &amendJSON{}, &messageJSON{}, &topicJSON{}, &settingsJSON{}, &purgeJSON{},
-		&forecastJSON{}, &checkJSON{}, &findingJSON{}, &versionJSON{}, &errorJSON{}, &demoJSON{}, &lineJSON{},
+		&forecastJSON{}, &checkJSON{}, &findingJSON{}, &versionJSON{}, &errorJSON{}, &demoJSON{}, &lineJSON{}, &importJSON{}, &rejectJSON{},
 	}
 	found := make([]bool, len(shapes))
 	for _, e := range examples {

@@ -104,7 +104,7 @@ func newRoot(a *app) *cobra.Command {
 	)
 	addTo(root, groupMessages, newPush(a), newConsume(a), newCancel(a), newReschedule(a), newGet(a), newDead(a))
 	addTo(root, groupLook, newList(a), newTopics(a), newStats(a), newForecast(a))
-	addTo(root, groupCare, newTopic(a), newCheck(a), newDemo(a), newVersion(a))
+	addTo(root, groupCare, newTopic(a), newImport(a), newCheck(a), newDemo(a), newVersion(a))
 	addTo(root, groupCare, newDoctor(a))
 	root.AddCommand(newExitCodesHelp())
 	refuseUnknownHelp(root)

@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/takeover"
+)
+
+const importHelp = `Import takes over the delayed messages that another system holds in Redis: none lost, and none
+delivered twice by the import.
+
+Without --yes it only looks: it counts what is there, says when it is due, shows samples, and
+lists what cannot be imported and why. Nothing is changed.
+
+With --yes each message is taken out of the other system by a script on its server, so that no
+old consumer can have it as well, is pushed here, and is then done. A run that was killed is
+gone on with by the next run of the same command; two runs at once do no harm; producers and
+consumers of the other system may go on meanwhile. Messages that cannot be imported stay where
+they are, and the exit code is 1.
+
+docs/importing.md has the steps for each system, with both systems running side by side.`
+
+const importExample = `  punctual import zset jobs --topic jobs --from redis://localhost/0
+  punctual import asynq --from redis://localhost/0 --store redis://localhost/1 --yes`
+
+// fromVariable names the source like --from does, out of sight of other users of the machine.
+const fromVariable = "PUNCTUAL_IMPORT_FROM"
+
+func newImport(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "import",
+		Short:   "Take over what another delayed queue holds in Redis",
+		Long:    importHelp,
+		Example: importExample,
+		Args:    noSuchCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newImportZSet(a), newImportBee(a), newImportRedisson(a), newImportAsynq(a))
+	return cmd
+}
+
+// importFlags are those of all kinds. Those of one kind go straight into opt.
+type importFlags struct {
+	from, rejects           string
+	yes, dryRun             bool
+	maps                    []string
+	leave, spread, remember durationFlag
+	uncertain               string
+	opt                     takeover.Options
+}
+
+func (f *importFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.from, "from", "", "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... ("+fromVariable+")")
+	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only look, which is what happens without --yes")
+	flags.StringVar(&f.opt.Topic, "topic", "", "the `TOPIC` for all messages")
+	flags.Int64Var(&f.opt.Limit, "limit", 0, "import at most `N` messages; 0 is no limit")
+	flags.Var(&f.leave, "leave", "leave messages to the old consumers that are due or will be within this `DURATION`")
+	flags.Var(&f.spread, "spread", "deliver messages whose time has passed over this `DURATION`, not all at once")
+	flags.BoolVar(&f.opt.Follow, "follow", false, "go on until interrupted, and take over what old producers still add")
+	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
+	flags.Var(&f.remember, "remember", "how long a killed run may wait to be gone on with; topics remember finished IDs at least for this `DURATION` (7d)")
+	flags.StringVar(&f.uncertain, "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
+}
+
+// addMap is for kinds that have names of their own.
+func (f *importFlags) addMap(cmd *cobra.Command, what string) {
+	cmd.Flags().StringArrayVar(&f.maps, "map", nil, "import one "+what+" into a topic of another name: `NAME=TOPIC`; may be given more than once")
+}
+
+// options checks the flags.
+func (f *importFlags) options(a *app, names []string) (takeover.Options, error) {
+	o := f.opt
+	if len(names) > 0 {
+		o.Names = names
+	}
+	o.Leave, o.Spread, o.Remember = f.leave.or(0), f.spread.or(0), f.remember.or(0)
+	o.Uncertain, o.Logger = takeover.Decision(f.uncertain), a.logger()
+	o.Target = a.storeFingerprint()
+	switch {
+	case f.yes && f.dryRun:
+		return o, usagef("--yes and --dry-run contradict each other: use one")
+	case o.Follow && !f.yes:
+		return o, usagef("--follow imports: use it with --yes")
+	case f.yes && o.Kind == takeover.ZSet && o.Unit == 0:
+		return o, usagef("say what the scores count with --unit s or --unit ms: a run without --yes shows what they look like")
+	case f.yes && strings.HasPrefix(a.storeName(), "mem:"):
+		return o, usagef("a store in memory is gone when this command ends: name another one with --store")
+	case o.Limit < 0:
+		return o, usagef("limit %d is negative: use 0 for no limit", o.Limit)
+	}
+	for _, m := range f.maps {
+		at := strings.LastIndex(m, "=")
+		if at < 1 {
+			return o, usagef("map %q is not understood: write it like oldname=new.topic", m)
+		}
+		if o.Topics == nil {
+			o.Topics = map[string]string{}
+		}
+		o.Topics[m[:at]] = m[at+1:]
+	}
+	return o, nil
+}
+
+// storeFingerprint tells apart stores that messages may be imported into, without their secrets.
+func (a *app) storeFingerprint() string {
+	kind, where, _ := strings.Cut(a.storeName(), ":")
+	if kind == "disk" {
+		if full, err := filepath.Abs(where); err == nil {
+			where = full
+		}
+	} else if at := strings.LastIndex(where, "@"); at >= 0 {
+		where = "//" + where[at+1:]
+	}
+	sum := sha256.Sum256([]byte(kind + ":" + where))
+	return hex.EncodeToString(sum[:8])
+}
+
+// action is the RunE of all kinds.
+func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
+	return a.action(func(ctx context.Context, args []string) error {
+		o, err := f.options(a, args)
+		if err != nil {
+			return err
+		}
+		from := f.from
+		if from == "" {
+			from = a.getenv(fromVariable)
+		}
+		if from == "" {
+			return usagef("name the Redis to import from, with --from redis://HOST:PORT/DATABASE or %s", fromVariable)
+		}
+		return a.importFrom(ctx, from, o, f)
+	})
+}
+
+// importFrom looks or imports, and shows what came of it.
+func (a *app) importFrom(ctx context.Context, from string, o takeover.Options, f *importFlags) (err error) {
+	client, err := takeover.Dial(from)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := client.Close(); closing != nil {
+			err = errors.Join(err, fmt.Errorf("close the connection to the source: %w", closing))
+		}
+	}()
+	rejects, err := a.openRejects(f.rejects)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rejects.close()) }()
+	o.Rejected = rejects.write
+
+	message := "looked at"
+	if f.yes {
+		message = "imported"
+	}
+	bar := &bar{}
+	o.Started = func(total int64) {
+		if o.Follow {
+			total = 0
+		}
+		bar = a.newBar(message, total)
+	}
+	o.Progress = func(done int64) { bar.set(done) }
+	im, err := takeover.New(client, o)
+	if err != nil {
+		return err
+	}
+	report, err := a.lookOrMove(ctx, im, f.yes)
+	bar.stop()
+	return a.endImport(report, rejects, f, err)
+}
+
+func (a *app) lookOrMove(ctx context.Context, im *takeover.Importer, yes bool) (report *takeover.Report, err error) {
+	if !yes {
+		return im.Survey(ctx)
+	}
+	opened := a.withStore(ctx, orCreate, func(s punctual.Store) error {
+		report, err = im.Move(ctx, s)
+		return nil
+	})
+	return report, errors.Join(err, opened)
+}
+
+// endImport shows the report, also of a run that failed, and decides what the run came to.
+func (a *app) endImport(r *takeover.Report, rejects *rejectLog, f *importFlags, err error) error {
+	if r == nil || len(r.Sets) == 0 && err != nil {
+		return err
+	}
+	if showing := a.showImport(r, f); showing != nil {
+		return errors.Join(err, showing)
+	}
+	rejects.showRest(a, f.rejects)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("nothing is lost, the same command goes on: %w", err)
+	case err != nil:
+		return err
+	case r.Rejects() > 0:
+		return &failure{
+			code: codeSomeFailed, exit: exitError, definite: true,
+			text: fmt.Sprintf("not imported, and left where they are: %d; the reasons are above, or with --rejects in a file", r.Rejects()),
+		}
+	}
+	return nil
+}
+
+// unitFlag takes s or ms.
+type unitFlag struct{ unit *time.Duration }
+
+// Set, String and Type implement pflag.Value.
+func (u unitFlag) Set(s string) error {
+	switch s {
+	case "s":
+		*u.unit = time.Second
+	case "ms":
+		*u.unit = time.Millisecond
+	default:
+		return usagef("unit %q: use s or ms", s)
+	}
+	return nil
+}
+
+func (u unitFlag) String() string {
+	if u.unit == nil || *u.unit == 0 {
+		return ""
+	}
+	return unitWord(*u.unit)
+}
+
+// Type is the word for the value in a command's help.
+func (u unitFlag) Type() string { return "s|ms" }
+
+func unitWord(d time.Duration) string {
+	if d == time.Second {
+		return "s"
+	}
+	return "ms"
+}

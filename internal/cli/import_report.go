@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/punctualmq/punctual/internal/takeover"
+)
+
+// importJSON is what import prints.
+type importJSON struct {
+	Kind   string `json:"kind"`
+	DryRun bool   `json:"dry_run"`
+	// Unit is what the scores of a zset count, UnitGuessed that nobody said so.
+	Unit        string           `json:"unit,omitempty"`
+	UnitGuessed bool             `json:"unit_guessed,omitempty"`
+	Sets        []importSetJSON  `json:"sets"`
+	Remembered  []rememberedJSON `json:"remembered,omitempty"` // topics whose setting was changed
+	Unfinished  int64            `json:"unfinished"`           // in staging because the run failed
+}
+
+// importSetJSON is one sorted set; Survey is there in a dry run, Moved otherwise.
+type importSetJSON struct {
+	Name     string           `json:"name"`
+	Part     string           `json:"part,omitempty"`
+	Key      string           `json:"key"`
+	Topic    string           `json:"topic,omitempty"` // left out: by type
+	Found    int64            `json:"found"`
+	Staged   int64            `json:"staged"`
+	Rejected map[string]int64 `json:"rejected"` // by reason
+	Left     int64            `json:"left"`
+	Survey   *surveyJSON      `json:"survey,omitempty"`
+	Moved    *movedJSON       `json:"moved,omitempty"`
+}
+
+type surveyJSON struct {
+	Importable int64            `json:"importable"`
+	Overdue    int64            `json:"overdue"`
+	Locks      int64            `json:"locks,omitempty"`
+	FirstDue   stamp            `json:"first_due,omitzero"`
+	LastDue    stamp            `json:"last_due,omitzero"`
+	Topics     map[string]int64 `json:"topics"`
+	Notes      []string         `json:"notes,omitempty"`
+}
+
+type movedJSON struct {
+	Stored      int64 `json:"stored"`
+	Duplicates  int64 `json:"duplicates"`
+	Gone        int64 `json:"gone"`
+	Returned    int64 `json:"returned"`
+	Dropped     int64 `json:"dropped"`
+	Remaining   int64 `json:"remaining"`
+	StillStaged int64 `json:"still_staged"`
+}
+
+type rememberedJSON struct {
+	Topic string `json:"topic"`
+	Was   string `json:"was"`
+	Now   string `json:"now"`
+}
+
+// rejectJSON is one line of --rejects.
+type rejectJSON struct {
+	Key          string  `json:"key"`
+	Member       *string `json:"member,omitempty"`
+	MemberBase64 []byte  `json:"member_base64,omitempty"`
+	Score        string  `json:"score"`
+	Reason       string  `json:"reason"`
+	Message      string  `json:"message"`
+}
+
+func importOf(r *takeover.Report, dryRun bool) importJSON {
+	out := importJSON{Kind: string(r.Kind), DryRun: dryRun, Sets: []importSetJSON{}, Unfinished: r.Unfinished}
+	if r.Kind == takeover.ZSet {
+		out.Unit, out.UnitGuessed = unitWord(r.Unit), r.Guessed
+	}
+	for _, s := range r.Sets {
+		set := importSetJSON{
+			Name: s.Name, Part: s.Part, Key: s.Key, Topic: s.Topic, Found: s.Found, Staged: s.Staged, Rejected: map[string]int64{}, Left: s.Left,
+		}
+		for reason, n := range s.Rejected {
+			set.Rejected[string(reason)] = n
+		}
+		if dryRun {
+			set.Survey = &surveyJSON{s.Importable, s.Overdue, s.Locks, stamp(s.Earliest), stamp(s.Latest), s.Topics, s.Notes}
+		} else {
+			set.Moved = &movedJSON{s.Stored, s.Duplicates, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged}
+		}
+		out.Sets = append(out.Sets, set)
+	}
+	for _, c := range r.Remembered {
+		out.Remembered = append(out.Remembered, rememberedJSON{c.Topic, formatDuration(c.Was), formatDuration(c.Now)})
+	}
+	return out
+}
+
+func (a *app) showImport(r *takeover.Report, f *importFlags) error {
+	if a.json {
+		return a.out.writeJSON(importOf(r, !f.yes))
+	}
+	if len(r.Sets) == 0 {
+		a.printf("nothing of %s is there\n", r.Kind)
+		return nil
+	}
+	if f.yes {
+		a.showMoved(r)
+	} else {
+		a.showSurvey(r, f)
+	}
+	return nil
+}
+
+func (a *app) showSurvey(r *takeover.Report, f *importFlags) {
+	t := a.newTable("FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE")
+	rightAligned(t, 3, 4, 5, 6, 7, 8)
+	for _, s := range r.Sets {
+		t.AppendRow([]any{
+			setName(s), topicsOf(s), s.Found, s.Importable, s.Overdue, rejected(s), s.Left, s.Staged, when(s.Earliest), when(s.Latest),
+		})
+	}
+	a.printf("%s\n", t.Render())
+	for _, s := range r.Sets {
+		for _, m := range s.Samples {
+			a.printf("%s: due %s, ID %s, body %s\n", setName(s), when(m.Due), printable(m.ID), oneLine(string(m.Body), 60))
+		}
+		for _, note := range s.Notes {
+			a.printf("%s: %s\n", setName(s), note)
+		}
+		if s.Locks > 0 {
+			a.printf("%s: %d tasks have a unique lock, which stays with asynq until its time is over\n", setName(s), s.Locks)
+		}
+		if s.Staged > 0 {
+			a.printf("%s: %d are staged by an earlier run that did not end; the next import begins with them\n", setName(s), s.Staged)
+		}
+	}
+	if r.Guessed {
+		a.printf("The scores look like %s: if that is right, import with --unit %s.\n", unitLong(unitWord(r.Unit)), unitWord(r.Unit))
+	}
+	if r.Add(func(s *takeover.SetReport) int64 { return s.Overdue }) > 0 && f.spread.d == nil {
+		a.printf("What is overdue is delivered at once: --spread 10m spreads it over ten minutes.\n")
+	}
+	a.printf("Nothing was changed. To import, run the same command with --yes.\n")
+}
+
+func unitLong(word string) string {
+	if word == "s" {
+		return "seconds"
+	}
+	return "milliseconds"
+}
+
+func (a *app) showMoved(r *takeover.Report) {
+	t := a.newTable("FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED")
+	rightAligned(t, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+	for _, s := range r.Sets {
+		t.AppendRow([]any{
+			setName(s), topicsOf(s), s.Stored, s.Duplicates, rejected(s), s.Left, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged,
+		})
+	}
+	a.printf("%s\n", t.Render())
+	for _, c := range r.Remembered {
+		a.printf("Topic %s remembers finished IDs for %s now, so that a run that was killed can be gone on with.\n", c.Topic, formatDuration(c.Now))
+		a.printf("When the import is over: punctual topic set %s --remember %s\n", c.Topic, formatDuration(c.Was))
+	}
+}
+
+// setName is a set as people call it.
+func setName(s *takeover.SetReport) string {
+	if s.Part == "" {
+		return printable(s.Name)
+	}
+	return printable(s.Name) + " (" + s.Part + ")"
+}
+
+func topicsOf(s *takeover.SetReport) string {
+	if s.Topic != "" {
+		return s.Topic
+	}
+	if len(s.Topics) == 0 {
+		return "by type"
+	}
+	return oneLine(strings.Join(slices.Sorted(maps.Keys(s.Topics)), ", "), 40)
+}
+
+// rejected is "5" or "5: 3 score, 2 body".
+func rejected(s *takeover.SetReport) string {
+	var total int64
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(s.Rejected)) {
+		total += s.Rejected[reason]
+		parts = append(parts, fmt.Sprintf("%d %s", s.Rejected[reason], reason))
+	}
+	if total == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d: %s", total, strings.Join(parts, ", "))
+}
+
+// shownRejects is how many rejects are printed on standard error; all of them go to --rejects.
+const shownRejects = 10
+
+// rejectLog keeps what was left where it is.
+type rejectLog struct {
+	app  *app
+	file *os.File // nil without --rejects
+	n    int
+	kept []string // to be printed when the bar has gone
+}
+
+// openRejects opens the file for --rejects, and adds to one that is there.
+func (a *app) openRejects(name string) (*rejectLog, error) {
+	l := &rejectLog{app: a}
+	if name == "" {
+		return l, nil
+	}
+	var err error
+	if l.file, err = os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return nil, fmt.Errorf("open the file for --rejects: %w", err)
+	}
+	return l, nil
+}
+
+func (l *rejectLog) write(r takeover.Reject) error {
+	if l.n++; l.n <= shownRejects {
+		l.kept = append(l.kept, fmt.Sprintf("left in %s: %s: %s", printable(r.Set), oneLine(r.Member, 60), printable(r.Text)))
+	}
+	if l.file == nil {
+		return nil
+	}
+	member := contentOf([]byte(r.Member))
+	line, err := jsonLine(rejectJSON{
+		Key: r.Set, Member: member.Body, MemberBase64: member.BodyBase64,
+		Score: strconv.FormatFloat(r.Score, 'g', -1, 64), Reason: string(r.Reason), Message: r.Text,
+	})
+	if err == nil {
+		_, err = l.file.Write(line)
+	}
+	if err != nil {
+		return fmt.Errorf("write to the file for --rejects: %w", err)
+	}
+	return nil
+}
+
+// showRest prints the first rejects, and where the others are.
+func (l *rejectLog) showRest(a *app, file string) {
+	if a.json {
+		return
+	}
+	for _, line := range l.kept {
+		fmt.Fprintf(a.errs, "%s\n", line)
+	}
+	switch more := l.n - len(l.kept); {
+	case more > 0 && file == "":
+		fmt.Fprintf(a.errs, "and %d more: --rejects FILE writes all of them to a file\n", more)
+	case l.n > 0 && file != "":
+		fmt.Fprintf(a.errs, "all %d are in %s\n", l.n, file)
+	}
+}
+
+func (l *rejectLog) close() error {
+	if l.file == nil {
+		return nil
+	}
+	if err := l.file.Sync(); err != nil {
+		return errors.Join(fmt.Errorf("write to the file for --rejects: %w", err), l.file.Close())
+	}
+	return l.file.Close()
+}
