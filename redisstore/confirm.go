@@ -19,6 +19,12 @@ import (
 // needs up to one second.
 const defaultReplicaTimeout = 2 * time.Second
 
+// settingsKey is the place of the hash g among the KEYS of a partition's scripts.
+const settingsKey = 6
+
+// longestWait, in ms, is that of one WAITAOF.
+const longestWait = 250
+
 //go:embed lua/confirm.lua
 var confirmText string
 
@@ -83,11 +89,10 @@ func (s *Store) evalConfirmed(ctx context.Context, command, body string, keys []
 		return nil, err
 	}
 	script := evalCmd(ctx, command, body, keys, args)
-	wait := redis.NewIntSliceCmd(ctx, "waitaof", 1, s.opt.replicas(), s.replicaTimeout().Milliseconds())
 	pipe := node.Pipeline()
 	_ = pipe.Process(ctx, script) // a pipeline only gathers; what goes wrong is in each command
 	mark := s.confirm(ctx, pipe, keys)
-	_ = pipe.Process(ctx, wait)
+	wait := s.wait(ctx, pipe)
 	_, _ = pipe.Exec(ctx)
 	if script.Err() != nil {
 		return nil, script.Err()
@@ -102,16 +107,37 @@ func (s *Store) evalConfirmed(ctx context.Context, command, body string, keys []
 	return script.Result()
 }
 
-// confirm adds the script confirm to a pipeline. The last key of a script is a hash: that of
-// the partition, or of the whole store. The set of topics has none; a name in it is new, or has
-// been confirmed by whoever entered it.
+// wait adds WAITAOF to a pipeline and returns the last one, whose answer counts.
+//
+// There are several, because a replica is asked once for each that has to wait, and otherwise
+// tells only once a second what it has on disk. The first time it is asked while it is still
+// writing; so one alone would nearly always take a second. When one has what it waited for, those
+// behind it return at once.
+func (s *Store) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceCmd {
+	left := s.replicaTimeout().Milliseconds()
+	for ms := int64(1); ; ms = min(2*ms, longestWait) {
+		if 2*ms > left {
+			ms = left
+		}
+		left -= ms
+		cmd := redis.NewIntSliceCmd(ctx, "waitaof", 1, s.opt.replicas(), ms)
+		_ = pipe.Process(ctx, cmd)
+		if left == 0 {
+			return cmd
+		}
+	}
+}
+
+// confirm adds the script confirm to a pipeline, for the hash that each partition has, or that of
+// the whole store. The set of topics has none; a name in it is new, or has been confirmed by
+// whoever entered it.
 func (s *Store) confirm(ctx context.Context, pipe redis.Pipeliner, keys []string) redis.Cmder {
-	key, field := keys[len(keys)-1], "version"
-	switch key {
-	case s.names.topics():
+	key, field := keys[0], "epoch"
+	switch {
+	case key == s.names.topics():
 		return redis.NewCmd(ctx)
-	case s.names.store():
-		field = "epoch"
+	case key != s.names.store():
+		key, field = keys[settingsKey], "version"
 	}
 	mark := onceCmd{redis.NewCmd(ctx, "eval", confirmText, 1, key, field)}
 	_ = pipe.Process(ctx, mark)

@@ -173,6 +173,9 @@ func (s *Store) runTimed(ctx context.Context, sc *script, keys []string, args []
 // if no answer came, where it may be sent twice. Once a copy may have been carried out, no
 // refusal of a later one is definite.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args []any) ([]any, error) {
+	if err := s.refusal(); err != nil && sc == pushScript {
+		return nil, fmt.Errorf("%s: %w", sc.name, err)
+	}
 	pause, unsure := firstPause, false
 	for try := 1; ; try++ {
 		val, err := s.eval(ctx, sc, keys, sc.copyArgs(args, try))

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -206,5 +208,106 @@ func TestRightsInDocuments(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "\n"+leastRights+"\n") {
 		t.Errorf("docs/format-redis.md does not name the rights that are tested: %s", leastRights)
+	}
+}
+
+// Every command of the scripts is tried when a store is opened.
+func TestRightsAreTried(t *testing.T) {
+	files, err := filepath.Glob("lua/*.lua")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	called := regexp.MustCompile(`call\('([A-Z]+)'`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range called.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(rightsText, "{'"+m[1]+"'") {
+				t.Errorf("%s calls %s, which lua/rights.lua does not try", file, m[1])
+			}
+		}
+	}
+}
+
+// A user who lacks one right is refused with its name, before anything has failed halfway; one who
+// only lacks hints is not.
+func TestLackingRights(t *testing.T) {
+	server := redistest.Start(t)
+	openStore(t, connect(t, server), nil) // so that there is a store to be tried
+	commands := []string{
+		"ping", "info", "time", "evalsha", "eval", "unlink", "hdel", "hexists", "hget", "hlen", "hmget", "hscan", "hset",
+		"zadd", "zcard", "zcount", "zmscore", "zrange", "zrangebyscore", "zrem", "zremrangebyrank", "zscore",
+		"smembers", "srem", "sadd", "get", "set", "pexpire",
+	}
+	open := func(rights ...string) (logged string, opened error) {
+		do(t, server, append([]string{"ACL", "SETUSER", "punctual", "reset", "on", ">secret"}, rights...)...)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "punctual", Password: "secret"})
+		closeAtEnd(t, client.Close)
+		var log bytes.Buffer
+		s, err := Open(t.Context(), client, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err == nil {
+			closeAtEnd(t, s.Close)
+		}
+		return log.String(), err
+	}
+	least := strings.Fields(leastRights)
+	for _, c := range commands {
+		if _, err := open(append(least, "-"+c)...); !errors.Is(err, punctual.ErrUnsupported) || !strings.Contains(err.Error(), "+"+c) {
+			t.Errorf("P13: open without %s = %v; want ErrUnsupported that names it", c, err)
+		}
+	}
+	if _, err := open(append(least, "resetkeys", "~other:*")...); !errors.Is(err, punctual.ErrUnsupported) || !strings.Contains(err.Error(), "~punctual:*") {
+		t.Errorf("P13: open without a right to the keys = %v; want ErrUnsupported that names it", err)
+	}
+	for lacking, want := range map[string]string{"-publish": "+publish", "-subscribe": "+subscribe", "resetchannels": "&punctual:*", "-config|get": ""} {
+		log, err := open(append(least, lacking)...)
+		if err != nil || !strings.Contains(log, want) || want == "" && log != "" {
+			t.Errorf("open with %s = %v, log %q; want it to pass, with a warning that names %q", lacking, err, log, want)
+		}
+	}
+	if log, err := open(least...); err != nil || log != "" {
+		t.Errorf("open with the least rights = %v, log %q", err, log)
+	}
+}
+
+// A right that is taken away while the store is open has pushes refused until it is back.
+func TestRightTakenAway(t *testing.T) {
+	server := redistest.Start(t)
+	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "punctual", Password: "secret"})
+	closeAtEnd(t, client.Close)
+	s := openStore(t, client, nil)
+	push(t, s, punctual.NewMessage{ID: "x", Delay: time.Hour})
+	do(t, server, "ACL", "SETUSER", "punctual", "-zrem")
+	s.lookAtServer()
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders"}}); !errors.Is(err, punctual.ErrUnsupported) || !strings.Contains(err.Error(), "+zrem") {
+		t.Errorf("P13: push without a right that acks need = %v; want ErrUnsupported that names it", err)
+	}
+	do(t, server, "ACL", "SETUSER", "punctual", "+zrem")
+	s.lookAtServer()
+	push(t, s, punctual.NewMessage{})
+}
+
+// L12: a server that begins to evict, or loses the class asked for, takes no pushes until it is
+// mended. What is there is still worked on.
+func TestPushesRefused(t *testing.T) {
+	server := redistest.Start(t, "--appendfsync", "always")
+	s := openStore(t, connect(t, server), &Options{Durability: punctual.Fsync, checkEvery: time.Millisecond})
+	for _, c := range []struct{ setting, unfit, fit string }{
+		{"maxmemory-policy", "allkeys-lru", "noeviction"},
+		{"appendfsync", "everysec", "always"},
+		{"no-appendfsync-on-rewrite", "yes", "no"},
+	} {
+		push(t, s, punctual.NewMessage{ID: "there", Due: time.Unix(1, 0)})
+		do(t, server, "CONFIG", "SET", c.setting, c.unfit)
+		awaitRefusal(t, s, "set "+c.setting+" to "+c.fit)
+		ack(t, s, claimOne(t, s, 0))
+		do(t, server, "CONFIG", "SET", c.setting, c.fit)
+		awaitPushes(t, s)
+		if _, err := s.Purge(t.Context(), punctual.PurgeQuery{Topic: "orders"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

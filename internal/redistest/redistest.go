@@ -22,10 +22,22 @@ import (
 // cure is what to do when a program is missing.
 const cure = "apt-get install redis-server redis-sentinel redis-tools (or: make deps)"
 
+// serverVariable names the variable that holds the path of another server to be tested: another version
+// of Redis, or Valkey. Without it the redis-server and redis-sentinel of the system are.
+const serverVariable = "PUNCTUAL_REDIS_SERVER"
+
+// serverProgram is the server that is tested.
+func serverProgram() string {
+	if path := os.Getenv(serverVariable); path != "" {
+		return path
+	}
+	return "redis-server"
+}
+
 // startTimeout bounds how long a server may take to answer; it only bounds hangs.
 const startTimeout = 30 * time.Second
 
-// Server is a running redis-server or redis-sentinel.
+// Server is a running server or Sentinel.
 type Server struct {
 	// Addr is its host and port.
 	Addr string
@@ -50,6 +62,38 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
+// StartReplica starts a server for one test that follows another one. It returns when it does.
+func StartReplica(t testing.TB, primary *Server, args ...string) *Server {
+	t.Helper()
+	host, port, err := net.SplitHostPort(primary.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
+	if err := s.awaitLink(primary); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// awaitLink waits until a replica follows its primary, and both know it.
+func (s *Server) awaitLink(primary *Server) error {
+	_, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		return err
+	}
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		follows, err := s.Do("INFO", "replication")
+		if err != nil || !strings.Contains(follows, "master_link_status:up") {
+			continue
+		}
+		if known, err := primary.Do("INFO", "replication"); err == nil && strings.Contains(known, "port="+port+",state=online") {
+			return nil
+		}
+	}
+	return fmt.Errorf("waited %v in vain until %s follows %s", startTimeout, s.Addr, primary.Addr)
+}
+
 func (s *Server) killAtEnd(t testing.TB) {
 	t.Cleanup(func() {
 		if err := s.Kill(); err != nil {
@@ -68,7 +112,7 @@ func Launch(dir string, args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: net.JoinHostPort(host, port), Dir: dir, program: "redis-server"}
+	s := &Server{Addr: net.JoinHostPort(host, port), Dir: dir, program: serverProgram()}
 	s.args = append([]string{
 		"--port", port, "--bind", host, "--replica-announce-ip", host, "--cluster-announce-ip", host,
 		"--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
@@ -81,6 +125,9 @@ func Launch(dir string, args ...string) (*Server, error) {
 func (s *Server) Restart() error {
 	path, err := exec.LookPath(s.program)
 	if err != nil {
+		if s.program == os.Getenv(serverVariable) {
+			return fmt.Errorf("%s names %s, which cannot be run: %w", serverVariable, s.program, err)
+		}
 		return fmt.Errorf("%s is missing: %s: %w", s.program, cure, err)
 	}
 	s.cmd = exec.Command(path, s.args...)

@@ -31,7 +31,7 @@ func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replica := Start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
+	replica := StartReplica(t, primary, args...)
 	s := &Sentinel{Name: "main", Nodes: []*Server{primary, replica}}
 	if s.watcher, err = launchSentinel(t.TempDir(), s.Name, host, port); err != nil {
 		t.Fatal(err)
@@ -56,6 +56,9 @@ func launchSentinel(dir, name, host, port string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Addr: net.JoinHostPort(ownHost, own), Dir: dir, program: "redis-sentinel", args: []string{conf}}
+	if program := os.Getenv(serverVariable); program != "" { // every server is a Sentinel, too, if told to be one
+		s.program, s.args = program, append(s.args, "--sentinel")
+	}
 	return s, s.Restart()
 }
 

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 a hash
 -- ARGV  1 a field without which there is nothing to confirm
--- Reply nothing
+-- Reply 1
 --
 -- The field goes before it comes, because a server out of memory refuses a script whose
 -- first change is an addition.
@@ -11,3 +11,4 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HDEL', KEYS[1], 'confirmed')
   redis.call('HSET', KEYS[1], 'confirmed', '1')
 end
+return 1

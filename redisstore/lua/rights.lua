@@ -13,6 +13,7 @@ local tries = {
   {'HSCAN', NONE, '0'}, {'HSET', NONE, 'f', 'v', 'no value for this one'},
   {'ZADD', NONE, 'NX', 'XX', '0', 'm'}, {'ZCARD', NONE}, {'ZCOUNT', NONE, '0', '0'}, {'ZMSCORE', NONE, 'm'},
   {'ZRANGE', NONE, '0', '0'}, {'ZRANGEBYSCORE', NONE, '0', '0'}, {'ZREM', NONE, 'm'}, {'ZSCORE', NONE, 'm'},
+  {'ZREMRANGEBYRANK', NONE, '0', '0'}, {'GET', NONE}, {'PEXPIRE', NONE, '1'}, {'SET', NONE, 'v', 'XX'},
   {'SMEMBERS', NONE}, {'SREM', NONE, 'm'}, {'UNLINK', NONE}, {'TIME'}, {'PUBLISH', ARGV[3], ''},
 }
 local out = {}

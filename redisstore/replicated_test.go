@@ -1,0 +1,266 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+var replicated = Options{Durability: punctual.Replicated}
+
+// needWaitAOF goes on where the servers can give class replicated. On older ones the test
+// is only that they are refused.
+func needWaitAOF(t *testing.T, s *redistest.Server, c redis.UniversalClient) {
+	t.Helper()
+	if hasWaitAOF(t, s) {
+		return
+	}
+	_, err := Open(t.Context(), c, &replicated)
+	if !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), oldestReplicated) {
+		t.Errorf("P1: an old server was opened for class replicated with error %v; want ErrDurability that names the version", err)
+	}
+	t.Skipf("the rest needs Redis or Valkey %s or newer: make redis SERVER=/path/to/valkey-server", oldestReplicated)
+}
+
+// pair is a primary with one replica, both syncing every write.
+func pair(t *testing.T) (primary, replica *redistest.Server) {
+	t.Helper()
+	primary = redistest.Start(t, "--appendfsync", "always")
+	return primary, redistest.StartReplica(t, primary, "--appendfsync", "always")
+}
+
+// stopped halts a replica: it is still there for its primary, and confirms nothing.
+func stopped(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func goOn(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	if err := s.Continue(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Everything works when each change waits for a replica. What the scripts do is the same as
+// without; the suite would only wait for disks.
+func TestReplicated(t *testing.T) {
+	primary, _ := pair(t)
+	needWaitAOF(t, primary, connect(t, primary))
+	s := openStore(t, connect(t, primary), &replicated)
+	if got := s.Durability(); got != punctual.Replicated {
+		t.Errorf("P1: durability %q; want replicated", got)
+	}
+	held := situations(t, s)
+	all := changes(s, held)
+	for _, name := range []string{"push", "claim", "extend", "retry", "cancel", "reschedule", "requeue", "configure", "purge"} {
+		if err := all[name](t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 {
+		t.Errorf("check: %q, %v", r.Problems, err)
+	}
+	if n, err := s.DeleteTopic(t.Context(), "orders"); err != nil {
+		t.Errorf("delete: %d, %v", n, err)
+	}
+	found, err := s.Examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := finding(t, found, "durability"); f.Value != string(punctual.Replicated) || f.Grade != punctual.GradeGood {
+		t.Errorf("%+v; want replicated", f)
+	}
+}
+
+// L11: a change that no replica has confirmed is not called done, also not by a second
+// try that finds it there.
+func TestClassic_L11_Unconfirmed(t *testing.T) {
+	primary, replica := pair(t)
+	needWaitAOF(t, primary, connect(t, primary))
+	o := replicated
+	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, time.Hour
+	s := openStore(t, connect(t, primary), &o)
+	held := situations(t, s)
+	stopped(t, replica)
+	again := []punctual.NewMessage{{Topic: "orders", ID: "again"}}
+	all := changes(s, held)
+	all["push again"] = func(ctx context.Context) error { _, err := s.Push(ctx, again); return err }
+	for _, name := range []string{"push again", "push again", "push", "cancel", "reschedule", "requeue", "purge"} {
+		err := all[name](t.Context())
+		for errors.Is(err, punctual.ErrDurability) { // the look that follows a failure came first
+			s.refuse(nil)
+			err = all[name](t.Context())
+		}
+		if !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) || !strings.Contains(err.Error(), "replicas 0 of 1") {
+			t.Errorf("P13: %s that no replica confirmed = %v; want ErrIndeterminate with how many did", name, err)
+		}
+	}
+	goOn(t, replica)
+	awaitPushes(t, s)
+}
+
+// Claims and acks promise nothing that a failover could break but a repetition, and do not wait.
+func TestReplicatedClaimsDoNotWait(t *testing.T) {
+	primary, replica := pair(t)
+	needWaitAOF(t, primary, connect(t, primary))
+	s := openStore(t, connect(t, primary), &replicated)
+	held := situations(t, s)
+	stopped(t, replica)
+	for _, name := range []string{"claim", "extend", "ack"} {
+		if err := changes(s, held)[name](t.Context()); err != nil {
+			t.Errorf("%s while the replica hangs: %v; want it to pass", name, err)
+		}
+	}
+	goOn(t, replica)
+}
+
+// A server that loses its class while the store is open takes no pushes until it has it again;
+// all else goes on.
+func TestReplicaLost(t *testing.T) {
+	primary, replica := pair(t)
+	needWaitAOF(t, primary, connect(t, primary))
+	o := replicated
+	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, 10*time.Millisecond
+	s := openStore(t, connect(t, primary), &o)
+	held := situations(t, s)
+	stopped(t, replica)
+	awaitRefusal(t, s, "replicas 0 of 1")
+	ack(t, s, held)
+	goOn(t, replica)
+	awaitPushes(t, s)
+}
+
+// awaitRefusal pushes until pushes are refused with ErrDurability that says a text.
+func awaitRefusal(t *testing.T, s *Store, text string) {
+	t.Helper()
+	for {
+		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders"}})
+		if errors.Is(err, punctual.ErrDurability) {
+			if !punctual.Definite(err) || !strings.Contains(err.Error(), text) {
+				t.Errorf("P13: refused with %v; want it definite, with %q", err, text)
+			}
+			return
+		}
+		if err != nil && !errors.Is(err, punctual.ErrIndeterminate) {
+			t.Fatalf("P13: push = %v; want ErrIndeterminate or ErrDurability", err)
+		}
+	}
+}
+
+// awaitPushes pushes until pushes pass.
+func awaitPushes(t *testing.T, s *Store) {
+	t.Helper()
+	for {
+		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders"}})
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, punctual.ErrDurability) && !errors.Is(err, punctual.ErrIndeterminate) {
+			t.Fatalf("P13: push = %v; want ErrDurability until it passes", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A replica without a file of its own is not enough.
+func TestReplicaWithoutFile(t *testing.T) {
+	primary := redistest.Start(t, "--appendfsync", "always")
+	redistest.StartReplica(t, primary, "--appendonly", "no")
+	client := connect(t, primary)
+	needWaitAOF(t, primary, client)
+	o := replicated
+	o.ReplicaTimeout = 100 * time.Millisecond
+	if _, err := Open(t.Context(), client, &o); !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), "on the replicas") {
+		t.Errorf("P1: open with a replica that has no file = %v; want ErrDurability that names it", err)
+	}
+	o.Replicas = 2
+	if _, err := Open(t.Context(), client, &o); !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), "2 replicas") {
+		t.Errorf("P1: open for 2 replicas with one = %v; want ErrDurability that names how many", err)
+	}
+}
+
+// P1: what was reported as stored is there after failovers, although the replica hangs
+// again and again, and the primary dies without a word.
+func TestReplicatedFailover(t *testing.T) {
+	sentinel := redistest.StartSentinel(t, "--appendfsync", "always")
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
+	closeAtEnd(t, client.Close)
+	needWaitAOF(t, sentinel.Nodes[0], client)
+	o := replicated
+	o.ReplicaTimeout = 200 * time.Millisecond
+	s := openStore(t, client, &o)
+	stored := make(chan string, 1<<16)
+	ctx, end := context.WithCancel(t.Context())
+	go func() {
+		defer close(stored)
+		pushUntil(ctx, s, stored)
+	}()
+	for range 100 { // well under way
+		<-stored
+	}
+	stopped(t, sentinel.Nodes[1])
+	pushedMore(t, sentinel.Nodes[0]) // not confirmed by anybody
+	if err := sentinel.Nodes[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	goOn(t, sentinel.Nodes[1])
+	if err := sentinel.AwaitPrimary(sentinel.Nodes[1]); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	after := openStore(t, connect(t, sentinel.Nodes[1]), nil)
+	for id := range stored {
+		if _, err := after.Get(t.Context(), "orders", id); err != nil {
+			t.Errorf("P1: %s was reported as stored and is not there after the failover: %v", id, err)
+		}
+	}
+}
+
+// pushUntil pushes until ctx ends, and tells what was reported as stored.
+func pushUntil(ctx context.Context, s *Store, stored chan<- string) {
+	for i := 0; ctx.Err() == nil; i++ {
+		id := fmt.Sprint(i)
+		rs, err := s.Push(ctx, []punctual.NewMessage{{Topic: "orders", ID: id, Delay: time.Hour}})
+		if err == nil && rs[0].Status == punctual.PushStored {
+			stored <- id
+		}
+	}
+}
+
+// On a cluster each change waits for the replicas of its own node.
+func TestReplicatedCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 1, "--appendfsync", "always")
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	closeAtEnd(t, client.Close)
+	needWaitAOF(t, cluster.Nodes[0], client)
+	o := replicated
+	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, time.Hour
+	s := openStore(t, client, &o)
+	for i := range 20 {
+		push(t, s, punctual.NewMessage{Topic: fmt.Sprint("topic", i)})
+	}
+	if err := cluster.Move("punctual:{topic1#0}:g", cluster.Owner(t, "punctual:{topic2#0}:g")); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, punctual.NewMessage{Topic: "topic1"}) // sent to the node that had it before
+	owner := cluster.Owner(t, ordersKey)
+	for i, n := range cluster.Nodes[:3] {
+		if n == owner {
+			stopped(t, cluster.Nodes[3+i])
+			defer goOn(t, cluster.Nodes[3+i])
+		}
+	}
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders"}}); !errors.Is(err, punctual.ErrIndeterminate) {
+		t.Errorf("P1: push to a node whose replica hangs = %v; want ErrIndeterminate", err)
+	}
+}
