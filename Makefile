@@ -77,9 +77,12 @@ torture: ## Try the stores for long: random histories, races, kill -9, power cut
 	PUNCTUAL_TORTURE_CYCLES=$(CYCLES) PUNCTUAL_POWER_CUTS=$(CYCLES) \
 		go test $(RACE) -count=1 -timeout=0 -run 'Random|Races|Kill|PowerCut' ./memstore ./diskstore -rapid.checks=$(CYCLES)
 
+# What make bench measures: a regular expression; cd bench && go run . list names the scenarios.
+ONLY ?= .
+
 .PHONY: bench
-bench: ## Measure, and write docs/performance.md with its charts (about 15 minutes)
-	cd bench && go run . run && go run . report
+bench: deps ## Measure, and write docs/performance.md with its charts (30 minutes; ONLY=^redis: 15)
+	cd bench && go run . run -only '$(ONLY)' && go run . report
 
 .PHONY: clean
 clean: ## Remove what the other targets made

@@ -32,6 +32,8 @@ type panel struct {
 	yMin   float64 // of a log axis; others start at 0
 	yMax   float64
 	log    bool
+	// slim makes bars slim enough for three beside each other in one group.
+	slim bool
 	// marks are drawn in order.
 	marks []mark
 }
@@ -202,6 +204,9 @@ func niceStep(limit float64) float64 {
 func (p *panel) bar(at, v, low, high float64, class, label string) {
 	p.marks = append(p.marks, func(b *strings.Builder, x, y scale) {
 		half := min(22, (x(1)-x(0))*0.16)
+		if p.slim {
+			half *= 0.75
+		}
 		zero := y(0)
 		if top := y(v); zero-top > 0.5 {
 			fmt.Fprintf(b, `<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="2"/>`+"\n",

@@ -34,7 +34,7 @@ func thousands(v float64) string {
 }
 
 func redisRatesChart(r run) chart {
-	schedule := &panel{title: "schedule", yTitle: "messages a second"}
+	schedule := &panel{slim: true, title: "schedule", yTitle: "messages a second"}
 	for _, x := range redisSchedules() {
 		if x.fsync != everySecond || x.callers == 1 && x.batch == 1 {
 			continue
@@ -45,16 +45,16 @@ func redisRatesChart(r run) chart {
 			name = fmt.Sprintf("%d callers", x.callers)
 		}
 		schedule.groups = append(schedule.groups, name)
-		schedule.addSides(r, at, x.name(), side{"lists_rate", "q1", -0.3}, side{"rate", "a", 0}, side{"asynq_rate", "b", 0.3})
+		schedule.addSides(r, at, x.name(), side{"lists_rate", "q1", -0.27}, side{"rate", "a", 0}, side{"asynq_rate", "b", 0.27})
 	}
-	drain := &panel{title: "claim and ack, concurrency 64", xTitle: "processes", yTitle: "messages a second"}
+	drain := &panel{slim: true, title: "claim and ack, concurrency 64", xTitle: "processes", yTitle: "messages a second"}
 	for _, x := range redisDrains() {
 		if x.fsync != everySecond || !x.rivals {
 			continue
 		}
 		at := float64(len(drain.groups))
 		drain.groups = append(drain.groups, fmt.Sprint(x.processes))
-		drain.addSides(r, at, x.name(), side{"raw_rate", "q1", -0.3}, side{"rate", "a", 0}, side{"asynq_rate", "b", 0.3})
+		drain.addSides(r, at, x.name(), side{"raw_rate", "q1", -0.27}, side{"rate", "a", 0}, side{"asynq_rate", "b", 0.27})
 	}
 	schedule.upTo(0)
 	drain.upTo(0)

@@ -18,10 +18,12 @@ var idleProcesses = []struct {
 	processes int
 }{{sysPunctual, 1}, {sysPunctual, 8}, {sysPunctual, 32}, {sysAsynq, 8}, {sysAsynqFast, 8}}
 
-const (
-	memoryScenario = "redis-cost/memory"
-	lifeScenario   = "redis-cost/life"
-)
+const memoryScenario = "redis-cost/memory"
+
+// lifeHands are the concurrencies with which whole lives are measured.
+var lifeHands = []int{64, 256}
+
+func lifeName(hands int) string { return fmt.Sprintf("redis-cost/life-%d", hands) }
 
 func idleName(system string, processes int) string {
 	return fmt.Sprintf("redis-cost/idle-%s-%d", system, processes)
@@ -33,10 +35,13 @@ func redisCostScenarios() []scenario {
 			name: memoryScenario, about: "Redis memory as messages become pending, beside the reference and asynq", maxRounds: 1,
 			takes: func(z sizes) time.Duration { return time.Duration(z.RedisPending) * 45 * time.Microsecond }, run: runRedisMemory,
 		},
-		{
-			name: lifeScenario, about: "commands and CPU per message while 64 callers push and one process handles",
-			takes: func(z sizes) time.Duration { return 3*z.RedisSpan + 5*time.Second }, run: runRedisLife,
-		},
+	}
+	for _, hands := range lifeHands {
+		all = append(all, scenario{
+			name: lifeName(hands), about: fmt.Sprintf("commands and CPU per message while 64 callers push and one process with concurrency %d handles", hands),
+			takes: func(z sizes) time.Duration { return 3*z.RedisSpan + 5*time.Second },
+			run:   func(ctx context.Context, e *env) error { return runRedisLife(ctx, e, hands) },
+		})
 	}
 	for _, x := range idleProcesses {
 		all = append(all, scenario{
@@ -121,14 +126,14 @@ func pushFar(ctx context.Context, sys system, system string, n int, seq *atomic.
 }
 
 // runRedisLife has callers push flat out, due within a second, and one process handle them.
-func runRedisLife(ctx context.Context, e *env) error {
+func runRedisLife(ctx context.Context, e *env, hands int) error {
 	for _, c := range []contender{{sysPunctual, ""}, {sysAsynqFast, "asynq_"}} {
 		err := e.withRedis(ctx, everySecond, func(s *redisServer) error {
 			sys, err := openSystem(ctx, c.system, s, redisCallers)
 			if err != nil {
 				return err
 			}
-			return errors.Join(liveLives(ctx, e, s, sys, c), sys.close())
+			return errors.Join(liveLives(ctx, e, s, sys, c, hands), sys.close())
 		})
 		if err != nil {
 			return err
@@ -137,8 +142,8 @@ func runRedisLife(ctx context.Context, e *env) error {
 	return nil
 }
 
-func liveLives(ctx context.Context, e *env, s *redisServer, sys system, c contender) error {
-	f, err := e.startFleet(ctx, 1, consumerTask{System: c.system, Addr: s.addr, Hands: redisHands})
+func liveLives(ctx context.Context, e *env, s *redisServer, sys system, c contender, hands int) error {
+	f, err := e.startFleet(ctx, 1, consumerTask{System: c.system, Addr: s.addr, Hands: hands})
 	if err != nil {
 		return err
 	}

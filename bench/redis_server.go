@@ -196,10 +196,12 @@ type serverCost struct {
 }
 
 // sentOnly are the commands that neither Punctual's scripts nor asynq's call: when one of them
-// was executed, a client sent it. Subcommands are counted with their command.
+// was executed, a client sent it. Subcommands are counted with their command. asynq sends a few
+// others itself, some per process and second, which are taken for its scripts'.
 var sentOnly = map[string]bool{
 	"eval": true, "evalsha": true, "script": true, "ping": true, "subscribe": true, "unsubscribe": true,
 	"hello": true, "client": true, "info": true, "config": true, "select": true, "auth": true,
+	"wait": true, "waitaof": true, "acl": true, "cluster": true, "command": true, "role": true,
 }
 
 // cost is what the server did from one moment to another. Where scripted is set, whatever is

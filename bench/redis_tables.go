@@ -64,9 +64,11 @@ func redisAims() []redisAim {
 			all = append(all, redisAim{fmt.Sprintf("drain, %s", processes(x.processes)), x.name(), "times_asynq", " times asynq", true, aimDrainTimes})
 		}
 	}
-	all = append(all,
-		redisAim{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory},
-		redisAim{"commands per message through its life under load", lifeScenario, "commands_per_message", "", false, aimCommands})
+	all = append(all, redisAim{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory})
+	for _, hands := range lifeHands {
+		what := fmt.Sprintf("commands per message through its life under load, concurrency %d", hands)
+		all = append(all, redisAim{what, lifeName(hands), "commands_per_message", "", false, aimCommands})
+	}
 	for _, x := range redisLatenesses(2_000) {
 		if x.system == sysPunctual {
 			all = append(all, redisAim{"lateness at 2,000/s, p99, " + processes(x.processes), x.name(), "start_p99_ms", " ms", false, aimRedisLate})
@@ -244,9 +246,12 @@ func redisCostTable(r run) string {
 	put("Redis CPU µs, claim and ack, 1 process", drain, "redis_us_per_message", digits, "", "raw_", "asynq_fast_")
 	put("commands, push, 64 callers one by one", push, "commands_per_message", digits, "", "raw_", "asynq_")
 	put("commands, claim and ack, 1 process", drain, "commands_per_message", digits, "", "raw_", "asynq_fast_")
-	put("commands, whole life under load", lifeScenario, "commands_per_message", digits, "", none, "asynq_")
-	put("commands inside scripts, whole life under load", lifeScenario, "script_commands_per_message", digits, "", none, "asynq_")
-	put("Redis CPU µs, whole life under load", lifeScenario, "redis_us_per_message", digits, "", none, "asynq_")
+	for _, hands := range lifeHands {
+		life := fmt.Sprintf(", whole life under load, concurrency %d", hands)
+		put("commands"+life, lifeName(hands), "commands_per_message", digits, "", none, "asynq_")
+		put("commands inside scripts"+life, lifeName(hands), "script_commands_per_message", digits, "", none, "asynq_")
+		put("Redis CPU µs"+life, lifeName(hands), "redis_us_per_message", digits, "", none, "asynq_")
+	}
 	return b.String()
 }
 

@@ -22,7 +22,7 @@ func TestRedisRun(t *testing.T) {
 	}
 	o := runOptions{
 		dir: filepath.Join(t.TempDir(), "data"), results: filepath.Join(t.TempDir(), "r.ndjson"), rounds: 1, sizes: tinySizes(),
-		only: mustCompile(`^redis-(schedule/(single-64|batch-100-always)|drain/1x64|lateness/2k-punctual-8|cost/(memory|life|idle-punctual-1))$`),
+		only: mustCompile(`^redis-(schedule/(single-64|batch-100-always)|drain/1x64|lateness/2k-punctual-8|cost/(memory|life-64|idle-punctual-1))$`),
 	}
 	var progress lockedText
 	if err := runAll(t.Context(), o, &progress); err != nil {
@@ -38,7 +38,7 @@ func TestRedisRun(t *testing.T) {
 		"redis-drain/1x64":                {"rate", "ratio", "times_asynq", "first_ms", "asynq_first_ms", "cpu_us_per_message", "asynq_fast_redis_us_per_message"},
 		"redis-lateness/2k-punctual-8":    {"start_p50_ms", "start_p99_ms", "early_share", "commands_per_message", "redis_us_per_message"},
 		memoryScenario:                    {"bytes_per_message", "raw_bytes_per_message", "asynq_worst_bytes_per_message"},
-		lifeScenario:                      {"commands_per_message", "asynq_script_commands_per_message"},
+		lifeName(64):                      {"commands_per_message", "asynq_script_commands_per_message"},
 		idleName(sysPunctual, 1):          {"scripts_per_s", "commands_per_s", "redis_cpu"},
 	} {
 		for _, v := range append(values, "others_cpu") {
@@ -287,7 +287,7 @@ func TestRecords(t *testing.T) {
 // A report of a file that has only one part leaves the other part as it is.
 func TestReportOfOnePart(t *testing.T) {
 	redisOnly := []run{{machine: Machine{Run: "a"}, results: []Result{{Scenario: "redis-drain/1x64"}}}}
-	both := append([]run{{machine: Machine{Run: "b"}, results: []Result{{Scenario: "drain"}, {Scenario: "redis-cost/life"}}}}, redisOnly...)
+	both := append([]run{{machine: Machine{Run: "b"}, results: []Result{{Scenario: "drain"}, {Scenario: "redis-cost/life-64"}}}}, redisOnly...)
 	all := parts()
 	if _, ok := all[0].newest(redisOnly); ok {
 		t.Error("a run of Redis counts for the embedded store")
