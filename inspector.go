@@ -36,7 +36,8 @@ type Inspector interface {
 	Purge(ctx context.Context, q PurgeQuery) (int64, error)
 	// DeleteTopic removes a topic with its settings and all its messages, leased and
 	// dead ones included, and what it remembers; it returns how many messages went.
-	// ErrNotFound when there is no such topic.
+	// ErrNotFound when there is no such topic. In a topic of several partitions it takes
+	// effect in one atomic step for each.
 	DeleteTopic(ctx context.Context, topic string) (int64, error)
 }
 
@@ -148,11 +149,15 @@ type Settings struct {
 	Remember time.Duration
 	// PausedIn refuses pushes with ErrPaused; PausedOut lets claims find nothing.
 	PausedIn, PausedOut bool
+	// Partitions is into how many parts the topic is divided, which may lie on different
+	// servers; order holds within a part (P12). It can grow and never shrink. Default 1, at most
+	// MaxPartitions. Stores that cannot divide topics refuse more than 1 with ErrUnsupported.
+	Partitions int
 }
 
 // DefaultSettings returns the settings of a topic that was never configured.
 func DefaultSettings() Settings {
-	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: DefaultBackoff()}
+	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: DefaultBackoff(), Partitions: 1}
 }
 
 // SettingsPatch changes the settings whose field is not nil.
@@ -164,10 +169,14 @@ type SettingsPatch struct {
 	Remember      *time.Duration
 	PausedIn      *bool
 	PausedOut     *bool
+	Partitions    *int
 }
 
 // Apply returns s with the patch applied, or an ErrInvalid that names the field.
 func (p SettingsPatch) Apply(s Settings) (Settings, error) {
+	if p.Partitions != nil && *p.Partitions < s.Partitions {
+		return s, invalidf("%d partitions: the topic has %d, and their number can only grow", *p.Partitions, s.Partitions)
+	}
 	set(&s.Lease, p.Lease)
 	set(&s.MaxAttempts, p.MaxAttempts)
 	set(&s.Backoff, p.Backoff)
@@ -175,6 +184,7 @@ func (p SettingsPatch) Apply(s Settings) (Settings, error) {
 	set(&s.Remember, p.Remember)
 	set(&s.PausedIn, p.PausedIn)
 	set(&s.PausedOut, p.PausedOut)
+	set(&s.Partitions, p.Partitions)
 	return s, s.check()
 }
 
@@ -194,6 +204,17 @@ func (s Settings) check() error {
 		return invalidf("dead retention %v: use a positive duration, or 0 to keep dead messages until purged", s.DeadRetention)
 	case s.Remember < 0:
 		return invalidf("remember %v: use a positive duration, or 0 to forget finished IDs at once", s.Remember)
+	case s.Partitions < 1 || s.Partitions > MaxPartitions:
+		return invalidf("%d partitions: use 1 to %d", s.Partitions, MaxPartitions)
 	}
 	return s.Backoff.check()
+}
+
+// CheckUndivided returns an ErrUnsupported unless the topic has a single partition. It is for
+// stores that cannot divide topics.
+func (s Settings) CheckUndivided() error {
+	if s.Partitions > 1 {
+		return errorf(ErrUnsupported, "%d partitions: this store keeps each topic in one", s.Partitions)
+	}
+	return nil
 }

@@ -22,6 +22,8 @@ const (
 	MaxBatch = 10_000
 	// MaxAttemptsLimit bounds MaxAttempts.
 	MaxAttemptsLimit = 1_000_000
+	// MaxPartitions bounds the partitions of a topic.
+	MaxPartitions = 256
 	// MinLease and MaxLease bound the length of a lease.
 	MinLease = 10 * time.Millisecond
 	MaxLease = 24 * time.Hour

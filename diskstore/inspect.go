@@ -503,6 +503,9 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 		old = t.settings
 	}
 	settings, err := p.Apply(copySettings(old))
+	if err == nil {
+		err = settings.CheckUndivided()
+	}
 	if err != nil {
 		s.abort(tx)
 		return punctual.Settings{}, err

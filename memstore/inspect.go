@@ -251,6 +251,9 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 		t = newTopic()
 	}
 	changed, err := p.Apply(t.settings)
+	if err == nil {
+		err = changed.CheckUndivided()
+	}
 	if err != nil {
 		return punctual.Settings{}, err
 	}

@@ -17,19 +17,30 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	if err := punctual.CheckBatch(len(as)); err != nil {
 		return nil, err
 	}
-	results := make([]punctual.Outcome, len(as))
-	groups := newGroups(func(i int) partition { return s.names.partitionOf(as[i].Topic, as[i].ID) })
+	x := amending{s: s, as: as, results: make([]punctual.Outcome, len(as))}
+	j := journey{s: s, stops: make([]stop, len(as)), homes: x.homes, ask: x.ask}
 	for i := range as {
-		if results[i].Err = checkAmendment(&as[i]); results[i].Err == nil {
-			groups.add(i, 0)
-		}
+		x.results[i].Err = checkAmendment(&as[i])
+		j.stops[i] = stop{topic: as[i].Topic, done: x.results[i].Err != nil}
 	}
-	err := groups.run(func(p partition, items []int) error { return s.amendIn(ctx, p, as, results, items) })
-	if err != nil {
+	x.stops = j.stops
+	if err := j.run(ctx); err != nil {
 		return nil, fmt.Errorf("amend: %w", err)
 	}
-	return results, nil
+	return x.results, nil
 }
+
+// amending is an Amend on its way.
+type amending struct {
+	s       *Store
+	as      []punctual.Amendment
+	results []punctual.Outcome
+	stops   []stop
+}
+
+// homes are those that a message may be in: the newest first, so that one that leaves an older
+// home and comes to a newer one meanwhile was in none of them at some instant.
+func (x *amending) homes(l *layout, i int) []int { return l.homes(x.as[i].ID) }
 
 func checkAmendment(a *punctual.Amendment) error {
 	if err := a.Check(); err != nil {
@@ -42,24 +53,26 @@ func checkAmendment(a *punctual.Amendment) error {
 	return err
 }
 
-func (s *Store) amendIn(ctx context.Context, p partition, as []punctual.Amendment, results []punctual.Outcome, items []int) error {
-	args := make([]any, 1, 1+2*len(items))
-	args[0] = s.sender
-	for _, i := range items {
-		args = append(args, as[i].ID, amendHead(&as[i]))
+// ask amends some messages in a partition. Those that it does not have are for the next one.
+func (x *amending) ask(ctx context.Context, _ *layout, c *chunk) (int64, error) {
+	args := make([]any, 1, 1+2*len(c.items))
+	args[0] = x.s.sender
+	for _, i := range c.items {
+		args = append(args, x.as[i].ID, amendHead(&x.as[i]))
 	}
-	a, err := s.runPartition(ctx, amendScript, p, args...)
+	a, err := x.s.runPartition(ctx, amendScript, c.p, args...)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	s.waits.hint(p.topic, a.int())
-	for _, i := range items {
-		results[i] = amended(&as[i], punctual.OutcomeStatus(a.int()), a.int())
+	x.s.waits.hint(c.p, a.int())
+	for _, i := range c.items {
+		x.results[i] = amended(&x.as[i], punctual.OutcomeStatus(a.int()), a.int())
+		x.stops[i].done = x.results[i].Status != punctual.NotFound
 	}
 	if a.bad {
-		return badReply(amendScript)
+		return 0, badReply(amendScript)
 	}
-	return nil
+	return a.version, nil
 }
 
 func amendHead(a *punctual.Amendment) []byte {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/punctualmq/punctual"
@@ -26,7 +27,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	}
 	c := checker{s: s, progress: progress}
 	for _, topic := range topics {
-		if err := c.topic(ctx, s.names.partition(topic)); err != nil {
+		if err := c.topic(ctx, topic); err != nil {
 			return c.report, fmt.Errorf("check of %s: %w", topic, err)
 		}
 	}
@@ -41,18 +42,27 @@ type checker struct {
 	progress func(read int64)
 }
 
-func (c *checker) topic(ctx context.Context, p partition) error {
-	st, exists, err := c.s.stats(ctx, p)
-	if err != nil || !exists {
+func (c *checker) topic(ctx context.Context, topic string) error {
+	st, err := c.s.stats(ctx, topic)
+	if errors.Is(err, punctual.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	c.report.Topics++
 	c.report.Live += st.Live()
 	c.report.Dead += st.Dead
-	if err := c.scan(ctx, p, "m"); err != nil {
+	parts, err := c.s.partitions(ctx, topic)
+	if err != nil {
 		return err
 	}
-	return c.scan(ctx, p, "s")
+	for _, p := range parts {
+		if err := errors.Join(c.scan(ctx, p, "m"), c.scan(ctx, p, "s")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scan goes through one of the two hashes of a partition.

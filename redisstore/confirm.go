@@ -36,7 +36,7 @@ func (s *Store) promises(sc *script, args []any) bool {
 		return false
 	}
 	switch sc {
-	case pushScript, amendScript, configureScript, purgeScript, deleteScript:
+	case pushScript, amendScript, configureScript, copyScript, spreadScript, purgeScript, deleteScript:
 		return true
 	case registryScript:
 		return args[0] != "list"

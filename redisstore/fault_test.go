@@ -94,7 +94,7 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), nil)
 	held := situations(t, s)
-	for _, key := range s.names.partition("orders").keys() {
+	for _, key := range s.names.partition("orders", 0).keys() {
 		do(t, server, "RENAME", key, "kept")
 		do(t, server, "SET", key, "planted")
 		before := do(t, server, "DEBUG", "DIGEST")
@@ -118,7 +118,7 @@ func TestDamagedRecords(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), nil)
 	held := situations(t, s)
-	keys := s.names.partition("orders").keys()
+	keys := s.names.partition("orders", 0).keys()
 	messages, states := keys[4], keys[5]
 	do(t, server, "HSET", states, "leased", "\x02nonsense")
 	do(t, server, "HSET", states, "ready", "\x01")

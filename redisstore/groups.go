@@ -1,45 +1,84 @@
 package redisstore
 
+import "sync"
+
 // groups sorts the items of a call by the partition that they belong to, in chunks that
 // one script may take. Items of a partition keep their order.
 type groups struct {
-	of     func(i int) partition
 	chunks []*chunk
-	open   map[string]*chunk // the last chunk of each partition, by tag
+	lanes  map[lane]*chunk // the last chunk of each
 }
 
+// lane is what one script after the other is run in.
+type lane struct {
+	tag  string
+	last bool
+}
+
+// chunk is the items of one script.
 type chunk struct {
 	p     partition
+	last  bool // the partition is the last one that these items ask
 	items []int
 	bytes int
+	next  *chunk // of the same lane
+	first bool   // it has none before it
 }
 
-func newGroups(of func(i int) partition) *groups {
-	return &groups{of: of, open: make(map[string]*chunk)}
-}
+func newGroups() *groups { return &groups{lanes: make(map[lane]*chunk)} }
 
 // add adds item i, whose size in bytes counts against the limit of a script.
-func (g *groups) add(i, bytes int) {
-	p := g.of(i)
-	c := g.open[p.tag]
+func (g *groups) add(p partition, last bool, i, bytes int) {
+	in := lane{p.tag, last}
+	c := g.lanes[in]
 	if c == nil || len(c.items) == scriptItems || c.bytes+bytes > scriptBytes {
-		c = &chunk{p: p}
-		g.open[p.tag] = c
+		n := &chunk{p: p, last: last, first: c == nil}
+		if c != nil {
+			c.next = n
+		}
+		c = n
+		g.lanes[in] = c
 		g.chunks = append(g.chunks, c)
 	}
 	c.items = append(c.items, i)
 	c.bytes += bytes
 }
 
-// run calls f for each chunk, and stops at the first error. Those before it took effect.
-func (g *groups) run(f func(p partition, items []int) error) error {
-	for n, c := range g.chunks {
-		err := f(c.p, c.items)
-		switch {
-		case err == nil:
-		case n > 0:
-			return halfDone(err)
-		default:
+// lanesAtOnce is how many partitions one call talks to at a time.
+const lanesAtOnce = 16
+
+// run calls f for each chunk, at once for those of different partitions; after an error no
+// more of that partition. It returns one of the errors.
+func (g *groups) run(f func(c *chunk) error) error {
+	if len(g.lanes) == 1 {
+		return runLane(g.chunks[0], f)
+	}
+	var running sync.WaitGroup
+	room := make(chan struct{}, lanesAtOnce)
+	errs := make(chan error, len(g.chunks))
+	for _, c := range g.chunks {
+		if !c.first {
+			continue
+		}
+		room <- struct{}{}
+		running.Go(func() {
+			errs <- runLane(c, f)
+			<-room
+		})
+	}
+	running.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runLane(c *chunk, f func(c *chunk) error) error {
+	for ; c != nil; c = c.next {
+		if err := f(c); err != nil {
 			return err
 		}
 	}

@@ -20,26 +20,26 @@ type hints struct {
 	// pingEvery is how often the connection is tried: the constant, but tests are less patient.
 	pingEvery time.Duration
 
-	mu     sync.Mutex
-	topics map[string]string // guarded by mu: topic by channel, of all that was ever waited for
-	fresh  []string          // guarded by mu: channels to subscribe to
+	mu    sync.Mutex
+	of    map[string]partition // guarded by mu: by channel, all that was ever waited for
+	fresh []string             // guarded by mu: channels to subscribe to
 }
 
 func (h *hints) init(s *Store) {
 	h.s = s
 	h.pingEvery = pingEvery
 	h.asked = make(chan struct{}, 1)
-	h.topics = make(map[string]string)
+	h.of = make(map[string]partition)
 }
 
 // want subscribes to a partition's hints, soon, and for as long as the store is open.
 func (h *hints) want(p partition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.topics[p.channel()] != "" {
+	if _, known := h.of[p.channel()]; known {
 		return
 	}
-	h.topics[p.channel()] = p.topic
+	h.of[p.channel()] = p
 	h.fresh = append(h.fresh, p.channel())
 	h.ask()
 }
@@ -140,7 +140,7 @@ func (h *hints) quietly(end func() error) {
 func (h *hints) subscribeAnew() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.fresh = slices.Collect(maps.Keys(h.topics))
+	h.fresh = slices.Collect(maps.Keys(h.of))
 	if len(h.fresh) > 0 {
 		h.ask()
 	}
@@ -167,25 +167,26 @@ func (h *hints) takeFresh() []string {
 func (h *hints) pass(event any) {
 	switch e := event.(type) {
 	case *redis.Subscription:
-		if topic := h.topicOf(e.Channel); topic != "" && e.Kind == "subscribe" {
-			h.s.waits.hint(topic, -never)
+		if p, known := h.partitionOf(e.Channel); known && e.Kind == "subscribe" {
+			h.s.waits.hint(p, -never)
 		}
 	case *redis.Message:
 		sender, text, _ := strings.Cut(e.Payload, " ")
-		topic := h.topicOf(e.Channel)
-		if topic == "" || sender == h.s.sender {
+		p, known := h.partitionOf(e.Channel)
+		if !known || sender == h.s.sender {
 			return
 		}
 		at, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			at = -never
 		}
-		h.s.waits.hint(topic, at)
+		h.s.waits.hint(p, at)
 	}
 }
 
-func (h *hints) topicOf(channel string) string {
+func (h *hints) partitionOf(channel string) (partition, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.topics[channel]
+	p, known := h.of[channel]
+	return p, known
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,22 +23,56 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	if err := cmp.Or(punctual.CheckTopic(topic), punctual.CheckID(id)); err != nil {
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
-	a, err := s.runPartition(ctx, getScript, s.names.partitionOf(topic, id), id)
-	if err != nil {
-		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, err)
-	}
-	if len(a.items) == 0 {
-		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, punctual.ErrNotFound)
-	}
-	at, set, message, state := a.int(), a.string(), a.string(), a.string()
-	if a.bad {
-		return punctual.Info{}, badReply(getScript)
-	}
-	info, err := infoOf(topic, id, at, set, message, state, a.now)
+	info, err := s.get(ctx, topic, id)
 	if err != nil {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, err)
 	}
 	return info, nil
+}
+
+// get asks all homes of a message, the newest first, and again if the topic has grown.
+func (s *Store) get(ctx context.Context, topic, id string) (punctual.Info, error) {
+	for l := s.layouts.known(topic); ; {
+		var x *surprise
+		for _, n := range l.homes(id) {
+			p := s.names.partition(topic, n)
+			info, version, err := s.getFrom(ctx, p, id)
+			if !errors.Is(err, punctual.ErrNotFound) {
+				return info, err
+			}
+			if version != l.version {
+				x = &surprise{p, version}
+			}
+		}
+		if x == nil {
+			return punctual.Info{}, punctual.ErrNotFound
+		}
+		now, err := s.renew(ctx, x.p, x.seen, l)
+		if err != nil {
+			return punctual.Info{}, err
+		}
+		if now.version == l.version {
+			return punctual.Info{}, punctual.ErrNotFound
+		}
+		l = now
+	}
+}
+
+// getFrom asks one partition, and returns the version of the settings there.
+func (s *Store) getFrom(ctx context.Context, p partition, id string) (punctual.Info, int64, error) {
+	a, err := s.runPartition(ctx, getScript, p, id)
+	if err != nil {
+		return punctual.Info{}, 0, err
+	}
+	if len(a.items) == 0 {
+		return punctual.Info{}, a.version, punctual.ErrNotFound
+	}
+	at, set, message, state := a.int(), a.string(), a.string(), a.string()
+	if a.bad {
+		return punctual.Info{}, 0, badReply(getScript)
+	}
+	info, err := infoOf(p.topic, id, at, set, message, state, a.now)
+	return info, a.version, err
 }
 
 // infoOf puts together what is known of a message that is in the given set at the given
@@ -83,6 +117,8 @@ type place struct {
 func (p place) String() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.at, 10) + " " + p.id))
 }
+
+func (p place) before(o place) bool { return p.at < o.at || p.at == o.at && p.id < o.id }
 
 // args are the place as select.lua takes it; the zero place is before the first.
 func (p place) args() (at any, id string) {
@@ -129,8 +165,8 @@ func (sel selection) args(after place, limit int) []any {
 }
 
 // List returns one page of a topic's messages; see punctual.Inspector. Equal times are
-// ordered by ID. A page of more than 500 messages, or 4 MiB, is put together from
-// several instants.
+// ordered by ID. A page of more than 500 messages, or 4 MiB, or of several partitions is put
+// together from several instants.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	if err := s.enter(ctx); err != nil {
 		return punctual.Page{}, err
@@ -144,84 +180,177 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if err != nil {
 		return punctual.Page{}, err
 	}
-	page := punctual.Page{Messages: []punctual.Info{}}
-	for len(page.Messages) < q.Limit {
-		n := len(page.Messages)
-		if after, err = s.listSome(ctx, &page, q, after); err != nil {
-			return punctual.Page{}, fmt.Errorf("list %s: %w", q.Topic, err)
-		}
-		if len(page.Messages) == n {
-			return page, nil
-		}
-	}
-	rest := punctual.Page{}
-	one := q
-	one.Limit = 1
-	if _, err := s.listSome(ctx, &rest, one, after); err != nil {
+	page, err := s.list(ctx, q, after)
+	if err != nil {
 		return punctual.Page{}, fmt.Errorf("list %s: %w", q.Topic, err)
-	}
-	if len(rest.Messages) > 0 {
-		page.Next = after.String()
 	}
 	return page, nil
 }
 
-// listSome appends what one script may list behind a place, and returns the new place.
-func (s *Store) listSome(ctx context.Context, page *punctual.Page, q punctual.ListQuery, after place) (place, error) {
-	sel := newSelection(q.State, q.From, q.To)
-	n := min(q.Limit-len(page.Messages), scriptItems)
-	a, err := s.runPartition(ctx, listScript, s.names.partition(q.Topic), append(sel.args(after, n), scriptBytes)...)
+// list merges what the partitions list.
+func (s *Store) list(ctx context.Context, q punctual.ListQuery, after place) (punctual.Page, error) {
+	parts, err := s.partitions(ctx, q.Topic)
 	if err != nil {
-		return after, err
+		return punctual.Page{}, err
+	}
+	var lists []*lister
+	for _, p := range parts {
+		// One more than the page holds tells whether there is another page.
+		lists = append(lists, &lister{s: s, p: p, sel: newSelection(q.State, q.From, q.To), after: after, share: len(parts), most: q.Limit + 1})
+	}
+	page := punctual.Page{Messages: []punctual.Info{}}
+	for {
+		first, err := earliest(ctx, lists)
+		if err != nil || first == nil {
+			return page, err
+		}
+		if len(page.Messages) == q.Limit {
+			page.Next = after.String()
+			return page, nil
+		}
+		var e listed
+		e, first.ahead = first.ahead[0], first.ahead[1:]
+		page.Messages, after = append(page.Messages, e.info), e.place
+	}
+}
+
+// lister lists the messages of one partition, some at a time.
+type lister struct {
+	s     *Store
+	p     partition
+	sel   selection
+	after place    // of the last that was read
+	ahead []listed // read and not yet taken
+	most  int      // how many may still be wanted
+	share int      // among how many listers a script's reach is divided
+	ended bool     // there are no more to read
+}
+
+// listed is a message and where it stands.
+type listed struct {
+	place
+	info punctual.Info
+}
+
+// earliest returns the lister whose next message comes first, or nil if none has any.
+func earliest(ctx context.Context, lists []*lister) (*lister, error) {
+	var first *lister
+	for _, l := range lists {
+		if err := l.fill(ctx); err != nil {
+			return nil, err
+		}
+		if len(l.ahead) > 0 && (first == nil || l.ahead[0].before(first.ahead[0].place)) {
+			first = l
+		}
+	}
+	return first, nil
+}
+
+// leastShare is how many messages, and bytes of them, a script lists however many partitions
+// there are.
+const (
+	leastShare      = 16
+	leastShareBytes = 64 << 10
+)
+
+// fill reads on if nothing is ahead.
+func (l *lister) fill(ctx context.Context) error {
+	if len(l.ahead) > 0 || l.ended {
+		return nil
+	}
+	n := min(l.most, max(scriptItems/l.share, leastShare))
+	a, err := l.s.runPartition(ctx, listScript, l.p, append(l.sel.args(l.after, n), max(scriptBytes/l.share, leastShareBytes))...)
+	if err != nil {
+		return err
 	}
 	for len(a.items) > 0 {
 		id, at, set, message, state := a.string(), a.int(), a.string(), a.string(), a.string()
 		if a.bad {
-			return after, badReply(listScript)
+			return badReply(listScript)
 		}
-		i, err := infoOf(q.Topic, id, at, set, message, state, a.now)
+		i, err := infoOf(l.p.topic, id, at, set, message, state, a.now)
 		if err != nil {
-			return after, err
+			return err
 		}
-		page.Messages = append(page.Messages, i)
-		after = place{at: at, id: id}
+		l.after = place{at: at, id: id}
+		l.ahead = append(l.ahead, listed{l.after, i})
 	}
-	return after, nil
+	l.ended = len(l.ahead) == 0
+	return nil
 }
 
-// counts are a topic's statistics with what only this package needs.
-type counts struct {
-	punctual.TopicStats
-	version int64
-}
-
-// stats counts one topic, or reports that there is none.
-func (s *Store) stats(ctx context.Context, p partition) (counts, bool, error) {
-	a, err := s.runPartition(ctx, statsScript, p)
+// partitions are all of a topic as it is now.
+func (s *Store) partitions(ctx context.Context, topic string) ([]partition, error) {
+	l, err := s.load(ctx, topic)
 	if err != nil {
-		return counts{}, false, err
+		return nil, err
 	}
-	if !a.exists {
-		return counts{}, false, nil
-	}
-	c := counts{TopicStats: punctual.TopicStats{
-		Topic: p.topic, Scheduled: a.int(), Ready: a.int(), Leased: a.int(), Dead: a.int(),
-	}}
-	if next := a.int(); next != never {
-		c.NextDue = punctual.FromMillis(next)
-	}
-	c.version = a.int()
-	text := a.string()
-	if a.bad {
-		return counts{}, false, badReply(statsScript)
-	}
-	if err := json.Unmarshal([]byte(text), &c.Settings); err != nil {
-		return counts{}, false, fmt.Errorf("the settings of topic %s cannot be read: %w (%w)", p.topic, punctual.ErrCorrupt, err)
-	}
-	return c, true, nil
+	return s.partitionsOf(topic, l), nil
 }
 
-// Stats returns the statistics of one topic; see punctual.Inspector.
+func (s *Store) partitionsOf(topic string, l *layout) []partition {
+	var out []partition
+	for n := range l.size() {
+		out = append(out, s.names.partition(topic, n))
+	}
+	return out
+}
+
+// stats counts one topic, or returns ErrNotFound; again if the settings are others than was known.
+func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
+	for l := s.layouts.known(topic); ; {
+		out := punctual.TopicStats{Topic: topic, Settings: l.ownSettings()}
+		x, err := s.count(ctx, l, &out)
+		if err != nil {
+			return punctual.TopicStats{}, err
+		}
+		now := l
+		if x != nil {
+			if now, err = s.renew(ctx, x.p, x.seen, l); err != nil {
+				return punctual.TopicStats{}, err
+			}
+		}
+		switch {
+		case now.version != l.version:
+			l = now
+		case l.exists():
+			return out, nil
+		default:
+			return punctual.TopicStats{}, punctual.ErrNotFound
+		}
+	}
+}
+
+// count adds up the counts of all partitions, and returns one that has another version of the
+// settings, if there is one.
+func (s *Store) count(ctx context.Context, l *layout, out *punctual.TopicStats) (x *surprise, err error) {
+	for _, p := range s.partitionsOf(out.Topic, l) {
+		a, err := s.runPartition(ctx, statsScript, p)
+		if err != nil {
+			return nil, err
+		}
+		if a.version != l.version {
+			x = &surprise{p, a.version}
+		}
+		if a.version <= 0 {
+			continue
+		}
+		out.Scheduled += a.int()
+		out.Ready += a.int()
+		out.Leased += a.int()
+		out.Dead += a.int()
+		if next := a.int(); next != never && (out.NextDue.IsZero() || next < out.NextDue.UnixMilli()) {
+			out.NextDue = punctual.FromMillis(next)
+		}
+		if a.bad {
+			return nil, badReply(statsScript)
+		}
+	}
+	return x, nil
+}
+
+// Stats returns the statistics of one topic; see punctual.Inspector. Each partition is counted
+// at an instant of its own.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	if err := s.enter(ctx); err != nil {
 		return punctual.TopicStats{}, err
@@ -230,18 +359,15 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 	if err := punctual.CheckTopic(topic); err != nil {
 		return punctual.TopicStats{}, fmt.Errorf("stats: %w", err)
 	}
-	c, exists, err := s.stats(ctx, s.names.partition(topic))
-	if err == nil && !exists {
-		err = punctual.ErrNotFound
-	}
+	st, err := s.stats(ctx, topic)
 	if err != nil {
 		return punctual.TopicStats{}, fmt.Errorf("stats of topic %s: %w", topic, err)
 	}
-	return c.TopicStats, nil
+	return st, nil
 }
 
-// Topics returns the statistics of every topic; see punctual.Inspector. Each topic is counted
-// at an instant of its own.
+// Topics returns the statistics of every topic; see punctual.Inspector. Each partition
+// is counted at an instant of its own.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -253,13 +379,14 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	}
 	out := []punctual.TopicStats{}
 	for _, topic := range topics {
-		c, exists, err := s.stats(ctx, s.names.partition(topic))
+		st, err := s.stats(ctx, topic)
+		if errors.Is(err, punctual.ErrNotFound) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("topics: %w", err)
 		}
-		if exists {
-			out = append(out, c.TopicStats)
-		}
+		out = append(out, st)
 	}
 	return out, nil
 }
@@ -305,14 +432,20 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 	from := s.clock.floorMillis()
 	f := punctual.Forecast{From: punctual.FromMillis(from), Step: millis(punctual.CeilDuration(q.Step)), Counts: make([]int64, q.Buckets)}
 	for _, topic := range topics {
-		if err := s.forecast(ctx, s.names.partition(topic), &f, from, punctual.CeilDuration(q.Step)); err != nil {
+		parts, err := s.partitions(ctx, topic)
+		if err != nil {
 			return punctual.Forecast{}, fmt.Errorf("forecast of %s: %w", topic, err)
+		}
+		for _, p := range parts {
+			if err := s.forecast(ctx, p, &f, from, punctual.CeilDuration(q.Step)); err != nil {
+				return punctual.Forecast{}, fmt.Errorf("forecast of %s: %w", topic, err)
+			}
 		}
 	}
 	return f, nil
 }
 
-// forecast adds the counts of one topic.
+// forecast adds the counts of one partition.
 func (s *Store) forecast(ctx context.Context, p partition, f *punctual.Forecast, from, step int64) error {
 	for first := 0; first < len(f.Counts); first += scriptItems {
 		end := min(first+scriptItems, len(f.Counts))

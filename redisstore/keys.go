@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -37,16 +38,32 @@ func (n names) topics() string { return n.prefix + "topics" }
 
 // partition is a part of a topic. All its keys are in one hash slot.
 type partition struct {
-	topic string
-	tag   string // prefix and hash tag, which all its keys begin with
+	topic  string
+	number int    // 0 to 255
+	tag    string // prefix and hash tag, which all its keys begin with
 }
 
-// partitionOf returns the partition that holds a topic's message with the given ID, which is
-// the only one: a topic has a single partition, numbered 0.
-func (n names) partitionOf(topic, _ string) partition { return n.partition(topic) }
+func (n names) partition(topic string, number int) partition {
+	return partition{topic: topic, number: number, tag: n.prefix + "{" + topic + "#" + strconv.Itoa(number) + "}:"}
+}
 
-func (n names) partition(topic string) partition {
-	return partition{topic: topic, tag: n.prefix + "{" + topic + "#0}:"}
+// tokenStep is what the tokens of a partition differ by; the rest of their division by it is
+// the number of the partition.
+const tokenStep = punctual.MaxPartitions
+
+// partitionOfToken returns the partition whose lease the token is.
+func (n names) partitionOfToken(topic string, token int64) partition {
+	return n.partition(topic, int(uint64(token)%tokenStep))
+}
+
+// home is the number of the partition, of n, to which a message with the given ID belongs:
+// its FNV-1a hash of 64 bits, the upper half folded into the lower, modulo n.
+func home(id string, n int) int {
+	h := uint64(14695981039346656037)
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * 1099511628211
+	}
+	return int((h ^ h>>32) & (1<<32 - 1) % uint64(n))
 }
 
 // keys are the KEYS of every script of a partition, in the order that lua/prelude.lua says.

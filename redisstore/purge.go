@@ -23,17 +23,23 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	if q.State == punctual.StateNone {
 		states = []punctual.State{punctual.StateLeased, punctual.StateReady, punctual.StateScheduled}
 	}
+	parts, err := s.partitions(ctx, q.Topic)
+	if err != nil {
+		return 0, fmt.Errorf("purge of %s: %w", q.Topic, err)
+	}
 	var total int64
-	for _, state := range states {
-		n, err := s.purge(ctx, s.names.partition(q.Topic), newSelection(state, q.From, q.To))
-		if total += n; err == nil {
-			continue
+	for _, p := range parts {
+		for _, state := range states {
+			n, err := s.purge(ctx, p, newSelection(state, q.From, q.To))
+			if total += n; err == nil {
+				continue
+			}
+			err = fmt.Errorf("purge of %s, %d removed so far: %w", q.Topic, total, err)
+			if total > 0 {
+				err = halfDone(err)
+			}
+			return total, err
 		}
-		err = fmt.Errorf("purge of %s, %d removed so far: %w", q.Topic, total, err)
-		if total > 0 {
-			err = halfDone(err)
-		}
-		return total, err
 	}
 	return total, nil
 }
@@ -58,8 +64,9 @@ func (s *Store) purge(ctx context.Context, p partition, sel selection) (total in
 	}
 }
 
-// DeleteTopic removes a topic with everything in it, in one atomic step; see
-// punctual.Inspector.
+// DeleteTopic removes a topic with everything in it; see punctual.Inspector. Each partition is
+// one atomic step, and the topic exists until the last one. When it breaks off before that,
+// it has removed some of the messages, and can be called again.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
@@ -68,36 +75,82 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	if err := punctual.CheckTopic(topic); err != nil {
 		return 0, fmt.Errorf("delete topic: %w", err)
 	}
-	n, err := s.deleteTopic(ctx, s.names.partition(topic))
-	if err != nil {
-		return 0, fmt.Errorf("delete topic %s: %w", topic, err)
+	d := deletion{s: s, topic: topic}
+	if err := d.run(ctx); err != nil {
+		return 0, fmt.Errorf("delete topic %s, %d messages removed so far: %w", topic, d.removed, err)
 	}
-	return n, nil
+	return d.removed, nil
 }
 
-// deleteTopic takes the name out of the set of topics first: whoever makes the topic anew
-// after it is gone enters the name again.
-func (s *Store) deleteTopic(ctx context.Context, p partition) (int64, error) {
-	_, exists, err := s.stats(ctx, p)
+// deletion is a DeleteTopic on its way. It empties partition 0 last: until then a partition
+// that was emptied refuses pushes, so that nothing is stored in a topic that is going, and if
+// nobody goes on, the topic can be used again (Store.supersede). After that the topic is
+// gone, and the next one of its name begins with a higher version.
+type deletion struct {
+	s       *Store
+	topic   string
+	removed int64
+	begun   bool // a partition was emptied
+}
+
+func (d *deletion) run(ctx context.Context) error {
+	for {
+		l, err := d.s.load(ctx, d.topic)
+		if err == nil && !l.exists() {
+			err = punctual.ErrNotFound
+		}
+		done := false
+		if err == nil {
+			done, err = d.empty(ctx, l)
+		}
+		switch {
+		case err != nil && d.begun:
+			return halfDone(err)
+		case err != nil:
+			return err
+		case done:
+			return d.forgetName(ctx)
+		}
+	}
+}
+
+// forgetName takes the name out of the set of topics, and puts it back if somebody has made
+// the topic anew. A name without a topic does no harm.
+func (d *deletion) forgetName(ctx context.Context) error {
+	_, err := d.s.run(ctx, registryScript, []string{d.s.names.topics()}, []any{"remove", d.topic})
 	if err != nil {
-		return 0, err
+		return halfDone(err)
 	}
-	if !exists {
-		return 0, punctual.ErrNotFound
+	l, err := d.s.load(ctx, d.topic)
+	if err == nil && l.exists() {
+		err = d.s.register(ctx, d.topic)
 	}
-	if _, err := s.run(ctx, registryScript, []string{s.names.topics()}, []any{"remove", p.topic}); err != nil {
-		return 0, err
-	}
-	a, err := s.runPartition(ctx, deleteScript, p)
 	if err != nil {
-		return 0, err
+		return halfDone(err)
 	}
-	n := a.int()
-	if a.bad {
-		return 0, badReply(deleteScript)
+	return nil
+}
+
+// empty empties all partitions, the first one last, or reports that the settings have changed
+// meanwhile. A token above all that were given stays in partition 0.
+func (d *deletion) empty(ctx context.Context, l *layout) (bool, error) {
+	above := l.token
+	for n := l.size() - 1; n >= 0; n-- {
+		a, err := d.s.runPartition(ctx, deleteScript, d.s.names.partition(d.topic, n), l.version, flag(n == 0), n, above)
+		if err != nil {
+			return false, err
+		}
+		done, removed, token := a.int() == 1, a.int(), a.int()
+		if a.bad {
+			return false, badReply(deleteScript)
+		}
+		if !done {
+			return false, nil
+		}
+		d.begun = true
+		d.removed += removed
+		above = max(above, token)
 	}
-	if !a.exists {
-		return 0, punctual.ErrNotFound
-	}
-	return n, nil
+	d.s.adopt(d.topic, &layout{version: -l.version - 1, sizes: []int{1}, settings: d.s.newSettings()})
+	return true, nil
 }

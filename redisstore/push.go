@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,9 +26,10 @@ const (
 	pushTooFar    = 5
 	pushPaused    = 6
 	pushFinished  = 7
+	pushElsewhere = 8
 )
 
-// Push stores messages; see punctual.Store. Messages of one topic travel by up to 500, or
+// Push stores messages; see punctual.Store. Messages of one partition travel by up to 500, or
 // 4 MiB, per script.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	if err := s.enter(ctx); err != nil {
@@ -37,23 +39,45 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	if err := punctual.CheckBatch(len(ms)); err != nil {
 		return nil, err
 	}
-	results := make([]punctual.PushResult, len(ms))
-	groups := newGroups(func(i int) partition { return s.names.partitionOf(ms[i].Topic, results[i].ID) })
+	p := pushing{s: s, ms: ms, results: make([]punctual.PushResult, len(ms)), above: make([]int64, len(ms))}
+	j := journey{s: s, stops: make([]stop, len(ms)), create: true, homes: p.homes, ask: p.ask}
 	for i := range ms {
-		results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(&ms[i])}
-		if results[i].Err != nil {
+		p.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(&ms[i])}
+		if p.results[i].Err != nil {
+			j.stops[i].done = true
 			continue
 		}
 		if ms[i].ID == "" {
-			results[i].ID = punctual.NewID(time.UnixMicro(s.clock.guess()))
+			p.results[i].ID = punctual.NewID(time.UnixMicro(s.clock.guess()))
 		}
-		groups.add(i, len(ms[i].Body))
+		j.stops[i] = stop{topic: ms[i].Topic, bytes: len(ms[i].Body)}
 	}
-	err := groups.run(func(p partition, items []int) error { return s.pushTo(ctx, p, ms, results, items) })
-	if err != nil {
+	p.stops = j.stops
+	if err := j.run(ctx); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
 	}
-	return results, nil
+	return p.results, nil
+}
+
+// pushing is a Push on its way.
+type pushing struct {
+	s       *Store
+	ms      []punctual.NewMessage
+	results []punctual.PushResult
+	stops   []stop
+	above   []int64 // the newest token of the older homes of each message
+}
+
+// homes are those that a message may be in: the oldest first, the one to store it in last.
+// Nobody has used an ID that was made just now.
+func (p *pushing) homes(l *layout, i int) []int {
+	p.above[i] = 0
+	out := l.homes(p.results[i].ID)
+	if p.ms[i].ID == "" {
+		return out[:1]
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // check refuses what no clock reading could make acceptable.
@@ -68,41 +92,39 @@ func (s *Store) check(m *punctual.NewMessage) error {
 	return err
 }
 
-// pushTo pushes some messages to a partition, and makes their topic if there is none.
-func (s *Store) pushTo(ctx context.Context, p partition, ms []punctual.NewMessage, results []punctual.PushResult, items []int) error {
-	packed := packPush(ms, results, items)
-	for {
-		a, err := s.runPartition(ctx, pushScript, p, s.sender, packed)
-		if err != nil {
-			return err
-		}
-		if !a.exists {
-			if err := s.createTopic(ctx, p); err != nil {
-				return err
-			}
-			continue
-		}
-		s.waits.hint(p.topic, a.int())
-		fillAllPushed(ms, results, items, a)
-		if a.bad {
-			return badReply(pushScript)
-		}
-		return nil
+// ask pushes some messages to a partition. One that they had before the topic grew acts on
+// those that it has.
+func (p *pushing) ask(ctx context.Context, l *layout, c *chunk) (int64, error) {
+	var above int64
+	for _, i := range c.items {
+		above = max(above, p.above[i])
 	}
+	a, err := p.s.runPartition(ctx, pushScript, c.p, p.s.sender, p.pack(c), l.version, flag(!c.last), above)
+	if err != nil {
+		return 0, err
+	}
+	if a.version == l.version {
+		p.s.waits.hint(c.p, a.int())
+		p.fillAll(a, c.items)
+	}
+	if a.bad {
+		return 0, badReply(pushScript)
+	}
+	return a.version, nil
 }
 
-// packPush packs messages for push.lua.
-func packPush(ms []punctual.NewMessage, results []punctual.PushResult, items []int) []byte {
+// pack packs messages for push.lua. An older home needs their bodies only to replace what it has.
+func (p *pushing) pack(c *chunk) []byte {
 	size := packedBytes
-	for _, i := range items {
-		size += 4*packedBytes + len(results[i].ID) + maxDigits + restBytes(&ms[i])
+	for _, i := range c.items {
+		size += 4*packedBytes + len(p.results[i].ID) + maxDigits + restBytes(&p.ms[i])
 	}
-	b := packArray(make([]byte, 0, size), 4*len(items))
+	b := packArray(make([]byte, 0, size), 4*len(c.items))
 	var digits [maxDigits]byte
 	var rest []byte
-	for _, i := range items {
-		m := &ms[i]
-		b = packString(b, results[i].ID)
+	for _, i := range c.items {
+		m := &p.ms[i]
+		b = packString(b, p.results[i].ID)
 		if m.Due.IsZero() {
 			b = packNumber(b, float64(punctual.CeilDuration(m.Delay)))
 		} else {
@@ -110,7 +132,10 @@ func packPush(ms []punctual.NewMessage, results []punctual.PushResult, items []i
 			b = append(packStringHead(b, len(due)), due...)
 		}
 		b = packNumber(b, float64(whenTaken(m)+4*messageFlags(m)))
-		rest = appendRest(rest[:0], m)
+		rest = rest[:0]
+		if c.last || m.OnDuplicate == punctual.ReplaceFirst {
+			rest = appendRest(rest, m)
+		}
 		b = append(packStringHead(b, len(rest)), rest...)
 	}
 	return b
@@ -131,15 +156,16 @@ func whenTaken(m *punctual.NewMessage) byte {
 	return takenKeep
 }
 
-// fillAllPushed reads the answer of push.lua.
-func fillAllPushed(ms []punctual.NewMessage, results []punctual.PushResult, items []int, a *answer) {
-	up := a.int()
+// fillAll reads the answer of push.lua.
+func (p *pushing) fillAll(a *answer, items []int) {
+	up, token := a.int(), a.int()
 	for _, i := range items {
-		due := punctual.CeilMillis(ms[i].Due)
-		if ms[i].Due.IsZero() {
-			due = up + punctual.CeilDuration(ms[i].Delay)
+		due := punctual.CeilMillis(p.ms[i].Due)
+		if p.ms[i].Due.IsZero() {
+			due = up + punctual.CeilDuration(p.ms[i].Delay)
 		}
-		results[i].Status, results[i].Due = punctual.PushStored, punctual.FromMillis(due)
+		p.results[i].Status, p.results[i].Due = punctual.PushStored, punctual.FromMillis(due)
+		p.stops[i].done = true
 	}
 	for !a.bad && len(a.items) > 0 {
 		n := a.int()
@@ -148,8 +174,13 @@ func fillAllPushed(ms []punctual.NewMessage, results []punctual.PushResult, item
 			return
 		}
 		i := items[n]
-		results[i].Status, results[i].Due = punctual.PushNone, time.Time{}
-		fillPushed(&results[i], &ms[i], a.int(), a.int(), a.int())
+		p.results[i].Status, p.results[i].Due = punctual.PushNone, time.Time{}
+		status, due, state := a.int(), a.int(), a.int()
+		if status == pushElsewhere {
+			p.stops[i].done, p.above[i] = false, max(p.above[i], token)
+			continue
+		}
+		fillPushed(&p.results[i], &p.ms[i], status, due, state)
 	}
 }
 

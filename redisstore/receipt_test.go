@@ -82,7 +82,7 @@ func TestNoAnswerAtAll(t *testing.T) {
 func TestLateCopy(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, connect(t, server), nil)
-	p := s.names.partition("orders")
+	p := s.names.partition("orders", 0)
 	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(2, 0)})
 	claim := func(number, again int) ([]any, error) {
 		args := []any{s.clock.floorMillis(), "", "", 1, 0, scriptBytes, number, again}
@@ -123,7 +123,7 @@ func TestLateCopy(t *testing.T) {
 func TestClaimAnsweredAgainAfterChanges(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, connect(t, server), nil)
-	p := s.names.partition("orders")
+	p := s.names.partition("orders", 0)
 	past := time.Unix(1, 0)
 	push(t, s, punctual.NewMessage{ID: "a", Due: past}, punctual.NewMessage{ID: "b", Due: past})
 	claim := func() int {

@@ -88,6 +88,12 @@ var deleteText string
 //go:embed lua/check.lua
 var checkText string
 
+//go:embed lua/layout.lua
+var layoutText string
+
+//go:embed lua/spread.lua
+var spreadText string
+
 //go:embed lua/store.lua
 var storeText string
 
@@ -104,7 +110,10 @@ var (
 	listScript      = newScript("list", preludeText, selectText, listText).as(harmless)
 	statsScript     = newScript("stats", preludeText, statsText).as(harmless)
 	forecastScript  = newScript("forecast", preludeText, forecastText).as(harmless)
+	layoutScript    = newScript("layout", preludeText, layoutText).as(harmless)
 	configureScript = newScript("configure", preludeText, configureText)
+	copyScript      = newScript("copy settings", preludeText, configureText).as(harmless) // with a version, which never goes back
+	spreadScript    = newScript("spread", preludeText, spreadText).as(harmless)
 	purgeScript     = newScript("purge", preludeText, selectText, purgeText)
 	deleteScript    = newScript("delete", preludeText, deleteText)
 	checkScript     = newScript("check", preludeText, checkText).as(harmless)
@@ -129,8 +138,8 @@ const (
 // answer is what a script replied.
 type answer struct {
 	reader
-	now    int64 // by the clock of the script, in ms
-	exists bool  // whether there is such a topic; of a script of a partition
+	now     int64 // by the clock of the script, in ms
+	version int64 // of the settings in a partition; 0 or less if there is no such topic
 }
 
 // runPartition runs a script of a partition. It notices when the whole data set is gone.
@@ -145,11 +154,11 @@ func (s *Store) runPartition(ctx context.Context, sc *script, p partition, args 
 	if err != nil {
 		return nil, err
 	}
-	a.exists = a.int() == 1
+	a.version = a.int()
 	if a.bad {
 		return nil, badReply(sc)
 	}
-	return a, s.sawTopic(ctx, sc, p.topic, a.exists)
+	return a, s.sawVersion(ctx, sc, p.topic, a.version)
 }
 
 // runTimed runs a script that is told the time and answers with it.

@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The settings of a topic are in the hash g of its partition: as JSON for programs, and field
-// by field for the scripts, so that a change holds for every process at once.
+// The settings of a topic are in the hash g of its partitions: as JSON for programs, and field
+// by field for the scripts, so that a change holds for every process at once. How a change
+// gets to all partitions is in layout.go.
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
@@ -23,21 +24,18 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 	if err := punctual.CheckTopic(topic); err != nil {
 		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
 	}
-	set, _, err := s.settings(ctx, s.names.partition(topic))
+	l, err := s.load(ctx, topic)
 	if err != nil {
 		return punctual.Settings{}, fmt.Errorf("settings of %s: %w", topic, err)
 	}
-	return set, nil
+	return l.ownSettings(), nil
 }
 
-// settings returns the settings with their version, which is 0 for a topic that does not
-// exist.
-func (s *Store) settings(ctx context.Context, p partition) (punctual.Settings, int64, error) {
-	st, exists, err := s.stats(ctx, p)
-	if err != nil || !exists {
-		return punctual.DefaultSettings(), 0, err
-	}
-	return st.Settings, st.version, nil
+// ownSettings are for the caller to keep.
+func (l *layout) ownSettings() punctual.Settings {
+	set := l.settings
+	set.Backoff.Delays = slices.Clone(set.Backoff.Delays)
+	return set
 }
 
 // Configure changes a topic's settings; see punctual.Inspector.
@@ -49,61 +47,69 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 	if err := punctual.CheckTopic(topic); err != nil {
 		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
 	}
-	p := s.names.partition(topic)
 	for {
-		old, version, err := s.settings(ctx, p)
+		old, err := s.load(ctx, topic)
 		if err != nil {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 		}
-		changed, err := patch.Apply(old)
+		set, err := patch.Apply(old.settings)
 		if err != nil {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 		}
-		done, err := s.storeSettings(ctx, p, changed, version)
+		l, done, err := s.change(ctx, topic, old, set)
 		if err != nil {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 		}
 		if done {
-			changed.Backoff.Delays = slices.Clone(changed.Backoff.Delays) // the caller's
-			return changed, nil
+			return l.ownSettings(), nil
 		}
 	}
 }
 
-// createTopic makes a topic with the default settings unless it exists by now.
-func (s *Store) createTopic(ctx context.Context, p partition) error {
-	_, err := s.storeSettings(ctx, p, punctual.DefaultSettings(), 0)
-	return err
+// create makes a topic that does not exist, and returns what is known of it then.
+func (s *Store) create(ctx context.Context, topic string, old *layout) (*layout, error) {
+	l, done, err := s.change(ctx, topic, old, s.newSettings())
+	if err != nil || done {
+		return l, err
+	}
+	return s.load(ctx, topic)
 }
 
-// storeSettings stores settings made from those of the given version, or reports false when
-// they are not current any more. A new topic is entered in the set of topics first, so that
-// none is missing there, and once more when it is there, in case it was deleted meanwhile.
-func (s *Store) storeSettings(ctx context.Context, p partition, x punctual.Settings, version int64) (bool, error) {
-	if version == 0 {
-		if err := s.register(ctx, p.topic); err != nil {
-			return false, err
-		}
-	}
-	fields, err := settingsFields(x)
+// change gives a topic other settings, or reports false when the old ones are not current any
+// more. A new topic is entered in the set of topics first, so that none is missing there, and
+// once more when it is there, in case it was deleted meanwhile.
+func (s *Store) change(ctx context.Context, topic string, old *layout, set punctual.Settings) (*layout, bool, error) {
+	l, err := old.with(set)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	a, err := s.runPartition(ctx, configureScript, p, append([]any{s.sender, version}, fields...)...)
-	if err != nil {
-		return false, err
+	if old.exists() {
+		done, err := s.propose(ctx, topic, l, old.latest())
+		return l, done, err
 	}
-	done := a.int() == 1
-	if a.bad {
-		return false, badReply(configureScript)
+	if err := s.register(ctx, topic); err != nil {
+		return nil, false, err
 	}
-	if done {
-		s.waits.hint(p.topic, -never)
+	done, err := s.propose(ctx, topic, l, old.latest())
+	if err != nil || !done {
+		return nil, false, err
 	}
-	if version > 0 {
-		return done, nil
+	return l, true, s.register(ctx, topic)
+}
+
+// with is the next version, with other settings.
+func (l *layout) with(set punctual.Settings) (*layout, error) {
+	next := &layout{version: l.latest() + 1, token: l.token, settings: set}
+	if l.exists() {
+		next.sizes = slices.Clone(l.sizes)
 	}
-	return done, s.register(ctx, p.topic)
+	if len(next.sizes) == 0 || next.size() != set.Partitions {
+		next.sizes = append(next.sizes, set.Partitions)
+	}
+	next.settings.Backoff.Delays = slices.Clone(set.Backoff.Delays)
+	var err error
+	next.fields, err = next.hash()
+	return next, err
 }
 
 func (s *Store) register(ctx context.Context, topic string) error {
@@ -111,8 +117,9 @@ func (s *Store) register(ctx context.Context, topic string) error {
 	return err
 }
 
-// settingsFields are the fields of the hash g that hold settings.
-func settingsFields(x punctual.Settings) ([]any, error) {
+// hash are the fields of the hash g that hold the settings.
+func (l *layout) hash() ([]any, error) {
+	x := l.settings
 	text, err := json.Marshal(x)
 	if err != nil {
 		return nil, fmt.Errorf("settings cannot be written down: %w", err)
@@ -128,6 +135,7 @@ func settingsFields(x punctual.Settings) ([]any, error) {
 		"retention", punctual.CeilDuration(x.DeadRetention),
 		"delays", delays,
 		"jitter", jitter,
+		"sizes", strings.Trim(fmt.Sprint(l.sizes), "[]"),
 	}, nil
 }
 

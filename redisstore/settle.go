@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/punctualmq/punctual"
 )
@@ -25,14 +26,24 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		return nil, err
 	}
 	results := make([]error, len(ss))
-	groups := newGroups(func(i int) partition { return s.names.partitionOf(ss[i].Topic, ss[i].ID) })
+	groups := newGroups()
 	for i := range ss {
 		if results[i] = ss[i].Check(); results[i] == nil {
-			groups.add(i, len(ss[i].Error))
+			groups.add(s.names.partitionOfToken(ss[i].Topic, ss[i].Token), true, i, len(ss[i].Error))
 		}
 	}
-	err := groups.run(func(p partition, items []int) error { return s.settleIn(ctx, p, ss, results, items) })
-	if err != nil {
+	var done atomic.Bool
+	err := groups.run(func(c *chunk) error {
+		err := s.settleIn(ctx, c.p, ss, results, c.items)
+		if err == nil {
+			done.Store(true)
+		}
+		return err
+	})
+	switch {
+	case err != nil && done.Load():
+		return nil, fmt.Errorf("settle: %w", halfDone(err))
+	case err != nil:
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	return results, nil
@@ -43,7 +54,7 @@ func (s *Store) settleIn(ctx context.Context, p partition, ss []punctual.Settlem
 	if err != nil {
 		return err
 	}
-	s.waits.hint(p.topic, a.int())
+	s.waits.hint(p, a.int())
 	for !a.bad && len(a.items) > 0 {
 		n, status := a.int(), a.int()
 		if n < 0 || n >= int64(len(items)) {

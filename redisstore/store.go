@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -38,6 +39,9 @@ type Options struct {
 	Logger *slog.Logger
 	// OwnClient lets Close close the client, too.
 	OwnClient bool
+	// Partitions is into how many parts a topic is divided that comes into being through this
+	// store, unless its first settings say otherwise. Default 1, at most punctual.MaxPartitions.
+	Partitions int
 	// MustExist makes Open return ErrNotFound, and write nothing, where no store has ever been
 	// opened.
 	MustExist bool
@@ -52,13 +56,15 @@ type Options struct {
 // punctual.Checker, punctual.Examiner and punctual.DurabilityReporter, and is safe for concurrent use. Make one
 // with Open, and close it with Close.
 type Store struct {
-	client redis.UniversalClient
-	names  names
-	opt    Options
-	clock  clock
-	waits  waits
-	sender string // names this store in the hints it publishes, and in its receipts
-	slots  slots
+	client  redis.UniversalClient
+	names   names
+	opt     Options
+	clock   clock
+	waits   waits
+	sender  string // names this store in the hints it publishes, and in its receipts
+	slots   slots
+	layouts layouts
+	looks   atomic.Uint64 // how many claims have begun, to begin each at another partition
 
 	epoch string // proves that the data set is the one that was opened
 
@@ -70,7 +76,6 @@ type Store struct {
 	mu         sync.Mutex
 	closed     bool                // guarded by mu
 	failed     error               // guarded by mu: why the store has stopped, or nil
-	topics     map[string]bool     // guarded by mu: those that this process has seen exist
 	durability punctual.Durability // guarded by mu
 	refusing   error               // guarded by mu: why pushes are refused, or nil
 }
@@ -110,14 +115,21 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	if _, ring := client.(*redis.Ring); ring {
 		return nil, fmt.Errorf("a redis.Ring loses keys when its members change: use a cluster client: %w", punctual.ErrUnsupported)
 	}
-	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{}), lookNow: make(chan struct{}, 1), topics: make(map[string]bool)}
+	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{}), lookNow: make(chan struct{}, 1)}
 	if s.opt.MaxBody <= 0 {
 		s.opt.MaxBody = punctual.DefaultMaxBody
+	}
+	if s.opt.Partitions == 0 {
+		s.opt.Partitions = 1
+	}
+	if s.opt.Partitions < 1 || s.opt.Partitions > punctual.MaxPartitions {
+		return nil, fmt.Errorf("topics of %d partitions: use 1 to %d: %w", s.opt.Partitions, punctual.MaxPartitions, punctual.ErrInvalid)
 	}
 	if s.opt.Logger == nil {
 		s.opt.Logger = slog.Default()
 	}
 	s.clock.fake = o.clock
+	s.layouts.init()
 	s.waits.init(s)
 	return s, nil
 }
@@ -203,19 +215,11 @@ func (s *Store) fail(err error) error {
 	return s.failed
 }
 
-// sawTopic notes whether a script has found its topic. A topic that is missing may mean
-// that the whole data set is gone; then the store stops. A claim from a topic that has
+// sawVersion is told the version of the settings that a script has found. A topic without any
+// may mean that the whole data set is gone; then the store stops. A claim from a topic that has
 // never been there is no reason to ask, because it may wait there for long.
-func (s *Store) sawTopic(ctx context.Context, sc *script, topic string, exists bool) error {
-	s.mu.Lock()
-	before := s.topics[topic]
-	if exists {
-		s.topics[topic] = true
-	} else {
-		delete(s.topics, topic)
-	}
-	s.mu.Unlock()
-	if exists || sc == claimScript && !before {
+func (s *Store) sawVersion(ctx context.Context, sc *script, topic string, version int64) error {
+	if version != 0 || sc == claimScript && s.layouts.known(topic).version == 0 {
 		return nil
 	}
 	return s.checkEpoch(ctx, false)

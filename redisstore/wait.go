@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// lookAgain is how long, in ms, nobody looks into a topic that is waited for, at most: hints
+// lookAgain is how long, in ms, nobody looks into a partition that is waited for, at most: hints
 // may be lost (P11).
 const lookAgain int64 = 1000
 
-// waits lets the claims that wait for messages share what is known of their topics. For each
-// topic it knows when a look can next find something. When that time comes, one of the
-// waiting claims gets the turn to look; when there is more than it takes, the next one does.
-// So an idle topic costs one script a second, however many wait.
+// waits lets the claims that wait for messages share what is known of the partitions of their
+// topics. For each partition it knows when a look can next find something. When that time
+// comes, one of the waiting claims gets the turn to look; when there is more than it takes, the
+// next one does. So an idle partition costs one script a second, however many wait.
 type waits struct {
 	s     *Store
 	hints hints
@@ -21,13 +21,14 @@ type waits struct {
 	rearm chan struct{} // holds one request to the alarm to look at the times again
 
 	mu    sync.Mutex
-	watch map[string]*watch // guarded by mu: topics that are waited for
+	watch map[string]*watch // guarded by mu: partitions that are waited for, by tag
 	until int64             // guarded by mu: when the alarm wakes by itself, in ms
 }
 
-// watch is a topic that is waited for. All fields are guarded by waits.mu.
+// watch is a partition that is waited for. All fields are guarded by waits.mu, but for p,
+// which never changes.
 type watch struct {
-	topic   string
+	p       partition
 	waiters []*waiter
 	next    int64          // when a look can find something
 	turn    *waiter        // whose turn it is to look, or nil
@@ -38,11 +39,12 @@ type watch struct {
 
 // waiter is a claim that waits.
 type waiter struct {
-	topics []string
-	wake   chan struct{} // holds one call to look; waits.turns says where
+	topics  []string
+	watches []*watch      // guarded by waits.mu: where it waits
+	wake    chan struct{} // holds one call to look; waits.turns says where
 }
 
-// look is one look into a topic. What is hinted at while it is under way it may have missed.
+// look is one look into a partition. What is hinted at while it is under way it may have missed.
 type look struct {
 	watch  *watch
 	waiter *waiter
@@ -59,42 +61,69 @@ func (w *waits) init(s *Store) {
 	w.hints.init(s)
 }
 
-// join makes a claim wait for some topics. It looks into each of them itself before it sleeps.
+// join makes a claim wait for some topics. It looks into each partition itself before it sleeps.
 func (w *waits) join(topics []string) *waiter {
 	w.start.Do(func() {
 		w.s.duties.Go(w.alarm)
 		w.s.duties.Go(w.hints.listen)
 	})
-	topics = slices.Clone(topics)
-	r := &waiter{topics: topics, wake: make(chan struct{}, 1)}
+	r := &waiter{topics: slices.Clone(topics), wake: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, topic := range topics {
-		t := w.watch[topic]
-		if t == nil {
-			t = &watch{topic: topic, next: never, looks: make(map[*look]bool)}
-			w.watch[topic] = t
-			w.hints.want(w.s.names.partition(topic))
-		}
-		if !slices.Contains(t.waiters, r) {
-			t.waiters = append(t.waiters, r)
+		for n := range w.s.layouts.known(topic).size() {
+			w.add(r, w.s.names.partition(topic, n))
 		}
 	}
 	return r
+}
+
+// add makes a claim wait for a partition, and reports whether it did not before. Called with mu
+// held.
+func (w *waits) add(r *waiter, p partition) bool {
+	t := w.watch[p.tag]
+	if t == nil {
+		t = &watch{p: p, next: never, looks: make(map[*look]bool)}
+		w.watch[p.tag] = t
+		w.hints.want(p)
+	}
+	if slices.Contains(t.waiters, r) {
+		return false
+	}
+	t.waiters = append(t.waiters, r)
+	r.watches = append(r.watches, t)
+	return true
+}
+
+// resize makes the claims that wait for a topic wait for all of its partitions, and has every
+// partition looked into that is new to them, or all when the settings have changed.
+func (w *waits) resize(topic string, size int, changed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := w.watch[w.s.names.partition(topic, 0).tag]
+	if first == nil {
+		return
+	}
+	for n := range size {
+		p := w.s.names.partition(topic, n)
+		look := changed
+		for _, r := range first.waiters {
+			look = w.add(r, p) || look
+		}
+		if look {
+			w.hintTo(w.watch[p.tag], -never)
+		}
+	}
 }
 
 // leave ends the waiting. A turn that was not used goes to somebody else.
 func (w *waits) leave(r *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, topic := range r.topics {
-		t := w.watch[topic]
-		if t == nil {
-			continue // named twice
-		}
+	for _, t := range r.watches {
 		t.waiters = slices.DeleteFunc(t.waiters, func(o *waiter) bool { return o == r })
 		if len(t.waiters) == 0 {
-			delete(w.watch, topic)
+			delete(w.watch, t.p.tag)
 			continue
 		}
 		if t.turn == r {
@@ -104,25 +133,28 @@ func (w *waits) leave(r *waiter) {
 	}
 }
 
-// turns returns the topics that it is this waiter's turn to look into, in its order.
-func (w *waits) turns(r *waiter) []string {
+// turns returns the partitions that it is this waiter's turn to look into, in the order of
+// its topics.
+func (w *waits) turns(r *waiter) []partition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var topics []string
+	var out []partition
 	for _, topic := range r.topics {
-		if w.watch[topic].turn == r && !slices.Contains(topics, topic) {
-			topics = append(topics, topic)
+		for _, t := range r.watches {
+			if t.p.topic == topic && t.turn == r && !slices.Contains(out, t.p) {
+				out = append(out, t.p)
+			}
 		}
 	}
-	return topics
+	return out
 }
 
-// begin is called before every look into a topic, by a waiter or, with nil, by a claim
+// begin is called before every look into a partition, by a waiter or, with nil, by a claim
 // that does not wait.
-func (w *waits) begin(r *waiter, topic string) *look {
+func (w *waits) begin(r *waiter, p partition) *look {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.watch[topic]
+	t := w.watch[p.tag]
 	if t == nil {
 		return nil
 	}
@@ -152,16 +184,19 @@ func (w *waits) end(l *look, next int64) {
 }
 
 // hint tells that a look at or after a time, in ms, will find something; never is no hint.
-func (w *waits) hint(topic string, at int64) {
+func (w *waits) hint(p partition, at int64) {
 	if at == never {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.watch[topic]
-	if t == nil {
-		return
+	if t := w.watch[p.tag]; t != nil {
+		w.hintTo(t, at)
 	}
+}
+
+// hintTo is hint to a partition that is waited for. Called with mu held.
+func (w *waits) hintTo(t *watch, at int64) {
 	for l := range t.looks {
 		l.hinted = min(l.hinted, at)
 	}

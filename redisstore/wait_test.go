@@ -201,7 +201,7 @@ func TestOneLookPerMessage(t *testing.T) {
 func (s *Store) waiters(topic string) int {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()
-	if t := s.waits.watch[topic]; t != nil {
+	if t := s.waits.watch[s.names.partition(topic, 0).tag]; t != nil {
 		return len(t.waiters)
 	}
 	return 0

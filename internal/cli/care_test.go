@@ -140,9 +140,9 @@ func TestDeadPurge(t *testing.T) {
 func TestTopicSetAndShow(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--max-attempts", "7", "--backoff", "2m,10m,10m,1h,2h,6h,15h", "--json").ok().printsJSON(
-		`{"topic":"t","lease":"30s","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"0s","remember":"0s","paused_in":false,"paused_out":false}`)
+		`{"topic":"t","lease":"30s","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"0s","remember":"0s","paused_in":false,"paused_out":false,"partitions":1}`)
 	r.run("topic", "set", "t", "--lease", "1m", "--dead-retention", "4w", "--remember", "1d12h").ok()
-	const want = `{"topic":"t","lease":"1m","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"28d","remember":"1d12h","paused_in":false,"paused_out":false}`
+	const want = `{"topic":"t","lease":"1m","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"28d","remember":"1d12h","paused_in":false,"paused_out":false,"partitions":1}`
 	r.run("topic", "show", "t", "--json").ok().printsJSON(want)
 	r.run("topic", "set", "t", "--backoff", "exp:1s..1h,jitter=0.5").ok().contains("exp:1s..1h,jitter=0.5", "28d", "1d12h")
 	r.run("topic", "show", "none").exits(exitUnwished, `topic show: topic "none": not found: 'punctual topics'`)

@@ -171,13 +171,14 @@ type settingsJSON struct {
 	Remember      string `json:"remember"`       // "0s": not at all
 	PausedIn      bool   `json:"paused_in"`
 	PausedOut     bool   `json:"paused_out"`
+	Partitions    int    `json:"partitions"`
 }
 
 func settingsOf(topic string, s punctual.Settings) settingsJSON {
 	return settingsJSON{
 		Topic: topic, Lease: formatDuration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: formatBackoff(s.Backoff),
 		DeadRetention: formatDuration(s.DeadRetention), Remember: formatDuration(s.Remember),
-		PausedIn: s.PausedIn, PausedOut: s.PausedOut,
+		PausedIn: s.PausedIn, PausedOut: s.PausedOut, Partitions: s.Partitions,
 	}
 }
 

@@ -49,6 +49,7 @@ func (a *app) showSettings(topic string, s punctual.Settings) error {
 		{"dead are kept", kept},
 		{"finished IDs are remembered", remembered},
 		{"paused", pausedWord(s)},
+		{"partitions", fmt.Sprint(shape.Partitions)},
 	} {
 		a.printf("%-28s %s\n", row[0], row[1])
 	}

@@ -10,16 +10,18 @@ import (
 
 const topicSetHelp = `Set changes those settings of a topic whose flags are given, for every process that uses the
 store, and shows all of them. A backoff is a list of delays, the last one for all that
-follow, or exp:BASE..MAX with an optional jitter of 0 to 1.`
+follow, or exp:BASE..MAX with an optional jitter of 0 to 1. More partitions let a topic in Redis use
+more cores, and the servers of a cluster; order holds within each.`
 
 const topicSetExample = `  punctual topic set order.cancel --lease 1m --max-attempts 5
   punctual topic set notify --backoff 2m,10m,10m,1h,2h,6h,15h
   punctual topic set jobs --backoff exp:1s..1h,jitter=0.2
-  punctual topic set order.cancel --remember 1d --dead-retention 4w`
+  punctual topic set order.cancel --remember 1d --dead-retention 4w
+  punctual topic set jobs --partitions 8 --store redis://localhost`
 
 func newTopicSet(a *app) *cobra.Command {
 	var lease, retention, remember durationFlag
-	var maxAttempts int
+	var maxAttempts, partitions int
 	var backoff string
 	cmd := &cobra.Command{
 		Use:               "set TOPIC",
@@ -33,6 +35,9 @@ func newTopicSet(a *app) *cobra.Command {
 		p := punctual.SettingsPatch{Lease: lease.d, DeadRetention: retention.d, Remember: remember.d}
 		if cmd.Flags().Changed("max-attempts") {
 			p.MaxAttempts = &maxAttempts
+		}
+		if cmd.Flags().Changed("partitions") {
+			p.Partitions = &partitions
 		}
 		if cmd.Flags().Changed("backoff") {
 			b, err := parseBackoff(backoff)
@@ -52,5 +57,6 @@ func newTopicSet(a *app) *cobra.Command {
 	flags.StringVar(&backoff, "backoff", "", "the `DELAYS` before retries (exp:1s..1h,jitter=0.2)")
 	flags.Var(&retention, "dead-retention", "how long dead messages are kept; 0: until purged (0)")
 	flags.Var(&remember, "remember", "how long the IDs of finished messages count as taken (0)")
+	flags.IntVar(&partitions, "partitions", 0, "into how many parts the topic is divided, on stores that can; never fewer than before (1)")
 	return cmd
 }

@@ -4,7 +4,7 @@
 -- ARGV  4 sender of hints; then per amendment, in order of effect:
 --       ID; head: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
 --       time (B)
--- Reply {now, micros, exists, hint, status, due, status, due ...}
+-- Reply {now, micros, version, hint, status, due, status, due ...}
 --       status as in punctual.OutcomeStatus, or 0: due too far ahead
 local CANCEL_IT, RESCHEDULE, REQUEUE = 1, 2, 3
 local CANCELLED, RESCHEDULED, REQUEUED, TOO_LATE, NOT_FOUND, NOT_DEAD = 1, 2, 3, 4, 5, 6

@@ -2,7 +2,7 @@
 --
 -- KEYS  of a partition
 -- ARGV  4 'm' or 's': the hash to go through; 5 the cursor, 0 to begin
--- Reply {now, micros, exists, cursor to go on, 0 at the end, how many were read, problem ...}
+-- Reply {now, micros, version, cursor to go on, 0 at the end, how many were read, problem ...}
 local hash = ARGV[4] == 'm' and M or S
 local got = call('HSCAN', hash, ARGV[5], 'COUNT', 200)
 local out = reply(got[1], #got[2] / 2)

@@ -4,7 +4,7 @@
 -- KEYS  of a partition, and 8 as receipt.lua says
 -- ARGV  4 how many at most (1 to 500), 5 length of the lease (0: the topic's), 6 bytes
 --       after which to stop
--- Reply {now, micros, exists, next, until, token, leased}
+-- Reply {now, micros, version, next, until, token, leased}
 --       next is when the next message needs attention, or NEVER, also while the topic is
 --       paused; until is the end of the leases and token that of all of them; leased is
 --       msgpack: an array of IDs, one of messages and one of states, in which '' stands for
@@ -67,7 +67,7 @@ local function must_end(st)
 end
 
 -- Everything is read and decided before the first write.
-local token = cfg.token + 1
+local token = cfg.token + TOKEN_STEP
 local first_head, till_text = fresh_head(token), int(now + length)
 local leased, leased_ids, bodies, shown = 0, {}, {}, {} -- what is delivered
 local leases, records = {}, {}                          -- arguments that store it

@@ -4,7 +4,7 @@
 -- ARGV  4 where the first bucket begins, 5 its width in ms, 6 the number of the
 --       first bucket to count (from 0), 7 the number of the one behind the last, 8 how many
 --       buckets there are in all
--- Reply {now, micros, exists, overdue, beyond, count ...}: only up to the last bucket that
+-- Reply {now, micros, version, overdue, beyond, count ...}: only up to the last bucket that
 --       holds anything
 local step, first, last, all = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local begin = tonumber(ARGV[4])

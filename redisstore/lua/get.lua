@@ -2,7 +2,7 @@
 --
 -- KEYS  of a partition
 -- ARGV  4 ID
--- Reply {now, micros, exists, time, set, message, state} as list does; nothing behind exists if
+-- Reply {now, micros, version, time, set, message, state} as list does; nothing behind version if
 --       there is no such message
 local id = ARGV[4]
 local at, set = tonumber(call('ZSCORE', T, id) or nil), 't'

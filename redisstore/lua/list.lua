@@ -2,7 +2,7 @@
 --
 -- KEYS  of a partition
 -- ARGV  4 to 9 as select.lua says; 10 bytes after which to stop
--- Reply {now, micros, exists, ID, time, set, message, state, ID ...}: as many as asked for, or fewer
+-- Reply {now, micros, version, ID, time, set, message, state, ID ...}: as many as asked for, or fewer
 --       because of the bytes or because there are no more. set is 't', 'l' or 'd', and time
 --       the score in it; state is empty for a message that was never claimed
 local out = reply()

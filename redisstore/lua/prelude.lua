@@ -10,8 +10,9 @@
 -- ARGV  1 the latest time that the caller was told, in ms
 --       2 seconds, 3 microseconds: the time for tests; empty for that of the server
 --
--- Reply {now, micros, exists, ...}: the time in ms and the microseconds that it leaves off,
---       and 1 if there is such a topic
+-- Reply {now, micros, version, ...}: the time in ms and the microseconds that it leaves off,
+--       and the version of the settings here: positive if there is such a topic; else 0, or
+--       minus the last version that there was
 --
 -- Every live or dead message is in m and in exactly one of t, l and d. A message has a
 -- token exactly while it is in l. All times are ms since 1970 unless they say otherwise.
@@ -29,6 +30,8 @@ local DROP, CANCEL, EXPIRES, MOVED = 1, 2, 4, 8 -- flags
 local REASON_DISCARDED, REASON_ATTEMPTS, REASON_EXPIRED = 1, 2, 3
 local MAX_FAILURES = 16
 local LEASE_RAN_OUT = 'lease ran out'
+-- Tokens of a partition are its number plus multiples of this: a token tells where it is from.
+local TOKEN_STEP = 256
 
 -- Integers are always printed by this: tostring() would round them and use exponents. It is
 -- the dearest thing that a script can do per message, so do it once for all.
@@ -44,9 +47,11 @@ call('HLEN', M)
 local state_count = math.max(call('HLEN', S) - 1, 0) -- without TABLE_FIELD
 local g = call('HMGET', G, 'version', 'clock', 'token', 'gone', 'lease', 'attempts', 'pausedin', 'pausedout', 'remember', 'retention', 'moved')
 
--- The partition's settings; version is nil when there is no such topic.
+-- The partition's settings; version is nil when there is no such topic. latest is the newest
+-- version that was ever here; it stays when the topic is deleted.
 local cfg = {
-  version = tonumber(g[1] or nil),
+  version = g[5] and tonumber(g[1]) or nil,
+  latest = tonumber(g[1] or 0),
   token = tonumber(g[3] or 0),
   lease = tonumber(g[5] or 0),
   attempts = tonumber(g[6] or 0),
@@ -81,7 +86,16 @@ end
 local now_text = int(now)
 
 -- reply is what every answer begins with.
-local function reply(...) return {now, micros, cfg.version and 1 or 0, ...} end
+local function reply(...) return {now, micros, cfg.version or -cfg.latest, ...} end
+
+-- raise_token makes all further tokens greater than a token of another partition.
+local function raise_token(above)
+  if above > cfg.token then
+    cfg.token = above - above % TOKEN_STEP + TOKEN_STEP + cfg.token % TOKEN_STEP
+    return true
+  end
+  return false
+end
 
 -- Dead messages that died at this time or before are gone, though they may still have to
 -- be swept away.

@@ -2,7 +2,7 @@
 --
 -- KEYS  of a partition
 -- ARGV  4 to 9 as select.lua says
--- Reply {now, micros, exists, how many, time, ID}: the place of the last one removed
+-- Reply {now, micros, version, how many, time, ID}: the place of the last one removed
 local last = {at = 0, id = ''}
 local chosen = choose()
 for _, e in ipairs(chosen) do

@@ -4,24 +4,32 @@
 -- ARGV  4 sender of hints; 5 msgpack: an array with four values per message, in order of effect:
 --       ID; due in digits, or a number: the delay; how: what to do when the ID is taken (0 keep
 --       the first, 1 replace it, 2 fail, 3 it cannot be, the caller has just made it up) and
---       4 times the flags of the record; what is behind the due time in the record
--- Reply {now, micros, exists, hint, up, place, status, due, state, place, status, due, state ...}
---       nothing behind exists if there is no such topic: it must be made first
---       up is now rounded up, from which delays count
+--       4 times the flags of the record; what is behind the due time in the record;
+--       6 the version of the settings that the caller knows; 7 '1' if this is a home that the
+--       messages had before the topic grew; 8 a token that their older homes may have given
+-- Reply {now, micros, version, hint, up, token, place, status, due, state, place, status, due,
+--       state ...}
+--       nothing behind version, and nothing done, if it is not the one that the caller knows
+--       up is now rounded up, from which delays count; token the newest that was given here
 --       place is that of a message among those given, from 0; one that is not named
 --       was stored, and its ID had not been taken
 --       status 2 duplicate, 3 replaced,
---       4 taken, 5 due too far ahead, 6 paused, 7 duplicate of a finished message
+--       4 taken, 5 due too far ahead, 6 paused, 7 duplicate of a finished message,
+--       8 not here: ask the next home
 --       state  as in punctual.State
+--
+-- An ID is in one of its homes at most: an older home acts on those that it has, and stores none
+-- that it does not have (docs/decisions/0011).
 local REPLACE, FAIL, NEW = 1, 2, 3 -- NEW is without flags
+local old_home = ARGV[7] == '1'
 
 if kept then return kept end
-if not cfg.version then
+if cfg.version ~= tonumber(ARGV[6]) then
   local out = reply()
   keep(out, false)
   return out
 end
-local out = reply(NEVER, up)
+local out = reply(NEVER, up, cfg.token)
 local items = cmsgpack.unpack(ARGV[5])
 local ids = {} -- those that may be taken
 for i = 1, #items, 4 do
@@ -94,6 +102,7 @@ local function push(id, due, due_text, how, rest)
   end
   local mode = how % 4
   local from, old_due, state = place(id)
+  if old_home and not from and not remembered(id) then return 8, 0, 0 end
   local taken = from or mode ~= REPLACE and remembered(id)
   if taken and mode == FAIL then return 4, 0, 0 end
   if taken and mode ~= REPLACE then
@@ -105,6 +114,7 @@ local function push(id, due, due_text, how, rest)
   return nil
 end
 
+local absent = false
 local last_delay, last_due, last_text
 for i = 1, #items, 4 do
   local due, text = items[i + 1]
@@ -121,6 +131,7 @@ for i = 1, #items, 4 do
   if status then
     local n = #out
     out[n + 1], out[n + 2], out[n + 3], out[n + 4] = (i - 1) / 4, status, at_due, state
+    absent = absent or status == 8
   end
 end
 if size > 0 then
@@ -132,6 +143,11 @@ if size > 0 then
     call('HDEL', S, unpack(replaced))
   end
   if #forgotten > 0 then call('ZREM', F, unpack(forgotten)) end
+  if raise_token(tonumber(ARGV[8])) then call('HSET', G, 'token', int(cfg.token)) end
+  settle_clock()
+elseif absent and dead_count + finished_count > 0 then
+  -- What was too old to count here must not count again should the server's clock step back:
+  -- by then the ID may be in another home.
   settle_clock()
 end
 out[4] = hint(was, ARGV[4])

@@ -1,9 +1,9 @@
--- stats counts the messages of a topic and returns its settings.
+-- stats counts the messages of a partition.
 --
 -- KEYS  of a partition
 -- ARGV  none of its own
--- Reply {now, micros, exists, scheduled, ready, leased, dead, next due, version, settings};
---       nothing behind exists if there is no such topic. next due is NEVER when there is none.
+-- Reply {now, micros, version, scheduled, ready, leased, dead, next due};
+--       nothing behind version if there is no such topic. next due is NEVER when there is none.
 if not cfg.version then return reply() end
 local due = call('ZCOUNT', T, '-inf', int(now))
 local scheduled = call('ZCARD', T) - due
@@ -19,4 +19,4 @@ for i = 1, #lapsed, 500 do
   end
 end
 local dead = call('ZCOUNT', D, '(' .. int(gone), '+inf')
-return reply(scheduled, due + #lapsed, leased, dead, next_due, cfg.version, call('HGET', G, 'settings') or '')
+return reply(scheduled, due + #lapsed, leased, dead, next_due)
