@@ -13,6 +13,14 @@ import (
 // What a comparison with another store needs beyond the contract, which leaves open which
 // of several messages with equal times a claim takes first.
 
+// InPartitions tells ClaimThese and EndThese that the other store keeps its topics in several
+// partitions: order holds only among messages for whose IDs of returns the same number.
+func (s *Store) InPartitions(of func(id string) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.partition = of
+}
+
 // ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them,
 // or says why no store may have chosen them: unknown, dead, under a lease, not due, to be
 // ended rather than delivered, or later than one that was left out. A lease of 0 is the
@@ -77,13 +85,30 @@ func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 	if state := m.state(now); state != punctual.StateReady {
 		return nil, nil, now, fmt.Errorf("it is %s until %v; it is %v now", state, punctual.FromMillis(m.at), now.time())
 	}
-	for first := t.live[0]; first.at < m.at; first = t.live[0] {
+	for first := s.firstBefore(t, m); first != nil; first = s.firstBefore(t, m) {
 		if !t.mustEnd(first, now) {
 			return nil, nil, now, fmt.Errorf("%s, whose time came %d ms earlier, was left out", first.ID, m.at-first.at)
 		}
 		t.end(first, now)
 	}
 	return t, m, now, nil
+}
+
+// firstBefore returns the earliest message of m's partition that is earlier than m, or nil.
+func (s *Store) firstBefore(t *topic, m *message) *message {
+	if s.partition == nil && t.live[0].at == m.at {
+		return nil
+	}
+	first := m
+	for _, o := range t.live {
+		if o.at < first.at && (s.partition == nil || s.partition(o.ID) == s.partition(m.ID)) {
+			first = o
+		}
+	}
+	if first == m {
+		return nil
+	}
+	return first
 }
 
 // NextAt returns the earliest time at which a live message of these topics, or of any

@@ -37,6 +37,8 @@ type Store struct {
 	seq    uint64            // the newest message.seq; guarded by mu
 	wake   chan struct{}     // closed when waiting claims should look again; nil when none waits; guarded by mu
 	closed bool              // guarded by mu
+
+	partition func(id string) int // see InPartitions; nil: all in one; guarded by mu
 }
 
 var (

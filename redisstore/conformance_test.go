@@ -28,5 +28,16 @@ func reopen(t *testing.T, old punctual.Store, clock punctual.Clock) punctual.Sto
 	if err := s.Close(); err != nil {
 		t.Fatalf("close: %v", err)
 	}
-	return openStore(t, s.client, &Options{Prefix: s.opt.Prefix, clock: clock})
+	return openStore(t, s.client, &Options{Prefix: s.opt.Prefix, Partitions: s.opt.Partitions, clock: clock})
+}
+
+// The same on topics of four partitions.
+func TestPartitions(t *testing.T) {
+	open := func(t *testing.T, clock punctual.Clock) punctual.Store {
+		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4, clock: clock})
+	}
+	of := storetest.WithPartitions(func(id string) int { return home(id, 4) })
+	t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen), of) })
+	t.Run("random", func(t *testing.T) { storetest.RunRandom(t, open, storetest.WithReopen(reopen), of) })
+	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open) })
 }

@@ -41,7 +41,7 @@ func RunRandom(t *testing.T, open Open, opts ...Option) {
 	rapid.Check(t, func(r *rapid.T) {
 		compareHistory(r, opener{
 			open:   func(clock punctual.Clock) punctual.Store { return open(t, clock) },
-			reopen: reopenIn(t, o.reopen),
+			reopen: reopenIn(t, o.reopen), partition: o.partition,
 		})
 	})
 }
@@ -110,6 +110,7 @@ func compareHistory(r *rapid.T, o opener) {
 	c := &comparison{T: r, opener: o, ctx: context.Background(), topics: []string{"a", "b"}}
 	c.clock, c.modelClock = punctual.NewManualClock(noon), punctual.NewManualClock(noon)
 	c.model = memstore.New(&memstore.Options{Clock: c.modelClock})
+	c.model.InPartitions(o.partition)
 	c.store = o.open(c.clock)
 	defer func() {
 		_ = c.store.Close() // the case of a failed Close is closeTwice

@@ -203,8 +203,8 @@ func (c *comparison) followEnded(topic string) {
 		c.Fatalf("list of the model: %v", err)
 	}
 	for _, i := range ready {
-		if !c.mustEnd(i) {
-			continue
+		if m, err := c.model.Get(c.ctx, topic, i.ID); err != nil || m.State != punctual.StateReady || !c.mustEnd(i) {
+			continue // to be delivered, or ended on the way to another one
 		}
 		now, err := c.inspector.Get(c.ctx, topic, i.ID)
 		if err == nil && now.State == punctual.StateReady {

@@ -40,13 +40,20 @@ type Reopen func(t *testing.T, old punctual.Store, clock punctual.Clock) punctua
 type Option func(*options)
 
 type options struct {
-	reopen Reopen
+	reopen    Reopen
+	partition func(id string) int
 }
 
 // WithReopen tells the suite how to reopen a durable store: Run then adds the cases
 // of group "reopen", and RunRandom reopens in the middle of its histories.
 func WithReopen(r Reopen) Option {
 	return func(o *options) { o.reopen = r }
+}
+
+// WithPartitions tells the suite that the store keeps its topics in several partitions: order
+// (P12) then holds only among messages for whose IDs of returns the same number.
+func WithPartitions(of func(id string) int) Option {
+	return func(o *options) { o.partition = of }
 }
 
 func collect(opts []Option) options {
@@ -68,7 +75,7 @@ func Run(t *testing.T, open Open, opts ...Option) {
 				t.Run(c.name, func(t *testing.T) {
 					runCase(t, c, opener{
 						open:   func(clock punctual.Clock) punctual.Store { return open(t, clock) },
-						reopen: reopenIn(t, o.reopen),
+						reopen: reopenIn(t, o.reopen), partition: o.partition,
 					})
 				})
 			}
@@ -153,6 +160,8 @@ type T interface {
 type opener struct {
 	open   func(punctual.Clock) punctual.Store
 	reopen func(old punctual.Store, clock punctual.Clock) punctual.Store // nil: not durable
+	// partition is as WithPartitions says; nil: each topic is one.
+	partition func(id string) int
 	// patience is how long, in real time, something that must happen may take before the
 	// case calls it a hang; 0 means defaultPatience.
 	patience time.Duration

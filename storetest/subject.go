@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -379,6 +380,23 @@ func ids(ds []punctual.Delivery) []string {
 		out[i] = d.ID
 	}
 	return out
+}
+
+// wantOrder compares the order of claimed messages, as far as it is promised (P12).
+func (s *subject) wantOrder(ds []punctual.Delivery, want ...string) {
+	s.Helper()
+	of := s.opener.partition
+	if of == nil {
+		of = func(string) int { return 0 }
+	}
+	inOrder := func(ids []string) []string {
+		ids = slices.Clone(ids)
+		slices.SortStableFunc(ids, func(a, b string) int { return of(a) - of(b) })
+		return ids
+	}
+	if !slices.Equal(inOrder(ids(ds)), inOrder(want)) {
+		s.fail("messages were claimed in the order %v; want %v, by due time or end of lease, within each partition", ids(ds), want)
+	}
 }
 
 func ptr[V any](v V) *V { return &v }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -19,6 +20,8 @@ func topicCases() []testCase {
 		{"refused push creates no topic", p13, topicNotCreated},
 		{"stays when it is empty", p13, topicStays},
 		{"malformed settings change nothing", p13, topicMalformed},
+		{"partitions grow", p7, topicGrows},
+		{"partitions never shrink", p13, topicNeverShrinks},
 		{"settings are the topic's own", p13, topicApart},
 		{"paused in", p13, topicPausedIn},
 		{"paused out", p1, topicPausedOut},
@@ -291,4 +294,84 @@ func topicDeletedAnew(s *subject) {
 	s.wantSettings(orders, punctual.DefaultSettings())
 	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "remembered by the topic before it was deleted")
 	s.ack(s.one(orders))
+}
+
+// divide asks for more partitions, and skips the rest of the case on a store that cannot divide
+// topics, after having seen that the refusal changed nothing.
+func (s *subject) divide(topic string, n int) {
+	s.Helper()
+	before := s.settings(topic)
+	got, err := s.inspector().Configure(s.ctx, topic, punctual.SettingsPatch{Partitions: ptr(n), Lease: ptr(time.Hour)})
+	if errors.Is(err, punctual.ErrUnsupported) {
+		s.wantSettings(topic, before)
+		if after := s.settings(topic); after.Partitions != 1 {
+			s.fail("a topic in a store that cannot divide it has %d partitions; want 1", after.Partitions)
+		}
+		s.Skipf("skipped: the store keeps each topic in one partition")
+	}
+	if err != nil || got.Partitions != n || got.Lease != time.Hour {
+		s.fail("Configure with %d partitions and a lease of 1h returned %+v, %v", n, got, err)
+	}
+	if now := s.settings(topic); now.Partitions != n || now.Lease != time.Hour {
+		s.fail("after a change to %d partitions and a lease of 1h the settings are %+v", n, now)
+	}
+}
+
+// topicGrows: messages from before the topic grew are found in every way, and their IDs are
+// taken.
+func topicGrows(s *subject) {
+	const n = 24
+	pushed := func(r punctual.PushResult, want punctual.PushStatus, when string) {
+		s.Helper()
+		if r.Err != nil || r.Status != want {
+			s.fail("push of %s, %s: got %q, error %v; want %q", r.ID, when, r.Status, r.Err, want)
+		}
+	}
+	for i := range n {
+		s.push(order(fmt.Sprint(i), time.Duration(i)*time.Second))
+	}
+	s.advance(4 * time.Second)
+	held := s.take(orders, 3)
+	s.done(held[2], punctual.SettleDiscard, 0)
+	s.divide(orders, 5)
+	s.divide(orders, 16)
+	again := order(fmt.Sprint(n-1), 0)
+	pushed(s.try(again), punctual.PushDuplicate, "pushed before the topic grew")
+	again.OnDuplicate = punctual.FailDuplicate
+	s.wantErr(s.try(again).Err, punctual.ErrDuplicate, "push that fails on an ID pushed before the topic grew")
+	again.OnDuplicate = punctual.ReplaceFirst
+	pushed(s.try(again), punctual.PushReplaced, "pushed before the topic grew")
+	pushed(s.try(order(held[2].ID, 0)), punctual.PushDuplicate, "dead since before the topic grew")
+	s.ack(held[0])
+	s.outcome(cancel(orders, held[1].ID), punctual.TooLate, "leased since before the topic grew")
+	s.outcome(requeue(orders, held[2].ID, 0), punctual.Requeued, "dead since before the topic grew")
+	s.outcome(cancel(orders, fmt.Sprint(n-2)), punctual.Cancelled, "pushed before the topic grew")
+	s.outcome(reschedule(orders, fmt.Sprint(n-3), 0), punctual.Rescheduled, "pushed before the topic grew")
+	for i := range n {
+		s.push(order(fmt.Sprint("new ", i), 0))
+	}
+	s.advance(20 * time.Minute)
+	// Of the old ones one was acked, one is leased and one was cancelled.
+	if ds := s.take(orders, 3*n); len(ds) != 2*n-3 {
+		s.Fatalf("%s: after the topic grew %d messages were delivered, %v; want %d", p1, len(ds), ids(ds), 2*n-3)
+	}
+	pushed(s.try(order(held[0].ID, 0)), punctual.PushStored, "acked after the topic grew")
+	if d := s.one(orders); d.ID != held[0].ID || d.Token <= held[0].Token {
+		s.Fatalf("%s: %s was delivered with token %d after the topic grew; want %s with one above %d", p4, d.ID, d.Token, held[0].ID, held[0].Token)
+	}
+}
+
+func topicNeverShrinks(s *subject) {
+	for _, n := range []int{0, -1, punctual.MaxPartitions + 1} {
+		_, err := s.inspector().Configure(s.ctx, mails, punctual.SettingsPatch{Partitions: ptr(n)})
+		s.wantErr(err, punctual.ErrInvalid, "Configure with %d partitions", n)
+	}
+	s.divide(orders, 4)
+	for _, n := range []int{3, 1, 0} {
+		_, err := s.inspector().Configure(s.ctx, orders, punctual.SettingsPatch{Partitions: ptr(n)})
+		s.wantErr(err, punctual.ErrInvalid, "Configure of a topic of 4 partitions with %d", n)
+	}
+	if now := s.settings(orders); now.Partitions != 4 {
+		s.fail("after refused changes the topic has %d partitions; want 4", now.Partitions)
+	}
 }
