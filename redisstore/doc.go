@@ -9,7 +9,8 @@
 //
 // # Layout
 //
-// A topic has one partition, whose keys share a hash tag: a sorted set of the waiting
+// A topic has one or more partitions, among which messages are divided by a hash of their ID
+// (layout.go, journey.go). The keys of a partition share a hash tag: a sorted set of the waiting
 // messages by due time, one of the leased by the end of their lease, one of the dead, and
 // hashes with the messages themselves. docs/format-redis.md draws them.
 //
@@ -22,8 +23,8 @@
 //
 // A waiting Claim sleeps until the time that the scripts have told it, or until a hint comes:
 // a script that puts a message in front of all others publishes it. All waiting claims of a
-// Store share one look per topic and one subscription (wait.go, hints.go). A hint may get
-// lost; so each topic that is waited for is looked at once a second.
+// Store share one look per partition and one subscription (wait.go, hints.go). A hint may get
+// lost; so each partition that is waited for is looked at once a second.
 //
 // # When something breaks
 //
