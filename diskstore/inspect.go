@@ -95,6 +95,7 @@ func (v view) topic(t *topic) topicView {
 }
 
 func copySettings(s punctual.Settings) punctual.Settings {
+	s.Partitions = max(s.Partitions, 1) // older versions did not write it
 	s.Backoff.Delays = slices.Clone(s.Backoff.Delays)
 	return s
 }

@@ -387,7 +387,7 @@ func (s *Store) readTopic(name string, v []byte) (*topic, error) {
 		return nil, corruptf("topic %s is stored in %d bytes", name, len(v))
 	}
 	t := newTopic(name, uint32(beUint(v[:4])))
-	t.settings = punctual.Settings{Partitions: 1} // which older versions did not write
+	t.settings = punctual.Settings{}
 	if err := json.Unmarshal(v[4:], &t.settings); err != nil {
 		return nil, corruptf("settings of topic %s: %v", name, err)
 	}
