@@ -3,6 +3,7 @@ package punctual
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 )
@@ -169,8 +170,22 @@ func (c *coalescer[T, R]) leave(ctx context.Context, b *batch[T, R], i int) (R, 
 // flight takes the waiting batches to the store, one after the other. It is the only
 // goroutine of a coalescer, kept while there is work because its stack has grown to fit.
 func (c *coalescer[T, R]) flight() {
+	c.letBoard()
 	for b := c.takeOff(); b != nil; b = c.takeOff() {
 		c.ride(b)
+		c.letBoard()
+	}
+}
+
+// letBoard lets those run who are ready to, if the last batch was of several: its callers
+// have their answers and often come back at once. All of them then fly together, instead of
+// in two groups that wait for each other. Nothing is waited for, and a lone call never yields.
+func (c *coalescer[T, R]) letBoard() {
+	c.mu.Lock()
+	several := c.usual > 1
+	c.mu.Unlock()
+	if several {
+		runtime.Gosched()
 	}
 }
 

@@ -245,6 +245,7 @@ func TestCoalesceContextEndsWhileWaiting(t *testing.T) {
 		before.wantAnswer(t, 20)
 		behind.wantAnswer(t, 40)
 		wantBatches(t, r.flown(), []int{1}, []int{2, 4})
+		synctest.Wait()
 		wantNothingPending(t, c)
 	})
 }
