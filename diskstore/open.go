@@ -18,7 +18,7 @@ import (
 
 // Open opens the store in a directory and makes it if need be. One process owns a
 // directory at a time: a second opener gets ErrLocked with the name of the first.
-// Damage that can be seen now is ErrCorrupt. o may be nil. The store runs two
+// Damage that can be seen now is ErrCorrupt. o may be nil. The store runs a few
 // goroutines until Close.
 func Open(dir string, o *Options) (*Store, error) {
 	s := newStore(dir, o.withDefaults())
@@ -28,6 +28,7 @@ func Open(dir string, o *Options) (*Store, error) {
 	s.sequencer <- struct{}{}
 	s.duties.Go(s.runDuties)
 	s.duties.Go(s.runLoader)
+	s.duties.Go(s.runReclaimer)
 	return s, nil
 }
 

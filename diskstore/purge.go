@@ -170,6 +170,7 @@ func (tx *txn) deleteTopic(t *topic) {
 		}
 	}
 	delete(s.topics, t.name)
+	s.deleted = append(s.deleted, t.num)
 }
 
 func (s *Store) ackedOf(t *topic) int64 {

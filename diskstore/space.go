@@ -31,10 +31,7 @@ const spaceLook = 250 * time.Millisecond
 func (g *spaceGuard) check() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now := time.Now(); now.Sub(g.looked) > spaceLook {
-		usage, err := g.fs.GetDiskUsage(g.dir)
-		g.looked, g.free, g.err = now, usage.AvailBytes, err
-	}
+	g.look()
 	switch {
 	case errors.Is(g.err, vfs.ErrUnsupported):
 		return nil // a file system in memory
@@ -45,4 +42,20 @@ func (g *spaceGuard) check() error {
 			g.dir, g.free>>20, g.reserve>>20, punctual.ErrNoSpace)
 	}
 	return nil
+}
+
+// low tells that pushes are refused or will be soon.
+func (g *spaceGuard) low() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.look()
+	return g.err == nil && g.free < 2*g.reserve
+}
+
+// look asks again how much space is free if the last answer is old. Called with mu held.
+func (g *spaceGuard) look() {
+	if now := time.Now(); now.Sub(g.looked) > spaceLook {
+		usage, err := g.fs.GetDiskUsage(g.dir)
+		g.looked, g.free, g.err = now, usage.AvailBytes, err
+	}
 }

@@ -30,8 +30,8 @@ func (f scaleFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: *f.free, TotalBytes: 1 << 40, UsedBytes: 1<<40 - *f.free}, nil
 }
 
-// look makes the guard ask again at the next push.
-func (g *spaceGuard) look() {
+// forget makes the guard ask again at the next push.
+func (g *spaceGuard) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.looked = time.Time{}
@@ -48,7 +48,7 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 		push(t, s, punctual.NewMessage{Topic: "o", ID: id, Delay: delay})
 	}
 	free = 99 << 20
-	s.space.look()
+	s.space.forget()
 	_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "o", ID: "late"}})
 	if !errors.Is(err, punctual.ErrNoSpace) || !punctual.Definite(err) || !strings.Contains(err.Error(), "99 MiB") {
 		t.Errorf("push with too little space: %v, want ErrNoSpace with what is left", err)
@@ -68,7 +68,7 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 		t.Errorf("cancel and reschedule with too little space: %v, %v", os, err)
 	}
 	free = 200 << 20
-	s.space.look()
+	s.space.forget()
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "late", Delay: time.Hour})
 	if r := mustBeSound(t, s); r.Live != 2 {
 		t.Errorf("%d live messages, want move and late", r.Live)
@@ -108,7 +108,7 @@ func TestFullDisk(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	refused := false
 	for range 2000 {
-		s.space.look()
+		s.space.forget()
 		if err = w.pushMuch(t.Context(), rng); err != nil {
 			refused = errors.Is(err, punctual.ErrNoSpace) && punctual.Definite(err)
 			break

@@ -29,7 +29,8 @@ type Options struct {
 	// CacheBytes is the size of the database's block cache. Default 32 MiB.
 	CacheBytes int64
 	// ReserveBytes is the free disk space below which pushes are refused with ErrNoSpace
-	// while acks and cancels pass. Default 256 MiB.
+	// while acks and cancels pass. Default 256 MiB. With less the disk may fill up all the same,
+	// because the database needs room to put in order what it has, and the store fails.
 	ReserveBytes uint64
 	// CommitTimeout is how long a change may wait for the disk before the store is
 	// taken for failed. Default 30 s.
@@ -108,6 +109,8 @@ type Store struct {
 	unsynced map[uint64]*entry
 	// acked are the finished messages that are still on disk, by number; see acked.go.
 	acked map[uint64]acked
+	// deleted are the numbers of topics that were deleted and may have left much; see reclaim.go.
+	deleted []uint32
 	// nearBytes is what the near parts of all timelines cost.
 	nearBytes int64
 	// tokens are the lease tokens that may be given out: [next, limit).
