@@ -64,6 +64,7 @@ func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
 	s := &redisServer{addr: addr, dir: dir, done: make(chan struct{})}
 	s.cmd = exec.CommandContext(ctx, path, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
 		"--logfile", s.logPath(), "--save", "", "--appendonly", "yes", "--appendfsync", fsync, "--auto-aof-rewrite-percentage", "0")
+	dieWithParent(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)
 	}

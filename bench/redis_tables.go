@@ -64,7 +64,9 @@ func redisAims() []redisAim {
 			all = append(all, redisAim{fmt.Sprintf("drain, %s", processes(x.processes)), x.name(), "times_asynq", " times asynq", true, aimDrainTimes})
 		}
 	}
-	all = append(all, redisAim{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory})
+	all = append(all,
+		redisAim{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory},
+		redisAim{"the same, at its most while they become so many", memoryScenario, "worst_bytes_per_message", " bytes", false, aimRedisMemory})
 	for _, hands := range lifeHands {
 		what := fmt.Sprintf("commands per message through its life under load, concurrency %d", hands)
 		all = append(all, redisAim{what, lifeName(hands), "commands_per_message", "", false, aimCommands})
