@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -72,6 +73,12 @@ func classify(err error) fault {
 		return fault{kind: punctual.ErrClosed, cure: "the Redis client was closed"}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return fault{kind: punctual.ErrOverloaded, cure: "all connections of the pool are in use: raise PoolSize"}
+	case distrusts(err):
+		return fault{kind: punctual.ErrUnsupported, cure: "the server's certificate is not trusted: name who vouches for it (ca=FILE, or RootCAs of the client's TLSConfig), and the server as its certificate does"}
+	case isDistrusted(err):
+		return fault{kind: punctual.ErrUnsupported, cure: "the server wants a certificate of this program that it trusts (cert=FILE and key=FILE, or Certificates of the client's TLSConfig)"}
+	case isPlain(err):
+		return fault{kind: punctual.ErrUnsupported, cure: "the server does not speak TLS at this port: use redis in place of rediss, or its other port"}
 	case isDial(err):
 		return fault{kind: punctual.ErrOverloaded, passing: true, cure: "the server cannot be reached"}
 	}
@@ -99,6 +106,25 @@ func classifyReply(text string) fault {
 func isDial(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// distrusts reports whether the server's certificate was refused here. No command was sent.
+func distrusts(err error) bool {
+	var bad *tls.CertificateVerificationError
+	return errors.As(err, &bad)
+}
+
+// isDistrusted reports whether the server refused this program's certificate, or that there
+// is none. It does so before it reads a command.
+func isDistrusted(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Error(), "certificate")
+}
+
+// isPlain reports whether the server answered something that is not TLS.
+func isPlain(err error) bool {
+	var header tls.RecordHeaderError
+	return errors.As(err, &header)
 }
 
 func (f fault) wrap(what string, err error) error {

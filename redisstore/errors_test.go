@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -60,6 +61,7 @@ func TestConnectionErrors(t *testing.T) {
 	for want, errs := range map[error][]error{
 		punctual.ErrIndeterminate: {io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, &net.OpError{Op: "read", Err: io.EOF}, &net.OpError{Op: "write", Err: io.EOF}, context.DeadlineExceeded},
 		punctual.ErrOverloaded:    {&net.OpError{Op: "dial", Err: io.EOF}, redis.ErrPoolTimeout},
+		punctual.ErrUnsupported:   {tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, &net.OpError{Op: "remote error", Err: errors.New("tls: unknown certificate authority")}},
 		punctual.ErrClosed:        {redis.ErrClosed},
 		context.Canceled:          {unsent{context.Canceled}},
 	} {

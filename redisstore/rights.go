@@ -62,24 +62,30 @@ func sortedSet(words []string) []string {
 // tryCommands tries what is sent outside of scripts.
 func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (needed []string, err error) {
 	noScript := strings.Repeat("0", 40)
-	tries := map[string]func() error{
-		"+ping":    func() error { return c.Ping(ctx).Err() },
-		"+info":    func() error { return c.Info(ctx, "server").Err() },
-		"+time":    func() error { return c.Time(ctx).Err() },
-		"+evalsha": func() error { return c.EvalSha(ctx, noScript, nil).Err() },
-		"+eval":    func() error { return c.Eval(ctx, "return 1", nil).Err() },
+	tries := []struct {
+		command string
+		try     func() error
+	}{
+		{"ping", func() error { return c.Ping(ctx).Err() }},
+		{"info", func() error { return c.Info(ctx, "server").Err() }},
+		{"time", func() error { return c.Time(ctx).Err() }},
+		{"evalsha", func() error { return c.EvalSha(ctx, noScript, nil).Err() }},
+		{"eval", func() error { return c.Eval(ctx, "return 1", nil).Err() }},
+		{"waitaof", func() error {
+			if s.opt.Durability != punctual.Replicated {
+				return nil
+			}
+			return c.Do(ctx, "waitaof", 0, 0, 1).Err()
+		}},
 	}
-	if s.opt.Durability == punctual.Replicated {
-		tries["+waitaof"] = func() error { return c.Do(ctx, "waitaof", 0, 0, 1).Err() }
-	}
-	for right, try := range tries {
-		err := try()
+	for _, t := range tries {
+		err := t.try()
 		switch {
 		case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"), redis.HasErrorPrefix(err, "unknown command"): // behind ERR
 		case redis.HasErrorPrefix(err, "NOPERM"):
-			needed = append(needed, right)
+			needed = append(needed, "+"+t.command)
 		default:
-			return nil, classify(err).wrap(strings.TrimPrefix(right, "+"), err)
+			return nil, classify(err).wrap(t.command, err)
 		}
 	}
 	return needed, nil

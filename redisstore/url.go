@@ -3,10 +3,12 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +24,18 @@ import (
 //	redis+cluster://[user:password@]host[:port],host[:port]...
 //
 // and with rediss in the place of redis the connections are TLS, with the machine's roots of
-// trust. User and password may be escaped with %; those of Sentinel are taken to be the same
-// as those of the servers. Ports are 6379, and 26379 for Sentinel, unless given. Behind a ?
-// there may be prefix=... (Options.Prefix) and durability=fsync or volatile
-// (Options.Durability); they win over o.
+// trust unless ca says otherwise. User and password may be escaped with %; those of Sentinel are
+// taken to be the same as those of the servers. Ports are 6379, and 26379 for Sentinel, unless
+// given. Behind a ? there may be, divided by &,
+//
+//	prefix=TEXT          Options.Prefix
+//	durability=CLASS     Options.Durability: fsync, replicated or volatile
+//	replicas=N           Options.Replicas
+//	password-file=FILE   the password is the first line of this file, and so in no list of processes
+//	ca=FILE              PEM certificates of those who vouch for the server, in place of the machine's
+//	cert=FILE key=FILE   PEM certificate and key of this program, for servers that ask for one
+//
+// which win over o. A relative FILE is looked for in the working directory.
 //
 // Errors never repeat the password.
 func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
@@ -63,7 +73,11 @@ func connectURL(text string, o *Options) (redis.UniversalClient, *Options, error
 	if opt, err = a.options(opt); err != nil {
 		return nil, nil, err
 	}
-	return a.client(), &opt, nil
+	secure, err := a.secure()
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.client(secure), &opt, nil
 }
 
 // address is a parsed URL.
@@ -171,30 +185,85 @@ func (a *address) parsePath(path string) error {
 	return nil
 }
 
-// options adds to o what stands behind the ?.
+// options adds to o what stands behind the ?, and takes in what is said of the connection.
 func (a *address) options(o Options) (Options, error) {
 	o.OwnClient = true
 	for name, values := range a.query {
+		value, err := values[0], error(nil)
 		switch name {
 		case "prefix":
-			o.Prefix = values[0]
+			o.Prefix = value
 		case "durability":
-			o.Durability = punctual.Durability(values[0])
+			o.Durability = punctual.Durability(value)
 			if !slices.Contains([]punctual.Durability{punctual.Fsync, punctual.Replicated, punctual.Volatile}, o.Durability) {
-				return o, badURL("unknown durability %q; use fsync, replicated or volatile", values[0])
+				err = badURL("unknown durability %q; use fsync, replicated or volatile", value)
+			}
+		case "replicas":
+			if o.Replicas, err = strconv.Atoi(value); err != nil || o.Replicas < 1 {
+				err = badURL("replicas=%s: use a number from 1", value)
+			}
+		case "password-file":
+			err = a.readPassword(value)
+		case "ca", "cert", "key":
+			if !a.tls {
+				err = badURL("%s= is for connections with TLS: use rediss", name)
 			}
 		default:
-			return o, badURL("unknown option %q; use prefix or durability", name)
+			err = badURL("unknown option %q; use prefix, durability, replicas, password-file, ca, cert or key", name)
+		}
+		if err != nil {
+			return o, err
 		}
 	}
 	return o, nil
 }
 
-func (a *address) client() redis.UniversalClient {
-	var secure *tls.Config
-	if a.tls {
-		secure = &tls.Config{MinVersion: tls.VersionTLS12}
+func (a *address) readPassword(file string) error {
+	if a.password != "" {
+		return badURL("there is a password and a password-file: use one")
 	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return badURL("password-file: %v", err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	if a.password = strings.TrimSuffix(line, "\r"); a.password == "" {
+		return badURL("the first line of the password-file %s is empty", file)
+	}
+	return nil
+}
+
+// secure is how to speak TLS; nil for connections without.
+func (a *address) secure() (*tls.Config, error) {
+	if !a.tls {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file := a.query.Get("ca"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, badURL("ca: %v", err)
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, badURL("ca: %s holds no certificate in PEM form", file)
+		}
+	}
+	cert, key := a.query.Get("cert"), a.query.Get("key")
+	if cert == "" && key == "" {
+		return c, nil
+	}
+	if cert == "" || key == "" {
+		return nil, badURL("cert and key go together: one is missing")
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, badURL("cert and key: %v", err)
+	}
+	c.Certificates = []tls.Certificate{pair}
+	return c, nil
+}
+
+func (a *address) client(secure *tls.Config) redis.UniversalClient {
 	switch a.kind {
 	case "sentinel":
 		return redis.NewFailoverClient(&redis.FailoverOptions{

@@ -3,15 +3,19 @@ package cli
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/punctualmq/punctual/redisstore"
 )
 
 // Main carries out the command line of this process and returns its exit code. The
 // first SIGINT or SIGTERM ends the run's context, the second the process.
 func Main() int {
 	a := newApp(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	redisstore.LogClient(slog.New(slog.DiscardHandler)) // the errors of commands say the same
 	ctx, interrupt := context.WithCancelCause(context.Background())
 	defer interrupt(nil)
 
