@@ -126,7 +126,7 @@ type sizes struct {
 func fullSizes() sizes {
 	return sizes{
 		Span: 5 * time.Second, Window: 30 * time.Second, Burst: 1_000_000, Pending: 10_000_000,
-		RedisSpan: 1500 * time.Millisecond, RedisWindow: 8 * time.Second, RedisBurst: 100_000, RedisPending: 1_000_000,
+		RedisSpan: 1200 * time.Millisecond, RedisWindow: 8 * time.Second, RedisBurst: 100_000, RedisPending: 1_000_000,
 	}
 }
 
