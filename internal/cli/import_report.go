@@ -132,10 +132,10 @@ func (a *app) showSurvey(r *takeover.Report, f *importFlags) {
 			a.printf("%s: %s\n", setName(s), note)
 		}
 		if s.Locks > 0 {
-			a.printf("%s: %d tasks have a unique lock, which stays with asynq until its time is over\n", setName(s), s.Locks)
+			a.printf("%s: tasks with a unique lock: %d; the locks stay with asynq until their time is over\n", setName(s), s.Locks)
 		}
 		if s.Staged > 0 {
-			a.printf("%s: %d are staged by an earlier run that did not end; the next import begins with them\n", setName(s), s.Staged)
+			a.printf("%s: staged by an earlier run that did not end: %d; the next import begins with them\n", setName(s), s.Staged)
 		}
 	}
 	if r.Guessed {

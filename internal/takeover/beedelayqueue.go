@@ -32,10 +32,10 @@ func (s *source) describeBee() {
 	s.read = s.readBee
 }
 
-// beeTopic tells the topic of a key that waiting messages are in.
+// beeTopic tells the topic of a key with messages that wait, or were not acked.
 func beeTopic(key string) (string, bool) {
-	topic := strings.TrimPrefix(key, beeOrder)
-	return topic, !strings.HasSuffix(topic, beeAck) && !strings.HasPrefix(topic, beeDiscard)
+	topic := strings.TrimSuffix(strings.TrimPrefix(key, beeOrder), beeAck)
+	return topic, !strings.HasPrefix(topic, beeDiscard)
 }
 
 // beeMessage is a member.

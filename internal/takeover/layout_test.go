@@ -201,6 +201,18 @@ func TestKeysOfAnotherType(t *testing.T) {
 	}
 }
 
+// Taking messages out of Punctual's own keys would break its store.
+func TestOwnKeysAreRefused(t *testing.T) {
+	r := newRig(t)
+	for _, key := range []string{"punctual:{orders#0}:t", "shop:{orders#12}:l"} {
+		r.zadd(key, "id", 1.7e12)
+		o := Options{Kind: ZSet, Names: []string{key}, Topic: "t", Unit: time.Millisecond}
+		if _, err := r.tryMove(o); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "own") {
+			t.Errorf("%s: %v, want ErrInvalid", key, err)
+		}
+	}
+}
+
 func TestBeeDelayQueue(t *testing.T) {
 	r := newRig(t)
 	r.bee(beeOrder+"orderCancel", "orderCancel", "20260826-123-1571987125435000000-018-0001", `{"order":1}`, 4e9, 2)
@@ -208,7 +220,7 @@ func TestBeeDelayQueue(t *testing.T) {
 	r.bee(beeOrder+"orderCancel_Ack", "orderCancel", "a", "being worked on", 4e9, 1)
 	r.bee(beeOrder+"Discard:orderCancel_20260827", "orderCancel", "d", "given up", 4e9, 3)
 	found := r.survey(Options{Kind: BeeDelayQueue})
-	if len(found.Sets) != 2 || len(found.Sets[0].Notes) != 1 || !strings.Contains(found.Sets[0].Notes[0], "1 were delivered and not acked") {
+	if len(found.Sets) != 2 || len(found.Sets[0].Notes) != 1 || !strings.Contains(found.Sets[0].Notes[0], "not acked yet: 1") {
 		t.Errorf("survey found %d sets, first %+v; want 2 and a note of the one not acked", len(found.Sets), found.Sets[0])
 	}
 	r.move(Options{Kind: BeeDelayQueue, Topics: map[string]string{"others": "new.others"}})
@@ -220,7 +232,8 @@ func TestBeeDelayQueue(t *testing.T) {
 	if got := bodies(r.messages("new.others")); !slices.Equal(got, []string{"body"}) {
 		t.Errorf("the topic with a new name has %q", got)
 	}
-	s := r.move(Options{Kind: BeeDelayQueue, Names: []string{"orderCancel"}, Parts: []string{"ack"}}).Sets[0]
+	// The topic is found although nothing waits there any more.
+	s := r.move(Options{Kind: BeeDelayQueue, Parts: []string{"ack"}}).Sets[0]
 	if s.Stored != 1 || len(r.messages("orderCancel")) != 2 {
 		t.Errorf("part ack: %+v", s)
 	}

@@ -26,8 +26,8 @@ const (
 	// followPause is how long Follow waits before it looks again.
 	followPause = time.Second
 	// lockTries times lockPause is longer than the 3 s after which BeeDelayQueue's lock ends.
-	lockTries = 100
-	lockPause = 50 * time.Millisecond
+	lockTries = 500
+	lockPause = 10 * time.Millisecond
 )
 
 // errLimit ends a run that has taken as many messages as it should.

@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -230,9 +231,91 @@ func TestOneRefused(t *testing.T) {
 		})
 		s := r.move(options(k)).Sets[0]
 		// The pages grow, so that all five come in one batch; the refused one is not tried again.
-		if s.Stored != 4 || s.Rejected[Refused] != 1 || s.Remaining != 1 || s.StillStaged != 0 {
+		if s.Stored != 4 || s.Rejected[Refused] != 1 || s.Remaining != 1 || s.StillStaged != 0 || s.Returned != 1 {
 			t.Errorf("%s: %+v, want 4 stored and 1 refused and back", k, s)
 		}
+	}
+}
+
+// What another run took may have been pushed by it: a message that the store refuses now stays in
+// staging, and is reported.
+func TestOneRefusedWhileResuming(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 3)
+		o := options(k)
+		o.step = killAt("taken", 1)
+		if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		r.withFaults(func(_ context.Context, ms []punctual.NewMessage, _ punctual.Store) ([]punctual.PushResult, error) {
+			out := make([]punctual.PushResult, len(ms))
+			for i := range out {
+				out[i].Err = fmt.Errorf("too much: %w", punctual.ErrTooLarge)
+			}
+			return out, nil
+		})
+		s := r.move(options(k)).Sets[0]
+		if s.Rejected[Refused] != 3 || s.StillStaged != 3 || s.Remaining != 0 || s.Returned != 0 {
+			t.Errorf("%s: %+v, want 3 refused and still staged", k, s)
+		}
+	}
+}
+
+// A task that has the ID of one that should go back keeps its place.
+func TestPutBackOntoANewTask(t *testing.T) {
+	r := newRig(t)
+	r.task("jobs", "1", "t", "", r.now()+60)
+	o := options(Asynq)
+	r.withFaults(func(context.Context, []punctual.NewMessage, punctual.Store) ([]punctual.PushResult, error) {
+		r.task("jobs", "1", "new", "", r.now()+90)
+		return nil, fmt.Errorf("the disk is full: %w", punctual.ErrNoSpace)
+	})
+	rep, err := r.tryMove(o)
+	if !errors.Is(err, punctual.ErrNoSpace) || rep.Unfinished != 1 || rep.Sets[0].Returned != 0 || rep.Sets[0].StillStaged != 1 {
+		t.Errorf("%v, %+v; want the first one still staged", err, rep.Sets[0])
+	}
+	r.healed()
+	r.move(o)
+	if n := len(r.messages("t")); n != 2 {
+		t.Errorf("%d messages, want both tasks (P1)", n)
+	}
+}
+
+// A member that was moved to another time between being read and being taken is taken with that.
+func TestScoreThatChanges(t *testing.T) {
+	r := newRig(t)
+	first := r.now() + 3600
+	r.zadd("jobs", "a", float64(first))
+	moved := sync.OnceFunc(func() { r.zadd("jobs", "a", float64(first+60)) })
+	r.client.AddHook(&scriptHook{around: func(call func() error) error {
+		moved()
+		return call()
+	}})
+	r.move(options(ZSet))
+	if ms := r.messages("t"); len(ms) != 1 || !ms[0].Due.Equal(seconds(first+60)) {
+		t.Errorf("%d messages, want one at the later time", len(ms))
+	}
+}
+
+// A run that goes on stores what the first run had decided, though its own flags say otherwise.
+func TestResumeKeepsWhatWasDecided(t *testing.T) {
+	r := newRig(t)
+	now := r.now()
+	r.zadd("jobs", "a", float64(now-60))
+	o := options(ZSet)
+	o.step, o.Spread = killAt("taken", 1), 100*time.Hour
+	if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	o.step, o.Topic, o.Spread = nil, "other", 0
+	r.move(o)
+	ms := r.messages("t")
+	if len(ms) != 1 || len(r.messages("other")) != 0 {
+		t.Fatalf("%d messages in the topic of the first run, want 1", len(ms))
+	}
+	if !ms[0].Due.After(seconds(now)) {
+		t.Errorf("due %v, want the time over which the first run spread it", ms[0].Due)
 	}
 }
 
@@ -298,45 +381,180 @@ func TestTwoImportsAtOnce(t *testing.T) {
 	}
 }
 
-// The plain consumer of a sorted set reads what is due and owns what it could remove. Each message
-// that is due during the move goes to exactly one of both systems.
-func TestOldConsumerRuns(t *testing.T) {
-	r := newRig(t)
-	want := r.good(ZSet, "jobs", 600)
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	old := map[string]int{}
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			due, err := r.client.ZRangeByScore(t.Context(), "jobs", &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(time.Now().Unix(), 10), Count: 10}).Result()
-			if err != nil {
-				t.Error(err)
-				return
+// oldConsumer takes what is due as the other system's consumers do, and returns the bodies.
+func (r *rig) oldConsumer(k Kind) []string {
+	ctx, c := context.WithoutCancel(r.t.Context()), r.client
+	now := strconv.FormatInt(r.now(), 10)
+	due := func(key string, n int64) []string {
+		out, err := c.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: now, Count: n}).Result()
+		r.must(err)
+		return out
+	}
+	var out []string
+	switch k {
+	case ZSet: // looks, and owns what it could remove
+		for _, m := range due("jobs", 10) {
+			n, err := c.ZRem(ctx, "jobs", m).Result()
+			r.must(err)
+			if n == 1 {
+				out = append(out, m)
 			}
-			for _, m := range due {
-				if n, err := r.client.ZRem(t.Context(), "jobs", m).Result(); err == nil && n == 1 {
-					old[m]++
+		}
+	case BeeDelayQueue: // removes under a lock, and does not look whether it could
+		lock := beeLock + "jobs"
+		if ok, err := c.SetNX(ctx, lock, "jobs", 3*time.Second).Result(); err != nil || !ok {
+			return nil
+		}
+		for _, m := range due(beeOrder+"jobs", 1) {
+			r.must(c.ZAdd(ctx, beeOrder+"jobs_Ack", redis.Z{Score: 4e9, Member: m}).Err())
+			r.must(c.ZRem(ctx, beeOrder+"jobs", m).Err())
+			var b struct{ Body string }
+			r.must(json.Unmarshal([]byte(m), &b))
+			out = append(out, b.Body)
+		}
+		r.must(c.Del(ctx, lock).Err())
+	case Redisson: // transfers in one script
+		reply, err := c.Eval(ctx, `local out = {}
+			for i, m in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], 0, ARGV[1], 'LIMIT', 0, 10)) do
+				local _, value = struct.unpack('Bc0Lc0', m)
+				redis.call('LREM', KEYS[2], 1, m)
+				redis.call('ZREM', KEYS[1], m)
+				out[i] = value
+			end
+			return out`, []string{redissonSet + "{jobs}", redissonList + "{jobs}"}, now+"000").StringSlice()
+		r.must(err)
+		out = reply
+	case Asynq: // forwards in one script
+		reply, err := c.Eval(ctx, `local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 10)
+			for _, id in ipairs(ids) do
+				redis.call('LPUSH', KEYS[2], id)
+				redis.call('ZREM', KEYS[1], id)
+				redis.call('HSET', ARGV[2] .. id, 'state', 'pending')
+			end
+			return ids`, []string{"asynq:{jobs}:scheduled", "asynq:{jobs}:pending"}, now, "asynq:{jobs}:t:").StringSlice()
+		r.must(err)
+		for _, id := range reply {
+			if !strings.Contains(c.HGet(ctx, "asynq:{jobs}:t:"+id, "msg").Val(), "body "+id) {
+				r.t.Errorf("asynq has forwarded %s, but its task is gone", id)
+			}
+			out = append(out, "body "+id)
+		}
+	}
+	return out
+}
+
+// Old consumers run during the move, and everything is due: each message goes to exactly one of
+// both systems.
+func TestOldConsumersRun(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(string(k), func(t *testing.T) {
+			r := newRig(t)
+			want := r.good(k, "jobs", 400)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			// Each begins, and then waits until the other one has: so both have some.
+			consumed, imported := make(chan struct{}), make(chan struct{})
+			hasConsumed := sync.OnceFunc(func() { close(consumed) })
+			hasImported := sync.OnceFunc(func() { close(imported) })
+			old := map[string]int{}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					for _, body := range r.oldConsumer(k) {
+						old[body]++
+					}
+					if len(old) >= 20 {
+						hasConsumed()
+						<-imported
+					}
 				}
+			})
+			o := options(k)
+			o.step = func(step string) error {
+				if step == "finished" {
+					hasImported()
+				}
+				<-consumed
+				return nil
 			}
-		}
-	})
-	o := options(ZSet)
-	o.step = func(step string) error { // lets the consumer have some in any case
-		if step == "finished" {
-			_, err := r.client.Ping(t.Context()).Result()
-			return err
-		}
-		return nil
+			rep, err := r.tryMove(o)
+			hasImported() // also if it failed
+			r.must(err)
+			cancel()
+			wg.Wait()
+			n := len(old)
+			for body, times := range old {
+				r.delivered[body] += times
+			}
+			r.consume("t")
+			r.eachOnce(want)
+			if s := rep.Sets[0]; n == 0 || s.Stored == 0 {
+				t.Errorf("the old consumer had %d and the import %d: they did not run side by side", n, s.Stored)
+			}
+			t.Logf("the old consumer had %d, the import %d", n, rep.Sets[0].Stored)
+		})
 	}
-	rep := r.move(o)
-	cancel()
-	wg.Wait()
-	for m, n := range old {
-		r.delivered[m] += n
+}
+
+// What another run has adopted is that run's alone to finish and to put back.
+func TestAdopted(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 1)
+		o := options(k)
+		o.step = killAt("taken", 1)
+		if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		im, err := New(r.client, options(k))
+		r.must(err)
+		sources, err := im.sources(t.Context())
+		r.must(err)
+		s := sources[0]
+		staged := func() *entry {
+			pairs, _, err := r.client.HScan(t.Context(), stagingKey(s.set), 0, "", 10).Result()
+			r.must(err)
+			e, err := parseStaged(pairs[0], pairs[1])
+			r.must(err)
+			return e
+		}
+		first, second, late := staged(), staged(), staged()
+		if got, err := im.adopt(t.Context(), s, []*entry{second}); err != nil || got[0] != itemDone {
+			t.Fatalf("%s: adopt: %v, %v", k, got, err)
+		}
+		other, err := New(r.client, options(k))
+		r.must(err)
+		if got, err := other.adopt(t.Context(), s, []*entry{late}); err != nil || got[0] != itemGone {
+			t.Errorf("%s: a second run adopted it, too: %v, %v", k, got, err)
+		}
+		if got := staged().text; got != second.text {
+			t.Errorf("%s: the record is %s, want that of the run which adopted it", k, got)
+		}
+		before := r.everything()
+		if got, err := im.putBack(t.Context(), s, []*entry{first}); err != nil || got[0] != itemGone {
+			t.Errorf("%s: put back by the run that took it: %v, %v", k, got, err)
+		}
+		r.must(im.finish(t.Context(), s, []*entry{first}))
+		if got := r.everything(); got != before {
+			t.Errorf("%s: the run that took it changed\n%s\nto\n%s", k, before, got)
+		}
 	}
-	r.consume("t")
-	r.eachOnce(want)
-	t.Logf("the old consumer had %d, the import %d", len(old), rep.Sets[0].Stored)
+}
+
+// age makes what is staged look as if it had been taken earlier.
+func (r *rig) age(k Kind, by time.Duration) {
+	r.t.Helper()
+	im, err := New(r.client, options(k))
+	r.must(err)
+	sources, err := im.sources(r.t.Context())
+	r.must(err)
+	key := stagingKey(sources[0].set)
+	for member, text := range r.client.HGetAll(r.t.Context(), key).Val() {
+		e, err := parseStaged(member, text)
+		r.must(err)
+		e.record.Taken -= by.Milliseconds()
+		r.must(r.client.HSet(r.t.Context(), key, member, e.record.String()).Err())
+	}
 }
 
 // Messages nearly due are left to consumers that remove only what they have worked on.
@@ -469,6 +687,14 @@ func TestUncertain(t *testing.T) {
 				_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{Remember: &none})
 				r.must(err)
 				o.step, o.Uncertain = nil, decision
+				// A run that lives may be working on what is young.
+				rep, err := r.tryMove(o)
+				if err != nil || rep.Sets[0].StillStaged != 3 || rep.Sets[0].Rejected[Uncertain] != 3 {
+					t.Errorf("young entries: %v, %+v; want them left alone", err, rep.Sets[0])
+				}
+				r.age(k, 10*time.Minute)
+				_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{Remember: &none})
+				r.must(err)
 				var texts []string
 				o.Rejected = func(x Reject) error { texts = append(texts, x.Text); return nil }
 				im, err := New(r.client, o)

@@ -8,6 +8,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
+// handsOff is how long an uncertain entry is left alone: the run that took it may live and push
+// it. No batch takes that long.
+const handsOff = 2 * batchTime
+
 // resume goes on with what earlier runs left in the staging of a set.
 func (m *mover) resume(ctx context.Context, s *source, r *SetReport) error {
 	cursor := uint64(0)
@@ -52,7 +56,7 @@ func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs [
 	if err := m.im.readTasks(ctx, s, readable, func(e *entry) string { return s.keptKey(e.member) }); err != nil {
 		return err
 	}
-	var certain, open []*entry
+	var certain, open, young []*entry
 	for _, e := range readable {
 		s.restore(e)
 		if e.problem == nil {
@@ -63,11 +67,17 @@ func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs [
 			e.problem.reason = Uncertain
 			e.problem.text = "in staging: " + e.problem.text
 		}
-		if e.problem == nil {
+		switch {
+		case e.problem == nil:
 			certain = append(certain, e)
-		} else {
+		case now.Sub(punctual.FromMillis(e.record.Taken)) < handsOff:
+			young = append(young, e)
+		default:
 			open = append(open, e)
 		}
+	}
+	if err := m.leave(s, r, young); err != nil {
+		return err
 	}
 	if err := m.pushAdopted(ctx, s, r, certain); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,6 +117,11 @@ func (im *Importer) sources(ctx context.Context) ([]*source, error) {
 			out = append(out, s)
 		}
 	}
+	for _, s := range out {
+		if ownKey.MatchString(s.set) {
+			return nil, invalidf("%s is a key of Punctual's own: name the one of the other system", s.set)
+		}
+	}
 	for name := range im.opt.Topics {
 		if !slices.Contains(names, name) {
 			return nil, invalidf("there is no %s %q to give a topic to", im.opt.Kind, name)
@@ -123,6 +129,10 @@ func (im *Importer) sources(ctx context.Context) ([]*source, error) {
 	}
 	return out, nil
 }
+
+// ownKey matches the keys in which redisstore keeps a topic, behind any prefix; see
+// docs/format-redis.md. Taking messages out of those would break that store.
+var ownKey = regexp.MustCompile(`\{[^{}]*#[0-9]+\}:[a-z]$`)
 
 func (im *Importer) newSource(name, part string) *source {
 	s := &source{kind: im.opt.Kind, name: name, part: part, set: name, unit: time.Second}

@@ -147,23 +147,23 @@ func (im *Importer) note(ctx context.Context, s *source, r *SetReport) error {
 	c := im.client
 	switch {
 	case s.kind == BeeDelayQueue && s.part == "order":
-		return count("%d were delivered and not acked yet; when no old consumer runs any more, --part ack takes those over", c.ZCard(ctx, s.set+beeAck))
+		return count("delivered and not acked yet: %d; when no old consumer runs any more, --part order,ack takes those over", c.ZCard(ctx, s.set+beeAck))
 	case s.kind == Redisson:
 		if c.Type(ctx, s.name).Val() == "list" { // or nothing, or a queue of another kind
-			if err := count("%d are in the list of due elements already; the old consumers take those", c.LLen(ctx, s.name)); err != nil {
+			if err := count("in the list of due elements already: %d; the old consumers take those", c.LLen(ctx, s.name)); err != nil {
 				return err
 			}
 		}
 		return im.noteOrphans(ctx, s, r)
 	case s.kind == Asynq && s.part == "scheduled":
 		queue := "asynq:{" + s.name + "}:"
-		if err := count("%d are pending already; the old servers run those", c.LLen(ctx, queue+"pending")); err != nil {
+		if err := count("pending already: %d; the old servers run those", c.LLen(ctx, queue+"pending")); err != nil {
 			return err
 		}
-		if err := count("%d are archived; they stay", c.ZCard(ctx, queue+"archived")); err != nil {
+		if err := count("archived: %d; they stay", c.ZCard(ctx, queue+"archived")); err != nil {
 			return err
 		}
-		return count("%d groups wait to be run as one task each; they stay", c.SCard(ctx, queue+"groups"))
+		return count("groups that wait to be run as one task each: %d; they stay", c.SCard(ctx, queue+"groups"))
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (im *Importer) noteOrphans(ctx context.Context, s *source, r *SetReport) er
 		return fmt.Errorf("look beside %s: %w", s.set, err)
 	}
 	if n := listed - r.Found; n > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s has %d more elements than the set of due times: without one they never fall due, and stay", s.list, n))
+		r.Notes = append(r.Notes, fmt.Sprintf("in %s and without a due time: %d; those never fall due in Redisson, and stay", s.list, n))
 	}
 	return nil
 }
