@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -153,39 +152,5 @@ func TestReclaimLeavesWhatIsWorthLittle(t *testing.T) {
 	}
 	if err := view.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestFullDiskEmpties: a disk that refuses pushes takes them again after enough is acked, with nobody
-// making room.
-func TestFullDiskEmpties(t *testing.T) {
-	mount := mountSmall(t, "size=1500m")
-	s := openAt(t, filepath.Join(mount, "store"), &Options{Logger: quiet})
-	body := noise(1, 1<<20)
-	pushOne := func(i int) error {
-		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "o", ID: fmt.Sprint(i), Body: body, Due: time.UnixMilli(int64(i + 1))}})
-		return err
-	}
-	n := 0
-	for ; ; n++ {
-		err := pushOne(n)
-		if errors.Is(err, punctual.ErrNoSpace) {
-			break
-		}
-		if err != nil || n == 2000 {
-			t.Fatalf("push %d: %v, want ErrNoSpace some time", n, err)
-		}
-	}
-	finish(t, s, "o", n, punctual.SettleAck)
-	within(t, "the disk, of which half must be free after everything was acked,", func() {
-		for bytesLeft(t, mount) < 750<<20 {
-			time.Sleep(50 * time.Millisecond)
-		}
-	})
-	if err := pushOne(n); err != nil {
-		t.Errorf("push after everything was acked: %v", err)
-	}
-	if r := mustBeSound(t, s); r.Live != 1 {
-		t.Errorf("%d live messages, want 1", r.Live)
 	}
 }

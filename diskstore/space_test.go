@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,11 +39,11 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 	free := uint64(1 << 30)
 	s := openAt(t, t.TempDir(), &Options{fs: scaleFS{vfs.Default, &free}, ReserveBytes: 100 << 20})
 	for _, id := range []string{"ack", "cancel", "move"} {
-		delay := time.Hour
+		due := time.Now().Add(time.Hour)
 		if id == "ack" {
-			delay = 0
+			due = testStart.AddDate(-1, 0, 0)
 		}
-		push(t, s, punctual.NewMessage{Topic: "o", ID: id, Delay: delay})
+		push(t, s, punctual.NewMessage{Topic: "o", ID: id, Due: due})
 	}
 	free = 99 << 20
 	s.space.forget()
@@ -75,74 +73,6 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 	}
 }
 
-// mountSmall mounts a file system in memory, or skips where that is not allowed.
-func mountSmall(t *testing.T, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options)
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		t.Skipf("mounting a small file system is not permitted here: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-		}
-	})
-	return dir
-}
-
-// TestFullDisk pushes to a real, small file system until the guard refuses, fills the reserve up to a
-// rest, and sees that what frees space still works and nothing acknowledged is lost.
-func TestFullDisk(t *testing.T) {
-	mount := mountSmall(t, "size=64m")
-	dir := filepath.Join(mount, "store")
-	s, err := Open(dir, &Options{ReserveBytes: 24 << 20, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := newLedger()
-	w := &workload{store: s, prefix: "m", emit: l.add}
-	rng := rand.New(rand.NewPCG(1, 1))
-	refused := false
-	for range 2000 {
-		s.space.forget()
-		if err = w.pushMuch(t.Context(), rng); err != nil {
-			refused = errors.Is(err, punctual.ErrNoSpace) && punctual.Definite(err)
-			break
-		}
-	}
-	if !refused {
-		t.Fatalf("pushes until the disk is full: %v, want a definite ErrNoSpace", err)
-	}
-	ballast := bytesLeft(t, mount) - 8<<20
-	if err := os.WriteFile(filepath.Join(mount, "ballast"), make([]byte, ballast), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 50 {
-		for _, f := range []func(context.Context, *rand.Rand) error{w.claim, w.amendOnly} {
-			within(t, "a call on a nearly full disk", func() { err = f(t.Context(), rng) })
-			if err != nil {
-				t.Fatalf("acks, cancels and reschedules on a nearly full disk: %v", err)
-			}
-		}
-	}
-	closeStore(t, s)
-	if err := os.Remove(filepath.Join(mount, "ballast")); err != nil {
-		t.Fatal(err)
-	}
-	l.crash(false)
-	if err := l.judge(dir, Options{Logger: quiet}); err != nil {
-		t.Error(err)
-	}
-	for _, p := range l.problems {
-		t.Error(p)
-	}
-	t.Log(l)
-}
-
 // amendOnly is amend without the push that it makes when it knows no message.
 func (w *workload) amendOnly(ctx context.Context, r *rand.Rand) error {
 	w.mu.Lock()
@@ -152,47 +82,6 @@ func (w *workload) amendOnly(ctx context.Context, r *rand.Rand) error {
 		return nil
 	}
 	return w.amend(ctx, r)
-}
-
-func bytesLeft(t *testing.T, dir string) int {
-	t.Helper()
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		t.Fatal(err)
-	}
-	return int(st.Bavail) * int(st.Bsize)
-}
-
-// TestReadOnlyDirectory opens a store on a medium that takes no writes: the error says so, and
-// damages nothing.
-func TestReadOnlyDirectory(t *testing.T) {
-	mount := mountSmall(t, "size=16m")
-	dir := filepath.Join(mount, "store")
-	s, err := Open(dir, &Options{ReserveBytes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	push(t, s, punctual.NewMessage{Topic: "o", ID: "kept"})
-	closeStore(t, s)
-	remount := func(flags uintptr) {
-		t.Helper()
-		if err := syscall.Mount("tmpfs", mount, "tmpfs", syscall.MS_REMOUNT|flags, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	remount(syscall.MS_RDONLY)
-	for what, d := range map[string]string{"a store": dir, "a new directory": filepath.Join(mount, "new")} {
-		_, err = Open(d, nil)
-		if err == nil || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrLocked) ||
-			!strings.Contains(err.Error(), "read-only") || !strings.Contains(err.Error(), "may write") {
-			t.Errorf("open %s on a read-only medium: %v; want an error that says read-only and what is needed", what, err)
-		}
-	}
-	remount(0)
-	s = openAt(t, dir, &Options{ReserveBytes: 1})
-	if ds := claim(t, s, "o", 1); len(ds) != 1 || ds[0].ID != "kept" {
-		t.Errorf("P1 no loss: after the medium was read-only for a while: %+v", ds)
-	}
 }
 
 // TestNoPermission says the same where no file system can be mounted.
