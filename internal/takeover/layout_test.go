@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
 	"pgregory.net/rapid"
 )
 
@@ -419,6 +420,37 @@ func TestStagingIsInTheSameSlot(t *testing.T) {
 		}
 		keys[staging] = key
 	})
+}
+
+// What the source answers comes with what to do about it, and without the password.
+func TestFaultsOfTheSource(t *testing.T) {
+	r := newRig(t)
+	r.must(r.client.Do(t.Context(), "ACL", "SETUSER", "weak", "on", ">secret", "~*", "-@all", "+ping", "+hello", "+client").Err())
+	r.zadd("jobs", "a", 4e9)
+	replica := redistest.Start(t, "--replicaof", strings.Replace(shared.Addr, ":", " ", 1))
+	for url, text := range map[string]string{
+		"redis://127.0.0.1:1":                        "cannot be reached",
+		"redis://weak:secrets@" + shared.Addr:        "user and password",
+		"redis://weak:secret@" + shared.Addr:         "lacks a right",
+		"redis://" + replica.Addr + "?max_retries=0": "replica",
+	} {
+		client, err := Dial(url)
+		r.must(err)
+		im, err := New(client, options(ZSet))
+		r.must(err)
+		for done := false; !done; { // a replica knows nothing at first
+			var rep *Report
+			rep, err = im.Move(t.Context(), r.store)
+			done = err != nil || rep.Sets[0].Found > 0
+		}
+		if err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q and no password", url, err, text)
+		}
+		r.must(client.Close())
+	}
+	if n := r.client.ZCard(t.Context(), "jobs").Val(); n != 1 {
+		t.Errorf("%d messages are left, want 1", n)
+	}
 }
 
 func TestDial(t *testing.T) {

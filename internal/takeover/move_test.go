@@ -793,3 +793,24 @@ func TestSourceThatForgot(t *testing.T) {
 		r.eachOnce(want)
 	}
 }
+
+// A topic that takes no messages ends the run, and all goes back.
+func TestPausedTopic(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 3)
+		before := r.everything()
+		i, err := punctual.AsInspector(r.store)
+		r.must(err)
+		paused := true
+		_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{PausedIn: &paused})
+		r.must(err)
+		rep, err := r.tryMove(options(k))
+		if !errors.Is(err, punctual.ErrPaused) || rep.Sets[0].Returned != 3 {
+			t.Errorf("%s: %v, returned %d; want ErrPaused and 3", k, err, rep.Sets[0].Returned)
+		}
+		if got := r.everything(); got != before {
+			t.Errorf("%s: the source held\n%s\nand now\n%s", k, before, got)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package takeover
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -21,7 +20,7 @@ func (m *mover) resume(ctx context.Context, s *source, r *SetReport) error {
 		}
 		pairs, next, err := m.im.client.HScan(ctx, stagingKey(s.set), cursor, "", maxPage).Result()
 		if err != nil {
-			return fmt.Errorf("read what is staged of %s: %w", s.set, err)
+			return fault(err, "read what is staged of %s", s.set)
 		}
 		for len(pairs) > 0 {
 			n := min(len(pairs), 2*maxPage)
@@ -56,16 +55,28 @@ func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs [
 	if err := m.im.readTasks(ctx, s, readable, func(e *entry) string { return s.keptKey(e.member) }); err != nil {
 		return err
 	}
-	var certain, open, young []*entry
-	for _, e := range readable {
+	certain, open, young, err := m.sort(ctx, s, readable, now)
+	if err != nil {
+		return err
+	}
+	if err := m.leave(s, r, young); err != nil {
+		return err
+	}
+	if err := m.pushAdopted(ctx, s, r, certain); err != nil {
+		return err
+	}
+	return m.decide(ctx, s, r, open)
+}
+
+// sort makes the messages of staged entries, and tells apart those that may be pushed again, those
+// that people must decide about, and those of these that are too young for it.
+func (m *mover) sort(ctx context.Context, s *source, es []*entry, now time.Time) (certain, open, young []*entry, err error) {
+	for _, e := range es {
 		s.restore(e)
-		if e.problem == nil {
-			if e.problem, err = m.doubt(ctx, e, now); err != nil {
-				return err
-			}
-		} else {
-			e.problem.reason = Uncertain
-			e.problem.text = "in staging: " + e.problem.text
+		if e.problem != nil {
+			e.problem = problemf(Uncertain, "in staging: %s", e.problem.text)
+		} else if e.problem, err = m.doubt(ctx, e, now); err != nil {
+			return nil, nil, nil, err
 		}
 		switch {
 		case e.problem == nil:
@@ -76,13 +87,7 @@ func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs [
 			open = append(open, e)
 		}
 	}
-	if err := m.leave(s, r, young); err != nil {
-		return err
-	}
-	if err := m.pushAdopted(ctx, s, r, certain); err != nil {
-		return err
-	}
-	return m.decide(ctx, s, r, open)
+	return certain, open, young, nil
 }
 
 // restore makes the message of a staged entry as the run that took it had decided.

@@ -38,7 +38,7 @@ func (im *Importer) runScript(ctx context.Context, name, text string, keys []str
 		if _, what, ok := strings.Cut(err.Error(), "PUNCTUAL_TYPE "); ok {
 			return nil, invalidf("%s: is it another system's?", what)
 		}
-		return nil, fmt.Errorf("%s on the source: %w", name, err)
+		return nil, fault(err, "%s on the source", name)
 	}
 	items, ok := reply.([]any)
 	if !ok {

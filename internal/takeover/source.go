@@ -165,7 +165,7 @@ func (im *Importer) names(ctx context.Context) ([]string, error) {
 		names, err = im.scan(ctx, redissonSet, redissonName)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for what is there: %w", err)
+		return nil, fault(err, "look for what is there")
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
@@ -199,7 +199,7 @@ func (im *Importer) scan(ctx context.Context, prefix string, name func(key strin
 func (im *Importer) expect(ctx context.Context, key, want string) error {
 	is, err := im.client.Type(ctx, key).Result()
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", key, err)
+		return fault(err, "look at %s", key)
 	}
 	if is != want && is != "none" {
 		return invalidf("%s is a %s, not a %s: is it another system's?", key, typeNames(is), typeNames(want))

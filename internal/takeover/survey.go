@@ -95,7 +95,7 @@ func (im *Importer) count(ctx context.Context, s *source, members, staged *int64
 		*staged, err = im.client.HLen(ctx, stagingKey(s.set)).Result()
 	}
 	if err != nil {
-		return fmt.Errorf("count %s: %w", s.set, err)
+		return fault(err, "count %s", s.set)
 	}
 	return nil
 }
@@ -113,11 +113,11 @@ func (im *Importer) guessUnit(ctx context.Context, r *Report) error {
 	}
 	inSeconds, err := im.client.ZCount(ctx, key, "1e9", "(1e11").Result()
 	if err != nil {
-		return fmt.Errorf("read %s: %w", key, err)
+		return fault(err, "read %s", key)
 	}
 	inMillis, err := im.client.ZCount(ctx, key, "1e12", "(1e14").Result()
 	if err != nil {
-		return fmt.Errorf("read %s: %w", key, err)
+		return fault(err, "read %s", key)
 	}
 	switch {
 	case inSeconds > 0 && inMillis > 0:
@@ -137,7 +137,7 @@ func (im *Importer) guessUnit(ctx context.Context, r *Report) error {
 func (im *Importer) note(ctx context.Context, s *source, r *SetReport) error {
 	count := func(what string, n *redis.IntCmd) error {
 		if n.Err() != nil {
-			return fmt.Errorf("look beside %s: %w", s.set, n.Err())
+			return fault(n.Err(), "look beside %s", s.set)
 		}
 		if n.Val() > 0 {
 			r.Notes = append(r.Notes, fmt.Sprintf(what, n.Val()))
@@ -172,7 +172,7 @@ func (im *Importer) note(ctx context.Context, s *source, r *SetReport) error {
 func (im *Importer) noteOrphans(ctx context.Context, s *source, r *SetReport) error {
 	listed, err := im.client.LLen(ctx, s.list).Result()
 	if err != nil {
-		return fmt.Errorf("look beside %s: %w", s.set, err)
+		return fault(err, "look beside %s", s.set)
 	}
 	if n := listed - r.Found; n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("in %s and without a due time: %d; those never fall due in Redisson, and stay", s.list, n))

@@ -250,7 +250,7 @@ func invalidf(format string, args ...any) error {
 func (im *Importer) now(ctx context.Context) (time.Time, error) {
 	t, err := im.client.Time(ctx).Result()
 	if err != nil {
-		return t, fmt.Errorf("ask the source for its time: %w", err)
+		return t, fault(err, "ask the source for its time")
 	}
 	return t, nil
 }

@@ -80,7 +80,7 @@ func (im *Importer) readSet(ctx context.Context, s *source, from float64, skip, 
 		Min: strconv.FormatFloat(from, 'g', -1, 64), Max: "+inf", Offset: skip, Count: n,
 	}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.set, err)
+		return nil, fault(err, "read %s", s.set)
 	}
 	var es []*entry
 	for _, z := range zs {
@@ -104,7 +104,7 @@ func (im *Importer) readTasks(ctx context.Context, s *source, es []*entry, key f
 		replies = append(replies, pipe.HMGet(ctx, key(e), "msg", "group", "unique_key"))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("read the tasks of %s: %w", s.set, err)
+		return fault(err, "read the tasks of %s", s.set)
 	}
 	for i, e := range es {
 		v := replies[i].Val()
@@ -126,7 +126,7 @@ func (im *Importer) walkList(ctx context.Context, s *source, visit visitor) erro
 		}
 		members, err := im.client.LRange(ctx, s.list, skip, skip+p.next()-1).Result()
 		if err != nil {
-			return fmt.Errorf("read %s: %w", s.list, err)
+			return fault(err, "read %s", s.list)
 		}
 		if len(members) == 0 {
 			return nil
@@ -160,7 +160,7 @@ func (im *Importer) withScores(ctx context.Context, s *source, members []string)
 		replies = append(replies, pipe.ZScore(ctx, s.set, m))
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read %s: %w", s.set, err)
+		return nil, fault(err, "read %s", s.set)
 	}
 	var es []*entry
 	for i, m := range members {
@@ -169,7 +169,7 @@ func (im *Importer) withScores(ctx context.Context, s *source, members []string)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", s.set, err)
+			return nil, fault(err, "read %s", s.set)
 		}
 		es = append(es, &entry{member: m, score: score})
 	}
