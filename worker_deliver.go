@@ -229,6 +229,9 @@ func (w *Worker) finish(h *hold, o outcome) error {
 
 // logOutcome logs what went wrong with an attempt, or nothing.
 func (w *Worker) logOutcome(h *hold, o outcome) {
+	if o.verb == SettleAck {
+		return
+	}
 	var p *panicError
 	switch {
 	case errors.As(o.err, &p):

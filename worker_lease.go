@@ -106,8 +106,10 @@ func (l *leases) init() {
 // begin takes the deliveries of a claim in hand.
 func (w *Worker) begin(s *session, got *claimed) []*hold {
 	hs := make([]*hold, len(got.deliveries))
+	together := make([]hold, len(hs)) // in one piece, which is cheaper
 	for i := range hs {
-		hs[i] = w.newHold(s, got, &got.deliveries[i])
+		hs[i] = &together[i]
+		w.take(s, got, &got.deliveries[i], hs[i])
 	}
 	w.leases.add(hs)
 	if s.handlers.Err() != nil { // the watcher may have come by before they were there
@@ -116,8 +118,9 @@ func (w *Worker) begin(s *session, got *claimed) []*hold {
 	return hs
 }
 
-func (w *Worker) newHold(s *session, got *claimed, d *Delivery) *hold {
-	h := &hold{
+// take fills h with what is known of a delivery.
+func (w *Worker) take(s *session, got *claimed, d *Delivery, h *hold) {
+	*h = hold{
 		delivery: d, lease: Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token}, attempt: d.Attempt,
 		route: w.routes[d.Topic], length: d.LeaseUntil.Sub(d.Delivered), stop: s.handlers,
 	}
@@ -130,7 +133,6 @@ func (w *Worker) newHold(s *session, got *claimed, d *Delivery) *hold {
 		from = got.sent
 	}
 	h.renewAt, h.endsAt = got.received.Add(h.length/3), from.Add(h.length)
-	return h
 }
 
 // renewable tells whether h is to be renewed: not once the lease is over, nor when the

@@ -103,7 +103,7 @@ func (s *Store) look(ctx context.Context, c *punctual.Claim, w *waiter, spots []
 	var ds []punctual.Delivery
 	for i := 0; i < len(spots) && len(ds) < c.Max; i++ {
 		got, version, err := s.lookInto(ctx, c, w, spots[i].partition, c.Max-len(ds))
-		ds = append(ds, got...)
+		ds = joined(ds, got)
 		if err != nil {
 			return ds, err
 		}
@@ -114,6 +114,14 @@ func (s *Store) look(ctx context.Context, c *punctual.Claim, w *waiter, spots []
 		}
 	}
 	return ds, nil
+}
+
+// joined appends more to ds. Most often one of them is empty, and nothing is copied.
+func joined(ds, more []punctual.Delivery) []punctual.Delivery {
+	if len(ds) == 0 {
+		return more
+	}
+	return append(ds, more...)
 }
 
 // lookFurther puts the partitions of a topic that nobody knew of behind spot i, which has found
@@ -145,7 +153,7 @@ func (s *Store) lookInto(ctx context.Context, c *punctual.Claim, w *waiter, p pa
 	for len(ds) < n {
 		var got []punctual.Delivery
 		got, next, version, err = s.claimSome(ctx, c, p, min(n-len(ds), scriptItems))
-		ds = append(ds, got...)
+		ds = joined(ds, got)
 		if err != nil || next > s.clock.floorMillis() {
 			return ds, version, err
 		}

@@ -5,14 +5,16 @@ import "sync"
 // groups sorts the items of a call by the partition that they belong to, in chunks that
 // one script may take. Items of a partition keep their order.
 type groups struct {
+	names  names
 	chunks []*chunk
 	lanes  map[lane]*chunk // the last chunk of each
 }
 
 // lane is what one script after the other is run in.
 type lane struct {
-	tag  string
-	last bool
+	topic  string
+	number int // of the partition
+	last   bool
 }
 
 // chunk is the items of one script.
@@ -25,14 +27,13 @@ type chunk struct {
 	first bool   // it has none before it
 }
 
-func newGroups() *groups { return &groups{lanes: make(map[lane]*chunk)} }
+func newGroups(n names) *groups { return &groups{names: n, lanes: make(map[lane]*chunk)} }
 
 // add adds item i, whose size in bytes counts against the limit of a script.
-func (g *groups) add(p partition, last bool, i, bytes int) {
-	in := lane{p.tag, last}
+func (g *groups) add(in lane, i, bytes int) {
 	c := g.lanes[in]
 	if c == nil || len(c.items) == scriptItems || c.bytes+bytes > scriptBytes {
-		n := &chunk{p: p, last: last, first: c == nil}
+		n := &chunk{p: g.names.partition(in.topic, in.number), last: in.last, first: c == nil}
 		if c != nil {
 			c.next = n
 		}

@@ -75,7 +75,7 @@ func (j *journey) failed(err error) error {
 
 // plan sorts the messages that are not done by the partition that they ask next.
 func (j *journey) plan(ctx context.Context) (*groups, error) {
-	g := newGroups()
+	g := newGroups(j.s.names)
 	for i := range j.stops {
 		st := &j.stops[i]
 		if st.done {
@@ -88,7 +88,7 @@ func (j *journey) plan(ctx context.Context) (*groups, error) {
 		if st.left == nil {
 			st.left = j.homes(l, i)
 		}
-		g.add(j.s.names.partition(st.topic, st.left[0]), len(st.left) == 1, i, st.bytes)
+		g.add(lane{st.topic, st.left[0], len(st.left) == 1}, i, st.bytes)
 	}
 	return g, nil
 }

@@ -51,10 +51,8 @@ func (n names) partition(topic string, number int) partition {
 // the number of the partition.
 const tokenStep = punctual.MaxPartitions
 
-// partitionOfToken returns the partition whose lease the token is.
-func (n names) partitionOfToken(topic string, token int64) partition {
-	return n.partition(topic, int(uint64(token)%tokenStep))
-}
+// partitionOfToken returns the number of the partition whose lease the token is.
+func partitionOfToken(token int64) int { return int(uint64(token) % tokenStep) }
 
 // home is the number of the partition, of n, to which a message with the given ID belongs:
 // its FNV-1a hash of 64 bits, the upper half folded into the lower, modulo n.

@@ -89,8 +89,10 @@ func appendRest(b []byte, m *punctual.NewMessage) []byte {
 		b = appendDouble(b, float64(punctual.CeilDuration(m.ExpireAfter)))
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
-	for _, k := range slices.Sorted(maps.Keys(m.Headers)) {
-		b = appendText(appendText(b, k), m.Headers[k])
+	if len(m.Headers) > 0 {
+		for _, k := range slices.Sorted(maps.Keys(m.Headers)) {
+			b = appendText(appendText(b, k), m.Headers[k])
+		}
 	}
 	return append(b, m.Body...)
 }

@@ -26,10 +26,10 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		return nil, err
 	}
 	results := make([]error, len(ss))
-	groups := newGroups()
+	groups := newGroups(s.names)
 	for i := range ss {
 		if results[i] = ss[i].Check(); results[i] == nil {
-			groups.add(s.names.partitionOfToken(ss[i].Topic, ss[i].Token), true, i, len(ss[i].Error))
+			groups.add(lane{ss[i].Topic, partitionOfToken(ss[i].Token), true}, i, len(ss[i].Error))
 		}
 	}
 	var done atomic.Bool
