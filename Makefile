@@ -48,6 +48,11 @@ test: deps lint ## Check format and code, then run every test, with the race det
 	$(if $(RACE),go test -run '^TestMillionDueAtOnce$$' ./diskstore) # too slow under the race detector
 	cd bench && go test $(RACE) -shuffle=on ./...
 
+.PHONY: redis
+redis: ## Test the stores in Redis on another server: make redis SERVER=/path/to/valkey-server
+	@if [[ ! -x "$(SERVER)" ]]; then echo "name a server that can be run: make redis SERVER=/path/to/valkey-server" >&2; exit 1; fi
+	PUNCTUAL_REDIS_SERVER=$(SERVER) go test $(RACE) -shuffle=on $(TESTFLAGS) ./redisstore
+
 .PHONY: lint
 lint: ## Check format (gofumpt) and code (go vet, staticcheck)
 	@unformatted=$$($(TOOL) gofumpt -l .); \

@@ -479,7 +479,7 @@ func TestClassic_T06_KilledConnections(t *testing.T) {
 // message was there all the time.
 func TestBlockedThroughRestart(t *testing.T) {
 	server := redistest.Start(t, "--appendfsync", "always")
-	s := openStore(t, clientsOf(t, server)(), nil)
+	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "x", Delay: time.Second})
 	got := make(chan punctual.Delivery, 1)
 	go func() {
