@@ -5,6 +5,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -88,6 +90,15 @@ func (s *Store) evalConfirmed(ctx context.Context, command, body string, keys []
 	if err != nil {
 		return nil, err
 	}
+	val, err := s.evalOn(ctx, node, command, body, keys, args)
+	if node := s.movedTo(ctx, err); node != nil {
+		return s.evalOn(ctx, node, command, body, keys, args)
+	}
+	return val, err
+}
+
+// evalOn runs a script on a server, and waits until enough disks have what it did.
+func (s *Store) evalOn(ctx context.Context, node redis.UniversalClient, command, body string, keys []string, args []any) (any, error) {
 	script := evalCmd(ctx, command, body, keys, args)
 	pipe := node.Pipeline()
 	_ = pipe.Process(ctx, script) // a pipeline only gathers; what goes wrong is in each command
@@ -156,6 +167,32 @@ func (s *Store) nodeOf(ctx context.Context, key string) (redis.UniversalClient, 
 		return nil, err
 	}
 	return node, nil
+}
+
+// movedTo is the node that a cluster names as the one that has the keys now, if it did and the
+// client knows it. A cluster's client follows by itself only what it routes itself.
+func (s *Store) movedTo(ctx context.Context, err error) redis.UniversalClient {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok || !redis.HasErrorPrefix(err, "MOVED ") {
+		return nil
+	}
+	cluster.ReloadState(ctx)
+	fields := strings.Fields(err.Error()) // MOVED SLOT ADDR
+	addr := fields[len(fields)-1]
+	var mu sync.Mutex
+	var node redis.UniversalClient // guarded by mu
+	err = cluster.ForEachShard(ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Options().Addr == addr {
+			node = c
+		}
+		return nil
+	})
+	if err != nil {
+		return nil // run tries again
+	}
+	return node
 }
 
 // replicaTimeout leaves time for the answer before the client gives up reading.

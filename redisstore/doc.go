@@ -36,4 +36,12 @@
 // A hash of the store's own proves that the data set is still the one that was opened. When
 // it has vanished, by a FLUSHALL or a server that came back empty, the store stops with
 // ErrStoreFailed instead of going on as if nothing had been stored (server.go).
+//
+// # What is asked of the servers
+//
+// Open looks at version, eviction, persistence, clocks and the user's rights, and so does the
+// store again every 30 s. A server that may lose more than Options.Durability allows takes no
+// pushes until it is mended (server.go, durability.go, rights.go). With Durability
+// punctual.Replicated each change that promises something waits until replicas have it
+// on disk (confirm.go). Examine and ExamineURL tell all that can be seen, with what to do about it.
 package redisstore

@@ -124,6 +124,23 @@ func TestReplicatedClaimsDoNotWait(t *testing.T) {
 	goOn(t, replica)
 }
 
+// A server out of memory lets through what frees some, and confirms it.
+func TestReplicatedOutOfMemory(t *testing.T) {
+	primary, _ := pair(t)
+	needWaitAOF(t, primary, connect(t, primary))
+	s := openStore(t, connect(t, primary), &replicated)
+	held := situations(t, s)
+	do(t, primary, "CONFIG", "SET", "maxmemory", "1")
+	if err := changes(s, held)["push"](t.Context()); !errors.Is(err, punctual.ErrNoSpace) || !punctual.Definite(err) {
+		t.Errorf("P13: push to a server out of memory = %v; want ErrNoSpace", err)
+	}
+	for _, name := range []string{"cancel", "ack"} {
+		if err := changes(s, held)[name](t.Context()); err != nil {
+			t.Errorf("%s on a server out of memory = %v; want it to pass", name, err)
+		}
+	}
+}
+
 // A server that loses its class while the store is open takes no pushes until it has it again;
 // all else goes on.
 func TestReplicaLost(t *testing.T) {
