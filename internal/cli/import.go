@@ -102,7 +102,7 @@ func (f *importFlags) options(a *app, names []string) (takeover.Options, error) 
 	}
 	for _, m := range f.maps {
 		at := strings.LastIndex(m, "=")
-		if at < 1 {
+		if at < 1 || at == len(m)-1 {
 			return o, usagef("map %q is not understood: write it like oldname=new.topic", m)
 		}
 		if o.Topics == nil {

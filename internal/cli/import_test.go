@@ -116,6 +116,7 @@ func TestImportUsage(t *testing.T) {
 		"contradict":           {"asynq", "--from", "redis://h", "--yes", "--dry-run"},
 		"--yes":                {"asynq", "--from", "redis://h", "--follow"},
 		"oldname=new.topic":    {"asynq", "--from", "redis://h", "--map", "a"},
+		"not understood":       {"asynq", "--from", "redis://h", "--map", "a="},
 		"raw, string":          {"redisson", "--from", "redis://h", "--codec", "kryo"},
 		"scheduled or retry":   {"asynq", "--from", "redis://h", "--part", "pending"},
 		"unknown":              {"kafka"},

@@ -814,3 +814,52 @@ func TestPausedTopic(t *testing.T) {
 		}
 	}
 }
+
+// full makes the source refuse whatever needs memory, or ends that.
+func (r *rig) full(is bool) {
+	r.t.Helper()
+	limit := "0"
+	if is {
+		limit = "1"
+	}
+	r.must(r.client.ConfigSet(context.WithoutCancel(r.t.Context()), "maxmemory", limit).Err())
+}
+
+// A source out of memory refuses to stage anything, and nothing else: what is staged can be gone
+// on with, finished and put back.
+func TestSourceOutOfMemory(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(string(k), func(t *testing.T) {
+			r := newRig(t)
+			t.Cleanup(func() { r.full(false) })
+			want := r.good(k, "jobs", 3)
+			before := r.everything()
+			r.full(true)
+			if _, err := r.tryMove(options(k)); err == nil || !strings.Contains(err.Error(), "maxmemory") {
+				t.Errorf("take: %v, want an error that names maxmemory", err)
+			}
+			r.full(false)
+			r.withFaults(func(context.Context, []punctual.NewMessage, punctual.Store) ([]punctual.PushResult, error) {
+				r.full(true)
+				return nil, punctual.ErrNoSpace
+			})
+			if rep, err := r.tryMove(options(k)); !errors.Is(err, punctual.ErrNoSpace) || rep.Sets[0].Returned != 3 {
+				t.Errorf("put back: %v, %+v", err, rep.Sets[0])
+			}
+			if got := r.everything(); got != before {
+				t.Errorf("the source held\n%s\nand now\n%s", before, got)
+			}
+			r.full(false)
+			r.healed()
+			o := options(k)
+			o.step = killAt("taken", 1)
+			if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+				t.Fatal(err)
+			}
+			r.full(true)
+			r.move(options(k))
+			r.consume("t")
+			r.eachOnce(want)
+		})
+	}
+}

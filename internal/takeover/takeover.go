@@ -185,7 +185,7 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Kind == ZSet && (len(o.Names) != 1 || o.Topic == "") {
-		return invalidf("a sorted set needs its key and a topic to go to")
+		return invalidf("name the sorted set's key, and a topic for its messages (--topic)")
 	}
 	if !slices.Contains([]time.Duration{0, time.Second, time.Millisecond}, o.Unit) {
 		return invalidf("unit %v: scores count seconds or milliseconds", o.Unit)

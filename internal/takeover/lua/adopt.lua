@@ -8,6 +8,7 @@ for i = 1, #ARGV / 3 do
   local member, old, new = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   local is = redis.call('HGET', KEYS[1], member)
   if is == old then
+    redis.call('HDEL', KEYS[1], member) -- first: a full server refuses additions, but not after a removal
     redis.call('HSET', KEYS[1], member, new)
   end
   out[i] = (is == old or is == new) and 1 or 0
