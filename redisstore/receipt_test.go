@@ -103,8 +103,12 @@ func TestLateCopy(t *testing.T) {
 	if items, err := claim(2, 0); err != nil || ids(items) != "b" {
 		t.Fatalf("the next call claimed %q, %v; want b", ids(items), err)
 	}
+	push(t, s, punctual.NewMessage{ID: "x", Due: time.Unix(1, 0)})
 	if items, err := claim(1, 0); err == nil || !strings.Contains(err.Error(), "PUNCTUAL_LATE") {
 		t.Errorf("P3: a late copy = %v, %v; want an error", items, err)
+	}
+	if d := claimOne(t, s, 0); d.ID != "x" {
+		t.Errorf("claimed %s; want x", d.ID)
 	}
 	// The copy that was sent again found nothing; the first one must not lease for nobody.
 	if items, err := claim(3, 1); err != nil || ids(items) != "" {

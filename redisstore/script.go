@@ -46,6 +46,12 @@ func newScript(name string, parts ...string) *script {
 	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 }
 
+//go:embed lua/start.lua
+var startText string
+
+//go:embed lua/glance.lua
+var glanceText string
+
 //go:embed lua/prelude.lua
 var preludeText string
 
@@ -102,21 +108,21 @@ var registryText string
 
 // The scripts. They never change while a program runs.
 var (
-	pushScript      = newScript("push", preludeText, receiptText, pushText).as(receipted)
-	claimScript     = newScript("claim", preludeText, receiptText, claimText).as(receipted)
-	settleScript    = newScript("settle", preludeText, receiptText, settleText).as(receipted)
-	amendScript     = newScript("amend", preludeText, receiptText, amendText).as(receipted)
-	getScript       = newScript("get", preludeText, getText).as(harmless)
-	listScript      = newScript("list", preludeText, selectText, listText).as(harmless)
-	statsScript     = newScript("stats", preludeText, statsText).as(harmless)
-	forecastScript  = newScript("forecast", preludeText, forecastText).as(harmless)
-	layoutScript    = newScript("layout", preludeText, layoutText).as(harmless)
-	configureScript = newScript("configure", preludeText, configureText)
-	copyScript      = newScript("copy settings", preludeText, configureText).as(harmless) // with a version, which never goes back
-	spreadScript    = newScript("spread", preludeText, spreadText).as(harmless)
-	purgeScript     = newScript("purge", preludeText, selectText, purgeText)
-	deleteScript    = newScript("delete", preludeText, deleteText)
-	checkScript     = newScript("check", preludeText, checkText).as(harmless)
+	pushScript      = newScript("push", startText, preludeText, receiptText, pushText).as(receipted)
+	claimScript     = newScript("claim", startText, glanceText, preludeText, receiptText, claimText).as(receipted)
+	settleScript    = newScript("settle", startText, preludeText, receiptText, settleText).as(receipted)
+	amendScript     = newScript("amend", startText, preludeText, receiptText, amendText).as(receipted)
+	getScript       = newScript("get", startText, preludeText, getText).as(harmless)
+	listScript      = newScript("list", startText, preludeText, selectText, listText).as(harmless)
+	statsScript     = newScript("stats", startText, preludeText, statsText).as(harmless)
+	forecastScript  = newScript("forecast", startText, preludeText, forecastText).as(harmless)
+	layoutScript    = newScript("layout", startText, preludeText, layoutText).as(harmless)
+	configureScript = newScript("configure", startText, preludeText, configureText)
+	copyScript      = newScript("copy settings", startText, preludeText, configureText).as(harmless) // with a version, which never goes back
+	spreadScript    = newScript("spread", startText, preludeText, spreadText).as(harmless)
+	purgeScript     = newScript("purge", startText, preludeText, selectText, purgeText)
+	deleteScript    = newScript("delete", startText, preludeText, deleteText)
+	checkScript     = newScript("check", startText, preludeText, checkText).as(harmless)
 	storeScript     = newScript("store", storeText)
 	registryScript  = newScript("registry", registryText)
 )
