@@ -88,8 +88,16 @@ func TestSentinelDurability(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
 	closeAtEnd(t, client.Close)
-	if s := openStore(t, client, nil); s.Durability() != punctual.Volatile {
+	s := openStore(t, client, nil)
+	if s.Durability() != punctual.Volatile {
 		t.Errorf("P1: behind Sentinel durability is %q; want volatile", s.Durability())
+	}
+	found, err := s.Examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := finding(t, found, "durability"); !strings.Contains(f.Cure, "replicated") {
+		t.Errorf("%+v; want the class that would do", f)
 	}
 }
 

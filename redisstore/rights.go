@@ -69,8 +69,8 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 		{"ping", func() error { return c.Ping(ctx).Err() }},
 		{"info", func() error { return c.Info(ctx, "server").Err() }},
 		{"time", func() error { return c.Time(ctx).Err() }},
-		{"evalsha", func() error { return c.EvalSha(ctx, noScript, nil).Err() }},
-		{"eval", func() error { return c.Eval(ctx, "return 1", nil).Err() }},
+		{"evalsha", func() error { return c.EvalSha(ctx, noScript, s.triedKeys()).Err() }},
+		{"eval", func() error { return c.Eval(ctx, "return 1", s.triedKeys()).Err() }},
 		{"waitaof", func() error {
 			if s.opt.Durability != punctual.Replicated {
 				return nil
@@ -83,7 +83,7 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 		switch {
 		case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"), redis.HasErrorPrefix(err, "unknown command"): // behind ERR
 		case redis.HasErrorPrefix(err, "NOPERM"):
-			needed = append(needed, "+"+t.command)
+			needed = append(needed, rightOf(t.command, err.Error(), s.names))
 		default:
 			return nil, classify(err).wrap(t.command, err)
 		}
@@ -93,11 +93,23 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 
 // tryScripted tries what the scripts do. It returns pairs of a command and what was said of it.
 func (s *Store) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
-	said, err := c.Eval(ctx, rightsText, nil, s.names.store(), s.names.never(), s.names.neverChannel()).StringSlice()
-	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") { // tryCommands has noted it
-		return nil, classify(err).wrap("rights", err)
+	said, err := c.Eval(ctx, rightsText, s.triedKeys(), s.names.store(), s.names.never(), s.names.neverChannel()).StringSlice()
+	switch {
+	case err == nil:
+		return said, nil
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return []string{"EVAL", err.Error()}, nil
 	}
-	return said, nil
+	return nil, classify(err).wrap("rights", err)
+}
+
+// triedKeys are the keys of the scripts that are tried: those of the store, because some
+// proxies let no script pass without; none on a cluster, where each node is asked.
+func (s *Store) triedKeys() []string {
+	if _, ok := s.client.(*redis.ClusterClient); ok {
+		return nil
+	}
+	return []string{s.names.store(), s.names.never()}
 }
 
 // lackingForHints tries to listen to hints, which takes a connection of its own.

@@ -1,6 +1,6 @@
--- rights tries every command that the scripts use, and changes nothing. It has no prelude,
--- and its keys are in ARGV, so that each node of a cluster can be asked.
+-- rights tries every command that the scripts use, and changes nothing. It has no prelude.
 --
+-- KEYS  what ARGV 1 and 2 say; none on a cluster, where each node is asked
 -- ARGV  1 store: the hash of the whole store, 2 a key that is never there, 3 a channel of hints
 -- Reply {command, what the server said, command, what it said ...} of those that this user
 --       may not run; none for a user who may run all
