@@ -31,11 +31,12 @@ local function is_dead(id)
   return nil
 end
 
--- When the next message needs attention.
+-- When the next message needs attention; if that is not later than now, any such time.
 local function head()
-  local t = call('ZRANGE', T, 0, 0, 'WITHSCORES')
-  local l = call('ZRANGE', L, 0, 0, 'WITHSCORES')
-  return math.min(tonumber(t[2] or NEVER), tonumber(l[2] or NEVER))
+  local t = tonumber(call('ZRANGE', T, 0, 0, 'WITHSCORES')[2] or NEVER)
+  if t <= now then return t end
+  local l = tonumber(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER)
+  return math.min(t, l)
 end
 
 -- States.

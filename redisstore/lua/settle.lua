@@ -13,12 +13,13 @@ local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 if kept then return kept end
 local out = reply(NEVER)
 local items = cmsgpack.unpack(ARGV[5])
-local ids, backoff = {}, false
+local ids, backoff, only_acks = {}, false, true
 for i = 1, #items, 5 do
   ids[#ids + 1] = items[i]
+  only_acks = only_acks and items[i + 2] == ACK
   backoff = backoff or items[i + 2] == RETRY and items[i + 3] < 0
 end
-local was = head()
+local was = only_acks and NEVER or head() -- an ack makes nothing need attention earlier
 
 -- token is the current token of each message that is leased; known the state of those with
 -- which more is to be done than to ack them.
