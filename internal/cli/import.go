@@ -31,6 +31,7 @@ they are, and the exit code is 1.
 docs/importing.md has the steps for each system, with both systems running side by side.`
 
 const importExample = `  punctual import zset jobs --topic jobs --from redis://localhost/0
+  punctual import redisson --from redis://localhost/0 --store redis://localhost/1
   punctual import asynq --from redis://localhost/0 --store redis://localhost/1 --yes`
 
 // fromVariable names the source like --from does, out of sight of other users of the machine.
