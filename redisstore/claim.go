@@ -30,18 +30,24 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	return s.claimOrWait(ctx, &c)
 }
 
+// claimOrWait looks where a look can find something, as far as this process knows, and
+// everywhere before it gives up: a hint may have been lost.
 func (s *Store) claimOrWait(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
 	deadline := min(s.clock.guess()/1000+punctual.CeilDuration(c.Wait), never)
-	spots := s.everywhere(c.Topics)
 	w := s.waits.join(c.Topics)
 	defer s.waits.leave(w)
 	for {
-		ds, err := s.look(ctx, c, w, spots)
-		if len(ds) > 0 || err != nil || s.clock.guess()/1000 >= deadline {
-			return claimed(ds, err)
-		}
-		if spots, err = s.sleep(ctx, w, deadline); err != nil {
+		if err := s.sleep(ctx, w, deadline); err != nil {
 			return claimed(nil, err)
+		}
+		last := s.clock.guess()/1000 >= deadline
+		spots := s.spotsOf(s.waits.turns(w))
+		if last {
+			spots = s.everywhere(c.Topics)
+		}
+		ds, err := s.look(ctx, c, w, spots)
+		if len(ds) > 0 || err != nil || last {
+			return claimed(ds, err)
 		}
 	}
 }
@@ -78,24 +84,27 @@ func claimed(ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	return []punctual.Delivery{}, nil
 }
 
-// sleep waits until it is this waiter's turn to look into some partitions, which it returns,
-// or its time is over.
-func (s *Store) sleep(ctx context.Context, w *waiter, deadline int64) ([]spot, error) {
+// sleep waits until it is this waiter's turn to look, or its time is over.
+func (s *Store) sleep(ctx context.Context, w *waiter, deadline int64) error {
 	over, stop := s.clock.after(deadline)
 	defer stop()
 	select {
 	case <-w.wake:
 	case <-over:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	case <-s.closing:
-		return nil, errClosed()
+		return errClosed()
 	}
-	var spots []spot
-	for _, p := range s.waits.turns(w) {
+	return nil
+}
+
+func (s *Store) spotsOf(ps []partition) []spot {
+	spots := make([]spot, 0, len(ps))
+	for _, p := range ps {
 		spots = append(spots, spot{p, s.layouts.known(p.topic)})
 	}
-	return spots, nil
+	return spots
 }
 
 // look leases what is due now in some partitions, and in those that it hears of on the way.
@@ -149,7 +158,7 @@ func (s *Store) lookFurther(ctx context.Context, spots []spot, i int, seen int64
 func (s *Store) lookInto(ctx context.Context, c *punctual.Claim, w *waiter, p partition, n int) (ds []punctual.Delivery, version int64, err error) {
 	l := s.waits.begin(w, p)
 	next := never
-	defer func() { s.waits.end(l, next) }()
+	defer func() { s.waits.end(l, next, len(ds), err) }()
 	for len(ds) < n {
 		var got []punctual.Delivery
 		got, next, version, err = s.claimSome(ctx, c, p, min(n-len(ds), scriptItems))

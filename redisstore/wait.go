@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 )
@@ -21,12 +22,13 @@ type waits struct {
 	rearm chan struct{} // holds one request to the alarm to look at the times again
 
 	mu    sync.Mutex
-	watch map[string]*watch // guarded by mu: partitions that are waited for, by tag
+	watch map[string]*watch // guarded by mu: partitions that were ever waited for, by tag
 	until int64             // guarded by mu: when the alarm wakes by itself, in ms
 }
 
-// watch is a partition that is waited for. All fields are guarded by waits.mu, but for p,
-// which never changes.
+// watch is a partition that is waited for, or was: what the last look and the hints since then
+// tell serves the next claim, too. All fields are guarded by waits.mu, but for p, which never
+// changes.
 type watch struct {
 	p       partition
 	waiters []*waiter
@@ -35,6 +37,9 @@ type watch struct {
 	looks   map[*look]bool // those under way
 	begun   int            // how many looks have begun
 	told    int            // the number of the look that next comes from
+	failed  bool           // whether that look failed
+	timely  bool           // whether next is when a message was known to need attention
+	stagger int64          // by how many ms looks are put off, at most
 }
 
 // waiter is a claim that waits.
@@ -50,6 +55,7 @@ type look struct {
 	waiter *waiter
 	number int   // in the order in which they began
 	hinted int64 // guarded by waits.mu: the earliest hint since it began
+	timely bool  // whether it came when a message was known to need attention
 }
 
 func (w *waits) init(s *Store) {
@@ -61,7 +67,8 @@ func (w *waits) init(s *Store) {
 	w.hints.init(s)
 }
 
-// join makes a claim wait for some topics. It looks into each partition itself before it sleeps.
+// join makes a claim wait for some topics. It gets its turn at once where a look may find
+// something.
 func (w *waits) join(topics []string) *waiter {
 	w.start.Do(func() {
 		w.s.duties.Go(w.alarm)
@@ -75,6 +82,12 @@ func (w *waits) join(topics []string) *waiter {
 			w.add(r, w.s.names.partition(topic, n))
 		}
 	}
+	for _, t := range r.watches {
+		if t.failed {
+			t.next, t.failed = -never, false
+		}
+		w.arrange(t)
+	}
 	return r
 }
 
@@ -83,7 +96,7 @@ func (w *waits) join(topics []string) *waiter {
 func (w *waits) add(r *waiter, p partition) bool {
 	t := w.watch[p.tag]
 	if t == nil {
-		t = &watch{p: p, next: never, looks: make(map[*look]bool)}
+		t = &watch{p: p, next: -never, looks: make(map[*look]bool)}
 		w.watch[p.tag] = t
 		w.hints.want(p)
 	}
@@ -122,10 +135,6 @@ func (w *waits) leave(r *waiter) {
 	defer w.mu.Unlock()
 	for _, t := range r.watches {
 		t.waiters = slices.DeleteFunc(t.waiters, func(o *waiter) bool { return o == r })
-		if len(t.waiters) == 0 {
-			delete(w.watch, t.p.tag)
-			continue
-		}
 		if t.turn == r {
 			t.turn, t.next = nil, -never
 			w.arrange(t)
@@ -134,13 +143,15 @@ func (w *waits) leave(r *waiter) {
 }
 
 // turns returns the partitions that it is this waiter's turn to look into, in the order of
-// its topics.
+// its topics, those of a topic beginning with another one each time.
 func (w *waits) turns(r *waiter) []partition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []partition
+	first := int(w.s.looks.Add(1))
 	for _, topic := range r.topics {
-		for _, t := range r.watches {
+		for i := range r.watches {
+			t := r.watches[(first+i)%len(r.watches)]
 			if t.p.topic == topic && t.turn == r && !slices.Contains(out, t.p) {
 				out = append(out, t.p)
 			}
@@ -159,13 +170,15 @@ func (w *waits) begin(r *waiter, p partition) *look {
 		return nil
 	}
 	t.begun++
-	l := &look{watch: t, waiter: r, number: t.begun, hinted: never}
+	l := &look{watch: t, waiter: r, number: t.begun, hinted: never, timely: t.timely && r != nil && t.turn == r}
+	t.timely = false
 	t.looks[l] = true
 	return l
 }
 
-// end is called after the look, which found that the next message needs attention at next.
-func (w *waits) end(l *look, next int64) {
+// end is called after the look, which found that the next message needs attention at next, or
+// failed; then those who wait have patience, but a new claim tries at once.
+func (w *waits) end(l *look, next int64, found int, err error) {
 	if l == nil {
 		return
 	}
@@ -175,12 +188,39 @@ func (w *waits) end(l *look, next int64) {
 	delete(t.looks, l)
 	// What one that began later has found is not undone by one that began before.
 	if l.number > t.told {
-		t.told, t.next = l.number, min(next, l.hinted, w.now()+lookAgain)
+		if l.timely {
+			t.adapt(found)
+		}
+		t.timely = next < w.now()+lookAgain
+		t.told, t.next = l.number, min(t.putOff(next), l.hinted, w.now()+lookAgain)
+		t.failed = err != nil
 	}
 	if t.turn == l.waiter {
 		t.turn = nil
 	}
 	w.arrange(t)
+}
+
+// maxStagger bounds, in ms, by how much a look is put off.
+const maxStagger = 8
+
+// adapt learns from a look at the time at which a message was due. If it was gone, other
+// processes wait for the same messages, and all of them look at the same moment. So each looks
+// a little later, by chance: the first of many is hardly later than before, and most of the
+// others learn of what comes next without having looked in vain.
+func (t *watch) adapt(found int) {
+	if found > 0 {
+		t.stagger /= 2
+		return
+	}
+	t.stagger = min(2*t.stagger+1, maxStagger)
+}
+
+func (t *watch) putOff(at int64) int64 {
+	if t.stagger == 0 || at == never {
+		return at
+	}
+	return at + rand.Int64N(t.stagger+1)
 }
 
 // hint tells that a look at or after a time, in ms, will find something; never is no hint.

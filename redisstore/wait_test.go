@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -205,4 +207,50 @@ func (s *Store) waiters(topic string) int {
 		return len(t.waiters)
 	}
 	return 0
+}
+
+// What is known from the last look and from hints serves the next claim, too: it looks once,
+// before it gives up.
+func TestClaimsShareWhatIsKnown(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	push(t, s, punctual.NewMessage{ID: "later", Delay: time.Hour})
+	for range 100 { // at first nothing is known, and each second nothing for sure
+		before := calls(t, server)
+		if ds, err := s.Claim(t.Context(), orders(20*time.Millisecond)); err != nil || len(ds) > 0 {
+			t.Fatalf("claimed %v, %v; want nothing", ds, err)
+		}
+		if calls(t, server)-before == 1 {
+			return
+		}
+	}
+	t.Error("no claim of a hundred looked only once")
+}
+
+// Processes that find in vain what was due look a little later, by chance, and at once again
+// when they are alone.
+func TestStagger(t *testing.T) {
+	w := &watch{}
+	if at := w.putOff(1000); at != 1000 {
+		t.Errorf("put off to %d at first; want not at all", at)
+	}
+	for range 10 {
+		w.adapt(0)
+	}
+	late := map[int64]bool{}
+	for range 1000 {
+		late[w.putOff(1000)-1000] = true
+	}
+	if len(late) != maxStagger+1 || !late[0] || !late[maxStagger] {
+		t.Errorf("put off by %v ms; want 0 to %d", slices.Sorted(maps.Keys(late)), maxStagger)
+	}
+	if at := w.putOff(never); at != never {
+		t.Errorf("never was put off to %d", at)
+	}
+	for range 4 {
+		w.adapt(1)
+	}
+	if at := w.putOff(1000); at != 1000 {
+		t.Errorf("put off to %d after finding something; want not at all", at)
+	}
 }
