@@ -1,0 +1,348 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/redis/go-redis/v9"
+)
+
+// The homes of an ID are part of the format.
+func TestHome(t *testing.T) {
+	for id, want := range map[string][3]int{"": {2, 1, 193}, "a": {1, 0, 192}, "order-1001": {2, 6, 30}, "01JD4Z3V9Q8XKJ6T7W5R2M1N0P": {0, 7, 175}} {
+		if got := [3]int{home(id, 3), home(id, 8), home(id, 256)}; got != want {
+			t.Errorf("homes of %q among 3, 8 and 256 are %v; want %v", id, got, want)
+		}
+	}
+	var count [8]int
+	for i := range 8000 {
+		count[home(fmt.Sprint("order-", i), 8)]++
+	}
+	if slices.Min(count[:]) < 800 || slices.Max(count[:]) > 1200 {
+		t.Errorf("8000 IDs among 8 partitions: %v; want about 1000 each", count)
+	}
+}
+
+// interrupt calls f in front of script number n, or behind it, that a store sends from now on.
+// f may return an error, which the store gets in place of an answer.
+type interrupt struct {
+	n      int
+	behind bool
+	f      func() error
+
+	mu   sync.Mutex
+	seen int
+	done bool // f was called
+}
+
+func (*interrupt) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*interrupt) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (x *interrupt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); name != "evalsha" && name != "eval" || !x.now() {
+			return next(ctx, cmd)
+		}
+		if x.behind {
+			if err := next(ctx, cmd); err != nil {
+				return err
+			}
+			return x.f()
+		}
+		if err := x.f(); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// now counts a script and reports whether it is the one.
+func (x *interrupt) now() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.f == nil {
+		return false
+	}
+	x.seen++
+	if x.seen != x.n {
+		return false
+	}
+	x.done = true
+	return true
+}
+
+func (x *interrupt) arm(n int, behind bool, f func() error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.n, x.behind, x.f, x.seen, x.done = n, behind, f, 0, false
+}
+
+// called reports whether f was called since arm, and disarms.
+func (x *interrupt) called() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.f = nil
+	return x.done
+}
+
+// process is a store with a client of its own that can be interrupted.
+type process struct {
+	*Store
+	interrupt interrupt
+}
+
+func openProcess(t testing.TB, prefix string) *process {
+	t.Helper()
+	p := &process{}
+	c := connect(t, shared)
+	c.AddHook(&p.interrupt)
+	p.Store = openStore(t, c, &Options{Prefix: prefix})
+	return p
+}
+
+func grow(t testing.TB, s *Store, topic string, n int) {
+	t.Helper()
+	if _, err := s.Configure(t.Context(), topic, punctual.SettingsPatch{Partitions: &n}); err != nil {
+		t.Fatalf("growth to %d partitions: %v", n, err)
+	}
+}
+
+// wanderer is an ID with another home for each of the sizes 1, 4 and 8.
+func wanderer() string {
+	for i := 0; ; i++ {
+		id := fmt.Sprint("w", i)
+		if home(id, 4) != 0 && home(id, 8) >= 4 {
+			return id
+		}
+	}
+}
+
+// processes are three stores on the same data.
+type processes struct {
+	stale *process // knows one partition
+	fresh *process // knows four
+	other *Store   // does what happens in between
+}
+
+func openProcesses(t testing.TB) *processes {
+	prefix := fresh()
+	return &processes{openProcess(t, prefix), openProcess(t, prefix), openStore(t, connect(t, shared), &Options{Prefix: prefix})}
+}
+
+// world is a topic that has grown from 1 to 4 partitions, and a message with other homes now.
+type world struct {
+	*processes
+	t      *testing.T
+	topic  string
+	id     string
+	live   int     // how often the message was stored, less how often it was finished
+	tokens []int64 // of its deliveries
+	size   int
+	// remembers: the topic remembers finished IDs for long, and has seen this one.
+	remembers bool
+}
+
+func newWorld(t *testing.T, ps *processes, before string) *world {
+	t.Helper()
+	w := &world{processes: ps, t: t, topic: rand.Text(), id: wanderer(), size: 1}
+	w.act(before, w.stale.Store)
+	w.act("cancel", w.stale.Store)
+	w.act(before, w.stale.Store)
+	w.act("grow", w.other)
+	for range 5 { // so that the old home's tokens are ahead
+		w.release(w.other)
+	}
+	if _, err := w.fresh.Stats(t.Context(), w.topic); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// act does one thing and counts what became of the message.
+func (w *world) act(what string, s *Store) {
+	w.t.Helper()
+	switch what {
+	case "push", "replace", "push and finish":
+		on := punctual.KeepFirst
+		if what == "replace" {
+			on = punctual.ReplaceFirst
+		}
+		w.push(s, on)
+		if what == "push and finish" {
+			w.finish(s)
+		}
+	case "finish":
+		w.finish(s)
+	case "cancel":
+		w.cancel(s)
+	case "remembered":
+		keep := time.Hour
+		if _, err := s.Configure(w.t.Context(), w.topic, punctual.SettingsPatch{Remember: &keep}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.push(s, punctual.KeepFirst)
+		w.finish(s)
+		w.remembers = true
+	case "grow":
+		w.size *= 4
+		if w.size > 4 {
+			w.size = 8
+		}
+		grow(w.t, s, w.topic, w.size)
+	default:
+		w.t.Fatalf("no such action: %s", what)
+	}
+}
+
+func (w *world) push(s *Store, on punctual.OnDuplicate) {
+	w.t.Helper()
+	rs, err := s.Push(w.t.Context(), []punctual.NewMessage{{Topic: w.topic, ID: w.id, Due: time.Unix(1, 0), OnDuplicate: on}})
+	if err != nil || rs[0].Err != nil {
+		w.t.Fatalf("push: %v, %v", rs, err)
+	}
+	if rs[0].Status != punctual.PushStored {
+		return
+	}
+	if w.live++; w.remembers && on == punctual.KeepFirst {
+		w.t.Errorf("P7: an ID that is remembered was stored again")
+	}
+}
+
+// release claims the message, if it can be claimed, and gives it back.
+func (w *world) release(s *Store) {
+	w.t.Helper()
+	for _, d := range w.claim(s) {
+		if errs, err := s.Settle(w.t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease}}); err != nil || errs[0] != nil {
+			w.t.Fatalf("release: %v, %v", err, errs)
+		}
+	}
+}
+
+func (w *world) claim(s *Store) []punctual.Delivery {
+	w.t.Helper()
+	ds, err := s.Claim(w.t.Context(), punctual.Claim{Topics: []string{w.topic}, Max: 1})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, d := range ds {
+		if len(w.tokens) > 0 && d.Token <= slices.Max(w.tokens) {
+			w.t.Errorf("P4: %s was delivered with token %d after %v", d.ID, d.Token, w.tokens)
+		}
+		w.tokens = append(w.tokens, d.Token)
+	}
+	return ds
+}
+
+func (w *world) finish(s *Store) {
+	w.t.Helper()
+	for _, d := range w.claim(s) {
+		errs, err := s.Settle(w.t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}})
+		switch {
+		case err != nil:
+			w.t.Fatalf("ack: %v", err)
+		case errs[0] == nil:
+			w.live--
+		case !errors.Is(errs[0], punctual.ErrLeaseLost): // replaced meanwhile
+			w.t.Fatalf("ack: %v", errs[0])
+		}
+	}
+}
+
+func (w *world) cancel(s *Store) {
+	w.t.Helper()
+	os, err := s.Amend(w.t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: w.topic, ID: w.id}})
+	if err != nil || os[0].Err != nil {
+		w.t.Fatalf("cancel: %v, %v", os, err)
+	}
+	if os[0].Status == punctual.Cancelled {
+		w.live--
+	}
+}
+
+// check compares what the calls said with what is there, and what everybody finds.
+func (w *world) check() {
+	w.t.Helper()
+	var found []int
+	for n := range w.size {
+		is, err := w.other.client.HExists(w.t.Context(), w.other.names.partition(w.topic, n).keys()[4], w.id).Result()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if is {
+			found = append(found, n)
+		}
+	}
+	if len(found) != w.live || w.live > 1 {
+		w.t.Fatalf("P7: the calls say that there are %d messages with the ID; there are some in partitions %v", w.live, found)
+	}
+	for name, s := range map[string]*Store{"stale": w.stale.Store, "fresh": w.fresh.Store, "other": w.other} {
+		if _, err := s.Get(w.t.Context(), w.topic, w.id); errors.Is(err, punctual.ErrNotFound) != (w.live == 0) {
+			w.t.Errorf("P1: Get by the %s process = %v; there are %d", name, err, w.live)
+		}
+	}
+	was := w.live
+	w.act("push", w.stale.Store)
+	if was == 1 && w.live != 1 {
+		w.t.Errorf("P7: after it all a push made of 1 message %d", w.live)
+	}
+	w.finish(w.fresh.Store)
+	if w.live != 0 {
+		w.t.Errorf("P1: %d messages could not be claimed", w.live)
+	}
+}
+
+// P7, P5, P4: whatever another process does between two scripts of a call, while all of them
+// know different sizes of the topic, an ID is stored once, is found, and its tokens grow.
+func TestGrowthBetweenScripts(t *testing.T) {
+	ps := openProcesses(t)
+	between := []string{"push", "replace", "cancel", "push and finish", "grow"}
+	for _, before := range []string{"push", "push and finish", "remembered"} {
+		for _, what := range []string{"push", "replace", "cancel", "grow", "finish"} {
+			for _, then := range between {
+				t.Run(before+"/"+what+"/"+then, func(t *testing.T) {
+					for _, stale := range []bool{true, false} {
+						for n, called := 1, true; called; n++ {
+							called = interleave(t, ps, before, what, then, n, stale)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// interleave lets something happen in front of the n-th script of an action, and reports
+// whether there was such a script.
+func interleave(t *testing.T, ps *processes, before, what, then string, n int, stale bool) bool {
+	t.Helper()
+	w := newWorld(t, ps, before)
+	p, third := w.fresh, w.stale.Store
+	if stale {
+		p, third = w.stale, w.fresh.Store
+	}
+	p.interrupt.arm(n, false, func() error {
+		w.act(then, w.other)
+		if then == "grow" {
+			w.act("push", w.other)
+		}
+		w.act("push", third)
+		return nil
+	})
+	w.act(what, p.Store)
+	called := p.interrupt.called()
+	w.check()
+	if t.Failed() {
+		t.Logf("in front of script %d of %s by the process that knew more: %v", n, what, !stale)
+	}
+	return called && !t.Failed()
+}
