@@ -1,0 +1,202 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// kill lets a call be carried out by a process that dies in front of its n-th script, or when
+// the answer to it is on its way, and reports whether there was such a script.
+func kill(t *testing.T, p *process, n int, behind bool, call func(ctx context.Context) error) bool {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	p.interrupt.arm(n, behind, func() error {
+		end()
+		return ctx.Err()
+	})
+	err := call(ctx)
+	died := p.interrupt.called()
+	if died != (err != nil) {
+		t.Fatalf("a call that was broken off (%v) returned %v", died, err)
+	}
+	return died
+}
+
+// survivors are what goes on after one process has died: one that knew the topic before and
+// one that did not.
+type survivors struct {
+	t          *testing.T
+	old, young *Store
+	topic      string
+	due        map[string]bool // pushed and not yet delivered
+}
+
+func (x *survivors) push(s *Store, name string) {
+	x.t.Helper()
+	for i := range 12 {
+		id := fmt.Sprint(name, " ", i)
+		rs, err := s.Push(x.t.Context(), []punctual.NewMessage{{Topic: x.topic, ID: id, Due: time.Unix(1, 0)}})
+		if err != nil || rs[0].Err != nil || rs[0].Status != punctual.PushStored {
+			x.t.Fatalf("P1: push of %s after another process has died: %+v, %v", id, rs, err)
+		}
+		x.due[id] = true
+	}
+}
+
+// drain claims all there is. What was pushed before may be gone; what was pushed after must come.
+func (x *survivors) drain(s *Store) {
+	x.t.Helper()
+	for {
+		ds, err := s.Claim(x.t.Context(), punctual.Claim{Topics: []string{x.topic}, Max: 100})
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		for _, d := range ds {
+			ack(x.t, s, d)
+			delete(x.due, d.ID)
+		}
+		if len(ds) == 0 {
+			break
+		}
+	}
+	for id := range x.due {
+		x.t.Errorf("P1: %s was stored after another process had died, and is not delivered", id)
+	}
+}
+
+// agree: all partitions have the version that partition 0 has.
+func (x *survivors) agree(partitions ...int) {
+	x.t.Helper()
+	set, err := x.young.Settings(x.t.Context(), x.topic)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	ok := false
+	for _, n := range partitions {
+		ok = ok || set.Partitions == n
+	}
+	if !ok {
+		x.t.Errorf("the topic has %d partitions; want one of %v", set.Partitions, partitions)
+	}
+	var versions []int64
+	for n := range set.Partitions {
+		l, err := x.young.readLayout(x.t.Context(), x.young.names.partition(x.topic, n))
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if versions = append(versions, l.version); l.version != versions[0] || l.settings.PausedIn != set.PausedIn {
+			x.t.Errorf("P13: the partitions have versions %v of the settings; want one", versions)
+		}
+	}
+	if st, err := x.young.Topics(x.t.Context()); err != nil || len(st) == 0 {
+		x.t.Errorf("P1: after it all there are topics %v, %v", st, err)
+	}
+}
+
+// eachDeath runs a test for every script of a call at which its process may die.
+func eachDeath(t *testing.T, prepare func(x *survivors), call func(ctx context.Context, s *Store, topic string) error, check func(x *survivors)) {
+	prefix := fresh()
+	dying := openProcess(t, prefix)
+	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 3}) }
+	old, young := open(), open()
+	for _, behind := range []bool{false, true} {
+		for n, died := 1, true; died; n++ {
+			x := &survivors{t: t, old: old, young: young, topic: fmt.Sprint("t", n, "-", behind), due: make(map[string]bool)}
+			prepare(x)
+			died = kill(t, dying, n, behind, func(ctx context.Context) error { return call(ctx, dying.Store, x.topic) })
+			check(x)
+			if t.Failed() {
+				t.Fatalf("the process died at script %d, with the answer on its way: %v", n, behind)
+			}
+		}
+	}
+}
+
+// A change of settings that breaks off anywhere is finished by the next process, or has not
+// begun; nothing is lost, and all partitions agree.
+func TestKilledConfigure(t *testing.T) {
+	eachDeath(t, func(x *survivors) {
+		x.push(x.old, "before")
+	}, func(ctx context.Context, s *Store, topic string) error {
+		n := 6
+		_, err := s.Configure(ctx, topic, punctual.SettingsPatch{Partitions: &n})
+		return err
+	}, func(x *survivors) {
+		x.push(x.old, "old")
+		x.push(x.young, "new")
+		x.agree(3, 6)
+		x.drain(x.old)
+	})
+}
+
+// A topic that is created by a push that breaks off is there or not; the next push goes on.
+func TestKilledCreation(t *testing.T) {
+	eachDeath(t, func(*survivors) {}, func(ctx context.Context, s *Store, topic string) error {
+		n := 6
+		_, err := s.Configure(ctx, topic, punctual.SettingsPatch{Partitions: &n})
+		return err
+	}, func(x *survivors) {
+		x.push(x.old, "old")
+		x.push(x.young, "new")
+		x.agree(3, 6)
+		x.drain(x.young)
+	})
+}
+
+// A deletion that breaks off anywhere may have removed some messages; what is stored afterwards
+// stays, also by a process that still knows the old topic.
+func TestKilledDeletion(t *testing.T) {
+	eachDeath(t, func(x *survivors) {
+		x.push(x.old, "before")
+		x.due = make(map[string]bool)
+	}, func(ctx context.Context, s *Store, topic string) error {
+		_, err := s.DeleteTopic(ctx, topic)
+		return err
+	}, func(x *survivors) {
+		x.push(x.old, "old")
+		x.push(x.young, "new")
+		x.agree(3)
+		x.drain(x.young)
+	})
+}
+
+// Two processes that change, delete and use a topic at once: every push that was acknowledged
+// after the last deletion is delivered, and no call fails.
+func TestDeletionsUnderLoad(t *testing.T) {
+	prefix := fresh()
+	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 3}) }
+	deleter, pusher := open(), open()
+	done, enough := make(chan error, 1), make(chan struct{})
+	go func() {
+		for {
+			_, err := deleter.DeleteTopic(context.Background(), "orders")
+			select {
+			case <-enough:
+				done <- err
+				return
+			default:
+			}
+			if err != nil && !errors.Is(err, punctual.ErrNotFound) {
+				done <- err
+				return
+			}
+		}
+	}()
+	x := &survivors{t: t, topic: "orders", due: make(map[string]bool)}
+	for i := range 8 {
+		x.push(pusher, fmt.Sprint(i))
+	}
+	close(enough)
+	if err := <-done; err != nil && !errors.Is(err, punctual.ErrNotFound) {
+		t.Fatalf("P13: deletion under load: %v", err)
+	}
+	x.due = make(map[string]bool)
+	x.push(pusher, "last")
+	x.drain(deleter)
+}
