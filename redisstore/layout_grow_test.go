@@ -346,3 +346,83 @@ func interleave(t *testing.T, ps *processes, before, what, then string, n int, s
 	}
 	return called && !t.Failed()
 }
+
+// P4: tokens of an ID grow also when its topic is deleted and comes again with fewer partitions,
+// or more.
+func TestTokensGrowAcrossDeletions(t *testing.T) {
+	prefix := fresh()
+	w := &world{t: t, topic: "orders", id: wanderer()}
+	for _, size := range []int{8, 1, 4, 1} {
+		s := openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: size})
+		w.push(s, punctual.KeepFirst)
+		for range 3 {
+			w.release(s)
+		}
+		if n, err := s.DeleteTopic(t.Context(), "orders"); err != nil || n != 1 {
+			t.Fatalf("DeleteTopic: %d, %v", n, err)
+		}
+	}
+}
+
+// A claim that waits, in a process that knows of one partition, gets messages of all of them
+// when the topic has grown; with the clock standing still only a hint can wake it.
+func TestWaitingClaimSeesGrowth(t *testing.T) {
+	o := &Options{Prefix: fresh(), clock: punctual.NewManualClock(time.Unix(1e9, 0))}
+	consumer, producer := openStore(t, connect(t, shared), o), openStore(t, connect(t, shared), o)
+	push(t, producer, punctual.NewMessage{ID: "far", Delay: time.Hour})
+	for size := 2; size <= 32; size *= 2 {
+		got := make(chan []punctual.Delivery, 1)
+		go func() {
+			ds, err := consumer.Claim(context.Background(), punctual.Claim{Topics: []string{"other", "orders"}, Max: 1, Wait: time.Minute})
+			if err != nil {
+				t.Errorf("claim: %v", err)
+			}
+			got <- ds
+		}()
+		for consumer.waiters("orders") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		grow(t, producer, "orders", size)
+		id := "first"
+		for i := 0; home(id, size) < size/2; i++ {
+			id = fmt.Sprint(size, "-", i)
+		}
+		push(t, producer, punctual.NewMessage{ID: id})
+		if ds := <-got; len(ds) != 1 || ds[0].ID != id {
+			t.Fatalf("P11: a waiting claim returned %v; want %s, pushed after the topic had grown to %d partitions", ds, id, size)
+		}
+	}
+}
+
+// P1, P13: a partition that has lost its settings, as in a failover, gets them again from the
+// first push; when partition 0 has lost a version, the newest that is left goes on.
+func TestLostVersions(t *testing.T) {
+	prefix := fresh()
+	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 4}) }
+	s := open()
+	settings := func(n int) string { return s.names.partition("orders", n).keys()[6] }
+	pushEverywhere := func(name string) {
+		t.Helper()
+		for i := range 32 {
+			push(t, s, punctual.NewMessage{ID: fmt.Sprint(name, i), Due: time.Unix(1, 0)})
+		}
+	}
+	pushEverywhere("a")
+	do(t, shared, "DEL", settings(2))
+	pushEverywhere("b")
+	before := do(t, shared, "DUMP", settings(0))
+	grow(t, s, "orders", 8)
+	pushEverywhere("c")
+	do(t, shared, "RESTORE", settings(0), "0", before, "REPLACE")
+	if got := do(t, shared, "HGET", settings(0), "sizes"); got != "4" {
+		t.Fatalf("partition 0 has %q; the test is to have it lose the 8", got)
+	}
+	s = open()
+	pushEverywhere("d")
+	if set, err := s.Settings(t.Context(), "orders"); err != nil || set.Partitions != 8 {
+		t.Errorf("after partition 0 has lost a version there are %d partitions, %v; want 8", set.Partitions, err)
+	}
+	if ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 500}); err != nil || len(ds) != 4*32 {
+		t.Errorf("P1: %d messages are delivered, %v; want %d", len(ds), err, 4*32)
+	}
+}
