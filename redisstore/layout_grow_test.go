@@ -383,7 +383,7 @@ func TestWaitingClaimSeesGrowth(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		grow(t, producer, "orders", size)
-		id := "first"
+		id := fmt.Sprint(size)
 		for i := 0; home(id, size) < size/2; i++ {
 			id = fmt.Sprint(size, "-", i)
 		}
