@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -424,5 +425,147 @@ func TestLostVersions(t *testing.T) {
 	}
 	if ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 500}); err != nil || len(ds) != 4*32 {
 		t.Errorf("P1: %d messages are delivered, %v; want %d", len(ds), err, 4*32)
+	}
+}
+
+// However many claims wait, an idle topic costs a look each second for each partition.
+func TestIdleCostOfPartitions(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), &Options{Partitions: 4})
+	push(t, s, punctual.NewMessage{ID: "first", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "far", Delay: time.Hour})
+	ack(t, s, claimOne(t, s, time.Minute)) // the server knows the scripts from now on
+	before, begin := calls(t, server), time.Now()
+	const waiters = 20
+	var waiting sync.WaitGroup
+	for range waiters {
+		waiting.Go(func() {
+			if ds, err := s.Claim(context.Background(), orders(2500*time.Millisecond)); err != nil || len(ds) > 0 {
+				t.Errorf("claim: %v, %v", ds, err)
+			}
+		})
+	}
+	waiting.Wait()
+	// Each claim looks everywhere once when it begins; each subscription causes one more look.
+	looks, seconds := calls(t, server)-before-4*waiters-4, time.Since(begin).Seconds()
+	if float64(looks) > 4*(seconds+1) {
+		t.Errorf("%d claims that waited %.1f s ran %d scripts beside the first looks of each; want four a second", waiters, seconds, looks)
+	}
+}
+
+// crowd is several processes that push each ID twice, claim and cancel, while the topic grows.
+type crowd struct {
+	t      *testing.T
+	stores []*Store
+
+	mu        sync.Mutex
+	stored    map[string]int  // guarded by mu: how often a push said so
+	cancelled map[string]bool // guarded by mu: by a call that said so
+	acked     map[string]int  // guarded by mu
+	over      bool            // guarded by mu: all pushes are done
+}
+
+// P1, P5, P7: while a topic grows from 1 to 4 to 8 partitions under load, each ID is stored
+// once, nothing is lost, and what was cancelled is not delivered.
+func TestGrowthUnderLoad(t *testing.T) {
+	const perProcess = 400
+	prefix := fresh()
+	c := crowd{t: t, stored: make(map[string]int), cancelled: make(map[string]bool), acked: make(map[string]int)}
+	for range 3 {
+		c.stores = append(c.stores, openStore(t, connect(t, shared), &Options{Prefix: prefix}))
+	}
+	keep := time.Hour
+	if _, err := c.stores[0].Configure(t.Context(), "orders", punctual.SettingsPatch{Remember: &keep}); err != nil {
+		t.Fatal(err)
+	}
+	var pushing, claiming sync.WaitGroup
+	for n := range c.stores {
+		pushing.Go(func() { c.push(n, perProcess) })
+		claiming.Go(func() { c.claim(c.stores[n]) })
+	}
+	for _, size := range []int{4, 8} {
+		c.await(func() bool { return len(c.stored) > size*perProcess/8 })
+		grow(t, c.stores[size/8], "orders", size)
+	}
+	pushing.Wait()
+	c.locked(func() { c.over = true })
+	claiming.Wait()
+	for id, n := range c.stored {
+		if n != 1 {
+			t.Errorf("P7: %s was stored %d times", id, n)
+		}
+		if c.acked[id] > 1 || c.acked[id] == 1 && c.cancelled[id] {
+			t.Errorf("P5: %s was acked %d times, and cancelled: %v", id, c.acked[id], c.cancelled[id])
+		}
+		if c.acked[id] == 0 && !c.cancelled[id] {
+			t.Errorf("P1: %s is gone", id)
+		}
+	}
+	if n := len(c.stores) * perProcess; len(c.stored) != n {
+		t.Errorf("P1: %d of %d IDs were stored", len(c.stored), n)
+	}
+}
+
+func (c *crowd) locked(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+func (c *crowd) await(done func() bool) {
+	for ready := false; !ready && !c.t.Failed(); time.Sleep(time.Millisecond) {
+		c.locked(func() { ready = done() })
+	}
+}
+
+// push pushes IDs of one process by two of them, one after the other, and cancels every fifth.
+func (c *crowd) push(n, count int) {
+	first, second := c.stores[n], c.stores[(n+1)%len(c.stores)]
+	for i := 0; i < count && !c.t.Failed(); i++ {
+		id := fmt.Sprint(n, "-", i)
+		for _, s := range []*Store{first, second} {
+			rs, err := s.Push(c.t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id, Delay: time.Duration(i%7) * time.Millisecond}})
+			if err != nil || rs[0].Err != nil {
+				c.t.Errorf("push of %s: %v, %v", id, rs, err)
+				return
+			}
+			if rs[0].Status == punctual.PushStored {
+				c.locked(func() { c.stored[id]++ })
+			}
+		}
+		if i%5 > 0 {
+			continue
+		}
+		os, err := second.Amend(c.t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: id}})
+		if err != nil {
+			c.t.Errorf("cancel of %s: %v", id, err)
+			return
+		}
+		if os[0].Status == punctual.Cancelled {
+			c.locked(func() { c.cancelled[id] = true })
+		}
+	}
+}
+
+// claim claims and acks until all is done.
+func (c *crowd) claim(s *Store) {
+	for !c.t.Failed() {
+		ds, err := s.Claim(c.t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: 50 * time.Millisecond})
+		if err != nil {
+			c.t.Errorf("claim: %v", err)
+			return
+		}
+		for _, d := range ds {
+			errs, err := s.Settle(c.t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}})
+			if err != nil || errs[0] != nil {
+				c.t.Errorf("ack of %s: %v, %v", d.ID, errs, err)
+				return
+			}
+			c.locked(func() { c.acked[d.ID]++ })
+		}
+		over := false
+		c.locked(func() { over = c.over })
+		if len(ds) == 0 && over {
+			return
+		}
 	}
 }
