@@ -21,6 +21,12 @@ func TestCluster(t *testing.T) {
 		return openStore(t, client, &Options{Prefix: fresh(), clock: clock})
 	}
 	t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen)) })
+	t.Run("partitions", func(t *testing.T) {
+		divided := func(t *testing.T, clock punctual.Clock) punctual.Store {
+			return openStore(t, client, &Options{Prefix: fresh(), Partitions: 4, clock: clock})
+		}
+		storetest.Run(t, divided, storetest.WithReopen(reopen), storetest.WithPartitions(func(id string) int { return home(id, 4) }))
+	})
 	t.Run("least rights", func(t *testing.T) { clusterLeastRights(t, cluster) })
 	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open) })
 }
