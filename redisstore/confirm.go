@@ -81,7 +81,7 @@ func asRefusal(err error) error {
 	if u.err != nil {
 		text = u.err.Error()
 	}
-	return fmt.Errorf("the server does not give %q: set appendonly to yes and appendfsync to always on the replicas, too (%s): %w", punctual.Replicated, text, punctual.ErrDurability)
+	return fmt.Errorf("the server does not give %q: set appendonly to yes and appendfsync to always on the replicas, too; one that has just begun to follow needs a moment (%s): %w", punctual.Replicated, text, punctual.ErrDurability)
 }
 
 // evalConfirmed is evalOnce for what promises something.

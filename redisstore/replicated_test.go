@@ -36,6 +36,22 @@ func pair(t *testing.T) (primary, replica *redistest.Server) {
 	return primary, redistest.StartReplica(t, primary, "--appendfsync", "always")
 }
 
+// openReplicated opens a store, as soon as the replicas are there for their primary: one that
+// has just got all data first writes a new append-only file.
+func openReplicated(t *testing.T, c redis.UniversalClient, o *Options) *Store {
+	t.Helper()
+	for patience := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		s, err := Open(t.Context(), c, o)
+		if err == nil {
+			closeAtEnd(t, s.Close)
+			return s
+		}
+		if !errors.Is(err, punctual.ErrDurability) || time.Now().After(patience) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // stopped halts a replica: it is still there for its primary, and confirms nothing.
 func stopped(t *testing.T, s *redistest.Server) {
 	t.Helper()
@@ -56,7 +72,7 @@ func goOn(t *testing.T, s *redistest.Server) {
 func TestReplicated(t *testing.T) {
 	primary, _ := pair(t)
 	needWaitAOF(t, primary, connect(t, primary))
-	s := openStore(t, connect(t, primary), &replicated)
+	s := openReplicated(t, connect(t, primary), &replicated)
 	if got := s.Durability(); got != punctual.Replicated {
 		t.Errorf("P1: durability %q; want replicated", got)
 	}
@@ -89,7 +105,7 @@ func TestClassic_L11_Unconfirmed(t *testing.T) {
 	needWaitAOF(t, primary, connect(t, primary))
 	o := replicated
 	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, time.Hour
-	s := openStore(t, connect(t, primary), &o)
+	s := openReplicated(t, connect(t, primary), &o)
 	held := situations(t, s)
 	stopped(t, replica)
 	again := []punctual.NewMessage{{Topic: "orders", ID: "again"}}
@@ -113,7 +129,7 @@ func TestClassic_L11_Unconfirmed(t *testing.T) {
 func TestReplicatedClaimsDoNotWait(t *testing.T) {
 	primary, replica := pair(t)
 	needWaitAOF(t, primary, connect(t, primary))
-	s := openStore(t, connect(t, primary), &replicated)
+	s := openReplicated(t, connect(t, primary), &replicated)
 	held := situations(t, s)
 	stopped(t, replica)
 	for _, name := range []string{"claim", "extend", "ack"} {
@@ -128,7 +144,7 @@ func TestReplicatedClaimsDoNotWait(t *testing.T) {
 func TestReplicatedOutOfMemory(t *testing.T) {
 	primary, _ := pair(t)
 	needWaitAOF(t, primary, connect(t, primary))
-	s := openStore(t, connect(t, primary), &replicated)
+	s := openReplicated(t, connect(t, primary), &replicated)
 	held := situations(t, s)
 	do(t, primary, "CONFIG", "SET", "maxmemory", "1")
 	if err := changes(s, held)["push"](t.Context()); !errors.Is(err, punctual.ErrNoSpace) || !punctual.Definite(err) {
@@ -148,7 +164,7 @@ func TestReplicaLost(t *testing.T) {
 	needWaitAOF(t, primary, connect(t, primary))
 	o := replicated
 	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, 10*time.Millisecond
-	s := openStore(t, connect(t, primary), &o)
+	s := openReplicated(t, connect(t, primary), &o)
 	held := situations(t, s)
 	stopped(t, replica)
 	awaitRefusal(t, s, "replicas 0 of 1")
@@ -215,7 +231,7 @@ func TestReplicatedFailover(t *testing.T) {
 	needWaitAOF(t, sentinel.Nodes[0], client)
 	o := replicated
 	o.ReplicaTimeout = 200 * time.Millisecond
-	s := openStore(t, client, &o)
+	s := openReplicated(t, client, &o)
 	stored := make(chan string, 1<<16)
 	ctx, end := context.WithCancel(t.Context())
 	go func() {
@@ -262,7 +278,7 @@ func TestReplicatedCluster(t *testing.T) {
 	needWaitAOF(t, cluster.Nodes[0], client)
 	o := replicated
 	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, time.Hour
-	s := openStore(t, client, &o)
+	s := openReplicated(t, client, &o)
 	for i := range 20 {
 		push(t, s, punctual.NewMessage{Topic: fmt.Sprint("topic", i)})
 	}
