@@ -395,6 +395,21 @@ func TestWaitingClaimSeesGrowth(t *testing.T) {
 	}
 }
 
+// A topic may grow while nobody waits for it any more; who waits next waits everywhere.
+func TestGrowthBetweenWaits(t *testing.T) {
+	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
+	for _, size := range []int{2, 8} {
+		if ds, err := s.Claim(t.Context(), orders(time.Millisecond)); err != nil || len(ds) != 0 {
+			t.Fatalf("claim: %v, %v", ds, err)
+		}
+		grow(t, s, "orders", size)
+		for i := range 16 {
+			push(t, s, punctual.NewMessage{ID: fmt.Sprint(size, "-", i), Due: time.Unix(1, 0)})
+			ack(t, s, claimOne(t, s, time.Minute))
+		}
+	}
+}
+
 // P1, P13: a partition that has lost its settings, as in a failover, gets them again from the
 // first push; when partition 0 has lost a version, the newest that is left goes on.
 func TestLostVersions(t *testing.T) {

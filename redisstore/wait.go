@@ -123,8 +123,8 @@ func (w *waits) resize(topic string, size int, changed bool) {
 		for _, r := range first.waiters {
 			look = w.add(r, p) || look
 		}
-		if look {
-			w.hintTo(w.watch[p.tag], -never)
+		if t := w.watch[p.tag]; t != nil && look {
+			w.hintTo(t, -never)
 		}
 	}
 }
