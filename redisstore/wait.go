@@ -84,7 +84,8 @@ func (w *waits) join(topics []string) *waiter {
 	}
 	for _, t := range r.watches {
 		if t.failed {
-			t.next, t.failed = -never, false
+			t.failed = false
+			t.lookAt(-never)
 		}
 		w.arrange(t)
 	}
@@ -136,7 +137,8 @@ func (w *waits) leave(r *waiter) {
 	for _, t := range r.watches {
 		t.waiters = slices.DeleteFunc(t.waiters, func(o *waiter) bool { return o == r })
 		if t.turn == r {
-			t.turn, t.next = nil, -never
+			t.turn = nil
+			t.lookAt(-never)
 			w.arrange(t)
 		}
 	}
@@ -188,7 +190,7 @@ func (w *waits) end(l *look, next int64, found int, err error) {
 	delete(t.looks, l)
 	// What one that began later has found is not undone by one that began before.
 	if l.number > t.told {
-		if l.timely {
+		if l.timely && w.s.clock.fake == nil { // the clock of a test may stand still until the look
 			t.adapt(found)
 		}
 		t.timely = next < w.now()+lookAgain
@@ -240,8 +242,16 @@ func (w *waits) hintTo(t *watch, at int64) {
 	for l := range t.looks {
 		l.hinted = min(l.hinted, at)
 	}
-	t.next = min(t.next, at)
+	t.lookAt(at)
 	w.arrange(t)
+}
+
+// lookAt is called with the time of a hint, or -never where nobody knows whether a look finds
+// something; that it finds nothing then tells nothing.
+func (t *watch) lookAt(at int64) {
+	if at < t.next {
+		t.next, t.timely = at, at > -never
+	}
 }
 
 // arrange gives the turn to a waiter if it is time, or sees to it that the alarm does when
