@@ -108,6 +108,16 @@ func (s *Server) killAtEnd(t testing.TB) {
 // Launch is Start for a TestMain, which has no test: the caller gives the folder and calls
 // Kill.
 func Launch(dir string, args ...string) (*Server, error) {
+	for try := 1; ; try++ {
+		s, err := launch(dir, args)
+		// Somebody may have taken the port since it was found free.
+		if err == nil || try == 5 || !strings.Contains(err.Error(), "Address already in use") {
+			return s, err
+		}
+	}
+}
+
+func launch(dir string, args []string) (*Server, error) {
 	host, port, err := freeAddr()
 	if err != nil {
 		return nil, err
