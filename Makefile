@@ -29,23 +29,34 @@ build: ## Build one static binary, ./bin/punctual
 demo: ## See orders closed on time, on a store in a temporary folder (about 15 s)
 	go run ./cmd/punctual demo
 
-# What the tests of redisstore start: the servers of Debian or Ubuntu, at least Redis 6.2.
+# What the tests of redisstore start: the servers of Debian or Ubuntu, at least Redis 6.2, and
+# for the durability class "replicated" one that has WAITAOF, which Debian 12 has in backports.
 REDIS := redis-server redis-sentinel redis-cli
+RECENT := valkey-server
 
 .PHONY: deps
-deps: ## Install what the tests need beside Go: Redis, as root by apt-get
-	@missing=; for p in $(REDIS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+deps: ## Install what the tests need beside Go: Redis and Valkey, as root by apt-get
+	@missing=; for p in $(REDIS) $(RECENT); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
 	if [[ -z $$missing ]]; then exit 0; fi; \
 	if [[ $$(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then \
-		echo "the tests need$$missing (Redis 6.2 or newer): install them, on Debian and Ubuntu with: sudo make deps" >&2; exit 1; \
+		echo "the tests need$$missing (Redis 6.2, Valkey 7.2 or newer): install them, on Debian and Ubuntu with: sudo make deps" >&2; exit 1; \
 	fi; \
-	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends redis-server redis-sentinel redis-tools
+	export DEBIAN_FRONTEND=noninteractive; \
+	apt-get update -q; \
+	apt-get install -qy --no-install-recommends redis-server redis-sentinel redis-tools; \
+	if ! apt-get install -qy --no-install-recommends valkey-server; then \
+		. /etc/os-release; \
+		echo "deb http://deb.debian.org/debian $$VERSION_CODENAME-backports main" >/etc/apt/sources.list.d/backports-for-valkey.list; \
+		apt-get update -q; \
+		apt-get install -qy --no-install-recommends -t $$VERSION_CODENAME-backports valkey-server; \
+	fi
 
 .PHONY: test
 test: deps lint ## Check format and code, then run every test, with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
 	go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
 	$(if $(RACE),go test -run '^TestMillionDueAtOnce$$' ./diskstore) # too slow under the race detector
+	PUNCTUAL_REDIS_SERVER=$(RECENT) go test $(RACE) -run 'Replica|L11' ./redisstore # Redis 7.0 refuses what they ask for
 	cd bench && go test $(RACE) -shuffle=on ./...
 
 .PHONY: redis

@@ -134,3 +134,33 @@ func TestClassic_Z16_Resharding(t *testing.T) {
 		pushedMore(t, cluster.Owner(t, ordersKey))
 	})
 }
+
+// P4: a replica that takes over may not know of the last claims. Their tokens are not given
+// again all the same.
+func TestTokensOfLostClaims(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(1, 0)})
+	known := do(t, server, "HGET", "punctual:{orders#0}:g", "token")
+	var lost int64
+	for range 2 {
+		lost = max(lost, claimOne(t, s, 0).Token)
+	}
+	do(t, server, "HSET", "punctual:{orders#0}:g", "token", known)
+	for at := now(t, s); !now(t, s).After(at); { // a failover takes longer
+		time.Sleep(time.Millisecond)
+	}
+	push(t, s, punctual.NewMessage{ID: "c", Due: time.Unix(1, 0)})
+	if d := claimOne(t, s, 0); d.Token <= lost {
+		t.Errorf("P4: token %d after a claim with %d was lost", d.Token, lost)
+	}
+}
+
+func now(t *testing.T, s *Store) time.Time {
+	t.Helper()
+	at, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}

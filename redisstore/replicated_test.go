@@ -26,7 +26,7 @@ func needWaitAOF(t *testing.T, s *redistest.Server, c redis.UniversalClient) {
 	if !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), oldestReplicated) {
 		t.Errorf("P1: an old server was opened for class replicated with error %v; want ErrDurability that names the version", err)
 	}
-	t.Skipf("the rest needs Redis or Valkey %s or newer: make redis SERVER=/path/to/valkey-server", oldestReplicated)
+	t.Skipf("the rest needs Redis or Valkey %s or newer: make test runs it on Valkey, too", oldestReplicated)
 }
 
 // pair is a primary with one replica, both syncing every write.

@@ -86,7 +86,10 @@ func (c *Cluster) AwaitSound() error {
 			return false
 		}
 		role, err := n.Do("INFO", "replication")
-		return err == nil && (strings.Contains(role, "role:master") || strings.Contains(role, "master_link_status:up"))
+		if strings.Contains(role, "role:master") {
+			return err == nil && strings.Count(role, "\nslave") == strings.Count(role, ",state=online,")
+		}
+		return err == nil && strings.Contains(role, "master_link_status:up")
 	})
 }
 

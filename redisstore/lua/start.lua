@@ -32,6 +32,7 @@ local MAX_FAILURES = 16
 local LEASE_RAN_OUT = 'lease ran out'
 -- Tokens of a partition are its number plus multiples of this: a token tells where it is from.
 local TOKEN_STEP = 256
+local LAST_TOKEN_TIME = 4398046511104 -- 2^53 / 8 / TOKEN_STEP
 
 -- Integers are always printed by this: tostring() would round them and use exponents. It is
 -- the dearest thing that a script can do per message, so do it once for all.
