@@ -28,6 +28,7 @@ end
 if kept then return answer_again() end
 
 local function nothing(next)
+  if cfg.version and sweep() then write_clock() end
   keep({ids = cmsgpack.pack({}), token = 0, till = 0}, false)
   return reply(next, 0, 0, cmsgpack.pack({}, {}, {}))
 end

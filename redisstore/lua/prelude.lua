@@ -196,26 +196,41 @@ local function finish(id, from)
   end
 end
 
--- sweep lets go of some dead messages and finished IDs that were kept long enough.
+-- SWEEP is how many dead messages and finished IDs one script lets go of: more than it can add,
+-- so that they do not gather.
+local SWEEP = 512
+
+-- sweep lets go of some dead messages and finished IDs that were kept long enough, and reports
+-- whether there were any.
 local function sweep()
+  local swept = false
   if dead_count > 0 and gone > -NEVER then
-    local ids = call('ZRANGEBYSCORE', D, '-inf', int(gone), 'LIMIT', 0, 64)
+    local ids = call('ZRANGEBYSCORE', D, '-inf', int(gone), 'LIMIT', 0, SWEEP)
     if #ids > 0 then
       call('ZREM', D, unpack(ids))
       call('HDEL', M, unpack(ids))
       call('HDEL', S, unpack(ids))
+      swept = true
     end
   end
   if finished_count > 0 then
-    local ids = call('ZRANGEBYSCORE', F, '-inf', now_text, 'LIMIT', 0, 64)
-    if #ids > 0 then call('ZREM', F, unpack(ids)) end
+    local ids = call('ZRANGEBYSCORE', F, '-inf', now_text, 'LIMIT', 0, SWEEP)
+    if #ids > 0 then
+      call('ZREM', F, unpack(ids))
+      swept = true
+    end
   end
+  return swept
+end
+
+local function write_clock()
+  if g[2] ~= now_text then call('HSET', G, 'clock', now_text) end
 end
 
 -- settle_clock ends every script that wrote: the clock never falls behind this. It writes
 -- after all else, because a server out of memory refuses it unless something was written.
 local function settle_clock()
-  if g[2] ~= now_text then call('HSET', G, 'clock', now_text) end
+  write_clock()
   sweep()
 end
 

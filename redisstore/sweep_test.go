@@ -1,0 +1,88 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+)
+
+// members is how many a sorted set of the topic has.
+func members(t *testing.T, server *redistest.Server, set string) int {
+	t.Helper()
+	n, err := strconv.Atoi(do(t, server, "ZCARD", "punctual:{orders#0}:"+set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What was kept long enough goes, also in a topic that nobody changes but consumers wait for.
+func TestIdleTopicIsSwept(t *testing.T) {
+	server := redistest.Start(t)
+	clock := punctual.NewManualClock(time.Unix(1_800_000_000, 0))
+	s := openStore(t, connect(t, server), &Options{clock: clock})
+	held := situations(t, s) // one message is dead, one finished ID is remembered
+	ack(t, s, held)
+	if members(t, server, "d") != 1 || members(t, server, "f") != 2 {
+		t.Fatalf("%d dead, %d finished; want 1 and 2", members(t, server, "d"), members(t, server, "f"))
+	}
+	keep, all := time.Minute, time.Hour
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{DeadRetention: &keep}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "ready"}, {Change: punctual.ChangeCancel, Topic: "orders", ID: "scheduled"}}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(2 * all)
+	for looks := 0; members(t, server, "d")+members(t, server, "f") > 0; looks++ {
+		if looks == 20 {
+			t.Fatalf("after %d looks %d dead and %d finished are left", looks, members(t, server, "d"), members(t, server, "f"))
+		}
+		clock.Advance(time.Millisecond)
+		if ds, err := s.Claim(t.Context(), orders(0)); err != nil || len(ds) > 0 {
+			t.Fatalf("claimed %v, %v; want nothing", ds, err)
+		}
+	}
+	if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 {
+		t.Errorf("after the sweep: %q, %v", r.Problems, err)
+	}
+}
+
+// P10: finished IDs go as fast as large batches bring new ones.
+func TestFinishedDoNotGather(t *testing.T) {
+	server := redistest.Start(t)
+	clock := punctual.NewManualClock(time.Unix(1_800_000_000, 0))
+	s := openStore(t, connect(t, server), &Options{clock: clock})
+	remember := time.Millisecond
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{Remember: &remember}); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 8 {
+		var ms []punctual.NewMessage
+		for i := range scriptItems {
+			ms = append(ms, punctual.NewMessage{Topic: "orders", ID: fmt.Sprint(round, "-", i)})
+		}
+		if _, err := s.Push(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(10 * time.Millisecond)
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: scriptItems})
+		if err != nil || len(ds) != scriptItems {
+			t.Fatalf("claimed %d, %v; want %d", len(ds), err, scriptItems)
+		}
+		var ss []punctual.Settlement
+		for _, d := range ds {
+			ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
+		}
+		if _, err := s.Settle(t.Context(), ss); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := members(t, server, "f"); n > 2*scriptItems {
+		t.Errorf("P10: %d finished IDs are still there; want those of the last rounds", n)
+	}
+}
