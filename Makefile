@@ -46,6 +46,7 @@ deps: ## Install what the tests need beside Go: Redis and Valkey, as root by apt
 	apt-get install -qy --no-install-recommends redis-server redis-sentinel redis-tools; \
 	if ! apt-get install -qy --no-install-recommends valkey-server; then \
 		. /etc/os-release; \
+		if [[ $$ID != debian ]]; then echo "install valkey-server, 7.2 or newer, by other means" >&2; exit 1; fi; \
 		echo "deb http://deb.debian.org/debian $$VERSION_CODENAME-backports main" >/etc/apt/sources.list.d/backports-for-valkey.list; \
 		apt-get update -q; \
 		apt-get install -qy --no-install-recommends -t $$VERSION_CODENAME-backports valkey-server; \
