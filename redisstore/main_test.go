@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"testing"
 
@@ -21,28 +20,9 @@ var shared *redistest.Server
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "redisstore-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if shared, err = redistest.Launch(dir, "--appendonly", "no"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	if err := shared.Kill(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	// A pool that could not dial goes on trying for up to a second after it was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
-	if err := goleak.Find(dialling); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return redistest.Run(m, &shared, func() error { return goleak.Find(dialling) })
 }
 
 // connect returns a client of a server, closed at the end of the test.

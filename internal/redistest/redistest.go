@@ -54,7 +54,7 @@ type Server struct {
 // such as "--appendfsync", "always" come behind that and win.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s, err := Launch(t.TempDir(), args...)
+	s, err := launch(t.TempDir(), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +105,38 @@ func (s *Server) killAtEnd(t testing.TB) {
 	})
 }
 
-// Launch is Start for a TestMain, which has no test: the caller gives the folder and calls
-// Kill.
-func Launch(dir string, args ...string) (*Server, error) {
+// Run is for a TestMain: it runs the tests of a package with one server for all of them, which it
+// puts into shared, and returns the exit code. leaks looks for goroutines that are left when all
+// tests have passed.
+func Run(m *testing.M, shared **Server, leaks func() error) int {
+	code, err := run(m, shared)
+	if err == nil && code == 0 {
+		err = leaks()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func run(m *testing.M, shared **Server) (code int, err error) {
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if *shared, err = launch(dir, "--appendonly", "no"); err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	return code, (*shared).Kill()
+}
+
+// launch starts a server with its files in dir.
+func launch(dir string, args ...string) (*Server, error) {
 	for try := 1; ; try++ {
-		s, err := launch(dir, args)
+		s, err := launchOnce(dir, args)
 		// Somebody may have taken the port since it was found free.
 		if err == nil || try == 5 || !strings.Contains(err.Error(), "Address already in use") {
 			return s, err
@@ -117,7 +144,7 @@ func Launch(dir string, args ...string) (*Server, error) {
 	}
 }
 
-func launch(dir string, args []string) (*Server, error) {
+func launchOnce(dir string, args []string) (*Server, error) {
 	host, port, err := freeAddr()
 	if err != nil {
 		return nil, err

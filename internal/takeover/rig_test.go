@@ -22,25 +22,8 @@ import (
 // shared is the server of all tests; each begins with an empty one.
 var shared *redistest.Server
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "takeover-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if shared, err = redistest.Launch(dir, "--appendonly", "no"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	if err := errors.Join(shared.Kill(), goleak.Find()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+func TestMain(m *testing.M) {
+	os.Exit(redistest.Run(m, &shared, func() error { return goleak.Find() }))
 }
 
 // rig is a source, a target in memory, and what was delivered from there.
