@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -445,25 +444,11 @@ func TestLostVersions(t *testing.T) {
 
 // However many claims wait, an idle topic costs a look each second for each partition.
 func TestIdleCostOfPartitions(t *testing.T) {
-	server := redistest.Start(t)
-	s := openStore(t, connect(t, server), &Options{Partitions: 4})
-	push(t, s, punctual.NewMessage{ID: "first", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "far", Delay: time.Hour})
-	ack(t, s, claimOne(t, s, time.Minute)) // the server knows the scripts from now on
-	before, begin := calls(t, server), time.Now()
 	const waiters = 20
-	var waiting sync.WaitGroup
-	for range waiters {
-		waiting.Go(func() {
-			if ds, err := s.Claim(context.Background(), orders(2500*time.Millisecond)); err != nil || len(ds) > 0 {
-				t.Errorf("claim: %v, %v", ds, err)
-			}
-		})
-	}
-	waiting.Wait()
-	// Each claim looks everywhere once when it begins; each subscription causes one more look.
-	looks, seconds := calls(t, server)-before-4*waiters-4, time.Since(begin).Seconds()
-	if float64(looks) > 4*(seconds+1) {
-		t.Errorf("%d claims that waited %.1f s ran %d scripts beside the first looks of each; want four a second", waiters, seconds, looks)
+	looks, seconds := idle(t, &Options{Partitions: 4}, waiters)
+	// Each claim looks everywhere once before it gives up; each subscription causes one more look.
+	if looks -= 4*waiters + 4; float64(looks) > 4*(seconds+1) {
+		t.Errorf("%d claims that waited %.1f s ran %d scripts beside the last looks of each; want four a second", waiters, seconds, looks)
 	}
 }
 

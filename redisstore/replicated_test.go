@@ -29,11 +29,14 @@ func needWaitAOF(t *testing.T, s *redistest.Server, c redis.UniversalClient) {
 	t.Skipf("the rest needs Redis or Valkey %s or newer: make test runs it on Valkey, too", oldestReplicated)
 }
 
-// pair is a primary with one replica, both syncing every write.
+// pair is a primary with one replica, both syncing every write, that can give class replicated;
+// see needWaitAOF.
 func pair(t *testing.T) (primary, replica *redistest.Server) {
 	t.Helper()
 	primary = redistest.Start(t, "--appendfsync", "always")
-	return primary, redistest.StartReplica(t, primary, "--appendfsync", "always")
+	replica = redistest.StartReplica(t, primary, "--appendfsync", "always")
+	needWaitAOF(t, primary, connect(t, primary))
+	return primary, replica
 }
 
 // openReplicated opens a store, as soon as the replicas are there for their primary: one that
@@ -71,7 +74,6 @@ func goOn(t *testing.T, s *redistest.Server) {
 // without; the suite would only wait for disks.
 func TestReplicated(t *testing.T) {
 	primary, _ := pair(t)
-	needWaitAOF(t, primary, connect(t, primary))
 	s := openReplicated(t, connect(t, primary), &replicated)
 	if got := s.Durability(); got != punctual.Replicated {
 		t.Errorf("P1: durability %q; want replicated", got)
@@ -102,7 +104,6 @@ func TestReplicated(t *testing.T) {
 // try that finds it there.
 func TestClassic_L11_Unconfirmed(t *testing.T) {
 	primary, replica := pair(t)
-	needWaitAOF(t, primary, connect(t, primary))
 	o := replicated
 	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, time.Hour
 	s := openReplicated(t, connect(t, primary), &o)
@@ -128,7 +129,6 @@ func TestClassic_L11_Unconfirmed(t *testing.T) {
 // Claims and acks promise nothing that a failover could break but a repetition, and do not wait.
 func TestReplicatedClaimsDoNotWait(t *testing.T) {
 	primary, replica := pair(t)
-	needWaitAOF(t, primary, connect(t, primary))
 	s := openReplicated(t, connect(t, primary), &replicated)
 	held := situations(t, s)
 	stopped(t, replica)
@@ -143,7 +143,6 @@ func TestReplicatedClaimsDoNotWait(t *testing.T) {
 // A server out of memory lets through what frees some, and confirms it.
 func TestReplicatedOutOfMemory(t *testing.T) {
 	primary, _ := pair(t)
-	needWaitAOF(t, primary, connect(t, primary))
 	s := openReplicated(t, connect(t, primary), &replicated)
 	held := situations(t, s)
 	do(t, primary, "CONFIG", "SET", "maxmemory", "1")
@@ -161,7 +160,6 @@ func TestReplicatedOutOfMemory(t *testing.T) {
 // all else goes on.
 func TestReplicaLost(t *testing.T) {
 	primary, replica := pair(t)
-	needWaitAOF(t, primary, connect(t, primary))
 	o := replicated
 	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, 10*time.Millisecond
 	s := openReplicated(t, connect(t, primary), &o)

@@ -10,6 +10,15 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
+// delivering has a message on its way to a listener that only notes what it hears.
+func delivering(t *testing.T, retryTime, retries int64) (p *DelayQueueController, topic string, h *hearing, id string) {
+	t.Helper()
+	p, topic, h = open(t), newTopicName(), newHearing(nil)
+	p.CreateDelayQueue(topic, retryTime, retries)
+	listen(t, p, topic, h)
+	return p, topic, h, push(t, p, topic, 0)
+}
+
 func TestAckFinishes(t *testing.T) {
 	t.Parallel()
 	p, topic := open(t), newTopicName()
@@ -72,11 +81,7 @@ func TestAckTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, topic := open(t), newTopicName()
-			h := newHearing(nil)
-			p.CreateDelayQueue(topic, 3600, 3)
-			listen(t, p, topic, h)
-			id := push(t, p, topic, 0)
+			p, topic, h, id := delivering(t, 3600, 3)
 			m := h.next(t)
 			if err := p.Settle(*m, c.first); err != nil {
 				t.Fatal(err)
@@ -99,11 +104,7 @@ func TestAckTwice(t *testing.T) {
 // An Ack that comes too late counts if nobody else got the message meanwhile.
 func TestLateAck(t *testing.T) {
 	t.Parallel()
-	p, topic := open(t), newTopicName()
-	h := newHearing(nil)
-	p.CreateDelayQueue(topic, 1, 3)
-	listen(t, p, topic, h)
-	id := push(t, p, topic, 0)
+	p, topic, h, id := delivering(t, 1, 3)
 	m := h.next(t)
 	p.DeleteDelayQueue(topic) // so that it is not delivered again
 	for end := time.Now().Add(patience); get(t, p, topic, id).State != punctual.StateReady; time.Sleep(10 * time.Millisecond) {
@@ -120,11 +121,7 @@ func TestLateAck(t *testing.T) {
 // An Ack that comes after the message was delivered again changes nothing.
 func TestAckAfterNextDelivery(t *testing.T) {
 	t.Parallel()
-	p, topic := open(t), newTopicName()
-	h := newHearing(nil)
-	p.CreateDelayQueue(topic, 1, 5)
-	listen(t, p, topic, h)
-	id := push(t, p, topic, 0)
+	p, topic, h, id := delivering(t, 1, 5)
 	first := h.next(t)
 	second := h.next(t)
 	for _, ok := range []bool{true, false} {
@@ -148,11 +145,7 @@ func TestAckAfterNextDelivery(t *testing.T) {
 // An Ack may come from anywhere, of a copy that went through JSON.
 func TestAckByAnotherController(t *testing.T) {
 	t.Parallel()
-	p, topic := open(t), newTopicName()
-	h := newHearing(nil)
-	p.CreateDelayQueue(topic, 3600, 3)
-	listen(t, p, topic, h)
-	id := push(t, p, topic, 0)
+	p, topic, h, id := delivering(t, 3600, 3)
 	text, err := json.Marshal(h.next(t))
 	if err != nil {
 		t.Fatal(err)

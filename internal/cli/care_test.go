@@ -95,8 +95,9 @@ func TestDeadRequeueOutcomes(t *testing.T) {
 	r.run("dead", "requeue", "none", "--all").exits(exitUnwished)
 }
 
-func TestDeadRequeueAllOfManyPages(t *testing.T) {
-	r := newRig(t)
+// expirePages makes more messages of topic t expire than fit on two pages, and returns how many.
+func (r *rig) expirePages() int {
+	r.t.Helper()
 	n := 2*pageSize(0, 0) + 1
 	var input strings.Builder
 	for i := range n {
@@ -105,6 +106,12 @@ func TestDeadRequeueAllOfManyPages(t *testing.T) {
 	r.runInput(input.String(), "push", "t", "--ndjson").ok()
 	r.clock.Advance(time.Minute)
 	r.run("consume", "t", "--until-empty").ok().prints("")
+	return n
+}
+
+func TestDeadRequeueAllOfManyPages(t *testing.T) {
+	r := newRig(t)
+	n := r.expirePages()
 	if got := strings.Count(r.run("dead", "requeue", "t", "--all").ok().out, "\n"); got != n {
 		t.Errorf("requeued %d of %d", got, n)
 	}

@@ -89,14 +89,7 @@ func TestDayBounds(t *testing.T) {
 func TestDeadListExports(t *testing.T) {
 	r := newRig(t)
 	r.env["TZ"] = "UTC"
-	n := 2*pageSize(0, 0) + 1
-	var input strings.Builder
-	for i := range n {
-		fmt.Fprintf(&input, `{"id":"%d","body":"","expire":"1ms"}`+"\n", i)
-	}
-	r.runInput(input.String(), "push", "t", "--ndjson").ok()
-	r.clock.Advance(time.Minute)
-	r.run("consume", "t", "--until-empty").ok().prints("")
+	n := r.expirePages()
 	out := r.run("dead", "list", "--topic", "t", "--on", "2026-11-20", "--json", "--limit", "0").ok().out
 	seen := map[any]bool{}
 	for line := range strings.Lines(out) {
