@@ -7,6 +7,9 @@ SHELL := bash
 # nothing of theirs enters the go.mod of those who import Punctual.
 TOOL := go tool -modfile=tools/go.mod
 
+# Modules of their own beside the main one, whose dependencies are not for everybody (docs/dependencies.md).
+MODULES := bench metrics/punctualotel packaging
+
 # The race detector needs cgo, and go turns cgo off by itself where no C compiler is found.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
@@ -18,7 +21,7 @@ TESTFLAGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 .PHONY: build
 build: ## Build one static binary, ./bin/punctual
@@ -29,36 +32,63 @@ build: ## Build one static binary, ./bin/punctual
 demo: ## See orders closed on time, on a store in a temporary folder (about 15 s)
 	go run ./cmd/punctual demo
 
-# What the tests of redisstore start: the servers of Debian or Ubuntu, at least Redis 6.2, and
-# for the durability class "replicated" one that has WAITAOF, which Debian 12 has in backports.
+# What the tests start: the servers of Debian or Ubuntu, Redis of at least 6.2 and PostgreSQL of at least 13, and for
+# the durability class "replicated" in Redis one that has WAITAOF, which not every distribution has. A Redis that
+# apt-get installs may start by itself. A PostgreSQL does not: NOCLUSTER keeps its package from making a
+# cluster of the system.
 REDIS := redis-server redis-sentinel redis-cli
 RECENT := valkey-server
+POSTGRES := $(firstword $(shell command -v initdb) $(wildcard /usr/lib/postgresql/*/bin/initdb))
+BOUNCER := $(firstword $(shell command -v pgbouncer) $(wildcard /usr/sbin/pgbouncer))
+NOCLUSTER := /etc/postgresql-common/createcluster.d/punctual-make-deps.conf
 
 .PHONY: deps
-deps: ## Install what the tests need beside Go: Redis and Valkey, as root by apt-get
-	@missing=; for p in $(REDIS) $(RECENT); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
-	if [[ -z $$missing ]]; then exit 0; fi; \
+deps: ## Install what the tests need beside Go: Redis, PostgreSQL, pgbouncer and, where it is to be had, Valkey (as root by apt-get)
+	@missing=; for p in $(REDIS); do command -v $$p >/dev/null || missing="redis-server redis-sentinel redis-tools"; done; \
+	if [[ -z "$(POSTGRES)" ]]; then missing="$$missing postgresql"; fi; \
+	if [[ -z "$(BOUNCER)" ]]; then missing="$$missing pgbouncer"; fi; \
+	recent=; command -v $(RECENT) >/dev/null || recent=$(RECENT); \
+	if [[ -z $$missing$$recent ]]; then exit 0; fi; \
 	if [[ $$(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then \
-		echo "the tests need$$missing (Redis 6.2, Valkey 7.2 or newer): install them, on Debian and Ubuntu with: sudo make deps" >&2; exit 1; \
+		if [[ -z $$missing ]]; then exit 0; fi; \
+		echo "the tests need $$missing (Redis 6.2 and PostgreSQL 13 or newer): install them, on Debian and Ubuntu with: sudo make deps" >&2; exit 1; \
 	fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
 	apt-get update -q; \
-	apt-get install -qy --no-install-recommends redis-server redis-sentinel redis-tools; \
-	if ! apt-get install -qy --no-install-recommends valkey-server; then \
-		. /etc/os-release; \
-		if [[ $$ID != debian ]]; then echo "install valkey-server, 7.2 or newer, by other means" >&2; exit 1; fi; \
-		echo "deb http://deb.debian.org/debian $$VERSION_CODENAME-backports main" >/etc/apt/sources.list.d/backports-for-valkey.list; \
-		apt-get update -q; \
-		apt-get install -qy --no-install-recommends -t $$VERSION_CODENAME-backports valkey-server; \
-	fi
+	if [[ $$missing == *postgresql* ]]; then \
+		mkdir -p $(dir $(NOCLUSTER)); echo 'create_main_cluster = false' > $(NOCLUSTER); trap 'rm -f $(NOCLUSTER)' EXIT; \
+	fi; \
+	if [[ -n $$missing ]]; then apt-get install -qy --no-install-recommends $$missing; fi; \
+	if [[ -n $$recent ]] && apt-get install -qs $$recent >/dev/null 2>&1; then apt-get install -qy --no-install-recommends $$recent; fi
 
+# These tests take minutes under the race detector and seconds without it. What runs at the same
+# time in them runs in others too; make torture has them under the race detector.
+SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart)$$
+SLOWIN := ./memstore ./diskstore/... ./redisstore/... ./pgstore ./remotestore ./sharedstore ./internal/importer
+
+# The parts of make test run side by side, because many tests wait more than they work.
 .PHONY: test
-test: deps lint ## Check format and code, then run every test, with the race detector
+test: deps ## Check format and code, then run every test, with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
-	go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
-	$(if $(RACE),go test -run '^TestMillionDueAtOnce$$' ./diskstore) # too slow under the race detector
-	PUNCTUAL_REDIS_SERVER=$(RECENT) go test $(RACE) -run 'Replica|L11' ./redisstore # Redis 7.0 refuses what they ask for
-	cd bench && go test $(RACE) -shuffle=on ./...
+	@$(MAKE) --no-print-directory --jobs=3 lint testmost $(if $(TESTFLAGS),,testslow testbench testreplicated)
+
+.PHONY: testmost testslow testbench testreplicated
+testmost:
+	go test $(RACE) -p 4 -shuffle=on -timeout=25m $(if $(RACE),$(if $(TESTFLAGS),,-skip '$(SLOW)')) $(TESTFLAGS) ./... # a loaded machine takes long
+
+testslow:
+	$(if $(RACE),go test -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWIN))
+
+testbench:
+	for module in $(MODULES); do (cd $$module && go test -shuffle=on ./...) || exit 1; done
+
+testreplicated:
+	@if command -v $(RECENT) >/dev/null; then \
+		set -x; PUNCTUAL_REDIS_SERVER=$(RECENT) go test $(RACE) -run 'Replica|L11' -skip 'ReplicatedKills' ./redisstore; \
+		PUNCTUAL_REDIS_SERVER=$(RECENT) go test -run 'ReplicatedKills' ./redisstore; \
+	else \
+		echo 'NOT TESTED: durability class "replicated" on Redis. It needs Redis or Valkey 7.2: install $(RECENT), on Debian 12 from backports.'; \
+	fi
 
 .PHONY: redis
 redis: ## Test the stores in Redis on another server: make redis SERVER=/path/to/valkey-server
@@ -71,7 +101,7 @@ lint: ## Check format (gofumpt) and code (go vet, staticcheck)
 	if [[ -n $$unformatted ]]; then echo "run make fmt, these files are not formatted:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	$(TOOL) staticcheck ./...
-	cd bench && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./...
+	for module in $(MODULES); do (cd $$module && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./...) || exit 1; done
 
 .PHONY: fmt
 fmt: ## Format all Go files (gofumpt)
@@ -86,13 +116,27 @@ cover: ## Run the tests and show what they cover
 	@echo "by line: bin/cover.html"
 
 # How many random histories, kills and power cuts make torture goes through for each store; make
-# test goes through about 100.
+# test goes through about 100. Each test logs one line with what it did.
 CYCLES ?= 2000
 
 .PHONY: torture
-torture: ## Try the stores for long: random histories, races, kill -9, power cuts (CYCLES=2000)
+torture: deps ## Try the stores for long: random histories, races, kill -9, power cuts (CYCLES=2000)
 	PUNCTUAL_TORTURE_CYCLES=$(CYCLES) PUNCTUAL_POWER_CUTS=$(CYCLES) \
-		go test $(RACE) -count=1 -timeout=0 -run 'Random|Races|Kill|PowerCut' ./memstore ./diskstore -rapid.checks=$(CYCLES)
+		go test $(RACE) -count=1 -timeout=0 -v -run 'Random|Races|Workload|^TestKill|PowerCut|^TestServed|$(SLOW)' \
+		./memstore ./diskstore ./diskstore/internal/{database,memory} ./redisstore ./pgstore ./remotestore ./sharedstore -rapid.checks=$(CYCLES)
+
+# How many faults make torture-redis brings about. It takes about an hour and a half.
+KILLS ?= 200
+FAILOVERS ?= 50
+
+.PHONY: torture-redis
+torture-redis: deps ## Kill Redis, cut its network and fail over under load, with the ledger (KILLS=200 FAILOVERS=50)
+	PUNCTUAL_TORTURE_CYCLES=$$(($(KILLS) * 5 / 2)) go test -count=1 -timeout=0 -v -run '^TestKill$$' ./redisstore
+	@if command -v $(RECENT) >/dev/null; then \
+		set -x; PUNCTUAL_REDIS_SERVER=$(RECENT) PUNCTUAL_FAILOVERS=$(FAILOVERS) go test -count=1 -timeout=0 -v -run 'ReplicatedKills' ./redisstore; \
+	else \
+		echo 'NOT TESTED: failovers. They need Redis or Valkey 7.2: install $(RECENT), on Debian 12 from backports.' >&2; exit 1; \
+	fi
 
 # What make bench measures: a regular expression; cd bench && go run . list names the scenarios.
 ONLY ?= .
@@ -100,6 +144,12 @@ ONLY ?= .
 .PHONY: bench
 bench: deps ## Measure, and write docs/performance.md with its charts (30 minutes; ONLY=^redis: 15)
 	cd bench && go run . run -only '$(ONLY)' && go run . report
+
+# The picture is the last frame of a recorded terminal.
+.PHONY: picture
+picture: build ## Draw the demo's picture for the README (needs asciinema and npx)
+	asciinema rec --overwrite -q --cols 104 --rows 32 -c 'bin/punctual demo' bin/demo.cast </dev/null
+	npx --yes svg-term-cli@2.1.1 --window --in bin/demo.cast --out docs/img/demo.svg --at "$$(tail -n 1 bin/demo.cast | awk -F '[[,]' '{ print int($$2 * 1000) + 1000 }')"
 
 .PHONY: clean
 clean: ## Remove what the other targets made

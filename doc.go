@@ -1,9 +1,9 @@
-// Package punctual delivers messages at the time asked for: the unpaid order that is
-// closed half an hour after it was placed, the reminder two days before an appointment,
-// the payment notice that is tried again after two minutes, ten minutes, an hour.
+// Package punctual delivers messages at the time asked for. An unpaid order is closed half an
+// hour after it was placed. A reminder goes out two days before the appointment. A payment
+// notice is sent again after two minutes, ten minutes, an hour.
 //
-// A message is pushed with the time at which it is due, waits in a [Store], is claimed by
-// a [Worker] under a lease when its time has come, and is gone once its handler has
+// A message is pushed with the time at which it is due, and waits in a [Store]. When its time
+// has come, a [worker.Worker] claims it under a lease. It is gone once its handler has
 // succeeded. It is delivered at least once and never early; what a store promises in
 // detail is the contract of Store.
 //
@@ -35,8 +35,8 @@
 // When Push returns without an error, the message is as durable as the store promises.
 // Options say when ([In], [At], [Level], [Spread]), under which [ID], and what else holds for
 // the message ([Header], [MaxAttempts], [Expire]). Pushing an ID that is taken keeps the
-// first message, so a push with an ID may be repeated safely; with [Replace] it takes the
-// place of the first, with [FailIfTaken] it is an error. [Queue.PushMany] stores many
+// first message, so a push with an ID may be repeated safely. With [Replace] it takes the
+// place of the first, with [FailIfExists] it is an error. [Queue.PushMany] stores many
 // messages with a result for each.
 //
 // Concurrent pushes travel to the store together, so a store that syncs to disk does so
@@ -51,11 +51,11 @@
 //
 // Anyone who knows the ID may change a message, and gets a definite answer:
 //
-//	o, err := q.Cancel(ctx, "order.close", "order-17")
-//	if err == nil && o.Status == punctual.TooLate {
+//	err := q.Cancel(ctx, "order.close", "order-17")
+//	if errors.Is(err, punctual.ErrLeased) {
 //		// A handler works on it right now; no further attempt will follow.
 //	}
-//	o, err = q.Reschedule(ctx, "order.close", "order-17", punctual.In(2*time.Hour))
+//	due, err := q.Reschedule(ctx, "order.close", "order-17", punctual.In(2*time.Hour))
 //
 // A message that was given up on is dead: kept with its reason and history until
 // [Queue.Requeue] schedules it again or it is purged. Listing, counts, forecast and topic
@@ -63,10 +63,10 @@
 //
 // # Handle
 //
-//	w := punctual.NewWorker(store, &punctual.WorkerConfig{Concurrency: 32})
-//	w.Handle("order.close", orders.Handler(func(ctx context.Context, o Order, d *punctual.Delivery) error {
+//	w := worker.New(store, &worker.Config{Concurrency: 32})
+//	worker.Handle(w, orders, func(ctx context.Context, o Order, d *punctual.Delivery) error {
 //		return closeOrder(ctx, o)
-//	}))
+//	})
 //	err := w.Run(ctx) // until ctx ends; running handlers may finish
 //
 // What the handler returns decides: nil is an ack, any error a retry after the topic's

@@ -2,8 +2,11 @@ package punctual_test
 
 import (
 	"go/ast"
+	"go/version"
 	"io/fs"
+	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -32,6 +35,89 @@ func TestLinksInDocuments(t *testing.T) {
 			}
 		}
 	}
+}
+
+// longestSentence is how many words a sentence of a page or of the comments below has at most. Twenty-five is the aim.
+const longestSentence = 30
+
+// Sentences are short. Code, tables, drawings and lists of links are no sentences; a name in code quotes is one word.
+func TestSentencesInDocuments(t *testing.T) {
+	prose := packageComments(t)
+	for _, page := range pages(t) {
+		if shortSentences.MatchString(page) && !strings.Contains(page, ".zh-") {
+			prose[page] = readText(t, page)
+		}
+	}
+	checked := 0
+	for _, page := range slices.Sorted(maps.Keys(prose)) {
+		for _, paragraph := range paragraphs(prose[page]) {
+			for _, sentence := range sentenceEnd.Split(paragraph, -1) {
+				checked++
+				if n := len(strings.Fields(sentence)); n > longestSentence {
+					t.Errorf("%s: a sentence of %d words, cut it: %s", page, n, sentence)
+				}
+			}
+		}
+	}
+	if checked < 1000 {
+		t.Errorf("only %d sentences were found", checked)
+	}
+}
+
+// packageComments are the comments of the packages, and all comments of the root, by the file that has them.
+func packageComments(t *testing.T) map[string]string {
+	t.Helper()
+	sources, err := readSources(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	comments := make(map[string]string)
+	for _, s := range sources {
+		if s.ast.Doc != nil {
+			comments[s.path] = s.ast.Doc.Text()
+		}
+		if s.dir() == "." && !s.isTest() {
+			for _, c := range s.ast.Comments {
+				comments[s.path] += "\n\n" + c.Text()
+			}
+		}
+	}
+	return comments
+}
+
+var (
+	shortSentences = regexp.MustCompile(`^([A-Z]+|docs/.*)\.md$`)
+	sentenceEnd    = regexp.MustCompile(`[.!?][)"*]*\s+`)
+	codeBlock      = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	codeQuote      = regexp.MustCompile("`[^`]*`")
+	linkTarget     = regexp.MustCompile(`\]\([^)]*\)`)
+	listItem       = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
+	noProse        = regexp.MustCompile(`^(\s*\||#| {4}|\t)|[─│▶└]`)
+)
+
+// paragraphs are the paragraphs and list items of a page, each on one line, without code.
+func paragraphs(text string) []string {
+	var all []string
+	var lines []string
+	end := func() {
+		all = append(all, strings.Join(lines, " "))
+		lines = nil
+	}
+	for line := range strings.Lines(codeBlock.ReplaceAllString(text, "\n\n")) {
+		if strings.TrimSpace(line) == "" {
+			end()
+			continue
+		}
+		item := listItem.MatchString(line)
+		if item || len(lines) == 0 && noProse.MatchString(line) || strings.HasPrefix(strings.TrimSpace(line), "|") {
+			end()
+		}
+		if item || len(lines) > 0 || !noProse.MatchString(line) {
+			lines = append(lines, linkTarget.ReplaceAllString(codeQuote.ReplaceAllString(strings.TrimSpace(line), "x"), "]"))
+		}
+	}
+	end()
+	return all
 }
 
 // Every test, Go file and member of a type that a document names in code quotes exists.
@@ -126,19 +212,42 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// README.zh-CN.md says what README.md says: the same parts, code, links and tables.
-func TestReadmesAgree(t *testing.T) {
-	english, chinese := readText(t, "README.md"), readText(t, "README.zh-CN.md")
+// Each Chinese page says what its English twin says: the same parts, code, links and tables.
+func TestTranslationsAgree(t *testing.T) {
+	pairs := 0
+	for _, page := range pages(t) {
+		english, isChinese := strings.CutSuffix(page, chineseSuffix)
+		if !isChinese {
+			continue
+		}
+		pairs++
+		t.Run(page, func(t *testing.T) { samePage(t, english+".md", page) })
+	}
+	if pairs == 0 {
+		t.Error("there is no Chinese page: has the name's form changed?")
+	}
+}
+
+// chineseSuffix ends the file names of Chinese pages.
+const chineseSuffix = ".zh-CN.md"
+
+func samePage(t *testing.T, english, chinese string) {
 	compare := func(what string, parts func(string) []string) {
 		t.Helper()
-		if e, c := parts(english), parts(chinese); !slices.Equal(e, c) {
-			t.Errorf("%s differ:\nREADME.md:       %q\nREADME.zh-CN.md: %q", what, e, c)
+		if e, c := parts(readText(t, english)), parts(readText(t, chinese)); !slices.Equal(e, c) {
+			t.Errorf("%s differ:\n%s: %q\n%s: %q", what, english, e, chinese, c)
 		}
 	}
 	compare("code blocks", func(s string) []string { return fenced.FindAllString(s, -1) })
 	compare("indented blocks", func(s string) []string { return indented.FindAllString(s, -1) })
 	compare("links", func(s string) []string {
-		links := slices.DeleteFunc(allLinks(s), func(l string) bool { return strings.HasPrefix(l, "#") || strings.HasPrefix(l, "README") })
+		var links []string
+		for _, l := range allLinks(s) {
+			if strings.HasPrefix(l, "#") {
+				continue // headings are translated
+			}
+			links = append(links, sameTarget(path.Base(english), l))
+		}
 		slices.Sort(links)
 		return links
 	})
@@ -148,6 +257,16 @@ func TestReadmesAgree(t *testing.T) {
 		return names
 	})
 	compare("rows of tables and headings", func(s string) []string { return rowStart.FindAllString(s, -1) })
+}
+
+// sameTarget is a link as it would stand on the English page; the one to the other language
+// is the same on both.
+func sameTarget(english, l string) string {
+	l = strings.Replace(l, chineseSuffix, ".md", 1)
+	if l == english {
+		return "the other language"
+	}
+	return l
 }
 
 var (
@@ -242,6 +361,35 @@ func usedModules(t *testing.T, sources []source, gomod string) map[string]bool {
 	return used
 }
 
+// The go line of go.mod is what those who import Punctual must have: no more than a module that we
+// import asks for.
+func TestGoLineIsTheLowest(t *testing.T) {
+	gomod := readText(t, "go.mod")
+	ours := goLine.FindStringSubmatch(gomod)
+	if ours == nil {
+		t.Fatal("go.mod has no go line")
+	}
+	args := []string{"list", "-m", "-f", "{{.GoVersion}}"}
+	for _, m := range requireLine.FindAllStringSubmatch(gomod, -1) {
+		args = append(args, m[1])
+	}
+	out, err := exec.Command("go", args...).Output()
+	if err != nil {
+		t.Skipf("the modules that go.mod names are not at hand: %v", err)
+	}
+	highest := "1.21"
+	for _, v := range strings.Fields(string(out)) {
+		if version.Compare("go"+v, "go"+highest) > 0 {
+			highest = v
+		}
+	}
+	if version.Compare("go"+ours[1], "go"+highest) > 0 {
+		t.Errorf("go.mod asks for Go %s, and nothing that it requires asks for more than %s", ours[1], highest)
+	}
+}
+
+var goLine = regexp.MustCompile(`(?m)^go (\S+)$`)
+
 var explainedLine = regexp.MustCompile(`(?m)^\| \x60([^\x60]+)\x60 \|`)
 
 func explainedModules(doc string) map[string]bool {
@@ -265,8 +413,18 @@ func TestArchitecturePageShowsTheTable(t *testing.T) {
 			exists[s.dir()] = true
 		}
 	}
+	for dir, r := range architecture {
+		if !exists[dir] {
+			t.Errorf("arch_test.go has a row for %s, which does not exist", dir)
+		}
+		for _, other := range r.ours {
+			if !exists[other] {
+				t.Errorf("arch_test.go lets %s import %s, which does not exist", dir, other)
+			}
+		}
+	}
 	for dir := range exists {
-		want := architecture[dir].onPage(exists)
+		want := architecture[dir].onPage()
 		if got, ok := shown[dir]; !ok {
 			t.Errorf("the table in ARCHITECTURE.md has no row for %s", dir)
 		} else if got != want {
@@ -280,13 +438,11 @@ func TestArchitecturePageShowsTheTable(t *testing.T) {
 	}
 }
 
-// onPage renders the row's last two cells; packages that do not exist yet are left out.
-func (r rule) onPage(exists map[string]bool) string {
+// onPage renders the row's last two cells.
+func (r rule) onPage() string {
 	var ours, outside []string
 	for _, dir := range r.ours {
-		if exists[dir] {
-			ours = append(ours, "`"+pageName(dir)+"`")
-		}
+		ours = append(ours, "`"+pageName(dir)+"`")
 	}
 	for _, m := range r.outside {
 		outside = append(outside, "`"+m+"`")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // The vocabulary of errors. Every error that Punctual returns wraps one of these (or the
@@ -26,13 +25,19 @@ var (
 var (
 	// ErrNotFound: no such message or topic.
 	ErrNotFound = errors.New("not found")
-	// ErrDuplicate: the ID is taken and the push asked to fail then.
+	// ErrDuplicate: the ID is taken, by a dead message or by any when the push asked to
+	// fail then.
 	ErrDuplicate = errors.New("ID is taken")
 	// ErrLeaseLost: the token is not the current one; somebody else may work on
 	// the message, or it is finished, replaced or purged.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCancelled: the message was cancelled while leased; it ends with this attempt.
 	ErrCancelled = errors.New("cancelled while leased")
+	// ErrLeased: somebody works on the message, so it cannot be cancelled or rescheduled.
+	// After a cancel no further attempt will be made (P5).
+	ErrLeased = errors.New("message is leased")
+	// ErrNotDead: only a dead message can be requeued.
+	ErrNotDead = errors.New("message is not dead")
 	// ErrPaused: the topic takes no messages for now.
 	ErrPaused = errors.New("topic is paused")
 )
@@ -43,15 +48,22 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrOverloaded: too much is under way; nothing was changed. Try again later.
 	ErrOverloaded = errors.New("overloaded")
-	// ErrNoSpace: the medium is nearly full; pushes are refused while acks and
+	// ErrUnreachable: no server answers; the call was never sent, or only read. Nothing was
+	// changed. Try again later.
+	ErrUnreachable = errors.New("server cannot be reached")
+	// ErrUnauthenticated: the server asks for credentials and got none that are valid; nothing was changed.
+	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrForbidden: the server does not let these credentials, or this origin, do it; nothing was changed.
+	ErrForbidden = errors.New("not allowed")
+	// ErrNoSpace: the storage is nearly full; pushes are refused while acks and
 	// cancels still pass. Nothing was changed.
 	ErrNoSpace = errors.New("no space left")
 	// ErrLocked: another process owns the store; nothing was changed.
 	ErrLocked = errors.New("store is in use")
 	// ErrCorrupt: stored data is damaged. Nothing was skipped or repaired.
 	ErrCorrupt = errors.New("store is damaged")
-	// ErrStoreFailed: the medium failed earlier and the store has stopped; nothing
-	// was changed by this call. Reopen the store after mending the medium.
+	// ErrStoreFailed: the storage failed earlier and the store has stopped; nothing
+	// was changed by this call. Reopen the store after mending it.
 	ErrStoreFailed = errors.New("store has failed")
 	// ErrDurability: the server cannot give the durability asked for.
 	ErrDurability = errors.New("durability not available")
@@ -59,6 +71,29 @@ var (
 	// anything in between. Repeat it with the same ID, or look.
 	ErrIndeterminate = errors.New("may or may not have happened")
 )
+
+// BatchError says that some items of a call with many failed; the results tell which. It
+// wraps the error of the first one, so errors.Is finds that. Definite is true of it only if
+// all failed and certainly none was done.
+type BatchError struct {
+	// Failed is how many of the Total items failed.
+	Failed, Total int
+	// Err is the error of the first that failed.
+	Err error
+
+	untouched bool   // certainly no item was done
+	op        string // what the caller of the queue asked for
+}
+
+func (e *BatchError) Error() string {
+	if e.Total == 1 {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%d of %d failed, the first with: %s", e.Failed, e.Total, strings.TrimPrefix(e.Err.Error(), e.op+": "))
+}
+
+// Unwrap returns Err.
+func (e *BatchError) Unwrap() error { return e.Err }
 
 // ErrorKind is one entry of the vocabulary.
 type ErrorKind struct {
@@ -81,16 +116,21 @@ func ErrorKinds() []ErrorKind {
 		{ErrTooLarge, "too_large", true, "A body, header or batch is beyond its limit."},
 		{ErrUnsupported, "unsupported", true, "This store does not have the operation."},
 		{ErrNotFound, "not_found", true, "There is no such message or topic."},
-		{ErrDuplicate, "duplicate", true, "The ID is taken and the push asked to fail then."},
+		{ErrDuplicate, "duplicate", true, "The ID is taken by a dead message, or by any and the push asked to fail then."},
 		{ErrLeaseLost, "lease_lost", true, "The token is not the current one; somebody else may work on the message."},
 		{ErrCancelled, "cancelled", true, "The message was cancelled while leased; it ends with this attempt."},
+		{ErrLeased, "leased", true, "Somebody works on the message; after a cancel no further attempt will be made."},
+		{ErrNotDead, "not_dead", true, "Only a dead message can be requeued."},
 		{ErrPaused, "paused", true, "The topic takes no messages for now."},
 		{ErrClosed, "closed", true, "The store, queue or worker was closed."},
 		{ErrOverloaded, "overloaded", true, "Too much is under way; try again later."},
-		{ErrNoSpace, "no_space", true, "The medium is nearly full; pushes are refused, acks and cancels pass."},
+		{ErrUnreachable, "unreachable", true, "No server answers; the call was never sent, or only read."},
+		{ErrUnauthenticated, "unauthenticated", true, "The server asks for credentials and got none that are valid."},
+		{ErrForbidden, "forbidden", true, "The server does not let these credentials, or this origin, do it."},
+		{ErrNoSpace, "no_space", true, "The storage is nearly full; pushes are refused, acks and cancels pass."},
 		{ErrLocked, "locked", true, "Another process owns the store."},
 		{ErrCorrupt, "corrupt", true, "Stored data is damaged; nothing was skipped or repaired."},
-		{ErrStoreFailed, "store_failed", true, "The medium failed earlier and the store has stopped; mend it and reopen."},
+		{ErrStoreFailed, "store_failed", true, "The storage failed earlier and the store has stopped; mend it and reopen."},
 		{ErrDurability, "durability", true, "The server cannot give the durability asked for."},
 	}
 }
@@ -117,8 +157,12 @@ func ErrorCode(err error) string {
 
 // Definite reports whether an operation that returned err certainly did not
 // happen (P13). It is false for ErrIndeterminate and for errors that Punctual does
-// not know. The context's errors are definite unless they come with ErrIndeterminate.
+// not know. The context's errors are definite unless they come with ErrIndeterminate, and
+// a *BatchError is only if no item was done.
 func Definite(err error) bool {
+	if b := (*BatchError)(nil); errors.As(err, &b) {
+		return b.untouched
+	}
 	for _, k := range ErrorKinds() {
 		if errors.Is(err, k.Err) {
 			return k.Definite
@@ -133,18 +177,3 @@ func errorf(kind error, format string, args ...any) error {
 }
 
 func invalidf(format string, args ...any) error { return errorf(ErrInvalid, format, args...) }
-
-// TrimError shortens the text of an error to MaxErrorBytes for a message's
-// history and says so when it does. Bytes that are not UTF-8 become U+FFFD.
-func TrimError(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= MaxErrorBytes {
-		return text
-	}
-	note := fmt.Sprintf("… (%d bytes in all)", len(text))
-	cut := MaxErrorBytes - len(note)
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + note
-}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 // sentinels returns the names of the package-level errors of errors.go, in order.
@@ -144,19 +143,4 @@ func errorTable(t *testing.T) string {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", names[i], k.Code, definite, k.Meaning)
 	}
 	return b.String()
-}
-
-func TestTrimError(t *testing.T) {
-	short := strings.Repeat("x", MaxErrorBytes)
-	if got := TrimError(short); got != short {
-		t.Errorf("a text of %d bytes was changed", len(short))
-	}
-	long := strings.Repeat("x", 5000)
-	got := TrimError(long)
-	if len(got) != MaxErrorBytes || !strings.Contains(got, "5000 bytes in all") || !strings.HasPrefix(got, "xxx") {
-		t.Errorf("5000 bytes were cut to %d: %q", len(got), got)
-	}
-	if !utf8.ValidString(got) {
-		t.Errorf("the cut text is not valid UTF-8: %q", got)
-	}
 }

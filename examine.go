@@ -2,7 +2,7 @@ package punctual
 
 import "context"
 
-// Examiner is an optional interface of stores that can say what they stand on: whether the
+// Examiner is an optional interface of stores that can say what they stand on. It tells whether the
 // disk or server below them can keep the promises, and what to change when it cannot. It is what
 // "punctual doctor" prints. A store's package has a function of the same name for a store that
 // refuses to open.
@@ -19,26 +19,26 @@ type Finding struct {
 	Name string
 	// Value is what was found there: "allkeys-lru".
 	Value string
-	// Grade says what that means for the promises.
-	Grade Grade
-	// Cure says why it matters and what to do. It is empty for GradeGood.
-	Cure string
+	// Severity says what it means for the promises.
+	Severity Severity
+	// Remedy says why it matters and what to do. It is empty for SeverityGood.
+	Remedy string
 }
 
-// Grade says how good a finding is.
-type Grade uint8
+// Severity says how much a finding matters.
+type Severity uint8
 
-// The grades of a finding.
+// The severities of a finding.
 const (
-	// GradeGood: as it should be.
-	GradeGood Grade = iota + 1
-	// GradeCare: the store works, with less than it could have or for not much longer.
-	GradeCare
-	// GradeBad: a promise does not hold; the store refuses to open, or should not be used.
-	GradeBad
+	// SeverityGood: as it should be.
+	SeverityGood Severity = iota + 1
+	// SeverityWarning: the store works, with less than it could have or for not much longer.
+	SeverityWarning
+	// SeverityBad: a promise does not hold; the store refuses to open, or should not be used.
+	SeverityBad
 )
 
-var gradeNames = [...]string{"", "good", "care", "bad"}
+var severityNames = [...]string{"", "good", "warning", "bad"}
 
-// String returns "good", "care" or "bad".
-func (g Grade) String() string { return name(gradeNames[:], int(g)) }
+// String returns "good", "warning" or "bad".
+func (s Severity) String() string { return name(severityNames[:], int(s)) }

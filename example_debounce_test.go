@@ -7,13 +7,15 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // Each edit of a document postpones its indexing, so that it is indexed once, five
 // seconds after the last edit.
 func ExampleReplace_debounce() {
 	ctx := context.Background()
-	clock := punctual.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
 	defer store.Close()
 	q := punctual.NewQueue(store, nil)
@@ -28,7 +30,7 @@ func ExampleReplace_debounce() {
 		clock.Advance(3 * time.Second)
 	}
 
-	w := punctual.NewWorker(store, nil)
+	w := worker.New(store, nil)
 	w.Handle("doc.index", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		fmt.Printf("indexed %q at %s\n", d.Body, d.Delivered.Format(time.TimeOnly))
 		return nil

@@ -7,12 +7,14 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // A taxi offer is worth nothing a minute after its time; no worker was there to make it.
 func ExampleExpire() {
 	ctx := context.Background()
-	clock := punctual.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
 	defer store.Close()
 	q := punctual.NewQueue(store, nil)
@@ -22,7 +24,7 @@ func ExampleExpire() {
 	fmt.Println("pushed:", kept, dropped)
 
 	clock.Advance(time.Hour)
-	w := punctual.NewWorker(store, nil)
+	w := worker.New(store, nil)
 	w.Handle("taxi.offer", punctual.HandlerFunc(func(context.Context, *punctual.Delivery) error {
 		fmt.Println("this is not printed")
 		return nil

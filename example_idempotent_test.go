@@ -21,7 +21,7 @@ func ExampleID_idempotentPush() {
 		r, err := q.Push(ctx, "invoice.send", nil, punctual.ID("invoice-4"), punctual.In(time.Hour))
 		fmt.Println(r.ID, r.Status, r.Existing, err)
 	}
-	_, err := q.Push(ctx, "invoice.send", nil, punctual.ID("invoice-4"), punctual.FailIfTaken())
+	_, err := q.Push(ctx, "invoice.send", nil, punctual.ID("invoice-4"), punctual.FailIfExists())
 	fmt.Println("taken:", errors.Is(err, punctual.ErrDuplicate))
 
 	// Output:

@@ -2,6 +2,7 @@ package punctual_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,11 +25,13 @@ func ExampleQueue_PushMany() {
 	for _, r := range rs {
 		fmt.Printf("%s %q %v\n", r.ID, r.Status, r.Err)
 	}
-	fmt.Println(err)
+	if failed := (*punctual.BatchError)(nil); errors.As(err, &failed) {
+		fmt.Println(failed.Failed, "of", failed.Total, "failed")
+	}
 
 	// Output:
 	// a "stored" <nil>
 	// b "" delay -1m0s is negative: use 0 for now, or a due time, which may lie in the past: invalid
 	// a "duplicate" <nil>
-	// <nil>
+	// 1 of 3 failed
 }

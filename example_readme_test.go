@@ -2,6 +2,7 @@ package punctual_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -11,70 +12,41 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 )
 
-// The code in README.md and README.zh-CN.md, kept here so that it compiles and runs. What
-// stands between the marks has to be in both files, word for word.
+// The code in README.md and README.zh-CN.md, kept here and in examples/notify so that it compiles and
+// runs. What stands between the marks, and that whole program, has to be in both files, word for word.
 
 // Order is what the messages of the README carry.
 type Order struct{ Number string }
 
-type orderHandler = func(context.Context, Order, *punctual.Delivery) error
-
-func closeUnpaidOrders(ctx context.Context, order Order, closeUnpaid orderHandler) error {
+func cancelPaid(ctx context.Context, orders *punctual.Topic[Order], order Order) error {
 	// README begin
-	store, err := diskstore.Open("punctual-data", nil)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	orders := punctual.NewTopic[Order](punctual.NewQueue(store, nil), "order.close")
-	worker := punctual.NewWorker(store, nil)
-	worker.Handle(orders.Name(), orders.Handler(closeUnpaid))
-	if _, err := orders.Push(ctx, order, punctual.ID(order.Number), punctual.In(30*time.Minute)); err != nil {
-		return err
-	}
-	return worker.Run(ctx)
+	err := orders.Cancel(ctx, order.Number)
+	// nil: it is never delivered. ErrLeased: being worked on, no repetition. ErrNotFound: no longer stored
 	// README end
+	return err
 }
 
-func cancelPaid(ctx context.Context, orders *punctual.Topic[Order], order Order) (punctual.Outcome, error) {
+func allowMoreTime(ctx context.Context, orders *punctual.Topic[Order], order Order) (time.Time, error) {
 	// README begin
-	outcome, err := orders.Cancel(ctx, order.Number)
-	// outcome.Status is Cancelled, TooLate (being worked on, no repetition) or NotFound
+	due, err := orders.Reschedule(ctx, order.Number, punctual.In(2*time.Hour))
+	// nil: only the new time counts. ErrLeased or ErrNotFound: nothing was changed
 	// README end
-	return outcome, err
+	return due, err
 }
 
-func allowMoreTime(ctx context.Context, orders *punctual.Topic[Order], order Order) (punctual.Outcome, error) {
-	// README begin
-	outcome, err := orders.Reschedule(ctx, order.Number, punctual.In(2*time.Hour))
-	// outcome.Status is Rescheduled (only the new time counts), TooLate or NotFound
-	// README end
-	return outcome, err
-}
-
-// The orders of an earlier run are closed while new ones are taken; a paid one is not.
 func TestReadmeCode(t *testing.T) {
 	t.Chdir(t.TempDir())
 	withOrders(t, func(ctx context.Context, orders *punctual.Topic[Order]) {
-		pushed(t, orders, "A-1", 0)
-	})
-
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var closed []string
-	err := closeUnpaidOrders(ctx, Order{"A-17"}, func(_ context.Context, o Order, _ *punctual.Delivery) error {
-		closed = append(closed, o.Number)
-		stop()
-		return nil
-	})
-	if err != nil || strings.Join(closed, " ") != "A-1" {
-		t.Fatalf("closed %q, error %v; want A-1 alone, which was due", closed, err)
-	}
-
-	withOrders(t, func(ctx context.Context, orders *punctual.Topic[Order]) {
-		wantOutcome(t, punctual.Rescheduled)(allowMoreTime(ctx, orders, Order{"A-17"}))
-		wantOutcome(t, punctual.Cancelled)(cancelPaid(ctx, orders, Order{"A-17"}))
-		wantOutcome(t, punctual.NotFound)(cancelPaid(ctx, orders, Order{"A-1"}))
+		pushed(t, orders, "A-17", 30*time.Minute)
+		if _, err := allowMoreTime(ctx, orders, Order{"A-17"}); err != nil {
+			t.Errorf("more time: %v", err)
+		}
+		if err := cancelPaid(ctx, orders, Order{"A-17"}); err != nil {
+			t.Errorf("cancel: %v", err)
+		}
+		if err := cancelPaid(ctx, orders, Order{"A-1"}); !errors.Is(err, punctual.ErrNotFound) {
+			t.Errorf("cancel of one that was closed: %v; want ErrNotFound", err)
+		}
 	})
 }
 
@@ -97,22 +69,13 @@ func pushed(t *testing.T, orders *punctual.Topic[Order], number string, in time.
 	}
 }
 
-func wantOutcome(t *testing.T, want punctual.OutcomeStatus) func(punctual.Outcome, error) {
-	return func(got punctual.Outcome, err error) {
-		t.Helper()
-		if err != nil || got.Status != want {
-			t.Errorf("outcome %q, error %v; want %q", got.Status, err, want)
-		}
-	}
-}
-
 func TestReadmeShowsThisCode(t *testing.T) {
-	snippets := readmeSnippets(t, readText(t, "example_readme_test.go"))
+	snippets := append(readmeSnippets(t, readText(t, "example_readme_test.go")), readText(t, "examples/notify/main.go"))
 	for _, page := range []string{"README.md", "README.zh-CN.md"} {
 		text := readText(t, page)
 		for _, s := range snippets {
 			if !strings.Contains(text, s) {
-				t.Errorf("%s does not contain this code of example_readme_test.go word for word:\n%s", page, s)
+				t.Errorf("%s does not contain this code word for word:\n%s", page, s)
 			}
 		}
 	}
@@ -129,8 +92,8 @@ func readmeSnippets(t *testing.T, source string) []string {
 		}
 		snippets = append(snippets, strings.ReplaceAll(strings.TrimPrefix(code, "\t"), "\n\t", "\n"))
 	}
-	if len(snippets) != 3 {
-		t.Fatalf("found %d snippets, want 3", len(snippets))
+	if len(snippets) != 2 {
+		t.Fatalf("found %d snippets, want 2", len(snippets))
 	}
 	return snippets
 }

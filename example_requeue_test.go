@@ -9,12 +9,14 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // A message was given up on; once the cause is mended it is tried again. Its history stays.
 func ExampleQueue_Requeue() {
 	ctx := context.Background()
-	clock := punctual.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
 	defer store.Close()
 	q := punctual.NewQueue(store, nil)
@@ -32,7 +34,7 @@ func ExampleQueue_Requeue() {
 		return nil
 	})
 	drain := func() {
-		w := punctual.NewWorker(store, &punctual.WorkerConfig{Logger: slog.New(slog.DiscardHandler)})
+		w := worker.New(store, &worker.Config{Logger: slog.New(slog.DiscardHandler)})
 		w.Handle("mail", send)
 		n, err := w.Drain(ctx)
 		fmt.Println(n, "handled", err)
@@ -43,14 +45,14 @@ func ExampleQueue_Requeue() {
 	fmt.Println(info.State, "because:", info.Reason, err)
 
 	down = false
-	o, err := q.Requeue(ctx, "mail", "mail-3", punctual.When{})
-	fmt.Println(o.Status, err)
+	_, err = q.Requeue(ctx, "mail", "mail-3", punctual.When{})
+	fmt.Println("requeue:", err)
 	drain()
 
 	// Output:
 	// 1 handled <nil>
 	// dead because: attempts used up <nil>
-	// requeued <nil>
+	// requeue: <nil>
 	// sent in attempt 1, failed before with "mail server is down"
 	// 1 handled <nil>
 }

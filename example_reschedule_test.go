@@ -7,12 +7,13 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The customer asks for more time: same message, another time, in one step.
 func ExampleQueue_Reschedule() {
 	ctx := context.Background()
-	clock := punctual.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
 	defer store.Close()
 	q := punctual.NewQueue(store, nil)
@@ -21,13 +22,13 @@ func ExampleQueue_Reschedule() {
 		fmt.Println("not stored:", err)
 		return
 	}
-	o, err := q.Reschedule(ctx, "order.close", "order-17", punctual.In(2*time.Hour))
-	fmt.Println(o.Status, "to", o.Due.Format(time.TimeOnly), err)
+	due, err := q.Reschedule(ctx, "order.close", "order-17", punctual.In(2*time.Hour))
+	fmt.Println("due", due.Format(time.TimeOnly), err)
 
-	o, err = q.Reschedule(ctx, "order.close", "order-18", punctual.In(2*time.Hour))
-	fmt.Println(o.Status, err)
+	_, err = q.Reschedule(ctx, "order.close", "order-18", punctual.In(2*time.Hour))
+	fmt.Println(err)
 
 	// Output:
-	// rescheduled to 14:00:00 <nil>
-	// not_found <nil>
+	// due 14:00:00 <nil>
+	// reschedule: order-18 in order.close: not found
 }

@@ -9,13 +9,15 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // A payment notice is sent again after 2, 10, 10 minutes, 1, 2, 6 and 15 hours, until the
 // shop answers.
 func ExampleBackoff_delays() {
 	ctx := context.Background()
-	clock := punctual.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
 	defer store.Close()
 	q := punctual.NewQueue(store, nil)
@@ -31,7 +33,7 @@ func ExampleBackoff_delays() {
 		return
 	}
 
-	w := punctual.NewWorker(store, &punctual.WorkerConfig{Logger: slog.New(slog.DiscardHandler)})
+	w := worker.New(store, &worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	w.Handle("payment.notify", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		fmt.Printf("attempt %d at %s\n", d.Attempt, d.Delivered.Format(time.DateTime))
 		return errors.New("the shop does not answer")
@@ -67,13 +69,13 @@ func ExampleBackoff_delays() {
 // repetition helps.
 func ExampleRetryAfter() {
 	ctx := context.Background()
-	clock := punctual.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
 	defer store.Close()
 	q := punctual.NewQueue(store, nil)
 
 	status := []int{429, 410} // what the other side answers, one after the other
-	w := punctual.NewWorker(store, &punctual.WorkerConfig{Logger: slog.New(slog.DiscardHandler)})
+	w := worker.New(store, &worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	w.Handle("webhook", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		fmt.Printf("attempt %d at %s: %d\n", d.Attempt, d.Delivered.Format(time.TimeOnly), status[0])
 		answer := status[0]

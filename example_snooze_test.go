@@ -7,18 +7,20 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // A handler that finds the account locked puts its message off without using an attempt.
 func ExampleSnooze() {
 	ctx := context.Background()
-	clock := punctual.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
 	defer store.Close()
 	q := punctual.NewQueue(store, nil)
 
 	locked := true
-	w := punctual.NewWorker(store, nil)
+	w := worker.New(store, nil)
 	w.Handle("account.bill", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		if locked {
 			fmt.Println(d.Delivered.Format(time.TimeOnly), "account is locked")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // A typed topic carries values in place of bytes.
@@ -16,7 +18,7 @@ func ExampleTopic() {
 		Total  string
 	}
 	ctx := context.Background()
-	clock := punctual.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
 	defer store.Close()
 	orders := punctual.NewTopic[Order](punctual.NewQueue(store, nil), "order.close")
@@ -26,7 +28,7 @@ func ExampleTopic() {
 		return
 	}
 
-	w := punctual.NewWorker(store, nil)
+	w := worker.New(store, nil)
 	w.Handle(orders.Name(), orders.Handler(func(_ context.Context, o Order, d *punctual.Delivery) error {
 		fmt.Printf("close order %d over %s, attempt %d\n", o.Number, o.Total, d.Attempt)
 		return nil

@@ -22,9 +22,13 @@ import (
 // Snooze, RetryAfter and Discard are found in wrapped errors, too (errors.As); the outermost rules.
 //
 // ctx ends when the work is no longer wanted; context.Cause(ctx) says why:
-// ErrLeaseLost (somebody else may work on the message now), ErrCancelled (no further
-// attempt will be made), context.DeadlineExceeded (the handler's timeout) or ErrClosed (the
-// worker was stopped and its time is up). A message may be delivered more than once:
+//
+//	ErrLeaseLost               somebody else may work on the message now
+//	ErrCancelled               no further attempt will be made
+//	context.DeadlineExceeded   the handler's timeout is over
+//	ErrClosed                  the worker was stopped and its time is up
+//
+// A message may be delivered more than once:
 // a handler must bear that, or use Delivery.Token as a fence.
 type Handler interface {
 	Handle(ctx context.Context, d *Delivery) error
@@ -36,18 +40,13 @@ type HandlerFunc func(ctx context.Context, d *Delivery) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, d *Delivery) error { return f(ctx, d) }
 
-// Middleware wraps a Handler in another one, for what all handlers share: tracing,
-// locks, translation of errors.
-type Middleware = func(Handler) Handler
-
-// Snooze returns the error with which a handler puts its message off by d
-// without using an attempt and without leaving a trace in its history, say because
-// a lock is taken. A negative d makes it an ordinary error, which is retried.
+// Snooze returns the error with which a handler puts its message off by d,
+// say because a lock is taken. That uses no attempt and leaves no trace in the history. A negative d makes it an ordinary error, which is retried.
 func Snooze(d time.Duration) error {
 	if d < 0 {
 		return invalidf("snooze for %v: use a positive duration, or 0 for at once", d)
 	}
-	return &verdict{verb: SettleSnooze, delay: d}
+	return &decisionError{verb: SettleSnooze, delay: d}
 }
 
 // RetryAfter returns the error with which a handler has its message retried
@@ -57,45 +56,52 @@ func RetryAfter(d time.Duration, err error) error {
 	if d < 0 {
 		return errors.Join(invalidf("retry after %v: use a positive duration, or 0 for at once", d), err)
 	}
-	return &verdict{verb: SettleRetry, delay: d, err: err}
+	return &decisionError{verb: SettleRetry, delay: d, err: err}
 }
 
 // Discard returns the error with which a handler gives up on its message: it
 // becomes dead with ReasonDiscarded, err in its history.
-func Discard(err error) error { return &verdict{verb: SettleDiscard, err: err} }
+func Discard(err error) error { return &decisionError{verb: SettleDiscard, err: err} }
 
-// verdict is an error that says what to do with the message.
-type verdict struct {
+// decisionError is an error that says what to do with the message.
+type decisionError struct {
 	verb  Verb
 	delay time.Duration
 	err   error // may be nil
 }
 
-func (v *verdict) Error() string {
+func (e *decisionError) Error() string {
 	switch {
-	case v.verb == SettleSnooze:
-		return fmt.Sprintf("snooze for %v", v.delay)
-	case v.err != nil:
-		return v.err.Error()
-	case v.verb == SettleRetry:
-		return fmt.Sprintf("retry after %v", v.delay)
+	case e.verb == SettleSnooze:
+		return fmt.Sprintf("snooze for %v", e.delay)
+	case e.err != nil:
+		return e.err.Error()
+	case e.verb == SettleRetry:
+		return fmt.Sprintf("retry after %v", e.delay)
 	}
 	return "discarded by the handler"
 }
 
-func (v *verdict) Unwrap() error { return v.err }
+func (e *decisionError) Unwrap() error { return e.err }
 
-// judge says what becomes of the message whose handler returned err.
-func judge(err error) (v Verb, delay time.Duration, text string) {
+// Decision is what becomes of a message.
+type Decision struct {
+	// Verb is SettleAck, SettleRetry, SettleSnooze or SettleDiscard.
+	Verb Verb
+	// Delay is that of a Settlement: until the next attempt, or UseBackoff. 0 for SettleAck and SettleDiscard.
+	Delay time.Duration
+	// Err is what the handler returned.
+	Err error
+}
+
+// DecisionOf says what becomes of the message whose handler returned err.
+func DecisionOf(err error) Decision {
 	if err == nil {
-		return SettleAck, 0, ""
+		return Decision{Verb: SettleAck}
 	}
-	var said *verdict
-	switch {
-	case !errors.As(err, &said):
-		return SettleRetry, UseBackoff, TrimError(err.Error())
-	case said.verb == SettleSnooze:
-		return SettleSnooze, said.delay, ""
+	var said *decisionError
+	if errors.As(err, &said) {
+		return Decision{Verb: said.verb, Delay: said.delay, Err: err}
 	}
-	return said.verb, said.delay, TrimError(err.Error())
+	return Decision{Verb: SettleRetry, Delay: UseBackoff, Err: err}
 }

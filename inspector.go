@@ -12,8 +12,10 @@ import (
 type Inspector interface {
 	// Get returns one message, or ErrNotFound.
 	Get(ctx context.Context, topic, id string) (Info, error)
-	// List returns one page of a topic's messages, in order of time: due time for
-	// scheduled and ready ones, end of lease for leased ones, time of death for dead ones.
+	// List returns one page of a topic's messages, in order of time. That is the due time of
+	// scheduled and ready ones, the end of the lease of leased ones, the time of death of dead ones.
+	// Messages with equal times are listed in an order that the store chooses and keeps
+	// from page to page.
 	List(ctx context.Context, q ListQuery) (Page, error)
 	// Topics returns the statistics of every topic, sorted by name.
 	Topics(ctx context.Context) ([]TopicStats, error)
@@ -32,10 +34,14 @@ type Inspector interface {
 
 	// Purge removes messages without delivering them and returns how many.
 	// Leased messages are purged too; their holders learn it from ErrLeaseLost.
-	// A purge of many messages may take effect in several atomic steps.
+	// A purge of many messages may take effect in several atomic steps. One of StateNone
+	// without bounds takes all that are live when it begins, also those that become ready or whose
+	// lease runs out meanwhile. The IDs of purged messages are free at once: Settings.DedupeWindow
+	// does not hold them.
 	Purge(ctx context.Context, q PurgeQuery) (int64, error)
 	// DeleteTopic removes a topic with its settings and all its messages, leased and
 	// dead ones included, and what it remembers; it returns how many messages went.
+	// All its IDs are free at once.
 	// ErrNotFound when there is no such topic. In a topic of several partitions it takes
 	// effect in one atomic step for each.
 	DeleteTopic(ctx context.Context, topic string) (int64, error)
@@ -54,6 +60,10 @@ type ListQuery struct {
 	Topic string
 	// State is required.
 	State State
+	// Reason keeps the dead messages that are dead for it; empty keeps all. It needs StateDead. A store looks
+	// at a bounded number of messages for one page. So where few of many are kept, a page may be short, even
+	// empty, while Page.Next says where to go on.
+	Reason DeathReason
 	// From and To bound the time by which List orders: From included, To not.
 	// Zero is no bound.
 	From, To time.Time
@@ -66,7 +76,7 @@ type ListQuery struct {
 // Page is a part of a list.
 type Page struct {
 	Messages []Info
-	// Next, if not empty, is the ListQuery.After that continues the list.
+	// Next, if not empty, is the ListQuery.After that continues the list, also behind an empty page.
 	Next string
 }
 
@@ -90,7 +100,10 @@ func (s TopicStats) Live() int64 { return s.Scheduled + s.Ready + s.Leased }
 type ForecastQuery struct {
 	// Topic, or empty for all topics.
 	Topic string
-	// Step is the width of a bucket, at least 1 ms.
+	// From is where the first bucket begins, at the latest the store's clock, which it is by default.
+	// So buckets can begin with a day or an hour. It is rounded down to whole milliseconds.
+	From time.Time
+	// Step is the width of a bucket, at least 1 ms. It is rounded up to whole milliseconds.
 	Step time.Duration
 	// Buckets is their number, 1 to 10000.
 	Buckets int
@@ -98,9 +111,9 @@ type ForecastQuery struct {
 
 // Forecast counts scheduled messages by due time.
 type Forecast struct {
-	// From is the store's clock, where the first bucket begins.
+	// From is where the first bucket begins. What is due between it and the store's clock is overdue.
 	From time.Time
-	// Step is the width of a bucket.
+	// Step is the width of a bucket, the one that was used.
 	Step time.Duration
 	// Counts[i] is the number due in [From+i*Step, From+(i+1)*Step).
 	Counts []int64
@@ -134,6 +147,10 @@ type CheckReport struct {
 }
 
 // Settings are a topic's rules. They live in the store and apply to every process.
+//
+// A setting counts when it is used. Lease is read at a claim and an extension, MaxAttempts at a claim
+// and a retry, Backoff at a retry. The pauses are read at a push and a claim, DeadRetention whenever
+// somebody looks. DedupeWindow alone is fixed, for each message, when it finishes.
 type Settings struct {
 	// Lease is how long a claim may work before the message is ready again, unless
 	// extended. Default 30 s.
@@ -144,14 +161,15 @@ type Settings struct {
 	Backoff Backoff
 	// DeadRetention is how long dead messages are kept. Default 0: until purged.
 	DeadRetention time.Duration
-	// Remember is how long the IDs of finished messages (acked, cancelled, dropped) are
+	// DedupeWindow is how long the IDs of finished messages (acked, cancelled, dropped) are
 	// taken as duplicates. Default 0: not at all.
-	Remember time.Duration
-	// PausedIn refuses pushes with ErrPaused; PausedOut lets claims find nothing.
-	PausedIn, PausedOut bool
+	DedupeWindow time.Duration
+	// PushPaused refuses pushes with ErrPaused; DeliveryPaused lets claims find nothing.
+	PushPaused, DeliveryPaused bool
 	// Partitions is into how many parts the topic is divided, which may lie on different
-	// servers; order holds within a part (P12). It can grow and never shrink. Default 1, at most
-	// MaxPartitions. Stores that cannot divide topics refuse more than 1 with ErrUnsupported.
+	// servers; order holds within a part (P12). It is fixed when the topic comes into being: a later
+	// change is ErrInvalid. Default 1, at most MaxPartitions. Stores that cannot divide topics refuse more
+	// than 1 with ErrUnsupported.
 	Partitions int
 }
 
@@ -162,59 +180,12 @@ func DefaultSettings() Settings {
 
 // SettingsPatch changes the settings whose field is not nil.
 type SettingsPatch struct {
-	Lease         *time.Duration
-	MaxAttempts   *int
-	Backoff       *Backoff
-	DeadRetention *time.Duration
-	Remember      *time.Duration
-	PausedIn      *bool
-	PausedOut     *bool
-	Partitions    *int
-}
-
-// Apply returns s with the patch applied, or an ErrInvalid that names the field.
-func (p SettingsPatch) Apply(s Settings) (Settings, error) {
-	if p.Partitions != nil && *p.Partitions < s.Partitions {
-		return s, invalidf("%d partitions: the topic has %d, and their number can only grow", *p.Partitions, s.Partitions)
-	}
-	set(&s.Lease, p.Lease)
-	set(&s.MaxAttempts, p.MaxAttempts)
-	set(&s.Backoff, p.Backoff)
-	set(&s.DeadRetention, p.DeadRetention)
-	set(&s.Remember, p.Remember)
-	set(&s.PausedIn, p.PausedIn)
-	set(&s.PausedOut, p.PausedOut)
-	set(&s.Partitions, p.Partitions)
-	return s, s.check()
-}
-
-func set[T any](dst, src *T) {
-	if src != nil {
-		*dst = *src
-	}
-}
-
-func (s Settings) check() error {
-	switch {
-	case s.Lease < MinLease || s.Lease > MaxLease:
-		return invalidf("lease %v: use %v to %v", s.Lease, MinLease, MaxLease)
-	case s.MaxAttempts < 1 || s.MaxAttempts > MaxAttemptsLimit:
-		return invalidf("max attempts %d: use 1 to %d", s.MaxAttempts, MaxAttemptsLimit)
-	case s.DeadRetention < 0:
-		return invalidf("dead retention %v: use a positive duration, or 0 to keep dead messages until purged", s.DeadRetention)
-	case s.Remember < 0:
-		return invalidf("remember %v: use a positive duration, or 0 to forget finished IDs at once", s.Remember)
-	case s.Partitions < 1 || s.Partitions > MaxPartitions:
-		return invalidf("%d partitions: use 1 to %d", s.Partitions, MaxPartitions)
-	}
-	return s.Backoff.check()
-}
-
-// CheckUndivided returns an ErrUnsupported unless the topic has a single partition. It is for
-// stores that cannot divide topics.
-func (s Settings) CheckUndivided() error {
-	if s.Partitions > 1 {
-		return errorf(ErrUnsupported, "%d partitions: this store keeps each topic in one", s.Partitions)
-	}
-	return nil
+	Lease          *time.Duration
+	MaxAttempts    *int
+	Backoff        *Backoff
+	DeadRetention  *time.Duration
+	DedupeWindow   *time.Duration
+	PushPaused     *bool
+	DeliveryPaused *bool
+	Partitions     *int
 }

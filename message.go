@@ -10,13 +10,16 @@ type Message struct {
 	ID string
 	// Topic is the stream that the message belongs to.
 	Topic string
-	// Body is handed over byte for byte.
+	// Body is handed over byte for byte; nil when it is empty.
 	Body []byte
 	// Headers travel with the body; nil when there are none.
 	Headers map[string]string
-	// Due is the earliest instant at which the message may be delivered. A retry
-	// moves it to the time of the next attempt.
+	// Due is the earliest instant at which the message may be delivered. A retry or
+	// snooze moves it to the time of the next attempt.
 	Due time.Time
+	// FirstDue is when the message was to be delivered for the first time: the due time
+	// of its push, or of the last reschedule or requeue.
+	FirstDue time.Time
 	// Attempt counts the deliveries so far, this one included. Snooze and
 	// Release take theirs back.
 	Attempt int
@@ -25,8 +28,8 @@ type Message struct {
 	// Created is the store's clock when the message was pushed.
 	Created time.Time
 	// Expires is the instant from which the message is not delivered any more;
-	// zero means never. It lies ExpireAfter behind the time the message was
-	// first due, and moves with a Reschedule but not with a retry.
+	// zero means never. It lies ExpireAfter behind FirstDue, and so moves with a
+	// reschedule but not with a retry.
 	Expires time.Time
 	// DropExpired asks that an expired message vanishes; otherwise it becomes dead
 	// with ReasonExpired.
@@ -87,26 +90,9 @@ type Failure struct {
 	Attempt int
 	// At is the store's clock when the failure was recorded.
 	At time.Time
-	// Error is what the holder said, shortened by TrimError; "lease ran out" when the
+	// Error is what the holder said, at most MaxErrorBytes of it; "lease ran out" when the
 	// holder said nothing.
 	Error string
-}
-
-// MaxFailures bounds the history kept with one message: the newest failures
-// stay, and Attempt tells how many there were in all.
-const MaxFailures = 16
-
-// ErrLeaseRanOut is the text of a Failure whose holder never answered.
-const ErrLeaseRanOut = "lease ran out"
-
-// AddFailure appends f to history, dropping the oldest beyond MaxFailures.
-// Every store uses it, so that histories agree.
-func AddFailure(history []Failure, f Failure) []Failure {
-	if over := len(history) + 1 - MaxFailures; over > 0 {
-		history = history[over:]
-	}
-	out := make([]Failure, 0, len(history)+1)
-	return append(append(out, history...), f)
 }
 
 // Info is a stored message with all that the store knows of it.
@@ -140,5 +126,10 @@ type Delivery struct {
 	Failures []Failure
 }
 
-// Late is how long after its due time the message was claimed; never negative.
+// Late is how long after the due time of this attempt the message was claimed; never
+// negative.
 func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
+
+// TotalLate is how long after FirstDue the message was claimed: its lateness end to end,
+// with all attempts that failed before; never negative.
+func (d *Delivery) TotalLate() time.Duration { return d.Delivered.Sub(d.FirstDue) }

@@ -7,17 +7,27 @@ import (
 )
 
 // Compose builds a message from options, for PushMany. An option that cannot be gives
-// ErrInvalid. The order of the options does not matter; of two of the same kind the
-// latter counts.
+// ErrInvalid. The order of the options does not matter. Of two of the same kind the
+// latter counts, so that defaults can be overridden. A delay (In, Level) together with an
+// instant (At) is ErrInvalid.
 func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) {
 	m := NewMessage{Topic: topic, Body: body}
 	var spread spreadOption
+	var delay, instant bool
 	for i, o := range opts {
 		switch o := o.(type) {
 		case nil:
 			return NewMessage{}, invalidf("push option %d is nil", i+1)
 		case spreadOption:
 			spread = o // comes on top of a time that may follow
+		case When:
+			if err := o.applyPush(&m); err != nil {
+				return NewMessage{}, err
+			}
+			delay, instant = delay || o.due.IsZero(), instant || !o.due.IsZero()
+			if delay && instant {
+				return NewMessage{}, invalidf("both a delay (In or Level) and an instant (At) are given: use one")
+			}
 		default:
 			if err := o.applyPush(&m); err != nil {
 				return NewMessage{}, err
@@ -31,7 +41,7 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 }
 
 // A PushOption says how a message is pushed. The options are In, At, Level, Spread, ID,
-// Replace, FailIfTaken, Header, Headers, MaxAttempts, Expire and DropExpired.
+// Replace, ReplaceDead, FailIfExists, Header, Headers, MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
@@ -58,9 +68,12 @@ func At(t time.Time) When {
 	return When{due: t}
 }
 
-// Level is one of the 18 delay levels of RocketMQ, for those who come from there: 1s 5s
-// 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h for n from 1 to 18 (its default
-// messageDelayLevel). Any other n gives ErrInvalid.
+// Level is one of the 18 delay levels of RocketMQ (its default messageDelayLevel), for those who
+// come from there. For n from 1 to 18 they are
+//
+//	1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h
+//
+// Any other n gives ErrInvalid.
 func Level(n int) When {
 	if n < 1 || n > len(levels) {
 		return When{err: invalidf("delay level %d: use 1 to %d", n, len(levels))}
@@ -80,8 +93,8 @@ func (w When) applyPush(m *NewMessage) error {
 	return w.err
 }
 
-// Spread moves the due time later by a random part of d, each part equally likely, so
-// that messages made for the same instant do not fall due as a herd. A negative d gives
+// Spread moves the due time later by a random part of d, each part equally likely. So
+// messages made for the same instant do not fall due all at once. A negative d gives
 // ErrInvalid; 0 spreads nothing.
 func Spread(d time.Duration) PushOption { return spreadOption(d) }
 
@@ -106,7 +119,8 @@ func (o spreadOption) applyPush(m *NewMessage) error {
 
 // ID names the message, 1 to 128 printable ASCII bytes, in place of a generated ID. It
 // makes the push idempotent (P7): as long as the topic holds a message with this ID, a
-// further push keeps the first, unless Replace or FailIfTaken is given.
+// further push keeps the first, unless Replace or FailIfExists is given. If that one is dead,
+// so that it would not be delivered, the push is ErrDuplicate unless ReplaceDead is given.
 func ID(s string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ID = s
@@ -118,15 +132,19 @@ func ID(s string) PushOption {
 }
 
 // Replace puts the message in the place of one with the same ID, due time and body in one
-// step: see ReplaceFirst. Repeated, it postpones: that is a debounce.
-func Replace() PushOption { return onDuplicate(ReplaceFirst) }
+// step: see IfExistsReplace. Repeated, it postpones: that is a debounce.
+func Replace() PushOption { return ifExists(IfExistsReplace) }
 
-// FailIfTaken refuses the message with ErrDuplicate if its ID is taken.
-func FailIfTaken() PushOption { return onDuplicate(FailDuplicate) }
+// ReplaceDead puts the message in the place of a dead one with the same ID; any other is kept,
+// as without the option.
+func ReplaceDead() PushOption { return ifExists(IfExistsReplaceDead) }
 
-func onDuplicate(v OnDuplicate) PushOption {
+// FailIfExists refuses the message with ErrDuplicate if its ID is taken.
+func FailIfExists() PushOption { return ifExists(IfExistsFail) }
+
+func ifExists(v IfExists) PushOption {
 	return pushOption(func(m *NewMessage) error {
-		m.OnDuplicate = v
+		m.IfExists = v
 		return nil
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"pgregory.net/rapid"
 )
 
@@ -39,23 +40,43 @@ func TestComposeSetsEveryField(t *testing.T) {
 	if m.MaxAttempts != 4 || m.ExpireAfter != time.Hour || !m.DropExpired {
 		t.Errorf("max attempts %d, expiry %v, drop %v", m.MaxAttempts, m.ExpireAfter, m.DropExpired)
 	}
-	if m.OnDuplicate != punctual.ReplaceFirst {
-		t.Errorf("on duplicate %v: want ReplaceFirst", m.OnDuplicate)
+	if m.IfExists != punctual.IfExistsReplace {
+		t.Errorf("if exists %v: want IfExistsReplace", m.IfExists)
 	}
 }
 
 func TestComposeDefaultsAreNow(t *testing.T) {
 	m := compose(t)
-	if !m.Due.IsZero() || m.Delay != 0 || m.ID != "" || m.Headers != nil || m.OnDuplicate != punctual.KeepFirst {
+	if !m.Due.IsZero() || m.Delay != 0 || m.ID != "" || m.Headers != nil || m.IfExists != punctual.IfExistsKeep {
 		t.Errorf("a push without options is %+v", m)
 	}
 }
 
 func TestComposeLaterOfOneKindCounts(t *testing.T) {
-	m := compose(t, punctual.At(time.Unix(1, 0)), punctual.In(time.Minute), punctual.Replace(), punctual.FailIfTaken(), punctual.ID("a"), punctual.ID("b"),
+	m := compose(t, punctual.In(time.Hour), punctual.In(time.Minute), punctual.Replace(), punctual.FailIfExists(), punctual.ID("a"), punctual.ID("b"),
 		punctual.Header("k", "1"), punctual.Header("k", "2"))
-	if !m.Due.IsZero() || m.Delay != time.Minute || m.OnDuplicate != punctual.FailDuplicate || m.ID != "b" || m.Headers["k"] != "2" {
+	if !m.Due.IsZero() || m.Delay != time.Minute || m.IfExists != punctual.IfExistsFail || m.ID != "b" || m.Headers["k"] != "2" {
 		t.Errorf("got %+v", m)
+	}
+}
+
+// A delay and an instant are not of one kind: which of them was meant cannot be told.
+func TestComposeRefusesDelayWithInstant(t *testing.T) {
+	at := punctual.At(time.Unix(1, 0))
+	for name, opts := range map[string][]punctual.PushOption{
+		"In, At":     {punctual.In(time.Minute), at},
+		"At, In":     {at, punctual.In(time.Minute)},
+		"At, Level":  {at, punctual.ID("a"), punctual.Level(1)},
+		"At, In(0)":  {at, punctual.In(0)},
+		"In, At, In": {punctual.In(1), at, punctual.In(1)},
+	} {
+		_, err := punctual.Compose("t", nil, opts...)
+		if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "In ") || !strings.Contains(err.Error(), "At") {
+			t.Errorf("%s: %v: want an ErrInvalid that names both", name, err)
+		}
+	}
+	if m := compose(t, at, punctual.At(time.Unix(2, 0)), punctual.Spread(0)); !m.Due.Equal(time.Unix(2, 0)) {
+		t.Errorf("two instants: due %v, want the second", m.Due)
 	}
 }
 
@@ -126,7 +147,7 @@ func TestOptionsHideNothingFromTheStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := compose(t, opts...)
-			if err := m.Check(punctual.DefaultMaxBody); !errors.Is(err, punctual.ErrInvalid) {
+			if err := storekit.CheckPush(&m, punctual.DefaultMaxBody); !errors.Is(err, punctual.ErrInvalid) {
 				t.Errorf("%+v passes the store's check: %v", m, err)
 			}
 		})

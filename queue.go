@@ -6,7 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/punctualmq/punctual/internal/batch"
 )
 
 // Queue is the push side: it stores messages and changes those that wait. It gathers
@@ -23,12 +28,13 @@ import (
 type Queue struct {
 	store    Store
 	observer *Observer
+	prepare  func(ctx context.Context, m *NewMessage) error // may be nil
 	maxBatch int
 	// refusal is what every call returns if the configuration is not valid.
 	refusal error
 
-	pushes *coalescer[NewMessage, PushResult]
-	amends *coalescer[Amendment, Outcome]
+	pushes *batch.Batcher[NewMessage, PushResult]
+	amends *batch.Batcher[Amendment, Amended]
 }
 
 // QueueConfig adjusts a Queue. The zero value has the defaults.
@@ -42,6 +48,10 @@ type QueueConfig struct {
 	MaxPendingBytes int64
 	// Observer, if not nil, is told of every push and amendment.
 	Observer *Observer
+	// Prepare, if not nil, is called with each message before it is pushed, by the caller's
+	// goroutine with its context. It may add headers, say for a trace, to a map that is the
+	// message's own. An error refuses the message. Prepare is called by many goroutines at once.
+	Prepare func(ctx context.Context, m *NewMessage) error
 }
 
 const (
@@ -50,6 +60,9 @@ const (
 	// maxBatchBytes bounds one call to the store, unless a single message is larger, so
 	// that a batch of large bodies does not keep small ones waiting for long.
 	maxBatchBytes = 4 << 20
+	// lateBatch is how long a call to the store may take until those that wait go on without it,
+	// and its topics go separately (P14).
+	lateBatch = 200 * time.Millisecond
 	// itemBytes is what an item takes in memory beside its body, headers and names.
 	itemBytes = 256
 )
@@ -60,7 +73,7 @@ func NewQueue(s Store, c *QueueConfig) *Queue {
 	if c == nil {
 		c = &QueueConfig{}
 	}
-	q := &Queue{store: s, observer: c.Observer, maxBatch: c.MaxBatch, refusal: checkQueue(s, c)}
+	q := &Queue{store: s, observer: c.Observer, prepare: c.Prepare, maxBatch: c.MaxBatch, refusal: checkQueue(s, c)}
 	if q.maxBatch == 0 {
 		q.maxBatch = defaultMaxBatch
 	}
@@ -68,11 +81,16 @@ func NewQueue(s Store, c *QueueConfig) *Queue {
 	if pending == 0 {
 		pending = defaultMaxPendingBytes
 	}
-	cfg := coalesceConfig{maxItems: q.maxBatch, maxBytes: maxBatchBytes, maxPending: pending}
-	cfg.op = "push"
-	q.pushes = newCoalescer(cfg, messageBytes, q.storePush)
-	cfg.op = "amend"
-	q.amends = newCoalescer(cfg, amendmentBytes, q.storeAmend)
+	q.pushes = batch.New(batch.Config[NewMessage, PushResult]{
+		Op: "push", Run: q.storePush, Size: messageBytes, Key: func(m NewMessage) string { return m.Topic },
+		MaxItems: q.maxBatch, MaxBytes: maxBatchBytes, MaxPending: pending, Late: lateBatch,
+		Closed: ErrClosed, Overloaded: ErrOverloaded, Indeterminate: ErrIndeterminate,
+	})
+	q.amends = batch.New(batch.Config[Amendment, Amended]{
+		Op: "amend", Run: q.storeAmend, Size: amendmentBytes, Key: func(a Amendment) string { return a.Topic },
+		MaxItems: q.maxBatch, MaxBytes: maxBatchBytes, MaxPending: pending, Late: lateBatch,
+		Closed: ErrClosed, Overloaded: ErrOverloaded, Indeterminate: ErrIndeterminate,
+	})
 	return q
 }
 
@@ -89,13 +107,22 @@ func checkQueue(s Store, c *QueueConfig) error {
 }
 
 func messageBytes(m NewMessage) int64 {
-	return int64(itemBytes + len(m.Topic) + len(m.ID) + len(m.Body) + headerBytes(m.Headers))
+	n := itemBytes + len(m.Topic) + len(m.ID) + len(m.Body)
+	for name, value := range m.Headers {
+		n += len(name) + len(value)
+	}
+	return int64(n)
 }
 
 func amendmentBytes(a Amendment) int64 { return int64(itemBytes + len(a.Topic) + len(a.ID)) }
 
 // Store returns the store that the queue works on.
-func (q *Queue) Store() Store { return q.store }
+func (q *Queue) Store() Store {
+	if q == nil {
+		return nil
+	}
+	return q.store
+}
 
 // Push stores one message, due now unless an option says otherwise. When it returns
 // without an error the message is as durable as the store promises (P1). A message that
@@ -114,17 +141,21 @@ func (q *Queue) Push(ctx context.Context, topic string, body []byte, opts ...Pus
 
 // pushOne sends m with the next batch. m.Body must not change, even after return.
 func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
-	if q.refusal != nil {
-		return notPushed(m, q.refusal), q.refusal
+	if err := q.refused(); err != nil {
+		return notPushed(m, err), err
 	}
 	start := time.Now()
-	r, err := q.pushes.do(ctx, m)
+	var r PushResult
+	err := q.prepared(ctx, &m)
+	if err == nil {
+		r, err = q.pushes.Do(ctx, m)
+	}
 	if err != nil {
 		r = notPushed(m, err)
 	} else if r.Err != nil {
-		err = fmt.Errorf("push: %w", r.Err)
+		err = operation("push", r.Err)
 	}
-	q.observer.pushed(r, time.Since(start))
+	q.observer.pushed(ctx, r, time.Since(start))
 	return r, err
 }
 
@@ -132,91 +163,126 @@ func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 // effect in order. A message that is refused has its PushResult.Err set and does not
 // stop the others.
 //
-// More than QueueConfig.MaxBatch messages, or 4 MiB, go to the store in several parts.
-// The error is not nil when a part failed as a whole; its messages then have that error
-// as PushResult.Err while the results of other parts stand. If some parts did not fail,
-// the error wraps ErrIndeterminate: look at the results.
+// The error is nil only if every message succeeded, else a *BatchError that says how many
+// did not. More than QueueConfig.MaxBatch messages, or 4 MiB, go to the store in several
+// parts, and a part that fails does not stop the next ones.
 func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
-	if q.refusal != nil {
-		return nil, q.refusal
+	if err := q.refused(); err != nil {
+		return nil, err
+	}
+	if q.prepare != nil {
+		ms = slices.Clone(ms)
+		for i := range ms {
+			if err := q.prepared(ctx, &ms[i]); err != nil {
+				return nil, fmt.Errorf("message %d of %d: %w", i+1, len(ms), err)
+			}
+		}
 	}
 	start := time.Now()
-	rs, err := inParts(ctx, q.pushes, ms, notPushed)
+	rs, err := inParts(ctx, "push", q.pushes, ms, notPushed, func(r PushResult) error { return r.Err })
 	took := time.Since(start)
 	for _, r := range rs {
-		q.observer.pushed(r, took)
+		q.observer.pushed(ctx, r, took)
+	}
+	if err != nil {
+		err = operation("push", err)
 	}
 	return rs, err
+}
+
+// refused is why no call can be made, or nil. It makes the zero Queue an error instead of a panic.
+func (q *Queue) refused() error {
+	if q == nil || q.store == nil && q.refusal == nil {
+		return invalidf("queue was not made by NewQueue: use that")
+	}
+	return q.refusal
+}
+
+// prepared lets Prepare change a message, whose headers become its own.
+func (q *Queue) prepared(ctx context.Context, m *NewMessage) error {
+	if q.prepare == nil {
+		return nil
+	}
+	m.Headers = maps.Clone(m.Headers)
+	if m.Headers == nil {
+		m.Headers = make(map[string]string)
+	}
+	if err := q.prepare(ctx, m); err != nil {
+		return fmt.Errorf("push: prepare: %w", err)
+	}
+	return nil
 }
 
 func notPushed(m NewMessage, err error) PushResult {
 	return PushResult{ID: m.ID, Topic: m.Topic, Err: err}
 }
 
-// Cancel removes a message that nobody works on yet. The outcome is definite (P5):
-// Cancelled, TooLate (leased: no further attempt will follow the one under way) or
-// NotFound.
-func (q *Queue) Cancel(ctx context.Context, topic, id string) (Outcome, error) {
-	return q.amendOne(ctx, Amendment{Change: ChangeCancel, Topic: topic, ID: id})
+// Cancel removes a message that nobody works on yet (P5). nil says that no claim will ever
+// return it. ErrLeased says that it is being worked on: no further attempt will follow the
+// one under way. ErrNotFound says that there is no such message to be delivered.
+func (q *Queue) Cancel(ctx context.Context, topic, id string) error {
+	return q.amendOne(ctx, Amendment{Change: ChangeCancel, Topic: topic, ID: id}).Err
 }
 
-// CancelMany is Cancel for a list of IDs, with an outcome for each, in order. Errors
+// CancelMany is Cancel for a list of IDs, with an answer for each, in order. Errors
 // are as those of PushMany.
-func (q *Queue) CancelMany(ctx context.Context, topic string, ids []string) ([]Outcome, error) {
+func (q *Queue) CancelMany(ctx context.Context, topic string, ids []string) ([]Amended, error) {
 	return q.amendMany(ctx, ChangeCancel, topic, ids, When{})
 }
 
 // Reschedule moves the due time of a scheduled or ready message to w, earlier or later,
-// in one step; ID, body and attempts stay. The outcome is Rescheduled, TooLate (leased:
-// nothing was changed) or NotFound.
-func (q *Queue) Reschedule(ctx context.Context, topic, id string, w When) (Outcome, error) {
+// in one step; ID, body and attempts stay. It returns the due time in force. ErrLeased says
+// that the message is being worked on: nothing was changed. ErrNotFound says that there is no
+// such message to be delivered.
+func (q *Queue) Reschedule(ctx context.Context, topic, id string, w When) (time.Time, error) {
 	return q.amendAt(ctx, Amendment{Change: ChangeReschedule, Topic: topic, ID: id}, w)
 }
 
-// RescheduleMany is Reschedule for a list of IDs, with an outcome for each, in order.
+// RescheduleMany is Reschedule for a list of IDs, with an answer for each, in order.
 // Errors are as those of PushMany.
-func (q *Queue) RescheduleMany(ctx context.Context, topic string, ids []string, w When) ([]Outcome, error) {
+func (q *Queue) RescheduleMany(ctx context.Context, topic string, ids []string, w When) ([]Amended, error) {
 	return q.amendMany(ctx, ChangeReschedule, topic, ids, w)
 }
 
-// Requeue schedules a dead message for w, its attempts starting anew. The outcome is
-// Requeued, NotDead or NotFound.
-func (q *Queue) Requeue(ctx context.Context, topic, id string, w When) (Outcome, error) {
+// Requeue schedules a dead message for w, its attempts starting anew, and returns the due
+// time. ErrNotDead says that the message is still to be delivered, ErrNotFound that there is none.
+func (q *Queue) Requeue(ctx context.Context, topic, id string, w When) (time.Time, error) {
 	return q.amendAt(ctx, Amendment{Change: ChangeRequeue, Topic: topic, ID: id}, w)
 }
 
-// RequeueMany is Requeue for a list of IDs, with an outcome for each, in order. Errors
+// RequeueMany is Requeue for a list of IDs, with an answer for each, in order. Errors
 // are as those of PushMany.
-func (q *Queue) RequeueMany(ctx context.Context, topic string, ids []string, w When) ([]Outcome, error) {
+func (q *Queue) RequeueMany(ctx context.Context, topic string, ids []string, w When) ([]Amended, error) {
 	return q.amendMany(ctx, ChangeRequeue, topic, ids, w)
 }
 
-func (q *Queue) amendAt(ctx context.Context, a Amendment, w When) (Outcome, error) {
+func (q *Queue) amendAt(ctx context.Context, a Amendment, w When) (time.Time, error) {
 	if w.err != nil {
-		return Outcome{Err: w.err}, fmt.Errorf("%s: %w", a.Change, w.err)
+		return time.Time{}, fmt.Errorf("%s: %w", a.Change, w.err)
 	}
 	a.Due, a.Delay = w.due, w.delay
-	return q.amendOne(ctx, a)
+	r := q.amendOne(ctx, a)
+	return r.Due, r.Err
 }
 
-func (q *Queue) amendOne(ctx context.Context, a Amendment) (Outcome, error) {
-	if q.refusal != nil {
-		return Outcome{Err: q.refusal}, q.refusal
+func (q *Queue) amendOne(ctx context.Context, a Amendment) Amended {
+	if err := q.refused(); err != nil {
+		return Amended{Err: err}
 	}
 	start := time.Now()
-	o, err := q.amends.do(ctx, a)
+	r, err := q.amends.Do(ctx, a)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", a.Change, err)
-		o = Outcome{Err: err}
-	} else if o.Err != nil {
-		err = fmt.Errorf("%s: %w", a.Change, o.Err)
+		r = Amended{Err: err}
 	}
-	q.observer.amended(a, o, time.Since(start))
-	return o, err
+	if r.Err != nil {
+		r = Amended{Err: operation(a.Change.String(), r.Err)}
+	}
+	q.observer.amended(ctx, a, r, time.Since(start))
+	return r
 }
 
-func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []string, w When) ([]Outcome, error) {
-	if err := errors.Join(q.refusal, w.err); err != nil {
+func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []string, w When) ([]Amended, error) {
+	if err := errors.Join(q.refused(), w.err); err != nil {
 		return nil, fmt.Errorf("%s: %w", c, err)
 	}
 	as := make([]Amendment, len(ids))
@@ -224,69 +290,77 @@ func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []str
 		as[i] = Amendment{Change: c, Topic: topic, ID: id, Due: w.due, Delay: w.delay}
 	}
 	start := time.Now()
-	outs, err := inParts(ctx, q.amends, as, func(_ Amendment, err error) Outcome { return Outcome{Err: err} })
+	rs, err := inParts(ctx, c.String(), q.amends, as,
+		func(_ Amendment, err error) Amended { return Amended{Err: err} }, func(r Amended) error { return r.Err })
 	took := time.Since(start)
-	for i, o := range outs {
-		q.observer.amended(as[i], o, took)
+	for i, r := range rs {
+		q.observer.amended(ctx, as[i], r, took)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w", c, err)
+		err = operation(c.String(), err)
 	}
-	return outs, err
+	return rs, err
 }
 
 // Close refuses further calls with ErrClosed and waits for those under way; it does not
 // close the store. When ctx ends first, single calls that still wait for their turn are
 // refused as well, and Close returns an error that wraps ctx's; it may be called again.
 func (q *Queue) Close(ctx context.Context) error {
-	return errors.Join(q.pushes.close(ctx), q.amends.close(ctx))
+	if q == nil || q.pushes == nil {
+		return q.refused()
+	}
+	return errors.Join(q.pushes.Close(ctx), q.amends.Close(ctx))
 }
 
 func (q *Queue) storePush(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
-	rs, err := q.store.Push(ctx, ms)
-	if err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	return rs, nil
+	return q.store.Push(ctx, ms) // which names the operation in its error
 }
 
-func (q *Queue) storeAmend(ctx context.Context, as []Amendment) ([]Outcome, error) {
-	outs, err := q.store.Amend(ctx, as)
-	if err != nil {
-		return nil, fmt.Errorf("amend: %w", err)
+func (q *Queue) storeAmend(ctx context.Context, as []Amendment) ([]Amended, error) {
+	return q.store.Amend(ctx, as)
+}
+
+// operation puts the name of an operation in front of err, unless the store that failed has named it.
+func operation(op string, err error) error {
+	if strings.HasPrefix(err.Error(), op+": ") {
+		return err
 	}
-	return outs, nil
+	return fmt.Errorf("%s: %w", op, err)
 }
 
 // inParts takes items to the store in parts within the bounds of c, apart from its
 // batches, and returns an answer for each. A part that fails does not stop the next
-// ones, so that each item's answer is what the store said of it; failed makes the answer
-// of an item whose part failed. The error is that of the first part that failed, made
-// indefinite if another one did not.
-func inParts[T, R any](ctx context.Context, c *coalescer[T, R], items []T, failed func(T, error) R) ([]R, error) {
-	if err := c.begin(); err != nil {
+// ones, so that each item's answer is what the store said of it. failed makes the answer
+// of an item whose part failed, and errOf tells whether an answer is one.
+func inParts[T, R any](ctx context.Context, op string, c *batch.Batcher[T, R], items []T, failed func(T, error) R, errOf func(R) error) ([]R, error) {
+	if err := c.Begin(); err != nil {
 		return nil, err
 	}
-	defer c.end()
+	defer c.End()
 	answers := make([]R, 0, len(items))
-	var first error
-	lost := 0
 	for rest := items; len(rest) > 0; {
-		part := rest[:c.partLen(rest)]
+		part := rest[:c.Fits(rest)]
 		rest = rest[len(part):]
-		got, err := c.callInTime(ctx, part)
+		got, err := c.Call(ctx, part)
 		if err == nil {
 			answers = append(answers, got...)
 			continue
 		}
-		first = cmp.Or(first, err)
-		lost += len(part)
 		for _, item := range part {
 			answers = append(answers, failed(item, err))
 		}
 	}
-	if first == nil || lost == len(items) {
-		return answers, first
+	e := &BatchError{Total: len(answers), untouched: true, op: op}
+	for _, a := range answers {
+		err := errOf(a)
+		e.untouched = e.untouched && err != nil && Definite(err)
+		if err != nil {
+			e.Failed++
+			e.Err = cmp.Or(e.Err, err)
+		}
 	}
-	return answers, fmt.Errorf("%d of %d items failed, the results tell which: %w: %w", lost, len(items), ErrIndeterminate, first)
+	if e.Failed == 0 {
+		return answers, nil
+	}
+	return answers, e
 }

@@ -1,6 +1,7 @@
 package punctual_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,20 +13,21 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // fakeStore answers pushes and amendments as the test says; anything else panics.
 type fakeStore struct {
 	punctual.Store
 	push  func(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error)
-	amend func(ctx context.Context, as []punctual.Amendment) ([]punctual.Outcome, error)
+	amend func(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error)
 }
 
 func (s *fakeStore) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	return s.push(ctx, ms)
 }
 
-func (s *fakeStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Outcome, error) {
+func (s *fakeStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	return s.amend(ctx, as)
 }
 
@@ -40,9 +42,9 @@ func stored(_ context.Context, ms []punctual.NewMessage) ([]punctual.PushResult,
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // newQueue returns a queue on a store in memory whose clock the test moves.
-func newQueue(t *testing.T, c *punctual.QueueConfig) (*punctual.Queue, *punctual.ManualClock) {
+func newQueue(t *testing.T, c *punctual.QueueConfig) (*punctual.Queue, *storekit.ManualClock) {
 	t.Helper()
-	clock := punctual.NewManualClock(noon)
+	clock := storekit.NewManualClock(noon)
 	s := memstore.New(&memstore.Options{Clock: clock})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -70,12 +72,21 @@ func claimOne(t *testing.T, q *punctual.Queue, topic string) punctual.Delivery {
 	return ds[0]
 }
 
-func wantStatus(t *testing.T, want punctual.OutcomeStatus) func(punctual.Outcome, error) {
-	return func(o punctual.Outcome, err error) {
+// wantMoved takes the answer of a reschedule or requeue.
+func wantMoved(t *testing.T, want error) func(time.Time, error) {
+	return func(due time.Time, err error) {
 		t.Helper()
-		if err != nil || o.Status != want {
-			t.Errorf("outcome %q, %v: want %q", o.Status, err, want)
+		wantErr(t, want, err)
+		if due.IsZero() == (want == nil) {
+			t.Errorf("due %v, %v", due, err)
 		}
+	}
+}
+
+func wantErr(t *testing.T, want, err error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v: want %v", err, want)
 	}
 }
 
@@ -86,16 +97,16 @@ func TestQueueLifeOfAMessage(t *testing.T) {
 	if r.Status != punctual.PushStored || len(r.ID) != 26 || !r.Due.Equal(noon.Add(30*time.Minute)) {
 		t.Errorf("push: %+v", r)
 	}
-	wantStatus(t, punctual.Rescheduled)(q.Reschedule(ctx, "order", r.ID, punctual.In(time.Minute)))
-	wantStatus(t, punctual.NotDead)(q.Requeue(ctx, "order", r.ID, punctual.When{}))
+	wantMoved(t, nil)(q.Reschedule(ctx, "order", r.ID, punctual.In(time.Minute)))
+	wantMoved(t, punctual.ErrNotDead)(q.Requeue(ctx, "order", r.ID, punctual.When{}))
 	clock.Advance(time.Minute)
 	d := claimOne(t, q, "order")
-	wantStatus(t, punctual.TooLate)(q.Reschedule(ctx, "order", r.ID, punctual.When{}))
+	wantMoved(t, punctual.ErrLeased)(q.Reschedule(ctx, "order", r.ID, punctual.When{}))
 	discard(t, q, d)
-	wantStatus(t, punctual.NotFound)(q.Cancel(ctx, "order", r.ID))
-	wantStatus(t, punctual.Requeued)(q.Requeue(ctx, "order", r.ID, punctual.At(noon.Add(time.Hour))))
-	wantStatus(t, punctual.Cancelled)(q.Cancel(ctx, "order", r.ID))
-	wantStatus(t, punctual.NotFound)(q.Cancel(ctx, "order", r.ID))
+	wantErr(t, punctual.ErrNotFound, q.Cancel(ctx, "order", r.ID))
+	wantMoved(t, nil)(q.Requeue(ctx, "order", r.ID, punctual.At(noon.Add(time.Hour))))
+	wantErr(t, nil, q.Cancel(ctx, "order", r.ID))
+	wantErr(t, punctual.ErrNotFound, q.Cancel(ctx, "order", r.ID))
 }
 
 func discard(t *testing.T, q *punctual.Queue, d punctual.Delivery) {
@@ -114,7 +125,7 @@ func TestQueueRefusedItemIsAnError(t *testing.T) {
 		opts  []punctual.PushOption
 		kind  error
 	}{
-		"taken ID":       {"t", []punctual.PushOption{punctual.ID("a"), punctual.FailIfTaken()}, punctual.ErrDuplicate},
+		"taken ID":       {"t", []punctual.PushOption{punctual.ID("a"), punctual.FailIfExists()}, punctual.ErrDuplicate},
 		"no topic":       {"", nil, punctual.ErrInvalid},
 		"negative delay": {"t", []punctual.PushOption{punctual.In(-1)}, punctual.ErrInvalid},
 		"year 10000":     {"t", []punctual.PushOption{punctual.At(punctual.MaxDue.Add(1))}, punctual.ErrInvalid},
@@ -125,11 +136,11 @@ func TestQueueRefusedItemIsAnError(t *testing.T) {
 			t.Errorf("%s: %v, result %+v: want %v", name, err, r, test.kind)
 		}
 	}
-	if o, err := q.Cancel(t.Context(), "t", ""); !errors.Is(err, punctual.ErrInvalid) || o.Status != punctual.OutcomeNone {
-		t.Errorf("cancel of no ID: %+v, %v: want ErrInvalid", o, err)
+	if err := q.Cancel(t.Context(), "t", ""); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("cancel of no ID: %v: want ErrInvalid", err)
 	}
-	if o, err := q.Reschedule(t.Context(), "t", "a", punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) || o.Err == nil {
-		t.Errorf("reschedule to level 99: %+v, %v: want ErrInvalid", o, err)
+	if _, err := q.Reschedule(t.Context(), "t", "a", punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("reschedule to level 99: %v: want ErrInvalid", err)
 	}
 	if _, err := q.RescheduleMany(t.Context(), "t", []string{"a"}, punctual.Level(99)); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("reschedule of many to level 99: %v: want ErrInvalid", err)
@@ -144,23 +155,35 @@ func TestQueueManyByID(t *testing.T) {
 		mustPush(t, q, "t", id, punctual.ID(id), punctual.In(time.Hour))
 	}
 	outs, err := q.RescheduleMany(ctx, "t", ids, punctual.In(0))
-	wantStatuses(t, outs, err, "rescheduled", "rescheduled", "not_found", "rescheduled", "rescheduled")
+	wantCodes(t, outs, err, "", "", "not_found", "", "")
 	clock.Advance(time.Second)
 	discard(t, q, claimOne(t, q, "t"))
 	outs, err = q.RequeueMany(ctx, "t", ids, punctual.When{})
-	wantStatuses(t, outs, err, "requeued", "not_dead", "not_found", "not_dead", "not_dead")
+	wantCodes(t, outs, err, "", "not_dead", "not_found", "not_dead", "not_dead")
 	outs, err = q.CancelMany(ctx, "t", ids)
-	wantStatuses(t, outs, err, "cancelled", "cancelled", "not_found", "cancelled", "cancelled")
+	wantCodes(t, outs, err, "", "", "not_found", "", "")
 }
 
-func wantStatuses(t *testing.T, outs []punctual.Outcome, err error, want ...string) {
+// wantCodes compares the codes of all answers, and the error of the call with them.
+func wantCodes(t *testing.T, outs []punctual.Amended, err error, want ...string) {
 	t.Helper()
-	if err != nil || len(outs) != len(want) {
-		t.Fatalf("%d outcomes, %v: want %d", len(outs), err, len(want))
+	if len(outs) != len(want) {
+		t.Fatalf("%d answers, %v: want %d", len(outs), err, len(want))
+	}
+	failed, first := 0, ""
+	for _, code := range want {
+		if code != "" {
+			failed++
+			first = cmp.Or(first, code)
+		}
+	}
+	b := (*punctual.BatchError)(nil)
+	if !errors.As(err, &b) || b.Failed != failed || b.Total != len(want) || punctual.ErrorCode(err) != first || punctual.Definite(err) {
+		t.Errorf("%v: want %d of %d failed, the first with %s; not definite, since others were done", err, failed, len(want), first)
 	}
 	for i, o := range outs {
-		if o.Status.String() != want[i] || o.Err != nil {
-			t.Errorf("item %d: %q, %v: want %q", i, o.Status, o.Err, want[i])
+		if punctual.ErrorCode(o.Err) != want[i] {
+			t.Errorf("item %d: %v: want %q", i, o.Err, want[i])
 		}
 	}
 }
@@ -191,6 +214,70 @@ func TestQueuePushMany(t *testing.T) {
 	}
 	if rs, err := q.PushMany(t.Context(), nil); err != nil || len(rs) != 0 {
 		t.Errorf("a push of nothing: %v, %v", rs, err)
+	}
+}
+
+// The error of a call with many cannot be overlooked when one item failed, and is definite only if all did.
+func TestQueueManyErrors(t *testing.T) {
+	q, _ := newQueue(t, nil)
+	ctx := t.Context()
+	good, bad := punctual.NewMessage{Topic: "t"}, punctual.NewMessage{Topic: "t", Delay: -1}
+	for name, test := range map[string]struct {
+		ms       []punctual.NewMessage
+		failed   int
+		definite bool
+		text     string
+	}{
+		"all good": {ms: []punctual.NewMessage{good, good}},
+		"one bad":  {ms: []punctual.NewMessage{good, bad, good}, failed: 1, text: "push: 1 of 3 failed, the first with: delay -1ns is negative"},
+		"all bad":  {ms: []punctual.NewMessage{bad, bad}, failed: 2, definite: true, text: "push: 2 of 2 failed"},
+		"the one":  {ms: []punctual.NewMessage{bad}, failed: 1, definite: true, text: "push: delay -1ns"},
+	} {
+		rs, err := q.PushMany(ctx, test.ms)
+		if len(rs) != len(test.ms) {
+			t.Errorf("%s: %d results", name, len(rs))
+		}
+		if test.failed == 0 {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		b := (*punctual.BatchError)(nil)
+		if !errors.As(err, &b) || b.Failed != test.failed || b.Total != len(test.ms) || !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("%s: %v: want a BatchError with %d failed", name, err, test.failed)
+		} else if punctual.Definite(err) != test.definite || !strings.HasPrefix(err.Error(), test.text) {
+			t.Errorf("%s: %v, definite %t: want %q, definite %t", name, err, punctual.Definite(err), test.text, test.definite)
+		}
+	}
+}
+
+// Stores name the operation in their errors or do not: either way the queue says it once.
+func TestQueueNamesTheOperationOnce(t *testing.T) {
+	ctx := t.Context()
+	one := punctual.NewMessage{Topic: "t", ID: "a"}
+	for _, text := range []string{"push: no route", "no route"} {
+		failure := fmt.Errorf("%s: %w", text, punctual.ErrUnreachable)
+		for name, s := range map[string]*fakeStore{
+			"call": {push: func(context.Context, []punctual.NewMessage) ([]punctual.PushResult, error) { return nil, failure }},
+			"item": {push: func(_ context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+				rs := make([]punctual.PushResult, len(ms))
+				for i := range rs {
+					rs[i].Err = failure
+				}
+				return rs, nil
+			}},
+		} {
+			q := punctual.NewQueue(s, nil)
+			_, single := q.Push(ctx, "t", nil)
+			_, alone := q.PushMany(ctx, []punctual.NewMessage{one})
+			_, many := q.PushMany(ctx, []punctual.NewMessage{one, one})
+			for call, err := range map[string]error{"Push": single, "PushMany of one": alone, "PushMany of two": many} {
+				if err == nil || strings.Count(err.Error(), "push: ") > 1 || !strings.Contains(err.Error(), "no route") || !errors.Is(err, punctual.ErrUnreachable) {
+					t.Errorf("%s, failed %s that says %q: %v", call, name, text, err)
+				}
+			}
+		}
 	}
 }
 
@@ -299,7 +386,7 @@ func TestQueueClosed(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"Push":           func() error { _, err := q.Push(ctx, "t", nil); return err },
 		"PushMany":       func() error { _, err := q.PushMany(ctx, nil); return err },
-		"Cancel":         func() error { _, err := q.Cancel(ctx, "t", "a"); return err },
+		"Cancel":         func() error { return q.Cancel(ctx, "t", "a") },
 		"CancelMany":     func() error { _, err := q.CancelMany(ctx, "t", nil); return err },
 		"Reschedule":     func() error { _, err := q.Reschedule(ctx, "t", "a", punctual.When{}); return err },
 		"RescheduleMany": func() error { _, err := q.RescheduleMany(ctx, "t", nil, punctual.When{}); return err },
@@ -318,9 +405,9 @@ func TestQueueClosed(t *testing.T) {
 func TestQueueCloseWaitsForMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		land := make(chan struct{})
-		s := &fakeStore{amend: func(_ context.Context, as []punctual.Amendment) ([]punctual.Outcome, error) {
+		s := &fakeStore{amend: func(_ context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 			<-land
-			return make([]punctual.Outcome, len(as)), nil
+			return make([]punctual.Amended, len(as)), nil
 		}}
 		q := punctual.NewQueue(s, nil)
 		var wg sync.WaitGroup
@@ -354,9 +441,9 @@ func TestQueueBadConfig(t *testing.T) {
 	} {
 		r, err := q.Push(t.Context(), "t", nil)
 		_, many := q.PushMany(t.Context(), make([]punctual.NewMessage, 1))
-		o, cancelled := q.Cancel(t.Context(), "t", "a")
+		cancelled := q.Cancel(t.Context(), "t", "a")
 		_, cancelledMany := q.CancelMany(t.Context(), "t", []string{"a"})
-		for _, err := range []error{err, r.Err, many, cancelled, o.Err, cancelledMany} {
+		for _, err := range []error{err, r.Err, many, cancelled, cancelledMany} {
 			if !errors.Is(err, punctual.ErrInvalid) {
 				t.Errorf("%s: %v: want ErrInvalid", name, err)
 			}
@@ -367,11 +454,11 @@ func TestQueueBadConfig(t *testing.T) {
 func TestQueueObserver(t *testing.T) {
 	var seen []string
 	o := &punctual.Observer{
-		OnPush: func(r punctual.PushResult, _ time.Duration) {
+		OnPush: func(_ context.Context, r punctual.PushResult, _ time.Duration) {
 			seen = append(seen, fmt.Sprintf("push %s %s %s", r.Topic, r.Status, punctual.ErrorCode(r.Err)))
 		},
-		OnAmend: func(a punctual.Amendment, o punctual.Outcome, _ time.Duration) {
-			seen = append(seen, fmt.Sprintf("%s %s %s %s", a.Change, a.ID, o.Status, punctual.ErrorCode(o.Err)))
+		OnAmend: func(_ context.Context, a punctual.Amendment, o punctual.Amended, _ time.Duration) {
+			seen = append(seen, fmt.Sprintf("%s %s %s", a.Change, a.ID, punctual.ErrorCode(o.Err)))
 		},
 	}
 	q, _ := newQueue(t, &punctual.QueueConfig{Observer: o})
@@ -383,13 +470,13 @@ func TestQueueObserver(t *testing.T) {
 	if _, err := q.PushMany(ctx, []punctual.NewMessage{{Topic: "u", ID: "b"}, {Topic: "t", ID: "a"}}); err != nil {
 		t.Errorf("push: %v", err)
 	}
-	wantStatus(t, punctual.Cancelled)(q.Cancel(ctx, "t", "a"))
-	if _, err := q.CancelMany(ctx, "u", []string{"b", "c"}); err != nil {
+	wantErr(t, nil, q.Cancel(ctx, "t", "a"))
+	if _, err := q.CancelMany(ctx, "u", []string{"b", "c"}); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("cancel: %v", err)
 	}
 	want := []string{
 		"push t stored ", "push t  invalid", "push u stored ", "push t duplicate ",
-		"cancel a cancelled ", "cancel b cancelled ", "cancel c not_found ",
+		"cancel a ", "cancel b ", "cancel c not_found",
 	}
 	if got := strings.Join(seen, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("the observer saw:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
@@ -422,13 +509,13 @@ func TestQueueManyPushers(t *testing.T) {
 }
 
 func TestQueueAmendFailsAsAWhole(t *testing.T) {
-	s := &fakeStore{amend: func(context.Context, []punctual.Amendment) ([]punctual.Outcome, error) {
+	s := &fakeStore{amend: func(context.Context, []punctual.Amendment) ([]punctual.Amended, error) {
 		return nil, fmt.Errorf("network: %w", punctual.ErrIndeterminate)
 	}}
 	q := punctual.NewQueue(s, nil)
-	o, err := q.Cancel(t.Context(), "t", "a")
-	if !errors.Is(err, punctual.ErrIndeterminate) || !errors.Is(o.Err, punctual.ErrIndeterminate) || !strings.HasPrefix(err.Error(), "cancel: ") {
-		t.Errorf("P13: cancel: %+v, %v: want ErrIndeterminate that names the operation", o, err)
+	err := q.Cancel(t.Context(), "t", "a")
+	if !errors.Is(err, punctual.ErrIndeterminate) || !strings.HasPrefix(err.Error(), "cancel: ") {
+		t.Errorf("P13: cancel: %v: want ErrIndeterminate that names the operation", err)
 	}
 	outs, err := q.RequeueMany(t.Context(), "t", []string{"a", "b"}, punctual.When{})
 	if !errors.Is(err, punctual.ErrIndeterminate) || len(outs) != 2 || !errors.Is(outs[1].Err, punctual.ErrIndeterminate) {

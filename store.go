@@ -8,7 +8,7 @@ import (
 // A Store keeps messages, each at the time it next needs attention: a scheduled
 // message at its due time, a leased one at the end of its lease. That one idea
 // carries every store. Claiming takes the earliest whose time has come and moves
-// its time to the end of the lease, so the message of a consumer that died is
+// its time to the end of the lease. So the message of a consumer that died is
 // simply due again, and nothing has to look for it.
 //
 // A message is named by its topic and its ID; the same ID in two topics is two
@@ -19,15 +19,20 @@ import (
 // per item, in the order given, and items of one call take effect in that order.
 // A non-nil error of the call means that no item's outcome is known beyond what
 // the error says: Definite(err) tells whether the operation certainly did not
-// happen. Item errors never stop the other items.
+// happen. Item errors never stop the other items. A store may carry out a large call in
+// several steps, in order. When it cannot make a later one its items have that error, a
+// definite one, while those before have their results.
+//
+// An answer rests on what is as durable as the store promises. That holds too of an answer that
+// changed nothing, such as that an ID is taken, or a message not found.
 //
 // The store's clock rules (P8): delays count from it, and no claim returns a
 // message before its due time by it (P2). It never runs backwards. All times are
 // whole milliseconds; due times are rounded up, the clock down.
 //
-// A store checks what it is given before it changes anything: NewMessage.Check,
-// Settlement.Check, Amendment.Check and Claim.Check hold the rules, DueAt turns a time
-// or delay into a due time. A malformed Claim fails as a whole, malformed items of the
+// A store checks what it is given before it changes anything. Package storekit
+// holds the rules (CheckPush, CheckClaim, CheckSettlement, CheckAmendment), and turns a
+// time or delay into a due time (DueAt). A malformed Claim fails as a whole, malformed items of the
 // other methods alone.
 //
 // After Close every other method returns ErrClosed; Close ends waiting claims, and a
@@ -39,32 +44,57 @@ type Store interface {
 	// Push stores messages. When it returns, those reported PushStored or
 	// PushReplaced are as durable as the store promises, and so is the message that
 	// a PushDuplicate refers to.
+	//
+	// A message is checked in this order: is it malformed, is its topic paused, is its ID
+	// taken. So a repetition to a paused topic is ErrPaused though the first copy is stored.
 	Push(ctx context.Context, ms []NewMessage) ([]PushResult, error)
 
-	// Claim leases up to c.Max messages whose time has come, from c.Topics in the
-	// order given, within a topic the earliest time first (P12; which of equals comes
-	// first is open). Each attempt is counted, durably against kill -9, before Claim
-	// returns (P6). A message that has no attempts left or has expired becomes dead
-	// (or is dropped) in one atomic step instead of being returned; so does a message
-	// that was cancelled under its last lease.
+	// Claim leases up to c.Max messages whose time has come. It takes from c.Topics in the
+	// order given, and within a topic the earliest time first (P12). Which of equals comes
+	// first is open. Each attempt is counted, durably against kill -9, before Claim
+	// returns (P6). A lease ends at the store's clock, rounded down to milliseconds, plus
+	// its length, rounded up.
+	//
+	// A message that must not be delivered is ended in one atomic step when a claim meets
+	// it. The first of these reasons counts. One that was cancelled under its last lease is
+	// removed. One whose attempts are used up becomes dead. One that has expired becomes
+	// dead or is dropped. Until a claim meets it, it is ready, also in lists and counts.
+	//
+	// A claim may return fewer than are due when they are large or part of them is slow to
+	// reach. It returns deliveries or an error, never both: what fails after the first lease
+	// ends the claim early, and the next call meets it.
+	//
+	// A claim that takes long returns no delivery whose lease has ended by the store's clock
+	// when the answer leaves the store (P3). Such a message is given back unstarted,
+	// and its attempt does not count, unless another claim has it by then. How long the answer travels is for the receiver to
+	// judge, by Delivered, LeaseUntil and Now; Worker does.
 	//
 	// When nothing is due Claim waits up to c.Wait, asleep until the next due time or
 	// a hint, and returns an empty slice and nil when that time has passed. When
-	// ctx ends first it returns ctx's error and leases nothing.
+	// ctx ends first it returns ctx's error and holds no lease. A store that learns later
+	// what it had leased releases it, the attempt uncounted. If it never learns, the leases
+	// run out.
 	Claim(ctx context.Context, c Claim) ([]Delivery, error)
 
 	// Settle lets holders finish, give back, give up or extend. A token that is not
 	// the current one of a leased message yields ErrLeaseLost for its item alone and
-	// changes nothing (P4). A token stays current until the message is claimed
-	// again, settled, or amended, even when the lease has run out meanwhile.
-	// If a cancel was asked for during the lease, SettleRetry, SettleSnooze and
-	// SettleRelease end the message and SettleExtend leaves the lease as it is; all
-	// four yield ErrCancelled.
+	// changes nothing (P4). A token stays current also when its lease has run out. It ends when
+	// the message is claimed again, settled other than by an extension, replaced or purged.
+	// When the lease is over it also ends with a reschedule or a cancel.
+	//
+	// A cancel under a lease leaves the token current: SettleAck and SettleDiscard succeed
+	// as ever. SettleRetry, SettleSnooze and SettleRelease end the message and SettleExtend
+	// leaves the lease as it is; all four yield ErrCancelled.
+	//
+	// A retry or snooze under a current token that would be due after MaxDue yields ErrInvalid and
+	// changes nothing; the lease stays.
 	Settle(ctx context.Context, ss []Settlement) ([]error, error)
 
 	// Amend cancels, reschedules or requeues by ID, without a lease. Each item has a
-	// definite outcome.
-	Amend(ctx context.Context, as []Amendment) ([]Outcome, error)
+	// definite answer. One that would be due after MaxDue is ErrInvalid, whether there is such a
+	// message or not. A reschedule of a message that was cancelled under a lease which has run out
+	// ends it and answers ErrNotFound.
+	Amend(ctx context.Context, as []Amendment) ([]Amended, error)
 
 	// Now is the store's clock (P8).
 	Now(ctx context.Context) (time.Time, error)
@@ -79,11 +109,11 @@ type NewMessage struct {
 	// Topic is required: 1 to 128 bytes of [A-Za-z0-9._:/-].
 	Topic string
 	// ID names the message within its topic. Empty asks the store for a new
-	// time-ordered ID (NewID).
+	// time-ordered ID (storekit.NewID).
 	ID string
-	// Body is at most the store's limit, 1 MiB by default.
+	// Body is at most the store's limit, 1 MiB by default. An empty one is stored as nil.
 	Body []byte
-	// Headers are at most MaxHeaderBytes in all.
+	// Headers are at most MaxHeaderBytes in all. An empty map is stored as nil.
 	Headers map[string]string
 	// Due is the time at which to deliver, rounded up to whole milliseconds. A time
 	// in the past delivers at once. Zero means Delay after the store's clock.
@@ -97,26 +127,30 @@ type NewMessage struct {
 	ExpireAfter time.Duration
 	// DropExpired drops the message when it expires; otherwise it becomes dead.
 	DropExpired bool
-	// OnDuplicate says what happens when the ID is taken.
-	OnDuplicate OnDuplicate
+	// IfExists says what happens when the ID is taken.
+	IfExists IfExists
 }
 
-// OnDuplicate says what a push does when its topic holds a message with its ID
-// (in any state), or remembers a finished one (Settings.Remember).
-type OnDuplicate uint8
+// IfExists says what a push does when its topic holds a message with its ID
+// (in any state), or remembers a finished one (Settings.DedupeWindow).
+type IfExists uint8
 
 // What a push with a taken ID does (P7).
 const (
-	// KeepFirst changes nothing and reports PushDuplicate with the state of the
-	// message that holds the ID.
-	KeepFirst OnDuplicate = iota
-	// ReplaceFirst puts the new message in the place of the old one in one step and
+	// IfExistsKeep changes nothing. It reports PushDuplicate with the state of the message
+	// that holds the ID, or none for a finished one that is remembered. A dead holder, which
+	// nobody will deliver, is ErrDuplicate.
+	IfExistsKeep IfExists = iota
+	// IfExistsReplace puts the new message in the place of the old one in one step and
 	// reports PushReplaced. A lease on the old one is lost to its holder, who learns
 	// it from ErrLeaseLost. A dead message is replaced too; a remembered finished ID is
 	// simply used again and reports PushStored.
-	ReplaceFirst
-	// FailDuplicate changes nothing and reports ErrDuplicate.
-	FailDuplicate
+	IfExistsReplace
+	// IfExistsFail changes nothing and reports ErrDuplicate.
+	IfExistsFail
+	// IfExistsReplaceDead replaces a dead holder and reports PushReplaced, and keeps any
+	// other, as IfExistsKeep does.
+	IfExistsReplaceDead
 )
 
 // PushStatus is what became of one pushed message.
@@ -146,10 +180,11 @@ type PushResult struct {
 	// It is zero when a remembered finished ID was met.
 	Due    time.Time
 	Status PushStatus
-	// Existing is the state of the message that was kept, for PushDuplicate.
-	// StateNone says that the ID belonged to a finished message still remembered.
+	// Existing is the state of the message that was kept, for PushDuplicate; StateNone says
+	// that the ID belonged to a finished message still remembered. It is StateDead with
+	// an ErrDuplicate for a dead holder.
 	Existing State
-	// Err is set when this message was refused; then nothing was stored for it.
+	// Err is set when this message was refused; then nothing was stored for it, unless Definite(Err) is false.
 	Err error
 }
 
@@ -160,6 +195,8 @@ type Claim struct {
 	Topics []string
 	// Max bounds the number of deliveries, 1 to MaxClaim.
 	Max int
+	// PerTopic bounds how many of them are of any one topic; 0, as Max or more, is no bound of its own.
+	PerTopic int
 	// Wait is how long to wait when nothing is due; 0 does not wait.
 	Wait time.Duration
 	// Lease overrides the topic's lease length when positive.
@@ -203,12 +240,12 @@ type Settlement struct {
 	// Token is that of the Delivery.
 	Token int64
 	Verb  Verb
-	// Delay: for SettleRetry and SettleSnooze the time until the next attempt
-	// (UseBackoff, SettleRetry only: as the topic's backoff says); for SettleExtend the
+	// Delay is for SettleRetry and SettleSnooze the time until the next attempt. UseBackoff, for
+	// SettleRetry only, is what the topic's backoff says. For SettleExtend it is the
 	// new length of the lease from now, 0 for the topic's. Otherwise 0.
 	Delay time.Duration
-	// Error is kept in the history by SettleRetry and SettleDiscard, shortened
-	// by TrimError.
+	// Error is kept in the history by SettleRetry and SettleDiscard; the store shortens
+	// it to MaxErrorBytes.
 	Error string
 }
 
@@ -243,34 +280,6 @@ type Amendment struct {
 	Delay time.Duration
 }
 
-// OutcomeStatus is the definite answer to an Amendment.
-type OutcomeStatus uint8
-
-// The answers to an Amendment. The zero value goes with an Outcome.Err.
-const (
-	OutcomeNone OutcomeStatus = iota
-	// Cancelled: no claim will ever return the message.
-	Cancelled
-	// Rescheduled: only the new due time counts.
-	Rescheduled
-	// Requeued: the dead message is scheduled again.
-	Requeued
-	// TooLate: the message is leased. A cancel still has the effect that no
-	// further attempt is made after this one; a reschedule has none.
-	TooLate
-	// NotFound: for a cancel or reschedule there is no scheduled, ready or leased
-	// message with this ID; for a requeue there is no message at all.
-	NotFound
-	// NotDead: the message to requeue is scheduled, ready or leased.
-	NotDead
-)
-
-var outcomeNames = [...]string{"", "cancelled", "rescheduled", "requeued", "leased", "not_found", "not_dead"}
-
-// String returns the word used on every surface: "cancelled", "rescheduled",
-// "requeued", "leased" (TooLate), "not_found", "not_dead", or "".
-func (s OutcomeStatus) String() string { return name(outcomeNames[:], int(s)) }
-
 // name is the word for a value of a closed list.
 func name(names []string, i int) string {
 	if i < len(names) {
@@ -279,12 +288,19 @@ func name(names []string, i int) string {
 	return "invalid"
 }
 
-// Outcome is the answer to one Amendment.
-type Outcome struct {
-	Status OutcomeStatus
-	// Due is the due time in force after Rescheduled and Requeued.
+// Amended is the definite answer to one Amendment.
+type Amended struct {
+	// Due is the due time in force after a reschedule or requeue that was made.
 	Due time.Time
-	// Err is set when the amendment was refused as malformed.
+	// Err is nil when the change was made. A cancelled message will never be returned by
+	// a claim, a rescheduled or requeued one has only its new due time. Else it wraps
+	//
+	//   - ErrLeased: somebody works on the message. After a cancel no further attempt is
+	//     made; a reschedule has no effect.
+	//   - ErrNotFound: a cancel or reschedule found no scheduled, ready or leased message
+	//     with this ID, a requeue none at all.
+	//   - ErrNotDead: the message to requeue is scheduled, ready or leased.
+	//   - what refused the amendment; then nothing was changed by it.
 	Err error
 }
 
@@ -304,4 +320,18 @@ const (
 // DurabilityReporter is an optional interface of stores that know their class.
 type DurabilityReporter interface {
 	Durability() Durability
+}
+
+// SpaceReporter is an optional interface of stores that know how much room their medium has.
+type SpaceReporter interface {
+	// Space says how much room there is now. ErrUnsupported: this medium does not tell.
+	Space(ctx context.Context) (Space, error)
+}
+
+// Space is the room of a store's medium, in bytes.
+type Space struct {
+	// Free is what may still be written, Total the size of the medium.
+	Free, Total int64
+	// Reserve is kept for acks and cancels: pushes are refused with ErrNoSpace while less is free.
+	Reserve int64
 }

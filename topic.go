@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // Topic is a topic whose messages carry values of type T. It is safe for concurrent use.
@@ -57,26 +58,35 @@ func NewTopic[T any](q *Queue, name string, opts ...TopicOption) *Topic[T] {
 }
 
 // Name returns the topic's name.
-func (t *Topic[T]) Name() string { return t.name }
+func (t *Topic[T]) Name() string {
+	if t == nil {
+		return ""
+	}
+	return t.name
+}
 
 // Push is Queue.Push with v as the body. A value that does not encode gives ErrInvalid.
 func (t *Topic[T]) Push(ctx context.Context, v T, opts ...PushOption) (PushResult, error) {
-	m, err := t.compose(v, opts)
+	m, err := t.Compose(v, opts...)
 	if err != nil {
-		return PushResult{Topic: t.name, Err: err}, fmt.Errorf("push: %w", err)
+		return PushResult{Topic: t.Name(), Err: err}, fmt.Errorf("push: %w", err)
 	}
 	return t.queue.pushOne(ctx, m)
 }
 
-// PushMany is Queue.PushMany with a message for each value; the options hold for all, so
-// ID is ErrInvalid with more than one value. If a value does not encode, nothing is stored.
-func (t *Topic[T]) PushMany(ctx context.Context, vs []T, opts ...PushOption) ([]PushResult, error) {
+// PushMany is Queue.PushMany with a message for each value. options, if not nil, says with which options each one is
+// pushed: its ID, its due time. If a value does not encode, nothing is stored.
+func (t *Topic[T]) PushMany(ctx context.Context, vs []T, options func(v T) []PushOption) ([]PushResult, error) {
+	if err := t.refused(); err != nil {
+		return nil, err
+	}
 	ms := make([]NewMessage, len(vs))
 	for i, v := range vs {
-		m, err := t.compose(v, opts)
-		if err == nil && m.ID != "" && len(vs) > 1 {
-			err = invalidf("one ID for %d messages: push them one by one, or use Queue.PushMany", len(vs))
+		var opts []PushOption
+		if options != nil {
+			opts = options(v)
 		}
+		m, err := t.Compose(v, opts...)
 		if err != nil {
 			return nil, fmt.Errorf("push of value %d of %d: %w", i+1, len(vs), err)
 		}
@@ -85,7 +95,19 @@ func (t *Topic[T]) PushMany(ctx context.Context, vs []T, opts ...PushOption) ([]
 	return t.queue.PushMany(ctx, ms)
 }
 
-func (t *Topic[T]) compose(v T, opts []PushOption) (NewMessage, error) {
+// refused is why no call can be made, or nil. It makes the zero Topic an error instead of a panic.
+func (t *Topic[T]) refused() error {
+	if t == nil || t.codec == nil {
+		return invalidf("topic was not made by NewTopic: use that")
+	}
+	return t.queue.refused()
+}
+
+// Compose builds a message that carries v, as the function Compose does, for what pushes several messages or pushes them later.
+func (t *Topic[T]) Compose(v T, opts ...PushOption) (NewMessage, error) {
+	if err := t.refused(); err != nil {
+		return NewMessage{}, err
+	}
 	body, err := t.codec.Encode(v)
 	if err != nil {
 		return NewMessage{}, fmt.Errorf("%w body: encode %T: %w", ErrInvalid, v, err)
@@ -93,27 +115,70 @@ func (t *Topic[T]) compose(v T, opts []PushOption) (NewMessage, error) {
 	return Compose(t.name, body, opts...)
 }
 
+// Get returns the value of a message and all that the store knows of it, or ErrNotFound. A body that does not decode
+// is an error that comes with the Info.
+func (t *Topic[T]) Get(ctx context.Context, id string) (v T, i Info, err error) {
+	if err := t.refused(); err != nil {
+		return v, Info{}, err
+	}
+	if i, err = t.queue.Get(ctx, t.name, id); err != nil {
+		return v, i, err
+	}
+	if err := t.codec.Decode(i.Body, &v); err != nil {
+		return v, i, fmt.Errorf("decode body of %s as %T: %w", id, v, err)
+	}
+	return v, i, nil
+}
+
+// CancelMany is Queue.CancelMany in this topic.
+func (t *Topic[T]) CancelMany(ctx context.Context, ids []string) ([]Amended, error) {
+	if err := t.refused(); err != nil {
+		return nil, err
+	}
+	return t.queue.CancelMany(ctx, t.name, ids)
+}
+
+// Configure is Queue.Configure of this topic.
+func (t *Topic[T]) Configure(ctx context.Context, change func(s *Settings)) (Settings, error) {
+	if err := t.refused(); err != nil {
+		return Settings{}, err
+	}
+	return t.queue.Configure(ctx, t.name, change)
+}
+
 // Cancel is Queue.Cancel in this topic.
-func (t *Topic[T]) Cancel(ctx context.Context, id string) (Outcome, error) {
+func (t *Topic[T]) Cancel(ctx context.Context, id string) error {
+	if err := t.refused(); err != nil {
+		return err
+	}
 	return t.queue.Cancel(ctx, t.name, id)
 }
 
 // Reschedule is Queue.Reschedule in this topic.
-func (t *Topic[T]) Reschedule(ctx context.Context, id string, w When) (Outcome, error) {
+func (t *Topic[T]) Reschedule(ctx context.Context, id string, w When) (time.Time, error) {
+	if err := t.refused(); err != nil {
+		return time.Time{}, err
+	}
 	return t.queue.Reschedule(ctx, t.name, id, w)
 }
 
 // Requeue is Queue.Requeue in this topic.
-func (t *Topic[T]) Requeue(ctx context.Context, id string, w When) (Outcome, error) {
+func (t *Topic[T]) Requeue(ctx context.Context, id string, w When) (time.Time, error) {
+	if err := t.refused(); err != nil {
+		return time.Time{}, err
+	}
 	return t.queue.Requeue(ctx, t.name, id, w)
 }
 
-// Handler returns a Handler, for Worker.Handle, that decodes the body and calls f. A body
-// that does not decode is discarded, since no retry can mend it: the message is dead
+// Handler returns a Handler, for worker.Handle, that decodes the body and calls f. A body
+// that does not decode is discarded, since no retry can mend it. The message is dead
 // with the reason in its history, and can be requeued once the handler knows its form.
 func (t *Topic[T]) Handler(f func(ctx context.Context, v T, d *Delivery) error) Handler {
 	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
 		var v T
+		if err := t.refused(); err != nil {
+			return err
+		}
 		if err := t.codec.Decode(d.Body, &v); err != nil {
 			return Discard(fmt.Errorf("decode body as %T: %w", v, err))
 		}

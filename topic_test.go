@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -52,17 +53,19 @@ func TestTopicByID(t *testing.T) {
 	if err != nil {
 		t.Fatalf("push: %v", err)
 	}
-	wantStatus(t, punctual.Rescheduled)(orders.Reschedule(ctx, r.ID, punctual.In(time.Second)))
+	wantMoved(t, nil)(orders.Reschedule(ctx, r.ID, punctual.In(time.Second)))
 	clock.Advance(time.Second)
 	discard(t, q, claimOne(t, q, "t"))
-	wantStatus(t, punctual.Requeued)(orders.Requeue(ctx, r.ID, punctual.When{}))
-	wantStatus(t, punctual.Cancelled)(orders.Cancel(ctx, r.ID))
+	wantMoved(t, nil)(orders.Requeue(ctx, r.ID, punctual.When{}))
+	wantErr(t, nil, orders.Cancel(ctx, r.ID))
 }
 
 func TestTopicPushMany(t *testing.T) {
 	q, _ := newQueue(t, nil)
 	orders := punctual.NewTopic[order](q, "t")
-	rs, err := orders.PushMany(t.Context(), []order{{Number: 1}, {Number: 2}}, punctual.Header("k", "v"))
+	rs, err := orders.PushMany(t.Context(), []order{{Number: 1}, {Number: 2}}, func(o order) []punctual.PushOption {
+		return []punctual.PushOption{punctual.Header("k", "v"), punctual.ID(fmt.Sprint("order-", o.Number))}
+	})
 	if err != nil || len(rs) != 2 || rs[0].ID == rs[1].ID {
 		t.Fatalf("push: %+v, %v", rs, err)
 	}
@@ -71,11 +74,24 @@ func TestTopicPushMany(t *testing.T) {
 			t.Errorf("message %d has headers %v", n, d.Headers)
 		}
 	}
-	if _, err := orders.PushMany(t.Context(), []order{{}, {}}, punctual.ID("a")); !errors.Is(err, punctual.ErrInvalid) {
-		t.Errorf("one ID for two messages: %v: want ErrInvalid", err)
+	later := func(o order) []punctual.PushOption {
+		return []punctual.PushOption{punctual.ID(fmt.Sprint("order-", o.Number)), punctual.In(time.Hour)}
 	}
-	if rs, err := orders.PushMany(t.Context(), []order{{}}, punctual.ID("a")); err != nil || rs[0].ID != "a" {
-		t.Errorf("one ID for one message: %+v, %v", rs, err)
+	if _, err := orders.PushMany(t.Context(), []order{{Number: 8}, {Number: 9}}, later); err != nil {
+		t.Fatal(err)
+	}
+	v, info, err := orders.Get(t.Context(), "order-9")
+	if err != nil || v.Number != 9 || info.State != punctual.StateScheduled {
+		t.Errorf("get: %+v, %+v, %v", v, info, err)
+	}
+	if _, err := orders.CancelMany(t.Context(), []string{"order-8", "order-9"}); err != nil {
+		t.Errorf("cancel: %v", err)
+	}
+	if _, _, err := orders.Get(t.Context(), "order-9"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("get of a cancelled message: %v", err)
+	}
+	if set, err := orders.Configure(t.Context(), func(s *punctual.Settings) { s.MaxAttempts = 3 }); err != nil || set.MaxAttempts != 3 {
+		t.Errorf("configure: %+v, %v", set, err)
 	}
 }
 
@@ -89,7 +105,7 @@ func TestTopicValueDoesNotEncode(t *testing.T) {
 	if !errors.Is(err, punctual.ErrInvalid) || !punctual.Definite(err) || r.Err == nil {
 		t.Errorf("push of NaN: %+v, %v: want ErrInvalid", r, err)
 	}
-	_, err = numbers.PushMany(t.Context(), []float64{1, math.NaN(), 3})
+	_, err = numbers.PushMany(t.Context(), []float64{1, math.NaN(), 3}, nil)
 	if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "2 of 3") {
 		t.Errorf("push of many: %v: want ErrInvalid that names value 2", err)
 	}
@@ -104,9 +120,9 @@ func TestTopicBodyDoesNotDecode(t *testing.T) {
 		t.Error("the handler was called")
 		return nil
 	}).Handle(t.Context(), &d)
-	verb, text := punctual.Judge(err)
-	if verb != punctual.SettleDiscard || !strings.Contains(text, "decode body as punctual_test.order") {
-		t.Errorf("verdict %v, %q: want a discard that says why", verb, text)
+	dec := punctual.DecisionOf(err)
+	if dec.Verb != punctual.SettleDiscard || !strings.Contains(err.Error(), "decode body as punctual_test.order") {
+		t.Errorf("%v, %q: want a discard that says why", dec.Verb, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // What GOMAXPROCS has to do with lateness when handlers compute.
@@ -46,7 +47,7 @@ func busyWindow(z sizes) time.Duration { return z.Window / 4 }
 
 // keepBusy pushes one message for each busy handler and has w handle them; they compute until
 // the returned function is called.
-func (l *load) keepBusy(ctx context.Context, w *punctual.Worker) (stop func(), err error) {
+func (l *load) keepBusy(ctx context.Context, w *worker.Worker) (stop func(), err error) {
 	if l.busy == 0 {
 		return func() {}, nil
 	}

@@ -1,267 +1,246 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"html"
+	"image/color"
 	"math"
 	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Drawing: a chart is one or more panels beside each other, each with its own axes. The
-// result is SVG that needs nothing beside it and is legible on light and dark pages.
+// Drawing: a chart is one or more panels beside each other, each with its own axes, as SVG.
 
 // chart is a picture.
 type chart struct {
 	title  string
-	legend []key
 	panels []*panel
 }
 
-// key is an entry of the legend. class is one of the colours in style.
-type key struct{ class, text string }
-
-// panel is one pair of axes with what is drawn between them. Coordinates are data.
+// panel is one pair of axes.
 type panel struct {
-	title string
-	// groups name the places along a category axis, whose coordinates are 0, 1, 2...; without
-	// them the horizontal axis has numbers from 0 to xMax.
-	groups []string
-	xTitle string
-	xMax   float64
-	yTitle string
-	yMin   float64 // of a log axis; others start at 0
-	yMax   float64
-	log    bool
-	// slim makes bars slim enough for three beside each other in one group.
-	slim bool
-	// marks are drawn in order.
-	marks []mark
+	*plot.Plot
+	logFrom float64 // where a log axis begins; 0 for others, which begin at 0
 }
 
-// mark draws itself with the scales of its panel.
-type mark func(b *strings.Builder, x, y scale)
-
-// scale turns data into picture coordinates.
-type scale func(float64) float64
-
-const (
-	chartWidth  = 820
-	plotHeight  = 250
-	plotTop     = 84 // title, legend and panel titles
-	marginLeft  = 64
-	marginRight = 18
-	marginBelow = 48
+// The colours: steps of one hue for what has an order, three hues for what has none. The ground is transparent, and all of them
+// can be read on white and on black.
+var (
+	ordered = []color.Color{rgb(0xa5cbf7), rgb(0x6aa7ec), rgb(0x2a78d6), rgb(0x2560ab)}
+	ours    = rgb(0x2a78d6)
+	raw     = rgb(0x9d9c96)
+	rival   = rgb(0xd95926)
+	aimed   = rgb(0xd6453d)
+	ink     = rgb(0x7d8590)
+	gridded = color.NRGBA{R: 0x7d, G: 0x85, B: 0x90, A: 0x50}
 )
 
-// style has the colours for light pages and for dark ones. q1 to q4 are steps of one hue, for
-// what has an order; a and b are two hues, for what has none.
-const style = `<style>
-svg { --page:#fcfcfb; --ink:#0b0b0b; --soft:#52514e; --grid:#e1e0d9; --axis:#8a897f;
-  --q1:#86b6ef; --q2:#2a78d6; --q3:#184f95; --q4:#0d2c55; --a:#2a78d6; --b:#d95926; --aim:#b3261e }
-@media (prefers-color-scheme: dark) { svg { --page:#1a1a19; --ink:#ffffff; --soft:#c3c2b7; --grid:#333331; --axis:#898781;
-  --q1:#d6e6fb; --q2:#86b6ef; --q3:#3987e5; --q4:#2a66b4; --a:#3987e5; --b:#eb6834; --aim:#ff8a80 } }
-text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--soft) }
-.title { font-size: 15px; font-weight: 600; fill: var(--ink) } .head { font-weight: 600; fill: var(--ink) }
-.value { fill: var(--ink); font-size: 11px } .aimtext { fill: var(--aim); font-size: 11px }
-.grid { stroke: var(--grid); stroke-width: 1 } .axis { stroke: var(--axis); stroke-width: 1 }
-.aim { stroke: var(--aim); stroke-width: 1.5; stroke-dasharray: 5 3 } .range { stroke: var(--axis); stroke-width: 1.5 }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round }
-.q1 { fill: var(--q1) } .q2 { fill: var(--q2) } .q3 { fill: var(--q3) } .q4 { fill: var(--q4) } .a { fill: var(--a) } .b { fill: var(--b) }
-.line.a { fill: none; stroke: var(--a) } .line.b { fill: none; stroke: var(--b) }
-</style>
-`
-
-// svg is the picture.
-func (c chart) svg() string {
-	var b strings.Builder
-	height := plotTop + plotHeight + marginBelow
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", chartWidth, height, html.EscapeString(c.title))
-	b.WriteString(style)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" style="fill:var(--page)"/>`+"\n", chartWidth, height)
-	text(&b, 16, 24, "title", "start", c.title)
-	c.drawLegend(&b)
-	width := float64(chartWidth) / float64(len(c.panels))
-	for i, p := range c.panels {
-		p.draw(&b, float64(i)*width, width)
-	}
-	b.WriteString("</svg>\n")
-	return b.String()
+func rgb(v uint32) color.Color {
+	return color.RGBA{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v), A: 0xff}
 }
 
-func (c chart) drawLegend(b *strings.Builder) {
-	x := 16.0
-	for _, k := range c.legend {
-		fmt.Fprintf(b, `<circle class="%s" cx="%s" cy="44" r="5"/>`+"\n", k.class, num(x+5))
-		text(b, x+15, 48, "", "start", k.text)
-		x += 15 + 6.4*float64(len([]rune(k.text))) + 20
+// sans is the kind of letters; fontFamily what stands in the picture for it and for those who do
+// not have that font.
+const (
+	sans       = "Sans"
+	fontFamily = "font-family:Liberation Sans"
+	fallbacks  = ",Arial,Helvetica,sans-serif"
+)
+
+const (
+	chartWidth  = 11 * vg.Inch
+	chartHeight = 4.6 * vg.Inch
+	barWidth    = 0.28 * vg.Inch
+)
+
+func newPanel(title, x, y string, groups ...string) *panel {
+	p := &panel{Plot: plot.New()}
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Y.Min, p.Y.Max = 0, 1
+	p.Y.Tick.Marker = shortTicks{plot.DefaultTicks{}}
+	p.X.Tick.Marker = shortTicks{plot.DefaultTicks{}}
+	if len(groups) > 0 {
+		p.NominalX(groups...)
+		p.X.Min, p.X.Max = -0.5, float64(len(groups))-0.5
 	}
+	grid := plotter.NewGrid()
+	grid.Vertical.Width = 0
+	grid.Horizontal.Color = gridded
+	p.Add(grid)
+	p.Legend.Top, p.Legend.Padding = true, 3
+	for _, style := range []*text.Style{
+		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
+	} {
+		style.Font.Variant, style.Color = sans, ink
+	}
+	p.BackgroundColor = nil
+	for _, line := range []*draw.LineStyle{&p.X.LineStyle, &p.Y.LineStyle, &p.X.Tick.LineStyle, &p.Y.Tick.LineStyle} {
+		line.Color = ink
+	}
+	return p
 }
 
-// draw draws the panel in the part of the picture that starts at left.
-func (p *panel) draw(b *strings.Builder, left, width float64) {
-	x0, x1 := left+marginLeft, left+width-marginRight
-	y0, y1 := float64(plotTop+plotHeight), float64(plotTop)
-	text(b, x0, y1-14, "head", "start", p.title)
-	y := p.vertical(y0, y1)
-	for _, v := range p.ticks() {
-		line(b, "grid", x0, y(v), x1, y(v))
-		text(b, x0-6, y(v)+4, "", "end", short(v))
-	}
-	fmt.Fprintf(b, `<text transform="translate(%s %s) rotate(-90)" text-anchor="middle">%s</text>`+"\n",
-		num(left+15), num((y0+y1)/2), html.EscapeString(p.yTitle))
-	x := p.horizontal(x0, x1)
-	p.drawHorizontal(b, x, y0)
-	line(b, "axis", x0, y0, x1, y0)
-	text(b, (x0+x1)/2, y0+38, "", "middle", p.xTitle)
-	for _, m := range p.marks {
-		m(b, x, y)
-	}
+// newLogPanel is one whose vertical axis has powers of ten from a value that is the least shown.
+func newLogPanel(from float64, title, x, y string, groups ...string) *panel {
+	p := newPanel(title, x, y, groups...)
+	p.logFrom = from
+	p.Y.Min, p.Y.Max = from, 10*from
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shortTicks{plot.LogTicks{Prec: -1}}
+	return p
 }
 
-func (p *panel) drawHorizontal(b *strings.Builder, x scale, y0 float64) {
-	for i, g := range p.groups {
-		text(b, x(float64(i)), y0+19, "", "middle", g)
-	}
-	if len(p.groups) > 0 {
-		return
-	}
-	step := niceStep(p.xMax)
-	for v := 0.0; v <= p.xMax*1.001; v += step {
-		line(b, "axis", x(v), y0, x(v), y0+4)
-		text(b, x(v), y0+19, "", "middle", short(v))
-	}
-}
+// shortTicks writes the labels of axes as the tables write numbers.
+type shortTicks struct{ plot.Ticker }
 
-func (p *panel) horizontal(x0, x1 float64) scale {
-	if n := len(p.groups); n > 0 {
-		slot := (x1 - x0) / float64(n)
-		return func(v float64) float64 { return x0 + (v+0.5)*slot }
-	}
-	return func(v float64) float64 { return x0 + v/p.xMax*(x1-x0) }
-}
-
-// vertical clips to the panel, so that 0 can be drawn on a log axis.
-func (p *panel) vertical(y0, y1 float64) scale {
-	return func(v float64) float64 {
-		part := v / p.yMax
-		if p.log {
-			part = math.Log(max(v, p.yMin)/p.yMin) / math.Log(p.yMax/p.yMin)
+func (t shortTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := t.Ticker.Ticks(low, high)
+	for i := range ticks {
+		if ticks[i].Label != "" {
+			ticks[i].Label = short(ticks[i].Value)
 		}
-		return y0 + min(max(part, 0), 1)*(y1-y0)
 	}
-}
-
-// ticks are the labelled values of the vertical axis.
-func (p *panel) ticks() []float64 {
-	var vs []float64
-	if p.log {
-		for v := p.yMin; v <= p.yMax*1.001; v *= 10 {
-			vs = append(vs, v)
-		}
-		return vs
-	}
-	step := niceStep(p.yMax)
-	for i := 0; float64(i)*step <= p.yMax*1.001; i++ {
-		vs = append(vs, float64(i)*step)
-	}
-	return vs
+	return ticks
 }
 
 // upTo has the vertical axis reach beyond the values.
 func (p *panel) upTo(vs ...float64) {
 	for _, v := range vs {
-		p.yMax = max(p.yMax, v*1.08)
-	}
-	if p.yMax == 0 {
-		p.yMax = 1
-	}
-}
-
-// logUpTo makes the vertical axis one of powers of ten that starts at from and reaches beyond
-// the values.
-func (p *panel) logUpTo(from float64, vs ...float64) {
-	p.log, p.yMin = true, from
-	p.yMax = max(p.yMax, from*10)
-	for _, v := range vs {
-		for p.yMax < v*1.2 {
-			p.yMax *= 10
+		if p.logFrom > 0 {
+			p.Y.Max = max(p.Y.Max, math.Pow(10, math.Ceil(math.Log10(max(v, p.logFrom)*1.2))))
+		} else {
+			p.Y.Max = max(p.Y.Max, v*1.15)
 		}
 	}
 }
 
-// niceStep divides an axis up to limit into at most six parts of a round length.
-func niceStep(limit float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(limit/6)))
-	for _, f := range []float64{1, 2, 5} {
-		if limit/(f*power) <= 6 {
-			return f * power
+// shown is v, or the least that a log axis can show.
+func (p *panel) shown(v float64) float64 { return max(v, p.logFrom) }
+
+// bars draws a bar for each value that is there, with the range over the rounds as a thin line, and
+// a label above it. offset moves them aside, in widths of a bar. It returns their entry for a legend.
+func (p *panel) bars(c color.Color, offset float64, vs []*spread, label func(spread) string) plot.Thumbnailer {
+	values := make(plotter.Values, len(vs))
+	ranges := errorPoints{}
+	labels := plotter.XYLabels{}
+	for i, s := range vs {
+		if s == nil {
+			continue
 		}
+		values[i] = s.median
+		top := plotter.XY{X: float64(i), Y: s.median}
+		ranges.XYs = append(ranges.XYs, top)
+		ranges.YErrors = append(ranges.YErrors, struct{ Low, High float64 }{s.median - s.min, s.max - s.median})
+		labels.XYs = append(labels.XYs, plotter.XY{X: top.X, Y: s.max})
+		labels.Labels = append(labels.Labels, label(*s))
+		p.upTo(s.max)
 	}
-	return 10 * power
+	aside := vg.Length(offset) * barWidth
+	bars := must(plotter.NewBarChart(values, barWidth))
+	bars.Color, bars.LineStyle.Width, bars.Offset = c, 0, aside
+	p.Add(bars)
+	if len(labels.XYs) > 0 {
+		errorBars := must(plotter.NewYErrorBars(ranges))
+		errorBars.Color = ink
+		p.Add(moved{errorBars, aside})
+		p.label(labels, vg.Point{X: aside, Y: 3}, text.XCenter, ink)
+	}
+	return bars
 }
 
-// bar is a column from the axis up to v, with the range over the rounds as a thin line and a label.
-func (p *panel) bar(at, v, low, high float64, class, label string) {
-	p.marks = append(p.marks, func(b *strings.Builder, x, y scale) {
-		half := min(22, (x(1)-x(0))*0.16)
-		if p.slim {
-			half *= 0.75
-		}
-		zero := y(0)
-		if top := y(v); zero-top > 0.5 {
-			fmt.Fprintf(b, `<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="2"/>`+"\n",
-				class, num(x(at)-half), num(top), num(2*half), num(zero-top))
-		}
-		if high > low {
-			line(b, "range", x(at), y(low), x(at), y(high))
-		}
-		text(b, x(at), y(max(v, high))-6, "value", "middle", label)
-	})
+// errorPoints are points with what plotter.NewYErrorBars wants of them.
+type errorPoints struct {
+	plotter.XYs
+	plotter.YErrors
 }
 
-// dots are values above each other, joined by a thin line; classes go with the values. The label
-// stands beside the value with its index.
-func (p *panel) dots(at float64, vs []float64, classes []string, labelled int, label string) {
-	p.marks = append(p.marks, func(b *strings.Builder, x, y scale) {
-		line(b, "range", x(at), y(vs[0]), x(at), y(vs[len(vs)-1]))
-		for i, v := range vs {
-			fmt.Fprintf(b, `<circle class="%s" cx="%s" cy="%s" r="5"/>`+"\n", classes[i], num(x(at)), num(y(v)))
-		}
-		text(b, x(at)+9, y(vs[labelled])+4, "value", "start", label)
-	})
+// moved draws a plotter aside of its place.
+type moved struct {
+	plot.Plotter
+	by vg.Length
 }
 
-// curve is a line through points.
-func (p *panel) curve(ps []point, class string) {
-	p.marks = append(p.marks, func(b *strings.Builder, x, y scale) {
-		b.WriteString(`<polyline class="line ` + class + `" points="`)
-		for i, q := range ps {
-			if i > 0 {
-				b.WriteByte(' ')
-			}
-			b.WriteString(num(x(q.X)) + "," + num(y(q.Y)))
-		}
-		b.WriteString(`"/>` + "\n")
-	})
+func (m moved) Plot(c draw.Canvas, p *plot.Plot) {
+	c.Min.X += m.by
+	c.Max.X += m.by
+	m.Plotter.Plot(c, p)
+}
+
+func (p *panel) label(l plotter.XYLabels, offset vg.Point, align text.XAlignment, c color.Color) {
+	labels := must(plotter.NewLabels(l))
+	labels.Offset = offset
+	for i := range labels.TextStyle {
+		labels.TextStyle[i].XAlign, labels.TextStyle[i].Color = align, c
+		labels.TextStyle[i].Font.Size, labels.TextStyle[i].Font.Variant = 8, sans
+	}
+	p.Add(labels)
+}
+
+// curve is a line through points, which widens the axes.
+func (p *panel) curve(ps []point, c color.Color) {
+	xys := plotter.XYs{}
+	for _, q := range ps {
+		xys = append(xys, plotter.XY{X: q.X, Y: q.Y})
+		p.upTo(q.Y)
+		p.X.Max = max(p.X.Max, q.X)
+	}
+	if len(xys) == 0 {
+		return
+	}
+	l := must(plotter.NewLine(xys))
+	l.Color, l.Width = c, 1.5
+	p.Add(l)
 }
 
 // aim is a dashed line at v between two places, with its text above the left end.
 func (p *panel) aim(from, to, v float64, label string) {
-	p.marks = append(p.marks, func(b *strings.Builder, x, y scale) {
-		line(b, "aim", x(from), y(v), x(to), y(v))
-		text(b, x(from)+2, y(v)-4, "aimtext", "start", label)
-	})
+	p.upTo(v)
+	l := must(plotter.NewLine(plotter.XYs{{X: from, Y: v}, {X: to, Y: v}}))
+	l.Color, l.Dashes = aimed, []vg.Length{4, 3}
+	p.Add(l)
+	p.label(plotter.XYLabels{XYs: plotter.XYs{{X: from, Y: v}}, Labels: []string{label}}, vg.Point{X: 2, Y: 2}, text.XLeft, aimed)
 }
 
-func line(b *strings.Builder, class string, x0, y0, x1, y1 float64) {
-	fmt.Fprintf(b, `<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`+"\n", class, num(x0), num(y0), num(x1), num(y1))
-}
-
-func text(b *strings.Builder, x, y float64, class, anchor, s string) {
-	if s != "" {
-		fmt.Fprintf(b, `<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, num(x), num(y), anchor, html.EscapeString(s))
+// sameScale gives all panels the range of the widest, so that they can be compared.
+func sameScale(ps []*panel) []*panel {
+	top := 0.0
+	for _, p := range ps {
+		top = max(top, p.Y.Max)
 	}
+	for _, p := range ps {
+		p.Y.Max = top
+	}
+	return ps
 }
 
-// num is a coordinate, to a tenth.
-func num(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
+// svg is the picture.
+func (c chart) svg() string {
+	canvas := vgsvg.New(chartWidth, chartHeight)
+	area := draw.New(canvas)
+	style := text.Style{Color: ink, Font: font.From(plot.DefaultFont, 14), Handler: plot.DefaultTextHandler}
+	style.Font.Variant = sans
+	area.FillText(style, vg.Point{X: 12, Y: chartHeight - 22}, c.title)
+	tiles := draw.Tiles{Rows: 1, Cols: len(c.panels), PadTop: 34, PadBottom: 8, PadLeft: 8, PadRight: 12, PadX: 16}
+	for i, p := range c.panels {
+		p.Draw(tiles.At(area, i, 0))
+	}
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		panic(fmt.Sprintf("bench: a chart cannot be written to memory: %v", err))
+	}
+	return strings.ReplaceAll(b.String(), fontFamily, fontFamily+fallbacks)
+}
+
+// must is for plotters, which refuse only NaN, infinities and no values at all.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic("bench: " + err.Error())
+	}
+	return v
+}

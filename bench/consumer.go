@@ -20,7 +20,7 @@ const consumerVerb = "consumer"
 type consumerTask struct {
 	System string `json:"system"`
 	Addr   string `json:"addr"`
-	Hands  int    `json:"hands"` // concurrency; for the reference the size of its batches
+	Slots  int    `json:"slots"` // concurrency; for the reference the size of its batches
 	// Instant is when the reference begins to take; the others know by themselves.
 	Instant time.Time `json:"instant"`
 	// Records is the file for what was handled.

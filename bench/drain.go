@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // How fast messages that are all due in one instant are claimed and acked, and how late
@@ -68,7 +69,7 @@ func (b *burst) run(ctx context.Context, e *env, store punctual.Store) (rate flo
 	if err := b.fill(ctx, q); err != nil {
 		return 0, err
 	}
-	w := punctual.NewWorker(store, &punctual.WorkerConfig{Concurrency: drainHands})
+	w := worker.New(store, &worker.Config{Concurrency: drainHands})
 	w.Handle(topic, punctual.HandlerFunc(b.handle))
 	w.Handle(bystander, punctual.HandlerFunc(b.handleBystander))
 	if err := w.Start(ctx); err != nil {

@@ -149,8 +149,8 @@ func (f *fleet) deliveries() ([]record, error) {
 	return all, errors.Join(errs...)
 }
 
-// verdict is what became of letters numbered from 0.
-type verdict struct {
+// outcome is what became of letters numbered from 0.
+type outcome struct {
 	first, last time.Time // when a handler started
 	late        *recorder
 	early       int64 // deliveries before the due time
@@ -158,9 +158,9 @@ type verdict struct {
 	twice       int64 // deliveries beyond the first of a letter
 }
 
-// judge checks that each of n letters was delivered, and counts what was early or repeated.
-func judge(n int64, list []record) (verdict, error) {
-	v := verdict{late: newRecorder()}
+// check checks that each of n letters was delivered, and counts what was early or repeated.
+func check(n int64, list []record) (outcome, error) {
+	v := outcome{late: newRecorder()}
 	seen := make([]bool, n)
 	missing := n
 	for _, r := range list {
@@ -181,7 +181,7 @@ func judge(n int64, list []record) (verdict, error) {
 	return v, nil
 }
 
-func (v *verdict) add(r record) {
+func (v *outcome) add(r record) {
 	late := r.At.Sub(r.Due)
 	if late < 0 {
 		v.early++
@@ -197,7 +197,7 @@ func (v *verdict) add(r record) {
 }
 
 // strict refuses what Punctual promises never to do.
-func (v *verdict) strict() error {
+func (v *outcome) strict() error {
 	switch {
 	case v.early > 0:
 		return fmt.Errorf("%d messages were delivered before they were due, by up to %v (P2)", v.early, v.earliest)

@@ -1,9 +1,11 @@
 // Command bench measures Punctual's embedded store and the one on Redis through Queue and
-// Worker, as a program that uses the library would, and beside each figure what the machine or
-// the same Redis can do.
+// Worker, as a program that uses the library would. Beside each figure stands what the machine
+// or the same Redis can do.
 //
 //	bench run                     measure everything (about 30 minutes) and note the results
 //	bench run -only ^redis        measure the store on Redis (about 15 minutes)
+//	bench run -only ^postgres     measure the store on PostgreSQL, beside River (about 5 minutes)
+//	bench run -only ^server       measure the server beside others (about 6 minutes)
 //	bench run -only steady -quick measure a part, much smaller
 //	bench report                  turn the results into docs/performance.md and docs/img/*.svg
 //	bench list                    name the scenarios
@@ -56,6 +58,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return nil
 	case childVerb:
 		return childCommand(ctx, rest, stdout, stderr)
+	case servePunctualVerb, serveNATSVerb:
+		return serverCommand(ctx, verb, rest, stdout)
 	case consumerVerb:
 		return consumerCommand(ctx, rest, os.Stdin, stdout)
 	default:

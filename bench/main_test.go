@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 
 // TestMain lets the bench start itself: rounds run in processes of the test binary.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == childVerb || os.Args[1] == consumerVerb) {
+	if len(os.Args) > 1 && slices.Contains([]string{childVerb, consumerVerb, servePunctualVerb, serveNATSVerb}, os.Args[1]) {
 		if err := command(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -136,7 +136,7 @@ func runReopen(ctx context.Context, e *env) error {
 		err = e.out.setMemory()
 	}
 	if err == nil {
-		err = e.cancelOne(ctx, q, r.ID)
+		err = q.Cancel(ctx, topic, r.ID)
 	}
 	if err == nil {
 		err = e.countPending(ctx, store)
@@ -145,14 +145,6 @@ func runReopen(ctx context.Context, e *env) error {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func (e *env) cancelOne(ctx context.Context, q *punctual.Queue, id string) error {
-	o, err := q.Cancel(ctx, topic, id)
-	if err == nil && o.Status != punctual.Cancelled {
-		err = fmt.Errorf("cancel of a message just pushed: %v", o.Status)
-	}
-	return err
-}
 
 func (e *env) countPending(ctx context.Context, store punctual.Store) error {
 	inspector, err := punctual.AsInspector(store)

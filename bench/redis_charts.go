@@ -9,68 +9,51 @@ var redisCharts = []picture{
 	{"redis-lateness.svg", redisLatenessChart},
 }
 
-// side is a bar of a group: a value, its colour, and how far from the middle of the group.
-type side struct {
-	value, class string
-	offset       float64
-}
-
-// addSides draws the values of a scenario beside each other.
-func (p *panel) addSides(r run, at float64, scenario string, sides ...side) {
-	for _, x := range sides {
-		if s, ok := r.over(scenario, x.value); ok {
-			p.upTo(s.max)
-			p.bar(at+x.offset, s.median, s.min, s.max, x.class, thousands(s.median))
+// addRivals draws Punctual's rates between those of the same bytes raw and those of asynq.
+func (p *panel) addRivals(r run, reference string, scenarios []string) {
+	label := func(s spread) string {
+		if s.median < 10_000 {
+			return fmt.Sprintf("%.1fk", s.median/1000)
 		}
+		return fmt.Sprintf("%.0fk", s.median/1000)
 	}
-}
-
-// thousands labels a rate in little space.
-func thousands(v float64) string {
-	if v < 10_000 {
-		return fmt.Sprintf("%.1fk", v/1000)
-	}
-	return fmt.Sprintf("%.0fk", v/1000)
+	p.Legend.Add("Punctual", p.bars(ours, 0, r.spreads("rate", scenarios...), label))
+	p.Legend.Add("the same bytes, raw", p.bars(raw, -1.1, r.spreads(reference, scenarios...), label))
+	p.Legend.Add("asynq", p.bars(rival, 1.1, r.spreads("asynq_rate", scenarios...), label))
+	p.upTo(p.Y.Max * 1.1) // the legend stands above the bars
 }
 
 func redisRatesChart(r run) chart {
-	schedule := &panel{slim: true, title: "schedule", yTitle: "messages a second"}
+	var groups, scenarios []string
 	for _, x := range redisSchedules() {
 		if x.fsync != everySecond || x.callers == 1 && x.batch == 1 {
 			continue
 		}
-		at := float64(len(schedule.groups))
 		name := fmt.Sprintf("lists of %d", x.batch)
 		if x.batch == 1 {
 			name = fmt.Sprintf("%d callers", x.callers)
 		}
-		schedule.groups = append(schedule.groups, name)
-		schedule.addSides(r, at, x.name(), side{"lists_rate", "q1", -0.27}, side{"rate", "a", 0}, side{"asynq_rate", "b", 0.27})
+		groups, scenarios = append(groups, name), append(scenarios, x.name())
 	}
-	drain := &panel{slim: true, title: "claim and ack, concurrency 64", xTitle: "processes", yTitle: "messages a second"}
+	schedule := newPanel("schedule", "", "messages a second", groups...)
+	schedule.addRivals(r, "lists_rate", scenarios)
+
+	groups, scenarios = nil, nil
 	for _, x := range redisDrains() {
-		if x.fsync != everySecond || !x.rivals {
-			continue
+		if x.fsync == everySecond && x.rivals {
+			groups, scenarios = append(groups, fmt.Sprint(x.processes)), append(scenarios, x.name())
 		}
-		at := float64(len(drain.groups))
-		drain.groups = append(drain.groups, fmt.Sprint(x.processes))
-		drain.addSides(r, at, x.name(), side{"raw_rate", "q1", -0.27}, side{"rate", "a", 0}, side{"asynq_rate", "b", 0.27})
 	}
-	schedule.upTo(0)
-	drain.upTo(0)
-	return chart{
-		title:  "Rates on Redis, appendfsync everysec",
-		legend: []key{{"a", "Punctual"}, {"q1", "the same bytes, raw"}, {"b", "asynq"}},
-		panels: []*panel{schedule, drain},
-	}
+	drain := newPanel("claim and ack, concurrency 64", "processes", "messages a second", groups...)
+	drain.addRivals(r, "raw_rate", scenarios)
+	return chart{title: "Rates on Redis, appendfsync everysec", panels: []*panel{schedule, drain}}
 }
 
 func redisLatenessChart(r run) chart {
 	var ps []*panel
 	for _, rate := range redisRates {
-		p := &panel{title: commas(int64(rate)) + " a second", xTitle: "processes", yTitle: "ms late when the handler starts"}
-		p.logUpTo(0.1, 10)
-		for i, x := range redisLatenesses(rate) {
+		var groups, scenarios []string
+		for _, x := range redisLatenesses(rate) {
 			name := fmt.Sprint(x.processes)
 			switch x.system {
 			case sysAsynq:
@@ -78,16 +61,14 @@ func redisLatenessChart(r run) chart {
 			case sysAsynqFast:
 				name = "fast " + name
 			}
-			p.groups = append(p.groups, name)
-			p.addQuantiles(r, float64(i), x.name())
+			groups, scenarios = append(groups, name), append(scenarios, x.name())
 		}
+		p := newLogPanel(0.1, commas(int64(rate))+" a second", "processes", late, groups...)
+		p.addLateness(r, scenarios...)
 		if rate == 2_000 {
 			p.aim(-0.5, 2.5, aimRedisLate, "aim 5")
 		}
 		ps = append(ps, p)
 	}
-	return chart{
-		title:  "Lateness on Redis; asynq's messages that came early are drawn as on time",
-		legend: quantileLegend, panels: sameScale(ps),
-	}
+	return chart{title: "Lateness on Redis; asynq's messages that came early are drawn as on time", panels: sameScale(ps)}
 }

@@ -20,10 +20,10 @@ var idleProcesses = []struct {
 
 const memoryScenario = "redis-cost/memory"
 
-// lifeHands are the concurrencies with which whole lives are measured.
-var lifeHands = []int{64, 256}
+// lifeSlots are the concurrencies with which whole lives are measured.
+var lifeSlots = []int{64, 256}
 
-func lifeName(hands int) string { return fmt.Sprintf("redis-cost/life-%d", hands) }
+func lifeName(slots int) string { return fmt.Sprintf("redis-cost/life-%d", slots) }
 
 func idleName(system string, processes int) string {
 	return fmt.Sprintf("redis-cost/idle-%s-%d", system, processes)
@@ -36,11 +36,11 @@ func redisCostScenarios() []scenario {
 			takes: func(z sizes) time.Duration { return time.Duration(z.RedisPending) * 45 * time.Microsecond }, run: runRedisMemory,
 		},
 	}
-	for _, hands := range lifeHands {
+	for _, slots := range lifeSlots {
 		all = append(all, scenario{
-			name: lifeName(hands), about: fmt.Sprintf("commands and CPU per message while 64 callers push and one process with concurrency %d handles", hands),
+			name: lifeName(slots), about: fmt.Sprintf("commands and CPU per message while 64 callers push and one process with concurrency %d handles", slots),
 			takes: func(z sizes) time.Duration { return 3*z.RedisSpan + 5*time.Second },
-			run:   func(ctx context.Context, e *env) error { return runRedisLife(ctx, e, hands) },
+			run:   func(ctx context.Context, e *env) error { return runRedisLife(ctx, e, slots) },
 		})
 	}
 	for _, x := range idleProcesses {
@@ -126,14 +126,14 @@ func pushFar(ctx context.Context, sys system, system string, n int, seq *atomic.
 }
 
 // runRedisLife has callers push flat out, due within a second, and one process handle them.
-func runRedisLife(ctx context.Context, e *env, hands int) error {
+func runRedisLife(ctx context.Context, e *env, slots int) error {
 	for _, c := range []contender{{sysPunctual, ""}, {sysAsynqFast, "asynq_"}} {
 		err := e.withRedis(ctx, everySecond, func(s *redisServer) error {
 			sys, err := openSystem(ctx, c.system, s, redisCallers)
 			if err != nil {
 				return err
 			}
-			return errors.Join(liveLives(ctx, e, s, sys, c, hands), sys.close())
+			return errors.Join(liveLives(ctx, e, s, sys, c, slots), sys.close())
 		})
 		if err != nil {
 			return err
@@ -142,8 +142,8 @@ func runRedisLife(ctx context.Context, e *env, hands int) error {
 	return nil
 }
 
-func liveLives(ctx context.Context, e *env, s *redisServer, sys system, c contender, hands int) error {
-	f, err := e.startFleet(ctx, 1, consumerTask{System: c.system, Addr: s.addr, Hands: hands})
+func liveLives(ctx context.Context, e *env, s *redisServer, sys system, c contender, slots int) error {
+	f, err := e.startFleet(ctx, 1, consumerTask{System: c.system, Addr: s.addr, Slots: slots})
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func liveLives(ctx context.Context, e *env, s *redisServer, sys system, c conten
 	if err != nil {
 		return err
 	}
-	v, err := judge(n, list)
+	v, err := check(n, list)
 	if err == nil && c.system == sysPunctual {
 		err = v.strict()
 	}
@@ -204,7 +204,7 @@ func runRedisIdle(ctx context.Context, e *env, system string, processes int) err
 		if err = errors.Join(err, sys.close()); err != nil {
 			return err
 		}
-		f, err := e.startFleet(ctx, processes, consumerTask{System: system, Addr: s.addr, Hands: redisHands})
+		f, err := e.startFleet(ctx, processes, consumerTask{System: system, Addr: s.addr, Slots: redisHands})
 		if err != nil {
 			return err
 		}

@@ -14,13 +14,13 @@ import (
 
 // redisDrain is a way of draining.
 type redisDrain struct {
-	processes, hands int
+	processes, slots int
 	fsync            string
 	rivals           bool // asynq, too
 }
 
 func (x redisDrain) name() string {
-	return fmt.Sprintf("redis-drain/%dx%d%s", x.processes, x.hands, suffix(x.fsync))
+	return fmt.Sprintf("redis-drain/%dx%d%s", x.processes, x.slots, suffix(x.fsync))
 }
 
 func redisDrains() []redisDrain {
@@ -39,7 +39,7 @@ func redisDrainScenarios() []scenario {
 	for _, x := range redisDrains() {
 		all = append(all, scenario{
 			name:  x.name(),
-			about: fmt.Sprintf("claim and ack by %d processes with concurrency %d, appendfsync %s", x.processes, x.hands, x.fsync),
+			about: fmt.Sprintf("claim and ack by %d processes with concurrency %d, appendfsync %s", x.processes, x.slots, x.fsync),
 			takes: x.takes, run: x.run,
 		})
 	}
@@ -119,7 +119,7 @@ func (x redisDrain) compare(ctx context.Context, e *env, rate float64) error {
 
 // drained is what one system did.
 type drained struct {
-	verdict
+	outcome
 	n    int64
 	fill time.Duration // for scheduling them
 	due  time.Time
@@ -169,7 +169,7 @@ func (x redisDrain) drainServer(ctx context.Context, e *env, s *redisServer, sys
 	start := time.Duration(x.processes) * processStart
 	// A whole second, because asynq knows nothing finer.
 	d.due = time.Now().Add(start + d.fill + time.Second).Truncate(time.Second)
-	f, err := e.startFleet(ctx, x.processes, consumerTask{System: system, Addr: s.addr, Hands: x.hands, Instant: d.due})
+	f, err := e.startFleet(ctx, x.processes, consumerTask{System: system, Addr: s.addr, Slots: x.slots, Instant: d.due})
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (x redisDrain) drainServer(ctx context.Context, e *env, s *redisServer, sys
 	if err := expectPending(ctx, sys, 0); err != nil {
 		return err
 	}
-	return d.judge(f, system)
+	return d.check(f, system)
 }
 
 // joinStop stops a fleet and returns its CPU time and the errors of both.
@@ -215,12 +215,12 @@ func (d *drained) measure(ctx context.Context, e *env, s *redisServer, sys syste
 	return err
 }
 
-func (d *drained) judge(f *fleet, system string) error {
+func (d *drained) check(f *fleet, system string) error {
 	list, err := f.deliveries()
 	if err != nil {
 		return err
 	}
-	if d.verdict, err = judge(d.n, list); err != nil {
+	if d.outcome, err = check(d.n, list); err != nil {
 		return fmt.Errorf("%s: %w", system, err)
 	}
 	if system == sysPunctual {

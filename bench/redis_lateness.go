@@ -71,7 +71,7 @@ func (x redisLateness) run(ctx context.Context, e *env) error {
 }
 
 func (x redisLateness) runServer(ctx context.Context, e *env, s *redisServer, sys system) error {
-	f, err := e.startFleet(ctx, x.processes, consumerTask{System: x.system, Addr: s.addr, Hands: redisHands})
+	f, err := e.startFleet(ctx, x.processes, consumerTask{System: x.system, Addr: s.addr, Slots: redisHands})
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (x redisLateness) note(out *Result, f *fleet, n int64) error {
 	if err != nil {
 		return err
 	}
-	v, err := judge(n, list)
+	v, err := check(n, list)
 	if err != nil {
 		return err
 	}

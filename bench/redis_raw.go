@@ -269,7 +269,7 @@ func consumeRaw(ctx context.Context, t consumerTask, handle func(body []byte)) e
 	case <-time.After(time.Until(t.Instant)):
 	}
 	for ctx.Err() == nil {
-		n, err := c.take(t.Hands, handle)
+		n, err := c.take(t.Slots, handle)
 		if n == 0 || err != nil {
 			return err
 		}

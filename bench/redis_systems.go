@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // What is compared on Redis. Each system is used as its own documentation says, from a program
@@ -208,7 +209,7 @@ func consumePunctual(ctx context.Context, t consumerTask, ready func(), handle f
 	if err != nil {
 		return err
 	}
-	w := punctual.NewWorker(store, &punctual.WorkerConfig{Concurrency: t.Hands, Logger: warnings()})
+	w := worker.New(store, &worker.Config{Concurrency: t.Slots, Logger: warnings()})
 	w.Handle(topic, punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		handle(d.Body)
 		return nil
@@ -222,7 +223,7 @@ func consumePunctual(ctx context.Context, t consumerTask, ready func(), handle f
 }
 
 func consumeAsynq(ctx context.Context, t consumerTask, ready func(), handle func(body []byte)) error {
-	cfg := asynq.Config{Concurrency: t.Hands, LogLevel: asynq.ErrorLevel}
+	cfg := asynq.Config{Concurrency: t.Slots, LogLevel: asynq.ErrorLevel}
 	if t.System == sysAsynqFast {
 		cfg.DelayedTaskCheckInterval, cfg.TaskCheckInterval = fastDelayedCheck, fastTaskCheck
 	}

@@ -67,9 +67,9 @@ func redisAims() []redisAim {
 	all = append(all,
 		redisAim{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory},
 		redisAim{"the same, at its most while they become so many", memoryScenario, "worst_bytes_per_message", " bytes", false, aimRedisMemory})
-	for _, hands := range lifeHands {
-		what := fmt.Sprintf("commands per message through its life under load, concurrency %d", hands)
-		all = append(all, redisAim{what, lifeName(hands), "commands_per_message", "", false, aimCommands})
+	for _, slots := range lifeSlots {
+		what := fmt.Sprintf("commands per message through its life under load, concurrency %d", slots)
+		all = append(all, redisAim{what, lifeName(slots), "commands_per_message", "", false, aimCommands})
 	}
 	for _, x := range redisLatenesses(2_000) {
 		if x.system == sysPunctual {
@@ -101,12 +101,12 @@ func redisAimsTable(r run) string {
 			b.WriteString(" not measured | 0 | not known |\n")
 			continue
 		}
-		fmt.Fprintf(&b, " %s%s | %d | %s |\n", s.figure(digits), a.unit, s.rounds, a.verdict(s))
+		fmt.Fprintf(&b, " %s%s | %d | %s |\n", s.figure(digits), a.unit, s.rounds, a.told(s))
 	}
 	return b.String() + earlyRow(r)
 }
 
-func (a redisAim) verdict(s spread) string {
+func (a redisAim) told(s spread) string {
 	worst, met := s.max, func(v float64) bool { return v < a.limit }
 	if a.atLeast {
 		worst, met = s.min, func(v float64) bool { return v >= a.limit }
@@ -179,7 +179,7 @@ func comma(fsync string) string {
 func redisDrainTable(r run) string {
 	var rows []row
 	for _, x := range redisDrains() {
-		rows = append(rows, row{fmt.Sprintf("%s, concurrency %d%s", processes(x.processes), x.hands, comma(x.fsync)), x.name()})
+		rows = append(rows, row{fmt.Sprintf("%s, concurrency %d%s", processes(x.processes), x.slots, comma(x.fsync)), x.name()})
 	}
 	return scenarioTable(r, "drained by", rows,
 		value("messages/s", "rate", digits),
@@ -248,11 +248,11 @@ func redisCostTable(r run) string {
 	put("Redis CPU µs, claim and ack, 1 process", drain, "redis_us_per_message", digits, "", "raw_", "asynq_fast_")
 	put("commands, push, 64 callers one by one", push, "commands_per_message", digits, "", "raw_", "asynq_")
 	put("commands, claim and ack, 1 process", drain, "commands_per_message", digits, "", "raw_", "asynq_fast_")
-	for _, hands := range lifeHands {
-		life := fmt.Sprintf(", whole life under load, concurrency %d", hands)
-		put("commands"+life, lifeName(hands), "commands_per_message", digits, "", none, "asynq_")
-		put("commands inside scripts"+life, lifeName(hands), "script_commands_per_message", digits, "", none, "asynq_")
-		put("Redis CPU µs"+life, lifeName(hands), "redis_us_per_message", digits, "", none, "asynq_")
+	for _, slots := range lifeSlots {
+		life := fmt.Sprintf(", whole life under load, concurrency %d", slots)
+		put("commands"+life, lifeName(slots), "commands_per_message", digits, "", none, "asynq_")
+		put("commands inside scripts"+life, lifeName(slots), "script_commands_per_message", digits, "", none, "asynq_")
+		put("Redis CPU µs"+life, lifeName(slots), "redis_us_per_message", digits, "", none, "asynq_")
 	}
 	return b.String()
 }

@@ -175,29 +175,29 @@ func TestFarLetters(t *testing.T) {
 func TestJudge(t *testing.T) {
 	due := time.UnixMilli(1000)
 	on := func(seq uint32, late time.Duration) record { return record{seq, due, due.Add(late)} }
-	v, err := judge(3, []record{on(2, 5*time.Millisecond), on(0, 0), on(1, time.Millisecond)})
+	v, err := check(3, []record{on(2, 5*time.Millisecond), on(0, 0), on(1, time.Millisecond)})
 	if err != nil || v.strict() != nil || v.early != 0 || v.twice != 0 {
 		t.Errorf("three of three give %+v, %v", v, err)
 	}
 	if !v.first.Equal(due) || !v.last.Equal(due.Add(5*time.Millisecond)) || v.late.merged().TotalCount() != 3 {
 		t.Errorf("three of three give %+v", v)
 	}
-	if v, err = judge(1, []record{on(0, -time.Millisecond)}); err != nil || v.early != 1 || v.earliest != time.Millisecond {
+	if v, err = check(1, []record{on(0, -time.Millisecond)}); err != nil || v.early != 1 || v.earliest != time.Millisecond {
 		t.Errorf("an early one gives %+v, %v", v, err)
 	}
 	if err := v.strict(); err == nil || !strings.Contains(err.Error(), "P2") {
 		t.Errorf("an early one gives error %v", err)
 	}
-	if v, err = judge(1, []record{on(0, 0), on(0, 0)}); err != nil || v.twice != 1 {
+	if v, err = check(1, []record{on(0, 0), on(0, 0)}); err != nil || v.twice != 1 {
 		t.Errorf("a repetition gives %+v, %v", v, err)
 	}
 	if err := v.strict(); err == nil || !strings.Contains(err.Error(), "P3") {
 		t.Errorf("a repetition gives error %v", err)
 	}
-	if _, err := judge(2, []record{on(0, 0), on(0, 0)}); err == nil || !strings.Contains(err.Error(), "P1") {
+	if _, err := check(2, []record{on(0, 0), on(0, 0)}); err == nil || !strings.Contains(err.Error(), "P1") {
 		t.Errorf("a lost one gives error %v", err)
 	}
-	if _, err := judge(1, []record{on(0, 0), on(1, 0)}); err == nil {
+	if _, err := check(1, []record{on(0, 0), on(1, 0)}); err == nil {
 		t.Error("a letter that nobody pushed gives no error")
 	}
 }

@@ -38,10 +38,13 @@ type picture struct {
 
 func onRedis(scenario string) bool { return strings.HasPrefix(scenario, "redis-") }
 
+func onPostgres(scenario string) bool { return strings.HasPrefix(scenario, "postgres-") }
+
 func parts() []part {
 	return []part{
-		{func(s string) bool { return !onRedis(s) }, tables, charts},
+		{func(s string) bool { return !onRedis(s) && !onPostgres(s) && !onServer(s) }, tables, charts},
 		{onRedis, redisTables, redisCharts},
+		{onServer, serverTables, nil},
 	}
 }
 

@@ -32,6 +32,19 @@ func TestReport(t *testing.T) {
 		for _, c := range p.charts {
 			golden(t, filepath.Join(dir, c.file), c.file)
 			wellFormed(t, filepath.Join(dir, c.file))
+			onAnyGround(t, filepath.Join(dir, c.file))
+		}
+	}
+}
+
+// onAnyGround checks that a chart can be read on a light and on a dark page: nothing is black or white, which text without a
+// colour would be too.
+func onAnyGround(t *testing.T, file string) {
+	t.Helper()
+	for _, part := range strings.Split(string(readFile(t, file)), "<")[1:] {
+		plain := strings.HasPrefix(part, "text") && !strings.Contains(part, "fill:")
+		if plain || strings.Contains(part, "#FFFFFF") || strings.Contains(part, "#000000") {
+			t.Fatalf("%s: black or white: <%s", file, part)
 		}
 	}
 }

@@ -24,8 +24,10 @@ type Machine struct {
 	Go         string `json:"go"`
 	FileSystem string `json:"file_system"`
 	Redis      string `json:"redis,omitempty"` // version of redis-server
-	Asynq      string `json:"asynq,omitempty"` // version of asynq
-	Sizes      sizes  `json:"sizes"`
+	// Peers are the versions of what the server is compared with.
+	Peers string `json:"peers,omitempty"`
+	Asynq string `json:"asynq,omitempty"` // version of asynq
+	Sizes sizes  `json:"sizes"`
 }
 
 // Result is what one round of a scenario measured.

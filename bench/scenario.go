@@ -52,6 +52,8 @@ func scenarios() []scenario {
 	all = append(all, redisDrainScenarios()...)
 	all = append(all, redisLatenessScenarios()...)
 	all = append(all, redisCostScenarios()...)
+	all = append(all, postgresScenarios()...)
+	all = append(all, serverScenarios()...)
 	return append(all, pendingScenarios()...)
 }
 

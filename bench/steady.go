@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // How late messages are delivered under a steady load: so many a second are pushed, each due
@@ -21,9 +22,9 @@ const (
 	steadyBatch  = 1000
 	minAhead     = time.Second
 	maxAhead     = 3 * time.Second
-	// steadyHands is the worker's concurrency: at 100k/s a hand is busy for the time of an ack,
+	// steadySlots is the worker's concurrency: at 100k/s a slot is busy for the time of an ack,
 	// some milliseconds, so that hundreds are needed at once.
-	steadyHands = 256
+	steadySlots = 256
 	// settleTime is how long nothing may arrive when something is still to come.
 	settleTime = 30 * time.Second
 )
@@ -80,7 +81,7 @@ func (l *load) run(ctx context.Context, e *env, store punctual.Store) error {
 	l.to = l.from.Add(e.sizes.Window)
 	work, stopWork := context.WithCancel(ctx)
 	defer stopWork()
-	w := punctual.NewWorker(store, &punctual.WorkerConfig{Concurrency: steadyHands})
+	w := worker.New(store, &worker.Config{Concurrency: steadySlots})
 	w.Handle(topic, punctual.HandlerFunc(l.handle))
 	stopBusy, err := l.keepBusy(work, w)
 	if err != nil {
@@ -98,7 +99,7 @@ func (l *load) run(ctx context.Context, e *env, store punctual.Store) error {
 	return err
 }
 
-func stopWorker(w *punctual.Worker) error {
+func stopWorker(w *worker.Worker) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return w.Stop(ctx)

@@ -167,13 +167,13 @@ func aimsTable(r run) string {
 			continue
 		}
 		s = s.times(a.scale)
-		verdict := "**not met**"
+		met := "**not met**"
 		if s.max < a.below {
-			verdict = "met"
+			met = "met"
 		} else if s.median < a.below {
-			verdict = "met in the median, not in every round"
+			met = "met in the median, not in every round"
 		}
-		fmt.Fprintf(&b, "| %s | %s %s | %s %s | %d | %s |\n", a.what, short(a.below), a.unit, s.figure(digits), a.unit, s.rounds, verdict)
+		fmt.Fprintf(&b, "| %s | %s %s | %s %s | %d | %s |\n", a.what, short(a.below), a.unit, s.figure(digits), a.unit, s.rounds, met)
 	}
 	return b.String()
 }

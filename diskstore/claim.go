@@ -1,476 +1,367 @@
 package diskstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Claim leases due messages; see punctual.Store. What is due is in memory already, and
 // the claim log is written but not synced, so a claim waits for no fsync.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if err := c.Check(); err != nil {
+	if err := storekit.CheckClaim(&c); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	if err := s.enter(); err != nil {
+	if err := s.state.Enter(); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	defer s.calls.Done()
-	w := s.addWaiter(c.Topics)
-	defer s.removeWaiter(w)
-	deadline := s.clock.ms() + punctual.CeilDuration(c.Wait)
+	defer s.state.Leave()
+	w := s.waiters.add(c.Topics)
+	defer s.waiters.remove(w)
+	deadline := s.clock.ms() + storekit.CeilDuration(c.Wait)
 	for {
-		ds, next, err := s.claimNow(ctx, &c)
-		if err != nil {
+		k := &look{s: s, c: &c, now: s.clock.ms(), stop: func() {}}
+		ds, next, again, err := k.run(ctx)
+		k.stop()
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("claim: %w", err)
-		}
-		if len(ds) > 0 || s.clock.ms() >= deadline {
+		case again:
+			continue
+		case len(ds) > 0 || s.clock.ms() >= deadline:
 			return ds, nil
 		}
-		if err := s.wait(ctx, w, next, deadline); err != nil {
+		if err := w.sleep(ctx, s.state.Ended(), s.clock, next, deadline); err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
 	}
 }
 
-// claimNow leases what is due now, and tells when something will be. It reads the clock once:
-// were time to go on, a slow claim would find its own leases run out and take the same again.
-func (s *Store) claimNow(ctx context.Context, c *punctual.Claim) (ds []punctual.Delivery, next int64, err error) {
-	if err := ctxOrUsable(ctx, s); err != nil {
-		return nil, 0, err
+const (
+	// claimBytes is what the messages of one claim hold at most, but for the last of them. With
+	// punctual.MaxClaim messages of the largest size it would be 10 GiB.
+	claimBytes = 64 << 20
+	// slowWait is how long, by the store's clock in ms, a claim waits in all for steps that
+	// may be slow, while there may be something else to bring.
+	slowWait = 100
+)
+
+// look is one look of a claim into its topics. What it takes there it leases all at once in the
+// end, so that the time it needs for one topic does not use up the leases of the messages of another.
+// It reads the clock once: were time to go on, a slow look would meet again what it took.
+type look struct {
+	s    *Store
+	c    *punctual.Claim
+	now  int64
+	got  []*memory.Taken // ready to be leased
+	size int64           // what their records hold
+	slow []*step         // what it does not wait for any more
+	// late fires when slowWait is over; nil until the first step that may be slow.
+	late <-chan time.Time
+	stop func() // ends the wait for late
+	over bool   // late has fired
+}
+
+// run looks into the topics in turn and leases what is there. again tells to look once more at once.
+func (k *look) run(ctx context.Context) (ds []punctual.Delivery, next int64, again bool, err error) {
+	if err := k.s.state.Check(ctx); err != nil {
+		return nil, 0, false, err
 	}
-	now := s.clock.ms()
 	next = never
-	for _, name := range c.Topics {
-		got, at, err := s.claimTopic(ctx, name, now, c.Max-len(ds), c.Lease)
+	for _, name := range k.c.Topics {
+		at, err := k.takeFrom(ctx, name)
 		if err != nil {
-			return nil, 0, s.giveBack(ds, err)
+			k.s.index.PutBack(k.got)
+			return nil, 0, false, err
 		}
-		ds, next = append(ds, got...), min(next, at)
-		if len(ds) == c.Max {
+		if next = min(next, at); len(k.got) >= k.c.Max || k.size >= claimBytes {
 			break
 		}
 	}
-	return ds, next, nil
+	switch {
+	case len(k.got) > 0:
+		granted, leases := k.s.index.Grant(k.got, k.c.Lease, k.s.clock.ms())
+		if len(granted) == 0 { // all of it was taken away meanwhile
+			return nil, 0, true, nil
+		}
+		ds, err = k.s.deliver(granted, leases)
+		return ds, k.now, false, err
+	case len(k.slow) > 0:
+		return nil, 0, true, k.awaitSlow(ctx)
+	}
+	return nil, next, false, nil
 }
 
-func ctxOrUsable(ctx context.Context, s *Store) error {
-	if ctx.Err() != nil {
-		return ended(ctx)
+// room is how many messages of a topic the claim may take besides those that it has.
+func (k *look) room(topic string) int {
+	if k.size >= claimBytes {
+		return 0
 	}
-	return s.usable()
+	n := k.c.Max - len(k.got)
+	if k.c.PerTopic == 0 {
+		return n
+	}
+	left := k.c.PerTopic
+	for _, c := range k.got {
+		if c.Topic.Name == topic {
+			left--
+		}
+	}
+	return min(n, left)
 }
 
-// claimTopic leases up to n messages of a topic that are due at now, or tells when one will be due.
-func (s *Store) claimTopic(ctx context.Context, name string, now int64, n int, length time.Duration) (ds []punctual.Delivery, next int64, err error) {
-	for len(ds) < n {
-		cs, next, load := s.take(name, now, n-len(ds), length)
-		if load != nil {
-			err = s.load(ctx, load)
-		}
-		var got []punctual.Delivery
-		if len(cs) > 0 {
-			got, err = s.handOut(ctx, cs)
-		}
-		if err != nil {
-			return nil, 0, s.giveBack(ds, err)
-		}
-		ds = append(ds, got...)
-		if load == nil && len(cs) == 0 {
-			return ds, next, nil
-		}
-	}
-	return ds, 0, nil
-}
-
-// take takes up to n entries that are due at now, near or with a lease that ran out, off their timeline.
-// When the next message due is still on disk it returns the topic to load instead.
-func (s *Store) take(name string, now int64, n int, length time.Duration) (cs []*claimed, next int64, load *topic) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.topics[name]
-	if t == nil {
-		return nil, never, nil
-	}
-	if length == 0 {
-		length = t.settings.Lease
-	}
-	until := now + punctual.CeilDuration(length)
-	for len(cs) < n {
-		at, ok := t.nextAt()
-		if !ok {
-			return cs, never, nil
-		}
-		if at > now {
-			return cs, at, nil
-		}
-		e := t.head()
-		if e == nil || t.diskNext.ms < e.next {
-			if len(cs) > 0 {
-				return cs, now, nil
+// takeFrom takes from one topic what is due there, or tells when something will be. When the topic fails and
+// there is something from others, that goes out, and the next claim will tell of the failure.
+func (k *look) takeFrom(ctx context.Context, name string) (next int64, err error) {
+	for n := k.room(name); n > 0; n = k.room(name) {
+		took := k.s.index.Take(name, k.now, n)
+		switch {
+		case took.TokensShort:
+			k.s.kickMaintenance()
+		case took.Load != nil:
+			var done bool
+			if took.Taken, done, err = k.load(ctx, took.Load, n); err == nil && !done {
+				return k.now, nil
 			}
-			return nil, 0, t
 		}
-		if s.tokens.next >= s.tokens.limit {
-			s.kickDuties()
-			return cs, now + 1, nil
+		if err == nil && len(took.Taken) > 0 {
+			err = k.decide(ctx, took.Taken)
 		}
-		cs = append(cs, s.takeOff(e, now, until))
+		switch {
+		case err == nil && took.Load == nil && len(took.Taken) == 0:
+			return took.Next, nil
+		case err != nil && len(k.got) > 0 && ctx.Err() == nil && k.s.state.Usable() == nil:
+			k.s.log.Warn("a claim goes on without a topic that it could not read", "dir", k.s.dir, "topic", name, "error", err)
+			return k.now, nil
+		case err != nil:
+			return 0, err
+		}
 	}
-	return cs, now, nil
+	return k.now, nil
 }
 
-// claimed is an entry on its way to a holder. A claim has two steps: takeOff takes the message
-// from all others, prepare counts the attempt and makes the lease. In between the entry still
-// says what the attempts before this one left, so that the claim log and amendments
-// have that to go by.
-type claimed struct {
-	e          *entry
-	was        entry  // as it was before
-	rec        []byte // nil if it must be read
-	now, until int64
-	token      int64
-	settings   punctual.Settings
-	record     *record // set by prepare, with the attempt counted
-	cancelled  bool    // set by prepare: no attempt was to follow the last lease
-	lease      lease   // set by prepare when it made the lease
+// step is a part of a claim that may be slow, in a goroutine that Close waits for.
+type step struct {
+	done chan error
+
+	mu    sync.Mutex      // taken before the lock of the index
+	left  bool            // guarded by mu: the claim does not wait any more
+	taken []*memory.Taken // guarded by mu until it is done, and not written once the claim has left: what it took meanwhile
 }
 
-// takeOff takes a due entry off its timeline. Called with mu held.
-func (s *Store) takeOff(e *entry, now, until int64) *claimed {
-	t := e.topic
-	c := &claimed{e: e, was: *e, rec: e.rec, now: now, until: until, token: s.tokens.next, settings: t.settings}
-	s.tokens.next++
-	if e.state == near {
-		s.dropNear(e)
-		t.near.pop()
-	} else {
-		delete(s.byToken, e.token) // the holder whose lease ran out is too late from here on
-		t.leases.pop()
+// load loads the next batch of a topic and takes up to n from it, both at once, so that nothing is cut
+// in between. done is false when the claim is not to wait for that.
+func (k *look) load(ctx context.Context, t *memory.Topic, n int) (taken []*memory.Taken, done bool, err error) {
+	if k.over {
+		return nil, false, nil
 	}
-	e.state, e.rec = taken, nil
-	t.leased[e.key.seq] = e
-	return c
+	s, now, st := k.s, k.now, &step{}
+	done, err = k.aside(ctx, st, func(ctx context.Context) error {
+		return s.load(ctx, t, func(l memory.Load, read []record.Stored, next record.Position) {
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			if st.left {
+				s.index.Merge(l, read, next, 0, now)
+			} else {
+				st.taken = s.index.Merge(l, read, next, n, now)
+			}
+		})
+	})
+	return st.taken, done, err
 }
 
-// handOut turns what a claim took into deliveries: it counts the attempts, logs the claim, and
-// buries those that must not be delivered any more. When it returns an error nothing
-// was handed out.
-func (s *Store) handOut(ctx context.Context, cs []*claimed) ([]punctual.Delivery, error) {
-	out, doomed, err := s.prepareAll(cs)
+// aside runs a step and waits for it, but not longer than slowWait.
+func (k *look) aside(ctx context.Context, st *step, run func(context.Context) error) (done bool, err error) {
+	s := k.s
+	if k.late == nil {
+		k.late, k.stop = s.clock.after(s.clock.ms()+slowWait, never)
+	}
+	st.done = make(chan error, 1)
+	s.state.Go(func() { st.done <- run(context.WithoutCancel(ctx)) })
+	if !k.over {
+		select {
+		case err = <-st.done:
+			return true, err
+		case <-k.late:
+			k.over = true
+		case <-ctx.Done():
+			err = errkind.Ended(ctx)
+		case <-s.state.Ended():
+			err = s.state.Usable()
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.left = true
 	if err != nil {
-		s.undo(cs)
-		return nil, err
+		k.got, st.taken = append(k.got, st.taken...), nil // to be put back with the rest
+		return false, err
 	}
-	if len(doomed) > 0 {
-		if err := s.buryDoomed(ctx, doomed); err != nil {
-			s.undo(out)
-			return nil, err
+	if len(st.taken) > 0 {
+		return true, nil
+	}
+	k.slow = append(k.slow, st)
+	return false, nil
+}
+
+// awaitSlow waits for one of the steps that the claim did not wait for: it has nothing else to do.
+func (k *look) awaitSlow(ctx context.Context) error {
+	select {
+	case err := <-k.slow[0].done:
+		return err
+	case <-ctx.Done():
+		return errkind.Ended(ctx)
+	case <-k.s.state.Ended():
+	}
+	return k.s.state.Usable()
+}
+
+// decide reads what a claim took and ends what must not be delivered any more. What makes the claim
+// too large goes back.
+func (k *look) decide(ctx context.Context, taken []*memory.Taken) error {
+	s := k.s
+	var undeliverable []*memory.Taken
+	for i, c := range taken {
+		if k.size >= claimBytes {
+			s.index.PutBack(taken[i:])
+			break
+		}
+		ok, err := s.countAttempt(c)
+		switch {
+		case err != nil:
+			s.index.PutBack(append(undeliverable, taken[i:]...))
+			return err
+		case ok:
+			k.got = append(k.got, c)
+			k.size += int64(len(c.Record))
+		case c.Message != nil:
+			undeliverable = append(undeliverable, c)
 		}
 	}
-	if len(out) == 0 {
-		return nil, nil
+	if len(undeliverable) == 0 {
+		return nil
 	}
-	if err := s.logLeases(out); err != nil {
-		s.undo(out)
+	_, err := k.aside(ctx, &step{}, func(ctx context.Context) error { return s.endUndeliverable(ctx, undeliverable) })
+	return err
+}
+
+// countAttempt reads what is to be delivered and decides whether it may be. A message that was taken
+// away meanwhile is left without one.
+func (s *Store) countAttempt(c *memory.Taken) (ok bool, err error) {
+	if c.Record == nil {
+		if c.Record, err = s.db.Live(c.Topic.Num, c.Last.At); err != nil {
+			return false, err
+		}
+		if c.Record == nil && s.index.Has(c) {
+			err := errkind.Corruptf("message %v of topic %s is not on disk any more", c.Last.At, c.Topic.Name)
+			s.state.Fail(err)
+			return false, err
+		}
+		if c.Record == nil {
+			return false, nil
+		}
+	}
+	r, err := record.Decode(c.Record)
+	if err != nil {
+		return false, s.state.ReadError("topic "+c.Topic.Name, err)
+	}
+	if c.Last.Token != 0 {
+		c.Last.AddTo(r)
+		ranOut := punctual.Failure{Attempt: r.Attempts, At: storekit.FromMillis(c.Now), Error: storekit.LeaseRanOut}
+		c.Expired, r.Failures = storekit.AddFailure(c.Last.Expired, ranOut), storekit.AddFailure(r.Failures, ranOut)
+	}
+	r.Token, c.Message = c.Token, r
+	c.Cancelled = c.Cancelled || r.Cancel
+	if c.Cancelled || r.Expired(c.Now) || r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts) {
+		return false, nil
+	}
+	r.Attempts++
+	return true, nil
+}
+
+// deliver logs leases that were granted, and then makes them. It counts no attempt of a message whose lease has
+// ended meanwhile, and of one that was taken away: neither is handed out (P3, P5). When the process
+// is killed in between, the attempt counts.
+func (s *Store) deliver(granted []*memory.Taken, leases []record.Lease) ([]punctual.Delivery, error) {
+	if err := s.claims.AppendLeases(leases); err != nil {
+		s.index.PutBack(granted)
 		return nil, err
 	}
-	ds := make([]punctual.Delivery, len(out))
-	for i, c := range out {
-		ds[i] = c.delivery()
+	made, ended := s.index.Confirm(granted, s.clock.ms())
+	if len(ended) > 0 {
+		s.logNotMade(ended)
+	}
+	ds := make([]punctual.Delivery, len(made))
+	for i, c := range made {
+		ds[i] = punctual.Delivery{
+			Message: c.Message.Message(c.Topic.Name), Token: c.Token, Failures: c.Message.Failures,
+			Delivered: storekit.FromMillis(c.Began), LeaseUntil: storekit.FromMillis(c.Lease.Until),
+		}
 	}
 	return ds, nil
 }
 
-// prepareAll makes leases of what a claim took, and tells what it must bury instead.
-func (s *Store) prepareAll(cs []*claimed) (out, doomed []*claimed, err error) {
-	for _, c := range cs {
-		ok, err := s.prepare(c)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case ok:
-			out = append(out, c)
-		case c.record != nil:
-			doomed = append(doomed, c)
+// logNotMade takes back leases that the claim log has, and nobody. Without that a kill would count
+// their attempts, of which nobody knows.
+func (s *Store) logNotMade(ended []record.Lease) {
+	var again, over []record.Lease
+	for _, l := range ended {
+		if l.Attempt > 0 {
+			again = append(again, l)
+		} else {
+			over = append(over, l)
 		}
 	}
-	if len(out) > 0 {
-		// Whoever looked at the timeline meanwhile did not see these.
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.wake(out[0].e.topic, out[0].until)
+	var err error
+	if len(again) > 0 {
+		err = s.claims.AppendLeases(again)
 	}
-	return out, doomed, nil
-}
-
-// prepare reads what is to be delivered and decides whether it may be; if so it counts
-// the attempt and makes the lease. A message that was taken away meanwhile has no record
-// afterwards.
-func (s *Store) prepare(c *claimed) (ok bool, err error) {
-	e := c.e
-	if c.rec == nil {
-		if c.rec, err = s.get(posKey(keyLive, e.topic.num, e.key)); err != nil {
-			return false, err
-		}
-		if c.rec == nil {
-			return false, s.missing(e)
-		}
+	if len(over) > 0 && err == nil {
+		err = s.claims.AppendEnded(over)
 	}
-	r, err := decodeRecord(c.rec)
 	if err != nil {
-		return false, s.readError("topic "+e.topic.name, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.state == gone {
-		return false, nil
-	}
-	c.record = r
-	lapses := e.addTo(r)
-	if e.held() {
-		ranOut := punctual.Failure{Attempt: r.attempts, At: punctual.FromMillis(c.now), Error: punctual.ErrLeaseRanOut}
-		lapses, r.failures = punctual.AddFailure(lapses, ranOut), punctual.AddFailure(r.failures, ranOut)
-	}
-	r.token = c.token
-	c.cancelled = e.cancel || r.cancel
-	if c.cancelled || r.expired(c.now) || r.attempts >= maxAttempts(r, c.settings) {
-		return false, nil
-	}
-	r.attempts++
-	s.grant(c, lapses)
-	return true, nil
-}
-
-// grant makes the lease of a message whose attempt is counted. Called with mu held.
-func (s *Store) grant(c *claimed, lapses []punctual.Failure) {
-	e := c.e
-	e.state, e.next, e.id = leased, c.until, c.record.id
-	e.token, e.renewed, e.attempt, e.lapses = c.token, 0, c.record.attempts, lapses
-	s.byToken[e.token] = e
-	e.topic.leases.add(e, len(e.topic.leased))
-	c.lease = e.lease()
-}
-
-// missing reports a message that is in memory but not on disk, unless it was taken away
-// while the claim was looking for it.
-func (s *Store) missing(e *entry) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.state == gone {
-		return nil
-	}
-	err := corruptf("message %v of topic %s is not on disk any more", e.key, e.topic.name)
-	s.fail(err)
-	return err
-}
-
-func maxAttempts(r *record, t punctual.Settings) int {
-	if r.maxAttempts > 0 {
-		return r.maxAttempts
-	}
-	return t.MaxAttempts
-}
-
-func (c *claimed) delivery() punctual.Delivery {
-	return punctual.Delivery{
-		Message: c.record.message(c.e.topic.name), Token: c.token, Failures: c.record.failures,
-		Delivered: punctual.FromMillis(c.now), LeaseUntil: punctual.FromMillis(c.until),
+		s.log.Warn("the claim log does not take what was not claimed; it is replaced", "error", err)
 	}
 }
 
-// logLeases appends the claims to the claim log.
-func (s *Store) logLeases(out []*claimed) error {
-	leases := make([]lease, len(out))
-	for i, c := range out {
-		leases[i] = c.lease
-	}
-	return s.logClaims(leasePayload(leases))
-}
-
-// logClaims appends a frame and asks for a new segment when this one is full.
-func (s *Store) logClaims(payload []byte) error {
-	err := s.bounded("write to the claim log", func() error { return s.claims.append(payload) })
-	if err != nil || s.claims.full() {
-		s.kickDuties()
-	}
-	return err
-}
-
-func (e *entry) lease() lease {
-	return lease{
-		topic: e.topic.num, key: e.key, token: e.token, renewed: e.renewed, attempt: e.attempt,
-		until: e.next, lapses: e.lapses,
-	}
-}
-
-// undo puts back what a claim took and did not hand out.
-func (s *Store) undo(cs []*claimed) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range cs {
-		if e := c.e; e.state == taken && e.token == c.was.token || e.state == leased && e.token == c.token {
-			s.putBack(c)
-		} // else it was taken away meanwhile, or by the next claim
-	}
-}
-
-// putBack makes an entry what it was before a claim took it. Called with mu held.
-func (s *Store) putBack(c *claimed) {
-	e, was := c.e, &c.was
-	delete(s.byToken, c.token)
-	e.next, e.token, e.renewed, e.attempt, e.lapses = was.next, was.token, was.renewed, was.attempt, was.lapses
-	if e.held() {
-		e.state = leased
-		s.byToken[e.token] = e
-		e.topic.leases.add(e, len(e.topic.leased))
-	} else {
-		delete(e.topic.leased, e.key.seq)
-		e.rec = c.rec
-		s.addNear(e)
-	}
-	s.wake(e.topic, e.next)
-}
-
-// giveBack releases what a claim has leased before an error; the caller never learns of it.
-func (s *Store) giveBack(ds []punctual.Delivery, cause error) error {
-	if len(ds) == 0 {
-		return cause
-	}
-	ss := make([]punctual.Settlement, len(ds))
-	for i, d := range ds {
-		ss[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease}
-	}
-	if _, err := s.Settle(context.Background(), ss); err != nil {
-		return fmt.Errorf("%w (and %d messages stay leased until their leases run out: %v)", cause, len(ds), err)
-	}
-	return cause
-}
-
-// buryDoomed ends messages that came up for delivery but must not be delivered any more:
+// endUndeliverable ends messages that came up for delivery but must not be delivered any more:
 // cancelled under their last lease, expired, or out of attempts.
-func (s *Store) buryDoomed(ctx context.Context, doomed []*claimed) error {
-	tx, err := s.begin(ctx)
-	if err != nil {
-		s.undo(doomed)
-		return err
+func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Taken) error {
+	for next := 0; next < len(undeliverable); {
+		done, err := s.writer.Some(ctx, next, len(undeliverable), func(tx *writer.Tx, i int) error {
+			endUndeliverable(tx, undeliverable[i])
+			return nil
+		})
+		if err != nil {
+			s.index.PutBack(undeliverable[next:]) // those that were ended already, but perhaps not on disk, stay away
+			return err
+		}
+		next = done
 	}
-	for _, c := range doomed {
-		tx.bury(c)
-	}
-	return s.commit(ctx, tx)
+	return nil
 }
 
-func (tx *txn) bury(c *claimed) {
-	e, r, t := c.e, c.record, c.e.topic
-	tx.s.mu.Lock()
-	away := e.state == gone
-	cancelled := c.cancelled || e.cancel
-	if !away {
-		tx.s.unlink(e)
-	}
-	tx.s.mu.Unlock()
+func endUndeliverable(tx *writer.Tx, c *memory.Taken) {
+	d, ok := tx.DetachTaken(c)
+	r := c.Message
 	switch {
-	case away:
-	case cancelled:
-		tx.finishMessage(t, e.key, r.id)
-	case r.attempts >= maxAttempts(r, c.settings):
-		tx.die(t, e.key, r, punctual.ReasonAttemptsUsedUp)
-	case r.dropExpired:
-		tx.finishMessage(t, e.key, r.id)
+	case !ok: // taken away meanwhile
+	case c.Cancelled:
+		tx.Finish(d, r.ID)
+	case r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts):
+		tx.DeadLetter(d, r, punctual.ReasonAttemptsUsedUp)
+	case r.DropExpired:
+		tx.Finish(d, r.ID)
 	default:
-		tx.die(t, e.key, r, punctual.ReasonExpired)
+		tx.DeadLetter(d, r, punctual.ReasonExpired)
 	}
-}
-
-// finishMessage removes a live message for good: acked, cancelled or dropped.
-func (tx *txn) finishMessage(t *topic, p pos, id string) {
-	tx.takeLive(t, p, id)
-	tx.count(t, -1, 0)
-	tx.rememberFinished(t, id)
-}
-
-// die moves a live message to the dead.
-func (tx *txn) die(t *topic, p pos, r *record, reason punctual.DeathReason) {
-	r.dead, r.died, r.reason = true, tx.ms, reason
-	to := place{keyDead, pos{tx.ms, p.seq}}
-	tx.takeLive(t, p, "")
-	tx.set(posKey(keyDead, t.num, to.pos), r.encode())
-	tx.setPlace(t, r.id, to)
-	tx.count(t, -1, 1)
-}
-
-// waiter is a claim that waits for one of its topics.
-type waiter struct {
-	topics []string
-	until  int64         // guarded by Store.mu: when it wakes by itself
-	hint   chan struct{} // holds one hint
-}
-
-func (s *Store) addWaiter(topics []string) *waiter {
-	w := &waiter{topics: topics, hint: make(chan struct{}, 1), until: never}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range topics {
-		if s.waiters[name] == nil {
-			s.waiters[name] = make(map[*waiter]struct{})
-		}
-		s.waiters[name][w] = struct{}{}
-	}
-	return w
-}
-
-func (s *Store) removeWaiter(w *waiter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range w.topics {
-		delete(s.waiters[name], w)
-		if len(s.waiters[name]) == 0 {
-			delete(s.waiters, name)
-		}
-	}
-}
-
-// wake hints those who wait for a topic and would sleep past at. Called with mu held.
-func (s *Store) wake(t *topic, at int64) {
-	if t.settings.PausedOut {
-		return
-	}
-	for w := range s.waiters[t.name] {
-		if w.until > at {
-			select {
-			case w.hint <- struct{}{}:
-			default:
-			}
-		}
-	}
-}
-
-// wait sleeps until a hint, or until the store's clock has reached next or deadline. While
-// something is pending it returns after a second at most, because the machine may have
-// slept or its clock been set.
-func (s *Store) wait(ctx context.Context, w *waiter, next, deadline int64) error {
-	limit := maxSleep
-	if next == never {
-		limit = never
-	}
-	s.mu.Lock()
-	w.until = min(next, deadline)
-	s.mu.Unlock()
-	reached, stop := s.clock.after(min(next, deadline), limit)
-	defer stop()
-	select {
-	case <-w.hint:
-	case <-reached:
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-s.closing:
-	case <-s.failed:
-	}
-	s.mu.Lock()
-	w.until = never // whoever comes while the claim looks again must hint
-	s.mu.Unlock()
-	return s.usable()
 }

@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // killRig is a store in memory of which a test can see what a kill -9 would leave: the files as
@@ -17,13 +20,13 @@ type killRig struct {
 	*Store
 	t      *testing.T
 	mem    *vfs.MemFS
-	clock  *punctual.ManualClock
+	clock  *storekit.ManualClock
 	faults *faults
 }
 
 func newKillRig(t *testing.T) *killRig {
-	k := &killRig{t: t, mem: vfs.NewCrashableMem(), clock: punctual.NewManualClock(testStart), faults: &faults{}}
-	k.Store = openAt(t, "store", &Options{fs: hookFS{k.mem, k.faults.hook}, Clock: k.clock})
+	k := &killRig{t: t, mem: vfs.NewCrashableMem(), clock: storekit.NewManualClock(testStart), faults: &faults{}}
+	k.Store = openAt(t, "store", &Options{fs: hookFS{k.mem, k.faults.hook}, Clock: k.clock, byHand: true})
 	return k
 }
 
@@ -38,31 +41,40 @@ func (k *killRig) reopened(files *vfs.MemFS) *Store {
 	return openAt(k.t, "store", &Options{fs: files, Clock: k.clock})
 }
 
+// slowClaim is a claim that stands still between its two steps.
+type slowClaim struct{ *look }
+
 // take is the first step of a claim: the message is taken off its timeline.
-func (k *killRig) take() []*claimed {
+func (k *killRig) take() slowClaim {
 	k.t.Helper()
-	cs, _, _ := k.Store.take("o", k.Store.clock.ms(), 10, punctual.MinLease)
-	if len(cs) != 1 {
-		k.t.Fatalf("took %d messages, want 1", len(cs))
+	c := slowClaim{&look{s: k.Store, c: &punctual.Claim{Max: 10, Lease: punctual.MinLease}, now: k.Store.clock.ms(), stop: func() {}}}
+	if _, err := c.takeFrom(k.t.Context(), "o"); err != nil || len(c.got) != 1 {
+		k.t.Fatalf("took %d messages, %v, want 1", len(c.got), err)
 	}
-	return cs
+	return c
 }
 
-// handOut is the second step.
-func (k *killRig) handOut(cs []*claimed) []punctual.Delivery {
+// finishClaim is the second step.
+func (k *killRig) finishClaim(c slowClaim) []punctual.Delivery {
 	k.t.Helper()
-	ds, err := k.Store.handOut(k.t.Context(), cs)
+	ds, err := k.deliver(k.index.Grant(c.got, c.c.Lease, k.Store.clock.ms()))
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	return ds
 }
 
-// rotate is what the housekeeper does with a full segment of the claim log.
+// rotate is what maintenance does with a full segment of the claim log. Only new segments are left
+// behind it, or the test would show nothing.
 func (k *killRig) rotate() {
 	k.t.Helper()
-	if err := k.replaceClaims(k.t.Context()); err != nil {
-		k.t.Fatal(err)
+	num := k.claims.Segment() + 1
+	if err := k.replaceFullSegment(k.t.Context()); err != nil {
+		k.t.Error(err)
+	}
+	segments, err := claimlog.Segments(k.mem, "store")
+	if err != nil || len(segments) == 0 || segments[0] < num {
+		k.t.Errorf("the claim log was not replaced: segments %v, %v, want none before %d", segments, err, num)
 	}
 }
 
@@ -82,7 +94,7 @@ func TestClaimLogIsReplacedDuringAClaim(t *testing.T) {
 	for attempt := 1; attempt <= 3; attempt++ { // of a scheduled message, then of one whose lease ran out
 		taken := k.take()
 		k.rotate()
-		mustBeAttempt(t, k.handOut(taken), attempt)
+		mustBeAttempt(t, k.finishClaim(taken), attempt)
 		files := k.killed()
 		mustBeAttempt(t, claim(t, k.reopened(files), "o", 10), attempt+1)
 	}
@@ -110,7 +122,7 @@ func TestKilledDuringAClaim(t *testing.T) {
 			taken := k.take()
 			k.rotate()
 			files := k.killed()
-			k.undo(taken)
+			k.index.PutBack(taken.got)
 			ds := claim(t, k.reopened(files), "o", 10)
 			mustBeAttempt(t, ds, 2)
 			if len(ds) == 1 && (len(ds[0].Failures) != 1 || ds[0].Failures[0].Attempt != 1) {
@@ -133,7 +145,11 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 			if ds := claim(t, k, "o", 10); len(ds) != 0 {
 				t.Fatalf("P3 one holder: %+v was claimed while another claim had it in hand", ds)
 			}
-			mustBeAttempt(t, k.handOut(slow), attempt)
+			mustBeAttempt(t, k.finishClaim(slow), attempt)
+			if ds := claim(t, k, "o", 10); len(ds) != 0 {
+				t.Fatalf("P3 one holder: %+v was claimed under a lease that has just begun", ds)
+			}
+			k.clock.Advance(time.Second)
 			mustBeAttempt(t, claim(t, k, "o", 10), attempt+1)
 			k.clock.Advance(time.Minute)
 		}
@@ -144,10 +160,10 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 		slow := k.take()
 		k.clock.Advance(time.Minute)
 		out, err := k.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "o", ID: "a"}})
-		if err != nil || out[0].Status != punctual.Cancelled {
+		if err != nil || out[0].Err != nil {
 			t.Fatalf("cancel: %+v, %v", out, err)
 		}
-		if ds := k.handOut(slow); len(ds) != 0 {
+		if ds := k.finishClaim(slow); len(ds) != 0 {
 			t.Errorf("P5 cancel is definite: %+v was handed out after its cancel", ds)
 		}
 	})
@@ -160,22 +176,23 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 		slow := k.take()
 		k.clock.Advance(time.Minute)
 		out, err := k.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "o", ID: "a"}})
-		if err != nil || out[0].Status != punctual.Rescheduled {
+		if err != nil || out[0].Err != nil {
 			t.Fatalf("reschedule: %+v, %v", out, err)
 		}
-		if ds := k.handOut(slow); len(ds) != 0 {
+		if ds := k.finishClaim(slow); len(ds) != 0 {
 			t.Errorf("P3 one holder: %+v was handed out at its old time", ds)
 		}
 		mustBeAttempt(t, claim(t, k, "o", 10), 2)
 	})
 }
 
-// TestClaimReturnsNothingTwice: while a claim buries an expired message, the leases that it has just
-// made run out. It must not take those messages again.
+// TestClaimReturnsNothingTwice: while a claim buries an expired message, more time passes than its
+// leases last. It must not take the others again, and their leases begin after that.
 func TestClaimReturnsNothingTwice(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "expired", ExpireAfter: time.Millisecond}, punctual.NewMessage{Topic: "o", ID: "a"})
 	k.clock.Advance(time.Second)
+	begun := k.clock.Now()
 	k.faults.set(func(_ int, op fsOp) error {
 		if op.kind == "sync" && isLog(op) {
 			k.clock.Advance(time.Minute)
@@ -188,6 +205,16 @@ func TestClaimReturnsNothingTwice(t *testing.T) {
 	}
 	mustBeAttempt(t, ds, 1)
 	k.faults.set(nil)
+	if took := k.clock.Now().Sub(begun); took < time.Minute {
+		t.Fatalf("the claim took %v, want longer than its leases last", took)
+	}
+	if info, err := k.Get(t.Context(), "o", "expired"); err != nil || info.State != punctual.StateDead {
+		t.Errorf("the expired message is %s, %v, want dead", info.State, err)
+	}
+	if now := k.clock.Now(); len(ds) == 1 && !ds[0].LeaseUntil.After(now) {
+		t.Errorf("P3 one holder: a lease until %v was handed out at %v", ds[0].LeaseUntil, now)
+	}
+	k.clock.Advance(time.Second)
 	mustBeAttempt(t, claim(t, k, "o", 10), 2)
 }
 
@@ -197,26 +224,30 @@ func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
 	for attempt := 1; attempt <= 3; attempt++ {
-		k.undo(k.take())
+		k.index.PutBack(k.take().got)
 		k.faults.set(func(_ int, op fsOp) error {
 			if op.kind == "write" && strings.HasPrefix(op.name, "claims-") {
 				return errSpace
 			}
 			return nil
 		})
-		if ds, err := k.Store.handOut(t.Context(), k.take()); err == nil {
-			t.Fatalf("handed out %+v without a note in the claim log", ds)
+		_, before, _ := k.faults.state()
+		ds, err := k.deliver(k.index.Grant(k.take().got, 0, k.Store.clock.ms()))
+		if _, hits, _ := k.faults.state(); hits == before {
+			t.Fatal("the claim log was not written to")
+		}
+		if !errors.Is(err, punctual.ErrNoSpace) || len(ds) > 0 {
+			t.Fatalf("handed out %+v, %v without a note in the claim log, want ErrNoSpace", ds, err)
 		}
 		k.faults.set(nil)
 		k.rotate() // nothing may follow a torn frame
 		mustBeAttempt(t, claim(t, k, "o", 10), attempt)
 		k.clock.Advance(time.Minute)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if topic := k.topics["o"]; topic.nears != 0 || k.nearBytes != 0 || len(topic.leased) != 1 || len(k.byToken) != 1 {
-		t.Errorf("after the failures: %d near of %d bytes, %d leased, %d tokens; want one lease", topic.nears, k.nearBytes, len(topic.leased), len(k.byToken))
+	if in := k.index.Stats(); in.Window != 0 || in.WindowBytes != 0 || in.Held != 1 || len(k.index.Leases()) != 1 {
+		t.Errorf("after the failures: %d in the window of %d bytes, %d leased; want one lease", in.Window, in.WindowBytes, in.Held)
 	}
+	mustBeAccounted(t, k.Store, 1000)
 }
 
 // TestClaimLogIsReplacedBeforeASettlementIsWritten: a settlement takes its lease out of memory before
@@ -246,41 +277,36 @@ func TestClaimLogIsReplacedBeforeASettlementIsWritten(t *testing.T) {
 	done := make(chan struct{}, 3)
 	go func() { push(t, k, punctual.NewMessage{Topic: "p"}); done <- struct{}{} }()
 	<-begun // from here on the database's log is not written: its writer waits for this fsync
-	before := k.transactions()
+	before := k.transactions(t)
 	go func() {
 		if err := settle(t, k, d, punctual.SettleRetry); err != nil {
 			t.Error(err)
 		}
 		done <- struct{}{}
 	}()
-	k.until(func() bool { return k.transactions() > before })
+	waitUntil(t, "the settlement is applied", func() bool { return k.transactions(t) > before })
 	rotated := make(chan struct{})
 	go func() { k.rotate(); close(rotated); done <- struct{}{} }()
-	k.until(func() bool {
+	waitUntil(t, "the claim log is replaced, or that waits for the settlement", func() bool {
 		select {
 		case <-rotated:
 			return true
 		default:
-			return k.transactions() > before+1 // the rotation waits for one of its own
+			return k.writer.Awaited(before + 1)
 		}
 	})
 	close(release)
 	for range cap(done) {
 		<-done
 	}
+	if files == nil {
+		t.Fatal("no segment of the claim log was deleted")
+	}
 	mustBeAttempt(t, claim(t, k.reopened(files), "o", 10), 2)
 }
 
 // transactions is how many there were, none of them in the making.
-func (k *killRig) transactions() uint64 {
-	<-k.sequencer
-	defer func() { k.sequencer <- struct{}{} }()
-	return k.txns
-}
-
-// until waits for a condition that is sure to come.
-func (k *killRig) until(cond func() bool) {
-	for !cond() {
-		time.Sleep(time.Millisecond)
-	}
+func (k *killRig) transactions(t *testing.T) uint64 {
+	defer holdWriteLock(t, k.Store)()
+	return k.db.LastTxn()
 }

@@ -1,12 +1,15 @@
 package diskstore
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // TestPushesShareAnFsync holds the fsync of one push while others come: none of them returns
@@ -41,9 +44,8 @@ func TestPushesShareAnFsync(t *testing.T) {
 		pushers.Go(pushOne)
 	}
 	applied := func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.unsynced) == others+1 && len(s.sequencer) == 1
+		holdWriteLock(t, s)()
+		return s.index.Stats().Pending == others+1
 	}
 	for giveUp := time.Now().Add(30 * time.Second); !applied(); time.Sleep(time.Millisecond) {
 		if time.Now().After(giveUp) {
@@ -74,17 +76,15 @@ func TestPushesShareAnFsync(t *testing.T) {
 // stops before what is leased, and goes back for what is pushed below it. Without it each look
 // would begin with all that was ever deleted.
 func TestWatermark(t *testing.T) {
-	clock := punctual.NewManualClock(testStart)
+	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock})
 	at := func(want time.Time, when string) {
 		t.Helper()
-		if err := s.writeMarks(t.Context()); err != nil {
+		if err := errors.Join(s.writer.DeleteAcked(t.Context()), s.writeWatermarks(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if got := s.topics["o"].mark.ms; got != punctual.Millis(want) {
-			t.Errorf("watermark at %v %s, want %v", punctual.FromMillis(got), when, want)
+		if got := lowest(t, s, "o").Ms; got != storekit.Millis(want) {
+			t.Errorf("watermark at %v %s, want %v", storekit.FromMillis(got), when, want)
 		}
 	}
 	for range 100 {
@@ -93,7 +93,6 @@ func TestWatermark(t *testing.T) {
 	last := testStart.Add(time.Hour)
 	push(t, s, punctual.NewMessage{Topic: "o", Due: last})
 	ds := claim(t, s, "o", 100)
-	at(testStart, "while all are leased")
 	for _, d := range ds[1:] {
 		if err := settle(t, s, d, punctual.SettleAck); err != nil {
 			t.Fatal(err)
@@ -103,10 +102,30 @@ func TestWatermark(t *testing.T) {
 	if err := settle(t, s, ds[0], punctual.SettleAck); err != nil {
 		t.Fatal(err)
 	}
-	s.markedAt = 0 // as if something had been pushed meanwhile
 	at(last, "when all before it are finished")
 	early := testStart.Add(time.Minute)
 	push(t, s, punctual.NewMessage{Topic: "o", Due: early})
 	at(early, "after a push below it")
 	mustBeSound(t, s)
+}
+
+// lowest is the stored watermark of a topic.
+func lowest(t *testing.T, s *Store, topic string) record.Position {
+	t.Helper()
+	defer holdWriteLock(t, s)()
+	return s.topics.Get(topic).Disk.Lowest()
+}
+
+// holdWriteLock waits for the write lock and keeps it until it is released.
+func holdWriteLock(t testing.TB, s *Store) (release func()) {
+	t.Helper()
+	tx, err := s.writer.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if tx.Close(&err); err != nil {
+			t.Error(err)
+		}
+	}
 }

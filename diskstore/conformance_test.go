@@ -3,25 +3,74 @@ package diskstore
 import (
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 )
 
-func TestConformance(t *testing.T) { storetest.Run(t, openFresh, storetest.WithReopen(reopen)) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, openFresh, storetest.WithReopen(reopen))
+}
 
 func TestRandomHistories(t *testing.T) {
+	t.Parallel()
 	storetest.RunRandom(t, openFresh, storetest.WithReopen(reopen))
 }
 
-func TestRaces(t *testing.T) { storetest.RunRaces(t, openFresh) }
+func TestRaces(t *testing.T) {
+	t.Parallel()
+	storetest.RunRaces(t, openFresh)
+}
 
-func openFresh(t *testing.T, clock punctual.Clock) punctual.Store {
+func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	return openAt(t, t.TempDir(), &Options{Clock: clock})
 }
 
-func reopen(t *testing.T, old punctual.Store, clock punctual.Clock) punctual.Store {
+func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	closeStore(t, old)
 	return openAt(t, old.(*Store).dir, &Options{Clock: clock})
+}
+
+// The same when the process is killed instead of closing the store.
+func TestConformanceAfterKill(t *testing.T) {
+	t.Parallel()
+	storetest.RunReopen(t, openInMemory, kill)
+}
+
+func TestRandomHistoriesAfterKill(t *testing.T) {
+	t.Parallel()
+	storetest.RunRandom(t, openInMemory, storetest.WithReopen(kill))
+}
+
+// openInMemory opens a store whose files can be copied at one instant.
+func openInMemory(t *testing.T, clock storekit.Clock) punctual.Store {
+	t.Helper()
+	return openAt(t, "store", &Options{Clock: clock, fs: vfs.NewCrashableMem()})
+}
+
+// kill opens a copy of the files as they are; the old store goes on until the end of the test, on
+// its own, as if it were the memory of the process that is gone.
+func kill(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
+	t.Helper()
+	return openAt(t, "store", &Options{Clock: clock, fs: afterKill(old.(*Store).opt.fs.(*vfs.MemFS))})
+}
+
+// TestWithLittleMemory: nearly every message has to leave memory and to be loaded again, and nobody notices.
+func TestWithLittleMemory(t *testing.T) {
+	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
+		return openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock, MemoryBytes: 1})
+	}
+	again := func(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
+		t.Helper()
+		closeStore(t, old)
+		return openAt(t, "store", &Options{fs: old.(*Store).opt.fs, Clock: clock, MemoryBytes: 1})
+	}
+	t.Run("conformance", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(again)) })
+	t.Run("random", func(t *testing.T) { storetest.RunRandom(t, open, storetest.WithReopen(again)) })
+	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open) })
 }

@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/failstop"
+	"github.com/punctualmq/punctual/storetest"
 )
 
 // A store is made, closed or killed, and copied; one file of the copy is
@@ -34,8 +38,10 @@ func classOf(name string) string {
 		return "options"
 	case strings.HasPrefix(name, "marker."):
 		return "marker"
+	case strings.HasPrefix(name, "OWNER-"):
+		return "owner"
 	}
-	return name // HOLDER, LOCK
+	return name // LOCK, FORMAT-1
 }
 
 // damage changes the bytes of a file behind some place.
@@ -59,10 +65,10 @@ var damages = []damage{
 
 // damagedStore is a directory to be copied and damaged, with all that was acknowledged.
 type damagedStore struct {
-	mem    *vfs.MemFS
-	ledger *ledger
+	mem   *vfs.MemFS
+	lines []storetest.Line
 	// tail is where the last acknowledged record begins in the newest log of a killed store.
-	// Damage behind it looks to the database like a record that a power cut tore; the witness
+	// Damage behind it looks to the database like a record that a power cut tore; the durable marker
 	// in the claim log tells the two apart.
 	tail int
 }
@@ -71,15 +77,19 @@ type damagedStore struct {
 // of few all are in the log.
 func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 	t.Helper()
-	made.ledger, made.mem = newLedger(), vfs.NewCrashableMem()
-	w := &workload{prefix: "m", emit: made.ledger.add}
+	made.mem = vfs.NewCrashableMem()
+	emit := func(e storetest.Line) { made.lines = append(made.lines, e) }
+	w := &storetest.Workload{Process: 1, Seed: 3, Emit: emit}
 	r := rand.New(rand.NewPCG(3, 3))
 	open := func() {
 		var err error
 		if s, err = Open("store", memOptions(made.mem)); err != nil {
 			t.Fatal(err)
 		}
-		w.store = s
+		if w.Store = s; w.Recorder() == nil {
+			w.Begin()
+		}
+		w.Reopened(s)
 	}
 	work := func(f func(context.Context, *rand.Rand) error, n int) {
 		for range n {
@@ -91,23 +101,23 @@ func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 	open()
 	if many {
 		// Few tables only: a failed database tries for ever to compact a damaged one.
-		work(w.push, 60)
+		work(w.Push, 60)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		open()
-		work(w.push, 30)
+		work(w.Push, 30)
 		if err := s.db.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		work(w.push, 120) // more than one block of the log
+		work(w.Push, 120) // more than one block of the log
 	}
-	work(w.push, 20)
-	work(w.amend, 5)
-	work(w.claim, 3)
-	work(w.push, 20)
+	work(w.Push, 20)
+	work(w.Amend, 5)
+	work(w.Claim, 3)
+	work(w.Push, 20)
 	made.tail = len(readMem(t, made.mem, newestLogOf(t, made.mem)))
-	work(w.push, 1)
+	work(w.Push, 1)
 	return s, made
 }
 
@@ -143,7 +153,7 @@ func newestLogOf(t *testing.T, mem *vfs.MemFS) (newest string) {
 
 func readMem(t *testing.T, mem *vfs.MemFS, name string) []byte {
 	t.Helper()
-	data, err := readFile(mem, "store/"+name)
+	data, err := failstop.ReadFile(mem, "store/"+name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +165,11 @@ func TestDamagedClosedStore(t *testing.T) {
 	alone(t, func(t *testing.T) {
 		s, made := fill(t, false)
 		closeStore(t, s)
-		damageAll(t, made)
+		damageAll(t, made, noticing{
+			always:    every("table"),
+			sometimes: slices.Concat(every("manifest"), []string{"marker, remove"}, optionsDamage),
+			never:     slices.Concat(every("claim log"), every("owner"), removals, every("log")),
+		})
 	})
 }
 
@@ -171,13 +185,40 @@ func damageKilled(t *testing.T, many bool) {
 	working := made.mem
 	made.mem = copyOf(working) // the operating system keeps what was written, as after a kill
 	closeStore(t, s)
-	damageAll(t, made)
+	want := noticing{
+		sometimes: slices.Concat(every("manifest"), []string{"marker, remove"}, optionsDamage, every("log")),
+		never:     slices.Concat(every("claim log"), every("owner"), removals),
+	}
+	if many {
+		want.always = every("table")
+	}
+	damageAll(t, made, want)
+}
+
+// noticing is what docs/reliability.md says of damage, each a class of files and a kind of damage. What is noticed
+// only sometimes has copies, or places that nothing depends on.
+type noticing struct{ always, sometimes, never []string }
+
+var (
+	optionsDamage = []string{"options, zero 4 KiB", "options, cut"}
+	removals      = []string{"FORMAT-1, remove", "LOCK, remove"} // both are empty
+)
+
+// every is all damages of a class of files.
+func every(class string) (keys []string) {
+	for _, d := range damages {
+		keys = append(keys, class+", "+d.name)
+	}
+	return keys
 }
 
 // tally counts how damage ended.
 type tally struct{ refused, reported, intact, lost int }
 
-func damageAll(t *testing.T, made damagedStore) {
+func (c *tally) noticed() int { return c.refused + c.reported }
+func (c *tally) done() int    { return c.noticed() + c.intact + c.lost }
+
+func damageAll(t *testing.T, made damagedStore, want noticing) {
 	counts := map[string]*tally{}
 	for _, name := range filesOf(t, made.mem) {
 		size := len(readMem(t, made.mem, name))
@@ -198,11 +239,30 @@ func damageAll(t *testing.T, made damagedStore) {
 			}
 		}
 	}
+	want.check(t, counts)
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		c := counts[key]
 		t.Logf("%-22s refused by Open %2d, reported later %2d, all there %2d, lost unnoticed %2d",
 			key, c.refused, c.reported, c.intact, c.lost)
 	}
+}
+
+// check holds what was noticed against what is expected, where something was damaged at all.
+func (x noticing) check(t *testing.T, counts map[string]*tally) {
+	t.Helper()
+	each := func(keys []string, right func(*tally) bool, what string) {
+		for _, key := range keys {
+			c := counts[key]
+			if c == nil || c.done() == 0 {
+				t.Errorf("P13: %s: nothing was damaged", key)
+			} else if !right(c) {
+				t.Errorf("P13: %s: of %d damages %d were noticed, want %s", key, c.done(), c.noticed(), what)
+			}
+		}
+	}
+	each(x.always, func(c *tally) bool { return c.noticed() == c.done() }, "all")
+	each(x.sometimes, func(c *tally) bool { return c.noticed() > 0 }, "one at least")
+	each(x.never, func(c *tally) bool { return c.noticed() == 0 }, "none, for nothing is missing")
 }
 
 // places are where a file of some size is damaged.
@@ -225,13 +285,19 @@ func places(class string, size, tail int) []int {
 func damageOne(t *testing.T, made damagedStore, name string, d damage, from int, what string, c *tally) {
 	t.Helper()
 	mem := copyOf(made.mem)
-	hurt(t, mem, name, d, from)
-	l := made.ledger.clone()
-	l.crash(true)
+	if !hurt(t, mem, name, d, from) {
+		return // nobody can notice it
+	}
+	l := newLedger()
+	for _, e := range made.lines {
+		l.Add(e)
+	}
+	l.PowerCut(time.Now().UnixMilli())
 	var err error
-	if !within(t, what, func() { err = l.judge("store", *memOptions(mem)) }) {
+	if !within(t, what, func() { err = auditStore(l, "store", *memOptions(mem)) }) {
 		return
 	}
+	problems := l.Problems()
 	switch {
 	case err != nil && !errors.Is(err, punctual.ErrCorrupt):
 		t.Errorf("P13: %s: reported, but not as ErrCorrupt: %v", what, err)
@@ -239,27 +305,30 @@ func damageOne(t *testing.T, made damagedStore, name string, d damage, from int,
 		c.refused++
 	case err != nil:
 		c.reported++
-	case len(l.problems) == 0:
+	case len(problems) == 0:
 		c.intact++
-	case strings.Contains(l.problems[0], ": check: "):
+	case strings.Contains(problems[0], ": check: "):
 		c.reported++ // by Check, before anything else was done
 	default:
 		c.lost++
-		t.Errorf("P1, P13: %s: damage goes unnoticed: %s", what, l.problems[0])
+		t.Errorf("P1, P13: %s: damage goes unnoticed: %s", what, problems[0])
 	}
 }
 
-// hurt damages a file.
-func hurt(t *testing.T, mem *vfs.MemFS, name string, d damage, from int) {
+// hurt damages a file, and tells whether that changed it: what is zeroed may have been zero before.
+func hurt(t *testing.T, mem *vfs.MemFS, name string, d damage, from int) bool {
 	t.Helper()
 	data := readMem(t, mem, name)
 	if d.do == nil {
 		if err := mem.Remove("store/" + name); err != nil {
 			t.Fatal(err)
 		}
-		return
+		return true
 	}
-	data = d.do(data, from)
+	before := slices.Clone(data)
+	if data = d.do(data, from); bytes.Equal(data, before) {
+		return false
+	}
 	f, err := mem.Create("store/"+name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
@@ -270,4 +339,5 @@ func hurt(t *testing.T, mem *vfs.MemFS, name string, d damage, from int) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return true
 }

@@ -1,9 +1,11 @@
 package diskstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,29 +13,54 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual/diskstore/internal/failstop"
+	"github.com/punctualmq/punctual/storetest"
 )
 
 // crashClones is how many power cuts the ordinary test run makes; PUNCTUAL_POWER_CUTS asks
 // for another number.
-const crashClones = 200
+const crashClones = 100
 
 // TestPowerCut cuts the power of a machine that works on a store: each clone of its files, with
 // any part of what was not synced missing, must open and hold all that was acknowledged.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	seed := tortureSeed(t)
-	want := fromEnv(t, "PUNCTUAL_POWER_CUTS", crashClones)
-	began, cuts, acked := time.Now(), 0, 0
+	want := storetest.FromEnv(t, "PUNCTUAL_POWER_CUTS", crashClones)
+	began, cuts, acked, hung := time.Now(), 0, 0, 0
+	lost, kept := map[string]int{}, map[string]int{}
 	for run := uint64(0); cuts < want && !t.Failed(); run++ {
 		p := newPowerCuts(seed, run)
 		p.work(t)
 		for i, c := range p.clones {
-			l := p.judge(t, i, c)
-			acked += l.acked
+			l := p.check(t, i, c)
+			acked += l.Acknowledged
+			for _, class := range unsyncedClasses {
+				lost[class] += c.lost[class]
+				kept[class] += c.kept[class]
+			}
+		}
+		if t.Failed() {
+			dump(t, p.lines)
 		}
 		cuts += len(p.clones)
+		hung += p.hung
 	}
-	t.Logf("%d power cuts in %v, on average after %d acknowledged calls", cuts, time.Since(began).Round(time.Second), acked/max(cuts, 1))
+	t.Logf("%d power cuts in %v, on average after %d acknowledged calls, and %d fsyncs that hung", cuts, time.Since(began).Round(time.Second), acked/max(cuts, 1), hung)
+	if hung == 0 {
+		t.Error("no fsync hung")
+	}
+	for _, class := range unsyncedClasses {
+		t.Logf("%s: %d cuts took what was written and not synced, %d left some of it", class, lost[class], kept[class])
+		if lost[class] == 0 || kept[class] == 0 {
+			t.Errorf("of what was not synced of a %s %d cuts took some and %d left some, want both", class, lost[class], kept[class])
+		}
+	}
 }
+
+// unsyncedClasses are the files that have something written and not synced most of the time.
+var unsyncedClasses = []string{"log", "claim log"}
 
 // powerCuts is one run of a workload and the clones taken from it.
 type powerCuts struct {
@@ -41,18 +68,24 @@ type powerCuts struct {
 	run uint64
 
 	mu     sync.Mutex
-	rng    *rand.Rand   // guarded by mu
-	events []event      // guarded by mu
-	clones []powerClone // guarded by mu
-	armed  bool         // guarded by mu: clones are taken
+	rng    *rand.Rand       // guarded by mu
+	lines  []storetest.Line // guarded by mu
+	clones []powerClone     // guarded by mu
+	armed  bool             // guarded by mu: clones are taken
+	hung   int              // guarded by mu: calls to the disk that hung
 }
 
 // powerClone is what was on the disk at some moment between two lines of the history.
 type powerClone struct {
-	mem         *vfs.MemFS
-	op          fsOp
-	percent     int // of the data not synced that reached the disk
-	before, end int // events written down before the cut, and by its end
+	mem     *vfs.MemFS
+	op      fsOp
+	percent int   // of the data not synced that reached the disk
+	lines   int   // how many were written down before the cut
+	at      int64 // the clock behind the cut, in ms
+
+	// lost and kept are, by class, the files that lack something that was written, and those that have
+	// something that was not synced.
+	lost, kept map[string]int
 }
 
 const clonesPerRun = 25
@@ -61,32 +94,82 @@ func newPowerCuts(seed, run uint64) *powerCuts {
 	return &powerCuts{mem: vfs.NewCrashableMem(), run: run, rng: rand.New(rand.NewPCG(seed, run))}
 }
 
-func (p *powerCuts) note(e event) {
+func (p *powerCuts) note(e storetest.Line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.events = append(p.events, e)
+	p.lines = append(p.lines, e)
 }
 
-// hook takes a clone before some of the calls, more often before those that matter.
+// hook lets some fsyncs of the log hang for a moment, in which calls are made that find what is not durable yet, and takes
+// a clone before some of the calls, more often before those that matter.
 func (p *powerCuts) hook(op fsOp) error {
-	p.mu.Lock()
-	chance := 60
-	if op.kind != "write" && op.kind != "sync" {
-		chance = 4
+	hangs := p.hangs(op)
+	if hangs > 0 {
+		time.Sleep(hangs)
 	}
-	take := p.armed && len(p.clones) < clonesPerRun && p.rng.IntN(chance) == 0
-	c := powerClone{op: op, percent: p.rng.IntN(101), before: len(p.events)}
-	rng := rand.New(rand.NewPCG(p.rng.Uint64(), 0))
-	p.mu.Unlock()
-	if !take {
-		return nil
-	}
-	c.mem = p.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: rng})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.end = len(p.events)
-	p.clones = append(p.clones, c)
+	chance := 60
+	switch {
+	case hangs > 0:
+		chance = 2
+	case op.kind != "write" && op.kind != "sync":
+		chance = 4
+	}
+	if p.armed && len(p.clones) < clonesPerRun && p.rng.IntN(chance) == 0 {
+		p.cut(op)
+	}
 	return nil
+}
+
+// hangs is for how long a call to the disk hangs.
+func (p *powerCuts) hangs(op fsOp) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.armed || op.kind != "sync" || !isLog(op) || p.rng.IntN(12) > 0 {
+		return 0
+	}
+	p.hung++
+	return time.Duration(1+p.rng.IntN(25)) * time.Millisecond
+}
+
+// cut takes a clone, with mu held. Nobody can write a line meanwhile, so that the cut has a place between two lines:
+// what was answered before it was answered before the cut.
+func (p *powerCuts) cut(op fsOp) {
+	c := powerClone{op: op, percent: p.rng.IntN(101), lines: len(p.lines)}
+	if p.rng.IntN(3) == 0 {
+		c.percent = 0
+	}
+	rng := rand.New(rand.NewPCG(p.rng.Uint64(), 0))
+	// Other files may be written and synced meanwhile. What stands in the first clone was written before the cut, and what
+	// is missing in the last one was not synced before it.
+	written := copyOf(p.mem)
+	c.mem = p.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: rng})
+	c.at = time.Now().UnixMilli()
+	synced := p.mem.CrashClone(vfs.CrashCloneCfg{})
+	c.lost, c.kept = missing(written, c.mem), missing(c.mem, synced)
+	p.clones = append(p.clones, c)
+}
+
+// missing counts, by class, the files of a store that have something in one clone that is not in another.
+func missing(from, in *vfs.MemFS) map[string]int {
+	out := map[string]int{}
+	names, err := from.List("store")
+	if err != nil {
+		return out // the store is still to be made
+	}
+	for _, name := range names {
+		class := classOf(name)
+		if !slices.Contains(unsyncedClasses, class) {
+			continue
+		}
+		a, aerr := from.UnsafeGetFileDataBuffer("store/" + name)
+		b, berr := in.UnsafeGetFileDataBuffer("store/" + name)
+		if aerr == nil && len(a) > 0 && (berr != nil || !bytes.HasPrefix(b, a)) { // these files only grow
+			out[class]++
+		}
+	}
+	return out
 }
 
 func (p *powerCuts) arm() {
@@ -122,12 +205,13 @@ func (p *powerCuts) work(t *testing.T) {
 func (p *powerCuts) workPart(t *testing.T, s *Store, part int) {
 	ctx, stop := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer stop()
-	w := &workload{store: s, prefix: fmt.Sprintf("r%d.%d", p.run, part), seed: uint64(part), emit: p.note}
-	w.calls.Store(int64(part+1) << 32)
+	w := &storetest.Workload{
+		Store: s, Process: int64(part + 1), Seed: p.run<<8 + uint64(part), Emit: p.note, Deadlines: true, Worker: true, BigBodies: true, PurgeLive: true,
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.run(ctx)
+		w.Run(ctx)
 	}()
 	for running := true; running; {
 		select {
@@ -141,44 +225,45 @@ func (p *powerCuts) workPart(t *testing.T, s *Store, part int) {
 	}
 }
 
-// judge opens a clone and compares it with the history up to its moment.
-func (p *powerCuts) judge(t *testing.T, i int, c powerClone) *ledger {
+// check opens a clone and compares it with the history up to its moment.
+func (p *powerCuts) check(t *testing.T, i int, c powerClone) *storetest.Ledger {
 	t.Helper()
 	l := newLedger()
-	for _, e := range p.events[:c.before] {
-		l.add(e)
+	for _, e := range p.lines[:c.lines] {
+		l.Add(e)
 	}
-	for _, e := range p.events[c.before:c.end] {
-		if !e.Done {
-			l.add(e) // it may have happened before the cut or after it
-		}
-	}
-	l.crash(true)
+	l.PowerCut(c.at)
 	what := fmt.Sprintf("run %d, clone %d, before %s of %s, %d %% of what was not synced", p.run, i, c.op.kind, c.op.name, c.percent)
-	if err := l.judge("store", Options{fs: hookFS{c.mem, func(fsOp) error { return nil }}, Logger: quiet}); err != nil {
+	if err := auditStore(l, "store", Options{fs: hookFS{c.mem, func(fsOp) error { return nil }}}); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
-	for _, problem := range l.problems {
+	for _, problem := range l.Problems() {
 		t.Errorf("%s: %s", what, problem)
 	}
 	return l
 }
 
-// TestMarkerNeedsItsDirectorySynced shows what safeFS is for: without it a power cut while a
+// TestMarkerNeedsItsDirectorySynced shows what failstop.FS is for: without it a power cut while a
 // new MANIFEST comes into force may leave a marker that names a file which is not there
 // (cockroachdb/pebble issue 5825). The bare database is cut as a check of the test itself.
 func TestMarkerNeedsItsDirectorySynced(t *testing.T) {
 	r := rand.New(rand.NewPCG(tortureSeed(t), 0))
 	bare := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS { return fs })
 	safe := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS {
-		return safeFS{FS: fs, gate: &gate{}, engine: true, fail: func(err error) { t.Errorf("store failed: %v", err) }}
+		state := failstop.New("store", quiet, time.Minute)
+		t.Cleanup(func() {
+			if err := state.Cause(); err != nil {
+				t.Errorf("store failed: %v", err)
+			}
+		})
+		return failstop.NewFS(fs, state, func() error { return nil }, failstop.Database)
 	})
-	t.Logf("clones that do not open: %d of %d with the bare file system, %d of %d with safeFS", bare.bad, bare.all, safe.bad, safe.all)
+	t.Logf("clones that do not open: %d of %d with the bare file system, %d of %d with failstop.FS", bare.bad, bare.all, safe.bad, safe.all)
 	if safe.bad > 0 {
 		t.Errorf("P1: %d of %d clones do not open: %v", safe.bad, safe.all, safe.err)
 	}
 	if bare.bad == 0 {
-		t.Error("the bare database opened from every clone: either it was mended, and safeFS can go, or this test cuts at the wrong moments")
+		t.Error("the bare database opened from every clone: either it was mended, and failstop.FS need not sync, or this test cuts at the wrong moments")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,7 +89,7 @@ func mustBeSound(t *testing.T, s *Store) punctual.CheckReport {
 }
 
 func TestReopenKeepsMessagesLeasesAndAttempts(t *testing.T) {
-	dir, clock := t.TempDir(), punctual.NewManualClock(testStart)
+	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	s, err := Open(dir, &Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +121,7 @@ func TestReopenKeepsMessagesLeasesAndAttempts(t *testing.T) {
 }
 
 func TestHolderOfALeaseMayAckAfterReopen(t *testing.T) {
-	dir, clock := t.TempDir(), punctual.NewManualClock(testStart)
+	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	s, err := Open(dir, &Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +143,7 @@ func TestSecondOpenerIsToldWhoHoldsTheDirectory(t *testing.T) {
 	openAt(t, dir, nil)
 	_, err := Open(dir, nil)
 	if !errors.Is(err, punctual.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid())) {
-		t.Errorf("second opener: %v; want ErrLocked with the holder's process number", err)
+		t.Errorf("second opener: %v; want ErrLocked with the owner's process number", err)
 	}
 }
 
@@ -179,7 +180,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 }
 
 func TestClockNeverRunsBackwardsAcrossReopen(t *testing.T) {
-	dir, clock := t.TempDir(), punctual.NewManualClock(testStart)
+	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	s, err := Open(dir, &Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
@@ -199,8 +200,8 @@ func TestClockNeverRunsBackwardsAcrossReopen(t *testing.T) {
 
 // A topic with far more messages due than memory may hold is drained in order.
 func TestBacklogLargerThanMemory(t *testing.T) {
-	clock := punctual.NewManualClock(testStart)
-	s := openAt(t, t.TempDir(), &Options{Clock: clock, NearBytes: 1 << 20})
+	clock := storekit.NewManualClock(testStart)
+	s := openAt(t, t.TempDir(), &Options{Clock: clock, MemoryBytes: 1 << 20})
 	const n = 20_000
 	for i := 0; i < n; i += 1000 {
 		var ms []punctual.NewMessage
@@ -233,11 +234,9 @@ func TestBacklogLargerThanMemory(t *testing.T) {
 		if _, err := s.Settle(t.Context(), ss); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()
-		if s.nearBytes > 3<<20 {
-			t.Errorf("P10 bounded: %d bytes are near with a bound of 1 MiB and batches of 4096", s.nearBytes)
+		if used := s.index.Stats().Bytes; used > 1<<20+1000 {
+			t.Errorf("P10 bounded: %d bytes of messages are in memory with a bound of 1 MiB", used)
 		}
-		s.mu.Unlock()
 	}
 	if r := mustBeSound(t, s); r.Live != 1 {
 		t.Errorf("%d messages left, want 1", r.Live)
@@ -245,7 +244,7 @@ func TestBacklogLargerThanMemory(t *testing.T) {
 }
 
 func TestClaimLogIsReplacedWhenFull(t *testing.T) {
-	clock := punctual.NewManualClock(testStart)
+	clock := storekit.NewManualClock(testStart)
 	dir := t.TempDir()
 	s, err := Open(dir, &Options{Clock: clock, claimLimit: 2000})
 	if err != nil {
@@ -253,14 +252,14 @@ func TestClaimLogIsReplacedWhenFull(t *testing.T) {
 	}
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "held"})
 	held := claim(t, s, "o", 1)[0]
-	first := s.claims.next()
-	for i := 0; s.claims.next() < first+3; i++ {
+	first := s.claims.Segment()
+	for i := 0; s.claims.Segment() < first+3; i++ {
 		push(t, s, punctual.NewMessage{Topic: "o", ID: fmt.Sprint(i)})
 		if err := settle(t, s, claim(t, s, "o", 1)[0], punctual.SettleAck); err != nil {
 			t.Fatal(err)
 		}
-		if s.claims.full() {
-			if err := s.doDuties(true); err != nil {
+		if full, _ := s.claims.Due(); full {
+			if err := s.maintain(true); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,15 +12,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
+	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 )
 
-// What a look at the medium takes for worth a word.
+// What an examination takes for worth a word.
 const (
 	slowFsync   = 50 * time.Millisecond // a push that comes alone waits for one
 	fsyncs      = 5                     // of which the median counts
@@ -39,22 +43,18 @@ const (
 // does not answer for CommitTimeout is a finding; the goroutine that asked it ends when it answers.
 func Examine(ctx context.Context, dir string, o *Options) ([]punctual.Finding, error) {
 	x := &examination{dir: dir, base: dir, opt: o.withDefaults()}
-	return x.run(ctx, x.place, x.contents, x.probe, x.space, x.clock, x.medium)
+	return x.run(ctx, x.directory, x.contents, x.probe, x.space, x.clock, x.fileSystem)
 }
 
 // Examine says what the store stands on; see punctual.Examiner. A store that has failed may be
 // examined, too. Like the function Examine it makes and removes one small file.
 func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil, fmt.Errorf("examine store %s: %w", s.dir, punctual.ErrClosed)
+	if err := s.state.EnterFailed(); err != nil {
+		return nil, fmt.Errorf("examine: %w", err)
 	}
-	s.calls.Add(1)
-	s.mu.Unlock()
-	defer s.calls.Done()
+	defer s.state.Leave()
 	x := &examination{dir: s.dir, base: s.dir, opt: s.opt, open: s}
-	return x.run(ctx, x.place, x.state, x.probe, x.space, x.clock, x.medium)
+	return x.run(ctx, x.directory, x.state, x.probe, x.space, x.clock, x.fileSystem)
 }
 
 // examination is one look at what is below a store. Its steps run one after the other; none
@@ -86,7 +86,7 @@ func (x *examination) run(ctx context.Context, steps ...func() []punctual.Findin
 				"the disk hangs, and so would a store: look at the disk and at the kernel's log")), nil
 		case <-ctx.Done():
 			timer.Stop()
-			return findings, fmt.Errorf("examine store %s: %w", x.dir, ended(ctx))
+			return findings, fmt.Errorf("examine store %s: %w", x.dir, errkind.Ended(ctx))
 		}
 		if x.wrong {
 			break
@@ -96,19 +96,25 @@ func (x *examination) run(ctx context.Context, steps ...func() []punctual.Findin
 }
 
 func good(name, value string) punctual.Finding {
-	return punctual.Finding{Name: name, Value: value, Grade: punctual.GradeGood}
+	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityGood}
 }
 
-func care(name, value, cure string) punctual.Finding {
-	return punctual.Finding{Name: name, Value: value, Grade: punctual.GradeCare, Cure: cure}
+func warning(name, value, remedy string) punctual.Finding {
+	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityWarning, Remedy: remedy}
 }
 
-func bad(name, value, cure string) punctual.Finding {
-	return punctual.Finding{Name: name, Value: value, Grade: punctual.GradeBad, Cure: cure}
+func bad(name, value, remedy string) punctual.Finding {
+	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityBad, Remedy: remedy}
 }
 
-// place looks for the directory.
-func (x *examination) place() []punctual.Finding {
+// directory looks for the directory.
+func (x *examination) directory() []punctual.Finding {
+	if x.open != nil {
+		if err := x.open.owned.Verify(); err != nil {
+			x.wrong = true
+			return []punctual.Finding{bad("directory", oneLine(err), "this store reports nothing more as stored: end this process or the other one, see to the directory, then open the store again")}
+		}
+	}
 	full := x.dir
 	if vfs.Root(x.opt.fs) == vfs.Default {
 		if abs, err := filepath.Abs(x.dir); err == nil {
@@ -117,7 +123,7 @@ func (x *examination) place() []punctual.Finding {
 	}
 	x.base = full
 	info, err := x.opt.fs.Stat(x.base)
-	for isMissing(err) && x.opt.fs.PathDir(x.base) != x.base {
+	for directory.IsMissing(err) && x.opt.fs.PathDir(x.base) != x.base {
 		x.base = x.opt.fs.PathDir(x.base)
 		info, err = x.opt.fs.Stat(x.base)
 	}
@@ -130,15 +136,10 @@ func (x *examination) place() []punctual.Finding {
 	case x.base != full:
 		return []punctual.Finding{
 			good("directory", full+", not there yet"),
-			care("store", "none", "the first push makes it; if there should be one, look for a mistake in the path"),
+			warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path"),
 		}
 	}
 	return append([]punctual.Finding{good("directory", full)}, x.list(full)...)
-}
-
-// isMissing tells that a path, or a directory on the way to it, does not exist.
-func isMissing(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 func (x *examination) refused(dir string, err error) []punctual.Finding {
@@ -156,19 +157,21 @@ func (x *examination) list(dir string) (findings []punctual.Finding) {
 		return []punctual.Finding{bad("store", err.Error(), needsDirectory)}
 	}
 	x.names = names
-	switch x.there, err = holdsStore(names); {
+	switch x.there, err = directory.HoldsStore(names); {
 	case errors.Is(err, punctual.ErrCorrupt):
 		x.wrong = true
 		return []punctual.Finding{bad("damage", err.Error(), restoreCure)}
+	case errors.Is(err, punctual.ErrUnsupported):
+		return []punctual.Finding{brokenStore(err)}
 	case err != nil:
 		x.wrong = true
 		return []punctual.Finding{bad("store", err.Error(), "a store shares its directory with nothing: name another place")}
 	case !x.there:
-		return []punctual.Finding{care("store", "none", "the first push makes it; if there should be one, look for a mistake in the path")}
+		return []punctual.Finding{warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path")}
 	}
 	for _, n := range names {
-		if strings.HasSuffix(n, damagedSuffix) {
-			findings = append(findings, care("earlier damage", n,
+		if strings.HasSuffix(n, claimlog.DamagedSuffix) {
+			findings = append(findings, warning("earlier damage", n,
 				"a damaged claim log was met and this copy of it kept; no message was lost: look after the disk, then remove the file"))
 		}
 	}
@@ -179,10 +182,10 @@ const restoreCure = "the store refuses to open, so that nothing is lost silently
 
 // state is contents of a store that is open in this process.
 func (x *examination) state() []punctual.Finding {
-	if x.open.hasFailed() {
-		return []punctual.Finding{bad("store", oneLine(x.open.failErr), "the store has stopped: mend the medium, then open it again")}
+	if x.open.state.HasFailed() {
+		return []punctual.Finding{bad("store", oneLine(x.open.state.Cause()), "the store has stopped: see that the disk works, then open it again")}
 	}
-	return []punctual.Finding{good("store", fmt.Sprintf("format %d", formatVersion)), good("in use", "by this process")}
+	return []punctual.Finding{good("store", fmt.Sprintf("format %d", directory.FormatVersion)), good("in use", "by this process")}
 }
 
 // contents tells whether the store is free, and what opening it would meet.
@@ -193,11 +196,11 @@ func (x *examination) contents() []punctual.Finding {
 	if held := x.tryLock(func() {}); held != nil {
 		return held
 	}
-	c, err := x.look()
+	c, err := x.openReadOnly()
 	if err != nil {
 		// Somebody may have opened the store and changed its files under our eyes: look again
 		// while nobody can.
-		if held := x.tryLock(func() { c, err = x.look() }); held != nil {
+		if held := x.tryLock(func() { c, err = x.openReadOnly() }); held != nil {
 			return held
 		}
 	}
@@ -205,12 +208,12 @@ func (x *examination) contents() []punctual.Finding {
 	if err != nil {
 		return []punctual.Finding{good("in use", "no"), brokenStore(err)}
 	}
-	text := fmt.Sprintf("format %d, %s, %s, %s", formatVersion, count(c.topics, "topic"), count(c.live, "message"), count(c.dead, "dead message"))
+	text := fmt.Sprintf("format %d, %s, %s, %s", directory.FormatVersion, count(c.topics, "topic"), count(c.live, "message"), count(c.dead, "dead message"))
 	findings := []punctual.Finding{good("in use", "no"), good("store", text)}
 	if len(c.damaged) == 0 {
 		return append(findings, good("damage", "none that opening would meet; a full check reads everything"))
 	}
-	return append(findings, care("damage", strings.Join(c.damaged, ", "),
+	return append(findings, warning("damage", strings.Join(c.damaged, ", "),
 		"some attempts will not be counted and some messages may be delivered once more; no message is lost: look after the disk"))
 }
 
@@ -227,7 +230,7 @@ func brokenStore(err error) punctual.Finding {
 	case errors.Is(err, punctual.ErrCorrupt):
 		return bad("damage", oneLine(err), restoreCure)
 	case errors.Is(err, punctual.ErrUnsupported):
-		return bad("store", oneLine(err), "this release cannot read it")
+		return bad("store", oneLine(err), "nothing is damaged: use the release of Punctual that wrote it, or a newer one")
 	case errors.Is(err, fs.ErrPermission):
 		return bad("store", oneLine(err), needsDirectory)
 	}
@@ -238,11 +241,7 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 
 // tryLock calls do with the lock of the directory held, or returns why it cannot.
 func (x *examination) tryLock(do func()) []punctual.Finding {
-	if _, err := x.opt.fs.Stat(x.opt.fs.PathJoin(x.dir, "LOCK")); errors.Is(err, fs.ErrNotExist) {
-		do() // to take the lock would make the file
-		return nil
-	}
-	lock, err := lockFile(x.opt.fs, x.dir)
+	lock, err := directory.TryLock(x.opt.fs, x.dir, false)
 	if err == nil {
 		do()
 		err = lock.Close()
@@ -250,14 +249,14 @@ func (x *examination) tryLock(do func()) []punctual.Finding {
 	if err == nil {
 		return nil
 	}
-	if err = lockError(x.dir, err); !errors.Is(err, punctual.ErrLocked) {
+	if err = directory.LockError(x.dir, err); !errors.Is(err, punctual.ErrLocked) {
 		return []punctual.Finding{bad("in use", "not known: "+oneLine(err), needsDirectory)}
 	}
 	by := "by another process"
-	if h, err := readHolder(x.opt.fs, x.dir); err == nil {
-		by = "by " + h.String()
+	if o, err := directory.ReadOwner(x.opt.fs, x.dir); err == nil {
+		by = "by " + o.String()
 	}
-	return []punctual.Finding{care("in use", by, "one process owns a store at a time, so others cannot open it, and what it holds was not looked at")}
+	return []punctual.Finding{warning("in use", by, "one process owns a store at a time, so others cannot open it, and what it holds was not looked at")}
 }
 
 // seen is what a look into a store that is not open found.
@@ -267,43 +266,32 @@ type seen struct {
 	damaged            []string // segments of the claim log
 }
 
-// look does what Open does, but for the writing.
-func (x *examination) look() (c seen, err error) {
+// openReadOnly does what Open does, but for the writing.
+func (x *examination) openReadOnly() (c seen, err error) {
 	opt := x.opt
-	opt.fs, opt.Logger = unchanging{opt.fs}, slog.New(slog.DiscardHandler)
+	opt.fs, opt.Logger = failstop.ReadOnly{FS: opt.fs}, slog.New(slog.DiscardHandler)
 	s := newStore(x.dir, opt)
-	o := s.engineOptions()
+	o := s.databaseOptions()
 	o.ReadOnly = true
-	if err := s.openDB(o); err != nil {
+	db, err := database.Open(x.dir, o)
+	if err != nil {
 		return c, err
 	}
-	defer func() { err = cmp.Or(err, s.bounded("close the database", s.db.Close)) }()
-	table, _, err := readClaims(s.fs, s.dir, func(name string, _ []byte, unreadable int) error {
+	defer func() { err = cmp.Or(err, s.state.Do("close the database", db.Close)) }()
+	logged, err := claimlog.Read(s.fs, s.dir, func(name string, _ []byte, unreadable int) error {
 		c.damaged = append(c.damaged, fmt.Sprintf("%s has %d bytes that cannot be read", name, unreadable))
 		return nil
 	})
 	if err != nil {
-		return c, classify("claim log", err)
+		return c, errkind.Classify("claim log", err)
 	}
-	s.claims = &claimLog{seen: table.seen}
-	version, err := s.get(metaKey("version"))
-	if err == nil && version == nil {
-		return c, s.mustBeEmpty() // its making was cut short
-	}
-	if err == nil {
-		err = checkVersion(version)
-	}
+	stored, err := db.Load(logged.Durable)
 	if err != nil {
 		return c, err
 	}
-	if c.passed, err = s.readClock(); err != nil {
-		return c, err
-	}
-	if err = errors.Join(s.readNumbers(), s.readTopics()); err != nil {
-		return c, err
-	}
-	for _, t := range s.topics {
-		c.topics, c.live, c.dead = c.topics+1, c.live+t.live, c.dead+t.dead
+	c.passed = passedTime(logged, stored)
+	for _, t := range stored.Topics {
+		c.topics, c.live, c.dead = c.topics+1, c.live+t.Live(), c.dead+t.Dead()
 	}
 	return c, nil
 }
@@ -321,12 +309,12 @@ func (x *examination) probe() []punctual.Finding {
 	case err != nil:
 		findings = append(findings, bad("fsync", oneLine(err), "what cannot be written and synced is not stored: look at the disk and at the kernel's log"))
 	case median > slowFsync:
-		findings = append(findings, care("fsync", fsyncTime(median), "each push that comes alone waits that long; pushes that come together share one"))
+		findings = append(findings, warning("fsync", fsyncTime(median), "each push that comes alone waits that long; pushes that come together share one"))
 	default:
 		findings = append(findings, good("fsync", fsyncTime(median)))
 	}
 	if err := x.opt.fs.Remove(name); err != nil {
-		findings = append(findings, care("trial file", oneLine(err), "it can be removed by hand"))
+		findings = append(findings, warning("trial file", oneLine(err), "it can be removed by hand"))
 	}
 	return findings
 }
@@ -342,10 +330,10 @@ func timeFsync(f vfs.File) (time.Duration, error) {
 	for range fsyncs {
 		began := time.Now()
 		if _, err := f.Write(make([]byte, 4096)); err != nil {
-			return 0, joinClose(err, f)
+			return 0, errkind.JoinClose(err, f)
 		}
 		if err := f.Sync(); err != nil {
-			return 0, joinClose(err, f)
+			return 0, errkind.JoinClose(err, f)
 		}
 		took = append(took, time.Since(began))
 	}
@@ -367,7 +355,7 @@ func (x *examination) space() []punctual.Finding {
 	case usage.AvailBytes < x.opt.ReserveBytes:
 		return []punctual.Finding{bad("free space", text, "pushes are refused until there is room again; acks and cancels still work")}
 	case usage.AvailBytes < 2*x.opt.ReserveBytes:
-		return []punctual.Finding{care("free space", text, "pushes will be refused soon: make room")}
+		return []punctual.Finding{warning("free space", text, "pushes will be refused soon: make room")}
 	}
 	return []punctual.Finding{good("free space", text)}
 }
@@ -383,31 +371,31 @@ func size(n uint64) string {
 func (x *examination) clock() []punctual.Finding {
 	now := x.opt.Clock.Now().Round(0)
 	if x.open != nil {
-		x.passed = x.open.clock.now()
+		x.passed = x.open.clock.Now()
 	}
 	behind := x.passed.Sub(now)
 	switch {
 	case x.passed.IsZero():
 		return nil
 	case behind > clockBehind:
-		return []punctual.Finding{care("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),
+		return []punctual.Finding{warning("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),
 			"the machine's clock was set back; the store's never runs backwards, and goes at half speed until the other has caught up: messages come late meanwhile")}
 	}
 	return []punctual.Finding{good("clock", "not behind the store's")}
 }
 
-// medium is a kind of file system and what it means for the store.
-type medium struct {
+// fileSystem is a kind of file system and what it means for the store.
+type fileSystem struct {
 	name     string
 	volatile bool // gone after a power cut
-	cure     string
+	remedy   string
 }
 
-// medium tells what the file system keeps, and with it the class of the store's durability.
-func (x *examination) medium() []punctual.Finding {
-	m, ok := medium{}, false
+// fileSystem tells what the file system keeps, and with it the class of the store's durability.
+func (x *examination) fileSystem() []punctual.Finding {
+	m, ok := fileSystem{}, false
 	if vfs.Root(x.opt.fs) == vfs.Default {
-		m, ok = mediumOf(x.base)
+		m, ok = fileSystemOf(x.base)
 	}
 	switch {
 	case !ok:
@@ -417,8 +405,8 @@ func (x *examination) medium() []punctual.Finding {
 			bad("file system", m.name, "it is in memory: a power cut or restart of the machine takes all messages: name a place on a disk"),
 			bad("durability", string(punctual.Volatile), "here the store cannot keep its promise "+string(punctual.Fsync)),
 		}
-	case m.cure != "":
-		return []punctual.Finding{care("file system", m.name, m.cure), good("durability", string(punctual.Fsync))}
+	case m.remedy != "":
+		return []punctual.Finding{warning("file system", m.name, m.remedy), good("durability", string(punctual.Fsync))}
 	}
 	return []punctual.Finding{good("file system", m.name), good("durability", string(punctual.Fsync))}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestExamineInMemory(t *testing.T) {
-	if m, ok := mediumOf("/dev/shm"); !ok || m.name != "tmpfs" {
+	if m, ok := fileSystemOf("/dev/shm"); !ok || m.name != "tmpfs" {
 		t.Skipf("/dev/shm is no tmpfs here: %+v", m)
 	}
 	dir, err := os.MkdirTemp("/dev/shm", "punctual-test-")
@@ -17,15 +17,15 @@ func TestExamineInMemory(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	fs := examined(t, dir, nil)
-	mustFind(t, fs, "file system", punctual.GradeBad, "tmpfs")
-	mustFind(t, fs, "durability", punctual.GradeBad, "volatile")
+	mustFind(t, fs, "file system", punctual.SeverityBad, "tmpfs")
+	mustFind(t, fs, "durability", punctual.SeverityBad, "volatile")
 }
 
 func TestMediaByNumber(t *testing.T) {
 	for _, c := range []struct {
-		magic          uint32
-		name           string
-		care, volatile bool
+		magic             uint32
+		name              string
+		warning, volatile bool
 	}{
 		{0xEF53, "ext4", false, false},
 		{0x58465342, "xfs", false, false},
@@ -35,8 +35,8 @@ func TestMediaByNumber(t *testing.T) {
 		{0x794C7630, "overlay", true, false},
 		{0x12345678, "of type 0x12345678", true, false},
 	} {
-		if m := mediumNamed(c.magic); m.name != c.name || (m.cure != "") != c.care || m.volatile != c.volatile {
-			t.Errorf("file system 0x%X is %+v; want name %s, care %t, volatile %t", c.magic, m, c.name, c.care, c.volatile)
+		if m := fileSystemNamed(c.magic); m.name != c.name || (m.remedy != "") != c.warning || m.volatile != c.volatile {
+			t.Errorf("file system 0x%X is %+v; want name %s, warning %t, volatile %t", c.magic, m, c.name, c.warning, c.volatile)
 		}
 	}
 }

@@ -2,5 +2,5 @@
 
 package diskstore
 
-// mediumOf does not know how to ask this system for the kind of a file system.
-func mediumOf(string) (medium, bool) { return medium{}, false }
+// fileSystemOf does not know how to ask this system for the kind of a file system.
+func fileSystemOf(string) (fileSystem, bool) { return fileSystem{}, false }

@@ -15,6 +15,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
+	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // examined is what Examine says of a directory.
@@ -32,22 +35,22 @@ func examined(t *testing.T, dir string, o *Options) []punctual.Finding {
 func mustBeComplete(t *testing.T, fs []punctual.Finding) {
 	t.Helper()
 	for _, f := range fs {
-		if f.Name == "" || f.Value == "" || strings.Contains(f.Value, "\n") || f.Grade < punctual.GradeGood || f.Grade > punctual.GradeBad ||
-			(f.Cure == "") != (f.Grade == punctual.GradeGood) {
-			t.Errorf("finding %+v: want a name, one line of value, a grade, and a cure unless it is good", f)
+		if f.Name == "" || f.Value == "" || strings.Contains(f.Value, "\n") || f.Severity < punctual.SeverityGood || f.Severity > punctual.SeverityBad ||
+			(f.Remedy == "") != (f.Severity == punctual.SeverityGood) {
+			t.Errorf("finding %+v: want a name, one line of value, a severity, and a remedy unless it is good", f)
 		}
 	}
 }
 
-// mustFind fails the test unless there is a finding of this name and grade whose value has text.
-func mustFind(t *testing.T, fs []punctual.Finding, name string, grade punctual.Grade, text string) {
+// mustFind fails the test unless there is a finding of this name and severity whose value has text.
+func mustFind(t *testing.T, fs []punctual.Finding, name string, severity punctual.Severity, text string) {
 	t.Helper()
 	for _, f := range fs {
-		if f.Name == name && f.Grade == grade && strings.Contains(f.Value, text) {
+		if f.Name == name && f.Severity == severity && strings.Contains(f.Value, text) {
 			return
 		}
 	}
-	t.Errorf("no finding %q of grade %s with %q among\n%+v", name, grade, text, fs)
+	t.Errorf("no finding %q of severity %s with %q among\n%+v", name, severity, text, fs)
 }
 
 // storeIn makes a store with one live and one dead message, and closes it.
@@ -98,7 +101,7 @@ func TestExamineASoundStore(t *testing.T) {
 		{"free space", "kept in reserve"},
 		{"clock", "not behind"},
 	} {
-		mustFind(t, fs, want.name, punctual.GradeGood, want.text)
+		mustFind(t, fs, want.name, punctual.SeverityGood, want.text)
 	}
 	after := contentsOf(t, dir)
 	if len(after) != len(before) {
@@ -122,19 +125,19 @@ func TestExamineWhereNoStoreIs(t *testing.T) {
 	missing := filepath.Join(parent, "a", "b")
 	for _, c := range []struct {
 		what, dir, name, text string
-		grade                 punctual.Grade
+		severity              punctual.Severity
 		probed                bool
 	}{
-		{"no such directory", missing, "store", "none", punctual.GradeCare, true},
-		{"an empty directory", t.TempDir(), "store", "none", punctual.GradeCare, true},
-		{"a file", file, "directory", "a file", punctual.GradeBad, false},
-		{"a directory below a file", filepath.Join(file, "x"), "directory", "a file", punctual.GradeBad, false},
-		{"a directory with other files", foreign, "store", "letter.txt", punctual.GradeBad, false},
+		{"no such directory", missing, "store", "none", punctual.SeverityWarning, true},
+		{"an empty directory", t.TempDir(), "store", "none", punctual.SeverityWarning, true},
+		{"a file", file, "directory", "a file", punctual.SeverityBad, false},
+		{"a directory below a file", filepath.Join(file, "x"), "directory", "a file", punctual.SeverityBad, false},
+		{"a directory with other files", foreign, "store", "letter.txt", punctual.SeverityBad, false},
 	} {
 		fs := examined(t, c.dir, nil)
-		mustFind(t, fs, c.name, c.grade, c.text)
+		mustFind(t, fs, c.name, c.severity, c.text)
 		if c.probed {
-			mustFind(t, fs, "writable", punctual.GradeGood, "yes")
+			mustFind(t, fs, "writable", punctual.SeverityGood, "yes")
 		}
 	}
 	if _, err := os.Stat(filepath.Dir(missing)); !errors.Is(err, os.ErrNotExist) {
@@ -149,7 +152,7 @@ func TestExamineAStoreInUse(t *testing.T) {
 	dir := t.TempDir()
 	s := openAt(t, dir, nil)
 	fs := examined(t, dir, nil)
-	mustFind(t, fs, "in use", punctual.GradeCare, fmt.Sprintf("process %d ", os.Getpid()))
+	mustFind(t, fs, "in use", punctual.SeverityWarning, fmt.Sprintf("process %d ", os.Getpid()))
 	for _, f := range fs {
 		if f.Name == "damage" || f.Name == "store" {
 			t.Errorf("%+v was found in a store that another process may be changing", f)
@@ -164,9 +167,9 @@ func TestExamineAStoreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeComplete(t, fs)
-	mustFind(t, fs, "in use", punctual.GradeGood, "this process")
-	mustFind(t, fs, "store", punctual.GradeGood, "format 1")
-	mustFind(t, fs, "fsync", punctual.GradeGood, "median")
+	mustFind(t, fs, "in use", punctual.SeverityGood, "this process")
+	mustFind(t, fs, "store", punctual.SeverityGood, "format 1")
+	mustFind(t, fs, "fsync", punctual.SeverityGood, "median")
 }
 
 func TestExamineAClosedStore(t *testing.T) {
@@ -182,36 +185,36 @@ func TestExamineAClosedStore(t *testing.T) {
 
 func TestExamineDamage(t *testing.T) {
 	for _, c := range []struct {
-		what   string
-		damage func(t *testing.T, dir string)
-		grade  punctual.Grade
-		text   string
+		what     string
+		damage   func(t *testing.T, dir string)
+		severity punctual.Severity
+		text     string
 	}{
-		{"a table is missing", func(t *testing.T, dir string) { removeAll(t, dir, "*.sst") }, punctual.GradeBad, "sstable"},
-		{"the manifest is missing", func(t *testing.T, dir string) { removeAll(t, dir, "MANIFEST-*") }, punctual.GradeBad, "MANIFEST"},
-		{"the marker is missing", func(t *testing.T, dir string) { removeAll(t, dir, "marker.manifest*") }, punctual.GradeBad, "marker.manifest"},
+		{"a table is missing", func(t *testing.T, dir string) { removeAll(t, dir, "*.sst") }, punctual.SeverityBad, "sstable"},
+		{"the manifest is missing", func(t *testing.T, dir string) { removeAll(t, dir, "MANIFEST-*") }, punctual.SeverityBad, "MANIFEST"},
+		{"the marker is missing", func(t *testing.T, dir string) { removeAll(t, dir, "marker.manifest*") }, punctual.SeverityBad, "marker.manifest"},
 		{"the claim log is damaged", func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Join(dir, claimName(1000)), make([]byte, maxTornTail+1), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, claimlog.Name(1000)), make([]byte, claimlog.MaxTornTail+1), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, punctual.GradeCare, claimName(1000)},
+		}, punctual.SeverityWarning, claimlog.Name(1000)},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()
 			storeIn(t, dir, nil)
 			c.damage(t, dir)
 			before := contentsOf(t, dir)
-			mustFind(t, examined(t, dir, nil), "damage", c.grade, c.text)
+			mustFind(t, examined(t, dir, nil), "damage", c.severity, c.text)
 			if after := contentsOf(t, dir); len(after) != len(before) {
 				t.Errorf("the examination left %d files of %d", len(after), len(before))
 			}
 			s, err := Open(dir, &Options{Logger: quiet})
-			if refused := errors.Is(err, punctual.ErrCorrupt); refused != (c.grade == punctual.GradeBad) {
-				t.Errorf("open says %v, the examination %s", err, c.grade)
+			if refused := errors.Is(err, punctual.ErrCorrupt); refused != (c.severity == punctual.SeverityBad) {
+				t.Errorf("open says %v, the examination %s", err, c.severity)
 			}
 			if err == nil {
 				closeStore(t, s)
-				mustFind(t, examined(t, dir, nil), "earlier damage", punctual.GradeCare, damagedSuffix)
+				mustFind(t, examined(t, dir, nil), "earlier damage", punctual.SeverityWarning, claimlog.DamagedSuffix)
 			}
 		})
 	}
@@ -232,20 +235,9 @@ func removeAll(t *testing.T, dir, pattern string) {
 
 func TestExamineANewerFormat(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := s.begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx.set(metaKey("version"), []byte{0, 0, 0, formatVersion + 1})
-	if err := s.commit(t.Context(), tx); err != nil {
-		t.Fatal(err)
-	}
-	closeStore(t, s)
-	mustFind(t, examined(t, dir, nil), "store", punctual.GradeBad, fmt.Sprintf("format %d", formatVersion+1))
+	closeStore(t, openAt(t, dir, nil))
+	setMeta(t, vfs.Default, dir, map[string]uint64{"version": directory.FormatVersion + 1})
+	mustFind(t, examined(t, dir, nil), "store", punctual.SeverityBad, fmt.Sprintf("format %d", directory.FormatVersion+1))
 }
 
 // TestExamineWithoutPermission: as root, too, whom no mode keeps out.
@@ -261,12 +253,12 @@ func TestExamineWithoutPermission(t *testing.T) {
 			return cause
 		})
 		fs := examined(t, "store", &Options{fs: hookFS{mem, f.hook}})
-		mustFind(t, fs, "writable", punctual.GradeBad, cause.Error())
-		mustFind(t, fs, "store", punctual.GradeGood, "format 1")
+		mustFind(t, fs, "writable", punctual.SeverityBad, cause.Error())
+		mustFind(t, fs, "store", punctual.SeverityGood, "format 1")
 	}
 	mem := vfs.NewMem()
 	fs := examined(t, "store", &Options{fs: unreadable{mem}})
-	mustFind(t, fs, "directory", punctual.GradeBad, "permission denied")
+	mustFind(t, fs, "directory", punctual.SeverityBad, "permission denied")
 }
 
 // unreadable lets nobody look into a directory.
@@ -288,7 +280,7 @@ func TestExamineAFailingDisk(t *testing.T) {
 		}
 		return nil
 	})
-	mustFind(t, examined(t, "store", &Options{fs: hookFS{mem, f.hook}}), "fsync", punctual.GradeBad, errIO.Error())
+	mustFind(t, examined(t, "store", &Options{fs: hookFS{mem, f.hook}}), "fsync", punctual.SeverityBad, errIO.Error())
 }
 
 func TestExamineAFailedStore(t *testing.T) { alone(t, examineAFailedStore) }
@@ -299,12 +291,12 @@ func examineAFailedStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.fail(errIO)
+	s.state.Fail(errIO)
 	fs, err := s.Examine(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustFind(t, fs, "store", punctual.GradeBad, errIO.Error())
+	mustFind(t, fs, "store", punctual.SeverityBad, errIO.Error())
 	if err := s.Close(); !errors.Is(err, punctual.ErrStoreFailed) {
 		t.Errorf("close of the failed store: %v", err)
 	}
@@ -328,7 +320,7 @@ func TestExamineAHangingDisk(t *testing.T) {
 		return nil
 	})
 	hung := hookFS{mem, f.hook}
-	mustFind(t, examined(t, "store", &Options{fs: hung, CommitTimeout: 200 * time.Millisecond}), "disk", punctual.GradeBad, "no answer")
+	mustFind(t, examined(t, "store", &Options{fs: hung, CommitTimeout: 200 * time.Millisecond}), "disk", punctual.SeverityBad, "no answer")
 	<-asked
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
@@ -336,7 +328,7 @@ func TestExamineAHangingDisk(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("examine with a context that ended: %v", err)
 	}
-	mustFind(t, fs, "store", punctual.GradeGood, "format 1")
+	mustFind(t, fs, "store", punctual.SeverityGood, "format 1")
 	close(release)
 	<-goOn // the disk answers: both goroutines take their files away
 	<-goOn
@@ -345,16 +337,16 @@ func TestExamineAHangingDisk(t *testing.T) {
 func TestExamineTheSpace(t *testing.T) {
 	dir := t.TempDir()
 	storeIn(t, dir, nil)
-	for free, want := range map[uint64]punctual.Grade{99 << 20: punctual.GradeBad, 150 << 20: punctual.GradeCare, 200 << 20: punctual.GradeGood} {
+	for free, want := range map[uint64]punctual.Severity{99 << 20: punctual.SeverityBad, 150 << 20: punctual.SeverityWarning, 200 << 20: punctual.SeverityGood} {
 		fs := examined(t, dir, &Options{fs: scaleFS{vfs.Default, &free}, ReserveBytes: 100 << 20})
 		mustFind(t, fs, "free space", want, fmt.Sprintf("%d MiB, of which 100 MiB", free>>20))
 	}
 }
 
 func TestExamineTheClock(t *testing.T) {
-	dir, clock := t.TempDir(), punctual.NewManualClock(testStart)
+	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	storeIn(t, dir, &Options{Clock: clock})
 	clock.Advance(-time.Hour)
 	fs := examined(t, dir, &Options{Clock: clock})
-	mustFind(t, fs, "clock", punctual.GradeCare, "1h0m0s behind")
+	mustFind(t, fs, "clock", punctual.SeverityWarning, "1h0m0s behind")
 }

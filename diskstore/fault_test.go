@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,11 +19,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
 )
 
-// patience is how long a call may take before it counts as hanging. Nothing here takes
+// waitLimit is how long a call may take before it counts as hanging. Nothing here takes
 // a hundredth of it.
-const patience = 30 * time.Second
+const waitLimit = 30 * time.Second
 
 // within runs f; it fails and returns false when f hangs.
 func within(t *testing.T, what string, f func()) bool {
@@ -34,7 +38,7 @@ func within(t *testing.T, what string, f func()) bool {
 	select {
 	case <-done:
 		return true
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Errorf("P10: %s hangs", what)
 		return false
 	}
@@ -55,9 +59,9 @@ func ourGoroutines() (stacks []string) {
 	return stacks
 }
 
-// mustLeaveNothing waits a little for goroutines that are about to end.
+// mustLeaveNothing waits for goroutines that are about to end.
 func mustLeaveNothing(t *testing.T) {
-	deadline := time.Now().Add(patience / 10)
+	deadline := time.Now().Add(waitLimit)
 	for len(ourGoroutines()) > 0 && time.Now().Before(deadline) {
 		runtime.Gosched()
 	}
@@ -78,8 +82,7 @@ func alone(t *testing.T, body func(t *testing.T)) {
 		}
 		os.Exit(0) // TestMain would find the database's goroutines
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m",
-		fmt.Sprintf("-torture.seed=%d", *seedFlag))
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=15m")
 	cmd.Env = append(os.Environ(), "PUNCTUAL_ALONE="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if len(out) > 12_000 {
@@ -99,27 +102,31 @@ type rig struct {
 	faults faults
 	opt    Options
 
-	mu     sync.Mutex
-	ledger *ledger // guarded by mu
+	mu    sync.Mutex
+	lines []storetest.Line // guarded by mu
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, mem: vfs.NewCrashableMem(), ledger: newLedger()}
+	r := &rig{t: t, mem: vfs.NewCrashableMem()}
 	r.opt = Options{fs: hookFS{r.mem, r.faults.hook}, Logger: quiet, CommitTimeout: 10 * time.Second, claimLimit: 2 << 10}
 	return r
 }
 
-func (r *rig) note(e event) {
+func (r *rig) note(e storetest.Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ledger.add(e)
+	r.lines = append(r.lines, e)
 }
 
-// record notes a call that is expected to fail.
-func (r *rig) record(kind string, asked []fact, call func() error) error {
-	w := &workload{emit: r.note}
-	w.calls.Store(1 << 50)
-	return w.do(kind, asked, func() ([]fact, error) { return asked, call() })
+// history is what was done so far, up to a power cut.
+func (r *rig) history() *storetest.Ledger {
+	l := newLedger()
+	l.Expected = append(slices.Clone(expected), "store_failed", "no_space")
+	for _, e := range r.lines {
+		l.Add(e)
+	}
+	l.PowerCut(time.Now().UnixMilli())
+	return l
 }
 
 // verdict opens copies of the disk as a restart of the process and as a power cut would leave
@@ -127,55 +134,67 @@ func (r *rig) record(kind string, asked []fact, call func() error) error {
 func (r *rig) verdict(what string) {
 	r.t.Helper()
 	for _, percent := range []int{100, 50, 0} {
-		l := r.ledger.clone()
-		l.crash(true)
+		l := r.history()
 		mem := r.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, 1))})
 		within(r.t, what+": recovery", func() {
-			if err := l.judge("store", Options{fs: hookFS{mem, func(fsOp) error { return nil }}, Logger: quiet}); err != nil {
+			if err := auditStore(l, "store", Options{fs: hookFS{mem, func(fsOp) error { return nil }}}); err != nil {
 				r.t.Errorf("%s, %d %% of what was not synced: %v", what, percent, err)
 			}
 		})
-		for _, p := range l.problems {
-			r.t.Errorf("%s, %d %% of what was not synced: %s", what, percent, p)
+		if problems := l.Problems(); len(problems) > 0 {
+			dump(r.t, r.lines)
+			for _, p := range problems[:min(3, len(problems))] {
+				r.t.Errorf("%s, %d %% of what was not synced: %s", what, percent, p)
+			}
+			r.t.FailNow()
 		}
 	}
 }
 
+// workload is one that makes single calls.
+func (r *rig) workload(s *Store, process int64, seed uint64) *storetest.Workload {
+	return (&storetest.Workload{Store: s, Process: process, Seed: seed, Emit: r.note}).Begin()
+}
+
 // script is a short life of a store: work, a flush, work, closed, reopened, work. It ends
-// early when the store cannot be opened.
-func (r *rig) script(what string) {
+// early when the store cannot be opened. It tells whether the life was complete and met no error.
+func (r *rig) script(what string) (complete bool) {
+	complete = true
 	for part := range 2 {
 		var s *Store
 		var err error
 		within(r.t, what+": open", func() { s, err = Open("store", &r.opt) })
 		if err != nil {
 			r.checkOpenError(what, err)
-			return
+			return false
 		}
-		w := &workload{store: s, prefix: fmt.Sprintf("p%d", part), emit: r.note}
-		w.calls.Store(int64(part+1) << 32)
+		w := r.workload(s, int64(part+1), 0)
 		rng := rand.New(rand.NewPCG(7, uint64(part)))
 		for i := range 8 {
-			calls := []func(context.Context, *rand.Rand) error{w.push, w.amend, w.claim}
+			calls := []func(context.Context, *rand.Rand) error{w.Push, w.Amend, w.Claim, w.Inspect}
 			if i == 4 {
-				calls = append(calls, w.pushMuch)
+				calls = append(calls, func(_ context.Context, rng *rand.Rand) error { return w.PushMany(rng, 800) })
 			}
 			for _, call := range calls {
 				within(r.t, what+": a call", func() { err = call(r.t.Context(), rng) })
 				r.checkError(what, s, err)
+				complete = complete && err == nil
 			}
 		}
-		within(r.t, what+": housekeeping", func() { err = s.doDuties(true) })
+		within(r.t, what+": maintenance", func() { err = s.maintain(true) })
+		complete = complete && err == nil
 		if !within(r.t, what+": close", func() { err = s.Close() }) {
-			return
+			return false
 		}
-		if s.hasFailed() && !errors.Is(err, punctual.ErrStoreFailed) {
+		complete = complete && err == nil
+		if s.state.HasFailed() && !errors.Is(err, punctual.ErrStoreFailed) {
 			r.t.Errorf("%s: close of a failed store: %v, want ErrStoreFailed", what, err)
 		}
 	}
+	return complete
 }
 
-// checkOpenError holds the error of an Open on a bad medium against P13: it is not the store that
+// checkOpenError holds the error of an Open on a bad disk against P13: it is not the store that
 // is damaged.
 func (r *rig) checkOpenError(what string, err error) {
 	if errors.Is(err, punctual.ErrCorrupt) {
@@ -199,99 +218,173 @@ func (r *rig) checkError(what string, s *Store, err error) {
 		r.t.Errorf("P13: %s: an error without a kind: %v", what, err)
 	case errors.Is(err, punctual.ErrIndeterminate) && punctual.Definite(err):
 		r.t.Errorf("P13: %s: both open and definite: %v", what, err)
-	case !s.hasFailed() && !errors.Is(err, punctual.ErrNoSpace):
+	case !s.state.HasFailed() && !errors.Is(err, punctual.ErrNoSpace):
 		r.t.Errorf("P13: %s: the store goes on after %v", what, err)
 	}
-	if err != nil && s.hasFailed() {
+	if err != nil && s.state.HasFailed() {
 		r.mustStayFailed(what, s)
 	}
 }
 
-// mustStayFailed checks that a failed store takes no call of any kind.
+// mustStayFailed checks that a failed store takes no call of any kind, and says that none has happened.
 func (r *rig) mustStayFailed(what string, s *Store) {
-	ctx := r.t.Context()
-	calls := map[string]func() error{
-		"push":  func() error { _, err := s.Push(ctx, []punctual.NewMessage{{Topic: "t0"}}); return err },
-		"claim": func() error { _, err := s.Claim(ctx, punctual.Claim{Topics: []string{"t0"}, Max: 1}); return err },
-		"settle": func() error {
-			_, err := s.Settle(ctx, []punctual.Settlement{{Topic: "t0", ID: "x", Verb: punctual.SettleAck}})
-			return err
-		},
-		"amend": func() error {
-			_, err := s.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "t0", ID: "x"}})
-			return err
-		},
-		"now":    func() error { _, err := s.Now(ctx); return err },
-		"get":    func() error { _, err := s.Get(ctx, "t0", "x"); return err },
-		"topics": func() error { _, err := s.Topics(ctx); return err },
-		"check":  func() error { _, err := s.Check(ctx, nil); return err },
-		"purge":  func() error { _, err := s.Purge(ctx, punctual.PurgeQuery{Topic: "t0"}); return err },
-		"delete": func() error { _, err := s.DeleteTopic(ctx, "t0"); return err },
-		"settings": func() error {
-			_, err := s.Configure(ctx, "t0", punctual.SettingsPatch{MaxAttempts: new(int)})
-			return err
-		},
-	}
-	for name, call := range calls {
+	var held punctual.Settlement
+	within(r.t, what+": a look for a lease after the failure", func() { held = anyLease(s) })
+	for name, call := range callsOf(r.t.Context(), s, held) {
 		within(r.t, what+": "+name+" after the failure", func() {
-			if err := call(); !errors.Is(err, punctual.ErrStoreFailed) && !errors.Is(err, punctual.ErrInvalid) {
-				r.t.Errorf("P13: %s: %s after the failure: %v, want ErrStoreFailed", what, name, err)
+			if err := call(); !errors.Is(err, punctual.ErrStoreFailed) || !punctual.Definite(err) {
+				r.t.Errorf("P13: %s: %s after the failure: %v, want ErrStoreFailed, definite", what, name, err)
 			}
 		})
 	}
 }
 
-// clone copies a ledger, so that several copies of a disk can be compared with it.
-func (l *ledger) clone() *ledger {
-	c := *l
-	c.msgs, c.calls = make(map[string]*history, len(l.msgs)), make(map[int64]*call, len(l.calls))
-	for id, h := range l.msgs {
-		copied := *h
-		copied.dues = slices.Clone(h.dues)
-		copied.ending = make(map[int64]bool, len(h.ending))
-		for n := range h.ending {
-			copied.ending[n] = true
+// anyLease is the ack of a lease that is in force in memory, or of one that nobody holds.
+func anyLease(s *Store) punctual.Settlement {
+	for _, v := range s.index.ViewAll() {
+		for _, h := range v.Leases {
+			return punctual.Settlement{Topic: h.Topic.Name, ID: h.ID, Token: h.Lease.Token, Verb: punctual.SettleAck}
 		}
-		c.msgs[id] = &copied
 	}
-	for n, k := range l.calls {
-		c.calls[n] = k
-	}
-	c.problems = slices.Clone(l.problems)
-	return &c
+	return punctual.Settlement{Topic: "t0", ID: "x", Token: 1, Verb: punctual.SettleAck}
 }
 
-// TestEveryFault fails the n-th change of a file, for every few n, once or from then on, in each
-// moment of a store's life: making it, work, flush, close, reopening.
+// callsOf is a call of each method of a store that a failed store refuses. A sound store takes each of them
+// without an error while the lease of held is in force: it is the state of the store that refuses, not a
+// check of the arguments before it.
+func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string]func() error {
+	topic, id, attempts := held.Topic, held.ID, 3
+	return map[string]func() error{
+		"Push": func() error {
+			rs, err := s.Push(ctx, []punctual.NewMessage{{Topic: topic}})
+			for _, p := range rs {
+				err = errors.Join(err, p.Err)
+			}
+			return err
+		},
+		"Claim": func() error { _, err := s.Claim(ctx, punctual.Claim{Topics: []string{topic}, Max: 1}); return err },
+		"Settle": func() error {
+			errs, err := s.Settle(ctx, []punctual.Settlement{held})
+			return errors.Join(append(errs, err)...)
+		},
+		"Amend": func() error {
+			os, err := s.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id}})
+			if err == nil && !errors.Is(os[0].Err, punctual.ErrLeased) {
+				err = fmt.Errorf("cancel of a leased message: %w", os[0].Err)
+			}
+			return err
+		},
+		"Now": func() error { _, err := s.Now(ctx); return err },
+		"Get": func() error { _, err := s.Get(ctx, topic, id); return err },
+		"List": func() error {
+			_, err := s.List(ctx, punctual.ListQuery{Topic: topic, State: punctual.StateReady, Limit: 1})
+			return err
+		},
+		"Topics": func() error { _, err := s.Topics(ctx); return err },
+		"Stats":  func() error { _, err := s.Stats(ctx, topic); return err },
+		"Forecast": func() error {
+			_, err := s.Forecast(ctx, punctual.ForecastQuery{Step: time.Hour, Buckets: 1})
+			return err
+		},
+		"Settings": func() error { _, err := s.Settings(ctx, topic); return err },
+		"Configure": func() error {
+			_, err := s.Configure(ctx, topic, punctual.SettingsPatch{MaxAttempts: &attempts})
+			return err
+		},
+		"Space": func() error {
+			if _, err := s.Space(ctx); !errors.Is(err, punctual.ErrUnsupported) { // by a file system in memory
+				return err
+			}
+			return nil
+		},
+		"Check":       func() error { _, err := s.Check(ctx, nil); return err },
+		"Purge":       func() error { _, err := s.Purge(ctx, punctual.PurgeQuery{Topic: topic}); return err },
+		"DeleteTopic": func() error { _, err := s.DeleteTopic(ctx, topic); return err },
+	}
+}
+
+// TestFailedStoreTakesNoCall makes each call on a sound store, which takes it, and on one that has failed,
+// which refuses it and changes nothing, neither in its files nor in memory.
+func TestFailedStoreTakesNoCall(t *testing.T) { alone(t, failedStoreTakesNoCall) }
+
+func failedStoreTakesNoCall(t *testing.T) {
+	goesOn := map[string]bool{"Close": true, "Durability": true, "Examine": true} // what else a failed store answers
+	for m := range reflect.TypeFor[*Store]().Methods() {
+		if calls := callsOf(t.Context(), nil, punctual.Settlement{}); calls[m.Name] == nil && !goesOn[m.Name] {
+			t.Errorf("no test calls %s on a failed store", m.Name)
+		}
+	}
+	for name := range callsOf(t.Context(), nil, punctual.Settlement{}) {
+		_, s, _, d := leasedStore(t)
+		if err := callsOf(t.Context(), s, settlement(d, punctual.SettleAck)[0])[name](); err != nil {
+			t.Errorf("%s on a sound store: %v, want a call that it takes", name, err)
+		}
+		closeStore(t, s)
+	}
+	r, s, _, d := leasedStore(t)
+	r.faults.set(func(_ int, op fsOp) error {
+		if op.kind == "sync" && isLog(op) {
+			return errIO
+		}
+		return nil
+	})
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "o"}}); !errors.Is(err, punctual.ErrIndeterminate) || !s.state.HasFailed() {
+		t.Fatalf("push with a failing sync: %v, want ErrIndeterminate and a failed store", err)
+	}
+	waitUntil(t, "the changes of files under way have ended", func() bool {
+		return s.state.Still()
+	})
+	if held := anyLease(s); held.Token != d.Token {
+		t.Fatalf("the lease in force is %+v, want that of %+v", held, d)
+	}
+	before, _, _ := r.faults.state()
+	r.mustStayFailed("after a failed sync", s)
+	if after, _, op := r.faults.state(); after != before {
+		t.Errorf("calls that a failed store refused made %d changes of files, the last fault was at %s of %s", after-before, op.kind, op.name)
+	}
+	if held := anyLease(s); held.Token != d.Token {
+		t.Errorf("after calls that were refused the lease in force is %+v, want that of %+v", held, d)
+	}
+	if err := s.Close(); !errors.Is(err, punctual.ErrStoreFailed) {
+		t.Errorf("close: %v, want ErrStoreFailed", err)
+	}
+}
+
+// TestEveryFault fails the n-th change of a file, for every few n until the life of the store ends before it,
+// once or from then on, in each moment of that life: making it, work, flush, close, reopening.
 func TestEveryFault(t *testing.T) { alone(t, everyFault) }
 
 func everyFault(t *testing.T) {
 	probe := newRig(t)
-	probe.script("no fault")
+	if !probe.script("no fault") {
+		t.Fatal("a life without a fault does not come to its end")
+	}
 	probe.verdict("no fault")
 	total, _, _ := probe.faults.state()
-	const samples = 12
+	const samples = 8
+	step := max(total/samples, 1)
 	rng := rand.New(rand.NewPCG(tortureSeed(t), 0))
 	for _, mode := range []struct {
 		name   string
 		err    error
 		sticky bool
 	}{{"EIO once", errIO, false}, {"EIO from then on", errIO, true}, {"ENOSPC from then on", errSpace, true}} {
-		hits := 0
-		for i := range samples {
-			k := 1 + i*total/samples + rng.IntN(max(total/samples, 1))
-			if oneFault(t, fmt.Sprintf("%s at change %d of about %d", mode.name, k, total), k, mode.err, mode.sticky) {
-				hits++
+		first := 1
+		for ; ; first += step {
+			k := first + rng.IntN(step)
+			if !oneFault(t, fmt.Sprintf("%s at change %d of about %d", mode.name, k, total), k, mode.err, mode.sticky) {
+				break
 			}
 		}
-		if hits < samples/2 {
-			t.Errorf("%s: only %d of %d runs met their fault", mode.name, hits, samples)
+		if first < total/2 {
+			t.Errorf("%s: the life of the store ends before change %d, and that without a fault had %d", mode.name, first+step, total)
 		}
 	}
 }
 
-// oneFault runs the script with a fault at the k-th change, and from then on if sticky.
-func oneFault(t *testing.T, what string, k int, fault error, sticky bool) (hit bool) {
+// oneFault runs the script with a fault at the k-th change, and from then on if sticky. It returns false when
+// the life of the store, which met no fault then, ended before that change.
+func oneFault(t *testing.T, what string, k int, fault error, sticky bool) (reached bool) {
 	r := newRig(t)
 	r.faults.set(func(n int, op fsOp) error {
 		if n != k && (!sticky || n < k) {
@@ -299,14 +392,23 @@ func oneFault(t *testing.T, what string, k int, fault error, sticky bool) (hit b
 		}
 		if n == k {
 			t.Logf("%s: %s of %s", what, op.kind, op.name)
+			reached = true
 		}
 		return fault
 	})
-	r.script(what)
-	_, hits, _ := r.faults.state()
+	complete := r.script(what)
+	count, hits, _ := r.faults.state()
 	r.faults.set(nil)
+	switch {
+	case reached && hits == 0:
+		t.Errorf("%s: the change was reached but not refused", what)
+	case !reached && count >= k:
+		t.Errorf("%s: of %d changes none met the fault", what, count)
+	case !reached && !complete:
+		t.Errorf("%s: the life of the store ended with an error after %d changes, before any fault", what, count)
+	}
 	r.verdict(what)
-	return hits > 0
+	return reached
 }
 
 // isLog tells the database's log from the claim log.
@@ -335,9 +437,12 @@ func failedSyncOfTheLog(t *testing.T) {
 			return nil
 		})
 		what := fmt.Sprintf("sync %d of the log", k)
-		w := &workload{store: s, prefix: "m", seed: uint64(k), emit: r.note}
-		within(t, what, func() { w.run(t.Context()) }) // every goroutine ends with an error
-		if !s.hasFailed() {
+		w := r.workload(s, 1, uint64(k))
+		within(t, what, func() { w.Run(t.Context()) }) // every goroutine ends with an error
+		if _, hits, _ := r.faults.state(); hits != 1 {
+			t.Fatalf("%s: %d syncs failed, want 1", what, hits)
+		}
+		if !s.state.HasFailed() {
 			t.Fatalf("%s: the calls ended but the store has not failed", what)
 		}
 		r.mustStayFailed(what, s)
@@ -366,6 +471,9 @@ func callsUnderWayWhenTheLogFails(t *testing.T) {
 		return nil
 	})
 	_, err = s.Push(t.Context(), []punctual.NewMessage{{Topic: "o", ID: "a"}})
+	if _, hits, _ := r.faults.state(); hits == 0 {
+		t.Fatal("no sync of the log failed")
+	}
 	if !errors.Is(err, punctual.ErrIndeterminate) || !errors.Is(err, punctual.ErrStoreFailed) || punctual.Definite(err) {
 		t.Errorf("P13: push under way: %v, want ErrIndeterminate and ErrStoreFailed", err)
 	}
@@ -378,21 +486,64 @@ func callsUnderWayWhenTheLogFails(t *testing.T) {
 	}
 }
 
+// unlockFS is a hookFS that tells when a lock is about to be given back.
+type unlockFS struct {
+	hookFS
+	unlocks func()
+}
+
+func (f unlockFS) Lock(name string) (io.Closer, error) {
+	lock, err := f.hookFS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	return notedLock{lock, f.unlocks}, nil
+}
+
+type notedLock struct {
+	io.Closer
+	unlocks func()
+}
+
+func (l notedLock) Close() error {
+	l.unlocks()
+	return l.Closer.Close()
+}
+
+// flushStopped tells whether a flush is stopped for good (failstop.BlockForever): its own goroutine, or the one that writes
+// the table for it.
+func flushStopped() bool {
+	buf := make([]byte, 4<<20)
+	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(g, "failstop.BlockForever") &&
+			(strings.Contains(g, "pebble/v2.(*DB).flush") || strings.Contains(g, "pebble/v2/sstable.")) {
+			return true
+		}
+	}
+	return false
+}
+
 // TestFailedStoreLeavesItsFilesAlone reopens a directory in the same process after a failure, as
-// the documentation advises, while the database of the failed store is still in the middle of a
-// flush. What that flush does afterwards must not touch the files of the new owner.
+// the documentation advises. The database of the failed store is in the middle of a flush: the directory has
+// no new owner before the change of a file that is under way has ended, and what the flush does
+// afterwards does not touch the files of the new owner.
 func TestFailedStoreLeavesItsFilesAlone(t *testing.T) { alone(t, failedStoreLeavesItsFilesAlone) }
 
 func failedStoreLeavesItsFilesAlone(t *testing.T) {
 	r := newRig(t)
+	atUnlock := make(chan int, 2) // the changes that the old store had made when it let its directory go
+	r.opt.fs = unlockFS{hookFS{r.mem, r.faults.hook}, func() {
+		count, _, _ := r.faults.state()
+		atUnlock <- count
+	}}
 	old, err := Open("store", &r.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workload{store: old, prefix: "old", emit: r.note}
+	w := r.workload(old, 1, 1)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 50 {
-		if err := w.push(t.Context(), rng); err != nil {
+		if err := w.Push(t.Context(), rng); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -404,18 +555,18 @@ func failedStoreLeavesItsFilesAlone(t *testing.T) {
 		}
 		return nil
 	})
-	flushed, err := old.db.AsyncFlush()
+	flushed, err := old.db.StartFlush()
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-arrived
+	within(t, "the way of the flush to its table", func() { <-arrived })
 	r.faults.set(func(_ int, op fsOp) error {
 		if op.kind == "sync" && isLog(op) {
 			return errIO
 		}
 		return nil
 	})
-	if err := w.push(t.Context(), rng); !errors.Is(err, punctual.ErrIndeterminate) {
+	if err := w.Push(t.Context(), rng); !errors.Is(err, punctual.ErrIndeterminate) {
 		t.Fatalf("push with a failing sync: %v", err)
 	}
 	within(t, "close", func() { err = old.Close() })
@@ -425,34 +576,33 @@ func failedStoreLeavesItsFilesAlone(t *testing.T) {
 	r.faults.set(nil)
 
 	o := &Options{fs: hookFS{r.mem, func(fsOp) error { return nil }}, Logger: quiet}
-	young, err := Open("store", o)
-	released := false
-	if errors.Is(err, punctual.ErrLocked) { // while a change of a file is under way that is right
-		close(gate)
-		released = true
-		young = openWhenFree(t, o)
-	} else if err != nil {
-		t.Fatal(err)
+	if _, err := Open("store", o); !errors.Is(err, punctual.ErrLocked) || len(atUnlock) > 0 {
+		t.Fatalf("open while a change of a file of the failed store is under way: %v, want ErrLocked", err)
 	}
-	w = &workload{store: young, prefix: "young", emit: r.note}
-	w.calls.Store(1 << 32)
+	if flushStopped() {
+		t.Fatal("the flush is stopped before the change of a file that it waits for has ended")
+	}
+	close(gate)
+	young := openWhenFree(t, o)
+	before := <-atUnlock
+	w = r.workload(young, 2, 2)
 	for range 50 {
-		if err := w.push(t.Context(), rng); err != nil {
+		if err := w.Push(t.Context(), rng); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before, _, _ := r.faults.state()
-	if !released {
-		close(gate)
+	waitUntil(t, "the flush of the failed store is stopped or has ended", func() bool {
+		select {
+		case <-flushed:
+			return true
+		default:
+			return flushStopped()
+		}
+	})
+	if after, _, _ := r.faults.state(); after > before {
+		t.Errorf("the closed store made %d changes to the directory of its successor", after-before)
 	}
-	select {
-	case <-flushed:
-	case <-time.After(300 * time.Millisecond): // it was stopped, which cannot be waited for
-	}
-	if after, _, op := r.faults.state(); after > before {
-		t.Errorf("the closed store made %d changes to the directory of its successor (the last fault was at %s of %s)", after-before, op.kind, op.name)
-	}
-	if err := w.push(t.Context(), rng); err != nil {
+	if err := w.Push(t.Context(), rng); err != nil {
 		t.Errorf("push to the new store: %v", err)
 	}
 	closeStore(t, young)
@@ -462,7 +612,7 @@ func failedStoreLeavesItsFilesAlone(t *testing.T) {
 // openWhenFree opens the store as soon as its directory is let go.
 func openWhenFree(t *testing.T, o *Options) *Store {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
+	for deadline := time.Now().Add(waitLimit); ; runtime.Gosched() {
 		s, err := Open("store", o)
 		if err == nil {
 			return s
@@ -475,32 +625,31 @@ func openWhenFree(t *testing.T, o *Options) *Store {
 
 // TestHangingDisk lets one kind of call to the disk never return: calls must end all the same, and
 // so must Close.
-func TestHangingDisk(t *testing.T) { alone(t, hangingDisk) }
+func TestHangingDisk(t *testing.T) {
+	t.Parallel()
+	alone(t, hangingDisk)
+}
 
 func hangingDisk(t *testing.T) {
 	syncOfLog := func(op fsOp) bool { return op.kind == "sync" && isLog(op) }
 	ofClaims := func(kind string) func(fsOp) bool {
 		return func(op fsOp) bool { return op.kind == kind && strings.HasPrefix(op.name, "claims-") }
 	}
-	push := func(ctx context.Context, s *Store, r *rig) error {
-		return r.record("push", []fact{{ID: "x", Due: 1, Max: plenty}}, func() error {
-			_, err := s.Push(ctx, []punctual.NewMessage{{Topic: topicOf("x"), ID: "x", Body: bodyOf("x"), Due: punctual.FromMillis(1), MaxAttempts: plenty}})
-			return err
-		})
+	push := func(ctx context.Context, s punctual.Store) error {
+		_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "hot0", ID: "x", Due: storekit.FromMillis(1)}})
+		return err
 	}
-	claim := func(ctx context.Context, s *Store, r *rig) error {
-		return r.record("claim", nil, func() error {
-			_, err := s.Claim(ctx, punctual.Claim{Topics: allTopicNames(), Max: 1})
-			return err
-		})
+	claim := func(ctx context.Context, s punctual.Store) error {
+		_, err := s.Claim(ctx, punctual.Claim{Topics: storetest.WorkloadTopics(), Max: 1})
+		return err
 	}
-	rotate := func(_ context.Context, s *Store, _ *rig) error {
-		return s.replaceClaims(context.Background())
+	rotate := func(_ context.Context, s punctual.Store) error {
+		return s.(*storetest.Recorder).Unwrap().(*Store).replaceFullSegment(context.Background())
 	}
 	for _, c := range []struct {
 		name string
 		hang func(fsOp) bool
-		call func(context.Context, *Store, *rig) error
+		call func(context.Context, punctual.Store) error
 		gone bool // the caller gives up before the disk is taken for failed
 	}{
 		{"sync of the log", syncOfLog, push, false},
@@ -515,44 +664,61 @@ func hangingDisk(t *testing.T) {
 	}
 }
 
-func hangs(t *testing.T, what string, hang func(fsOp) bool, call func(context.Context, *Store, *rig) error, gone bool) {
+func hangs(t *testing.T, what string, hang func(fsOp) bool, call func(context.Context, punctual.Store) error, gone bool) {
 	r := newRig(t)
 	r.opt.CommitTimeout = 300 * time.Millisecond
+	if gone {
+		r.opt.CommitTimeout = 5 * time.Second // far more than it takes to give up
+	}
 	s, err := Open("store", &r.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workload{store: s, prefix: "m", emit: r.note}
+	w := r.workload(s, 1, 1)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 20 {
-		if err := w.push(t.Context(), rng); err != nil {
+		if err := w.Push(t.Context(), rng); err != nil {
 			t.Fatal(err)
 		}
 	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	gate := make(chan struct{})
 	defer close(gate)
 	r.faults.hang(func(op fsOp) chan struct{} {
-		if hang(op) {
-			return gate
+		if !hang(op) {
+			return nil
 		}
-		return nil
-	})
-	if call != nil {
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
 		if gone {
-			time.AfterFunc(20*time.Millisecond, stop)
+			stop() // the disk has the call in hand
 		}
-		if !within(t, what, func() { err = call(ctx, s, r) }) {
+		return gate
+	})
+	mustHang := func() {
+		t.Helper()
+		if _, hangs, _ := r.faults.state(); hangs == 0 {
+			t.Errorf("%s: nothing hangs", what)
+		}
+	}
+	if call != nil {
+		if !within(t, what, func() { err = call(ctx, w.Recorder()) }) {
 			return
 		}
+		mustHang()
 		if !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) {
 			t.Errorf("P13: %s: the call ended with %v, want ErrIndeterminate", what, err)
+		}
+		if gone && (!errors.Is(err, context.Canceled) || s.state.HasFailed()) {
+			t.Errorf("%s: the call ended with %v, want the error of its context before the disk is taken for failed", what, err)
+		}
+		if !gone && !s.state.HasFailed() {
+			t.Errorf("%s: the call ended with %v, but the store has not failed", what, err)
 		}
 	}
 	if !within(t, what+": close", func() { err = s.Close() }) {
 		return
 	}
+	mustHang()
 	if !errors.Is(err, punctual.ErrStoreFailed) {
 		t.Errorf("%s: close: %v, want ErrStoreFailed", what, err)
 	}

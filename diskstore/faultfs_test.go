@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"math/rand/v2"
 	"os"
 	"sync"
 	"syscall"
@@ -198,6 +199,11 @@ func (f *faults) state() (count, hits int, last fsOp) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count, f.hits, f.last
+}
+
+// afterKill is the file system as a killed process leaves it.
+func afterKill(mem *vfs.MemFS) *vfs.MemFS {
+	return mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
 
 var (

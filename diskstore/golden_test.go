@@ -3,23 +3,29 @@ package diskstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Each format version that was ever released has a directory testdata/format-N, made by
 // the first release that wrote it: a store with a message in every state, a lease in the claim
 // log and an ack that is only there. Every later release must read it.
 //
-// When formatVersion rises, run PUNCTUAL_GOLDEN=write go test -run Golden ./diskstore once and
-// commit the new directory; the old ones stay as they are.
+// What a version gains without a new number gets a directory format-N-WHAT.
+//
+// When directory.FormatVersion rises, or something is added, name the new directory in goldenNew, run
+// PUNCTUAL_GOLDEN=write go test -run Golden ./diskstore once and commit it; the old ones stay as they are.
 func TestGoldenFormats(t *testing.T) {
 	if os.Getenv("PUNCTUAL_GOLDEN") == "write" {
-		writeGolden(t, filepath.Join("testdata", "format-1"))
+		writeGolden(t, filepath.Join("testdata", goldenNew))
 	}
 	dirs, err := filepath.Glob("testdata/format-*")
 	if err != nil || len(dirs) == 0 {
@@ -31,19 +37,45 @@ func TestGoldenFormats(t *testing.T) {
 			if err := os.CopyFS(dir, os.DirFS(golden)); err != nil {
 				t.Fatal(err)
 			}
-			readGolden(t, openAt(t, dir, &Options{Clock: punctual.NewManualClock(testStart.Add(time.Second))}))
+			readGolden(t, openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(time.Second))}))
+			if _, err := os.Stat(filepath.Join(dir, fmt.Sprint("FORMAT-", directory.FormatVersion))); err != nil {
+				t.Errorf("the format is not told to other programs: %v", err)
+			}
+			ownerFiles(t, dir)
 		})
 	}
 }
 
-const goldenTopic = "order.cancel"
+// TestGoldenClock: the clock of a golden store that has it in the claim log is read.
+func TestGoldenClock(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", goldenNew))); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(-time.Hour))})
+	if now, err := s.Now(t.Context()); err != nil || !now.Equal(testStart.Add(goldenLate)) {
+		t.Errorf("P8: the clock says %v, %v; want %v, where the claim log has it", now, err, testStart.Add(goldenLate))
+	}
+}
+
+const (
+	goldenTopic = "order.cancel"
+	goldenNew   = "format-1"
+	// goldenLate is how long after everything else the lease is extended.
+	goldenLate = 500 * time.Millisecond
+)
+
+// goldenSettings change every setting that a store on disk can change.
+var goldenSettings = punctual.SettingsPatch{
+	Lease: ptr(time.Minute), MaxAttempts: ptr(7), Backoff: &punctual.Backoff{Base: 1500 * time.Microsecond, Max: time.Minute, Jitter: 0.25},
+	DeadRetention: ptr(48 * time.Hour), DedupeWindow: ptr(24 * time.Hour), PushPaused: ptr(false), DeliveryPaused: ptr(false),
+}
 
 // fillGolden leaves a store with: scheduled, ready, leased (attempt 1), dead, retried
 // (attempt 1, one failure), acked (gone), and a remembered finished ID in topic "done".
 func fillGolden(t *testing.T, s *Store) {
-	day := 24 * time.Hour
 	configure(t, s, goldenTopic, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
-	configure(t, s, "done", punctual.SettingsPatch{Remember: &day})
+	configure(t, s, "done", goldenSettings)
 	push(t, s, punctual.NewMessage{Topic: "done", ID: "finished"})
 	if err := settle(t, s, claim(t, s, "done", 1)[0], punctual.SettleAck); err != nil {
 		t.Fatal(err)
@@ -81,8 +113,14 @@ func configure(t *testing.T, s *Store, topic string, p punctual.SettingsPatch) {
 // writeGolden copies the files of a store that was not closed, as after kill -9.
 func writeGolden(t *testing.T, golden string) {
 	dir := t.TempDir()
-	s := openAt(t, dir, &Options{Clock: punctual.NewManualClock(testStart)})
+	clock := storekit.NewManualClock(testStart)
+	s := openAt(t, dir, &Options{Clock: clock})
 	fillGolden(t, s)
+	token := s.index.Leases()[0].Token // there is one lease
+	clock.Advance(goldenLate)
+	if err := settle(t, s, punctual.Delivery{Message: punctual.Message{Topic: goldenTopic, ID: "leased"}, Token: token}, punctual.SettleExtend); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.RemoveAll(golden); err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +142,22 @@ func readGolden(t *testing.T, s *Store) {
 		if err != nil || i.State != want || string(i.Body) != "body of "+id {
 			t.Errorf("%s: %+v, %v; want it %s with its body", id, i, err, want)
 		}
+		if i.FirstDue.Before(i.Due) != (id == "retried") {
+			t.Errorf("%s: first due %v, due %v", id, i.FirstDue, i.Due)
+		}
 		if failed := id == "retried" || id == "dead"; failed != (len(i.Failures) == 1 && i.Failures[0].Error == "no luck" && i.Attempt == 1) {
 			t.Errorf("%s: attempt %d, history %v", id, i.Attempt, i.Failures)
 		}
 	}
 	if _, err := s.Get(context.Background(), goldenTopic, "acked"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("the acked message is there: %v", err)
+	}
+	want, err := storekit.ApplySettings(punctual.DefaultSettings(), goldenSettings, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set, err := s.Settings(context.Background(), "done"); err != nil || !reflect.DeepEqual(set, want) {
+		t.Errorf("the settings are %+v, %v; want %+v", set, err, want)
 	}
 	rs := push(t, s, punctual.NewMessage{Topic: "done", ID: "finished"})
 	if rs[0].Status != punctual.PushDuplicate || rs[0].Existing != punctual.StateNone {

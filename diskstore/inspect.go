@@ -8,8 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/diskstore/internal/topics"
+	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // view is the store at one instant: a snapshot of the database and the leases of that
@@ -17,93 +23,123 @@ import (
 type view struct {
 	s    *Store
 	now  int64
-	snap *pebble.Snapshot
+	snap *database.Snapshot
 }
 
-// topicView is one topic in a view.
+// topicView is one topic in a view; its number is 0 if there is no such topic.
 type topicView struct {
 	view
-	t          *topic
-	num        uint32
-	settings   punctual.Settings
-	live, dead int64
-	mark       pos
-	leases     map[uint64]entry // leased messages, those whose lease ran out too
-	acked      map[uint64]bool  // finished messages that are still on disk
+	database.Info
+	memory.View
+	deadFrom record.Position // no dead message lies below
 }
 
-// look takes a view of some topics, all if names is empty. It must be closed.
-func (s *Store) look(ctx context.Context, names ...string) (view, []topicView, error) {
-	if err := s.enter(); err != nil {
-		return view{}, nil, err
+// snapshot begins a view, and returns it when all that is in it is durable. It must be closed. capture is called
+// with the write lock held: what it copies of memory and what the view reads from the database are of the
+// same instant.
+func (s *Store) snapshot(ctx context.Context, capture func(v view) error) (v view, err error) {
+	if err := s.state.Enter(); err != nil {
+		return v, err
 	}
-	tx, err := s.beginLook(ctx)
+	v.s = s
+	begun := false
+	defer func() {
+		if !begun {
+			v.close()
+		}
+	}()
+	err = s.writer.Observe(ctx, func(tx *writer.Tx) error {
+		v.now, v.snap = tx.Ms, s.db.Snapshot()
+		return capture(v)
+	})
+	if err == nil {
+		err = s.claims.KeepClock(v.now)
+	}
+	begun = err == nil
+	return v, err
+}
+
+// snapshotTopic takes a view of one topic.
+func (s *Store) snapshotTopic(ctx context.Context, name string) (*topicView, error) {
+	return s.snapshotInto(ctx, name, func(tv *topicView, t *memory.Topic) error {
+		tv.View = t.View()
+		return nil
+	})
+}
+
+// snapshotMessage takes a view of one message, and tells where it is.
+func (s *Store) snapshotMessage(ctx context.Context, name, id string) (tv *topicView, p database.Place, err error) {
+	tv, err = s.snapshotInto(ctx, name, func(tv *topicView, t *memory.Topic) error {
+		p, err = tv.snap.Find(tv.Num, id)
+		tv.View = t.ViewOf(p.At)
+		return err
+	})
+	return tv, p, err
+}
+
+// snapshotInto takes a view of one topic. capture copies its messages with the write lock held; it is not
+// called if there is no such topic.
+func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *topicView, t *memory.Topic) error) (*topicView, error) {
+	if err := storekit.CheckTopic(name); err != nil {
+		return nil, err
+	}
+	tv := &topicView{Info: database.Info{Name: name}}
+	v, err := s.snapshot(ctx, func(v view) error {
+		tv.view = v
+		t := s.topics.Get(name)
+		if t == nil {
+			return nil
+		}
+		tv.Num, tv.Settings, tv.Live, tv.Dead = t.Disk.Num(), topics.Copy(*t.Settings()), t.Disk.Live(), t.Disk.Dead()
+		tv.Lowest, tv.deadFrom = t.Disk.Lowest(), t.Disk.DeadFrom()
+		return capture(tv, t.Memory)
+	})
+	tv.view = v
+	return tv, err
+}
+
+// snapshotAll takes a view of all topics, sorted by name. How long others wait for it depends on the work
+// in hand, not on how many topics there are: all else is read from the database.
+func (s *Store) snapshotAll(ctx context.Context) (view, []topicView, error) {
+	var inMemory map[uint32]memory.View
+	deadFrom := make(map[uint32]record.Position)
+	v, err := s.snapshot(ctx, func(v view) error {
+		inMemory = s.index.ViewAll()
+		s.sweeps.each(v.now, func(t *topics.Topic) { deadFrom[t.Disk.Num()] = t.Disk.DeadFrom() })
+		return nil
+	})
 	if err != nil {
-		s.calls.Done()
-		return view{}, nil, err
+		return v, nil, err
 	}
-	defer s.abort(tx)
-	v := view{s: s, now: tx.ms, snap: s.db.NewSnapshot()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []topicView
-	for name, t := range s.topics {
-		if len(names) == 0 || slices.Contains(names, name) {
-			out = append(out, v.topic(t))
+	infos, err := v.snap.Topics()
+	if err != nil {
+		v.close()
+		return v, nil, err
+	}
+	tvs := make([]topicView, len(infos))
+	for i, info := range infos {
+		tvs[i] = topicView{view: v, Info: info, View: inMemory[info.Num], deadFrom: record.MaxPosition}
+		if from, ok := deadFrom[info.Num]; ok {
+			tvs[i].deadFrom = from
 		}
 	}
-	slices.SortFunc(out, func(a, b topicView) int { return cmp.Compare(a.t.name, b.t.name) })
-	return v, out, nil
-}
-
-// beginLook begins a transaction after the dead whose retention is over have gone.
-func (s *Store) beginLook(ctx context.Context) (*txn, error) {
-	for _, t := range s.allTopics() {
-		if err := s.sweepDead(ctx, t); err != nil {
-			return nil, err
-		}
-	}
-	return s.begin(ctx)
+	return v, tvs, nil
 }
 
 func (v view) close() {
-	defer v.s.calls.Done()
+	defer v.s.state.Leave()
+	if v.snap == nil {
+		return
+	}
 	if err := v.snap.Close(); err != nil {
 		v.s.log.Warn("closing a snapshot", "error", err)
 	}
 }
 
-// topic copies what memory knows of a topic. Called with mu held.
-func (v view) topic(t *topic) topicView {
-	tv := topicView{
-		view: v, t: t, num: t.num, settings: copySettings(t.settings), live: t.live, dead: t.dead, mark: t.mark,
-		leases: make(map[uint64]entry, len(t.leased)), acked: make(map[uint64]bool, t.acked),
-	}
-	if t.acked > 0 {
-		for seq, a := range v.s.acked {
-			if a.topic == t {
-				tv.acked[seq] = true
-			}
-		}
-	}
-	for seq, e := range t.leased {
-		if e.held() {
-			tv.leases[seq] = *e
-		}
-	}
-	return tv
-}
-
-func copySettings(s punctual.Settings) punctual.Settings {
-	s.Partitions = max(s.Partitions, 1) // older versions did not write it
-	s.Backoff.Delays = slices.Clone(s.Backoff.Delays)
-	return s
-}
-
 // leasedNow is the number of leases that have not run out.
 func (tv *topicView) leasedNow() (n int64) {
-	for _, e := range tv.leases {
-		if tv.now < e.next {
+	for _, h := range tv.Leases {
+		if tv.now < h.Lease.Until {
 			n++
 		}
 	}
@@ -111,116 +147,76 @@ func (tv *topicView) leasedNow() (n int64) {
 }
 
 func (tv *topicView) isLeased(seq uint64) bool {
-	e, ok := tv.leases[seq]
-	return ok && tv.now < e.next
-}
-
-// lookTopic is look for one topic; the view is of no topic when there is none.
-func (s *Store) lookTopic(ctx context.Context, name string) (*topicView, error) {
-	if err := punctual.CheckTopic(name); err != nil {
-		return nil, err
-	}
-	v, tvs, err := s.look(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if len(tvs) == 0 {
-		return &topicView{view: v}, nil
-	}
-	return &tvs[0], nil
+	h, ok := tv.Leases[seq]
+	return ok && tv.now < h.Lease.Until
 }
 
 // Get returns one message; see punctual.Inspector.
 func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
-	if err := cmp.Or(punctual.CheckTopic(topic), punctual.CheckID(id)); err != nil {
+	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
-	tv, err := s.lookTopic(ctx, topic)
+	tv, p, err := s.snapshotMessage(ctx, topic, id)
 	if err != nil {
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
 	defer tv.close()
-	p, err := tv.find(id)
-	if err != nil {
-		return punctual.Info{}, fmt.Errorf("get: %w", err)
-	}
-	if p.kind == 0 || p.kind == keyLive && tv.acked[p.pos.seq] {
+	if p.Nowhere() || p.Order == database.Live && tv.Finished[p.At.Seq] || p.Order == database.Dead && p.At.Less(tv.retentionEnd()) {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, punctual.ErrNotFound)
 	}
-	return tv.info(p.kind, p.pos)
+	return tv.info(p.Order, p.At)
 }
 
-func (tv *topicView) find(id string) (place, error) {
-	if tv.t == nil {
-		return place{}, nil
-	}
-	v, err := tv.get(idKey(keyID, tv.num, id))
-	if err != nil || v == nil {
-		return place{}, err
-	}
-	return parsePlace(v)
-}
-
-// get reads a key of the snapshot; nil if it is not there.
-func (v view) get(key []byte) ([]byte, error) {
-	val, closer, err := v.snap.Get(key)
-	if err == pebble.ErrNotFound {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, v.s.readError("read", err)
-	}
-	val = slices.Clone(val)
-	return val, closer.Close()
-}
+// retentionEnd is the place below which the dead messages are not there any more, swept or not.
+func (tv *topicView) retentionEnd() record.Position { return writer.RetentionEnd(&tv.Settings, tv.now) }
 
 // info returns a message of which the place is known.
-func (tv *topicView) info(kind byte, p pos) (punctual.Info, error) {
-	v, err := tv.get(posKey(kind, tv.num, p))
+func (tv *topicView) info(order database.Order, p record.Position) (punctual.Info, error) {
+	v, err := tv.snap.Get(tv.Num, order, p)
 	if err != nil {
 		return punctual.Info{}, err
 	}
 	if v == nil {
-		return punctual.Info{}, tv.s.readError("topic "+tv.t.name, corruptf("message %v is named by its ID but not there", p))
+		return punctual.Info{}, tv.s.state.ReadError("topic "+tv.Name, errkind.Corruptf("message %v is named by its ID but not there", p))
 	}
 	return tv.infoOf(p, v)
 }
 
-func (tv *topicView) infoOf(p pos, v []byte) (punctual.Info, error) {
-	r, err := decodeRecord(v)
+func (tv *topicView) infoOf(p record.Position, v []byte) (punctual.Info, error) {
+	r, err := record.Decode(v)
 	if err != nil {
-		return punctual.Info{}, tv.s.readError("topic "+tv.t.name, err)
+		return punctual.Info{}, tv.s.state.ReadError("topic "+tv.Name, err)
 	}
 	i := punctual.Info{State: punctual.StateScheduled}
-	if r.dead {
-		i.State, i.Died, i.Reason = punctual.StateDead, punctual.FromMillis(r.died), r.reason
+	if r.Dead {
+		i.State, i.Died, i.Reason = punctual.StateDead, storekit.FromMillis(r.Died), r.Reason
 	} else {
 		tv.addLease(&i, r, p)
 	}
-	i.Message, i.Failures = r.message(tv.t.name), r.failures
+	i.Message, i.Failures = r.Message(tv.Name), r.Failures
 	return i, nil
 }
 
 // addLease adds the state of a live message, and what its lease, running or run out, says of it.
-func (tv *topicView) addLease(i *punctual.Info, r *record, p pos) {
-	if p.ms <= tv.now {
+func (tv *topicView) addLease(i *punctual.Info, r *record.Record, p record.Position) {
+	if p.Ms <= tv.now {
 		i.State = punctual.StateReady
 	}
-	e, ok := tv.leases[p.seq]
+	h, ok := tv.Leases[p.Seq]
 	if !ok {
 		return
 	}
-	e.addTo(r)
-	i.CancelRequested = e.cancel || r.cancel
-	if tv.now < e.next {
-		i.State, i.LeaseUntil = punctual.StateLeased, punctual.FromMillis(e.next)
+	h.Lease.AddTo(r)
+	i.CancelRequested = h.Cancelled || r.Cancel
+	if tv.now < h.Lease.Until {
+		i.State, i.LeaseUntil = punctual.StateLeased, storekit.FromMillis(h.Lease.Until)
 	}
 }
 
 // List returns one page of a topic's messages; see punctual.Inspector. Equal times are
 // ordered by arrival.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
-	q, err := q.CheckList()
+	q, err := storekit.CheckList(q)
 	if err != nil {
 		return punctual.Page{}, fmt.Errorf("list: %w", err)
 	}
@@ -228,22 +224,27 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if err != nil {
 		return punctual.Page{}, fmt.Errorf("list: %w", err)
 	}
-	tv, err := s.lookTopic(ctx, q.Topic)
+	tv, err := s.snapshotTopic(ctx, q.Topic)
 	if err != nil {
 		return punctual.Page{}, fmt.Errorf("list: %w", err)
 	}
 	defer tv.close()
 	page := punctual.Page{Messages: []punctual.Info{}}
-	if tv.t == nil {
+	if tv.Num == 0 {
 		return page, nil
 	}
-	err = tv.scan(ctx, q.State, tv.bounds(q, after), func(kind byte, at, key pos) (bool, error) {
-		if len(page.Messages) == q.Limit {
+	looks, size := 0, 0 // of those that are not in the page
+	err = tv.scan(ctx, q.State, tv.bounds(q, after), func(order database.Order, at, key record.Position) (bool, error) {
+		if len(page.Messages) == q.Limit || looks >= storekit.MaxLooks || size >= claimBytes {
 			page.Next = cursor(after)
 			return false, nil
 		}
 		after = at
-		i, err := tv.info(kind, key)
+		i, err := tv.info(order, key)
+		if q.Reason != "" && i.Reason != q.Reason {
+			looks, size = looks+1, size+len(i.Body)
+			return true, err
+		}
 		page.Messages = append(page.Messages, i)
 		return true, err
 	})
@@ -251,124 +252,100 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 }
 
 // span is a range of places, from included, to not.
-type span struct{ from, to pos }
+type span struct{ from, to record.Position }
 
 // bounds is the range of a list query.
-func (tv *topicView) bounds(q punctual.ListQuery, after pos) span {
-	b := spanOf(q.From.IsZero(), punctual.CeilMillis(q.From), q.To.IsZero(), punctual.CeilMillis(q.To))
-	if q.After != "" && !after.less(b.from) {
-		b.from = pos{after.ms, after.seq + 1}
+func (tv *topicView) bounds(q punctual.ListQuery, after record.Position) span {
+	b := spanOf(q.From.IsZero(), storekit.CeilMillis(q.From), q.To.IsZero(), storekit.CeilMillis(q.To))
+	if q.After != "" && !after.Less(b.from) {
+		b.from = after.Next()
 	}
 	return b
 }
 
 func spanOf(noFrom bool, from int64, noTo bool, to int64) span {
-	b := span{minPos, maxPos}
+	b := span{record.MinPosition, record.MaxPosition}
 	if !noFrom {
-		b.from = pos{ms: from}
+		b.from = record.Position{Ms: from}
 	}
 	if !noTo {
-		b.to = pos{ms: to}
+		b.to = record.Position{Ms: to}
 	}
 	return b
 }
 
 // scan calls f for the messages of a state in a span, in order, until it returns false. at
 // is where the message stands in the list, key where it is stored.
-func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f func(kind byte, at, key pos) (bool, error)) error {
+func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
 	switch state {
 	case punctual.StateDead:
-		return tv.scanStored(ctx, keyDead, b, f)
+		if p := tv.retentionEnd(); b.from.Less(p) {
+			b.from = p
+		}
+		return tv.scanStored(ctx, database.Dead, b, f)
 	case punctual.StateLeased:
 		return tv.scanLeased(b, f)
 	case punctual.StateReady:
-		b.to = least(b.to, pos{ms: tv.now + 1})
+		if p := (record.Position{Ms: tv.now + 1}); p.Less(b.to) {
+			b.to = p
+		}
 	case punctual.StateScheduled:
-		if p := (pos{ms: tv.now + 1}); b.from.less(p) {
+		if p := (record.Position{Ms: tv.now + 1}); b.from.Less(p) {
 			b.from = p
 		}
 	}
-	return tv.scanStored(ctx, keyLive, b, func(kind byte, at, key pos) (bool, error) {
-		if tv.isLeased(at.seq) || tv.acked[at.seq] {
+	return tv.scanStored(ctx, database.Live, b, func(order database.Order, at, key record.Position) (bool, error) {
+		if tv.isLeased(at.Seq) || tv.Finished[at.Seq] {
 			return true, nil
 		}
-		return f(kind, at, key)
+		return f(order, at, key)
 	})
 }
 
-func least(a, b pos) pos {
-	if a.less(b) {
-		return a
+func (tv *topicView) scanStored(ctx context.Context, order database.Order, b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
+	if order == database.Live && b.from.Less(tv.Lowest) {
+		b.from = tv.Lowest
 	}
-	return b
+	return tv.snap.Scan(ctx, tv.Num, order, b.from, b.to, func(p record.Position) (bool, error) { return f(order, p, p) })
 }
 
-func (tv *topicView) scanStored(ctx context.Context, kind byte, b span, f func(kind byte, at, key pos) (bool, error)) error {
-	if kind == keyLive && b.from.less(tv.mark) {
-		b.from = tv.mark
-	}
-	hi := upper(topicKey(kind, tv.num))
-	if b.to != maxPos {
-		hi = posKey(kind, tv.num, b.to)
-	}
-	it, err := tv.snap.NewIter(&pebble.IterOptions{LowerBound: posKey(kind, tv.num, b.from), UpperBound: hi})
-	if err != nil {
-		return tv.s.readError("read topic "+tv.t.name, err)
-	}
-	n := 0
-	for ok := it.First(); ok; ok = it.Next() {
-		if n++; n%1024 == 0 {
-			if err := ctxOrUsable(ctx, tv.s); err != nil {
-				return joinClose(err, it)
-			}
-		}
-		_, p, err := parsePosKey(it.Key())
-		if err != nil {
-			return joinClose(tv.s.readError("topic "+tv.t.name, err), it)
-		}
-		if more, err := f(kind, p, p); err != nil || !more {
-			return joinClose(err, it)
+func (tv *topicView) scanLeased(b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
+	type place struct{ at, key record.Position }
+	places := make([]place, 0, len(tv.Leases))
+	for _, h := range tv.Leases {
+		at := record.Position{Ms: h.Lease.Until, Seq: h.Lease.At.Seq}
+		if tv.now < at.Ms && !at.Less(b.from) && at.Less(b.to) {
+			places = append(places, place{at, h.Lease.At})
 		}
 	}
-	return tv.s.readError("read topic "+tv.t.name, joinClose(it.Error(), it))
-}
-
-func (tv *topicView) scanLeased(b span, f func(kind byte, at, key pos) (bool, error)) error {
-	es := make([]entry, 0, len(tv.leases))
-	for _, e := range tv.leases {
-		at := pos{e.next, e.key.seq}
-		if tv.now < e.next && !at.less(b.from) && at.less(b.to) {
-			es = append(es, e)
-		}
-	}
-	slices.SortFunc(es, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.key.seq, b.key.seq))
+	slices.SortFunc(places, func(p, q place) int {
+		return cmp.Or(cmp.Compare(p.at.Ms, q.at.Ms), cmp.Compare(p.at.Seq, q.at.Seq))
 	})
-	for _, e := range es {
-		if more, err := f(keyLive, pos{e.next, e.key.seq}, e.key); err != nil || !more {
+	for _, p := range places {
+		if more, err := f(database.Live, p.at, p.key); err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
-func cursor(p pos) string { return base64.RawURLEncoding.EncodeToString(p.append(nil)) }
+func cursor(p record.Position) string { return base64.RawURLEncoding.EncodeToString(p.Append(nil)) }
 
-func parseCursor(text string) (pos, error) {
+func parseCursor(text string) (record.Position, error) {
 	if text == "" {
-		return minPos, nil
+		return record.MinPosition, nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) != 16 {
-		return pos{}, fmt.Errorf("after %q: use the Next of a former page: %w", text, punctual.ErrInvalid)
+		return record.Position{}, fmt.Errorf("after %q: use the Next of a former page: %w", text, punctual.ErrInvalid)
 	}
-	return parsePos(raw)
+	return record.ParsePosition(raw)
 }
 
 // Topics returns the statistics of every topic; see punctual.Inspector. It counts ready
 // messages one by one.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
-	v, tvs, err := s.look(ctx)
+	v, tvs, err := s.snapshotAll(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("topics: %w", err)
 	}
@@ -385,76 +362,107 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 // Stats returns the statistics of one topic; see punctual.Inspector. It counts ready
 // messages one by one.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
-	tv, err := s.lookTopic(ctx, topic)
+	tv, err := s.snapshotTopic(ctx, topic)
 	if err != nil {
 		return punctual.TopicStats{}, fmt.Errorf("stats: %w", err)
 	}
 	defer tv.close()
-	if tv.t == nil {
+	if tv.Num == 0 {
 		return punctual.TopicStats{}, fmt.Errorf("stats of topic %s: %w", topic, punctual.ErrNotFound)
 	}
 	return tv.stats(ctx)
 }
 
 func (tv *topicView) stats(ctx context.Context) (punctual.TopicStats, error) {
-	out := punctual.TopicStats{Topic: tv.t.name, Leased: tv.leasedNow(), Dead: tv.dead, Settings: tv.settings}
-	err := tv.scan(ctx, punctual.StateReady, span{minPos, maxPos}, func(_ byte, at, _ pos) (bool, error) {
+	out := punctual.TopicStats{Topic: tv.Name, Leased: tv.leasedNow(), Dead: tv.Dead, Settings: tv.Settings}
+	unswept, err := tv.unswept(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Dead -= unswept
+	err = tv.scan(ctx, punctual.StateReady, span{record.MinPosition, record.MaxPosition}, func(_ database.Order, at, _ record.Position) (bool, error) {
 		if out.Ready++; out.Ready == 1 {
-			out.NextDue = punctual.FromMillis(at.ms)
+			out.NextDue = storekit.FromMillis(at.Ms)
 		}
 		return true, nil
 	})
 	if err != nil {
 		return out, err
 	}
-	out.Scheduled = tv.live - int64(len(tv.acked)) - out.Ready - out.Leased
+	out.Scheduled = tv.Live - int64(len(tv.Finished)) - out.Ready - out.Leased
 	if out.Ready > 0 || out.Scheduled == 0 {
 		return out, nil
 	}
-	return out, tv.scan(ctx, punctual.StateScheduled, span{minPos, maxPos}, func(_ byte, at, _ pos) (bool, error) {
-		out.NextDue = punctual.FromMillis(at.ms)
+	return out, tv.scan(ctx, punctual.StateScheduled, span{record.MinPosition, record.MaxPosition}, func(_ database.Order, at, _ record.Position) (bool, error) {
+		out.NextDue = storekit.FromMillis(at.Ms)
 		return false, nil
 	})
+}
+
+// unswept counts the dead messages whose retention is over and are still on disk.
+func (tv *topicView) unswept(ctx context.Context) (n int64, err error) {
+	if to := tv.retentionEnd(); tv.deadFrom.Less(to) {
+		err = tv.scanStored(ctx, database.Dead, span{tv.deadFrom, to}, func(database.Order, record.Position, record.Position) (bool, error) {
+			n++
+			return true, nil
+		})
+	}
+	return n, err
 }
 
 // Forecast counts messages by due time; see punctual.Inspector. It reads the keys of all
 // messages in range, and rounds the step up to whole milliseconds.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
-	if err := q.Check(); err != nil {
+	if err := storekit.CheckForecast(q); err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
-	var names []string
-	if q.Topic != "" {
-		names = []string{q.Topic}
-	}
-	v, tvs, err := s.look(ctx, names...)
+	v, tvs, err := s.snapshotForecast(ctx, q.Topic)
 	if err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
 	defer v.close()
-	step := punctual.CeilDuration(q.Step)
-	out := punctual.Forecast{From: punctual.FromMillis(v.now), Step: msDuration(step), Counts: make([]int64, q.Buckets)}
+	from, err := storekit.ForecastStart(q, v.now)
+	if err != nil {
+		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
+	}
+	step := storekit.CeilDuration(q.Step)
+	out := punctual.Forecast{From: storekit.FromMillis(from), Step: msDuration(step), Counts: make([]int64, q.Buckets)}
 	for i := range tvs {
-		if err := tvs[i].forecast(ctx, &out, step); err != nil {
+		if err := tvs[i].forecast(ctx, &out, from, step); err != nil {
 			return out, fmt.Errorf("forecast: %w", err)
 		}
 	}
 	return out, nil
 }
 
-func (tv *topicView) forecast(ctx context.Context, out *punctual.Forecast, step int64) error {
+// snapshotForecast takes a view of one topic, if it has a name, or of all.
+func (s *Store) snapshotForecast(ctx context.Context, topic string) (view, []topicView, error) {
+	if topic == "" {
+		return s.snapshotAll(ctx)
+	}
+	tv, err := s.snapshotTopic(ctx, topic)
+	if err != nil {
+		return view{}, nil, err
+	}
+	if tv.Num == 0 {
+		return tv.view, nil, nil
+	}
+	return tv.view, []topicView{*tv}, nil
+}
+
+func (tv *topicView) forecast(ctx context.Context, out *punctual.Forecast, from, step int64) error {
 	st, err := tv.stats(ctx)
 	if err != nil {
 		return err
 	}
 	out.Overdue += st.Ready + st.Leased
 	ahead := int64(0)
-	end := maxPos
-	if n := int64(len(out.Counts)); step < (never-tv.now)/n {
-		end = pos{ms: tv.now + n*step}
+	end := record.MaxPosition
+	if n := int64(len(out.Counts)); step < (never-from)/n {
+		end = record.Position{Ms: from + n*step}
 	}
-	err = tv.scan(ctx, punctual.StateScheduled, span{minPos, end}, func(_ byte, at, _ pos) (bool, error) {
-		out.Counts[(at.ms-tv.now)/step]++
+	err = tv.scan(ctx, punctual.StateScheduled, span{record.MinPosition, end}, func(_ database.Order, at, _ record.Position) (bool, error) {
+		out.Counts[(at.Ms-from)/step]++
 		ahead++
 		return true, nil
 	})
@@ -464,18 +472,24 @@ func (tv *topicView) forecast(ctx context.Context, out *punctual.Forecast, step 
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
-	if err := punctual.CheckTopic(topic); err != nil {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
 	}
-	if err := ctxOrUsable(ctx, s); err != nil {
+	if err := s.state.Enter(); err != nil {
 		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.topics[topic]; t != nil {
-		return copySettings(t.settings), nil
+	defer s.state.Leave()
+	settings := punctual.DefaultSettings()
+	err := s.writer.Observe(ctx, func(*writer.Tx) error {
+		if t := s.topics.Get(topic); t != nil {
+			settings = topics.Copy(*t.Settings())
+		}
+		return nil
+	})
+	if err != nil {
+		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
 	}
-	return punctual.DefaultSettings(), nil
+	return settings, nil
 }
 
 // Configure changes a topic's settings; see punctual.Inspector.
@@ -487,40 +501,42 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	return set, nil
 }
 
-func (s *Store) configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
-	if err := punctual.CheckTopic(topic); err != nil {
+func (s *Store) configure(ctx context.Context, topic string, p punctual.SettingsPatch) (settings punctual.Settings, err error) {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return punctual.Settings{}, err
 	}
-	if err := s.enter(); err != nil {
+	if err := s.state.Enter(); err != nil {
 		return punctual.Settings{}, err
 	}
-	defer s.calls.Done()
-	tx, err := s.beginLook(ctx) // a longer retention does not bring back what has lapsed
+	defer s.state.Leave()
+	if err := s.sweepAll(ctx, topic); err != nil { // a longer retention does not bring back what is past it
+		return punctual.Settings{}, err
+	}
+	tx, err := s.writer.Begin(ctx)
 	if err != nil {
 		return punctual.Settings{}, err
 	}
-	old := punctual.DefaultSettings()
-	if t := s.topicNamed(topic); t != nil {
-		old = t.settings
+	defer tx.Close(&err)
+	old, t := punctual.DefaultSettings(), s.topics.Get(topic)
+	if t != nil {
+		old = topics.Copy(*t.Settings())
 	}
-	settings, err := p.Apply(copySettings(old))
-	if err == nil {
-		err = settings.CheckUndivided()
+	settings, err = storekit.ApplySettings(old, p, 1)
+	if t != nil && err == nil {
+		err = s.sweepRest(tx, t)
 	}
-	if err != nil {
-		s.abort(tx)
+	if err != nil { // which may come from settings that are not durable yet
+		return punctual.Settings{}, cmp.Or(tx.Commit(ctx), err)
+	}
+	if t, err = tx.Topic(topic); err != nil {
+		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
+	}
+	t.Configure(settings)
+	s.sweeps.plan(t)
+	tx.Upkeep().PutSettings(t.Disk, settings)
+	if err := tx.Commit(ctx); err != nil {
 		return punctual.Settings{}, err
 	}
-	t := tx.topic(topic)
-	s.mu.Lock()
-	t.settings = copySettings(settings)
-	s.mu.Unlock()
-	tx.putTopic(t)
-	if err := s.commit(ctx, tx); err != nil {
-		return punctual.Settings{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wake(t, -never) // it may be resumed
-	return copySettings(settings), nil
+	s.waiters.wake(topic, -never) // it may be resumed
+	return topics.Copy(settings), nil
 }

@@ -1,219 +1,175 @@
 package diskstore
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
-	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"strconv"
-	"strings"
-	"syscall"
+	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest"
 )
 
 // killCycles is how often the ordinary test run kills the process; PUNCTUAL_TORTURE_CYCLES
 // asks for another number.
-const killCycles = 100
+const killCycles = 40
 
-// seedFlag repeats the random choices of a run; what the scheduler does cannot be repeated.
-var seedFlag = flag.Uint64("torture.seed", 0, "seed of the torture tests, 0 for a new one")
+func tortureSeed(t *testing.T) uint64 { return storetest.TortureSeed(t) }
 
-func tortureSeed(t *testing.T) uint64 {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d; repeat with: go test ./diskstore -run '^%s$' -args -torture.seed=%d", seed, t.Name(), seed)
-	return seed
-}
+// expected are the errors that calls of a healthy store may end with: the workload ends some of them early.
+var expected = []string{"deadline", "canceled", "indeterminate"}
 
-// fromEnv is a number from the environment, or def.
-func fromEnv(t *testing.T, name string, def int) int {
-	text := os.Getenv(name)
-	if text == "" {
-		return def
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q: use a positive number", name, text)
-	}
-	return n
+// newLedger checks a diskstore.
+func newLedger() *storetest.Ledger {
+	l := storetest.NewLedger(storetest.KeepsTransactions)
+	l.Expected = expected
+	return l
 }
 
 // TestKill kills a process that works on a store, again and again, at random moments, some of
 // them during its recovery, and holds all that was ever acknowledged against what it finds.
 func TestKill(t *testing.T) {
-	k := &killer{
-		t: t, dir: t.TempDir(), ledger: newLedger(), rng: rand.New(rand.NewPCG(tortureSeed(t), 0)),
-	}
-	cycles := fromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killCycles)
+	t.Parallel()
+	k := &killRun{t: t, dir: t.TempDir(), ledger: newLedger(), rng: rand.New(rand.NewPCG(tortureSeed(t), 0))}
+	cycles := storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killCycles)
 	began := time.Now()
 	for i := range cycles {
 		k.cycle(i)
-		if len(k.ledger.problems) > 0 || t.Failed() {
-			break
+		if t.Failed() {
+			t.Fatalf("in cycle %d of %d", i+1, cycles)
 		}
 		if (i+1)%100 == 0 {
 			t.Logf("%d cycles in %v: %s", i+1, time.Since(began).Round(time.Second), k.ledger)
 		}
 	}
-	if err := k.ledger.judge(k.dir, Options{Logger: quiet}); err != nil {
-		t.Errorf("after %d cycles: %v", k.ledger.crashes, err)
-	}
-	for _, p := range k.ledger.problems {
-		t.Error(p)
-	}
-	t.Logf("in all %v: %s, %d kills during recovery", time.Since(began).Round(time.Second), k.ledger, k.early)
-	if k.ledger.deliveries == 0 || k.ledger.acked == 0 {
+	audit(t, k.ledger, filepath.Join(k.dir, "store"), Options{})
+	t.Logf("%d kills, %d of them during recovery, in %v: %s", cycles, k.early, time.Since(began).Round(time.Second), k.ledger)
+	if k.ledger.Deliveries == 0 || k.ledger.Acknowledged == 0 {
 		t.Error("the cycles were too short for anything to happen")
 	}
 }
 
-func (l *ledger) String() string {
-	ended := 0
-	for _, h := range l.msgs {
-		if h.ended > 0 {
-			ended++
-		}
+// auditProcess is the number of the process in which what is left of a store is compared with its history.
+const auditProcess = 1 << 30
+
+// auditStore opens a store that a workload left behind and lets the ledger compare what is in it. An error is
+// for a store that cannot be opened or read.
+func auditStore(l *storetest.Ledger, dir string, o Options) (err error) {
+	clock := &storetest.ShiftedClock{}
+	o.Clock, o.Logger = clock, quiet
+	s, err := Open(dir, &o)
+	if err != nil {
+		return err
 	}
-	return fmt.Sprintf("%d crashes, %d calls acknowledged, %d messages, %d of them ended, %d deliveries",
-		l.crashes, l.acked, len(l.msgs), ended, l.deliveries)
+	err = l.Audit(context.Background(), s, auditProcess, clock)
+	if cerr := s.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
-// killer is the parent of the processes that are killed.
-type killer struct {
+// audit is auditStore, with everything that is wrong reported.
+func audit(t *testing.T, l *storetest.Ledger, dir string, o Options) {
+	t.Helper()
+	if err := auditStore(l, dir, o); err != nil {
+		t.Errorf("after %d crashes: %v", l.Crashes, err)
+	}
+	for _, p := range l.Problems() {
+		t.Error(p)
+	}
+}
+
+// killRun is the parent of the processes that are killed.
+type killRun struct {
 	t      *testing.T
 	dir    string
-	ledger *ledger
+	ledger *storetest.Ledger
 	rng    *rand.Rand
 	early  int
+	lines  []storetest.Line // the last ones
 }
-
-// The child says opening before it opens the store; its first event means that it is open.
-const lineOpening = "opening"
 
 // cycle runs a child and kills it: mostly some time after its first acknowledgement, sometimes
 // soon after it began to open the store.
-func (k *killer) cycle(i int) {
+func (k *killRun) cycle(i int) {
 	early := i%5 == 4
-	after := time.Duration(30+k.rng.IntN(220)) * time.Millisecond
+	after, sign := time.Duration(30+k.rng.IntN(250))*time.Millisecond, storetest.Working
 	if early {
 		k.early++
-		after = time.Duration(k.rng.IntN(20_000)) * time.Microsecond
+		after, sign = time.Duration(k.rng.IntN(20_000))*time.Microsecond, storetest.Opening
 	}
-	out, in, err := os.Pipe()
+	c := storetest.Child{
+		Store: filepath.Join(k.dir, "store"), Journal: filepath.Join(k.dir, "journal"),
+		Process: int64(i + 1), Seed: k.rng.Uint64(), Look: i%5 == 2,
+	}
+	p, err := storetest.StartChild("TestKillChild", c)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	defer out.Close()
-	var stderr bytes.Buffer
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKillChild$", "-test.count=1")
-	cmd.Env = append(os.Environ(), "PUNCTUAL_KILL_DIR="+k.dir, fmt.Sprintf("PUNCTUAL_KILL_CYCLE=%d", i+1),
-		fmt.Sprintf("PUNCTUAL_KILL_SEED=%d", k.rng.Uint64()))
-	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{in}, &stderr, &stderr
-	if err := cmd.Start(); err != nil {
-		k.t.Fatal(err)
+	for what := range p.Said {
+		if what == sign {
+			break
+		}
 	}
-	in.Close()
-	k.listen(out, early, func() { time.AfterFunc(after, func() { cmd.Process.Kill() }) })
-	err = cmd.Wait()
-	k.ledger.crash(false)
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		k.t.Errorf("cycle %d: the child ended by itself (%v):\n%s", i, err, stderr.String())
+	time.Sleep(after)
+	if err := p.Kill(); err != nil {
+		k.t.Errorf("cycle %d: %v", i, err)
+	}
+	add := func(e storetest.Line) {
+		k.lines = append(k.lines, e)
+		k.ledger.Add(e)
+	}
+	if err := storetest.ReadJournal(c.Journal, add); err != nil && !(early && os.IsNotExist(err)) {
+		k.t.Error(err)
+	}
+	_ = os.Remove(c.Journal) // there is none when the child had not begun
+	k.ledger.End(time.Now().UnixMilli())
+	for _, p := range k.ledger.Problems() {
+		k.t.Error(p)
+	}
+	if k.t.Failed() {
+		dump(k.t, k.lines)
+	}
+	if len(k.lines) > linesKept {
+		k.lines = nil
 	}
 }
 
-// listen reads what the child says until it is dead, and arms the kill.
-func (k *killer) listen(out io.Reader, early bool, arm func()) {
-	armed := false
-	lines := bufio.NewReaderSize(out, 1<<16)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			if len(line) > 0 {
-				k.t.Errorf("the child's last line is torn: %q", line)
-			}
-			return
-		}
-		opening := string(line) == lineOpening+"\n"
-		var e event
-		if !opening {
-			if err := json.Unmarshal(line, &e); err != nil {
-				k.t.Errorf("line %q: %v", line, err)
-			}
-			if e.Err != "" {
-				k.t.Errorf("a healthy store refused a call: %s: %s", e.Kind, e.Err)
-			}
-			k.ledger.add(e)
-		}
-		if !armed && (opening && early || e.Done) {
-			armed = true
-			arm()
-		}
-	}
-}
+// linesKept is about how many lines are kept for a look at what broke a promise.
+const linesKept = 500_000
 
 // TestKillChild is the process that TestKill starts and kills; by itself it does nothing.
 func TestKillChild(t *testing.T) {
-	dir := os.Getenv("PUNCTUAL_KILL_DIR")
-	if dir == "" {
+	c, ok := storetest.ChildOf(t)
+	if !ok {
 		t.Skip("this is the child process of TestKill")
 	}
-	cycle := fromEnv(t, "PUNCTUAL_KILL_CYCLE", 0)
-	seed, err := strconv.ParseUint(os.Getenv("PUNCTUAL_KILL_SEED"), 10, 64)
+	j, err := storetest.OpenJournal(c.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := os.NewFile(3, "events")
-	say := func(line []byte) {
-		if len(line) > 4096 {
-			panic("a line longer than PIPE_BUF may be torn")
-		}
-		if _, err := out.Write(line); err != nil {
-			panic(err)
-		}
-	}
-	say([]byte(lineOpening + "\n"))
-	// Small buffers and segments, so that flushes and replaced segments are among what is cut.
-	s, err := Open(dir, &Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), claimLimit: 64 << 10})
+	c.Say(storetest.Opening)
+	// Small segments, so that replaced ones are among what is cut.
+	s, err := Open(c.Store, &Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), claimLimit: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workload{store: s, prefix: "c" + strconv.Itoa(cycle), seed: seed, emit: func(e event) {
-		line, err := json.Marshal(e)
-		if err != nil {
-			panic(err)
-		}
-		say(append(line, '\n'))
-	}}
-	w.calls.Store(int64(cycle+1) << 32)
-	w.adopt(t, s)
-	w.run(context.Background())
-}
-
-// adopt fills the pool with messages of earlier processes.
-func (w *workload) adopt(t *testing.T, s *Store) {
-	for _, topic := range allTopicNames() {
-		p, err := s.List(t.Context(), punctual.ListQuery{Topic: topic, State: punctual.StateScheduled, Limit: 50})
-		if err != nil && !errors.Is(err, punctual.ErrNotFound) {
+	w := &storetest.Workload{Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Deadlines: true, Worker: true, BigBodies: true, PurgeLive: true}
+	w.Begin()
+	if c.Look {
+		if err := w.Recorder().Look(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		for _, i := range p.Messages {
-			if strings.HasPrefix(i.ID, "c") {
-				w.keep(i.ID)
-			}
-		}
 	}
+	c.Say(storetest.Working)
+	w.Run(context.Background())
+}
+
+// dump keeps the history of a run that broke a promise.
+func dump(t *testing.T, lines []storetest.Line) {
+	t.Helper()
+	name, err := storetest.DumpLines(lines)
+	t.Logf("the lines are in %s (%v)", name, err)
 }

@@ -1,13 +1,19 @@
 package diskstore
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // What is just being pushed and due soon meets what is just being loaded; claims, cancels and
@@ -20,8 +26,8 @@ func TestPushMeetsLoad(t *testing.T) {
 }
 
 func pushMeetsLoad(t *testing.T, seed uint64) {
-	clock := punctual.NewManualClock(testStart)
-	s := openAt(t, t.TempDir(), &Options{Clock: clock, NearBytes: evictMin * entryBytes * 2})
+	clock := storekit.NewManualClock(testStart)
+	s := openAt(t, t.TempDir(), &Options{Clock: clock, MemoryBytes: 100 * memory.MessageBytes})
 	c := &courier{t: t, s: s, gone: map[string]string{}}
 	const pushers, each = 4, 3000
 	var pushing, working sync.WaitGroup
@@ -46,9 +52,14 @@ func pushMeetsLoad(t *testing.T, seed uint64) {
 	if r := mustBeSound(t, s); r.Live != 0 {
 		t.Errorf("%d messages are left", r.Live)
 	}
+	cuts := s.topics.Get("o").Memory.Stats().Evicted
+	t.Logf("the timeline was cut %d times", cuts)
+	if cuts < 10 {
+		t.Error("the timeline was hardly cut: memory was not too small")
+	}
 }
 
-func moveClock(clock *punctual.ManualClock, stop chan struct{}, rng *rand.Rand) {
+func moveClock(clock *storekit.ManualClock, stop chan struct{}, rng *rand.Rand) {
 	for {
 		select {
 		case <-stop:
@@ -114,7 +125,7 @@ func (c *courier) change(rng *rand.Rand, id string) {
 		c.t.Errorf("amend: %v", err)
 		return
 	}
-	if out[0].Status == punctual.Cancelled {
+	if a.Change == punctual.ChangeCancel && out[0].Err == nil {
 		c.note(id, "cancelled")
 	}
 }
@@ -164,11 +175,120 @@ func (c *courier) reportMissing(pushers, each int) {
 				continue
 			}
 			info, err := c.s.Get(c.t.Context(), "o", id)
-			c.s.mu.Lock()
-			topic := c.s.topics["o"]
-			c.t.Errorf("P1 no loss: %s does not come: %s due %v, %v; timeline loaded to %v, next on disk %v, %d near, %d unsynced, %d in memory",
-				id, info.State, info.Due, err, topic.loaded, topic.diskNext, topic.nears, len(c.s.unsynced), len(c.s.live))
-			c.s.mu.Unlock()
+			c.t.Errorf("P1 no loss: %s does not come: %s due %v, %v; its topic in memory: %+v", id, info.State, info.Due, err, c.s.topics.Get("o").Memory.Stats())
 		}
+	}
+}
+
+// TestLoadBehindAWholeMillisecond: when the timeline is loaded up to the end of a millisecond, the next
+// load begins behind it, however many messages of that millisecond are still on disk.
+func TestLoadBehindAWholeMillisecond(t *testing.T) {
+	clock := storekit.NewManualClock(testStart)
+	s := openAt(t, "store", &Options{Clock: clock, fs: vfs.NewMem()})
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "first", Delay: time.Minute})
+	clock.Advance(time.Minute)
+	err := s.load(t.Context(), s.topics.Get("o").Memory, func(l memory.Load, read []record.Stored, next record.Position) {
+		s.index.Merge(l, read, next, 0, 0)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded := s.topics.Get("o").Memory.Stats().Loaded
+	if loaded.Seq != 1<<64-1 {
+		t.Fatalf("the timeline is loaded up to %v, not to the end of a millisecond", loaded)
+	}
+	for range 2 {
+		ms := make([]punctual.NewMessage, loadMessages)
+		for i := range ms {
+			ms[i] = punctual.NewMessage{Topic: "o", Due: storekit.FromMillis(loaded.Ms)}
+		}
+		push(t, s, ms...)
+	}
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "last", Delay: time.Minute})
+	clock.Advance(2 * time.Second)
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: punctual.MaxClaim, Lease: time.Hour})
+	if err != nil || len(ds) != 1+2*loadMessages {
+		t.Fatalf("claimed %d messages, %v", len(ds), err)
+	}
+	clock.Set(testStart.Add(3 * time.Minute))
+	within(t, "a claim behind many leases of one millisecond", func() {
+		ctx, stop := context.WithTimeout(t.Context(), waitLimit/2)
+		defer stop()
+		ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"o"}, Max: 1, Lease: time.Hour})
+		if err != nil || len(ds) != 1 {
+			t.Errorf("P1: claimed %d messages, %v; want the last one", len(ds), err)
+		}
+	})
+}
+
+// TestLoadMeetsWhatIsNotDurable: the loader reads a message whose push waits for its fsync. It must not be
+// claimed before that, and comes once after it.
+func TestLoadMeetsWhatIsNotDurable(t *testing.T) {
+	k := newKillRig(t)
+	push(t, k, punctual.NewMessage{Topic: "o", ID: "durable", Delay: time.Hour})
+	release := make(chan struct{})
+	k.faults.hang(func(op fsOp) chan struct{} {
+		if op.kind == "sync" && isLog(op) {
+			return release
+		}
+		return nil
+	})
+	pushed := make(chan struct{})
+	go func() {
+		defer close(pushed)
+		push(t, k, punctual.NewMessage{Topic: "o", ID: "early", Delay: time.Hour - time.Minute})
+	}()
+	pending := func() bool {
+		return k.index.Stats().Pending == 1
+	}
+	waitUntil(t, "the push is applied", pending)
+	k.clock.Advance(2 * time.Hour)
+	ds := claim(t, k, "o", 10)
+	if !pending() {
+		t.Fatal("the push did not wait for its fsync")
+	}
+	if len(ds) != 1 || ds[0].ID != "durable" {
+		t.Errorf("P1 no loss: %d messages were claimed, among them one that a power cut takes away: %+v", len(ds), ds)
+	}
+	if next := k.topics.Get("o").Memory.Stats().DiskNext; next != record.MaxPosition {
+		t.Errorf("the loader has not read all: the next on disk is %v", next)
+	}
+	close(release)
+	<-pushed
+	if ds := claim(t, k, "o", 10); len(ds) != 1 || ds[0].ID != "early" || ds[0].Attempt != 1 {
+		t.Errorf("P1 no loss: after its fsync got %+v, want the first attempt of early", ds)
+	}
+	mustBeAccounted(t, k.Store, 1000)
+}
+
+// TestLoadMeetsWhatIsInHand: the loader reads a message again that is leased, or was acked and is not deleted yet,
+// because an earlier one was pushed meanwhile.
+func TestLoadMeetsWhatIsInHand(t *testing.T) {
+	for _, acked := range []bool{false, true} {
+		t.Run(fmt.Sprint("acked ", acked), func(t *testing.T) {
+			clock := storekit.NewManualClock(testStart)
+			s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock, MemoryBytes: 1}) // nothing stays in memory
+			for met := false; !met; {
+				push(t, s, punctual.NewMessage{Topic: "o", ID: "first"})
+				first := claim(t, s, "o", 10)
+				if len(first) != 1 {
+					t.Fatalf("got %+v, want one", first)
+				}
+				if acked {
+					if err := settle(t, s, first[0], punctual.SettleAck); err != nil {
+						t.Fatal(err)
+					}
+				}
+				push(t, s, punctual.NewMessage{Topic: "o", ID: "second", Due: testStart.Add(-time.Hour)})
+				ds := claim(t, s, "o", 10)
+				if len(ds) != 1 || ds[0].ID != "second" {
+					t.Fatalf("P3 one holder: got %+v, want only the second: the first is in hand or finished", ds)
+				}
+				met = s.index.Stats().Finished == 1 || !acked // else maintenance has deleted it before
+				if err := settle(t, s, ds[0], punctual.SettleAck); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -1,182 +1,232 @@
 package diskstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // purgeStep is how many messages one transaction of a purge removes.
 const purgeStep = 1000
 
-// Purge removes messages; see punctual.Inspector. Each thousand is one atomic step.
+// Purge removes messages; see punctual.Inspector. Each thousand is one atomic step. It removes what is
+// there when it begins, whatever becomes of it meanwhile, and nothing that is pushed later.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
-	if err := punctual.CheckTopic(q.Topic); err != nil {
+	if err := storekit.CheckTopic(q.Topic); err != nil {
 		return 0, fmt.Errorf("purge: %w", err)
 	}
-	if err := s.enter(); err != nil {
+	if err := s.state.Enter(); err != nil {
 		return 0, fmt.Errorf("purge: %w", err)
 	}
-	defer s.calls.Done()
+	defer s.state.Leave()
 	if q.State > punctual.StateDead {
 		return 0, fmt.Errorf("purge of unknown state %d: %w", q.State, punctual.ErrInvalid)
 	}
-	states := []punctual.State{q.State}
-	if q.State == punctual.StateNone {
-		states = []punctual.State{punctual.StateLeased, punctual.StateReady, punctual.StateScheduled}
+	p := purge{
+		s: s, topic: q.Topic, state: q.State,
+		span: spanOf(q.From.IsZero(), storekit.CeilMillis(q.From), q.To.IsZero(), storekit.CeilMillis(q.To)),
 	}
-	var total int64
-	for _, state := range states {
-		n, err := s.purgeState(ctx, q, state)
-		if total += n; err != nil {
-			return total, fmt.Errorf("purge %s messages of %s, %d removed so far: %w", state, q.Topic, total, err)
-		}
+	err := p.run(ctx)
+	if err != nil && p.removed > 0 {
+		err = errkind.HalfDone(err)
 	}
-	return total, nil
+	if err != nil {
+		return p.removed, fmt.Errorf("purge messages of %s, %d removed so far: %w", q.Topic, p.removed, err)
+	}
+	return p.removed, nil
 }
 
-func (s *Store) purgeState(ctx context.Context, q punctual.PurgeQuery, state punctual.State) (total int64, err error) {
-	b := spanOf(q.From.IsZero(), punctual.CeilMillis(q.From), q.To.IsZero(), punctual.CeilMillis(q.To))
+// purge is a Purge on its way.
+type purge struct {
+	s       *Store
+	topic   string
+	state   punctual.State // StateNone: all but the dead
+	span    span
+	below   uint64 // numbers of messages that are pushed while it runs are not below it
+	removed int64
+}
+
+func (p *purge) run(ctx context.Context) error {
+	err := p.s.writer.Locked(ctx, func(*writer.Tx) error {
+		p.below = p.s.db.NextNumber()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if p.state != punctual.StateNone {
+		return p.pass(ctx, p.state)
+	}
+	// While one state is purged a message may go over into the other, or on its timeline to where the
+	// purge has been: claimed between the two passes, it is in neither. So all is gone only when a look
+	// at one instant finds nothing.
 	for {
-		victims, err := s.victims(ctx, q.Topic, state, b)
-		if err != nil || len(victims) == 0 {
-			return total, err
+		for _, state := range []punctual.State{punctual.StateLeased, punctual.StateNone} {
+			if err := p.pass(ctx, state); err != nil {
+				return err
+			}
 		}
-		n, err := s.remove(ctx, q.Topic, state, victims)
-		if total += n; err != nil {
-			return total, err
+		if left, err := p.matches(ctx, p.span, 1, punctual.StateLeased, punctual.StateNone); err != nil || len(left) == 0 {
+			return err
 		}
-		last := victims[len(victims)-1].at
-		b.from = pos{last.ms, last.seq + 1}
 	}
 }
 
-// victim is a message to be purged: its ID, where it stands in the list of its state, and
-// where it is stored.
-type victim struct {
-	id      string
-	kind    byte
-	at, key pos
+// pass goes once through the messages of a state, those that are live and not leased if it is StateNone.
+func (p *purge) pass(ctx context.Context, state punctual.State) error {
+	if p.s.opt.purging != nil {
+		p.s.opt.purging(state)
+	}
+	b := p.span
+	for {
+		found, err := p.matches(ctx, b, purgeStep, state)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		n, err := p.remove(ctx, found)
+		if err != nil {
+			return err
+		}
+		p.removed += n
+		last := found[len(found)-1].at
+		b.from = record.Position{Ms: last.Ms, Seq: last.Seq + 1}
+	}
 }
 
-// victims finds the next messages of a state in a span.
-func (s *Store) victims(ctx context.Context, topic string, state punctual.State, b span) ([]victim, error) {
-	tv, err := s.lookTopic(ctx, topic)
+// match is a message to be purged: its ID, where it stands in the list of its state, and its number.
+type match struct {
+	id  string
+	at  record.Position
+	seq uint64
+}
+
+// matches finds up to limit messages of the given states in a span, as they are at one instant.
+func (p *purge) matches(ctx context.Context, b span, limit int, states ...punctual.State) ([]match, error) {
+	tv, err := p.s.snapshotTopic(ctx, p.topic)
 	if err != nil {
 		return nil, err
 	}
 	defer tv.close()
-	if tv.t == nil {
+	if tv.Num == 0 {
 		return nil, nil
 	}
-	var out []victim
-	err = tv.scan(ctx, state, b, func(kind byte, at, key pos) (bool, error) {
-		i, err := tv.info(kind, key)
-		out = append(out, victim{i.ID, kind, at, key})
-		return len(out) < purgeStep, err
-	})
-	return out, err
+	var out []match
+	for _, state := range states {
+		if len(out) == limit {
+			break
+		}
+		err = tv.scan(ctx, state, b, func(order database.Order, at, key record.Position) (bool, error) {
+			if key.Seq >= p.below {
+				return true, nil
+			}
+			i, err := tv.info(order, key)
+			out = append(out, match{i.ID, at, key.Seq})
+			return len(out) < limit, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
-// remove purges those victims that are still where they were found and in that state.
-func (s *Store) remove(ctx context.Context, topic string, state punctual.State, victims []victim) (n int64, err error) {
-	tx, err := s.begin(ctx)
-	if err != nil {
-		return 0, err
-	}
-	t := s.topicNamed(topic)
-	if t == nil {
-		s.abort(tx)
-		return 0, nil
-	}
-	for _, v := range victims {
-		f, err := tx.find(t, v.id)
-		if err != nil {
-			s.abandonTxn(tx)
-			return 0, err
+// remove purges those matches that are still there and in what the purge was asked for.
+func (p *purge) remove(ctx context.Context, found []match) (n int64, err error) {
+	err = p.s.writer.Do(ctx, func(tx *writer.Tx) error {
+		t := p.s.topics.Get(p.topic)
+		if t == nil {
+			return nil
 		}
-		if f.place != (place{v.kind, v.key}) || f.state != state {
-			continue
+		for _, v := range found {
+			f, err := tx.Find(t, v.id)
+			if err != nil {
+				return err
+			}
+			if f.Exists() && f.Place.At.Seq == v.seq && p.wants(f) && remove(tx, f) {
+				n++
+			}
 		}
-		if tx.remove(t, f) {
-			tx.setPlace(t, v.id, place{})
-			n++
-		}
+		return nil
+	})
+	return n, err
+}
+
+// wants tells whether the purge takes a message, as it is now.
+func (p *purge) wants(f writer.Found) bool {
+	if f.State != p.state && (p.state != punctual.StateNone || f.State == punctual.StateDead) {
+		return false
 	}
-	return n, s.commit(ctx, tx)
+	at := f.Place.At
+	if f.State == punctual.StateLeased {
+		at.Ms = f.Next
+	}
+	return !at.Less(p.span.from) && at.Less(p.span.to)
 }
 
 // DeleteTopic removes a topic with everything in it; see punctual.Inspector.
 func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
-	if err := punctual.CheckTopic(name); err != nil {
+	if err := storekit.CheckTopic(name); err != nil {
 		return 0, fmt.Errorf("delete topic: %w", err)
 	}
-	if err := s.enter(); err != nil {
+	if err := s.state.Enter(); err != nil {
 		return 0, fmt.Errorf("delete topic: %w", err)
 	}
-	defer s.calls.Done()
-	if t := s.topicNamed(name); t != nil {
-		if err := s.sweepDead(ctx, t); err != nil {
-			return 0, fmt.Errorf("delete topic %s: %w", name, err)
-		}
-	}
-	tx, err := s.begin(ctx)
+	defer s.state.Leave()
+	n, err := s.deleteTopic(ctx, name)
 	if err != nil {
-		return 0, fmt.Errorf("delete topic %s: %w", name, err)
-	}
-	t := s.topicNamed(name)
-	if t == nil {
-		s.abort(tx)
-		return 0, fmt.Errorf("delete topic %s: %w", name, punctual.ErrNotFound)
-	}
-	n := t.live + t.dead - s.ackedOf(t)
-	tx.deleteTopic(t)
-	if err := s.commit(ctx, tx); err != nil {
 		return 0, fmt.Errorf("delete topic %s: %w", name, err)
 	}
 	return n, nil
 }
 
-// deleteTopic removes all keys and entries of a topic. What is left are keys of 'x', which
-// the housekeeper drops when their time comes; numbers of topics are not used again.
-func (tx *txn) deleteTopic(t *topic) {
-	for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished} {
-		prefix := topicKey(kind, t.num)
-		if err := tx.b.DeleteRange(prefix, upper(prefix), nil); err != nil {
-			panic(err) // a batch only fails when it was closed, which is our mistake
-		}
+func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err error) {
+	if err := s.sweepAll(ctx, name); err != nil { // what is past its retention does not count
+		return 0, err
 	}
-	tx.delete(append([]byte{keyTopic}, t.name...))
-	tx.delete(topicKey(keyCounts, t.num))
-	tx.delete(topicKey(keyMark, t.num))
-	s := tx.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.live {
-		if e.topic == t {
-			s.unlink(e)
-		}
+	keys, err := s.readTopicKeys(ctx, name)
+	if err != nil {
+		return 0, err
 	}
-	for seq, e := range s.unsynced {
-		if e.topic == t {
-			delete(s.unsynced, seq)
-		}
+	tx, err := s.writer.Begin(ctx)
+	if err != nil {
+		return 0, err
 	}
-	for _, a := range s.acked {
-		if a.topic == t {
-			s.dropAcked(a)
-		}
+	defer tx.Close(&err)
+	t := s.topics.Get(name)
+	if t == nil {
+		return 0, cmp.Or(tx.Commit(ctx), punctual.ErrNotFound) // its deletion may not be durable yet
 	}
-	delete(s.topics, t.name)
-	s.deleted = append(s.deleted, t.num)
+	if err := s.sweepRest(tx, t); err != nil {
+		return 0, err
+	}
+	n = tx.DeleteTopic(t, keys)
+	s.sweeps.plan(t)
+	if err := tx.Commit(ctx); err != nil {
+		return 0, err
+	}
+	return n, s.db.FlushRanges()
 }
 
-func (s *Store) ackedOf(t *topic) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return t.acked
+// readTopicKeys reads the keys of a topic, without the write lock; nil if there is no such topic.
+func (s *Store) readTopicKeys(ctx context.Context, name string) (keys *database.TopicKeys, err error) {
+	err = s.writer.Locked(ctx, func(*writer.Tx) error {
+		if t := s.topics.Get(name); t != nil {
+			keys = s.db.TopicKeys(t.Disk)
+		}
+		return nil
+	})
+	if err != nil || keys == nil {
+		return nil, err
+	}
+	return keys, keys.Read()
 }
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

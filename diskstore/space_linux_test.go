@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest"
 )
 
 // mountSmall mounts a file system in memory, or skips where that is not allowed.
@@ -34,6 +36,41 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
+// outcomes counts what settlements and amendments have done, on the way of a history to its ledger.
+type outcomes struct {
+	l *storetest.Ledger
+
+	mu     sync.Mutex
+	asked  map[int64][]storetest.Fact // guarded by mu
+	counts map[string]int             // verb or change, and outcome; guarded by mu while calls are made
+}
+
+// begin counts from here on.
+func (o *outcomes) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked, o.counts = make(map[int64][]storetest.Fact), make(map[string]int)
+}
+
+func (o *outcomes) add(line storetest.Line) {
+	o.l.Add(line)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.counts == nil:
+	case !line.Answer:
+		o.asked[line.N] = line.Facts
+	case line.Call == storetest.CallSettle:
+		for i, f := range line.Facts {
+			o.counts[fmt.Sprint(o.asked[line.N][i].Verb, " ", f.Status)]++
+		}
+	case line.Call == storetest.CallAmend:
+		for i, f := range line.Facts {
+			o.counts[fmt.Sprint(o.asked[line.N][i].Change, " ", f.Status)]++
+		}
+	}
+}
+
 // TestFullDisk pushes to a real, small file system until the guard refuses, fills the reserve up to a
 // rest, and sees that what frees space still works and nothing acknowledged is lost.
 func TestFullDisk(t *testing.T) {
@@ -44,12 +81,14 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLedger()
-	w := &workload{store: s, prefix: "m", emit: l.add}
+	l.Expected = append(l.Expected, "no_space")
+	happened := outcomes{l: l}
+	w := (&storetest.Workload{Store: s, Process: 1, Emit: happened.add}).Begin()
 	rng := rand.New(rand.NewPCG(1, 1))
 	refused := false
 	for range 2000 {
-		s.space.forget()
-		if err = w.pushMuch(t.Context(), rng); err != nil {
+		s.owned.ForgetSpace()
+		if err = w.PushMany(rng, 800); err != nil {
 			refused = errors.Is(err, punctual.ErrNoSpace) && punctual.Definite(err)
 			break
 		}
@@ -57,30 +96,35 @@ func TestFullDisk(t *testing.T) {
 	if !refused {
 		t.Fatalf("pushes until the disk is full: %v, want a definite ErrNoSpace", err)
 	}
-	ballast := bytesLeft(t, mount) - 8<<20
+	ballast := bytesLeft(t, mount) - 16<<20
 	if err := os.WriteFile(filepath.Join(mount, "ballast"), make([]byte, ballast), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	s.owned.ForgetSpace()
+	if err := w.PushMany(rng, 1); !errors.Is(err, punctual.ErrNoSpace) {
+		t.Fatalf("push with a third of the reserve gone: %v, want ErrNoSpace", err)
+	}
+	happened.begin()
 	for range 50 {
-		for _, f := range []func(context.Context, *rand.Rand) error{w.claim, w.amendOnly} {
+		for _, f := range []func(context.Context, *rand.Rand) error{w.Claim, w.Amend} {
 			within(t, "a call on a nearly full disk", func() { err = f(t.Context(), rng) })
 			if err != nil {
 				t.Fatalf("acks, cancels and reschedules on a nearly full disk: %v", err)
 			}
 		}
 	}
+	for _, want := range []string{"ack ok", "cancel cancelled", "reschedule rescheduled"} {
+		if happened.counts[want] == 0 {
+			t.Errorf("there was no %q on a nearly full disk, but %v", want, happened.counts)
+		}
+	}
 	closeStore(t, s)
 	if err := os.Remove(filepath.Join(mount, "ballast")); err != nil {
 		t.Fatal(err)
 	}
-	l.crash(false)
-	if err := l.judge(dir, Options{Logger: quiet}); err != nil {
-		t.Error(err)
-	}
-	for _, p := range l.problems {
-		t.Error(p)
-	}
-	t.Log(l)
+	l.End(time.Now().UnixMilli())
+	audit(t, l, dir, Options{})
+	t.Log(l, happened.counts)
 }
 
 // TestFullDiskEmpties: a disk that refuses pushes takes them again after enough is acked, with nobody
@@ -126,7 +170,7 @@ func bytesLeft(t *testing.T, dir string) int {
 	return int(st.Bavail) * int(st.Bsize)
 }
 
-// TestReadOnlyDirectory opens a store on a medium that takes no writes: the error says so, and
+// TestReadOnlyDirectory opens a store on a disk that takes no writes: the error says so, and
 // damages nothing.
 func TestReadOnlyDirectory(t *testing.T) {
 	mount := mountSmall(t, "size=16m")
@@ -148,15 +192,15 @@ func TestReadOnlyDirectory(t *testing.T) {
 		_, err = Open(d, nil)
 		if err == nil || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrLocked) ||
 			!strings.Contains(err.Error(), "read-only") || !strings.Contains(err.Error(), "may write") {
-			t.Errorf("open %s on a read-only medium: %v; want an error that says read-only and what is needed", what, err)
+			t.Errorf("open %s on a read-only disk: %v; want an error that says read-only and what is needed", what, err)
 		}
 	}
 	found := examined(t, dir, nil)
-	mustFind(t, found, "writable", punctual.GradeBad, "read-only")
-	mustFind(t, found, "in use", punctual.GradeBad, "not known")
+	mustFind(t, found, "writable", punctual.SeverityBad, "read-only")
+	mustFind(t, found, "in use", punctual.SeverityBad, "not known")
 	remount(0)
 	s = openAt(t, dir, &Options{ReserveBytes: 1})
 	if ds := claim(t, s, "o", 1); len(ds) != 1 || ds[0].ID != "kept" {
-		t.Errorf("P1 no loss: after the medium was read-only for a while: %+v", ds)
+		t.Errorf("P1 no loss: after the disk was read-only for a while: %+v", ds)
 	}
 }

@@ -1,12 +1,11 @@
 package diskstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,20 +18,14 @@ import (
 // scaleFS says how much space is free instead of its disk.
 type scaleFS struct {
 	vfs.FS
-	free *uint64
+	free *uint64 // read and written atomically while a store is open, whose goroutines look at it
 }
 
 func (f scaleFS) Unwrap() vfs.FS { return f.FS }
 
 func (f scaleFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: *f.free, TotalBytes: 1 << 40, UsedBytes: 1<<40 - *f.free}, nil
-}
-
-// forget makes the guard ask again at the next push.
-func (g *spaceGuard) forget() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.looked = time.Time{}
+	free := atomic.LoadUint64(f.free)
+	return vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40, UsedBytes: 1<<40 - free}, nil
 }
 
 func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
@@ -45,8 +38,11 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 		}
 		push(t, s, punctual.NewMessage{Topic: "o", ID: id, Due: due})
 	}
-	free = 99 << 20
-	s.space.forget()
+	atomic.StoreUint64(&free, 99<<20)
+	s.owned.ForgetSpace()
+	if room, err := s.Space(t.Context()); err != nil || room != (punctual.Space{Free: 99 << 20, Total: 1 << 40, Reserve: 100 << 20}) {
+		t.Errorf("space %+v, %v; want 99 MiB of 1 TiB, 100 MiB in reserve", room, err)
+	}
 	_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "o", ID: "late"}})
 	if !errors.Is(err, punctual.ErrNoSpace) || !punctual.Definite(err) || !strings.Contains(err.Error(), "99 MiB") {
 		t.Errorf("push with too little space: %v, want ErrNoSpace with what is left", err)
@@ -62,26 +58,15 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 		{Change: punctual.ChangeCancel, Topic: "o", ID: "cancel"},
 		{Change: punctual.ChangeReschedule, Topic: "o", ID: "move", Delay: time.Minute},
 	})
-	if err != nil || os[0].Status != punctual.Cancelled || os[1].Status != punctual.Rescheduled {
+	if err != nil || os[0].Err != nil || os[1].Err != nil {
 		t.Errorf("cancel and reschedule with too little space: %v, %v", os, err)
 	}
-	free = 200 << 20
-	s.space.forget()
+	atomic.StoreUint64(&free, 200<<20)
+	s.owned.ForgetSpace()
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "late", Delay: time.Hour})
 	if r := mustBeSound(t, s); r.Live != 2 {
 		t.Errorf("%d live messages, want move and late", r.Live)
 	}
-}
-
-// amendOnly is amend without the push that it makes when it knows no message.
-func (w *workload) amendOnly(ctx context.Context, r *rand.Rand) error {
-	w.mu.Lock()
-	known := len(w.pool)
-	w.mu.Unlock()
-	if known < 3 {
-		return nil
-	}
-	return w.amend(ctx, r)
 }
 
 // TestNoPermission says the same where no file system can be mounted.
@@ -90,6 +75,9 @@ func TestNoPermission(t *testing.T) {
 		f := faults{}
 		f.set(func(int, fsOp) error { return cause })
 		_, err := Open("store", &Options{fs: hookFS{vfs.NewMem(), f.hook}, Logger: quiet})
+		if _, hits, _ := f.state(); hits == 0 {
+			t.Errorf("open made no change that could end with %v", cause)
+		}
 		if !errors.Is(err, cause) && !errors.Is(err, fs.ErrPermission) || !strings.Contains(fmt.Sprint(err), "may write") {
 			t.Errorf("open where every change ends with %v: %v", cause, err)
 		}

@@ -5,78 +5,82 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Amend implements punctual.Store.
-func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Outcome, error) {
+func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, err := s.enterBatch(ctx, len(as))
 	if err != nil {
 		return nil, err
 	}
-	out := make([]punctual.Outcome, len(as))
+	out := make([]punctual.Amended, len(as))
 	for i := range as {
-		out[i] = s.amend(&as[i], now)
+		out[i].Due, out[i].Err = s.amend(&as[i], now)
 	}
 	s.wakeClaims()
 	return out, nil
 }
 
-func (s *Store) amend(a *punctual.Amendment, now instant) punctual.Outcome {
-	if err := a.Check(); err != nil {
-		return punctual.Outcome{Err: err}
+func (s *Store) amend(a *punctual.Amendment, now instant) (time.Time, error) {
+	if err := storekit.CheckAmendment(a); err != nil {
+		return time.Time{}, err
 	}
-	due, err := punctual.DueAt(now.fine, a.Due, a.Delay)
+	due, err := storekit.DueAt(now.fine, a.Due, a.Delay)
 	if err != nil && a.Change != punctual.ChangeCancel {
-		return punctual.Outcome{Err: err}
+		return time.Time{}, err
 	}
 	t, m := s.find(a.Topic, a.ID, now)
-	if m == nil {
-		return punctual.Outcome{Status: punctual.NotFound}
-	}
-	state := m.state(now)
 	switch {
+	case m == nil:
+		err = punctual.ErrNotFound
 	case a.Change == punctual.ChangeRequeue:
-		return t.requeue(m, state, due)
-	case state == punctual.StateDead:
-		return punctual.Outcome{Status: punctual.NotFound}
+		err = t.requeue(m, now, due)
+	case m.state(now) == punctual.StateDead:
+		err = punctual.ErrNotFound
 	case a.Change == punctual.ChangeCancel:
-		return t.cancel(m, state, now)
+		due, err = time.Time{}, t.cancel(m, now)
+	default:
+		err = t.reschedule(m, now, due)
 	}
-	return t.reschedule(m, state, due, now)
+	if err != nil {
+		return time.Time{}, storekit.AmendError(a, err)
+	}
+	return due, nil
 }
 
-func (t *topic) cancel(m *message, state punctual.State, now instant) punctual.Outcome {
-	if state == punctual.StateLeased {
+func (t *topic) cancel(m *message, now instant) error {
+	if m.state(now) == punctual.StateLeased {
 		m.cancelRequested = true
-		return punctual.Outcome{Status: punctual.TooLate}
+		return punctual.ErrLeased
 	}
 	t.finish(m, now)
-	return punctual.Outcome{Status: punctual.Cancelled}
+	return nil
 }
 
 // reschedule moves a message that nobody works on. One that was cancelled under a lease
 // that has run out must not come back by this (P5): it ends here instead.
-func (t *topic) reschedule(m *message, state punctual.State, due time.Time, now instant) punctual.Outcome {
-	if state == punctual.StateLeased {
-		return punctual.Outcome{Status: punctual.TooLate}
+func (t *topic) reschedule(m *message, now instant, due time.Time) error {
+	if m.state(now) == punctual.StateLeased {
+		return punctual.ErrLeased
 	}
 	if m.cancelRequested {
 		t.finish(m, now)
-		return punctual.Outcome{Status: punctual.NotFound}
+		return punctual.ErrNotFound
 	}
 	m.moveTo(due)
 	t.wait(m)
-	return punctual.Outcome{Status: punctual.Rescheduled, Due: due}
+	return nil
 }
 
-func (t *topic) requeue(m *message, state punctual.State, due time.Time) punctual.Outcome {
-	if state != punctual.StateDead {
-		return punctual.Outcome{Status: punctual.NotDead}
+func (t *topic) requeue(m *message, now instant, due time.Time) error {
+	if m.state(now) != punctual.StateDead {
+		return punctual.ErrNotDead
 	}
 	m.moveTo(due)
 	m.Attempt = 0
 	t.revive(m)
-	return punctual.Outcome{Status: punctual.Requeued, Due: due}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Check implements punctual.Checker: it verifies the invariants that the comments of this
@@ -48,9 +49,9 @@ func (c *checker) topic(name string, t *topic) {
 	c.report.Dead += int64(len(t.dead))
 	c.hold(len(t.messages) == len(t.live)+len(t.dead), "topic %s: %d messages by ID, %d live and %d dead by time", name, len(t.messages), len(t.live), len(t.dead))
 	c.hold(len(t.finished) == len(t.memory), "topic %s: %d finished IDs, %d by time", name, len(t.finished), len(t.memory))
-	c.timeline(name+" live", t.live, t.messages)
-	c.timeline(name+" dead", t.dead, t.messages)
-	c.timeline(name+" finished", t.memory, t.finished)
+	c.queue(name+" live", t.live, t.messages)
+	c.queue(name+" dead", t.dead, t.messages)
+	c.queue(name+" finished", t.memory, t.finished)
 	for _, m := range t.live {
 		c.live(name, m)
 	}
@@ -63,10 +64,10 @@ func (c *checker) topic(name string, t *topic) {
 	}
 }
 
-func (c *checker) timeline(name string, l timeline, byID map[string]*message) {
-	for i, m := range l {
+func (c *checker) queue(name string, q []*message, byID map[string]*message) {
+	for i, m := range q {
 		c.hold(m.index == i, "topic %s: %s has index %d at %d", name, m.ID, m.index, i)
-		c.hold(i == 0 || !l.Less(i, (i-1)/2), "topic %s: %s is earlier than the message above it", name, m.ID)
+		c.hold(!byTime.Before(m, q[max(0, i-1)/2]), "topic %s: %s is earlier than the message above it", name, m.ID)
 		c.hold(byID[m.ID] == m, "topic %s: %s is not found by its ID", name, m.ID)
 	}
 }
@@ -77,7 +78,7 @@ func (c *checker) live(name string, m *message) {
 	c.hold(m.token <= c.maxToken, "topic %s: %s has token %d, the newest is %d", name, m.ID, m.token, c.maxToken)
 	c.hold(m.Attempt >= 0, "topic %s: %s has %d attempts", name, m.ID, m.Attempt)
 	if m.token == 0 {
-		c.hold(m.at == punctual.Millis(m.Due), "topic %s: %s is due %v and waits until %v", name, m.ID, m.Due, punctual.FromMillis(m.at))
+		c.hold(m.at == storekit.Millis(m.Due), "topic %s: %s is due %v and waits until %v", name, m.ID, m.Due, storekit.FromMillis(m.at))
 		c.hold(!m.cancelRequested, "topic %s: %s has no lease and is to be cancelled after it", name, m.ID)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Each kind of damage is found and named.
@@ -32,9 +33,9 @@ func TestCheckFindsDamage(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(&Options{Clock: punctual.NewManualClock(start)})
+			s := New(&Options{Clock: storekit.NewManualClock(start)})
 			remember := time.Hour
-			configure(t, s, punctual.SettingsPatch{Remember: &remember})
+			configure(t, s, punctual.SettingsPatch{DedupeWindow: &remember})
 			for _, id := range []string{"done", "dead", "leased"} {
 				push(t, s, punctual.NewMessage{ID: id})
 			}

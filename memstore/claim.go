@@ -2,9 +2,11 @@ package memstore
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Claim implements punctual.Store.
@@ -15,17 +17,17 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Check(); err != nil {
+	if err := storekit.CheckClaim(&c); err != nil {
 		return nil, err
 	}
-	started := s.clock.read
+	started := now.source
 	for {
-		found := s.claimDue(c, now)
-		left := c.Wait - s.clock.read.Sub(started)
+		found := s.withoutLapsed(s.claimDue(c, now))
+		left := c.Wait - now.source.Sub(started)
 		if len(found) > 0 || left <= 0 {
 			return found, nil
 		}
-		s.sleep(ctx, min(left, s.untilNext(c.Topics, now)))
+		s.sleep(ctx, s.nextDue(c.Topics, now), left)
 		if now, err = s.enter(ctx); err != nil {
 			return nil, err
 		}
@@ -34,23 +36,64 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 
 // claimDue leases what is due, up to c.Max.
 func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
-	found := []punctual.Delivery{}
+	var leased []*message // first, so that the deliveries take no more room than they need
 	for _, name := range c.Topics {
 		t := s.claimable(name, now)
-		for t != nil && len(found) < c.Max && len(t.live) > 0 && t.live[0].at <= now.ms {
+		left := c.Max - len(leased)
+		if c.PerTopic > 0 {
+			left = min(left, c.PerTopic-countOf(leased, name))
+		}
+		for t != nil && left > 0 && len(t.live) > 0 && t.live[0].at <= now.ms {
 			if m := t.live[0]; t.mustEnd(m, now) {
 				t.end(m, now)
 			} else {
-				found = append(found, s.lease(t, m, c.Lease, now))
+				s.lease(t, m, c.Lease, now)
+				leased = append(leased, m)
+				left--
 			}
 		}
+	}
+	found := make([]punctual.Delivery, len(leased))
+	for i, m := range leased {
+		found[i] = m.delivery(now)
 	}
 	return found
 }
 
+// countOf is more than 0 before a claim comes to a topic only if it names that topic twice.
+func countOf(ms []*message, topic string) (n int) {
+	for _, m := range ms {
+		if m.Topic == topic {
+			n++
+		}
+	}
+	return n
+}
+
+// withoutLapsed reads the clock again and gives back what has no lease any more by now: the process may have
+// stood still.
+func (s *Store) withoutLapsed(found []punctual.Delivery) []punctual.Delivery {
+	if len(found) == 0 {
+		return found
+	}
+	now, _ := s.clock.Read()
+	held := found[:0]
+	for _, d := range found {
+		if d.LeaseUntil.After(now) {
+			held = append(held, d)
+			continue
+		}
+		t := s.topics[d.Topic]
+		m := t.messages[d.ID]
+		m.Attempt--
+		t.wait(m)
+	}
+	return held
+}
+
 // claimable returns the topic unless there is none or claims are paused.
 func (s *Store) claimable(name string, now instant) *topic {
-	if t := s.existing(name, now); t != nil && !t.settings.PausedOut {
+	if t := s.existing(name, now); t != nil && !t.settings.DeliveryPaused {
 		return t
 	}
 	return nil
@@ -58,11 +101,8 @@ func (s *Store) claimable(name string, now instant) *topic {
 
 // mustEnd reports whether a message whose time has come must not be delivered again.
 func (t *topic) mustEnd(m *message, now instant) bool {
-	return m.cancelRequested || m.Attempt >= t.maxAttempts(m) || m.expired(now)
-}
-
-func (m *message) expired(now instant) bool {
-	return !m.Expires.IsZero() && punctual.Millis(m.Expires) <= now.ms
+	expired := !m.Expires.IsZero() && storekit.Millis(m.Expires) <= now.ms
+	return m.cancelRequested || m.Attempt >= t.maxAttempts(m) || expired
 }
 
 // end ends a message for which mustEnd holds. A cancel comes before attempts used up, and
@@ -82,8 +122,8 @@ func (t *topic) end(m *message, now instant) {
 	}
 }
 
-// lease counts the attempt and hands the message out.
-func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) punctual.Delivery {
+// lease counts the attempt and moves the message to the end of its lease.
+func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	if length == 0 {
 		length = t.settings.Lease
 	}
@@ -91,42 +131,51 @@ func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) p
 	m.Attempt++
 	s.token++
 	m.token = s.token
-	t.hold(m, now.ms+punctual.CeilDuration(length))
-	return m.delivery(now)
+	t.hold(m, now.ms+storekit.CeilDuration(length))
 }
 
 // noteLeaseRanOut keeps the failure of a holder who never answered, if there was one.
 func (m *message) noteLeaseRanOut(now instant) {
 	if m.token != 0 {
-		m.fail(punctual.ErrLeaseRanOut, now)
+		m.fail(storekit.LeaseRanOut, now)
 	}
 }
 
 func (m *message) fail(text string, now instant) {
-	m.failures = punctual.AddFailure(m.failures, punctual.Failure{
-		Attempt: m.Attempt, At: now.time(), Error: punctual.TrimError(text),
+	m.failures = storekit.AddFailure(m.failures, punctual.Failure{
+		Attempt: m.Attempt, At: now.time(), Error: storekit.TrimError(text),
 	})
 }
 
-// untilNext is how long nothing can become due in the topics unless something changes.
-func (s *Store) untilNext(topics []string, now instant) time.Duration {
-	wait := time.Duration(1<<63 - 1)
+// never is a time behind every other.
+const never = math.MaxInt64
+
+// nextDue is the earliest time, in ms, at which something needs attention in the topics, or never.
+func (s *Store) nextDue(topics []string, now instant) int64 {
+	next := int64(never)
 	for _, name := range topics {
 		if t := s.claimable(name, now); t != nil && len(t.live) > 0 {
-			wait = min(wait, s.clock.until(punctual.FromMillis(t.live[0].at)))
+			next = min(next, t.live[0].at)
 		}
 	}
-	return wait
+	return next
 }
 
-// sleep waits for d to pass, ctx to end or a change. It is called with mu held and
+// lookAgain is how long a claim sleeps at most while something lies ahead: after a suspend or a step of the
+// clock nothing is later than this (P11).
+const lookAgain = time.Second
+
+// sleep waits for next, for limit to pass, for ctx to end or for a change. It is called with mu held and
 // releases it meanwhile; no change can slip in between looking and sleeping.
-func (s *Store) sleep(ctx context.Context, d time.Duration) {
+func (s *Store) sleep(ctx context.Context, next int64, limit time.Duration) {
+	if next != never {
+		limit = min(limit, lookAgain)
+	}
 	if s.wake == nil {
 		s.wake = make(chan struct{})
 	}
 	wake := s.wake
-	passed, stop := s.clock.after(d)
+	passed, stop := s.clock.After(storekit.FromMillis(next), limit)
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	defer stop()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // What a waiting claim answers, and after how long, while something happens to the store.
@@ -76,10 +77,10 @@ func TestClaimWaits(t *testing.T) {
 			name: "until claims are resumed", after: 7 * time.Second,
 			before: func(t *testing.T, s *Store) {
 				push(t, s, punctual.NewMessage{ID: "a"})
-				configure(t, s, punctual.SettingsPatch{PausedOut: &on})
+				configure(t, s, punctual.SettingsPatch{DeliveryPaused: &on})
 			},
 			happens: func(t *testing.T, s *Store, _ func()) {
-				configure(t, s, punctual.SettingsPatch{PausedOut: &off})
+				configure(t, s, punctual.SettingsPatch{DeliveryPaused: &off})
 			},
 			want: 1, took: 7 * time.Second,
 		},
@@ -156,7 +157,7 @@ func TestClaimDoesNotPoll(t *testing.T) {
 }
 
 type countingClock struct {
-	punctual.SystemClock
+	storekit.SystemClock
 	sleeps int
 }
 
@@ -214,4 +215,37 @@ func TestClaimsWaitTogether(t *testing.T) {
 			t.Errorf("P3 one holder: five claims returned one message %d times", sum)
 		}
 	})
+}
+
+// leapingClock goes on by an hour after each reading.
+type leapingClock struct{ *storekit.ManualClock }
+
+func (c leapingClock) Now() time.Time {
+	defer c.Advance(time.Hour)
+	return c.ManualClock.Now()
+}
+
+// TestClaimReadsTheClockAgain: a lease that has ended before Claim returns is not handed out, and uses up no
+// attempt (P3, P6).
+func TestClaimReadsTheClockAgain(t *testing.T) {
+	clock := leapingClock{storekit.NewManualClock(time.Unix(1e9, 0))}
+	s := New(&Options{Clock: clock})
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "a", MaxAttempts: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for lease, want := range map[time.Duration]int{time.Minute: 0, time.Hour: 0, time.Hour + time.Millisecond: 1} {
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1, Lease: lease})
+		if err != nil || len(ds) != want {
+			t.Errorf("a claim that took an hour, with a lease of %v: %d messages, %v; want %d", lease, len(ds), err, want)
+		}
+		for _, d := range ds {
+			if d.Attempt != 1 {
+				t.Errorf("attempt %d", d.Attempt)
+			}
+			errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "t", ID: "a", Token: d.Token, Verb: punctual.SettleRelease}})
+			if err != nil || errs[0] != nil {
+				t.Errorf("release: %v, %v", errs, err)
+			}
+		}
+	}
 }

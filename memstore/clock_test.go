@@ -1,60 +1,13 @@
 package memstore
 
 import (
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
-
-func TestSteadyClock(t *testing.T) {
-	type step struct{ move, want time.Duration } // want counts from start
-	const h = time.Hour
-	tests := map[string][]step{
-		"follows":                        {{0, 0}, {h, h}, {24 * h, 25 * h}},
-		"stands at a step back":          {{h, h}, {-h, h}, {0, h}},
-		"half speed until caught up":     {{h, h}, {-h, h}, {h / 2, h + h/4}, {h / 4, h + 3*h/8}, {h, 7 * h / 4}},
-		"forward step ends the catch-up": {{h, h}, {-h, h}, {24 * h, 24 * h}},
-		"two steps back":                 {{h, h}, {-h, h}, {h / 2, 5 * h / 4}, {-h, 5 * h / 4}, {h, 7 * h / 4}},
-		"meets the source half way":      {{h, h}, {-h, h}, {2*h - 1, 2*h - 1}, {1, 2 * h}},
-	}
-	for name, steps := range tests {
-		t.Run(name, func(t *testing.T) {
-			source := punctual.NewManualClock(start)
-			c := steadyClock{source: source}
-			for i, s := range steps {
-				source.Advance(s.move)
-				if got := c.now().Sub(start); got != s.want {
-					t.Fatalf("P8 one clock: step %d: %v after start, want %v", i, got, s.want)
-				}
-			}
-		})
-	}
-}
-
-func TestSteadyClockNeverRunsBackwardsNorFast(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	source := punctual.NewManualClock(start)
-	c := steadyClock{source: source}
-	last := c.now()
-	for range 10_000 {
-		move := time.Duration(r.Int64N(int64(time.Minute))) - 25*time.Second
-		source.Advance(move)
-		got := c.now()
-		if got.Before(last) {
-			t.Fatalf("P8 one clock: %v after %v", got, last)
-		}
-		if got.After(last.Add(max(0, move))) {
-			t.Fatalf("P8 one clock: the source moved by %v, the store's clock by %v", move, got.Sub(last))
-		}
-		if got.Before(source.Now()) {
-			t.Fatalf("P2 never early turned into late: %v is behind its source %v", got, source.Now())
-		}
-		last = got
-	}
-}
 
 // A claim that waits while the store's clock is ahead of its source must come when the
 // store's clock reaches the due time, not when the source does.
@@ -112,7 +65,7 @@ type steppedClock struct{ step time.Duration }
 func (c *steppedClock) Now() time.Time { return time.Now().Add(c.step) }
 
 func (c *steppedClock) After(t time.Time) (<-chan time.Time, func()) {
-	return punctual.SystemClock{}.After(t.Add(-c.step))
+	return storekit.SystemClock{}.After(t.Add(-c.step))
 }
 
 func storeTime(t *testing.T, s *Store) time.Time {

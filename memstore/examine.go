@@ -20,7 +20,7 @@ func (s *Store) Examine(context.Context) ([]punctual.Finding, error) {
 // Examine says what every store in memory stands on.
 func Examine() []punctual.Finding {
 	return []punctual.Finding{{
-		Name: "durability", Value: string(punctual.Volatile), Grade: punctual.GradeCare,
-		Cure: "messages are gone when their process ends: use another store for those that matter",
+		Name: "durability", Value: string(punctual.Volatile), Severity: punctual.SeverityWarning,
+		Remedy: "messages are gone when their process ends: use another store for those that matter",
 	}}
 }

@@ -10,8 +10,8 @@ import (
 func TestExamineSaysVolatile(t *testing.T) {
 	s := New(nil)
 	fs, err := s.Examine(t.Context())
-	if err != nil || len(fs) != 1 || fs[0].Value != string(s.Durability()) || fs[0].Grade != punctual.GradeCare || fs[0].Cure == "" {
-		t.Errorf("examine: %+v, %v; want the class %s, with care", fs, err, s.Durability())
+	if err != nil || len(fs) != 1 || fs[0].Value != string(s.Durability()) || fs[0].Severity != punctual.SeverityWarning || fs[0].Remedy == "" {
+		t.Errorf("examine: %+v, %v; want the class %s, with a warning", fs, err, s.Durability())
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // What a comparison with another store needs beyond the contract, which leaves open which
@@ -44,7 +45,8 @@ func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]p
 		if t.mustEnd(m, now) {
 			return found, fmt.Errorf("claim of %s in %s: it was cancelled, its attempts are used up, or it has expired", id, topic)
 		}
-		found = append(found, s.lease(t, m, lease, now))
+		s.lease(t, m, lease, now)
+		found = append(found, m.delivery(now))
 	}
 	return found, nil
 }
@@ -83,7 +85,7 @@ func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 		return nil, nil, now, fmt.Errorf("there is no such message")
 	}
 	if state := m.state(now); state != punctual.StateReady {
-		return nil, nil, now, fmt.Errorf("it is %s until %v; it is %v now", state, punctual.FromMillis(m.at), now.time())
+		return nil, nil, now, fmt.Errorf("it is %s until %v; it is %v now", state, storekit.FromMillis(m.at), now.time())
 	}
 	for first := s.firstBefore(t, m); first != nil; first = s.firstBefore(t, m) {
 		if !t.mustEnd(first, now) {
@@ -129,5 +131,5 @@ func (s *Store) NextAt(topics ...string) (time.Time, bool) {
 	if next == nil {
 		return time.Time{}, false
 	}
-	return punctual.FromMillis(next.at), true
+	return storekit.FromMillis(next.at), true
 }

@@ -66,7 +66,7 @@ func TestClaimTheseRefusesPausedTopics(t *testing.T) {
 	s, _ := manual(t)
 	paused := true
 	dueAt(t, s, "a", 0)
-	configure(t, s, punctual.SettingsPatch{PausedOut: &paused})
+	configure(t, s, punctual.SettingsPatch{DeliveryPaused: &paused})
 	if ds, err := s.ClaimThese("orders", []string{"a"}, 0); err == nil {
 		t.Errorf("ClaimThese of a paused topic = %v, want an error", ids(ds))
 	}

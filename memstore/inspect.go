@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Get implements punctual.Inspector.
@@ -21,7 +22,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	if err != nil {
 		return punctual.Info{}, err
 	}
-	if err := cmp.Or(punctual.CheckTopic(topic), punctual.CheckID(id)); err != nil {
+	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
 		return punctual.Info{}, err
 	}
 	_, m := s.find(topic, id, now)
@@ -40,7 +41,7 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if err != nil {
 		return punctual.Page{}, err
 	}
-	if q, err = q.CheckList(); err != nil {
+	if q, err = storekit.CheckList(q); err != nil {
 		return punctual.Page{}, err
 	}
 	after, err := parsePlace(q.After)
@@ -48,6 +49,9 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 		return punctual.Page{}, err
 	}
 	found := s.selected(punctual.PurgeQuery{Topic: q.Topic, State: q.State, From: q.From, To: q.To}, now)
+	if q.Reason != "" {
+		found = slices.DeleteFunc(found, func(m *message) bool { return m.reason != q.Reason })
+	}
 	slices.SortFunc(found, func(a, b *message) int { return a.place(now).compare(b.place(now)) })
 	if q.After != "" {
 		found = slices.DeleteFunc(found, func(m *message) bool { return m.place(now).compare(after) <= 0 })
@@ -76,7 +80,7 @@ func (s *Store) selected(q punctual.PurgeQuery, now instant) []*message {
 	for _, m := range t.messages {
 		state := m.state(now)
 		wanted := state == q.State || q.State == punctual.StateNone && state != punctual.StateDead
-		at := punctual.FromMillis(m.place(now).at)
+		at := storekit.FromMillis(m.place(now).at)
 		if wanted && !at.Before(q.From) && (q.To.IsZero() || at.Before(q.To)) {
 			found = append(found, m)
 		}
@@ -93,7 +97,7 @@ type place struct {
 // place differs from m.at for a message whose lease ran out: it is listed by its due time.
 func (m *message) place(now instant) place {
 	if m.state(now) == punctual.StateReady {
-		return place{at: punctual.Millis(m.Due), id: m.ID}
+		return place{at: storekit.Millis(m.Due), id: m.ID}
 	}
 	return place{at: m.at, id: m.ID}
 }
@@ -156,7 +160,7 @@ func (s *Store) enterTopic(ctx context.Context, name string) (*topic, instant, e
 	if err != nil {
 		return nil, now, err
 	}
-	if err := punctual.CheckTopic(name); err != nil {
+	if err := storekit.CheckTopic(name); err != nil {
 		return nil, now, err
 	}
 	return s.existing(name, now), now, nil
@@ -194,26 +198,30 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 	if err != nil {
 		return punctual.Forecast{}, err
 	}
-	if err := q.Check(); err != nil {
+	if err := storekit.CheckForecast(q); err != nil {
 		return punctual.Forecast{}, err
 	}
-	step := punctual.CeilDuration(q.Step)
+	from, err := storekit.ForecastStart(q, now.ms)
+	if err != nil {
+		return punctual.Forecast{}, err
+	}
+	step := storekit.CeilDuration(q.Step)
 	f := punctual.Forecast{
-		From:   now.time(),
+		From:   storekit.FromMillis(from),
 		Step:   time.Duration(step) * time.Millisecond,
 		Counts: make([]int64, q.Buckets),
 	}
 	for name, t := range s.topics {
 		if q.Topic == "" || q.Topic == name {
-			t.forecast(&f, step, now)
+			t.forecast(&f, from, step, now)
 		}
 	}
 	return f, nil
 }
 
-func (t *topic) forecast(f *punctual.Forecast, step int64, now instant) {
+func (t *topic) forecast(f *punctual.Forecast, from, step int64, now instant) {
 	for _, m := range t.live {
-		bucket := (m.at - now.ms) / step
+		bucket := (m.at - from) / step
 		switch {
 		case m.state(now) != punctual.StateScheduled:
 			f.Overdue++
@@ -250,10 +258,7 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	if t == nil {
 		t = newTopic()
 	}
-	changed, err := p.Apply(t.settings)
-	if err == nil {
-		err = changed.CheckUndivided()
-	}
+	changed, err := storekit.ApplySettings(t.settings, p, 1)
 	if err != nil {
 		return punctual.Settings{}, err
 	}

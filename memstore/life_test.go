@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The corners of a message's life that are easiest to get wrong. The conformance suite
@@ -27,10 +28,10 @@ func wantGone(t *testing.T, s *Store, id string) {
 	}
 }
 
-func wantStatus(t *testing.T, s *Store, a punctual.Amendment, want punctual.OutcomeStatus) {
+func wantStatus(t *testing.T, s *Store, a punctual.Amendment, want error) {
 	t.Helper()
-	if got := amend(t, s, a); got != want {
-		t.Errorf("%s of %s = %q, want %q", a.Change, a.ID, got, want)
+	if got := amend(t, s, a); !errors.Is(got, want) {
+		t.Errorf("%s of %s = %v, want %v", a.Change, a.ID, got, want)
 	}
 }
 
@@ -65,10 +66,10 @@ func TestLateHolderLosesToAmend(t *testing.T) {
 	for _, a := range []punctual.Amendment{cancelA, rescheduleA} {
 		s, clock := manual(t)
 		d := leased(t, s, punctual.NewMessage{})
-		wantStatus(t, s, punctual.Amendment{Change: punctual.ChangeReschedule, ID: "a"}, punctual.TooLate)
+		wantStatus(t, s, punctual.Amendment{Change: punctual.ChangeReschedule, ID: "a"}, punctual.ErrLeased)
 		clock.Advance(30 * time.Second)
-		if out := amend(t, s, a); out != punctual.Cancelled && out != punctual.Rescheduled {
-			t.Errorf("%s after the lease ran out = %q", a.Change, out)
+		if err := amend(t, s, a); err != nil {
+			t.Errorf("%s after the lease ran out = %v", a.Change, err)
 		}
 		if err := settle(s, d, punctual.SettleAck); !errors.Is(err, punctual.ErrLeaseLost) {
 			t.Errorf("P4 fencing: ack after a %s = %v, want ErrLeaseLost", a.Change, err)
@@ -80,7 +81,7 @@ func TestCancelUnderLease(t *testing.T) {
 	for _, verb := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze, punctual.SettleRelease} {
 		s, _ := manual(t)
 		d := leased(t, s, punctual.NewMessage{})
-		wantStatus(t, s, cancelA, punctual.TooLate)
+		wantStatus(t, s, cancelA, punctual.ErrLeased)
 		if err := settle(s, d, punctual.SettleExtend); !errors.Is(err, punctual.ErrCancelled) {
 			t.Errorf("P5: extend = %v, want ErrCancelled", err)
 		}
@@ -99,12 +100,12 @@ func TestCancelOutlivesTheLease(t *testing.T) {
 				t.Errorf("P5 cancel is definite: claimed %v", ids(ds))
 			}
 		},
-		func(t *testing.T, s *Store) { wantStatus(t, s, rescheduleA, punctual.NotFound) },
-		func(t *testing.T, s *Store) { wantStatus(t, s, cancelA, punctual.Cancelled) },
+		func(t *testing.T, s *Store) { wantStatus(t, s, rescheduleA, punctual.ErrNotFound) },
+		func(t *testing.T, s *Store) { wantStatus(t, s, cancelA, nil) },
 	} {
 		s, clock := manual(t)
 		leased(t, s, punctual.NewMessage{})
-		wantStatus(t, s, cancelA, punctual.TooLate)
+		wantStatus(t, s, cancelA, punctual.ErrLeased)
 		clock.Advance(30 * time.Second)
 		next(t, s)
 		wantGone(t, s, "a")
@@ -122,7 +123,7 @@ func TestAttemptsUsedUpByALeaseThatRanOut(t *testing.T) {
 	if i.State != punctual.StateDead || i.Reason != punctual.ReasonAttemptsUsedUp {
 		t.Errorf("got %s, %s; want dead with its attempts used up, also when it has expired meanwhile", i.State, i.Reason)
 	}
-	want := punctual.Failure{Attempt: 1, At: start.Add(30 * time.Second), Error: punctual.ErrLeaseRanOut}
+	want := punctual.Failure{Attempt: 1, At: start.Add(30 * time.Second), Error: storekit.LeaseRanOut}
 	if len(i.Failures) != 1 || i.Failures[0] != want {
 		t.Errorf("P6: history = %v, want %v", i.Failures, want)
 	}
@@ -148,7 +149,7 @@ func TestGivenBackAttempts(t *testing.T) {
 func TestExpiryMovesWithRescheduleAndRequeue(t *testing.T) {
 	s, clock := manual(t)
 	push(t, s, punctual.NewMessage{ID: "a", ExpireAfter: time.Second})
-	wantStatus(t, s, rescheduleA, punctual.Rescheduled)
+	wantStatus(t, s, rescheduleA, nil)
 	if i := get(t, s, "a"); !i.Expires.Equal(start.Add(time.Minute + time.Second)) {
 		t.Errorf("expires %v after the reschedule, want 1s after the new due time", i.Expires)
 	}
@@ -159,7 +160,7 @@ func TestExpiryMovesWithRescheduleAndRequeue(t *testing.T) {
 	if i := get(t, s, "a"); i.Reason != punctual.ReasonExpired {
 		t.Errorf("reason = %q, want expired", i.Reason)
 	}
-	wantStatus(t, s, requeueA, punctual.Requeued)
+	wantStatus(t, s, requeueA, nil)
 	if i := get(t, s, "a"); i.State != punctual.StateScheduled || i.Reason != "" || !i.Expires.Equal(i.Due.Add(time.Second)) {
 		t.Errorf("after the requeue: %+v", i)
 	}
@@ -171,7 +172,7 @@ func TestRequeueStartsAttemptsAnewAndKeepsHistory(t *testing.T) {
 	if err := settle(s, d, punctual.SettleRetry); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, s, requeueA, punctual.Requeued)
+	wantStatus(t, s, requeueA, nil)
 	clock.Advance(time.Minute)
 	again := claim(t, s, 1)
 	if len(again) != 1 || again[0].Attempt != 1 || len(again[0].Failures) != 1 {
@@ -194,7 +195,7 @@ func TestDeadRetention(t *testing.T) {
 	// What has gone does not come back with a longer retention.
 	configure(t, s, punctual.SettingsPatch{DeadRetention: &longer})
 	wantGone(t, s, "a")
-	push(t, s, punctual.NewMessage{ID: "a", OnDuplicate: punctual.FailDuplicate})
+	push(t, s, punctual.NewMessage{ID: "a", IfExists: punctual.IfExistsFail})
 }
 
 func TestRemember(t *testing.T) {
@@ -218,7 +219,7 @@ func TestRemember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, clock := manual(t)
 			hour := time.Hour
-			configure(t, s, punctual.SettingsPatch{Remember: &hour})
+			configure(t, s, punctual.SettingsPatch{DedupeWindow: &hour})
 			push(t, s, punctual.NewMessage{ID: "a"})
 			f.by(t, s)
 			clock.Advance(time.Hour - time.Millisecond)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"go.uber.org/goleak"
 )
 
@@ -15,8 +16,8 @@ var start = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
 // manual returns a store with a clock that the test moves. At the end of the test its
 // invariants must hold.
-func manual(t *testing.T) (*Store, *punctual.ManualClock) {
-	clock := punctual.NewManualClock(start)
+func manual(t *testing.T) (*Store, *storekit.ManualClock) {
+	clock := storekit.NewManualClock(start)
 	s := New(&Options{Clock: clock})
 	t.Cleanup(func() { wantSound(t, s) })
 	return s, clock
@@ -59,14 +60,14 @@ func settle(s *Store, d punctual.Delivery, verb punctual.Verb) error {
 	return errs[0]
 }
 
-func amend(t *testing.T, s *Store, a punctual.Amendment) punctual.OutcomeStatus {
+func amend(t *testing.T, s *Store, a punctual.Amendment) error {
 	t.Helper()
 	a.Topic = "orders"
 	out, err := s.Amend(context.Background(), []punctual.Amendment{a})
-	if err != nil || out[0].Err != nil {
-		t.Fatalf("%s of %s: %v, %v", a.Change, a.ID, err, out)
+	if err != nil {
+		t.Fatalf("%s of %s: %v", a.Change, a.ID, err)
 	}
-	return out[0].Status
+	return out[0].Err
 }
 
 func configure(t *testing.T, s *Store, p punctual.SettingsPatch) {

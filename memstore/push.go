@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Push implements punctual.Store.
@@ -36,24 +37,28 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 		t = newTopic()
 		s.topics[n.Topic] = t
 	}
-	if t.settings.PausedIn {
+	if t.settings.PushPaused {
 		r.Err = fmt.Errorf("push to %s: %w", n.Topic, punctual.ErrPaused)
 		return r
 	}
-	t.take(m, n.OnDuplicate, &r, now)
+	t.take(m, n.IfExists, &r, now)
 	return r
 }
 
 // take stores m unless its ID is taken and the message that has it is to stay, and says in
 // r what it did (P7).
-func (t *topic) take(m *message, on punctual.OnDuplicate, r *punctual.PushResult, now instant) {
+func (t *topic) take(m *message, on punctual.IfExists, r *punctual.PushResult, now instant) {
 	old, finished := t.messages[m.ID], t.finished[m.ID]
 	taken := old != nil || finished != nil
+	dead := old != nil && old.state(now) == punctual.StateDead
 	switch {
-	case taken && on == punctual.FailDuplicate:
-		r.Err = fmt.Errorf("push of %s to %s: %w", m.ID, m.Topic, punctual.ErrDuplicate)
+	case dead && (on == punctual.IfExistsKeep || on == punctual.IfExistsFail):
+		r.Existing, r.Err = punctual.StateDead, storekit.DuplicateError(m.Topic, m.ID, storekit.FromMillis(old.at))
 		return
-	case taken && on == punctual.KeepFirst:
+	case taken && on == punctual.IfExistsFail:
+		r.Err = storekit.DuplicateError(m.Topic, m.ID, time.Time{})
+		return
+	case taken && !dead && on != punctual.IfExistsReplace:
 		r.Status = punctual.PushDuplicate
 		if old != nil {
 			r.Due, r.Existing = old.Due, old.state(now)
@@ -71,16 +76,16 @@ func (t *topic) take(m *message, on punctual.OnDuplicate, r *punctual.PushResult
 
 // newMessage checks n and makes the message to store.
 func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error) {
-	if err := n.Check(s.maxBody); err != nil {
+	if err := storekit.CheckPush(n, s.maxBody); err != nil {
 		return nil, err
 	}
-	due, err := punctual.DueAt(now.fine, n.Due, n.Delay)
+	due, err := storekit.DueAt(now.fine, n.Due, n.Delay)
 	if err != nil {
 		return nil, err
 	}
 	id := n.ID
 	if id == "" {
-		id = punctual.NewID(now.fine)
+		id = storekit.NewID(now.fine)
 	}
 	s.seq++
 	return &message{
@@ -90,9 +95,10 @@ func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error
 			Body:        n.Body,
 			Headers:     n.Headers,
 			Due:         due,
+			FirstDue:    due,
 			MaxAttempts: n.MaxAttempts,
 			Created:     now.time(),
-			Expires:     punctual.ExpiresAt(due, n.ExpireAfter),
+			Expires:     storekit.ExpiresAt(due, n.ExpireAfter),
 			DropExpired: n.DropExpired,
 		}),
 		seq:         s.seq,
@@ -102,6 +108,6 @@ func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error
 
 // moveTo gives m a new first due time; its expiry moves along.
 func (m *message) moveTo(due time.Time) {
-	m.Due = due
-	m.Expires = punctual.ExpiresAt(due, m.expireAfter)
+	m.Due, m.FirstDue = due, due
+	m.Expires = storekit.ExpiresAt(due, m.expireAfter)
 }

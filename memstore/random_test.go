@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"pgregory.net/rapid"
 )
 
@@ -15,14 +16,14 @@ import (
 // they are both told. They must never differ, and each must stay sound.
 type pair struct {
 	t     *rapid.T
-	clock *punctual.ManualClock
+	clock *storekit.ManualClock
 	s     [2]*Store
 	held  []punctual.Delivery // leases that were given at some time, with the first one's tokens
 }
 
 func TestFollowedStoreNeverDiffers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := &pair{t: t, clock: punctual.NewManualClock(start)}
+		p := &pair{t: t, clock: storekit.NewManualClock(start)}
 		for i := range p.s {
 			p.s[i] = New(&Options{Clock: p.clock})
 			p.configure(p.s[i])
@@ -37,7 +38,7 @@ func TestFollowedStoreNeverDiffers(t *testing.T) {
 					MaxAttempts: rapid.IntRange(0, 2).Draw(t, "max attempts"),
 					ExpireAfter: millis(t, "expire after"),
 					DropExpired: rapid.Bool().Draw(t, "drop expired"),
-					OnDuplicate: punctual.OnDuplicate(rapid.IntRange(0, 2).Draw(t, "on duplicate")),
+					IfExists:    punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")),
 				}
 				p.both(func(s *Store) (any, error) { return textOf(s.Push(context.Background(), []punctual.NewMessage{m})) })
 			},
@@ -70,7 +71,7 @@ func (p *pair) configure(s *Store) {
 	lease, keep, attempts := 20*time.Millisecond, 30*time.Millisecond, 2
 	backoff := punctual.Backoff{Delays: []time.Duration{10 * time.Millisecond}}
 	_, err := s.Configure(context.Background(), "orders", punctual.SettingsPatch{
-		Lease: &lease, Remember: &keep, DeadRetention: &keep, MaxAttempts: &attempts, Backoff: &backoff,
+		Lease: &lease, DedupeWindow: &keep, DeadRetention: &keep, MaxAttempts: &attempts, Backoff: &backoff,
 	})
 	if err != nil {
 		p.t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Settle implements punctual.Store.
@@ -25,7 +26,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 }
 
 func (s *Store) settle(x *punctual.Settlement, now instant) error {
-	if err := x.Check(); err != nil {
+	if err := storekit.CheckSettlement(x); err != nil {
 		return err
 	}
 	t, m := s.find(x.Topic, x.ID, now)
@@ -49,7 +50,7 @@ func (t *topic) settle(m *message, x *punctual.Settlement, now instant) error {
 	case punctual.SettleRetry:
 		return t.retry(m, x, now)
 	case punctual.SettleSnooze:
-		due, err := punctual.DueAt(now.fine, time.Time{}, x.Delay)
+		due, err := storekit.DueAt(now.fine, time.Time{}, x.Delay)
 		if err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func (t *topic) settle(m *message, x *punctual.Settlement, now instant) error {
 		if length == 0 {
 			length = t.settings.Lease
 		}
-		t.hold(m, now.ms+punctual.CeilDuration(length))
+		t.hold(m, now.ms+storekit.CeilDuration(length))
 	}
 	return nil
 }
@@ -75,9 +76,9 @@ func (t *topic) settle(m *message, x *punctual.Settlement, now instant) error {
 func (t *topic) retry(m *message, x *punctual.Settlement, now instant) error {
 	delay := x.Delay
 	if delay == punctual.UseBackoff {
-		delay = t.settings.Backoff.Delay(m.Attempt)
+		delay = storekit.RetryDelay(t.settings.Backoff, m.Attempt)
 	}
-	due, err := punctual.DueAt(now.fine, time.Time{}, delay)
+	due, err := storekit.DueAt(now.fine, time.Time{}, delay)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,9 @@
 // work that may be lost with its process. It is also the model that every other store
 // is compared with, so it is written to be plainly right rather than fast.
 //
-// One mutex guards everything. Each topic has its messages by ID and two timelines:
-// the live messages by the time at which they next need attention, the dead ones by the
-// time at which they died. The store starts no goroutine.
+// One mutex guards everything. Each topic has its messages by ID and two timelines.
+// One has the live messages by the time at which they next need attention, the other one the
+// dead by the time at which they died. The store starts no goroutine.
 package memstore
 
 import (
@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Options configure a Store.
 type Options struct {
-	// Clock is where the store gets its time from. Default punctual.SystemClock.
-	Clock punctual.Clock
+	// Clock is where the store gets its time from. Default storekit.SystemClock.
+	Clock storekit.Clock
 	// MaxBody bounds the bytes of a body. Default punctual.DefaultMaxBody.
 	MaxBody int
 }
@@ -29,9 +30,9 @@ type Options struct {
 // with New.
 type Store struct {
 	maxBody int
+	clock   *storekit.SteadyClock
 
 	mu     sync.Mutex
-	clock  steadyClock       // guarded by mu
 	topics map[string]*topic // guarded by mu
 	token  int64             // the newest token, store-wide, so that it grows across messages that used one ID; guarded by mu
 	seq    uint64            // the newest message.seq; guarded by mu
@@ -54,12 +55,13 @@ func New(o *Options) *Store {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{maxBody: o.MaxBody, topics: make(map[string]*topic)}
+	source := o.Clock
+	if source == nil {
+		source = storekit.SystemClock{}
+	}
+	s := &Store{maxBody: o.MaxBody, clock: storekit.NewSteadyClock(source, time.Time{}), topics: make(map[string]*topic)}
 	if s.maxBody <= 0 {
 		s.maxBody = punctual.DefaultMaxBody
-	}
-	if s.clock.source = o.Clock; s.clock.source == nil {
-		s.clock.source = punctual.SystemClock{}
 	}
 	return s
 }
@@ -94,11 +96,12 @@ func (s *Store) Close() error {
 
 // instant is one reading of the store's clock. Every call works with a single one.
 type instant struct {
-	fine time.Time // as finely as known: delays count from it
-	ms   int64     // rounded down: everything else
+	fine   time.Time // as finely as known: delays count from it
+	ms     int64     // rounded down: everything else
+	source time.Time // what the store's clock follows, for how much time has passed
 }
 
-func (i instant) time() time.Time { return punctual.FromMillis(i.ms) }
+func (i instant) time() time.Time { return storekit.FromMillis(i.ms) }
 
 // enter begins every method, with mu held: it refuses work on a closed store or for
 // an ended context, and reads the clock.
@@ -109,8 +112,8 @@ func (s *Store) enter(ctx context.Context) (instant, error) {
 	if err := ctx.Err(); err != nil {
 		return instant{}, fmt.Errorf("memory store: %w", err)
 	}
-	t := s.clock.now()
-	return instant{fine: t, ms: punctual.Millis(t)}, nil
+	t, source := s.clock.Read()
+	return instant{fine: t, ms: storekit.Millis(t), source: source}, nil
 }
 
 // enterBatch is enter for methods that take many items.
@@ -119,16 +122,25 @@ func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 	if err != nil {
 		return now, err
 	}
-	return now, punctual.CheckBatch(items)
+	return now, storekit.CheckBatch(items)
 }
 
 func errClosed() error { return fmt.Errorf("memory store: %w", punctual.ErrClosed) }
 
-// existing returns a topic without what its settings have let go by now, or nil.
+// existing returns a topic, or nil. It first lets go of dead messages and finished IDs that were kept long enough. Whoever looks at a
+// topic or changes its settings asks here, so what is seen never depends on when that happened last.
 func (s *Store) existing(name string, now instant) *topic {
 	t := s.topics[name]
-	if t != nil {
-		t.forget(now)
+	if t == nil {
+		return nil
+	}
+	if keep := storekit.CeilDuration(t.settings.DeadRetention); keep > 0 {
+		for len(t.dead) > 0 && t.dead[0].at+keep <= now.ms {
+			t.remove(t.dead[0])
+		}
+	}
+	for len(t.memory) > 0 && t.memory[0].at <= now.ms {
+		t.forgetFinished(t.memory[0])
 	}
 	return t
 }

@@ -3,9 +3,11 @@ package memstore_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 )
 
@@ -13,7 +15,7 @@ func TestStore(t *testing.T)  { storetest.Run(t, open) }
 func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
 func TestRaces(t *testing.T)  { storetest.RunRaces(t, open) }
 
-func open(t *testing.T, clock punctual.Clock) punctual.Store {
+func open(t *testing.T, clock storekit.Clock) punctual.Store {
 	s := memstore.New(&memstore.Options{Clock: clock})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
@@ -22,3 +24,6 @@ func open(t *testing.T, clock punctual.Clock) punctual.Store {
 	})
 	return s
 }
+
+// TestWorkload does everything at once for a while.
+func TestWorkload(t *testing.T) { storetest.RunWorkload(t, open, 12*time.Second, 0) }

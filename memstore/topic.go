@@ -2,12 +2,13 @@ package memstore
 
 import (
 	"bytes"
-	"container/heap"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/heap"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // topic holds a topic's messages. Every message is in messages and in exactly one of
@@ -15,10 +16,11 @@ import (
 type topic struct {
 	settings punctual.Settings
 	messages map[string]*message
-	live     timeline // by the time they next need attention
-	dead     timeline // by the time they died
 	finished map[string]*message
-	memory   timeline // the finished, by the time at which their ID is forgotten
+
+	// Queues of byTime: live messages by the time they next need attention, dead ones by the time they died, the finished
+	// by the time at which their ID is forgotten.
+	live, dead, memory []*message
 }
 
 func newTopic() *topic {
@@ -38,7 +40,7 @@ type message struct {
 	// the end of the lease; the time of death of a dead one.
 	at              int64
 	seq             uint64        // orders equal times by arrival
-	index           int           // in its timeline
+	index           int           // in its queue
 	expireAfter     time.Duration // from the first due time to Expires; 0 is never
 	token           int64         // the current one, also after its lease ran out; 0 when there is none
 	cancelRequested bool          // implies a token
@@ -81,9 +83,9 @@ func (m *message) info(now instant) punctual.Info {
 	}
 	switch i.State {
 	case punctual.StateLeased:
-		i.LeaseUntil = punctual.FromMillis(m.at)
+		i.LeaseUntil = storekit.FromMillis(m.at)
 	case punctual.StateDead:
-		i.Died = punctual.FromMillis(m.at)
+		i.Died = storekit.FromMillis(m.at)
 	}
 	return i
 }
@@ -93,7 +95,7 @@ func (m *message) delivery(now instant) punctual.Delivery {
 		Message:    copyMessage(m.Message),
 		Token:      m.token,
 		Delivered:  now.time(),
-		LeaseUntil: punctual.FromMillis(m.at),
+		LeaseUntil: storekit.FromMillis(m.at),
 		Failures:   slices.Clone(m.failures),
 	}
 }
@@ -104,76 +106,62 @@ func (m *message) delivery(now instant) punctual.Delivery {
 func (t *topic) add(m *message) {
 	t.forgetFinished(t.finished[m.ID])
 	t.messages[m.ID] = m
-	m.at = punctual.Millis(m.Due)
-	heap.Push(&t.live, m)
+	m.at = storekit.Millis(m.Due)
+	byTime.Push(&t.live, m)
 }
 
 // remove takes a message out without a trace.
 func (t *topic) remove(m *message) {
 	delete(t.messages, m.ID)
 	if m.reason != "" {
-		heap.Remove(&t.dead, m.index)
+		byTime.Remove(&t.dead, m)
 	} else {
-		heap.Remove(&t.live, m.index)
+		byTime.Remove(&t.live, m)
 	}
 }
 
 // finish takes out a live message that was acked, cancelled or dropped.
 func (t *topic) finish(m *message, now instant) {
 	t.remove(m)
-	if keep := punctual.CeilDuration(t.settings.Remember); keep > 0 {
+	if keep := storekit.CeilDuration(t.settings.DedupeWindow); keep > 0 {
 		f := &message{Message: punctual.Message{ID: m.ID}, at: now.ms + keep}
 		t.finished[f.ID] = f
-		heap.Push(&t.memory, f)
+		byTime.Push(&t.memory, f)
 	}
 }
 
 // wait ends the lease, if any, of a live message and lets it wait for its due time.
 func (t *topic) wait(m *message) {
 	m.token, m.cancelRequested = 0, false
-	m.at = punctual.Millis(m.Due)
-	heap.Fix(&t.live, m.index)
+	m.at = storekit.Millis(m.Due)
+	byTime.Fix(t.live, m)
 }
 
 // hold puts a live message under a lease until the given time.
 func (t *topic) hold(m *message, until int64) {
 	m.at = until
-	heap.Fix(&t.live, m.index)
+	byTime.Fix(t.live, m)
 }
 
 // die gives up on a live message.
 func (t *topic) die(m *message, reason punctual.DeathReason, now instant) {
-	heap.Remove(&t.live, m.index)
+	byTime.Remove(&t.live, m)
 	m.token, m.cancelRequested = 0, false
 	m.reason, m.at = reason, now.ms
-	heap.Push(&t.dead, m)
+	byTime.Push(&t.dead, m)
 }
 
 // revive makes a dead message live.
 func (t *topic) revive(m *message) {
-	heap.Remove(&t.dead, m.index)
-	m.reason, m.at = "", punctual.Millis(m.Due)
-	heap.Push(&t.live, m)
-}
-
-// forget lets go of dead messages and finished IDs that were kept long enough. It runs
-// before anything looks at the topic or changes its settings, so that what is seen never
-// depends on when it last ran.
-func (t *topic) forget(now instant) {
-	if keep := punctual.CeilDuration(t.settings.DeadRetention); keep > 0 {
-		for len(t.dead) > 0 && t.dead[0].at+keep <= now.ms {
-			t.remove(t.dead[0])
-		}
-	}
-	for len(t.memory) > 0 && t.memory[0].at <= now.ms {
-		t.forgetFinished(t.memory[0])
-	}
+	byTime.Remove(&t.dead, m)
+	m.reason, m.at = "", storekit.Millis(m.Due)
+	byTime.Push(&t.live, m)
 }
 
 func (t *topic) forgetFinished(f *message) {
 	if f != nil {
 		delete(t.finished, f.ID)
-		heap.Remove(&t.memory, f.index)
+		byTime.Remove(&t.memory, f)
 	}
 }
 
@@ -185,36 +173,8 @@ func (t *topic) maxAttempts(m *message) int {
 	return t.settings.MaxAttempts
 }
 
-// timeline is a heap of messages by time, then arrival. It implements heap.Interface and
-// keeps each message's index.
-type timeline []*message
-
-func (l timeline) Len() int { return len(l) }
-
-func (l timeline) Less(i, j int) bool {
-	if l[i].at != l[j].at {
-		return l[i].at < l[j].at
-	}
-	return l[i].seq < l[j].seq
-}
-
-func (l timeline) Swap(i, j int) {
-	l[i], l[j] = l[j], l[i]
-	l[i].index, l[j].index = i, j
-}
-
-// Push appends x, a *message.
-func (l *timeline) Push(x any) {
-	m := x.(*message)
-	m.index = len(*l)
-	*l = append(*l, m)
-}
-
-// Pop removes the last message.
-func (l *timeline) Pop() any {
-	last := len(*l) - 1
-	m := (*l)[last]
-	(*l)[last] = nil
-	*l = (*l)[:last]
-	return m
+// byTime is the order of the queues of a topic: by time, then arrival.
+var byTime = heap.Order[*message]{
+	Before: func(a, b *message) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq },
+	Place:  func(m *message) *int { return &m.index },
 }

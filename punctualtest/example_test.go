@@ -23,7 +23,7 @@ func (s *shop) placeOrder(ctx context.Context, number string) error {
 
 func (s *shop) pay(ctx context.Context, number string) error {
 	s.state[number] = "paid"
-	_, err := s.queue.Cancel(ctx, "order.close", number)
+	err := s.queue.Cancel(ctx, "order.close", number)
 	return err
 }
 

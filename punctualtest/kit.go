@@ -8,7 +8,7 @@
 //	kit.Advance(30 * time.Minute) // runs closeOrder
 //
 // Everything happens in the test's own goroutine, in the order of the due times, and is the
-// same in every run. To test a program that runs its own punctual.Worker, take memstore
+// same in every run. To test a program that runs its own worker.Worker, take memstore
 // with its default clock inside testing/synctest instead, as the example shows.
 package punctualtest
 
@@ -21,6 +21,8 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // TB is what the kit needs of a test. Every testing.TB has it.
@@ -42,20 +44,20 @@ type Kit struct {
 	Store *memstore.Store
 	// Clock is the store's clock. Move it with Advance, which runs the handlers; moving it
 	// here, say in a handler, passes time without running them.
-	Clock *punctual.ManualClock
+	Clock *storekit.ManualClock
 
 	tb     TB
 	ctx    context.Context // ends with the test
-	config punctual.WorkerConfig
+	config worker.Config
 	routes []route
-	worker *punctual.Worker // at rest between two drains; nil when routes changed since it was made
+	worker *worker.Worker // at rest between two drains; nil when routes changed since it was made
 }
 
 // route is one call of Handle.
 type route struct {
 	topic   string
 	handler punctual.Handler
-	opts    []punctual.HandleOption
+	opts    []worker.HandleOption
 }
 
 // Start is where the clock of a kit stands at first, unless StartAt says otherwise: a
@@ -67,17 +69,17 @@ type Option func(*options)
 
 type options struct {
 	start  time.Time
-	worker punctual.WorkerConfig
+	worker worker.Config
 }
 
 // StartAt lets the clock start at t, rounded up to whole milliseconds.
 func StartAt(t time.Time) Option {
-	return func(o *options) { o.start = punctual.FromMillis(punctual.CeilMillis(t)) }
+	return func(o *options) { o.start = storekit.FromMillis(storekit.CeilMillis(t)) }
 }
 
 // Worker configures the worker that runs the handlers, for its middleware, observer, lease
 // and timeout. Without a Logger it logs to the test.
-func Worker(c punctual.WorkerConfig) Option {
+func Worker(c worker.Config) Option {
 	return func(o *options) { o.worker = c }
 }
 
@@ -90,7 +92,7 @@ func New(tb TB, opts ...Option) *Kit {
 	if o.worker.Logger == nil {
 		o.worker.Logger = testLogger(tb)
 	}
-	clock := punctual.NewManualClock(o.start)
+	clock := storekit.NewManualClock(o.start)
 	store := memstore.New(&memstore.Options{Clock: clock})
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Kit{
@@ -123,7 +125,7 @@ func (k *Kit) close() {
 //
 // A topic that has the default backoff gets one without jitter, so that retries come after
 // exactly 1 s, 2 s, 4 s and so on. Any other backoff stays as it is.
-func (k *Kit) Handle(topic string, h punctual.Handler, opts ...punctual.HandleOption) {
+func (k *Kit) Handle(topic string, h punctual.Handler, opts ...worker.HandleOption) {
 	k.tb.Helper()
 	k.steadyBackoff(topic)
 	k.worker = nil
@@ -206,7 +208,7 @@ func (k *Kit) drain() (handled int) {
 		return 0
 	}
 	if k.worker == nil {
-		k.worker = punctual.NewWorker(k.Store, &k.config)
+		k.worker = worker.New(k.Store, &k.config)
 		for _, r := range k.routes {
 			k.worker.Handle(r.topic, r.handler, r.opts...)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/punctualtest"
+	"github.com/punctualmq/punctual/worker"
 	"go.uber.org/goleak"
 )
 
@@ -162,11 +163,11 @@ func TestPausedTopicWaits(t *testing.T) {
 	kit.Handle("a", h)
 	kit.Handle("b", h)
 	on, off := true, false
-	kit.Configure("a", punctual.SettingsPatch{PausedOut: &on})
+	kit.Configure("a", punctual.SettingsPatch{DeliveryPaused: &on})
 	pushIn(t, kit, "a", "held", time.Second)
 	pushIn(t, kit, "b", "free", 2*time.Second)
 	wantHandled(t, kit.Advance(time.Minute), 1)
-	kit.Configure("a", punctual.SettingsPatch{PausedOut: &off})
+	kit.Configure("a", punctual.SettingsPatch{DeliveryPaused: &off})
 	wantHandled(t, kit.Advance(0), 1)
 	h.want(t, "2s free 1", "1m0s held 1")
 }
@@ -191,7 +192,7 @@ func TestOptions(t *testing.T) {
 			return next.Handle(ctx, d)
 		})
 	}
-	kit := punctualtest.New(t, punctualtest.StartAt(at), punctualtest.Worker(punctual.WorkerConfig{Middleware: []punctual.Middleware{log}}))
+	kit := punctualtest.New(t, punctualtest.StartAt(at), punctualtest.Worker(worker.Config{Middleware: []worker.Middleware{log}}))
 	if want := at.Add(time.Millisecond - 1); !kit.Now().Equal(want) {
 		t.Errorf("starts at %v, want %v", kit.Now(), want)
 	}

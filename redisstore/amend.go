@@ -6,19 +6,27 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Amend cancels, reschedules or requeues messages by ID; see punctual.Store.
-func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Outcome, error) {
+func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
-	if err := punctual.CheckBatch(len(as)); err != nil {
+	if err := storekit.CheckBatch(len(as)); err != nil {
 		return nil, err
 	}
-	x := amending{s: s, as: as, results: make([]punctual.Outcome, len(as))}
-	j := journey{s: s, stops: make([]stop, len(as)), homes: x.homes, ask: x.ask}
+	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfAmend(as) })
+	if err != nil {
+		return nil, fmt.Errorf("amend: %w", err)
+	}
+	x := amending{s: s, as: as, key: key, results: make([]punctual.Amended, len(as))}
+	j := journey{
+		s: s, stops: make([]stop, len(as)), id: func(i int) string { return as[i].ID }, pack: x.pack, ask: x.ask,
+		refuse: func(i int, err error) { x.results[i] = punctual.Amended{Err: storekit.AmendError(&as[i], err)} },
+	}
 	for i := range as {
 		x.results[i].Err = checkAmendment(&as[i])
 		j.stops[i] = stop{topic: as[i].Topic, done: x.results[i].Err != nil}
@@ -34,45 +42,49 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 type amending struct {
 	s       *Store
 	as      []punctual.Amendment
-	results []punctual.Outcome
+	key     *keyed
+	results []punctual.Amended
 	stops   []stop
 }
 
-// homes are those that a message may be in: the newest first, so that one that leaves an older
-// home and comes to a newer one meanwhile was in none of them at some instant.
-func (x *amending) homes(l *layout, i int) []int { return l.homes(x.as[i].ID) }
-
 func checkAmendment(a *punctual.Amendment) error {
-	if err := a.Check(); err != nil {
+	if err := storekit.CheckAmendment(a); err != nil {
 		return err
 	}
 	if a.Change == punctual.ChangeCancel || a.Due.IsZero() {
 		return nil
 	}
-	_, err := punctual.DueAt(time.Time{}, a.Due, 0)
+	_, err := storekit.DueAt(time.Time{}, a.Due, 0)
 	return err
 }
 
-// ask amends some messages in a partition. Those that it does not have are for the next one.
-func (x *amending) ask(ctx context.Context, _ *layout, c *chunk) (int64, error) {
-	args := make([]any, 1, 1+2*len(c.items))
-	args[0] = x.s.sender
+// pack makes the arguments of amend.lua.
+func (x *amending) pack(_ *layout, c *chunk) []any {
+	args := make([]any, 0, 2*len(c.items))
 	for _, i := range c.items {
 		args = append(args, x.as[i].ID, amendHead(&x.as[i]))
 	}
-	a, err := x.s.runPartition(ctx, amendScript, c.p, args...)
+	return args
+}
+
+// ask amends some messages in a partition. Where one is that it has not depends on the version.
+func (x *amending) ask(ctx context.Context, _ *layout, c *chunk, args []any) (int64, func() error, error) {
+	a, err := x.s.runKeyed(ctx, amendScript, c.p, x.key.part(c.items), args...)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	x.s.waits.hint(c.p, a.int())
-	for _, i := range c.items {
-		x.results[i] = amended(&x.as[i], punctual.OutcomeStatus(a.int()), a.int())
-		x.stops[i].done = x.results[i].Status != punctual.NotFound
-	}
-	if a.bad {
-		return 0, badReply(amendScript)
-	}
-	return a.version, nil
+	return a.version, func() error {
+		for _, i := range c.items {
+			status := a.int()
+			x.results[i] = amended(&x.as[i], status, a.int())
+			x.stops[i].done = status != amendNotFound
+		}
+		if a.bad {
+			return badReply(amendScript)
+		}
+		return nil
+	}, nil
 }
 
 func amendHead(a *punctual.Amendment) []byte {
@@ -81,17 +93,34 @@ func amendHead(a *punctual.Amendment) []byte {
 	case a.Change == punctual.ChangeCancel:
 		return append(appendDouble(b, 0), 0)
 	case a.Due.IsZero():
-		return append(appendDouble(b, float64(punctual.CeilDuration(a.Delay))), 0)
+		return append(appendDouble(b, float64(storekit.CeilDuration(a.Delay))), 0)
 	}
-	return append(appendDouble(b, float64(punctual.CeilMillis(a.Due))), 1)
+	return append(appendDouble(b, float64(storekit.CeilMillis(a.Due))), 1)
 }
 
-func amended(a *punctual.Amendment, status punctual.OutcomeStatus, due int64) punctual.Outcome {
+// What amend.lua answers for each amendment.
+const (
+	amendTooFar = iota
+	amendCancelled
+	amendRescheduled
+	amendRequeued
+	amendLeased
+	amendNotFound
+	amendNotDead
+)
+
+func amended(a *punctual.Amendment, status, due int64) punctual.Amended {
 	switch status {
-	case punctual.OutcomeNone:
-		return punctual.Outcome{Err: tooFar(fmt.Sprintf("%s of %s in %s after %v", a.Change, a.ID, a.Topic, a.Delay))}
-	case punctual.Rescheduled, punctual.Requeued:
-		return punctual.Outcome{Status: status, Due: punctual.FromMillis(due)}
+	case amendTooFar:
+		return punctual.Amended{Err: tooFar(fmt.Sprintf("%s of %s in %s after %v", a.Change, a.ID, a.Topic, a.Delay))}
+	case amendCancelled:
+		return punctual.Amended{}
+	case amendRescheduled, amendRequeued:
+		return punctual.Amended{Due: storekit.FromMillis(due)}
+	case amendLeased:
+		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrLeased)}
+	case amendNotDead:
+		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotDead)}
 	}
-	return punctual.Outcome{Status: status}
+	return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotFound)}
 }

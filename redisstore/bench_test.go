@@ -15,6 +15,8 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -208,7 +210,7 @@ func BenchmarkRawPush(b *testing.B) {
 			bb.must(share(batches, 2, func(ctx context.Context) error {
 				_, err := bb.server.Pipelined(ctx, func(p redis.Pipeliner) error {
 					for range size {
-						id := punctual.NewID(time.Now())
+						id := storekit.NewID(time.Now())
 						p.ZAdd(ctx, "t", redis.Z{Score: float64(time.Now().UnixMilli()), Member: id})
 						p.HSet(ctx, "m", id, record)
 					}
@@ -261,8 +263,8 @@ func drain(b *bench, left *atomic.Int64, size int) {
 
 // BenchmarkWorkerDrain has workers handle messages that are due, in this process.
 func BenchmarkWorkerDrain(b *testing.B) {
-	for _, shape := range []struct{ workers, hands int }{{1, 16}, {1, 64}, {1, 256}, {8, 64}} {
-		b.Run(fmt.Sprintf("workers=%d/hands=%d", shape.workers, shape.hands), func(b *testing.B) {
+	for _, shape := range []struct{ workers, slots int }{{1, 16}, {1, 64}, {1, 256}, {8, 64}} {
+		b.Run(fmt.Sprintf("workers=%d/slots=%d", shape.workers, shape.slots), func(b *testing.B) {
 			bb := newBench(b)
 			bb.fill(b.N, time.Unix(1, 0))
 			var left atomic.Int64
@@ -275,9 +277,9 @@ func BenchmarkWorkerDrain(b *testing.B) {
 				return nil
 			})
 			bb.begin()
-			var ws []*punctual.Worker
+			var ws []*worker.Worker
 			for range shape.workers {
-				w := punctual.NewWorker(bb.store, &punctual.WorkerConfig{Concurrency: shape.hands, Logger: slog.New(slog.DiscardHandler)})
+				w := worker.New(bb.store, &worker.Config{Concurrency: shape.slots, Logger: slog.New(slog.DiscardHandler)})
 				w.Handle("orders", handler)
 				bb.must(w.Start(context.Background()))
 				ws = append(ws, w)

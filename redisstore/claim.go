@@ -1,12 +1,18 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
+	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/redis/go-redis/v9"
 )
 
 // never is a time that no clock reaches, as the scripts name it: 2^53-1 ms.
@@ -14,42 +20,170 @@ const never int64 = 1<<53 - 1
 
 // Claim leases due messages; see punctual.Store. It looks into each partition with one script,
 // and again only when a look can find something. A look that has begun is not broken off when
-// ctx ends, so that no lease is given that nobody knows of.
+// ctx ends, so that no lease is given that nobody knows of. With messages in hand it waits for a
+// further look only shortly, and what that finds later is given back.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
-	if err := c.Check(); err != nil {
+	if err := storekit.CheckClaim(&c); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	if c.Wait == 0 {
-		ds, err := s.look(ctx, &c, nil, s.everywhere(c.Topics))
-		return claimed(ds, err)
+	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfClaim(c) })
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
 	}
-	return s.claimOrWait(ctx, &c)
+	if key != nil {
+		return claimed(s.claimKeyed(ctx, c, key))
+	}
+	return claimed(s.claimOnce(ctx, &c))
 }
 
-// claimOrWait looks where a look can find something, as far as this process knows, and
-// everywhere before it gives up: a hint may have been lost.
-func (s *Store) claimOrWait(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
-	deadline := min(s.clock.guess()/1000+punctual.CeilDuration(c.Wait), never)
-	w := s.waits.join(c.Topics)
-	defer s.waits.leave(w)
+// claimOnce is a claim without a key, or a part of the waiting of one.
+func (s *Store) claimOnce(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
+	if c.Wait == 0 {
+		return s.look(ctx, c)
+	}
+	s.waits.listen.Do(func() { s.duties.Go(s.waits.hints.listen) })
+	until := s.clock.local() + min(storekit.CeilDuration(c.Wait), never/2000)*1000
+	r := wait.Request{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Lease: c.Lease, Until: until, Alone: claimKey(ctx) != nil}
+	ds, err := s.waits.waiter.Claim(ctx, r, s.closing, errClosed())
+	if len(ds) > 0 {
+		ds, err = s.held(ctx, ds, nil)
+	}
+	return ds, err
+}
+
+// distinct leaves out topics that are named again. A partition that is asked twice under one key gives the same leases twice.
+func distinct(topics []string) (once []string) {
+	seen := make(map[string]bool, len(topics))
+	for _, t := range topics {
+		if !seen[t] {
+			once = append(once, t)
+		}
+		seen[t] = true
+	}
+	return once
+}
+
+type claimKeyName struct{}
+
+// claimKey is the key of a claim that is under way in ctx, or nil.
+func claimKey(ctx context.Context) *keyed {
+	k, _ := ctx.Value(claimKeyName{}).(*keyed)
+	return k
+}
+
+// firstStep is how long a claim that may have been sent before waits until it looks once more for what was leased then;
+// the time doubles.
+const firstStep = time.Second
+
+// claimKeyed is a claim with a key. In each partition there is one record of what it has leased, so a copy leases nothing there.
+// One that may have been sent before looks first where that has leased something, and again while it waits: the earlier one may
+// still be under way in another process. One that is under way in this process it waits for. It ends when its request says so.
+func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]punctual.Delivery, error) {
+	ctx = context.WithValue(ctx, claimKeyName{}, k)
+	c.Topics = distinct(c.Topics)
+	until := time.UnixMicro(s.clock.guess()).Add(c.Wait)
+	late := !k.NotAfter.IsZero() && !k.NotAfter.After(until)
+	if late {
+		until = k.NotAfter
+	}
+	passed := func() bool { return late && !until.After(time.UnixMicro(s.clock.guess())) }
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	for {
-		if err := s.sleep(ctx, w, deadline); err != nil {
-			return claimed(nil, err)
+		leave, other := s.keyed.begin(k.Key, end)
+		if other == nil {
+			defer leave()
+			break
 		}
-		last := s.clock.guess()/1000 >= deadline
-		spots := s.spotsOf(s.waits.turns(w))
-		if last {
-			spots = s.everywhere(c.Topics)
+		if passed() {
+			other.end() // its caller only asks what became of it
 		}
-		ds, err := s.look(ctx, c, w, spots)
-		if len(ds) > 0 || err != nil || last {
-			return claimed(ds, err)
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.closing:
+			return nil, errClosed()
 		}
 	}
+	for step := firstStep; ; step *= 2 {
+		if !k.First {
+			ds, known, err := s.leasedBefore(ctx, &c)
+			if known || err != nil {
+				return s.held(ctx, ds, err)
+			}
+		}
+		left := until.Sub(time.UnixMicro(s.clock.guess()))
+		if passed() {
+			return nil, fmt.Errorf("the claim must not be carried out any more: %w", context.DeadlineExceeded)
+		}
+		c.Wait = max(left, 0)
+		if !k.First {
+			c.Wait = min(c.Wait, step)
+		}
+		last := c.Wait >= left
+		ds, err := s.claimOnce(ctx, &c)
+		if len(ds) > 0 || err != nil || last && !late {
+			return ds, err
+		}
+	}
+}
+
+// leasedBefore returns what an earlier copy of a claim has leased, as far as it is still leased, and whether there was one.
+// Partitions that do not answer are left out, unless none does: leases there run out.
+func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punctual.Delivery, known bool, err error) {
+	spots, err := s.spotsOf(ctx, c.Topics)
+	field := string(fieldOf(claimKey(ctx).Key, nil))
+	asked := false
+	for some := range slices.Chunk(spots, wait.HeadsAtOnce) {
+		there := make([][2]*redis.BoolCmd, len(some))
+		_, _ = s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // what goes wrong is in each command
+			for i, p := range some {
+				there[i] = [2]*redis.BoolCmd{pipe.HExists(ctx, p.records(0), field), pipe.HExists(ctx, p.records(recordWindow), field)}
+			}
+			return nil
+		})
+		for i, p := range some {
+			e := cmp.Or(there[i][0].Err(), there[i][1].Err())
+			if e != nil {
+				err = cmp.Or(err, unread(e))
+				continue
+			}
+			asked = true
+			if !there[i][0].Val() && !there[i][1].Val() {
+				continue
+			}
+			got, _, found, e := s.claimSome(ctx, c.Lease, p, min(c.Max, scriptItems), false)
+			if errors.Is(e, punctual.ErrInvalid) {
+				return nil, false, e
+			}
+			ds, known = append(ds, got...), known || found.token != 0
+		}
+	}
+	if asked {
+		err = nil
+	}
+	return ds, known, cmp.Or(ctx.Err(), err)
+}
+
+// spotsOf is all partitions of some topics, of which it asks where they are not known. The error is that of a topic that
+// is left out.
+func (s *Store) spotsOf(ctx context.Context, topics []string) (spots []partition, err error) {
+	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
+	layouts, errs := askEach(ctx, s, topics, func(topic string) (*layout, error) { return s.layout(ctx, topic) })
+	for _, topic := range topics {
+		err = cmp.Or(err, errs[topic])
+		if l := layouts[topic]; l != nil {
+			for n := range l.size() {
+				spots = append(spots, s.names.partition(topic, n))
+			}
+		}
+	}
+	return spots, err
 }
 
 // spot is a partition to look into, with what was known of its topic when that was decided.
@@ -84,45 +218,262 @@ func claimed(ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	return []punctual.Delivery{}, nil
 }
 
-// sleep waits until it is this waiter's turn to look, or its time is over.
-func (s *Store) sleep(ctx context.Context, w *waiter, deadline int64) error {
-	over, stop := s.clock.after(deadline)
-	defer stop()
-	select {
-	case <-w.wake:
-	case <-over:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return errClosed()
-	}
-	return nil
-}
-
-func (s *Store) spotsOf(ps []partition) []spot {
-	spots := make([]spot, 0, len(ps))
-	for _, p := range ps {
-		spots = append(spots, spot{p, s.layouts.known(p.topic)})
-	}
-	return spots
-}
-
-// look leases what is due now in some partitions, and in those that it hears of on the way.
-func (s *Store) look(ctx context.Context, c *punctual.Claim, w *waiter, spots []spot) ([]punctual.Delivery, error) {
-	var ds []punctual.Delivery
-	for i := 0; i < len(spots) && len(ds) < c.Max; i++ {
-		got, version, err := s.lookInto(ctx, c, w, spots[i].partition, c.Max-len(ds))
-		ds = joined(ds, got)
-		if err != nil {
-			return ds, err
+// look leases what is due now in all partitions, and in those that it hears of on the way. It fails if it has found
+// nothing and could not look everywhere.
+func (s *Store) look(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
+	spots, failed := s.mayHaveSome(ctx, s.everywhere(c.Topics))
+	l := lookout{s: s, c: c, course: course{spots: spots}}
+	for l.stale || l.at < len(l.spots) && len(l.ds) < c.Max {
+		f := l.further(ctx)
+		l.ds = joined(l.ds, f.ds)
+		if f.err != nil || f.slow {
+			return s.held(ctx, l.ds, f.err)
 		}
-		if known := spots[i].known; known != nil && version != known.version {
-			if spots, err = s.lookFurther(ctx, spots, i, version); err != nil {
-				return ds, err
+		failed = cmp.Or(failed, f.skipped)
+		l.course = f.course
+	}
+	return s.held(ctx, l.ds, failed)
+}
+
+// fewSpots is how many partitions are looked into without having read their heads.
+const fewSpots = 16
+
+// mayHaveSome leaves out partitions that have nothing due, or cannot be reached: then it returns why as well.
+func (s *Store) mayHaveSome(ctx context.Context, spots []spot) ([]spot, error) {
+	if len(spots) <= fewSpots {
+		return spots, nil
+	}
+	type part struct {
+		node  string
+		spots []int
+	}
+	var parts []*part
+	last := make(map[string]*part)
+	for i := range spots {
+		node := probes{s}.Node(spots[i].part())
+		p := last[node]
+		if p == nil || len(p.spots) == wait.HeadsAtOnce {
+			p = &part{node: node}
+			last[node] = p
+			parts = append(parts, p)
+		}
+		p.spots = append(p.spots, i)
+	}
+	var mu sync.Mutex
+	heads := make([]wait.Head, len(spots)) // guarded by mu until this returns
+	asked := make([]bool, len(spots))      // guarded by mu until this returns
+	left := false                          // guarded by mu: this returns
+	var works []work
+	for _, p := range parts {
+		names := make([]wait.Part, len(p.spots))
+		for i, n := range p.spots {
+			names[i] = spots[n].part()
+		}
+		works = append(works, work{p.node, func(late func()) {
+			if !s.nodes.Await(ctx, p.node, late) {
+				return
 			}
+			call := s.nodes.Begin(p.node, names[0], late)
+			got := s.waits.Heads(p.node, names)
+			call.End(got[0].Err == nil)
+			mu.Lock()
+			defer mu.Unlock()
+			for i, n := range p.spots {
+				if !left {
+					heads[n], asked[n] = got[i], true
+				}
+			}
+		}})
+	}
+	s.fanOut(works)
+	mu.Lock()
+	defer mu.Unlock()
+	left = true
+	var some []spot
+	var failed error
+	now := s.clock.local()
+	for i := range spots {
+		switch {
+		case !asked[i]:
+			failed = wait.NotAnswering(probes{s}.Node(spots[i].part()))
+		case heads[i].Err != nil:
+			failed = heads[i].Err
+		case heads[i].At <= now || spots[i].known == unheard:
+			some = append(some, spots[i])
 		}
 	}
-	return ds, nil
+	return some, failed
+}
+
+// lookout is a claim that looks into one partition after the other.
+type lookout struct {
+	s  *Store
+	c  *punctual.Claim
+	ds []punctual.Delivery
+	course
+}
+
+// course is where a claim has to look.
+type course struct {
+	spots []spot
+	at    int  // the next of spots
+	stale bool // the last one has another version than was known: seen
+	seen  int64
+}
+
+// found is what a step brings.
+type found struct {
+	ds   []punctual.Delivery
+	slow bool // nobody waits for it any more
+	err  error
+	// skipped is why a partition was left out.
+	skipped error
+	course
+}
+
+// step looks into the next partition, or asks for what was not known of the topic of the last one.
+func (l lookout) step(ctx context.Context) found {
+	f := found{course: l.course}
+	if l.stale {
+		f.stale = false
+		f.spots, f.err = l.s.lookFurther(ctx, slices.Clone(l.spots), l.at-1, l.seen)
+		return f
+	}
+	spot := l.spots[l.at]
+	n := l.room(spot.topic)
+	if n <= 0 {
+		f.at++
+		return f
+	}
+	f.ds, f.seen, f.err = l.s.lookInto(ctx, l.c, spot.partition, n)
+	f.stale = f.err == nil && spot.known != nil && f.seen != spot.known.version
+	f.at++
+	return f
+}
+
+// room is how many messages of a topic the claim may take besides those that it has.
+func (l lookout) room(topic string) int {
+	n := l.c.Max - len(l.ds)
+	if l.c.PerTopic == 0 {
+		return n
+	}
+	left := l.c.PerTopic
+	for i := range l.ds {
+		if l.ds[i].Topic == topic {
+			left--
+		}
+	}
+	return min(n, left)
+}
+
+// holdTime is for how long a claim with messages in hand waits for a further look, in ms: far longer
+// than a look takes, and far shorter than most leases.
+const holdTime int64 = 500
+
+// further is a step. With messages in hand it takes at most holdTime, because their leases run. A node that does not
+// answer is left out. What is found later is given back.
+func (l lookout) further(ctx context.Context) found {
+	at := l.at
+	if l.stale {
+		at--
+	}
+	p := l.spots[at].part()
+	node := probes{l.s}.Node(p)
+	if len(l.ds) == 0 && node == "" {
+		return l.step(ctx)
+	}
+	skip := found{skipped: wait.NotAnswering(node), course: course{spots: l.spots, at: at + 1}}
+	// Where this is the last chance to bring anything, a node that is slow is waited for.
+	last := len(l.ds) == 0 && at == len(l.spots)-1
+	if l.s.nodes.Failing(node) && !(last && l.s.nodes.Await(ctx, node, func() {})) {
+		return skip
+	}
+	var over <-chan time.Time
+	if len(l.ds) > 0 {
+		timer, stop := l.s.clock.after(l.s.clock.local() + holdTime*1000)
+		defer stop()
+		over = timer
+	}
+	looking, leave := context.WithCancel(ctx)
+	defer leave()
+	done, late := make(chan found), make(chan struct{})
+	l.s.calls.Go(func() { // the call is under way, so Close waits for this, too
+		call := l.s.nodes.Begin(node, p, func() {
+			if !last {
+				close(late)
+			}
+		})
+		f := l.step(looking)
+		call.End(f.err == nil)
+		select {
+		case done <- f:
+		case <-looking.Done():
+			l.s.giveBack(looking, f.ds)
+		}
+	})
+	ended := ctx.Done()
+	if len(l.ds) == 0 {
+		ended = nil // no lease is given that nobody knows of
+	}
+	select {
+	case f := <-done:
+		return f
+	case <-late:
+		return skip
+	case <-over:
+	case <-ended:
+	}
+	return found{slow: true}
+}
+
+// over reports whether a lease has ended, by the store's clock.
+func (s *Store) over(d *punctual.Delivery) bool {
+	return storekit.CeilMillis(d.LeaseUntil) <= s.clock.guess()/1000
+}
+
+// held is what a claim returns of what it has leased: only what is still leased by the store's
+// clock (P3), also when the server was last heard of long ago. The rest is given back unstarted, unless another claim
+// has it by then.
+func (s *Store) held(ctx context.Context, ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
+	now := s.clock.guess() / 1000
+	over := func(d punctual.Delivery) bool { return storekit.CeilMillis(d.LeaseUntil) <= now }
+	if !slices.ContainsFunc(ds, over) {
+		return ds, err
+	}
+	var lapsed []punctual.Delivery
+	for _, d := range ds {
+		if over(d) {
+			lapsed = append(lapsed, d)
+		}
+	}
+	ds = slices.DeleteFunc(ds, over)
+	if len(ds) == 0 {
+		s.giveBack(ctx, lapsed)
+		return nil, err
+	}
+	late, stop := s.clock.after(s.clock.local() + holdTime*1000) // the leases of ds run
+	defer stop()
+	given := make(chan struct{})
+	s.calls.Go(func() {
+		defer close(given)
+		s.giveBack(ctx, lapsed)
+	})
+	select {
+	case <-given:
+	case <-late:
+	}
+	return ds, err
+}
+
+// giveBack releases what was leased and is not handed out, the attempts uncounted. What another claim has taken
+// meanwhile it leaves alone.
+func (s *Store) giveBack(ctx context.Context, ds []punctual.Delivery) {
+	if len(ds) == 0 {
+		return
+	}
+	if err := s.undelivered(context.WithoutCancel(ctx), ds); err != nil {
+		s.opt.Logger.Warn("redis store: a claim took long and could not give back what it had leased; it comes again, with one attempt more", "messages", len(ds), "error", err)
+	}
 }
 
 // joined appends more to ds. Most often one of them is empty, and nothing is copied.
@@ -153,70 +504,55 @@ func (s *Store) lookFurther(ctx context.Context, spots []spot, i int, seen int64
 	return slices.Insert(spots, i+1, more...), nil
 }
 
-// lookInto leases up to n messages of a partition, and tells those who wait for it when the
-// next will be due. It returns the version of the settings there.
-func (s *Store) lookInto(ctx context.Context, c *punctual.Claim, w *waiter, p partition, n int) (ds []punctual.Delivery, version int64, err error) {
-	l := s.waits.begin(w, p)
-	next := never
-	defer func() { s.waits.end(l, next, len(ds), err) }()
+// lookInto leases up to n messages of a partition. It returns the version of the settings there.
+func (s *Store) lookInto(ctx context.Context, c *punctual.Claim, p partition, n int) (ds []punctual.Delivery, version int64, err error) {
 	for len(ds) < n {
-		var got []punctual.Delivery
-		got, next, version, err = s.claimSome(ctx, c, p, min(n-len(ds), scriptItems))
-		ds = joined(ds, got)
-		if err != nil || next > s.clock.floorMillis() {
+		if err := ctx.Err(); err != nil {
+			return ds, version, err
+		}
+		got, seen, next, err := s.claimSome(ctx, c.Lease, p, min(n-len(ds), scriptItems), false)
+		ds, version = joined(ds, got), seen
+		if err != nil || next.next > next.now || next.token != 0 && claimKey(ctx) != nil {
 			return ds, version, err
 		}
 	}
 	return ds, version, nil
 }
 
-// claimSome leases what one script may, and tells when the next message needs attention and
-// the version of the settings.
-func (s *Store) claimSome(ctx context.Context, c *punctual.Claim, p partition, n int) (ds []punctual.Delivery, next, version int64, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, never, 0, err
-	}
-	ctx = context.WithoutCancel(ctx)
-	a, err := s.runPartition(ctx, claimScript, p, n, punctual.CeilDuration(c.Lease), scriptBytes)
-	if err != nil {
-		return nil, never, 0, err
-	}
-	next, until, token, leased := a.int(), a.int(), a.int(), a.string()
-	if a.bad {
-		return nil, never, 0, badReply(claimScript)
-	}
-	ds, err = unpackClaimed(p.topic, token, leased)
-	if err != nil {
-		return nil, never, 0, fmt.Errorf("topic %s: %w", p.topic, err)
-	}
-	for i := range ds {
-		ds[i].Delivered, ds[i].LeaseUntil = punctual.FromMillis(a.now), punctual.FromMillis(until)
-	}
-	return ds, next, a.version, nil
+// heads is when the next message of a partition needs attention, and the partition's clock, in ms.
+type heads struct {
+	next, now int64
+	// token is that of what the call has leased, also if nothing of that is left; 0 when it has leased nothing.
+	token int64
 }
 
-// unpackClaimed reads what claim.lua has leased: three arrays, one behind the other.
-func unpackClaimed(topic string, token int64, leased string) ([]punctual.Delivery, error) {
-	ids := decoder{b: leased}
-	n := ids.unpackArray()
-	messages := ids
-	messages.skipStrings(n)
-	n = min(n, messages.unpackArray())
-	states := messages
-	states.skipStrings(n)
-	n = min(n, states.unpackArray())
-	ds := make([]punctual.Delivery, 0, min(n, scriptItems))
-	for range n {
-		d, err := delivery(topic, token, strings.Clone(ids.unpackString()), messages.unpackString(), states.unpackString())
-		if err != nil {
-			return nil, err
+// claimSome leases what one script may, and returns the version of the settings and when to look again. It does not
+// mind when ctx ends, so that no lease is given that nobody knows of.
+func (s *Store) claimSome(ctx context.Context, lease time.Duration, p partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got heads, err error) {
+	got.next = never
+	ctx = context.WithoutCancel(ctx)
+	a, err := s.runKeyed(ctx, claimScript, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), scriptBytes, flag(tidy))
+	if err != nil {
+		return nil, 0, got, err
+	}
+	next, at, until, token := a.int(), a.int(), a.int(), a.int()
+	ids, messages, states := a.list(), a.list(), a.list()
+	if a.bad || len(messages) != len(ids) || len(states) > len(ids) {
+		return nil, 0, got, badReply(claimScript)
+	}
+	begun, end := storekit.FromMillis(at), storekit.FromMillis(until)
+	ds = make([]punctual.Delivery, len(ids))
+	for i := range ids {
+		state := ""
+		if i < len(states) {
+			state = states[i]
 		}
-		ds = append(ds, d)
+		if ds[i], err = delivery(p.topic, token, ids[i], messages[i], state); err != nil {
+			return nil, 0, got, fmt.Errorf("topic %s: %w", p.topic, err)
+		}
+		ds[i].Delivered, ds[i].LeaseUntil = begun, end
 	}
-	if ids.bad || messages.bad || states.bad {
-		return nil, badReply(claimScript)
-	}
-	return ds, nil
+	return ds, a.version, heads{next: next, now: a.now, token: token}, nil
 }
 
 // delivery is a message under a lease. state is empty if this is the first one.

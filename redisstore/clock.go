@@ -1,11 +1,11 @@
 package redisstore
 
 import (
-	"strconv"
+	"context"
 	"sync"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // clock is what this process knows of the store's clock, which is that of the server (P8).
@@ -14,7 +14,8 @@ import (
 // long to sleep; no message's fate depends on it.
 type clock struct {
 	// fake is the time of a test, in place of the server's; nil otherwise.
-	fake punctual.Clock
+	fake  storekit.Clock
+	begun time.Time // when the store was opened
 
 	mu    sync.Mutex
 	floor int64     // guarded by mu: the latest time told, in ms
@@ -26,21 +27,21 @@ type clock struct {
 // longer to arrive.
 const freshFor = 10 * time.Second
 
-// args are the first arguments of every script: the floor, and the time of a test in
-// seconds and microseconds, rounded up but not into the next millisecond.
-func (c *clock) args() (floor int64, seconds, micros string) {
+// args are what every script is told: the floor, and the time of a test in seconds and
+// microseconds, rounded up but not into the next millisecond; seconds below 0 for that of the server.
+func (c *clock) args() (floor, seconds, micros int64) {
 	c.mu.Lock()
 	floor = c.floor
 	c.mu.Unlock()
 	if c.fake == nil {
-		return floor, "", ""
+		return floor, -1, 0
 	}
 	t := c.fake.Now()
 	us := t.Nanosecond() / 1000
 	if t.Nanosecond()%1000 > 0 && us%1000 < 999 {
 		us++
 	}
-	return floor, strconv.FormatInt(t.Unix(), 10), strconv.Itoa(us)
+	return floor, t.Unix(), int64(us)
 }
 
 // hear takes in the time of an answer.
@@ -54,6 +55,35 @@ func (c *clock) hear(ms, micros int64) {
 	if us >= c.told+here.Sub(c.heard).Microseconds() || here.Sub(c.heard) > freshFor {
 		c.told, c.heard = us, here
 	}
+}
+
+// correct takes in the time at which a server has refused a call as late or early.
+func (c *clock) correct(ms int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.floor <= ms { // else the server was not told of what another one has told since
+		c.floor, c.told, c.heard = ms, ms*1000, time.Now()
+	}
+}
+
+// deadline is that of a call which is made now, in ms by the store's clock: callTime ahead, the end of ctx or
+// what a request in ctx says, whichever comes first.
+func (c *clock) deadline(ctx context.Context) int64 {
+	left := int64(callTime)
+	if end, ok := ctx.Deadline(); ok {
+		left = max(min(left, time.Until(end).Milliseconds()), 0)
+	}
+	deadline := c.guess()/1000 + left
+	if r, ok := storekit.RequestOf(ctx); ok && !r.NotAfter.IsZero() {
+		deadline = min(deadline, r.NotAfter.UnixMilli()-1)
+	}
+	return deadline
+}
+
+// passed reports whether the time is over that a request in ctx names.
+func (c *clock) passed(ctx context.Context) bool {
+	r, ok := storekit.RequestOf(ctx)
+	return ok && !r.NotAfter.IsZero() && c.floorMillis() >= r.NotAfter.UnixMilli()
 }
 
 // floorMillis is the latest time told.
@@ -73,22 +103,34 @@ func (c *clock) guess() int64 {
 	return max(c.floor*1000, c.told+time.Since(c.heard).Microseconds())
 }
 
-// longestSleep keeps durations from overflowing; whoever wakes looks at the clock again.
-const longestSleep = time.Hour
-
-// after wakes when the store's clock has probably reached ms, or after an hour.
-func (c *clock) after(ms int64) (<-chan time.Time, func()) {
+// local is a time that never jumps, to sleep by: µs since the store was opened. With the clock of
+// a test it is that clock.
+func (c *clock) local() int64 {
 	if c.fake != nil {
-		return c.fake.After(punctual.FromMillis(ms))
+		return c.guess()
 	}
-	wait := min(ms-c.guess()/1000, longestSleep.Milliseconds()) // coarse, so that it cannot overflow
-	if wait < longestSleep.Milliseconds() {
-		return c.timer(time.Duration(ms*1000-c.guess()) * time.Microsecond)
-	}
-	return c.timer(longestSleep)
+	return time.Since(c.begun).Microseconds()
 }
 
-func (c *clock) timer(d time.Duration) (<-chan time.Time, func()) {
-	timer := time.NewTimer(d)
+// localAt is the local time at which the store's clock probably says ms.
+func (c *clock) localAt(ms int64) int64 {
+	switch {
+	case ms <= -never:
+		return -never
+	case ms >= never/1000: // in µs it would be beyond never
+		return never
+	}
+	return c.local() + ms*1000 - c.guess()
+}
+
+// longestSleep bounds a sleep; whoever wakes looks at the clock again.
+const longestSleep = time.Hour
+
+// after wakes at a local time, or after an hour.
+func (c *clock) after(at int64) (<-chan time.Time, func()) {
+	if c.fake != nil {
+		return c.fake.After(time.UnixMicro(at))
+	}
+	timer := time.NewTimer(time.Duration(min(at-c.local(), longestSleep.Microseconds())) * time.Microsecond)
 	return timer.C, func() { timer.Stop() }
 }

@@ -41,7 +41,7 @@ func (s *Store) promises(sc *script, args []any) bool {
 	case pushScript, amendScript, configureScript, copyScript, spreadScript, purgeScript, deleteScript:
 		return true
 	case registryScript:
-		return args[0] != "list"
+		return args[3] != "list"
 	case storeScript:
 		return args[3] != "" || args[5] == "1" // the epoch, or the clock
 	}
@@ -85,24 +85,24 @@ func asRefusal(err error) error {
 }
 
 // evalConfirmed is evalOnce for what promises something.
-func (s *Store) evalConfirmed(ctx context.Context, command, body string, keys []string, args []any) (any, error) {
-	node, err := s.nodeOf(ctx, keys[0])
+func (s *Store) evalConfirmed(ctx context.Context, line []any) (any, error) {
+	node, err := s.nodeOf(ctx, keyIn(line, 0))
 	if err != nil {
 		return nil, err
 	}
-	val, err := s.evalOn(ctx, node, command, body, keys, args)
+	val, err := s.evalOn(ctx, node, line)
 	if node := s.movedTo(ctx, err); node != nil {
-		return s.evalOn(ctx, node, command, body, keys, args)
+		return s.evalOn(ctx, node, line)
 	}
 	return val, err
 }
 
 // evalOn runs a script on a server, and waits until enough disks have what it did.
-func (s *Store) evalOn(ctx context.Context, node redis.UniversalClient, command, body string, keys []string, args []any) (any, error) {
-	script := evalCmd(ctx, command, body, keys, args)
+func (s *Store) evalOn(ctx context.Context, node redis.UniversalClient, line []any) (any, error) {
+	script := onceCmd{redis.NewCmd(ctx, line...)}
 	pipe := node.Pipeline()
 	_ = pipe.Process(ctx, script) // a pipeline only gathers; what goes wrong is in each command
-	mark := s.confirm(ctx, pipe, keys)
+	mark := s.confirm(ctx, pipe, line)
 	wait := s.wait(ctx, pipe)
 	_, _ = pipe.Exec(ctx)
 	if script.Err() != nil {
@@ -142,18 +142,21 @@ func (s *Store) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceC
 // confirm adds the script confirm to a pipeline, for the hash that each partition has, or that of
 // the whole store. The set of topics has none; a name in it is new, or has been confirmed by
 // whoever entered it.
-func (s *Store) confirm(ctx context.Context, pipe redis.Pipeliner, keys []string) redis.Cmder {
-	key, field := keys[0], "epoch"
+func (s *Store) confirm(ctx context.Context, pipe redis.Pipeliner, line []any) redis.Cmder {
+	key, field := keyIn(line, 0), "epoch"
 	switch {
 	case key == s.names.topics():
 		return redis.NewCmd(ctx)
 	case key != s.names.store():
-		key, field = keys[settingsKey], "version"
+		key, field = keyIn(line, settingsKey), "version"
 	}
 	mark := onceCmd{redis.NewCmd(ctx, "eval", confirmText, 1, key, field)}
 	_ = pipe.Process(ctx, mark)
 	return mark
 }
+
+// keyIn is a key of a script's command.
+func keyIn(line []any, i int) string { return line[firstKey+i].(string) }
 
 // nodeOf is the server that has a key. A pipeline of a cluster's client would send WAITAOF,
 // which has no key, to any node.

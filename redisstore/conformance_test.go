@@ -1,28 +1,42 @@
 package redisstore
 
 import (
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, openFresh, storetest.WithReopen(reopen))
 }
 
 func TestRandomHistories(t *testing.T) {
+	t.Parallel()
 	storetest.RunRandom(t, openFresh, storetest.WithReopen(reopen))
 }
 
-func TestRaces(t *testing.T) { storetest.RunRaces(t, openFresh) }
+func TestRaces(t *testing.T) {
+	t.Parallel()
+	storetest.RunRaces(t, openFresh, storetest.WithLossyClaims())
+}
 
-func openFresh(t *testing.T, clock punctual.Clock) punctual.Store {
+// TestWorkload does everything at once for a while.
+func TestWorkload(t *testing.T) {
+	t.Parallel()
+	storetest.RunWorkload(t, openFresh, 8*time.Second, 1)
+}
+
+func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock})
 }
 
-func reopen(t *testing.T, old punctual.Store, clock punctual.Clock) punctual.Store {
+func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	s := old.(*Store)
 	if err := s.Close(); err != nil {
@@ -33,11 +47,26 @@ func reopen(t *testing.T, old punctual.Store, clock punctual.Clock) punctual.Sto
 
 // The same on topics of four partitions.
 func TestPartitions(t *testing.T) {
-	open := func(t *testing.T, clock punctual.Clock) punctual.Store {
+	t.Parallel()
+	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4, clock: clock})
 	}
 	of := storetest.WithPartitions(func(id string) int { return home(id, 4) })
 	t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen), of) })
 	t.Run("random", func(t *testing.T) { storetest.RunRandom(t, open, storetest.WithReopen(reopen), of) })
-	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open) })
+	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open, storetest.WithLossyClaims()) })
+}
+
+// The usual case of a script means the same as the general one, also where they take turns with the same messages.
+func TestGeneralCases(t *testing.T) {
+	t.Parallel()
+	for name, every := range map[string]int64{"always": 1, "each third": 3} {
+		var calls atomic.Int64
+		general := func() bool { return calls.Add(1)%every == 0 }
+		open := func(t *testing.T, clock storekit.Clock) punctual.Store {
+			return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock, general: general})
+		}
+		t.Run(name+", suite", func(t *testing.T) { storetest.Run(t, open) })
+		t.Run(name+", random", func(t *testing.T) { storetest.RunRandom(t, open) })
+	}
 }

@@ -10,9 +10,9 @@
 // # Layout
 //
 // A topic has one or more partitions, among which messages are divided by a hash of their ID
-// (layout.go, journey.go). The keys of a partition share a hash tag: a sorted set of the waiting
-// messages by due time, one of the leased by the end of their lease, one of the dead, and
-// hashes with the messages themselves. docs/format-redis.md draws them.
+// (layout.go, journey.go). The keys of a partition share a hash tag. Sorted sets hold the
+// waiting messages by due time, the leased by the end of their lease, and the dead. Hashes hold
+// the messages themselves. docs/format-redis.md draws them.
 //
 // # How it works
 //
@@ -21,16 +21,20 @@
 // that it needs, and then writes. No script takes more than 500 messages; longer calls
 // are several scripts, each atomic (script.go).
 //
-// A waiting Claim sleeps until the time that the scripts have told it, or until a hint comes:
-// a script that puts a message in front of all others publishes it. All waiting claims of a
-// Store share one look per partition and one subscription (wait.go, hints.go). A hint may get
-// lost; so each partition that is waited for is looked at once a second.
+// A waiting Claim sleeps until the time that the server has told, or until a hint comes. A
+// script that puts a message in front of all others publishes one, if it is due within 2 s. All waiting claims of a
+// Store share what is known of each partition and one subscription (internal/wait, wait.go, hints.go). A hint may get
+// lost; so the heads of each partition that is waited for are read once a second, many in one pipeline. A claim
+// returns the first messages that come.
+//
+// Nodes of a cluster are asked side by side. One that has not answered for a second is left alone until it does, and holds
+// up nothing of the others (node.go, groups.go).
 //
 // # When something breaks
 //
-// When the answer to a push, claim, settlement or amendment is lost, it is sent again, and a
-// receipt keeps it from being carried out twice (receipt.go); the error is ErrIndeterminate
-// when no copy gets an answer. What Redis refused to run is tried again a few times when that
+// When the answer to a call is lost, it is sent again, and a record keeps it from being carried
+// out twice. A copy that comes behind the deadline of the call changes nothing (call.go). The error
+// is ErrIndeterminate when no copy gets an answer. What Redis refused to run is tried again a few times when that
 // may help, and then a definite error (errors.go has the table).
 //
 // A hash of the store's own proves that the data set is still the one that was opened. When

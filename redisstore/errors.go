@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -20,8 +21,8 @@ type fault struct {
 	kind error
 	// passing says that it is worth trying again soon.
 	passing bool
-	// cure is what the user is told.
-	cure string
+	// remedy is what the user is told.
+	remedy string
 }
 
 // faults are the errors with which Redis refuses a script before it has changed anything.
@@ -31,13 +32,15 @@ var faults = []fault{
 	{"MOVED", punctual.ErrOverloaded, true, "the slot is on another node: use a cluster client (redis+cluster://)"},
 	{"ASK", punctual.ErrOverloaded, true, "the slot is being moved to another node: use a cluster client (redis+cluster://)"},
 	{"TRYAGAIN", punctual.ErrOverloaded, true, "the slot is being moved to another node; try again"},
-	{"CLUSTERDOWN", punctual.ErrOverloaded, true, "the cluster is down or does not cover all slots; try again"},
-	{"LOADING", punctual.ErrOverloaded, true, "the server is loading its data; try again"},
-	{"READONLY", punctual.ErrOverloaded, true, "the server is a replica, as during a failover; try again"},
-	{"MASTERDOWN", punctual.ErrOverloaded, true, "the server is a replica without its primary; try again"},
+	{"CLUSTERDOWN", punctual.ErrUnreachable, true, "the cluster is down or does not cover all slots; try again"},
+	{"LOADING", punctual.ErrUnreachable, true, "the server is loading its data; try again"},
+	{"READONLY", punctual.ErrUnreachable, true, "the server is a replica, as during a failover; try again"},
+	{"MASTERDOWN", punctual.ErrUnreachable, true, "the server is a replica without its primary; try again"},
 	{"BUSY", punctual.ErrOverloaded, true, "the server is busy with somebody's script; try again, or end that one with SCRIPT KILL"},
 	{"ERR max number of clients reached", punctual.ErrOverloaded, true, "raise maxclients or use fewer connections"},
-	{"OOM", punctual.ErrNoSpace, false, "the server has reached maxmemory; acks and cancels pass"},
+	{"PUNCTUAL_LATE", errLate, false, "by the server's clock the time of the call was over when it arrived; try again"},
+	{"PUNCTUAL_OTHER", punctual.ErrInvalid, false, "the key of the request was used for another call: take a new key for each call"},
+	{"OOM", punctual.ErrNoSpace, false, "the server has reached maxmemory and refuses pushes and new topics; all else passes"},
 	{"MISCONF", punctual.ErrDurability, false, "the server cannot write its data to disk and refuses changes: look at its log"},
 	{"NOREPLICAS", punctual.ErrDurability, false, "fewer replicas are in reach than min-replicas-to-write asks for"},
 	{"WRONGTYPE", punctual.ErrCorrupt, false, "a key of this store is of another type: somebody else has written to it"},
@@ -47,13 +50,29 @@ var faults = []fault{
 	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: Redis 6.2 or newer is needed"},
 }
 
+// lateMark begins what a script says of a copy that came too late; the time by its clock follows, in ms.
+const lateMark = "PUNCTUAL_LATE "
+
+// errLate is the kind of a call that was refused for its deadline. Nothing was done, now or later.
+var errLate = fmt.Errorf("late: %w", punctual.ErrOverloaded)
+
+// lateNow is the time of the script that refused a call.
+func lateNow(err error) int64 {
+	_, text, _ := strings.Cut(err.Error(), lateMark)
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return ms
+}
+
 // corruptMark begins what the scripts say of damaged data.
 const corruptMark = "PUNCTUAL_CORRUPT "
 
 // noAnswer is what is wrong when the change may or may not have been made.
 const noAnswer = "the connection broke before the answer came"
 
-func (f fault) unknown() bool { return f.kind == nil && f.cure == noAnswer }
+func (f fault) unknown() bool { return f.kind == nil && f.remedy == noAnswer }
 
 // unsent is the error of a command that was not sent.
 type unsent struct{ error }
@@ -70,36 +89,36 @@ func classify(err error) fault {
 	case errors.As(err, &reply):
 		return classifyReply(reply.Error())
 	case errors.Is(err, redis.ErrClosed):
-		return fault{kind: punctual.ErrClosed, cure: "the Redis client was closed"}
+		return fault{kind: punctual.ErrClosed, remedy: "the Redis client was closed"}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return fault{kind: punctual.ErrOverloaded, cure: "all connections of the pool are in use: raise PoolSize"}
+		return fault{kind: punctual.ErrOverloaded, remedy: "all connections of the pool are in use: raise PoolSize"}
 	case distrusts(err):
-		return fault{kind: punctual.ErrUnsupported, cure: "the server's certificate is not trusted: name who vouches for it (ca=FILE, or RootCAs of the client's TLSConfig), and the server as its certificate does"}
+		return fault{kind: punctual.ErrUnsupported, remedy: "the server's certificate is not trusted: name who vouches for it (ca=FILE, or RootCAs of the client's TLSConfig), and the server as its certificate does"}
 	case isDistrusted(err):
-		return fault{kind: punctual.ErrUnsupported, cure: "the server wants a certificate of this program that it trusts (cert=FILE and key=FILE, or Certificates of the client's TLSConfig)"}
+		return fault{kind: punctual.ErrUnsupported, remedy: "the server wants a certificate of this program that it trusts (cert=FILE and key=FILE, or Certificates of the client's TLSConfig)"}
 	case isPlain(err):
-		return fault{kind: punctual.ErrUnsupported, cure: "the server does not speak TLS at this port: use redis in place of rediss, or its other port"}
+		return fault{kind: punctual.ErrUnsupported, remedy: "the server does not speak TLS at this port: use redis in place of rediss, or its other port"}
 	case isDial(err):
-		return fault{kind: punctual.ErrOverloaded, passing: true, cure: "the server cannot be reached"}
+		return fault{kind: punctual.ErrUnreachable, passing: true, remedy: "nobody listens there, or the network is down"}
 	}
-	return fault{cure: noAnswer}
+	return fault{remedy: noAnswer}
 }
 
 // classifyReply is classify for what Redis itself answered.
 func classifyReply(text string) fault {
 	if _, what, ok := strings.Cut(text, corruptMark); ok {
-		return fault{kind: punctual.ErrCorrupt, cure: what}
+		return fault{kind: punctual.ErrCorrupt, remedy: what}
 	}
 	for _, f := range faults {
 		// Some versions put what happened inside a script behind a prefix of their own.
 		if strings.HasPrefix(text, f.prefix) || strings.Contains(text, ": "+f.prefix+" ") || strings.Contains(text, "-"+f.prefix+" ") {
 			if f.prefix == "NOPERM" {
-				f.cure = cureOf(text)
+				f.remedy = remedyOf(text)
 			}
 			return f
 		}
 	}
-	return fault{cure: "the script failed"}
+	return fault{remedy: "the script failed"}
 }
 
 // isDial reports whether there was no connection to send anything on.
@@ -127,18 +146,19 @@ func isPlain(err error) bool {
 	return errors.As(err, &header)
 }
 
-func (f fault) wrap(what string, err error) error {
+// wrap says what a failed command means and what to do.
+func (f fault) wrap(err error) error {
 	kind := f.kind
 	if kind == nil {
 		kind = punctual.ErrIndeterminate
 	}
-	if f.cure == "" {
-		return fmt.Errorf("%s: %w", what, err)
+	switch {
+	case f.remedy == "":
+		return err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: %w (%w)", f.remedy, kind, err)
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: %s: %w (%w)", what, f.cure, kind, err)
-	}
-	return fmt.Errorf("%s: %s: %w (%v)", what, f.cure, kind, err)
+	return fmt.Errorf("%s: %w (%v)", f.remedy, kind, err)
 }
 
 // doubt marks a definite error of a call of which a former copy may have been carried out.

@@ -8,9 +8,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -26,13 +28,13 @@ func TestErrorTable(t *testing.T) {
 		"MOVED 3999 127.0.0.1:6381":                                                              punctual.ErrOverloaded,
 		"ASK 3999 127.0.0.1:6381":                                                                punctual.ErrOverloaded,
 		"TRYAGAIN Multiple keys request during rehashing of slot":                                punctual.ErrOverloaded,
-		"CLUSTERDOWN The cluster is down":                                                        punctual.ErrOverloaded,
-		"CLUSTERDOWN Hash slot not served":                                                       punctual.ErrOverloaded,
-		"LOADING Redis is loading the dataset in memory":                                         punctual.ErrOverloaded,
-		"READONLY You can't write against a read only replica.":                                  punctual.ErrOverloaded,
-		"READONLY You can't write against a read only replica. script: 5f1c, on @user_script:1.": punctual.ErrOverloaded,
-		"ERR Error running script (call to f_5f1c): @user_script:1: -READONLY You can't write against a read only replica.": punctual.ErrOverloaded,
-		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                                  punctual.ErrOverloaded,
+		"CLUSTERDOWN The cluster is down":                                                        punctual.ErrUnreachable,
+		"CLUSTERDOWN Hash slot not served":                                                       punctual.ErrUnreachable,
+		"LOADING Redis is loading the dataset in memory":                                         punctual.ErrUnreachable,
+		"READONLY You can't write against a read only replica.":                                  punctual.ErrUnreachable,
+		"READONLY You can't write against a read only replica. script: 5f1c, on @user_script:1.": punctual.ErrUnreachable,
+		"ERR Error running script (call to f_5f1c): @user_script:1: -READONLY You can't write against a read only replica.": punctual.ErrUnreachable,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                                  punctual.ErrUnreachable,
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.":                            punctual.ErrOverloaded,
 		"ERR max number of clients reached":                       punctual.ErrOverloaded,
 		"OOM command not allowed when used memory > 'maxmemory'.": punctual.ErrNoSpace,
@@ -60,7 +62,8 @@ func TestErrorTable(t *testing.T) {
 func TestConnectionErrors(t *testing.T) {
 	for want, errs := range map[error][]error{
 		punctual.ErrIndeterminate: {io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, &net.OpError{Op: "read", Err: io.EOF}, &net.OpError{Op: "write", Err: io.EOF}, context.DeadlineExceeded},
-		punctual.ErrOverloaded:    {&net.OpError{Op: "dial", Err: io.EOF}, redis.ErrPoolTimeout},
+		punctual.ErrOverloaded:    {redis.ErrPoolTimeout},
+		punctual.ErrUnreachable:   {&net.OpError{Op: "dial", Err: io.EOF}},
 		punctual.ErrUnsupported:   {tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, &net.OpError{Op: "remote error", Err: errors.New("tls: unknown certificate authority")}},
 		punctual.ErrClosed:        {redis.ErrClosed},
 		context.Canceled:          {unsent{context.Canceled}},
@@ -74,7 +77,7 @@ func TestConnectionErrors(t *testing.T) {
 
 func checkClass(t *testing.T, err, want error) {
 	t.Helper()
-	got := classify(err).wrap("push", err)
+	got := fmt.Errorf("push: %w", classify(err).wrap(err))
 	if !errors.Is(got, want) {
 		t.Errorf("P13: %q became %q; want it to be %q", err, got, want)
 	}
@@ -88,6 +91,32 @@ func TestPassingFaultsAreDefinite(t *testing.T) {
 	for _, f := range faults {
 		if f.passing && (f.kind == nil || !punctual.Definite(f.kind)) {
 			t.Errorf("P13: %s is tried again although it may have happened", f.prefix)
+		}
+	}
+}
+
+// The text of an error names the operation once, whoever called.
+func TestErrorsNameTheOperationOnce(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	q := punctual.NewQueue(s, nil)
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func() error{
+		"push": func() error {
+			_, err := q.Push(t.Context(), "orders", nil)
+			return err
+		},
+		"claim": func() error {
+			_, err := s.Claim(t.Context(), orders(0))
+			return err
+		},
+		"cancel": func() error { return q.Cancel(t.Context(), "orders", "a") },
+	} {
+		err := call()
+		if err == nil || strings.Count(err.Error(), name) != 1 || !strings.HasPrefix(err.Error(), name+": ") {
+			t.Errorf("%s of a server that is gone: %v; want an error that begins with %q and says it once", name, err, name+": ")
 		}
 	}
 }

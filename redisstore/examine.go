@@ -78,14 +78,17 @@ type examination struct {
 	findings []punctual.Finding
 }
 
-func (x *examination) good(name, value string) { x.add(name, value, punctual.GradeGood, "") }
-func (x *examination) care(name, value, cure string) {
-	x.add(name, value, punctual.GradeCare, cure)
+func (x *examination) good(name, value string) { x.add(name, value, punctual.SeverityGood, "") }
+func (x *examination) warning(name, value, remedy string) {
+	x.add(name, value, punctual.SeverityWarning, remedy)
 }
-func (x *examination) bad(name, value, cure string) { x.add(name, value, punctual.GradeBad, cure) }
 
-func (x *examination) add(name, value string, g punctual.Grade, cure string) {
-	x.findings = append(x.findings, punctual.Finding{Name: name, Value: value, Grade: g, Cure: cure})
+func (x *examination) bad(name, value, remedy string) {
+	x.add(name, value, punctual.SeverityBad, remedy)
+}
+
+func (x *examination) add(name, value string, s punctual.Severity, remedy string) {
+	x.findings = append(x.findings, punctual.Finding{Name: name, Value: value, Severity: s, Remedy: remedy})
 }
 
 // of names a thing with its server where there are several.
@@ -144,7 +147,7 @@ func (x *examination) connection() {
 	case l.near():
 		x.good("encryption", "none, and nothing leaves this machine")
 	default:
-		x.care("encryption", "none", "whoever is on the way reads and changes messages and the password: use TLS (rediss://)")
+		x.warning("encryption", "none", "whoever is on the way reads and changes messages and the password: use TLS (rediss://)")
 	}
 	switch {
 	case l.password:
@@ -152,7 +155,7 @@ func (x *examination) connection() {
 	case l.near():
 		x.good("password", "none, and only this machine is asked")
 	default:
-		x.care("password", "none", "whoever reaches the server reads and changes all messages: give it a user with a password (docs/format-redis.md has the rights)")
+		x.warning("password", "none", "whoever reaches the server reads and changes all messages: give it a user with a password (docs/format-redis.md has the rights)")
 	}
 }
 
@@ -164,7 +167,7 @@ func (x *examination) cluster(ctx context.Context) error {
 	}
 	text, err := cluster.ClusterInfo(ctx).Result()
 	if err != nil {
-		return classify(err).wrap("CLUSTER INFO", err)
+		return fmt.Errorf("CLUSTER INFO: %w", classify(err).wrap(err))
 	}
 	info := parseInfo(text)
 	covered := info["cluster_slots_ok"] + " of 16384 slots served"
@@ -175,10 +178,10 @@ func (x *examination) cluster(ctx context.Context) error {
 	}
 	nodes, err := cluster.ClusterNodes(ctx).Result()
 	if err != nil {
-		return classify(err).wrap("CLUSTER NODES", err)
+		return fmt.Errorf("CLUSTER NODES: %w", classify(err).wrap(err))
 	}
 	if down := nodesDown(nodes); len(down) > 0 {
-		x.care("nodes down", strings.Join(down, ", "), "what they did is done by others or not at all: bring them back, or take them out with CLUSTER FORGET")
+		x.warning("nodes down", strings.Join(down, ", "), "what they did is done by others or not at all: bring them back, or take them out with CLUSTER FORGET")
 	} else {
 		x.good("nodes down", "none")
 	}
@@ -225,11 +228,11 @@ func (x *examination) memory(p *primary) {
 	used, limit := number(p.info["used_memory"]), number(p.info["maxmemory"])
 	switch share := used / max(limit, 1); {
 	case limit == 0:
-		x.care(name, megabytes(used)+", no limit", "a backlog can grow until the system ends the server: set maxmemory, and pushes are refused in time")
+		x.warning(name, megabytes(used)+", no limit", "a backlog can grow until the system ends the server: set maxmemory, and pushes are refused in time")
 	case share >= 1:
 		x.bad(name, megabytes(used)+" of "+megabytes(limit), "pushes are refused: raise maxmemory or consume the backlog")
 	case share >= fullMemory:
-		x.care(name, megabytes(used)+" of "+megabytes(limit), "at maxmemory pushes are refused: raise it or consume the backlog")
+		x.warning(name, megabytes(used)+" of "+megabytes(limit), "at maxmemory pushes are refused: raise it or consume the backlog")
 	default:
 		x.good(name, megabytes(used)+" of "+megabytes(limit))
 	}
@@ -249,16 +252,16 @@ func (x *examination) persistence(p *primary) {
 	name, fsync := x.of("append-only file", p), p.config["appendfsync"]
 	switch {
 	case p.info["aof_enabled"] != "1":
-		x.care(name, "off", "a restart loses all since the last snapshot: set appendonly to yes and appendfsync to always")
+		x.warning(name, "off", "a restart loses all since the last snapshot: set appendonly to yes and appendfsync to always")
 	case fsync == "":
-		x.care(name, "on, appendfsync unknown", "this user may not run CONFIG GET, so the least is assumed: give it +config|get")
+		x.warning(name, "on, appendfsync unknown", "this user may not run CONFIG GET, so the least is assumed: give it +config|get")
 	case fsync == "always":
 		x.good(name, "on, appendfsync always")
 	default:
-		x.care(name, "on, appendfsync "+fsync, "a power cut loses up to about two seconds, or more with appendfsync no: set appendfsync to always")
+		x.warning(name, "on, appendfsync "+fsync, "a power cut loses up to about two seconds, or more with appendfsync no: set appendfsync to always")
 	}
 	if p.config["no-appendfsync-on-rewrite"] == "yes" {
-		x.care(x.of("sync during rewrites", p), "off", "a power cut during a rewrite of the file loses what came since it began: set no-appendfsync-on-rewrite to no")
+		x.warning(x.of("sync during rewrites", p), "off", "a power cut during a rewrite of the file loses what came since it began: set no-appendfsync-on-rewrite to no")
 	}
 	x.lastWrites(p)
 }
@@ -272,7 +275,7 @@ func (x *examination) lastWrites(p *primary) {
 	case p.info["rdb_last_bgsave_status"] == "err":
 		x.bad(name, "the snapshot failed", "with stop-writes-on-bgsave-error the server refuses changes: look at its log and its disk")
 	case p.info["aof_last_bgrewrite_status"] == "err":
-		x.care(name, "the rewrite of the append-only file failed", "the file grows: look at the server's log and its disk")
+		x.warning(name, "the rewrite of the append-only file failed", "the file grows: look at the server's log and its disk")
 	default:
 		x.good(name, "good")
 	}
@@ -289,9 +292,9 @@ func (x *examination) replicas(p *primary) {
 	value := fmt.Sprintf("%d, %d up to date", len(list), len(list)-len(late))
 	switch {
 	case len(late) > 0:
-		x.care(name, value, "when one of these takes over, messages are lost; look at "+strings.Join(late, ", "))
+		x.warning(name, value, "when one of these takes over, messages are lost; look at "+strings.Join(late, ", "))
 	case len(list) > x.s.opt.replicas() && x.s.opt.Durability == punctual.Replicated:
-		x.care(name, value, fmt.Sprintf("%d of them need not have a message yet and may still take over: ask for as many as there are (replicas=%d)", len(list)-x.s.opt.replicas(), len(list)))
+		x.warning(name, value, fmt.Sprintf("%d of them need not have a message yet and may still take over: ask for as many as there are (replicas=%d)", len(list)-x.s.opt.replicas(), len(list)))
 	case len(list) == 0:
 		x.good(name, "none")
 	default:
@@ -306,7 +309,7 @@ func (x *examination) clock(p *primary) {
 		value = fmt.Sprintf("%v ahead of this machine", ahead)
 	}
 	if ahead.Abs() > maxSkew {
-		x.care(name, value, "due times that are given as a time of day come early or late by this: set both clocks, as with NTP")
+		x.warning(name, value, "due times that are given as a time of day come early or late by this: set both clocks, as with NTP")
 		return
 	}
 	x.good(name, value)
@@ -331,7 +334,7 @@ func (x *examination) durability(found []primary) {
 	case x.s.opt.refuses(class) != nil:
 		x.bad("durability", string(class.durability), fmt.Sprintf("%s was asked for: %s", x.s.opt.Durability, class.why))
 	case class.durability == punctual.Volatile:
-		x.care("durability", string(class.durability), "acknowledged pushes may be lost; for more: "+class.why)
+		x.warning("durability", string(class.durability), "acknowledged pushes may be lost; for more: "+class.why)
 	default:
 		x.good("durability", string(class.durability))
 	}
@@ -347,7 +350,7 @@ func (x *examination) latency(ctx context.Context) error {
 			return nil // a finding of its own
 		}
 		if err != nil {
-			return classify(err).wrap("PING", err)
+			return fmt.Errorf("PING: %w", classify(err).wrap(err))
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -357,7 +360,7 @@ func (x *examination) latency(ctx context.Context) error {
 	for _, addr := range slices.Sorted(maps.Keys(medians)) {
 		name, value := x.of("latency", &primary{addr: addr}), medians[addr].Round(10*time.Microsecond).String()
 		if medians[addr] > slowPing {
-			x.care(name, value, "each call takes at least this: bring the program and the server closer together")
+			x.warning(name, value, "each call takes at least this: bring the program and the server closer together")
 		} else {
 			x.good(name, value)
 		}
@@ -393,7 +396,7 @@ func (x *examination) rights(ctx context.Context) error {
 	case len(lacking.needed) > 0:
 		x.bad("rights", "lacking "+strings.Join(lacking.needed, " "), "some calls would fail: give them to this user with ACL SETUSER")
 	case len(hints) > 0:
-		x.care("rights", "lacking "+strings.Join(hints, " "), "without hints waiting claims are up to a second late: give them to this user with ACL SETUSER")
+		x.warning("rights", "lacking "+strings.Join(hints, " "), "without hints waiting claims are up to a second late: give them to this user with ACL SETUSER")
 	default:
 		x.good("rights", "all that are needed")
 	}
@@ -407,7 +410,7 @@ func (x *examination) data(ctx context.Context) error {
 		return nil // a finding of its own
 	}
 	if err != nil {
-		return classify(err).wrap("HMGET", err)
+		return fmt.Errorf("HMGET: %w", classify(err).wrap(err))
 	}
 	format, _ := got[0].(string)
 	epoch, there := got[1].(string)
@@ -416,11 +419,11 @@ func (x *examination) data(ctx context.Context) error {
 	case !there && x.s.epoch != "":
 		x.bad("data set", name+" has vanished", "the data was wiped, as by FLUSHALL or a server that came back empty: look for what did it and open the store anew")
 	case !there:
-		x.care("data set", "no "+name, "there is no store with this prefix yet: the first push makes one. If there was one, it was wiped")
+		x.warning("data set", "no "+name, "there is no store with this prefix yet: the first push makes one. If there was one, it was wiped")
 	case x.s.epoch != "" && epoch != x.s.epoch:
 		x.bad("data set", name+" is another one", "the data was wiped and begun anew: open the store anew")
 	case format != formatVersion:
-		x.bad("data set", "format "+format, "this program knows format "+formatVersion+": use the version of Punctual that wrote it, or another prefix")
+		x.bad("data set", "format "+format, "this program knows format "+formatVersion+": "+otherFormat(format))
 	default:
 		x.good("data set", name+" is there, format "+format)
 	}

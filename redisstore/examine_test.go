@@ -25,13 +25,13 @@ func finding(t testing.TB, all []punctual.Finding, name string) punctual.Finding
 func list(all []punctual.Finding) string {
 	var b strings.Builder
 	for _, f := range all {
-		fmt.Fprintf(&b, "\n%-5s %s: %s; %s", f.Grade, f.Name, f.Value, f.Cure)
+		fmt.Fprintf(&b, "\n%-5s %s: %s; %s", f.Severity, f.Name, f.Value, f.Remedy)
 	}
 	return b.String()
 }
 
 // Each finding of a sound server is good; each thing that is wrong with one shows in its finding, with a
-// cure.
+// remedy.
 func TestExamine(t *testing.T) {
 	server := redistest.Start(t, "--appendfsync", "always", "--maxmemory", "1gb")
 	client := connect(t, server)
@@ -41,7 +41,7 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range all {
-		if f.Grade != punctual.GradeGood || f.Cure != "" || f.Value == "" {
+		if f.Severity != punctual.SeverityGood || f.Remedy != "" || f.Value == "" {
 			t.Errorf("of a sound server: %+v; want it good", f)
 		}
 	}
@@ -54,54 +54,54 @@ func TestExamine(t *testing.T) {
 		{
 			"eviction policy",
 			[]string{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"},
-			punctual.Finding{Value: "allkeys-lru", Grade: punctual.GradeBad, Cure: "noeviction"},
+			punctual.Finding{Value: "allkeys-lru", Severity: punctual.SeverityBad, Remedy: "noeviction"},
 			[]string{"CONFIG", "SET", "maxmemory-policy", "noeviction"},
 		},
 		{
 			"append-only file",
 			[]string{"CONFIG", "SET", "appendfsync", "everysec"},
-			punctual.Finding{Value: "appendfsync everysec", Grade: punctual.GradeCare, Cure: "appendfsync to always"},
+			punctual.Finding{Value: "appendfsync everysec", Severity: punctual.SeverityWarning, Remedy: "appendfsync to always"},
 			nil,
 		},
 		{
 			"durability", nil,
-			punctual.Finding{Value: "volatile", Grade: punctual.GradeCare, Cure: "appendfsync to always"},
+			punctual.Finding{Value: "volatile", Severity: punctual.SeverityWarning, Remedy: "appendfsync to always"},
 			[]string{"CONFIG", "SET", "appendfsync", "always"},
 		},
 		{
 			"sync during rewrites",
 			[]string{"CONFIG", "SET", "no-appendfsync-on-rewrite", "yes"},
-			punctual.Finding{Value: "off", Grade: punctual.GradeCare, Cure: "no-appendfsync-on-rewrite to no"},
+			punctual.Finding{Value: "off", Severity: punctual.SeverityWarning, Remedy: "no-appendfsync-on-rewrite to no"},
 			[]string{"CONFIG", "SET", "no-appendfsync-on-rewrite", "no"},
 		},
 		{
 			"memory",
 			[]string{"CONFIG", "SET", "maxmemory", "0"},
-			punctual.Finding{Value: "no limit", Grade: punctual.GradeCare, Cure: "maxmemory"},
+			punctual.Finding{Value: "no limit", Severity: punctual.SeverityWarning, Remedy: "maxmemory"},
 			nil,
 		},
 		{
 			"memory",
 			[]string{"CONFIG", "SET", "maxmemory", "1"},
-			punctual.Finding{Value: "of 0.0 MiB", Grade: punctual.GradeBad, Cure: "maxmemory"},
+			punctual.Finding{Value: "of 0.0 MiB", Severity: punctual.SeverityBad, Remedy: "maxmemory"},
 			[]string{"CONFIG", "SET", "maxmemory", "1gb"},
 		},
 		{
 			"role",
 			[]string{"REPLICAOF", "127.0.0.1", "1"},
-			punctual.Finding{Value: "replica of 127.0.0.1", Grade: punctual.GradeBad, Cure: "name the primary"},
+			punctual.Finding{Value: "replica of 127.0.0.1", Severity: punctual.SeverityBad, Remedy: "name the primary"},
 			[]string{"REPLICAOF", "NO", "ONE"},
 		},
 		{
 			"data set",
 			[]string{"HSET", "punctual:store", "epoch", "another"},
-			punctual.Finding{Value: "another one", Grade: punctual.GradeBad, Cure: "open the store anew"},
+			punctual.Finding{Value: "another one", Severity: punctual.SeverityBad, Remedy: "open the store anew"},
 			nil,
 		},
 		{
 			"data set",
 			[]string{"FLUSHALL"},
-			punctual.Finding{Value: "vanished", Grade: punctual.GradeBad, Cure: "wiped"},
+			punctual.Finding{Value: "vanished", Severity: punctual.SeverityBad, Remedy: "wiped"},
 			nil,
 		},
 	}
@@ -114,8 +114,8 @@ func TestExamine(t *testing.T) {
 			t.Fatalf("after %v: %v", tt.change, err)
 		}
 		f := finding(t, all, tt.name)
-		if f.Grade != tt.want.Grade || !strings.Contains(f.Value, tt.want.Value) || !strings.Contains(f.Cure, tt.want.Cure) {
-			t.Errorf("after %v: %+v; want %s with %q and %q", tt.change, f, tt.want.Grade, tt.want.Value, tt.want.Cure)
+		if f.Severity != tt.want.Severity || !strings.Contains(f.Value, tt.want.Value) || !strings.Contains(f.Remedy, tt.want.Remedy) {
+			t.Errorf("after %v: %+v; want %s with %q and %q", tt.change, f, tt.want.Severity, tt.want.Value, tt.want.Remedy)
 		}
 		if tt.back != nil {
 			do(t, server, tt.back...)
@@ -132,13 +132,13 @@ func TestExamineWithoutStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]punctual.Grade{
-		"connection": punctual.GradeGood, "encryption": punctual.GradeGood, "password": punctual.GradeGood, "version": punctual.GradeGood,
-		"role": punctual.GradeGood, "eviction policy": punctual.GradeBad, "memory": punctual.GradeCare, "append-only file": punctual.GradeCare,
-		"last writes to disk": punctual.GradeGood, "replicas": punctual.GradeGood, "clock": punctual.GradeGood, "durability": punctual.GradeBad,
-		"latency": punctual.GradeGood, "rights": punctual.GradeGood, "data set": punctual.GradeCare,
+	for name, want := range map[string]punctual.Severity{
+		"connection": punctual.SeverityGood, "encryption": punctual.SeverityGood, "password": punctual.SeverityGood, "version": punctual.SeverityGood,
+		"role": punctual.SeverityGood, "eviction policy": punctual.SeverityBad, "memory": punctual.SeverityWarning, "append-only file": punctual.SeverityWarning,
+		"last writes to disk": punctual.SeverityGood, "replicas": punctual.SeverityGood, "clock": punctual.SeverityGood, "durability": punctual.SeverityBad,
+		"latency": punctual.SeverityGood, "rights": punctual.SeverityGood, "data set": punctual.SeverityWarning,
 	} {
-		if f := finding(t, all, name); f.Grade != want {
+		if f := finding(t, all, name); f.Severity != want {
 			t.Errorf("%+v; want %s", f, want)
 		}
 	}
@@ -174,12 +174,12 @@ func TestExamineCluster(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"cluster": "16384 of 16384 slots served", "nodes down": "none"} {
-		if f := finding(t, all, name); f.Value != want || f.Grade != punctual.GradeGood {
+		if f := finding(t, all, name); f.Value != want || f.Severity != punctual.SeverityGood {
 			t.Errorf("%+v; want %q", f, want)
 		}
 	}
 	finding(t, all, "clocks of the nodes")
-	if f := finding(t, all, "durability"); f.Value != "volatile" || !strings.Contains(f.Cure, "replicated") {
+	if f := finding(t, all, "durability"); f.Value != "volatile" || !strings.Contains(f.Remedy, "replicated") {
 		t.Errorf("%+v; want volatile, and how to have more", f)
 	}
 }
@@ -193,15 +193,15 @@ func TestNodesDown(t *testing.T) {
 
 // What goes over a network without encryption or password is worth a word.
 func TestExaminedLinks(t *testing.T) {
-	for url, want := range map[string][2]punctual.Grade{
-		"redis://localhost":                    {punctual.GradeGood, punctual.GradeGood},
-		"redis://127.8.8.8:7":                  {punctual.GradeGood, punctual.GradeGood},
-		"redis://db.example.com":               {punctual.GradeCare, punctual.GradeCare},
-		"redis://u:p@db.example.com":           {punctual.GradeCare, punctual.GradeGood},
-		"rediss://u:p@db.example.com":          {punctual.GradeGood, punctual.GradeGood},
-		"redis+cluster://localhost,10.0.0.1":   {punctual.GradeCare, punctual.GradeCare},
-		"rediss+sentinel://:p@localhost/main":  {punctual.GradeGood, punctual.GradeGood},
-		"redis+sentinel://localhost:7000/main": {punctual.GradeCare, punctual.GradeCare}, // the servers may be anywhere
+	for url, want := range map[string][2]punctual.Severity{
+		"redis://localhost":                    {punctual.SeverityGood, punctual.SeverityGood},
+		"redis://127.8.8.8:7":                  {punctual.SeverityGood, punctual.SeverityGood},
+		"redis://db.example.com":               {punctual.SeverityWarning, punctual.SeverityWarning},
+		"redis://u:p@db.example.com":           {punctual.SeverityWarning, punctual.SeverityGood},
+		"rediss://u:p@db.example.com":          {punctual.SeverityGood, punctual.SeverityGood},
+		"redis+cluster://localhost,10.0.0.1":   {punctual.SeverityWarning, punctual.SeverityWarning},
+		"rediss+sentinel://:p@localhost/main":  {punctual.SeverityGood, punctual.SeverityGood},
+		"redis+sentinel://localhost:7000/main": {punctual.SeverityWarning, punctual.SeverityWarning}, // the servers may be anywhere
 	} {
 		client, o, err := connectURL(url, nil)
 		if err != nil {
@@ -213,10 +213,10 @@ func TestExaminedLinks(t *testing.T) {
 		}
 		x := examination{s: s}
 		x.connection()
-		if f := finding(t, x.findings, "encryption"); f.Grade != want[0] {
+		if f := finding(t, x.findings, "encryption"); f.Severity != want[0] {
 			t.Errorf("%s: %+v; want %s", url, f, want[0])
 		}
-		if f := finding(t, x.findings, "password"); f.Grade != want[1] {
+		if f := finding(t, x.findings, "password"); f.Severity != want[1] {
 			t.Errorf("%s: %+v; want %s", url, f, want[1])
 		}
 		if err := client.Close(); err != nil {

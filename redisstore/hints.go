@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -16,23 +17,37 @@ import (
 // this very Store are passed on without it (waits.hint), so it skips those.
 type hints struct {
 	s     *Store
-	asked chan struct{} // holds one request to subscribe to what is new
+	asked chan struct{} // holds one request to subscribe to what is new, and to leave what is old
+	quit  chan struct{} // closed by close
 	// pingEvery is how often the connection is tried: the constant, but tests are less patient.
 	pingEvery time.Duration
 
 	mu    sync.Mutex
 	of    map[string]partition // guarded by mu: by channel, all that was ever waited for
 	fresh []string             // guarded by mu: channels to subscribe to
+	stale []string             // guarded by mu: channels to leave
 }
 
 func (h *hints) init(s *Store) {
 	h.s = s
 	h.pingEvery = pingEvery
-	h.asked = make(chan struct{}, 1)
+	h.asked, h.quit = make(chan struct{}, 1), make(chan struct{})
 	h.of = make(map[string]partition)
 }
 
-// want subscribes to a partition's hints, soon, and for as long as the store is open.
+// close ends the listening.
+func (h *hints) close() { close(h.quit) }
+
+// forget ends what want began.
+func (h *hints) forget(p partition) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.of, p.channel())
+	h.stale = append(h.stale, p.channel())
+	h.ask()
+}
+
+// want subscribes to a partition's hints, soon, until it is forgotten.
 func (h *hints) want(p partition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,30 +65,46 @@ func (h *hints) want(p partition) {
 // of an hour.
 const pingEvery = 3 * time.Second
 
-// reconnectPause is between two connections.
-const reconnectPause = 100 * time.Millisecond
+// The pause between two connections doubles from the first to the last, as long as none lasts. A
+// server that comes back is so noticed within the last; meanwhile waiting claims look once a second.
+const (
+	reconnectPause = 100 * time.Millisecond
+	reconnectMost  = 5 * time.Second
+)
 
-// listen runs until the store closes: one connection after the other.
+// listen runs until the store closes: one connection after the other. It warns once of an outage.
 func (h *hints) listen() {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	h.s.duties.Go(func() {
 		defer end()
-		<-h.s.waits.quit
+		<-h.quit
 	})
+	pause, warned := reconnectPause, false
 	for ctx.Err() == nil {
-		if err := h.session(ctx); err != nil && ctx.Err() == nil {
+		began := time.Now()
+		live, err := h.session(ctx)
+		if live && time.Since(began) > reconnectMost {
+			pause, warned = reconnectPause, false
+		}
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case warned:
+			h.s.opt.Logger.Debug("still no hints", "error", err)
+		default:
 			h.s.opt.Logger.Warn("no hints for now; waiting claims look once a second", "error", err)
+			warned = true
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(reconnectPause):
+		case <-time.After(pause):
 		}
+		pause = min(2*pause, reconnectMost)
 	}
 }
 
-// session listens on one connection, until it breaks or ctx ends.
-func (h *hints) session(ctx context.Context) error {
+// session listens on one connection, until it breaks or ctx ends, and tells whether anything came.
+func (h *hints) session(ctx context.Context) (live bool, err error) {
 	h.subscribeAnew()
 	sub := h.s.client.Subscribe(ctx)
 	events, broken := make(chan any), make(chan error, 1)
@@ -87,18 +118,24 @@ func (h *hints) session(ctx context.Context) error {
 	for reading := false; ; {
 		select {
 		case <-ctx.Done():
-			return nil
+			return live, nil
 		case err := <-broken:
-			return err
+			return live, err
 		case e := <-events:
+			live = true
 			h.pass(e)
 		case <-h.asked:
-			fresh := h.takeFresh()
+			fresh, stale := h.takeAsked()
+			if len(stale) > 0 && reading {
+				if err := sub.Unsubscribe(ctx, stale...); err != nil {
+					return live, err
+				}
+			}
 			if len(fresh) == 0 {
 				continue
 			}
 			if err := sub.Subscribe(ctx, fresh...); err != nil {
-				return err
+				return live, err
 			}
 			if !reading {
 				reading = true
@@ -109,7 +146,7 @@ func (h *hints) session(ctx context.Context) error {
 				continue
 			}
 			if err := sub.Ping(ctx); err != nil {
-				return err
+				return live, err
 			}
 		}
 	}
@@ -154,12 +191,23 @@ func (h *hints) ask() {
 	}
 }
 
-func (h *hints) takeFresh() []string {
+// takeAsked returns the channels to subscribe to, and those to leave: a channel that was left and is wanted again is
+// among the former alone.
+func (h *hints) takeAsked() (fresh, stale []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fresh := h.fresh
-	h.fresh = nil
-	return fresh
+	for _, channel := range h.fresh {
+		if _, wanted := h.of[channel]; wanted {
+			fresh = append(fresh, channel)
+		}
+	}
+	for _, channel := range h.stale {
+		if _, wanted := h.of[channel]; !wanted {
+			stale = append(stale, channel)
+		}
+	}
+	h.fresh, h.stale = nil, nil
+	return fresh, stale
 }
 
 // pass hands a hint to those who wait. A subscription that has just been made, at first or
@@ -168,7 +216,7 @@ func (h *hints) pass(event any) {
 	switch e := event.(type) {
 	case *redis.Subscription:
 		if p, known := h.partitionOf(e.Channel); known && e.Kind == "subscribe" {
-			h.s.waits.hint(p, -never)
+			h.s.waits.waiter.Notice(p.part(), -wait.Never)
 		}
 	case *redis.Message:
 		sender, text, _ := strings.Cut(e.Payload, " ")

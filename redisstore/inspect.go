@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Get returns one message; see punctual.Inspector.
@@ -20,7 +21,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 		return punctual.Info{}, err
 	}
 	defer s.calls.Done()
-	if err := cmp.Or(punctual.CheckTopic(topic), punctual.CheckID(id)); err != nil {
+	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
 	info, err := s.get(ctx, topic, id)
@@ -30,24 +31,15 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return info, nil
 }
 
-// get asks all homes of a message, the newest first, and again if the topic has grown.
+// get asks the partition of a message, and again if the topic is another one than was known.
 func (s *Store) get(ctx context.Context, topic, id string) (punctual.Info, error) {
 	for l := s.layouts.known(topic); ; {
-		var x *surprise
-		for _, n := range l.homes(id) {
-			p := s.names.partition(topic, n)
-			info, version, err := s.getFrom(ctx, p, id)
-			if !errors.Is(err, punctual.ErrNotFound) {
-				return info, err
-			}
-			if version != l.version {
-				x = &surprise{p, version}
-			}
+		p := s.names.partition(topic, home(id, l.size()))
+		info, version, err := s.getFrom(ctx, p, id)
+		if !errors.Is(err, punctual.ErrNotFound) || version == l.version {
+			return info, err
 		}
-		if x == nil {
-			return punctual.Info{}, punctual.ErrNotFound
-		}
-		now, err := s.renew(ctx, x.p, x.seen, l)
+		now, err := s.renew(ctx, p, version, l)
 		if err != nil {
 			return punctual.Info{}, err
 		}
@@ -90,7 +82,7 @@ func infoOf(topic, id string, at int64, set, message, state string, now int64) (
 	if set == "t" {
 		m.due = at
 		if state == "" {
-			m.base = at
+			m.firstDue = at
 		}
 	}
 	i := punctual.Info{
@@ -99,18 +91,21 @@ func infoOf(topic, id string, at int64, set, message, state string, now int64) (
 	}
 	switch {
 	case set == "d":
-		i.State, i.Died, i.Reason = punctual.StateDead, punctual.FromMillis(at), m.reason
+		i.State, i.Died, i.Reason = punctual.StateDead, storekit.FromMillis(at), m.reason
 	case at <= now:
 		i.State = punctual.StateReady
 	case set == "l":
-		i.State, i.LeaseUntil = punctual.StateLeased, punctual.FromMillis(at)
+		i.State, i.LeaseUntil = punctual.StateLeased, storekit.FromMillis(at)
 	}
 	return i, nil
 }
 
+// leasePlaces is PLACES of lua/select.lua.
+const leasePlaces = 1024
+
 // place is where a message stands in a list. Its text is the cursor of a page.
 type place struct {
-	at int64 // ms
+	at int64 // ms; of a leased message 1/leasePlaces ms
 	id string
 }
 
@@ -151,10 +146,10 @@ type selection struct {
 func newSelection(state punctual.State, from, to time.Time) selection {
 	sel := selection{state: state, from: -never, to: never}
 	if !from.IsZero() {
-		sel.from = punctual.CeilMillis(from)
+		sel.from = storekit.CeilMillis(from)
 	}
 	if !to.IsZero() {
-		sel.to = punctual.CeilMillis(to) - 1
+		sel.to = storekit.CeilMillis(to) - 1
 	}
 	return sel
 }
@@ -172,7 +167,7 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 		return punctual.Page{}, err
 	}
 	defer s.calls.Done()
-	q, err := q.CheckList()
+	q, err := storekit.CheckList(q)
 	if err != nil {
 		return punctual.Page{}, fmt.Errorf("list: %w", err)
 	}
@@ -196,15 +191,24 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery, after place) (pu
 	var lists []*lister
 	for _, p := range parts {
 		// One more than the page holds tells whether there is another page.
-		lists = append(lists, &lister{s: s, p: p, sel: newSelection(q.State, q.From, q.To), after: after, share: len(parts), most: q.Limit + 1})
+		l := &lister{s: s, p: p, sel: newSelection(q.State, q.From, q.To), after: after, share: len(parts), most: q.Limit + 1}
+		if q.Reason != "" {
+			l.reason, l.most = slices.Index(reasons[:], q.Reason), scriptItems
+		}
+		lists = append(lists, l)
 	}
 	page := punctual.Page{Messages: []punctual.Info{}}
-	for {
-		first, err := earliest(ctx, lists)
-		if err != nil || first == nil {
+	for looks := storekit.MaxLooks; ; {
+		first, open, err := earliest(ctx, lists, &looks)
+		switch {
+		case err != nil:
 			return page, err
-		}
-		if len(page.Messages) == q.Limit {
+		case open != nil && (first == nil || open.after.before(first.ahead[0].place)):
+			page.Next = open.after.String()
+			return page, nil
+		case first == nil:
+			return page, nil
+		case len(page.Messages) == q.Limit:
 			page.Next = after.String()
 			return page, nil
 		}
@@ -223,7 +227,10 @@ type lister struct {
 	ahead []listed // read and not yet taken
 	most  int      // how many may still be wanted
 	share int      // among how many listers a script's reach is divided
+	begun bool     // a script was sent
 	ended bool     // there are no more to read
+
+	reason int // of the dead to list, as in a state; 0 for all
 }
 
 // listed is a message and where it stands.
@@ -232,18 +239,26 @@ type listed struct {
 	info punctual.Info
 }
 
-// earliest returns the lister whose next message comes first, or nil if none has any.
-func earliest(ctx context.Context, lists []*lister) (*lister, error) {
-	var first *lister
+// earliest returns the lister whose next message comes first, or nil if none has any. open is the one that has come the
+// least far and may have more to read, nil if there is none: for lists by reason looks bounds how many messages are read, and is
+// lowered.
+func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *lister, err error) {
 	for _, l := range lists {
-		if err := l.fill(ctx); err != nil {
-			return nil, err
+		for len(l.ahead) == 0 && !l.ended && (!l.begun || l.reason == 0 || *looks > 0) {
+			if err := l.fill(ctx, looks); err != nil {
+				return nil, nil, err
+			}
 		}
-		if len(l.ahead) > 0 && (first == nil || l.ahead[0].before(first.ahead[0].place)) {
-			first = l
+		switch {
+		case len(l.ahead) > 0:
+			if first == nil || l.ahead[0].before(first.ahead[0].place) {
+				first = l
+			}
+		case !l.ended && (open == nil || l.after.before(open.after)):
+			open = l
 		}
 	}
-	return first, nil
+	return first, open, nil
 }
 
 // leastShare is how many messages, and bytes of them, a script lists however many partitions
@@ -253,29 +268,37 @@ const (
 	leastShareBytes = 64 << 10
 )
 
-// fill reads on if nothing is ahead.
-func (l *lister) fill(ctx context.Context) error {
-	if len(l.ahead) > 0 || l.ended {
-		return nil
-	}
+// fill reads on.
+func (l *lister) fill(ctx context.Context, looks *int) error {
 	n := min(l.most, max(scriptItems/l.share, leastShare))
-	a, err := l.s.runPartition(ctx, listScript, l.p, append(l.sel.args(l.after, n), max(scriptBytes/l.share, leastShareBytes))...)
+	a, err := l.s.runPartition(ctx, listScript, l.p, append(l.sel.args(l.after, n), max(scriptBytes/l.share, leastShareBytes), l.reason)...)
 	if err != nil {
 		return err
+	}
+	l.begun = true
+	*looks -= n
+	last := place{at: a.int(), id: a.string()}
+	if l.ended = last.id == ""; !l.ended {
+		l.after = last
 	}
 	for len(a.items) > 0 {
 		id, at, set, message, state := a.string(), a.int(), a.string(), a.string(), a.string()
 		if a.bad {
 			return badReply(listScript)
 		}
-		i, err := infoOf(l.p.topic, id, at, set, message, state, a.now)
+		ms := at
+		if l.sel.state == punctual.StateLeased {
+			ms = (at + leasePlaces - 1) / leasePlaces
+		}
+		i, err := infoOf(l.p.topic, id, ms, set, message, state, a.now)
 		if err != nil {
 			return err
 		}
-		l.after = place{at: at, id: id}
-		l.ahead = append(l.ahead, listed{l.after, i})
+		l.ahead = append(l.ahead, listed{place{at: at, id: id}, i})
 	}
-	l.ended = len(l.ahead) == 0
+	if a.bad {
+		return badReply(listScript)
+	}
 	return nil
 }
 
@@ -340,7 +363,7 @@ func (s *Store) count(ctx context.Context, l *layout, out *punctual.TopicStats) 
 		out.Leased += a.int()
 		out.Dead += a.int()
 		if next := a.int(); next != never && (out.NextDue.IsZero() || next < out.NextDue.UnixMilli()) {
-			out.NextDue = punctual.FromMillis(next)
+			out.NextDue = storekit.FromMillis(next)
 		}
 		if a.bad {
 			return nil, badReply(statsScript)
@@ -356,7 +379,7 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 		return punctual.TopicStats{}, err
 	}
 	defer s.calls.Done()
-	if err := punctual.CheckTopic(topic); err != nil {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return punctual.TopicStats{}, fmt.Errorf("stats: %w", err)
 	}
 	st, err := s.stats(ctx, topic)
@@ -393,11 +416,15 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 
 // topicNames returns the names of all topics, sorted, and perhaps some that were deleted.
 func (s *Store) topicNames(ctx context.Context) ([]string, error) {
-	reply, err := s.run(ctx, registryScript, []string{s.names.topics()}, []any{"list", ""})
+	a, err := s.registry(ctx, "list", "", 0)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{items: reply}
+	names, ok := a.next().([]any)
+	if !ok {
+		return nil, badReply(registryScript)
+	}
+	r := reader{items: names}
 	var topics []string
 	for len(r.items) > 0 {
 		topics = append(topics, r.string())
@@ -416,7 +443,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 		return punctual.Forecast{}, err
 	}
 	defer s.calls.Done()
-	if err := q.Check(); err != nil {
+	if err := storekit.CheckForecast(q); err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
 	topics := []string{q.Topic}
@@ -429,15 +456,19 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 	if err := s.checkEpoch(ctx, false); err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
-	from := s.clock.floorMillis()
-	f := punctual.Forecast{From: punctual.FromMillis(from), Step: millis(punctual.CeilDuration(q.Step)), Counts: make([]int64, q.Buckets)}
+	now := s.clock.floorMillis()
+	from, err := storekit.ForecastStart(q, now)
+	if err != nil {
+		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
+	}
+	f := punctual.Forecast{From: storekit.FromMillis(from), Step: millis(storekit.CeilDuration(q.Step)), Counts: make([]int64, q.Buckets)}
 	for _, topic := range topics {
 		parts, err := s.partitions(ctx, topic)
 		if err != nil {
 			return punctual.Forecast{}, fmt.Errorf("forecast of %s: %w", topic, err)
 		}
 		for _, p := range parts {
-			if err := s.forecast(ctx, p, &f, from, punctual.CeilDuration(q.Step)); err != nil {
+			if err := s.forecast(ctx, p, &f, now, from, storekit.CeilDuration(q.Step)); err != nil {
 				return punctual.Forecast{}, fmt.Errorf("forecast of %s: %w", topic, err)
 			}
 		}
@@ -446,10 +477,10 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 }
 
 // forecast adds the counts of one partition.
-func (s *Store) forecast(ctx context.Context, p partition, f *punctual.Forecast, from, step int64) error {
+func (s *Store) forecast(ctx context.Context, p partition, f *punctual.Forecast, now, from, step int64) error {
 	for first := 0; first < len(f.Counts); first += scriptItems {
 		end := min(first+scriptItems, len(f.Counts))
-		a, err := s.runPartition(ctx, forecastScript, p, from, step, first, end, len(f.Counts))
+		a, err := s.runPartition(ctx, forecastScript, p, from, step, first, end, len(f.Counts), now)
 		if err != nil {
 			return err
 		}

@@ -2,11 +2,12 @@ package redisstore
 
 import (
 	"context"
-	"sync"
+	"maps"
+	"slices"
 )
 
-// A journey takes the messages of a call to the partitions that may have them: in rounds, of
-// which each asks one partition per message. Messages of one partition stay in their order.
+// A journey takes the messages of a call to their partitions: in rounds, because a partition may
+// say that the topic is not as was thought. Messages of one partition stay in their order.
 type journey struct {
 	s     *Store
 	stops []stop
@@ -14,11 +15,15 @@ type journey struct {
 	// another then does nothing, and its messages begin anew; without it they do so only when
 	// there is a new version.
 	create bool
-	// homes returns the partitions to ask, in order, for the message of a stop.
-	homes func(l *layout, i int) []int
-	// ask runs a script for some messages in a partition: it marks what is answered as done, and
-	// returns the version found there.
-	ask func(ctx context.Context, l *layout, c *chunk) (int64, error)
+	// id returns the ID of the message of a stop.
+	id func(i int) string
+	// pack makes the arguments of the script for some messages.
+	pack func(l *layout, c *chunk) []any
+	// ask runs a script for some messages in a partition, and returns the version found there. What takes in
+	// the answer marks the messages that are answered as done.
+	ask func(ctx context.Context, l *layout, c *chunk, args []any) (version int64, take func() error, err error)
+	// refuse gives a message its error, in a call of which other messages were answered.
+	refuse func(i int, err error)
 
 	layouts map[string]*layout // by topic
 	stuck   map[string]int     // by topic: for how many rounds pushes were refused without a new version
@@ -28,8 +33,9 @@ type journey struct {
 type stop struct {
 	topic string
 	bytes int   // that count against the limit of a script
-	left  []int // numbers of the partitions to ask; nil: not begun
-	done  bool  // answered, or was never to be asked
+	done  bool  // answered, failed, or was never to be asked
+	asked bool  // a partition has answered for it
+	err   error // why it has no answer
 }
 
 // surprise is a partition that answered with another version than it was asked by.
@@ -38,136 +44,186 @@ type surprise struct {
 	seen int64
 }
 
-// run goes on until every message is done.
+// run goes on until every message is done. The error is that of a call in which no message was answered.
 func (j *journey) run(ctx context.Context) error {
-	j.layouts, j.stuck = make(map[string]*layout), make(map[string]int)
+	j.layouts = make(map[string]*layout)
 	for {
-		g, err := j.plan(ctx)
-		if err != nil || len(g.chunks) == 0 {
-			return j.failed(err)
+		j.resolve(ctx)
+		g := j.plan()
+		if len(g.chunks) == 0 {
+			return j.outcome()
 		}
-		surprises, err := j.round(ctx, g)
-		if err != nil {
-			return j.failed(err)
-		}
-		anew := make(map[string]bool)
-		for topic, x := range surprises {
-			if anew[topic], err = j.renew(ctx, topic, x); err != nil {
-				return j.failed(err)
-			}
-		}
-		j.advance(anew)
+		j.advance(ctx, j.round(ctx, g))
 	}
 }
 
-// failed is what an error means for the call: messages that were answered stay so.
-func (j *journey) failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, st := range j.stops {
-		if st.done && st.left != nil {
-			return halfDone(err)
-		}
-	}
-	return err
-}
-
-// plan sorts the messages that are not done by the partition that they ask next.
-func (j *journey) plan(ctx context.Context) (*groups, error) {
-	g := newGroups(j.s.names)
+// resolve finds out where the topics are whose messages are not done.
+func (j *journey) resolve(ctx context.Context) {
+	var unknown map[string]bool
+	known := "" // the topic of the stop before
 	for i := range j.stops {
 		st := &j.stops[i]
-		if st.done {
+		if st.done || st.topic == known {
 			continue
 		}
-		l, err := j.layout(ctx, st.topic)
-		if err != nil {
-			return nil, err
+		if known = st.topic; j.layouts[st.topic] != nil {
+			continue
 		}
-		if st.left == nil {
-			st.left = j.homes(l, i)
+		if l := j.s.layouts.known(st.topic); l.exists() {
+			j.layouts[st.topic] = l
+			continue
 		}
-		g.add(lane{st.topic, st.left[0], len(st.left) == 1}, i, st.bytes)
+		if unknown == nil {
+			unknown = make(map[string]bool)
+		}
+		unknown[st.topic] = true
 	}
-	return g, nil
+	if len(unknown) == 0 {
+		return
+	}
+	found, errs := askEach(ctx, j.s, slices.Collect(maps.Keys(unknown)), func(topic string) (*layout, error) {
+		l, err := j.s.layout(ctx, topic)
+		for err == nil && j.create && !l.exists() {
+			l, err = j.s.create(ctx, topic, l)
+		}
+		return l, err
+	})
+	maps.Copy(j.layouts, found)
+	j.fail(errs)
 }
 
-func (j *journey) layout(ctx context.Context, topic string) (*layout, error) {
-	if l := j.layouts[topic]; l != nil {
-		return l, nil
+// fail ends the messages of topics that are not done.
+func (j *journey) fail(topics map[string]error) {
+	for i := range j.stops {
+		st := &j.stops[i]
+		if err := topics[st.topic]; err != nil && !st.done {
+			st.done, st.err = true, err
+		}
 	}
-	l, err := j.s.layout(ctx, topic)
-	for err == nil && j.create && !l.exists() {
-		l, err = j.s.create(ctx, topic, l)
+}
+
+// outcome is the error of the whole call, when nothing of it took effect for sure. Else each message that has no
+// answer has its error.
+func (j *journey) outcome() error {
+	var all error
+	done := false
+	for i := range j.stops {
+		all = worst(all, j.stops[i].err)
+		done = done || j.stops[i].asked && j.stops[i].err == nil
 	}
-	if err == nil {
-		j.layouts[topic] = l
+	if !done {
+		return all
 	}
-	return l, err
+	for i := range j.stops {
+		if err := j.stops[i].err; err != nil {
+			j.refuse(i, err)
+		}
+	}
+	return nil
+}
+
+// plan sorts the messages that are not done by their partition.
+func (j *journey) plan() *groups {
+	g := &groups{s: j.s}
+	var l *layout
+	topic := ""
+	for i := range j.stops {
+		if st := &j.stops[i]; !st.done {
+			if l == nil || st.topic != topic {
+				l, topic = j.layouts[st.topic], st.topic
+			}
+			g.add(lane{topic, home(j.id(i), l.size())}, i, st.bytes).layout = l
+		}
+	}
+	return g
 }
 
 // round asks one partition per message, and returns for each topic a partition that has another
 // version, if there is one.
-func (j *journey) round(ctx context.Context, g *groups) (map[string]surprise, error) {
-	var mu sync.Mutex
-	surprises := make(map[string]surprise)
-	err := g.run(func(c *chunk) error {
-		l := j.layouts[c.p.topic]
-		version, err := j.ask(ctx, l, c)
-		if err == nil && version != l.version {
-			mu.Lock()
-			defer mu.Unlock()
-			surprises[c.p.topic] = surprise{c.p, version}
+func (j *journey) round(ctx context.Context, g *groups) map[string]surprise {
+	var surprises map[string]surprise
+	g.pack = func(c *chunk) []any { return j.pack(c.layout, c) }
+	g.ask = func(ctx context.Context, c *chunk, args []any) (func() error, error) {
+		version, take, err := j.ask(ctx, c.layout, c, args)
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return func() error { // with the lock of g
+			if version != c.layout.version {
+				if surprises == nil {
+					surprises = make(map[string]surprise)
+				}
+				surprises[c.p.topic] = surprise{c.p, version}
+			}
+			return take()
+		}, nil
+	}
+	g.run(ctx)
+	for _, c := range g.chunks {
+		for _, i := range c.items {
+			st := &j.stops[i]
+			st.asked = st.asked || c.err == nil
+			if c.err != nil {
+				st.done, st.err = true, c.err
+			}
+		}
+	}
+	return surprises
+}
+
+// advance ends the messages that are not done and do not begin anew: what was answered counts.
+func (j *journey) advance(ctx context.Context, surprises map[string]surprise) {
+	if len(surprises) == 0 {
+		for i := range j.stops {
+			j.stops[i].done = true
+		}
+		return
+	}
+	if j.stuck == nil {
+		j.stuck = make(map[string]int)
+	}
+	for topic := range surprises {
+		j.stuck[topic]++
+	}
+	layouts, stuck := maps.Clone(j.layouts), maps.Clone(j.stuck) // some of those that ask may come back later
+	renewed, errs := askEach(ctx, j.s, slices.Collect(maps.Keys(surprises)), func(topic string) (renewal, error) {
+		return j.renew(ctx, surprises[topic], layouts[topic], stuck[topic])
 	})
-	return surprises, err
-}
-
-// renew finds out what another version means, and reports whether the messages of the topic
-// that are not done begin anew.
-func (j *journey) renew(ctx context.Context, topic string, x surprise) (bool, error) {
-	old := j.layouts[topic]
-	l, err := j.s.renew(ctx, x.p, x.seen, old)
-	if err != nil {
-		return false, err
+	j.fail(errs)
+	for topic, r := range renewed {
+		if r.superseded {
+			j.stuck[topic] = 0
+		}
+		if r.changed {
+			delete(j.layouts, topic)
+		}
 	}
-	if l.version != old.version {
-		delete(j.layouts, topic)
-		return true, nil
-	}
-	if !j.create {
-		return false, nil
-	}
-	return true, j.wait(ctx, x, l)
-}
-
-// wait gives somebody who is deleting the topic the time to finish. If it takes too long, that
-// one is gone.
-func (j *journey) wait(ctx context.Context, x surprise, l *layout) error {
-	j.stuck[x.p.topic]++
-	if n := j.stuck[x.p.topic]; n < tries {
-		return j.s.pause(ctx, firstPause<<n)
-	}
-	j.stuck[x.p.topic] = 0
-	delete(j.layouts, x.p.topic)
-	return j.s.supersede(ctx, x.p, l)
-}
-
-// advance moves the messages on that are not done. Where the last partition has been asked,
-// what it answered counts.
-func (j *journey) advance(anew map[string]bool) {
 	for i := range j.stops {
 		st := &j.stops[i]
-		switch {
-		case st.done:
-		case anew[st.topic]:
-			st.left = nil
-		case len(st.left) == 1:
-			st.done = true
-		default:
-			st.left = st.left[1:]
-		}
+		st.done = st.done || !renewed[st.topic].anew
 	}
+}
+
+// renewal is what another version means for the messages of a topic that are not done.
+type renewal struct {
+	anew       bool // they begin anew
+	changed    bool // with another layout
+	superseded bool // which was made for them
+}
+
+// renew finds out what another version means. Where there is no new one, somebody may be deleting the topic; he gets
+// the time to finish, and if that takes too long he is gone.
+func (j *journey) renew(ctx context.Context, x surprise, old *layout, stuck int) (renewal, error) {
+	l, err := j.s.renew(ctx, x.p, x.seen, old)
+	switch {
+	case err != nil:
+		return renewal{}, err
+	case l.version != old.version:
+		return renewal{anew: true, changed: true}, nil
+	case !j.create:
+		return renewal{}, nil
+	case stuck < tries:
+		return renewal{anew: true}, j.s.pause(ctx, firstPause<<stuck)
+	}
+	return renewal{anew: true, changed: true, superseded: true}, j.s.supersede(ctx, x.p, l)
 }

@@ -2,18 +2,17 @@ package redisstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-// Partition 0 of a topic decides on its settings, and the number of partitions is one of
-// them. Every partition has a copy, for its scripts. Each change makes a new version:
+// Partition 0 of a topic decides on its settings. The number of partitions is one of them, and stays
+// as the topic was created with. Every partition has a copy, for its scripts. Each change makes a new version:
 //
 //  1. partition 0 takes it, if it still has the version that the change was made from;
 //  2. all other partitions take it, unless they have a later one;
@@ -23,15 +22,14 @@ import (
 // spread does steps 2 and 3 first. So whoever acts on an older version learns of the newer one
 // from whatever partition it turns to, and a push for an older version is refused there.
 //
-// docs/decisions/0011 says why this keeps an ID from being stored twice.
+// docs/decisions/0011 says why.
 
-// layout is a version of a topic's settings, as partition 0 has it. It is not changed any more
-// once it is made.
+// layout is a version of a topic's settings, as partition 0 has it. It does not change once another
+// goroutine can see it, which is when it is adopted.
 type layout struct {
 	version  int64             // 0 or less: there is no such topic, see answer.version
 	spread   int64             // the version that all partitions are known to have
 	token    int64             // the newest of partition 0
-	sizes    []int             // how many partitions there were, the present number last
 	settings punctual.Settings // the defaults if there is no such topic
 	fields   []any             // of the hash g: what the partitions have copies of
 }
@@ -41,18 +39,12 @@ func (l *layout) exists() bool { return l.version > 0 }
 // latest is the newest version that partition 0 has had, whether or not the topic exists.
 func (l *layout) latest() int64 { return max(l.version, -l.version) }
 
-// size is the number of partitions.
-func (l *layout) size() int { return l.sizes[len(l.sizes)-1] }
-
-// homes are the partitions that may have a message, the newest home first.
-func (l *layout) homes(id string) []int {
-	var out []int
-	for _, n := range slices.Backward(l.sizes) {
-		if h := home(id, n); !slices.Contains(out, h) {
-			out = append(out, h)
-		}
+// size is the number of partitions. Of a topic that does not exist it is 1: partition 0 knows.
+func (l *layout) size() int {
+	if !l.exists() {
+		return 1
 	}
-	return out
+	return l.settings.Partitions
 }
 
 // layouts remembers what this process knows of topics. What it knows may be out of date, but
@@ -65,7 +57,7 @@ type layouts struct {
 func (k *layouts) init() { k.of = make(map[string]*layout) }
 
 // unheard is a topic of which nothing is known.
-var unheard = &layout{sizes: []int{1}, settings: punctual.DefaultSettings()}
+var unheard = &layout{settings: punctual.DefaultSettings()}
 
 // known returns what is known of a topic.
 func (k *layouts) known(topic string) *layout {
@@ -116,7 +108,7 @@ func (s *Store) load(ctx context.Context, topic string) (*layout, error) {
 // adopt makes a layout known to this process, and to the claims that wait in it.
 func (s *Store) adopt(topic string, l *layout) {
 	changed := s.layouts.learn(topic, l)
-	s.waits.resize(topic, l.size(), changed)
+	s.waits.waiter.Resize(topic, l.size(), changed)
 }
 
 // readLayout reads the layout as one partition has it.
@@ -125,7 +117,7 @@ func (s *Store) readLayout(ctx context.Context, p partition) (*layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{version: a.version, token: a.int(), spread: a.int(), sizes: []int{1}, settings: s.newSettings(), fields: a.items}
+	l := &layout{version: a.version, token: a.int(), spread: a.int(), settings: s.newSettings(), fields: a.items}
 	if a.bad || len(a.items)%2 != 0 {
 		return nil, badReply(layoutScript)
 	}
@@ -134,36 +126,20 @@ func (s *Store) readLayout(ctx context.Context, p partition) (*layout, error) {
 	}
 	for len(a.items) > 0 {
 		field, value := a.string(), a.string()
-		switch field {
-		case "sizes":
-			err = l.parseSizes(value)
-		case "settings":
-			l.settings = punctual.Settings{}
-			err = json.Unmarshal([]byte(value), &l.settings)
+		if field != "settings" {
+			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s of topic %s cannot be read: %w (%w)", field, p.topic, punctual.ErrCorrupt, err)
+		if l.settings, err = storekit.DecodeSettings([]byte(value)); err != nil {
+			return nil, fmt.Errorf("settings of topic %s cannot be read: %w", p.topic, err)
+		}
+		if n := l.size(); n < 1 || n > punctual.MaxPartitions {
+			return nil, fmt.Errorf("settings of topic %s name %d partitions: %w", p.topic, n, punctual.ErrCorrupt)
 		}
 	}
 	if a.bad {
 		return nil, badReply(layoutScript)
 	}
 	return l, nil
-}
-
-func (l *layout) parseSizes(text string) error {
-	l.sizes = nil
-	for word := range strings.FieldsSeq(text) {
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 || n > punctual.MaxPartitions {
-			return fmt.Errorf("%q is not a number of partitions", word)
-		}
-		l.sizes = append(l.sizes, n)
-	}
-	if len(l.sizes) == 0 {
-		return fmt.Errorf("there is no number of partitions")
-	}
-	return nil
 }
 
 // newSettings are those of a topic that comes into being.
@@ -182,14 +158,14 @@ func (s *Store) spread(ctx context.Context, topic string, l *layout) error {
 			return err
 		}
 	}
-	_, err := s.runPartition(ctx, spreadScript, s.names.partition(topic, 0), s.sender, l.version)
+	_, err := s.runPartition(ctx, spreadScript, s.names.partition(topic, 0), l.version)
 	return err
 }
 
 // store gives a partition a version of the settings, and reports whether it took it: base
 // is the version that it must have, or empty for any older one.
 func (s *Store) store(ctx context.Context, sc *script, p partition, l *layout, base string) (bool, error) {
-	args := append([]any{s.sender, base, l.version, p.number, l.token, flag(l.spread == l.version)}, l.fields...)
+	args := append([]any{base, l.version, p.number, l.token, flag(l.spread == l.version)}, l.fields...)
 	a, err := s.runPartition(ctx, sc, p, args...)
 	if err != nil {
 		return false, err
@@ -248,7 +224,7 @@ func (s *Store) supersede(ctx context.Context, p partition, l *layout) error {
 	if other.exists() && other.version > l.version {
 		from = other
 	}
-	next := &layout{version: max(other.latest(), l.version) + 1, token: max(other.token, l.token), sizes: from.sizes, settings: from.settings, fields: from.fields}
+	next := &layout{version: max(other.latest(), l.version) + 1, token: max(other.token, l.token), settings: from.settings, fields: from.fields}
 	_, err = s.propose(ctx, p.topic, next, l.version)
 	return err
 }

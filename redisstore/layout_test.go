@@ -47,7 +47,10 @@ func TestStatesAreATable(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "x", Due: time.Unix(1, 0)})
-	claimOne(t, s, 0)
+	d := claimOne(t, s, 0)
+	if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRetry}}); err != nil {
+		t.Fatal(err)
+	}
 	states := s.names.partition("orders", 0).keys()[5]
 	if got := do(t, server, "OBJECT", "ENCODING", states); got != "hashtable" {
 		t.Errorf("%s is a %s; want a hashtable", states, got)

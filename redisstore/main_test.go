@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/storetest"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
@@ -20,6 +21,9 @@ var shared *redistest.Server
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
+	if storetest.IsChild() {
+		return m.Run() // on the server of its parent
+	}
 	// A pool that could not dial goes on trying for up to a second after it was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 	return redistest.Run(m, &shared, func() error { return goleak.Find(dialling) })

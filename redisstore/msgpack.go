@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Scripts take and give lists in the form of msgpack (msgpack.org), because Redis and this
-// program are both quicker with one long value than with thousands of short ones. Only what the
+// Scripts take lists of short values in the form of msgpack (msgpack.org), because Redis and this
+// program are both quicker with one value than with thousands. Only what the
 // scripts need is here: arrays, strings and numbers.
 
 const (
@@ -46,40 +46,4 @@ func packStringHead(b []byte, n int) []byte {
 		return binary.BigEndian.AppendUint16(append(b, packString16), uint16(n))
 	}
 	return binary.BigEndian.AppendUint32(append(b, packString32), uint32(n))
-}
-
-// unpackArray takes the head of an array off d, and returns its length.
-func (d *decoder) unpackArray() uint64 {
-	switch k := d.byte(); {
-	case k&0xf0 == packFixArray:
-		return uint64(k & 0x0f)
-	case k == packArray16:
-		return d.bigEndian(2)
-	case k == packArray32:
-		return d.bigEndian(4)
-	}
-	d.bad = true
-	return 0
-}
-
-// unpackString takes a string off d. It stays part of what d reads.
-func (d *decoder) unpackString() string {
-	switch k := d.byte(); {
-	case k&0xe0 == packFixString:
-		return d.take(uint64(k & 0x1f))
-	case k == packString8:
-		return d.take(d.bigEndian(1))
-	case k == packString16:
-		return d.take(d.bigEndian(2))
-	case k == packString32:
-		return d.take(d.bigEndian(4))
-	}
-	d.bad = true
-	return ""
-}
-
-func (d *decoder) skipStrings(n uint64) {
-	for ; n > 0 && !d.bad; n-- {
-		d.unpackString()
-	}
 }

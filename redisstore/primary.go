@@ -66,9 +66,9 @@ func forEachPrimary(ctx context.Context, client redis.UniversalClient, f func(co
 	})
 	switch {
 	case err != nil && asked == 0:
-		return classify(err).wrap("CLUSTER SLOTS", err)
+		return fmt.Errorf("CLUSTER SLOTS: %w", classify(err).wrap(err))
 	case err == nil && asked == 0:
-		return fmt.Errorf("the cluster has no primary: %w", punctual.ErrOverloaded)
+		return fmt.Errorf("the cluster has no primary: %w", punctual.ErrUnreachable)
 	}
 	return err
 }
@@ -76,12 +76,12 @@ func forEachPrimary(ctx context.Context, client redis.UniversalClient, f func(co
 func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
 	text, err := c.Info(ctx).Result()
 	if err != nil {
-		return primary{}, classify(err).wrap("INFO", err)
+		return primary{}, fmt.Errorf("INFO: %w", classify(err).wrap(err))
 	}
 	begin := time.Now()
 	now, err := c.Time(ctx).Result()
 	if err != nil {
-		return primary{}, classify(err).wrap("TIME", err)
+		return primary{}, fmt.Errorf("TIME: %w", classify(err).wrap(err))
 	}
 	here := begin.Add(time.Since(begin) / 2)
 	p := primary{addr: addrOf(c), info: parseInfo(text), ahead: now.Sub(here)}

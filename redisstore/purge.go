@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Purge removes messages; see punctual.Inspector. Each 500 are one atomic step.
@@ -13,15 +14,11 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 		return 0, err
 	}
 	defer s.calls.Done()
-	if err := punctual.CheckTopic(q.Topic); err != nil {
+	if err := storekit.CheckTopic(q.Topic); err != nil {
 		return 0, fmt.Errorf("purge: %w", err)
 	}
 	if q.State > punctual.StateDead {
 		return 0, fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)
-	}
-	states := []punctual.State{q.State}
-	if q.State == punctual.StateNone {
-		states = []punctual.State{punctual.StateLeased, punctual.StateReady, punctual.StateScheduled}
 	}
 	parts, err := s.partitions(ctx, q.Topic)
 	if err != nil {
@@ -29,26 +26,29 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	}
 	var total int64
 	for _, p := range parts {
-		for _, state := range states {
-			n, err := s.purge(ctx, p, newSelection(state, q.From, q.To))
-			if total += n; err == nil {
-				continue
-			}
-			err = fmt.Errorf("purge of %s, %d removed so far: %w", q.Topic, total, err)
-			if total > 0 {
-				err = halfDone(err)
-			}
-			return total, err
+		n, err := s.purge(ctx, p, newSelection(q.State, q.From, q.To))
+		if total += n; err == nil {
+			continue
 		}
+		err = fmt.Errorf("purge of %s, %d removed so far: %w", q.Topic, total, err)
+		if total > 0 {
+			err = halfDone(err)
+		}
+		return total, err
 	}
 	return total, nil
 }
 
+// purgeRounds bounds how often a purge of all that is live begins anew.
+const purgeRounds = 16
+
 // purge removes what is selected, going on behind the last removed, so that it ends even
-// when others push faster.
+// when others push faster. One of all that is live begins anew until one script finds all: a message
+// may have been claimed on the way and given back to a place that was passed.
 func (s *Store) purge(ctx context.Context, p partition, sel selection) (total int64, err error) {
 	var after place
-	for {
+	for rounds := 1; ; {
+		whole := after == place{}
 		a, err := s.runPartition(ctx, purgeScript, p, sel.args(after, scriptItems)...)
 		if err != nil {
 			return total, err
@@ -58,9 +58,14 @@ func (s *Store) purge(ctx context.Context, p partition, sel selection) (total in
 		if a.bad {
 			return total, badReply(purgeScript)
 		}
-		if total += n; n < scriptItems {
+		if total += n; n == scriptItems {
+			continue
+		}
+		if whole || sel.state != punctual.StateNone || rounds == purgeRounds {
 			return total, nil
 		}
+		after = place{}
+		rounds++
 	}
 }
 
@@ -72,7 +77,7 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 		return 0, err
 	}
 	defer s.calls.Done()
-	if err := punctual.CheckTopic(topic); err != nil {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return 0, fmt.Errorf("delete topic: %w", err)
 	}
 	d := deletion{s: s, topic: topic}
@@ -109,26 +114,13 @@ func (d *deletion) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		case done:
-			return d.forgetName(ctx)
+			// A name without a topic does no harm.
+			if _, err := d.s.registry(ctx, "remove", d.topic, l.version); err != nil {
+				return halfDone(err)
+			}
+			return nil
 		}
 	}
-}
-
-// forgetName takes the name out of the set of topics, and puts it back if somebody has made
-// the topic anew. A name without a topic does no harm.
-func (d *deletion) forgetName(ctx context.Context) error {
-	_, err := d.s.run(ctx, registryScript, []string{d.s.names.topics()}, []any{"remove", d.topic})
-	if err != nil {
-		return halfDone(err)
-	}
-	l, err := d.s.load(ctx, d.topic)
-	if err == nil && l.exists() {
-		err = d.s.register(ctx, d.topic)
-	}
-	if err != nil {
-		return halfDone(err)
-	}
-	return nil
 }
 
 // empty empties all partitions, the first one last, or reports that the settings have changed
@@ -151,6 +143,6 @@ func (d *deletion) empty(ctx context.Context, l *layout) (bool, error) {
 		d.removed += removed
 		above = max(above, token)
 	}
-	d.s.adopt(d.topic, &layout{version: -l.version - 1, sizes: []int{1}, settings: d.s.newSettings()})
+	d.s.adopt(d.topic, &layout{version: -l.version - 1, settings: d.s.newSettings()})
 	return true, nil
 }

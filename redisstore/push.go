@@ -3,11 +3,11 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // What push.lua is to do when an ID is taken.
@@ -16,6 +16,7 @@ const (
 	takenReplace = 1
 	takenFail    = 2
 	takenNever   = 3 // the ID was just made up
+	takenDead    = 4 // replace a dead one alone
 )
 
 // What push.lua says of a message that was not simply stored.
@@ -26,7 +27,7 @@ const (
 	pushTooFar    = 5
 	pushPaused    = 6
 	pushFinished  = 7
-	pushElsewhere = 8
+	pushDead      = 8
 )
 
 // Push stores messages; see punctual.Store. Messages of one partition travel by up to 500, or
@@ -36,19 +37,30 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		return nil, err
 	}
 	defer s.calls.Done()
-	if err := punctual.CheckBatch(len(ms)); err != nil {
+	if err := storekit.CheckBatch(len(ms)); err != nil {
 		return nil, err
 	}
-	p := pushing{s: s, ms: ms, results: make([]punctual.PushResult, len(ms)), above: make([]int64, len(ms))}
-	j := journey{s: s, stops: make([]stop, len(ms)), create: true, homes: p.homes, ask: p.ask}
+	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfPush(ms) })
+	if err != nil {
+		return nil, fmt.Errorf("push: %w", err)
+	}
+	p := pushing{s: s, ms: ms, key: key, results: make([]punctual.PushResult, len(ms))}
+	j := journey{
+		s: s, stops: make([]stop, len(ms)), create: true, id: func(i int) string { return p.results[i].ID }, pack: p.args, ask: p.ask,
+		refuse: func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
+	}
 	for i := range ms {
 		p.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(&ms[i])}
 		if p.results[i].Err != nil {
 			j.stops[i].done = true
 			continue
 		}
-		if ms[i].ID == "" {
-			p.results[i].ID = punctual.NewID(time.UnixMicro(s.clock.guess()))
+		switch {
+		case ms[i].ID != "":
+		case key != nil:
+			p.results[i].ID = storekit.IDOfKey(key.Key, i)
+		default:
+			p.results[i].ID = storekit.NewID(time.UnixMicro(s.clock.guess()))
 		}
 		j.stops[i] = stop{topic: ms[i].Topic, bytes: len(ms[i].Body)}
 	}
@@ -63,94 +75,89 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 type pushing struct {
 	s       *Store
 	ms      []punctual.NewMessage
+	key     *keyed
 	results []punctual.PushResult
 	stops   []stop
-	above   []int64 // the newest token of the older homes of each message
-}
-
-// homes are those that a message may be in: the oldest first, the one to store it in last.
-// Nobody has used an ID that was made just now.
-func (p *pushing) homes(l *layout, i int) []int {
-	p.above[i] = 0
-	out := l.homes(p.results[i].ID)
-	if p.ms[i].ID == "" {
-		return out[:1]
-	}
-	slices.Reverse(out)
-	return out
 }
 
 // check refuses what no clock reading could make acceptable.
 func (s *Store) check(m *punctual.NewMessage) error {
-	if err := m.Check(s.opt.MaxBody); err != nil {
+	if err := storekit.CheckPush(m, s.opt.MaxBody); err != nil {
 		return err
 	}
-	_, err := punctual.DueAt(time.Time{}, m.Due, 0)
+	_, err := storekit.DueAt(time.Time{}, m.Due, 0)
 	if m.Due.IsZero() {
 		return nil
 	}
 	return err
 }
 
-// ask pushes some messages to a partition. One that they had before the topic grew acts on
-// those that it has.
-func (p *pushing) ask(ctx context.Context, l *layout, c *chunk) (int64, error) {
-	var above int64
-	for _, i := range c.items {
-		above = max(above, p.above[i])
-	}
-	a, err := p.s.runPartition(ctx, pushScript, c.p, p.s.sender, p.pack(c), l.version, flag(!c.last), above)
-	if err != nil {
-		return 0, err
-	}
-	if a.version == l.version {
-		p.s.waits.hint(c.p, a.int())
-		p.fillAll(a, c.items)
-	}
-	if a.bad {
-		return 0, badReply(pushScript)
-	}
-	return a.version, nil
+// args makes the arguments of push.lua.
+func (p *pushing) args(l *layout, c *chunk) []any {
+	return p.pack(c, l.version)
 }
 
-// pack packs messages for push.lua. An older home needs their bodies only to replace what it has.
-func (p *pushing) pack(c *chunk) []byte {
-	size := packedBytes
-	for _, i := range c.items {
-		size += 4*packedBytes + len(p.results[i].ID) + maxDigits + restBytes(&p.ms[i])
+// ask pushes some messages to a partition.
+func (p *pushing) ask(ctx context.Context, l *layout, c *chunk, args []any) (int64, func() error, error) {
+	a, err := p.s.runKeyed(ctx, pushScript, c.p, p.key.part(c.items), args...)
+	if err != nil {
+		return 0, nil, err
 	}
-	b := packArray(make([]byte, 0, size), 4*len(c.items))
+	stored := a.version == l.version
+	if stored {
+		p.s.waits.hint(c.p, a.int())
+	}
+	return a.version, func() error {
+		if stored {
+			p.fillAll(a, c.items)
+		}
+		if a.bad {
+			return badReply(pushScript)
+		}
+		return nil
+	}, nil
+}
+
+// pack makes the arguments of push.lua. All that is behind due times is in one piece of memory.
+func (p *pushing) pack(c *chunk, version int64) []any {
+	size, all := packedBytes, 0
+	for _, i := range c.items {
+		size += 3*packedBytes + len(p.results[i].ID) + maxDigits
+		all += restBytes(&p.ms[i])
+	}
+	args := make([]any, 2, 2+len(c.items))
+	b, rest := packArray(make([]byte, 0, size), 3*len(c.items)), make([]byte, 0, all)
 	var digits [maxDigits]byte
-	var rest []byte
 	for _, i := range c.items {
 		m := &p.ms[i]
 		b = packString(b, p.results[i].ID)
 		if m.Due.IsZero() {
-			b = packNumber(b, float64(punctual.CeilDuration(m.Delay)))
+			b = packNumber(b, float64(storekit.CeilDuration(m.Delay)))
 		} else {
-			due := strconv.AppendInt(digits[:0], punctual.CeilMillis(m.Due), 10)
+			due := strconv.AppendInt(digits[:0], storekit.CeilMillis(m.Due), 10)
 			b = append(packStringHead(b, len(due)), due...)
 		}
-		b = packNumber(b, float64(whenTaken(m)+4*messageFlags(m)))
-		rest = rest[:0]
-		if c.last || m.OnDuplicate == punctual.ReplaceFirst {
-			rest = appendRest(rest, m)
-		}
-		b = append(packStringHead(b, len(rest)), rest...)
+		b = packNumber(b, float64(int(p.whenTaken(m))+8*int(messageFlags(m))))
+		begin := len(rest)
+		rest = appendRest(rest, m)
+		args = append(args, rest[begin:])
 	}
-	return b
+	args[0], args[1] = b, version
+	return args
 }
 
 // maxDigits is how long a number of ms can be.
 const maxDigits = 20
 
-func whenTaken(m *punctual.NewMessage) byte {
+func (p *pushing) whenTaken(m *punctual.NewMessage) byte {
 	switch {
-	case m.OnDuplicate == punctual.ReplaceFirst:
+	case m.IfExists == punctual.IfExistsReplace:
 		return takenReplace
-	case m.OnDuplicate == punctual.FailDuplicate:
+	case m.IfExists == punctual.IfExistsFail:
 		return takenFail
-	case m.ID == "":
+	case m.IfExists == punctual.IfExistsReplaceDead && m.ID != "":
+		return takenDead
+	case m.ID == "" && p.key == nil:
 		return takenNever
 	}
 	return takenKeep
@@ -158,13 +165,13 @@ func whenTaken(m *punctual.NewMessage) byte {
 
 // fillAll reads the answer of push.lua.
 func (p *pushing) fillAll(a *answer, items []int) {
-	up, token := a.int(), a.int()
+	up := a.int()
 	for _, i := range items {
-		due := punctual.CeilMillis(p.ms[i].Due)
+		due := storekit.CeilMillis(p.ms[i].Due)
 		if p.ms[i].Due.IsZero() {
-			due = up + punctual.CeilDuration(p.ms[i].Delay)
+			due = up + storekit.CeilDuration(p.ms[i].Delay)
 		}
-		p.results[i].Status, p.results[i].Due = punctual.PushStored, punctual.FromMillis(due)
+		p.results[i].Status, p.results[i].Due = punctual.PushStored, storekit.FromMillis(due)
 		p.stops[i].done = true
 	}
 	for !a.bad && len(a.items) > 0 {
@@ -176,10 +183,6 @@ func (p *pushing) fillAll(a *answer, items []int) {
 		i := items[n]
 		p.results[i].Status, p.results[i].Due = punctual.PushNone, time.Time{}
 		status, due, state := a.int(), a.int(), a.int()
-		if status == pushElsewhere {
-			p.stops[i].done, p.above[i] = false, max(p.above[i], token)
-			continue
-		}
 		fillPushed(&p.results[i], &p.ms[i], status, due, state)
 	}
 }
@@ -187,13 +190,15 @@ func (p *pushing) fillAll(a *answer, items []int) {
 func fillPushed(r *punctual.PushResult, m *punctual.NewMessage, status, due, state int64) {
 	switch status {
 	case pushReplaced:
-		r.Status, r.Due = punctual.PushReplaced, punctual.FromMillis(due)
+		r.Status, r.Due = punctual.PushReplaced, storekit.FromMillis(due)
 	case pushDuplicate:
-		r.Status, r.Due, r.Existing = punctual.PushDuplicate, punctual.FromMillis(due), punctual.State(state)
+		r.Status, r.Due, r.Existing = punctual.PushDuplicate, storekit.FromMillis(due), punctual.State(state)
 	case pushFinished:
 		r.Status = punctual.PushDuplicate
 	case pushTaken:
-		r.Err = fmt.Errorf("push of %s to %s: %w", r.ID, r.Topic, punctual.ErrDuplicate)
+		r.Err = storekit.DuplicateError(r.Topic, r.ID, time.Time{})
+	case pushDead:
+		r.Existing, r.Err = punctual.StateDead, storekit.DuplicateError(r.Topic, r.ID, storekit.FromMillis(due))
 	case pushPaused:
 		r.Err = fmt.Errorf("push to %s: %w", r.Topic, punctual.ErrPaused)
 	default:

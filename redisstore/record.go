@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The binary forms of a message. Numbers are little-endian; double is an IEEE 754 double that
@@ -25,11 +26,10 @@ import (
 // What changes (hash s); written by the scripts alone:
 //
 //	version(1)=1 flags(1) reason(1) failures(1) attempt(4) token(double)
-//	due(double) maxAttempts(4) [base(double) expireAfter(double)]
+//	due(double) maxAttempts(4) [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// base is the due time from which the expiry counts. It and expireAfter are there if the
-// flags say so. docs/format-redis.md has the law of changing them.
+// firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
 const (
 	recordVersion    = 1
 	messageHeadBytes = 21
@@ -40,6 +40,7 @@ const (
 	flagDrop    = 1
 	flagCancel  = 2 // of a state
 	flagExpires = 4
+	flagFirst   = 16 // of a state
 )
 
 // reasons by their number in a state.
@@ -59,17 +60,30 @@ type stored struct {
 	attempt  int
 	token    int64
 	due      int64
-	base     int64
+	firstDue int64
 	failures []punctual.Failure
 }
 
-// restBytes is how long appendRest makes a message at most.
+// restBytes is how long appendRest makes a message.
 func restBytes(m *punctual.NewMessage) int {
-	n := 4 + 8 + binary.MaxVarintLen32 + len(m.Body)
+	n := 4 + uvarintBytes(len(m.Headers)) + len(m.Body)
+	if m.ExpireAfter > 0 {
+		n += 8
+	}
 	for k, v := range m.Headers {
-		n += len(k) + len(v) + 2*binary.MaxVarintLen32
+		n += textBytes(k) + textBytes(v)
 	}
 	return n
+}
+
+func textBytes(s string) int { return uvarintBytes(len(s)) + len(s) }
+
+func uvarintBytes(n int) int {
+	size := 1
+	for ; n >= 0x80; n >>= 7 {
+		size++
+	}
+	return size
 }
 
 func messageFlags(m *punctual.NewMessage) (flags byte) {
@@ -86,7 +100,7 @@ func messageFlags(m *punctual.NewMessage) (flags byte) {
 func appendRest(b []byte, m *punctual.NewMessage) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.MaxAttempts))
 	if m.ExpireAfter > 0 {
-		b = appendDouble(b, float64(punctual.CeilDuration(m.ExpireAfter)))
+		b = appendDouble(b, float64(storekit.CeilDuration(m.ExpireAfter)))
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
 	if len(m.Headers) > 0 {
@@ -113,7 +127,7 @@ func decodeMessage(id, record string) (stored, error) {
 	version, flags := kind>>4, kind&0x0f
 	m.drop = flags&flagDrop != 0
 	m.created, m.due = d.double(), d.double()
-	m.base = m.due
+	m.firstDue = m.due
 	m.maxAttempts = int(d.uint32())
 	if flags&flagExpires != 0 {
 		m.expireAfter = d.double()
@@ -136,9 +150,11 @@ func (m *stored) addState(id, state string) error {
 	m.attempt = int(d.uint32())
 	m.token, m.due = d.double(), d.double()
 	d.uint32() // maxAttempts again, for the scripts
-	if m.base = m.due; flags&flagExpires != 0 {
-		m.base = d.double()
-		d.double() // expireAfter again
+	if m.firstDue = m.due; flags&flagFirst != 0 {
+		m.firstDue = d.double()
+	}
+	if flags&flagExpires != 0 {
+		d.double() // expireAfter again, for the scripts
 	}
 	for range failures {
 		m.failures = append(m.failures, d.failure())
@@ -158,9 +174,9 @@ func unreadable(what, id string, version byte, n int) error {
 func (m *stored) message(topic, id string) punctual.Message {
 	return punctual.Message{
 		ID: id, Topic: topic, Body: m.body, Headers: m.headers,
-		Due: punctual.FromMillis(m.due), Attempt: m.attempt, MaxAttempts: m.maxAttempts,
-		Created:     punctual.FromMillis(m.created),
-		Expires:     punctual.ExpiresAt(punctual.FromMillis(m.base), millis(m.expireAfter)),
+		Due: storekit.FromMillis(m.due), FirstDue: storekit.FromMillis(m.firstDue), Attempt: m.attempt, MaxAttempts: m.maxAttempts,
+		Created:     storekit.FromMillis(m.created),
+		Expires:     storekit.ExpiresAt(storekit.FromMillis(m.firstDue), millis(m.expireAfter)),
 		DropExpired: m.drop,
 	}
 }
@@ -201,13 +217,6 @@ func (d *decoder) littleEndian(bytes uint64) (n uint64) {
 	return n
 }
 
-func (d *decoder) bigEndian(bytes uint64) (n uint64) {
-	for _, b := range []byte(d.take(bytes)) {
-		n = n<<8 | uint64(b)
-	}
-	return n
-}
-
 func (d *decoder) uvarint() (n uint64) {
 	for shift := 0; shift < 64; shift += 7 {
 		b := d.byte()
@@ -239,7 +248,7 @@ func (d *decoder) headers() map[string]string {
 }
 
 func (d *decoder) failure() punctual.Failure {
-	f := punctual.Failure{Attempt: int(d.uint32()), At: punctual.FromMillis(d.double())}
+	f := punctual.Failure{Attempt: int(d.uint32()), At: storekit.FromMillis(d.double())}
 	f.Error = strings.Clone(d.take(d.littleEndian(2)))
 	return f
 }

@@ -22,13 +22,13 @@ var refusals = map[string]struct {
 	"READONLY": {
 		begin: steer("REPLICAOF 127.0.0.1 1"), // nobody is there
 		end:   steer("REPLICAOF NO ONE"),
-		want:  punctual.ErrOverloaded,
+		want:  punctual.ErrUnreachable,
 	},
 	"MASTERDOWN": {
 		args:  []string{"--replica-serve-stale-data", "no"},
 		begin: steer("REPLICAOF 127.0.0.1 1"),
 		end:   steer("REPLICAOF NO ONE"),
-		want:  punctual.ErrOverloaded,
+		want:  punctual.ErrUnreachable,
 	},
 	"NOREPLICAS": {
 		begin: steer("CONFIG SET min-replicas-to-write 1"),
@@ -142,8 +142,8 @@ func TestLoading(t *testing.T) {
 		_, err := s.Now(t.Context())
 		if err != nil && strings.Contains(err.Error(), "LOADING") {
 			seen = true
-			if !errors.Is(err, punctual.ErrOverloaded) || !punctual.Definite(err) {
-				t.Errorf("P13: while the server loads: %v; want ErrOverloaded", err)
+			if !errors.Is(err, punctual.ErrUnreachable) || !punctual.Definite(err) {
+				t.Errorf("P13: while the server loads: %v; want ErrUnreachable", err)
 			}
 		}
 		select {

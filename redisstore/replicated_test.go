@@ -43,13 +43,13 @@ func pair(t *testing.T) (primary, replica *redistest.Server) {
 // has just got all data first writes a new append-only file.
 func openReplicated(t *testing.T, c redis.UniversalClient, o *Options) *Store {
 	t.Helper()
-	for patience := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for waitLimit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		s, err := Open(t.Context(), c, o)
 		if err == nil {
 			closeAtEnd(t, s.Close)
 			return s
 		}
-		if !errors.Is(err, punctual.ErrDurability) || time.Now().After(patience) {
+		if !errors.Is(err, punctual.ErrDurability) || time.Now().After(waitLimit) {
 			t.Fatal(err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestReplicated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := finding(t, found, "durability"); f.Value != string(punctual.Replicated) || f.Grade != punctual.GradeGood {
+	if f := finding(t, found, "durability"); f.Value != string(punctual.Replicated) || f.Severity != punctual.SeverityGood {
 		t.Errorf("%+v; want replicated", f)
 	}
 }
@@ -137,6 +137,8 @@ func TestReplicatedClaimsDoNotWait(t *testing.T) {
 			t.Errorf("%s while the replica hangs: %v; want it to pass", name, err)
 		}
 	}
+	_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders"}})
+	wantIndeterminate(t, "push while the replica hangs", err)
 	goOn(t, replica)
 }
 

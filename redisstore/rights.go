@@ -85,7 +85,7 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			needed = append(needed, rightOf(t.command, err.Error(), s.names))
 		default:
-			return nil, classify(err).wrap(t.command, err)
+			return nil, fmt.Errorf("%s: %w", t.command, classify(err).wrap(err))
 		}
 	}
 	return needed, nil
@@ -100,7 +100,7 @@ func (s *Store) tryScripted(ctx context.Context, c redis.UniversalClient) ([]str
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return []string{"EVAL", err.Error()}, nil
 	}
-	return nil, classify(err).wrap("rights", err)
+	return nil, fmt.Errorf("rights: %w", classify(err).wrap(err))
 }
 
 // triedKeys are the keys of the scripts that are tried: those of the store, because some
@@ -123,7 +123,7 @@ func (s *Store) lackingForHints(ctx context.Context) ([]string, error) {
 	case strings.Contains(err.Error(), "NOPERM"):
 		return []string{rightOf("subscribe", err.Error(), s.names)}, nil
 	}
-	return nil, classify(err).wrap("subscribe", err)
+	return nil, fmt.Errorf("subscribe: %w", classify(err).wrap(err))
 }
 
 // never is a key that is never there, in the slot of the store's own.
@@ -145,9 +145,13 @@ func (l *lacking) add(said []string, n names) {
 }
 
 // rightOf is the right that would have let a command pass: to run it, or to use its key or
-// channel.
+// channel. Where the server names a command, it may be another one: SELECT, which a client sends in
+// front of the first.
 func rightOf(command, said string, n names) string {
+	m := refusedCommand.FindStringSubmatch(said)
 	switch {
+	case m != nil:
+		return "+" + strings.ToLower(m[1])
 	case strings.Contains(said, "channel"):
 		return "&" + n.prefix + "*"
 	case strings.Contains(said, "key"):
@@ -159,8 +163,8 @@ func rightOf(command, said string, n names) string {
 // refusedCommand finds the command in what a server says of one that a user may not run.
 var refusedCommand = regexp.MustCompile(`run the '([^']+)' command`)
 
-// cureOf is what to do about a NOPERM.
-func cureOf(said string) string {
+// remedyOf is what to do about a NOPERM.
+func remedyOf(said string) string {
 	what := "lacks a right"
 	if m := refusedCommand.FindStringSubmatch(said); m != nil {
 		what = "lacks the right +" + strings.ToLower(m[1])

@@ -30,14 +30,24 @@ type script struct {
 type repeat uint8
 
 const (
-	once      repeat = iota // a change of its own
-	harmless                // it changes nothing
-	receipted               // lua/receipt.lua knows it again
+	once     repeat = iota // a change of its own
+	harmless               // once more makes no difference
+	reading                // it changes nothing
+	recorded               // lua/call.lua knows it again
 )
 
 func (sc *script) as(r repeat) *script {
 	sc.repeat = r
 	return sc
+}
+
+// newReader makes a script that changes nothing, newChange one that lua/call.lua knows again.
+func newReader(name string, parts ...string) *script {
+	return newScript(name, append([]string{startText, settingsText, preludeText}, parts...)...).as(reading)
+}
+
+func newChange(name string, parts ...string) *script {
+	return newScript(name, append([]string{startText, callText, "if kept then return kept end", settingsText, preludeText}, parts...)...).as(recorded)
 }
 
 func newScript(name string, parts ...string) *script {
@@ -51,6 +61,18 @@ var startText string
 
 //go:embed lua/glance.lua
 var glanceText string
+
+//go:embed lua/settings.lua
+var settingsText string
+
+//go:embed lua/push_usual.lua
+var pushUsualText string
+
+//go:embed lua/claim_usual.lua
+var claimUsualText string
+
+//go:embed lua/settle_usual.lua
+var settleUsualText string
 
 //go:embed lua/prelude.lua
 var preludeText string
@@ -108,23 +130,24 @@ var registryText string
 
 // The scripts. They never change while a program runs.
 var (
-	pushScript      = newScript("push", startText, preludeText, receiptText, pushText).as(receipted)
-	claimScript     = newScript("claim", startText, glanceText, preludeText, receiptText, claimText).as(receipted)
-	settleScript    = newScript("settle", startText, preludeText, receiptText, settleText).as(receipted)
-	amendScript     = newScript("amend", startText, preludeText, receiptText, amendText).as(receipted)
-	getScript       = newScript("get", startText, preludeText, getText).as(harmless)
-	listScript      = newScript("list", startText, preludeText, selectText, listText).as(harmless)
-	statsScript     = newScript("stats", startText, preludeText, statsText).as(harmless)
-	forecastScript  = newScript("forecast", startText, preludeText, forecastText).as(harmless)
-	layoutScript    = newScript("layout", startText, preludeText, layoutText).as(harmless)
-	configureScript = newScript("configure", startText, preludeText, configureText)
-	copyScript      = newScript("copy settings", startText, preludeText, configureText).as(harmless) // with a version, which never goes back
-	spreadScript    = newScript("spread", startText, preludeText, spreadText).as(harmless)
-	purgeScript     = newScript("purge", startText, preludeText, selectText, purgeText)
-	deleteScript    = newScript("delete", startText, preludeText, deleteText)
-	checkScript     = newScript("check", startText, preludeText, checkText).as(harmless)
+	pushScript      = newScript("push", startText, callText, pushUsualText, settingsText, preludeText, pushText).as(recorded)
+	claimScript     = newScript("claim", startText, glanceText, callText, claimUsualText, settingsText, preludeText, claimText).as(recorded)
+	settleScript    = newScript("settle", startText, callText, settleUsualText, settingsText, preludeText, settleText).as(recorded)
+	amendScript     = newChange("amend", amendText)
+	getScript       = newReader("get", getText)
+	listScript      = newReader("list", selectText, listText)
+	statsScript     = newReader("stats", statsText)
+	forecastScript  = newReader("forecast", forecastText)
+	layoutScript    = newReader("layout", layoutText)
+	checkScript     = newReader("check", checkText)
+	configureScript = newChange("configure", configureText)
+	copyScript      = newChange("copy settings", configureText)
+	spreadScript    = newChange("spread", spreadText)
+	purgeScript     = newChange("purge", selectText, purgeText)
+	deleteScript    = newChange("delete", deleteText)
 	storeScript     = newScript("store", storeText)
-	registryScript  = newScript("registry", registryText)
+	forgetScript    = newScript("forget", forgetText)
+	registryScript  = newScript("registry", registryText).as(harmless)
 )
 
 // onceCmd is a command that the client must not send a second time by itself: when its
@@ -141,6 +164,10 @@ const (
 	firstPause = 10 * time.Millisecond
 )
 
+// moreMark begins what a script says that has put as many messages into x as one may, and is to be sent
+// again before it can do what it was asked to.
+const moreMark = "PUNCTUAL_MORE"
+
 // answer is what a script replied.
 type answer struct {
 	reader
@@ -150,13 +177,18 @@ type answer struct {
 
 // runPartition runs a script of a partition. It notices when the whole data set is gone.
 func (s *Store) runPartition(ctx context.Context, sc *script, p partition, args ...any) (*answer, error) {
-	keys := p.keys()
-	if sc.repeat == receipted {
-		c := s.slots.begin()
-		defer s.slots.end(c)
-		keys, args = append(keys, p.receipt(s.sender, c.slot)), append(args, c.number)
+	return s.runKeyed(ctx, sc, p, nil, args...)
+}
+
+// runKeyed is runPartition for a part of a call that has a key; nil is none.
+func (s *Store) runKeyed(ctx context.Context, sc *script, p partition, k *keyedPart, args ...any) (*answer, error) {
+	var a *answer
+	var err error
+	if sc.repeat == recorded {
+		a, err = s.runCall(ctx, sc, p, k, args)
+	} else {
+		a, err = s.runTimed(ctx, sc, s.keyArgs.get(p)[:partitionKeys], append([]any{s.header(0, 0), ""}, args...))
 	}
-	a, err := s.runTimed(ctx, sc, keys, args)
 	if err != nil {
 		return nil, err
 	}
@@ -167,10 +199,60 @@ func (s *Store) runPartition(ctx context.Context, sc *script, p partition, args 
 	return a, s.sawVersion(ctx, sc, p.topic, a.version)
 }
 
-// runTimed runs a script that is told the time and answers with it.
-func (s *Store) runTimed(ctx context.Context, sc *script, keys []string, args []any) (*answer, error) {
+// header is what lua/start.lua is given.
+type header struct {
+	floor           int64 // the latest time told, in ms
+	seconds, micros int64 // the time of a test; seconds below 0: that of the server
+	number          int64 // of the call
+	deadline        int64 // of the call, in ms
+	general         bool  // for tests: no usual case
+	key             *keyedPart
+}
+
+func (s *Store) header(number, deadline int64) header {
+	h := header{number: number, deadline: deadline, general: s.opt.general != nil && s.opt.general()}
+	h.floor, h.seconds, h.micros = s.clock.args()
+	return h
+}
+
+// Flags of a header.
+const (
+	flagAgain   = 1 // the call was sent before
+	flagGeneral = 2 // no usual case
+)
+
+func (h header) pack(again bool) []byte {
+	b := make([]byte, 0, 5*8+1)
+	for _, n := range [...]int64{h.floor, h.seconds, h.micros, h.number, h.deadline} {
+		b = appendDouble(b, float64(n))
+	}
+	var flags byte
+	if again || h.key != nil && h.key.again {
+		flags |= flagAgain
+	}
+	if h.general {
+		flags |= flagGeneral
+	}
+	b = append(b, flags)
+	if h.key != nil {
+		b = append(append(b, h.key.field...), h.key.content...)
+	}
+	return b
+}
+
+// runStore runs a script that belongs to the whole store.
+func (s *Store) runStore(ctx context.Context, sc *script, key string, args ...any) (*answer, error) {
 	floor, seconds, micros := s.clock.args()
-	reply, err := s.run(ctx, sc, keys, append([]any{floor, seconds, micros}, args...))
+	times := []any{floor, "", ""}
+	if seconds >= 0 {
+		times[1], times[2] = seconds, micros
+	}
+	return s.runTimed(ctx, sc, []any{key}, append(times, args...))
+}
+
+// runTimed runs a script that is told the time, and answers with it.
+func (s *Store) runTimed(ctx context.Context, sc *script, keys, args []any) (*answer, error) {
+	reply, err := s.run(ctx, sc, keys, args)
 	if err != nil {
 		return nil, err
 	}
@@ -184,42 +266,56 @@ func (s *Store) runTimed(ctx context.Context, sc *script, keys []string, args []
 	return a, nil
 }
 
+// called names the script in an error. Those with records are the Store's own methods, which name
+// themselves.
+func (sc *script) called(err error) error {
+	if sc.repeat == recorded {
+		return err
+	}
+	return fmt.Errorf("%s: %w", sc.name, err)
+}
+
 // run runs a script: again if Redis certainly refused to for a reason that may pass, and also
 // if no answer came, where it may be sent twice. Once a copy may have been carried out, no
 // refusal of a later one is definite.
-func (s *Store) run(ctx context.Context, sc *script, keys []string, args []any) ([]any, error) {
+func (s *Store) run(ctx context.Context, sc *script, keys, args []any) ([]any, error) {
 	if err := s.refusal(); err != nil && sc == pushScript {
-		return nil, fmt.Errorf("%s: %w", sc.name, err)
+		return nil, err
 	}
 	pause, unsure := firstPause, false
 	for try := 1; ; try++ {
-		val, err := s.eval(ctx, sc, keys, sc.copyArgs(args, try))
+		val, err := s.eval(ctx, sc, keys, args, try > 1)
 		if err == nil {
 			return itemsOf(val), nil
 		}
 		if isUnconfirmed(err) {
 			s.lookSoon()
-			return nil, fmt.Errorf("%s: %w", sc.name, err)
+			return nil, sc.called(err)
+		}
+		if redis.HasErrorPrefix(err, moreMark) {
+			if err := ctx.Err(); err != nil {
+				return nil, doubt(unsure, err)
+			}
+			try-- // it has come further
+			continue
 		}
 		f := classify(err)
 		s.lookForNodes(ctx, err)
-		unsure = unsure || f.unknown() && sc.repeat != harmless
+		if f.unknown() && sc.repeat == reading {
+			f.kind, f.passing = punctual.ErrUnreachable, true // a read never "may have happened"
+		}
+		if errors.Is(f.kind, errLate) {
+			s.clock.correct(lateNow(err))
+		}
+		unsure = unsure || f.unknown()
 		if again := f.passing || f.unknown() && sc.repeat != once; !again || try == tries || ctx.Err() != nil {
-			return nil, doubt(unsure, f.wrap(sc.name, err))
+			return nil, doubt(unsure, sc.called(f.wrap(err)))
 		}
 		if err := s.pause(ctx, pause); err != nil {
 			return nil, doubt(unsure, err)
 		}
 		pause *= 2
 	}
-}
-
-// copyArgs says to a script that knows calls again whether this copy is the first.
-func (sc *script) copyArgs(args []any, try int) []any {
-	if sc.repeat != receipted {
-		return args
-	}
-	return append(args[:len(args):len(args)], flag(try > 1))
 }
 
 func itemsOf(val any) []any {
@@ -253,7 +349,7 @@ func (s *Store) pause(ctx context.Context, d time.Duration) error {
 }
 
 // eval sends a script by its hash, and in full to a server that does not know it.
-func (s *Store) eval(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
+func (s *Store) eval(ctx context.Context, sc *script, keys, args []any, again bool) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent{err}
 	}
@@ -261,29 +357,34 @@ func (s *Store) eval(ctx context.Context, sc *script, keys []string, args []any)
 	if s.promises(sc, args) {
 		send = s.evalConfirmed
 	}
-	val, err := send(ctx, "evalsha", sc.sha, keys, args)
+	val, err := send(ctx, evalLine("evalsha", sc.sha, keys, args, again))
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return send(ctx, "eval", sc.text, keys, args)
+		return send(ctx, evalLine("eval", sc.text, keys, args, again))
 	}
 	return val, err
 }
 
-func (s *Store) evalOnce(ctx context.Context, command, body string, keys []string, args []any) (any, error) {
-	cmd := evalCmd(ctx, command, body, keys, args)
+func (s *Store) evalOnce(ctx context.Context, line []any) (any, error) {
+	cmd := onceCmd{redis.NewCmd(ctx, line...)}
 	if err := s.client.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return cmd.Result()
 }
 
-func evalCmd(ctx context.Context, command, body string, keys []string, args []any) onceCmd {
-	line := make([]any, 0, 3+len(keys)+len(args))
+// evalLine is the command that runs a script. Its header tells whether this copy is not the first.
+func evalLine(command, body string, keys, args []any, again bool) []any {
+	line := make([]any, 0, firstKey+len(keys)+len(args))
 	line = append(line, command, body, len(keys))
-	for _, k := range keys {
-		line = append(line, k)
+	line = append(append(line, keys...), args...)
+	if h, ok := args[0].(header); ok {
+		line[firstKey+len(keys)] = h.pack(again)
 	}
-	return onceCmd{redis.NewCmd(ctx, append(line, args...)...)}
+	return line
 }
+
+// firstKey is the place of the first key in what evalLine makes.
+const firstKey = 3
 
 // reader takes values off the front of a reply; bad is set once one is not as it should be.
 type reader struct {
@@ -311,6 +412,19 @@ func (r *reader) string() string {
 	s, ok := r.next().(string)
 	r.bad = r.bad || !ok
 	return s
+}
+
+// list reads an array of texts.
+func (r *reader) list() []string {
+	items, ok := r.next().([]any)
+	r.bad = r.bad || !ok
+	texts := reader{items: items}
+	out := make([]string, len(items))
+	for i := range out {
+		out[i] = texts.string()
+	}
+	r.bad = r.bad || texts.bad
+	return out
 }
 
 // badReply is an answer that no version of the script gives.

@@ -50,8 +50,8 @@ func (s *Store) openData(ctx context.Context) error {
 		return fmt.Errorf("there is no %s: %w", s.names.store(), punctual.ErrNotFound)
 	}
 	if format != formatVersion {
-		return fmt.Errorf("%s has format %q, this program knows %q: use the version of Punctual that wrote it, or another prefix: %w",
-			s.names.store(), format, formatVersion, punctual.ErrUnsupported)
+		return fmt.Errorf("%s has format %q, this program knows %q: %s: %w",
+			s.names.store(), format, formatVersion, otherFormat(format), punctual.ErrUnsupported)
 	}
 	s.epoch = epoch
 	if epoch == newEpoch {
@@ -85,7 +85,7 @@ func (s *Store) setDurability(d punctual.Durability) {
 // readStore reads the hash of the whole store, and the clock on the way. If there is none it
 // makes one with the given epoch, if that is not empty.
 func (s *Store) readStore(ctx context.Context, newEpoch string, writeClock bool) (format, epoch string, err error) {
-	a, err := s.runTimed(ctx, storeScript, []string{s.names.store()}, []any{newEpoch, formatVersion, flag(writeClock)})
+	a, err := s.runStore(ctx, storeScript, s.names.store(), newEpoch, formatVersion, flag(writeClock))
 	if err != nil {
 		return "", "", err
 	}

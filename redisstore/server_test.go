@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -40,7 +41,7 @@ func TestDurability(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t, tt.args...)
 			client := connect(t, server)
-			cure := func(want punctual.Durability) string {
+			remedy := func(want punctual.Durability) string {
 				switch {
 				case want == punctual.Fsync:
 					return tt.setting
@@ -62,8 +63,8 @@ func TestDurability(t *testing.T) {
 						continue
 					}
 					closeAtEnd(t, s.Close)
-				case !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), cure(want)):
-					t.Errorf("P1: opened for %s with error %v; want ErrDurability that names %q", want, err, cure(want))
+				case !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), remedy(want)):
+					t.Errorf("P1: opened for %s with error %v; want ErrDurability that names %q", want, err, remedy(want))
 				}
 			}
 		})
@@ -114,12 +115,27 @@ func TestSettingsOfServerChange(t *testing.T) {
 	}
 }
 
-// What lies in Redis already is not touched by a program that does not know it.
-func TestNewerFormat(t *testing.T) {
-	server := redistest.Start(t)
-	do(t, server, "HSET", "punctual:store", "format", "2", "epoch", "x")
-	if _, err := Open(t.Context(), connect(t, server), nil); !errors.Is(err, punctual.ErrUnsupported) {
-		t.Errorf("open of a newer format = %v; want ErrUnsupported", err)
+// What lies in Redis already is not touched by a program that does not know its format; it says what to do, and so
+// does an examination.
+func TestOtherFormats(t *testing.T) {
+	server := redistest.Start(t, "--enable-debug-command", "yes")
+	for format, remedy := range map[string]string{"1": "another prefix", "3": "the version of Punctual that wrote it"} {
+		do(t, server, "HSET", "punctual:store", "format", format, "epoch", "x")
+		before := do(t, server, "DEBUG", "DIGEST")
+		if _, err := Open(t.Context(), connect(t, server), nil); !errors.Is(err, punctual.ErrUnsupported) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("open of format %s = %v; want ErrUnsupported with %q", format, err, remedy)
+		}
+		all, err := Examine(t.Context(), connect(t, server), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := finding(t, all, "data set")
+		if f.Severity != punctual.SeverityBad || f.Value != "format "+format || !strings.Contains(f.Remedy, remedy) {
+			t.Errorf("format %s: %+v; want it bad, with %q", format, f, remedy)
+		}
+		if after := do(t, server, "DEBUG", "DIGEST"); after != before {
+			t.Errorf("format %s: the data was changed", format)
+		}
 	}
 }
 
@@ -136,8 +152,8 @@ func TestUnfitClients(t *testing.T) {
 	}
 	gone := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	closeAtEnd(t, gone.Close)
-	if _, err := Open(t.Context(), gone, nil); !errors.Is(err, punctual.ErrOverloaded) || !punctual.Definite(err) {
-		t.Errorf("open where nobody listens = %v; want ErrOverloaded", err)
+	if _, err := Open(t.Context(), gone, nil); !errors.Is(err, punctual.ErrUnreachable) || !punctual.Definite(err) {
+		t.Errorf("open where nobody listens = %v; want ErrUnreachable", err)
 	}
 }
 
@@ -147,7 +163,7 @@ func TestLeastRights(t *testing.T) {
 	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "punctual", Password: "secret"})
 	closeAtEnd(t, client.Close)
-	o := &Options{clock: punctual.NewManualClock(time.Unix(1_800_000_000, 0))}
+	o := &Options{clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))}
 	producer, consumer := openStore(t, client, o), openStore(t, client, o)
 	got := make(chan punctual.Delivery, 1)
 	go func() {
@@ -159,6 +175,7 @@ func TestLeastRights(t *testing.T) {
 		}
 		got <- ds[0]
 	}()
+	awaitAsleep(t, consumer, 1)
 	push(t, producer, punctual.NewMessage{ID: "x"})
 	if d, ok := <-got; ok { // woken by the hint: the clock stands still
 		ack(t, consumer, d)
@@ -172,7 +189,7 @@ func TestLeastRights(t *testing.T) {
 }
 
 // leastRights are those of docs/format-redis.md.
-const leastRights = "~punctual:* &punctual:* -@all +eval +evalsha +get +set +pexpire +@hash +@sortedset +@set +unlink +time +publish +subscribe +unsubscribe +ping +info +hello +config|get"
+const leastRights = "~punctual:* &punctual:* -@all +eval +evalsha +pexpire +persist +@hash +@sortedset +@set +unlink +time +publish +subscribe +unsubscribe +ping +info +hello +config|get"
 
 func TestOlder(t *testing.T) {
 	for version, want := range map[string]bool{
@@ -239,7 +256,7 @@ func TestLackingRights(t *testing.T) {
 	commands := []string{
 		"ping", "info", "time", "evalsha", "eval", "unlink", "hdel", "hexists", "hget", "hlen", "hmget", "hscan", "hset",
 		"zadd", "zcard", "zcount", "zmscore", "zrange", "zrangebyscore", "zrem", "zremrangebyrank", "zscore",
-		"smembers", "srem", "sadd", "get", "set", "pexpire",
+		"pexpire", "persist",
 	}
 	open := func(rights ...string) (logged string, opened error) {
 		do(t, server, append([]string{"ACL", "SETUSER", "punctual", "reset", "on", ">secret"}, rights...)...)
@@ -270,6 +287,51 @@ func TestLackingRights(t *testing.T) {
 	if log, err := open(least...); err != nil || log != "" {
 		t.Errorf("open with the least rights = %v, log %q", err, log)
 	}
+}
+
+// A client of another database selects it before its first command. Who may not is told so, and of no
+// right that is there.
+func TestLackingRightToSelect(t *testing.T) {
+	server := redistest.Start(t)
+	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "punctual", Password: "secret", DB: 3})
+	closeAtEnd(t, client.Close)
+	if _, err := Open(t.Context(), client, nil); !errors.Is(err, punctual.ErrUnsupported) || !strings.Contains(err.Error(), "user +select (") {
+		t.Errorf("P13: open of database 3 without the right to select it = %v; want ErrUnsupported that names +select alone", err)
+	}
+	do(t, server, "ACL", "SETUSER", "punctual", "+select")
+	s := openStore(t, client, nil)
+	push(t, s, punctual.NewMessage{ID: "x", Due: time.Unix(1, 0)})
+	if n := do(t, server, "DBSIZE"); n != "0" {
+		t.Errorf("database 0 has %s keys; want all in database 3", n)
+	}
+	ack(t, s, claimOne(t, s, 0))
+}
+
+// P10: a client that waits for an answer without end, or for long, is refused: a server that hangs would
+// hold up every call.
+func TestClientsWithoutTimeouts(t *testing.T) {
+	server := redistest.Start(t)
+	for name, o := range map[string]redis.Options{
+		"no ReadTimeout":   {ReadTimeout: -1},
+		"no WriteTimeout":  {WriteTimeout: -1},
+		"long ReadTimeout": {ReadTimeout: 11 * time.Second},
+	} {
+		o.Addr = server.Addr
+		single := redis.NewClient(&o)
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout})
+		for _, c := range []redis.UniversalClient{single, cluster} {
+			closeAtEnd(t, c.Close)
+			s, err := Open(t.Context(), c, nil)
+			if err == nil {
+				closeAtEnd(t, s.Close)
+			}
+			if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), strings.Fields(name)[1]) {
+				t.Errorf("open with a %T with %s = %v; want ErrInvalid that names it", c, name, err)
+			}
+		}
+	}
+	openStore(t, redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: 10 * time.Second}), &Options{OwnClient: true})
 }
 
 // A right that is taken away while the store is open has pushes refused until it is back.

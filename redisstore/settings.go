@@ -2,13 +2,14 @@ package redisstore
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The settings of a topic are in the hash g of its partitions: as JSON for programs, and field
@@ -21,7 +22,7 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 		return punctual.Settings{}, err
 	}
 	defer s.calls.Done()
-	if err := punctual.CheckTopic(topic); err != nil {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
 	}
 	l, err := s.load(ctx, topic)
@@ -44,7 +45,7 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		return punctual.Settings{}, err
 	}
 	defer s.calls.Done()
-	if err := punctual.CheckTopic(topic); err != nil {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
 	}
 	for {
@@ -52,7 +53,10 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if err != nil {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 		}
-		set, err := patch.Apply(old.settings)
+		if n := patch.Partitions; n != nil && old.exists() && *n != old.size() {
+			return punctual.Settings{}, fmt.Errorf("configure %s: %d partitions: the topic has %d, which is fixed when a topic comes into being; use a new topic: %w", topic, *n, old.size(), punctual.ErrInvalid)
+		}
+		set, err := storekit.ApplySettings(old.settings, patch, punctual.MaxPartitions)
 		if err != nil {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 		}
@@ -76,66 +80,64 @@ func (s *Store) create(ctx context.Context, topic string, old *layout) (*layout,
 }
 
 // change gives a topic other settings, or reports false when the old ones are not current any
-// more. A new topic is entered in the set of topics first, so that none is missing there, and
-// once more when it is there, in case it was deleted meanwhile.
+// more. A new topic is entered among the names of topics first, so that none is missing there: a deletion of
+// an older version leaves the name.
 func (s *Store) change(ctx context.Context, topic string, old *layout, set punctual.Settings) (*layout, bool, error) {
-	l, err := old.with(set)
+	l, err := old.with(set, s.clock.guess()/1000)
 	if err != nil {
 		return nil, false, err
 	}
-	if old.exists() {
-		done, err := s.propose(ctx, topic, l, old.latest())
-		return l, done, err
-	}
-	if err := s.register(ctx, topic); err != nil {
-		return nil, false, err
+	if !old.exists() {
+		if _, err := s.registry(ctx, "add", topic, l.version); err != nil {
+			return nil, false, err
+		}
 	}
 	done, err := s.propose(ctx, topic, l, old.latest())
-	if err != nil || !done {
-		return nil, false, err
-	}
-	return l, true, s.register(ctx, topic)
+	return l, done, err
 }
 
-// with is the next version, with other settings.
-func (l *layout) with(set punctual.Settings) (*layout, error) {
-	next := &layout{version: l.latest() + 1, token: l.token, settings: set}
-	if l.exists() {
-		next.sizes = slices.Clone(l.sizes)
+// with is the next version, with other settings. That of a topic that comes into being is not below now, in
+// ms, because nobody may know the versions that there were before.
+func (l *layout) with(set punctual.Settings, now int64) (*layout, error) {
+	version := l.latest() + 1
+	if !l.exists() {
+		version = max(version, now)
 	}
-	if len(next.sizes) == 0 || next.size() != set.Partitions {
-		next.sizes = append(next.sizes, set.Partitions)
-	}
+	next := &layout{version: version, token: l.token, settings: set}
 	next.settings.Backoff.Delays = slices.Clone(set.Backoff.Delays)
 	var err error
 	next.fields, err = next.hash()
 	return next, err
 }
 
-func (s *Store) register(ctx context.Context, topic string) error {
-	_, err := s.run(ctx, registryScript, []string{s.names.topics()}, []any{"add", topic})
-	return err
+// registry runs the script of the names of topics, for one that comes into being with a version, or was deleted from
+// one.
+func (s *Store) registry(ctx context.Context, verb, topic string, version int64) (*answer, error) {
+	a, err := s.runStore(ctx, registryScript, s.names.topics(), verb, topic, version, s.clock.deadline(ctx))
+	if errors.Is(err, errLate) && punctual.Definite(err) && s.clock.passed(ctx) {
+		return nil, context.DeadlineExceeded
+	}
+	return a, err
 }
 
 // hash are the fields of the hash g that hold the settings.
 func (l *layout) hash() ([]any, error) {
 	x := l.settings
-	text, err := json.Marshal(x)
+	text, err := storekit.EncodeSettings(x)
 	if err != nil {
-		return nil, fmt.Errorf("settings cannot be written down: %w", err)
+		return nil, err
 	}
 	delays, jitter := backoffFields(x.Backoff)
 	return []any{
 		"settings", text,
-		"lease", punctual.CeilDuration(x.Lease),
-		"attempts", x.MaxAttempts,
-		"pausedin", flag(x.PausedIn),
-		"pausedout", flag(x.PausedOut),
-		"remember", punctual.CeilDuration(x.Remember),
-		"retention", punctual.CeilDuration(x.DeadRetention),
+		"lease", storekit.CeilDuration(x.Lease),
+		"max_attempts", x.MaxAttempts,
+		"push_paused", flag(x.PushPaused),
+		"delivery_paused", flag(x.DeliveryPaused),
+		"dedupe_window", storekit.CeilDuration(x.DedupeWindow),
+		"dead_retention", storekit.CeilDuration(x.DeadRetention),
 		"delays", delays,
 		"jitter", jitter,
-		"sizes", strings.Trim(fmt.Sprint(l.sizes), "[]"),
 	}, nil
 }
 
@@ -158,12 +160,12 @@ func backoffFields(b punctual.Backoff) (delays, jitter string) {
 		jitter = strconv.FormatFloat(b.Jitter, 'g', -1, 64)
 		b.Jitter = 0
 		for n := 1; n <= maxDoublings && (n == 1 || steps[n-2] < b.Max); n++ {
-			steps = append(steps, b.Delay(n))
+			steps = append(steps, storekit.RetryDelay(b, n))
 		}
 	}
 	var out []string
 	for _, d := range steps {
-		out = append(out, strconv.FormatInt(punctual.CeilDuration(d), 10))
+		out = append(out, strconv.FormatInt(storekit.CeilDuration(d), 10))
 	}
 	if jitter == "" {
 		jitter = "0"

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // What settle.lua says of a settlement that was not simply done.
@@ -22,39 +22,51 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		return nil, err
 	}
 	defer s.calls.Done()
-	if err := punctual.CheckBatch(len(ss)); err != nil {
+	if err := storekit.CheckBatch(len(ss)); err != nil {
 		return nil, err
 	}
+	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfSettle(ss) })
+	if err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	return s.settle(ctx, ss, key)
+}
+
+// settle is Settle within a call that is under way.
+func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
-	groups := newGroups(s.names)
+	g := groups{s: s}
 	for i := range ss {
-		if results[i] = ss[i].Check(); results[i] == nil {
-			groups.add(lane{ss[i].Topic, partitionOfToken(ss[i].Token), true}, i, len(ss[i].Error))
+		if results[i] = storekit.CheckSettlement(&ss[i]); results[i] == nil {
+			g.add(lane{ss[i].Topic, partitionOfToken(ss[i].Token)}, i, len(ss[i].Error))
 		}
 	}
-	var done atomic.Bool
-	err := groups.run(func(c *chunk) error {
-		err := s.settleIn(ctx, c.p, ss, results, c.items)
-		if err == nil {
-			done.Store(true)
+	if len(g.chunks) == 0 {
+		return results, nil
+	}
+	g.pack = func(c *chunk) []any {
+		if onlyAcks(ss, c.items) {
+			return []any{packAcks(ss, c.items), "1"}
 		}
-		return err
-	})
-	switch {
-	case err != nil && done.Load():
-		return nil, fmt.Errorf("settle: %w", halfDone(err))
-	case err != nil:
+		return []any{packSettle(ss, c.items), ""}
+	}
+	g.ask = func(ctx context.Context, c *chunk, args []any) (func() error, error) {
+		a, err := s.runKeyed(ctx, settleScript, c.p, key.part(c.items), args...)
+		if err != nil {
+			return nil, err
+		}
+		s.waits.hint(c.p, a.int())
+		return func() error { return fillSettled(a, ss, results, c.items) }, nil
+	}
+	g.run(ctx)
+	if err := g.outcome(func(i int, err error) { results[i] = settleError(&ss[i], err) }); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	return results, nil
 }
 
-func (s *Store) settleIn(ctx context.Context, p partition, ss []punctual.Settlement, results []error, items []int) error {
-	a, err := s.runPartition(ctx, settleScript, p, s.sender, packSettle(ss, items))
-	if err != nil {
-		return err
-	}
-	s.waits.hint(p, a.int())
+// fillSettled reads the answer of settle.lua.
+func fillSettled(a *answer, ss []punctual.Settlement, results []error, items []int) error {
 	for !a.bad && len(a.items) > 0 {
 		n, status := a.int(), a.int()
 		if n < 0 || n >= int64(len(items)) {
@@ -70,6 +82,43 @@ func (s *Store) settleIn(ctx context.Context, p partition, ss []punctual.Settlem
 	return nil
 }
 
+func settleError(x *punctual.Settlement, err error) error {
+	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, err)
+}
+
+func onlyAcks(ss []punctual.Settlement, items []int) bool {
+	for _, i := range items {
+		if ss[i].Verb != punctual.SettleAck {
+			return false
+		}
+	}
+	return true
+}
+
+// packAcks packs acks for settle.lua: each token once, with the IDs that it is of.
+func packAcks(ss []punctual.Settlement, items []int) []byte {
+	size, runs := packedBytes, 0
+	for n, i := range items {
+		size += packedBytes + len(ss[i].ID)
+		if n == 0 || ss[i].Token != ss[items[n-1]].Token {
+			runs++
+		}
+	}
+	b := packArray(make([]byte, 0, size+2*packedBytes*runs), 2*runs+len(items))
+	for first := 0; first < len(items); {
+		token, end := ss[items[first]].Token, first+1
+		for end < len(items) && ss[items[end]].Token == token {
+			end++
+		}
+		b = packNumber(packNumber(b, float64(token)), float64(end-first))
+		for _, i := range items[first:end] {
+			b = packString(b, ss[i].ID)
+		}
+		first = end
+	}
+	return b
+}
+
 // packSettle packs settlements for settle.lua.
 func packSettle(ss []punctual.Settlement, items []int) []byte {
 	size := packedBytes
@@ -83,7 +132,7 @@ func packSettle(ss []punctual.Settlement, items []int) []byte {
 		b = packNumber(b, float64(x.Token))
 		b = packNumber(b, float64(x.Verb))
 		b = packNumber(b, settleDelay(x))
-		b = packString(b, punctual.TrimError(x.Error))
+		b = packString(b, storekit.TrimError(x.Error))
 	}
 	return b
 }
@@ -94,15 +143,15 @@ func settleDelay(x *punctual.Settlement) float64 {
 	if x.Delay == punctual.UseBackoff && x.Verb == punctual.SettleRetry {
 		return -1 - rand.Float64()
 	}
-	return float64(punctual.CeilDuration(x.Delay))
+	return float64(storekit.CeilDuration(x.Delay))
 }
 
 func notSettled(x *punctual.Settlement, status int64) error {
 	switch status {
 	case settleLost:
-		return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, punctual.ErrLeaseLost)
+		return settleError(x, punctual.ErrLeaseLost)
 	case settleCancelled:
-		return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, punctual.ErrCancelled)
+		return settleError(x, punctual.ErrCancelled)
 	}
 	return tooFar(fmt.Sprintf("%s of %s in %s after %v", x.Verb, x.ID, x.Topic, x.Delay))
 }

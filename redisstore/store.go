@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -47,23 +50,28 @@ type Options struct {
 	MustExist bool
 
 	// clock, for tests, takes the place of the server's.
-	clock punctual.Clock
+	clock storekit.Clock
 	// checkEvery, for tests, takes the place of the constant.
 	checkEvery time.Duration
+	// general, for tests, tells for each call whether its script leaves out the usual case. Nil is never.
+	general func() bool
 }
 
 // Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector,
-// punctual.Checker, punctual.Examiner and punctual.DurabilityReporter, and is safe for concurrent use. Make one
-// with Open, and close it with Close.
+// punctual.Checker, punctual.Examiner, storekit.Repeater and punctual.DurabilityReporter, and is safe for concurrent use.
+// Make one with Open, and close it with Close.
 type Store struct {
 	client  redis.UniversalClient
 	names   names
 	opt     Options
 	clock   clock
 	waits   waits
-	sender  string // names this store in the hints it publishes, and in its receipts
+	nodes   *wait.Nodes
+	sender  string // names this store in the hints it publishes, and in the records of its calls
 	slots   slots
+	keyed   keyedClaims
 	layouts layouts
+	keyArgs keyArgs
 	looks   atomic.Uint64 // how many claims have begun, to begin each at another partition
 
 	epoch string // proves that the data set is the one that was opened
@@ -86,12 +94,15 @@ var (
 	_ punctual.Checker            = (*Store)(nil)
 	_ punctual.Examiner           = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
+	_ storekit.Repeater           = (*Store)(nil)
 )
 
 // Open connects a store to a server, after having checked that the server can keep what it is
 // given (Redis 6.2 or newer, no eviction; see Options.Durability). The client stays the
 // caller's. A client for Redis Cluster, for Sentinel or for a single server will do; a
-// redis.Ring will not, because it loses keys when its members change.
+// redis.Ring will not, because it loses keys when its members change. Nor will a client that waits for an
+// answer, or to send, for more than 10 s or without end (ReadTimeout, WriteTimeout): a server that
+// hangs would hold up every call for as long.
 func Open(ctx context.Context, client redis.UniversalClient, o *Options) (*Store, error) {
 	s, err := newStore(client, o)
 	if err != nil {
@@ -115,6 +126,9 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	if _, ring := client.(*redis.Ring); ring {
 		return nil, fmt.Errorf("a redis.Ring loses keys when its members change: use a cluster client: %w", punctual.ErrUnsupported)
 	}
+	if err := checkTimeouts(client); err != nil {
+		return nil, err
+	}
 	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{}), lookNow: make(chan struct{}, 1)}
 	if s.opt.MaxBody <= 0 {
 		s.opt.MaxBody = punctual.DefaultMaxBody
@@ -128,10 +142,39 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	if s.opt.Logger == nil {
 		s.opt.Logger = slog.Default()
 	}
-	s.clock.fake = o.clock
+	s.slots.sender = s.sender
+	s.clock.fake, s.clock.begun = o.clock, time.Now()
 	s.layouts.init()
+	s.nodes = wait.NewNodes(probes{s}, s.nodeSlack())
 	s.waits.init(s)
 	return s, nil
+}
+
+// longestTimeout is how long a client may wait for an answer.
+const longestTimeout = 10 * time.Second
+
+// checkTimeouts refuses a client that would wait for a server that hangs without end.
+func checkTimeouts(client redis.UniversalClient) error {
+	var read, write time.Duration
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		read, write = c.Options().ReadTimeout, c.Options().WriteTimeout
+	case *redis.Client:
+		read, write = c.Options().ReadTimeout, c.Options().WriteTimeout
+	default:
+		return nil // what wraps a client does not tell
+	}
+	return cmp.Or(fitTimeout("ReadTimeout", read), fitTimeout("WriteTimeout", write))
+}
+
+func fitTimeout(name string, d time.Duration) error {
+	switch {
+	case d <= 0:
+		return fmt.Errorf("the client has no %s, so one lost answer would hold up all calls: set it to at most %v: %w", name, longestTimeout, punctual.ErrInvalid)
+	case d > longestTimeout:
+		return fmt.Errorf("the client's %s is %v: set it to at most %v, so that a server that hangs does not hold up all calls: %w", name, d, longestTimeout, punctual.ErrInvalid)
+	}
+	return nil
 }
 
 // Now is the store's clock (P8): that of the server, made never to run backwards.
@@ -143,7 +186,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	if err := s.checkEpoch(ctx, false); err != nil {
 		return time.Time{}, fmt.Errorf("now: %w", err)
 	}
-	return punctual.FromMillis(s.clock.floorMillis()), nil
+	return storekit.FromMillis(s.clock.floorMillis()), nil
 }
 
 // Durability is the class that the server gave when it was last looked at.
@@ -165,7 +208,9 @@ func (s *Store) Close() error {
 	close(s.closing)
 	s.mu.Unlock()
 	s.calls.Wait()
-	s.waits.close()
+	s.waits.waiter.Close()
+	s.waits.hints.close()
+	s.nodes.Close()
 	s.duties.Wait()
 	s.writeClock()
 	if s.opt.OwnClient {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // members is how many a sorted set of the topic has.
@@ -23,7 +24,7 @@ func members(t *testing.T, server *redistest.Server, set string) int {
 // What was kept long enough goes, also in a topic that nobody changes but consumers wait for.
 func TestIdleTopicIsSwept(t *testing.T) {
 	server := redistest.Start(t)
-	clock := punctual.NewManualClock(time.Unix(1_800_000_000, 0))
+	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	held := situations(t, s) // one message is dead, one finished ID is remembered
 	ack(t, s, held)
@@ -55,10 +56,10 @@ func TestIdleTopicIsSwept(t *testing.T) {
 // P10: finished IDs go as fast as large batches bring new ones.
 func TestFinishedDoNotGather(t *testing.T) {
 	server := redistest.Start(t)
-	clock := punctual.NewManualClock(time.Unix(1_800_000_000, 0))
+	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	remember := time.Millisecond
-	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{Remember: &remember}); err != nil {
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{DedupeWindow: &remember}); err != nil {
 		t.Fatal(err)
 	}
 	for round := range 8 {

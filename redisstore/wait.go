@@ -1,311 +1,238 @@
 package redisstore
 
 import (
-	"math/rand/v2"
-	"slices"
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"strconv"
 	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
+	"github.com/redis/go-redis/v9"
 )
 
-// lookAgain is how long, in ms, nobody looks into a partition that is waited for, at most: hints
-// may be lost (P11).
-const lookAgain int64 = 1000
+// waitTime is a time in ms by the store's clock, or µs by the local one, as the part that waits has it.
+func waitTime(at int64) int64 {
+	switch {
+	case at >= never:
+		return wait.Never
+	case at <= -never:
+		return -wait.Never
+	}
+	return at
+}
 
-// waits lets the claims that wait for messages share what is known of the partitions of their
-// topics. For each partition it knows when a look can next find something. When that time
-// comes, one of the waiting claims gets the turn to look; when there is more than it takes, the
-// next one does. So an idle partition costs one script a second, however many wait.
+// localClock is the clock of the part that waits.
+type localClock struct{ *clock }
+
+func (c localClock) Now() int64 { return c.local() }
+
+func (c localClock) After(at int64) (<-chan time.Time, func()) { return c.after(min(at, never)) }
+
+// waits is what the part that waits asks of a Store.
 type waits struct {
-	s     *Store
-	hints hints
-	start sync.Once
-	quit  chan struct{} // closed by close
-	rearm chan struct{} // holds one request to the alarm to look at the times again
+	probes
+	waiter *wait.Waiter
+	hints  hints
+	listen sync.Once
 
-	mu    sync.Mutex
-	watch map[string]*watch // guarded by mu: partitions that were ever waited for, by tag
-	until int64             // guarded by mu: when the alarm wakes by itself, in ms
-}
-
-// watch is a partition that is waited for, or was: what the last look and the hints since then
-// tell serves the next claim, too. All fields are guarded by waits.mu, but for p, which never
-// changes.
-type watch struct {
-	p       partition
-	waiters []*waiter
-	next    int64          // when a look can find something
-	turn    *waiter        // whose turn it is to look, or nil
-	looks   map[*look]bool // those under way
-	begun   int            // how many looks have begun
-	told    int            // the number of the look that next comes from
-	failed  bool           // whether that look failed
-	timely  bool           // whether next is when a message was known to need attention
-	stagger int64          // by how many ms looks are put off, at most
-}
-
-// waiter is a claim that waits.
-type waiter struct {
-	topics  []string
-	watches []*watch      // guarded by waits.mu: where it waits
-	wake    chan struct{} // holds one call to look; waits.turns says where
-}
-
-// look is one look into a partition. What is hinted at while it is under way it may have missed.
-type look struct {
-	watch  *watch
-	waiter *waiter
-	number int   // in the order in which they began
-	hinted int64 // guarded by waits.mu: the earliest hint since it began
-	timely bool  // whether it came when a message was known to need attention
+	mu       sync.Mutex
+	renewing map[string]bool // guarded by mu: topics that are asked for, because a partition has another version; true: once more
+	busy     map[string]int  // guarded by mu: how many of them by node
 }
 
 func (w *waits) init(s *Store) {
-	w.s = s
-	w.quit = make(chan struct{})
-	w.rearm = make(chan struct{}, 1)
-	w.watch = make(map[string]*watch)
-	w.until = never
+	w.probes = probes{s}
+	w.waiter = wait.New(localClock{&s.clock}, w, s.nodes)
+	w.renewing, w.busy = make(map[string]bool), make(map[string]int)
 	w.hints.init(s)
 }
 
-// join makes a claim wait for some topics. It gets its turn at once where a look may find
-// something.
-func (w *waits) join(topics []string) *waiter {
-	w.start.Do(func() {
-		w.s.duties.Go(w.alarm)
-		w.s.duties.Go(w.hints.listen)
-	})
-	r := &waiter{topics: slices.Clone(topics), wake: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, topic := range topics {
-		for n := range w.s.layouts.known(topic).size() {
-			w.add(r, w.s.names.partition(topic, n))
-		}
-	}
-	for _, t := range r.watches {
-		if t.failed {
-			t.failed = false
-			t.lookAt(-never)
-		}
-		w.arrange(t)
-	}
-	return r
-}
-
-// add makes a claim wait for a partition, and reports whether it did not before. Called with mu
-// held.
-func (w *waits) add(r *waiter, p partition) bool {
-	t := w.watch[p.tag]
-	if t == nil {
-		t = &watch{p: p, next: -never, looks: make(map[*look]bool)}
-		w.watch[p.tag] = t
-		w.hints.want(p)
-	}
-	if slices.Contains(t.waiters, r) {
-		return false
-	}
-	t.waiters = append(t.waiters, r)
-	r.watches = append(r.watches, t)
-	return true
-}
-
-// resize makes the claims that wait for a topic wait for all of its partitions, and has every
-// partition looked into that is new to them, or all when the settings have changed.
-func (w *waits) resize(topic string, size int, changed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	first := w.watch[w.s.names.partition(topic, 0).tag]
-	if first == nil {
-		return
-	}
-	for n := range size {
-		p := w.s.names.partition(topic, n)
-		look := changed
-		for _, r := range first.waiters {
-			look = w.add(r, p) || look
-		}
-		if t := w.watch[p.tag]; t != nil && look {
-			w.hintTo(t, -never)
-		}
-	}
-}
-
-// leave ends the waiting. A turn that was not used goes to somebody else.
-func (w *waits) leave(r *waiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, t := range r.watches {
-		t.waiters = slices.DeleteFunc(t.waiters, func(o *waiter) bool { return o == r })
-		if t.turn == r {
-			t.turn = nil
-			t.lookAt(-never)
-			w.arrange(t)
-		}
-	}
-}
-
-// turns returns the partitions that it is this waiter's turn to look into, in the order of
-// its topics, those of a topic beginning with another one each time.
-func (w *waits) turns(r *waiter) []partition {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var out []partition
-	first := int(w.s.looks.Add(1))
-	for _, topic := range r.topics {
-		for i := range r.watches {
-			t := r.watches[(first+i)%len(r.watches)]
-			if t.p.topic == topic && t.turn == r && !slices.Contains(out, t.p) {
-				out = append(out, t.p)
-			}
-		}
-	}
-	return out
-}
-
-// begin is called before every look into a partition, by a waiter or, with nil, by a claim
-// that does not wait.
-func (w *waits) begin(r *waiter, p partition) *look {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t := w.watch[p.tag]
-	if t == nil {
-		return nil
-	}
-	t.begun++
-	l := &look{watch: t, waiter: r, number: t.begun, hinted: never, timely: t.timely && r != nil && t.turn == r}
-	t.timely = false
-	t.looks[l] = true
-	return l
-}
-
-// end is called after the look, which found that the next message needs attention at next, or
-// failed; then those who wait have patience, but a new claim tries at once.
-func (w *waits) end(l *look, next int64, found int, err error) {
-	if l == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t := l.watch
-	delete(t.looks, l)
-	// What one that began later has found is not undone by one that began before.
-	if l.number > t.told {
-		if l.timely && w.s.clock.fake == nil { // the clock of a test may stand still until the look
-			t.adapt(found)
-		}
-		t.timely = next < w.now()+lookAgain
-		t.told, t.next = l.number, min(t.putOff(next), l.hinted, w.now()+lookAgain)
-		t.failed = err != nil
-	}
-	if t.turn == l.waiter {
-		t.turn = nil
-	}
-	w.arrange(t)
-}
-
-// maxStagger bounds, in ms, by how much a look is put off.
-const maxStagger = 8
-
-// adapt learns from a look at the time at which a message was due. If it was gone, other
-// processes wait for the same messages, and all of them look at the same moment. So each looks
-// a little later, by chance: the first of many is hardly later than before, and most of the
-// others learn of what comes next without having looked in vain.
-func (t *watch) adapt(found int) {
-	if found > 0 {
-		t.stagger /= 2
-		return
-	}
-	t.stagger = min(2*t.stagger+1, maxStagger)
-}
-
-func (t *watch) putOff(at int64) int64 {
-	if t.stagger == 0 || at == never {
-		return at
-	}
-	return at + rand.Int64N(t.stagger+1)
-}
-
-// hint tells that a look at or after a time, in ms, will find something; never is no hint.
+// hint tells that a claim at or after a time, in ms, will find something; never is no hint.
 func (w *waits) hint(p partition, at int64) {
-	if at == never {
+	if at != never {
+		w.waiter.Notice(p.part(), waitTime(w.s.clock.localAt(at)))
+	}
+}
+
+// Partitions implements wait.Store.
+func (w *waits) Partitions(topic string) int { return w.s.layouts.known(topic).size() }
+
+// Subscribe implements wait.Store.
+func (w *waits) Subscribe(p wait.Part) { w.hints.want(w.s.names.partition(p.Topic, p.Number)) }
+
+// Unsubscribe implements wait.Store.
+func (w *waits) Unsubscribe(p wait.Part) { w.hints.forget(w.s.names.partition(p.Topic, p.Number)) }
+
+// Over implements wait.Store.
+func (w *waits) Over(d *punctual.Delivery) bool { return w.s.over(d) }
+
+// Release implements wait.Store.
+func (w *waits) Release(ctx context.Context, ds []punctual.Delivery) { w.s.giveBack(ctx, ds) }
+
+// head is what is read of a partition.
+type head struct {
+	t, l *redis.ZSliceCmd
+	g    *redis.SliceCmd // version, lease, clock
+	// known is what was known of the topic before that.
+	known *layout
+}
+
+func (h head) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
+
+// Heads implements wait.Store. It needs no script: where nothing is due, which is most often, none would do more.
+func (w *waits) Heads(_ string, ps []wait.Part) []wait.Head {
+	ctx := context.Background()
+	got := make([]wait.Head, len(ps))
+	node, err := w.s.nodeOf(ctx, w.s.names.partition(ps[0].Topic, ps[0].Number).tag)
+	if err != nil {
+		for i := range got {
+			got[i] = wait.Head{At: wait.Never, Err: unread(err)}
+		}
+		return got
+	}
+	pipe := node.Pipeline()
+	heads := make([]head, len(ps))
+	for i, part := range ps {
+		keys := w.s.names.partition(part.Topic, part.Number).keys()
+		heads[i] = head{
+			pipe.ZRangeWithScores(ctx, keys[0], 0, 0), pipe.ZRangeWithScores(ctx, keys[1], 0, 0),
+			pipe.HMGet(ctx, keys[settingsKey], "version", "lease", "clock"), w.s.layouts.known(part.Topic),
+		}
+	}
+	server := pipe.Time(ctx)
+	_, _ = pipe.Exec(ctx) // what goes wrong is in each command
+	var micros int64
+	if server.Err() == nil {
+		micros = server.Val().UnixMicro()
+	}
+	for i, h := range heads {
+		got[i] = w.head(ps[i], h, micros)
+	}
+	return got
+}
+
+// head reads the answers about a partition of a server whose clock says micros.
+func (w *waits) head(part wait.Part, h head, micros int64) wait.Head {
+	switch err := h.err(); {
+	case err == nil:
+	case isElsewhere(err): // a script finds the way
+		return wait.Head{At: w.s.clock.local()}
+	default:
+		w.s.lookForNodes(context.Background(), err)
+		return wait.Head{At: wait.Never, Err: unread(err)}
+	}
+	next := never
+	for _, zs := range [][]redis.Z{h.t.Val(), h.l.Val()} {
+		if len(zs) > 0 {
+			next = min(next, int64(math.Ceil(zs[0].Score)))
+		}
+	}
+	version, clock := numberIn(h.g.Val()[0]), numberIn(h.g.Val()[2])
+	if h.g.Val()[1] == nil { // the topic is not there
+		version = -version
+	}
+	w.renewSoon(part, version, h.known)
+	if next == never {
+		return wait.Head{At: wait.Never}
+	}
+	if w.s.clock.fake != nil {
+		return wait.Head{At: waitTime(w.s.clock.localAt(next))}
+	}
+	// The store's clock is that of the server, but for what it has told already.
+	micros = max(micros, 1000*clock, 1000*w.s.clock.floorMillis())
+	return wait.Head{At: w.s.clock.local() + 1000*next - micros}
+}
+
+// numberIn is a number in a hash; 0 if it is not there.
+func numberIn(value any) int64 {
+	text, _ := value.(string)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// unread is the error of a read.
+func unread(err error) error {
+	f := classify(err)
+	if f.unknown() {
+		f.kind = punctual.ErrUnreachable // a read never "may have happened"
+	}
+	return f.wrap(err)
+}
+
+// isElsewhere reports whether another node has the keys, or will.
+func isElsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN")
+}
+
+// Claim implements wait.Store.
+func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Duration, tidy bool) wait.Answer {
+	c := &w.s.clock
+	p := w.s.names.partition(part.Topic, part.Number)
+	for {
+		guess, known := c.guess(), w.s.layouts.known(p.topic)
+		ds, version, got, err := w.s.claimSome(ctx, lease, p, min(n, scriptItems), tidy)
+		if err != nil {
+			return wait.Answer{At: wait.Never, Err: err}
+		}
+		w.renewSoon(part, version, known)
+		over := len(ds) == 0 && got.token != 0 && claimKey(ctx) != nil
+		if len(ds) == 0 && !over && got.next <= got.now { // all that was due has ended
+			continue
+		}
+		at := c.localAt(got.next)
+		if c.fake != nil {
+			return wait.Answer{Deliveries: ds, At: waitTime(at), Over: over}
+		}
+		// What the server's clock says now counts, not what was expected of it: it may have been set back, and those
+		// of a cluster differ.
+		if got.next != never && guess >= (got.now+1)*1000 {
+			at = c.local() + (got.next-got.now)*1000
+		}
+		return wait.Answer{Deliveries: ds, At: waitTime(at), Now: got.now, Over: over}
+	}
+}
+
+// renewalsAtOnce is how many topics are asked for at a time, of a node, because a partition had another version.
+const renewalsAtOnce = 8
+
+// renewSoon finds out what has become of a topic if a partition has another version than was known. What comes up
+// while a node has enough to do is seen again at the next poll.
+func (w *waits) renewSoon(part wait.Part, version int64, known *layout) {
+	if version == known.version || known != w.s.layouts.known(part.Topic) { // or it is known by now
 		return
 	}
+	node := w.Node(wait.Part{Topic: part.Topic})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t := w.watch[p.tag]; t != nil {
-		w.hintTo(t, at)
+	if _, under := w.renewing[part.Topic]; under {
+		w.renewing[part.Topic] = true // what it reads may be what was there before
+		return
 	}
-}
-
-// hintTo is hint to a partition that is waited for. Called with mu held.
-func (w *waits) hintTo(t *watch, at int64) {
-	for l := range t.looks {
-		l.hinted = min(l.hinted, at)
+	if w.busy[node] >= renewalsAtOnce || w.s.nodes.Failing(node) {
+		return
 	}
-	t.lookAt(at)
-	w.arrange(t)
-}
-
-// lookAt is called with the time of a hint, or -never where nobody knows whether a look finds
-// something; that it finds nothing then tells nothing.
-func (t *watch) lookAt(at int64) {
-	if at < t.next {
-		t.next, t.timely = at, at > -never
-	}
-}
-
-// arrange gives the turn to a waiter if it is time, or sees to it that the alarm does when
-// it will be. Called with mu held.
-func (w *waits) arrange(t *watch) {
-	switch {
-	case t.turn != nil || len(t.waiters) == 0:
-	case t.next <= w.now():
-		t.turn = t.waiters[0]
-		select {
-		case t.turn.wake <- struct{}{}:
-		default:
+	w.renewing[part.Topic] = false
+	w.busy[node]++
+	w.s.duties.Go(func() {
+		p := w.s.names.partition(part.Topic, part.Number)
+		_, err := w.s.renew(context.Background(), p, version, known)
+		if err != nil && punctual.Definite(err) && !errors.Is(err, punctual.ErrUnreachable) {
+			w.waiter.Fail(part.Topic, err)
 		}
-	case t.next < w.until:
-		select {
-		case w.rearm <- struct{}{}:
-		default:
+		w.mu.Lock()
+		more := w.renewing[part.Topic]
+		delete(w.renewing, part.Topic)
+		w.busy[node]--
+		w.mu.Unlock()
+		if more {
+			w.waiter.Notice(wait.Part{Topic: part.Topic}, -wait.Never)
 		}
-	}
+	})
 }
-
-// now is the store's clock as far as it is known here, in ms.
-func (w *waits) now() int64 { return w.s.clock.guess() / 1000 }
-
-// alarm gives turns when their time comes, until the store closes.
-func (w *waits) alarm() {
-	for {
-		reached, stop := w.s.clock.after(w.arrangeAll())
-		select {
-		case <-reached:
-		case <-w.rearm:
-		case <-w.quit:
-			stop()
-			return
-		}
-		stop()
-	}
-}
-
-// arrangeAll gives the turns that are due, and returns when the next one will be.
-func (w *waits) arrangeAll() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.until = -never // nothing need call the alarm while it looks itself
-	until := never
-	for _, t := range w.watch {
-		w.arrange(t)
-		if t.turn == nil && len(t.waiters) > 0 {
-			until = min(until, t.next)
-		}
-	}
-	w.until = until
-	return until
-}
-
-// close ends the goroutines; nobody waits any more.
-func (w *waits) close() { close(w.quit) }

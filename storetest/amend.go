@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ func amendCases() []testCase {
 		{"cancel while leased, then each verb", p5, cancelThenSettle},
 		{"cancel while leased, then the lease runs out", p5, cancelThenRunOut},
 		{"cancel while leased, then touched after the lease ran out", p5, cancelThenTouched},
+		{"cancel while leased, then a reschedule ends it", p5, cancelThenRescheduled},
+		{"cancel while leased, then ack and discard after the lease ran out", p5, cancelThenLate},
 		{"cancel while leased, then extend", p5, cancelThenExtend},
 		{"cancel shows while leased", p5, cancelShows},
 		{"cancel leaves the dead alone", p5, cancelDead},
@@ -31,33 +34,35 @@ func amendCases() []testCase {
 		{"several changes of one message", p13, amendInOrder},
 		{"outcome per item", p13, amendBatch},
 		{"malformed items", p13, amendMalformed},
+		{"beyond the last due time in every state", p9, amendBeyond},
 	}
 }
 
-func cancelEverywhere(s *subject) {
-	want := map[string]punctual.OutcomeStatus{
-		isScheduled: punctual.Cancelled, isReady: punctual.Cancelled, isRunOut: punctual.Cancelled, isRetried: punctual.Cancelled,
-		isLeased: punctual.TooLate, isLeasedCancelled: punctual.TooLate,
+func cancelEverywhere(s *harness) {
+	want := map[string]error{
+		isScheduled: nil, isReady: nil, isRunOut: nil, isRetried: nil,
+		isLeased: punctual.ErrLeased, isLeasedCancelled: punctual.ErrLeased,
 	}
-	s.eachSituation(func(s *subject, at situation, _ punctual.Delivery) {
-		s.outcome(cancel(orders, x), orNotFound(want[at.name]), at.name)
-		if want[at.name] == punctual.Cancelled {
+	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
+		o := s.outcome(cancel(orders, x), orNotFound(want, at), at.name)
+		if o.Err == nil {
 			s.wantState(orders, x, punctual.StateNone)
-			s.outcome(cancel(orders, x), punctual.NotFound, isCancelled)
+			s.outcome(cancel(orders, x), punctual.ErrNotFound, isCancelled)
 		}
 		s.advance(24 * time.Hour)
 		s.none(orders, "a day after the cancel of a message that was "+at.name)
 	})
 }
 
-func orNotFound(o punctual.OutcomeStatus) punctual.OutcomeStatus {
-	if o == punctual.OutcomeNone {
-		return punctual.NotFound
+// orNotFound is the answer in a situation, ErrNotFound in those that are not named.
+func orNotFound(want map[string]error, at situation) error {
+	if err, named := want[at.name]; named {
+		return err
 	}
-	return o
+	return punctual.ErrNotFound
 }
 
-func cancelHolds(s *subject) {
+func cancelHolds(s *harness) {
 	const n = 50
 	for i := range n {
 		s.push(order(fmt.Sprint(i), time.Duration(i)*time.Second))
@@ -66,7 +71,7 @@ func cancelHolds(s *subject) {
 	cancelled := make(map[string]bool)
 	for i := 0; i < n; i += 2 {
 		id := fmt.Sprint(i)
-		s.outcome(cancel(orders, id), punctual.Cancelled, isScheduled)
+		s.outcome(cancel(orders, id), nil, isScheduled)
 		cancelled[id] = true
 	}
 	s.advance(time.Hour)
@@ -83,14 +88,14 @@ func cancelHolds(s *subject) {
 
 // cancelThenSettle: ack and discard end the message as ever, the verbs that would give
 // it back end it and say so. No attempt follows any of them.
-func cancelThenSettle(s *subject) {
+func cancelThenSettle(s *harness) {
 	for i, v := range verbs() {
 		if v == punctual.SettleExtend {
 			continue
 		}
 		t := s
 		if i > 0 {
-			t = newSubject(s.T, s.promise, s.opener)
+			t = newHarness(s.T, s.promise, s.opener)
 		}
 		d := bringLeasedCancelled(t)
 		var want error
@@ -107,31 +112,31 @@ func cancelThenSettle(s *subject) {
 	}
 }
 
-func cancelThenRunOut(s *subject) {
+func cancelThenRunOut(s *harness) {
 	d := bringLeasedCancelled(s)
 	s.advance(30 * time.Second)
 	s.none(orders, "when the lease of a cancelled message ran out")
 	s.wantErr(s.settle(d, punctual.SettleAck, 0), punctual.ErrLeaseLost, "ack of a cancelled message whose lease ran out and that was met by a claim")
-	s.outcome(cancel(orders, x), punctual.NotFound, "cancelled under its last lease and gone")
+	s.outcome(cancel(orders, x), punctual.ErrNotFound, "cancelled under its last lease and gone")
 	s.advance(24 * time.Hour)
 	s.none(orders, "a day later")
 }
 
 // cancelThenTouched: between the end of the lease and the next claim nothing brings a
 // cancelled message back, whatever it is answered.
-func cancelThenTouched(s *subject) {
-	for name, touch := range map[string]func(*subject, punctual.Delivery){
-		"reschedule": func(s *subject, _ punctual.Delivery) { s.amend(reschedule(orders, x, 0)) },
-		"requeue":    func(s *subject, _ punctual.Delivery) { s.amend(requeue(orders, x, 0)) },
-		"cancel":     func(s *subject, _ punctual.Delivery) { s.amend(cancel(orders, x)) },
-		"retry": func(s *subject, d punctual.Delivery) {
+func cancelThenTouched(s *harness) {
+	for name, touch := range map[string]func(*harness, punctual.Delivery){
+		"reschedule": func(s *harness, _ punctual.Delivery) { s.amend(reschedule(orders, x, 0)) },
+		"requeue":    func(s *harness, _ punctual.Delivery) { s.amend(requeue(orders, x, 0)) },
+		"cancel":     func(s *harness, _ punctual.Delivery) { s.amend(cancel(orders, x)) },
+		"retry": func(s *harness, d punctual.Delivery) {
 			s.wantErr(s.settle(d, punctual.SettleRetry, 0), punctual.ErrCancelled, "retry after the lease of a cancelled message ran out")
 		},
-		"extend": func(s *subject, d punctual.Delivery) {
+		"extend": func(s *harness, d punctual.Delivery) {
 			s.wantErr(s.settle(d, punctual.SettleExtend, time.Hour), punctual.ErrCancelled, "extend after the lease of a cancelled message ran out")
 		},
 	} {
-		t := newSubject(s.T, s.promise, s.opener)
+		t := newHarness(s.T, s.promise, s.opener)
 		d := bringLeasedCancelled(t)
 		t.clock.Set(d.LeaseUntil)
 		touch(t, d)
@@ -142,7 +147,29 @@ func cancelThenTouched(s *subject) {
 	}
 }
 
-func cancelThenExtend(s *subject) {
+// cancelThenRescheduled: once the lease has run out a reschedule ends the message and finds nothing, and so does
+// whatever follows.
+func cancelThenRescheduled(s *harness) {
+	d := bringLeasedCancelled(s)
+	s.clock.Set(d.LeaseUntil)
+	s.outcome(reschedule(orders, x, time.Hour), punctual.ErrNotFound, "cancelled under a lease that ran out")
+	s.wantState(orders, x, punctual.StateNone)
+	s.wantFenced(d, "after a reschedule ended the cancelled message")
+	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "cancelled, and ended by a reschedule")
+}
+
+// cancelThenLate: the holder's token stays the current one also when the lease ends, until somebody meets the message.
+func cancelThenLate(s *harness) {
+	for _, v := range []punctual.Verb{punctual.SettleAck, punctual.SettleDiscard} {
+		t := newHarness(s.T, s.promise, s.opener)
+		d := bringLeasedCancelled(t)
+		t.clock.Set(d.LeaseUntil)
+		t.done(d, v, 0)
+		t.wantErr(t.settleVerb(d, v), punctual.ErrLeaseLost, "%s again of a message that ended", v)
+	}
+}
+
+func cancelThenExtend(s *harness) {
 	d := bringLeasedCancelled(s)
 	s.advance(20 * time.Second)
 	for range 2 {
@@ -158,34 +185,34 @@ func cancelThenExtend(s *subject) {
 	s.none(orders, "a day after the ack")
 }
 
-func cancelShows(s *subject) {
+func cancelShows(s *harness) {
 	s.inspector()
 	bringLeased(s)
 	if s.get(orders, x).CancelRequested {
 		s.fail("CancelRequested before anybody asked")
 	}
-	s.outcome(cancel(orders, x), punctual.TooLate, isLeased)
+	s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
 	if info := s.get(orders, x); !info.CancelRequested || info.State != punctual.StateLeased {
 		s.fail("a message cancelled while leased is shown %s with CancelRequested %v", info.State, info.CancelRequested)
 	}
 }
 
-func cancelDead(s *subject) {
+func cancelDead(s *harness) {
 	bringDead(s)
-	s.outcome(cancel(orders, x), punctual.NotFound, isDead)
-	s.outcome(requeue(orders, x, 0), punctual.Requeued, isDead)
+	s.outcome(cancel(orders, x), punctual.ErrNotFound, isDead)
+	s.outcome(requeue(orders, x, 0), nil, isDead)
 	s.one(orders)
 }
 
-func rescheduleEverywhere(s *subject) {
-	want := map[string]punctual.OutcomeStatus{
-		isScheduled: punctual.Rescheduled, isReady: punctual.Rescheduled, isRunOut: punctual.Rescheduled, isRetried: punctual.Rescheduled,
-		isLeased: punctual.TooLate, isLeasedCancelled: punctual.TooLate,
+func rescheduleEverywhere(s *harness) {
+	want := map[string]error{
+		isScheduled: nil, isReady: nil, isRunOut: nil, isRetried: nil,
+		isLeased: punctual.ErrLeased, isLeasedCancelled: punctual.ErrLeased,
 	}
-	s.eachSituation(func(s *subject, at situation, last punctual.Delivery) {
+	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
 		due := s.now().Add(2 * time.Hour)
-		o := s.outcome(reschedule(orders, x, 2*time.Hour), orNotFound(want[at.name]), at.name)
-		if o.Status != punctual.Rescheduled {
+		o := s.outcome(reschedule(orders, x, 2*time.Hour), orNotFound(want, at), at.name)
+		if o.Err != nil {
 			return
 		}
 		if !o.Due.Equal(due) {
@@ -199,10 +226,10 @@ func rescheduleEverywhere(s *subject) {
 	})
 }
 
-func rescheduleMoves(s *subject) {
+func rescheduleMoves(s *harness) {
 	s.push(order(x, time.Hour))
 	for _, delay := range []time.Duration{2 * time.Hour, time.Minute, 3 * time.Minute, time.Millisecond} {
-		if o := s.outcome(reschedule(orders, x, delay), punctual.Rescheduled, isScheduled); !o.Due.Equal(noon.Add(delay)) {
+		if o := s.outcome(reschedule(orders, x, delay), nil, isScheduled); !o.Due.Equal(noon.Add(delay)) {
 			s.fail("a reschedule by %v reports due %v", delay, o.Due)
 		}
 	}
@@ -211,28 +238,28 @@ func rescheduleMoves(s *subject) {
 	s.none(orders, "a day later, past all former due times")
 
 	s.push(order(x, time.Hour))
-	s.outcome(punctual.Amendment{Change: punctual.ChangeReschedule, Topic: orders, ID: x}, punctual.Rescheduled, isScheduled)
+	s.outcome(punctual.Amendment{Change: punctual.ChangeReschedule, Topic: orders, ID: x}, nil, isScheduled)
 	s.ack(s.one(orders))
 	s.push(order(x, time.Hour))
 	past := noon.Add(-time.Hour)
-	o := s.outcome(punctual.Amendment{Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: past}, punctual.Rescheduled, isScheduled)
+	o := s.outcome(punctual.Amendment{Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: past}, nil, isScheduled)
 	if !o.Due.Equal(past) {
 		s.fail("a reschedule to %v in the past reports due %v", past, o.Due)
 	}
 	s.ack(s.one(orders))
 }
 
-func rescheduleReady(s *subject) {
+func rescheduleReady(s *harness) {
 	bringReady(s)
-	s.outcome(reschedule(orders, x, time.Minute), punctual.Rescheduled, isReady)
+	s.outcome(reschedule(orders, x, time.Minute), nil, isReady)
 	s.none(orders, "after a ready message was moved to later")
 	s.ack(s.dueAt(noon.Add(time.Minute), "the new due time"))
 }
 
-func rescheduleLeased(s *subject) {
+func rescheduleLeased(s *harness) {
 	d := bringLeased(s)
 	for _, delay := range []time.Duration{0, time.Hour} {
-		if o := s.outcome(reschedule(orders, x, delay), punctual.TooLate, isLeased); !o.Due.IsZero() {
+		if o := s.outcome(reschedule(orders, x, delay), punctual.ErrLeased, isLeased); !o.Due.IsZero() {
 			s.fail("a reschedule that was too late reports due %v", o.Due)
 		}
 	}
@@ -247,13 +274,13 @@ func rescheduleLeased(s *subject) {
 	s.ack(s.one(orders))
 }
 
-func rescheduleKeeps(s *subject) {
+func rescheduleKeeps(s *harness) {
 	m := punctual.NewMessage{Topic: orders, ID: x, Body: []byte("kept"), Headers: map[string]string{"k": "v"}, MaxAttempts: 3}
 	s.push(m)
 	d := s.one(orders)
 	s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleRetry, Delay: time.Hour, Error: "first"})
 	s.advance(time.Minute)
-	s.outcome(reschedule(orders, x, time.Minute), punctual.Rescheduled, isRetried)
+	s.outcome(reschedule(orders, x, time.Minute), nil, isRetried)
 	s.advance(time.Minute)
 	d = s.one(orders)
 	s.wantMessage(d.Message, m, noon, noon.Add(2*time.Minute))
@@ -262,10 +289,10 @@ func rescheduleKeeps(s *subject) {
 	}
 }
 
-func rescheduleFine(s *subject) {
+func rescheduleFine(s *harness) {
 	s.push(order(x, time.Hour))
 	for _, f := range fractions() {
-		o := s.outcome(punctual.Amendment{Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: noon.Add(time.Minute + f)}, punctual.Rescheduled, isScheduled)
+		o := s.outcome(punctual.Amendment{Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: noon.Add(time.Minute + f)}, nil, isScheduled)
 		if want := noon.Add(time.Minute + time.Millisecond); !o.Due.Equal(want) {
 			s.fail("a reschedule to x ms + %v reports due %v; want it rounded up to %v", f, o.Due, want)
 		}
@@ -273,21 +300,21 @@ func rescheduleFine(s *subject) {
 	s.dueAt(noon.Add(time.Minute+time.Millisecond), "the due time rounded up")
 }
 
-func requeueEverywhere(s *subject) {
-	s.eachSituation(func(s *subject, at situation, last punctual.Delivery) {
-		want := punctual.NotDead
+func requeueEverywhere(s *harness) {
+	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
+		want := error(punctual.ErrNotDead)
 		switch at.state {
 		case punctual.StateNone:
-			want = punctual.NotFound
+			want = punctual.ErrNotFound
 		case punctual.StateDead:
-			want = punctual.Requeued
+			want = nil
 		}
 		var before punctual.Info
-		if want == punctual.NotDead && s.hasInspector() {
+		if want == punctual.ErrNotDead && s.hasInspector() {
 			before = s.get(orders, x)
 		}
 		s.outcome(requeue(orders, x, time.Minute), want, at.name)
-		if want == punctual.NotDead && s.hasInspector() {
+		if want == punctual.ErrNotDead && s.hasInspector() {
 			s.wantUnchanged(before, "a requeue that was refused")
 		}
 		if at.name == isLeased {
@@ -296,7 +323,7 @@ func requeueEverywhere(s *subject) {
 	})
 }
 
-func requeueAnew(s *subject) {
+func requeueAnew(s *harness) {
 	s.poison(2)
 	for i := range 3 {
 		for attempt := 1; attempt <= 2; attempt++ {
@@ -306,7 +333,7 @@ func requeueAnew(s *subject) {
 			}
 			s.done(d, punctual.SettleRetry, 0)
 		}
-		o := s.outcome(requeue(orders, x, 0), punctual.Requeued, isDead)
+		o := s.outcome(requeue(orders, x, 0), nil, isDead)
 		if !o.Due.Equal(s.now()) {
 			s.fail("a requeue without a time reports due %v; want now, %v", o.Due, s.now())
 		}
@@ -318,10 +345,10 @@ func requeueAnew(s *subject) {
 	}
 }
 
-func requeueAt(s *subject) {
+func requeueAt(s *harness) {
 	bringDead(s)
 	due := noon.Add(time.Hour + 200*time.Microsecond)
-	o := s.outcome(punctual.Amendment{Change: punctual.ChangeRequeue, Topic: orders, ID: x, Due: due}, punctual.Requeued, isDead)
+	o := s.outcome(punctual.Amendment{Change: punctual.ChangeRequeue, Topic: orders, ID: x, Due: due}, nil, isDead)
 	if want := noon.Add(time.Hour + time.Millisecond); !o.Due.Equal(want) {
 		s.fail("a requeue to %v reports due %v; want it rounded up to %v", due, o.Due, want)
 	}
@@ -329,47 +356,46 @@ func requeueAt(s *subject) {
 	s.ack(s.dueAt(o.Due, "the due time of a requeued message"))
 }
 
-func amendInOrder(s *subject) {
+func amendInOrder(s *harness) {
 	s.push(order(x, time.Hour))
 	got, err := s.store.Amend(s.ctx, []punctual.Amendment{
 		reschedule(orders, x, time.Minute), requeue(orders, x, 0), cancel(orders, x), cancel(orders, x), reschedule(orders, x, 0),
 	})
-	want := []punctual.OutcomeStatus{punctual.Rescheduled, punctual.NotDead, punctual.Cancelled, punctual.NotFound, punctual.NotFound}
+	want := []error{nil, punctual.ErrNotDead, nil, punctual.ErrNotFound, punctual.ErrNotFound}
 	if err != nil || len(got) != len(want) {
 		s.fail("amend: %v, %v", got, err)
 	}
 	for i := range want {
-		if got[i].Status != want[i] || got[i].Err != nil {
-			s.fail("change %d of reschedule, requeue, cancel, cancel, reschedule: %q, %v; want %q", i+1, got[i].Status, got[i].Err, want[i])
+		if !errors.Is(got[i].Err, want[i]) {
+			s.fail("change %d of reschedule, requeue, cancel, cancel, reschedule: %v; want %v", i+1, got[i].Err, want[i])
 		}
 	}
 	s.advance(24 * time.Hour)
 	s.none(orders, "a day after the cancel")
 }
 
-func amendBatch(s *subject) {
+func amendBatch(s *harness) {
 	for _, id := range []string{"a", "b", "c"} {
 		s.push(order(id, time.Hour))
 	}
 	got, err := s.store.Amend(s.ctx, []punctual.Amendment{
 		cancel(orders, "c"), cancel(orders, "unknown"), {Change: punctual.ChangeCancel, Topic: orders}, reschedule(orders, "b", 0), cancel(orders, "a"),
 	})
-	want := []punctual.OutcomeStatus{punctual.Cancelled, punctual.NotFound, punctual.OutcomeNone, punctual.Rescheduled, punctual.Cancelled}
+	want := []error{nil, punctual.ErrNotFound, punctual.ErrInvalid, nil, nil}
 	if err != nil || len(got) != len(want) {
 		s.fail("amend: %v, %v", got, err)
 	}
 	for i := range want {
-		if got[i].Status != want[i] {
-			s.fail("outcome %d is %q; want %q", i, got[i].Status, want[i])
+		if !errors.Is(got[i].Err, want[i]) {
+			s.fail("answer %d is %v; want %v", i, got[i].Err, want[i])
 		}
 	}
-	s.wantErr(got[2].Err, punctual.ErrInvalid, "a malformed item")
 	if d := s.one(orders); d.ID != "b" {
 		s.fail("%s was delivered; want b", d.ID)
 	}
 }
 
-func amendMalformed(s *subject) {
+func amendMalformed(s *harness) {
 	bringReady(s)
 	bad := map[string]punctual.Amendment{
 		"no topic":           {Change: punctual.ChangeCancel, ID: x},
@@ -387,11 +413,33 @@ func amendMalformed(s *subject) {
 		},
 	}
 	for name, a := range bad {
-		o := s.amendAny(a)
-		s.wantErr(o.Err, punctual.ErrInvalid, "an amendment with %s", name)
-		if o.Status != punctual.OutcomeNone {
-			s.fail("an amendment with %s has outcome %q; want none", name, o.Status)
-		}
+		s.wantErr(s.amend(a).Err, punctual.ErrInvalid, "an amendment with %s", name)
 	}
 	s.ack(s.one(orders))
+}
+
+// amendBeyond: a delay that leads beyond MaxDue is malformed, whatever there is to change. What a holder may do comes first
+// in a settlement, whose token says which lease it is about.
+func amendBeyond(s *harness) {
+	for _, at := range situations() {
+		t := newHarness(s.T, s.promise, s.opener)
+		t.clock.Set(punctual.MaxDue.Add(-48 * time.Hour))
+		d := at.bring(t)
+		for _, c := range []punctual.Change{punctual.ChangeReschedule, punctual.ChangeRequeue} {
+			for _, topic := range []string{orders, "none"} {
+				o := t.amend(punctual.Amendment{Change: c, Topic: topic, ID: x, Delay: 49 * time.Hour})
+				t.wantErr(o.Err, punctual.ErrInvalid, "%s of a message that is %s to after %v", c, at.name, punctual.MaxDue)
+			}
+		}
+		if t.hasInspector() {
+			t.wantState(orders, x, at.state)
+		}
+		for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze} {
+			d.Topic, d.ID = orders, x
+			t.wantErr(t.settle(punctual.Delivery{Message: d.Message, Token: d.Token + 1}, v, 49*time.Hour), punctual.ErrLeaseLost, "%s with a token that is not current, to after %v", v, punctual.MaxDue)
+		}
+		if at.name == isLeasedCancelled {
+			t.wantErr(t.settle(d, punctual.SettleRetry, 49*time.Hour), punctual.ErrCancelled, "a retry after a cancel, to after %v", punctual.MaxDue)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // attemptCases: does a message that cannot be handled come to an end?
@@ -20,16 +21,17 @@ func attemptCases() []testCase {
 		{"dead ones make room in the claim", p1, attemptsDeadInBetween},
 		{"last attempt may still be acked", p6, attemptsLastAck},
 		{"history is bounded", p6, attemptsHistory},
+		{"reason of the end when several hold", p6, attemptsReason},
 	}
 }
 
 // poison pushes a message with a limit of attempts.
-func (s *subject) poison(limit int) {
+func (s *harness) poison(limit int) {
 	s.Helper()
 	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: limit})
 }
 
-func attemptsCounted(s *subject) {
+func attemptsCounted(s *harness) {
 	s.poison(5)
 	for i := range 5 {
 		if d := s.one(orders); d.Attempt != i+1 {
@@ -40,9 +42,9 @@ func attemptsCounted(s *subject) {
 	s.none(orders, "after 5 of 5 attempts")
 }
 
-func attemptsRetried(s *subject) {
+func attemptsRetried(s *harness) {
 	for limit := 1; limit <= 3; limit++ {
-		t := newSubject(s.T, s.promise, s.opener)
+		t := newHarness(s.T, s.promise, s.opener)
 		t.poison(limit)
 		for i := range limit {
 			t.wantState(orders, x, punctual.StateReady)
@@ -61,7 +63,7 @@ func attemptsRetried(s *subject) {
 }
 
 // wantHistory: one failure per attempt, oldest first.
-func (s *subject) wantHistory(info punctual.Info, n int, text func(i int) string) {
+func (s *harness) wantHistory(info punctual.Info, n int, text func(i int) string) {
 	s.Helper()
 	if info.Attempt != n || len(info.Failures) != n {
 		s.fail("%s shows attempt %d with history %v; want %d attempts, each with its failure", info.ID, info.Attempt, info.Failures, n)
@@ -73,7 +75,7 @@ func (s *subject) wantHistory(info punctual.Info, n int, text func(i int) string
 	}
 }
 
-func attemptsRunOut(s *subject) {
+func attemptsRunOut(s *harness) {
 	s.poison(3)
 	for range 3 {
 		s.one(orders)
@@ -82,11 +84,11 @@ func attemptsRunOut(s *subject) {
 	s.none(orders, "after 3 of 3 leases ran out")
 	s.wantDead(orders, x, punctual.ReasonAttemptsUsedUp)
 	if s.hasInspector() {
-		s.wantHistory(s.get(orders, x), 3, func(int) string { return punctual.ErrLeaseRanOut })
+		s.wantHistory(s.get(orders, x), 3, func(int) string { return storekit.LeaseRanOut })
 	}
 }
 
-func attemptsMixed(s *subject) {
+func attemptsMixed(s *harness) {
 	s.poison(4)
 	for i := range 4 {
 		d := s.one(orders)
@@ -102,11 +104,11 @@ func attemptsMixed(s *subject) {
 	s.none(orders, "after 4 of 4 attempts")
 	s.wantDead(orders, x, punctual.ReasonAttemptsUsedUp)
 	if s.hasInspector() {
-		s.wantHistory(s.get(orders, x), 4, func(i int) string { return []string{punctual.ErrLeaseRanOut, "failed"}[i%2] })
+		s.wantHistory(s.get(orders, x), 4, func(i int) string { return []string{storekit.LeaseRanOut, "failed"}[i%2] })
 	}
 }
 
-func attemptsOverride(s *subject) {
+func attemptsOverride(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{MaxAttempts: ptr(2)})
 	s.poison(4)
 	s.push(order("topic's", 0))
@@ -117,7 +119,7 @@ func attemptsOverride(s *subject) {
 }
 
 // deliveries claims and retries at once for so many rounds and counts by ID.
-func (s *subject) deliveries(n int) map[string]int {
+func (s *harness) deliveries(n int) map[string]int {
 	s.Helper()
 	got := make(map[string]int)
 	for range n {
@@ -129,14 +131,14 @@ func (s *subject) deliveries(n int) map[string]int {
 	return got
 }
 
-func attemptsDefault(s *subject) {
+func attemptsDefault(s *harness) {
 	bringReady(s)
 	if got := s.deliveries(20); got[x] != 10 {
 		s.fail("without any setting a message was delivered %d times; want 10", got[x])
 	}
 }
 
-func attemptsLimitChanged(s *subject) {
+func attemptsLimitChanged(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{MaxAttempts: ptr(2)})
 	bringReady(s)
 	s.done(s.one(orders), punctual.SettleRetry, 0)
@@ -154,7 +156,7 @@ func attemptsLimitChanged(s *subject) {
 }
 
 // attemptsDeadInBetween: messages that end at claim time do not use up Claim.Max.
-func attemptsDeadInBetween(s *subject) {
+func attemptsDeadInBetween(s *harness) {
 	for i := range 20 {
 		s.push(punctual.NewMessage{Topic: orders, ID: fmt.Sprint("poison", i), MaxAttempts: 1})
 	}
@@ -169,7 +171,7 @@ func attemptsDeadInBetween(s *subject) {
 	}
 }
 
-func attemptsLastAck(s *subject) {
+func attemptsLastAck(s *harness) {
 	s.poison(1)
 	d := s.one(orders)
 	s.advance(time.Minute)
@@ -178,12 +180,12 @@ func attemptsLastAck(s *subject) {
 	s.wantState(orders, x, punctual.StateNone)
 }
 
-func attemptsHistory(s *subject) {
+func attemptsHistory(s *harness) {
 	s.poison(100)
 	const n = 40
 	for i := range n {
 		d := s.one(orders)
-		want := min(i, punctual.MaxFailures)
+		want := min(i, storekit.MaxFailures)
 		if len(d.Failures) != want {
 			s.fail("before attempt %d the history has %d failures; want %d", i+1, len(d.Failures), want)
 		}
@@ -193,5 +195,26 @@ func attemptsHistory(s *subject) {
 			}
 		}
 		s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleRetry, Error: fmt.Sprint(d.Attempt)})
+	}
+}
+
+// attemptsReason: a claim ends a message that it may not deliver for the first reason that holds, of a
+// cancel under its last lease, attempts that are used up, and the expiry.
+func attemptsReason(s *harness) {
+	for _, drop := range []bool{false, true} {
+		t := newHarness(s.T, s.promise, s.opener)
+		ends := punctual.NewMessage{Topic: orders, MaxAttempts: 1, ExpireAfter: time.Second, DropExpired: drop}
+		for _, id := range []string{"cancelled", x} {
+			ends.ID = id
+			t.push(ends)
+		}
+		if ds := t.take(orders, 2); len(ds) != 2 {
+			t.fail("claimed %v; want both", ids(ds))
+		}
+		t.amend(cancel(orders, "cancelled"))
+		t.advance(30 * time.Second)
+		t.none(orders, "when the leases of expired messages without attempts left ran out")
+		t.wantState(orders, "cancelled", punctual.StateNone)
+		t.wantDead(orders, x, punctual.ReasonAttemptsUsedUp)
 	}
 }

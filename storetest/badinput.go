@@ -27,7 +27,7 @@ func badInputCases() []testCase {
 }
 
 // refused pushes a malformed message, which must leave no trace.
-func (s *subject) refused(m punctual.NewMessage, want error, what string) {
+func (s *harness) refused(m punctual.NewMessage, want error, what string) {
 	s.Helper()
 	r := s.try(m)
 	s.wantErr(r.Err, want, "a push with %s", what)
@@ -39,7 +39,7 @@ func (s *subject) refused(m punctual.NewMessage, want error, what string) {
 	}
 }
 
-func badTopicBytes(s *subject) {
+func badTopicBytes(s *harness) {
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-"
 	for c := range 256 {
 		for _, topic := range []string{string([]byte{byte(c)}), string([]byte{'a', byte(c), 'b'})} {
@@ -56,7 +56,7 @@ func badTopicBytes(s *subject) {
 	}
 }
 
-func badTopicLengths(s *subject) {
+func badTopicLengths(s *harness) {
 	s.refused(punctual.NewMessage{ID: x}, punctual.ErrInvalid, "no topic")
 	longest := strings.Repeat("t", punctual.MaxTopicBytes)
 	s.refused(punctual.NewMessage{Topic: longest + "t", ID: x}, punctual.ErrInvalid, "a topic of 129 bytes")
@@ -64,7 +64,7 @@ func badTopicLengths(s *subject) {
 	s.ack(s.one(longest))
 }
 
-func badIDBytes(s *subject) {
+func badIDBytes(s *harness) {
 	for c := range 256 {
 		if c >= ' ' && c <= '~' {
 			continue // pushed by the case of every printable ID
@@ -76,7 +76,7 @@ func badIDBytes(s *subject) {
 	s.none(orders, "after pushes with malformed IDs")
 }
 
-func badIDLengths(s *subject) {
+func badIDLengths(s *harness) {
 	longest := strings.Repeat("i", punctual.MaxIDBytes)
 	s.refused(order(longest+"i", 0), punctual.ErrInvalid, "an ID of 129 bytes")
 	s.push(order(longest, 0))
@@ -85,7 +85,7 @@ func badIDLengths(s *subject) {
 	}
 }
 
-func badBody(s *subject) {
+func badBody(s *harness) {
 	m := order(x, 0)
 	m.Body = make([]byte, punctual.DefaultMaxBody+1)
 	s.refused(m, punctual.ErrTooLarge, "a body of one byte more than the limit")
@@ -94,7 +94,7 @@ func badBody(s *subject) {
 	s.ack(s.one(orders))
 }
 
-func badHeaders(s *subject) {
+func badHeaders(s *harness) {
 	m := order(x, 0)
 	m.Headers = map[string]string{"a": strings.Repeat("v", punctual.MaxHeaderBytes/2-1), "b": strings.Repeat("v", punctual.MaxHeaderBytes/2)}
 	s.refused(m, punctual.ErrTooLarge, "headers of one byte more than the limit")
@@ -105,7 +105,7 @@ func badHeaders(s *subject) {
 	s.ack(s.one(orders))
 }
 
-func badNumbers(s *subject) {
+func badNumbers(s *harness) {
 	for what, m := range map[string]punctual.NewMessage{
 		"a negative delay":      {Delay: -1},
 		"a very negative delay": {Delay: -1 << 63},
@@ -113,7 +113,7 @@ func badNumbers(s *subject) {
 		"negative MaxAttempts":  {MaxAttempts: -1},
 		"too many attempts":     {MaxAttempts: punctual.MaxAttemptsLimit + 1},
 		"a negative expiry":     {ExpireAfter: -1},
-		"an unknown duplicate":  {OnDuplicate: 3},
+		"an unknown IfExists":   {IfExists: 4},
 	} {
 		m.Topic, m.ID = orders, x
 		s.refused(m, punctual.ErrInvalid, what)
@@ -124,7 +124,7 @@ func badNumbers(s *subject) {
 }
 
 // badBatch: a call with too many items fails as a whole, and nothing of it happens.
-func badBatch(s *subject) {
+func badBatch(s *harness) {
 	n := punctual.MaxBatch + 1
 	ms := make([]punctual.NewMessage, n)
 	as := make([]punctual.Amendment, n)
@@ -147,12 +147,12 @@ func badBatch(s *subject) {
 	s.ack(d)
 }
 
-func badUnknown(s *subject) {
+func badUnknown(s *harness) {
 	s.push(order(x, time.Hour))
 	for _, name := range [][2]string{{orders, "y"}, {"never-heard-of", x}, {mails, x}} {
-		s.outcome(cancel(name[0], name[1]), punctual.NotFound, isUnknown)
-		s.outcome(reschedule(name[0], name[1], 0), punctual.NotFound, isUnknown)
-		s.outcome(requeue(name[0], name[1], 0), punctual.NotFound, isUnknown)
+		s.outcome(cancel(name[0], name[1]), punctual.ErrNotFound, isUnknown)
+		s.outcome(reschedule(name[0], name[1], 0), punctual.ErrNotFound, isUnknown)
+		s.outcome(requeue(name[0], name[1], 0), punctual.ErrNotFound, isUnknown)
 		s.wantFenced(punctual.Delivery{Message: punctual.Message{Topic: name[0], ID: name[1]}, Token: 1}, "of an unknown message")
 	}
 	s.wantState(orders, x, punctual.StateScheduled)
@@ -160,7 +160,7 @@ func badUnknown(s *subject) {
 
 // badContext: a call with an ended context may fail or not, but a definite error means
 // that nothing was changed.
-func badContext(s *subject) {
+func badContext(s *harness) {
 	ended, end := context.WithCancelCause(s.ctx)
 	end(errors.New("the user left")) // a cause of the caller's own does not hide what happened
 	s.push(order("kept", time.Hour))
@@ -175,7 +175,7 @@ func badContext(s *subject) {
 	}
 	_, err = s.store.Amend(ended, []punctual.Amendment{cancel(orders, "kept")})
 	if did := s.definitely("cancel", err); !did && punctual.Definite(err) {
-		s.outcome(cancel(orders, "kept"), punctual.Cancelled, isScheduled)
+		s.outcome(cancel(orders, "kept"), nil, isScheduled)
 	}
 	_, err = s.store.Settle(ended, []punctual.Settlement{ackOf(held)})
 	if did := s.definitely("ack", err); did {
@@ -187,7 +187,7 @@ func badContext(s *subject) {
 
 // definitely reports whether a call with an ended context did its work; its error, if
 // any, must be that of the context or say that the outcome is unknown.
-func (s *subject) definitely(what string, err error) bool {
+func (s *harness) definitely(what string, err error) bool {
 	s.Helper()
 	if err != nil && punctual.ErrorCode(err) != "canceled" && punctual.ErrorCode(err) != "indeterminate" {
 		s.fail("%s with an ended context: got error %v; want %v or %v", what, err, context.Canceled, punctual.ErrIndeterminate)

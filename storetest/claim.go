@@ -3,11 +3,14 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // claimCases: which messages does a claim return, and in which order?
@@ -19,21 +22,25 @@ func claimCases() []testCase {
 		{"topics in the order given", p12, claimTopicsInOrder},
 		{"topic named twice", p3, claimTopicTwice},
 		{"no more than Max", p3, claimMax},
+		{"no more than PerTopic of each topic", p14, claimPerTopic},
 		{"one holder", p3, claimOneHolder},
 		{"a thousand due in the same millisecond", p3, claimSameInstant},
 		{"lease of the topic", p3, claimTopicLease},
 		{"lease of the claim", p3, claimOwnLease},
 		{"lease of broken milliseconds", p3, claimFineLease},
+		{"slower than its lease", p3, claimSlow},
 		{"due in a month, leased for seconds", p3, claimLongDelay},
 		{"nothing due", p2, claimNothing},
 		{"unknown topic", p13, claimUnknownTopic},
 		{"history comes along", p6, claimHistory},
 		{"ended context leases nothing", p13, claimEndedContext},
 		{"malformed claim", p13, claimMalformed},
+		{"lease from the clock in whole milliseconds", p3, claimLeaseFromClock},
+		{"ready until a claim meets it", p13, claimReadyUntilMet},
 	}
 }
 
-func claimEarliest(s *subject) {
+func claimEarliest(s *harness) {
 	delays := []int{50, 10, 40, 20, 30, 0}
 	for _, ms := range delays {
 		s.push(order(fmt.Sprintf("o-%02d", ms), time.Duration(ms)*time.Millisecond))
@@ -44,7 +51,7 @@ func claimEarliest(s *subject) {
 }
 
 // claimMoved: the order follows the time in force, not that of the push.
-func claimMoved(s *subject) {
+func claimMoved(s *harness) {
 	s.push(order("rescheduled", time.Millisecond))
 	s.push(order("retried", 0))
 	s.push(order("still", 20*time.Millisecond))
@@ -60,7 +67,7 @@ func claimMoved(s *subject) {
 	s.wantOrder(s.take(orders, 10), "earlier", "retried", "run out", "still", "rescheduled")
 }
 
-func claimReleased(s *subject) {
+func claimReleased(s *harness) {
 	s.push(order("first", 0))
 	s.push(order("second", time.Millisecond))
 	s.advance(time.Second)
@@ -74,7 +81,7 @@ func claimReleased(s *subject) {
 	s.wantOrder(s.take(orders, 2), ds[0].ID, "third")
 }
 
-func claimTopicsInOrder(s *subject) {
+func claimTopicsInOrder(s *harness) {
 	for i := range 4 {
 		s.push(punctual.NewMessage{Topic: mails, ID: fmt.Sprint("m", i)})
 		s.push(order(fmt.Sprint("o", i), time.Duration(i)*time.Millisecond))
@@ -92,7 +99,7 @@ func claimTopicsInOrder(s *subject) {
 	}
 }
 
-func claimTopicTwice(s *subject) {
+func claimTopicTwice(s *harness) {
 	for i := range 3 {
 		s.push(order(fmt.Sprint(i), 0))
 	}
@@ -102,7 +109,7 @@ func claimTopicTwice(s *subject) {
 	}
 }
 
-func claimMax(s *subject) {
+func claimMax(s *harness) {
 	for i := range 10 {
 		s.push(order(fmt.Sprint(i), 0))
 		s.push(punctual.NewMessage{Topic: mails, ID: fmt.Sprint(i)})
@@ -118,7 +125,40 @@ func claimMax(s *subject) {
 	}
 }
 
-func claimOneHolder(s *subject) {
+// claimPerTopic: a topic with a backlog leaves room in a claim for those behind it.
+func claimPerTopic(s *harness) {
+	for i := range 10 {
+		s.push(order(fmt.Sprint(i), 0))
+		if i < 3 {
+			s.push(punctual.NewMessage{Topic: mails, ID: fmt.Sprint(i)})
+		}
+	}
+	s.push(punctual.NewMessage{Topic: mails, ID: "gone", ExpireAfter: time.Millisecond, DropExpired: true})
+	s.advance(time.Second)
+	for _, step := range []struct {
+		topics               []string
+		max, perTopic        int
+		wantOrders, wantMail int
+	}{
+		{[]string{orders, mails}, 10, 2, 2, 2},
+		{[]string{orders, mails}, 3, 2, 2, 1},
+		{[]string{orders, mails, orders}, 10, 2, 2, 0}, // nothing is left of mails
+		{[]string{orders}, 3, 5, 3, 0},
+		{[]string{orders, "none"}, 5, 0, 1, 0},
+	} {
+		ds := s.claim(punctual.Claim{Topics: step.topics, Max: step.max, PerTopic: step.perTopic})
+		got := map[string]int{}
+		for _, d := range ds {
+			got[d.Topic]++
+			s.ack(d)
+		}
+		if got[orders] != step.wantOrders || got[mails] != step.wantMail {
+			s.fail("a claim of %d from %v, at most %d of each, returned %d and %d; want %d and %d", step.max, step.topics, step.perTopic, got[orders], got[mails], step.wantOrders, step.wantMail)
+		}
+	}
+}
+
+func claimOneHolder(s *harness) {
 	for i := range 20 {
 		s.push(order(fmt.Sprint(i), 0))
 	}
@@ -142,7 +182,7 @@ func claimOneHolder(s *subject) {
 	}
 }
 
-func claimSameInstant(s *subject) {
+func claimSameInstant(s *harness) {
 	const n = 1000
 	batch := make([]punctual.NewMessage, n)
 	for i := range batch {
@@ -169,7 +209,7 @@ func claimSameInstant(s *subject) {
 	s.none(orders, "after all were acked")
 }
 
-func claimTopicLease(s *subject) {
+func claimTopicLease(s *harness) {
 	s.push(order("before", 0))
 	if d := s.one(orders); !d.LeaseUntil.Equal(noon.Add(30 * time.Second)) {
 		s.fail("without settings the lease lasts %v; want 30s", d.LeaseUntil.Sub(noon))
@@ -181,7 +221,7 @@ func claimTopicLease(s *subject) {
 	}
 }
 
-func claimOwnLease(s *subject) {
+func claimOwnLease(s *harness) {
 	for _, topic := range []string{orders, mails} {
 		s.push(punctual.NewMessage{Topic: topic, ID: x})
 	}
@@ -195,7 +235,7 @@ func claimOwnLease(s *subject) {
 }
 
 // claimFineLease: a lease is not shorter than asked for.
-func claimFineLease(s *subject) {
+func claimFineLease(s *harness) {
 	for _, f := range fractions() {
 		length := 10*time.Millisecond + f
 		s.push(order(x, 0))
@@ -214,8 +254,97 @@ func claimFineLease(s *subject) {
 	}
 }
 
+// claimSlow: the clock goes on by an hour at one of the moments at which a claim reads it, as it does for a process that
+// stands still. What the claim returns is leased by the clock as the claim read it last, and what it does
+// not return has used up no attempt.
+func claimSlow(s *harness) {
+	if s.opener.elsewhere {
+		s.Skipf("skipped: the case cannot tell which readings of the clock are the claim's own")
+	}
+	for n := range 6 {
+		clock := &jumpingClock{Clock: storekit.NewManualClock(noon)}
+		t := &harness{T: s.T, promise: s.promise, opener: s.opener, ctx: s.ctx, store: s.opener.open(clock)}
+		t.pushAll(order(x, 0), order("y", time.Hour))
+		clock.jumpAfter(n + 1)
+		c := punctual.Claim{Topics: []string{orders}, Max: 2, Lease: time.Minute}
+		ds := t.claim(c)
+		seen, jumped := clock.stay()
+		if n == 0 && !jumped {
+			t.fail("the claim has not read the clock")
+		}
+		for _, d := range ds {
+			if !d.LeaseUntil.After(seen) {
+				t.fail("the clock jumped at reading %d of a claim, and it returned %s under a lease until %v although it had read %v", n+1, d.ID, d.LeaseUntil, seen)
+			}
+		}
+		if len(ds) == 0 {
+			for _, d := range t.claim(c) {
+				if d.Attempt != 1 {
+					t.fail("%s is in attempt %d, the first one having been given back by a claim that took too long", d.ID, d.Attempt)
+				}
+			}
+		}
+	}
+}
+
+// jumpingClock stands still, but for one jump to an hour later. It wakes nobody. Readings by the store's
+// own goroutines, and by other stores, count for nothing: they say nothing of what the claim knows.
+type jumpingClock struct {
+	storekit.Clock
+
+	mu     sync.Mutex
+	ahead  time.Duration // guarded by mu
+	toJump int           // readings until it jumps; 0 for never; guarded by mu
+	seen   time.Time     // what it showed the case last; guarded by mu
+}
+
+func (c *jumpingClock) Now() time.Time {
+	mine := calledBy("claimSlow")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now().Add(c.ahead)
+	if !mine {
+		return now
+	}
+	c.seen = now
+	if c.toJump--; c.toJump == 0 {
+		c.ahead += time.Hour
+	}
+	return now
+}
+
+// calledBy tells whether a function of this package is on the stack of the calling goroutine.
+func calledBy(function string) bool {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, "/storetest."+function) {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// jumpAfter has the clock jump after the n-th reading from now.
+func (c *jumpingClock) jumpAfter(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.toJump = n
+}
+
+// stay has the clock jump no more, and returns what it showed last and whether it has jumped.
+func (c *jumpingClock) stay() (seen time.Time, jumped bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.toJump = 0
+	return c.seen, c.ahead > 0
+}
+
 // claimLongDelay: the length of a lease has nothing to do with how long a message waits.
-func claimLongDelay(s *subject) {
+func claimLongDelay(s *harness) {
 	const month = 30 * 24 * time.Hour
 	s.push(order(x, month))
 	for range 30 {
@@ -228,7 +357,7 @@ func claimLongDelay(s *subject) {
 	s.none(orders, "a month after the ack")
 }
 
-func claimNothing(s *subject) {
+func claimNothing(s *harness) {
 	s.none(orders, "on an empty store")
 	s.push(order(x, time.Hour))
 	s.none(orders, "an hour before the only message")
@@ -238,7 +367,7 @@ func claimNothing(s *subject) {
 	}
 }
 
-func claimUnknownTopic(s *subject) {
+func claimUnknownTopic(s *harness) {
 	s.none("never-heard-of", "before anything was pushed")
 	s.push(order(x, 0))
 	ds := s.claim(punctual.Claim{Topics: []string{"never-heard-of", orders}, Max: 2})
@@ -247,7 +376,7 @@ func claimUnknownTopic(s *subject) {
 	}
 }
 
-func claimHistory(s *subject) {
+func claimHistory(s *harness) {
 	bringReady(s)
 	for i := range 3 {
 		d := s.one(orders)
@@ -265,7 +394,7 @@ func claimHistory(s *subject) {
 }
 
 // claimEndedContext: a claim that returns an error has leased nothing.
-func claimEndedContext(s *subject) {
+func claimEndedContext(s *harness) {
 	bringReady(s)
 	ctx, end := context.WithCancel(s.ctx)
 	end()
@@ -279,7 +408,7 @@ func claimEndedContext(s *subject) {
 	}
 }
 
-func claimMalformed(s *subject) {
+func claimMalformed(s *harness) {
 	bringReady(s)
 	long := strings.Repeat("t", punctual.MaxTopicBytes+1)
 	bad := map[string]punctual.Claim{
@@ -290,6 +419,7 @@ func claimMalformed(s *subject) {
 		"Max 0":                     {Topics: []string{orders}},
 		"Max -1":                    {Topics: []string{orders}, Max: -1},
 		"Max beyond MaxClaim":       {Topics: []string{orders}, Max: punctual.MaxClaim + 1},
+		"PerTopic -1":               {Topics: []string{orders}, Max: 1, PerTopic: -1},
 		"a negative wait":           {Topics: []string{orders}, Max: 1, Wait: -1},
 		"a negative lease":          {Topics: []string{orders}, Max: 1, Lease: -time.Second},
 		"a lease shorter than 10ms": {Topics: []string{orders}, Max: 1, Lease: punctual.MinLease - 1},
@@ -298,11 +428,54 @@ func claimMalformed(s *subject) {
 	for name, c := range bad {
 		ds, err := s.store.Claim(s.ctx, c)
 		s.wantErr(err, punctual.ErrInvalid, "a claim with %s", name)
-		if len(ds) != 0 {
-			s.fail("a claim with %s leased %v", name, ids(ds))
-		}
+		s.noneWith(err, ds)
 	}
 	if d := s.one(orders); d.Attempt != 1 {
 		s.fail("malformed claims used up attempts: the next is %d", d.Attempt)
 	}
+}
+
+// claimLeaseFromClock: a lease ends at the store's clock, rounded down, plus its length, rounded up.
+func claimLeaseFromClock(s *harness) {
+	for _, f := range fractions() {
+		t := newHarness(s.T, s.promise, s.opener)
+		t.push(order(x, 0))
+		t.clock.Set(noon.Add(time.Second + f))
+		ds := t.claim(punctual.Claim{Topics: []string{orders}, Max: 1, Lease: time.Minute + 1})
+		want := noon.Add(time.Second + time.Minute + time.Millisecond)
+		if len(ds) != 1 || !ds[0].Delivered.Equal(noon.Add(time.Second)) || !ds[0].LeaseUntil.Equal(want) {
+			t.fail("%v after a whole second a claim with a lease of 1m1ns returned %+v; want one delivered at the second until %v", f, ds, want)
+		}
+		t.done(ds[0], punctual.SettleExtend, time.Hour+1)
+		if want := noon.Add(time.Second + time.Hour + time.Millisecond); t.hasInspector() && !t.get(orders, x).LeaseUntil.Equal(want) {
+			t.fail("%v after a whole second an extension to 1h1ns lasts until %v; want %v", f, t.get(orders, x).LeaseUntil, want)
+		}
+	}
+}
+
+// claimReadyUntilMet: messages that a claim would end are ready, in lists and counts, until one meets them.
+func claimReadyUntilMet(s *harness) {
+	s.inspector()
+	s.push(punctual.NewMessage{Topic: orders, ID: "expired", ExpireAfter: time.Minute})
+	s.push(punctual.NewMessage{Topic: orders, ID: "dropped", ExpireAfter: time.Minute, DropExpired: true})
+	s.push(punctual.NewMessage{Topic: mails, ID: "used up", MaxAttempts: 1})
+	s.push(punctual.NewMessage{Topic: mails, ID: "cancelled"})
+	s.take(mails, 2)
+	s.amend(cancel(mails, "cancelled"))
+	s.advance(time.Hour)
+	set := s.defaults()
+	for topic, names := range map[string][]string{orders: {"expired", "dropped"}, mails: {"used up", "cancelled"}} {
+		s.wantStats(punctual.TopicStats{Topic: topic, Ready: 2, NextDue: noon, Settings: set})
+		if got := s.list(punctual.ListQuery{Topic: topic, State: punctual.StateReady}); len(got) != 2 {
+			s.fail("%d messages of %s are listed as ready before a claim met them; want 2", len(got), topic)
+		}
+		for _, id := range names {
+			s.wantState(topic, id, punctual.StateReady)
+		}
+		s.wantForecast(punctual.ForecastQuery{Topic: topic, Step: time.Minute, Buckets: 1}, []int64{0}, 2, 0)
+		s.none(topic, "when all that are ready are to be ended")
+		s.wantStats(punctual.TopicStats{Topic: topic, Dead: 1, Settings: set})
+	}
+	s.wantDead(orders, "expired", punctual.ReasonExpired)
+	s.wantDead(mails, "used up", punctual.ReasonAttemptsUsedUp)
 }

@@ -22,7 +22,7 @@ func clockCases() []testCase {
 	}
 }
 
-func clockNow(s *subject) {
+func clockNow(s *harness) {
 	for _, d := range []time.Duration{0, time.Millisecond, time.Hour, 300 * 24 * time.Hour} {
 		s.advance(d)
 		if got := s.now(); !got.Equal(s.clock.Now()) || got.Location() != time.UTC {
@@ -31,7 +31,7 @@ func clockNow(s *subject) {
 	}
 }
 
-func clockMonotonic(s *subject) {
+func clockMonotonic(s *harness) {
 	last := s.now()
 	for _, d := range []time.Duration{
 		time.Second, -time.Hour, time.Minute, -time.Millisecond, -24 * time.Hour, time.Hour, 0, 23*time.Hour + time.Minute, time.Hour, 400 * time.Hour, -1,
@@ -51,7 +51,7 @@ func clockMonotonic(s *subject) {
 }
 
 // until moves the clock on until the store's own clock has reached t.
-func (s *subject) until(t time.Time, step time.Duration) {
+func (s *harness) until(t time.Time, step time.Duration) {
 	s.Helper()
 	for range 100_000 {
 		if !s.now().Before(t) {
@@ -62,7 +62,7 @@ func (s *subject) until(t time.Time, step time.Duration) {
 	s.Fatalf("%s: the store's clock stands at %v and does not reach %v", p8, s.now(), t)
 }
 
-func clockBackNothingLost(s *subject) {
+func clockBackNothingLost(s *harness) {
 	for i := range 10 {
 		s.push(order(fmt.Sprint(i), time.Duration(i*10)*time.Minute))
 	}
@@ -86,7 +86,7 @@ func clockBackNothingLost(s *subject) {
 	}
 }
 
-func clockBackReady(s *subject) {
+func clockBackReady(s *harness) {
 	s.push(order("before", time.Minute))
 	s.advance(time.Minute)
 	s.now() // what the store has told cannot be taken back
@@ -96,7 +96,7 @@ func clockBackReady(s *subject) {
 	s.ack(s.one(orders))
 }
 
-func clockBackLease(s *subject) {
+func clockBackLease(s *harness) {
 	d := bringLeased(s)
 	s.advance(-time.Hour)
 	s.none(orders, "while the lease lasts, after a step of an hour back,")
@@ -112,7 +112,7 @@ func clockBackLease(s *subject) {
 	s.ack(again)
 }
 
-func clockBackPush(s *subject) {
+func clockBackPush(s *harness) {
 	s.advance(-time.Hour)
 	at := s.now()
 	r := s.push(order(x, time.Minute))
@@ -129,7 +129,7 @@ func clockBackPush(s *subject) {
 	s.Fatalf("%s: a message pushed after a step back was not delivered", p1)
 }
 
-func clockForward(s *subject) {
+func clockForward(s *harness) {
 	d := bringLeased(s)
 	for i := range 5 {
 		s.push(order(fmt.Sprint("within", i), time.Duration(i+1)*time.Hour))
@@ -147,7 +147,7 @@ func clockForward(s *subject) {
 	s.none(orders, "after all that was due was acked")
 }
 
-func clockThereAndBack(s *subject) {
+func clockThereAndBack(s *harness) {
 	s.push(order("within", time.Hour))
 	s.push(order("beyond", 48*time.Hour))
 	s.advance(24 * time.Hour)
@@ -160,12 +160,12 @@ func clockThereAndBack(s *subject) {
 	}
 }
 
-func clockBackWake(s *subject) {
+func clockBackWake(s *harness) {
 	s.push(order(x, time.Hour))
 	w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 100 * time.Hour})
 	asleep()
 	s.advance(-time.Hour)
-	end := time.Now().Add(s.opener.patience)
+	end := time.Now().Add(s.opener.waitLimit)
 	for time.Now().Before(end) && s.now().Before(noon.Add(10*time.Hour)) {
 		asleep()
 		select {

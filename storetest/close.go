@@ -15,10 +15,11 @@ func closeCases() []testCase {
 		{"every method says closed", p13, closeMethods},
 		{"Close twice", p13, closeTwice},
 		{"Close under load", p13, closeUnderLoad},
+		{"Close while others read everything", p13, closeUnderReaders},
 	}
 }
 
-func closeMethods(s *subject) {
+func closeMethods(s *harness) {
 	d := bringLeased(s)
 	s.closeStore()
 	calls := map[string]func() error{
@@ -50,7 +51,7 @@ func ackOf(d punctual.Delivery) punctual.Settlement {
 	return punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
 }
 
-func (s *subject) inspectorCalls(in punctual.Inspector, calls map[string]func() error) {
+func (s *harness) inspectorCalls(in punctual.Inspector, calls map[string]func() error) {
 	calls["Get"] = func() error { _, err := in.Get(s.ctx, orders, x); return err }
 	calls["List"] = func() error {
 		_, err := in.List(s.ctx, punctual.ListQuery{Topic: orders, State: punctual.StateReady})
@@ -68,7 +69,7 @@ func (s *subject) inspectorCalls(in punctual.Inspector, calls map[string]func() 
 	calls["DeleteTopic"] = func() error { _, err := in.DeleteTopic(s.ctx, orders); return err }
 }
 
-func closeTwice(s *subject) {
+func closeTwice(s *harness) {
 	s.closeStore()
 	for range 2 {
 		if err := s.store.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
@@ -77,15 +78,55 @@ func closeTwice(s *subject) {
 	}
 }
 
-// closeUnderLoad closes while others push and claim: each call either succeeds or says
-// closed, and Close returns.
-func closeUnderLoad(s *subject) {
-	const clients = 4
+// closeUnderLoad closes while others push and claim.
+func closeUnderLoad(s *harness) {
+	closeWhile(s, 4, func(client int) error { return useUntilClosed(s, client) })
+}
+
+// closeUnderReaders closes while others read all that there is, which may last longer than anything
+// else: Close ends it, and does not wait for its end.
+func closeUnderReaders(s *harness) {
+	in := s.inspector()
+	for i := range 4 {
+		ms := make([]punctual.NewMessage, 1000)
+		for j := range ms {
+			ms[j] = order(fmt.Sprint(i, "-", j), time.Hour)
+		}
+		s.pushAll(ms...)
+	}
+	reads := []func() error{
+		func() error {
+			_, err := in.List(s.ctx, punctual.ListQuery{Topic: orders, State: punctual.StateScheduled, Limit: 1000})
+			return err
+		},
+		func() error { _, err := in.Topics(s.ctx); return err },
+		func() error {
+			_, err := in.Forecast(s.ctx, punctual.ForecastQuery{Step: time.Minute, Buckets: 100})
+			return err
+		},
+	}
+	if c, ok := s.store.(punctual.Checker); ok {
+		reads = append(reads, func() error { _, err := c.Check(s.ctx, nil); return err })
+	}
+	closeWhile(s, len(reads), func(client int) error {
+		for {
+			if err := reads[client](); errors.Is(err, punctual.ErrClosed) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// closeWhile closes while clients use the store: each call either succeeds or says closed, and Close
+// returns. use returns when the store says closed, with any other error.
+func closeWhile(s *harness, clients int, use func(client int) error) {
 	var clientsDone sync.WaitGroup
 	failures := make(chan error, clients)
 	for c := range clients {
 		clientsDone.Go(func() {
-			if err := useUntilClosed(s, c); err != nil {
+			if err := use(c); err != nil {
 				failures <- err
 			}
 		})
@@ -97,7 +138,7 @@ func closeUnderLoad(s *subject) {
 		clientsDone.Wait()
 	}()
 	s.closeStore()
-	timer := time.NewTimer(s.opener.patience)
+	timer := time.NewTimer(s.opener.waitLimit)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -111,7 +152,7 @@ func closeUnderLoad(s *subject) {
 }
 
 // useUntilClosed uses the store until it says closed; any other error is returned.
-func useUntilClosed(s *subject, client int) error {
+func useUntilClosed(s *harness, client int) error {
 	for i := 0; ; i++ {
 		_, err := s.store.Push(s.ctx, []punctual.NewMessage{order(fmt.Sprint(client, "-", i), 0)})
 		if err == nil {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -11,6 +12,7 @@ func duplicateCases() []testCase {
 	return []testCase{
 		{"keep the first in every state", p7, duplicateKeep},
 		{"replace in every state", p7, duplicateReplace},
+		{"replace the dead in every state", p7, duplicateReplaceDead},
 		{"fail in every state", p7, duplicateFail},
 		{"replace takes the lease away", p4, duplicateReplaceLeased},
 		{"replace starts anew", p7, duplicateReplaceAnew},
@@ -26,19 +28,47 @@ func duplicateCases() []testCase {
 }
 
 // second is a push of the ID that a situation has taken, recognisable by body and due.
-func second(how punctual.OnDuplicate) punctual.NewMessage {
-	return punctual.NewMessage{Topic: orders, ID: x, Body: []byte("second"), Delay: 2 * time.Hour, OnDuplicate: how}
+func second(how punctual.IfExists) punctual.NewMessage {
+	return punctual.NewMessage{Topic: orders, ID: x, Body: []byte("second"), Delay: 2 * time.Hour, IfExists: how}
 }
 
-func duplicateKeep(s *subject) {
-	s.eachSituation(func(s *subject, at situation, last punctual.Delivery) {
+func duplicateKeep(s *harness) { s.duplicateKept(punctual.IfExistsKeep) }
+
+func duplicateReplaceDead(s *harness) { s.duplicateKept(punctual.IfExistsReplaceDead) }
+
+// duplicateKept pushes a taken ID in every situation: a message that will be delivered stays, and a dead one is replaced or
+// makes the push an error that says what to do.
+func (s *harness) duplicateKept(how punctual.IfExists) {
+	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
 		var before punctual.Info
 		if at.state != punctual.StateNone && s.hasInspector() {
 			before = s.get(orders, x)
 		}
-		r := s.try(second(punctual.KeepFirst))
-		if at.state == punctual.StateNone {
+		r := s.try(second(how))
+		switch {
+		case at.state == punctual.StateNone:
 			s.wantPush(r, punctual.PushStored, at.name)
+			return
+		case at.state == punctual.StateDead && how == punctual.IfExistsReplaceDead:
+			s.wantPush(r, punctual.PushReplaced, at.name)
+			s.advance(2 * time.Hour)
+			s.wantBody("second")
+			return
+		case at.state == punctual.StateDead:
+			s.wantErr(r.Err, punctual.ErrDuplicate, "push of an ID whose message is dead")
+			if r.Existing != punctual.StateDead || r.Status != punctual.PushNone {
+				s.fail("push of an ID whose message is dead reports status %q, existing %q; want none, dead", r.Status, r.Existing)
+			}
+			for _, part := range []string{"dead since " + s.now().Format(time.RFC3339), "requeue", "ReplaceDead()"} {
+				if !strings.Contains(r.Err.Error(), part) {
+					s.fail("push of an ID whose message is dead says %q, without %q", r.Err, part)
+				}
+			}
+			if s.hasInspector() {
+				s.wantUnchanged(before, "a push was refused")
+			}
+			s.outcome(requeue(orders, x, 0), nil, isDead)
+			s.wantBody("body of x")
 			return
 		}
 		s.wantPush(r, punctual.PushDuplicate, at.name)
@@ -58,7 +88,7 @@ func duplicateKeep(s *subject) {
 }
 
 // wantPush checks the status of a push of a taken ID.
-func (s *subject) wantPush(r punctual.PushResult, want punctual.PushStatus, when string) {
+func (s *harness) wantPush(r punctual.PushResult, want punctual.PushStatus, when string) {
 	s.Helper()
 	if r.Err != nil || r.Status != want {
 		s.fail("push of an ID whose message is %s: status %q, error %v; want %q", when, r.Status, r.Err, want)
@@ -69,16 +99,16 @@ func (s *subject) wantPush(r punctual.PushResult, want punctual.PushStatus, when
 }
 
 // wantUnchanged compares a stored message with how it was before.
-func (s *subject) wantUnchanged(before punctual.Info, after string) {
+func (s *harness) wantUnchanged(before punctual.Info, after string) {
 	s.Helper()
 	if d := diffInfo(before, s.get(before.Topic, before.ID)); d != "" {
 		s.fail("%s/%s, %s, changed after %s: %s", before.Topic, before.ID, before.State, after, d)
 	}
 }
 
-func duplicateReplace(s *subject) {
-	s.eachSituation(func(s *subject, at situation, last punctual.Delivery) {
-		r := s.try(second(punctual.ReplaceFirst))
+func duplicateReplace(s *harness) {
+	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
+		r := s.try(second(punctual.IfExistsReplace))
 		want := punctual.PushReplaced
 		if at.state == punctual.StateNone {
 			want = punctual.PushStored
@@ -96,13 +126,13 @@ func duplicateReplace(s *subject) {
 	})
 }
 
-func duplicateFail(s *subject) {
-	s.eachSituation(func(s *subject, at situation, _ punctual.Delivery) {
+func duplicateFail(s *harness) {
+	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
 		var before punctual.Info
 		if at.state != punctual.StateNone && s.hasInspector() {
 			before = s.get(orders, x)
 		}
-		r := s.try(second(punctual.FailDuplicate))
+		r := s.try(second(punctual.IfExistsFail))
 		if at.state == punctual.StateNone {
 			s.wantPush(r, punctual.PushStored, at.name)
 			return
@@ -117,10 +147,10 @@ func duplicateFail(s *subject) {
 	})
 }
 
-func duplicateReplaceLeased(s *subject) {
+func duplicateReplaceLeased(s *harness) {
 	for _, verb := range verbs() {
 		old := bringLeased(s)
-		s.wantPush(s.try(second(punctual.ReplaceFirst)), punctual.PushReplaced, isLeased)
+		s.wantPush(s.try(second(punctual.IfExistsReplace)), punctual.PushReplaced, isLeased)
 		s.wantErr(s.settleVerb(old, verb), punctual.ErrLeaseLost, "%s by the holder of a replaced message", verb)
 		s.advance(2 * time.Hour)
 		d := s.one(orders)
@@ -132,21 +162,21 @@ func duplicateReplaceLeased(s *subject) {
 	}
 }
 
-func duplicateReplaceAnew(s *subject) {
+func duplicateReplaceAnew(s *harness) {
 	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 3, ExpireAfter: time.Hour, Headers: map[string]string{"a": "b"}})
 	s.done(s.one(orders), punctual.SettleRetry, time.Minute)
 	s.advance(time.Second)
-	m := second(punctual.ReplaceFirst)
+	m := second(punctual.IfExistsReplace)
 	s.wantPush(s.try(m), punctual.PushReplaced, isRetried)
 	s.advance(2 * time.Hour)
 	d := s.one(orders)
 	s.wantMessage(d.Message, m, noon.Add(time.Second), noon.Add(time.Second+2*time.Hour))
 }
 
-func duplicateDebounce(s *subject) {
+func duplicateDebounce(s *harness) {
 	for range 20 {
 		m := order(x, time.Minute)
-		m.OnDuplicate = punctual.ReplaceFirst
+		m.IfExists = punctual.IfExistsReplace
 		s.try(m)
 		s.advance(59 * time.Second)
 		s.none(orders, "before the last due time of a message pushed again and again")
@@ -157,8 +187,8 @@ func duplicateDebounce(s *subject) {
 	s.none(orders, "after the only copy was acked")
 }
 
-func duplicateBatchKeep(s *subject) {
-	rs := s.pushAll(order(x, 0), second(punctual.KeepFirst))
+func duplicateBatchKeep(s *harness) {
+	rs := s.pushAll(order(x, 0), second(punctual.IfExistsKeep))
 	s.wantPush(rs[0], punctual.PushStored, isUnknown)
 	s.wantPush(rs[1], punctual.PushDuplicate, isReady)
 	if rs[1].Existing != punctual.StateReady || !rs[1].Due.Equal(noon) {
@@ -167,8 +197,8 @@ func duplicateBatchKeep(s *subject) {
 	s.wantBody("body of x")
 }
 
-func duplicateBatchReplace(s *subject) {
-	m := second(punctual.ReplaceFirst)
+func duplicateBatchReplace(s *harness) {
+	m := second(punctual.IfExistsReplace)
 	m.Delay = 0
 	rs := s.pushAll(order(x, 0), m)
 	s.wantPush(rs[0], punctual.PushStored, isUnknown)
@@ -176,15 +206,15 @@ func duplicateBatchReplace(s *subject) {
 	s.wantBody("second")
 }
 
-func duplicateBatchFail(s *subject) {
-	rs := s.pushAll(order(x, 0), second(punctual.FailDuplicate))
+func duplicateBatchFail(s *harness) {
+	rs := s.pushAll(order(x, 0), second(punctual.IfExistsFail))
 	s.wantPush(rs[0], punctual.PushStored, isUnknown)
 	s.wantErr(rs[1].Err, punctual.ErrDuplicate, "the second push of an ID in one batch")
 	s.wantBody("body of x")
 }
 
 // wantBody: orders/x is delivered exactly once, with this body.
-func (s *subject) wantBody(body string) {
+func (s *harness) wantBody(body string) {
 	s.Helper()
 	d := s.one(orders)
 	if string(d.Body) != body {
@@ -196,15 +226,15 @@ func (s *subject) wantBody(body string) {
 }
 
 // finishes are the ways in which a message ends that a topic remembers.
-func finishes() map[string]func(s *subject) {
-	return map[string]func(s *subject){
-		"acked":     func(s *subject) { bringAcked(s) },
-		"cancelled": func(s *subject) { bringCancelled(s) },
-		"cancelled while leased": func(s *subject) {
+func finishes() map[string]func(s *harness) {
+	return map[string]func(s *harness){
+		"acked":     func(s *harness) { bringAcked(s) },
+		"cancelled": func(s *harness) { bringCancelled(s) },
+		"cancelled while leased": func(s *harness) {
 			d := bringLeasedCancelled(s)
 			s.wantErr(s.settle(d, punctual.SettleRetry, 0), punctual.ErrCancelled, "retry of a cancelled message")
 		},
-		"dropped when it expired": func(s *subject) {
+		"dropped when it expired": func(s *harness) {
 			s.push(punctual.NewMessage{Topic: orders, ID: x, ExpireAfter: time.Second, DropExpired: true})
 			s.advance(time.Second)
 			s.none(orders, "when its message has expired")
@@ -212,23 +242,23 @@ func finishes() map[string]func(s *subject) {
 	}
 }
 
-func duplicateRemembered(s *subject) {
+func duplicateRemembered(s *harness) {
 	s.inspector()
 	for how, finish := range finishes() {
-		for _, on := range []punctual.OnDuplicate{punctual.KeepFirst, punctual.FailDuplicate, punctual.ReplaceFirst} {
-			s := newSubject(s.T, s.promise, s.opener)
-			s.configure(orders, punctual.SettingsPatch{Remember: ptr(time.Hour)})
+		for _, on := range []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsReplaceDead, punctual.IfExistsFail, punctual.IfExistsReplace} {
+			s := newHarness(s.T, s.promise, s.opener)
+			s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)})
 			finish(s)
 			r := s.try(second(on))
 			switch on {
-			case punctual.KeepFirst:
+			case punctual.IfExistsKeep, punctual.IfExistsReplaceDead:
 				s.wantPush(r, punctual.PushDuplicate, how+" and remembered")
 				if r.Existing != punctual.StateNone || !r.Due.IsZero() {
 					s.fail("a duplicate of a message that was %s reports state %q, due %v; want none, zero", how, r.Existing, r.Due)
 				}
-			case punctual.FailDuplicate:
+			case punctual.IfExistsFail:
 				s.wantErr(r.Err, punctual.ErrDuplicate, "a push of an ID that was %s and is remembered", how)
-			case punctual.ReplaceFirst:
+			case punctual.IfExistsReplace:
 				s.wantPush(r, punctual.PushStored, how+" and remembered")
 				s.advance(2 * time.Hour)
 				s.wantBody("second")
@@ -240,17 +270,17 @@ func duplicateRemembered(s *subject) {
 	}
 }
 
-func duplicateForgotten(s *subject) {
-	s.configure(orders, punctual.SettingsPatch{Remember: ptr(time.Hour)})
+func duplicateForgotten(s *harness) {
+	s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)})
 	bringAcked(s)
 	s.advance(time.Hour - time.Millisecond)
-	s.wantPush(s.try(second(punctual.KeepFirst)), punctual.PushDuplicate, "acked 1 ms less than an hour ago")
+	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, "acked 1 ms less than an hour ago")
 	s.advance(2 * time.Millisecond)
-	s.wantPush(s.try(second(punctual.KeepFirst)), punctual.PushStored, "acked more than an hour ago")
+	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, "acked more than an hour ago")
 }
 
-func duplicateNotRemembered(s *subject) {
-	s.configure(orders, punctual.SettingsPatch{Remember: ptr(time.Hour)})
+func duplicateNotRemembered(s *harness) {
+	s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)})
 	bringReady(s)
 	s.purge(punctual.PurgeQuery{Topic: orders}, 1)
 	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "purged")
@@ -259,7 +289,7 @@ func duplicateNotRemembered(s *subject) {
 	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "purged when dead")
 }
 
-func duplicateFree(s *subject) {
+func duplicateFree(s *harness) {
 	for range 3 {
 		bringAcked(s)
 		bringCancelled(s)

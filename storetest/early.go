@@ -26,7 +26,7 @@ func earlyCases() []testCase {
 }
 
 // dueAt: nothing is claimed 1 ms before the given time, one message at it.
-func (s *subject) dueAt(t time.Time, what string) punctual.Delivery {
+func (s *harness) dueAt(t time.Time, what string) punctual.Delivery {
 	s.Helper()
 	if before := t.Add(-time.Millisecond); before.After(s.clock.Now()) {
 		s.clock.Set(before)
@@ -40,7 +40,7 @@ func (s *subject) dueAt(t time.Time, what string) punctual.Delivery {
 	return ds[0]
 }
 
-func earlyByOne(s *subject) {
+func earlyByOne(s *harness) {
 	for _, delay := range []time.Duration{time.Millisecond, 2 * time.Millisecond, time.Second, 30 * time.Minute, 400 * 24 * time.Hour} {
 		r := s.push(order(x, delay))
 		if !r.Due.Equal(s.clock.Now().Add(delay)) {
@@ -63,7 +63,7 @@ func fractions() []time.Duration {
 	return out
 }
 
-func earlyFineDue(s *subject) {
+func earlyFineDue(s *harness) {
 	for _, f := range fractions() {
 		base := s.clock.Now().Add(50 * time.Millisecond)
 		r := s.push(punctual.NewMessage{Topic: orders, ID: x, Due: base.Add(f)})
@@ -76,7 +76,7 @@ func earlyFineDue(s *subject) {
 	}
 }
 
-func earlyFineDelay(s *subject) {
+func earlyFineDelay(s *harness) {
 	for _, f := range fractions() {
 		base := s.clock.Now()
 		r := s.push(order(x, 20*time.Millisecond+f))
@@ -89,7 +89,7 @@ func earlyFineDelay(s *subject) {
 
 // earlyFineClock: the delay counts from the moment of storing, however finely the
 // store knows it, so the due time is never before that moment plus the delay.
-func earlyFineClock(s *subject) {
+func earlyFineClock(s *harness) {
 	for _, f := range fractions() {
 		for _, delay := range []time.Duration{0, 1, 100 * time.Microsecond, time.Millisecond, 1_500 * time.Microsecond} {
 			s.clock.Set(s.clock.Now().Truncate(time.Millisecond).Add(time.Millisecond + f))
@@ -111,7 +111,7 @@ func earlyFineClock(s *subject) {
 	}
 }
 
-func earlyClockFloor(s *subject) {
+func earlyClockFloor(s *harness) {
 	for _, f := range fractions() {
 		base := s.clock.Now().Truncate(time.Millisecond).Add(10 * time.Millisecond)
 		s.clock.Set(base.Add(f))
@@ -123,7 +123,7 @@ func earlyClockFloor(s *subject) {
 
 // earlySweep: messages of many delays, pushed in no order, each come at their own
 // millisecond while the clock goes on by one at a time.
-func earlySweep(s *subject) {
+func earlySweep(s *harness) {
 	const n = 300
 	batch := make([]punctual.NewMessage, n)
 	for i := range batch {
@@ -146,7 +146,7 @@ func earlySweep(s *subject) {
 	}
 }
 
-func earlyRetry(s *subject) {
+func earlyRetry(s *harness) {
 	bringReady(s)
 	for _, delay := range []time.Duration{0, time.Millisecond, 1500 * time.Microsecond, time.Minute} {
 		d := s.one(orders)
@@ -162,7 +162,7 @@ func earlyRetry(s *subject) {
 	}
 }
 
-func earlyBackoff(s *subject) {
+func earlyBackoff(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Base: time.Second, Max: 5 * time.Second, Jitter: 0.5}})
 	s.configure(orders, punctual.SettingsPatch{MaxAttempts: ptr(100)})
 	bringReady(s)
@@ -179,7 +179,7 @@ func earlyBackoff(s *subject) {
 	}
 }
 
-func earlySnooze(s *subject) {
+func earlySnooze(s *harness) {
 	d := bringLeased(s)
 	s.done(d, punctual.SettleSnooze, time.Minute)
 	due := s.now().Add(time.Minute)
@@ -188,21 +188,21 @@ func earlySnooze(s *subject) {
 	}
 }
 
-func earlyReschedule(s *subject) {
+func earlyReschedule(s *harness) {
 	s.push(order(x, time.Minute))
-	s.outcome(reschedule(orders, x, time.Hour), punctual.Rescheduled, isScheduled)
+	s.outcome(reschedule(orders, x, time.Hour), nil, isScheduled)
 	s.advance(time.Minute)
 	s.none(orders, "at the due time before a reschedule to later")
 	s.dueAt(noon.Add(time.Hour), "the new due time")
 }
 
-func earlyRequeue(s *subject) {
+func earlyRequeue(s *harness) {
 	bringDead(s)
-	s.outcome(requeue(orders, x, time.Hour), punctual.Requeued, isDead)
+	s.outcome(requeue(orders, x, time.Hour), nil, isDead)
 	s.dueAt(noon.Add(time.Hour), "the end of a requeue's delay")
 }
 
-func earlyLeaseEnd(s *subject) {
+func earlyLeaseEnd(s *harness) {
 	for _, lease := range []time.Duration{punctual.MinLease, time.Second, punctual.MaxLease} {
 		s.push(order(x, 0))
 		ds := s.claim(punctual.Claim{Topics: []string{orders}, Max: 1, Lease: lease})

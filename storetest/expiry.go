@@ -27,12 +27,12 @@ func expiryCases() []testCase {
 }
 
 // expiring pushes orders/x, due after delay and expiring after a further second.
-func (s *subject) expiring(delay time.Duration, drop bool) {
+func (s *harness) expiring(delay time.Duration, drop bool) {
 	s.Helper()
 	s.push(punctual.NewMessage{Topic: orders, ID: x, Delay: delay, ExpireAfter: time.Second, DropExpired: drop})
 }
 
-func expiryBefore(s *subject) {
+func expiryBefore(s *harness) {
 	s.expiring(0, false)
 	s.advance(time.Second - time.Millisecond)
 	if d := s.one(orders); !d.Expires.Equal(noon.Add(time.Second)) {
@@ -40,7 +40,7 @@ func expiryBefore(s *subject) {
 	}
 }
 
-func expiryDead(s *subject) {
+func expiryDead(s *harness) {
 	s.expiring(0, false)
 	s.advance(time.Second)
 	s.none(orders, "at the expiry of its message")
@@ -53,30 +53,30 @@ func expiryDead(s *subject) {
 	}
 }
 
-func expiryDropped(s *subject) {
+func expiryDropped(s *harness) {
 	s.expiring(0, true)
 	s.advance(time.Second)
 	s.none(orders, "at the expiry of its message")
 	s.wantState(orders, x, punctual.StateNone)
-	s.outcome(requeue(orders, x, 0), punctual.NotFound, "dropped when it expired")
+	s.outcome(requeue(orders, x, 0), punctual.ErrNotFound, "dropped when it expired")
 	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "dropped when it expired")
 }
 
-func expiryFromDue(s *subject) {
+func expiryFromDue(s *harness) {
 	s.expiring(time.Hour, false)
 	s.ack(s.dueAt(noon.Add(time.Hour), "the due time"))
 }
 
-func expiryReschedule(s *subject) {
+func expiryReschedule(s *harness) {
 	s.expiring(0, false)
-	s.outcome(reschedule(orders, x, time.Hour), punctual.Rescheduled, isReady)
+	s.outcome(reschedule(orders, x, time.Hour), nil, isReady)
 	s.clock.Set(noon.Add(time.Hour + time.Second - time.Millisecond))
 	if d := s.one(orders); !d.Expires.Equal(noon.Add(time.Hour + time.Second)) {
 		s.fail("after a reschedule by an hour the expiry is %v; want a second behind the new due time", d.Expires)
 	}
 }
 
-func expiryRetry(s *subject) {
+func expiryRetry(s *harness) {
 	s.expiring(0, false)
 	s.done(s.one(orders), punctual.SettleRetry, time.Second-time.Millisecond)
 	s.advance(time.Second - time.Millisecond)
@@ -90,21 +90,21 @@ func expiryRetry(s *subject) {
 	s.wantDead(orders, x, punctual.ReasonExpired)
 }
 
-func expiryRetryReschedule(s *subject) {
+func expiryRetryReschedule(s *harness) {
 	s.expiring(0, false)
 	s.done(s.one(orders), punctual.SettleRetry, 500*time.Millisecond)
-	s.outcome(reschedule(orders, x, time.Hour), punctual.Rescheduled, isRetried)
+	s.outcome(reschedule(orders, x, time.Hour), nil, isRetried)
 	s.clock.Set(noon.Add(time.Hour + time.Second - time.Millisecond))
 	s.done(s.one(orders), punctual.SettleRelease, 0)
 	s.advance(time.Millisecond)
 	s.none(orders, "a second after the new due time")
 }
 
-func expiryRequeue(s *subject) {
+func expiryRequeue(s *harness) {
 	s.expiring(0, false)
 	s.advance(time.Minute)
 	s.none(orders, "after the expiry")
-	s.outcome(requeue(orders, x, time.Minute), punctual.Requeued, "dead of expiry")
+	s.outcome(requeue(orders, x, time.Minute), nil, "dead of expiry")
 	due := noon.Add(2 * time.Minute)
 	d := s.dueAt(due, "the due time of a requeue")
 	if !d.Expires.Equal(due.Add(time.Second)) {
@@ -112,7 +112,7 @@ func expiryRequeue(s *subject) {
 	}
 }
 
-func expiryHolder(s *subject) {
+func expiryHolder(s *harness) {
 	s.expiring(0, true)
 	d := s.one(orders)
 	s.advance(2 * time.Second)
@@ -122,7 +122,7 @@ func expiryHolder(s *subject) {
 	s.ack(d)
 }
 
-func expiryRunOut(s *subject) {
+func expiryRunOut(s *harness) {
 	s.expiring(0, false)
 	s.one(orders)
 	s.advance(30 * time.Second)
@@ -130,7 +130,7 @@ func expiryRunOut(s *subject) {
 	s.wantDead(orders, x, punctual.ReasonExpired)
 }
 
-func expiryInBetween(s *subject) {
+func expiryInBetween(s *harness) {
 	for i := range 20 {
 		s.push(punctual.NewMessage{Topic: orders, ID: fmt.Sprint("old", i), ExpireAfter: time.Second, DropExpired: i%2 == 0})
 	}
@@ -141,14 +141,14 @@ func expiryInBetween(s *subject) {
 	}
 }
 
-func expiryRounded(s *subject) {
+func expiryRounded(s *harness) {
 	s.push(punctual.NewMessage{Topic: orders, ID: x, ExpireAfter: 100 * time.Microsecond})
 	if d := s.one(orders); !d.Expires.Equal(noon.Add(time.Millisecond)) {
 		s.fail("an expiry after 100 µs is %v; want it rounded up to %v", d.Expires, noon.Add(time.Millisecond))
 	}
 }
 
-func expiryEndOfTime(s *subject) {
+func expiryEndOfTime(s *harness) {
 	s.push(punctual.NewMessage{Topic: orders, ID: "far", Due: punctual.MaxDue, ExpireAfter: 1<<63 - 1})
 	s.push(punctual.NewMessage{Topic: orders, ID: "now", ExpireAfter: 1<<63 - 1})
 	if d := s.one(orders); d.ID != "now" {

@@ -22,7 +22,7 @@ func fencingCases() []testCase {
 }
 
 // wantFenced: every verb with the token is refused and the message stays as it is.
-func (s *subject) wantFenced(d punctual.Delivery, when string) {
+func (s *harness) wantFenced(d punctual.Delivery, when string) {
 	s.Helper()
 	var before punctual.Info
 	there := false
@@ -38,7 +38,7 @@ func (s *subject) wantFenced(d punctual.Delivery, when string) {
 	}
 }
 
-func fencingOldToken(s *subject) {
+func fencingOldToken(s *harness) {
 	old := bringRunOut(s)
 	d := s.one(orders)
 	s.wantFenced(old, "while the message is leased to another")
@@ -51,7 +51,7 @@ func fencingOldToken(s *subject) {
 	s.wantFenced(old, "after another acked the message")
 }
 
-func fencingWrongToken(s *subject) {
+func fencingWrongToken(s *harness) {
 	d := bringLeased(s)
 	for _, token := range []int64{d.Token + 1, d.Token - 1, 0, -1, -d.Token, 1<<63 - 1, -1 << 63, d.Token + 1<<32} {
 		if token == d.Token {
@@ -64,7 +64,7 @@ func fencingWrongToken(s *subject) {
 	s.ack(d)
 }
 
-func fencingOtherMessage(s *subject) {
+func fencingOtherMessage(s *harness) {
 	s.push(order("a", 0))
 	s.push(order("b", time.Millisecond))
 	s.push(punctual.NewMessage{Topic: mails, ID: "a"})
@@ -83,8 +83,8 @@ func fencingOtherMessage(s *subject) {
 	}
 }
 
-func fencingSituations(s *subject) {
-	s.eachSituation(func(s *subject, at situation, last punctual.Delivery) {
+func fencingSituations(s *harness) {
+	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
 		current := at.name == isLeased || at.name == isLeasedCancelled || at.name == isRunOut
 		if current {
 			last.Token++ // the current one is for the cases of settle and amend
@@ -96,7 +96,7 @@ func fencingSituations(s *subject) {
 	})
 }
 
-func fencingGrow(s *subject) {
+func fencingGrow(s *harness) {
 	bringReady(s)
 	token := int64(-1 << 63)
 	for i := range 30 {
@@ -121,11 +121,11 @@ func fencingGrow(s *subject) {
 	}
 }
 
-func fencingReuse(s *subject) {
+func fencingReuse(s *harness) {
 	var old []punctual.Delivery
 	for i := range 6 {
 		m := order(x, 0)
-		m.OnDuplicate = punctual.ReplaceFirst
+		m.IfExists = punctual.IfExistsReplace
 		s.try(m)
 		d := s.one(orders)
 		for _, o := range old {
@@ -140,12 +140,12 @@ func fencingReuse(s *subject) {
 			s.ack(d)
 		case 1:
 			s.advance(time.Minute)
-			s.outcome(cancel(orders, x), punctual.Cancelled, isRunOut)
+			s.outcome(cancel(orders, x), nil, isRunOut)
 		}
 	}
 }
 
-func fencingDeleted(s *subject) {
+func fencingDeleted(s *harness) {
 	in := s.inspector()
 	first := bringLeased(s)
 	s.purge(punctual.PurgeQuery{Topic: orders}, 1)
@@ -163,10 +163,10 @@ func fencingDeleted(s *subject) {
 	s.ack(third)
 }
 
-func fencingAmended(s *subject) {
+func fencingAmended(s *harness) {
 	d := bringRunOut(s)
-	s.outcome(reschedule(orders, x, time.Hour), punctual.Rescheduled, isRunOut)
+	s.outcome(reschedule(orders, x, time.Hour), nil, isRunOut)
 	s.wantFenced(d, "after the lease ran out and the message was rescheduled")
-	s.outcome(cancel(orders, x), punctual.Cancelled, isScheduled)
+	s.outcome(cancel(orders, x), nil, isScheduled)
 	s.wantFenced(d, "after the message was cancelled")
 }

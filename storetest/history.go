@@ -26,6 +26,9 @@ const (
 	OpReschedule
 	// OpDead is a dead message found by the final look at the store.
 	OpDead
+	// OpStart and OpEnd are the start and the end of a handler.
+	OpStart
+	OpEnd
 )
 
 // Event is one call for one message, as the client that made it saw it. Which fields
@@ -45,22 +48,20 @@ type Event struct {
 	// MaxAttempts is that of the pushed message; 0 is no bound.
 	MaxAttempts int
 
-	// Outcome is that of a cancel or reschedule.
-	Outcome punctual.OutcomeStatus
-
 	// Token, Verb and Delay are those of a delivery or settlement.
 	Token int64
 	Verb  punctual.Verb
 	Delay time.Duration
-	// Now is the store's clock, read before a settlement was called.
-	Now time.Time
+	// Now is the store's clock, read before a settlement was called, or when a handler could not have started yet; After the
+	// same, read after the settlement, or in the handler.
+	Now, After time.Time
 
 	// Due is what the store told: the time of a push, a reschedule or a delivery.
 	Due                   time.Time
 	Delivered, LeaseUntil time.Time
 	Attempt               int
 
-	// Err is that of a push or settlement.
+	// Err is that of a push, settlement, cancel or reschedule.
 	Err error
 }
 
@@ -76,9 +77,13 @@ func (e Event) String() string {
 	case OpSettle:
 		return at + fmt.Sprintf("%s of %s (%s) token %d delay %v at %v: %v", e.Verb, e.ID, e.Life, e.Token, e.Delay, e.Now, e.Err)
 	case OpCancel:
-		return at + fmt.Sprintf("cancel of %s: %q", e.ID, e.Outcome)
+		return at + fmt.Sprintf("cancel of %s: error %v", e.ID, e.Err)
 	case OpReschedule:
-		return at + fmt.Sprintf("reschedule of %s: %q, due %v", e.ID, e.Outcome, e.Due)
+		return at + fmt.Sprintf("reschedule of %s: error %v, due %v", e.ID, e.Err, e.Due)
+	case OpStart:
+		return at + fmt.Sprintf("start of the handler of %s (%s) token %d between %v and %v", e.ID, e.Life, e.Token, e.Now, e.After)
+	case OpEnd:
+		return at + fmt.Sprintf("end of the handler of %s (%s) token %d", e.ID, e.Life, e.Token)
 	}
 	return at + fmt.Sprintf("%s (%s) found dead", e.ID, e.Life)
 }
@@ -100,11 +105,16 @@ func (v Violation) String() string { return v.Promise + ": " + v.Text }
 //
 // Each rule holds whatever the order in which overlapping calls took effect; a rule
 // that would need to know that order is not here.
-func CheckHistory(events []Event) []Violation {
+func CheckHistory(events []Event) []Violation { return checkHistory(events, false) }
+
+// checkHistory is CheckHistory; jumps is as WithLossyClaims says.
+func checkHistory(events []Event, jumps bool) []Violation {
 	var out []Violation
 	for _, h := range byID(events) {
+		h.jumps = jumps
 		for _, rule := range []func(*idHistory) []Violation{
 			invented, early, dueUnasked, tokensGrow, overlapping, stale, resurrected, cancelledDelivered, attemptsMiscounted, doubleLife, unaccounted,
+			startedLate, handledTwice,
 		} {
 			out = append(out, rule(h)...)
 		}
@@ -115,8 +125,10 @@ func CheckHistory(events []Event) []Violation {
 // idHistory is what happened to the messages of one ID.
 type idHistory struct {
 	pushes, deliveries, settles, cancels, reschedules, dead []Event
+	starts, ends                                            []Event // of handlers
 	lives                                                   []*life // those that were stored, by the return of their push
 	byName                                                  map[string]*life
+	jumps                                                   bool // attempts may have been made that nobody saw
 }
 
 // life is one message.
@@ -149,6 +161,7 @@ func (h *idHistory) add(e Event) {
 	list := map[Op]*[]Event{
 		OpPush: &h.pushes, OpDeliver: &h.deliveries, OpSettle: &h.settles,
 		OpCancel: &h.cancels, OpReschedule: &h.reschedules, OpDead: &h.dead,
+		OpStart: &h.starts, OpEnd: &h.ends,
 	}[e.Op]
 	*list = append(*list, e)
 }
@@ -245,7 +258,7 @@ func early(h *idHistory) (out []Violation) {
 // rescheduled reports whether a reschedule may have taken effect in between.
 func (h *idHistory) rescheduled(from, to int64) bool {
 	return slices.ContainsFunc(h.reschedules, func(r Event) bool {
-		return r.Outcome == punctual.Rescheduled && r.Return > from && r.Call < to
+		return r.Err == nil && r.Return > from && r.Call < to
 	})
 }
 
@@ -258,7 +271,7 @@ func dueUnasked(h *idHistory) (out []Violation) {
 		}
 		d := l.deliveries[0]
 		asked := d.Due.Equal(l.push.Due) || slices.ContainsFunc(h.reschedules, func(r Event) bool {
-			return r.Outcome == punctual.Rescheduled && r.Due.Equal(d.Due) && r.Return > l.push.Call && r.Call < d.Return
+			return r.Err == nil && r.Due.Equal(d.Due) && r.Return > l.push.Call && r.Call < d.Return
 		})
 		if !asked {
 			out = append(out, violation(p2, "a delivery carries a due time that nobody asked for", l.push, d)...)
@@ -306,6 +319,64 @@ func overlapping(h *idHistory) (out []Violation) {
 		}
 	}
 	return out
+}
+
+// startedLate: a handler starts under a lease that was delivered, once, and has not ended by the store's clock as read
+// when it could not have started yet.
+func startedLate(h *idHistory) (out []Violation) {
+	seen := make(map[int64]bool)
+	for _, s := range h.starts {
+		i := slices.IndexFunc(h.deliveries, func(d Event) bool { return d.Token == s.Token && d.Life == s.Life })
+		switch {
+		case i < 0:
+			out = append(out, violation(p3, "a handler started with a message that was not delivered", s)...)
+			continue
+		case seen[s.Token]:
+			out = append(out, violation(p3, "two handlers started under one lease", s)...)
+		}
+		seen[s.Token] = true
+		if end := h.latestEnd(h.deliveries[i], s.Return); !s.Now.Before(end) {
+			out = append(out, violation(p3, fmt.Sprintf("a handler started after its lease had ended, at the latest at %v", end), h.deliveries[i], s)...)
+		}
+	}
+	return out
+}
+
+// latestEnd is when the lease of d ends at the latest, as far as extensions called before the given moment go.
+func (h *idHistory) latestEnd(d Event, before int64) time.Time {
+	end := d.LeaseUntil
+	for _, s := range h.settlesOf(d.Token) {
+		if s.Verb == punctual.SettleExtend && s.Call < before && (s.Err == nil || !punctual.Definite(s.Err)) {
+			if e := s.After.Add(s.Delay + time.Millisecond); e.After(end) { // the clock was rounded down
+				end = e
+			}
+		}
+	}
+	return end
+}
+
+// handledTwice: no handler starts while another one of the same message runs under a lease that lasts.
+func handledTwice(h *idHistory) (out []Violation) {
+	for _, b := range h.starts {
+		for _, a := range h.starts {
+			if a.Life != b.Life || a.Token >= b.Token || !h.runsAt(a, b.Return) {
+				continue
+			}
+			i := slices.IndexFunc(h.deliveries, func(d Event) bool { return d.Token == a.Token && d.Life == a.Life })
+			if i < 0 {
+				continue // startedLate reports it
+			}
+			if end, givenBack := h.leaseEnd(h.deliveries[i], b); !givenBack && b.After.Before(end) {
+				out = append(out, violation(p3, fmt.Sprintf("two handlers of one message ran at the same time while the first one's lease lasted until %v", end), a, b)...)
+			}
+		}
+	}
+	return out
+}
+
+// runsAt reports whether the handler that a started was still at work at the given moment.
+func (h *idHistory) runsAt(a Event, moment int64) bool {
+	return a.Return < moment && !slices.ContainsFunc(h.ends, func(e Event) bool { return e.Token == a.Token && e.Call < moment })
 }
 
 // leaseEnd is when the lease of d ended at the earliest, or true if it may have been given
@@ -393,7 +464,7 @@ func resurrected(h *idHistory) (out []Violation) {
 // pushed before; after cancelled or not found, no token of it is accepted either.
 func cancelledDelivered(h *idHistory) (out []Violation) {
 	for _, c := range h.cancels {
-		if c.Outcome == punctual.OutcomeNone {
+		if c.Err != nil && !errors.Is(c.Err, punctual.ErrLeased) && !errors.Is(c.Err, punctual.ErrNotFound) {
 			continue
 		}
 		for _, l := range h.lives {
@@ -412,7 +483,7 @@ func cancelledDelivered(h *idHistory) (out []Violation) {
 }
 
 func (h *idHistory) acceptedAfter(c, d Event) (out []Violation) {
-	if c.Outcome == punctual.TooLate {
+	if errors.Is(c.Err, punctual.ErrLeased) {
 		return nil
 	}
 	for _, s := range h.settlesOf(d.Token) {
@@ -435,7 +506,7 @@ func attemptsMiscounted(h *idHistory) (out []Violation) {
 					want--
 				}
 			}
-			if d.Attempt != want {
+			if d.Attempt < want || d.Attempt > want && !h.jumps {
 				out = append(out, violation(p6, fmt.Sprintf("a delivery is not attempt %d", want), append(l.deliveries[max(0, i-1):i:i], d)...)...)
 			}
 			if l.push.MaxAttempts > 0 && d.Attempt > l.push.MaxAttempts {
@@ -472,59 +543,66 @@ func doubleLife(h *idHistory) (out []Violation) {
 // ended the message for good.
 func (h *idHistory) mayHaveEnded(l *life, before int64) bool {
 	after := func(e Event) bool { return e.Return > l.push.Call && e.Call < before }
-	return h.endedByHolder(l, before) ||
+	ended, perhaps := h.endedByHolder(l, before)
+	return ended || perhaps ||
 		slices.ContainsFunc(h.cancels, func(c Event) bool {
-			return after(c) && (c.Outcome == punctual.Cancelled || c.Outcome == punctual.TooLate)
+			return after(c) && (c.Err == nil || errors.Is(c.Err, punctual.ErrLeased))
 		}) ||
 		slices.ContainsFunc(h.pushes, func(p Event) bool {
 			return p.Life != l.push.Life && after(p) && (p.Push == punctual.PushReplaced || p.Err != nil && !punctual.Definite(p.Err))
 		})
 }
 
-func (h *idHistory) endedByHolder(l *life, before int64) bool {
+// endedByHolder tells whether a holder has ended the message, and whether one has perhaps: how the call went is not known.
+func (h *idHistory) endedByHolder(l *life, before int64) (ended, perhaps bool) {
 	for _, d := range l.deliveries {
 		for _, s := range h.settlesOf(d.Token) {
 			acked := s.Verb == punctual.SettleAck && s.Err == nil
 			cancelled := s.Verb != punctual.SettleExtend && errors.Is(s.Err, punctual.ErrCancelled)
-			unknown := s.Err != nil && !punctual.Definite(s.Err)
-			if s.Call < before && (acked || cancelled || unknown) {
-				return true
+			unknown := s.Verb != punctual.SettleExtend && s.Err != nil && !punctual.Definite(s.Err)
+			if s.Call < before {
+				ended, perhaps = ended || acked || cancelled, perhaps || unknown
 			}
 		}
 	}
-	return false
+	return ended, perhaps
 }
 
 // unaccounted: at the end each message has ended in one way, and nothing ended that was
 // not there. Every answer cancelled and every replacing push ended one message of its
 // own; every answer too late ended at most one.
 func unaccounted(h *idHistory) []Violation {
-	open, out := h.stillOpen()
+	open, unsure, out := h.stillOpen()
 	if len(out) > 0 {
 		return out
 	}
-	cancelled := count(h.cancels, func(c Event) bool { return c.Outcome == punctual.Cancelled })
-	tooLate := count(h.cancels, func(c Event) bool { return c.Outcome == punctual.TooLate })
+	cancelled := count(h.cancels, func(c Event) bool { return c.Err == nil })
+	tooLate := count(h.cancels, func(c Event) bool { return errors.Is(c.Err, punctual.ErrLeased) })
 	replaced := count(h.pushes, func(p Event) bool { return p.Push == punctual.PushReplaced })
 	unknown := count(h.pushes, func(p Event) bool { return p.Err != nil && !punctual.Definite(p.Err) })
 	if open > cancelled+tooLate+replaced+unknown {
 		return violation(p1, fmt.Sprintf("%d messages of one ID are gone, but only %d were cancelled, at most %d cancelled while leased, %d replaced",
 			open, cancelled, tooLate, replaced), h.pushes[0])
 	}
-	if cancelled+replaced > open+unknown {
+	if cancelled+replaced > open+unsure+unknown {
 		return violation(p5, fmt.Sprintf("%d messages of one ID were answered cancelled and %d replaced, but only %d can have been",
 			cancelled, replaced, open), slices.Concat(h.pushes, h.cancels)[0])
 	}
 	return nil
 }
 
-// stillOpen counts the messages that neither their holder ended nor are dead at the end,
-// and reports those that nobody else can have ended either.
-func (h *idHistory) stillOpen() (open int, out []Violation) {
+// stillOpen counts the messages that neither their holder ended nor are dead at the end, and apart from them those that their
+// holder has perhaps ended. It reports those that nobody can have ended.
+func (h *idHistory) stillOpen() (open, unsure int, out []Violation) {
 	const end = int64(1<<63 - 1)
 	for _, l := range h.lives {
 		name := func(e Event) bool { return e.Life == l.push.Life }
-		if l.push.Err != nil || h.endedByHolder(l, end) || slices.ContainsFunc(h.dead, name) {
+		ended, perhaps := h.endedByHolder(l, end)
+		switch {
+		case l.push.Err != nil || ended || slices.ContainsFunc(h.dead, name):
+			continue
+		case perhaps:
+			unsure++
 			continue
 		}
 		open++
@@ -533,7 +611,7 @@ func (h *idHistory) stillOpen() (open int, out []Violation) {
 				append([]Event{l.push}, l.deliveries...)...)...)
 		}
 	}
-	return open, out
+	return open, unsure, out
 }
 
 func count(events []Event, is func(Event) bool) int {

@@ -35,10 +35,23 @@ func acked(life string, token int64) Event {
 	return settled(life, token, punctual.SettleAck, 0, 0, nil)
 }
 
-func cancelled(o punctual.OutcomeStatus) Event { return Event{Op: OpCancel, Outcome: o} }
+// started is a handler's start between two readings of the store's clock.
+func handlerStarted(life string, token int64, from, to int) Event {
+	return Event{Op: OpStart, Life: life, Token: token, Now: at(from), After: at(to)}
+}
+
+func handlerEnded(life string, token int64) Event { return Event{Op: OpEnd, Life: life, Token: token} }
+
+// until tells when a settlement was over by the store's clock.
+func (e Event) until(ms int) Event {
+	e.After = at(ms)
+	return e
+}
+
+func cancelled(o error) Event { return Event{Op: OpCancel, Err: o} }
 
 func rescheduled(due int) Event {
-	return Event{Op: OpReschedule, Outcome: punctual.Rescheduled, Due: at(due)}
+	return Event{Op: OpReschedule, Err: nil, Due: at(due)}
 }
 
 func dead(life string) Event { return Event{Op: OpDead, Life: life} }
@@ -75,7 +88,7 @@ func TestCheckHistoryCatches(t *testing.T) {
 		"lost after a delivery": {p1, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRetry, 0, 0, nil))},
 		"two lost and one cancelled": {p1, history(
-			pushed("a", 0), cancelled(punctual.Cancelled).during(5, 30), pushed("b", 0))},
+			pushed("a", 0), cancelled(nil).during(5, 30), pushed("b", 0))},
 		"never pushed":              {p1, history(delivered("a", 1, 1, 0, 0, 10))},
 		"delivered after ack":       {p1, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), delivered("a", 2, 2, 0, 20, 30), acked("a", 2))},
 		"delivered after discard":   {p1, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleDiscard, 0, 0, nil), delivered("a", 2, 2, 0, 20, 30), acked("a", 2))},
@@ -89,12 +102,23 @@ func TestCheckHistoryCatches(t *testing.T) {
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 9, 20), acked("a", 2))},
 		"delivered during an extended lease": {p3, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleExtend, 5, 10, nil), delivered("a", 2, 2, 0, 14, 20), acked("a", 2))},
+		"started after its lease": {p3, history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), handlerStarted("a", 1, 10, 10), handlerEnded("a", 1), acked("a", 1))},
+		"started after an extended lease": {p3, history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleExtend, 5, 10, nil).until(6), handlerStarted("a", 1, 17, 17), handlerEnded("a", 1), acked("a", 1))},
+		"started and not delivered": {p3, history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), handlerStarted("a", 2, 1, 1), handlerEnded("a", 2), acked("a", 1))},
+		"started twice": {p3, history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), handlerStarted("a", 1, 1, 1), handlerEnded("a", 1), handlerStarted("a", 1, 2, 2), handlerEnded("a", 1), acked("a", 1))},
+		"handled twice at a time": {p3, history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), handlerStarted("a", 1, 1, 1), settled("a", 1, punctual.SettleExtend, 5, 10, nil).until(5),
+			delivered("a", 2, 2, 0, 12, 22), handlerStarted("a", 2, 13, 13), handlerEnded("a", 1), handlerEnded("a", 2), acked("a", 2))},
 		"old token acked": {p4, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), acked("a", 1))},
 		"old token extended": {p4, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), settled("a", 1, punctual.SettleExtend, 12, 10, nil), acked("a", 2))},
 		"old token answered with cancelled": {p4, history(
-			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), cancelled(punctual.TooLate),
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), cancelled(punctual.ErrLeased),
 			settled("a", 1, punctual.SettleExtend, 12, 10, punctual.ErrCancelled), acked("a", 2))},
 		"token of an earlier message": {p4, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), pushed("b", 0), delivered("b", 2, 1, 0, 3, 20), acked("a", 1), acked("b", 2))},
@@ -104,15 +128,15 @@ func TestCheckHistoryCatches(t *testing.T) {
 		"token that nobody had":   {p4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 7), acked("a", 1))},
 		"token used twice":        {p4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 1, 2, 0, 10, 20), acked("a", 1))},
 		"token shrank":            {p4, history(pushed("a", 0), delivered("a", 5, 1, 0, 0, 10), acked("a", 5), pushed("b", 0), delivered("b", 4, 1, 0, 3, 10), acked("b", 4))},
-		"cancelled and delivered": {p5, history(pushed("a", 0), cancelled(punctual.Cancelled), delivered("a", 1, 1, 0, 0, 10), acked("a", 1))},
+		"cancelled and delivered": {p5, history(pushed("a", 0), cancelled(nil), delivered("a", 1, 1, 0, 0, 10), acked("a", 1))},
 		"cancelled while leased and delivered again": {p5, history(
-			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.TooLate), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))},
-		"not found and delivered": {p5, history(pushed("a", 0), cancelled(punctual.NotFound), delivered("a", 1, 1, 0, 0, 10), acked("a", 1))},
-		"cancelled and acked":     {p5, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.Cancelled), acked("a", 1))},
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))},
+		"not found and delivered": {p5, history(pushed("a", 0), cancelled(punctual.ErrNotFound), delivered("a", 1, 1, 0, 0, 10), acked("a", 1))},
+		"cancelled and acked":     {p5, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(nil), acked("a", 1))},
 		"answered ErrCancelled and delivered": {p5, history(
-			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.TooLate).during(25, 60),
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased).during(25, 60),
 			settled("a", 1, punctual.SettleRetry, 0, 0, punctual.ErrCancelled).during(30, 35), delivered("a", 2, 2, 0, 10, 20).during(50, 55), acked("a", 2).during(70, 75))},
-		"cancelled twice":     {p5, history(pushed("a", 0), cancelled(punctual.Cancelled), cancelled(punctual.Cancelled))},
+		"cancelled twice":     {p5, history(pushed("a", 0), cancelled(nil), cancelled(nil))},
 		"attempt not counted": {p6, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 1, 0, 10, 20), acked("a", 2))},
 		"snooze counted": {p6, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleSnooze, 0, 0, nil), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))},
@@ -123,9 +147,9 @@ func TestCheckHistoryCatches(t *testing.T) {
 			return history(p, delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))
 		}()},
 		"duplicate stored":    {p7, history(pushed("a", 0), pushed("b", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), delivered("b", 2, 1, 0, 0, 10), acked("b", 2))},
-		"duplicate delivered": {p7, history(pushed("a", 0), pushedAs("b", 0, punctual.PushDuplicate, nil), delivered("b", 1, 1, 0, 0, 10), cancelled(punctual.TooLate))},
+		"duplicate delivered": {p7, history(pushed("a", 0), pushedAs("b", 0, punctual.PushDuplicate, nil), delivered("b", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased))},
 		"refused and delivered": {p7, history(
-			pushed("a", 0), pushedAs("b", 0, punctual.PushNone, punctual.ErrDuplicate), delivered("b", 1, 1, 0, 0, 10), cancelled(punctual.TooLate))},
+			pushed("a", 0), pushedAs("b", 0, punctual.PushNone, punctual.ErrDuplicate), delivered("b", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := CheckHistory(c.events)
@@ -163,30 +187,35 @@ func TestCheckHistoryPasses(t *testing.T) {
 			delivered("a", 2, 2, 3, 3, 9), acked("a", 2)),
 		"rescheduled while pushed": history(
 			pushed("a", 9).during(0, 50), rescheduled(3).during(10, 40), delivered("a", 1, 1, 3, 3, 9).during(45, 48), acked("a", 1).during(60, 65)),
-		"cancelled": history(pushed("a", 0), cancelled(punctual.Cancelled)),
+		"cancelled": history(pushed("a", 0), cancelled(nil)),
 		"cancelled while leased, then acked": history(
-			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.TooLate), acked("a", 1)),
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased), acked("a", 1)),
 		"cancelled while leased, then retried": history(
-			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.TooLate), settled("a", 1, punctual.SettleRetry, 1, 0, punctual.ErrCancelled)),
-		"cancelled while leased, then run out": history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.TooLate)),
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased), settled("a", 1, punctual.SettleRetry, 1, 0, punctual.ErrCancelled)),
+		"cancelled while leased, then run out": history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased)),
 		"cancel races with the claim, and loses": history(
-			pushed("a", 0), cancelled(punctual.TooLate).during(10, 40), delivered("a", 1, 1, 0, 0, 10).during(12, 30), acked("a", 1)),
+			pushed("a", 0), cancelled(punctual.ErrLeased).during(10, 40), delivered("a", 1, 1, 0, 0, 10).during(12, 30), acked("a", 1)),
 		"cancel returned late": history(
-			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10).during(10, 50), cancelled(punctual.NotFound).during(45, 80), acked("a", 1).during(52, 55)),
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10).during(10, 50), cancelled(punctual.ErrNotFound).during(45, 80), acked("a", 1).during(52, 55)),
 		"cancel before the push that then won": history(
-			cancelled(punctual.NotFound).during(1, 5), pushed("a", 0).during(3, 9), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),
+			cancelled(punctual.ErrNotFound).during(1, 5), pushed("a", 0).during(3, 9), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),
 		"cancelled, pushed again": history(
-			pushed("a", 0), cancelled(punctual.Cancelled), pushed("b", 0), delivered("b", 1, 1, 0, 0, 10), acked("b", 1)),
+			pushed("a", 0), cancelled(nil), pushed("b", 0), delivered("b", 1, 1, 0, 0, 10), acked("b", 1)),
 		"cancelled while leased, extend refused, then replaced": history(
-			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.TooLate), settled("a", 1, punctual.SettleExtend, 1, 10, punctual.ErrCancelled),
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased), settled("a", 1, punctual.SettleExtend, 1, 10, punctual.ErrCancelled),
 			pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 2, 10), acked("b", 2)),
-		"replaced":                      history(pushed("a", 0), pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 1, 1, 0, 0, 10), acked("b", 1)),
-		"replaced while leased":         history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 1, 10), settled("a", 1, punctual.SettleAck, 0, 0, lost), acked("b", 2)),
-		"duplicate kept":                history(pushed("a", 0), pushedAs("b", 0, punctual.PushDuplicate, nil), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),
-		"pushed again after the ack":    history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), pushed("b", 0), delivered("b", 2, 1, 0, 0, 10), acked("b", 2)),
-		"pushed again during the ack":   history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1).during(20, 40), pushed("b", 0).during(25, 45), delivered("b", 2, 1, 0, 0, 10), acked("b", 2)),
-		"dead":                          history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRetry, 0, 0, nil), dead("a")),
-		"dead and replaced":             history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleDiscard, 0, 0, nil), pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 0, 10), acked("b", 2)),
+		"replaced":                    history(pushed("a", 0), pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 1, 1, 0, 0, 10), acked("b", 1)),
+		"replaced while leased":       history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 1, 10), settled("a", 1, punctual.SettleAck, 0, 0, lost), acked("b", 2)),
+		"duplicate kept":              history(pushed("a", 0), pushedAs("b", 0, punctual.PushDuplicate, nil), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),
+		"pushed again after the ack":  history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), pushed("b", 0), delivered("b", 2, 1, 0, 0, 10), acked("b", 2)),
+		"pushed again during the ack": history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1).during(20, 40), pushed("b", 0).during(25, 45), delivered("b", 2, 1, 0, 0, 10), acked("b", 2)),
+		"dead":                        history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRetry, 0, 0, nil), dead("a")),
+		"dead and replaced":           history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleDiscard, 0, 0, nil), pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 0, 10), acked("b", 2)),
+		"extension of unknown outcome, then replaced": history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleExtend, 5, 10, punctual.ErrIndeterminate),
+			pushedAs("b", 0, punctual.PushReplaced, nil), delivered("b", 2, 1, 0, 30, 40), acked("b", 2)),
+		"ack of unknown outcome, then cancelled": history(
+			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleAck, 5, 0, punctual.ErrIndeterminate), cancelled(nil)),
 		"push of unknown outcome, lost": history(pushedAs("a", 0, punctual.PushNone, punctual.ErrIndeterminate)),
 		"push of unknown outcome, stored": history(
 			pushedAs("a", 0, punctual.PushNone, punctual.ErrIndeterminate), delivered("a", 1, 1, 0, 0, 10), acked("a", 1)),
@@ -202,7 +231,7 @@ func TestCheckHistoryPasses(t *testing.T) {
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRelease, 0, 0, nil), delivered("a", 2, 1, 0, 1, 10),
 			settled("a", 2, punctual.SettleSnooze, 2, 3, nil), delivered("a", 3, 1, 5, 5, 10), acked("a", 3)),
 		"two IDs": history(pushed("a", 0), Event{Op: OpPush, ID: "y", Life: "b", Push: punctual.PushStored, Due: at(0)},
-			delivered("a", 1, 1, 0, 0, 10), Event{Op: OpCancel, ID: "y", Outcome: punctual.Cancelled}, acked("a", 1)),
+			delivered("a", 1, 1, 0, 0, 10), Event{Op: OpCancel, ID: "y", Err: nil}, acked("a", 1)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, v := range CheckHistory(events) {
@@ -213,7 +242,7 @@ func TestCheckHistoryPasses(t *testing.T) {
 }
 
 func TestEventString(t *testing.T) {
-	for i, e := range history(pushed("life", 1), delivered("life", 7, 1, 0, 0, 10), acked("life", 7), cancelled(punctual.TooLate), rescheduled(5), dead("life")) {
+	for i, e := range history(pushed("life", 1), delivered("life", 7, 1, 0, 0, 10), acked("life", 7), cancelled(punctual.ErrLeased), rescheduled(5), dead("life")) {
 		if s := e.String(); !strings.Contains(s, fmt.Sprintf("[%d,%d]", 10*i, 10*i+5)) || !strings.Contains(s, x) {
 			t.Errorf("event %d reads %q; want its call, return and ID", i, s)
 		}

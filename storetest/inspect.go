@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // inspectCases: is what people are shown true?
@@ -18,6 +19,8 @@ func inspectCases() []testCase {
 		{"list page by page", p13, inspectPages},
 		{"list between two times", p13, inspectListRange},
 		{"list messages of the same time page by page", p13, inspectSameTime},
+		{"list by reason", p13, inspectReason},
+		{"list few by reason among many dead", p13, inspectReasonFew},
 		{"list while messages go", p13, inspectListMoving},
 		{"malformed list", p13, inspectListMalformed},
 		{"list of a hundred by default", p13, inspectDefaultLimit},
@@ -26,7 +29,9 @@ func inspectCases() []testCase {
 		{"statistics", p13, inspectStats},
 		{"statistics of every topic", p13, inspectAllStats},
 		{"forecast", p13, inspectForecast},
+		{"forecast from a time past", p13, inspectForecastFrom},
 		{"forecast over all time", p13, inspectForecastAll},
+		{"forecast in steps of broken milliseconds", p13, inspectForecastFine},
 		{"malformed forecast", p13, inspectForecastMalformed},
 	}
 }
@@ -57,8 +62,8 @@ func diffMessage(a, b punctual.Message) string {
 		return fmt.Sprintf("body %.40q and %.40q", a.Body, b.Body)
 	case fmt.Sprint(a.Headers) != fmt.Sprint(b.Headers):
 		return fmt.Sprintf("headers %v and %v", a.Headers, b.Headers)
-	case !a.Due.Equal(b.Due):
-		return fmt.Sprintf("due %v and %v", a.Due, b.Due)
+	case !a.Due.Equal(b.Due) || !a.FirstDue.Equal(b.FirstDue):
+		return fmt.Sprintf("due %v (first %v) and %v (first %v)", a.Due, a.FirstDue, b.Due, b.FirstDue)
 	case a.Attempt != b.Attempt || a.MaxAttempts != b.MaxAttempts:
 		return fmt.Sprintf("attempt %d of %d and %d of %d", a.Attempt, a.MaxAttempts, b.Attempt, b.MaxAttempts)
 	case !a.Created.Equal(b.Created):
@@ -91,7 +96,7 @@ func sortTime(i punctual.Info) time.Time {
 }
 
 // list reads all pages and checks that each is well-formed.
-func (s *subject) list(q punctual.ListQuery) []punctual.Info {
+func (s *harness) list(q punctual.ListQuery) []punctual.Info {
 	s.Helper()
 	all, err := listAll(s.ctx, s.inspector(), q)
 	if err != nil {
@@ -101,7 +106,7 @@ func (s *subject) list(q punctual.ListQuery) []punctual.Info {
 }
 
 // wantList compares the IDs of a list, all pages of it, with the wanted ones in order.
-func (s *subject) wantList(q punctual.ListQuery, want ...string) {
+func (s *harness) wantList(q punctual.ListQuery, want ...string) {
 	s.Helper()
 	var got []string
 	for _, i := range s.list(q) {
@@ -112,9 +117,9 @@ func (s *subject) wantList(q punctual.ListQuery, want ...string) {
 	}
 }
 
-func inspectGet(s *subject) {
+func inspectGet(s *harness) {
 	s.inspector()
-	s.eachSituation(func(s *subject, at situation, last punctual.Delivery) {
+	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
 		if at.state == punctual.StateNone {
 			_, err := s.inspector().Get(s.ctx, orders, x)
 			s.wantErr(err, punctual.ErrNotFound, "Get of a message that is %s", at.name)
@@ -133,7 +138,7 @@ func inspectGet(s *subject) {
 	})
 }
 
-func inspectGetNothing(s *subject) {
+func inspectGetNothing(s *harness) {
 	in := s.inspector()
 	s.push(order(x, 0))
 	for _, name := range [][2]string{{orders, "y"}, {mails, x}, {"never-heard-of", x}, {orders, x + " "}} {
@@ -147,9 +152,9 @@ func inspectGetNothing(s *subject) {
 	}
 }
 
-// shelf fills topic orders with n messages in each state; message i of a state has
+// fillStates fills topic orders with n messages in each state; message i of a state has
 // the i-th time of it, a second apart.
-func (s *subject) shelf(n int) {
+func (s *harness) fillStates(n int) {
 	s.Helper()
 	id := func(state string, i int) string { return fmt.Sprintf("%s-%02d", state, i) }
 	for i := range n {
@@ -168,8 +173,8 @@ func (s *subject) shelf(n int) {
 	}
 }
 
-// shelfIDs are the IDs of a state on the shelf, from and up to.
-func shelfIDs(state punctual.State, from, to int) []string {
+// stateIDs are the IDs of a state after fillStates, from and up to.
+func stateIDs(state punctual.State, from, to int) []string {
 	var out []string
 	for i := from; i < to; i++ {
 		out = append(out, fmt.Sprintf("%s-%02d", state, i))
@@ -181,28 +186,28 @@ func states() []punctual.State {
 	return []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead}
 }
 
-func inspectList(s *subject) {
+func inspectList(s *harness) {
 	s.inspector()
-	s.shelf(10)
+	s.fillStates(10)
 	for _, state := range states() {
-		s.wantList(punctual.ListQuery{Topic: orders, State: state}, shelfIDs(state, 0, 10)...)
+		s.wantList(punctual.ListQuery{Topic: orders, State: state}, stateIDs(state, 0, 10)...)
 		s.wantList(punctual.ListQuery{Topic: mails, State: state})
 	}
 }
 
-func inspectPages(s *subject) {
+func inspectPages(s *harness) {
 	s.inspector()
-	s.shelf(10)
+	s.fillStates(10)
 	for _, state := range states() {
 		for _, limit := range []int{1, 3, 5, 9, 10, 11, 10_000} {
-			s.wantList(punctual.ListQuery{Topic: orders, State: state, Limit: limit}, shelfIDs(state, 0, 10)...)
+			s.wantList(punctual.ListQuery{Topic: orders, State: state, Limit: limit}, stateIDs(state, 0, 10)...)
 		}
 	}
 }
 
-func inspectListRange(s *subject) {
+func inspectListRange(s *harness) {
 	s.inspector()
-	s.shelf(10)
+	s.fillStates(10)
 	for _, state := range states() {
 		all := s.list(punctual.ListQuery{Topic: orders, State: state})
 		at := func(i int) time.Time { return sortTime(all[i]) }
@@ -223,35 +228,44 @@ func inspectListRange(s *subject) {
 		} {
 			for _, limit := range []int{2, 100} {
 				q := punctual.ListQuery{Topic: orders, State: state, From: r.from, To: r.to, Limit: limit}
-				s.wantList(q, shelfIDs(state, r.first, r.end)...)
+				s.wantList(q, stateIDs(state, r.first, r.end)...)
 			}
 		}
 	}
 }
 
-func inspectSameTime(s *subject) {
+func inspectSameTime(s *harness) {
 	s.inspector()
 	const n = 25
 	for i := range n {
 		s.push(punctual.NewMessage{Topic: orders, ID: fmt.Sprint(i), Due: noon.Add(time.Hour)})
 	}
-	for _, limit := range []int{1, 4, 5, 24, 25} {
+	var first []string
+	for _, limit := range []int{25, 24, 5, 4, 1} {
+		var got []string
 		seen := make(map[string]bool)
 		for _, i := range s.list(punctual.ListQuery{Topic: orders, State: punctual.StateScheduled, Limit: limit}) {
 			if seen[i.ID] {
 				s.fail("%s is on two pages of %d messages of the same time", i.ID, limit)
 			}
 			seen[i.ID] = true
+			got = append(got, i.ID)
 		}
-		if len(seen) != n {
-			s.fail("pages of %d show %d of %d messages of the same time", limit, len(seen), n)
+		if len(got) != n {
+			s.fail("pages of %d show %d of %d messages of the same time", limit, len(got), n)
+		}
+		if first == nil {
+			first = got
+		}
+		if !slices.Equal(got, first) {
+			s.fail("pages of %d show messages of the same time as %v; one page shows them as %v", limit, got, first)
 		}
 	}
 }
 
 // inspectListMoving: messages that stay are shown once although others go meanwhile,
 // the one that a page ended with among them.
-func inspectListMoving(s *subject) {
+func inspectListMoving(s *harness) {
 	in := s.inspector()
 	for i := range 20 {
 		s.push(order(fmt.Sprintf("%02d", i), time.Duration(i+1)*time.Second))
@@ -270,7 +284,7 @@ func inspectListMoving(s *subject) {
 			break
 		}
 		if len(p.Messages) > 0 {
-			s.outcome(cancel(orders, p.Messages[len(p.Messages)-1].ID), punctual.Cancelled, isScheduled)
+			s.outcome(cancel(orders, p.Messages[len(p.Messages)-1].ID), nil, isScheduled)
 		}
 		q.After = p.Next
 	}
@@ -281,24 +295,91 @@ func inspectListMoving(s *subject) {
 	}
 }
 
-func inspectListMalformed(s *subject) {
+func inspectReason(s *harness) {
+	s.inspector()
+	want := make(map[punctual.DeathReason][]string)
+	for i := range 4 {
+		d, u, e := fmt.Sprint("discarded", i), fmt.Sprint("used up", i), fmt.Sprint("expired", i)
+		s.push(order(d, 0))
+		s.done(s.one(orders), punctual.SettleDiscard, 0)
+		s.pushAll(punctual.NewMessage{Topic: orders, ID: u, MaxAttempts: 1}, punctual.NewMessage{Topic: mails, ID: e, ExpireAfter: time.Millisecond})
+		s.done(s.one(orders), punctual.SettleRetry, 0)
+		s.advance(time.Second)
+		s.none(mails, "when all are expired")
+		want[punctual.ReasonDiscarded] = append(want[punctual.ReasonDiscarded], d)
+		want[punctual.ReasonAttemptsUsedUp] = append(want[punctual.ReasonAttemptsUsedUp], u)
+	}
+	for _, limit := range []int{0, 1, 3} {
+		for reason, names := range want {
+			got := s.list(punctual.ListQuery{Topic: orders, State: punctual.StateDead, Reason: reason, Limit: limit})
+			if !slices.Equal(infoIDs(got), names) {
+				s.fail("the list of those %s, in pages of %d, shows %v; want %v", reason, limit, infoIDs(got), names)
+			}
+		}
+		if got := s.list(punctual.ListQuery{Topic: orders, State: punctual.StateDead, Reason: punctual.ReasonExpired, Limit: limit}); len(got) != 0 {
+			s.fail("a list of those expired shows %v; want none", infoIDs(got))
+		}
+	}
+	got := s.list(punctual.ListQuery{
+		Topic: orders, State: punctual.StateDead, Reason: punctual.ReasonDiscarded, From: noon.Add(time.Second), To: noon.Add(3 * time.Second),
+	})
+	if !slices.Equal(infoIDs(got), []string{"discarded1", "discarded2"}) {
+		s.fail("between two times those discarded are %v; want two", infoIDs(got))
+	}
+}
+
+// inspectReasonFew: more are dead for another reason than a store looks at for one page.
+func inspectReasonFew(s *harness) {
+	s.inspector()
+	const most = storekit.MaxLooks * 5 / 4
+	ms := make([]punctual.NewMessage, 0, punctual.MaxBatch)
+	for i := range most {
+		if i%(most/2) == most/4 {
+			s.push(order(fmt.Sprint("few", i), 0))
+			s.done(s.one(orders), punctual.SettleDiscard, 0)
+		}
+		ms = append(ms, punctual.NewMessage{Topic: orders, ID: fmt.Sprint(i), ExpireAfter: time.Millisecond})
+		if len(ms) == cap(ms) || i == most-1 {
+			s.pushAll(ms...)
+			ms = ms[:0]
+			s.advance(time.Second)
+			s.none(orders, "when all are expired")
+		}
+	}
+	got := s.list(punctual.ListQuery{Topic: orders, State: punctual.StateDead, Reason: punctual.ReasonDiscarded, Limit: 10})
+	if want := []string{fmt.Sprint("few", most/4), fmt.Sprint("few", most*3/4)}; !slices.Equal(infoIDs(got), want) {
+		s.fail("the list of 2 discarded among %d expired shows %v; want %v", most, infoIDs(got), want)
+	}
+}
+
+func infoIDs(is []punctual.Info) []string {
+	out := make([]string, len(is))
+	for n, i := range is {
+		out[n] = i.ID
+	}
+	return out
+}
+
+func inspectListMalformed(s *harness) {
 	in := s.inspector()
 	s.push(order(x, 0))
 	for name, q := range map[string]punctual.ListQuery{
-		"no topic":         {State: punctual.StateReady},
-		"a bad topic":      {Topic: "a b", State: punctual.StateReady},
-		"no state":         {Topic: orders},
-		"an unknown state": {Topic: orders, State: 9},
-		"a negative limit": {Topic: orders, State: punctual.StateReady, Limit: -1},
-		"a limit of 10001": {Topic: orders, State: punctual.StateReady, Limit: 10_001},
-		"a broken cursor":  {Topic: orders, State: punctual.StateReady, After: "\x00 no cursor"},
+		"no topic":                 {State: punctual.StateReady},
+		"a bad topic":              {Topic: "a b", State: punctual.StateReady},
+		"no state":                 {Topic: orders},
+		"an unknown state":         {Topic: orders, State: 9},
+		"a negative limit":         {Topic: orders, State: punctual.StateReady, Limit: -1},
+		"a limit of 10001":         {Topic: orders, State: punctual.StateReady, Limit: 10_001},
+		"an unknown reason":        {Topic: orders, State: punctual.StateDead, Reason: "bored"},
+		"the reason of ready ones": {Topic: orders, State: punctual.StateReady, Reason: punctual.ReasonExpired},
+		"a broken cursor":          {Topic: orders, State: punctual.StateReady, After: "\x00 no cursor"},
 	} {
 		_, err := in.List(s.ctx, q)
 		s.wantErr(err, punctual.ErrInvalid, "a list with %s", name)
 	}
 }
 
-func inspectDefaultLimit(s *subject) {
+func inspectDefaultLimit(s *harness) {
 	in := s.inspector()
 	for range 101 {
 		s.push(punctual.NewMessage{Topic: orders})
@@ -313,13 +394,13 @@ func inspectDefaultLimit(s *subject) {
 	}
 }
 
-func inspectScan(s *subject) {
+func inspectScan(s *harness) {
 	c, ok := s.store.(punctual.Checker)
 	if !ok {
 		s.Skipf("skipped: the case needs a Checker")
 		return
 	}
-	s.shelf(5)
+	s.fillStates(5)
 	s.push(punctual.NewMessage{Topic: mails})
 	var last int64
 	r, err := c.Check(s.ctx, func(read int64) {
@@ -333,7 +414,7 @@ func inspectScan(s *subject) {
 	}
 }
 
-func inspectDurability(s *subject) {
+func inspectDurability(s *harness) {
 	d, ok := s.store.(punctual.DurabilityReporter)
 	if !ok {
 		s.Skipf("skipped: the case needs a DurabilityReporter")
@@ -347,7 +428,7 @@ func inspectDurability(s *subject) {
 }
 
 // wantStats compares a topic's statistics.
-func (s *subject) wantStats(want punctual.TopicStats) {
+func (s *harness) wantStats(want punctual.TopicStats) {
 	s.Helper()
 	got, err := s.inspector().Stats(s.ctx, want.Topic)
 	if err != nil {
@@ -374,9 +455,9 @@ func diffStats(got, want punctual.TopicStats) string {
 	return ""
 }
 
-func inspectStats(s *subject) {
+func inspectStats(s *harness) {
 	s.inspector()
-	set := punctual.DefaultSettings()
+	set := s.defaults()
 	s.push(order(x, time.Minute))
 	s.wantStats(punctual.TopicStats{Topic: orders, Scheduled: 1, NextDue: noon.Add(time.Minute), Settings: set})
 	s.push(order("y", time.Second))
@@ -387,15 +468,15 @@ func inspectStats(s *subject) {
 	s.wantStats(punctual.TopicStats{Topic: orders, Scheduled: 1, Leased: 1, NextDue: noon.Add(time.Minute), Settings: set})
 	s.done(d, punctual.SettleDiscard, 0)
 	s.wantStats(punctual.TopicStats{Topic: orders, Scheduled: 1, Dead: 1, NextDue: noon.Add(time.Minute), Settings: set})
-	s.outcome(cancel(orders, x), punctual.Cancelled, isScheduled)
+	s.outcome(cancel(orders, x), nil, isScheduled)
 	s.wantStats(punctual.TopicStats{Topic: orders, Dead: 1, Settings: set})
-	s.outcome(requeue(orders, "y", time.Hour), punctual.Requeued, isDead)
+	s.outcome(requeue(orders, "y", time.Hour), nil, isDead)
 	s.wantStats(punctual.TopicStats{Topic: orders, Scheduled: 1, NextDue: noon.Add(time.Hour + time.Second), Settings: set})
-	set = s.configure(orders, punctual.SettingsPatch{PausedOut: ptr(true), Lease: ptr(time.Hour)})
+	set = s.configure(orders, punctual.SettingsPatch{DeliveryPaused: ptr(true), Lease: ptr(time.Hour)})
 	s.wantStats(punctual.TopicStats{Topic: orders, Scheduled: 1, NextDue: noon.Add(time.Hour + time.Second), Settings: set})
 }
 
-func inspectAllStats(s *subject) {
+func inspectAllStats(s *harness) {
 	s.inspector()
 	for i, topic := range []string{"c", "a", "b"} {
 		for range i + 1 {
@@ -408,28 +489,32 @@ func inspectAllStats(s *subject) {
 	}
 	for i, want := range []int64{2, 3, 1} {
 		topic := string(rune('a' + i))
-		if d := diffStats(all[i], punctual.TopicStats{Topic: topic, Scheduled: want, NextDue: noon.Add(time.Hour), Settings: punctual.DefaultSettings()}); d != "" {
+		if d := diffStats(all[i], punctual.TopicStats{Topic: topic, Scheduled: want, NextDue: noon.Add(time.Hour), Settings: s.defaults()}); d != "" {
 			s.fail("the statistics of all topics, number %d: %s", i+1, d)
 		}
 	}
 }
 
 // wantForecast compares one forecast.
-func (s *subject) wantForecast(q punctual.ForecastQuery, counts []int64, overdue, beyond int64) {
+func (s *harness) wantForecast(q punctual.ForecastQuery, counts []int64, overdue, beyond int64) {
 	s.Helper()
 	f, err := s.inspector().Forecast(s.ctx, q)
 	if err != nil {
 		s.fail("Forecast: unexpected error: %v", err)
 	}
-	if !f.From.Equal(s.now()) || f.Step != q.Step {
-		s.fail("a forecast begins %v in steps of %v; want now, %v, and %v", f.From, f.Step, s.now(), q.Step)
+	from := q.From
+	if from.IsZero() {
+		from = s.now()
+	}
+	if !f.From.Equal(from.Truncate(time.Millisecond)) || f.Step != q.Step {
+		s.fail("a forecast from %v begins %v in steps of %v; want steps of %v", from, f.From, f.Step, q.Step)
 	}
 	if !slices.Equal(f.Counts, counts) || f.Overdue != overdue || f.Beyond != beyond {
 		s.fail("a forecast of %q shows %v, %d overdue, %d beyond; want %v, %d, %d", q.Topic, f.Counts, f.Overdue, f.Beyond, counts, overdue, beyond)
 	}
 }
 
-func inspectForecast(s *subject) {
+func inspectForecast(s *harness) {
 	s.inspector()
 	minute := punctual.ForecastQuery{Topic: orders, Step: time.Minute, Buckets: 3}
 	s.wantForecast(minute, []int64{0, 0, 0}, 0, 0)
@@ -448,8 +533,28 @@ func inspectForecast(s *subject) {
 	s.wantForecast(punctual.ForecastQuery{Topic: orders, Step: time.Millisecond, Buckets: 1}, []int64{0}, 5, 4)
 }
 
-func inspectForecastMalformed(s *subject) {
+// inspectForecastFrom: buckets that begin before now hold what is ahead only.
+func inspectForecastFrom(s *harness) {
+	s.inspector()
+	for i, delay := range []time.Duration{0, time.Millisecond, 20*time.Minute - time.Millisecond, 20 * time.Minute, 79 * time.Minute, 80 * time.Minute} {
+		s.push(order(fmt.Sprint(i), delay))
+	}
+	s.take(orders, 1)
+	s.push(order("ready", 0))
+	hour := punctual.ForecastQuery{Topic: orders, From: s.now().Add(-40*time.Minute + 999*time.Microsecond), Step: time.Hour, Buckets: 2}
+	s.wantForecast(hour, []int64{2, 2}, 2, 1)
+	hour.Topic = ""
+	s.wantForecast(hour, []int64{2, 2}, 2, 1)
+	long := punctual.ForecastQuery{Topic: orders, From: s.now().Add(-3 * time.Hour), Step: time.Hour, Buckets: 2}
+	s.wantForecast(long, []int64{0, 0}, 2, 5) // it ends before now
+	long.Buckets = 5
+	s.wantForecast(long, []int64{0, 0, 0, 3, 2}, 2, 0)
+}
+
+func inspectForecastMalformed(s *harness) {
 	in := s.inspector()
+	_, err := in.Forecast(s.ctx, punctual.ForecastQuery{From: s.now().Add(time.Hour), Step: time.Minute, Buckets: 1})
+	s.wantErr(err, punctual.ErrInvalid, "a forecast from a time ahead")
 	for name, q := range map[string]punctual.ForecastQuery{
 		"a bad topic":         {Topic: "a b", Step: time.Minute, Buckets: 1},
 		"no step":             {Buckets: 1},
@@ -465,7 +570,7 @@ func inspectForecastMalformed(s *subject) {
 }
 
 // inspectForecastAll: a forecast that reaches beyond all time does not overflow.
-func inspectForecastAll(s *subject) {
+func inspectForecastAll(s *harness) {
 	in := s.inspector()
 	s.push(punctual.NewMessage{Topic: orders, ID: "last", Due: punctual.MaxDue})
 	s.push(order("soon", time.Second))
@@ -479,5 +584,19 @@ func inspectForecastAll(s *subject) {
 	}
 	if f.Counts[0] != 1 || sum+f.Beyond != 2 {
 		s.fail("a forecast over all time counts %d at first, %d in all and %d beyond; want 1 at first of 2", f.Counts[0], sum, f.Beyond)
+	}
+}
+
+// inspectForecastFine: the step is rounded up to whole milliseconds, and the one used is returned.
+func inspectForecastFine(s *harness) {
+	in := s.inspector()
+	for i := range 4 {
+		s.push(order(fmt.Sprint(i), time.Duration(i+1)*time.Millisecond))
+	}
+	for _, f := range fractions() {
+		got, err := in.Forecast(s.ctx, punctual.ForecastQuery{Topic: orders, Step: time.Millisecond + f, Buckets: 2})
+		if err != nil || got.Step != 2*time.Millisecond || !slices.Equal(got.Counts, []int64{1, 2}) || got.Beyond != 1 {
+			s.fail("a forecast in steps of 1 ms + %v: %+v, %v; want steps of 2ms with 1 and 2, and 1 beyond", f, got, err)
+		}
 	}
 }

@@ -24,6 +24,9 @@ func listAll(ctx context.Context, in punctual.Inspector, q punctual.ListQuery) (
 			return nil, fmt.Errorf("a page of at most %d messages has %d", limit, len(p.Messages))
 		}
 		for _, i := range p.Messages {
+			if q.Reason != "" && i.Reason != q.Reason {
+				return nil, fmt.Errorf("a list of those dead as %s shows %s, which is dead as %s", q.Reason, i.ID, i.Reason)
+			}
 			if i.Topic != q.Topic || i.State != q.State {
 				return nil, fmt.Errorf("a list of %s messages of %s shows %s/%s, which is %s", q.State, q.Topic, i.Topic, i.ID, i.State)
 			}

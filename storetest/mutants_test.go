@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // This file shows that the suite can fail: each mutant is memstore with one deliberate
@@ -86,7 +87,7 @@ type bug struct {
 	push   func(*mutant, []punctual.NewMessage) ([]punctual.PushResult, error)
 	claim  func(*mutant, context.Context, punctual.Claim) ([]punctual.Delivery, error)
 	settle func(*mutant, []punctual.Settlement) ([]error, error)
-	amend  func(*mutant, []punctual.Amendment) ([]punctual.Outcome, error)
+	amend  func(*mutant, []punctual.Amendment) ([]punctual.Amended, error)
 	now    func(*mutant) time.Time
 	stats  func(*mutant, string) (punctual.TopicStats, error)
 }
@@ -95,7 +96,8 @@ type bug struct {
 type mutant struct {
 	*memstore.Store
 	bug
-	clock punctual.Clock
+	clock storekit.Clock
+	turn  chan struct{} // has room for one who claims
 
 	mu     sync.Mutex
 	count  int               // guarded by mu
@@ -124,7 +126,7 @@ func (m *mutant) Settle(ctx context.Context, ss []punctual.Settlement) ([]error,
 	return m.settle(m, slices.Clone(ss))
 }
 
-func (m *mutant) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Outcome, error) {
+func (m *mutant) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if m.amend == nil {
 		return m.Store.Amend(ctx, as)
 	}
@@ -188,6 +190,12 @@ var mutants = map[string]struct {
 			return m.Store.Claim(ctx, c)
 		},
 	}},
+	"claims more of a topic than PerTopic": {promise: p14, groups: []string{"claim"}, random: true, bug: bug{
+		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+			c.PerTopic *= 2
+			return m.Store.Claim(ctx, c)
+		},
+	}},
 	"acks by ID, whatever the token": {promise: p4, groups: []string{"settle", "fencing"}, random: true, bug: bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			ds, err := m.Store.Claim(ctx, c)
@@ -230,18 +238,18 @@ var mutants = map[string]struct {
 		},
 	}},
 	"says cancelled and does nothing": {promise: p5, groups: []string{"amend"}, random: true, bug: bug{
-		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Outcome, error) {
+		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			out, err := m.Store.Amend(context.Background(), slices.DeleteFunc(slices.Clone(as), isCancel))
 			for i, a := range as {
 				if isCancel(a) {
-					out = slices.Insert(out, i, punctual.Outcome{Status: punctual.Cancelled})
+					out = slices.Insert(out, i, punctual.Amended{})
 				}
 			}
 			return out, err
 		},
 	}},
 	"forgets a cancel that came too late": {promise: p5, groups: []string{"amend"}, random: true, bug: bug{
-		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Outcome, error) {
+		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			for i, a := range as {
 				if info, err := m.Get(context.Background(), a.Topic, a.ID); err == nil && info.State == punctual.StateLeased && isCancel(a) {
 					as[i] = reschedule(a.Topic, a.ID, 0) // has no effect on a lease
@@ -271,7 +279,7 @@ var mutants = map[string]struct {
 	}},
 	"ignores duplicates": {promise: p7, groups: []string{"duplicate"}, random: true, bug: bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-			rs, err := m.each(ms, func(n *punctual.NewMessage) { n.OnDuplicate = punctual.ReplaceFirst })
+			rs, err := m.each(ms, func(n *punctual.NewMessage) { n.IfExists = punctual.IfExistsReplace })
 			for i := range rs {
 				if rs[i].Status == punctual.PushReplaced {
 					rs[i].Status = punctual.PushStored
@@ -286,7 +294,7 @@ var mutants = map[string]struct {
 			if length == 0 {
 				length = 30 * time.Second
 			}
-			if c.Check() == nil {
+			if storekit.CheckClaim(&c) == nil {
 				c.Lease = max(punctual.MinLease, length-time.Millisecond)
 			}
 			ds, err := m.Store.Claim(ctx, c)
@@ -294,6 +302,34 @@ var mutants = map[string]struct {
 				ds[i].LeaseUntil = ds[i].Delivered.Add(length)
 			}
 			return ds, err
+		},
+	}},
+	"holds claims for longer than their leases": {promise: p3, groups: []string{"claim"}, bug: bug{
+		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+			ds, err := m.Store.Claim(ctx, c)
+			m.clock.Now() // what it waits for then, it does not care
+			return ds, err
+		},
+	}},
+	"has one claim at a time, however long it waits": {promise: p14, groups: []string{"isolation"}, bug: bug{
+		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+			select {
+			case m.turn <- struct{}{}:
+				defer func() { <-m.turn }()
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			return m.Store.Claim(ctx, c)
+		},
+	}},
+	"has paused topics stop the others": {promise: p14, groups: []string{"isolation"}, bug: bug{
+		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+			for _, topic := range c.Topics {
+				if set, err := m.Settings(ctx, topic); err == nil && set.DeliveryPaused {
+					return nil, nil
+				}
+			}
+			return m.Store.Claim(ctx, c)
 		},
 	}},
 	"loses one push in seven": {promise: p1, groups: []string{"push", "claim", "amend"}, bug: bug{
@@ -332,7 +368,7 @@ var mutants = map[string]struct {
 	"lets one bad item stop the others": {promise: p13, groups: []string{"push"}, bug: bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			for i := range ms {
-				if err := ms[i].Check(punctual.DefaultMaxBody); err != nil {
+				if err := storekit.CheckPush(&ms[i], punctual.DefaultMaxBody); err != nil {
 					rs := make([]punctual.PushResult, len(ms))
 					for j := range rs {
 						rs[j].Err = err
@@ -393,34 +429,37 @@ func isCancel(a punctual.Amendment) bool { return a.Change == punctual.ChangeCan
 // opener opens fresh stores with the bug.
 func (b bug) opener() opener {
 	return opener{
-		patience: 100 * time.Millisecond,
-		open: func(clock punctual.Clock) punctual.Store {
+		waitLimit: 100 * time.Millisecond,
+		open: func(clock storekit.Clock) punctual.Store {
 			return &mutant{
 				Store: memstore.New(&memstore.Options{Clock: clock}), bug: b, clock: clock,
-				tokens: make(map[string]int64), bodies: make(map[string][]byte),
+				turn: make(chan struct{}, 1), tokens: make(map[string]int64), bodies: make(map[string][]byte),
 			}
 		},
 	}
 }
 
 // beginsWithPromise is what every failure of the suite must match.
-var beginsWithPromise = regexp.MustCompile(`^P([1-9]|1[0-3]) [a-z]`)
+var beginsWithPromise = regexp.MustCompile(`^P([1-9]|1[0-4]) [a-z]`)
 
 func TestSuiteKillsMutants(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {
 		mut := mutants[name]
 		t.Run(name, func(t *testing.T) {
 			killers := make(map[string]int)
-			for _, g := range groups() {
-				if !slices.Contains(mut.groups, g.name) {
-					continue
-				}
-				for _, c := range g.cases {
-					for _, f := range record(c.name, func(r *recorder) { runCase(r, c, mut.bug.opener()) }) {
-						if !beginsWithPromise.MatchString(f) {
-							t.Errorf("case %q reported %q; want it to begin with a promise", c.name, f)
+			// A bug that shows only when calls meet may need another try on a busy machine.
+			for try := 0; try < 20 && killers[mut.promise] == 0; try++ {
+				for _, g := range groups() {
+					if !slices.Contains(mut.groups, g.name) {
+						continue
+					}
+					for _, c := range g.cases {
+						for _, f := range record(c.name, func(r *recorder) { runCase(r, c, mut.bug.opener()) }) {
+							if !beginsWithPromise.MatchString(f) {
+								t.Errorf("case %q reported %q; want it to begin with a promise", c.name, f)
+							}
+							killers[strings.SplitN(f, ":", 2)[0]]++
 						}
-						killers[strings.SplitN(f, ":", 2)[0]]++
 					}
 				}
 			}
@@ -438,7 +477,7 @@ func TestRecorderPassesTheRightStore(t *testing.T) {
 	for _, g := range groups() {
 		for _, c := range g.cases {
 			o := right.opener()
-			o.patience = 0
+			o.waitLimit = 0
 			if f := record(c.name, func(r *recorder) { runCase(r, c, o) }); len(f) > 0 {
 				t.Errorf("%s/%s: the right store failed: %v", g.name, c.name, f)
 			}

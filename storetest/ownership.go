@@ -43,7 +43,7 @@ func own(id string) punctual.NewMessage {
 	}
 }
 
-func ownPushed(s *subject) {
+func ownPushed(s *harness) {
 	batch := []punctual.NewMessage{own("a"), own("b")}
 	s.pushAll(batch...)
 	for i := range batch {
@@ -58,7 +58,7 @@ func ownPushed(s *subject) {
 	s.none(orders, "after both were acked")
 }
 
-func ownClaimed(s *subject) {
+func ownClaimed(s *harness) {
 	s.push(own(x))
 	for range 3 {
 		d := s.one(orders)
@@ -68,7 +68,7 @@ func ownClaimed(s *subject) {
 	}
 }
 
-func ownHistory(s *subject) {
+func ownHistory(s *harness) {
 	s.push(own(x))
 	for i := range 4 {
 		d := s.one(orders)
@@ -82,7 +82,7 @@ func ownHistory(s *subject) {
 	}
 }
 
-func ownLookedUp(s *subject) {
+func ownLookedUp(s *harness) {
 	in := s.inspector()
 	s.push(own(x))
 	d := s.one(orders)
@@ -104,10 +104,10 @@ func ownLookedUp(s *subject) {
 	}
 }
 
-func ownSettings(s *subject) {
+func ownSettings(s *harness) {
 	in := s.inspector()
 	delays := []time.Duration{time.Second, time.Minute}
-	want := punctual.DefaultSettings()
+	want := s.defaults()
 	want.Backoff = punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}}
 	got := s.configure(orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: delays}})
 	delays[0] = 0
@@ -127,7 +127,7 @@ func ownSettings(s *subject) {
 	s.wantSettings(orders, want)
 }
 
-func ownLists(s *subject) {
+func ownLists(s *harness) {
 	topics := []string{orders, mails}
 	w := s.wait(s.ctx, punctual.Claim{Topics: []string{mails}, Max: 1, Wait: time.Hour})
 	s.push(own(x))
@@ -142,7 +142,7 @@ func ownLists(s *subject) {
 	}
 	ss[0] = punctual.Settlement{}
 	as := []punctual.Amendment{reschedule(orders, x, 0)}
-	if os, err := s.store.Amend(s.ctx, as); err != nil || os[0].Status != punctual.Rescheduled {
+	if os, err := s.store.Amend(s.ctx, as); err != nil || os[0].Err != nil {
 		s.fail("reschedule: %v, %v", os, err)
 	}
 	as[0] = punctual.Amendment{}

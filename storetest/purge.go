@@ -3,9 +3,11 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // purgeCases: does a purge remove what was named, all of it and nothing else?
@@ -14,6 +16,7 @@ func purgeCases() []testCase {
 		{"by state", p13, purgeByState},
 		{"all but the dead", p13, purgeLive},
 		{"between two times", p13, purgeRange},
+		{"what becomes ready meanwhile", p13, purgeRipening},
 		{"takes leases away", p4, purgeLeased},
 		{"one topic only", p1, purgeOneTopic},
 		{"purged are never delivered", p13, purgeHolds},
@@ -22,7 +25,7 @@ func purgeCases() []testCase {
 }
 
 // purge needs an Inspector; it must remove exactly want messages.
-func (s *subject) purge(q punctual.PurgeQuery, want int64) {
+func (s *harness) purge(q punctual.PurgeQuery, want int64) {
 	s.Helper()
 	n, err := s.inspector().Purge(s.ctx, q)
 	if err != nil {
@@ -33,17 +36,17 @@ func (s *subject) purge(q punctual.PurgeQuery, want int64) {
 	}
 }
 
-func purgeByState(s *subject) {
+func purgeByState(s *harness) {
 	s.inspector()
 	for _, state := range states() {
-		t := newSubject(s.T, s.promise, s.opener)
-		t.shelf(5)
+		t := newHarness(s.T, s.promise, s.opener)
+		t.fillStates(5)
 		t.purge(punctual.PurgeQuery{Topic: orders, State: state}, 5)
 		for _, other := range states() {
 			if other == state {
 				t.wantList(punctual.ListQuery{Topic: orders, State: other})
 			} else {
-				t.wantList(punctual.ListQuery{Topic: orders, State: other}, shelfIDs(other, 0, 5)...)
+				t.wantList(punctual.ListQuery{Topic: orders, State: other}, stateIDs(other, 0, 5)...)
 			}
 		}
 		t.purge(punctual.PurgeQuery{Topic: orders, State: state}, 0)
@@ -51,20 +54,20 @@ func purgeByState(s *subject) {
 	}
 }
 
-func purgeLive(s *subject) {
+func purgeLive(s *harness) {
 	s.inspector()
-	s.shelf(5)
+	s.fillStates(5)
 	s.purge(punctual.PurgeQuery{Topic: orders}, 15)
-	s.wantList(punctual.ListQuery{Topic: orders, State: punctual.StateDead}, shelfIDs(punctual.StateDead, 0, 5)...)
+	s.wantList(punctual.ListQuery{Topic: orders, State: punctual.StateDead}, stateIDs(punctual.StateDead, 0, 5)...)
 	s.advance(24 * time.Hour)
 	s.none(orders, "a day after the purge")
 }
 
-func purgeRange(s *subject) {
+func purgeRange(s *harness) {
 	s.inspector()
 	for _, state := range states() {
-		t := newSubject(s.T, s.promise, s.opener)
-		t.shelf(6)
+		t := newHarness(s.T, s.promise, s.opener)
+		t.fillStates(6)
 		all := t.list(punctual.ListQuery{Topic: orders, State: state})
 		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: sortTime(all[5])}, 1)
 		t.purge(punctual.PurgeQuery{Topic: orders, State: state, To: sortTime(all[1])}, 1)
@@ -75,7 +78,55 @@ func purgeRange(s *subject) {
 	}
 }
 
-func purgeLeased(s *subject) {
+// hurrying is a clock that goes on by a step whenever somebody reads it.
+type hurrying struct {
+	*storekit.ManualClock
+	step atomic.Int64
+}
+
+func (c *hurrying) Now() time.Time {
+	c.Advance(time.Duration(c.step.Load()))
+	return c.ManualClock.Now()
+}
+
+// purgeRipening lets time pass while a purge runs, so that messages become ready and leases run out
+// at one of its steps, in each run at a later one.
+func purgeRipening(s *harness) {
+	const n, step = 10, 10 * time.Millisecond
+	s.inspector()
+	clock := &hurrying{ManualClock: s.clock}
+	s.store = s.opener.open(clock)
+	for run := range 16 {
+		at := time.Duration(run)*step + step/2
+		ms := make([]punctual.NewMessage, n)
+		for i := range ms {
+			ms[i] = order(fmt.Sprint("held ", i), 0)
+		}
+		s.pushAll(ms...)
+		length := max(at, punctual.MinLease)
+		if ds := s.claim(punctual.Claim{Topics: []string{orders}, Max: n, Lease: length}); len(ds) != n {
+			s.fail("a claim of %d ready messages returned %d", n, len(ds))
+		}
+		for i := range ms {
+			ms[i] = order(fmt.Sprint(i), at)
+		}
+		s.pushAll(ms...)
+		s.push(order("far", time.Hour))
+		before := s.now()
+		clock.step.Store(int64(step))
+		got, err := s.inspector().Purge(s.ctx, punctual.PurgeQuery{Topic: orders})
+		clock.step.Store(0)
+		if err != nil || got != 2*n+1 {
+			s.fail("a purge of %d live messages, most of which became ready after %v of the %v that it took, removed %d, error %v",
+				2*n+1, at, s.now().Sub(before), got, err)
+		}
+		s.wantStats(punctual.TopicStats{Topic: orders, Settings: s.settings(orders)})
+	}
+	s.advance(24 * time.Hour)
+	s.none(orders, "a day after all were purged")
+}
+
+func purgeLeased(s *harness) {
 	s.inspector()
 	d := bringLeased(s)
 	s.purge(punctual.PurgeQuery{Topic: orders, State: punctual.StateLeased}, 1)
@@ -85,7 +136,7 @@ func purgeLeased(s *subject) {
 	s.none(orders, "after the lease of a purged message would have run out")
 }
 
-func purgeOneTopic(s *subject) {
+func purgeOneTopic(s *harness) {
 	s.inspector()
 	for _, topic := range []string{orders, mails, orders + "2", "order"} {
 		s.push(punctual.NewMessage{Topic: topic, ID: x})
@@ -97,12 +148,12 @@ func purgeOneTopic(s *subject) {
 	}
 }
 
-func purgeHolds(s *subject) {
+func purgeHolds(s *harness) {
 	in := s.inspector()
 	for i := range 1000 {
 		s.push(order(fmt.Sprint(i), time.Duration(i%10)*time.Second))
 	}
-	ctx, end := context.WithTimeout(s.ctx, s.opener.patience)
+	ctx, end := context.WithTimeout(s.ctx, s.opener.waitLimit)
 	defer end()
 	if n, err := in.Purge(ctx, punctual.PurgeQuery{Topic: orders, From: noon.Add(5 * time.Second)}); err != nil || n != 500 {
 		s.fail("Purge of the later half of 1000 messages: %d, %v", n, err)
@@ -119,7 +170,7 @@ func purgeHolds(s *subject) {
 	}
 }
 
-func purgeMalformed(s *subject) {
+func purgeMalformed(s *harness) {
 	in := s.inspector()
 	s.push(order(x, 0))
 	for name, q := range map[string]punctual.PurgeQuery{

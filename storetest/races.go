@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,23 +24,24 @@ const (
 )
 
 // RunRaces lets goroutines push, claim, settle, cancel and reschedule the same few
-// messages, on the real clock with leases so short that many run out, and judges what
-// they saw with CheckHistory. It is worth most under -race. It takes a few seconds.
-func RunRaces(t *testing.T, open Open) {
+// messages, and workers handle them, on the real clock with leases so short that many run out,
+// and judges what they saw with CheckHistory. It is worth most under -race. It takes a few seconds.
+func RunRaces(t *testing.T, open Open, opts ...Option) {
 	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
 	history, err := r.run()
 	if err != nil {
 		t.Fatalf("%s: a call failed while clients raced: %v", p13, err)
 	}
-	reportHistory(t, history)
-	s := &subject{T: t, promise: p1, ctx: t.Context(), store: r.store}
+	reportHistory(t, history, collect(opts).lossyClaims)
+	t.Logf("%d deliveries came to a worker when their leases had ended", r.lapsed())
+	s := &harness{T: t, promise: p1, ctx: t.Context(), store: r.store}
 	s.checkSound()
 }
 
 // reportHistory fails the test with the first few violations.
-func reportHistory(t T, history []Event) {
+func reportHistory(t T, history []Event, lossyClaims bool) {
 	t.Helper()
-	found := CheckHistory(history)
+	found := checkHistory(history, lossyClaims)
 	for i, v := range found {
 		if i == 10 {
 			t.Errorf("%s: and %d more", v.Promise, len(found)-i)
@@ -67,9 +69,13 @@ func raceKind(e Event) string {
 	case OpSettle:
 		return e.Verb.String() + " " + punctual.ErrorCode(e.Err)
 	case OpCancel:
-		return "cancel " + e.Outcome.String()
+		return "cancel " + cmp.Or(punctual.ErrorCode(e.Err), "done")
 	case OpReschedule:
-		return "reschedule " + e.Outcome.String()
+		return "reschedule " + cmp.Or(punctual.ErrorCode(e.Err), "done")
+	case OpStart:
+		return "handler started"
+	case OpEnd:
+		return "handler ended"
 	}
 	return "dead"
 }
@@ -81,12 +87,22 @@ type race struct {
 	lasts time.Duration
 	ops   atomic.Int64 // steps made
 	order atomic.Int64 // gives Event.Call and Event.Return
+
+	workers []*raceWorker // those of run
 }
 
 // run lets all clients run, then drains the store, and returns what all of them saw.
 func (r *race) run() ([]Event, error) {
 	over := time.Now().Add(r.lasts)
 	var clients []*raceClient
+	ctx, end := context.WithCancel(r.ctx)
+	defer end()
+	var working sync.WaitGroup
+	for i := range raceWorkers {
+		w := newRaceWorker(r, i)
+		r.workers = append(r.workers, w)
+		working.Go(func() { w.run(ctx) })
+	}
 	var running sync.WaitGroup
 	for i := range raceClients {
 		c := &raceClient{race: r, number: i, rnd: rand.New(rand.NewPCG(uint64(i), 1))}
@@ -98,6 +114,8 @@ func (r *race) run() ([]Event, error) {
 		})
 	}
 	running.Wait()
+	end()
+	working.Wait()
 	last := &raceClient{race: r}
 	last.err = last.drain()
 	var history []Event
@@ -106,18 +124,30 @@ func (r *race) run() ([]Event, error) {
 		history = append(history, c.events...)
 		errs = append(errs, c.err)
 	}
+	for _, w := range r.workers {
+		history = append(history, w.events...)
+		errs = append(errs, w.err)
+	}
 	return history, errors.Join(errs...)
+}
+
+// lapsed is how many deliveries came to a worker when their leases had ended.
+func (r *race) lapsed() (n int) {
+	for _, w := range r.workers {
+		n += w.lapsed
+	}
+	return n
 }
 
 // raceClient is one goroutine's view.
 type raceClient struct {
 	*race
-	number  int
-	rnd     *rand.Rand
-	made    int     // messages pushed
-	events  []Event // what it saw
-	zombies []Event // deliveries that it has forgotten to settle
-	err     error
+	number    int
+	rnd       *rand.Rand
+	made      int     // messages pushed
+	events    []Event // what it saw
+	unsettled []Event // deliveries that it has forgotten to settle
+	err       error
 }
 
 func (c *raceClient) id() string { return fmt.Sprint(c.rnd.IntN(raceIDs)) }
@@ -149,7 +179,7 @@ func (c *raceClient) produce() error {
 	c.made++
 	m := punctual.NewMessage{
 		Topic: orders, ID: c.id(), Body: fmt.Appendf(nil, "%d-%d", c.number, c.made), Delay: c.few(5 * time.Millisecond),
-		MaxAttempts: c.attempts(), OnDuplicate: punctual.OnDuplicate([]int{0, 0, 0, 0, 0, 0, 0, 0, 1, 2}[c.rnd.IntN(10)]),
+		MaxAttempts: c.attempts(), IfExists: punctual.IfExists([]int{0, 0, 0, 0, 0, 0, 0, 3, 1, 2}[c.rnd.IntN(10)]),
 	}
 	call := c.order.Add(1)
 	rs, err := c.store.Push(c.ctx, []punctual.NewMessage{m})
@@ -172,8 +202,11 @@ func (c *raceClient) amend() error {
 	if err != nil {
 		return err
 	}
-	c.record(Event{Op: op, ID: a.ID, Outcome: os[0].Status, Due: os[0].Due}, call)
-	return os[0].Err
+	c.record(Event{Op: op, ID: a.ID, Err: os[0].Err, Due: os[0].Due}, call)
+	if err := os[0].Err; !errors.Is(err, punctual.ErrLeased) && !errors.Is(err, punctual.ErrNotFound) {
+		return err
+	}
+	return nil
 }
 
 // attempts is a small bound for every second message, where the dead can be looked up.
@@ -190,10 +223,7 @@ func (c *raceClient) claim(q punctual.Claim) ([]Event, error) {
 	ds, err := c.store.Claim(c.ctx, q)
 	from := len(c.events)
 	for _, d := range ds {
-		c.record(Event{
-			Op: OpDeliver, ID: d.ID, Life: string(d.Body), Token: d.Token, Attempt: d.Attempt,
-			Due: d.Due, Delivered: d.Delivered, LeaseUntil: d.LeaseUntil,
-		}, call)
+		c.record(deliveryEvent(d), call)
 	}
 	return slices.Clone(c.events[from:]), err
 }
@@ -222,9 +252,9 @@ func (c *raceClient) consume() error {
 			err = c.handle(d)
 		}
 	}
-	if len(c.zombies) > 3 && err == nil {
-		d := c.zombies[0]
-		c.zombies = c.zombies[1:]
+	if len(c.unsettled) > 3 && err == nil {
+		d := c.unsettled[0]
+		c.unsettled = c.unsettled[1:]
 		err = c.any(d)
 	}
 	return err
@@ -233,13 +263,13 @@ func (c *raceClient) consume() error {
 func (c *raceClient) handle(d Event) error {
 	switch c.rnd.IntN(10) {
 	case 0, 1, 2:
-		c.zombies = append(c.zombies, d)
+		c.unsettled = append(c.unsettled, d)
 		return nil
 	case 3:
 		if err := c.settle(d, punctual.SettleExtend, punctual.MinLease+c.few(20*time.Millisecond)); err != nil {
 			return err
 		}
-		c.zombies = append(c.zombies, d)
+		c.unsettled = append(c.unsettled, d)
 		return nil
 	case 4, 5:
 		return c.settle(d, punctual.SettleAck, 0)
@@ -248,7 +278,7 @@ func (c *raceClient) handle(d Event) error {
 }
 
 // any settles with any verb but discard, which would leave too many dead. An extended
-// lease stays with the zombies.
+// lease stays unsettled.
 func (c *raceClient) any(d Event) error {
 	switch c.rnd.IntN(5) {
 	case 0:
@@ -261,7 +291,7 @@ func (c *raceClient) any(d Event) error {
 		return c.settle(d, punctual.SettleRelease, 0)
 	}
 	err := c.settle(d, punctual.SettleExtend, punctual.MinLease)
-	c.zombies = append(c.zombies, d)
+	c.unsettled = append(c.unsettled, d)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // shortRace lets clients race on a store for a moment and returns the promises that
@@ -32,7 +33,7 @@ func TestRacesKillMutants(t *testing.T) {
 			mut := mutants[name]
 			var got map[string]string
 			for range 10 { // the scheduler decides how much meets in one race
-				if got = shortRace(t, mut.bug.opener().open(punctual.SystemClock{})); got[mut.promise] != "" {
+				if got = shortRace(t, mut.bug.opener().open(storekit.SystemClock{})); got[mut.promise] != "" {
 					return
 				}
 			}
@@ -41,17 +42,35 @@ func TestRacesKillMutants(t *testing.T) {
 	}
 }
 
+// TestRacesSeeLateWorkers: what a race does to its workers happens, and the worker stands it.
+func TestRacesSeeLateWorkers(t *testing.T) {
+	for range 20 { // the scheduler decides how much meets in one race
+		r := &race{ctx: t.Context(), store: openMemory(storekit.SystemClock{}), lasts: 500 * time.Millisecond}
+		history, err := r.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := CheckHistory(history); len(found) > 0 {
+			t.Fatalf("%.2000v", found)
+		}
+		if r.lapsed() > 0 {
+			return
+		}
+	}
+	t.Error("in 20 races no delivery came to a worker after its lease")
+}
+
 // bare is a store without any optional interface.
 type bare struct{ punctual.Store }
 
 func TestRacesWithoutInspector(t *testing.T) {
-	if got := shortRace(t, bare{openMemory(punctual.SystemClock{})}); len(got) > 0 {
+	if got := shortRace(t, bare{openMemory(storekit.SystemClock{})}); len(got) > 0 {
 		t.Errorf("a race on a right store without an Inspector reported %v", got)
 	}
 }
 
 func TestCasesWithoutInspector(t *testing.T) {
-	o := opener{open: func(clock punctual.Clock) punctual.Store { return bare{openMemory(clock)} }}
+	o := opener{open: func(clock storekit.Clock) punctual.Store { return bare{openMemory(clock)} }}
 	for _, g := range groups() {
 		for _, c := range g.cases {
 			if f := record(c.name, func(r *recorder) { runCase(r, c, o) }); len(f) > 0 {

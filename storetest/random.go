@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // RunRandom performs random histories on a store and on package memstore side by side,
@@ -28,7 +29,7 @@ import (
 // it. The number of histories is that of package rapid (100, -rapid.checks), and so is the
 // length of their parts (-rapid.steps).
 func RunRandom(t *testing.T, open Open, opts ...Option) {
-	if _, err := punctual.AsInspector(open(t, punctual.NewManualClock(noon))); err != nil {
+	if _, err := punctual.AsInspector(open(t, storekit.NewManualClock(noon))); err != nil {
 		t.Skipf("skipped: the comparison needs an Inspector: %v", err)
 	}
 	o := collect(opts)
@@ -40,7 +41,7 @@ func RunRandom(t *testing.T, open Open, opts ...Option) {
 	}()
 	rapid.Check(t, func(r *rapid.T) {
 		compareHistory(r, opener{
-			open:   func(clock punctual.Clock) punctual.Store { return open(t, clock) },
+			open:   func(clock storekit.Clock) punctual.Store { return open(t, clock) },
 			reopen: reopenIn(t, o.reopen), partition: o.partition,
 		})
 	})
@@ -85,15 +86,17 @@ type comparison struct {
 	ctx       context.Context
 	store     punctual.Store
 	inspector punctual.Inspector // of store
-	clock     *punctual.ManualClock
+	clock     *storekit.ManualClock
 	told      time.Time // what the store's clock said last
 	read      time.Time // where clock stood then; zero after a reopen
 
 	model      *memstore.Store
-	modelClock *punctual.ManualClock // stands where the store's clock does
+	modelClock *storekit.ManualClock // stands where the store's clock does
 
 	topics []string
 	leases []lease // every lease ever, newest last
+	// partitions are those of the store's topics; the model keeps each in one.
+	partitions int
 }
 
 // lease is one delivery with its tokens in both stores.
@@ -108,7 +111,7 @@ const eras = 6
 
 func compareHistory(r *rapid.T, o opener) {
 	c := &comparison{T: r, opener: o, ctx: context.Background(), topics: []string{"a", "b"}}
-	c.clock, c.modelClock = punctual.NewManualClock(noon), punctual.NewManualClock(noon)
+	c.clock, c.modelClock = storekit.NewManualClock(noon), storekit.NewManualClock(noon)
 	c.model = memstore.New(&memstore.Options{Clock: c.modelClock})
 	c.model.InPartitions(o.partition)
 	c.store = o.open(c.clock)
@@ -117,6 +120,11 @@ func compareHistory(r *rapid.T, o opener) {
 		_ = c.model.Close()
 	}()
 	c.inspect()
+	set, err := c.inspector.Settings(c.ctx, "never-heard-of")
+	if err != nil {
+		c.broken(p13, "Settings: unexpected error: %v", err)
+	}
+	c.partitions = set.Partitions
 	for _, topic := range c.topics {
 		c.withoutJitter(topic)
 	}

@@ -20,11 +20,12 @@ func reopenCases() []testCase {
 		{"settings and remembered IDs", p7, reopenSettings},
 		{"due while closed", p1, reopenDueMeanwhile},
 		{"clock stepped back while closed", p8, reopenClock},
+		{"clock stepped back after an hour without a push", p8, reopenClockAfterEachCall},
 	}
 }
 
-func reopenStates(s *subject) {
-	s.eachSituation(func(s *subject, at situation, _ punctual.Delivery) {
+func reopenStates(s *harness) {
+	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
 		if at.state == punctual.StateNone {
 			s.reopen()
 			s.wantState(orders, x, punctual.StateNone)
@@ -39,7 +40,7 @@ func reopenStates(s *subject) {
 	})
 }
 
-func reopenLeases(s *subject) {
+func reopenLeases(s *harness) {
 	s.push(order("a", 0))
 	s.push(order("b", 0))
 	ds := s.take(orders, 2)
@@ -59,7 +60,7 @@ func reopenLeases(s *subject) {
 	s.ack(again)
 }
 
-func reopenTokensGrow(s *subject) {
+func reopenTokensGrow(s *harness) {
 	var token int64
 	for i := range 5 {
 		d := bringLeased(s)
@@ -72,7 +73,7 @@ func reopenTokensGrow(s *subject) {
 	}
 }
 
-func reopenAttempts(s *subject) {
+func reopenAttempts(s *harness) {
 	s.poison(3)
 	for i := range 3 {
 		if d := s.one(orders); d.Attempt != i+1 || len(d.Failures) != i {
@@ -86,7 +87,7 @@ func reopenAttempts(s *subject) {
 	s.wantDead(orders, x, punctual.ReasonAttemptsUsedUp)
 }
 
-func reopenCancelled(s *subject) {
+func reopenCancelled(s *harness) {
 	d := bringLeasedCancelled(s)
 	s.reopen()
 	s.wantErr(s.settle(d, punctual.SettleExtend, time.Minute), punctual.ErrCancelled, "extend after reopening of a message cancelled while leased")
@@ -95,7 +96,7 @@ func reopenCancelled(s *subject) {
 	s.none(orders, "after the lease of a cancelled message ran out")
 }
 
-func reopenFinished(s *subject) {
+func reopenFinished(s *harness) {
 	for i := range 30 {
 		s.push(order(fmt.Sprint(i), 0))
 	}
@@ -114,10 +115,10 @@ func reopenFinished(s *subject) {
 	s.none(orders, "after all messages were acked or cancelled and the store was reopened")
 }
 
-func reopenSettings(s *subject) {
+func reopenSettings(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{
 		Lease: ptr(time.Minute), MaxAttempts: ptr(3), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second}},
-		Remember: ptr(time.Hour), DeadRetention: ptr(2 * time.Hour), PausedOut: ptr(true),
+		DedupeWindow: ptr(time.Hour), DeadRetention: ptr(2 * time.Hour), DeliveryPaused: ptr(true),
 	})
 	want := s.settings(orders)
 	bringCancelled(s)
@@ -128,7 +129,7 @@ func reopenSettings(s *subject) {
 	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "cancelled more than an hour ago")
 }
 
-func reopenDueMeanwhile(s *subject) {
+func reopenDueMeanwhile(s *harness) {
 	for i := range 50 {
 		s.push(order(fmt.Sprintf("%02d", i), time.Duration(i+1)*time.Minute))
 	}
@@ -143,15 +144,81 @@ func reopenDueMeanwhile(s *subject) {
 	s.wantOrder(s.take(orders, 100), want...)
 }
 
-func reopenClock(s *subject) {
+func reopenClock(s *harness) {
 	s.advance(time.Hour)
 	s.push(order(x, time.Minute))
 	before := s.now()
 	s.advance(-time.Hour)
 	s.reopen()
-	if now := s.now(); now.Before(before.Add(-time.Second)) {
+	if now := s.now(); now.Before(before) {
 		s.fail("reopened after a step of an hour back the store's clock says %v; it said %v before", now, before)
 	}
 	s.until(before.Add(time.Minute), time.Minute)
 	s.ack(s.one(orders))
+}
+
+// reopenClockAfterEachCall makes one call an hour after anything else happened; what it told of the
+// time must be known to the next process, whatever the call was.
+func reopenClockAfterEachCall(s *harness) {
+	for _, c := range clockCalls() {
+		t := newHarness(s.T, s.promise, s.opener)
+		t.push(order(x, 0))
+		held := t.claim(punctual.Claim{Topics: []string{orders}, Max: 1, Lease: 3 * time.Hour})[0]
+		t.push(order("ready", 0))
+		t.push(order("scheduled", 100*time.Hour))
+		t.advance(time.Hour)
+		c.call(t, held)
+		before := t.clock.Now()
+		t.advance(-2 * time.Hour)
+		t.reopen()
+		if now := t.now(); now.Before(before) {
+			t.fail("the last call of the store, %s, was at %v; reopened after a step of two hours back its clock says %v", c.name, before, now)
+		}
+	}
+}
+
+// clockCall is a call that tells its caller something about the time.
+type clockCall struct {
+	name string
+	call func(s *harness, held punctual.Delivery)
+}
+
+func clockCalls() []clockCall {
+	settle := func(name string, v punctual.Verb) clockCall {
+		return clockCall{name, func(s *harness, held punctual.Delivery) { s.done(held, v, time.Second) }}
+	}
+	look := func(name string, call func(s *harness, in punctual.Inspector) error) clockCall {
+		return clockCall{name, func(s *harness, _ punctual.Delivery) {
+			if !s.hasInspector() {
+				return
+			}
+			if err := call(s, s.inspector()); err != nil {
+				s.fail("%s: unexpected error: %v", name, err)
+			}
+		}}
+	}
+	return []clockCall{
+		{"a push", func(s *harness, _ punctual.Delivery) { s.push(order("new", 0)) }},
+		{"a push of a taken ID", func(s *harness, _ punctual.Delivery) {
+			s.wantPush(s.try(order(x, 0)), punctual.PushDuplicate, isLeased)
+		}},
+		{"a claim", func(s *harness, _ punctual.Delivery) { s.one(orders) }},
+		settle("an ack", punctual.SettleAck), settle("a retry", punctual.SettleRetry), settle("a snooze", punctual.SettleSnooze),
+		settle("a discard", punctual.SettleDiscard), settle("a release", punctual.SettleRelease), settle("an extension", punctual.SettleExtend),
+		{"a cancel", func(s *harness, _ punctual.Delivery) {
+			s.outcome(cancel(orders, "scheduled"), nil, isScheduled)
+		}},
+		{"a cancel that is too late", func(s *harness, _ punctual.Delivery) { s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased) }},
+		{"Now", func(s *harness, _ punctual.Delivery) { s.now() }},
+		look("Get", func(s *harness, in punctual.Inspector) error { _, err := in.Get(s.ctx, orders, "ready"); return err }),
+		look("List", func(s *harness, in punctual.Inspector) error {
+			_, err := in.List(s.ctx, punctual.ListQuery{Topic: orders, State: punctual.StateReady})
+			return err
+		}),
+		look("Topics", func(s *harness, in punctual.Inspector) error { _, err := in.Topics(s.ctx); return err }),
+		look("Forecast", func(s *harness, in punctual.Inspector) error {
+			_, err := in.Forecast(s.ctx, punctual.ForecastQuery{Step: time.Hour, Buckets: 1})
+			return err
+		}),
+	}
 }

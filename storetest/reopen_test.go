@@ -7,20 +7,21 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
-func openMemory(clock punctual.Clock) punctual.Store {
+func openMemory(clock storekit.Clock) punctual.Store {
 	return memstore.New(&memstore.Options{Clock: clock})
 }
 
 // surviving stands in for a durable store: what it holds is still there.
 func surviving() opener {
-	return opener{open: openMemory, reopen: func(old punctual.Store, _ punctual.Clock) punctual.Store { return old }}
+	return opener{open: openMemory, reopen: func(old punctual.Store, _ storekit.Clock) punctual.Store { return old }}
 }
 
 // forgetful comes back empty.
 func forgetful() opener {
-	return opener{open: openMemory, reopen: func(_ punctual.Store, clock punctual.Clock) punctual.Store { return openMemory(clock) }}
+	return opener{open: openMemory, reopen: func(_ punctual.Store, clock storekit.Clock) punctual.Store { return openMemory(clock) }}
 }
 
 func TestReopenCasesTellDurableFromForgetful(t *testing.T) {

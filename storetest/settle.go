@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // settleCases: what can the holder of a lease do?
@@ -20,6 +21,7 @@ func settleCases() []testCase {
 		{"snooze does not count", p6, settleSnooze},
 		{"release does not count", p6, settleRelease},
 		{"release keeps the due time", p12, settleReleaseDue},
+		{"first due time", p12, settleFirstDue},
 		{"discard", p6, settleDiscard},
 		{"extend", p3, settleExtend},
 		{"extend by the topic's lease", p3, settleExtendDefault},
@@ -30,6 +32,7 @@ func settleCases() []testCase {
 		{"results per item", p13, settleBatch},
 		{"one failure among many", p1, settleOneOfMany},
 		{"malformed items", p13, settleMalformed},
+		{"retry and snooze beyond the end of time", p9, settleBeyond},
 	}
 }
 
@@ -41,7 +44,7 @@ func verbs() []punctual.Verb {
 }
 
 // settleVerb settles with a delay that the verb may have.
-func (s *subject) settleVerb(d punctual.Delivery, v punctual.Verb) error {
+func (s *harness) settleVerb(d punctual.Delivery, v punctual.Verb) error {
 	s.Helper()
 	switch v {
 	case punctual.SettleRetry, punctual.SettleSnooze, punctual.SettleExtend:
@@ -50,7 +53,7 @@ func (s *subject) settleVerb(d punctual.Delivery, v punctual.Verb) error {
 	return s.settle(d, v, 0)
 }
 
-func settleAck(s *subject) {
+func settleAck(s *harness) {
 	bringAcked(s)
 	s.wantState(orders, x, punctual.StateNone)
 	for range 3 {
@@ -59,7 +62,7 @@ func settleAck(s *subject) {
 	}
 }
 
-func settleAckTwice(s *subject) {
+func settleAckTwice(s *harness) {
 	d := bringAcked(s)
 	for _, v := range verbs() {
 		s.wantErr(s.settleVerb(d, v), punctual.ErrLeaseLost, "%s after the ack", v)
@@ -67,7 +70,7 @@ func settleAckTwice(s *subject) {
 	s.wantState(orders, x, punctual.StateNone)
 }
 
-func settleRetry(s *subject) {
+func settleRetry(s *harness) {
 	d := bringLeased(s)
 	s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleRetry, Delay: time.Minute, Error: "no route"})
 	s.wantState(orders, x, punctual.StateScheduled)
@@ -80,7 +83,7 @@ func settleRetry(s *subject) {
 	}
 }
 
-func settleBackoff(s *subject) {
+func settleBackoff(s *harness) {
 	list := []time.Duration{2 * time.Minute, 10 * time.Minute, 10 * time.Minute, time.Hour}
 	s.configure(orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: list}})
 	bringReady(s)
@@ -91,7 +94,7 @@ func settleBackoff(s *subject) {
 }
 
 // dueAtOnly: nothing is due until after the delay; it returns that instant.
-func (s *subject) dueAtOnly(delay time.Duration, what string) time.Time {
+func (s *harness) dueAtOnly(delay time.Duration, what string) time.Time {
 	s.Helper()
 	at := s.clock.Now().Add(delay)
 	s.clock.Set(at.Add(-time.Millisecond))
@@ -99,7 +102,7 @@ func (s *subject) dueAtOnly(delay time.Duration, what string) time.Time {
 	return at
 }
 
-func settleBackoffEnd(s *subject) {
+func settleBackoffEnd(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}}})
 	bringReady(s)
 	for i := range 6 {
@@ -112,7 +115,7 @@ func settleBackoffEnd(s *subject) {
 	}
 }
 
-func settleSnooze(s *subject) {
+func settleSnooze(s *harness) {
 	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 2})
 	s.done(s.one(orders), punctual.SettleRetry, 0)
 	for range 50 {
@@ -126,7 +129,7 @@ func settleSnooze(s *subject) {
 	s.ack(s.one(orders))
 }
 
-func settleRelease(s *subject) {
+func settleRelease(s *harness) {
 	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 1})
 	for range 50 {
 		d := s.one(orders)
@@ -138,7 +141,7 @@ func settleRelease(s *subject) {
 	s.ack(s.one(orders))
 }
 
-func settleReleaseDue(s *subject) {
+func settleReleaseDue(s *harness) {
 	bringReady(s)
 	s.advance(10 * time.Second)
 	d := s.one(orders)
@@ -149,7 +152,62 @@ func settleReleaseDue(s *subject) {
 	}
 }
 
-func settleDiscard(s *subject) {
+// settleFirstDue: what a holder does moves the due time alone; a reschedule, a requeue and a replacing push set the first due
+// time, too.
+func settleFirstDue(s *harness) {
+	for _, expire := range []time.Duration{0, 24 * time.Hour} {
+		t := newHarness(s.T, s.promise, s.opener)
+		want := func(first, due time.Time, when string) {
+			t.Helper()
+			if !t.hasInspector() {
+				return
+			}
+			if i := t.get(orders, x); !i.FirstDue.Equal(first) || !i.Due.Equal(due) {
+				t.fail("%s a message is first due %v, now due %v; want %v and %v", when, i.FirstDue, i.Due, first, due)
+			}
+		}
+		t.push(punctual.NewMessage{Topic: orders, ID: x, Delay: time.Second, ExpireAfter: expire, MaxAttempts: 5})
+		first := noon.Add(time.Second)
+		want(first, first, "after a push")
+		t.advance(time.Minute)
+		for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze, punctual.SettleRelease, punctual.SettleExtend} {
+			d := t.one(orders)
+			if !d.FirstDue.Equal(first) || d.TotalLate() != t.now().Sub(first) || d.Late() != t.now().Sub(d.Due) {
+				t.fail("before a %s a delivery is first due %v, late %v, in all %v; want %v, %v, %v", v, d.FirstDue, d.Late(), d.TotalLate(), first, t.now().Sub(d.Due), t.now().Sub(first))
+			}
+			due := d.Due
+			if v == punctual.SettleRetry || v == punctual.SettleSnooze {
+				due = t.now().Add(time.Minute)
+			}
+			t.wantErr(t.settleVerb(d, v), nil, "%s", v)
+			want(first, due, "after a "+v.String())
+			t.advance(time.Minute)
+		}
+		d := t.one(orders) // the lease had run out
+		want(first, d.Due, "under a lease that follows one that ran out")
+		if t.opener.reopen != nil {
+			t.reopen()
+			want(first, d.Due, "reopened")
+		}
+		t.done(d, punctual.SettleRetry, time.Hour)
+		moved := t.now().Add(time.Minute)
+		t.outcome(reschedule(orders, x, time.Minute), nil, isRetried)
+		want(moved, moved, "after a reschedule")
+		t.advance(2 * time.Minute)
+		t.done(t.one(orders), punctual.SettleDiscard, 0)
+		want(moved, moved, "dead,")
+		t.outcome(requeue(orders, x, time.Hour), nil, isDead)
+		again := t.now().Add(time.Hour)
+		want(again, again, "after a requeue")
+		t.push(punctual.NewMessage{Topic: orders, ID: "never claimed", Delay: time.Hour, ExpireAfter: expire})
+		t.outcome(reschedule(orders, "never claimed", 0), nil, isScheduled)
+		if d := t.one(orders); d.ID != "never claimed" || !d.FirstDue.Equal(t.now()) {
+			t.fail("rescheduled before it was ever claimed, %s is first due %v; want %v", d.ID, d.FirstDue, t.now())
+		}
+	}
+}
+
+func settleDiscard(s *harness) {
 	d := bringLeased(s)
 	s.advance(time.Second)
 	s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleDiscard, Error: "poison"})
@@ -168,7 +226,7 @@ func settleDiscard(s *subject) {
 	}
 }
 
-func settleExtend(s *subject) {
+func settleExtend(s *harness) {
 	d := bringLeased(s)
 	s.advance(20 * time.Second)
 	s.done(d, punctual.SettleExtend, time.Minute)
@@ -185,7 +243,7 @@ func settleExtend(s *subject) {
 	s.wantErr(s.settle(d, punctual.SettleExtend, time.Minute), punctual.ErrLeaseLost, "extend of a lease that ran out and was claimed again")
 }
 
-func settleExtendDefault(s *subject) {
+func settleExtendDefault(s *harness) {
 	d := bringLeased(s)
 	s.advance(29 * time.Second)
 	s.done(d, punctual.SettleExtend, 0)
@@ -195,7 +253,7 @@ func settleExtendDefault(s *subject) {
 	s.one(orders)
 }
 
-func settleExtendShorter(s *subject) {
+func settleExtendShorter(s *harness) {
 	d := bringLeased(s)
 	s.done(d, punctual.SettleExtend, time.Second)
 	s.advance(time.Second - time.Millisecond)
@@ -205,11 +263,11 @@ func settleExtendShorter(s *subject) {
 }
 
 // settleLate: a token stays current until somebody else claims the message.
-func settleLate(s *subject) {
+func settleLate(s *harness) {
 	for i, v := range verbs() {
 		t := s
 		if i > 0 {
-			t = newSubject(s.T, s.promise, s.opener)
+			t = newHarness(s.T, s.promise, s.opener)
 		}
 		d := bringRunOut(t)
 		t.advance(time.Second)
@@ -227,36 +285,26 @@ func settleLate(s *subject) {
 	}
 }
 
-func settleLongError(s *subject) {
+func settleLongError(s *harness) {
 	text := strings.Repeat("é", punctual.MaxErrorBytes)
 	for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleDiscard} {
-		s.push(punctual.NewMessage{Topic: orders, ID: x, OnDuplicate: punctual.ReplaceFirst})
+		s.push(punctual.NewMessage{Topic: orders, ID: x, IfExists: punctual.IfExistsReplace})
 		d := s.one(orders)
 		if err := s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: v, Error: text}); err != nil {
 			s.fail("%s with a long error text: unexpected error: %v", v, err)
 		}
-		s.outcomeAny(requeue(orders, x, 0), punctual.Requeued, punctual.NotDead)
+		if o := s.amend(requeue(orders, x, 0)); o.Err != nil && !errors.Is(o.Err, punctual.ErrNotDead) {
+			s.fail("requeue after %s: %v; want it requeued or not dead", v, o.Err)
+		}
 		d = s.one(orders)
-		if len(d.Failures) != 1 || d.Failures[0].Error != punctual.TrimError(text) {
+		if len(d.Failures) != 1 || d.Failures[0].Error != storekit.TrimError(text) {
 			s.fail("after %s with an error of %d bytes the history is %.200v; want the text shortened by TrimError", v, len(text), d.Failures)
 		}
 		s.ack(d)
 	}
 }
 
-// outcomeAny amends one message; any of the outcomes will do.
-func (s *subject) outcomeAny(a punctual.Amendment, want ...punctual.OutcomeStatus) {
-	s.Helper()
-	o := s.amend(a)
-	for _, w := range want {
-		if o.Status == w {
-			return
-		}
-	}
-	s.fail("%s of %s/%s: got %q; want one of %v", a.Change, a.Topic, a.ID, o.Status, want)
-}
-
-func settleInOrder(s *subject) {
+func settleInOrder(s *harness) {
 	d := bringLeased(s)
 	of := func(v punctual.Verb, delay time.Duration) punctual.Settlement {
 		return punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v, Delay: delay}
@@ -274,7 +322,7 @@ func settleInOrder(s *subject) {
 	s.ack(s.one(orders))
 }
 
-func settleBatch(s *subject) {
+func settleBatch(s *harness) {
 	for i := range 6 {
 		s.push(order(fmt.Sprint(i), time.Duration(i)*time.Millisecond))
 	}
@@ -302,7 +350,7 @@ func settleBatch(s *subject) {
 }
 
 // settleOneOfMany: whichever of a batch fails, it alone comes back.
-func settleOneOfMany(s *subject) {
+func settleOneOfMany(s *harness) {
 	const n = 5
 	for k := range n {
 		for i := range n {
@@ -329,7 +377,7 @@ func settleOneOfMany(s *subject) {
 	}
 }
 
-func settleMalformed(s *subject) {
+func settleMalformed(s *harness) {
 	d := bringLeased(s)
 	base := punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleAck}
 	bad := map[string]func(*punctual.Settlement){
@@ -353,4 +401,23 @@ func settleMalformed(s *subject) {
 	}
 	s.wantState(orders, x, punctual.StateLeased)
 	s.ack(d)
+}
+
+// settleBeyond: what would be due after the end of time changes nothing, also in the last attempt.
+func settleBeyond(s *harness) {
+	for _, attempts := range []int{1, 2} {
+		t := newHarness(s.T, s.promise, s.opener)
+		t.clock.Set(punctual.MaxDue.Add(-time.Hour))
+		t.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: attempts})
+		d := t.one(orders)
+		for _, v := range []punctual.Verb{punctual.SettleRetry, punctual.SettleSnooze} {
+			t.wantErr(t.settle(d, v, time.Hour+time.Millisecond), punctual.ErrInvalid, "%s to after %v", v, punctual.MaxDue)
+			t.wantState(orders, x, punctual.StateLeased)
+		}
+		t.done(d, punctual.SettleSnooze, time.Hour)
+		t.clock.Set(punctual.MaxDue)
+		if d = t.one(orders); d.Attempt != 1 || len(d.Failures) != 0 {
+			t.fail("refused settlements left attempt %d with history %v; want 1 and none", d.Attempt, d.Failures)
+		}
+	}
 }

@@ -13,7 +13,7 @@ type situation struct {
 	// state is what the store shows; StateNone when the message is not stored.
 	state punctual.State
 	// bring puts message orders/x there and returns the last lease it had, if any.
-	bring func(s *subject) punctual.Delivery
+	bring func(s *harness) punctual.Delivery
 }
 
 // x is the ID of the message in a situation.
@@ -35,7 +35,7 @@ const (
 
 func situations() []situation {
 	return []situation{
-		{isUnknown, punctual.StateNone, func(*subject) punctual.Delivery { return punctual.Delivery{} }},
+		{isUnknown, punctual.StateNone, func(*harness) punctual.Delivery { return punctual.Delivery{} }},
 		{isScheduled, punctual.StateScheduled, bringScheduled},
 		{isReady, punctual.StateReady, bringReady},
 		{isLeased, punctual.StateLeased, bringLeased},
@@ -50,12 +50,12 @@ func situations() []situation {
 
 // eachSituation runs f once per situation, each time on a message of its own: all but
 // the first are brought about on a fresh store.
-func (s *subject) eachSituation(f func(s *subject, at situation, last punctual.Delivery)) {
+func (s *harness) eachSituation(f func(s *harness, at situation, last punctual.Delivery)) {
 	s.Helper()
 	for i, at := range situations() {
 		t := s
 		if i > 0 {
-			t = newSubject(s.T, s.promise, s.opener)
+			t = newHarness(s.T, s.promise, s.opener)
 		}
 		f(t, at, at.bring(t))
 		if !t.Failed() && i > 0 {
@@ -64,53 +64,53 @@ func (s *subject) eachSituation(f func(s *subject, at situation, last punctual.D
 	}
 }
 
-func bringScheduled(s *subject) punctual.Delivery {
+func bringScheduled(s *harness) punctual.Delivery {
 	s.push(order(x, time.Hour))
 	return punctual.Delivery{}
 }
 
-func bringReady(s *subject) punctual.Delivery {
+func bringReady(s *harness) punctual.Delivery {
 	s.push(order(x, 0))
 	return punctual.Delivery{}
 }
 
-func bringLeased(s *subject) punctual.Delivery {
+func bringLeased(s *harness) punctual.Delivery {
 	bringReady(s)
 	return s.one(orders)
 }
 
-func bringLeasedCancelled(s *subject) punctual.Delivery {
+func bringLeasedCancelled(s *harness) punctual.Delivery {
 	d := bringLeased(s)
-	s.outcome(cancel(orders, x), punctual.TooLate, isLeased)
+	s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
 	return d
 }
 
-func bringRunOut(s *subject) punctual.Delivery {
+func bringRunOut(s *harness) punctual.Delivery {
 	d := bringLeased(s)
 	s.clock.Set(d.LeaseUntil)
 	return d
 }
 
-func bringRetried(s *subject) punctual.Delivery {
+func bringRetried(s *harness) punctual.Delivery {
 	d := bringLeased(s)
 	s.done(d, punctual.SettleRetry, time.Hour)
 	return d
 }
 
-func bringDead(s *subject) punctual.Delivery {
+func bringDead(s *harness) punctual.Delivery {
 	d := bringLeased(s)
 	s.done(d, punctual.SettleDiscard, 0)
 	return d
 }
 
-func bringAcked(s *subject) punctual.Delivery {
+func bringAcked(s *harness) punctual.Delivery {
 	d := bringLeased(s)
 	s.ack(d)
 	return d
 }
 
-func bringCancelled(s *subject) punctual.Delivery {
+func bringCancelled(s *harness) punctual.Delivery {
 	bringReady(s)
-	s.outcome(cancel(orders, x), punctual.Cancelled, isReady)
+	s.outcome(cancel(orders, x), nil, isReady)
 	return punctual.Delivery{}
 }

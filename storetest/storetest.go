@@ -6,7 +6,7 @@
 //	func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
 //	func TestRaces(t *testing.T) { storetest.RunRaces(t, open) }
 //
-//	func open(t *testing.T, clock punctual.Clock) punctual.Store {
+//	func open(t *testing.T, clock storekit.Clock) punctual.Store {
 //		s := mystore.New(clock)
 //		t.Cleanup(func() { s.Close() })
 //		return s
@@ -17,7 +17,7 @@
 // Run has one small case per rule of the contract in store.go, message.go and
 // inspector.go. RunRandom compares long random histories with package memstore.
 // RunRaces lets goroutines fight over a few messages and checks what they saw with
-// CheckHistory. Every failure begins with the promise that was broken (P1 to P13).
+// CheckHistory. Every failure begins with the promise that was broken (P1 to P14).
 package storetest
 
 import (
@@ -25,23 +25,26 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Open opens a fresh, empty store that reads its time from clock, or the real time
 // when clock is nil, and has it closed by t.Cleanup. Some cases close the store
 // themselves, so a second Close must not fail the test.
-type Open func(t *testing.T, clock punctual.Clock) punctual.Store
+type Open func(t *testing.T, clock storekit.Clock) punctual.Store
 
 // Reopen closes old, which reads its time from clock, and opens the same data again
 // on the same clock, as a restarted process would.
-type Reopen func(t *testing.T, old punctual.Store, clock punctual.Clock) punctual.Store
+type Reopen func(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store
 
 // Option adjusts a suite to a store.
 type Option func(*options)
 
 type options struct {
-	reopen    Reopen
-	partition func(id string) int
+	reopen      Reopen
+	partition   func(id string) int
+	elsewhere   bool
+	lossyClaims bool
 }
 
 // WithReopen tells the suite how to reopen a durable store: Run then adds the cases
@@ -54,6 +57,18 @@ func WithReopen(r Reopen) Option {
 // (P12) then holds only among messages for whose IDs of returns the same number.
 func WithPartitions(of func(id string) int) Option {
 	return func(o *options) { o.partition = of }
+}
+
+// WithClockElsewhere tells the suite that others than the callers of the store read its clock, such as a server.
+func WithClockElsewhere() Option {
+	return func(o *options) { o.elsewhere = true }
+}
+
+// WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends: the store gives back then what the
+// claim has leased, and its attempt is not counted. In RunRaces the answer may also come, or what was lost be given back, only when
+// the short leases have run out, as on a network. The claim then returns none of them, and attempts count that nobody saw.
+func WithLossyClaims() Option {
+	return func(o *options) { o.lossyClaims = true }
 }
 
 func collect(opts []Option) options {
@@ -74,8 +89,9 @@ func Run(t *testing.T, open Open, opts ...Option) {
 			for _, c := range g.cases {
 				t.Run(c.name, func(t *testing.T) {
 					runCase(t, c, opener{
-						open:   func(clock punctual.Clock) punctual.Store { return open(t, clock) },
+						open:   func(clock storekit.Clock) punctual.Store { return open(t, clock) },
 						reopen: reopenIn(t, o.reopen), partition: o.partition,
+						elsewhere: o.elsewhere, lossyClaims: o.lossyClaims,
 					})
 				})
 			}
@@ -83,11 +99,24 @@ func Run(t *testing.T, open Open, opts ...Option) {
 	}
 }
 
-func reopenIn(t *testing.T, r Reopen) func(punctual.Store, punctual.Clock) punctual.Store {
+// RunReopen runs the cases of group "reopen" alone. It is for further ways in which the process of a
+// durable store may end: reopen may leave old as a kill leaves it, and open its data again.
+func RunReopen(t *testing.T, open Open, reopen Reopen) {
+	for _, c := range reopenCases() {
+		t.Run(c.name, func(t *testing.T) {
+			runCase(t, c, opener{
+				open:   func(clock storekit.Clock) punctual.Store { return open(t, clock) },
+				reopen: reopenIn(t, reopen),
+			})
+		})
+	}
+}
+
+func reopenIn(t *testing.T, r Reopen) func(punctual.Store, storekit.Clock) punctual.Store {
 	if r == nil {
 		return nil
 	}
-	return func(old punctual.Store, clock punctual.Clock) punctual.Store { return r(t, old, clock) }
+	return func(old punctual.Store, clock storekit.Clock) punctual.Store { return r(t, old, clock) }
 }
 
 // groups lists the cases by the question that a reader has; each group is one file.
@@ -110,6 +139,9 @@ func groups() []group {
 		{"badinput", badInputCases()},
 		{"ownership", ownershipCases()},
 		{"together", togetherCases()},
+		{"large", largeCases()},
+		{"isolation", isolationCases()},
+		{"repeat", repeatCases()},
 		{"close", closeCases()},
 		{"reopen", reopenCases()},
 	}
@@ -124,7 +156,7 @@ type group struct {
 type testCase struct {
 	name    string
 	promise string // what its failures say is broken
-	run     func(s *subject)
+	run     func(s *harness)
 }
 
 // The promises as README.md numbers them and failures cite them.
@@ -141,6 +173,7 @@ const (
 	p11 = "P11 hints are hints"
 	p12 = "P12 order"
 	p13 = "P13 errors are honest"
+	p14 = "P14 isolation"
 )
 
 // T is the part of *testing.T that a case needs. The suite's own test records failures
@@ -158,22 +191,26 @@ type T interface {
 
 // opener opens the store of one case.
 type opener struct {
-	open   func(punctual.Clock) punctual.Store
-	reopen func(old punctual.Store, clock punctual.Clock) punctual.Store // nil: not durable
+	open   func(storekit.Clock) punctual.Store
+	reopen func(old punctual.Store, clock storekit.Clock) punctual.Store // nil: not durable
 	// partition is as WithPartitions says; nil: each topic is one.
 	partition func(id string) int
-	// patience is how long, in real time, something that must happen may take before the
-	// case calls it a hang; 0 means defaultPatience.
-	patience time.Duration
+	// elsewhere is as WithClockElsewhere says.
+	elsewhere bool
+	// lossyClaims is as WithLossyClaims says.
+	lossyClaims bool
+	// waitLimit is how long, in real time, something that must happen may take before the
+	// case calls it a hang; 0 means defaultWaitLimit.
+	waitLimit time.Duration
 }
 
-// defaultPatience only bounds hangs; it is long so that no slow machine fails.
-const defaultPatience = 30 * time.Second
+// defaultWaitLimit only bounds hangs; it is long so that no slow machine fails.
+const defaultWaitLimit = 30 * time.Second
 
 // runCase runs one case on a fresh store and checks the store for damage afterwards.
 func runCase(t T, c testCase, o opener) {
 	t.Helper()
-	s := newSubject(t, c.promise, o)
+	s := newHarness(t, c.promise, o)
 	c.run(s)
 	if !t.Failed() && !s.closed {
 		s.checkSound()

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ func togetherCases() []testCase {
 }
 
 // clients runs f in n goroutines and waits for all. The error of one fails the case.
-func (s *subject) clients(n int, f func(client int) error) {
+func (s *harness) clients(n int, f func(client int) error) {
 	s.Helper()
 	errs := make([]error, n)
 	var running sync.WaitGroup
@@ -36,7 +37,7 @@ func (s *subject) clients(n int, f func(client int) error) {
 	}
 }
 
-func togetherPush(s *subject) {
+func togetherPush(s *harness) {
 	const n = 8
 	for round := range 20 {
 		id := fmt.Sprint(round)
@@ -65,7 +66,7 @@ func togetherPush(s *subject) {
 	}
 }
 
-func togetherClaim(s *subject) {
+func togetherClaim(s *harness) {
 	const n, clients = 600, 4
 	batch := make([]punctual.NewMessage, n)
 	for i := range batch {
@@ -99,14 +100,14 @@ func togetherClaim(s *subject) {
 
 // whileClaimed lets one client claim all of n messages while another amends each; it
 // returns which were delivered, and the outcome for each.
-func (s *subject) whileClaimed(n int, change func(id string) punctual.Amendment) (map[string]bool, map[string]punctual.OutcomeStatus) {
+func (s *harness) whileClaimed(n int, change func(id string) punctual.Amendment) (map[string]bool, map[string]error) {
 	s.Helper()
 	batch := make([]punctual.NewMessage, n)
 	for i := range batch {
 		batch[i] = order(fmt.Sprint(i), 0)
 	}
 	s.pushAll(batch...)
-	delivered, outcomes := make(map[string]bool), make(map[string]punctual.OutcomeStatus)
+	delivered, outcomes := make(map[string]bool), make(map[string]error)
 	s.clients(2, func(client int) error {
 		for i := range n {
 			if client == 0 {
@@ -124,7 +125,7 @@ func (s *subject) whileClaimed(n int, change func(id string) punctual.Amendment)
 			if err != nil {
 				return err
 			}
-			outcomes[id] = os[0].Status
+			outcomes[id] = os[0].Err
 		}
 		return nil
 	})
@@ -134,32 +135,32 @@ func (s *subject) whileClaimed(n int, change func(id string) punctual.Amendment)
 	return delivered, outcomes
 }
 
-func togetherCancel(s *subject) {
+func togetherCancel(s *harness) {
 	const n = 300
 	got, outcomes := s.whileClaimed(n, func(id string) punctual.Amendment { return cancel(orders, id) })
 	for i := range n {
 		id := fmt.Sprint(i)
 		switch o := outcomes[id]; {
-		case o != punctual.Cancelled && o != punctual.TooLate:
-			s.fail("cancel of %s, which was ready or leased, answered %q", id, o)
-		case got[id] != (o == punctual.TooLate):
-			s.fail("cancel of %s answered %q, and it was delivered: %v", id, o, got[id])
+		case o != nil && !errors.Is(o, punctual.ErrLeased):
+			s.fail("cancel of %s, which was ready or leased, answered %v", id, o)
+		case got[id] != (o != nil):
+			s.fail("cancel of %s answered %v, and it was delivered: %v", id, o, got[id])
 		}
 	}
 	s.advance(time.Hour)
 	s.none(orders, "after all messages were cancelled, some while leased,")
 }
 
-func togetherReschedule(s *subject) {
+func togetherReschedule(s *harness) {
 	const n = 300
 	got, outcomes := s.whileClaimed(n, func(id string) punctual.Amendment { return reschedule(orders, id, time.Hour) })
 	for i := range n {
 		id := fmt.Sprint(i)
 		switch o := outcomes[id]; {
-		case o != punctual.Rescheduled && o != punctual.TooLate:
-			s.fail("reschedule of %s, which was ready or leased, answered %q", id, o)
-		case got[id] != (o == punctual.TooLate):
-			s.fail("reschedule of %s answered %q, and it was delivered before the new due time: %v", id, o, got[id])
+		case o != nil && !errors.Is(o, punctual.ErrLeased):
+			s.fail("reschedule of %s, which was ready or leased, answered %v", id, o)
+		case got[id] != (o != nil):
+			s.fail("reschedule of %s answered %v, and it was delivered before the new due time: %v", id, o, got[id])
 		}
 	}
 	s.advance(time.Hour)
@@ -168,7 +169,7 @@ func togetherReschedule(s *subject) {
 	}
 }
 
-func togetherAck(s *subject) {
+func togetherAck(s *harness) {
 	const n = 6
 	for range 20 {
 		d := bringLeased(s)

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // topicCases: do a topic's settings hold, and only in that topic?
@@ -15,16 +17,19 @@ func topicCases() []testCase {
 	return []testCase{
 		{"defaults", p13, topicDefaults},
 		{"configure sets what is given", p13, topicConfigure},
+		{"every setting is kept", p13, topicEverySetting},
 		{"configure creates the topic", p13, topicCreated},
 		{"push creates the topic", p13, topicPushCreates},
 		{"refused push creates no topic", p13, topicNotCreated},
 		{"stays when it is empty", p13, topicStays},
 		{"malformed settings change nothing", p13, topicMalformed},
-		{"partitions grow", p7, topicGrows},
-		{"partitions never shrink", p13, topicNeverShrinks},
+		{"partitions", p7, topicDivided},
+		{"partitions are fixed", p13, topicPartitionsFixed},
 		{"settings are the topic's own", p13, topicApart},
-		{"paused in", p13, topicPausedIn},
-		{"paused out", p1, topicPausedOut},
+		{"push paused", p13, topicPushPaused},
+		{"push paused, malformed and taken", p13, topicPausedOrder},
+		{"delivery paused", p1, topicDeliveryPaused},
+		{"settings at the moment they matter", p13, topicSettingsUsed},
 		{"dead retention", p13, topicRetention},
 		{"dead are kept by default", p1, topicNoRetention},
 		{"delete", p13, topicDelete},
@@ -33,7 +38,7 @@ func topicCases() []testCase {
 }
 
 // wantSettings compares the settings in force.
-func (s *subject) wantSettings(topic string, want punctual.Settings) {
+func (s *harness) wantSettings(topic string, want punctual.Settings) {
 	s.Helper()
 	got, err := s.inspector().Settings(s.ctx, topic)
 	if err != nil {
@@ -44,17 +49,79 @@ func (s *subject) wantSettings(topic string, want punctual.Settings) {
 	}
 }
 
+// equalSettings compares all fields, also those that come to be; no delays are as good as an empty list.
 func equalSettings(a, b punctual.Settings) bool {
-	delays := slices.Equal(a.Backoff.Delays, b.Backoff.Delays)
-	back := a.Backoff.Base == b.Backoff.Base && a.Backoff.Max == b.Backoff.Max && a.Backoff.Jitter == b.Backoff.Jitter
-	return delays && back && a.Lease == b.Lease && a.MaxAttempts == b.MaxAttempts && a.DeadRetention == b.DeadRetention &&
-		a.Remember == b.Remember && a.PausedIn == b.PausedIn && a.PausedOut == b.PausedOut
+	if len(a.Backoff.Delays) == 0 && len(b.Backoff.Delays) == 0 {
+		a.Backoff.Delays, b.Backoff.Delays = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
 }
 
-func topicDefaults(s *subject) {
-	s.wantSettings("never-heard-of", punctual.DefaultSettings())
+// defaults are the settings of a topic that was never configured. A store may be told to divide new topics.
+func (s *harness) defaults() punctual.Settings {
+	s.Helper()
+	d := punctual.DefaultSettings()
+	if s.hasInspector() {
+		d.Partitions = s.settings("never-heard-of").Partitions
+	}
+	return d
+}
+
+// everySetting changes all fields of the settings, also those that come to be, but for Partitions, which not
+// every store can change.
+func everySetting(s *harness) punctual.SettingsPatch {
+	s.Helper()
+	var p punctual.SettingsPatch
+	v := reflect.ValueOf(&p).Elem()
+	for i := range v.NumField() {
+		name, to := v.Type().Field(i).Name, reflect.New(v.Type().Field(i).Type.Elem())
+		switch x := to.Interface().(type) {
+		case *time.Duration:
+			*x = time.Duration(i+1) * 1001 * time.Millisecond
+		case *int:
+			*x = i + 3
+		case *bool:
+			*x = true
+		case *punctual.Backoff:
+			*x = punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375}
+		default:
+			s.fail("the suite does not know how to change the setting %s, which is a %T", name, x)
+		}
+		if name != "Partitions" {
+			v.Field(i).Set(to)
+		}
+	}
+	if set := reflect.TypeFor[punctual.Settings](); set.NumField() != v.NumField() {
+		s.fail("there are %d settings, and a patch changes %d", set.NumField(), v.NumField())
+	}
+	return p
+}
+
+func topicEverySetting(s *harness) {
+	for _, backoff := range []*punctual.Backoff{nil, {Delays: []time.Duration{0, 1500 * time.Microsecond, 15 * time.Hour}}} {
+		p := everySetting(s)
+		if backoff != nil {
+			p.Backoff = backoff
+		}
+		want, err := storekit.ApplySettings(s.defaults(), p, punctual.MaxPartitions)
+		if err != nil {
+			s.fail("%v", err)
+		}
+		if got := s.configure(orders, p); !equalSettings(got, want) {
+			s.fail("Configure of every setting returned %+v; want %+v", got, want)
+		}
+		s.wantSettings(orders, want)
+		if s.opener.reopen != nil {
+			s.reopen()
+			s.wantSettings(orders, want)
+		}
+	}
+}
+
+func topicDefaults(s *harness) {
+	s.wantSettings("never-heard-of", s.defaults())
 	s.push(order(x, 0))
-	s.wantSettings(orders, punctual.DefaultSettings())
+	s.wantSettings(orders, s.defaults())
 }
 
 // patches sets one field each, then all.
@@ -65,24 +132,24 @@ func patches() []punctual.SettingsPatch {
 		{Backoff: &punctual.Backoff{Delays: []time.Duration{0, time.Second, 15 * time.Hour}}},
 		{Backoff: &punctual.Backoff{Base: time.Millisecond, Max: time.Minute, Jitter: 0.25}},
 		{DeadRetention: ptr(24 * time.Hour)},
-		{Remember: ptr(time.Hour)},
-		{PausedIn: ptr(true)},
-		{PausedOut: ptr(true)},
-		{PausedIn: ptr(false)},
+		{DedupeWindow: ptr(time.Hour)},
+		{PushPaused: ptr(true)},
+		{DeliveryPaused: ptr(true)},
+		{PushPaused: ptr(false)},
 		{},
 		{
 			Lease: ptr(punctual.MaxLease), MaxAttempts: ptr(punctual.MaxAttemptsLimit), Backoff: &punctual.Backoff{}, DeadRetention: ptr(time.Duration(0)),
-			Remember: ptr(time.Duration(0)), PausedIn: ptr(true), PausedOut: ptr(false),
+			DedupeWindow: ptr(time.Duration(0)), PushPaused: ptr(true), DeliveryPaused: ptr(false),
 		},
 		{Lease: ptr(punctual.MinLease), MaxAttempts: ptr(1)},
 	}
 }
 
-func topicConfigure(s *subject) {
-	want := punctual.DefaultSettings()
+func topicConfigure(s *harness) {
+	want := s.defaults()
 	for i, p := range patches() {
 		var err error
-		if want, err = p.Apply(want); err != nil {
+		if want, err = storekit.ApplySettings(want, p, punctual.MaxPartitions); err != nil {
 			s.fail("patch %d: %v", i, err)
 		}
 		if got := s.configure(orders, p); !equalSettings(got, want) {
@@ -93,7 +160,7 @@ func topicConfigure(s *subject) {
 }
 
 // wantTopics compares the names of all topics.
-func (s *subject) wantTopics(want ...string) {
+func (s *harness) wantTopics(want ...string) {
 	s.Helper()
 	all, err := s.inspector().Topics(s.ctx)
 	if err != nil {
@@ -108,25 +175,25 @@ func (s *subject) wantTopics(want ...string) {
 	}
 }
 
-func topicCreated(s *subject) {
+func topicCreated(s *harness) {
 	s.wantTopics()
 	s.configure("b", punctual.SettingsPatch{})
 	s.configure("a", punctual.SettingsPatch{Lease: ptr(time.Minute)})
 	s.wantTopics("a", "b")
 }
 
-func topicPushCreates(s *subject) {
+func topicPushCreates(s *harness) {
 	for _, topic := range []string{"b", "B", "a/1", "a", "a.1", "a-1", "a:1", "a_1", "10", "9"} {
 		s.push(punctual.NewMessage{Topic: topic})
 	}
 	s.wantTopics("10", "9", "B", "a", "a-1", "a.1", "a/1", "a:1", "a_1", "b")
 }
 
-func topicNotCreated(s *subject) {
+func topicNotCreated(s *harness) {
 	in := s.inspector()
 	s.try(punctual.NewMessage{Topic: orders, Delay: -1})
 	s.none(orders, "on an empty store")
-	s.outcome(cancel(orders, x), punctual.NotFound, isUnknown)
+	s.outcome(cancel(orders, x), punctual.ErrNotFound, isUnknown)
 	_, err := in.Settings(s.ctx, orders)
 	s.wantErr(err, nil, "Settings of an unknown topic")
 	s.wantTopics()
@@ -137,14 +204,14 @@ func topicNotCreated(s *subject) {
 	s.wantTopics()
 }
 
-func topicStays(s *subject) {
+func topicStays(s *harness) {
 	s.inspector()
 	bringAcked(s)
 	s.wantTopics(orders)
-	s.wantStats(punctual.TopicStats{Topic: orders, Settings: punctual.DefaultSettings()})
+	s.wantStats(punctual.TopicStats{Topic: orders, Settings: s.defaults()})
 }
 
-func topicMalformed(s *subject) {
+func topicMalformed(s *harness) {
 	in := s.inspector()
 	want := s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Minute), MaxAttempts: ptr(5)})
 	bad := map[string]punctual.SettingsPatch{
@@ -155,7 +222,7 @@ func topicMalformed(s *subject) {
 		"negative attempts":  {MaxAttempts: ptr(-1)},
 		"too many attempts":  {MaxAttempts: ptr(punctual.MaxAttemptsLimit + 1)},
 		"negative retention": {DeadRetention: ptr(-time.Second)},
-		"negative remember":  {Remember: ptr(-time.Second)},
+		"negative window":    {DedupeWindow: ptr(-time.Second)},
 		"negative delay":     {Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, -1}}},
 		"endless delay":      {Backoff: &punctual.Backoff{Delays: []time.Duration{1<<63 - 1}}},
 		"negative base":      {Backoff: &punctual.Backoff{Base: -1}},
@@ -163,7 +230,7 @@ func topicMalformed(s *subject) {
 		"jitter above 1":     {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: 1.1}},
 		"negative jitter":    {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: -0.1}},
 		"jitter NaN":         {Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: math.NaN()}},
-		"one bad of several": {MaxAttempts: ptr(7), PausedIn: ptr(true), Lease: ptr(time.Duration(-1))},
+		"one bad of several": {MaxAttempts: ptr(7), PushPaused: ptr(true), Lease: ptr(time.Duration(-1))},
 	}
 	for name, p := range bad {
 		_, err := in.Configure(s.ctx, orders, p)
@@ -181,18 +248,18 @@ func topicMalformed(s *subject) {
 	s.wantTopics(orders)
 }
 
-func topicApart(s *subject) {
-	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour), MaxAttempts: ptr(1), PausedIn: ptr(true)})
-	s.wantSettings(mails, punctual.DefaultSettings())
+func topicApart(s *harness) {
+	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour), MaxAttempts: ptr(1), PushPaused: ptr(true)})
+	s.wantSettings(mails, s.defaults())
 	s.push(punctual.NewMessage{Topic: mails, ID: x})
 	if d := s.one(mails); !d.LeaseUntil.Equal(noon.Add(30 * time.Second)) {
 		s.fail("the lease of another topic lasts %v; want 30s", d.LeaseUntil.Sub(noon))
 	}
 }
 
-func topicPausedIn(s *subject) {
+func topicPushPaused(s *harness) {
 	s.push(order("before", 0))
-	s.configure(orders, punctual.SettingsPatch{PausedIn: ptr(true)})
+	s.configure(orders, punctual.SettingsPatch{PushPaused: ptr(true)})
 	rs := s.pushAll(order(x, 0), punctual.NewMessage{Topic: mails, ID: "m"}, order("y", 0))
 	for i, want := range []error{punctual.ErrPaused, nil, punctual.ErrPaused} {
 		s.wantErr(rs[i].Err, want, "item %d of a batch for a paused, a running and a paused topic", i)
@@ -204,39 +271,96 @@ func topicPausedIn(s *subject) {
 	s.done(d, punctual.SettleRetry, 0)
 	s.ack(s.one(orders))
 	s.ack(s.one(mails))
-	s.configure(orders, punctual.SettingsPatch{PausedIn: ptr(false)})
+	s.configure(orders, punctual.SettingsPatch{PushPaused: ptr(false)})
 	s.push(order(x, 0))
 	s.ack(s.one(orders))
 }
 
-func topicPausedOut(s *subject) {
+// topicPausedOrder: a push is checked for what is wrong in itself, then for the topic's pause, then for its ID.
+func topicPausedOrder(s *harness) {
+	bringReady(s)
+	s.configure(orders, punctual.SettingsPatch{PushPaused: ptr(true)})
+	for _, on := range []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsReplace, punctual.IfExistsFail} {
+		r := s.try(second(on))
+		s.wantErr(r.Err, punctual.ErrPaused, "push of a taken ID to a paused topic")
+		if r.Status != punctual.PushNone {
+			s.fail("push of a taken ID to a paused topic: status %q with %v; want none", r.Status, r.Err)
+		}
+	}
+	bad := second(punctual.IfExistsKeep)
+	bad.Delay = -1
+	s.wantErr(s.try(bad).Err, punctual.ErrInvalid, "push of a malformed message to a paused topic")
+	s.wantErr(s.try(punctual.NewMessage{Topic: orders, Delay: time.Duration(1<<63 - 1), Due: noon}).Err, punctual.ErrInvalid, "push with two due times to a paused topic")
+	s.wantErr(s.try(punctual.NewMessage{Topic: orders, ID: x, Due: punctual.MaxDue.Add(time.Millisecond)}).Err, punctual.ErrInvalid, "push beyond the end of time to a paused topic")
+	s.wantBody("body of x")
+}
+
+// topicSettingsUsed: a setting counts when it is used, but for the time for which an ID is remembered, which is fixed when
+// its message finishes.
+func topicSettingsUsed(s *harness) {
+	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour), DedupeWindow: ptr(time.Hour), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
+	bringReady(s)
+	s.push(order("dead", 0))
+	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Minute)})
+	for _, d := range s.take(orders, 2) {
+		if !d.LeaseUntil.Equal(noon.Add(time.Minute)) {
+			s.fail("pushed under a lease of 1h and claimed under one of 1m, %s is leased until %v", d.ID, d.LeaseUntil)
+		}
+		if d.ID == "dead" {
+			s.done(d, punctual.SettleDiscard, 0)
+			continue
+		}
+		s.configure(orders, punctual.SettingsPatch{Lease: ptr(2 * time.Minute), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second}}})
+		s.done(d, punctual.SettleExtend, 0)
+		if s.get(orders, x).LeaseUntil != noon.Add(2*time.Minute) {
+			s.fail("extended under a topic's lease of 2m, the lease lasts until %v", s.get(orders, x).LeaseUntil)
+		}
+		s.done(d, punctual.SettleRetry, punctual.UseBackoff)
+	}
+	s.clock.Set(s.dueAtOnly(time.Second, "the backoff as it is when the message is retried"))
+	s.ack(s.one(orders))
+	acked := s.now()
+
+	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Minute)})
+	s.wantDead(orders, "dead", punctual.ReasonDiscarded)
+	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(500 * time.Millisecond)})
+	s.wantState(orders, "dead", punctual.StateNone)
+
+	s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(time.Duration(0))})
+	s.clock.Set(acked.Add(time.Hour - time.Millisecond))
+	s.wantPush(s.try(order(x, 0)), punctual.PushDuplicate, "acked while IDs were remembered for an hour, nearly an hour ago")
+	s.clock.Set(acked.Add(time.Hour))
+	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "acked while IDs were remembered for an hour, an hour ago")
+}
+
+func topicDeliveryPaused(s *harness) {
 	s.push(order("held", 0))
 	held := s.one(orders)
-	s.configure(orders, punctual.SettingsPatch{PausedOut: ptr(true)})
+	s.configure(orders, punctual.SettingsPatch{DeliveryPaused: ptr(true)})
 	s.push(order(x, time.Second))
 	s.push(punctual.NewMessage{Topic: mails, ID: "m"})
 	s.advance(time.Minute)
-	s.none(orders, "while the topic is paused out")
+	s.none(orders, "while deliveries are paused")
 	ds := s.claim(punctual.Claim{Topics: []string{orders, mails}, Max: 10})
 	if len(ds) != 1 || ds[0].ID != "m" {
 		s.fail("a claim from a paused and a running topic returned %v; want m", ids(ds))
 	}
 	s.ack(held)
-	s.outcome(reschedule(orders, x, time.Second), punctual.Rescheduled, isReady)
-	s.configure(orders, punctual.SettingsPatch{PausedOut: ptr(false)})
+	s.outcome(reschedule(orders, x, time.Second), nil, isReady)
+	s.configure(orders, punctual.SettingsPatch{DeliveryPaused: ptr(false)})
 	s.none(orders, "before the new due time")
 	s.advance(time.Second)
 	s.ack(s.one(orders))
 }
 
-func topicRetention(s *subject) {
+func topicRetention(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Hour)})
 	bringDead(s)
 	s.advance(time.Hour - time.Millisecond)
 	s.wantDead(orders, x, punctual.ReasonDiscarded)
 	s.advance(2 * time.Millisecond)
 	s.wantState(orders, x, punctual.StateNone)
-	s.outcome(requeue(orders, x, 0), punctual.NotFound, "dead for longer than the retention")
+	s.outcome(requeue(orders, x, 0), punctual.ErrNotFound, "dead for longer than the retention")
 	s.wantList(punctual.ListQuery{Topic: orders, State: punctual.StateDead})
 	s.wantStats(punctual.TopicStats{Topic: orders, Settings: s.settings(orders)})
 	s.push(order(x, 0))
@@ -244,7 +368,7 @@ func topicRetention(s *subject) {
 }
 
 // settings needs an Inspector.
-func (s *subject) settings(topic string) punctual.Settings {
+func (s *harness) settings(topic string) punctual.Settings {
 	s.Helper()
 	got, err := s.inspector().Settings(s.ctx, topic)
 	if err != nil {
@@ -253,15 +377,15 @@ func (s *subject) settings(topic string) punctual.Settings {
 	return got
 }
 
-func topicNoRetention(s *subject) {
+func topicNoRetention(s *harness) {
 	bringDead(s)
 	s.advance(50 * 365 * 24 * time.Hour)
 	s.none(orders, "50 years later")
-	s.outcome(requeue(orders, x, 0), punctual.Requeued, "dead for 50 years")
+	s.outcome(requeue(orders, x, 0), nil, "dead for 50 years")
 	s.ack(s.one(orders))
 }
 
-func topicDelete(s *subject) {
+func topicDelete(s *harness) {
 	in := s.inspector()
 	for i := range 3 {
 		s.push(order(fmt.Sprint("scheduled", i), time.Hour))
@@ -283,27 +407,26 @@ func topicDelete(s *subject) {
 	s.wantErr(err, punctual.ErrNotFound, "DeleteTopic twice")
 }
 
-func topicDeletedAnew(s *subject) {
+func topicDeletedAnew(s *harness) {
 	in := s.inspector()
-	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour), Remember: ptr(24 * time.Hour), PausedOut: ptr(true)})
+	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour), DedupeWindow: ptr(24 * time.Hour), DeliveryPaused: ptr(true)})
 	s.push(order(x, 0))
-	s.outcome(cancel(orders, x), punctual.Cancelled, isReady)
+	s.outcome(cancel(orders, x), nil, isReady)
 	if n, err := in.DeleteTopic(s.ctx, orders); err != nil || n != 0 {
 		s.fail("DeleteTopic of an empty topic: %d, %v; want 0", n, err)
 	}
-	s.wantSettings(orders, punctual.DefaultSettings())
+	s.wantSettings(orders, s.defaults())
 	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "remembered by the topic before it was deleted")
 	s.ack(s.one(orders))
 }
 
-// divide asks for more partitions, and skips the rest of the case on a store that cannot divide
+// divide makes a topic of n partitions, and skips the rest of the case on a store that cannot divide
 // topics, after having seen that the refusal changed nothing.
-func (s *subject) divide(topic string, n int) {
+func (s *harness) divide(topic string, n int) {
 	s.Helper()
-	before := s.settings(topic)
 	got, err := s.inspector().Configure(s.ctx, topic, punctual.SettingsPatch{Partitions: ptr(n), Lease: ptr(time.Hour)})
 	if errors.Is(err, punctual.ErrUnsupported) {
-		s.wantSettings(topic, before)
+		s.wantSettings(topic, s.defaults())
 		if after := s.settings(topic); after.Partitions != 1 {
 			s.fail("a topic in a store that cannot divide it has %d partitions; want 1", after.Partitions)
 		}
@@ -317,61 +440,59 @@ func (s *subject) divide(topic string, n int) {
 	}
 }
 
-// topicGrows: messages from before the topic grew are found in every way, and their IDs are
-// taken.
-func topicGrows(s *subject) {
+// topicDivided: messages of a topic in many partitions are found in every way, and their IDs are taken;
+// after a deletion the topic may come again with another number.
+func topicDivided(s *harness) {
 	const n = 24
-	pushed := func(r punctual.PushResult, want punctual.PushStatus, when string) {
-		s.Helper()
-		if r.Err != nil || r.Status != want {
-			s.fail("push of %s, %s: got %q, error %v; want %q", r.ID, when, r.Status, r.Err, want)
+	var last int64
+	for _, size := range []int{5, 16, 2} {
+		s.divide(orders, size)
+		for i := range n {
+			s.push(order(fmt.Sprint(i), 0))
 		}
-	}
-	for i := range n {
-		s.push(order(fmt.Sprint(i), time.Duration(i)*time.Second))
-	}
-	s.advance(4 * time.Second)
-	held := s.take(orders, 3)
-	s.done(held[2], punctual.SettleDiscard, 0)
-	s.divide(orders, 5)
-	s.divide(orders, 16)
-	again := order(fmt.Sprint(n-1), 0)
-	pushed(s.try(again), punctual.PushDuplicate, "pushed before the topic grew")
-	again.OnDuplicate = punctual.FailDuplicate
-	s.wantErr(s.try(again).Err, punctual.ErrDuplicate, "push that fails on an ID pushed before the topic grew")
-	again.OnDuplicate = punctual.ReplaceFirst
-	pushed(s.try(again), punctual.PushReplaced, "pushed before the topic grew")
-	pushed(s.try(order(held[2].ID, 0)), punctual.PushDuplicate, "dead since before the topic grew")
-	s.ack(held[0])
-	s.outcome(cancel(orders, held[1].ID), punctual.TooLate, "leased since before the topic grew")
-	s.outcome(requeue(orders, held[2].ID, 0), punctual.Requeued, "dead since before the topic grew")
-	s.outcome(cancel(orders, fmt.Sprint(n-2)), punctual.Cancelled, "pushed before the topic grew")
-	s.outcome(reschedule(orders, fmt.Sprint(n-3), 0), punctual.Rescheduled, "pushed before the topic grew")
-	for i := range n {
-		s.push(order(fmt.Sprint("new ", i), 0))
-	}
-	s.advance(20 * time.Minute)
-	// Of the old ones one was acked, one is leased and one was cancelled.
-	if ds := s.take(orders, 3*n); len(ds) != 2*n-3 {
-		s.Fatalf("%s: after the topic grew %d messages were delivered, %v; want %d", p1, len(ds), ids(ds), 2*n-3)
-	}
-	pushed(s.try(order(held[0].ID, 0)), punctual.PushStored, "acked after the topic grew")
-	if d := s.one(orders); d.ID != held[0].ID || d.Token <= held[0].Token {
-		s.Fatalf("%s: %s was delivered with token %d after the topic grew; want %s with one above %d", p4, d.ID, d.Token, held[0].ID, held[0].Token)
+		for i := range n {
+			if r := s.try(order(fmt.Sprint(i), 0)); r.Err != nil || r.Status != punctual.PushDuplicate {
+				s.fail("push of %d, pushed before to a topic of %d partitions: got %q, error %v; want a duplicate", i, size, r.Status, r.Err)
+			}
+			if i%3 == 0 {
+				s.get(orders, fmt.Sprint(i))
+			}
+		}
+		s.outcome(cancel(orders, "0"), nil, isReady)
+		ds := s.take(orders, 2*n)
+		if len(ds) != n-1 {
+			s.Fatalf("%s: of %d messages in %d partitions %v were delivered", p1, n-1, size, ids(ds))
+		}
+		for _, d := range ds {
+			if d.ID == "1" {
+				if d.Token <= last {
+					s.Fatalf("%s: %s was delivered with token %d in a topic that came again; want one above %d", p4, d.ID, d.Token, last)
+				}
+				last = d.Token
+			}
+			s.ack(d)
+		}
+		if _, err := s.inspector().DeleteTopic(s.ctx, orders); err != nil {
+			s.fail("DeleteTopic: %v", err)
+		}
 	}
 }
 
-func topicNeverShrinks(s *subject) {
+func topicPartitionsFixed(s *harness) {
 	for _, n := range []int{0, -1, punctual.MaxPartitions + 1} {
 		_, err := s.inspector().Configure(s.ctx, mails, punctual.SettingsPatch{Partitions: ptr(n)})
 		s.wantErr(err, punctual.ErrInvalid, "Configure with %d partitions", n)
 	}
 	s.divide(orders, 4)
-	for _, n := range []int{3, 1, 0} {
-		_, err := s.inspector().Configure(s.ctx, orders, punctual.SettingsPatch{Partitions: ptr(n)})
+	for _, n := range []int{5, 3, 1, 0} {
+		_, err := s.inspector().Configure(s.ctx, orders, punctual.SettingsPatch{Partitions: ptr(n), Lease: ptr(time.Minute)})
 		s.wantErr(err, punctual.ErrInvalid, "Configure of a topic of 4 partitions with %d", n)
 	}
-	if now := s.settings(orders); now.Partitions != 4 {
-		s.fail("after refused changes the topic has %d partitions; want 4", now.Partitions)
+	if now := s.settings(orders); now.Partitions != 4 || now.Lease != time.Hour {
+		s.fail("after refused changes the settings are %+v; want 4 partitions and a lease of 1h", now)
+	}
+	s.configure(orders, punctual.SettingsPatch{Partitions: ptr(4), Lease: ptr(time.Minute)})
+	if now := s.settings(orders); now.Lease != time.Minute {
+		s.fail("a patch with the number that the topic has changed nothing else: %+v", now)
 	}
 }

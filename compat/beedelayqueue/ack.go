@@ -91,7 +91,7 @@ func (p *DelayQueueController) settleOnce(ctx context.Context, s []punctual.Sett
 
 // mayPass tells errors that go away when Redis is back.
 func mayPass(err error) bool {
-	return errors.Is(err, punctual.ErrOverloaded) || errors.Is(err, punctual.ErrIndeterminate)
+	return errors.Is(err, punctual.ErrOverloaded) || errors.Is(err, punctual.ErrUnreachable) || errors.Is(err, punctual.ErrIndeterminate)
 }
 
 // pause waits for d and reports whether ctx has not ended.

@@ -107,7 +107,7 @@ func TestLateAck(t *testing.T) {
 	p, topic, h, id := delivering(t, 1, 3)
 	m := h.next(t)
 	p.DeleteDelayQueue(topic) // so that it is not delivered again
-	for end := time.Now().Add(patience); get(t, p, topic, id).State != punctual.StateReady; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitLimit); get(t, p, topic, id).State != punctual.StateReady; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the lease does not end")
 		}

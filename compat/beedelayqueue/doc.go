@@ -4,15 +4,14 @@
 //
 //	import "github.com/punctualmq/punctual/compat/beedelayqueue"
 //
-// The name of the package is the original's, which is why it is not in lower case; and so are
-// the names that Go would spell otherwise (Id, Db) and those that are spelt wrongly there:
-// MassageListener, OnMassage and AddMassageListener have to do with messages.
+// The name of the package is the original's, so it is not in lower case. So are the names that
+// Go would spell otherwise (Id, Db) and those that are misspelt there: MassageListener,
+// OnMassage and AddMassageListener are about messages.
 //
 // # What is the original's, and which
 //
-// Names, parameters and results are those of commit ebb1240d of the original, which is the one
-// that its readme describes: Push takes the time at which to deliver, and GetTimeUnix returns
-// an error, too. Commit 8d9b568c, the last one, takes seconds from now instead, and its
+// Names, parameters and results are those of commit ebb1240d of the original, which its readme
+// describes: Push takes the time at which to deliver, and GetTimeUnix returns an error, too. Commit 8d9b568c, the last one, takes seconds from now instead, and its
 // GetTimeUnix returns only the time. Push takes both, see there; a program written for that
 // commit has to take a second result from GetTimeUnix.
 //

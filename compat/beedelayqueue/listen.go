@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // MassageListener is called with each message of a topic when it is due. The name is the
@@ -30,7 +31,7 @@ func (p *DelayQueueController) AddMassageListener(topic string, client MassageLi
 	if client == nil {
 		return fmt.Errorf("listener of topic %q is nil: %w", topic, punctual.ErrInvalid)
 	}
-	if err := punctual.CheckTopic(topic); err != nil {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return fmt.Errorf("add listener: %w", err)
 	}
 	p.mu.Lock()
@@ -89,11 +90,12 @@ func (p *DelayQueueController) consume(ctx context.Context, t *topic) {
 		if n == 0 {
 			return
 		}
+		sent := time.Now()
 		got, err := p.claim(ctx, t, n)
 		for range n - len(got) {
 			free <- struct{}{}
 		}
-		p.handOut(ctx, got, free)
+		p.handOut(ctx, got, sent, free)
 		switch {
 		case err == nil:
 			wait = firstRetry
@@ -140,16 +142,16 @@ func (p *DelayQueueController) claim(ctx context.Context, t *topic, n int) ([]pu
 	return c.store.Claim(ctx, punctual.Claim{Topics: []string{t.name}, Max: n, Wait: claimWait})
 }
 
-// handOut starts a listener for each message, unless the consuming has ended meanwhile: then it
-// gives them back, unstarted.
-func (p *DelayQueueController) handOut(ctx context.Context, got []punctual.Delivery, free chan struct{}) {
+// handOut starts a listener for each message that a claim brought which was sent at that time, unless
+// the consuming has ended meanwhile, or the message's lease: then it gives the message back, unstarted.
+func (p *DelayQueueController) handOut(ctx context.Context, got []punctual.Delivery, sent time.Time, free chan struct{}) {
 	claimed := time.Now()
 	for i := range got {
 		d := &got[i]
 		p.mu.Lock()
 		p.goWork(func() {
 			defer func() { free <- struct{}{} }()
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || !p.holds(d, sent) {
 				p.giveBackUnstarted(d)
 				return
 			}
@@ -159,10 +161,38 @@ func (p *DelayQueueController) handOut(ctx context.Context, got []punctual.Deliv
 	}
 }
 
+// holds reports whether the lease of d surely still holds (P3). It began after the claim was sent; where that is
+// longer ago than the lease lasts, as when the claim had waited or its answer was held up, the store
+// tells its time.
+func (p *DelayQueueController) holds(d *punctual.Delivery, sent time.Time) bool {
+	if passed(sent) < d.LeaseUntil.Sub(d.Delivered)-time.Millisecond { // the store tells its time in whole milliseconds
+		return true
+	}
+	ctx, end := context.WithTimeout(context.Background(), callTimeout)
+	defer end()
+	asked := time.Now()
+	c, err := p.connection(ctx)
+	if err == nil {
+		var now time.Time
+		if now, err = c.store.Now(ctx); err == nil && now.Add(passed(asked)+time.Millisecond).Before(d.LeaseUntil) {
+			return true
+		}
+	}
+	p.log.Warn("a message came too late to be listened to; it is delivered again", "topic", d.Topic, "id", d.ID, "delivery", d.Attempt, "err", err)
+	return false
+}
+
+// passed is how long ago from was, the time that the machine was suspended included.
+func passed(from time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(from), now.Round(0).Sub(from.Round(0)))
+}
+
 func (p *DelayQueueController) giveBackUnstarted(d *punctual.Delivery) {
 	ctx, end := context.WithTimeout(context.Background(), callTimeout)
 	defer end()
-	if err := p.settle(ctx, *messageOf(d), punctual.SettleRelease, 0, ""); err != nil && !errors.Is(err, punctual.ErrCancelled) {
+	err := p.settle(ctx, *messageOf(d), punctual.SettleRelease, 0, "")
+	if err != nil && !errors.Is(err, punctual.ErrCancelled) && !errors.Is(err, punctual.ErrLeaseLost) {
 		p.log.Warn("a message could not be given back unstarted; it is delivered again when its time until a retry is over", "topic", d.Topic, "id", d.ID, "err", err)
 	}
 }

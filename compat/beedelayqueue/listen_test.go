@@ -184,7 +184,7 @@ func TestPanicAfterAckChangesNothing(t *testing.T) {
 
 func closeNow(t *testing.T, p *DelayQueueController) {
 	t.Helper()
-	ctx, end := context.WithTimeout(t.Context(), patience)
+	ctx, end := context.WithTimeout(t.Context(), waitLimit)
 	defer end()
 	if err := p.Close(ctx); err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestTwoControllersShareATopic(t *testing.T) {
 	}
 	select {
 	case <-all:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -294,7 +294,7 @@ func TestUnstartedIsGivenBack(t *testing.T) {
 	p.CreateDelayQueue(topic, 600, 3)
 	id := push(t, p, topic, 0)
 	var got []punctual.Delivery
-	for end := time.Now().Add(patience); len(got) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(waitLimit); len(got) == 0 && time.Now().Before(end); {
 		var err error
 		if got, err = p.claim(t.Context(), p.created(topic), 1); err != nil {
 			t.Fatal(err)
@@ -303,7 +303,7 @@ func TestUnstartedIsGivenBack(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	free := make(chan struct{}, 1)
-	p.handOut(ended, got, free)
+	p.handOut(ended, got, time.Now(), free)
 	<-free
 	if m := get(t, p, topic, id); m.State != punctual.StateReady || m.Attempt != 0 {
 		t.Errorf("%v after %d attempts, want ready after none", m.State, m.Attempt)
@@ -321,7 +321,7 @@ func TestCloseWaitsForListeners(t *testing.T) {
 	h.next(t)
 	closed := make(chan error, 1)
 	go func() { closed <- p.Close(context.Background()) }()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(waitLimit); ; {
 		if err := p.AddMassageListener(topic, h); errors.Is(err, punctual.ErrClosed) {
 			break // Close has begun
 		}

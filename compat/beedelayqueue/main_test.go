@@ -35,8 +35,8 @@ func runTests(m *testing.M) int {
 	return redistest.Run(m, &shared, func() error { return goleak.Find(dialling) })
 }
 
-// patience bounds waits that only a fault makes long.
-const patience = 30 * time.Second
+// waitLimit bounds waits that only a fault makes long.
+const waitLimit = 30 * time.Second
 
 // open returns a controller on the shared server, closed at the end of the test.
 func open(t *testing.T) *DelayQueueController {
@@ -57,7 +57,7 @@ func openAt(t *testing.T, c RedisConfig) *DelayQueueController {
 func closeAtEnd(t *testing.T, p *DelayQueueController) {
 	p.log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	t.Cleanup(func() {
-		ctx, end := context.WithTimeout(context.Background(), patience)
+		ctx, end := context.WithTimeout(context.Background(), waitLimit)
 		defer end()
 		if err := p.Close(ctx); err != nil && !errors.Is(err, punctual.ErrClosed) {
 			t.Errorf("close: %v", err)
@@ -92,8 +92,8 @@ func (h *hearing) next(t *testing.T) *DelayMsg {
 	select {
 	case m := <-h.got:
 		return m
-	case <-time.After(patience):
-		t.Fatalf("no message after %v", patience)
+	case <-time.After(waitLimit):
+		t.Fatalf("no message after %v", waitLimit)
 		return nil
 	}
 }
@@ -153,11 +153,11 @@ func gone(t *testing.T, p *DelayQueueController, topic, id string) {
 // awaitDead waits until the message is dead.
 func awaitDead(t *testing.T, p *DelayQueueController, topic, id string) punctual.Info {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitLimit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if m := get(t, p, topic, id); m.State == punctual.StateDead {
 			return m
 		}
 	}
-	t.Fatalf("the message is not dead after %v", patience)
+	t.Fatalf("the message is not dead after %v", waitLimit)
 	return punctual.Info{}
 }

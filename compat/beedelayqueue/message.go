@@ -73,7 +73,7 @@ func (p *DelayQueueController) Push(topic string, body string, execTime int64) (
 	}
 	for range maxIDTries {
 		id := p.ids.next()
-		_, err = c.queue.Push(ctx, topic, []byte(body), when, punctual.ID(id), punctual.FailIfTaken())
+		_, err = c.queue.Push(ctx, topic, []byte(body), when, punctual.ID(id), punctual.FailIfExists())
 		if !errors.Is(err, punctual.ErrDuplicate) {
 			return id, err
 		}
@@ -104,19 +104,17 @@ func dueAt(execTime int64) (punctual.When, error) {
 }
 
 // Remove takes back a message that was pushed; the original's readme promises it, its code has
-// no such call. The answer is definite: punctual.Cancelled (it will never be delivered),
-// punctual.TooLate (a listener has it; it will not be delivered again) or punctual.NotFound
-// (there is none, or it is discarded).
-func (p *DelayQueueController) Remove(topic, id string) (punctual.OutcomeStatus, error) {
+// no such call. nil says that it will never be delivered. punctual.ErrLeased says that a listener has
+// it: it will not be delivered again. punctual.ErrNotFound says that there is none, or that it is discarded.
+func (p *DelayQueueController) Remove(topic, id string) error {
 	ctx, end := context.WithTimeout(context.Background(), callTimeout)
 	defer end()
 	c, err := p.connection(ctx)
-	if err != nil {
-		return punctual.OutcomeNone, fmt.Errorf("remove: %w", err)
+	if err == nil {
+		err = c.queue.Cancel(ctx, topic, id)
 	}
-	o, err := c.queue.Cancel(ctx, topic, id)
 	if err != nil {
-		return punctual.OutcomeNone, fmt.Errorf("remove: %w", err)
+		return fmt.Errorf("remove: %w", err)
 	}
-	return o.Status, nil
+	return nil
 }

@@ -13,12 +13,13 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Numbers of less than ten digits are seconds from now, others Unix seconds.
 func TestExecTime(t *testing.T) {
 	now := time.Date(2021, 8, 26, 10, 0, 0, 0, time.UTC)
-	s := memstore.New(&memstore.Options{Clock: punctual.NewManualClock(now)})
+	s := memstore.New(&memstore.Options{Clock: storekit.NewManualClock(now)})
 	defer s.Close()
 	p, err := NewDelayQueueControllerOnStore(s)
 	if err != nil {
@@ -74,27 +75,27 @@ func TestRemove(t *testing.T) {
 	h := newHearing(nil)
 	p.CreateDelayQueue(topic, 3600, 3)
 	listen(t, p, topic, h)
-	remove := func(id string, want punctual.OutcomeStatus) {
+	remove := func(id string, want error) {
 		t.Helper()
-		if got, err := p.Remove(topic, id); err != nil || got != want {
-			t.Errorf("P5: remove: %v, %v; want %v", got, err, want)
+		if err := p.Remove(topic, id); !errors.Is(err, want) {
+			t.Errorf("P5: remove: %v; want %v", err, want)
 		}
 	}
 	waits := push(t, p, topic, 3600)
-	remove(waits, punctual.Cancelled)
-	remove(waits, punctual.NotFound)
-	remove("never-pushed", punctual.NotFound)
+	remove(waits, nil)
+	remove(waits, punctual.ErrNotFound)
+	remove("never-pushed", punctual.ErrNotFound)
 
 	works := push(t, p, topic, 0)
 	m := h.next(t)
-	remove(works, punctual.TooLate)
+	remove(works, punctual.ErrLeased)
 	if err := p.Settle(*m, false); err != nil { // which would bring it back, had it not been removed
 		t.Error(err)
 	}
 	gone(t, p, topic, works)
 	h.none(t)
 
-	if _, err := p.Remove(topic, ""); !errors.Is(err, punctual.ErrInvalid) {
+	if err := p.Remove(topic, ""); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("remove without an ID: %v", err)
 	}
 }

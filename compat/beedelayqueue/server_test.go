@@ -28,7 +28,7 @@ func TestServerThatCannotBeUsed(t *testing.T) {
 		says   []string
 		kind   error
 	}{
-		"nobody listens":    {RedisConfig{Addr: deadAddr(t)}, []string{"cannot be reached", "connection refused"}, punctual.ErrOverloaded},
+		"nobody listens":    {RedisConfig{Addr: deadAddr(t)}, []string{"cannot be reached", "connection refused"}, punctual.ErrUnreachable},
 		"no password":       {RedisConfig{Addr: locked.Addr}, []string{"the server asks for a password"}, punctual.ErrUnsupported},
 		"wrong password":    {RedisConfig{Addr: locked.Addr, Password: "guessed"}, []string{"does not accept this user and password"}, punctual.ErrUnsupported},
 		"no such database":  {RedisConfig{Addr: shared.Addr, Db: 99}, []string{"database 99", "out of range"}, nil},
@@ -40,7 +40,7 @@ func TestServerThatCannotBeUsed(t *testing.T) {
 			p, err := NewDelayQueueController(c.config)
 			closeAtEnd(t, p)
 			_, pushed := p.Push("t", "", 0)
-			_, removed := p.Remove("t", "id")
+			removed := p.Remove("t", "id")
 			_, told := p.GetTimeUnix()
 			for what, err := range map[string]error{"new": err, "push": pushed, "remove": removed, "time": told} {
 				if err == nil {
@@ -169,13 +169,13 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 	var calls sync.WaitGroup
 	for name, call := range map[string]func() error{
 		"push":   func() error { _, err := p.Push(topic, "", 0); return err },
-		"remove": func() error { _, err := p.Remove(topic, m.Id); return err },
+		"remove": func() error { return p.Remove(topic, m.Id) },
 		"settle": func() error { return p.Settle(*m, true) },
 		"time":   func() error { _, err := p.GetTimeUnix(); return err },
 	} {
 		calls.Go(func() {
 			err := call()
-			if !errors.Is(err, punctual.ErrIndeterminate) && !errors.Is(err, punctual.ErrOverloaded) {
+			if !errors.Is(err, punctual.ErrIndeterminate) && !errors.Is(err, punctual.ErrUnreachable) {
 				t.Errorf("P13: %s: %v; want an error that says what is known", name, err)
 			}
 		})
@@ -249,7 +249,7 @@ func consumeAndDie(t *testing.T, addr string, n int) map[string]bool {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stuck := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	stuck := time.AfterFunc(waitLimit, func() { _ = cmd.Process.Kill() })
 	defer stuck.Stop()
 	got := map[string]bool{}
 	for lines := bufio.NewScanner(out); len(got) < n && lines.Scan(); {

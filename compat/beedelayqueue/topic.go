@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // topic is one that was created in this controller.
@@ -72,7 +73,7 @@ const (
 )
 
 func newTopic(name string, retryTime, retryCount int64) *topic {
-	t := &topic{name: name, mistake: punctual.CheckTopic(name)}
+	t := &topic{name: name, mistake: storekit.CheckTopic(name)}
 	switch {
 	case t.mistake != nil:
 	case retryTime < 1 || retryTime > maxRetryTime:

@@ -10,22 +10,25 @@ import (
 
 const cancelHelp = `Cancel removes messages that are not yet worked on. Each ID has a definite outcome: cancelled
 (it will never be delivered), leased (too late: it is being worked on, but no further
-attempt will be made after this one) or not_found.`
+attempt will be made after this one) or not_found.
+
+` + idsHelp
 
 const cancelExample = `  punctual cancel 01KB1B2M8E6QZ4V9H2W3T5N7RD
   punctual cancel order-42 --topic order.cancel
-  punctual cancel visit-7 visit-8 --json`
+  punctual cancel visit-7 visit-8 --json
+  punctual cancel - --topic order.cancel < paid.txt`
 
 func newCancel(a *app) *cobra.Command {
 	var topic string
 	cmd := &cobra.Command{
-		Use:     "cancel ID...",
+		Use:     "cancel ID...|-",
 		Short:   "Take back messages that are not yet worked on",
 		Long:    cancelHelp,
 		Example: cancelExample,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    takesIDs,
 		RunE: a.action(func(ctx context.Context, ids []string) error {
-			return a.changeByID(ctx, topic, ids, punctual.Amendment{Change: punctual.ChangeCancel}, punctual.Cancelled)
+			return a.changeByID(ctx, topic, ids, change{template: punctual.Amendment{Change: punctual.ChangeCancel}})
 		}),
 	}
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)

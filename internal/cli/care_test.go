@@ -147,9 +147,9 @@ func TestDeadPurge(t *testing.T) {
 func TestTopicSetAndShow(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--max-attempts", "7", "--backoff", "2m,10m,10m,1h,2h,6h,15h", "--json").ok().printsJSON(
-		`{"topic":"t","lease":"30s","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"0s","remember":"0s","paused_in":false,"paused_out":false,"partitions":1}`)
-	r.run("topic", "set", "t", "--lease", "1m", "--dead-retention", "4w", "--remember", "1d12h").ok()
-	const want = `{"topic":"t","lease":"1m","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"28d","remember":"1d12h","paused_in":false,"paused_out":false,"partitions":1}`
+		`{"topic":"t","lease":"30s","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"0s","dedupe_window":"0s","push_paused":false,"delivery_paused":false,"partitions":1}`)
+	r.run("topic", "set", "t", "--lease", "1m", "--dead-retention", "4w", "--dedupe-window", "1d12h").ok()
+	const want = `{"topic":"t","lease":"1m","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"28d","dedupe_window":"1d12h","push_paused":false,"delivery_paused":false,"partitions":1}`
 	r.run("topic", "show", "t", "--json").ok().printsJSON(want)
 	r.run("topic", "set", "t", "--backoff", "exp:1s..1h,jitter=0.5").ok().contains("exp:1s..1h,jitter=0.5", "28d", "1d12h")
 	r.run("topic", "show", "none").exits(exitUnwished, `topic show: topic "none": not found: 'punctual topics'`)
@@ -160,7 +160,7 @@ func TestTopicSetAndShow(t *testing.T) {
 		{"not understood", "--backoff", "sometimes"},
 		{"jitter 2", "--backoff", "exp:1s..1h,jitter=2"},
 		{"backoff max", "--backoff", "exp:2s..1s"},
-		{"negative", "--remember", "-1s"},
+		{"negative", "--dedupe-window", "-1s"},
 	} {
 		r.run(append([]string{"topic", "set", "new"}, c[1:]...)...).exits(exitUsage, c[0])
 	}
@@ -172,20 +172,20 @@ func TestTopicPauseAndResume(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x", "--id", "a").ok()
 	for _, c := range []struct{ args, paused string }{
-		{"pause t", "out"},
-		{"pause t --in", "in and out"},
-		{"resume t --out", "in"},
-		{"pause t --out", "in and out"},
+		{"pause t", "delivery"},
+		{"pause t --push", "push and delivery"},
+		{"resume t --delivery", "push"},
+		{"pause t --delivery", "push and delivery"},
 		{"resume t", "-"},
-		{"pause t --in --out", "in and out"},
-		{"resume t --in", "out"},
+		{"pause t --push --delivery", "push and delivery"},
+		{"resume t --push", "delivery"},
 	} {
 		r.run(append([]string{"topic"}, strings.Fields(c.args)...)...).ok().contains(fmt.Sprintf("%-28s %s\n", "paused", c.paused))
 	}
 	if ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1}); err != nil || len(ds) != 0 {
-		t.Errorf("claim of a topic paused out: %v, %v", ds, err)
+		t.Errorf("claim of a topic whose deliveries are paused: %v, %v", ds, err)
 	}
-	r.run("topic", "pause", "t", "--in").ok()
+	r.run("topic", "pause", "t", "--push").ok()
 	r.run("push", "t", "y").exits(exitError, "paused", "punctual topic resume")
 	r.run("push", "t", "y", "--json").exits(exitError).failsWith("paused", true)
 	r.run("topic", "pause", "none").exits(exitUnwished)
@@ -264,6 +264,15 @@ func TestStoreNames(t *testing.T) {
 		{"", "", "disk:punctual-data"},
 		{"", "mem:", "mem:"},
 		{"disk:x", "mem:", "disk:x"},
+		{"", "./orders", "disk:./orders"},
+		{"orders", "", "disk:orders"},
+		{"/var/lib/a:b", "", "disk:/var/lib/a:b"},
+		{"..", "", "disk:.."},
+		{"localhost:6379", "", "redis://localhost:6379"},
+		{"[::1]:6379", "", "redis://[::1]:6379"},
+		{"disk:6379", "", "disk:6379"},
+		{"rabbit:x", "", "rabbit:x"},
+		{"redis://a:1/2", "", "redis://a:1/2"},
 	} {
 		a := newApp(Streams{Getenv: func(string) string { return c.env }})
 		a.storeFlag = c.flag
@@ -326,4 +335,11 @@ func TestCompletion(t *testing.T) {
 	r.run("completion").ok().contains("bash", "zsh", "fish", "powershell")
 	r.run("__complete", "stats", "").contains("orders\n")
 	r.run("__complete", "stats", "orders", "").prints(":4\n")
+	for flag, values := range map[string]string{
+		"push --if-exists": "keep replace replace-dead fail", "list --state": "scheduled ready leased dead", "topic purge --state": "scheduled ready leased dead",
+		"forecast --by": "minute hour day", "import zset --unit": "s ms", "import asynq --uncertain": "leave push drop return", "import redisson --codec": "raw string json json-text",
+	} {
+		args := append([]string{"__complete"}, strings.Fields(flag)...)
+		r.run(append(args, "")...).prints(strings.ReplaceAll(values, " ", "\n") + "\n:4\n")
+	}
 }

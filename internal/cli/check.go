@@ -38,7 +38,7 @@ func newCheck(a *app) *cobra.Command {
 func (a *app) check(ctx context.Context, c punctual.Checker) error {
 	b := a.newBar("messages read", 0)
 	report, err := c.Check(ctx, b.set)
-	b.stop()
+	b.stop(err)
 	if err != nil {
 		return err
 	}

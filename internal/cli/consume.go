@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
 )
 
 const consumeHelp = `Consume takes messages of the topics as they fall due and prints each as one JSON line;
@@ -80,7 +82,7 @@ func newConsume(a *app) *cobra.Command {
 // check refuses bad input before a store is made for it.
 func (f *consumeFlags) check(topics []string) error {
 	claim := punctual.Claim{Topics: topics, Max: 1, Lease: f.lease.or(0)}
-	if err := claim.Check(); err != nil {
+	if err := storekit.CheckClaim(&claim); err != nil {
 		return err
 	}
 	switch {
@@ -139,13 +141,14 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 
 	limited := newQuota(s, f.count)
 	c.delivered = limited.delivered
-	w := punctual.NewWorker(limited, &punctual.WorkerConfig{
+	w := worker.New(limited, &worker.Config{
 		Concurrency:     f.concurrency,
 		Lease:           f.lease.or(0),
 		Timeout:         f.timeoutOrNone(),
 		ShutdownTimeout: drainLimit,
 		Logger:          a.logger(),
-		Middleware:      []punctual.Middleware{c.stopAtWriteError, c.count},
+		Middleware:      []worker.Middleware{c.stopAtWriteError, c.count},
+		Observer:        &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost},
 	})
 	for _, topic := range topics {
 		w.Handle(topic, c.handler())
@@ -176,6 +179,9 @@ func withoutRepeats(topics []string) []string {
 
 // logger writes what a worker or store has to say on its own to standard error.
 func (a *app) logger() *slog.Logger {
+	if a.log != nil {
+		return a.log
+	}
 	options := &slog.HandlerOptions{Level: slog.LevelWarn}
 	if a.json {
 		return slog.New(slog.NewJSONHandler(a.errs, options))

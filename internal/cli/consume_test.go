@@ -21,8 +21,8 @@ func TestConsumePrintsThenAcks(t *testing.T) {
 	r.runInput("\xff", "push", "t", "-", "--id", "b", "--in", "1s").ok()
 	r.clock.Advance(1250 * time.Millisecond)
 	r.run("consume", "t", "--count", "2").ok().printsJSON(
-		`{"id":"a","topic":"t","body":"héllo <&>","headers":{"k":"v"},"due":"2026-11-20T10:00:00.000Z","delivered":"2026-11-20T10:00:01.250Z","late_ms":1250,"attempt":1}`,
-		`{"id":"b","topic":"t","body_base64":"/w==","headers":{},"due":"2026-11-20T10:00:01.000Z","delivered":"2026-11-20T10:00:01.250Z","late_ms":250,"attempt":1}`,
+		`{"id":"a","topic":"t","body":"héllo <&>","headers":{"k":"v"},"due":"2026-11-20T10:00:00.000Z","first_due":"2026-11-20T10:00:00.000Z","delivered":"2026-11-20T10:00:01.250Z","late_ms":1250,"total_late_ms":1250,"attempt":1}`,
+		`{"id":"b","topic":"t","body_base64":"/w==","headers":{},"due":"2026-11-20T10:00:01.000Z","first_due":"2026-11-20T10:00:01.000Z","delivered":"2026-11-20T10:00:01.250Z","late_ms":250,"total_late_ms":250,"attempt":1}`,
 	).contains("héllo <&>")
 	r.run("get", "a", "b").exits(exitUnwished)
 }
@@ -173,7 +173,7 @@ func TestExecPrintsTheLineWithJSONAfterSuccess(t *testing.T) {
 	r.run("push", "t", "b", "--id", "a").ok()
 	r.run("consume", "t", "--count", "1", "--exec", `echo '"from the command"'`, "--json").ok().printsJSON(
 		`"from the command"`,
-		`{"id":"a","topic":"t","body":"b","headers":{},"due":"2026-11-20T10:00:00.000Z","delivered":"2026-11-20T10:00:00.000Z","late_ms":0,"attempt":1}`)
+		`{"id":"a","topic":"t","body":"b","headers":{},"due":"2026-11-20T10:00:00.000Z","first_due":"2026-11-20T10:00:00.000Z","delivered":"2026-11-20T10:00:00.000Z","late_ms":0,"total_late_ms":0,"attempt":1}`)
 }
 
 func TestExecExitCodesDecide(t *testing.T) {
@@ -252,7 +252,7 @@ func running(pid string) bool {
 
 func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for 20 s: %s", what)
 		}
@@ -289,4 +289,15 @@ func TestKilledProcessesStartNoMore(t *testing.T) {
 	if out.String() != "" {
 		t.Errorf("a command was started after the kill: %q", out.String())
 	}
+}
+
+// A retry moves the due time, and the first one stays.
+func TestConsumeTellsTheLatenessInAll(t *testing.T) {
+	r := newRig(t)
+	r.run("topic", "set", "t", "--backoff", "2m").ok()
+	r.run("push", "t", "x", "--id", "a").ok()
+	r.run("consume", "t", "--count", "1", "--exec", "exit 1").exits(exitOK)
+	r.run("get", "a").ok().contains("due          2026-11-20T10:02:00.000Z", "first due    2026-11-20T10:00:00.000Z")
+	r.clock.Advance(2*time.Minute + 5*time.Millisecond)
+	r.run("consume", "t", "--count", "1").ok().contains(`"due":"2026-11-20T10:02:00.000Z","first_due":"2026-11-20T10:00:00.000Z"`, `"late_ms":5,"total_late_ms":120005,"attempt":2`)
 }

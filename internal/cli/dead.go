@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
 )
 
 func newDead(a *app) *cobra.Command {
@@ -53,7 +55,7 @@ func (f *dayFlags) bounds(local *time.Location) (from, to time.Time, err error) 
 	if f.on == "" {
 		return from, to, nil
 	}
-	day, _, err := parseDay(f.on)
+	day, err := time.Parse(time.DateOnly, f.on)
 	if err != nil {
 		return from, to, usagef("day %q is not understood: write it like 2026-11-20", f.on)
 	}
@@ -63,10 +65,10 @@ func (f *dayFlags) bounds(local *time.Location) (from, to time.Time, err error) 
 
 // instant reads a day, for its first instant, or an RFC 3339 time.
 func (f *dayFlags) instant(s string, local *time.Location) (time.Time, error) {
-	if day, _, err := parseDay(s); err == nil {
+	if day, err := time.Parse(time.DateOnly, s); err == nil {
 		return startOfDay(day, f.zone(local)), nil
 	}
-	return parseInstant(s)
+	return typed(notation.ParseTime(s))
 }
 
 func (f *dayFlags) zone(local *time.Location) *time.Location {
@@ -101,8 +103,32 @@ func (a *app) localZone() *time.Location {
 	return time.Local
 }
 
-// deadParts are the lists of dead messages of one topic, or of all when topic is empty.
-func deadParts(ctx context.Context, i punctual.Inspector, topic string, from, to time.Time) ([]part, error) {
+// registerReason registers --reason.
+func registerReason(cmd *cobra.Command, reason *string) {
+	cmd.Flags().StringVar(reason, "reason", "", "only those that are dead for this `REASON`: "+strings.Join(reasonWords(), ", "))
+	completeFlag(cmd, "reason", reasonWords()...)
+}
+
+// reasonWords are the values of --reason: the reasons, with hyphens for spaces.
+func reasonWords() []string {
+	var words []string
+	for _, r := range []punctual.DeathReason{punctual.ReasonDiscarded, punctual.ReasonAttemptsUsedUp, punctual.ReasonExpired} {
+		words = append(words, strings.ReplaceAll(string(r), " ", "-"))
+	}
+	return words
+}
+
+// parseReason reads a value of --reason, with hyphens or spaces.
+func parseReason(word string) (punctual.DeathReason, error) {
+	if word != "" && !slices.Contains(reasonWords(), strings.ReplaceAll(word, " ", "-")) {
+		return "", usagef("reason %q: use one of %s", word, strings.Join(reasonWords(), ", "))
+	}
+	return punctual.DeathReason(strings.ReplaceAll(word, "-", " ")), nil
+}
+
+// deadParts are the lists of dead messages as p says, of its topic, or of all when that is empty.
+func deadParts(ctx context.Context, i punctual.Inspector, p part) ([]part, error) {
+	topic := p.topic
 	var args []string
 	if topic != "" {
 		args = []string{topic}
@@ -113,7 +139,8 @@ func deadParts(ctx context.Context, i punctual.Inspector, topic string, from, to
 	}
 	var parts []part
 	for _, s := range stats {
-		parts = append(parts, part{s.Topic, punctual.StateDead, from, to})
+		p.topic, p.state = s.Topic, punctual.StateDead
+		parts = append(parts, p)
 	}
 	return parts, nil
 }

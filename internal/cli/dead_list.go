@@ -11,18 +11,20 @@ import (
 
 const deadListHelp = `List shows the dead messages of a topic, or of all, in the order in which they died, with
 the reason and the last error; of several topics one after the other. --on keeps those of one
-day, in the local time zone (TZ), or with --utc in UTC. With --json there is one object per line
-with all that is known of a message; with --limit 0, too, this is an export: all of them,
-however many, at no more memory than a thousand take.`
+day, in the local time zone (TZ), or with --utc in UTC. --reason keeps those that are dead for
+it. With --json there is one object per line with all that is known of a message; with
+--limit 0, too, this is an export: all of them, however many, at no more memory than a thousand
+take.`
 
 const deadListExample = `  punctual dead list
   punctual dead list order.cancel --on 2026-11-20
+  punctual dead list order.cancel --reason discarded
   punctual dead list --on 2026-11-20 --json --limit 0 > dead-2026-11-20.ndjson`
 
 type deadListFlags struct {
-	topic, after string
-	limit        int
-	day          dayFlags
+	topic, after, reason string
+	limit                int
+	day                  dayFlags
 }
 
 func newDeadList(a *app) *cobra.Command {
@@ -38,12 +40,16 @@ func newDeadList(a *app) *cobra.Command {
 			if len(args) > 0 && f.topic != "" {
 				return usagef("the topic is given twice: as %s, and by --topic", args[0])
 			}
-			from, to, err := f.day.bounds(a.localZone())
-			if err != nil {
+			p := part{topic: strings.Join(append(args, f.topic), "")}
+			var err error
+			if p.from, p.to, err = f.day.bounds(a.localZone()); err != nil {
+				return err
+			}
+			if p.reason, err = parseReason(f.reason); err != nil {
 				return err
 			}
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-				parts, err := deadParts(ctx, i, strings.Join(append(args, f.topic), ""), from, to)
+				parts, err := deadParts(ctx, i, p)
 				if err != nil {
 					return err
 				}
@@ -53,6 +59,7 @@ func newDeadList(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.topic, "topic", "", "the `TOPIC`, in place of the argument")
 	f.day.register(cmd)
+	registerReason(cmd, &f.reason)
 	registerPage(cmd, &f.limit, &f.after)
 	return cmd
 }

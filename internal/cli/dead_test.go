@@ -35,6 +35,22 @@ func TestDeadOnLocalDays(t *testing.T) {
 	r.run("dead", "list", "t", "--topic", "t").exits(exitUsage, "given twice")
 }
 
+func TestDeadByReason(t *testing.T) {
+	for _, c := range []struct{ reason, want string }{
+		{"discarded", "a dead, b dead, c dead"}, {"attempts-used-up", ""}, {"attempts used up", ""}, {"expired", ""},
+	} {
+		got, _ := listed(t, withDead(t).run("dead", "list", "--json", "--reason", c.reason).ok())
+		if got != c.want {
+			t.Errorf("dead for reason %q: %q, want %q", c.reason, got, c.want)
+		}
+	}
+	r := withDead(t)
+	r.run("dead", "list", "--reason", "bored").exits(exitUsage, "discarded, attempts-used-up, expired")
+	r.run("dead", "requeue", "a", "--reason", "discarded").exits(exitUsage, "--reason goes with --all")
+	r.run("dead", "requeue", "--all", "--reason", "expired").ok().prints("")
+	r.run("dead", "requeue", "--all", "--reason", "discarded").ok().contains("a")
+}
+
 func TestDeadPurgeAndRequeueOnLocalDays(t *testing.T) {
 	for _, c := range []struct {
 		args   string
@@ -56,6 +72,51 @@ func TestDeadPurgeAndRequeueOnLocalDays(t *testing.T) {
 	r.env["TZ"] = "Pacific/Kiritimati"
 	r.run("dead", "requeue", "--all", "--on", "2026-11-20").ok().prints("")
 	r.run("dead", "requeue", "--all", "--on", "2026-11-21").ok().contains("a")
+}
+
+// A message that dies again as soon as it was requeued is requeued once, and one that died before the
+// command began is not left out.
+func TestRequeuedOnceThoughItDiesAgain(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--all", "a requeued, b requeued, c requeued"},
+		{"t --all", "a requeued, b requeued"},
+		{"--all --on 2026-11-21", "b requeued, c requeued"}, // today, which goes on
+		{"--all --on 2026-11-20", "a requeued"},
+		{"--all --on 2026-11-22", ""}, // tomorrow
+	} {
+		r := withDead(t)
+		r.clock.Advance(time.Millisecond)
+		deaths := map[string]int{}
+		r.amended = func(as []punctual.Amendment) error {
+			r.clock.Advance(time.Millisecond)
+			for _, a := range as {
+				if deaths[a.ID]++; deaths[a.ID] > 3 {
+					return fmt.Errorf("%s is requeued again and again", a.ID)
+				}
+				r.kill(a.Topic)
+			}
+			return nil
+		}
+		args := append([]string{"dead", "requeue", "--json"}, strings.Fields(c.args)...)
+		res := r.run(args...)
+		var got []string
+		for line := range strings.Lines(res.out) {
+			m := decode(t, line).(map[string]any)
+			got = append(got, fmt.Sprint(m["id"], " ", m["outcome"]))
+		}
+		if text := strings.Join(got, ", "); res.code != exitOK || text != c.want {
+			t.Errorf("%q: exit %d, %q, %s; want %q", args, res.code, text, res.err, c.want)
+		}
+		if len(deaths) != len(got) {
+			t.Errorf("this test shows nothing: %d of %d messages died again", len(deaths), len(got))
+		}
+	}
+}
+
+// What dies in the millisecond in which the command begins is requeued, too.
+func TestRequeueAtTheLastMillisecond(t *testing.T) {
+	r := withDead(t) // b and c died now
+	r.run("dead", "requeue", "t", "--all").ok().contains("a requeued", "b requeued")
 }
 
 // Days have 23, 24 or 25 hours and need not begin at midnight.

@@ -76,16 +76,16 @@ func (a *app) playDemo(ctx context.Context, open func() (punctual.Store, error))
 
 // reportDemo prints the end of the story and fails if a promise was broken.
 func (a *app) reportDemo(l *ledger) error {
-	verdicts := l.verdicts()
+	results := l.results()
 	if a.json {
-		if err := a.out.writeJSON(demoOf(l, verdicts)); err != nil {
+		if err := a.out.writeJSON(demoOf(l, results)); err != nil {
 			return err
 		}
 	} else {
-		a.showEnd(l, verdicts)
+		a.showEnd(l, results)
 	}
 	broken := 0
-	for _, v := range verdicts {
+	for _, v := range results {
 		if !v.kept {
 			broken++
 		}
@@ -120,10 +120,10 @@ type promiseJSON struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-func demoOf(l *ledger, verdicts []verdict) demoJSON {
+func demoOf(l *ledger, results []outcome) demoJSON {
 	s := l.lateness()
 	out := demoJSON{Lateness: latenessJSON{s.n, s.p50.Milliseconds(), s.p99.Milliseconds(), s.max.Milliseconds()}}
-	for _, v := range verdicts {
+	for _, v := range results {
 		out.Promises = append(out.Promises, promiseJSON{v.promise, v.kept, v.detail})
 	}
 	return out

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The ledger of punctual demo: it writes down what happened, by the store's clock, and
-// judges afterwards whether the promises were kept. It knows nothing of stores.
+// says afterwards whether the promises were kept. It knows nothing of stores.
 
 // ledger is safe for concurrent use.
 type ledger struct {
@@ -72,19 +73,17 @@ func (l *ledger) placed(id string, placed, due time.Time) {
 	e.placed, e.due = placed, due
 }
 
-func (l *ledger) cancelAnswered(id string, s punctual.OutcomeStatus) {
+func (l *ledger) cancelled(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of(id).cancelled = s == punctual.Cancelled
+	l.of(id).cancelled = true
 }
 
-func (l *ledger) rescheduleAnswered(id string, o punctual.Outcome) {
+func (l *ledger) rescheduled(id string, due time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o.Status == punctual.Rescheduled {
-		e := l.of(id)
-		e.moved, e.due = true, o.Due
-	}
+	e := l.of(id)
+	e.moved, e.due = true, due
 }
 
 func (l *ledger) delivered(d *punctual.Delivery) {
@@ -136,37 +135,37 @@ func (l *ledger) entries() []entry {
 	return out
 }
 
-// verdict says whether one promise was kept.
-type verdict struct {
+// outcome says whether one promise was kept.
+type outcome struct {
 	promise string
 	kept    bool
 	detail  string // what broke it
 }
 
-// verdicts judges every promise of the story.
-func (l *ledger) verdicts() []verdict {
+// results checks every promise of the story.
+func (l *ledger) results() []outcome {
 	all := l.entries()
-	return []verdict{
-		judgeEach("P1 nothing lost: every order that was not paid was closed, or is dead", all, notLost),
-		judgeEach("P2 never early: no order was delivered before it was due", all, notEarly),
-		judgeEach("P3 one holder: no order was delivered again after it was closed", all, closedOnce),
-		judgeEach("P5 cancel is definite: no paid order was delivered", all, paidNotDelivered),
-		judgeEach("P5 reschedule is definite: the extended order came at its new time only", all, movedOnly),
-		judgeEach("P6 a failed order was retried when its backoff said", all, retriedOnTime),
-		judgeEach("P6 the poisoned order is dead after its attempts, with its history", all, deadWithHistory),
-		l.judgeStory(all),
+	return []outcome{
+		checkEach("P1 nothing lost: every order that was not paid was closed, or is dead", all, notLost),
+		checkEach("P2 never early: no order was delivered before it was due", all, notEarly),
+		checkEach("P3 one holder: no order was delivered again after it was closed", all, closedOnce),
+		checkEach("P5 cancel is definite: no paid order was delivered", all, paidNotDelivered),
+		checkEach("P5 reschedule is definite: the extended order came at its new time only", all, movedOnly),
+		checkEach("P6 a failed order was retried when its backoff said", all, retriedOnTime),
+		checkEach("P6 the poisoned order is dead after its attempts, with its history", all, deadWithHistory),
+		l.checkStory(all),
 	}
 }
 
-// judgeEach applies rule, which returns what is wrong with an order, to all.
-func judgeEach(promise string, all []entry, rule func(entry) string) verdict {
+// checkEach applies rule, which returns what is wrong with an order, to all.
+func checkEach(promise string, all []entry, rule func(entry) string) outcome {
 	var wrong []string
 	for _, e := range all {
 		if w := rule(e); w != "" {
 			wrong = append(wrong, e.id+" "+w)
 		}
 	}
-	return verdict{promise, len(wrong) == 0, strings.Join(wrong, "; ")}
+	return outcome{promise, len(wrong) == 0, strings.Join(wrong, "; ")}
 }
 
 func notLost(e entry) string {
@@ -221,7 +220,7 @@ func movedOnly(e entry) string {
 func retriedOnTime(e entry) string {
 	for n := 1; n < len(e.visits); n++ {
 		v := e.visits[n]
-		want := v.failedAt.Add(storyBackoff().Delay(v.attempt - 1))
+		want := v.failedAt.Add(storekit.RetryDelay(storyBackoff(), v.attempt-1))
 		if v.failedAt.IsZero() || v.due.Before(want) || v.due.After(want.Add(time.Millisecond)) || v.at.Before(want) {
 			return fmt.Sprintf("failed at %s and was tried again at %s, due %s; the backoff says %s", stamp(v.failedAt), stamp(v.at), stamp(v.due), stamp(want))
 		}
@@ -253,8 +252,8 @@ func deadWithHistory(e entry) string {
 
 func (e entry) dead() bool { return e.left != nil && e.left.State == punctual.StateDead }
 
-// judgeStory makes sure that the promises were put to the test at all.
-func (l *ledger) judgeStory(all []entry) verdict {
+// checkStory makes sure that the promises were put to the test at all.
+func (l *ledger) checkStory(all []entry) outcome {
 	l.mu.Lock()
 	reopens := l.reopens
 	l.mu.Unlock()
@@ -270,7 +269,7 @@ func (l *ledger) judgeStory(all []entry) verdict {
 			}
 		}
 	}
-	v := verdict{promise: "the whole story was told: orders closed, retried and dead, the store opened again"}
+	v := outcome{promise: "the whole story was told: orders closed, retried and dead, the store opened again"}
 	v.kept = len(all) == storyOrders && closed > 0 && retried > 0 && dead > 0 && reopens > 0
 	if !v.kept {
 		v.detail = fmt.Sprintf("%d of %d orders placed, %d closed, %d of them retried, %d dead, store opened again %d times", len(all), storyOrders, closed, retried, dead, reopens)

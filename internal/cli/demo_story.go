@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/worker"
 )
 
 // The story of punctual demo: what happens when. It uses the library as any program would.
@@ -16,8 +17,8 @@ import (
 const (
 	// storyTopic carries one message for each unpaid order: close it.
 	storyTopic = "order.close"
-	// storyPatience is how long an order may stay unpaid: 30 minutes in a shop.
-	storyPatience = 6 * time.Second
+	// payWithin is how long an order may stay unpaid: 30 minutes in a shop.
+	payWithin = 6 * time.Second
 	// storyMore is what the extended order gets on top, counted from when it asks.
 	storyMore = 10 * time.Second
 	// storyReopen is when the store is closed and opened again.
@@ -82,7 +83,7 @@ type story struct {
 
 	store  punctual.Store
 	orders *punctual.Topic[order]
-	worker *punctual.Worker
+	worker *worker.Worker
 }
 
 // playStory plays the story and writes down in l what happened.
@@ -126,30 +127,39 @@ func (s *story) plan() []step {
 }
 
 func (s *story) place(ctx context.Context, o order) error {
-	r, err := s.orders.Push(ctx, o, punctual.In(storyPatience), punctual.ID(o.id()))
+	r, err := s.orders.Push(ctx, o, punctual.In(payWithin), punctual.ID(o.id()))
 	if err != nil {
 		return fmt.Errorf("place %s: %w", o.id(), err)
 	}
-	s.ledger.placed(o.id(), r.Due.Add(-storyPatience), r.Due)
+	s.ledger.placed(o.id(), r.Due.Add(-payWithin), r.Due)
 	return nil
 }
 
 func (s *story) pay(ctx context.Context, o order) error {
-	out, err := s.orders.Cancel(ctx, o.id())
-	if err != nil {
+	err := s.orders.Cancel(ctx, o.id())
+	switch {
+	case err == nil:
+		s.ledger.cancelled(o.id())
+	case !tooLate(err):
 		return fmt.Errorf("pay %s: %w", o.id(), err)
 	}
-	s.ledger.cancelAnswered(o.id(), out.Status)
 	return nil
 }
 
 func (s *story) extend(ctx context.Context, o order) error {
-	out, err := s.orders.Reschedule(ctx, o.id(), punctual.In(storyMore))
-	if err != nil {
+	due, err := s.orders.Reschedule(ctx, o.id(), punctual.In(storyMore))
+	switch {
+	case err == nil:
+		s.ledger.rescheduled(o.id(), due)
+	case !tooLate(err):
 		return fmt.Errorf("extend %s: %w", o.id(), err)
 	}
-	s.ledger.rescheduleAnswered(o.id(), out)
 	return nil
+}
+
+// tooLate tells whether the order is being closed, or is closed.
+func tooLate(err error) bool {
+	return errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotFound)
 }
 
 // closeOrder is the handler: it closes an order that was not paid in time.
@@ -179,7 +189,7 @@ func (s *story) begin(ctx context.Context) error {
 	}
 	s.store = store
 	s.orders = punctual.NewTopic[order](punctual.NewQueue(store, nil), storyTopic)
-	s.worker = punctual.NewWorker(store, &punctual.WorkerConfig{Logger: slog.New(slog.DiscardHandler)}) // its failures are part of the story
+	s.worker = worker.New(store, &worker.Config{Logger: slog.New(slog.DiscardHandler)}) // its failures are part of the story
 	s.worker.Handle(storyTopic, s.orders.Handler(s.closeOrder))
 	if err := s.worker.Start(context.WithoutCancel(ctx)); err != nil {
 		return errors.Join(err, store.Close())

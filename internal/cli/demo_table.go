@@ -25,7 +25,7 @@ func (a *app) showLive(l *ledger) (stop func()) {
 	if a.json {
 		return func() {}
 	}
-	a.printf("A shop closes orders that are not paid within %v. Orders come in, some are paid, one gets\nmore time, one fails and is retried, one can never be closed. This takes about 15 seconds.\n\n", storyPatience)
+	a.printf("A shop closes orders that are not paid within %v. Orders come in, some are paid, one gets\nmore time, one fails and is retried, one can never be closed. This takes about 15 seconds.\n\n", payWithin)
 	if !isTerminal(a.out) || width(a.out) < demoWidth {
 		return func() {}
 	}
@@ -121,13 +121,13 @@ func (a *app) outcomeWord(e entry) string {
 	return "being closed"
 }
 
-// showEnd prints the last table, the lateness and the verdicts.
-func (a *app) showEnd(l *ledger, verdicts []verdict) {
+// showEnd prints the last table, the lateness and the results.
+func (a *app) showEnd(l *ledger, results []outcome) {
 	s := l.lateness()
-	a.printf("%s\n\nTimes are seconds since the first order. DUE is the time agreed; LATE MS is that of the last try, which a\nretry makes due anew.\n", a.demoTable(l))
+	a.printf("%s\n\nTimes are seconds since the first order. DUE is the time agreed.\nA retry makes a new one: LATE MS is that of the last try.\n", a.demoTable(l))
 	a.printf("Lateness of %d deliveries: p50 %d ms, p99 %d ms, max %d ms\n\n",
 		s.n, s.p50.Milliseconds(), s.p99.Milliseconds(), s.max.Milliseconds())
-	for _, v := range verdicts {
+	for _, v := range results {
 		if v.kept {
 			a.printf("%s %s\n", a.colour(text.FgGreen, "kept  "), v.promise)
 			continue

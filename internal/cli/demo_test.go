@@ -33,9 +33,9 @@ func told() *ledger {
 		visited(order{Number: n}.id(), nil, 1, 6, 6.001)
 	}
 	for _, n := range []int{2, 5, 8} {
-		l.cancelAnswered(order{Number: n}.id(), punctual.Cancelled)
+		l.cancelled(order{Number: n}.id())
 	}
-	l.rescheduleAnswered("order-1005", punctual.Outcome{Status: punctual.Rescheduled, Due: at(12)})
+	l.rescheduled("order-1005", at(12))
 	visited("order-1005", nil, 1, 12, 12)
 	visited("order-1007", no, 1, 6, 6)
 	visited("order-1007", nil, 2, 7.1, 7.2, 6.1)
@@ -51,7 +51,7 @@ func told() *ledger {
 }
 
 func TestAGoodStoryKeepsEveryPromise(t *testing.T) {
-	for _, v := range told().verdicts() {
+	for _, v := range told().results() {
 		if !v.kept {
 			t.Errorf("%s: %s", v.promise, v.detail)
 		}
@@ -94,10 +94,10 @@ func TestEachBrokenPromiseIsSeen(t *testing.T) {
 	} {
 		l := told()
 		c.spoil(l)
-		verdicts := l.verdicts()
-		n := slices.IndexFunc(verdicts, func(v verdict) bool { return strings.HasPrefix(v.promise, c.promise) })
-		if v := verdicts[n]; v.kept || v.detail == "" {
-			t.Errorf("%s was broken, and the verdict is %+v", c.promise, v)
+		results := l.results()
+		n := slices.IndexFunc(results, func(v outcome) bool { return strings.HasPrefix(v.promise, c.promise) })
+		if v := results[n]; v.kept || v.detail == "" {
+			t.Errorf("%s was broken, and the outcome is %+v", c.promise, v)
 		}
 		var out, errs buffer
 		a := newApp(Streams{Out: &out, Err: &errs})

@@ -14,11 +14,11 @@ import (
 
 const doctorHelp = `Doctor looks at what a store stands on: its disk or server, not its messages. It says whether the
 promises can be kept there, and what to do when not. It works when the store refuses to open, and
-before there is one. Each finding has a grade:
+before there is one. Each finding has a severity:
 
-  good  as it should be
-  care  the store works, with less than it could have or for not much longer
-  bad   a promise does not hold, or the store refuses to open
+  good     as it should be
+  warning  the store works, with less than it could have or for not much longer
+  bad      a promise does not hold, or the store refuses to open
 
 It changes nothing, but that it makes and removes one small file on a disk. The exit code is 1 when
 something is bad. To read a whole store there is 'punctual check'.`
@@ -39,7 +39,7 @@ func newDoctor(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			findings, err := s.examine(ctx, place{where: where, log: a.logger()})
+			findings, err := s.examine(ctx, a.place(where))
 			return errors.Join(err, a.showFindings(findings), badFindings(findings))
 		}),
 	}
@@ -49,7 +49,7 @@ func newDoctor(a *app) *cobra.Command {
 func badFindings(findings []punctual.Finding) error {
 	var names []string
 	for _, f := range findings {
-		if f.Grade == punctual.GradeBad {
+		if f.Severity == punctual.SeverityBad {
 			names = append(names, f.Name)
 		}
 	}
@@ -65,7 +65,7 @@ func badFindings(findings []punctual.Finding) error {
 func (a *app) showFindings(findings []punctual.Finding) error {
 	if a.json {
 		for _, f := range findings {
-			if err := a.out.writeJSON(findingJSON{Name: f.Name, Value: f.Value, Grade: f.Grade.String(), Cure: f.Cure}); err != nil {
+			if err := a.out.writeJSON(findingJSON{Name: f.Name, Value: f.Value, Severity: f.Severity.String(), Remedy: f.Remedy}); err != nil {
 				return err
 			}
 		}
@@ -83,28 +83,28 @@ func (a *app) showFindings(findings []punctual.Finding) error {
 
 // showFinding prints one finding in columns, and below it what to do.
 func (a *app) showFinding(f punctual.Finding, widest int) {
-	mark, colour := marks(f.Grade)
-	grade := a.colour(colour, fmt.Sprintf("%s %-4s", mark, f.Grade))
-	a.printf("%s  %s  %s\n", grade, text.Pad(printable(f.Name), widest, ' '), oneLineOf(f.Value))
-	if f.Cure == "" {
+	mark, colour := marks(f.Severity)
+	severity := a.colour(colour, fmt.Sprintf("%s %-7s", mark, f.Severity))
+	a.printf("%s  %s  %s\n", severity, text.Pad(printable(f.Name), widest, ' '), oneLineOf(f.Value))
+	if f.Remedy == "" {
 		return
 	}
-	indent := strings.Repeat(" ", len("x good")+2+widest+2)
-	cure := oneLineOf(f.Cure)
+	indent := strings.Repeat(" ", len("x warning")+2+widest+2)
+	remedy := oneLineOf(f.Remedy)
 	if isTerminal(a.out) { // a pipe keeps lines whole, for those who search them
-		cure = text.WrapSoft(cure, max(width(a.out)-len(indent), 30))
+		remedy = text.WrapSoft(remedy, max(width(a.out)-len(indent), 30))
 	}
-	for line := range strings.Lines(cure) {
+	for line := range strings.Lines(remedy) {
 		a.printf("%s%s\n", indent, strings.TrimSpace(line))
 	}
 }
 
-// marks is how a grade looks: the word beside it is for those who see no colours.
-func marks(g punctual.Grade) (string, text.Color) {
-	switch g {
-	case punctual.GradeGood:
+// marks is how a severity looks: the word beside it is for those who see no colours.
+func marks(s punctual.Severity) (string, text.Color) {
+	switch s {
+	case punctual.SeverityGood:
 		return "✓", text.FgGreen
-	case punctual.GradeCare:
+	case punctual.SeverityWarning:
 		return "!", text.FgYellow
 	}
 	return "✗", text.FgRed

@@ -16,34 +16,34 @@ import (
 	"github.com/punctualmq/punctual/internal/redistest"
 )
 
-// graded is the findings of a doctor run with --json: their grades by name.
-func (r result) graded() map[string]string {
+// severities are those of the findings of a doctor run with --json, by name.
+func (r result) severities() map[string]string {
 	r.t.Helper()
-	grades := make(map[string]string)
+	severities := make(map[string]string)
 	for line := range strings.Lines(r.out) {
 		var f findingJSON
 		if err := json.Unmarshal([]byte(line), &f); err != nil {
 			r.t.Fatalf("line %q: %v", line, err)
 		}
-		if f.Value == "" || !slices.Contains([]string{"good", "care", "bad"}, f.Grade) || (f.Cure == "") != (f.Grade == "good") {
-			r.t.Errorf("finding %+v: want a value, a grade, and a cure unless it is good", f)
+		if f.Value == "" || !slices.Contains([]string{"good", "warning", "bad"}, f.Severity) || (f.Remedy == "") != (f.Severity == "good") {
+			r.t.Errorf("finding %+v: want a value, a severity, and a remedy unless it is good", f)
 		}
-		grades[f.Name] = f.Grade
+		severities[f.Name] = f.Severity
 	}
-	return grades
+	return severities
 }
 
 func TestDoctorOnADirectory(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "store")
-	if g := runOn(t, "disk:"+dir, "doctor", "--json").exits(exitOK).graded(); g["directory"] != "good" || g["store"] != "care" || g["writable"] != "good" {
+	if g := runOn(t, "disk:"+dir, "doctor", "--json").exits(exitOK).severities(); g["directory"] != "good" || g["store"] != "warning" || g["writable"] != "good" {
 		t.Errorf("before there is a store: %v", g)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("doctor made the directory: %v", err)
 	}
 	runOn(t, "disk:"+dir, "push", "orders", "x", "--in", "1h").exits(exitOK)
-	if g := runOn(t, "disk:"+dir, "doctor", "--json").exits(exitOK).graded(); g["store"] != "good" || g["in use"] != "good" || g["damage"] != "good" {
+	if g := runOn(t, "disk:"+dir, "doctor", "--json").exits(exitOK).severities(); g["store"] != "good" || g["in use"] != "good" || g["damage"] != "good" {
 		t.Errorf("of a sound store: %v", g)
 	}
 	runOn(t, "disk:"+dir, "doctor").exits(exitOK).contains("✓ good", "1 topic, 1 message")
@@ -58,7 +58,7 @@ func TestDoctorOnStoresThatDoNotOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := runOn(t, "disk:"+dir, "doctor", "--json").exits(exitOK).graded(); g["in use"] != "care" {
+	if g := runOn(t, "disk:"+dir, "doctor", "--json").exits(exitOK).severities(); g["in use"] != "warning" {
 		t.Errorf("of a store in use: %v", g)
 	}
 	if err := s.Close(); err != nil {
@@ -75,7 +75,7 @@ func TestDoctorOnStoresThatDoNotOpen(t *testing.T) {
 		}
 	}
 	bad := runOn(t, "disk:"+dir, "doctor", "--json").exits(exitError).failsWith(codeProblems, true)
-	if g := bad.graded(); g["damage"] != "bad" || g["free space"] == "" {
+	if g := bad.severities(); g["damage"] != "bad" || g["free space"] == "" {
 		t.Errorf("of a damaged store: %v", g)
 	}
 
@@ -87,7 +87,7 @@ func TestDoctorOnStoresThatDoNotOpen(t *testing.T) {
 }
 
 func TestDoctorOnOtherStores(t *testing.T) {
-	runOn(t, "mem:", "doctor").exits(exitOK).prints("! care  durability  volatile\n                    messages are gone when their process ends: use another store for those that matter\n")
+	runOn(t, "mem:", "doctor").exits(exitOK).prints("! warning  durability  volatile\n                       messages are gone when their process ends: use another store for those that matter\n")
 	runOn(t, "mem:here", "doctor").exits(exitUsage, "no place")
 	runOn(t, "disk:", "doctor").exits(exitUsage, "disk:PATH")
 	runOn(t, "tape:x", "doctor").exits(exitUsage, "no known kind")
@@ -98,13 +98,13 @@ func TestDoctorOnOtherStores(t *testing.T) {
 func TestDoctorOnRedis(t *testing.T) {
 	store := "redis://" + redistest.Start(t).Addr
 	r := runOn(t, store, "doctor", "--json")
-	grades := r.graded()
-	if grades["durability"] == "" || grades["connection"] != "good" {
-		t.Errorf("of a server: %v", grades)
+	severities := r.severities()
+	if severities["durability"] == "" || severities["connection"] != "good" {
+		t.Errorf("of a server: %v", severities)
 	}
-	bad := slices.Contains(slices.Collect(maps.Values(grades)), "bad")
+	bad := slices.Contains(slices.Collect(maps.Values(severities)), "bad")
 	if want := map[bool]int{false: exitOK, true: exitError}[bad]; r.code != want {
-		t.Errorf("exit %d with the grades %v, want %d", r.code, grades, want)
+		t.Errorf("exit %d with the severities %v, want %d", r.code, severities, want)
 	}
 	runOn(t, store, "topics").exits(exitError, "no store in this Redis") // doctor made none
 }
@@ -116,13 +116,13 @@ func TestDoctorShowsWhatItHas(t *testing.T) {
 	a := newApp(Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }})
 	a.schemes = []scheme{{name: "x", form: "x:", examine: func(context.Context, place) ([]punctual.Finding, error) {
 		return []punctual.Finding{
-			{Name: "one", Value: "fine\n✓ good  two  \x1b[2J", Grade: punctual.GradeGood},
-			{Name: "eviction", Value: "allkeys-lru", Grade: punctual.GradeBad, Cure: "set it"},
+			{Name: "one", Value: "fine\n✓ good  two  \x1b[2J", Severity: punctual.SeverityGood},
+			{Name: "eviction", Value: "allkeys-lru", Severity: punctual.SeverityBad, Remedy: "set it"},
 		}, errors.New("the rest was out of reach")
 	}}}
 	code := a.run(t.Context(), []string{"--store", "x:", "doctor"})
 	r := result{t, nil, code, out.String(), errs.String()}
-	r.exits(exitError, "out of reach").prints("✓ good  one       fine ✓ good two �[2J\n✗ bad   eviction  allkeys-lru\n                  set it\n")
+	r.exits(exitError, "out of reach").prints("✓ good     one       fine ✓ good two �[2J\n✗ bad      eviction  allkeys-lru\n                     set it\n")
 	if !strings.Contains(r.err, "eviction") {
 		t.Errorf("standard error %q does not say what is bad", r.err)
 	}

@@ -3,7 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +36,7 @@ func exitCodes() []exitCode {
 		{fmt.Sprint(exitUsage), "Wrong usage: an unknown flag, a malformed value, a missing argument. Nothing was changed."},
 		{fmt.Sprint(exitUnwished), "An outcome was not the wished one: not found, too late, the ID taken. The outcomes are printed."},
 		{"130, 143", "Ended at once by a second SIGINT, SIGTERM."},
+		{"141", "Whoever read standard output has gone, as head does. That is no error, and nothing is said."},
 	}
 }
 
@@ -49,7 +52,7 @@ func exitOf(code string) int {
 	switch code {
 	case "invalid":
 		return exitUsage
-	case "not_found", "duplicate":
+	case "not_found", "duplicate", "leased", "not_dead":
 		return exitUnwished
 	}
 	return exitError
@@ -62,8 +65,6 @@ func errorCodes() []errorCode {
 	}
 	return append(codes,
 		errorCode{codeUsage, exitUsage},
-		errorCode{punctual.TooLate.String(), exitUnwished},
-		errorCode{punctual.NotDead.String(), exitUnwished},
 		errorCode{codeNoStore, exitError},
 		errorCode{codeOutput, exitError},
 		errorCode{codeProblems, exitError},
@@ -127,13 +128,27 @@ func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
 	}
+	if onlyBrokenPipe(err) {
+		return exitSignal + int(syscall.SIGPIPE)
+	}
 	f := describe(err)
 	if a.json {
 		a.errs.writeJSON(errorJSON{Error: errorBody{Code: f.code, Message: f.text, Definite: f.definite}})
 		return f.exit
 	}
-	fmt.Fprintf(a.errs, "punctual: %s%s\n", a.prefix(), printable(f.text))
+	text := strings.TrimPrefix(f.text, a.prefix()) // a store names the operation as well
+	fmt.Fprintf(a.errs, "punctual: %s%s\n", a.prefix(), printable(text))
 	return f.exit
+}
+
+// onlyBrokenPipe tells whether all that went wrong is that whoever reads standard output has gone, as
+// head does when it has seen enough. That needs no message.
+func onlyBrokenPipe(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !onlyBrokenPipe(e) })
+	}
+	f, ok := err.(*failure)
+	return ok && f.code == codeOutput && errors.Is(f.cause, syscall.EPIPE)
 }
 
 func (a *app) prefix() string {
@@ -143,7 +158,7 @@ func (a *app) prefix() string {
 	return a.operation + ": "
 }
 
-// describe gives any error its code, exit code and text with the cure.
+// describe gives any error its code, exit code and text with the remedy.
 func describe(err error) failure {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return failure{code: f.code, exit: f.exit, definite: f.definite, text: inOneLine(err)}
@@ -153,7 +168,7 @@ func describe(err error) failure {
 	if code == "invalid" {
 		text = strings.TrimSuffix(text, ": "+punctual.ErrInvalid.Error())
 	}
-	if c := cure(code); c != "" {
+	if c := remedy(code); c != "" {
 		text += ": " + c
 	}
 	return failure{code: code, exit: exitOf(code), definite: punctual.Definite(err), text: text}
@@ -164,13 +179,13 @@ func inOneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
-// cure says what to do about an error whose text cannot know.
-func cure(code string) string {
+// remedy says what to do about an error whose text cannot know.
+func remedy(code string) string {
 	switch code {
 	case "duplicate":
-		return "use another ID, or let --if-exists keep or replace the message that has it"
+		return "use another ID, requeue the message that has it if it is dead, or see --if-exists"
 	case "locked":
-		return "end the other one, or name another store with --store"
+		return "end the other one, or wait for it with --wait 10s, or name another store with --store"
 	case "paused":
 		return "let pushes in again with 'punctual topic resume TOPIC'"
 	case "no_space":
@@ -179,6 +194,8 @@ func cure(code string) string {
 		return "keep a copy of the directory as it is; 'punctual check' lists what is wrong"
 	case "store_failed":
 		return "mend the disk, then start again"
+	case "unreachable":
+		return "see that it runs and that the network is up, then try again"
 	case "overloaded":
 		return "try again later"
 	case "indeterminate":

@@ -14,7 +14,9 @@ import (
 )
 
 const forecastHelp = `Forecast counts the messages that fall due in each minute, hour or day ahead, of one topic or
-of all. The first step begins now; ready and leased messages count as overdue.`
+of all. The first step is the one under way, and counts what is still ahead of it. Ready and
+leased messages count as overdue. Hours and days are those of the local time zone (TZ), or with
+--utc of UTC; a day may have 23 or 25 hours.`
 
 const forecastExample = `  punctual forecast
   punctual forecast order.cancel --by minute --buckets 30
@@ -23,22 +25,31 @@ const forecastExample = `  punctual forecast
 // forecastStep is one choice of --by.
 type forecastStep struct {
 	by      string
-	step    time.Duration
 	buckets int // unless --buckets says otherwise
 	layout  string
+	// from is where the step begins that t is in, and next where the one behind it does.
+	from, next func(t time.Time) time.Time
 }
 
 func forecastSteps() []forecastStep {
+	after := func(d time.Duration) func(time.Time) time.Time {
+		return func(t time.Time) time.Time { return t.Add(d) }
+	}
 	return []forecastStep{
-		{"minute", time.Minute, 60, "15:04:05"},
-		{"hour", time.Hour, 24, "2006-01-02 15:04"},
-		{"day", 24 * time.Hour, 14, "2006-01-02 15:04"},
+		{"minute", 60, "15:04", func(t time.Time) time.Time { return t.Truncate(time.Minute) }, after(time.Minute)},
+		{"hour", 24, "2006-01-02 15:04", func(t time.Time) time.Time {
+			return t.Truncate(time.Minute).Add(-time.Duration(t.Minute()) * time.Minute)
+		}, after(time.Hour)},
+		{"day", 14, time.DateOnly, func(t time.Time) time.Time { return startOfDay(t, t.Location()) }, func(t time.Time) time.Time {
+			return startOfDay(t.AddDate(0, 0, 1), t.Location())
+		}},
 	}
 }
 
 func newForecast(a *app) *cobra.Command {
 	var by string
 	var buckets int
+	var utc bool
 	cmd := &cobra.Command{
 		Use:               "forecast [TOPIC]",
 		Short:             "Show how many messages fall due when",
@@ -46,59 +57,108 @@ func newForecast(a *app) *cobra.Command {
 		Example:           forecastExample,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeTopics(1),
-		RunE: a.action(func(ctx context.Context, args []string) error {
-			n := slices.IndexFunc(forecastSteps(), func(s forecastStep) bool { return s.by == by })
-			if n < 0 {
-				return usagef("--by %q: use minute, hour or day", by)
-			}
-			step := forecastSteps()[n]
-			q := punctual.ForecastQuery{Topic: strings.Join(args, ""), Step: step.step, Buckets: buckets}
-			if q.Buckets == 0 {
-				q.Buckets = step.buckets
-			}
-			if err := q.Check(); err != nil {
-				return err
-			}
-			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-				return a.forecast(ctx, i, q, step)
-			})
-		}),
 	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		n := slices.IndexFunc(forecastSteps(), func(s forecastStep) bool { return s.by == by })
+		if n < 0 {
+			return usagef("--by %q: use minute, hour or day", by)
+		}
+		step := forecastSteps()[n]
+		if cmd.Flags().Changed("buckets") {
+			step.buckets = buckets
+		}
+		if step.buckets < 1 || step.buckets > mostSteps {
+			return usagef("--buckets %d: use 1 to %d", step.buckets, mostSteps)
+		}
+		zone := a.localZone()
+		if utc {
+			zone = time.UTC
+		}
+		return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+			return a.forecast(ctx, i, s, strings.Join(args, ""), step, zone)
+		})
+	})
 	cmd.Flags().StringVar(&by, "by", "hour", "the length of a step: `minute|hour|day`")
+	completeFlag(cmd, "by", "minute", "hour", "day")
 	cmd.Flags().IntVar(&buckets, "buckets", 0, "the number of steps (default: 60 minutes, 24 hours, 14 days)")
+	cmd.Flags().BoolVar(&utc, "utc", false, "hours and days are those of UTC")
 	return cmd
 }
 
-func (a *app) forecast(ctx context.Context, i punctual.Inspector, q punctual.ForecastQuery, step forecastStep) error {
-	if q.Topic != "" {
-		if _, err := topicStats(ctx, i, q.Topic); err != nil {
+// mostSteps is how many steps a forecast can have. A store counts in steps of one length, 10000 at
+// most, and days that differ in length are counted in hours or less.
+const mostSteps = 200
+
+// forecast counts what falls due in each step from the one under way on.
+func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string, step forecastStep, zone *time.Location) error {
+	if topic != "" {
+		if _, err := topicStats(ctx, i, topic); err != nil {
 			return err
 		}
 	}
-	f, err := i.Forecast(ctx, q)
+	now, err := s.Now(ctx)
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.out.writeJSON(forecastOf(q.Topic, step.by, f))
+	edges := []time.Time{step.from(now.In(zone))}
+	for n := range step.buckets {
+		edges = append(edges, step.next(edges[n]))
 	}
-	a.drawForecast(f, step)
+	width := commonWidth(edges)
+	f, err := i.Forecast(ctx, punctual.ForecastQuery{
+		Topic: topic, From: edges[0], Step: width, Buckets: int(edges[len(edges)-1].Sub(edges[0]) / width),
+	})
+	if err != nil {
+		return err
+	}
+	out := forecastJSON{Topic: topic, By: step.by, Overdue: f.Overdue, Beyond: f.Beyond}
+	for n, from := range edges[:len(edges)-1] {
+		parts := int(edges[n+1].Sub(from) / width)
+		var sum int64
+		for _, count := range f.Counts[:parts] {
+			sum += count
+		}
+		f.Counts = f.Counts[parts:]
+		out.Buckets = append(out.Buckets, bucketJSON{stamp(from), sum})
+	}
+	if a.json {
+		return a.out.writeJSON(out)
+	}
+	a.drawForecast(out, step, zone)
 	return nil
 }
 
+// commonWidth is the longest width of which all steps between the edges are multiples.
+func commonWidth(edges []time.Time) time.Duration {
+	width := edges[1].Sub(edges[0])
+	for n := range len(edges) - 1 {
+		for rest := edges[n+1].Sub(edges[n]); rest != 0; {
+			width, rest = rest, width%rest
+		}
+	}
+	return width
+}
+
 // drawForecast prints a line for each step with a bar as long as its count.
-func (a *app) drawForecast(f punctual.Forecast, step forecastStep) {
-	most := max(f.Overdue, f.Beyond, slices.Max(f.Counts))
+func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Location) {
+	most := max(f.Overdue, f.Beyond)
+	for _, b := range f.Buckets {
+		most = max(most, b.Count)
+	}
 	digits := len(fmt.Sprint(most))
 	labels := max(len(step.layout), len("overdue"))
 	room := max(10, width(a.out)-labels-digits-5)
 	line := func(label string, n int64, c text.Color) {
 		a.printf("%s\n", strings.TrimRight(fmt.Sprintf("%-*s  %*d  %s", labels, label, digits, n, a.colour(c, barOf(n, most, room))), " "))
 	}
-	a.printf("messages due by %s, times in UTC\n", step.by)
+	in := "local time"
+	if zone == time.UTC {
+		in = "UTC"
+	}
+	a.printf("messages due by %s, in %s\n", step.by, in)
 	line("overdue", f.Overdue, text.FgYellow)
-	for n, count := range f.Counts {
-		line(f.From.Add(time.Duration(n)*f.Step).UTC().Format(step.layout), count, text.FgCyan)
+	for _, b := range f.Buckets {
+		line(time.Time(b.From).In(zone).Format(step.layout), b.Count, text.FgCyan)
 	}
 	line("beyond", f.Beyond, text.FgHiBlack)
 }

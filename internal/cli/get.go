@@ -81,6 +81,9 @@ func (a *app) showMessage(m punctual.Info) error {
 	row("topic", "%s", m.Topic)
 	row("state", "%s", m.State)
 	row("due", "%s", stamp(m.Due))
+	if !m.FirstDue.Equal(m.Due) {
+		row("first due", "%s", stamp(m.FirstDue))
+	}
 	row("created", "%s", stamp(m.Created))
 	row("attempts", "%d", m.Attempt)
 	if m.MaxAttempts > 0 {

@@ -13,16 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/takeover"
+	"github.com/punctualmq/punctual/internal/importer"
 )
 
-const importHelp = `Import takes over the delayed messages that another system holds in Redis: none lost, and none
-delivered twice by the import.
+const importHelp = `Import takes over the delayed messages that another system holds in Redis or PostgreSQL: none lost,
+and none delivered twice by the import.
 
 Without --yes it only looks: it counts what is there, says when it is due, shows samples, and
 lists what cannot be imported and why. Nothing is changed.
 
-With --yes each message is taken out of the other system by a script on its server, so that no
+With --yes each message is taken out of the other system in one step on its server, so that no
 old consumer can have it as well, is pushed here, and is then done. A run that was killed is
 gone on with by the next run of the same command; two runs at once do no harm; producers and
 consumers of the other system may go on meanwhile. Messages that cannot be imported stay where
@@ -32,7 +32,8 @@ docs/importing.md has the steps for each system, with both systems running side 
 
 const importExample = `  punctual import zset jobs --topic jobs --from redis://localhost/0
   punctual import redisson --from redis://localhost/0 --store redis://localhost/1
-  punctual import asynq --from redis://localhost/0 --store redis://localhost/1 --yes`
+  punctual import asynq --from redis://localhost/0 --store redis://localhost/1 --yes
+  punctual import river --from postgres://localhost/shop --yes`
 
 // fromVariable names the source like --from does, out of sight of other users of the machine.
 const fromVariable = "PUNCTUAL_IMPORT_FROM"
@@ -40,29 +41,33 @@ const fromVariable = "PUNCTUAL_IMPORT_FROM"
 func newImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "import",
-		Short:   "Take over what another delayed queue holds in Redis",
+		Short:   "Take over what another delayed queue holds in Redis or PostgreSQL",
 		Long:    importHelp,
 		Example: importExample,
 		Args:    noSuchCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newImportZSet(a), newImportBee(a), newImportRedisson(a), newImportAsynq(a))
+	cmd.AddCommand(newImportZSet(a), newImportBee(a), newImportRedisson(a), newImportAsynq(a), newImportPostgres(a), newImportRiver(a))
 	return cmd
 }
 
 // importFlags are those of all kinds. Those of one kind go straight into opt.
 type importFlags struct {
-	from, rejects           string
-	yes, dryRun             bool
-	maps                    []string
-	leave, spread, remember durationFlag
-	uncertain               string
-	opt                     takeover.Options
+	from, rejects         string
+	yes, dryRun           bool
+	maps                  []string
+	leave, spread, dedupe durationFlag
+	uncertain             string
+	opt                   importer.Options
 }
 
 func (f *importFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.from, "from", "", "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... ("+fromVariable+")")
+	from := "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... (" + fromVariable + ")"
+	if f.opt.Kind.InPostgres() {
+		from = "the database to import from: `postgres://HOST[:PORT]/DATABASE` (" + fromVariable + ")"
+	}
+	flags.StringVar(&f.from, "from", "", from)
 	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only look, which is what happens without --yes")
 	flags.StringVar(&f.opt.Topic, "topic", "", "the `TOPIC` for all messages")
@@ -71,8 +76,9 @@ func (f *importFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.spread, "spread", "deliver messages whose time has passed over this `DURATION`, not all at once")
 	flags.BoolVar(&f.opt.Follow, "follow", false, "go on until interrupted, and take over what old producers still add")
 	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
-	flags.Var(&f.remember, "remember", "how long a killed run may wait to be gone on with; topics remember finished IDs at least for this `DURATION` (7d)")
+	flags.Var(&f.dedupe, "dedupe-window", "how long a killed run may wait to be gone on with; topics remember finished IDs at least for this `DURATION` (7d)")
 	flags.StringVar(&f.uncertain, "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
+	completeFlag(cmd, "uncertain", "leave", "push", "drop", "return")
 }
 
 // addMap is for kinds that have names of their own.
@@ -81,20 +87,20 @@ func (f *importFlags) addMap(cmd *cobra.Command, what string) {
 }
 
 // options checks the flags.
-func (f *importFlags) options(a *app, names []string) (takeover.Options, error) {
+func (f *importFlags) options(a *app, names []string) (importer.Options, error) {
 	o := f.opt
 	if len(names) > 0 {
 		o.Names = names
 	}
-	o.Leave, o.Spread, o.Remember = f.leave.or(0), f.spread.or(0), f.remember.or(0)
-	o.Uncertain, o.Logger = takeover.Decision(f.uncertain), a.logger()
+	o.Leave, o.Spread, o.DedupeWindow = f.leave.or(0), f.spread.or(0), f.dedupe.or(0)
+	o.Uncertain, o.Logger = importer.Decision(f.uncertain), a.logger()
 	o.Target = a.storeFingerprint()
 	switch {
 	case f.yes && f.dryRun:
 		return o, usagef("--yes and --dry-run contradict each other: use one")
 	case o.Follow && !f.yes:
 		return o, usagef("--follow imports: use it with --yes")
-	case f.yes && o.Kind == takeover.ZSet && o.Unit == 0:
+	case f.yes && o.Kind == importer.ZSet && o.Unit == 0:
 		return o, usagef("say what the scores count with --unit s or --unit ms: a run without --yes shows what they look like")
 	case f.yes && strings.HasPrefix(a.storeName(), "mem:"):
 		return o, usagef("a store in memory is gone when this command ends: name another one with --store")
@@ -140,6 +146,9 @@ func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
 			from = a.getenv(fromVariable)
 		}
 		if from == "" {
+			if o.Kind.InPostgres() {
+				return usagef("name the database to import from, with --from postgres://HOST:PORT/DATABASE or %s", fromVariable)
+			}
 			return usagef("name the Redis to import from, with --from redis://HOST:PORT/DATABASE or %s", fromVariable)
 		}
 		return a.importFrom(ctx, from, o, f)
@@ -147,16 +156,7 @@ func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
 }
 
 // importFrom looks or imports, and shows what came of it.
-func (a *app) importFrom(ctx context.Context, from string, o takeover.Options, f *importFlags) (err error) {
-	client, err := takeover.Dial(from)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closing := client.Close(); closing != nil {
-			err = errors.Join(err, fmt.Errorf("close the connection to the source: %w", closing))
-		}
-	}()
+func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f *importFlags) (err error) {
 	rejects, err := a.openRejects(f.rejects)
 	if err != nil {
 		return err
@@ -176,16 +176,48 @@ func (a *app) importFrom(ctx context.Context, from string, o takeover.Options, f
 		bar = a.newBar(message, total)
 	}
 	o.Progress = func(done int64) { bar.set(done) }
-	im, err := takeover.New(client, o)
+	im, hangUp, err := newImporter(ctx, from, o)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if closing := hangUp(); closing != nil {
+			err = errors.Join(err, fmt.Errorf("close the connection to the source: %w", closing))
+		}
+	}()
 	report, err := a.lookOrMove(ctx, im, f.yes)
-	bar.stop()
+	bar.stop(err)
 	return a.endImport(report, rejects, f, err)
 }
 
-func (a *app) lookOrMove(ctx context.Context, im *takeover.Importer, yes bool) (report *takeover.Report, err error) {
+// newImporter connects with what a URL names. The caller calls hangUp when it is done.
+func newImporter(ctx context.Context, from string, o importer.Options) (im *importer.Importer, hangUp func() error, err error) {
+	if o.Kind.InPostgres() {
+		conn, err := importer.DialPostgres(ctx, from)
+		if err != nil {
+			return nil, nil, err
+		}
+		hangUp = func() error { return conn.Close(context.WithoutCancel(ctx)) }
+		im, err = importer.NewPostgres(conn, o)
+		return im, hangUp, closeIf(err, hangUp)
+	}
+	client, err := importer.Dial(from)
+	if err != nil {
+		return nil, nil, err
+	}
+	im, err = importer.New(client, o)
+	return im, client.Close, closeIf(err, client.Close)
+}
+
+// closeIf closes something if there is an error, and returns both.
+func closeIf(err error, hangUp func() error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, hangUp())
+}
+
+func (a *app) lookOrMove(ctx context.Context, im *importer.Importer, yes bool) (report *importer.Report, err error) {
 	if !yes {
 		return im.Survey(ctx)
 	}
@@ -197,7 +229,7 @@ func (a *app) lookOrMove(ctx context.Context, im *takeover.Importer, yes bool) (
 }
 
 // endImport shows the report, also of a run that failed, and decides what the run came to.
-func (a *app) endImport(r *takeover.Report, rejects *rejectLog, f *importFlags, err error) error {
+func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, err error) error {
 	if r == nil || len(r.Sets) == 0 && err != nil {
 		return err
 	}

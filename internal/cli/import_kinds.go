@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/punctualmq/punctual/internal/takeover"
+	"github.com/punctualmq/punctual/internal/importer"
 )
 
 const importZSetHelp = `Import what a program keeps in a plain sorted set: the member is the body, the score the time at
@@ -21,7 +21,7 @@ const importZSetExample = `  punctual import zset jobs --topic jobs --from redis
   punctual import zset jobs --topic jobs --from redis://localhost --unit s --leave 1m --yes`
 
 func newImportZSet(a *app) *cobra.Command {
-	f := &importFlags{opt: takeover.Options{Kind: takeover.ZSet}}
+	f := &importFlags{opt: importer.Options{Kind: importer.ZSet}}
 	cmd := &cobra.Command{
 		Use:     "zset KEY",
 		Short:   "Import from a plain sorted set",
@@ -32,6 +32,7 @@ func newImportZSet(a *app) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().Var(unitFlag{&f.opt.Unit}, "unit", "what the scores count: `s|ms`")
+	completeFlag(cmd, "unit", "s", "ms")
 	return cmd
 }
 
@@ -50,7 +51,7 @@ const importBeeExample = `  punctual import beedelayqueue --from redis://localho
   punctual import beedelayqueue --part order,ack --from redis://localhost/1 --yes`
 
 func newImportBee(a *app) *cobra.Command {
-	f := &importFlags{opt: takeover.Options{Kind: takeover.BeeDelayQueue}}
+	f := &importFlags{opt: importer.Options{Kind: importer.BeeDelayQueue}}
 	cmd := &cobra.Command{
 		Use:     "beedelayqueue [TOPIC...]",
 		Short:   "Import from BeeDelayQueue",
@@ -61,6 +62,7 @@ func newImportBee(a *app) *cobra.Command {
 	f.add(cmd)
 	f.addMap(cmd, "topic")
 	cmd.Flags().StringSliceVar(&f.opt.Parts, "part", nil, "which messages: `order,ack`; default order")
+	completeFlag(cmd, "part", "order", "ack", "order,ack")
 	return cmd
 }
 
@@ -77,7 +79,7 @@ const importRedissonExample = `  punctual import redisson --from redis://localho
   punctual import redisson orders --topic order.cancel --codec json-text --from redis://localhost --yes`
 
 func newImportRedisson(a *app) *cobra.Command {
-	f := &importFlags{opt: takeover.Options{Kind: takeover.Redisson}}
+	f := &importFlags{opt: importer.Options{Kind: importer.Redisson}}
 	cmd := &cobra.Command{
 		Use:     "redisson [QUEUE...]",
 		Short:   "Import from Redisson's delayed queue",
@@ -88,6 +90,7 @@ func newImportRedisson(a *app) *cobra.Command {
 	f.add(cmd)
 	f.addMap(cmd, "queue")
 	cmd.Flags().StringVar((*string)(&f.opt.Codec), "codec", "raw", "how the bodies were written: `raw|string|json|json-text`")
+	completeFlag(cmd, "codec", "raw", "string", "json", "json-text")
 	return cmd
 }
 
@@ -106,7 +109,7 @@ const importAsynqExample = `  punctual import asynq --from redis://localhost
   punctual import asynq --by-type --part scheduled --from redis://localhost --yes`
 
 func newImportAsynq(a *app) *cobra.Command {
-	f := &importFlags{opt: takeover.Options{Kind: takeover.Asynq}}
+	f := &importFlags{opt: importer.Options{Kind: importer.Asynq}}
 	cmd := &cobra.Command{
 		Use:     "asynq [QUEUE...]",
 		Short:   "Import from asynq",
@@ -118,5 +121,77 @@ func newImportAsynq(a *app) *cobra.Command {
 	f.addMap(cmd, "queue")
 	cmd.Flags().BoolVar(&f.opt.ByType, "by-type", false, "the type of a task is its topic")
 	cmd.Flags().StringSliceVar(&f.opt.Parts, "part", nil, "which tasks: `scheduled,retry`; default both")
+	completeFlag(cmd, "part", "scheduled", "retry", "scheduled,retry")
+	return cmd
+}
+
+const importPostgresHelp = `Import what a program keeps in a table of its own: rows with an ID, a due time and a body, in
+the columns that --id, --due and --body name. The ID's column is unique by itself, mostly the
+primary key; it becomes the message's ID, so that the program can cancel by it. The due time is
+a timestamp, or a number of seconds or milliseconds since 1970 (--unit). A body is taken byte
+for byte from a bytea, and as text from any other type.
+
+--where is a condition in SQL that only pending rows meet. Imported rows are deleted from the
+table. Rows that a transaction has locked stay, so consumers that select with FOR UPDATE and
+delete in the same transaction may run meanwhile. Those that mark a row as running, work, and
+delete it later may run if --where leaves such rows out.
+
+Rows of a table that has other uses, such as orders, are not to be imported: push a message for
+each of them, or let Reconcile do so (docs/reconcile.md).`
+
+const importPostgresExample = `  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop
+  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop --yes
+  punctual import postgres jobs --id id --due run_at --body payload --where "state = 'pending'" --topic jobs --from postgres://localhost/shop --yes`
+
+func newImportPostgres(a *app) *cobra.Command {
+	f := &importFlags{opt: importer.Options{Kind: importer.Postgres}}
+	cmd := &cobra.Command{
+		Use:     "postgres TABLE",
+		Short:   "Import from a table in PostgreSQL",
+		Long:    importPostgresHelp,
+		Example: importPostgresExample,
+		Args:    cobra.ExactArgs(1),
+		RunE:    f.action(a),
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.opt.Columns.ID, "id", "", "the `COLUMN` that names a row")
+	flags.StringVar(&f.opt.Columns.Due, "due", "", "the `COLUMN` that says when it is due")
+	flags.StringVar(&f.opt.Columns.Body, "body", "", "the `COLUMN` with the body")
+	flags.StringVar(&f.opt.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")
+	flags.Var(unitFlag{&f.opt.Unit}, "unit", "what a due time that is a number counts: `s|ms`")
+	completeFlag(cmd, "unit", "s", "ms")
+	return cmd
+}
+
+const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry: of the queues that
+are named, or of all that are found. A job's arguments are the body, as JSON; its kind,
+priority, tags, metadata and last error are in the headers river-kind, river-priority,
+river-tags, river-metadata and river-error. Its ID is river- and the number that it had. The
+attempts that are left stay.
+
+A job goes into the topic that has the queue's name; with --by-type into that of its kind. River
+frees the key of a unique job with it, so that old producers may insert the same again. Jobs
+that are available, running, pending or done stay.`
+
+const importRiverExample = `  punctual import river --from postgres://localhost/shop
+  punctual import river default mail --from postgres://localhost/shop --yes
+  punctual import river --by-type --part scheduled --from postgres://localhost/shop --yes`
+
+func newImportRiver(a *app) *cobra.Command {
+	f := &importFlags{opt: importer.Options{Kind: importer.River}}
+	cmd := &cobra.Command{
+		Use:     "river [QUEUE...]",
+		Short:   "Import from River",
+		Long:    importRiverHelp,
+		Example: importRiverExample,
+		RunE:    f.action(a),
+	}
+	f.add(cmd)
+	f.addMap(cmd, "queue")
+	cmd.Flags().BoolVar(&f.opt.ByType, "by-type", false, "the kind of a job is its topic")
+	cmd.Flags().StringSliceVar(&f.opt.Parts, "part", nil, "which jobs: `scheduled,retryable`; default both")
+	completeFlag(cmd, "part", "scheduled", "retryable", "scheduled,retryable")
+	cmd.Flags().StringVar(&f.opt.Table, "table", "", "River's `TABLE`, where it is not found as river_job: schema.river_job")
 	return cmd
 }

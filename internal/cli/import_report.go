@@ -9,14 +9,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/punctualmq/punctual/internal/takeover"
+	"github.com/punctualmq/punctual/internal/importer"
+	"github.com/punctualmq/punctual/internal/notation"
 )
 
 // importJSON is what import prints.
 type importJSON struct {
 	Kind   string `json:"kind"`
 	DryRun bool   `json:"dry_run"`
-	// Unit is what the scores of a zset count, UnitGuessed that nobody said so.
+	// Unit is what the scores of a zset or a column of numbers count, UnitGuessed that nobody said so.
 	Unit        string           `json:"unit,omitempty"`
 	UnitGuessed bool             `json:"unit_guessed,omitempty"`
 	Sets        []importSetJSON  `json:"sets"`
@@ -74,9 +75,9 @@ type rejectJSON struct {
 	Message      string  `json:"message"`
 }
 
-func importOf(r *takeover.Report, dryRun bool) importJSON {
+func importOf(r *importer.Report, dryRun bool) importJSON {
 	out := importJSON{Kind: string(r.Kind), DryRun: dryRun, Sets: []importSetJSON{}, Unfinished: r.Unfinished}
-	if r.Kind == takeover.ZSet {
+	if r.Unit != 0 {
 		out.Unit, out.UnitGuessed = unitWord(r.Unit), r.Guessed
 	}
 	for _, s := range r.Sets {
@@ -94,12 +95,12 @@ func importOf(r *takeover.Report, dryRun bool) importJSON {
 		out.Sets = append(out.Sets, set)
 	}
 	for _, c := range r.Remembered {
-		out.Remembered = append(out.Remembered, rememberedJSON{c.Topic, formatDuration(c.Was), formatDuration(c.Now)})
+		out.Remembered = append(out.Remembered, rememberedJSON{c.Topic, notation.FormatDuration(c.Was), notation.FormatDuration(c.Now)})
 	}
 	return out
 }
 
-func (a *app) showImport(r *takeover.Report, f *importFlags) error {
+func (a *app) showImport(r *importer.Report, f *importFlags) error {
 	if a.json {
 		return a.out.writeJSON(importOf(r, !f.yes))
 	}
@@ -115,7 +116,7 @@ func (a *app) showImport(r *takeover.Report, f *importFlags) error {
 	return nil
 }
 
-func (a *app) showSurvey(r *takeover.Report, f *importFlags) {
+func (a *app) showSurvey(r *importer.Report, f *importFlags) {
 	t := a.newTable("FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE")
 	rightAligned(t, 3, 4, 5, 6, 7, 8)
 	for _, s := range r.Sets {
@@ -141,7 +142,7 @@ func (a *app) showSurvey(r *takeover.Report, f *importFlags) {
 	if r.Guessed {
 		a.printf("The scores look like %s: if that is right, import with --unit %s.\n", unitLong(unitWord(r.Unit)), unitWord(r.Unit))
 	}
-	if r.Add(func(s *takeover.SetReport) int64 { return s.Overdue }) > 0 && f.spread.d == nil {
+	if r.Add(func(s *importer.SetReport) int64 { return s.Overdue }) > 0 && f.spread.d == nil {
 		a.printf("What is overdue is delivered at once: --spread 10m spreads it over ten minutes.\n")
 	}
 	a.printf("Nothing was changed. To import, run the same command with --yes.\n")
@@ -154,7 +155,7 @@ func unitLong(word string) string {
 	return "milliseconds"
 }
 
-func (a *app) showMoved(r *takeover.Report) {
+func (a *app) showMoved(r *importer.Report) {
 	t := a.newTable("FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED")
 	rightAligned(t, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 	for _, s := range r.Sets {
@@ -164,20 +165,20 @@ func (a *app) showMoved(r *takeover.Report) {
 	}
 	a.printf("%s\n", t.Render())
 	for _, c := range r.Remembered {
-		a.printf("Topic %s remembers finished IDs for %s now, so that a run that was killed can be gone on with.\n", c.Topic, formatDuration(c.Now))
-		a.printf("When the import is over: punctual topic set %s --remember %s\n", c.Topic, formatDuration(c.Was))
+		a.printf("Topic %s remembers finished IDs for %s now, so that a run that was killed can be gone on with.\n", c.Topic, notation.FormatDuration(c.Now))
+		a.printf("When the import is over: punctual topic set %s --dedupe-window %s\n", c.Topic, notation.FormatDuration(c.Was))
 	}
 }
 
 // setName is a set as people call it.
-func setName(s *takeover.SetReport) string {
+func setName(s *importer.SetReport) string {
 	if s.Part == "" {
 		return printable(s.Name)
 	}
 	return printable(s.Name) + " (" + s.Part + ")"
 }
 
-func topicsOf(s *takeover.SetReport) string {
+func topicsOf(s *importer.SetReport) string {
 	if s.Topic != "" {
 		return s.Topic
 	}
@@ -188,7 +189,7 @@ func topicsOf(s *takeover.SetReport) string {
 }
 
 // rejected is "5" or "5: 3 score, 2 body".
-func rejected(s *takeover.SetReport) string {
+func rejected(s *importer.SetReport) string {
 	var total int64
 	var parts []string
 	for _, reason := range slices.Sorted(maps.Keys(s.Rejected)) {
@@ -225,7 +226,7 @@ func (a *app) openRejects(name string) (*rejectLog, error) {
 	return l, nil
 }
 
-func (l *rejectLog) write(r takeover.Reject) error {
+func (l *rejectLog) write(r importer.Reject) error {
 	if l.n++; l.n <= shownRejects {
 		l.kept = append(l.kept, fmt.Sprintf("left in %s: %s: %s", printable(r.Set), oneLine(r.Member, 60), printable(r.Text)))
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/punctualmq/punctual/internal/pgtest"
 	"github.com/punctualmq/punctual/internal/redistest"
 )
 
@@ -75,7 +76,7 @@ func TestImport(t *testing.T) {
 	rejects := filepath.Join(t.TempDir(), "rejects.ndjson")
 	args := []string{"import", "zset", "jobs", "--topic", "orders", "--from", j.from, "--unit", "s", "--rejects", rejects, "--yes"}
 	r := runOn(t, "disk:"+j.dir, args...).exits(exitError, "left where they are: 1", "never", "after the year 9999", rejects)
-	r.contains("punctual topic set orders --remember 0s")
+	r.contains("punctual topic set orders --dedupe-window 0s")
 	if strings.Contains(r.err, "\x1b") {
 		t.Errorf("standard error has a control character of the member: %q", r.err)
 	}
@@ -195,4 +196,34 @@ func TestImportWithoutRejectsFile(t *testing.T) {
 	if n := j.left(); n != 1 {
 		t.Errorf("%d messages are left, want 1", n)
 	}
+}
+
+// A table of a program's own in PostgreSQL, and River's.
+func TestImportFromPostgres(t *testing.T) {
+	server := pgtest.Start(t)
+	do := func(statements ...string) string {
+		t.Helper()
+		out, err := server.Do(statements...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	do("create table jobs (id int primary key, run_at timestamptz, payload jsonb)",
+		`insert into jobs values (7, '2096-10-02 07:06:40+00', '{"order": 7}'), (8, null, '{}')`)
+	river, err := os.ReadFile("../importer/testdata/river/schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(string(river), "insert into river_job (args, kind, max_attempts, state, scheduled_at) values ('{}', 'close', 3, 'scheduled', '2096-10-02 07:06:40+00')")
+	store, from := "disk:"+newShell(t).dir, server.URL("postgres")
+	table := []string{"import", "postgres", "jobs", "--id", "id", "--due", "run_at", "--body", "payload", "--topic", "orders", "--from", from}
+	runOn(t, store, append(table, "--yes", "--where", "run_at is not null")...).ok().contains("jobs", "orders")
+	if got := do("select count(*) from jobs", "select count(*) from punctual_import"); got != "1\n0" {
+		t.Errorf("left in the table and in staging: %q, want 1 and 0", got)
+	}
+	runOn(t, store, "get", "7", "--topic", "orders").ok().contains(`{"order": 7}`, "2096-10-02T07:06:40.000Z")
+	runOn(t, store, "import", "river", "--from", from, "--yes").ok().contains("default (scheduled)")
+	runOn(t, store, "get", "river-1", "--topic", "default").ok().contains("river-kind")
+	runOn(t, store, "import", "river").exits(exitUsage, "postgres://")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const listHelp = `List shows messages of a topic in order of time: leased ones first, then ready, scheduled and dead
@@ -43,9 +44,13 @@ func newList(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
+	completeFlag(cmd, "state", states()...)
 	registerPage(cmd, &limit, &after)
 	return cmd
 }
+
+// states are the values of --state.
+func states() []string { return []string{"scheduled", "ready", "leased", "dead"} }
 
 func registerPage(cmd *cobra.Command, limit *int, after *string) {
 	cmd.Flags().IntVar(limit, "limit", 100, "show at most this many; 0: all")
@@ -57,6 +62,11 @@ type part struct {
 	topic    string
 	state    punctual.State
 	from, to time.Time
+	reason   punctual.DeathReason
+}
+
+func (p part) query(limit int, after string) punctual.ListQuery {
+	return punctual.ListQuery{Topic: p.topic, State: p.state, Reason: p.reason, From: p.from, To: p.to, Limit: limit, After: after}
 }
 
 // name is how a cursor names the part; neither topics nor states hold the characters.
@@ -64,7 +74,7 @@ func (p part) name() string { return p.topic + "@" + p.state.String() }
 
 // partsOf are the parts of a listing of one topic; state may be empty.
 func partsOf(topic, state string) ([]part, error) {
-	if err := punctual.CheckTopic(topic); err != nil {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return nil, err
 	}
 	if state != "" {
@@ -90,16 +100,16 @@ func (a *app) listPage(ctx context.Context, i punctual.Inspector, parts []part, 
 	}
 	show := a.newLister()
 	defer show.end()
+	shown := 0
 	left := limit
 	for n, p := range parts {
 		for {
-			page, err := i.List(ctx, punctual.ListQuery{
-				Topic: p.topic, State: p.state, From: p.from, To: p.to, Limit: pageSize(limit, left), After: inner,
-			})
+			page, err := i.List(ctx, p.query(pageSize(limit, left), inner))
 			if err != nil {
 				return err
 			}
 			left -= len(page.Messages)
+			shown += len(page.Messages)
 			next := cursorBehind(parts[n:], page.Next)
 			if err := show.page(page.Messages, next, limit > 0 && left == 0); err != nil {
 				return err
@@ -112,6 +122,13 @@ func (a *app) listPage(ctx context.Context, i punctual.Inspector, parts []part, 
 				break
 			}
 		}
+	}
+	if shown == 0 {
+		what := "messages"
+		if after != "" {
+			what = "more messages"
+		}
+		a.sayNothing(what)
 	}
 	return nil
 }

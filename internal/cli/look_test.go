@@ -56,7 +56,7 @@ func TestReschedule(t *testing.T) {
 	r.claim("t", 1)
 	r.run("reschedule", "a", "--in", "1h").exits(exitUnwished, "too late").prints("a leased\n")
 	r.run("reschedule", "none", "--now", "--json").exits(exitUnwished).printsJSON(`{"id":"none","outcome":"not_found"}`)
-	r.run("reschedule", "a").exits(exitUsage, "--in, --at or --now")
+	r.run("reschedule", "a").exits(exitUsage, "--in, --at, --by or --now")
 	r.run("reschedule", "a", "--now", "--in", "1h").exits(exitUsage, "use one")
 	r.run("reschedule", "a", "--at", "10000-01-01T00:00:00Z").exits(exitUsage, "9999-12-31")
 	r.run("reschedule", "a", "--at", "0001-01-01T00:00:00Z").exits(exitUsage, "--now")
@@ -66,7 +66,7 @@ func TestGet(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "hello", "--id", "a", "--in", "1h", "--expire", "1h", "--max-attempts", "2", "--header", "k=v").ok()
 	r.run("get", "a", "--json").ok().printsJSON(`{"id":"a","topic":"t","state":"scheduled","body":"hello","headers":{"k":"v"},
-		"due":"2026-11-20T11:00:00.000Z","created":"2026-11-20T10:00:00.000Z","attempt":0,"max_attempts":2,"expires":"2026-11-20T12:00:00.000Z"}`)
+		"due":"2026-11-20T11:00:00.000Z","first_due":"2026-11-20T11:00:00.000Z","created":"2026-11-20T10:00:00.000Z","attempt":0,"max_attempts":2,"expires":"2026-11-20T12:00:00.000Z"}`)
 	r.run("get", "a").ok().contains("scheduled", "hello", "k=v")
 	r.run("push", "t", "x\x1b[2J", "--id", "b").ok()
 	r.run("get", "b").ok().contains("x�[2J")
@@ -80,14 +80,14 @@ func TestGetOfTheDeadAndTheLeased(t *testing.T) {
 	r.run("push", "t", "x", "--id", "a").ok()
 	r.kill("t")
 	r.run("get", "a", "--json").ok().printsJSON(`{"id":"a","topic":"t","state":"dead","body":"x","headers":{},
-		"due":"2026-11-20T10:00:00.000Z","created":"2026-11-20T10:00:00.000Z","attempt":1,
+		"due":"2026-11-20T10:00:00.000Z","first_due":"2026-11-20T10:00:00.000Z","created":"2026-11-20T10:00:00.000Z","attempt":1,
 		"died":"2026-11-20T10:00:00.000Z","reason":"discarded","failures":[{"attempt":1,"at":"2026-11-20T10:00:00.000Z","error":"no such customer"}]}`)
 	r.run("get", "a").ok().contains("discarded", "1 at 2026-11-20T10:00:00.000Z: no such customer")
 	r.run("push", "t", "x", "--id", "b").ok()
 	r.claim("t", 1)
 	r.run("cancel", "b").exits(exitUnwished)
 	r.run("get", "b", "--json").ok().printsJSON(`{"id":"b","topic":"t","state":"leased","body":"x","headers":{},
-		"due":"2026-11-20T10:00:00.000Z","created":"2026-11-20T10:00:00.000Z","attempt":1,"lease_until":"2026-11-20T10:00:30.000Z","cancel_requested":true}`)
+		"due":"2026-11-20T10:00:00.000Z","first_due":"2026-11-20T10:00:00.000Z","created":"2026-11-20T10:00:00.000Z","attempt":1,"lease_until":"2026-11-20T10:00:30.000Z","cancel_requested":true}`)
 	r.run("get", "b").ok().contains("no further attempt")
 }
 
@@ -155,21 +155,25 @@ func TestListRefusesBadInput(t *testing.T) {
 func TestTopicsAndStats(t *testing.T) {
 	r := newRig(t)
 	r.run("topics", "--json").ok().prints("")
-	r.run("topics").ok().contains("TOPIC")
+	r.run("topics").exits(exitOK, "no topics\n").prints("")
+	r.run("stats").exits(exitOK, "no topics\n").prints("")
+	r.run("dead", "list").exits(exitOK, "no messages\n").prints("")
 	r.run("push", "t", "x", "--in", "1h").ok()
 	r.run("push", "u", "x", "--id", "a").ok()
 	r.run("push", "u", "x", "--id", "b").ok()
 	r.kill("u")
-	r.run("topic", "pause", "u", "--in", "--out").ok()
+	r.run("topic", "pause", "u", "--push", "--delivery").ok()
 	const (
-		lineT = `{"topic":"t","scheduled":1,"ready":0,"leased":0,"dead":0,"next_due":"2026-11-20T11:00:00.000Z","paused_in":false,"paused_out":false}`
-		lineU = `{"topic":"u","scheduled":0,"ready":1,"leased":0,"dead":1,"next_due":"2026-11-20T10:00:00.000Z","paused_in":true,"paused_out":true}`
+		lineT = `{"topic":"t","scheduled":1,"ready":0,"leased":0,"dead":0,"next_due":"2026-11-20T11:00:00.000Z","push_paused":false,"delivery_paused":false}`
+		lineU = `{"topic":"u","scheduled":0,"ready":1,"leased":0,"dead":1,"next_due":"2026-11-20T10:00:00.000Z","push_paused":true,"delivery_paused":true}`
 	)
 	r.run("topics", "--json").ok().printsJSON(lineT, lineU)
 	r.run("stats", "--json").ok().printsJSON(lineT, lineU)
 	r.run("stats", "u", "--json").ok().printsJSON(lineU)
-	r.run("stats").ok().contains("SCHEDULED", "total", "in and out")
-	r.run("topics").ok().contains("u", "in and out", "2026-11-20T11:00:00.000Z")
+	r.run("stats").ok().contains("SCHEDULED", "total", "push and delivery")
+	r.run("list", "t", "--state", "dead").exits(exitOK, "no messages\n").prints("")
+	r.run("list", "t", "--state", "dead", "--json").ok().prints("")
+	r.run("topics").ok().contains("u", "push and delivery", "2026-11-20T11:00:00.000Z")
 	r.run("stats", "none", "--json").exits(exitUnwished).failsWith("not_found", true)
 	r.run("stats", "a", "b").exits(exitUsage)
 }
@@ -182,7 +186,7 @@ func TestForecast(t *testing.T) {
 	r.run("push", "u", "x", "--in", "10m").ok()
 	r.run("forecast", "t", "--buckets", "3", "--json").ok().printsJSON(`{"topic":"t","by":"hour","overdue":1,"beyond":1,"buckets":[
 		{"from":"2026-11-20T10:00:00.000Z","count":1},{"from":"2026-11-20T11:00:00.000Z","count":2},{"from":"2026-11-20T12:00:00.000Z","count":0}]}`)
-	r.run("forecast", "--by", "day", "--buckets", "1", "--json").ok().printsJSON(`{"by":"day","overdue":1,"beyond":1,"buckets":[{"from":"2026-11-20T10:00:00.000Z","count":4}]}`)
+	r.run("forecast", "--by", "day", "--utc", "--buckets", "1", "--json").ok().printsJSON(`{"by":"day","overdue":1,"beyond":1,"buckets":[{"from":"2026-11-20T00:00:00.000Z","count":4}]}`)
 	bars := strings.Split(r.run("forecast", "t", "--buckets", "3").ok().out, "\n")
 	if len(bars) != 7 || strings.Count(bars[3], "█") <= strings.Count(bars[2], "█") || strings.Contains(bars[4], "█") {
 		t.Errorf("bars do not follow the counts 1, 2, 0:\n%s", strings.Join(bars, "\n"))
@@ -193,8 +197,32 @@ func TestForecast(t *testing.T) {
 		}
 	}
 	r.run("forecast", "--by", "year").exits(exitUsage, "minute, hour or day")
-	r.run("forecast", "--buckets", "-1").exits(exitUsage, "forecast of -1 buckets")
+	r.run("forecast", "--buckets", "-1").exits(exitUsage, "--buckets -1: use 1 to 200")
+	r.run("forecast", "--buckets", "201").exits(exitUsage, "use 1 to 200")
 	r.run("forecast", "none").exits(exitUnwished, "not found")
+}
+
+// Hours begin with the hour, and days with the day, of 23, 24 or 25 hours.
+func TestForecastFollowsTheCalendar(t *testing.T) {
+	r := newRig(t)
+	r.env["TZ"] = "Europe/Berlin" // clocks are set back on 2027-10-31
+	r.clock.Set(time.Date(2027, 10, 30, 9, 20, 30, 0, time.UTC))
+	for _, due := range []string{
+		"2027-10-30T09:59:59.999Z", "2027-10-30T10:00:00Z", "2027-10-30T21:59:59.999Z", // on Saturday
+		"2027-10-30T22:00:00Z", "2027-10-31T22:59:59.999Z", // on Sunday, which has 25 hours
+		"2027-10-31T23:00:00Z", // on Monday
+		"2027-11-01T23:00:00Z",
+	} {
+		r.run("push", "t", "x", "--at", due).ok()
+	}
+	r.run("forecast", "--by", "day", "--buckets", "3", "--json").ok().printsJSON(`{"by":"day","overdue":0,"beyond":1,"buckets":[
+		{"from":"2027-10-29T22:00:00.000Z","count":3},{"from":"2027-10-30T22:00:00.000Z","count":2},{"from":"2027-10-31T23:00:00.000Z","count":1}]}`)
+	r.run("forecast", "--by", "day", "--buckets", "2").ok().contains("in local time", "2027-10-30  3", "2027-10-31  2")
+	r.run("forecast", "--by", "day", "--utc", "--buckets", "1").ok().contains("in UTC", "2027-10-30  4")
+	r.run("forecast", "--buckets", "2", "--json").ok().printsJSON(`{"by":"hour","overdue":0,"beyond":5,"buckets":[
+		{"from":"2027-10-30T09:00:00.000Z","count":1},{"from":"2027-10-30T10:00:00.000Z","count":1}]}`)
+	r.run("forecast", "--by", "minute", "--buckets", "1", "--json").ok().contains(`"from":"2027-10-30T09:20:00.000Z"`)
+	r.run("forecast", "--by", "day", "--buckets", "200", "--json").ok().contains(`"beyond":0`)
 }
 
 func TestBarsNeverHideACount(t *testing.T) {
@@ -218,6 +246,11 @@ func TestCheck(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	if a, b := newRig(t).run("--version").ok(), newRig(t).run("version").ok(); a.out != b.out {
+		t.Errorf("--version prints %q, version %q", a.out, b.out)
+	}
+	newRig(t).run("--version", "--json").ok().contains(`"platform"`)
+	newRig(t).run("nonsense", "--version").exits(exitUsage, "nonsense")
 	r := newRig(t)
 	v := decode(t, r.run("version", "--json").ok().out).(map[string]any)
 	if v["go"] == "" || v["platform"] == "" || v["version"] == "" {

@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // IDs are unique within a topic. Commands that take IDs alone look for the topic.
@@ -33,7 +37,7 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 		}
 	}
 	for n, id := range ids {
-		if err := punctual.CheckID(id); err != nil {
+		if err := storekit.CheckID(id); err != nil {
 			return nil, err
 		}
 		out[n] = found{id, topic}
@@ -70,11 +74,36 @@ func topicsWith(ctx context.Context, i punctual.Inspector, topics []punctual.Top
 // amended is what became of one ID.
 type amended struct {
 	found
-	outcome punctual.Outcome
+	outcome punctual.Amended
 }
 
-// amend changes the messages that were found, each as template says, in batches.
-func amend(ctx context.Context, s punctual.Store, template punctual.Amendment, ids []found) ([]amended, error) {
+// change is what cancel, reschedule and dead requeue do to each message.
+type change struct {
+	template punctual.Amendment
+	// by, if not 0, moves each message from its own due time, in place of what template says.
+	by time.Duration
+}
+
+// to is the change of one message.
+func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual.Amendment, error) {
+	a := c.template
+	a.Topic, a.ID = f.topic, f.id
+	if c.by == 0 {
+		return a, nil
+	}
+	m, err := i.Get(ctx, f.topic, f.id)
+	if err != nil {
+		return a, err
+	}
+	a.Due = m.Due.Add(c.by)
+	if a.Due.After(punctual.MaxDue) {
+		return a, usagef("ID %q: %s later than %s lies after the last time possible: use up to %s", f.id, notation.FormatDuration(c.by), stamp(m.Due), stamp(punctual.MaxDue))
+	}
+	return a, nil
+}
+
+// amend changes the messages that were found, in batches.
+func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found) ([]amended, error) {
 	out := make([]amended, len(ids))
 	var as []punctual.Amendment
 	var places []int // places[k] is where the outcome of as[k] goes
@@ -90,12 +119,18 @@ func amend(ctx context.Context, s punctual.Store, template punctual.Amendment, i
 		return nil
 	}
 	for n, f := range ids {
-		out[n] = amended{f, punctual.Outcome{Status: punctual.NotFound}}
+		out[n] = amended{f, punctual.Amended{Err: punctual.ErrNotFound}}
 		if f.topic == "" {
 			continue
 		}
-		template.Topic, template.ID = f.topic, f.id
-		as, places = append(as, template), append(places, n)
+		a, err := c.to(ctx, i, f)
+		if errors.Is(err, punctual.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		as, places = append(as, a), append(places, n)
 		if len(as) == punctual.MaxBatch {
 			if err := flush(); err != nil {
 				return nil, err
@@ -108,41 +143,80 @@ func amend(ctx context.Context, s punctual.Store, template punctual.Amendment, i
 	return out, flush()
 }
 
-// changeByID is what cancel, reschedule and dead requeue do: find the IDs, change them,
-// print each outcome, and fail unless all are the wished one.
-func (a *app) changeByID(ctx context.Context, topic string, ids []string, template punctual.Amendment, wished punctual.OutcomeStatus) error {
+// changeByID is what cancel and reschedule do: find the IDs, change them, print each outcome, and
+// fail unless all are the wished one.
+func (a *app) changeByID(ctx context.Context, topic string, ids []string, c change) error {
 	if topic != "" {
-		if err := punctual.CheckTopic(topic); err != nil {
+		if err := storekit.CheckTopic(topic); err != nil {
 			return err
 		}
 	}
 	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+		return a.changeIDs(ctx, i, s, topic, ids, c)
+	})
+}
+
+// changeIDs finds the IDs in topic, or in any when it is empty, changes them and prints each outcome.
+func (a *app) changeIDs(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string, ids []string, c change) error {
+	t := &tally{change: c.template.Change}
+	return a.eachID(ctx, ids, t, func(ctx context.Context, ids []string) error {
 		places, err := lookUp(ctx, i, topic, ids)
 		if err != nil {
 			return err
 		}
-		return a.changeFound(ctx, s, places, template, wished)
+		return a.changeFound(ctx, i, s, places, c, t)
 	})
 }
 
-func (a *app) changeFound(ctx context.Context, s punctual.Store, places []found, template punctual.Amendment, wished punctual.OutcomeStatus) error {
-	done, err := amend(ctx, s, template, places)
+// changeFound changes messages, prints each outcome and counts it.
+func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.Store, places []found, c change, t *tally) error {
+	done, err := amend(ctx, i, s, c, places)
 	if err != nil {
 		return err
 	}
 	for _, d := range done {
-		if d.outcome.Err != nil {
-			return fmt.Errorf("ID %q: %w", d.id, d.outcome.Err)
+		if err := d.outcome.Err; err != nil && exitOf(punctual.ErrorCode(err)) != exitUnwished {
+			return fmt.Errorf("ID %q: %w", d.id, err)
 		}
-		if err := a.printAmended(d, template.Change); err != nil {
+		if err := a.printAmended(d, c.template.Change); err != nil {
 			return err
 		}
+		t.add(d)
 	}
-	return unlessAll(done, wished)
+	return nil
+}
+
+// tally counts outcomes, and keeps the first that was not the wished one.
+type tally struct {
+	change       punctual.Change
+	done, others int
+	first        amended
+}
+
+func (t *tally) add(d amended) {
+	t.done++
+	if d.outcome.Err == nil {
+		return
+	}
+	if t.others++; t.others == 1 {
+		t.first = d
+	}
+}
+
+// result is nil when every outcome was the wished one.
+func (t *tally) result() error {
+	if t.others == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("ID %q: %s", t.first.id, explain(t.first.outcome.Err, t.change))
+	if t.done > 1 {
+		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, doneWord(t.change), text)
+	}
+	return unwishedf(punctual.ErrorCode(t.first.outcome.Err), "%s", text)
 }
 
 func (a *app) printAmended(d amended, c punctual.Change) error {
-	status := d.outcome.Status.String()
+	status := cmp.Or(punctual.ErrorCode(d.outcome.Err), doneWord(c))
 	switch {
 	case !a.json && d.outcome.Due.IsZero():
 		a.printf("%s %s\n", d.id, status)
@@ -156,37 +230,29 @@ func (a *app) printAmended(d amended, c punctual.Change) error {
 	return nil
 }
 
-// unlessAll is nil when every outcome is the wished one.
-func unlessAll(done []amended, wished punctual.OutcomeStatus) error {
-	var others []amended
-	for _, d := range done {
-		if d.outcome.Status != wished {
-			others = append(others, d)
-		}
+// doneWord is the outcome of a change that was made.
+func doneWord(c punctual.Change) string {
+	switch c {
+	case punctual.ChangeCancel:
+		return "cancelled"
+	case punctual.ChangeReschedule:
+		return "rescheduled"
 	}
-	if len(others) == 0 {
-		return nil
-	}
-	first := others[0]
-	text := fmt.Sprintf("ID %q: %s", first.id, explain(first.outcome.Status, wished))
-	if len(done) > 1 {
-		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", len(others), len(done), wished, text)
-	}
-	return unwishedf(first.outcome.Status.String(), "%s", text)
+	return "requeued"
 }
 
 // explain says what an outcome that was not wished means.
-func explain(s, wished punctual.OutcomeStatus) string {
-	switch s {
-	case punctual.TooLate:
-		if wished == punctual.Cancelled {
+func explain(err error, c punctual.Change) string {
+	switch {
+	case errors.Is(err, punctual.ErrLeased):
+		if c == punctual.ChangeCancel {
 			return "too late: it is being worked on; no further attempt will be made after this one"
 		}
 		return "too late: it is being worked on; nothing was changed"
-	case punctual.NotDead:
+	case errors.Is(err, punctual.ErrNotDead):
 		return "it is not dead: nothing was changed; 'punctual reschedule' moves a message that is to be delivered"
 	}
-	return "not found: there is no such message to be " + wished.String()
+	return "not found: there is no such message to be " + doneWord(c)
 }
 
 // completeTopics completes topic names for the first n arguments, all for -1. It is quiet
@@ -208,5 +274,12 @@ func (a *app) completeTopics(n int) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlag completes the values that a flag can have.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("punctual: " + err.Error()) // there is no such flag
 	}
 }

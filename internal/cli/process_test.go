@@ -4,6 +4,8 @@ package cli
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +15,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore"
 )
 
 // shell runs command lines as processes of their own, on one store on disk.
@@ -56,7 +61,12 @@ type process struct {
 
 func (s *shell) start(args ...string) *process {
 	s.t.Helper()
-	p := &process{t: s.t, cmd: s.command(args...), errs: &buffer{}}
+	return s.startCommand(s.command(args...))
+}
+
+func (s *shell) startCommand(cmd *exec.Cmd) *process {
+	s.t.Helper()
+	p := &process{t: s.t, cmd: cmd, errs: &buffer{}}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -123,17 +133,92 @@ func TestMessagesOutliveTheProcess(t *testing.T) {
 	s.run("check", "--json").ok().printsJSON(`{"topics":1,"live":0,"dead":0,"problems":[]}`)
 }
 
-func TestASecondProcessLearnsWhoHoldsTheStore(t *testing.T) {
+// A directory that a consume owns is everybody's: the same output and exit codes.
+func TestASecondProcessUsesTheStoreToo(t *testing.T) {
 	s := newShell(t)
-	s.run("push", "t", "x").ok()
+	s.run("push", "t", "x", "--id", "first").ok()
 	p := s.start("consume", "t")
-	p.line()
-	holder := fmt.Sprint(p.cmd.Process.Pid)
-	s.run("push", "t", "y").exits(exitError, holder, "one process owns a directory", "or name another store with --store")
-	s.run("topics", "--json").exits(exitError, holder).failsWith("locked", true)
+	if line := p.line(); !strings.Contains(line, `"id":"first"`) {
+		t.Fatalf("the first line is %s", line)
+	}
+	s.run("push", "t", "y", "--id", "second").ok().prints("second\n")
+	if line := p.line(); !strings.Contains(line, `"body":"y"`) {
+		t.Errorf("consume printed %s, want what another process pushed", line)
+	}
+	s.run("push", "t", "z", "--id", "later", "--in", "1h").ok()
+	s.run("push", "t", "z", "--id", "later", "--json").ok().contains(`"result":"duplicate"`)
+	s.run("list", "t", "--json").ok().contains(`"id":"later"`)
+	s.run("cancel", "later").ok()
+	s.run("cancel", "later").exits(exitUnwished, "later")
+	s.run("check", "--json").ok().printsJSON(`{"topics":1,"live":0,"dead":0,"problems":[]}`)
+	s.run("doctor").ok()
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != exitOK {
 		t.Errorf("exit %d after a SIGTERM, want 0", code)
+	}
+	s.run("stats", "t").ok()
+}
+
+// A consume goes on when the one that owned the directory has ended, or was killed.
+func TestConsumeTakesTheDirectoryOver(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		s := newShell(t)
+		s.run("push", "t", "x").ok()
+		first := s.start("consume", "t")
+		first.line() // it owns the directory
+		second := s.start("consume", "t")
+		s.run("push", "u", "x").ok()
+		first.signal(sig)
+		first.wait()
+		s.run("push", "t", "y").ok()
+		if line := second.line(); !strings.Contains(line, `"body":"y"`) {
+			t.Errorf("after %v to the first: the second printed %s", sig, line)
+		}
+		second.signal(syscall.SIGTERM)
+		if code := second.wait(); code != exitOK {
+			t.Errorf("exit %d after a SIGTERM, want 0", code)
+		}
+	}
+}
+
+// An owner that does not share its directory has it alone.
+func TestASecondProcessLearnsWhoHoldsTheStore(t *testing.T) {
+	s := newShell(t)
+	s.run("push", "t", "x").ok()
+	d, err := diskstore.Open(s.dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	holder := fmt.Sprint(os.Getpid())
+	s.run("push", "t", "y", "--wait", "0s").exits(exitError, holder, "one process owns a directory", "or name another store with --store")
+	s.run("topics", "--json", "--wait", "0s").exits(exitError, holder).failsWith("locked", true)
+	s.run("topics", "--wait", "1ms").exits(exitError, holder, "or wait for it with --wait 10s")
+	waiting := s.start("topics", "--wait", "1h")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := waiting.wait(); code != exitOK {
+		t.Errorf("exit %d of a command that waited for the owner to end, want 0", code)
+	}
+}
+
+// A command that waits for a directory gives up at the first signal.
+func TestASignalEndsTheWaitForTheStore(t *testing.T) {
+	s := newShell(t)
+	s.run("push", "t", "x").ok()
+	d, err := diskstore.Open(s.dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r := newRig(t)
+	a := r.app(&buffer{}, &buffer{})
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	_, err = openDisk(ctx, place{where: s.dir, wait: time.Hour, log: a.logger()})
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, punctual.ErrLocked) {
+		t.Errorf("%v, want that the store has an owner and the command was interrupted", err)
 	}
 }
 
@@ -191,22 +276,25 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// A closed pipe ends consume with 1, and the message is not acked.
-func TestAClosedPipeEndsConsume(t *testing.T) {
+// A closed pipe ends a command without a word, as it ends others, and a message that could not be
+// printed is not acked.
+func TestAClosedPipeEndsCommandsQuietly(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x", "--id", "a").ok()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Close()
-	cmd := s.command("consume", "t")
-	var errs buffer
-	cmd.Stdout, cmd.Stderr = w, &errs
-	_ = cmd.Run() // the exit code is looked at below
-	w.Close()
-	if code := cmd.ProcessState.ExitCode(); code != exitError || !strings.Contains(errs.String(), "broken pipe") {
-		t.Errorf("exit %d, standard error %q; want 1 and a broken pipe", code, errs.String())
+	for _, args := range [][]string{{"consume", "t"}, {"list", "t"}, {"list", "t", "--json"}, {"--version"}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		cmd := s.command(args...)
+		var errs buffer
+		cmd.Stdout, cmd.Stderr = w, &errs
+		_ = cmd.Run() // the exit code is looked at below
+		w.Close()
+		if code := cmd.ProcessState.ExitCode(); code != 141 || errs.String() != "" {
+			t.Errorf("%q: exit %d, standard error %q; want 141 and none", args, code, errs.String())
+		}
 	}
 	s.run("get", "a", "--json").ok().contains(`"state":"ready"`, `"attempt":0`)
 }

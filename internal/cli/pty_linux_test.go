@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
+
+	"github.com/creack/pty"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
@@ -28,26 +30,11 @@ type terminal struct {
 
 func openTerminal(t *testing.T, columns uint16) *terminal {
 	t.Helper()
-	typed, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	typed, file, err := pty.Open()
 	if err != nil {
 		t.Skipf("no pseudo-terminals here: %v", err)
 	}
-	var number, unlock int32
-	size := [4]uint16{40, columns}
-	for _, call := range []struct {
-		request uintptr
-		arg     unsafe.Pointer
-	}{
-		{syscall.TIOCSPTLCK, unsafe.Pointer(&unlock)},
-		{syscall.TIOCGPTN, unsafe.Pointer(&number)},
-		{syscall.TIOCSWINSZ, unsafe.Pointer(&size)},
-	} {
-		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, typed.Fd(), call.request, uintptr(call.arg)); errno != 0 {
-			t.Fatalf("pseudo-terminal: %v", errno)
-		}
-	}
-	file, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
+	if err := pty.Setsize(file, &pty.Winsize{Rows: 40, Cols: columns}); err != nil {
 		t.Fatal(err)
 	}
 	p := &terminal{file: file, typed: typed, done: make(chan struct{})}
@@ -154,6 +141,44 @@ func TestLinesStandAboveTheProgressBar(t *testing.T) {
 		}
 	}
 }
+
+// The bar of a file tells how much of it is done, and after an error it does not say that all is.
+func TestTheBarOfAFileHasAPercentage(t *testing.T) {
+	line := `{"body":"x"}` + "\n"
+	for _, c := range []struct {
+		input, says, silent string
+		code                int
+	}{
+		{strings.Repeat(line, 3000), "done!", "stopped", exitOK},
+		{strings.Repeat(line, 2500) + "bad\n", "stopped", "done!", exitError},
+	} {
+		r := newRig(t)
+		name := filepath.Join(t.TempDir(), "input")
+		if err := os.WriteFile(name, []byte(c.input), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		p := openTerminal(t, 100)
+		var batches int
+		r.in, r.pushed = f, func() {
+			if batches++; batches == 2 {
+				waitUntil(t, "the bar shows a part of the file", func() bool { return partly.MatchString(p.shown.String()) })
+			}
+		}
+		code := r.app(&buffer{}, p.file).run(t.Context(), []string{"push", "t", "--ndjson"})
+		shown := p.close(t)
+		if last := screen(shown); code != c.code || !strings.Contains(last, c.says) || strings.Contains(last, c.silent) || batches < 2 {
+			t.Errorf("exit %d after %d batches; the screen at the end:\n%s\nwant exit %d and %q", code, batches, last, c.code, c.says)
+		}
+	}
+}
+
+// partly is a percentage that is neither 0 nor 100.
+var partly = regexp.MustCompile(`(0\.0[1-9]|0\.[1-9]\d|[1-9]\d?\.\d+)%`)
 
 // screen is what remains on the screen of text with the escape sequences that bars and
 // tables use: up by n lines, erase the line, erase what follows.

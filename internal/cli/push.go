@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const pushHelp = `Push stores a message that is delivered at the time asked for, and prints its ID once
@@ -19,6 +20,7 @@ messages are read from standard input, one JSON object per line:
   {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?,
    "max_attempts"?, "expire"?}
 
+A "body" that is text is the body; any other JSON value is kept as it is written.
 Each stored one is answered by a JSON line, in the order of the input. A line that is
 refused is reported on standard error with its number; the others go on. The other flags
 then hold for the lines that do not say otherwise.`
@@ -64,19 +66,20 @@ func newPush(a *app) *cobra.Command {
 		}
 		return a.pushOne(ctx, args[0], args[1], options)
 	})
-	f.register(cmd.Flags())
+	f.register(a, cmd.Flags())
+	completeFlag(cmd, "if-exists", "keep", "replace", "replace-dead", "fail")
 	return cmd
 }
 
-func (f *pushFlags) register(flags *pflag.FlagSet) {
-	f.when.register(flags, "deliver")
+func (f *pushFlags) register(a *app, flags *pflag.FlagSet) {
+	f.when.register(a, flags)
 	flags.StringVar(&f.id, "id", "", "name the message; pushing the same ID again keeps the first (see --if-exists)")
 	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver at most this often (default: as the topic says)")
 	flags.Var(&f.expire, "expire", "do not deliver any more this long after the due time")
 	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop the message when it expires, instead of keeping it among the dead")
 	flags.Var(&f.spread, "spread", "deliver later by a random part of this")
-	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is taken: `keep|replace|fail`")
+	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is taken: `keep|replace|replace-dead|fail`; keep fails when it is dead")
 	flags.BoolVar(&f.ndjson, "ndjson", false, "read many messages from standard input, one JSON object per line")
 }
 
@@ -124,10 +127,12 @@ func (f *pushFlags) options(named bool) ([]punctual.PushOption, error) {
 	case "keep":
 	case "replace":
 		o = append(o, punctual.Replace())
+	case "replace-dead":
+		o = append(o, punctual.ReplaceDead())
 	case "fail":
-		o = append(o, punctual.FailIfTaken())
+		o = append(o, punctual.FailIfExists())
 	default:
-		return nil, usagef("--if-exists %q: use keep, replace or fail", f.ifExists)
+		return nil, usagef("--if-exists %q: use keep, replace, replace-dead or fail", f.ifExists)
 	}
 	return o, nil
 }
@@ -144,7 +149,7 @@ func (a *app) pushOne(ctx context.Context, topic, body string, options []punctua
 	if err != nil {
 		return err
 	}
-	if err := m.Check(punctual.DefaultMaxBody); err != nil {
+	if err := storekit.CheckPush(&m, punctual.DefaultMaxBody); err != nil {
 		return err // before a store is made for it
 	}
 	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
@@ -164,6 +169,13 @@ func (a *app) printPushed(r punctual.PushResult) error {
 		return a.out.writeJSON(pushedOf(r))
 	}
 	a.printf("%s\n", r.ID)
+	if r.Status == punctual.PushDuplicate {
+		kept := "the first message is kept"
+		if r.Due.IsZero() {
+			kept = "a message that is finished had it, and this one is not stored"
+		}
+		fmt.Fprintf(a.errs, "punctual: push: ID %q is taken (duplicate): %s\n", r.ID, kept)
+	}
 	return nil
 }
 
@@ -189,9 +201,10 @@ type whenFlags struct {
 	at timeFlag
 }
 
-func (w *whenFlags) register(flags *pflag.FlagSet, verb string) {
-	flags.Var(&w.in, "in", verb+" after this long: 90s, 30m, 2d12h, 1w")
-	flags.Var(&w.at, "at", verb+" at this time, RFC 3339: 2026-11-20T10:00:00Z; a time past is now")
+func (w *whenFlags) register(a *app, flags *pflag.FlagSet) {
+	w.at.read = a.readTime
+	flags.Var(&w.in, "in", "deliver after this long: 90s, 30m, 2d12h, 1w")
+	flags.Var(&w.at, "at", "deliver at this time: "+timeForms+"; a time past is now")
 }
 
 // when returns the time asked for; given is false when no flag was used.

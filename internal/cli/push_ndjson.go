@@ -9,12 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // push --ndjson: one goroutine reads and parses lines into a backlog, the command's own
@@ -33,7 +37,7 @@ const (
 type lineJSON struct {
 	Topic       *string           `json:"topic"`
 	ID          *string           `json:"id"`
-	Body        *string           `json:"body"`
+	Body        json.RawMessage   `json:"body"` // text, or any other JSON value, which is kept as it is written
 	BodyBase64  []byte            `json:"body_base64"`
 	In          *string           `json:"in"`
 	Due         *string           `json:"due"`
@@ -46,6 +50,7 @@ type lineJSON struct {
 type inputLine struct {
 	number int64
 	size   int
+	end    int64 // how much of the input was read with it
 	m      punctual.NewMessage
 	err    error
 }
@@ -54,7 +59,7 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 	topic := ""
 	if len(args) == 1 {
 		topic = args[0]
-		if err := punctual.CheckTopic(topic); err != nil {
+		if err := storekit.CheckTopic(topic); err != nil {
 			return err
 		}
 	}
@@ -62,14 +67,48 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 		return err
 	}
 	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
-		p := linePusher{app: a, store: s, bar: a.newBar("pushed", 0)}
-		defer p.bar.stop()
+		p := linePusher{app: a, store: s, size: sizeOf(a.in)}
+		p.bar = a.newBar(p.message(), p.size)
 		lines := newBacklog[inputLine](batchLines, batchBytes)
 		// A read from a terminal or pipe cannot be interrupted: when ctx ends, this goroutine
 		// stays behind in it until the process ends.
 		go func() { lines.close(readLines(a.in, topic, options, lines)) }()
-		return p.run(ctx, lines)
+		err := p.run(ctx, lines)
+		p.bar.stop(err)
+		return err
 	})
+}
+
+// message is what is said at the bar. Its value is the messages, or the bytes of a file.
+func (p *linePusher) message() string {
+	if p.size == 0 {
+		return "pushed"
+	}
+	return fmt.Sprintf("pushed %d", p.stored)
+}
+
+func (p *linePusher) update(end int64) {
+	if p.size == 0 {
+		end = p.stored
+	}
+	p.bar.update(end, p.message())
+}
+
+// sizeOf is how much there is to read of a file, 0 of anything else.
+func sizeOf(in io.Reader) int64 {
+	f, ok := in.(*os.File)
+	if !ok {
+		return 0
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0
+	}
+	return max(0, info.Size()-at)
 }
 
 // checkOptions refuses flags that are wrong for every line before a store is made for them.
@@ -78,31 +117,34 @@ func checkOptions(options []punctual.PushOption) error {
 	if err != nil {
 		return err
 	}
-	return m.Check(punctual.DefaultMaxBody)
+	return storekit.CheckPush(&m, punctual.DefaultMaxBody)
 }
 
 // linePusher pushes batches of lines and counts what became of them.
 type linePusher struct {
 	*app
 	store          punctual.Store
+	size           int64 // of the input, in bytes; 0 if it is not a file
 	bar            *bar
 	stored         int64
+	kept           int64 // of stored: the ID was taken, and the first message kept
 	taken, refused int64 // refused because the ID was taken; for any other reason
 }
 
+// run pushes what is read, in batches. When ctx ends it finishes the batch under way.
 func (p *linePusher) run(ctx context.Context, lines *backlog[inputLine]) error {
 	defer lines.abandon()
 	for {
 		batch, err := lines.take(ctx)
 		if len(batch) > 0 {
-			if err := p.push(ctx, batch); err != nil {
+			if err := p.push(context.WithoutCancel(ctx), batch); err != nil {
 				return p.cutShort(err)
 			}
-			p.bar.set(p.stored)
+			p.update(batch[len(batch)-1].end)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return p.verdict()
+			return p.result()
 		case err != nil:
 			return p.cutShort(err)
 		}
@@ -153,6 +195,9 @@ func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
 	line, err := jsonLine(pushedOf(r))
 	out.Write(line)
 	p.stored++
+	if r.Status == punctual.PushDuplicate {
+		p.kept++
+	}
 	return err
 }
 
@@ -174,9 +219,15 @@ func (p *linePusher) refuse(l inputLine) error {
 	return p.bar.print(p.errs, text)
 }
 
-// verdict is the command's error once all lines were read.
-func (p *linePusher) verdict() error {
+// result is the command's error once all lines were read.
+func (p *linePusher) result() error {
 	total := p.stored + p.taken + p.refused
+	if p.kept > 0 && !p.json {
+		note := fmt.Appendf(nil, "punctual: push: %d of %d lines have an ID that is taken (duplicate): the first messages are kept\n", p.kept, total)
+		if err := p.bar.print(p.errs, note); err != nil {
+			return err
+		}
+	}
 	switch {
 	case p.refused > 0:
 		return &failure{
@@ -193,13 +244,15 @@ func (p *linePusher) verdict() error {
 // when nobody takes the lines any more.
 func readLines(in io.Reader, topic string, options []punctual.PushOption, to *backlog[inputLine]) error {
 	r := bufio.NewReaderSize(in, 64<<10)
+	var end int64
 	for number := int64(1); ; number++ {
-		line, err := readLine(r)
+		line, length, err := readLine(r)
+		end += length
 		tooLong := errors.Is(err, punctual.ErrTooLarge)
 		if err != nil && !tooLong && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read standard input: %w", err)
 		}
-		l := inputLine{number: number, size: len(line)}
+		l := inputLine{number: number, size: len(line), end: end}
 		text := bytes.TrimSpace(line)
 		switch {
 		case tooLong:
@@ -213,13 +266,13 @@ func readLines(in io.Reader, topic string, options []punctual.PushOption, to *ba
 	}
 }
 
-// readLine reads up to the next line feed or the input's end, which is io.EOF. Of a line
-// longer than maxLine it reads over the rest and returns ErrTooLarge.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
+// readLine reads up to the next line feed or the input's end, which is io.EOF, and tells how long the
+// line is. Of a line longer than maxLine it reads over the rest and returns ErrTooLarge.
+func readLine(r *bufio.Reader) (line []byte, length int64, err error) {
 	tooLong := false
 	for {
 		part, err := r.ReadSlice('\n')
+		length += int64(len(part))
 		if len(line)+len(part) > maxLine {
 			tooLong, line = true, nil
 		}
@@ -230,9 +283,9 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case tooLong && (err == nil || errors.Is(err, io.EOF)):
-			return nil, fmt.Errorf("the line is longer than %d bytes: %w", maxLine, punctual.ErrTooLarge)
+			return nil, length, fmt.Errorf("the line is longer than %d bytes: %w", maxLine, punctual.ErrTooLarge)
 		}
-		return line, err
+		return line, length, err
 	}
 }
 
@@ -253,11 +306,14 @@ func parseLine(text []byte, topic string, options []punctual.PushOption) (m punc
 	if err != nil {
 		return m, err
 	}
+	if slices.ContainsFunc(own, isWhen) { // in place of --in or --at
+		options = slices.DeleteFunc(slices.Clone(options), isWhen)
+	}
 	m, err = punctual.Compose(topic, body, append(options[:len(options):len(options)], own...)...)
 	if err != nil {
 		return m, err
 	}
-	return m, m.Check(punctual.DefaultMaxBody)
+	return m, storekit.CheckPush(&m, punctual.DefaultMaxBody)
 }
 
 // decodeLine refuses what encoding/json would mend silently: text that is not UTF-8, half
@@ -330,15 +386,27 @@ func jsonProblem(err error) string {
 }
 
 func (l *lineJSON) content() ([]byte, error) {
+	if string(l.Body) == "null" {
+		l.Body = nil // as in the other fields: nothing is given
+	}
 	switch {
 	case l.Body != nil && l.BodyBase64 != nil:
 		return nil, usagef("\"body\" and \"body_base64\" are both given: use one")
+	case l.Body != nil && l.Body[0] == '"':
+		var text string
+		err := json.Unmarshal(l.Body, &text)
+		return []byte(text), err
 	case l.Body != nil:
-		return []byte(*l.Body), nil
+		return l.Body, nil
 	case l.BodyBase64 != nil:
 		return l.BodyBase64, nil
 	}
 	return nil, usagef("\"body\" is missing: give it, or \"body_base64\"; it may be empty")
+}
+
+func isWhen(o punctual.PushOption) bool {
+	_, is := o.(punctual.When)
+	return is
 }
 
 // options turns what the line says into what Compose takes.
@@ -347,21 +415,21 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 		return nil, usagef("\"in\" and \"due\" are both given: use one")
 	}
 	if l.In != nil {
-		d, err := parseDuration(*l.In)
+		d, err := typed(notation.ParseDuration(*l.In))
 		if err != nil {
 			return nil, fmt.Errorf("\"in\": %w", err)
 		}
 		o = append(o, punctual.In(d))
 	}
 	if l.Due != nil {
-		t, err := parseTime(*l.Due)
+		t, err := typed(notation.ParseTime(*l.Due))
 		if err != nil {
 			return nil, fmt.Errorf("\"due\": %w", err)
 		}
 		o = append(o, punctual.At(t))
 	}
 	if l.Expire != nil {
-		d, err := parseDuration(*l.Expire)
+		d, err := typed(notation.ParseDuration(*l.Expire))
 		if err != nil {
 			return nil, fmt.Errorf("\"expire\": %w", err)
 		}

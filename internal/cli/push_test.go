@@ -43,8 +43,9 @@ func TestPushOfATakenID(t *testing.T) {
 	r.run("push", "t", "first", "--id", "a", "--in", "1h").ok()
 	r.run("push", "t", "second", "--id", "a", "--json").ok().
 		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T11:00:00.000Z","result":"duplicate"}`)
+	r.run("push", "t", "second", "--id", "a").exits(exitOK, `push: ID "a" is taken (duplicate): the first message is kept`).prints("a\n")
 	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail", "--json").exits(exitUnwished).failsWith("duplicate", true)
-	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail").exits(exitUnwished, "push of a to t: ID is taken: use another ID")
+	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail").exits(exitUnwished, "a in t: ID is taken: use another ID")
 	r.run("push", "t", "fourth", "--id", "a", "--if-exists", "replace", "--in", "2h", "--json").ok().
 		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T12:00:00.000Z","result":"replaced"}`)
 	if got := string(r.get("t", "a").Body); got != "fourth" {
@@ -79,7 +80,7 @@ func TestPushRefusesBadInput(t *testing.T) {
 		{`topic "a b"`, []string{"push", "a b", "x"}},
 		{"not printable ASCII", []string{"push", "t", "x", "--id", "é"}},
 		{`"novalue"`, []string{"push", "t", "x", "--header", "novalue"}},
-		{"keep, replace or fail", []string{"push", "t", "x", "--if-exists", "maybe"}},
+		{"keep, replace, replace-dead or fail", []string{"push", "t", "x", "--if-exists", "maybe"}},
 		{"max attempts -1", []string{"push", "t", "x", "--max-attempts", "-1"}},
 		{"max attempts 1000001", []string{"push", "t", "x", "--max-attempts", "1000001"}},
 		{"ID is empty", []string{"push", "t", "x", "--id", ""}},
@@ -109,7 +110,7 @@ func TestPushLines(t *testing.T) {
 
 {"id":"a","body":"again"}
 {"id":"c","body":""}`
-	r.runInput(input, "push", "t", "--ndjson", "--in", "1h").ok().printsJSON(
+	r.runInput(input, "push", "t", "--ndjson", "--in", "1h").exits(exitOK, "1 of 4 lines have an ID that is taken (duplicate)").printsJSON(
 		`{"id":"a","topic":"t","due":"2026-11-20T10:30:00.000Z","result":"stored"}`,
 		`{"id":"b","topic":"other","due":"2026-11-21T00:00:00.000Z","result":"stored"}`,
 		`{"id":"a","topic":"t","due":"2026-11-20T10:30:00.000Z","result":"duplicate"}`,
@@ -130,7 +131,7 @@ func TestPushLinesGoOnAfterABadOne(t *testing.T) {
 		{`{"body":"x","topc":"y"}`, `line 4: not a JSON object as expected: unknown field "topc"`},
 		{`{"id":"x"}`, `line 5: "body" is missing`},
 		{`{"body":"x","body_base64":"eA=="}`, "line 6: "},
-		{`{"body":7}`, `line 7: "body" is a JSON number`},
+		{`{"body":"x","in":5}`, `line 7: "in" is a JSON number`},
 		{`{"body":"x","due":"10000-01-01T00:00:00Z"}`, `line 8: "due": time "10000-01-01T00:00:00Z" lies after`},
 		{`{"body":"x","in":"1s","due":"2026-11-21T00:00:00Z"}`, `line 9: "in" and "due" are both given`},
 		{"{\"body\":\"\xff\"}", "line 10: the line is not valid UTF-8"},
@@ -218,6 +219,44 @@ func TestPushLinesDoNotWaitForMore(t *testing.T) {
 	if code := <-done; code != exitOK {
 		t.Errorf("exit %d, want 0", code)
 	}
+}
+
+// A body may be any JSON value; what is not text is kept as it is written.
+func TestPushLinesTakeJSONValues(t *testing.T) {
+	r := newRig(t)
+	bodies := []struct{ text, want string }{
+		{`{"order": 42, "paid":false,"note":"5 €"}`, `{"order": 42, "paid":false,"note":"5 €"}`},
+		{`[1,2.50,1e3]`, `[1,2.50,1e3]`},
+		{`12345678901234567890`, `12345678901234567890`},
+		{`true`, `true`},
+		{`"text"`, `text`},
+		{`"{\"a\":1}"`, `{"a":1}`},
+	}
+	var input strings.Builder
+	for n, b := range bodies {
+		fmt.Fprintf(&input, `{"id":"%d","body": %s }`+"\n", n, b.text)
+	}
+	r.runInput(input.String(), "push", "t", "--ndjson").ok()
+	for n, b := range bodies {
+		if got := string(r.get("t", fmt.Sprint(n)).Body); got != b.want {
+			t.Errorf("body %s is stored as %q, want %q", b.text, got, b.want)
+		}
+	}
+	r.runInput(`{"body":null}`, "push", "t", "--ndjson").exits(exitError, `"body" is missing`)
+	r.runInput(`{"body":null,"body_base64":"eA=="}`, "push", "t", "--ndjson").ok()
+	r.runInput(`{"body":{"a":"\ud800"}}`, "push", "t", "--ndjson").exits(exitError, "surrogate")
+}
+
+// A signal ends a run between two batches: the one under way is finished, and its lines are told.
+func TestPushLinesFinishTheBatchUnderWay(t *testing.T) {
+	r := newRig(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	r.pushed = interrupt
+	in, typed := io.Pipe()
+	defer typed.Close()
+	go func() { _, _ = io.WriteString(typed, `{"id":"a","body":"x"}`+"\n") }()
+	r.in = in
+	r.runContext(ctx, "push", "t", "--ndjson").exits(exitError, "interrupted", "messages stored before that: 1").contains(`"id":"a"`)
 }
 
 // An interrupted push ends although standard input stays silent.

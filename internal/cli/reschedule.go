@@ -2,43 +2,56 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
 )
 
 const rescheduleHelp = `Reschedule moves the due time of messages that are not yet worked on, earlier or later; ID,
 body and attempts stay. Each ID has a definite outcome: rescheduled (only the new time
-counts), leased (too late) or not_found.`
+counts), leased (too late) or not_found.
+
+--by moves each message from the due time that it has, later or, with a minus, earlier. The due
+time is read and then set: of two that move a message by something at once one may be lost.
+
+` + idsHelp
 
 const rescheduleExample = `  punctual reschedule order-42 --in 1h
   punctual reschedule visit-7 --at 2026-11-21T09:00:00Z --topic reminder
+  punctual reschedule visit-7 visit-8 --by +1d
   punctual reschedule 01KB1B2M8E6QZ4V9H2W3T5N7RD --now`
 
 func newReschedule(a *app) *cobra.Command {
 	var topic string
 	var move moveFlags
+	var by shiftFlag
 	cmd := &cobra.Command{
-		Use:     "reschedule ID... (--in DURATION|--at TIME|--now)",
+		Use:     "reschedule (ID...|-) (--in DURATION|--at TIME|--by SHIFT|--now)",
 		Short:   "Move the due time of messages",
 		Long:    rescheduleHelp,
 		Example: rescheduleExample,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    takesIDs,
 		RunE: a.action(func(ctx context.Context, ids []string) error {
 			template, err := move.amendment(punctual.ChangeReschedule)
 			if err != nil {
 				return err
 			}
-			if !move.given() {
-				return usagef("no new time is given: use --in, --at or --now")
+			switch {
+			case !move.given() && by == 0:
+				return usagef("no new time is given: use --in, --at, --by or --now")
+			case move.given() && by != 0:
+				return usagef("--by is given with --in, --at or --now: use one")
 			}
-			return a.changeByID(ctx, topic, ids, template, punctual.Rescheduled)
+			return a.changeByID(ctx, topic, ids, change{template, time.Duration(by)})
 		}),
 	}
-	move.register(cmd.Flags())
+	move.register(a, cmd.Flags())
+	cmd.Flags().Var(&by, "by", "move the due time by this much: +1d, 90m, -2h")
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
 	return cmd
 }
@@ -49,8 +62,8 @@ type moveFlags struct {
 	now bool
 }
 
-func (f *moveFlags) register(flags *pflag.FlagSet) {
-	f.whenFlags.register(flags, "deliver")
+func (f *moveFlags) register(a *app, flags *pflag.FlagSet) {
+	f.whenFlags.register(a, flags)
 	flags.BoolVar(&f.now, "now", false, "deliver now")
 }
 
@@ -73,3 +86,35 @@ func (f *moveFlags) amendment(c punctual.Change) (punctual.Amendment, error) {
 	}
 	return a, nil
 }
+
+// shiftFlag is a flag that takes a duration with a sign; 0 means that it was not given.
+type shiftFlag time.Duration
+
+// Set, String and Type implement pflag.Value.
+func (f *shiftFlag) Set(s string) error {
+	size, earlier := strings.CutPrefix(s, "-")
+	if !earlier {
+		size = strings.TrimPrefix(s, "+")
+	}
+	d, err := typed(notation.ParseDuration(size))
+	switch {
+	case err != nil:
+		return err
+	case d == 0:
+		return usagef("a shift of 0 changes nothing: write it like +1d, 90m or -2h")
+	case earlier:
+		d = -d
+	}
+	*f = shiftFlag(d)
+	return nil
+}
+
+func (f *shiftFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return time.Duration(*f).String()
+}
+
+// Type is the word for the value in a command's help.
+func (f *shiftFlag) Type() string { return "shift" }

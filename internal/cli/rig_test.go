@@ -17,6 +17,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // runAsCommand makes the test binary the command itself, for tests that need a process.
@@ -37,14 +38,19 @@ var start = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 type rig struct {
 	t     *testing.T
 	store *memstore.Store
-	clock *punctual.ManualClock
+	clock *storekit.ManualClock
 	in    io.Reader
 	env   map[string]string
+	// amended, if not nil, is called when messages were changed by their IDs, before the command
+	// learns of it. Its error takes the place of the answer.
+	amended func(as []punctual.Amendment) error
+	// pushed, if not nil, is called while messages are being pushed, before they are stored.
+	pushed func()
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	clock := punctual.NewManualClock(start)
+	clock := storekit.NewManualClock(start)
 	s := memstore.New(&memstore.Options{Clock: clock})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
@@ -58,6 +64,27 @@ func newRig(t *testing.T) *rig {
 type keptOpen struct{ *memstore.Store }
 
 func (keptOpen) Close() error { return nil }
+
+// rigStore is the store of a rig.
+type rigStore struct {
+	keptOpen
+	r *rig
+}
+
+func (s rigStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	out, err := s.Store.Amend(ctx, as)
+	if err == nil && s.r.amended != nil {
+		err = s.r.amended(as)
+	}
+	return out, err
+}
+
+func (s rigStore) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	if s.r.pushed != nil {
+		s.r.pushed()
+	}
+	return s.Store.Push(ctx, ms)
+}
 
 // result is what one command line came to.
 type result struct {
@@ -88,8 +115,9 @@ func (b *buffer) String() string {
 // app is a run whose mem: is the rig's store.
 func (r *rig) app(out, err io.Writer) *app {
 	a := newApp(Streams{In: r.in, Out: out, Err: err, Getenv: func(name string) string { return r.env[name] }})
+	a.now = r.clock.Now
 	a.schemes = []scheme{{name: "mem", form: "mem:", open: func(context.Context, place) (punctual.Store, error) {
-		return keptOpen{r.store}, nil
+		return rigStore{keptOpen{r.store}, r}, nil
 	}}}
 	return a
 }

@@ -2,18 +2,20 @@
 // only place that chooses a store and wires it to a Queue or a Worker.
 //
 // A command is built by a newX(a *app) function. Its flags and arguments are
-// checked before a store is opened; its answer goes to a.out, one line or one JSON
-// object per result; its errors are returned, and reported once, by report in
+// checked before a store is opened. Its answer goes to a.out, one line or one JSON
+// object per result. Its errors are returned, and reported once, by report in
 // failure.go, which also decides the exit code.
 package cli
 
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -39,12 +41,19 @@ type app struct {
 	out    *output
 	errs   *output
 	getenv func(string) string
+	// now is the machine's clock: what "tomorrow" means to whoever types it. The times of messages
+	// are by the store's clock.
+	now func() time.Time
 	// schemes are the kinds of stores that --store can name.
 	schemes []scheme
 	// children are the processes started by consume --exec.
 	children processes
 
+	// log, if not nil, is where the command logs instead of what --json says. A command sets it before it opens a store.
+	log *slog.Logger
+
 	storeFlag string
+	wait      durationFlag
 	json      bool
 	// operation is the command's name without "punctual", for errors. It is empty until
 	// a command's own code was reached; an error before that is one of usage.
@@ -60,6 +69,7 @@ func newApp(s Streams) *app {
 		out:     &output{w: s.Out},
 		errs:    &output{w: s.Err},
 		getenv:  s.Getenv,
+		now:     time.Now,
 		schemes: schemes(),
 	}
 }
@@ -90,22 +100,31 @@ func newRoot(a *app) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	var version bool
+	root.Flags().BoolVar(&version, "version", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if !version {
+			return cmd.Help()
+		}
+		return a.action(func(context.Context, []string) error { return a.showVersion() })(cmd, args)
+	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.errs)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.storeFlag, "store", "", "the store, `KIND:WHERE`: "+a.storeForms()+" (PUNCTUAL_STORE, else "+defaultStore+")")
+	flags.StringVar(&a.storeFlag, "store", "", "the `STORE`: "+a.storeForms()+", a path or HOST:PORT (PUNCTUAL_STORE, else "+defaultStore+")")
+	flags.Var(&a.wait, "wait", "wait this long for a directory whose owner does not share it, 10s for instance (default 2s; 0s: not at all)")
 	flags.BoolVar(&a.json, "json", false, "print JSON, one object per line")
 
 	root.AddGroup(
 		&cobra.Group{ID: groupMessages, Title: "Messages:"},
 		&cobra.Group{ID: groupLook, Title: "Looking in:"},
-		&cobra.Group{ID: groupCare, Title: "Care:"},
+		&cobra.Group{ID: groupMaintenance, Title: "Maintenance:"},
 	)
 	addTo(root, groupMessages, newPush(a), newConsume(a), newCancel(a), newReschedule(a), newGet(a), newDead(a))
 	addTo(root, groupLook, newList(a), newTopics(a), newStats(a), newForecast(a))
-	addTo(root, groupCare, newTopic(a), newImport(a), newCheck(a), newDemo(a), newVersion(a))
-	addTo(root, groupCare, newDoctor(a))
+	addTo(root, groupMaintenance, newTopic(a), newImport(a), newCheck(a), newDemo(a), newVersion(a))
+	addTo(root, groupMaintenance, newDoctor(a), newMigrate(a), newServe(a), newToken(a))
 	root.AddCommand(newExitCodesHelp())
 	refuseUnknownHelp(root)
 	refuseUnknownShell(root)
@@ -140,9 +159,9 @@ func refuseUnknownShell(root *cobra.Command) {
 
 // The groups under which the root's help lists the commands.
 const (
-	groupMessages = "messages"
-	groupLook     = "look"
-	groupCare     = "care"
+	groupMessages    = "messages"
+	groupLook        = "look"
+	groupMaintenance = "maintenance"
 )
 
 func addTo(root *cobra.Command, group string, cmds ...*cobra.Command) {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
 )
 
 // The JSON that scripts rely on: each shape is one struct of this file. Fields are only
@@ -63,16 +64,18 @@ type deliveryJSON struct {
 	content
 	Headers   map[string]string `json:"headers"` // {} when there are none
 	Due       stamp             `json:"due"`
+	FirstDue  stamp             `json:"first_due"` // that of the first attempt
 	Delivered stamp             `json:"delivered"`
-	LateMS    int64             `json:"late_ms"` // never negative
+	LateMS    int64             `json:"late_ms"`       // of this attempt, never negative
+	TotalLate int64             `json:"total_late_ms"` // since FirstDue, never negative
 	Attempt   int               `json:"attempt"`
 }
 
 func deliveryOf(d *punctual.Delivery) deliveryJSON {
 	return deliveryJSON{
 		ID: d.ID, Topic: d.Topic, content: contentOf(d.Body), Headers: headersOf(d.Headers),
-		Due: stamp(d.Due), Delivered: stamp(d.Delivered),
-		LateMS: max(0, d.Late().Milliseconds()), Attempt: d.Attempt,
+		Due: stamp(d.Due), FirstDue: stamp(d.FirstDue), Delivered: stamp(d.Delivered),
+		LateMS: max(0, d.Late().Milliseconds()), TotalLate: max(0, d.TotalLate().Milliseconds()), Attempt: d.Attempt,
 	}
 }
 
@@ -105,6 +108,7 @@ type messageJSON struct {
 	content
 	Headers         map[string]string `json:"headers"`
 	Due             stamp             `json:"due"`
+	FirstDue        stamp             `json:"first_due"` // before retries moved it
 	Created         stamp             `json:"created"`
 	Attempt         int               `json:"attempt"`
 	MaxAttempts     int               `json:"max_attempts,omitempty"` // left out: as the topic says
@@ -130,7 +134,7 @@ type failureJSON struct {
 func messageOf(m punctual.Info) messageJSON {
 	out := messageJSON{
 		ID: m.ID, Topic: m.Topic, State: m.State.String(), content: contentOf(m.Body),
-		Headers: headersOf(m.Headers), Due: stamp(m.Due), Created: stamp(m.Created),
+		Headers: headersOf(m.Headers), Due: stamp(m.Due), FirstDue: stamp(m.FirstDue), Created: stamp(m.Created),
 		Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Expires: stamp(m.Expires),
 		DropExpired: m.DropExpired, LeaseUntil: stamp(m.LeaseUntil),
 		CancelRequested: m.CancelRequested, Died: stamp(m.Died), Reason: string(m.Reason),
@@ -143,42 +147,42 @@ func messageOf(m punctual.Info) messageJSON {
 
 // topicJSON is one topic, as topics and stats print it.
 type topicJSON struct {
-	Topic     string `json:"topic"`
-	Scheduled int64  `json:"scheduled"`
-	Ready     int64  `json:"ready"`
-	Leased    int64  `json:"leased"`
-	Dead      int64  `json:"dead"`
-	NextDue   stamp  `json:"next_due,omitzero"`
-	PausedIn  bool   `json:"paused_in"`
-	PausedOut bool   `json:"paused_out"`
+	Topic          string `json:"topic"`
+	Scheduled      int64  `json:"scheduled"`
+	Ready          int64  `json:"ready"`
+	Leased         int64  `json:"leased"`
+	Dead           int64  `json:"dead"`
+	NextDue        stamp  `json:"next_due,omitzero"`
+	PushPaused     bool   `json:"push_paused"`
+	DeliveryPaused bool   `json:"delivery_paused"`
 }
 
 func topicOf(s punctual.TopicStats) topicJSON {
 	return topicJSON{
 		Topic: s.Topic, Scheduled: s.Scheduled, Ready: s.Ready, Leased: s.Leased, Dead: s.Dead,
-		NextDue: stamp(s.NextDue), PausedIn: s.Settings.PausedIn, PausedOut: s.Settings.PausedOut,
+		NextDue: stamp(s.NextDue), PushPaused: s.Settings.PushPaused, DeliveryPaused: s.Settings.DeliveryPaused,
 	}
 }
 
 // settingsJSON is a topic's settings, as topic set, show, pause and resume print
 // them. Durations are as the flags take them.
 type settingsJSON struct {
-	Topic         string `json:"topic"`
-	Lease         string `json:"lease"`
-	MaxAttempts   int    `json:"max_attempts"`
-	Backoff       string `json:"backoff"`
-	DeadRetention string `json:"dead_retention"` // "0s": kept until purged
-	Remember      string `json:"remember"`       // "0s": not at all
-	PausedIn      bool   `json:"paused_in"`
-	PausedOut     bool   `json:"paused_out"`
-	Partitions    int    `json:"partitions"`
+	Topic          string `json:"topic"`
+	Lease          string `json:"lease"`
+	MaxAttempts    int    `json:"max_attempts"`
+	Backoff        string `json:"backoff"`
+	DeadRetention  string `json:"dead_retention"` // "0s": kept until purged
+	DedupeWindow   string `json:"dedupe_window"`  // "0s": not at all
+	PushPaused     bool   `json:"push_paused"`
+	DeliveryPaused bool   `json:"delivery_paused"`
+	Partitions     int    `json:"partitions"`
 }
 
 func settingsOf(topic string, s punctual.Settings) settingsJSON {
 	return settingsJSON{
-		Topic: topic, Lease: formatDuration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: formatBackoff(s.Backoff),
-		DeadRetention: formatDuration(s.DeadRetention), Remember: formatDuration(s.Remember),
-		PausedIn: s.PausedIn, PausedOut: s.PausedOut, Partitions: s.Partitions,
+		Topic: topic, Lease: notation.FormatDuration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: notation.FormatBackoff(s.Backoff),
+		DeadRetention: notation.FormatDuration(s.DeadRetention), DedupeWindow: notation.FormatDuration(s.DedupeWindow),
+		PushPaused: s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
 	}
 }
 
@@ -203,12 +207,11 @@ type bucketJSON struct {
 	Count int64 `json:"count"`
 }
 
-func forecastOf(topic, by string, f punctual.Forecast) forecastJSON {
-	out := forecastJSON{Topic: topic, By: by, Overdue: f.Overdue, Beyond: f.Beyond, Buckets: []bucketJSON{}}
-	for i, n := range f.Counts {
-		out.Buckets = append(out.Buckets, bucketJSON{stamp(f.From.Add(time.Duration(i) * f.Step)), n})
-	}
-	return out
+// migrationJSON is what migrate up and migrate status print.
+type migrationJSON struct {
+	Tables  int      `json:"tables"`
+	Program int      `json:"program"`
+	Pending []string `json:"pending"`
 }
 
 // checkJSON is what check prints.
@@ -221,10 +224,10 @@ type checkJSON struct {
 
 // findingJSON is what doctor prints for one finding.
 type findingJSON struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-	Grade string `json:"grade"`          // "good", "care" or "bad"
-	Cure  string `json:"cure,omitempty"` // left out when good
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Severity string `json:"severity"`         // "good", "warning" or "bad"
+	Remedy   string `json:"remedy,omitempty"` // left out when good
 }
 
 // versionJSON is what version prints.

@@ -60,6 +60,10 @@ func (a *app) showStats(all []punctual.TopicStats) error {
 	if a.json {
 		return a.topicLines(all)
 	}
+	if len(all) == 0 {
+		a.sayNothing("topics")
+		return nil
+	}
 	t := a.newTable("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED")
 	rightAligned(t, 2, 3, 4, 5)
 	var sum punctual.TopicStats

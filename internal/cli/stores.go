@@ -1,16 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/sharedstore"
 )
 
 // defaultStore is opened when neither --store nor PUNCTUAL_STORE names one.
@@ -33,6 +39,10 @@ type place struct {
 	// create makes a store that does not exist. Otherwise that is a failure (noStore), and
 	// nothing must be made.
 	create bool
+	// wait is how long to wait for another process that has the store to itself.
+	wait time.Duration
+	// token, or the file that holds it, is for a server.
+	token, tokenFile string
 	// log gets what the store has to say on its own.
 	log *slog.Logger
 }
@@ -42,7 +52,10 @@ func schemes() []scheme {
 	return append([]scheme{
 		{"disk", "disk:PATH", openDisk, examineDisk},
 		{"mem", "mem:", openMemory, examineMemory},
-	}, redisSchemes()...)
+		{"http", "http://HOST:PORT", openRemote("http:"), examineRemote("http:")},
+		{"https", "", openRemote("https:"), examineRemote("https:")},
+		{"unix", "unix:SOCKET", openRemote("unix:"), examineRemote("unix:")},
+	}, append(redisSchemes(), postgresSchemes()...)...)
 }
 
 func openMemory(_ context.Context, p place) (punctual.Store, error) {
@@ -80,7 +93,7 @@ func namesDirectory(p place) error {
 	return nil
 }
 
-func openDisk(_ context.Context, p place) (punctual.Store, error) {
+func openDisk(ctx context.Context, p place) (punctual.Store, error) {
 	if err := namesDirectory(p); err != nil {
 		return nil, err
 	}
@@ -89,11 +102,39 @@ func openDisk(_ context.Context, p place) (punctual.Store, error) {
 			return nil, err
 		}
 	}
-	s, err := diskstore.Open(p.where, &diskstore.Options{Logger: p.log})
+	s, err := sharedstore.Open(ctx, p.where, &sharedstore.Options{Logger: p.log, Wait: cmp.Or(p.wait, -1)})
 	if err != nil {
 		return nil, err // not s: a nil *Store in an interface is not nil
 	}
 	return s, nil
+}
+
+// openRemote opens the store at a server: where is HOST:PORT, perhaps with a path, or for a socket its path. Several servers of
+// one store are separated by commas.
+func openRemote(prefix string) func(context.Context, place) (punctual.Store, error) {
+	return func(ctx context.Context, p place) (punctual.Store, error) {
+		var urls []string
+		for part := range strings.SplitSeq(p.where, ",") {
+			urls = append(urls, prefix+strings.TrimPrefix(part, prefix))
+		}
+		s, err := remotestore.Open(ctx, urls, &remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log})
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+}
+
+// examineRemote asks the server what its store stands on.
+func examineRemote(prefix string) func(context.Context, place) ([]punctual.Finding, error) {
+	return func(ctx context.Context, p place) (found []punctual.Finding, err error) {
+		s, err := openRemote(prefix)(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		return s.(punctual.Examiner).Examine(ctx)
+	}
 }
 
 // diskExists returns a noStore failure unless the directory holds a store.
@@ -128,16 +169,33 @@ func (a *app) storeForms() string {
 	return strings.Join(forms, " or ")
 }
 
-// storeName is what --store, PUNCTUAL_STORE or the default say, in this order.
+// storeName is what --store, PUNCTUAL_STORE or the default say, in this order, in the form KIND:WHERE.
 func (a *app) storeName() string {
 	if a.storeFlag != "" {
-		return a.storeFlag
+		return a.fullName(a.storeFlag)
 	}
 	if name := a.getenv("PUNCTUAL_STORE"); name != "" {
-		return name
+		return a.fullName(name)
 	}
 	return defaultStore
 }
+
+// fullName gives a bare path and HOST:PORT the kinds disk and redis.
+func (a *app) fullName(name string) string {
+	kind, _, colon := strings.Cut(name, ":")
+	switch {
+	case slices.ContainsFunc(a.schemes, func(s scheme) bool { return s.name == kind }):
+		return name
+	case hostAndPort.MatchString(name):
+		return "redis://" + name
+	case !colon, strings.ContainsAny(kind, `/\`), kind == ".", kind == "..":
+		return "disk:" + name
+	}
+	return name
+}
+
+// hostAndPort is a host's name or address, an IPv6 one in brackets, and a port.
+var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d+$`)
 
 // How withStore treats a store that does not exist.
 const (
@@ -163,7 +221,21 @@ func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error
 	if err != nil {
 		return nil, err
 	}
-	return s.open(ctx, place{where: where, create: create, log: a.logger()})
+	p := a.place(where)
+	p.create = create
+	return s.open(ctx, p)
+}
+
+// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it: one that
+// has just begun, or is about to end.
+const lockedFor = 2 * time.Second
+
+// place is where a store is, for a command that makes none.
+func (a *app) place(where string) place {
+	return place{
+		where: where, wait: a.wait.or(lockedFor), log: a.logger(),
+		token: a.getenv("PUNCTUAL_TOKEN"), tokenFile: a.getenv("PUNCTUAL_TOKEN_FILE"),
+	}
 }
 
 // scheme is the kind of the store that is named, and the text behind the colon.

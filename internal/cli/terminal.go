@@ -90,6 +90,14 @@ func oneLine(s string, n int) string {
 	return text.Snip(s, n, "…")
 }
 
+// sayNothing says on standard error that a list is empty, so that people do not take it for a
+// failure; scripts that read JSON see no lines.
+func (a *app) sayNothing(what string) {
+	if !a.json {
+		fmt.Fprintf(a.errs, "no %s\n", what)
+	}
+}
+
 // printf prints on standard output; its error is looked at when the command ends.
 func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
 
@@ -124,6 +132,7 @@ func (a *app) newBar(message string, total int64) *bar {
 	b.writer.Style().Visibility.Speed = true
 	b.writer.Style().Visibility.Percentage = total > 0
 	b.writer.Style().Options.SpeedPrecision = time.Millisecond
+	b.writer.Style().Options.ErrorString = "stopped"
 	b.writer.SetAutoStop(true) // ends its goroutine once the tracker is done
 	b.writer.AppendTracker(b.tracker)
 	go func() {
@@ -152,11 +161,24 @@ func (b *bar) set(n int64) {
 	}
 }
 
-// stop leaves the finished bar on the screen and waits for its goroutine.
-func (b *bar) stop() {
-	if b.tracker == nil {
-		return
+// update sets how far it has come, and what is said of that.
+func (b *bar) update(n int64, message string) {
+	if b.tracker != nil {
+		b.tracker.UpdateMessage(message)
+		b.tracker.SetValue(n)
 	}
-	b.tracker.MarkAsDone()
+}
+
+// stop leaves the bar on the screen, as done or, after an error, as stopped, and waits for its
+// goroutine.
+func (b *bar) stop(err error) {
+	switch {
+	case b.tracker == nil:
+		return
+	case err != nil:
+		b.tracker.MarkAsErrored()
+	default:
+		b.tracker.MarkAsDone()
+	}
 	<-b.done
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func newTopic(a *app) *cobra.Command {
@@ -34,11 +35,11 @@ func (a *app) showSettings(topic string, s punctual.Settings) error {
 	if a.json {
 		return a.out.writeJSON(shape)
 	}
-	kept, remembered := shape.DeadRetention, shape.Remember
+	kept, remembered := shape.DeadRetention, shape.DedupeWindow
 	if s.DeadRetention == 0 {
 		kept = "until purged"
 	}
-	if s.Remember == 0 {
+	if s.DedupeWindow == 0 {
 		remembered = "not at all"
 	}
 	for _, row := range [][2]string{
@@ -58,10 +59,10 @@ func (a *app) showSettings(topic string, s punctual.Settings) error {
 
 // configure changes settings and shows them all.
 func (a *app) configure(ctx context.Context, create bool, topic string, p punctual.SettingsPatch) error {
-	if err := punctual.CheckTopic(topic); err != nil {
+	if err := storekit.CheckTopic(topic); err != nil {
 		return err
 	}
-	if _, err := p.Apply(punctual.DefaultSettings()); err != nil {
+	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), p, punctual.MaxPartitions); err != nil {
 		return err // before a store is made for it
 	}
 	return a.withInspector(ctx, create, func(i punctual.Inspector, _ punctual.Store) error {

@@ -8,12 +8,12 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const topicPauseHelp = `Pause holds back a topic's deliveries (--out, the default), refuses pushes to it (--in), or both.
-Messages stay as they are, their time goes on, and what is being worked on is not touched.`
+const topicPauseHelp = `Pause holds back a topic's deliveries (--delivery, the default), refuses pushes to it (--push), or
+both. Messages stay as they are, their time goes on, and what is being worked on is not touched.`
 
 const topicPauseExample = `  punctual topic pause order.cancel
-  punctual topic pause order.cancel --in
-  punctual topic pause order.cancel --in --out`
+  punctual topic pause order.cancel --push
+  punctual topic pause order.cancel --push --delivery`
 
 func newTopicPause(a *app) *cobra.Command {
 	return newPausing(a, true, &cobra.Command{
@@ -24,12 +24,12 @@ func newTopicPause(a *app) *cobra.Command {
 	})
 }
 
-const topicResumeHelp = `Resume ends a pause: that of deliveries (--out), of pushes (--in), or, when neither is given,
+const topicResumeHelp = `Resume ends a pause: that of deliveries (--delivery), of pushes (--push), or, when neither is given,
 both. What fell due meanwhile is delivered at once.`
 
 const topicResumeExample = `  punctual topic resume order.cancel
-  punctual topic resume order.cancel --in
-  punctual topic resume order.cancel --out --json`
+  punctual topic resume order.cancel --push
+  punctual topic resume order.cancel --delivery --json`
 
 func newTopicResume(a *app) *cobra.Command {
 	return newPausing(a, false, &cobra.Command{
@@ -42,21 +42,21 @@ func newTopicResume(a *app) *cobra.Command {
 
 // newPausing completes cmd, which sets the topic's pauses to paused.
 func newPausing(a *app, paused bool, cmd *cobra.Command) *cobra.Command {
-	var in, out bool
+	var push, delivery bool
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = a.completeTopics(1)
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		var p punctual.SettingsPatch
-		neither := !in && !out
-		if in || neither && !paused {
-			p.PausedIn = &paused
+		neither := !push && !delivery
+		if push || neither && !paused {
+			p.PushPaused = &paused
 		}
-		if out || neither {
-			p.PausedOut = &paused
+		if delivery || neither {
+			p.DeliveryPaused = &paused
 		}
 		return a.configure(ctx, mustExist, args[0], p)
 	})
-	cmd.Flags().BoolVar(&in, "in", false, "pushes")
-	cmd.Flags().BoolVar(&out, "out", false, "deliveries")
+	cmd.Flags().BoolVar(&push, "push", false, "pushes")
+	cmd.Flags().BoolVar(&delivery, "delivery", false, "deliveries")
 	return cmd
 }

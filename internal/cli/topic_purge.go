@@ -42,6 +42,7 @@ func newTopicPurge(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
+	completeFlag(cmd, "state", states()...)
 	yesFlag(cmd, &yes)
 	return cmd
 }

@@ -38,6 +38,10 @@ func (a *app) showTopics(all []punctual.TopicStats) error {
 	if a.json {
 		return a.topicLines(all)
 	}
+	if len(all) == 0 {
+		a.sayNothing("topics")
+		return nil
+	}
 	t := a.newTable("TOPIC", "LIVE", "DEAD", "NEXT DUE", "PAUSED")
 	rightAligned(t, 2, 3)
 	for _, s := range all {
@@ -58,12 +62,12 @@ func (a *app) topicLines(all []punctual.TopicStats) error {
 
 func pausedWord(s punctual.Settings) string {
 	switch {
-	case s.PausedIn && s.PausedOut:
-		return "in and out"
-	case s.PausedIn:
-		return "in"
-	case s.PausedOut:
-		return "out"
+	case s.PushPaused && s.DeliveryPaused:
+		return "push and delivery"
+	case s.PushPaused:
+		return "push"
+	case s.DeliveryPaused:
+		return "delivery"
 	}
 	return "-"
 }

@@ -22,22 +22,24 @@ func newVersion(a *app) *cobra.Command {
 		Long:    versionHelp,
 		Example: versionExample,
 		Args:    cobra.NoArgs,
-		RunE: a.action(func(context.Context, []string) error {
-			v := versionOf(debug.ReadBuildInfo())
-			if a.json {
-				return a.out.writeJSON(v)
-			}
-			a.printf("punctual %s %s %s\n", v.Version, v.Go, v.Platform)
-			if v.Commit != "" {
-				changed := ""
-				if v.Modified {
-					changed = ", with changes"
-				}
-				a.printf("commit %s of %s%s\n", v.Commit, v.Time, changed)
-			}
-			return nil
-		}),
+		RunE:    a.action(func(context.Context, []string) error { return a.showVersion() }),
 	}
+}
+
+func (a *app) showVersion() error {
+	v := versionOf(debug.ReadBuildInfo())
+	if a.json {
+		return a.out.writeJSON(v)
+	}
+	a.printf("punctual %s %s %s\n", v.Version, v.Go, v.Platform)
+	if v.Commit != "" {
+		changed := ""
+		if v.Modified {
+			changed = ", with changes"
+		}
+		a.printf("commit %s of %s%s\n", v.Commit, v.Time, changed)
+	}
+	return nil
 }
 
 // versionOf reads what the build left in the binary; nothing but Go's version is certain.

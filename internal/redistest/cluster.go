@@ -3,6 +3,8 @@ package redistest
 import (
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -173,14 +175,15 @@ func (c *Cluster) Move(key string, to *Server) error {
 	return nil
 }
 
-// ownerOf returns the primary that serves a key, and its ID.
+// ownerOf returns the primary that serves a key, and its ID. It asks for slots: while one is moved, a key of it may be at neither
+// node for those who do not know of the other.
 func (c *Cluster) ownerOf(key string) (*Server, string, error) {
-	for _, n := range c.Nodes {
-		role, err := n.Do("INFO", "replication")
-		if err != nil || !strings.Contains(role, "role:master") {
-			continue
-		}
-		if _, err := n.Do("EXISTS", key); err == nil {
+	slot, err := c.Slot(key)
+	if err != nil {
+		return nil, "", err
+	}
+	for n, serves := range c.Primaries() {
+		if serves(slot) {
 			id, err := n.Do("CLUSTER", "MYID")
 			return n, id, err
 		}
@@ -196,6 +199,55 @@ func (c *Cluster) Owner(t testing.TB, key string) *Server {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Primaries are the nodes that answer and serve slots, each with a function that tells whether it serves a slot.
+func (c *Cluster) Primaries() map[*Server]func(slot int) bool {
+	out := make(map[*Server]func(int) bool)
+	for _, n := range c.Nodes {
+		text, err := n.Do("CLUSTER", "NODES")
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			words := strings.Fields(line) // ID ADDR FLAGS PRIMARY PING PONG EPOCH LINK SLOTS...
+			if len(words) > 8 && strings.Contains(words[2], "myself") && strings.Contains(words[2], "master") {
+				ranges := words[8:]
+				out[n] = func(slot int) bool {
+					return slices.ContainsFunc(ranges, func(r string) bool { return inRange(r, slot) })
+				}
+			}
+		}
+	}
+	return out
+}
+
+// inRange tells whether a slot is in what CLUSTER NODES names: one slot, or the first and the last. One that is being moved is in
+// brackets, beside the range.
+func inRange(text string, slot int) bool {
+	first, last, isRange := strings.Cut(text, "-")
+	from, err := strconv.Atoi(first)
+	if err != nil {
+		return false
+	}
+	to := from
+	if isRange {
+		if to, err = strconv.Atoi(last); err != nil {
+			return false
+		}
+	}
+	return from <= slot && slot <= to
+}
+
+// Slot is the hash slot of a key.
+func (c *Cluster) Slot(key string) (slot int, err error) {
+	for _, n := range c.Nodes {
+		text := ""
+		if text, err = n.Do("CLUSTER", "KEYSLOT", key); err == nil {
+			return strconv.Atoi(text)
+		}
+	}
+	return 0, err
 }
 
 // migrate moves all keys of a slot, one after the other.

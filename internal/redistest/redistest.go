@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// cure is what to do when a program is missing.
-const cure = "apt-get install redis-server redis-sentinel redis-tools (or: make deps)"
+// remedy is what to do when a program is missing.
+const remedy = "apt-get install redis-server redis-sentinel redis-tools (or: make deps)"
 
 // serverVariable names the variable that holds the path of another server to be tested: another version
 // of Redis, or Valkey. Without it the redis-server and redis-sentinel of the system are.
@@ -46,6 +46,7 @@ type Server struct {
 
 	program string
 	args    []string
+	env     []string // beside that of the test
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when the process has ended
 }
@@ -65,15 +66,41 @@ func Start(t testing.TB, args ...string) *Server {
 // StartReplica starts a server for one test that follows another one. It returns when it does.
 func StartReplica(t testing.TB, primary *Server, args ...string) *Server {
 	t.Helper()
-	host, port, err := net.SplitHostPort(primary.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := Start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
+	s := Start(t, append(replicaOf(t, primary.Addr), args...)...)
 	if err := s.awaitLink(primary); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// StartReplicaOver is StartReplica for one that reaches its primary over a wire.
+func StartReplicaOver(t testing.TB, w *Wire, primary *Server, args ...string) *Server {
+	t.Helper()
+	s := Start(t, append(replicaOf(t, w.Addr), args...)...)
+	if err := s.awaitLink(primary); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// StartShiftedReplica is StartReplica for one whose clock Shift sets.
+func StartShiftedReplica(t testing.TB, primary *Server, args ...string) *Server {
+	t.Helper()
+	s := StartShifted(t, append(replicaOf(t, primary.Addr), args...)...)
+	if err := s.awaitLink(primary); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// replicaOf is the setting of a server that follows the one at an address.
+func replicaOf(t testing.TB, addr string) []string {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--replicaof", host + " " + port}
 }
 
 // awaitLink waits until a replica follows its primary, and both know it.
@@ -134,9 +161,12 @@ func run(m *testing.M, shared **Server) (code int, err error) {
 }
 
 // launch starts a server with its files in dir.
-func launch(dir string, args ...string) (*Server, error) {
+func launch(dir string, args ...string) (*Server, error) { return launchWith(dir, nil, args...) }
+
+// launchWith is launch with more in the environment.
+func launchWith(dir string, env []string, args ...string) (*Server, error) {
 	for try := 1; ; try++ {
-		s, err := launchOnce(dir, args)
+		s, err := launchOnce(dir, env, args)
 		// Somebody may have taken the port since it was found free.
 		if err == nil || try == 5 || !strings.Contains(err.Error(), "Address already in use") {
 			return s, err
@@ -144,12 +174,12 @@ func launch(dir string, args ...string) (*Server, error) {
 	}
 }
 
-func launchOnce(dir string, args []string) (*Server, error) {
+func launchOnce(dir string, env, args []string) (*Server, error) {
 	host, port, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: net.JoinHostPort(host, port), Dir: dir, program: serverProgram()}
+	s := &Server{Addr: net.JoinHostPort(host, port), Dir: dir, program: serverProgram(), env: env}
 	s.args = append([]string{
 		"--port", port, "--bind", host, "--replica-announce-ip", host, "--cluster-announce-ip", host,
 		"--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
@@ -165,9 +195,10 @@ func (s *Server) Restart() error {
 		if s.program == os.Getenv(serverVariable) {
 			return fmt.Errorf("%s names %s, which cannot be run: %w", serverVariable, s.program, err)
 		}
-		return fmt.Errorf("%s is missing: %s: %w", s.program, cure, err)
+		return fmt.Errorf("%s is missing: %s: %w", s.program, remedy, err)
 	}
 	s.cmd = exec.Command(path, s.args...)
+	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = io.Discard, io.Discard
 	if err := s.cmd.Start(); err != nil {
 		return fmt.Errorf("start of %s: %w", s.program, err)

@@ -38,10 +38,37 @@ func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	}
 	s.watcher.killAtEnd(t)
 	s.Addr = s.watcher.Addr
-	if err := s.awaitSound(); err != nil {
+	if err := s.awaitSound(replica); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// Do sends one command to the Sentinel and returns its reply; see Server.Do.
+func (s *Sentinel) Do(words ...string) (string, error) { return s.watcher.Do(words...) }
+
+// Other is the one of the two nodes that n is not.
+func (s *Sentinel) Other(n *Server) *Server {
+	if n == s.Nodes[0] {
+		return s.Nodes[1]
+	}
+	return s.Nodes[0]
+}
+
+// Rejoin starts a node that was killed as the replica of the other one, and returns when it follows and the Sentinel knows it.
+func (s *Sentinel) Rejoin(dead *Server) error {
+	host, port, err := net.SplitHostPort(s.Other(dead).Addr)
+	if err != nil {
+		return err
+	}
+	dead.args = append(dead.args, "--replicaof", host+" "+port)
+	if err := dead.Restart(); err != nil {
+		return err
+	}
+	if err := dead.awaitLink(s.Other(dead)); err != nil {
+		return err
+	}
+	return s.awaitSound(dead)
 }
 
 func launchSentinel(dir, name, host, port string) (*Server, error) {
@@ -63,9 +90,9 @@ func launchSentinel(dir, name, host, port string) (*Server, error) {
 }
 
 // awaitSound waits until the replica follows and the Sentinel knows it.
-func (s *Sentinel) awaitSound() error {
+func (s *Sentinel) awaitSound(replica *Server) error {
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		role, err := s.Nodes[1].Do("INFO", "replication")
+		role, err := replica.Do("INFO", "replication")
 		if err != nil || !strings.Contains(role, "master_link_status:up") {
 			continue
 		}
@@ -76,10 +103,18 @@ func (s *Sentinel) awaitSound() error {
 	return fmt.Errorf("waited %v in vain for a replica that the Sentinel knows", startTimeout)
 }
 
-// AwaitPrimary waits until a node is the primary.
+// AwaitPrimary waits until a node is the primary, and the Sentinel tells clients so.
 func (s *Sentinel) AwaitPrimary(n *Server) error {
+	_, port, err := net.SplitHostPort(n.Addr)
+	if err != nil {
+		return err
+	}
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if role, err := n.Do("INFO", "replication"); err == nil && strings.Contains(role, "role:master") {
+		role, err := n.Do("INFO", "replication")
+		if err != nil || !strings.Contains(role, "role:master") {
+			continue
+		}
+		if told, err := s.watcher.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Name); err == nil && strings.HasSuffix(told, "\n"+port) {
 			return nil
 		}
 	}

@@ -1,21 +1,25 @@
 -- amend cancels, reschedules or requeues messages by ID.
 --
--- KEYS  of a partition, and 8 as receipt.lua says
--- ARGV  4 sender of hints; then per amendment, in order of effect:
+-- KEYS  of a partition
+-- ARGV  3 and so on, per amendment, in order of effect:
 --       ID; head: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
 --       time (B)
 -- Reply {now, micros, version, hint, status, due, status, due ...}
---       status as in punctual.OutcomeStatus, or 0: due too far ahead
+--       status  0 due too far ahead, 1 cancelled, 2 rescheduled, 3 requeued, 4 leased,
+--       5 not found, 6 not dead
 local CANCEL_IT, RESCHEDULE, REQUEUE = 1, 2, 3
-local CANCELLED, RESCHEDULED, REQUEUED, TOO_LATE, NOT_FOUND, NOT_DEAD = 1, 2, 3, 4, 5, 6
+local CANCELLED, RESCHEDULED, REQUEUED, LEASED, NOT_FOUND, NOT_DEAD = 1, 2, 3, 4, 5, 6
 
-if kept then return kept end
 local out = reply(NEVER)
 local ids = {}
-for i = 5, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+for i = 3, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
 local was = head()
 local changed = false
+local function begin_change()
+  if not changed then make_room() end
+  changed = true
+end
 
 local function place(id)
   local at = tonumber(call('ZSCORE', T, id) or nil)
@@ -29,18 +33,21 @@ local function place(id)
 end
 
 local function end_it(id, from)
+  begin_change()
   finish(id, from)
-  known[id], changed = false, true
+  known[id] = false
 end
 
 local function cancel(id, from, at)
   if from == L and at > now then
     local st = known[id]
     if not st.cancel then
-      st.cancel, changed = true, true
+      begin_change()
+      st.cancel = true
       put_states({id, encode_state(st)})
+      if is_usual(at) then call('ZADD', L, int(ceil(at)), id) end
     end
-    return TOO_LATE, 0
+    return LEASED, 0
   end
   end_it(id, from)
   return CANCELLED, 0
@@ -48,8 +55,8 @@ end
 
 -- move gives a message a new first due time.
 local function move(id, st, from, due)
-  changed = true
-  st.due, st.base, st.moved = due, due, true
+  begin_change()
+  st.due, st.first, st.moved = due, due, true
   wait(id, st, from)
 end
 
@@ -57,7 +64,7 @@ end
 -- ends here instead.
 local function reschedule(id, from, at, due)
   local st = known[id]
-  if from == L and at > now then return TOO_LATE, 0 end
+  if from == L and at > now then return LEASED, 0 end
   if st and st.cancel then
     end_it(id, from)
     return NOT_FOUND, 0
@@ -65,7 +72,7 @@ local function reschedule(id, from, at, due)
   if st then
     move(id, st, from, due)
   else
-    changed = true
+    begin_change()
     if not moved then call('HSET', G, 'moved', 1) end
     moved = true
     call('ZADD', T, int(due), id)
@@ -93,13 +100,13 @@ local function amend(id, change, due, absolute)
   return reschedule(id, from, at, due)
 end
 
-for i = 5, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   local change, due, absolute = struct.unpack('<BdB', ARGV[i + 1])
   local status, at = amend(ARGV[i], change, due, absolute)
   out[#out + 1] = status
   out[#out + 1] = at
 end
 if changed then settle_clock() end
-out[4] = hint(was, ARGV[4])
-keep(out, changed)
+out[4] = hint(was)
+conclude(out, changed)
 return out

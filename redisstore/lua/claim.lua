@@ -1,51 +1,96 @@
 -- claim leases due messages, the earliest first, and ends those that come up but must
 -- not be delivered any more.
 --
--- KEYS  of a partition, and 8 as receipt.lua says
--- ARGV  4 how many at most (1 to 500), 5 length of the lease (0: the topic's), 6 bytes
---       after which to stop
--- Reply {now, micros, version, next, until, token, leased}
+-- KEYS  of a partition
+-- ARGV  3 how many at most (1 to 500), 4 length of the lease (0: the topic's), 5 bytes
+--       after which to stop, 6 '1' to let go of what was kept long enough
+-- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
 --       next is when the next message needs attention, or NEVER, also while the topic is
---       paused; until is the end of the leases and token that of all of them; leased is
---       msgpack: an array of IDs, one of messages and one of states, in which '' stands for
---       that of a message without flags that is delivered for the first time
-local most, length, budget = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+--       paused; at is when the leases began, until their end and token that of all of them, 0 if there were none,
+--       though of a call that was answered before nothing may be left of them. Messages behind the states that are
+--       there have no flags and are delivered for the first time. The last three are arrays, not one text: Lua
+--       hashes each text from end to end
+local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- Of what the call leased before, all that is still leased by it.
-local function answer_again()
-  local ids = cmsgpack.unpack(kept.ids)
-  local known, messages = states(ids), #ids > 0 and call('HMGET', M, unpack(ids)) or {}
-  local still, bodies, records = {}, {}, {}
-  for i, id in ipairs(ids) do
-    local st = known[id]
-    if st and st.token == kept.token and messages[i] then
-      local n = #still + 1
-      still[n], bodies[n], records[n] = id, messages[i], encode_state(st)
+-- give_back ends the leases of some messages before anybody has heard of them.
+local function give_back(held)
+  for id, st in pairs(held) do
+    if st.cancel then
+      finish(id, L)
+    else
+      st.attempt = st.attempt - 1
+      wait(id, st, L)
     end
   end
-  return reply(head(), kept.till, kept.token, cmsgpack.pack(still, bodies, records))
+  keep({ids = cmsgpack.pack({}), token = 0, at = 0, till = 0}, true)
+  settle_clock()
+  return reply(head(), 0, 0, 0, {}, {}, {})
+end
+
+-- ids_again are the messages that the call leased before, and perhaps others. Those of a usual lease have its
+-- score, or its end if somebody has asked to cancel them since.
+local function ids_again()
+  if kept.ids then return cmsgpack.unpack(kept.ids) end
+  local ids = call('ZRANGEBYSCORE', L, kept.score, kept.score)
+  for _, id in ipairs(call('ZRANGEBYSCORE', L, kept.till, kept.till, 'LIMIT', 0, most)) do ids[#ids + 1] = id end
+  return ids
+end
+
+-- answered_to notes that one more was given the answer of a claim with a key: see forget.lua.
+local function answered_to(record)
+  record.given = record.given + 1
+  make_room()
+  redis.pcall('HSET', kept_in, field, content .. cmsgpack.pack(record))
+end
+
+-- Of what the call leased before, all that is still leased by it. Nothing, when the leases have run out on the
+-- way (P3). With a key, or behind the deadline, somebody may have been told, and may be at work; else nobody is, unless he
+-- has extended his lease.
+local function answer_again()
+  local ids = ids_again()
+  local known, messages, still = states(ids), {}, {}
+  for i, raw in ipairs(#ids > 0 and call('HMGET', M, unpack(ids)) or {}) do
+    local id = ids[i]
+    if raw and known[id] and known[id].token == kept.token then
+      still[#still + 1], messages[id] = id, raw
+    end
+  end
+  table.sort(still, function(a, b)
+    local x, y = known[a].due, known[b].due
+    if x ~= y then return x < y end
+    return before(a, b)
+  end)
+  local bodies, records, held = {}, {}, {}
+  for i, id in ipairs(still) do
+    bodies[i], records[i] = messages[id], encode_state(known[id])
+    if kept.till <= now and ceil(call('ZSCORE', L, id)) <= now then held[id] = known[id] end
+  end
+  if field then answered_to(kept) end
+  if kept.till <= now then
+    if not field and now <= deadline and next(held) then return give_back(held) end
+    still, bodies, records = {}, {}, {}
+  end
+  return reply(head(), kept.at, kept.till, kept.token, still, bodies, records)
 end
 if kept then return answer_again() end
 
 local function nothing(next)
   if cfg.version and sweep() then write_clock() end
-  keep({ids = cmsgpack.pack({}), token = 0, till = 0}, false)
-  return reply(next, 0, 0, cmsgpack.pack({}, {}, {}))
+  keep({ids = cmsgpack.pack({}), token = 0, at = 0, till = 0}, false)
+  return reply(next, 0, 0, 0, {}, {}, {})
 end
-if not cfg.version or cfg.paused_out then return nothing(NEVER) end
+if not cfg.version or cfg.delivery_paused then return nothing(NEVER) end
 if length == 0 then length = cfg.lease end
 
--- The due of both sets, merged by time. In the usual case no lease has run out and no message
--- that waits has a state; then its record tells all, and times stays empty, because to have them
--- written out and read again would be dear.
+-- The due of both sets, merged by time.
 local ids, times, from_l = {}, {}, {}
-local function merge()
+do
   local t = call('ZRANGEBYSCORE', T, '-inf', now_text, 'WITHSCORES', 'LIMIT', 0, most)
-  local l = call('ZRANGEBYSCORE', L, '-inf', now_text, 'WITHSCORES', 'LIMIT', 0, most)
+  local l = leased_count > 0 and call('ZRANGEBYSCORE', L, '-inf', now_text, 'WITHSCORES', 'LIMIT', 0, most) or {}
   local i, j = 1, 1
   while #ids < most and (t[i] or l[j]) do
     local n = #ids + 1
-    if t[i] and (not l[j] or tonumber(t[i + 1]) <= tonumber(l[j + 1])) then
+    if t[i] and (not l[j] or tonumber(t[i + 1]) <= ceil(l[j + 1])) then
       ids[n], times[n] = t[i], tonumber(t[i + 1])
       i = i + 2
     else
@@ -54,9 +99,6 @@ local function merge()
     end
   end
 end
-local lapsed = leased_count > 0 and #call('ZRANGEBYSCORE', L, '-inf', now_text, 'LIMIT', 0, 1) > 0
-local plain = not lapsed and not moved and state_count == leased_count + dead_count
-if plain then ids = call('ZRANGEBYSCORE', T, '-inf', now_text, 'LIMIT', 0, most) else merge() end
 if #ids == 0 then return nothing(head()) end
 
 -- must_end says how a message ends that must not be delivered, or nil.
@@ -74,22 +116,24 @@ end
 -- in the year 2109, when numbers become too large to be exact.
 if now < LAST_TOKEN_TIME then raise_token(8 * now * TOKEN_STEP) end
 local token = cfg.token + TOKEN_STEP
-local first_head, till_text = fresh_head(token), int(now + length)
-local leased, leased_ids, bodies, shown = 0, {}, {}, {} -- what is delivered
-local leases, records = {}, {}                          -- arguments that store it
+local till_text = int(now + length)
+local leased, leased_ids, bodies = 0, {}, {} -- what is delivered
+local shown = {}
+local leases, records = {}, {}               -- arguments that store it
 local ended, ended_as = {}, {}
 local from_t, from_l_count = 0, 0
+local ids_from_l = {}
 
-local function lease(id, raw, record, state)
+local function lease(id, raw, record)
   local n = leased + 1
   leased = n
-  leased_ids[n], bodies[n], shown[n] = id, raw, state
+  leased_ids[n], bodies[n], shown[n] = id, raw, record
   n = n + n
   leases[n - 1], leases[n] = till_text, id
   records[n - 1], records[n] = id, record
 end
 
--- look_at decides about a message that is not plain. st is its state, if it has one; place is
+-- look_at decides about a message. st is its state, if it has one; place is
 -- its own among ids.
 local function look_at(place, id, raw, st)
   if not st then
@@ -105,27 +149,26 @@ local function look_at(place, id, raw, st)
     return
   end
   st.attempt, st.token = st.attempt + 1, token
-  local record = encode_state(st)
-  lease(id, raw, record, record)
+  lease(id, raw, encode_state(st))
 end
 
 -- Bodies are read a few at a time, because nobody knows how long they are.
 local AT_ONCE = 32
-local byte, sub = string.byte, string.sub
-local bytes, none = 0, {}
+local bytes = 0
 for first = 1, #ids, AT_ONCE do
   local some = {unpack(ids, first, math.min(first + AT_ONCE - 1, #ids))}
   local messages = call('HMGET', M, unpack(some))
-  local known = plain and none or states(some)
+  local known = states(some)
   for i = 1, #some do
     local id, raw = some[i], messages[i]
-    if plain and raw and byte(raw) == PLAIN and #raw >= MESSAGE_BYTES then
-      lease(id, raw, first_head .. sub(raw, PLAIN_FROM, PLAIN_TO), '')
+    message_flags(id, raw)
+    look_at(first + i - 1, id, raw, known[id])
+    if from_l[first + i - 1] then
+      from_l_count = from_l_count + 1
+      ids_from_l[from_l_count] = id
     else
-      message_flags(id, raw)
-      look_at(first + i - 1, id, raw, known[id])
+      from_t = from_t + 1
     end
-    if from_l[first + i - 1] then from_l_count = from_l_count + 1 else from_t = from_t + 1 end
     bytes = bytes + #raw
     if bytes >= budget then break end
   end
@@ -135,7 +178,10 @@ end
 -- Taken out before put in: a server out of memory would refuse to begin with an addition.
 -- What was taken is what stands first in each set.
 if from_t > 0 then call('ZREMRANGEBYRANK', T, 0, from_t - 1) end
-if from_l_count > 0 then call('ZREMRANGEBYRANK', L, 0, from_l_count - 1) end
+if from_l_count > 0 then
+  call('ZREMRANGEBYRANK', L, 0, from_l_count - 1)
+  if lapsed_count > 0 then call('ZREM', X, unpack(ids_from_l)) end
+end
 for i, id in ipairs(ended) do
   local e = ended_as[i]
   if e.reason == 'finish' then finish(id) else die(id, e.st, nil, e.reason) end
@@ -148,5 +194,6 @@ if leased > 0 then
 end
 if moved and from_t == waiting_count then call('HDEL', G, 'moved') end
 settle_clock()
-keep({ids = cmsgpack.pack(leased_ids), token = token, till = now + length}, leased > 0)
-return reply(head(), now + length, token, cmsgpack.pack(leased_ids, bodies, shown))
+local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, given = 1}
+if leased > 0 then conclude(record, true) else keep(record, false) end
+return reply(head(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)

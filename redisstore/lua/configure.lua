@@ -1,24 +1,33 @@
 -- configure stores the settings of a topic in a partition, and creates it there if need be.
 --
 -- KEYS  of a partition
--- ARGV  4 sender of hints, 5 the version that must be the latest here, or empty: any below the
---       new one; 6 the new version; 7 number of the partition; 8 a token above which all
---       further ones must be; 9 '1' to publish a hint; then pairs of field and value for g
+-- ARGV  3 the version that must be the latest here, or empty: any below the
+--       new one; 4 the new version; 5 number of the partition; 6 a token above which all
+--       further ones must be; 7 '1' to publish a hint; then pairs of field and value for g
 -- Reply {now, micros, version, 1 if they were stored}
-local new = tonumber(ARGV[6])
+local new = tonumber(ARGV[4])
 local fits = cfg.latest < new
-if ARGV[5] ~= '' then fits = cfg.latest == tonumber(ARGV[5]) end
-if not fits then return reply(0) end
-if not g[3] then cfg.token = tonumber(ARGV[7]) end
-raise_token(tonumber(ARGV[8]))
+if ARGV[3] ~= '' then fits = cfg.latest == tonumber(ARGV[3]) end
+if not fits then
+  local out = reply(0)
+  keep(out, false)
+  return out
+end
+if cfg.version then make_room() end -- not to create a topic
+if not g[3] then cfg.token = tonumber(ARGV[5]) end
+raise_token(tonumber(ARGV[6]))
 -- What the old settings have let go does not come back with the new ones.
 local fields = {'gone', int(gone), 'version', int(new), 'token', int(cfg.token)}
-for i = 10, #ARGV do fields[#fields + 1] = ARGV[i] end
+for i = 8, #ARGV do fields[#fields + 1] = ARGV[i] end
 call('HSET', G, unpack(fields))
+if not cfg.version then call('PERSIST', G) end -- what a deletion has left was to go
+g[1] = new
 settle_clock()
-if ARGV[9] == '1' then
+if ARGV[7] == '1' then
   earliest = -NEVER
-  hint(NEVER, ARGV[4])
+  hint(NEVER)
 end
 cfg.version = new
-return reply(1)
+local out = reply(1)
+keep(out, true)
+return out

@@ -1,10 +1,10 @@
 -- get returns one message.
 --
 -- KEYS  of a partition
--- ARGV  4 ID
+-- ARGV  3 ID
 -- Reply {now, micros, version, time, set, message, state} as list does; nothing behind version if
 --       there is no such message
-local id = ARGV[4]
+local id = ARGV[3]
 local at, set = tonumber(call('ZSCORE', T, id) or nil), 't'
 if not at then
   at, set = tonumber(call('ZSCORE', L, id) or nil), 'l'
@@ -15,4 +15,4 @@ end
 if not at then return reply() end
 local message = call('HGET', M, id)
 if not message then corrupt('message ' .. id .. ' is not in ' .. M) end
-return reply(at, set, message, call('HGET', S, id) or '')
+return reply(ceil(at), set, message, state_of(id, message, set == 'l' and L))

@@ -1,11 +1,15 @@
 -- Most looks of claims find nothing. They are answered here, behind start.lua and before all
 -- else, which halves what they cost the server. KEYS, ARGV and reply are those of claim.lua. One
--- that was sent before has to leave a receipt, and goes on; so does one in sixteen where
--- something may have been kept long enough, because in an idle topic nobody else lets go of it.
-local tidy = (cfg.retention > 0 or cfg.remember > 0) and now % 16 == 0
-if cfg.version and not cfg.paused_out and not tidy and ARGV[#ARGV] ~= '1' then
-  local t = call('ZRANGE', T, 0, 0, 'WITHSCORES')
-  local l = call('ZRANGE', L, 0, 0, 'WITHSCORES')
-  local next = math.min(tonumber(t[2] or NEVER), tonumber(l[2] or NEVER))
-  if next > now then return reply(next, 0, 0, cmsgpack.pack({}, {}, {})) end
+-- that was sent before has to leave a record, and goes on; so do some others, and one that is told to, where
+-- something may have been kept long enough, because nobody else lets go of it.
+local tidy = now % 256 == 0 or (g[7] ~= '0' or g[8] ~= '0') and (now % 16 == 0 or ARGV[6] == '1')
+local usual = flags == 0 and g[4] and g[6] ~= '1' and not tidy
+local next_leased
+if usual then
+  local next_due = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
+  next_leased = call('ZRANGE', L, 0, 0, 'WITHSCORES')[2]
+  next_due, next_leased = next_due and tonumber(next_due) or NEVER, next_leased and ceil(next_leased) or NEVER
+  if next_due > now and next_leased > now then
+    return {now, micros, tonumber(g[1]), math.min(next_due, next_leased), 0, 0, 0, {}, {}, {}}
+  end
 end

@@ -1,21 +1,25 @@
 -- list returns some messages of one state, in order of time, then ID.
 --
 -- KEYS  of a partition
--- ARGV  4 to 9 as select.lua says; 10 bytes after which to stop
--- Reply {now, micros, version, ID, time, set, message, state, ID ...}: as many as asked for, or fewer
---       because of the bytes or because there are no more. set is 't', 'l' or 'd', and time
---       the score in it; state is empty for a message that was never claimed
-local out = reply()
-local budget, bytes = tonumber(ARGV[10]), 0
+-- ARGV  3 to 8 as select.lua says; 9 bytes after which to stop; 10 the reason of the dead
+--       to list, 0 for all
+-- Reply {now, micros, version, last time, last ID, ID, time, set, message, state, ID ...}: as many as
+--       asked for, or fewer because of the bytes, the reason or because there are no more. last is the place of the
+--       last message looked at, 0 and '' if there was none, both times PLACES times as large where
+--       leased messages are listed. set is 't', 'l' or 'd', and time the score in it; state is empty for a message that was never claimed
+local budget, bytes, reason = tonumber(ARGV[9]), 0, tonumber(ARGV[10])
+local found, last = {}, {at = 0, id = ''}
 for _, e in ipairs(choose()) do
   if bytes >= budget then break end
   local message = call('HGET', M, e.id)
   if not message then corrupt('message ' .. e.id .. ' is not in ' .. M) end
-  out[#out + 1] = e.id
-  out[#out + 1] = e.at
-  out[#out + 1] = string.sub(e.from, -1)
-  out[#out + 1] = message
-  out[#out + 1] = call('HGET', S, e.id) or ''
-  bytes = bytes + #message
+  local state = state_of(e.id, message, e.from)
+  if reason == 0 or decode_state(e.id, state).reason == reason then
+    for _, v in ipairs({e.id, e.at * places, string.sub(e.from, -1), message, state}) do found[#found + 1] = v end
+    bytes = bytes + #message
+  end
+  last = e
 end
+local out = reply(last.at * places, last.id)
+for _, v in ipairs(found) do out[#out + 1] = v end
 return out

@@ -1,10 +1,11 @@
--- What all scripts of a partition share; it stands behind start.lua and in front of each of
+-- What all scripts of a partition share; it stands behind settings.lua and in front of each of
 -- them.
 
 -- A key of a wrong type fails here, before anything is written. What is counted is as it was
 -- when the script began, but for dead_count and finished_count, which never miss anything.
 local waiting_count, leased_count, dead_count = call('ZCARD', T), call('ZCARD', L), call('ZCARD', D)
 local finished_count = call('ZCARD', F)
+local lapsed_count = call('ZCARD', X)
 call('HLEN', M)
 local state_count = math.max(call('HLEN', S) - 1, 0) -- without TABLE_FIELD
 
@@ -19,9 +20,9 @@ end
 
 -- Dead messages that died at this time or before are gone, though they may still have to
 -- be swept away.
-local gone = tonumber(g[4] or -NEVER)
-if cfg.retention > 0 then
-  gone = math.max(gone, now - cfg.retention)
+local gone = tonumber(more[2] or -NEVER)
+if cfg.dead_retention > 0 then
+  gone = math.max(gone, now - cfg.dead_retention)
 end
 
 local function is_dead(id)
@@ -35,8 +36,7 @@ end
 local function head()
   local t = tonumber(call('ZRANGE', T, 0, 0, 'WITHSCORES')[2] or NEVER)
   if t <= now then return t end
-  local l = tonumber(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER)
-  return math.min(t, l)
+  return math.min(t, ceil(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER))
 end
 
 -- States.
@@ -57,23 +57,25 @@ end
 
 local STATE = '<BBBBI4ddI4'
 local STATE_BYTES = 28
-local EXPIRY_BYTES = 16
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
 local function decode_state(id, raw)
   local flags = #raw >= STATE_BYTES and string.byte(raw) == 1 and string.byte(raw, 2)
-  local rest = STATE_BYTES + (flags and has(flags, EXPIRES) and EXPIRY_BYTES or 0)
+  local rest = STATE_BYTES
+  if flags and has(flags, FIRST) then rest = rest + 8 end
+  if flags and has(flags, EXPIRES) then rest = rest + 8 end
   if not flags or #raw < rest then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
   local _, _, reason, failed, attempt, token, due, max = struct.unpack(STATE, raw)
-  local base, after = due, 0
-  if rest > STATE_BYTES then base, after = struct.unpack('<dd', raw, STATE_BYTES + 1) end
+  local first, after = due, 0
+  if has(flags, FIRST) then first = struct.unpack('<d', raw, STATE_BYTES + 1) end
+  if has(flags, EXPIRES) then after = struct.unpack('<d', raw, rest - 7) end
   return {
     drop = has(flags, DROP), cancel = has(flags, CANCEL), moved = has(flags, MOVED),
     reason = reason, failed = failed, attempt = attempt, max = max,
-    token = token, due = due, base = base, after = after, failures = string.sub(raw, rest + 1),
+    token = token, due = due, first = first, after = after, failures = string.sub(raw, rest + 1),
   }
 end
 
@@ -87,13 +89,13 @@ end
 
 local function encode_state(st)
   local flags = (st.drop and DROP or 0) + (st.cancel and CANCEL or 0) + (st.after > 0 and EXPIRES or 0) + (st.moved and MOVED or 0)
-  local expiry = st.after > 0 and struct.pack('<dd', st.base, st.after) or ''
-  return struct.pack(STATE, 1, flags, st.reason, st.failed, st.attempt, st.token, st.due, st.max) .. expiry .. st.failures
+  local more = ''
+  if st.first ~= st.due then flags, more = flags + FIRST, struct.pack('<d', st.first) end
+  if st.after > 0 then more = more .. struct.pack('<d', st.after) end
+  return struct.pack(STATE, 1, flags, st.reason, st.failed, st.attempt, st.token, st.due, st.max) .. more .. st.failures
 end
 
 local MESSAGE = '<BddI4'
-local MESSAGE_BYTES = 21
-local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the flags
 
 -- message_flags makes sure that a message can be read.
 local function message_flags(id, raw)
@@ -113,23 +115,54 @@ local function fresh(id, raw, due)
   due = due or first
   return {
     drop = has(flags, DROP), cancel = false, moved = due ~= first, reason = 0, failed = 0, attempt = 0, max = max,
-    token = 0, due = due, base = due, after = after, failures = '',
+    token = 0, due = due, first = due, after = after, failures = '',
   }
 end
 
--- A message without flags that is claimed for the first time has this state: fresh_head, and
--- what stands in the message from PLAIN_FROM to PLAIN_TO.
-local function fresh_head(token) return struct.pack('<BBBBI4d', 1, 0, 0, 0, 1, token) end
-local PLAIN_FROM, PLAIN_TO = 10, 21
+-- A usual lease is that of a message without a state, which is at its first attempt. Its score is
+-- no whole number, and tells its token; that of any other lease is its end.
+local function is_usual(score) return score % 1 ~= 0 end
+
+-- usual_state is the state of a message under a usual lease.
+local function usual_state(id, raw, score)
+  if not is_usual(score) then corrupt('message ' .. id .. ' in ' .. L .. ' has no state') end
+  local st = fresh(id, raw)
+  st.attempt, st.token = 1, lease_token(score)
+  return st
+end
+
+-- add_usual_states reads the states of those messages, of some without a state, that are under a usual lease.
+local function add_usual_states(out, ids)
+  if #ids == 0 or leased_count == 0 then return end
+  local leased, scores = {}, {}
+  for i, score in ipairs(call('ZMSCORE', L, unpack(ids))) do
+    if score and is_usual(tonumber(score)) then
+      leased[#leased + 1], scores[#scores + 1] = ids[i], tonumber(score)
+    end
+  end
+  if #leased == 0 then return end
+  for i, raw in ipairs(call('HMGET', M, unpack(leased))) do
+    if raw then out[leased[i]] = usual_state(leased[i], raw, scores[i]) end
+  end
+end
 
 -- states reads the states of many messages; false for one that has none.
 local function states(ids)
-  local out = {}
+  local out, without = {}, {}
   if #ids == 0 then return out end
   for i, raw in ipairs(call('HMGET', S, unpack(ids))) do
     out[ids[i]] = raw and decode_state(ids[i], raw)
+    if not raw then without[#without + 1] = ids[i] end
   end
+  add_usual_states(out, without)
   return out
+end
+
+-- state_of is the state of a message in a set as it is stored, or as it would be; '' if it was never claimed.
+local function state_of(id, raw, from)
+  local state = call('HGET', S, id)
+  if state or from ~= L then return state or '' end
+  return encode_state(usual_state(id, raw, tonumber(call('ZSCORE', L, id))))
 end
 
 local function fail(st, text)
@@ -144,12 +177,45 @@ end
 
 local function attempts_left(st)
   local max = st.max
-  if max == 0 then max = cfg.attempts end
+  if max == 0 then max = cfg.max_attempts end
   return st.attempt < max
 end
 
 local function expired(st)
-  return st.after > 0 and math.min(st.base + st.after, MAX_DUE + 1) <= now
+  return st.after > 0 and math.min(st.first + st.after, MAX_DUE + 1) <= now
+end
+
+-- LAPSE is how many leases that have run out one script puts into x, so that none takes long however many there are.
+local LAPSE = 200
+
+-- lapsed returns how many leases have run out, and whether all of these are in x by now; if not, the caller
+-- comes again. A lease that is given or extended ends later than all that have run out, so those in x are
+-- the first ones of l.
+local function lapsed()
+  local all = leased_count > 0 and call('ZCOUNT', L, '-inf', now_text) or 0
+  if all <= lapsed_count then return all, true end
+  local ids, times = call('ZRANGE', L, lapsed_count, math.min(all, lapsed_count + LAPSE) - 1), {}
+  local known = states(ids)
+  for i, id in ipairs(ids) do
+    if not known[id] then corrupt('message ' .. id .. ' in ' .. L .. ' has no state') end
+    times[2 * i - 1], times[2 * i] = int(known[id].due), id
+  end
+  make_room()
+  call('ZADD', X, unpack(times))
+  write_clock()
+  lapsed_count = lapsed_count + #ids
+  return all, lapsed_count == all
+end
+
+-- leave takes messages out of l.
+local function leave(...)
+  call('ZREM', L, ...)
+  if lapsed_count > 0 then call('ZREM', X, ...) end
+end
+
+-- leave_set takes a message out of a set.
+local function leave_set(id, from)
+  if from == L then leave(id) elseif from then call('ZREM', from, id) end
 end
 
 -- Transitions. Each takes the message from where it is to where it belongs.
@@ -160,7 +226,7 @@ local earliest = NEVER -- the earliest time at which a message that was moved ne
 -- another due time has set moved. The state of one that is as if it had never been claimed
 -- is not kept.
 local function wait(id, st, from)
-  if from and from ~= T then call('ZREM', from, id) end
+  if from ~= T then leave_set(id, from) end
   st.token, st.cancel, st.reason = 0, false, 0
   call('ZADD', T, int(st.due), id)
   if st.attempt == 0 and st.failed == 0 and not st.moved then
@@ -173,7 +239,7 @@ end
 
 -- die makes a message dead; it was in the given set, if any.
 local function die(id, st, from, reason)
-  if from then call('ZREM', from, id) end
+  leave_set(id, from)
   st.token, st.cancel, st.reason = 0, false, reason
   call('ZADD', D, now_text, id)
   put_states({id, encode_state(st)})
@@ -182,7 +248,7 @@ end
 
 -- remove takes a message out without a trace; it was in the given set, if any.
 local function remove(id, from)
-  if from then call('ZREM', from, id) end
+  leave_set(id, from)
   call('HDEL', M, id)
   call('HDEL', S, id)
 end
@@ -190,8 +256,8 @@ end
 -- finish takes out a message that was acked, cancelled or dropped.
 local function finish(id, from)
   remove(id, from)
-  if cfg.remember > 0 then
-    call('ZADD', F, int(now + cfg.remember), id)
+  if cfg.dedupe_window > 0 then
+    call('ZADD', F, int(now + cfg.dedupe_window), id)
     finished_count = finished_count + 1
   end
 end
@@ -223,10 +289,6 @@ local function sweep()
   return swept
 end
 
-local function write_clock()
-  if g[2] ~= now_text then call('HSET', G, 'clock', now_text) end
-end
-
 -- settle_clock ends every script that wrote: the clock never falls behind this. It writes
 -- after all else, because a server out of memory refuses it unless something was written.
 local function settle_clock()
@@ -235,13 +297,11 @@ local function settle_clock()
 end
 
 -- hint tells waiting consumers of an earlier time to look than they know; was is the head
--- before. Who may not publish has consumers that are up to a second late.
-local function hint(was, sender)
-  if earliest < was then
-    redis.pcall('PUBLISH', string.gsub(T, 't$', 'hint', 1), sender .. ' ' .. int(earliest))
-    return earliest
-  end
-  return NEVER
+-- before.
+local function hint(was)
+  if earliest >= was or earliest > now + NEAR then return NEVER end
+  publish(earliest)
+  return earliest
 end
 
 -- before orders IDs by their bytes, as sorted sets do; the < of Lua follows the locale.

@@ -1,13 +1,24 @@
--- purge removes some messages of one state.
+-- purge removes some messages, of one state or all but the dead.
 --
 -- KEYS  of a partition
--- ARGV  4 to 9 as select.lua says
--- Reply {now, micros, version, how many, time, ID}: the place of the last one removed
-local last = {at = 0, id = ''}
+-- ARGV  3 to 8 as select.lua says
+-- Reply {now, micros, version, how many, time, ID}: the place behind which to go on
+local last = {at = after or 0, id = after_id}
 local chosen = choose()
-for _, e in ipairs(chosen) do
-  remove(e.id, e.from)
-  last = e
+local ids, of = {}, {[T] = {}, [L] = {}, [D] = {}}
+for i, e in ipairs(chosen) do
+  local set = of[e.from]
+  ids[i], set[#set + 1] = e.id, e.id
+  if ARGV[3] ~= '0' or e.from == T then last = e end
 end
-if #chosen > 0 then settle_clock() end
-return reply(#chosen, last.at, last.id)
+if #chosen > 0 then
+  if #of[T] > 0 then call('ZREM', T, unpack(of[T])) end
+  if #of[L] > 0 then leave(unpack(of[L])) end
+  if #of[D] > 0 then call('ZREM', D, unpack(of[D])) end
+  call('HDEL', M, unpack(ids))
+  call('HDEL', S, unpack(ids))
+  settle_clock()
+end
+local out = reply(#chosen, last.at * places, last.id)
+keep(out, #chosen > 0)
+return out

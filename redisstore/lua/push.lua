@@ -1,42 +1,33 @@
 -- push stores messages.
 --
--- KEYS  of a partition, and 8 as receipt.lua says
--- ARGV  4 sender of hints; 5 msgpack: an array with four values per message, in order of effect:
+-- KEYS  of a partition
+-- ARGV  3 msgpack: an array with three values per message, in order of effect:
 --       ID; due in digits, or a number: the delay; how: what to do when the ID is taken (0 keep
---       the first, 1 replace it, 2 fail, 3 it cannot be, the caller has just made it up) and
---       4 times the flags of the record; what is behind the due time in the record;
---       6 the version of the settings that the caller knows; 7 '1' if this is a home that the
---       messages had before the topic grew; 8 a token that their older homes may have given
--- Reply {now, micros, version, hint, up, token, place, status, due, state, place, status, due,
---       state ...}
+--       the first, 1 replace it, 2 fail, 3 it cannot be, the caller has just made it up, 4 replace a
+--       dead one) and 8 times the flags of the record; 4 the version of the settings that the
+--       caller knows; then, per message, what is behind the due time in its record
+-- Reply {now, micros, version, hint, up, place, status, due, state, place, status, due, state ...}
 --       nothing behind version, and nothing done, if it is not the one that the caller knows
---       up is now rounded up, from which delays count; token the newest that was given here
+--       up is now rounded up, from which delays count
 --       place is that of a message among those given, from 0; one that is not named
 --       was stored, and its ID had not been taken
 --       status 2 duplicate, 3 replaced,
 --       4 taken, 5 due too far ahead, 6 paused, 7 duplicate of a finished message,
---       8 not here: ask the next home
+--       8 taken by a dead message: due is when it died
 --       state  as in punctual.State
---
--- An ID is in one of its homes at most: an older home acts on those that it has, and stores none
--- that it does not have (docs/decisions/0011).
-local REPLACE, FAIL, NEW = 1, 2, 3 -- NEW is without flags
-local old_home = ARGV[7] == '1'
+local REPLACE, FAIL, REPLACE_DEAD = 1, 2, 4
 
-if kept then return kept end
-if cfg.version ~= tonumber(ARGV[6]) then
+if cfg.version ~= tonumber(ARGV[4]) then
   local out = reply()
   keep(out, false)
   return out
 end
-local out = reply(NEVER, up, cfg.token)
-local items = cmsgpack.unpack(ARGV[5])
+local out = reply(NEVER, up)
 local ids = {} -- those that may be taken
-for i = 1, #items, 4 do
+for i = 1, #items, 3 do
   if items[i + 2] ~= NEW then ids[#ids + 1] = items[i] end
 end
-local known = state_count > 0 and states(ids) or {}
-local was = head()
+local known = state_count + leased_count > 0 and states(ids) or {}
 
 -- at is the due time of each message that waits, also of those of this very call.
 local at = {}
@@ -44,7 +35,7 @@ if #ids > 0 and waiting_count > 0 then
   for i, due in ipairs(call('ZMSCORE', T, unpack(ids))) do at[ids[i]] = tonumber(due or nil) end
 end
 
--- place says where a message is, when it is due and in which state.
+-- place says where a message is, when it is due, or when it died, and in which state.
 local function place(id)
   local due = at[id]
   if due then return T, due, due <= now and 2 or 1 end
@@ -52,7 +43,8 @@ local function place(id)
   if not st then return nil end
   local lease = tonumber(call('ZSCORE', L, id) or nil)
   if lease then return L, st.due, lease <= now and 2 or 3 end
-  if is_dead(id) then return D, st.due, 4 end
+  local died = is_dead(id)
+  if died then return D, died, 4 end
   return nil
 end
 
@@ -94,29 +86,29 @@ local plain_head = struct.pack('<Bd', PLAIN, now)
 -- push stores a message, or says why not, or what it met.
 local function push(id, due, due_text, how, rest)
   if due > MAX_DUE then return 5, 0, 0 end
-  if cfg.paused_in then return 6, 0, 0 end
+  if cfg.push_paused then return 6, 0, 0 end
   if how == NEW then
     store_at(size + 1, id, plain_head, due, due_text, rest)
     size = size + 2
     return nil
   end
-  local mode = how % 4
+  local mode = how % 8
   local from, old_due, state = place(id)
-  if old_home and not from and not remembered(id) then return 8, 0, 0 end
   local taken = from or mode ~= REPLACE and remembered(id)
+  local dead = from == D
+  if dead and mode ~= REPLACE and mode ~= REPLACE_DEAD then return 8, old_due, state end
   if taken and mode == FAIL then return 4, 0, 0 end
-  if taken and mode ~= REPLACE then
+  if taken and not dead and mode ~= REPLACE then
     if not from then return 7, 0, 0 end
     return 2, old_due, state
   end
-  store(id, math.floor(how / 4), due, due_text, rest)
+  store(id, math.floor(how / 8), due, due_text, rest)
   if from then return 3, due, 0 end
   return nil
 end
 
-local absent = false
 local last_delay, last_due, last_text
-for i = 1, #items, 4 do
+for i = 1, #items, 3 do
   local due, text = items[i + 1]
   if type(due) == 'string' then
     due, text = tonumber(due), due
@@ -127,29 +119,24 @@ for i = 1, #items, 4 do
     end
     due, text = last_due, last_text
   end
-  local status, at_due, state = push(items[i], due, text, items[i + 2], items[i + 3])
+  local status, at_due, state = push(items[i], due, text, items[i + 2], ARGV[5 + (i - 1) / 3])
   if status then
     local n = #out
-    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = (i - 1) / 4, status, at_due, state
-    absent = absent or status == 8
+    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = (i - 1) / 3, status, at_due, state
   end
 end
+local was = earliest <= now + NEAR and head() or NEVER
 if size > 0 then
   call('HSET', M, unpack(records))
   call('ZADD', T, unpack(times))
   if #replaced > 0 then
-    call('ZREM', L, unpack(replaced))
+    leave(unpack(replaced))
     call('ZREM', D, unpack(replaced))
     call('HDEL', S, unpack(replaced))
   end
   if #forgotten > 0 then call('ZREM', F, unpack(forgotten)) end
-  if raise_token(tonumber(ARGV[8])) then call('HSET', G, 'token', int(cfg.token)) end
-  settle_clock()
-elseif absent and dead_count + finished_count > 0 then
-  -- What was too old to count here must not count again should the server's clock step back:
-  -- by then the ID may be in another home.
   settle_clock()
 end
-out[4] = hint(was, ARGV[4])
-keep(out, size > 0)
+out[4] = hint(was)
+conclude(out, size > 0)
 return out

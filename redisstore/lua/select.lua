@@ -1,13 +1,23 @@
 -- What list and purge share: the choice of messages by state and time. It stands between
 -- the prelude and either script.
 --
--- ARGV  4 state (as in punctual.State); 5 from, 6 to (ms, both included); 7, 8 place behind
---       which to begin: time and ID, empty to begin at the first; 9 how many at most
+-- ARGV  3 state (as in punctual.State; 0 is all but the dead, for purge alone); 4 from, 5 to (ms, both included); 6, 7 place behind
+--       which to begin: time and ID, empty to begin at the first; 8 how many at most
+
+-- Leased messages of one ms are in the order of their scores, which differ by 1/PLACES or more. So the
+-- place of one is its score times that.
+local PLACES = 1024
+local listed_leases = ARGV[3] == '3'
+local places = listed_leases and PLACES or 1
+local after, after_id = tonumber(ARGV[6]), ARGV[7]
+if after then after = after / places end
+
+local function exactly(score) return string.format('%.17g', score) end
 
 -- rank_behind is the rank of the first member of a set behind a place.
 local function rank_behind(key, at, id)
-  local low = call('ZCOUNT', key, '-inf', '(' .. int(at))
-  local high = call('ZCOUNT', key, '-inf', int(at))
+  local low = call('ZCOUNT', key, '-inf', '(' .. exactly(at))
+  local high = call('ZCOUNT', key, '-inf', exactly(at))
   while low < high do
     local mid = math.floor((low + high) / 2)
     if before(id, call('ZRANGE', key, mid, mid)[1]) then high = mid else low = mid + 1 end
@@ -20,28 +30,12 @@ end
 local function page(key, low, high, after, after_id, n)
   local out = {}
   if low > high then return out end
-  local first = call('ZCOUNT', key, '-inf', '(' .. int(low))
-  if after and after >= low then first = rank_behind(key, after, after_id) end
+  local first = call('ZCOUNT', key, '-inf', int(low - 1)) -- a lease that ends at low may have a lower score
+  if after and after > low - 1 then first = rank_behind(key, after, after_id) end
   local last = math.min(call('ZCOUNT', key, '-inf', int(high)), first + n) - 1
   if first > last then return out end
   local got = call('ZRANGE', key, int(first), int(last), 'WITHSCORES')
   for i = 1, #got, 2 do out[#out + 1] = {id = got[i], at = tonumber(got[i + 1]), from = key} end
-  return out
-end
-
--- lapsed returns the messages whose lease has run out, as {id, at: due time, from}.
-local function lapsed()
-  local ids = call('ZRANGEBYSCORE', L, '-inf', int(now))
-  local out = {}
-  for first = 1, #ids, 500 do
-    local some = {}
-    for i = first, math.min(first + 499, #ids) do some[#some + 1] = ids[i] end
-    local known = states(some)
-    for _, id in ipairs(some) do
-      if not known[id] then corrupt('message ' .. id .. ' in ' .. L .. ' has no state') end
-      out[#out + 1] = {id = id, at = known[id].due, from = L}
-    end
-  end
   return out
 end
 
@@ -52,19 +46,37 @@ end
 
 -- ready merges what is due on the timeline with what had a lease that ran out.
 local function ready(low, high, after, after_id, n)
-  local out = page(T, low, math.min(high, now), after, after_id, n)
-  local place = after and {at = after, id = after_id}
-  for _, e in ipairs(lapsed()) do
-    if e.at >= low and e.at <= high and (not place or in_order(place, e)) then out[#out + 1] = e end
+  local out, a, b = {}, page(T, low, math.min(high, now), after, after_id, n), page(X, low, high, after, after_id, n)
+  local i, j = 1, 1
+  while #out < n and (a[i] or b[j]) do
+    if a[i] and (not b[j] or in_order(a[i], b[j])) then
+      out[#out + 1] = a[i]
+      i = i + 1
+    else
+      out[#out + 1] = {id = b[j].id, at = b[j].at, from = L}
+      j = j + 1
+    end
   end
-  table.sort(out, in_order)
-  for i = #out, n + 1, -1 do out[i] = nil end
   return out
 end
 
+-- live is what has or had a lease, and then what waits; only the latter is behind the given place.
+local function live(low, high, after, after_id, n)
+  local out = page(L, math.max(low, now + 1), high, nil, '', n)
+  for _, e in ipairs(page(X, low, high, nil, '', n - #out)) do out[#out + 1] = {id = e.id, at = e.at, from = L} end
+  for _, e in ipairs(page(T, low, high, after, after_id, n - #out)) do out[#out + 1] = e end
+  return out
+end
+
+-- What is ready can be chosen when all leases that have run out are in x.
+if ARGV[3] == '0' or ARGV[3] == '2' then
+  local _, all = lapsed()
+  if not all then return redis.error_reply('PUNCTUAL_MORE leases have run out') end
+end
+
 local function choose()
-  local state, low, high, n = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
-  local after, after_id = tonumber(ARGV[7]), ARGV[8]
+  local state, low, high, n = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[8])
+  if state == 0 then return live(low, high, after, after_id, n) end
   if state == 1 then return page(T, math.max(low, now + 1), high, after, after_id, n) end
   if state == 2 then return ready(low, high, after, after_id, n) end
   if state == 3 then return page(L, math.max(low, now + 1), high, after, after_id, n) end

@@ -1,19 +1,28 @@
 -- settle lets holders finish, give back, give up or extend.
 --
--- KEYS  of a partition, and 8 as receipt.lua says
--- ARGV  4 sender of hints; 5 msgpack: an array with five values per settlement, in order of
+-- KEYS  of a partition
+-- ARGV  3 msgpack: an array with five values per settlement, in order of
 --       effect: ID; token; verb, as in punctual.Verb; delay in ms (0 for the topic's lease,
 --       -1 to -2 as the topic's backoff says: what is below -1 is a chance drawn by the caller);
---       text of the error
+--       text of the error; or, if 4 is '1', of acks: token, how many IDs, these IDs, and the next token ...
 -- Reply {now, micros, version, hint, place, status, place, status ...}
 --       place is that of a settlement among those given, from 0; one that is not named was done
 --       status 1 lease lost, 2 cancelled, 3 due too far ahead
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
-if kept then return kept end
 local out = reply(NEVER)
-local items = cmsgpack.unpack(ARGV[5])
-local ids, backoff, only_acks = {}, false, true
+if only_acks then
+  local all, i = {}, 1
+  while i <= #items do
+    for j = i + 2, i + 1 + items[i + 1] do
+      for _, v in ipairs({items[j], items[i], ACK, 0, ''}) do all[#all + 1] = v end
+    end
+    i = i + 2 + items[i + 1]
+  end
+  items = all
+end
+local ids, backoff = {}, false
+only_acks = true
 for i = 1, #items, 5 do
   ids[#ids + 1] = items[i]
   only_acks = only_acks and items[i + 2] == ACK
@@ -24,14 +33,21 @@ local was = only_acks and NEVER or head() -- an ack makes nothing need attention
 -- token is the current token of each message that is leased; known the state of those with
 -- which more is to be done than to ack them.
 local token, known = {}, {}
-for n, raw in ipairs(#ids > 0 and call('HMGET', S, unpack(ids)) or {}) do
-  local id = ids[n]
-  if not raw then
-    token[id] = 0
-  else
+local scores = call('ZMSCORE', L, unpack(ids))
+local usual = {} -- what has no state and must have one
+for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
+  local id, score, is_ack = ids[n], tonumber(scores[n] or 0), items[5 * n - 2] == ACK
+  if raw then
     token[id] = state_token(id, raw)
-    if items[5 * n - 2] ~= ACK then known[id] = decode_state(id, raw) end
+    if not is_ack then known[id] = decode_state(id, raw) end
+  else
+    token[id] = is_usual(score) and lease_token(score) or 0
+    if not is_ack then usual[#usual + 1] = id end
   end
+end
+add_usual_states(known, usual)
+for _, id in ipairs(usual) do
+  if token[id] ~= 0 and not known[id] then corrupt('message ' .. id .. ' is not in ' .. M) end
 end
 
 -- The topic's backoff: delays of the first attempts in ms, of which the last one is for
@@ -61,10 +77,11 @@ local function ack(id)
   token[id] = 0
 end
 
-local function extend(id, delay)
+local function extend(id, st, delay)
   if delay == 0 then delay = cfg.lease end
-  call('ZREM', L, id)
+  leave(id)
   call('ZADD', L, int(now + delay), id)
+  put_states({id, encode_state(st)})
   earliest = math.min(earliest, now + delay)
 end
 
@@ -101,7 +118,7 @@ local function settle(id, verb, delay, text)
     st.attempt = st.attempt - 1
     wait(id, st, L)
   elseif verb == EXTEND then
-    extend(id, delay)
+    extend(id, st, delay)
   end
   token[id] = st.token
   return nil
@@ -125,17 +142,17 @@ end
 changed = changed or #acked > 0
 -- What was acked goes in one command per key.
 if #acked > 0 then
-  call('ZREM', L, unpack(acked))
+  leave(unpack(acked))
   call('HDEL', M, unpack(acked))
   call('HDEL', S, unpack(acked))
-  if cfg.remember > 0 then
-    local till, times = int(now + cfg.remember), {}
+  if cfg.dedupe_window > 0 then
+    local till, times = int(now + cfg.dedupe_window), {}
     for i, id in ipairs(acked) do times[2 * i - 1], times[2 * i] = till, id end
     call('ZADD', F, unpack(times))
     finished_count = finished_count + #acked
   end
 end
 if changed then settle_clock() end
-out[4] = hint(was, ARGV[4])
-keep(out, changed)
+out[4] = hint(was)
+conclude(out, changed)
 return out

@@ -7,8 +7,13 @@
 --       5 m  hash: ID -> what never changes of a message
 --       6 s  hash: ID -> what changes; absent for a message that was never claimed
 --       7 g  hash: the partition's clock, token counter and settings
--- ARGV  1 the latest time that the caller was told, in ms
---       2 seconds, 3 microseconds: the time for tests; empty for that of the server
+--       8 x  sorted set: leased messages whose lease has run out, by due time: the first ones of l,
+--            as many as somebody has had to see in that order
+--       9 r  of scripts that change something: see record.lua
+-- ARGV  1 packed: the latest time that the caller was told, in ms; seconds and microseconds: the time for
+--       tests, seconds below 0 for that of the server; number of the call and its deadline in ms, of scripts with
+--       records (five doubles); flags (B): 1 the call was sent before, 2 no usual case, for tests
+--       2 the caller, of scripts with records: name of the store, ':', number of the slot
 --
 -- Reply {now, micros, version, ...}: the time in ms and the microseconds that it leaves off,
 --       and the version of the settings here: positive if there is such a topic; else 0, or
@@ -20,19 +25,21 @@
 --
 -- A script that fails midway keeps what it wrote. So each first reads all that may be
 -- missing, damaged or of a wrong type, and only then writes.
+--
+-- Whatever stands here is paid for by each script: what only some need is behind the usual cases.
 
-local call = redis.call
-local T, L, D, F, M, S, G = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local call, floor, ceil, pack, unpack_from = redis.call, math.floor, math.ceil, struct.pack, struct.unpack
+local T, L, D, F, M, S, G, X = unpack(KEYS)
+local told, seconds, us, number, deadline, flags = unpack_from('<dddddB', ARGV[1])
+local caller = ARGV[2]
 
-local MAX_DUE = 253402300799999 -- 9999-12-31T23:59:59.999Z
 local NEVER = 9007199254740991  -- 2^53-1: later than any time
-local DROP, CANCEL, EXPIRES, MOVED = 1, 2, 4, 8 -- flags
-local REASON_DISCARDED, REASON_ATTEMPTS, REASON_EXPIRED = 1, 2, 3
-local MAX_FAILURES = 16
-local LEASE_RAN_OUT = 'lease ran out'
+local MAX_DUE = 253402300799999 -- 9999-12-31T23:59:59.999Z
 -- Tokens of a partition are its number plus multiples of this: a token tells where it is from.
 local TOKEN_STEP = 256
 local LAST_TOKEN_TIME = 4398046511104 -- 2^53 / 8 / TOKEN_STEP
+local MESSAGE_BYTES = 21
+local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the flags
 
 -- Integers are always printed by this: tostring() would round them and use exponents. It is
 -- the dearest thing that a script can do per message, so do it once for all.
@@ -40,45 +47,53 @@ local function int(n) return string.format('%.0f', n) end
 
 local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
 
-local g = call('HMGET', G, 'version', 'clock', 'token', 'gone', 'lease', 'attempts', 'pausedin', 'pausedout', 'remember', 'retention', 'moved')
-
--- The partition's settings; version is nil when there is no such topic. latest is the newest
--- version that was ever here; it stays when the topic is deleted.
-local cfg = {
-  version = g[5] and tonumber(g[1]) or nil,
-  latest = tonumber(g[1] or 0),
-  token = tonumber(g[3] or 0),
-  lease = tonumber(g[5] or 0),
-  attempts = tonumber(g[6] or 0),
-  paused_in = g[7] == '1',
-  paused_out = g[8] == '1',
-  remember = tonumber(g[9] or 0),
-  retention = tonumber(g[10] or 0),
-}
-
--- A message that waits without a state is due at the time in its record, unless moved is set:
--- then it may have been rescheduled.
-local moved = g[11] and true or false
+-- There is a topic here if it has a lease.
+local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'moved', 'lengths')
 
 -- The clock, read once. It never runs backwards: not behind what this partition or the
 -- caller has seen. now is rounded down, up is rounded up, micros is what now leaves off.
-local now, up, micros
+if seconds < 0 then
+  local t = call('TIME')
+  seconds, us = t[1], t[2]
+end
+local micros = us % 1000
+local now = seconds * 1000 + (us - micros) / 1000
+local up = micros > 0 and now + 1 or now
 do
-  local s, us = ARGV[2], ARGV[3]
-  if s == '' then
-    local t = call('TIME')
-    s, us = t[1], t[2]
-  end
-  s, us = tonumber(s), tonumber(us)
-  now = s * 1000 + math.floor(us / 1000)
-  up = s * 1000 + math.ceil(us / 1000)
-  micros = us % 1000
-  local passed = math.max(tonumber(ARGV[1]), tonumber(g[2] or 0))
-  if passed > now then
-    now, up, micros = passed, passed, 0
-  end
+  local passed = g[2] and tonumber(g[2]) or 0
+  if told > passed then passed = told end
+  if passed > now then now, up, micros = passed, passed, 0 end
 end
 local now_text = int(now)
 
--- reply is what every answer begins with.
-local function reply(...) return {now, micros, cfg.version or -cfg.latest, ...} end
+-- write_clock writes the clock down, where there is or was a topic.
+local function write_clock()
+  if g[2] == now_text or not g[1] then return end
+  call('HSET', G, 'clock', now_text)
+  g[2] = now_text
+end
+
+-- make_room comes before a first write that adds something: a server out of memory refuses that, and
+-- lets a script go on that has called a command which removes, even one without effect.
+local function make_room() call('HDEL', G, '-') end
+
+-- lease_token is the token of a lease without a state, from its score, which is the end of the lease less
+-- (32 × length + turn) / 1024: length is the place in g's lengths of how long the lease was given for, turn which of
+-- the leases of that ms it is.
+local function lease_token(score)
+  local till = ceil(score)
+  local k = (till - score) * 1024
+  local turn = k % 32
+  local length = unpack_from('<d', g[10], (k - turn) / 4 + 1)
+  return (8 * (till - length) + turn) * TOKEN_STEP + g[3] % TOKEN_STEP
+end
+
+-- NEAR is how far ahead what becomes due is told at once, in ms. Consumers look each second, so they find
+-- in time what is further ahead.
+local NEAR = 2000
+
+-- publish tells waiting consumers of an earlier time to look than they know. Who may not publish has consumers
+-- that are up to a second late.
+local function publish(at)
+  redis.pcall('PUBLISH', string.sub(T, 1, -2) .. 'hint', string.match(caller, '^[^:]*') .. ' ' .. int(at))
+end

@@ -24,6 +24,7 @@ if not got[2] and ARGV[4] ~= '' then
   return {now, micros, ARGV[5], ARGV[4]}
 end
 if ARGV[6] == '1' and got[2] then
+  redis.call('HDEL', KEYS[1], '-') -- a server out of memory refuses an addition that comes first
   redis.call('HSET', KEYS[1], 'clock', int(now))
 end
 return {now, micros, got[1] or '', got[2] or ''}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The store on PostgreSQL beside rows and SKIP LOCKED on the same server, and beside River: how fast messages are scheduled,
+// how fast a backlog is drained by 64 handlers of one process, and how late they are at 2,000 a second.
+
+// postgresSystems are compared in each scenario, each on a fresh server, with what its values begin with.
+var postgresSystems = []contender{{sysPunctual, ""}, {sysRows, "rows_"}, {sysRiver, "river_"}, {sysRiverFast, "river_fast_"}}
+
+// postgresSchedules are callers and batches.
+var postgresSchedules = []struct{ callers, batch int }{{1, 1}, {64, 1}, {1, 1000}}
+
+const (
+	postgresDrain    = "postgres-drain/64"
+	postgresLateness = "postgres-lateness/2k"
+	postgresRate     = 2000 // messages a second of postgresLateness
+)
+
+func postgresScheduleName(callers, batch int) string {
+	if batch == 1 {
+		return fmt.Sprintf("postgres-schedule/single-%d", callers)
+	}
+	return fmt.Sprintf("postgres-schedule/batch-%d", batch)
+}
+
+func postgresScenarios() []scenario {
+	var all []scenario
+	for _, x := range postgresSchedules {
+		all = append(all, scenario{
+			name: postgresScheduleName(x.callers, x.batch), about: fmt.Sprintf("PostgreSQL: %d callers, %d at a time, beside rows and River", x.callers, x.batch),
+			takes: func(z sizes) time.Duration { return 3*z.RedisSpan + 10*time.Second },
+			run:   func(ctx context.Context, e *env) error { return schedulePostgres(ctx, e, x.callers, x.batch) },
+		})
+	}
+	return append(all,
+		scenario{
+			name: postgresDrain, about: "PostgreSQL: a backlog drained by 64 handlers, beside rows and River", maxRounds: 2,
+			takes: func(z sizes) time.Duration {
+				return 20*time.Second + time.Duration(z.RedisBurst)*600*time.Microsecond
+			}, run: drainPostgres,
+		},
+		scenario{
+			name: postgresLateness, about: "PostgreSQL: lateness at 2,000 messages a second", maxRounds: 2,
+			takes: func(z sizes) time.Duration { return z.RedisWindow + 10*time.Second }, run: latenessPostgres,
+		})
+}
+
+// eachOnPostgres runs f with each system, on a server of its own.
+func (e *env) eachOnPostgres(ctx context.Context, f func(s *postgresServer, sys postgresSystem, c contender) error) error {
+	for _, c := range postgresSystems {
+		err := e.withPostgres(ctx, func(s *postgresServer) error {
+			sys, err := openPostgresSystem(ctx, c.system, s)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f(s, sys, c), sys.close())
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.system, err)
+		}
+	}
+	return nil
+}
+
+// timesRiver notes how many times as fast as the faster River Punctual is.
+func (r *Result) timesRiver() {
+	r.set("times_river", r.Values["rate"]/max(r.Values["river_rate"], r.Values["river_fast_rate"]))
+}
+
+func schedulePostgres(ctx context.Context, e *env, callers, batch int) error {
+	err := e.eachOnPostgres(ctx, func(s *postgresServer, sys postgresSystem, c contender) error {
+		if c.system == sysRiverFast { // it schedules as the other one
+			return nil
+		}
+		e.say("%s for %v", c.system, e.sizes.RedisSpan)
+		var seq atomic.Uint32
+		warm := farLetters(batch, &seq) // connections are made, plans too
+		if err := sys.push(ctx, 0, warm); err != nil {
+			return err
+		}
+		before, err := s.usage(ctx)
+		if err != nil {
+			return err
+		}
+		t, err := flatOut(ctx, callers, e.sizes.RedisSpan, func(ctx context.Context, who int) (int, error) {
+			return batch, sys.push(ctx, who, farLetters(batch, &seq))
+		})
+		if err != nil {
+			return err
+		}
+		e.out.set(c.prefix+"rate", t.rate())
+		e.out.set(c.prefix+"cpu_us_per_message", float64(t.cpu.Microseconds())/float64(t.items.Load()))
+		if err := s.note(ctx, e.out, c.prefix, before, t.items.Load()); err != nil {
+			return err
+		}
+		return expectPending(ctx, sys, t.items.Load()+int64(batch))
+	})
+	e.out.timesRiver()
+	return err
+}
+
+// handled notes what handlers get.
+type handled struct {
+	want int64
+	late *recorder
+	done chan struct{} // closed with the last one
+
+	mu          sync.Mutex
+	seen        map[uint32]bool // guarded by mu
+	first, last time.Time       // guarded by mu
+	early       int64           // guarded by mu
+	twice       int64           // guarded by mu
+	bad         error           // guarded by mu
+}
+
+func newHandled(want int64) *handled {
+	return &handled{want: want, late: newRecorder(), done: make(chan struct{}), seen: make(map[uint32]bool, want)}
+}
+
+func (h *handled) handle(body []byte) {
+	now := time.Now()
+	l, err := parseLetter(body)
+	h.late.record(max(0, now.Sub(l.due)))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		h.bad = err
+	}
+	if now.Before(l.due) {
+		h.early++
+	}
+	if h.seen[l.seq] {
+		h.twice++
+		return
+	}
+	if len(h.seen) == 0 {
+		h.first = now
+	}
+	h.seen[l.seq], h.last = true, now
+	if int64(len(h.seen)) == h.want {
+		close(h.done)
+	}
+}
+
+// await waits for the last message.
+func (h *handled) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	select {
+	case <-h.done:
+		return nil
+	case <-ctx.Done():
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return fmt.Errorf("%d of %d messages were handled (P1): %w", len(h.seen), h.want, context.Cause(ctx))
+	}
+}
+
+// drainPostgres schedules a backlog that is due, and then starts its consumers. The rate is counted from the first delivery. River
+// gets a fifth of it as shipped, so that it takes about as long.
+func drainPostgres(ctx context.Context, e *env) error {
+	err := e.eachOnPostgres(ctx, func(s *postgresServer, sys postgresSystem, c contender) error {
+		n := int64(e.sizes.RedisBurst)
+		if c.system == sysRiver {
+			n = max(1, n/20)
+		}
+		e.say("%s: scheduling %d messages", c.system, n)
+		before, err := s.usage(ctx)
+		if err != nil {
+			return err
+		}
+		if err := fillFor(ctx, sys, sysPunctual, n, ceilMillis(time.Now())); err != nil {
+			return err
+		}
+		e.say("%s: draining", c.system)
+		h := newHandled(n)
+		cpu, err := cpuTime()
+		if err != nil {
+			return err
+		}
+		stop, err := sys.consume(ctx, h.handle)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(h.await(ctx), stop()); err != nil {
+			return err
+		}
+		used, err := cpuTime()
+		if err != nil {
+			return err
+		}
+		e.out.set(c.prefix+"rate", float64(n)/h.last.Sub(h.first).Seconds())
+		e.out.set(c.prefix+"cpu_us_per_message", float64((used-cpu).Microseconds())/float64(n))
+		e.out.set(c.prefix+"repeated", float64(h.twice))
+		if err := s.note(ctx, e.out, c.prefix, before, n); err != nil { // of the whole life
+			return err
+		}
+		return errors.Join(h.bad, expectPending(ctx, sys, 0))
+	})
+	e.out.timesRiver()
+	return err
+}
+
+// latenessPostgres pushes evenly and notes when each handler starts. River looks for what has become due each 5 s, so it takes
+// no part.
+func latenessPostgres(ctx context.Context, e *env) error {
+	return e.withPostgres(ctx, func(s *postgresServer) (err error) {
+		sys, err := openPostgresSystem(ctx, sysPunctual, s)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, sys.close()) }()
+		n := int64(e.sizes.RedisWindow.Seconds() * postgresRate)
+		h := newHandled(n)
+		stop, err := sys.consume(ctx, h.handle)
+		if err != nil {
+			return err
+		}
+		before, err := s.usage(ctx)
+		if err != nil {
+			return errors.Join(err, stop())
+		}
+		behind, err := pushEvenly(ctx, sys, n, postgresRate)
+		if err == nil {
+			err = h.await(ctx)
+		}
+		if err = errors.Join(err, stop()); err != nil {
+			return err
+		}
+		e.out.setQuantiles("start", h.late.merged())
+		e.out.set("overdue_share", float64(behind)/float64(n))
+		e.out.set("early", float64(h.early))
+		e.out.set("repeated", float64(h.twice))
+		if h.early > 0 {
+			return fmt.Errorf("%d messages were delivered early (P2)", h.early)
+		}
+		return errors.Join(h.bad, s.note(ctx, e.out, "", before, n))
+	})
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/pgstore"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// What is compared on PostgreSQL.
+const (
+	// sysRows is what pgbench would be told to do: rows inserted into a table, and deleted one by one with SKIP LOCKED.
+	// There is no claim, so a consumer that dies before it has worked loses nothing only because its transaction is open
+	// as long as it works, and nobody waits for a due time.
+	sysRows = "rows"
+	// sysRiver is River as shipped, and sysRiverFast River with its cooldown and poll interval turned down and a fetch
+	// limit of 1000.
+	sysRiver     = "river"
+	sysRiverFast = "river-fast"
+)
+
+// River's fetches, turned down: by default 100 ms and 1 s, and as many jobs as there are free workers.
+const (
+	fastFetch      = time.Millisecond
+	fastPoll       = 10 * time.Millisecond
+	fastFetchLimit = 1000
+)
+
+// postgresHands is how many messages are handled at the same time.
+const postgresHands = 64
+
+// postgresSystem is a system with both of its sides.
+type postgresSystem interface {
+	system
+	// consume hands bodies to handle, by up to postgresHands goroutines, until stop is called.
+	consume(ctx context.Context, handle func(body []byte)) (stop func() error, err error)
+}
+
+func openPostgresSystem(ctx context.Context, name string, s *postgresServer) (postgresSystem, error) {
+	switch name {
+	case sysPunctual:
+		store, err := pgstore.Open(ctx, s.pool, &pgstore.Options{Migrate: true})
+		if err != nil {
+			return nil, err
+		}
+		return &punctualOnPostgres{store, punctual.NewQueue(store, nil)}, nil
+	case sysRows:
+		_, err := s.pool.Exec(ctx, `create table rows (id bigint generated always as identity primary key, due bigint not null, body bytea not null);
+			create index on rows (due)`)
+		return &rowsSystem{s.pool}, err
+	case sysRiver, sysRiverFast:
+		return openRiver(ctx, s.pool, name == sysRiverFast)
+	}
+	return nil, fmt.Errorf("there is no system %q on PostgreSQL", name)
+}
+
+type punctualOnPostgres struct {
+	store *pgstore.Store
+	queue *punctual.Queue
+}
+
+func (p *punctualOnPostgres) push(ctx context.Context, who int, ls []letter) error {
+	return (&punctualSystem{queue: p.queue}).push(ctx, who, ls)
+}
+
+func (p *punctualOnPostgres) pending(ctx context.Context) (int64, error) {
+	st, err := p.store.Stats(ctx, topic)
+	if errors.Is(err, punctual.ErrNotFound) {
+		return 0, nil
+	}
+	return st.Live() + st.Dead, err
+}
+
+func (p *punctualOnPostgres) close() error { return p.store.Close() }
+
+func (p *punctualOnPostgres) consume(ctx context.Context, handle func(body []byte)) (func() error, error) {
+	w := worker.New(p.store, &worker.Config{Concurrency: postgresHands, Logger: warnings()})
+	w.Handle(topic, punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+		handle(d.Body)
+		return nil
+	}))
+	return func() error { return stopWorker(w) }, w.Start(ctx)
+}
+
+// rowsSystem is the reference.
+type rowsSystem struct{ pool *pgxpool.Pool }
+
+func (r *rowsSystem) push(ctx context.Context, _ int, ls []letter) error {
+	dues, bodies := make([]int64, len(ls)), make([][]byte, len(ls))
+	for i, l := range ls {
+		dues[i], bodies[i] = l.due.UnixMilli(), l.body()
+	}
+	_, err := r.pool.Exec(ctx, "insert into rows (due, body) select * from unnest($1::bigint[], $2::bytea[])", dues, bodies)
+	return err
+}
+
+func (r *rowsSystem) pending(ctx context.Context) (n int64, err error) {
+	return n, r.pool.QueryRow(ctx, "select count(*) from rows").Scan(&n)
+}
+
+func (r *rowsSystem) close() error { return nil }
+
+// consume takes rows one by one until there are none that are due, and then looks again each millisecond.
+func (r *rowsSystem) consume(ctx context.Context, handle func(body []byte)) (func() error, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var mu sync.Mutex
+	var failed error
+	var hands sync.WaitGroup
+	for range postgresHands {
+		hands.Go(func() {
+			if err := r.take(ctx, handle); err != nil && ctx.Err() == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = errors.Join(failed, err)
+			}
+		})
+	}
+	return func() error {
+		cancel()
+		hands.Wait()
+		return failed
+	}, nil
+}
+
+func (r *rowsSystem) take(ctx context.Context, handle func(body []byte)) error {
+	const one = `with head as materialized (select id from rows where due <= $1 order by due limit 1 for update skip locked)
+		delete from rows using head where rows.id = head.id returning body`
+	for ctx.Err() == nil {
+		var body []byte
+		err := r.pool.QueryRow(ctx, one, time.Now().UnixMilli()).Scan(&body)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = sleepUntil(ctx, time.Now().Add(time.Millisecond))
+		} else if err == nil {
+			handle(body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// riverLetter is a job of River: the body is text there.
+type riverLetter struct {
+	Body []byte `json:"body"`
+}
+
+// Kind names the jobs.
+func (riverLetter) Kind() string { return "letter" }
+
+type riverWorker struct {
+	river.WorkerDefaults[riverLetter]
+	handle func(body []byte)
+}
+
+// Work handles one job.
+func (w *riverWorker) Work(_ context.Context, j *river.Job[riverLetter]) error {
+	w.handle(j.Args.Body)
+	return nil
+}
+
+type riverSystem struct {
+	pool   *pgxpool.Pool
+	client *river.Client[pgx.Tx] // that inserts
+	fast   bool
+}
+
+func openRiver(ctx context.Context, pool *pgxpool.Pool, fast bool) (*riverSystem, error) {
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return nil, err
+	}
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: warnings()})
+	return &riverSystem{pool, client, fast}, err
+}
+
+// push inserts one job, or many by COPY, which is River's fastest way.
+func (r *riverSystem) push(ctx context.Context, _ int, ls []letter) error {
+	if len(ls) == 1 {
+		_, err := r.client.Insert(ctx, riverLetter{ls[0].body()}, &river.InsertOpts{ScheduledAt: ls[0].due})
+		return err
+	}
+	params := make([]river.InsertManyParams, len(ls))
+	for i, l := range ls {
+		params[i] = river.InsertManyParams{Args: riverLetter{l.body()}, InsertOpts: &river.InsertOpts{ScheduledAt: l.due}}
+	}
+	n, err := r.client.InsertManyFast(ctx, params)
+	if err == nil && n != len(ls) {
+		err = fmt.Errorf("river inserted %d of %d", n, len(ls))
+	}
+	return err
+}
+
+func (r *riverSystem) pending(ctx context.Context) (n int64, err error) {
+	return n, r.pool.QueryRow(ctx, "select count(*) from river_job where state not in ('completed')").Scan(&n)
+}
+
+func (r *riverSystem) close() error { return nil }
+
+func (r *riverSystem) consume(ctx context.Context, handle func(body []byte)) (func() error, error) {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &riverWorker{handle: handle})
+	config := &river.Config{Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: postgresHands}}, Logger: warnings()}
+	if r.fast {
+		config.FetchCooldown, config.FetchPollInterval = fastFetch, fastPoll
+		config.Queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: fastFetchLimit}
+	}
+	client, err := river.NewClient(riverpgxv5.New(r.pool), config)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return client.Stop(context.WithoutCancel(ctx)) }, client.Start(ctx)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A whole run on PostgreSQL at a tiny size. The rounds check for themselves that every message was delivered, and none early.
+func TestPostgresRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers and processes")
+	}
+	dir, err := os.MkdirTemp("", "bench-") // which the server's account can reach
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := runOptions{
+		dir: filepath.Join(dir, "data"), results: filepath.Join(t.TempDir(), "r.ndjson"), rounds: 1, sizes: tinySizes(),
+		only: mustCompile(`^postgres-(schedule/batch-1000|drain/64|lateness/2k)$`),
+	}
+	var progress lockedText
+	if err := runAll(t.Context(), o, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	runs, err := readRuns(o.results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for scenario, values := range map[string][]string{
+		"postgres-schedule/batch-1000": {"rate", "rows_rate", "river_rate", "times_river", "wal_bytes_per_message"},
+		postgresDrain:                  {"rate", "rows_rate", "river_rate", "river_fast_rate", "times_river", "server_us_per_message", "river_fast_transactions_per_message"},
+		postgresLateness:               {"start_p99_ms", "early", "transactions_per_message"},
+	} {
+		for _, v := range values {
+			if _, ok := runs[0].over(scenario, v); !ok {
+				t.Errorf("%s has no value %s", scenario, v)
+			}
+		}
+	}
+}

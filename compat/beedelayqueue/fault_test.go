@@ -1,0 +1,155 @@
+package BeeDelayQueue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// faulty is a store in memory whose answers a test can hold up or replace.
+type faulty struct {
+	*memstore.Store
+	// claimed is called with what a claim brought, settled with the number of the call of Settle, from 1; what it
+	// returns is the answer to the caller, nil for that of the store.
+	claimed func([]punctual.Delivery)
+	settled func(n int) error
+	before  func(n int) error // the same, instead of the store's doing
+	settles int               // the test's one caller's
+}
+
+func (s *faulty) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	ds, err := s.Store.Claim(ctx, c)
+	if s.claimed != nil && len(ds) > 0 {
+		s.claimed(ds)
+	}
+	return ds, err
+}
+
+func (s *faulty) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	s.settles++
+	if s.before != nil {
+		if err := s.before(s.settles); err != nil {
+			return nil, err
+		}
+	}
+	answers, err := s.Store.Settle(ctx, ss)
+	if s.settled != nil {
+		if err := s.settled(s.settles); err != nil {
+			return nil, err
+		}
+	}
+	return answers, err
+}
+
+// onStore is a controller on s that its test closes.
+func onStore(t *testing.T, s punctual.Store) (p *DelayQueueController, end func()) {
+	t.Helper()
+	p, err := NewDelayQueueControllerOnStore(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	return p, func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNotHeardAfterItsLease: the answer to a claim comes when another process has the message (P3).
+func TestNotHeardAfterItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &faulty{Store: memstore.New(nil)}
+		var other []punctual.Delivery
+		s.claimed = func(ds []punctual.Delivery) {
+			if other == nil {
+				time.Sleep(time.Minute)
+				var err error
+				other, err = s.Store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1, Lease: time.Hour})
+				if err != nil || len(other) != 1 || other[0].ID != ds[0].ID {
+					t.Errorf("another claim got %v, %v; want the message, whose lease has ended", other, err)
+				}
+			}
+		}
+		p, end := onStore(t, s)
+		defer end()
+		h := newHearing(func(m *DelayMsg) { p.Ack(*m, true) })
+		p.CreateDelayQueue("t", 30, 3)
+		id := push(t, p, "t", 0)
+		listen(t, p, "t", h)
+		time.Sleep(30 * time.Minute)
+		h.none(t)
+		if other == nil {
+			t.Fatal("no answer was held up")
+		}
+		time.Sleep(time.Hour) // the other one lets its lease end
+		if m := h.next(t); m.Id != id || m.RetryCount != 3 {
+			t.Errorf("got %s, delivery %d; want %s, delivery 3", m.Id, m.RetryCount, id)
+		}
+	})
+}
+
+// TestHeardAfterALongWait: a claim that waited for longer than the lease brings a message whose lease has begun
+// just now.
+func TestHeardAfterALongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &faulty{Store: memstore.New(nil)}
+		p, end := onStore(t, s)
+		defer end()
+		h := newHearing(func(m *DelayMsg) { p.Ack(*m, true) })
+		p.CreateDelayQueue("t", 5, 0)
+		listen(t, p, "t", h)
+		time.Sleep(20 * time.Second)
+		push(t, p, "t", 0)
+		synctest.Wait()
+		if m := h.next(t); m.RetryCount != 1 {
+			t.Errorf("delivery %d", m.RetryCount)
+		}
+		time.Sleep(time.Minute)
+		h.none(t)
+	})
+}
+
+// TestAckAfterALostAnswer: the first try took effect and its answer got lost; the second met a definite error, which
+// says nothing of the first.
+func TestAckAfterALostAnswer(t *testing.T) {
+	for name, second := range map[string]error{"at once": nil, "after a definite error": punctual.ErrUnreachable} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &faulty{Store: memstore.New(nil)}
+				p, end := onStore(t, s)
+				defer end()
+				h := newHearing(nil)
+				p.CreateDelayQueue("t", 60, 3)
+				listen(t, p, "t", h)
+				id := push(t, p, "t", 0)
+				m := h.next(t)
+				s.settled = func(n int) error {
+					if n == 1 {
+						gone(t, p, "t", id) // it was done
+						return punctual.ErrIndeterminate
+					}
+					return nil
+				}
+				s.before = func(n int) error {
+					if n == 2 {
+						return second
+					}
+					return nil
+				}
+				if err := p.Settle(*m, true); err != nil {
+					t.Errorf("P13: the ack that took effect was answered %v", err)
+				}
+				if err := p.Settle(*m, true); !errors.Is(err, punctual.ErrLeaseLost) {
+					t.Errorf("P4: another ack: %v", err)
+				}
+			})
+		})
+	}
+}

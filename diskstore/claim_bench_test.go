@@ -1,0 +1,81 @@
+package diskstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// BenchmarkPushInMemory pushes messages, so many at a time, from as many callers as there are processors. The files are in memory: it
+// measures the store and not the disk.
+func BenchmarkPushInMemory(b *testing.B) {
+	for _, many := range []int{1, 100} {
+		b.Run(fmt.Sprint(many, " at a time"), func(b *testing.B) {
+			s, err := Open("store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart), Logger: quiet})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
+					ms := make([]punctual.NewMessage, many)
+					for i := range ms {
+						ms[i] = punctual.NewMessage{Topic: "o", Body: make([]byte, 100), Delay: time.Hour}
+					}
+					if _, err := s.Push(b.Context(), ms); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*many), "ns/message")
+		})
+	}
+}
+
+// BenchmarkClaimAck claims messages that are due and acks them, so many at a time. The files are in memory: it measures the
+// store and not the disk. What is acked is deleted by maintenance, as always.
+func BenchmarkClaimAck(b *testing.B) {
+	for _, many := range []int{1, 100} {
+		b.Run(fmt.Sprint(many, " at a time"), func(b *testing.B) {
+			s, err := Open("store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart), MemoryBytes: 1 << 30, Logger: quiet})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			const batch = 1000
+			for n := 0; n < b.N*many; n += batch {
+				ms := make([]punctual.NewMessage, batch)
+				for i := range ms {
+					ms[i] = punctual.NewMessage{Topic: "o", Body: make([]byte, 100)}
+				}
+				if _, err := s.Push(b.Context(), ms); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				ds, err := s.Claim(b.Context(), punctual.Claim{Topics: []string{"o"}, Max: many, Lease: time.Minute})
+				if err != nil || len(ds) != many {
+					b.Fatalf("claimed %d, %v; want %d", len(ds), err, many)
+				}
+				ss := make([]punctual.Settlement, len(ds))
+				for i, d := range ds {
+					ss[i] = punctual.Settlement{Topic: "o", ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
+				}
+				if _, err := s.Settle(b.Context(), ss); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*many), "ns/message")
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package diskstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+)
+
+// deepError is as the errors of the database are: its text has several lines, and a stack when it is logged.
+type deepError struct{}
+
+func (deepError) Error() string { return "an error of the database\n<corruption detail carrier>" }
+
+func (e deepError) Format(f fmt.State, _ rune) {
+	io.WriteString(f, e.Error()+"\n(1) attached stack trace\n  | main.main\n  | \t/src/main.go:12")
+}
+
+// TestFailureTextsAreOneLine: an error of a store names what was done and what to do, in one line, and so does
+// its log. The database's stacks are for its own authors.
+func TestFailureTextsAreOneLine(t *testing.T) { alone(t, failureTextsAreOneLine) }
+
+func failureTextsAreOneLine(t *testing.T) {
+	deep := deepError{}
+	failing := func(s *Store) { s.state.Fail(errkind.Classify("read", deep)) }
+	noTables := func(r *rig) func(s *Store) {
+		return func(s *Store) {
+			if err := s.db.Flush(); err != nil {
+				t.Error(err)
+			}
+			names, err := r.mem.List("store")
+			if err != nil {
+				t.Error(err)
+			}
+			for _, n := range names {
+				if strings.HasSuffix(n, ".sst") {
+					if err := r.mem.Remove("store/" + n); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		wreck  func(r *rig) func(s *Store)
+		remedy string
+	}{
+		{"an error with stacks", func(*rig) func(*Store) { return failing }, "reopened when the disk works again"},
+		{"a fatal complaint with stacks", func(*rig) func(*Store) {
+			return func(s *Store) { s.state.Fail(fmt.Errorf("pebble: fatal: %+v", deep)) }
+		}, "reopened when the disk works again"},
+		{"damage that the database reports", func(*rig) func(*Store) {
+			return func(s *Store) { s.state.Fail(errkind.Corruptf("file 000007.sst: %+v", deep)) }
+		}, "restore it from a backup"},
+		{"a failing fsync", func(r *rig) func(*Store) {
+			return func(*Store) { r.faults.set(func(int, fsOp) error { return errIO }) }
+		}, "reopened when the disk works again"},
+		{"tables that are gone", noTables, "restore it from a backup"},
+	} {
+		r, logged := newRig(t), &bytes.Buffer{}
+		r.opt.Logger = slog.New(slog.NewTextHandler(logged, nil))
+		s, err := Open("store", &r.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		push(t, s, onePush...)
+		c.wreck(r)(s)
+		var first, later error
+		within(t, c.name, func() { _, first = s.Push(t.Context(), append(unnamed(1), onePush...)) })
+		within(t, c.name, func() {
+			_, later = s.Push(t.Context(), []punctual.NewMessage{{Topic: "o", Delay: time.Hour}})
+		})
+		closed := errors.New("close hangs")
+		within(t, c.name+": close", func() { closed = s.Close() })
+		if first == nil || later == nil || closed == nil {
+			t.Errorf("%s: the store did not fail: %v, %v, %v", c.name, first, later, closed)
+			continue
+		}
+		for what, err := range map[string]error{"the call that met it": first, "a later call": later, "close": closed} {
+			if !errors.Is(err, punctual.ErrStoreFailed) || !strings.Contains(err.Error(), c.remedy) {
+				t.Errorf("P13: %s, %s: %v; want ErrStoreFailed and %q", c.name, what, err, c.remedy)
+			}
+			mustBePlain(t, c.name+", "+what, err.Error())
+		}
+		for _, line := range strings.Split(strings.TrimSpace(logged.String()), "\n") {
+			mustBePlain(t, c.name+", the log", line)
+		}
+		if !strings.Contains(logged.String(), "store has failed") {
+			t.Errorf("%s: the log does not say that the store has failed: %s", c.name, logged)
+		}
+	}
+}
+
+func mustBePlain(t *testing.T, what, text string) {
+	t.Helper()
+	for _, stack := range []string{"\n", `\n`, ".go:", "goroutine ", "attached stack trace", "<corruption detail"} {
+		if strings.Contains(text, stack) {
+			t.Errorf("%s: the text of an error contains %q: %.300s", what, stack, text)
+		}
+	}
+	if len(text) > 700 {
+		t.Errorf("%s: the text of an error has %d bytes: %.300s", what, len(text), text)
+	}
+}

@@ -1,0 +1,515 @@
+// Package claimlog keeps frames that outlive the process: who holds which lease, and which messages are finished.
+// A claim is appended with one write before the message is handed out, so that its attempt survives kill -9 (P6)
+// without waiting for an fsync. Segments are files claims-NNNNNN.log of frames:
+//
+//	length(4) crc32c(4) payload        little endian; length and checksum are of the payload
+//
+// and a payload is kind(1) and the rest, numbers as uvarint:
+//
+//	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) expired { attempt at(varint) } }
+//	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
+//	kind 3, acked:    { topic seq due(varint) }   the message is finished, and soon deleted
+//	kind 4, durable:  number           the transactions up to this one were durable
+//	kind 5, clock:    ms(varint)       the store's clock had reached this
+//
+// Of several leases of one message the one with the highest token counts, and of those
+// the one renewed most often. A message that is not in the database, or there with this token or a
+// higher one, has no lease. So order and repetition do not matter, and a segment is replaced by
+// starting the next one and appending all leases of that moment to it. Two frames of a lease
+// with the same token and renewals are the same: a lease is not written before its attempt is
+// counted.
+//
+// The durable marker is for damage: a database whose newest log was cut off or damaged opens without
+// what came behind, as it must after a crash. But when the claim log has seen a
+// transaction durable that the database does not know, more is missing than a crash takes.
+//
+// The clock goes before a frame when it has moved since it was written last, here or in a durable
+// transaction. So it starts again behind nothing that anybody was told (P8).
+//
+// The compatibility rules: new kinds get new numbers; unknown ones are an error.
+package claimlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/failstop"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// The kinds of frames.
+const (
+	kindLease   = 1
+	kindSettled = 2
+	kindAcked   = 3
+	kindDurable = 4
+	kindClock   = 5
+)
+
+// Log is the claim log of an open store. It knows no messages and no database: it takes leases, numbers and
+// callbacks. It is safe for concurrent use.
+type Log struct {
+	Options
+
+	// clockLogged is where the clock starts again after kill -9, at least: a segment says so that is not
+	// deleted yet, or a durable transaction. Written with mu held.
+	clockLogged atomic.Int64
+
+	// replacing is held while a segment is replaced. It is taken before mu.
+	replacing sync.Mutex
+
+	mu      sync.Mutex
+	file    vfs.File // guarded by mu: the newest segment
+	num     int      // guarded by mu: its number
+	size    int64    // guarded by mu
+	torn    error    // guarded by mu: why the last write failed; nothing may follow it
+	durable uint64   // guarded by mu: the last transaction known to be durable
+	synced  int64    // guarded by mu: where the clock starts again after a power cut, at least
+}
+
+// Options of a log. All are needed.
+type Options struct {
+	FS    vfs.FS
+	Dir   string
+	State *failstop.State
+	Limit int64        // the size at which a segment is full, in bytes
+	Clock func() int64 // the store's clock in Unix milliseconds
+	// MaxLag is by how much a power cut may set the clock back, in milliseconds.
+	MaxLag int64
+	// Behind is called when Due tells of something after a write.
+	Behind func()
+}
+
+// New is a log that goes on from what was read. It writes nothing before the first Replace.
+func New(read *Contents, o Options) *Log {
+	l := &Log{Options: o, num: read.last, durable: read.Durable, synced: math.MinInt64}
+	l.clockLogged.Store(math.MinInt64)
+	return l
+}
+
+// Name is the name of a segment. Six digits are the least, not the most: the number grows with every open and never starts again.
+func Name(num int) string { return fmt.Sprintf("%s%06d%s", Prefix, num, suffix) }
+
+// Prefix begins the name of every segment.
+const Prefix = "claims-"
+
+const suffix = ".log"
+
+// parseName is the number of the segment with that name, and false for any other file.
+func parseName(name string) (num int, ok bool) {
+	num, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, Prefix), suffix))
+	return num, err == nil && num >= 0 && name == Name(num)
+}
+
+// start begins segment num.
+func (l *Log) start(num int) error {
+	f, err := l.FS.Create(l.FS.PathJoin(l.Dir, Name(num)), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.file
+	l.file, l.num, l.size, l.torn = f, num, 0, nil
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// AppendLeases writes down leases that are made or extended. The error says whether it may have happened.
+func (l *Log) AppendLeases(leases []record.Lease) error { return l.do(leasePayload(leases)) }
+
+// AppendEnded writes down that leases are over, of which only number and token count.
+func (l *Log) AppendEnded(leases []record.Lease) error {
+	b := append(make([]byte, 0, 1+16*len(leases)), kindSettled)
+	for _, e := range leases {
+		b = binary.AppendUvarint(b, e.At.Seq)
+		b = binary.AppendUvarint(b, uint64(e.Token))
+	}
+	return l.do(b)
+}
+
+// AppendAcked writes down that messages are finished, of which only topic and position count.
+func (l *Log) AppendAcked(leases []record.Lease) error {
+	b := append(make([]byte, 0, 1+16*len(leases)), kindAcked)
+	for _, a := range leases {
+		b = binary.AppendUvarint(b, uint64(a.Topic))
+		b = binary.AppendUvarint(b, a.At.Seq)
+		b = binary.AppendVarint(b, a.At.Ms)
+	}
+	return l.do(b)
+}
+
+// KeepClock sees to it that a time which is about to be given out is not forgotten: it writes the clock down unless that is known
+// to have reached ms. On a full disk it lets it pass: whoever asks for the time can do nothing about that.
+func (l *Log) KeepClock(ms int64) error {
+	if l.clockLogged.Load() >= ms {
+		return nil
+	}
+	if err := l.do(); !errors.Is(err, punctual.ErrNoSpace) {
+		return err
+	}
+	return nil
+}
+
+// ClockLogged is what the log, or a durable transaction, knows the clock to have reached.
+func (l *Log) ClockLogged() int64 { return l.clockLogged.Load() }
+
+// do is append as a step of a call, which does not wait for a disk that hangs.
+func (l *Log) do(payloads ...[]byte) error {
+	return l.State.Do("write to the claim log", func() error {
+		err := l.append(payloads...)
+		if full, lags := l.Due(); full || lags { // asked here: it waits for a write that hangs
+			l.Behind()
+		}
+		return err
+	})
+}
+
+// append writes a frame for each payload, in one write, after the clock if that has moved on.
+func (l *Log) append(payloads ...[]byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Clock()
+	if now > l.clockLogged.Load() {
+		payloads = append([][]byte{binary.AppendVarint([]byte{kindClock}, now)}, payloads...)
+	}
+	if len(payloads) == 0 {
+		return nil
+	}
+	err := l.write(payloads...)
+	if err == nil {
+		l.clockLogged.Store(max(now, l.clockLogged.Load()))
+	}
+	return err
+}
+
+// MarkDurable notes that the transactions up to num are durable, and with them the clock. To fail to
+// write it down does no harm: it only shows damage.
+func (l *Log) MarkDurable(num uint64, clock int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if num <= l.durable {
+		return
+	}
+	l.durable, l.synced = num, max(clock, l.synced)
+	l.clockLogged.Store(max(clock, l.clockLogged.Load()))
+	if l.file != nil && l.torn == nil {
+		l.torn = l.write(binary.AppendUvarint([]byte{kindDurable}, num))
+	}
+}
+
+// Durable is the last transaction known to be durable.
+func (l *Log) Durable() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.durable
+}
+
+// write appends a frame for each payload. Called with mu held.
+func (l *Log) write(payloads ...[]byte) error {
+	if l.torn != nil {
+		return fmt.Errorf("segment %s ends in a failed write: %w", Name(l.num), l.torn)
+	}
+	var frames []byte
+	for _, p := range payloads {
+		// The largest payload, that of MaxClaim leases with MaxFailures expired attempts each, has some megabytes, so its length fits.
+		frames = slices.Grow(frames, 8+len(p))
+		frames = binary.LittleEndian.AppendUint32(frames, uint32(len(p)))
+		frames = binary.LittleEndian.AppendUint32(frames, crc32.Checksum(p, castagnoli))
+		frames = append(frames, p...)
+	}
+	n, err := l.file.Write(frames)
+	l.size += int64(n)
+	l.torn = err
+	return err
+}
+
+// Due tells whether the newest segment should be replaced, and whether a transaction should write the clock.
+func (l *Log) Due() (full, clockLags bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.torn != nil || l.size >= l.Limit, l.clockLogged.Load() >= l.synced+l.MaxLag
+}
+
+// Segment is the number of the newest segment.
+func (l *Log) Segment() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.num
+}
+
+// Replace begins a new segment, writes into it all leases of this moment, makes durable with barrier what the
+// database must know of all others, and then deletes the older segments. Claims and acks go on meanwhile, into
+// the new segment.
+//
+// A lease that memory does not know any more was ended by an ack or by a transaction. Until the
+// deletion of the message or the transaction is in the database's log, the older segments are all
+// that a kill leaves of its attempt.
+func (l *Log) Replace(leases func() []record.Lease, barrier func() error) error {
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
+	num := l.Segment() + 1
+	err := l.State.Do("begin a segment of the claim log", func() error {
+		if err := l.start(num); err != nil {
+			return err
+		}
+		if err := l.append(binary.AppendUvarint([]byte{kindDurable}, l.Durable())); err != nil {
+			return err
+		}
+		for some := range slices.Chunk(leases(), punctual.MaxClaim) {
+			if err := l.append(leasePayload(some)); err != nil {
+				return err
+			}
+		}
+		return l.Sync()
+	})
+	if err == nil {
+		err = barrier()
+	}
+	if err != nil {
+		return err
+	}
+	return l.State.Do("delete old segments of the claim log", func() error { return l.removeBefore(num) })
+}
+
+// Sync makes the newest segment durable. Claims are written meanwhile.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	file := l.file
+	l.mu.Unlock()
+	return file.Sync()
+}
+
+// Close closes the newest segment.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file.Close()
+}
+
+// removeBefore deletes the segments older than num.
+func (l *Log) removeBefore(num int) error {
+	segments, err := Segments(l.FS, l.Dir)
+	if err != nil {
+		return err
+	}
+	for _, n := range segments {
+		if n < num {
+			if err := l.FS.Remove(l.FS.PathJoin(l.Dir, Name(n))); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Segments lists the numbers of the segments, oldest first.
+func Segments(fs vfs.FS, dir string) ([]int, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, name := range names {
+		if n, ok := parseName(name); ok {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func leasePayload(leases []record.Lease) []byte {
+	b := append(make([]byte, 0, 1+48*len(leases)), kindLease)
+	for _, l := range leases {
+		b = binary.AppendUvarint(b, uint64(l.Topic))
+		b = binary.AppendUvarint(b, l.At.Seq)
+		b = binary.AppendVarint(b, l.At.Ms)
+		b = binary.AppendUvarint(b, uint64(l.Token))
+		b = binary.AppendUvarint(b, l.Renewed)
+		b = binary.AppendUvarint(b, uint64(l.Attempt))
+		b = binary.AppendVarint(b, l.Until)
+		b = binary.AppendUvarint(b, uint64(len(l.Expired)))
+		for _, f := range l.Expired {
+			b = binary.AppendUvarint(b, uint64(f.Attempt))
+			b = binary.AppendVarint(b, storekit.Millis(f.At))
+		}
+	}
+	return b
+}
+
+// Contents is what a claim log says.
+type Contents struct {
+	Acked   []record.Lease          // messages that are finished, of which only Topic and At are set
+	Durable uint64                  // the last transaction that was durable
+	Clock   int64                   // what the store's clock had reached; valid if Timed
+	Timed   bool                    // the clock is known
+	leases  map[uint64]record.Lease // by message number
+	last    int                     // the number of the newest segment; 0 if there is none
+}
+
+// Leases are the leases that are not over, as far as the log knows.
+func (t *Contents) Leases() iter.Seq[record.Lease] { return maps.Values(t.leases) }
+
+// Tick notes what the clock had reached.
+func (t *Contents) Tick(ms int64) {
+	if !t.Timed || ms > t.Clock {
+		t.Clock, t.Timed = ms, true
+	}
+}
+
+func (t *Contents) add(l record.Lease) {
+	old, ok := t.leases[l.At.Seq]
+	if !ok || l.Token > old.Token || l.Token == old.Token && l.Renewed > old.Renewed {
+		t.leases[l.At.Seq] = l
+	}
+}
+
+// ack notes an acked message; its lease is over whatever its token was.
+func (t *Contents) ack(l record.Lease) {
+	t.Acked = append(t.Acked, l)
+	t.settle(l.At.Seq, 1<<63-1)
+}
+
+// settle marks a lease as over; the zero topic stands for that.
+func (t *Contents) settle(seq uint64, token int64) {
+	t.add(record.Lease{At: record.Position{Seq: seq}, Token: token, Renewed: 1<<64 - 1})
+}
+
+// read adds one payload, which is not empty, to the table.
+func (t *Contents) read(payload []byte) error {
+	d := record.Decoder{Rest: payload[1:]}
+	for len(d.Rest) > 0 {
+		switch kind := payload[0]; kind {
+		case kindLease:
+			t.add(readLease(&d))
+		case kindSettled:
+			seq := d.Uvarint()
+			t.settle(seq, int64(d.Uvarint()))
+		case kindAcked:
+			l := record.Lease{Topic: d.Uint32()}
+			l.At.Seq = d.Uvarint()
+			l.At.Ms = d.Varint()
+			t.ack(l)
+		case kindDurable:
+			t.Durable = max(t.Durable, d.Uvarint())
+		case kindClock:
+			if ms := d.Varint(); !d.Bad {
+				t.Tick(ms)
+			}
+		default:
+			return fmt.Errorf("claim log has a frame of kind %d, which this program does not know: %w; use the release that wrote it, or a newer one",
+				kind, punctual.ErrUnsupported)
+		}
+	}
+	if d.Bad {
+		return errkind.Corruptf("claim log has a frame that is cut short")
+	}
+	return nil
+}
+
+func readLease(d *record.Decoder) record.Lease {
+	l := record.Lease{Topic: d.Uint32()}
+	l.At.Seq = d.Uvarint()
+	l.At.Ms = d.Varint()
+	l.Token, l.Renewed = int64(d.Uvarint()), d.Uvarint()
+	l.Attempt, l.Until = int(d.Uvarint()), d.Varint()
+	for range d.Uvarint() {
+		if d.Bad {
+			break
+		}
+		l.Expired = append(l.Expired, punctual.Failure{
+			Attempt: int(d.Uvarint()), At: storekit.FromMillis(d.Varint()), Error: storekit.LeaseRanOut,
+		})
+	}
+	return l
+}
+
+// Read reads all segments. A frame that does not check ends its segment: the end of
+// a segment is torn by a crash, and after a power cut any part of it may be missing, because
+// claims are not synced. What is lost then are attempts, never messages; damaged is called with
+// a file of which more does not check than a crash can tear.
+func Read(fs vfs.FS, dir string, damaged func(name string, data []byte, unreadable int) error) (*Contents, error) {
+	segments, err := Segments(fs, dir)
+	if err != nil {
+		return nil, err
+	}
+	table := &Contents{leases: make(map[uint64]record.Lease)}
+	for _, n := range segments {
+		table.last = n
+		data, err := failstop.ReadFile(fs, fs.PathJoin(dir, Name(n)))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", Name(n), err)
+		}
+		rest, err := table.readSegment(data)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", Name(n), err)
+		}
+		if rest > MaxTornTail {
+			if err := damaged(Name(n), data, rest); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return table, nil
+}
+
+// MaxTornTail is about the size of the frame of the largest claim. More unreadable bytes than
+// that at the end of a segment are taken for damage, not for a torn write.
+const MaxTornTail = punctual.MaxClaim * 48
+
+// readSegment adds the frames of a segment and returns how many bytes at its end do not check.
+func (t *Contents) readSegment(data []byte) (rest int, err error) {
+	for len(data) >= 8 {
+		n := binary.LittleEndian.Uint32(data)
+		if n == 0 || uint64(n) > uint64(len(data)-8) {
+			break
+		}
+		payload := data[8 : 8+n]
+		if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(data[4:]) {
+			break
+		}
+		if err := t.read(payload); err != nil {
+			return 0, err
+		}
+		data = data[8+n:]
+	}
+	return len(data), nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// KeepDamaged keeps a copy of a damaged segment.
+func KeepDamaged(fs vfs.FS, dir, name string, data []byte) error {
+	f, err := fs.Create(fs.PathJoin(dir, strings.TrimSuffix(name, suffix)+DamagedSuffix), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("keep %s aside: %w", name, err)
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err = errkind.JoinClose(err, f); err != nil {
+		return fmt.Errorf("keep %s aside: %w", name, err)
+	}
+	return nil
+}
+
+// DamagedSuffix ends the name of the copy of a damaged segment.
+const DamagedSuffix = ".damaged"

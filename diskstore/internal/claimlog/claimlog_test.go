@@ -1,0 +1,100 @@
+package claimlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// frameOf is a frame of the claim log around a payload.
+func frameOf(payload []byte) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(payload, castagnoli))
+	return append(b, payload...)
+}
+
+func clockPayload(ms int64) []byte { return binary.AppendVarint([]byte{kindClock}, ms) }
+
+func FuzzClaimSegment(f *testing.F) {
+	at := storekit.FromMillis(1_700_000_000_000)
+	leases := leasePayload([]record.Lease{
+		{Topic: 1, At: record.Position{Ms: -7, Seq: 1}, Token: 5, Attempt: 1, Until: 99},
+		{Topic: 2, At: record.Position{Ms: 7, Seq: 1 << 60}, Token: 1 << 50, Attempt: 2, Until: 1 << 60, Expired: []punctual.Failure{{Attempt: 1, At: at, Error: storekit.LeaseRanOut}}},
+	})
+	settled := []byte{kindSettled, 2, 3}
+	two := append(frameOf(leases), frameOf(settled)...)
+	clock := append(frameOf(clockPayload(1_700_000_000_000)), frameOf(clockPayload(-5))...)
+	for _, b := range [][]byte{two, clock, clock[:len(clock)-1], frameOf([]byte{kindClock}), frameOf(clockPayload(-1 << 63)), two[:len(two)-3], frameOf([]byte{9}), append(frameOf(settled), 0, 0, 0, 0, 0, 0, 0, 0, 0), {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1}} {
+		f.Add(b, true)
+		f.Add(b, false)
+	}
+	// A payload that checks, and claims to hold 2^64-1 expired attempts.
+	f.Add([]byte{kindLease, 1, 1, 2, 1, 0, 1, 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, true)
+	f.Fuzz(func(t *testing.T, b []byte, framed bool) {
+		data := b
+		if framed { // the checksum would keep the fuzzer out
+			data = append(frameOf(leases), frameOf(b)...)
+		}
+		table := &Contents{leases: make(map[uint64]record.Lease)}
+		rest, err := table.readSegment(data)
+		if err != nil && !errors.Is(err, punctual.ErrCorrupt) && !errors.Is(err, punctual.ErrUnsupported) {
+			t.Errorf("error without its kind: %v", err)
+		}
+		if rest < 0 || rest > len(data) {
+			t.Errorf("%d of %d bytes are left", rest, len(data))
+		}
+		if len(table.leases)+len(table.Acked) > len(data) {
+			t.Errorf("%d bytes became %d leases and %d acks", len(data), len(table.leases), len(table.Acked))
+		}
+		if table.Timed {
+			again := &Contents{leases: make(map[uint64]record.Lease)}
+			if err := again.read(clockPayload(table.Clock)); err != nil || !again.Timed || again.Clock != table.Clock {
+				t.Errorf("round trip: the clock %d became %d, %v", table.Clock, again.Clock, err)
+			}
+		}
+		for _, l := range table.leases {
+			again := &Contents{leases: make(map[uint64]record.Lease)}
+			if err := again.read(leasePayload([]record.Lease{l})); err != nil || !reflect.DeepEqual(again.leases[l.At.Seq], l) {
+				t.Errorf("round trip: %+v became %+v, %v", l, again.leases[l.At.Seq], err)
+			}
+		}
+	})
+}
+
+// TestClaimSegmentNames: only names that the store itself would write are segments.
+func TestClaimSegmentNames(t *testing.T) {
+	fs := vfs.NewMem()
+	for _, name := range []string{
+		"claims-1000000.log", "claims-000007.log", "claims-999999.log", "claims-000000.log",
+		"claims-7.log", "claims-0000007.log", "claims-+00007.log", "claims--00007.log", "claims-00000x.log",
+		"claims-000007.log~", "claims-000007.damaged", "xclaims-000007.log", "claims-.log", "claims-99999999999999999999.log",
+	} {
+		f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+		if err = errkind.JoinClose(err, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Segments(fs, "")
+	if want := []int{0, 7, 999_999, 1_000_000}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("segments %v, %v; want %v", got, err, want)
+	}
+}
+
+// TestTopicNumberIsNotCut: a topic's number in a frame that has more bits than such numbers have is
+// damage, not another topic.
+func TestTopicNumberIsNotCut(t *testing.T) {
+	table := &Contents{leases: make(map[uint64]record.Lease)}
+	payload := append(binary.AppendUvarint([]byte{kindAcked}, 1<<32+1), 1, 2)
+	if err := table.read(payload); !errors.Is(err, punctual.ErrCorrupt) || len(table.Acked) > 0 && table.Acked[0].Topic == 1 {
+		t.Errorf("read: %v, %+v; want ErrCorrupt", err, table.Acked)
+	}
+}

@@ -1,0 +1,308 @@
+// Package database keeps the messages of the embedded store on disk: records in order of their time, the place
+// of each ID, counts, and the numbers that are used up. It alone imports the database engine. It knows neither leases nor who waits.
+//
+// Its surface speaks of topics, positions, IDs and records; keys and batches stay inside. So another engine may
+// take the place of this one. It has to promise:
+//
+//  1. [Tx.Apply] is atomic and in order: a later transaction sees all of it at once, and no reader sees a part.
+//     [Tx.Wait] returns when the transaction and all before it are durable. A power cut takes the last ones, never one
+//     from among others.
+//  2. A transaction sees what it wrote itself: [Tx.Find], [Tx.Read] and [Tx.Remembered] tell of what is there once it
+//     is applied.
+//  3. Counts, IDs and low watermarks follow each verb. There is no verb that changes one without the others.
+//  4. [DB.ReadDue] is in order of position. [DB.Live] needs no lock. A [Snapshot] stands still.
+//  5. [Tx.Put] of a message that is there keeps its body, so an engine may write the rest alone.
+//  6. [DB.Load] refuses a database that knows less than the durable marker says.
+//  7. Files are changed through failstop only, and damage that is met fails the store.
+//
+// One write lock guards the database. Its caller holds it from [DB.Begin] until Apply has returned, and in every other
+// method that does not say otherwise. A transaction that wrote something must be applied; else the counts of its topics are
+// wrong, and the store must end.
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/failstop"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+)
+
+// Options of Open. All fields are needed but those that say otherwise.
+type Options struct {
+	// FS is the database's side of the fail-stop file system.
+	FS vfs.FS
+	// State is told of damage, and of failures that the engine cannot go on from.
+	State *failstop.State
+	// Log gets what the engine complains of.
+	Log *slog.Logger
+	// CacheBytes is the size of the block cache.
+	CacheBytes int64
+	// Format is the version of the keys that is written, and the only one that is read.
+	Format uint32
+	// ReadOnly opens the database without changing a file.
+	ReadOnly bool
+	// Swept is told how many keys a step of a sweep has passed, deleted ones included. Nil: nobody is.
+	Swept func(order Order, keys int)
+}
+
+// DB is an open database.
+type DB struct {
+	opt   Options
+	dir   string
+	state *failstop.State
+	kv    *pebble.DB
+
+	// What follows is guarded by the write lock, unless its type has a lock of its own.
+
+	written  bool   // the format is on disk
+	last     uint64 // number of the last transaction
+	next     uint64 // the next message number to be given out
+	limit    uint64 // message numbers are reserved on disk below it
+	topicNum uint32 // number of the next new topic
+	clock    atomic.Int64
+	// stale are the topics whose low watermark may be raised, each once.
+	stale []*Topic
+	// garbage are the topics that have left deleted messages on disk, each once.
+	garbage []*Topic
+	// deleted are the numbers of topics that were deleted and may have left much.
+	deleted []uint32
+	// forgetFrom: below it there is no 'x' key.
+	forgetFrom []byte
+	// forgetAt is the time of forgetFrom.
+	forgetAt atomic.Int64
+	// rememberedSince has the 'f' keys that were written since a sweep began to read them; nil while none does.
+	rememberedSince map[string]bool
+	// ranges is how many ranges of keys were deleted since the engine's buffer was flushed for that.
+	ranges atomic.Int64
+}
+
+// Open opens the database in a directory, and makes it unless it is to be read only. It returns when the engine has opened, or
+// the store has failed meanwhile: the engine may hang, or be stopped. An engine that panics on what it reads is damaged.
+func Open(dir string, o Options) (*DB, error) {
+	db := &DB{opt: o, dir: dir, state: o.State}
+	type result struct {
+		kv  *pebble.DB
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if cause := recover(); cause != nil {
+				r.err = errkind.Corruptf("the database stopped: %v", cause)
+			}
+			done <- r
+		}()
+		r.kv, r.err = pebble.Open(dir, db.engineOptions())
+	}()
+	select {
+	case r := <-done:
+		db.kv = r.kv
+		return db, openError(r.err)
+	case <-o.State.Failed():
+		return nil, o.State.Failure()
+	}
+}
+
+// openError gives an error of opening the database its kind. The engine does not mark all
+// of its complaints about damaged files, but what is neither permission nor space is one.
+func openError(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = errkind.Plain(err)
+	known := errkind.Classify("database", err)
+	switch {
+	case errors.Is(known, punctual.ErrCorrupt) || errors.Is(known, punctual.ErrNoSpace) || errors.Is(err, os.ErrPermission):
+		return known
+	case errkind.RefusedBySystem(err):
+		return fmt.Errorf("database: %w: %v", punctual.ErrStoreFailed, err)
+	}
+	return fmt.Errorf("database: %w: %v", punctual.ErrCorrupt, err)
+}
+
+// engineOptions are Pebble's; docs/performance.md has the measurements behind the sizes.
+func (db *DB) engineOptions() *pebble.Options {
+	o := &pebble.Options{
+		FS: db.opt.FS, Logger: engineLog{db}, ReadOnly: db.opt.ReadOnly,
+		// WAL chunks that tell what was synced let a torn end be told from damage.
+		FormatMajorVersion:          pebble.FormatWALSyncChunks,
+		CacheSize:                   db.opt.CacheBytes,
+		MemTableSize:                64 << 20,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       40,
+		LBaseMaxBytes:               256 << 20,
+		MaxOpenFiles:                1000,
+		BytesPerSync:                1 << 20,
+		WALBytesPerSync:             1 << 20,
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) {
+				if errors.Is(err, failstop.ErrReadsEnded) {
+					return // by Close
+				}
+				db.opt.Log.Error("the database cannot write in the background", "dir", db.dir, "error", errkind.Plain(err))
+			},
+			DataCorruption: func(i pebble.DataCorruptionInfo) {
+				db.state.Fail(errkind.Corruptf("file %s: %v", i.Path, i.Details))
+			},
+		},
+	}
+	// One compaction at a time. The scheduler that the database makes for itself looks ten times a second whether
+	// more are allowed now. That is most of what an idle store costs. Here their number never changes, and
+	// one that waits is started when the one before it is done.
+	o.CompactionConcurrencyRange = func() (lower, upper int) { return 1, 1 }
+	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+	for i := range o.Levels {
+		// Filters spare most levels the search for an ID. The last level has most of the keys, and
+		// its filters would push everything else out of the cache.
+		if i < len(o.Levels)-1 {
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		}
+		o.Levels[i].Compression = func() *block.CompressionProfile { return block.FastestCompression }
+	}
+	return o
+}
+
+// engineLog hears what the engine has to say. Its Fatalf is called after failures
+// that the engine cannot go on from; were it to return, a write whose fsync failed would be
+// reported as done, and to exit would end the program of our user. So it records the
+// failure and stops the calling goroutine; those who wait for it wait for failed too.
+type engineLog struct{ db *DB }
+
+func (l engineLog) Infof(string, ...any) {}
+
+func (l engineLog) Errorf(format string, args ...any) {
+	text := fmt.Errorf(format, args...)
+	l.db.opt.Log.Error("the database complains", "dir", l.db.dir, "error", errkind.Plain(text))
+	l.db.opt.Log.Debug("all that the database complains of", "dir", l.db.dir, "error", text)
+}
+
+func (l engineLog) Fatalf(format string, args ...any) {
+	l.db.state.Fail(fmt.Errorf(format, args...))
+	failstop.BlockForever()
+}
+
+// Flush writes what is in the engine's buffer into tables. It needs no lock.
+func (db *DB) Flush() error { return db.kv.Flush() }
+
+// StartFlush is Flush that does not wait; the channel is closed when it is done.
+func (db *DB) StartFlush() (<-chan struct{}, error) { return db.kv.AsyncFlush() }
+
+// Compact compacts all there is, so that no deleted message keeps its place. It needs no lock, and goes on in
+// the background when its context ends.
+func (db *DB) Compact(ctx context.Context) error {
+	return db.kv.Compact(ctx, []byte{0}, []byte{255}, false)
+}
+
+// Close flushes and closes the database. Tables carry checksums throughout; the end of a log can be
+// damaged or cut off unseen. The engine may stop the goroutine that calls it.
+func (db *DB) Close() error {
+	if db.opt.ReadOnly {
+		return db.kv.Close()
+	}
+	return errors.Join(db.kv.Flush(), db.kv.Close())
+}
+
+// Stats says what the engine does and holds.
+type Stats struct {
+	TableBytes uint64 // in tables
+	DiskBytes  uint64 // in all files
+	Flushes    int64  // since it was opened
+	Flushing   int64  // under way
+	Compacting int64  // under way
+}
+
+// Stats needs no lock.
+func (db *DB) Stats() Stats {
+	m := db.kv.Metrics()
+	total := m.Total()
+	return Stats{
+		TableBytes: uint64(total.TablesSize), DiskBytes: m.DiskSpaceUsage(),
+		Flushes: m.Flush.Count, Flushing: m.Flush.NumInProgress, Compacting: m.Compact.NumInProgress,
+	}
+}
+
+// LastTxn is the number of the last transaction.
+func (db *DB) LastTxn() uint64 { return db.last }
+
+// NextNumber is the number of the next message: those of all that are stored lie below.
+func (db *DB) NextNumber() uint64 { return db.next }
+
+// Clock is the time in the last transaction that wrote it, in Unix milliseconds. It needs no lock.
+func (db *DB) Clock() int64 { return db.clock.Load() }
+
+// get reads a key; nil if it is not there. The value is the caller's.
+func (db *DB) get(key []byte) ([]byte, error) { return get(db.state, db.kv, key) }
+
+// get reads a key of the database or of a snapshot.
+func get(state *failstop.State, from pebble.Reader, key []byte) ([]byte, error) {
+	v, closer, err := from.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, state.ReadError("read", err)
+	}
+	v = append(make([]byte, 0, len(v)), v...)
+	return v, closer.Close()
+}
+
+// Live returns the record of a live message, nil if it is not there. It needs no lock.
+func (db *DB) Live(topic uint32, at record.Position) ([]byte, error) {
+	return db.get(posKey(Live, topic, at))
+}
+
+// Limits say how much a read brings. It brings one message at least, if there is one.
+type Limits struct {
+	Until    int64 // Unix milliseconds of the last position
+	Messages int   // how many
+	Bytes    int64 // in records, with Overhead for each
+	Overhead int64
+}
+
+// ReadDue reads the live messages of a topic behind a position, and tells where the first one stands that it left:
+// MaxPosition if there is none.
+func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.Stored, next record.Position, err error) {
+	it, err := db.iterate(db.kv, Live, t.num, after.Next(), record.MaxPosition)
+	if err != nil {
+		return nil, next, db.state.ReadError("read topic "+t.name, err)
+	}
+	next = record.MaxPosition
+	size := int64(0)
+	for ok := it.First(); ok; ok = it.Next() {
+		p, err := parsePosKey(it.Key())
+		if err != nil {
+			return nil, next, db.state.ReadError("topic "+t.name, errkind.JoinClose(err, it))
+		}
+		if n := len(read); p.Ms > l.Until || n > 0 && (n >= l.Messages || size >= l.Bytes) {
+			next = p
+			break
+		}
+		rec := append([]byte(nil), it.Value()...)
+		read = append(read, record.Stored{At: p, Record: rec})
+		size += int64(cap(rec)) + l.Overhead
+	}
+	return read, next, db.state.ReadError("topic "+t.name, errkind.JoinClose(it.Error(), it))
+}
+
+// iterate returns an iterator over a topic's messages in one order, from a position up to another. It must be closed.
+func (db *DB) iterate(from pebble.Reader, order Order, topic uint32, lower, to record.Position) (*pebble.Iterator, error) {
+	upper := after(topicKey(byte(order), topic))
+	if to != record.MaxPosition {
+		upper = posKey(order, topic, to)
+	}
+	return from.NewIter(&pebble.IterOptions{LowerBound: posKey(order, topic, lower), UpperBound: upper})
+}

@@ -1,0 +1,149 @@
+package database
+
+import (
+	"encoding/binary"
+
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+)
+
+// The keys of the database. Numbers are big endian; time is the Unix milliseconds as
+// int64 with the sign bit flipped, so that keys sort in order of time.
+//
+//	'M' "version"                      -> uint32       format version
+//	'M' "seq"                          -> uint64       all message numbers below are used up
+//	'M' "token"                        -> uint64       all lease tokens below are used up
+//	'M' "clock"                        -> int64        the store's clock has passed this
+//	'M' "topic"                        -> uint32       all topic numbers below are used up
+//	'M' "txn"                          -> uint64       number of the last transaction
+//	'T' name                           -> topic(4) settings as JSON
+//	'n' topic(4)                       -> live(8) dead(8)   how many messages there are
+//	'w' topic(4)                       -> time(8) seq(8)    watermark: no 'm' key lies below
+//	'm' topic(4) due(8) seq(8)         -> record       a live message, in order of due time
+//	'd' topic(4) died(8) seq(8)        -> record       a dead message, in order of death
+//	'i' topic(4) id                    -> kind(1) time(8) seq(8)   where the message with this ID is
+//	'f' topic(4) id                    -> until(8)     a finished ID that is remembered
+//	'x' until(8) topic(4) id           -> empty        finished IDs in the order they are forgotten
+//
+// Every 'm' has its 'i' with kind live, every 'd' its 'i' with kind dead, and the reverse;
+// 'n' counts them, and every 'f' has its 'x'. Verify looks whether it is so. An 'x' may have outlived its
+// 'f' and its topic, or be earlier than its 'f' when the ID was finished again. 'M' "topic" is missing until
+// a topic is made, and in stores of the first releases.
+//
+// The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
+// changes. A change that an older program would misread raises the format, gets a step where
+// Load compares versions, and golden directories of every released version stay in testdata.
+const (
+	keyTopic     = 'T'
+	keyCounts    = 'n'
+	keyWatermark = 'w'
+	keyLive      = 'm'
+	keyDead      = 'd'
+	keyID        = 'i'
+	keyFinished  = 'f'
+	keyForget    = 'x'
+)
+
+// Order is one of the orders in which messages or finished IDs stand, and the letter of its keys.
+type Order byte
+
+// The orders.
+const (
+	Live       Order = keyLive     // live messages, by due time
+	Dead       Order = keyDead     // dead messages, by time of death
+	Remembered Order = keyFinished // finished IDs
+	Forgotten  Order = keyForget   // finished IDs, by the time at which they are forgotten
+)
+
+// Place is where the message with an ID stands. The zero Place is nowhere.
+type Place struct {
+	Order Order // Live, Dead, or 0 for nowhere
+	At    record.Position
+	// Own tells that this very transaction has written it.
+	Own bool
+}
+
+// Nowhere tells that there is no message with the ID.
+func (p Place) Nowhere() bool { return p.Order == 0 }
+
+func parsePlace(v []byte) (Place, error) {
+	if len(v) != 17 || v[0] != keyLive && v[0] != keyDead {
+		return Place{}, errkind.Corruptf("place of an ID is %x", v)
+	}
+	at, err := record.ParsePosition(v[1:])
+	return Place{Order: Order(v[0]), At: at}, err
+}
+
+// The keys of what holds for the whole store.
+const (
+	metaVersion = "Mversion"
+	metaSeq     = "Mseq"
+	metaToken   = "Mtoken"
+	metaClock   = "Mclock"
+	metaTopic   = "Mtopic"
+	metaTxn     = "Mtxn"
+)
+
+func nameKey(topic string) []byte { return append([]byte{keyTopic}, topic...) }
+
+// topicKey is the key of a topic's counts or watermark, and the prefix of its other keys.
+func topicKey(kind byte, topic uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{kind}, topic)
+}
+
+// posKey is the key of a message in the order of the live or of the dead.
+func posKey(order Order, topic uint32, p record.Position) []byte {
+	b := make([]byte, 0, 21)
+	b = append(b, byte(order))
+	b = binary.BigEndian.AppendUint32(b, topic)
+	return p.Append(b)
+}
+
+func parsePosKey(key []byte) (record.Position, error) {
+	if len(key) != 21 {
+		return record.Position{}, errkind.Corruptf("key %x has %d bytes instead of 21", key, len(key))
+	}
+	return record.ParsePosition(key[5:])
+}
+
+func idKey(kind byte, topic uint32, id string) []byte {
+	b := make([]byte, 0, 5+len(id))
+	b = append(b, kind)
+	b = binary.BigEndian.AppendUint32(b, topic)
+	return append(b, id...)
+}
+
+func forgetKey(until int64, topic uint32, id string) []byte {
+	b := make([]byte, 0, 13+len(id))
+	b = record.AppendTime(append(b, keyForget), until)
+	b = binary.BigEndian.AppendUint32(b, topic)
+	return append(b, id...)
+}
+
+func parseForgetKey(key []byte) (until int64, topic uint32, id string, err error) {
+	if len(key) < 13 {
+		return 0, 0, "", errkind.Corruptf("key %x has %d bytes, too few", key, len(key))
+	}
+	return record.Time(key[1:]), binary.BigEndian.Uint32(key[9:]), string(key[13:]), nil
+}
+
+// after is the smallest key behind all keys that begin with prefix.
+func after(prefix []byte) []byte {
+	b := append([]byte(nil), prefix...)
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i]++
+		if b[i] != 0 {
+			return b[:i+1]
+		}
+	}
+	return nil
+}
+
+// beUint reads a big-endian number of up to 8 bytes.
+func beUint(b []byte) uint64 {
+	var v uint64
+	for _, c := range b {
+		v = v<<8 | uint64(c)
+	}
+	return v
+}

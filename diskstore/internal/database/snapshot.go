@@ -1,0 +1,80 @@
+package database
+
+import (
+	"context"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+)
+
+// Snapshot is the database at one instant. Its methods need no lock, and may be called at the same time, but for Close.
+type Snapshot struct {
+	db   *DB
+	snap *pebble.Snapshot
+}
+
+// Snapshot returns the database as it is now. It must be closed.
+func (db *DB) Snapshot() *Snapshot { return &Snapshot{db, db.kv.NewSnapshot()} }
+
+// Close ends the snapshot.
+func (s *Snapshot) Close() error { return s.snap.Close() }
+
+func (s *Snapshot) get(key []byte) ([]byte, error) { return get(s.db.state, s.snap, key) }
+
+// Find returns where the message with an ID is.
+func (s *Snapshot) Find(topic uint32, id string) (Place, error) {
+	v, err := s.get(idKey(keyID, topic, id))
+	if err != nil || v == nil {
+		return Place{}, err
+	}
+	return parsePlace(v)
+}
+
+// Get returns the record of a message, nil if it is not there.
+func (s *Snapshot) Get(topic uint32, order Order, at record.Position) ([]byte, error) {
+	return s.get(posKey(order, topic, at))
+}
+
+// Topics reads all topics, sorted by name.
+func (s *Snapshot) Topics() ([]Info, error) {
+	infos, err := readTopics(s.snap)
+	return infos, s.db.state.ReadError("read", err)
+}
+
+// scanLooks is how often a scan looks whether to go on: each message may be read, with a body of MiBs.
+const scanLooks = 64
+
+// Scan calls f for the messages of a topic in one order, from a position up to another, until it returns false.
+func (s *Snapshot) Scan(ctx context.Context, topic uint32, order Order, from, to record.Position, f func(record.Position) (bool, error)) error {
+	it, err := s.db.iterate(s.snap, order, topic, from, to)
+	if err != nil {
+		return s.db.state.ReadError("read", err)
+	}
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if n++; n%scanLooks == 0 {
+			if err := s.db.state.Check(ctx); err != nil {
+				return errkind.JoinClose(err, it)
+			}
+		}
+		p, err := parsePosKey(it.Key())
+		if err != nil {
+			return s.db.state.ReadError("read", errkind.JoinClose(err, it))
+		}
+		if more, err := f(p); err != nil || !more {
+			return errkind.JoinClose(err, it)
+		}
+	}
+	return s.db.state.ReadError("read", errkind.JoinClose(it.Error(), it))
+}
+
+// Keys counts the keys of each kind.
+func (s *Snapshot) Keys() (map[Order]int, error) {
+	n := make(map[Order]int)
+	return n, each(s.snap, nil, func(key, _ []byte) error {
+		n[Order(key[0])]++
+		return nil
+	})
+}

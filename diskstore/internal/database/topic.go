@@ -1,0 +1,201 @@
+package database
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Topic is what the database knows of a topic. All but its name and number is guarded by the write lock.
+type Topic struct {
+	name string
+	num  uint32
+
+	live, dead int64
+	// lowest: no live message lies below; it is stored.
+	lowest record.Position
+	// deadFrom: no dead message lies below; MaxPosition if there are none.
+	deadFrom record.Position
+	// deadLeft counts the dead messages that have left.
+	deadLeft int64
+	// version counts the changes of the topic's IDs, stored and remembered.
+	version uint64
+
+	countedIn *Tx // writes the counts
+	loweredIn *Tx // writes lowest
+	isStale   bool
+	isGarbage bool
+	deleted   bool
+}
+
+func newTopic(name string, num uint32) *Topic {
+	return &Topic{name: name, num: num, lowest: record.MinPosition, deadFrom: record.MaxPosition}
+}
+
+// Name is the topic's name. It needs no lock.
+func (t *Topic) Name() string { return t.name }
+
+// Num is the topic's number, which no other topic ever gets. It needs no lock.
+func (t *Topic) Num() uint32 { return t.num }
+
+// Live is how many live messages there are.
+func (t *Topic) Live() int64 { return t.live }
+
+// Dead is how many dead messages there are.
+func (t *Topic) Dead() int64 { return t.dead }
+
+// Lowest is a position below which no live message lies.
+func (t *Topic) Lowest() record.Position { return t.lowest }
+
+// DeadFrom is a position below which no dead message lies, MaxPosition if there are none.
+func (t *Topic) DeadFrom() record.Position { return t.deadFrom }
+
+// AddTopic makes a topic. The last number is never given out: behind it the next one would be that of another topic.
+func (tx *Tx) AddTopic(name string, set punctual.Settings) (*Topic, error) {
+	db := tx.db
+	if db.topicNum == math.MaxUint32 {
+		return nil, fmt.Errorf("the store has made %d topics, and has no number for topic %s: %w; use a new store", db.topicNum-1, name, punctual.ErrNoSpace)
+	}
+	t := newTopic(name, db.topicNum)
+	db.topicNum++
+	tx.set([]byte(metaTopic), binary.BigEndian.AppendUint32(nil, db.topicNum))
+	tx.PutSettings(t, set)
+	return t, nil
+}
+
+// PutSettings writes a topic's settings.
+func (tx *Tx) PutSettings(t *Topic, set punctual.Settings) {
+	settings, err := storekit.EncodeSettings(set)
+	if err != nil {
+		panic(err) // plain numbers and flags always encode; check refuses NaN
+	}
+	tx.set(nameKey(t.name), append(binary.BigEndian.AppendUint32(nil, t.num), settings...))
+}
+
+// SetLowest says that no live message lies below a position.
+func (tx *Tx) SetLowest(t *Topic, p record.Position) {
+	t.lowest = p
+	tx.set(topicKey(keyWatermark, t.num), p.Append(nil))
+}
+
+// Stale takes up to n topics whose lowest position may be raised since it was set, and tells whether there are more.
+func (db *DB) Stale(n int) (ts []*Topic, more bool) {
+	cut := max(0, len(db.stale)-n)
+	for _, t := range db.stale[cut:] {
+		if t.isStale = false; !t.deleted {
+			ts = append(ts, t)
+		}
+	}
+	clear(db.stale[cut:])
+	db.stale = db.stale[:cut]
+	return ts, cut > 0
+}
+
+// HasStale tells whether Stale would take a topic.
+func (db *DB) HasStale() bool { return len(db.stale) > 0 }
+
+// A deletion of a range costs every reader until it is flushed: the engine keeps those in its buffer
+// in one list, and makes the list anew for the first reader after each of them. So a topic of few
+// messages is deleted key by key, and after some ranges the buffer is flushed.
+const (
+	DeleteSingly = 1000 // keys of IDs that are deleted one by one at most
+	DeleteRanges = 64   // ranges after which the engine's buffer is flushed
+)
+
+// TopicKeys are all keys of a small topic, as of one version of it.
+type TopicKeys struct {
+	db      *DB
+	t       *Topic
+	version uint64
+	snap    *pebble.Snapshot
+	all     bool // there are no others
+	keys    [][]byte
+}
+
+// TopicKeys begins to read the keys of a topic. Read must follow.
+func (db *DB) TopicKeys(t *Topic) *TopicKeys {
+	return &TopicKeys{db: db, t: t, version: t.version, snap: db.kv.NewSnapshot(), all: true}
+}
+
+// Len is how many keys were read; 0 when there are too many of them.
+func (k *TopicKeys) Len() int { return len(k.keys) }
+
+// Read reads the keys. It needs no lock.
+func (k *TopicKeys) Read() (err error) {
+	for _, kind := range []byte{keyID, keyFinished} {
+		if k.all && err == nil {
+			err = k.read(kind)
+		}
+	}
+	return k.db.state.ReadError("read topic "+k.t.name, errkind.JoinClose(err, k.snap))
+}
+
+// read adds the keys of one kind, with those of the messages that have the IDs.
+func (k *TopicKeys) read(kind byte) error {
+	prefix := topicKey(kind, k.t.num)
+	it, err := k.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return err
+	}
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if n++; n > DeleteSingly {
+			k.all, k.keys = false, nil
+			break
+		}
+		k.keys = append(k.keys, bytes.Clone(it.Key()))
+		if kind == keyID {
+			p, err := parsePlace(it.Value())
+			if err != nil {
+				return errkind.JoinClose(err, it)
+			}
+			k.keys = append(k.keys, posKey(p.Order, k.t.num, p.At))
+		}
+	}
+	return errkind.JoinClose(it.Error(), it)
+}
+
+// DeleteTopic deletes a topic and all that is in it, key by key if those that were read are all there are.
+// The topic is of no use afterwards. What is left are keys of 'x', which a sweep drops when their time comes.
+func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
+	tx.set(nameKey(t.name), nil)
+	tx.set(topicKey(keyCounts, t.num), nil)
+	tx.set(topicKey(keyWatermark, t.num), nil)
+	if k != nil && k.t == t && k.all && k.version == t.version {
+		for _, key := range k.keys {
+			tx.set(key, nil)
+		}
+	} else {
+		for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished} {
+			prefix := topicKey(kind, t.num)
+			must(tx.b.DeleteRange(prefix, after(prefix), nil))
+			tx.ranges++
+		}
+	}
+	t.deadLeft += t.dead
+	t.live, t.dead, t.deleted, t.deadFrom = 0, 0, true, record.MaxPosition
+	tx.db.deleted = append(tx.db.deleted, t.num)
+}
+
+// DeletedRanges is how many ranges were deleted since the engine's buffer was flushed for that. It needs no lock.
+func (db *DB) DeletedRanges() int { return int(db.ranges.Load()) }
+
+// FlushRanges flushes the engine's buffer when many ranges were deleted in it. It needs no lock.
+func (db *DB) FlushRanges() error {
+	if db.ranges.Load() < DeleteRanges {
+		return nil
+	}
+	db.ranges.Store(0)
+	return db.state.Do("flush the database", func() error {
+		_, err := db.StartFlush()
+		return err
+	})
+}

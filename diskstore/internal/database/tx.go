@@ -1,0 +1,289 @@
+package database
+
+import (
+	"encoding/binary"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/batchrepr"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+)
+
+// NumberBlock is how many message numbers are reserved on disk at a time, so that none is given out twice.
+const NumberBlock = 1 << 20
+
+// Tx is a transaction: what it writes, and what it has counted. It is guarded by the write lock until Apply has returned.
+type Tx struct {
+	// Num is the number of the transaction, one more than that of the one before. One that is not applied leaves it to the next.
+	Num uint64
+
+	db      *DB
+	b       *pebble.Batch // nil until it writes something
+	now     int64
+	counted []*Topic // topics whose counts changed, each once
+	lowered []*Topic // topics that got a message below their lowest position, each once
+	ranges  int      // how many ranges of keys it deletes
+	// own are the keys of messages and IDs that it wrote in the first indexed bytes of the batch; nil: deleted.
+	own     map[string][]byte
+	indexed int
+}
+
+// Begin begins a transaction at a time in Unix milliseconds.
+func (db *DB) Begin(now int64) *Tx { return &Tx{db: db, now: now, Num: db.last + 1} }
+
+// Size is how many bytes the transaction writes so far; 0 if it changes nothing.
+func (tx *Tx) Size() int {
+	if tx.b == nil {
+		return 0
+	}
+	return tx.b.Len()
+}
+
+// Apply makes the transaction what every later one sees, with what each writes besides: its number, the clock if that
+// has moved on, counts, lowest positions, and numbers when they run short. All lease tokens below tokens are used up with it; 0 says
+// nothing of them. It may hang with the disk.
+func (tx *Tx) Apply(tokens int64) error {
+	db := tx.db
+	db.last = tx.Num
+	if !db.written {
+		db.written = true
+		tokens = max(tokens, 1)
+		tx.set([]byte(metaVersion), binary.BigEndian.AppendUint32(nil, db.opt.Format))
+	}
+	if tx.now > db.clock.Load() {
+		tx.SetClock()
+	}
+	tx.set([]byte(metaTxn), binary.BigEndian.AppendUint64(nil, tx.Num))
+	for _, t := range tx.counted {
+		if !t.deleted {
+			v := binary.BigEndian.AppendUint64(nil, uint64(t.live))
+			tx.set(topicKey(keyCounts, t.num), binary.BigEndian.AppendUint64(v, uint64(t.dead)))
+		}
+	}
+	for _, t := range tx.lowered {
+		if !t.deleted {
+			tx.SetLowest(t, t.lowest)
+		}
+	}
+	if tokens > 0 {
+		tx.set([]byte(metaToken), binary.BigEndian.AppendUint64(nil, uint64(tokens)))
+	}
+	// The new numbers are used at once, by transactions that are durable only with this one.
+	if db.limit < db.next || db.limit-db.next < NumberBlock/2 {
+		db.limit += NumberBlock
+		tx.set([]byte(metaSeq), binary.BigEndian.AppendUint64(nil, db.limit))
+	}
+	return db.kv.ApplyNoSyncWait(tx.b, pebble.Sync)
+}
+
+// Wait returns when the transaction and all before it are durable. It needs no lock. After an error the
+// outcome is open.
+func (tx *Tx) Wait() error {
+	if err := tx.b.SyncWait(); err != nil {
+		return err
+	}
+	tx.db.ranges.Add(int64(tx.ranges))
+	return tx.b.Close()
+}
+
+// SetClock writes the time of the transaction, which makes that it is not empty.
+func (tx *Tx) SetClock() {
+	tx.db.clock.Store(tx.now)
+	tx.set([]byte(metaClock), record.AppendTime(nil, tx.now))
+}
+
+// must panics: a batch only fails when it was closed, which is our mistake.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// set writes a key. To nil deletes it.
+func (tx *Tx) set(key, value []byte) {
+	if tx.b == nil {
+		tx.b = tx.db.kv.NewBatch()
+	}
+	if value == nil {
+		must(tx.b.Delete(key, nil))
+	} else {
+		must(tx.b.Set(key, value, nil))
+	}
+}
+
+// get reads a key as it is once the transaction is applied, nil if it is not there, and tells whether the transaction
+// wrote it. The value is valid until the transaction ends.
+func (tx *Tx) get(key []byte) (v []byte, own bool, err error) {
+	if n := tx.Size(); n > max(tx.indexed, batchrepr.HeaderLen) {
+		tx.index(n)
+	}
+	if v, own = tx.own[string(key)]; own {
+		return v, true, nil
+	}
+	v, err = tx.db.get(key)
+	return v, false, err
+}
+
+// index notes what the transaction has written since the last look. Most never look.
+func (tx *Tx) index(size int) {
+	if tx.own == nil {
+		tx.own = make(map[string][]byte)
+	}
+	r := batchrepr.Reader(tx.b.Repr()[max(tx.indexed, batchrepr.HeaderLen):])
+	for {
+		kind, key, value, ok, err := r.Next()
+		must(err)
+		if !ok {
+			break
+		}
+		switch key[0] {
+		case keyLive, keyDead, keyID, keyFinished:
+			if kind == pebble.InternalKeyKindSet {
+				tx.own[string(key)] = value
+			} else {
+				tx.own[string(key)] = nil
+			}
+		}
+	}
+	tx.indexed = size
+}
+
+// Find returns where the message with an ID is.
+func (tx *Tx) Find(t *Topic, id string) (Place, error) {
+	v, own, err := tx.get(idKey(keyID, t.num, id))
+	if err != nil || v == nil {
+		return Place{}, err
+	}
+	p, err := parsePlace(v)
+	p.Own = own
+	return p, err
+}
+
+// Read returns the record of a message that must be there.
+func (tx *Tx) Read(t *Topic, p Place) (*record.Record, error) {
+	v, _, err := tx.get(posKey(p.Order, t.num, p.At))
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		err := errkind.Corruptf("message %v of topic %s is named by its ID but not there", p.At, t.name)
+		tx.db.state.Fail(err)
+		return nil, err
+	}
+	r, err := record.Decode(v)
+	if err != nil {
+		return nil, tx.db.state.ReadError("topic "+t.name, err)
+	}
+	return r, nil
+}
+
+// Remembered tells whether the ID is that of a finished message that the topic remembers.
+func (tx *Tx) Remembered(t *Topic, id string) (bool, error) {
+	v, _, err := tx.get(idKey(keyFinished, t.num, id))
+	if err != nil || v == nil {
+		return false, err
+	}
+	if len(v) != 8 {
+		return false, errkind.Corruptf("remembered ID %s of topic %s has the time %x", id, t.name, v)
+	}
+	return record.Time(v) > tx.now, nil
+}
+
+// Put stores a message as a live one, at the due time of its record. from is where it was; from nowhere it is new, and gets a number of
+// its own. All of the record but ID and body may have changed.
+func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
+	at := record.Position{Ms: r.Due, Seq: from.At.Seq}
+	if from.Nowhere() {
+		at.Seq = tx.db.next
+		tx.db.next++
+	}
+	r.Dead, r.Died, r.Reason = false, 0, ""
+	rec := r.Encode()
+	tx.move(t, r.ID, from, Place{Order: Live, At: at}, rec)
+	return record.Stored{At: at, Record: rec}
+}
+
+// Rewrite changes the record of a live message that stays where it is.
+func (tx *Tx) Rewrite(t *Topic, at record.Position, r *record.Record) {
+	tx.set(posKey(Live, t.num, at), r.Encode())
+}
+
+// Remove deletes a message, dead or alive.
+func (tx *Tx) Remove(t *Topic, from Place, id string) { tx.move(t, id, from, Place{}, nil) }
+
+// DeadLetter moves a live message to the dead.
+func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record, reason punctual.DeathReason) {
+	r.Dead, r.Died, r.Reason = true, tx.now, reason
+	to := Place{Order: Dead, At: record.Position{Ms: tx.now, Seq: from.Seq}}
+	tx.move(t, r.ID, Place{Order: Live, At: from}, to, r.Encode())
+}
+
+// move takes a message from one place to another: its record, where its ID leads, the counts of its topic and below which position
+// there is none. What came from nowhere is new, and what goes there is deleted.
+func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
+	t.version++
+	if from.Order != to.Order && t.countedIn != tx {
+		t.countedIn = tx
+		tx.counted = append(tx.counted, t)
+	}
+	if !from.Nowhere() {
+		tx.set(posKey(from.Order, t.num, from.At), nil)
+		if !t.isStale { // the lowest position may be raised
+			t.isStale = true
+			tx.db.stale = append(tx.db.stale, t)
+		}
+		tx.db.noteGarbage(t)
+	}
+	switch from.Order {
+	case Live:
+		t.live--
+	case Dead:
+		t.dead--
+		t.deadLeft++
+		if t.dead == 0 {
+			t.deadFrom = record.MaxPosition
+		}
+	}
+	if to.Nowhere() {
+		tx.set(idKey(keyID, t.num, id), nil)
+		return
+	}
+	tx.set(posKey(to.Order, t.num, to.At), rec)
+	tx.set(idKey(keyID, t.num, id), to.At.Append(append(make([]byte, 0, 17), byte(to.Order))))
+	switch {
+	case to.Order == Live:
+		t.live++
+		if to.At.Less(t.lowest) {
+			t.lowest = to.At
+			if t.loweredIn != tx {
+				t.loweredIn = tx
+				tx.lowered = append(tx.lowered, t)
+			}
+		}
+	case to.Order == Dead:
+		t.dead++
+		if to.At.Less(t.deadFrom) {
+			t.deadFrom = to.At
+		}
+	}
+}
+
+// Remember keeps the ID of a message that is finished until a time in Unix milliseconds.
+func (tx *Tx) Remember(t *Topic, id string, until int64) {
+	db := tx.db
+	finished, forget := idKey(keyFinished, t.num, id), forgetKey(until, t.num, id)
+	t.version++
+	tx.set(finished, record.AppendTime(nil, until))
+	tx.set(forget, []byte{})
+	if db.rememberedSince != nil {
+		db.rememberedSince[string(finished)] = true
+	}
+	if string(forget) < string(db.forgetFrom) {
+		db.setForgetFrom(forget)
+	}
+}
+
+// Forget ends the memory of an ID that is in use again.
+func (tx *Tx) Forget(t *Topic, id string) { tx.set(idKey(keyFinished, t.num, id), nil) }

@@ -1,0 +1,128 @@
+package database
+
+import (
+	"encoding/binary"
+
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+)
+
+// VerifyTables has the engine compare its levels. It looks at no context, and needs no lock. An engine that
+// panics on what it reads is damaged.
+func (db *DB) VerifyTables() (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = errkind.Corruptf("the database stopped: %v", cause)
+		}
+	}()
+	return db.kv.CheckLevels(nil)
+}
+
+// Verifier is told what a look through everything meets.
+type Verifier struct {
+	// Step is called for each key, before it is looked at; its error ends the look.
+	Step func(message bool) error
+	// Problem is called for each thing that is wrong.
+	Problem func(format string, args ...any)
+}
+
+// each calls f for every key that begins with prefix.
+func (v Verifier) each(s *Snapshot, prefix []byte, message bool, f func(key, value []byte) error) error {
+	stopped := false
+	err := each(s.snap, prefix, func(key, value []byte) error {
+		if err := v.Step(message); err != nil {
+			stopped = true
+			return err
+		}
+		return f(key, value)
+	})
+	if stopped {
+		return err
+	}
+	return s.db.state.ReadError("read", err)
+}
+
+// VerifyTopic compares every message of a topic with its ID, the IDs with the messages, and the counts. It returns how many
+// messages it found.
+func (s *Snapshot) VerifyTopic(t Info, v Verifier) (live, dead int64, err error) {
+	if live, err = s.verifyMessages(t, Live, v); err != nil {
+		return 0, 0, err
+	}
+	if dead, err = s.verifyMessages(t, Dead, v); err != nil {
+		return 0, 0, err
+	}
+	if live != t.Live || dead != t.Dead {
+		v.Problem("topic %s counts %d live and %d dead messages but holds %d and %d", t.Name, t.Live, t.Dead, live, dead)
+	}
+	var ids int64
+	err = v.each(s, topicKey(keyID, t.Num), false, func(_, _ []byte) error {
+		ids++
+		return nil
+	})
+	if err == nil && ids != live+dead {
+		v.Problem("topic %s has %d IDs for %d messages", t.Name, ids, live+dead)
+	}
+	return live, dead, err
+}
+
+// verifyMessages compares the messages of one order, each with its ID.
+func (s *Snapshot) verifyMessages(t Info, order Order, v Verifier) (n int64, err error) {
+	err = v.each(s, topicKey(byte(order), t.Num), true, func(key, value []byte) error {
+		n++
+		p, err := parsePosKey(key)
+		if err != nil {
+			v.Problem("topic %s: %v", t.Name, err)
+			return nil
+		}
+		if order == Live && p.Less(t.Lowest) {
+			v.Problem("topic %s: message %v lies below the watermark %v", t.Name, p, t.Lowest)
+		}
+		r, err := record.Decode(value)
+		if err != nil {
+			v.Problem("topic %s: message %v: %v", t.Name, p, err)
+			return nil
+		}
+		if at, err := s.Find(t.Num, r.ID); err != nil {
+			return err
+		} else if at != (Place{Order: order, At: p}) {
+			v.Problem("topic %s: message %v with ID %s, but the ID says %c%v", t.Name, p, r.ID, at.Order, at.At)
+		}
+		if order == Live && r.Due != p.Ms || order == Dead && r.Died != p.Ms || r.Dead != (order == Dead) {
+			v.Problem("topic %s: message %s is stored as %c at %d but says due %d, died %d", t.Name, r.ID, order, p.Ms, r.Due, r.Died)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// VerifyRest looks for keys that belong to none of the topics, and remembered IDs that would never be
+// forgotten.
+func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
+	known := make(map[uint32]bool, len(ts))
+	for _, t := range ts {
+		known[t.Num] = true
+	}
+	for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyCounts, keyWatermark} {
+		err := v.each(s, []byte{kind}, false, func(key, value []byte) error {
+			switch {
+			case len(key) < 5:
+				v.Problem("key %x is cut short", key)
+			case !known[binary.BigEndian.Uint32(key[1:])]:
+				v.Problem("key %x belongs to no topic", key)
+			case kind == keyFinished && len(value) != 8:
+				v.Problem("remembered ID %q has the time %x", key[5:], value)
+			case kind == keyFinished:
+				forget, err := s.get(forgetKey(record.Time(value), binary.BigEndian.Uint32(key[1:]), string(key[5:])))
+				if err == nil && forget == nil {
+					v.Problem("remembered ID %q would never be forgotten", key[5:])
+				}
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

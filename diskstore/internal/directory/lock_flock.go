@@ -1,0 +1,40 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package directory
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lockOpenDir takes the kernel's lock of an open directory (flock). It belongs to the opening, not
+// to the process or the name: it is held until this file is closed, and a second opening meets it by
+// whatever path it came. A file system that knows no such locks leaves it to the other means.
+func lockOpenDir(d *os.File) error {
+	refused, err := flock(d, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(refused, syscall.EWOULDBLOCK) {
+		return errOwned
+	}
+	return err
+}
+
+// unlockOpenDir gives that lock back. To close the file is not enough: a process that is being forked at this moment has it
+// open, too, until it runs its program.
+func unlockOpenDir(d *os.File) error {
+	_, err := flock(d, syscall.LOCK_UN) // refused where there are no such locks
+	return err
+}
+
+func flock(d *os.File, how int) (refused, err error) {
+	conn, err := d.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	err = conn.Control(func(fd uintptr) {
+		for refused = syscall.EINTR; refused == syscall.EINTR; {
+			refused = syscall.Flock(int(fd), how)
+		}
+	})
+	return refused, err
+}

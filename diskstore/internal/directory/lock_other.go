@@ -1,0 +1,11 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package directory
+
+import "os"
+
+// lockOpenDir does nothing: this system has no lock of a directory. On Windows nobody else can open
+// the file LOCK while it is held.
+func lockOpenDir(*os.File) error { return nil }
+
+func unlockOpenDir(*os.File) error { return nil }

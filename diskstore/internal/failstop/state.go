@@ -1,0 +1,261 @@
+// Package failstop knows whether a store is open, closing or failed, and has the file system that obeys it.
+//
+// A store fails once and for good. After a failed write or fsync nobody knows what the disk holds. An fsync
+// that is tried again may report success for data that the kernel has dropped (fsyncgate, PostgreSQL 2018). So
+// the first failure is kept, every call under way gets it, and the store has to be opened again.
+package failstop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+)
+
+// State is whether a store is open, closing or failed, with the calls and the changes of files under way.
+// Its locks are the innermost, and it is safe for concurrent use.
+type State struct {
+	dir     string
+	log     *slog.Logger
+	timeout time.Duration // how long a change of files may wait for the disk
+
+	changes changeCounter
+
+	mu     sync.Mutex
+	closed bool           // guarded by mu
+	calls  sync.WaitGroup // added to with mu held and closed false
+	// scans are the reads that may last long and look at nothing meanwhile. Added to within a call.
+	scans sync.WaitGroup
+
+	failing sync.Once
+	cause   error // written before failed is closed
+	failed  chan struct{}
+	closing chan struct{}
+	open    context.Context // ends after failed or closing is closed
+	end     context.CancelFunc
+}
+
+// New is the state of a store that is open, in the directory dir. A disk that does not answer for timeout is
+// taken for failed.
+func New(dir string, log *slog.Logger, timeout time.Duration) *State {
+	s := &State{dir: dir, log: log, timeout: timeout, failed: make(chan struct{}), closing: make(chan struct{})}
+	s.open, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Enter counts a call in, or says why the store takes none. Each success needs its Leave.
+func (s *State) Enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.Usable(); err != nil {
+		return err
+	}
+	if s.closed {
+		return s.errClosed()
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// Leave counts a call out.
+func (s *State) Leave() { s.calls.Done() }
+
+// EnterScan is Enter for a read that Close ends by refusing all reads. Each success needs its LeaveScan.
+func (s *State) EnterScan() error {
+	if err := s.Enter(); err != nil {
+		return err
+	}
+	defer s.Leave()
+	s.scans.Add(1)
+	return nil
+}
+
+// LeaveScan counts such a read out.
+func (s *State) LeaveScan() { s.scans.Done() }
+
+// EnterFailed is Enter for a call that a failed store takes, too.
+func (s *State) EnterFailed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return s.errClosed()
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// Go runs a step of a call in a goroutine that counts as a call of its own. The caller is within a call.
+func (s *State) Go(step func()) { s.calls.Go(step) }
+
+// Usable returns why the store takes no calls, or nil.
+func (s *State) Usable() error {
+	select {
+	case <-s.closing:
+		return s.errClosed()
+	case <-s.failed:
+		return s.Failure()
+	default:
+		return nil
+	}
+}
+
+func (s *State) errClosed() error { return fmt.Errorf("store %s: %w", s.dir, punctual.ErrClosed) }
+
+// Check returns why a call is not to go on: its context or the store has ended. Else it returns nil.
+func (s *State) Check(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return errkind.Ended(ctx)
+	}
+	return s.Usable()
+}
+
+// Context ends when the store closes or fails.
+func (s *State) Context() context.Context { return s.open }
+
+// Ended is closed when the store closes or fails. Usable tells which.
+func (s *State) Ended() <-chan struct{} { return s.open.Done() }
+
+// Failed is closed when the store fails.
+func (s *State) Failed() <-chan struct{} { return s.failed }
+
+// HasFailed tells whether the store has failed.
+func (s *State) HasFailed() bool {
+	select {
+	case <-s.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Fail records the first failure and wakes everyone who waits. It does not block.
+func (s *State) Fail(err error) {
+	s.failing.Do(func() {
+		s.cause = errkind.Plain(err)
+		s.log.Error("store has failed; reopen it when the disk works again", "dir", s.dir, "error", s.cause)
+		s.log.Debug("all that is known of the failure", "dir", s.dir, "error", fmt.Sprintf("%+v", err))
+		s.changes.close(nil) // what is left of the database does not go on
+		close(s.failed)
+		s.end()
+	})
+}
+
+// Cause is the first failure of a store that has failed.
+func (s *State) Cause() error { return s.cause }
+
+// Failure is the error of a call that was not begun because the store has failed.
+func (s *State) Failure() error {
+	if errors.Is(s.cause, punctual.ErrCorrupt) {
+		return fmt.Errorf("%w: %w; keep a copy of the directory, then restore it from a backup", punctual.ErrStoreFailed, s.cause)
+	}
+	return fmt.Errorf("%w and must be reopened when the disk works again: %v", punctual.ErrStoreFailed, s.cause)
+}
+
+// Indeterminate is the error of a call that the failure met under way.
+func (s *State) Indeterminate() error {
+	return fmt.Errorf("%w: %w", punctual.ErrIndeterminate, s.Failure())
+}
+
+// Do runs a change of files in a goroutine of its own, because the disk may hang, and fails the store
+// when it does not return in time or fails for another reason than space.
+func (s *State) Do(doing string, change func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- change() }()
+	timer := time.NewTimer(s.timeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err == nil {
+			return nil
+		}
+		if err = errkind.Classify(doing, err); errors.Is(err, punctual.ErrNoSpace) {
+			return err
+		}
+		s.Fail(err)
+	case <-timer.C:
+		s.FailHung(doing)
+	case <-s.failed:
+	}
+	return s.Indeterminate()
+}
+
+// FailHung fails the store because the disk hangs.
+func (s *State) FailHung(doing string) {
+	s.Fail(fmt.Errorf("%s: the disk did not answer for %v", doing, s.timeout))
+}
+
+// ReadError gives an error of the database its kind, and fails the store when it is damage.
+func (s *State) ReadError(doing string, err error) error {
+	err = errkind.Classify(doing, err)
+	if errors.Is(err, punctual.ErrCorrupt) {
+		s.Fail(err)
+	}
+	return err
+}
+
+// BeginClose lets no further calls in and ends what waits. It is false when the store was being closed before.
+func (s *State) BeginClose() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.closed = true
+	close(s.closing)
+	s.end()
+	return true
+}
+
+// WaitCalls waits for the calls under way, and then for the scans, which it ends.
+func (s *State) WaitCalls() {
+	s.calls.Wait()
+	s.changes.noReads.Store(true)
+	s.scans.Wait()
+	s.changes.noReads.Store(false)
+}
+
+// RefuseReads refuses the database's reads from now on, which ends what would read for long.
+func (s *State) RefuseReads() { s.changes.noReads.Store(true) }
+
+// AwaitProgress waits for done, which is of a change of files. It fails the store when no change of a file
+// has ended for as long as the disk may take.
+func (s *State) AwaitProgress(doing string, done <-chan error) error {
+	timer := time.NewTimer(s.timeout)
+	defer timer.Stop()
+	for seen := s.changes.progress(); ; timer.Reset(s.timeout) {
+		select {
+		case err := <-done:
+			return err
+		case <-s.failed:
+			return s.Failure()
+		case <-timer.C:
+		}
+		now := s.changes.progress()
+		if now == seen {
+			s.FailHung(doing)
+			return s.Failure()
+		}
+		seen = now
+	}
+}
+
+// RefuseChanges refuses all further changes of files and calls after, if not nil, as soon as none is under
+// way, which is at once unless the disk hangs.
+func (s *State) RefuseChanges(after func()) { s.changes.close(after) }
+
+// Still tells whether changes are refused and none is under way.
+func (s *State) Still() bool {
+	s.changes.mu.Lock()
+	defer s.changes.mu.Unlock()
+	return s.changes.shut && s.changes.underWay == 0
+}
+
+// BlockForever keeps a goroutine of a failed database from going on. It does not end it: the deferred calls of a
+// goroutine that is in the middle of something would unlock what is not locked, and with it end the program.
+// The goroutine and what it holds are lost until the process ends, which is the price of going on without the store.
+func BlockForever() { select {} }

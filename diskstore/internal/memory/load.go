@@ -1,0 +1,145 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/internal/heap"
+)
+
+const (
+	loadBytes = 4 << 20 // what a load brings at most, but for its last message
+	loadLead  = 1_000   // how long before the next message on disk is due it is loaded, ms
+)
+
+// LoadHint has a hint when there may be something to load before the time that NextLoad has said.
+func (x *Index) LoadHint() <-chan struct{} { return x.loadHint }
+
+func (x *Index) hintLoader() {
+	select {
+	case x.loadHint <- struct{}{}:
+	default:
+	}
+}
+
+// NextLoad tells when the loader has work as things stand, but nothing before the given time; Never if it has none.
+func (x *Index) NextLoad(notBefore int64) int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.loaderUntil, x.crowded = Never, !x.account.hasRoom()
+	if len(x.toLoad) > 0 && !x.crowded {
+		x.loaderUntil = max(notBefore, x.toLoad[0].diskNext.Ms-loadLead)
+	}
+	return x.loaderUntil
+}
+
+// Loads returns the topics that are to be loaded ahead at now, the earliest first.
+func (x *Index) Loads(now int64) []*Topic {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	ts := heap.First(x.toLoad, func(t *Topic) bool { return t.diskNext.Ms <= now+loadLead })
+	slices.SortFunc(ts, func(a, b *Topic) int { return cmp.Compare(a.diskNext.Ms, b.diskNext.Ms) })
+	return ts
+}
+
+// HasRoom tells whether there is room to load ahead.
+func (x *Index) HasRoom() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.account.hasRoom()
+}
+
+// Load is one load of a topic's messages from disk into the window. Merge or Abandon ends it.
+type Load struct {
+	Topic *Topic
+	From  record.Position // the load begins behind it
+	Until int64           // and ends with what is due at this time
+	Room  int64           // how many bytes the messages may cost, but for the last of them
+
+	evicted int64 // Topic.evicted when it was begun
+}
+
+// BeginLoad begins a load of what is due at until, and keeps room for it. ok is false when all of that is in memory. Called
+// with the write lock held, which is kept until the load ends: nothing may be added to or deleted from the disk meanwhile.
+func (t *Topic) BeginLoad(until int64) (l Load, ok bool) {
+	x := t.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if t.diskNext.Ms > until {
+		return Load{}, false
+	}
+	a := &x.account
+	x.makeRoom(a.batchBytes())
+	room := min(max(a.bound()-a.used(), 0), a.batchBytes())
+	a.reading += room
+	return Load{Topic: t, From: t.loaded, Until: until, Room: room, evicted: t.evicted}, true
+}
+
+// Abandon ends a load that has failed.
+func (x *Index) Abandon(l Load) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.account.reading -= l.Room
+	x.roomMade()
+}
+
+// Merge ends a load: it puts what was read into the window. In the same step, before anything is cut, it takes up to n
+// messages that are due at now. next is the place of the first message behind, MaxPosition if there is none. When
+// the window was cut meanwhile nothing is merged, since what was cut would be missed.
+func (x *Index) Merge(l Load, read []record.Stored, next record.Position, n int, now int64) []*Taken {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t := l.Topic
+	x.account.reading -= l.Room
+	if t.evicted == l.evicted {
+		for _, s := range read {
+			if t.messages[s.At.Seq] == nil { // else it is pending, finished, leased, or was just pushed
+				x.put(&message{topic: t, next: s.At.Ms, rec: s.Record, lease: record.Lease{Topic: t.Num, At: s.At}}, stateWindow)
+			}
+		}
+		reached := record.Position{Ms: l.Until, Seq: 1<<64 - 1}
+		if !reached.Less(next) {
+			reached = t.loaded
+			if len(read) > 0 {
+				reached = read[len(read)-1].At
+			}
+		}
+		if t.loaded.Less(reached) {
+			t.loaded = reached
+		}
+		x.setDiskNext(t, next)
+	}
+	x.roomMade()
+	return x.take(t, now, n).Taken
+}
+
+// roomMade hints the loader when it waits for room and there is some. Called with mu held.
+func (x *Index) roomMade() {
+	if x.crowded && x.account.hasRoom() {
+		x.hintLoader()
+	}
+}
+
+// setDiskNext notes where the first message of a topic stands that is on disk alone. Called with mu held.
+func (x *Index) setDiskNext(t *Topic, p record.Position) {
+	t.diskNext = p
+	x.planLoad(t)
+}
+
+// planLoad puts a topic among those to load ahead, or takes it out. A topic wants to be loaded
+// while it has messages on disk and less than half a batch in the window. Called with mu held.
+func (x *Index) planLoad(t *Topic) {
+	wants := t.diskNext != record.MaxPosition && t.windowBytes < x.account.batchBytes()/2
+	switch {
+	case wants && t.toLoadAt < 0:
+		byDiskNext.Push(&x.toLoad, t)
+	case wants:
+		byDiskNext.Fix(x.toLoad, t)
+	case t.toLoadAt >= 0:
+		byDiskNext.Remove(&x.toLoad, t)
+	}
+	if wants && t.toLoadAt == 0 && t.diskNext.Ms-loadLead < x.loaderUntil && !x.crowded {
+		x.hintLoader()
+	}
+}

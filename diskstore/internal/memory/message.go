@@ -1,0 +1,168 @@
+package memory
+
+import (
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/internal/heap"
+)
+
+// message is a message in memory. All fields but topic are guarded by Index.mu.
+type message struct {
+	topic *Topic
+	state state
+	// next is when it next needs attention: its due time, or the end of its lease.
+	next int64
+	// rec is the stored record of a message that is pending or in the window, or nil if it must be read.
+	rec []byte
+	// charged is what it adds to the account of its state.
+	charged int64
+	// place is its index in the list or queue of its state; see Topic.
+	place int
+	// lease is the last lease since the record was written. Topic and place on disk are those of the message, also when
+	// there was none and the token is 0.
+	lease record.Lease
+	// id is known of a message that was leased.
+	id string
+	// cancelled tells that no attempt may follow the lease.
+	cancelled bool
+	// granted is the lease that a claim writes to the claim log at this moment. It counts once it is there and the
+	// process is killed, so a new segment of the log must have it.
+	granted *record.Lease
+}
+
+type state uint8
+
+const (
+	stateDetached state = iota // only transactions and claims under way refer to it
+	statePending
+	stateWindow
+	stateTaken
+	stateLeased
+	stateFinished
+)
+
+// What a message costs beside its record: itself with its places in a heap and in the table of messages; when
+// it was leased its places in two more tables; and each failure of its history.
+const (
+	MessageBytes = 256
+	leaseBytes   = 128
+	failureBytes = 48
+)
+
+// cost is what a message costs in memory.
+func (m *message) cost() int64 {
+	n := MessageBytes + cap(m.rec)
+	if m.lease.Token != 0 {
+		n += leaseBytes + len(m.id) + failureBytes*len(m.lease.Expired)
+	}
+	return int64(n)
+}
+
+// put adds a message, in place of the one with its number. Called with mu held.
+func (x *Index) put(m *message, to state) {
+	if old := m.topic.messages[m.lease.At.Seq]; old != nil {
+		x.detach(old)
+	}
+	m.topic.messages[m.lease.At.Seq] = m
+	x.move(m, to)
+}
+
+// move puts a message from one state into another, with its cost. What the new state needs to know of it is set before.
+// Called with mu held.
+func (x *Index) move(m *message, to state) {
+	t, a := m.topic, &x.account
+	switch m.state {
+	case statePending:
+		a.pending -= m.charged
+		t.pending.remove(m)
+	case stateWindow:
+		a.window -= m.charged
+		t.windowBytes -= m.charged
+		byTime.Remove(&t.window, m)
+	case stateTaken:
+		a.leased -= m.charged
+		t.taken.remove(m)
+	case stateLeased:
+		delete(x.leased, m.lease.Token)
+		a.leased -= m.charged
+		byTime.Remove(&t.leases, m)
+	case stateFinished:
+		x.finished--
+		t.finished.remove(m)
+	}
+	fromWindow := m.state == stateWindow
+	m.state, m.charged = to, 0
+	if to != stateDetached && to != stateFinished {
+		m.charged = m.cost()
+	}
+	switch to {
+	case stateDetached:
+		delete(t.messages, m.lease.At.Seq)
+		m.rec, m.granted = nil, nil // who refers to it is not to keep them
+	case statePending:
+		a.pending += m.charged
+		t.pending.add(m)
+	case stateWindow:
+		a.window += m.charged
+		t.windowBytes += m.charged
+		byTime.Push(&t.window, m)
+	case stateTaken:
+		a.leased += m.charged
+		t.taken.add(m)
+	case stateLeased:
+		x.leased[m.lease.Token] = m
+		a.leased += m.charged
+		byTime.Push(&t.leases, m)
+	case stateFinished:
+		m.rec, m.granted = nil, nil
+		x.finished++
+		t.finished.add(m)
+	}
+	x.inHand.update(t, len(t.pending)+len(t.taken)+len(t.leases)+len(t.finished) > 0)
+	if fromWindow || to == stateWindow {
+		x.inWindow.update(t, len(t.window) > 0)
+		x.planLoad(t)
+	}
+	x.roomMade()
+}
+
+// detach takes a message out of memory. Called with mu held.
+func (x *Index) detach(m *message) Detached {
+	t := m.topic
+	d := Detached{Topic: t, ID: m.id, Lease: m.lease, Cancelled: m.cancelled, Finished: m.state == stateFinished}
+	x.move(m, stateDetached)
+	return d
+}
+
+// wake hints claims that wait for a topic and would sleep past at. Called with mu held.
+func (x *Index) wake(t *Topic, at int64) {
+	if !t.settings.DeliveryPaused {
+		x.notify(t.Name, at)
+	}
+}
+
+// byTime is the order of messages by their time of next attention.
+var byTime = heap.Order[*message]{
+	Before: func(a, b *message) bool {
+		return a.next < b.next || a.next == b.next && a.lease.At.Seq < b.lease.At.Seq
+	},
+	Place: func(m *message) *int { return &m.place },
+}
+
+// messages are messages in one state, in no order. message.place is the index of each.
+type messages []*message
+
+func (l *messages) add(m *message) {
+	m.place = len(*l)
+	*l = append(*l, m)
+}
+
+func (l *messages) remove(m *message) {
+	list := *l
+	last := list[len(list)-1]
+	list[m.place], last.place = last, m.place
+	list[len(list)-1] = nil
+	*l = list[:len(list)-1]
+	if len(*l) == 0 {
+		*l = nil
+	}
+}

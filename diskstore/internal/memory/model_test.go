@@ -1,0 +1,745 @@
+package memory
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"pgregory.net/rapid"
+)
+
+// TestModel lets claims, transactions, settlements and a loader make steps on an index in random order, and compares each with a
+// small model: what is on disk, and the one state in which each message is. Nothing waits for a disk, so
+// many steps are cheap: go test -run Model -rapid.checks 100000.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRig(t)
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			r.step()
+			r.compare()
+		}
+	})
+}
+
+// Where a message of the model is. Free is on disk, and in the window or not.
+const (
+	free = iota
+	pending
+	taken
+	leased
+	finished
+)
+
+// modelled is a message that is on disk.
+type modelled struct {
+	topic     *Topic
+	at        record.Position
+	rec       []byte
+	id        string
+	state     int
+	by        *modelClaim  // of the claim that has taken it
+	moved     int          // how often it was moved on disk; tells Publish whether it is still the same
+	last      record.Lease // token 0: none since it was moved
+	cancelled bool
+}
+
+// next is when the message next needs attention.
+func (m *modelled) next() int64 {
+	if m.last.Token != 0 {
+		return m.last.Until
+	}
+	return m.at.Ms
+}
+
+// modelClaim is a claim on its way, after Take or after Grant.
+type modelClaim struct {
+	taken   []*Taken
+	granted bool
+}
+
+// modelTxn is a transaction that is applied and not durable.
+type modelTxn struct {
+	expected Expected
+	seqs     []uint64
+	moved    []int
+}
+
+// waiter is a claim that sleeps until a time, unless it is hinted.
+type waiter struct {
+	topic string
+	until int64
+}
+
+type rig struct {
+	*rapid.T
+	x       *Index
+	room    int64 // what messages may cost
+	now     int64
+	topics  []*Topic
+	paused  map[*Topic]bool
+	seq     uint64
+	disk    map[uint64]*modelled
+	claims  []*modelClaim
+	txns    []*modelTxn
+	load    *Load
+	waiters []waiter
+	until   int64            // when the loader wakes by itself
+	tokens  map[int64]uint64 // of all leases ever made, also those that are over
+}
+
+func newRig(t *rapid.T) *rig {
+	r := &rig{T: t, now: 1000, paused: make(map[*Topic]bool), disk: make(map[uint64]*modelled), tokens: make(map[int64]uint64)}
+	r.room = int64(rapid.IntRange(4, 60).Draw(t, "room")) * MessageBytes
+	r.open(1)
+	for i := range 2 {
+		r.topics = append(r.topics, r.x.AddTopic(fmt.Sprint(i), uint32(i), settings(false)))
+	}
+	return r
+}
+
+// open makes a new index, which gives out lease tokens from the given one on.
+func (r *rig) open(token int64) {
+	r.x = New(r.room, func(topic string, at int64) {
+		r.waiters = slices.DeleteFunc(r.waiters, func(w waiter) bool { return w.topic == topic && at < w.until })
+	})
+	r.x.StartTokens(token, token)
+	if s := r.x.Stats(); s.NextToken != token || s.TokenLimit != token {
+		r.Fatalf("tokens %d to %d may be given out, want none before %d", s.NextToken, s.TokenLimit, token)
+	}
+	r.x.StartTokens(token, 1<<40)
+}
+
+func settings(paused bool) *punctual.Settings {
+	s := punctual.DefaultSettings()
+	s.Lease, s.DeliveryPaused = 5_000_000_000, paused
+	return &s
+}
+
+func (r *rig) n(low, high int) int      { return rapid.IntRange(low, high).Draw(r.T, "n") }
+func (r *rig) topic() *Topic            { return r.topics[r.n(0, len(r.topics)-1)] }
+func (r *rig) state(m *modelled, s int) { m.state, m.by = s, nil }
+
+// message is one that is on disk in one of the states, or nil.
+func (r *rig) message(states ...int) *modelled {
+	var seqs []uint64
+	for seq, m := range r.disk {
+		if len(states) == 0 || slices.Contains(states, m.state) {
+			seqs = append(seqs, seq)
+		}
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	slices.Sort(seqs)
+	return r.disk[seqs[r.n(0, len(seqs)-1)]]
+}
+
+func (r *rig) step() {
+	steps := []func(){
+		r.passTime, r.push, r.take, r.take, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.amend,
+		r.endTaken, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.takeFinished, r.pause, r.dropTopic,
+	}
+	steps[r.n(0, len(steps)-1)]()
+}
+
+func (r *rig) passTime() { r.now += int64(r.n(0, 6000)) }
+
+// locked tells that the write lock is taken: by a load, the only thing that the model does with it in several steps.
+func (r *rig) locked() bool { return r.load != nil }
+
+func (r *rig) push() {
+	if r.locked() || len(r.disk) > 40 {
+		return
+	}
+	t := r.topic()
+	txn := &modelTxn{}
+	var added []Added
+	for range r.n(1, 3) {
+		r.seq++
+		m := &modelled{topic: t, at: record.Position{Ms: r.now + int64(r.n(0, 15_000)), Seq: r.seq}, rec: make([]byte, r.n(0, 1500)), id: fmt.Sprint(r.seq)}
+		r.disk[r.seq] = m
+		added = append(added, r.add(txn, m))
+	}
+	r.apply(txn, added)
+}
+
+// add notes that a transaction stores a message, or moves it.
+func (r *rig) add(txn *modelTxn, m *modelled) Added {
+	m.moved++
+	r.state(m, pending)
+	m.last, m.cancelled = record.Lease{}, false
+	txn.seqs, txn.moved = append(txn.seqs, m.at.Seq), append(txn.moved, m.moved)
+	return Added{Topic: m.topic, At: m.at, Record: m.rec}
+}
+
+func (r *rig) apply(txn *modelTxn, added []Added) {
+	txn.expected = r.x.Expect(added, r.now)
+	r.txns = append(r.txns, txn)
+}
+
+// publish makes the oldest transaction durable.
+func (r *rig) publish() {
+	if len(r.txns) == 0 {
+		return
+	}
+	txn := r.txns[0]
+	r.txns = r.txns[1:]
+	for i, seq := range txn.seqs {
+		if m := r.disk[seq]; m != nil && m.moved == txn.moved[i] && m.state == pending {
+			r.state(m, free)
+		}
+	}
+	r.x.Publish(txn.expected, r.now)
+}
+
+// claimable are the messages of a topic that a claim may take, in their order.
+func (r *rig) claimable(t *Topic) (ms []*modelled) {
+	for _, m := range r.disk {
+		if m.topic == t && !r.paused[t] && (m.state == free || m.state == leased) {
+			ms = append(ms, m)
+		}
+	}
+	slices.SortFunc(ms, func(a, b *modelled) int {
+		return cmp.Or(cmp.Compare(a.next(), b.next()), cmp.Compare(a.last.Token, b.last.Token), cmp.Compare(a.at.Seq, b.at.Seq))
+	})
+	return ms
+}
+
+func (r *rig) take() {
+	t, n := r.topic(), r.n(1, 4)
+	took := r.x.Take(t.Name, r.now, n)
+	r.took(t, took.Taken)
+	left := r.claimable(t)
+	switch {
+	case took.TokensShort:
+		r.Fatal("tokens are short")
+	case took.Load != nil && (took.Load != t || len(took.Taken) > 0):
+		r.Fatalf("topic %s is to be loaded after %d messages of topic %s", took.Load.Name, len(took.Taken), t.Name)
+	case took.Load == nil && took.Next > r.now:
+		if len(left) > 0 && left[0].next() < took.Next {
+			r.Fatalf("P11: the claim sleeps until %d, message %v needs attention at %d", took.Next, left[0].at, left[0].next())
+		}
+		if len(took.Taken) == 0 {
+			r.waiters = append(r.waiters, waiter{t.Name, took.Next})
+		}
+	}
+}
+
+// took compares what a claim got with what it may get.
+func (r *rig) took(t *Topic, cs []*Taken) {
+	if len(cs) == 0 {
+		return
+	}
+	claim := &modelClaim{taken: cs}
+	for i, c := range cs {
+		want := r.claimable(t)
+		m := r.disk[c.Last.At.Seq]
+		switch {
+		case m == nil || !slices.Contains(want, m) || m.next() > r.now:
+			r.Fatalf("P2, P3: the claim took message %v at %d, which the model has as %+v", c.Last.At, r.now, m)
+		case m.next() != want[0].next():
+			r.Fatalf("P12: the claim took message %v of %d before %v of %d", m.at, m.next(), want[0].at, want[0].next())
+		case c.Last.Token != m.last.Token || c.Cancelled != m.cancelled || c.Topic != m.topic || c.Last.At != m.at:
+			r.Fatalf("the claim took %+v, which the model has as %+v", c, m)
+		case i > 0 && c.Token <= cs[i-1].Token:
+			r.Fatalf("token %d came after %d", c.Token, cs[i-1].Token)
+		}
+		r.state(m, taken)
+		m.by = claim
+	}
+	r.claims = append(r.claims, claim)
+}
+
+// claim removes a claim that was granted, or was not, and returns it.
+func (r *rig) claim(granted bool) *modelClaim {
+	for i, c := range r.claims {
+		if c.granted == granted {
+			r.claims = slices.Delete(r.claims, i, i+1)
+			return c
+		}
+	}
+	return nil
+}
+
+// has tells whether the message is still with the claim.
+func (r *rig) has(claim *modelClaim, c *Taken) *modelled {
+	if m := r.disk[c.Last.At.Seq]; m != nil && m.state == taken && m.by == claim {
+		return m
+	}
+	return nil
+}
+
+// back is what the model does with a message that a claim does not hand out.
+func (r *rig) back(m *modelled) {
+	if m.last.Token != 0 {
+		r.state(m, leased)
+	} else {
+		r.state(m, free)
+	}
+}
+
+func (r *rig) grant() {
+	claim := r.claim(false)
+	if claim == nil {
+		return
+	}
+	for _, c := range claim.taken {
+		c.Message = &record.Record{ID: r.id(c), Attempts: c.Last.Attempt + 1}
+		if r.n(0, 5) == 0 {
+			c.Message.ExpireAfter, c.Message.Expires = 1, r.now
+		}
+	}
+	granted, leases := r.x.Grant(claim.taken, 0, r.now)
+	next := &modelClaim{granted: true}
+	for _, c := range claim.taken {
+		m := r.has(claim, c)
+		i := slices.Index(granted, c)
+		switch {
+		case m == nil || c.Message.Expired(r.now):
+			if i >= 0 {
+				r.Fatalf("P3, P5: message %v was granted although it was taken away or has expired", c.Last.At)
+			}
+			if m != nil {
+				r.back(m)
+			}
+		case i < 0 || leases[i].Token != c.Token || leases[i].Until != r.now+5000:
+			r.Fatalf("message %v was not granted as asked: %v", c.Last.At, leases)
+		default:
+			m.by = next
+			next.taken = append(next.taken, c)
+		}
+	}
+	if len(next.taken) != len(granted) {
+		r.Fatalf("%d messages were granted, want %d", len(granted), len(next.taken))
+	}
+	r.claims = append(r.claims, next)
+}
+
+func (r *rig) id(c *Taken) string { return fmt.Sprint(c.Last.At.Seq) }
+
+func (r *rig) confirm() {
+	claim := r.claim(true)
+	if claim == nil {
+		return
+	}
+	made, ended := r.x.Confirm(claim.taken, r.now)
+	if len(made)+len(ended) != len(claim.taken) {
+		r.Fatalf("of %d leases %d were made and %d not", len(claim.taken), len(made), len(ended))
+	}
+	for _, c := range claim.taken {
+		m := r.has(claim, c)
+		isMade := slices.Contains(made, c)
+		if isMade != (m != nil && c.Lease.Until > r.now) {
+			r.Fatalf("P3, P5: lease of message %v until %d was made: %v at %d; the model has it as %+v", c.Last.At, c.Lease.Until, isMade, r.now, m)
+		}
+		switch {
+		case isMade:
+			r.state(m, leased)
+			m.last = *c.Lease
+			r.tokens[c.Token] = m.at.Seq
+		case m != nil:
+			r.back(m)
+		}
+	}
+}
+
+func (r *rig) putBack() {
+	claim := r.claim(r.n(0, 1) == 0)
+	if claim == nil {
+		return
+	}
+	for _, c := range claim.taken {
+		if m := r.has(claim, c); m != nil {
+			r.back(m)
+		}
+	}
+	r.x.PutBack(claim.taken)
+}
+
+// settlement is of a lease that there is, or of one that there was.
+func (r *rig) settlement(v punctual.Verb) (st punctual.Settlement, m *modelled) {
+	m = r.message(leased)
+	st = punctual.Settlement{Verb: v, Topic: r.topic().Name, ID: "none", Token: int64(r.n(1, 50))}
+	if seq, ok := r.tokens[st.Token]; ok {
+		st.ID = fmt.Sprint(seq)
+	}
+	if m != nil && r.n(0, 3) > 0 {
+		st.Topic, st.ID, st.Token = m.topic.Name, m.id, m.last.Token
+	}
+	for _, m := range r.disk {
+		if m.state == leased && m.last.Token == st.Token && m.id == st.ID && m.topic.Name == st.Topic {
+			return st, m
+		}
+	}
+	return st, nil
+}
+
+func (r *rig) settle() {
+	verb := []punctual.Verb{punctual.SettleAck, punctual.SettleExtend}[r.n(0, 1)]
+	st, m := r.settlement(verb)
+	done, ok := r.x.Settle([]punctual.Settlement{st}, r.now)
+	var want error
+	switch {
+	case m == nil:
+		want = punctual.ErrLeaseLost
+	case verb == punctual.SettleAck:
+		r.state(m, finished)
+	case m.cancelled:
+		want = punctual.ErrCancelled
+	default:
+		m.last.Until = r.now + 5000
+		m.last.Renewed++
+	}
+	if !ok || !errors.Is(done.Errs[0], want) || want == nil && len(done.Acked)+len(done.Extended) != 1 {
+		r.Fatalf("P4: %s at %d: %v, %v; want %v of %+v", verb, r.now, ok, done, want, m)
+	}
+}
+
+// settleStored gives a leased message back, with a look at the disk between two steps.
+func (r *rig) settleStored() {
+	if r.locked() {
+		return
+	}
+	st, m := r.settlement(punctual.SettleRetry)
+	if _, ok := r.x.Settle([]punctual.Settlement{st}, r.now); ok {
+		r.Fatal("a retry changes the disk")
+	}
+	h, ok := r.x.Holder(&st)
+	if ok != (m != nil) || ok && (h.Lease.At != m.at || h.Cancelled != m.cancelled) {
+		r.Fatalf("P4: the holder of %v is %v; want %+v", st, h, m)
+	}
+	if !ok {
+		return
+	}
+	acked := r.n(0, 4) == 0 // by another call, meanwhile
+	if acked {
+		r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleAck, Topic: st.Topic, ID: st.ID, Token: st.Token}}, r.now)
+		r.state(m, finished)
+	}
+	if _, ok := r.x.DetachHeld(h); ok == acked {
+		r.Fatalf("P4: the message was detached: %v, although acked: %v", ok, acked)
+	}
+	if !acked {
+		r.move(m)
+	}
+}
+
+// move is a transaction that moves a message that was detached, or deletes it.
+func (r *rig) move(m *modelled) {
+	txn := &modelTxn{}
+	if r.n(0, 1) == 0 {
+		delete(r.disk, m.at.Seq)
+		return
+	}
+	m.at.Ms = r.now + int64(r.n(0, 15_000))
+	r.apply(txn, []Added{r.add(txn, m)})
+}
+
+// amend cancels, reschedules or replaces a message.
+func (r *rig) amend() {
+	m := r.message()
+	if r.locked() || m == nil {
+		return
+	}
+	isLeased := m.state == leased && r.now < m.last.Until
+	st, next := m.topic.State(m.at, r.now)
+	want := punctual.StateScheduled
+	switch {
+	case m.state == finished:
+		want = punctual.StateNone
+	case isLeased:
+		want = punctual.StateLeased
+	case m.at.Ms <= r.now:
+		want = punctual.StateReady
+	}
+	if st != want || isLeased && next != m.last.Until {
+		r.Fatalf("message %v is %v until %d; want %v", m.at, st, next, want)
+	}
+	var d Detached
+	ok := true
+	switch r.n(0, 2) {
+	case 0:
+		d = m.topic.Detach(m.at)
+		isLeased = false
+	case 1:
+		d, ok = m.topic.DetachUnleased(m.at, r.now)
+	case 2:
+		if d, ok = m.topic.Cancel(m.at, r.now); !ok {
+			m.cancelled = true
+		}
+	}
+	switch {
+	case ok == isLeased:
+		r.Fatalf("P5: message %v was detached: %v, although leased: %v", m.at, ok, isLeased)
+	case !ok:
+	case d.Finished != (m.state == finished) || d.Lease.At != m.at || d.Lease.Token != m.last.Token || d.Topic != m.topic:
+		r.Fatalf("detached %+v; the model has it as %+v", d, m)
+	case d.Finished:
+		delete(r.disk, m.at.Seq)
+	default:
+		r.move(m)
+	}
+}
+
+// endTaken ends a message that a claim must not deliver.
+func (r *rig) endTaken() {
+	if r.locked() || len(r.claims) == 0 || r.claims[0].granted {
+		return
+	}
+	claim := r.claims[0]
+	c := claim.taken[0]
+	claim.taken = claim.taken[1:]
+	if len(claim.taken) == 0 {
+		r.claims = r.claims[1:]
+	}
+	m := r.has(claim, c)
+	if _, ok := r.x.DetachTaken(c); ok != (m != nil) {
+		r.Fatalf("P5: message %v was detached: %v; the model has it as %+v", c.Last.At, ok, m)
+	}
+	if m != nil {
+		delete(r.disk, m.at.Seq)
+	}
+}
+
+func (r *rig) takeFinished() {
+	if r.locked() {
+		return
+	}
+	n, had := r.n(1, 3), 0
+	for _, m := range r.disk {
+		if m.state == finished {
+			had++
+		}
+	}
+	ds, more := r.x.TakeFinished(n)
+	if len(ds) != min(n, had) || more != (had > n) {
+		r.Fatalf("of %d finished messages %d were taken, more: %v; asked for %d", had, len(ds), more, n)
+	}
+	for _, d := range ds {
+		if m := r.disk[d.Lease.At.Seq]; m == nil || m.state != finished || m.id != d.ID {
+			r.Fatalf("P1: %+v is to be deleted; the model has it as %+v", d, m)
+		}
+		delete(r.disk, d.Lease.At.Seq)
+	}
+}
+
+func (r *rig) beginLoad() {
+	if r.locked() {
+		return
+	}
+	if l, ok := r.topic().BeginLoad(r.now + 2000); ok {
+		r.load = &l
+	}
+}
+
+// loader has the loader look what is to be loaded, and sleep again.
+func (r *rig) loader() {
+	select {
+	case <-r.x.LoadHint():
+	default:
+	}
+	for i, t := range r.x.Loads(r.now) {
+		if t.diskNext.Ms > r.now+loadLead || i == 0 && t != r.x.toLoad[0] {
+			r.Fatalf("topic %s is to be loaded at %d, and next on disk is %v", t.Name, r.now, t.diskNext)
+		}
+	}
+	r.until = r.x.NextLoad(0)
+}
+
+func (r *rig) endLoad() {
+	if r.load == nil {
+		return
+	}
+	l := *r.load
+	r.load = nil
+	if r.n(0, 9) == 0 {
+		r.x.Abandon(l)
+		return
+	}
+	var all []*modelled
+	for _, m := range r.disk { // acked or not, durable or not: it is on disk
+		if m.topic == l.Topic && l.From.Less(m.at) {
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(a, b *modelled) int {
+		return cmp.Or(cmp.Compare(a.at.Ms, b.at.Ms), cmp.Compare(a.at.Seq, b.at.Seq))
+	})
+	var read []record.Stored
+	next, size := record.MaxPosition, int64(0)
+	for _, m := range all {
+		if m.at.Ms > l.Until || len(read) > 0 && size >= l.Room {
+			next = m.at
+			break
+		}
+		read = append(read, record.Stored{At: m.at, Record: m.rec})
+		size += int64(MessageBytes + cap(m.rec))
+	}
+	r.took(l.Topic, r.x.Merge(l, read, next, r.n(0, 3), r.now))
+}
+
+func (r *rig) pause() {
+	t := r.topic()
+	r.paused[t] = !r.paused[t]
+	t.Configure(settings(r.paused[t]))
+	r.waiters = slices.DeleteFunc(r.waiters, func(w waiter) bool { return w.topic == t.Name }) // who configures hints them
+}
+
+// dropTopic deletes a topic, and makes one with the same name.
+func (r *rig) dropTopic() {
+	if r.locked() || r.n(0, 9) > 0 {
+		return
+	}
+	i := r.n(0, len(r.topics)-1)
+	t := r.topics[i]
+	had := 0
+	for seq, m := range r.disk {
+		if m.topic == t {
+			if m.state == finished {
+				had++
+			}
+			delete(r.disk, seq)
+		}
+	}
+	if n := t.Drop(); n != had {
+		r.Fatalf("the topic had %d finished messages; want %d", n, had)
+	}
+	r.topics[i] = r.x.AddTopic(t.Name, t.Num+10, settings(r.paused[t]))
+	r.paused[r.topics[i]] = r.paused[t]
+}
+
+// restart is a new start on what is on disk and in the claim log. All transactions were durable.
+func (r *rig) restart() {
+	if r.n(0, 9) > 0 {
+		return
+	}
+	leases := r.x.Leases()
+	next := r.x.Stats().NextToken
+	r.claims, r.txns, r.load, r.waiters, r.until = nil, nil, nil, nil, 0
+	r.open(next)
+	for i, t := range r.topics {
+		low, has := record.Position{Ms: r.now}, false
+		for _, m := range r.disk {
+			if m.topic == t {
+				low, has = t.Lowest(r.now), true
+			}
+		}
+		r.topics[i] = r.x.AddTopic(t.Name, t.Num, settings(r.paused[t]))
+		r.topics[i].Stored(low, has)
+		r.paused[r.topics[i]] = r.paused[t]
+		for _, m := range r.disk {
+			if m.topic != t {
+				continue
+			}
+			m.topic = r.topics[i]
+			if m.state != finished {
+				r.state(m, free)
+				continue
+			}
+			for range 2 { // the claim log may tell of an ack twice
+				m.topic.RestoreFinished(m.at, m.id)
+			}
+		}
+	}
+	for _, l := range leases {
+		m := r.disk[l.At.Seq]
+		m.topic.Restore(l, m.id, m.cancelled)
+		r.state(m, leased)
+		m.last = l
+		r.tokens[l.Token] = l.At.Seq
+	}
+	for _, m := range r.disk {
+		if m.state == finished {
+			m.last = record.Lease{} // nobody asks any more
+		}
+	}
+}
+
+// compareViews holds what the index tells of its leases and finished messages to the model.
+func (r *rig) compareViews() {
+	want := make(map[uint32]View)
+	for _, t := range r.topics {
+		want[t.Num] = View{make(map[uint64]Held), make(map[uint64]bool)}
+	}
+	for _, m := range r.disk {
+		one := View{make(map[uint64]Held), make(map[uint64]bool)}
+		switch {
+		case m.state == finished:
+			want[m.topic.Num].Finished[m.at.Seq], one.Finished[m.at.Seq] = true, true
+		case m.last.Token != 0:
+			h := Held{Topic: m.topic, ID: m.id, Lease: m.last, Cancelled: m.cancelled}
+			want[m.topic.Num].Leases[m.at.Seq], one.Leases[m.at.Seq] = h, h
+		}
+		if got := m.topic.ViewOf(m.at); !reflect.DeepEqual(got, one) {
+			r.Fatalf("message %v is seen as %+v, want %+v", m.at, got, one)
+		}
+	}
+	all := r.x.ViewAll()
+	for _, t := range r.topics {
+		if got := t.View(); !reflect.DeepEqual(got, want[t.Num]) {
+			r.Fatalf("topic %s is seen as %+v, want %+v", t.Name, got, want[t.Num])
+		}
+		if got, ok := all[t.Num]; ok && !reflect.DeepEqual(got, want[t.Num]) || !ok && len(want[t.Num].Leases)+len(want[t.Num].Finished) > 0 {
+			r.Fatalf("among all topics %s is seen as %+v, want %+v", t.Name, got, want[t.Num])
+		}
+	}
+}
+
+// compare holds the index to the model.
+func (r *rig) compare() {
+	if err := r.x.Verify(); err != nil {
+		r.Fatal(err)
+	}
+	r.compareViews()
+	known := 0
+	for _, t := range r.topics {
+		known += len(t.messages)
+	}
+	leases := 0
+	for _, m := range r.disk {
+		e := m.topic.messages[m.at.Seq]
+		if e == nil {
+			if m.state != free || !m.topic.loaded.Less(m.at) || m.at.Less(m.topic.diskNext) {
+				r.Fatalf("P1: message %v is not in memory, in state %d; its topic is loaded to %v, and next on disk is %v", m.at, m.state, m.topic.loaded, m.topic.diskNext)
+			}
+			continue
+		}
+		known--
+		want := map[int]state{free: stateWindow, pending: statePending, taken: stateTaken, leased: stateLeased, finished: stateFinished}[m.state]
+		if e.state != want || e.lease.At != m.at || e.lease.Token != m.last.Token || e.next != m.next() && m.state != finished || e.cancelled != m.cancelled {
+			r.Fatalf("message %v is in state %d, next at %d, token %d; the model has it as %+v", e.lease.At, e.state, e.next, e.lease.Token, m)
+		}
+		if e.granted != nil || m.last.Token != 0 && m.state != finished {
+			leases++
+		}
+		if low := m.topic.Lowest(r.now); m.at.Less(low) {
+			r.Fatalf("message %v lies below the lowest, %v", m.at, low)
+		}
+	}
+	if known != 0 {
+		r.Fatalf("the index knows %d messages that are not on disk", known)
+	}
+	if got := len(r.x.Leases()); got != leases {
+		r.Fatalf("there are %d leases; want %d", got, leases)
+	}
+	for _, w := range r.waiters {
+		for _, t := range r.topics {
+			if ms := r.claimable(t); t.Name == w.topic && len(ms) > 0 && ms[0].next() < w.until {
+				r.Fatalf("P11: a claim of topic %s sleeps until %d, and message %v needs attention at %d", w.topic, w.until, ms[0].at, ms[0].next())
+			}
+		}
+	}
+	if toLoad := r.x.toLoad; len(toLoad) > 0 && len(r.x.loadHint) == 0 {
+		if next := toLoad[0].diskNext.Ms - loadLead; next < r.until && (!r.x.crowded || r.x.HasRoom()) {
+			r.Fatalf("P11: the loader sleeps until %d, and topic %s is to be loaded at %d", r.until, toLoad[0].Name, next)
+		}
+	}
+	if s := r.x.Stats(); s.Pending == 0 && s.Bytes > s.Bound+2000 {
+		r.Fatalf("P10: messages cost %d bytes; the bound is %d", s.Bytes, s.Bound)
+	}
+}

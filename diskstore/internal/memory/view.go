@@ -1,0 +1,188 @@
+package memory
+
+import (
+	"fmt"
+
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+)
+
+// View is what memory adds to the messages of one topic on disk.
+type View struct {
+	Leases   map[uint64]Held // by number: leased messages, those whose lease ran out too
+	Finished map[uint64]bool // by number: those that are still on disk
+}
+
+// View copies what memory knows of a topic. Called with the write lock held, if it is to fit the disk.
+func (t *Topic) View() View {
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	return t.view()
+}
+
+// view is View, called with mu held.
+func (t *Topic) view() View {
+	v := View{Leases: make(map[uint64]Held, len(t.taken)+len(t.leases)), Finished: make(map[uint64]bool, len(t.finished))}
+	for _, list := range [][]*message{t.taken, t.leases, t.finished} {
+		for _, m := range list {
+			v.add(m)
+		}
+	}
+	return v
+}
+
+// ViewOf is View with one message alone.
+func (t *Topic) ViewOf(p record.Position) View {
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	v := View{Leases: make(map[uint64]Held), Finished: make(map[uint64]bool)}
+	if m := t.messages[p.Seq]; m != nil {
+		v.add(m)
+	}
+	return v
+}
+
+func (v *View) add(m *message) {
+	switch {
+	case m.state == stateFinished:
+		v.Finished[m.lease.At.Seq] = true
+	case m.lease.Token != 0:
+		v.Leases[m.lease.At.Seq] = m.asHeld()
+	}
+}
+
+// ViewAll is View for all topics of which memory knows leases or finished messages, by number.
+func (x *Index) ViewAll() map[uint32]View {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	vs := make(map[uint32]View, len(x.inHand.topics))
+	for _, t := range x.inHand.topics {
+		if len(t.taken)+len(t.leases)+len(t.finished) > 0 {
+			vs[t.Num] = t.view()
+		}
+	}
+	return vs
+}
+
+// Stats tells how much is in memory.
+type Stats struct {
+	Window, Pending, Held, Finished      int   // messages
+	WindowBytes, PendingBytes, HeldBytes int64 // what they cost
+	Bytes, Bound                         int64 // what messages in the window, pending ones and loads cost, and may cost
+	ToLoad                               int   // topics that are to be loaded ahead
+	NextToken, TokenLimit                int64 // lease tokens from here on, and below the limit, may be given out
+}
+
+// Stats counts what is in memory.
+func (x *Index) Stats() Stats {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a := &x.account
+	s := Stats{WindowBytes: a.window, PendingBytes: a.pending, HeldBytes: a.leased, Bytes: a.used(), Bound: a.bound(), ToLoad: len(x.toLoad), NextToken: x.tokens.next, TokenLimit: x.tokens.limit}
+	for _, t := range x.inWindow.topics {
+		s.Window += len(t.window)
+	}
+	for _, t := range x.inHand.topics {
+		s.Pending, s.Held, s.Finished = s.Pending+len(t.pending), s.Held+len(t.taken)+len(t.leases), s.Finished+len(t.finished)
+	}
+	return s
+}
+
+// TopicStats tells how much of a topic is in memory.
+type TopicStats struct {
+	Window, Pending, Held, Finished int
+	Loaded, DiskNext                record.Position // see Topic
+	Evicted                         int64           // how often its window was cut
+}
+
+// Stats counts what is in memory of a topic.
+func (t *Topic) Stats() TopicStats {
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	return TopicStats{len(t.window), len(t.pending), len(t.taken) + len(t.leases), len(t.finished), t.loaded, t.diskNext, t.evicted}
+}
+
+// Verify compares all that is counted with the messages that there are. It is meant for tests.
+func (x *Index) Verify() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var sum account
+	leased, inHand, inWindow, toLoad := 0, 0, 0, 0
+	for _, t := range x.topics {
+		if err := t.verify(&sum); err != nil {
+			return fmt.Errorf("topic %s: %w", t.Name, err)
+		}
+		for _, m := range t.messages {
+			if m.state == stateLeased {
+				if leased++; x.leased[m.lease.Token] != m {
+					return fmt.Errorf("topic %s: the token of message %v is that of another", t.Name, m.lease.At)
+				}
+			}
+		}
+		if len(t.messages) > len(t.window) {
+			inHand++
+		}
+		if len(t.window) > 0 {
+			inWindow++
+		}
+		if t.toLoadAt >= 0 {
+			if toLoad++; x.toLoad[t.toLoadAt] != t {
+				return fmt.Errorf("topic %s is not where it is in the heap of the loader", t.Name)
+			}
+		}
+	}
+	if a := &x.account; sum.window != a.window || sum.leased != a.leased || sum.pending != a.pending {
+		return fmt.Errorf("there are %d in the window, %d leased, %d not durable; the account says %d, %d, %d", sum.window, sum.leased, sum.pending, a.window, a.leased, a.pending)
+	}
+	if leased != len(x.leased) || inHand != len(x.inHand.topics) || inWindow != len(x.inWindow.topics) || toLoad != len(x.toLoad) {
+		return fmt.Errorf("%d leases, %d topics in hand, %d in the window, %d to load; the index has %d, %d, %d, %d",
+			leased, inHand, inWindow, toLoad, len(x.leased), len(x.inHand.topics), len(x.inWindow.topics), len(x.toLoad))
+	}
+	return nil
+}
+
+// verify does the same for one topic, and adds to the sum. Called with mu held.
+func (t *Topic) verify(sum *account) error {
+	var count [stateFinished + 1]int
+	var windowBytes int64
+	for seq, m := range t.messages {
+		if seq != m.lease.At.Seq || m.topic != t || m.state == stateDetached {
+			return fmt.Errorf("message %v in state %d is kept as %d", m.lease.At, m.state, seq)
+		}
+		want := m.cost()
+		if m.state == stateFinished {
+			want = 0
+		}
+		if m.charged != want {
+			return fmt.Errorf("message %v costs %d and is charged %d", m.lease.At, want, m.charged)
+		}
+		count[m.state]++
+		switch m.state {
+		case statePending:
+			sum.pending += want
+		case stateWindow:
+			sum.window, windowBytes = sum.window+want, windowBytes+want
+		default:
+			sum.leased += want
+		}
+	}
+	if count[stateWindow] != len(t.window) || windowBytes != t.windowBytes || count[statePending] != len(t.pending) ||
+		count[stateTaken] != len(t.taken) || count[stateLeased] != len(t.leases) || count[stateFinished] != len(t.finished) {
+		return fmt.Errorf("messages by state are %v, and %d bytes in the window; the topic says %d of %d bytes, %d pending, %d taken, %d leased, %d finished",
+			count, windowBytes, len(t.window), t.windowBytes, len(t.pending), len(t.taken), len(t.leases), len(t.finished))
+	}
+	for _, list := range [][]*message{t.pending, t.window, t.taken, t.leases, t.finished} {
+		for i, m := range list {
+			if m.place != i {
+				return fmt.Errorf("message %v in state %d has place %d instead of %d", m.lease.At, m.state, m.place, i)
+			}
+		}
+	}
+	for _, q := range [][]*message{t.window, t.leases} {
+		for i, m := range q {
+			if byTime.Before(m, q[max(0, i-1)/2]) {
+				return fmt.Errorf("message %v stands behind a later one", m.lease.At)
+			}
+		}
+	}
+	return nil
+}

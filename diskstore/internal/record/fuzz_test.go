@@ -1,0 +1,65 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+func someRecords() []*Record {
+	at := storekit.FromMillis(1_700_000_000_000)
+	return []*Record{
+		{ID: "a", Due: 1, Body: []byte("x")},
+		{
+			ID: "b", Attempts: 3, Token: 1 << 40, MaxAttempts: 9, Created: -5, Due: storekit.Millis(punctual.MaxDue),
+			Expires: 7, ExpireAfter: 6, DropExpired: true, Cancel: true, Headers: map[string]string{"k": "v", "": ""},
+			Failures: []punctual.Failure{{Attempt: 1, At: at, Error: "no"}, {Attempt: 2, At: at, Error: ""}}, Body: []byte{},
+		},
+		{ID: "c", Dead: true, Died: 12, Reason: punctual.ReasonDiscarded, Body: bytes.Repeat([]byte{0xff}, 300)},
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	for _, r := range someRecords() {
+		b := r.Encode()
+		f.Add(b)
+		f.Add(b[:len(b)/2])
+	}
+	f.Add([]byte{Version, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}) // 2^64-1 headers
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := Decode(b)
+		if err != nil {
+			if !errors.Is(err, punctual.ErrCorrupt) {
+				t.Errorf("error without its kind: %v", err)
+			}
+			return
+		}
+		if len(r.Failures)+len(r.Headers)+len(r.Body)+len(r.ID) > len(b) {
+			t.Errorf("%d bytes became %d failures, %d headers, %d bytes", len(b), len(r.Failures), len(r.Headers), len(r.Body)+len(r.ID))
+		}
+		again, err := Decode(r.Encode())
+		if err != nil {
+			t.Fatalf("what was decoded does not survive: %v", err)
+		}
+		if !reflect.DeepEqual(normal(r), normal(again)) {
+			t.Errorf("round trip: %+v became %+v", r, again)
+		}
+	})
+}
+
+// normal is a record without what has no meaning: nothing is stored of an expiry of 0.
+func normal(r *Record) Record {
+	n := *r
+	if n.ExpireAfter <= 0 {
+		n.Expires, n.ExpireAfter = 0, 0
+	}
+	if len(n.Headers) == 0 {
+		n.Headers = nil
+	}
+	n.Body = append([]byte{}, n.Body...)
+	return n
+}

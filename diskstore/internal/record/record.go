@@ -1,0 +1,227 @@
+// Package record is what the embedded store keeps of a message: its position in the order of its topic, its record
+// and its lease, and the bytes of them. It knows no files and no keys, and has no state.
+package record
+
+import (
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Record is a stored message, live or dead. Its bytes are
+//
+//	version(1)=1 flags(1)
+//	attempts token maxAttempts                        uvarint each
+//	created due                                       varint each, ms
+//	firstDue                 if flags&flagFirstDue    varint, ms; else it is due
+//	expires expireAfter      if flags&flagExpires     varint, uvarint, ms
+//	died len reason          if flags&flagDead        varint, uvarint, bytes
+//	len id                                            uvarint, bytes
+//	count { len name, len value }                     headers, sorted by name
+//	count { attempt, at, len error }                  failures, oldest first
+//	body                                              the rest
+//
+// The compatibility rules: a new field takes a new flag and stands before the ID; the version
+// rises only when an older program would misread the rest. Blocks of the database carry
+// checksums, so the record has none of its own.
+type Record struct {
+	ID          string
+	Attempts    int
+	Token       int64
+	MaxAttempts int
+	Created     int64 // times are Unix milliseconds
+	Due         int64
+	FirstDue    int64
+	Expires     int64 // valid if ExpireAfter > 0
+	ExpireAfter int64 // milliseconds; 0: never
+	DropExpired bool
+	Cancel      bool // no further attempt after the one under way (P5)
+	Dead        bool
+	Died        int64
+	Reason      punctual.DeathReason
+	Headers     map[string]string
+	Failures    []punctual.Failure
+	Body        []byte
+}
+
+// Version begins every record.
+const Version = 1
+
+const (
+	flagExpires = 1 << iota
+	flagDropExpired
+	flagCancel
+	flagDead
+	flagFirstDue
+)
+
+// Encode returns the bytes of the record.
+func (r *Record) Encode() []byte {
+	b := make([]byte, 0, 64+len(r.ID)+len(r.Body)+64*len(r.Headers)+128*len(r.Failures))
+	var flags byte
+	for _, b := range []struct {
+		on   bool
+		flag byte
+	}{{r.ExpireAfter > 0, flagExpires}, {r.DropExpired, flagDropExpired}, {r.Cancel, flagCancel}, {r.Dead, flagDead}, {r.FirstDue != r.Due, flagFirstDue}} {
+		if b.on {
+			flags |= b.flag
+		}
+	}
+	b = append(b, Version, flags)
+	b = binary.AppendUvarint(b, uint64(r.Attempts))
+	b = binary.AppendUvarint(b, uint64(r.Token))
+	b = binary.AppendUvarint(b, uint64(r.MaxAttempts))
+	b = binary.AppendVarint(b, r.Created)
+	b = binary.AppendVarint(b, r.Due)
+	if r.FirstDue != r.Due {
+		b = binary.AppendVarint(b, r.FirstDue)
+	}
+	if r.ExpireAfter > 0 {
+		b = binary.AppendVarint(b, r.Expires)
+		b = binary.AppendUvarint(b, uint64(r.ExpireAfter))
+	}
+	if r.Dead {
+		b = binary.AppendVarint(b, r.Died)
+		b = appendString(b, string(r.Reason))
+	}
+	b = appendString(b, r.ID)
+	b = binary.AppendUvarint(b, uint64(len(r.Headers)))
+	if len(r.Headers) > 0 { // sorting none costs two allocations
+		for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+			b = appendString(appendString(b, name), r.Headers[name])
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(r.Failures)))
+	for _, f := range r.Failures {
+		b = binary.AppendUvarint(b, uint64(f.Attempt))
+		b = binary.AppendVarint(b, storekit.Millis(f.At))
+		b = appendString(b, f.Error)
+	}
+	return append(b, r.Body...)
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// Decode reads a record. The body aliases b, or is nil when empty; everything else is copied.
+func Decode(b []byte) (*Record, error) {
+	if len(b) < 2 {
+		return nil, errkind.Corruptf("message record of %d bytes is cut short", len(b))
+	}
+	version, flags, d := b[0], b[1], Decoder{Rest: b[2:]}
+	if version != Version {
+		return nil, errkind.Corruptf("message record has version %d, this program reads %d", version, Version)
+	}
+	r := &Record{
+		Attempts: int(d.Uvarint()), Token: int64(d.Uvarint()), MaxAttempts: int(d.Uvarint()),
+		Created: d.Varint(), Due: d.Varint(),
+		DropExpired: flags&flagDropExpired != 0, Cancel: flags&flagCancel != 0, Dead: flags&flagDead != 0,
+	}
+	if r.FirstDue = r.Due; flags&flagFirstDue != 0 {
+		r.FirstDue = d.Varint()
+	}
+	if flags&flagExpires != 0 {
+		r.Expires, r.ExpireAfter = d.Varint(), int64(d.Uvarint())
+	}
+	if r.Dead {
+		r.Died, r.Reason = d.Varint(), punctual.DeathReason(d.String())
+	}
+	r.ID = d.String()
+	if n := d.Uvarint(); n > 0 {
+		r.Headers = make(map[string]string)
+		for ; n > 0 && !d.Bad; n-- {
+			name := d.String()
+			r.Headers[name] = d.String()
+		}
+	}
+	for n := d.Uvarint(); n > 0 && !d.Bad; n-- {
+		r.Failures = append(r.Failures, punctual.Failure{Attempt: int(d.Uvarint()), At: storekit.FromMillis(d.Varint()), Error: d.String()})
+	}
+	if len(d.Rest) > 0 {
+		r.Body = d.Rest
+	}
+	if d.Bad {
+		return nil, errkind.Corruptf("message record of %d bytes is cut short", len(b))
+	}
+	return r, nil
+}
+
+// Decoder takes fields off the front of Rest. Bad is set once something did not fit.
+type Decoder struct {
+	Rest []byte
+	Bad  bool
+}
+
+// Uvarint takes a number as binary.AppendUvarint writes it.
+func (d *Decoder) Uvarint() uint64 {
+	v, n := binary.Uvarint(d.Rest)
+	if n <= 0 {
+		d.Bad, d.Rest = true, nil
+		return 0
+	}
+	d.Rest = d.Rest[n:]
+	return v
+}
+
+// Uint32 takes a number that has no more bits than that.
+func (d *Decoder) Uint32() uint32 {
+	v := d.Uvarint()
+	if v > math.MaxUint32 {
+		d.Bad, d.Rest = true, nil
+		return 0
+	}
+	return uint32(v)
+}
+
+// Varint takes a number as binary.AppendVarint writes it.
+func (d *Decoder) Varint() int64 {
+	v, n := binary.Varint(d.Rest)
+	if n <= 0 {
+		d.Bad, d.Rest = true, nil
+		return 0
+	}
+	d.Rest = d.Rest[n:]
+	return v
+}
+
+// String takes a length and that many bytes.
+func (d *Decoder) String() string {
+	n := d.Uvarint()
+	if n > uint64(len(d.Rest)) {
+		d.Bad, d.Rest = true, nil
+		return ""
+	}
+	s := string(d.Rest[:n])
+	d.Rest = d.Rest[n:]
+	return s
+}
+
+// Message is the record as its readers see it.
+func (r *Record) Message(topic string) punctual.Message {
+	m := punctual.Message{
+		ID: r.ID, Topic: topic, Body: r.Body, Headers: r.Headers,
+		Due: storekit.FromMillis(r.Due), FirstDue: storekit.FromMillis(r.FirstDue), Attempt: r.Attempts, MaxAttempts: r.MaxAttempts,
+		Created: storekit.FromMillis(r.Created), DropExpired: r.DropExpired,
+	}
+	if r.ExpireAfter > 0 {
+		m.Expires = storekit.FromMillis(r.Expires)
+	}
+	return m
+}
+
+// Expired tells whether the message may not be delivered at now any more.
+func (r *Record) Expired(now int64) bool { return r.ExpireAfter > 0 && now >= r.Expires }
+
+// SetDue gives the message a new first due time, and its expiry with it.
+func (r *Record) SetDue(due int64) {
+	r.Due, r.FirstDue = due, due
+	if r.ExpireAfter > 0 {
+		r.Expires = min(due+r.ExpireAfter, storekit.Millis(punctual.MaxDue)+1) // as storekit.ExpiresAt does
+	}
+}

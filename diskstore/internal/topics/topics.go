@@ -1,0 +1,87 @@
+// Package topics knows which topics a store has. A topic is what memory has of it, what the database has, and its settings.
+package topics
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
+	"github.com/punctualmq/punctual/diskstore/internal/memory"
+)
+
+// Topic is one topic of a store.
+type Topic struct {
+	Name   string
+	Memory *memory.Topic
+	Disk   *database.Topic // guarded by the write lock
+
+	settings atomic.Pointer[punctual.Settings] // never changed, but replaced
+}
+
+// Settings are the settings as they are now. The caller must not change them.
+func (t *Topic) Settings() *punctual.Settings { return t.settings.Load() }
+
+// Configure replaces the settings, here and in memory. Called with the write lock held; on disk the caller writes them.
+func (t *Topic) Configure(s punctual.Settings) {
+	s = Copy(s)
+	t.settings.Store(&s)
+	t.Memory.Configure(&s)
+}
+
+// Copy returns settings that share nothing with others.
+func Copy(s punctual.Settings) punctual.Settings {
+	s.Partitions = max(s.Partitions, 1) // older versions did not write it
+	s.Backoff.Delays = slices.Clone(s.Backoff.Delays)
+	return s
+}
+
+// Registry has the topics of a store by name. Its methods are safe for concurrent use; it changes with the write lock held.
+type Registry struct {
+	index *memory.Index
+
+	mu     sync.RWMutex
+	byName map[string]*Topic // guarded by mu
+}
+
+// New returns a registry without topics, of which the index knows each.
+func New(index *memory.Index) *Registry {
+	return &Registry{index: index, byName: make(map[string]*Topic)}
+}
+
+// Get returns the topic of a name, nil if there is none.
+func (r *Registry) Get(name string) *Topic {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byName[name]
+}
+
+// Add adds a topic that the database has, without messages in memory.
+func (r *Registry) Add(disk *database.Topic, s punctual.Settings) *Topic {
+	s = Copy(s)
+	t := &Topic{Name: disk.Name(), Disk: disk, Memory: r.index.AddTopic(disk.Name(), disk.Num(), &s)}
+	t.settings.Store(&s)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byName[t.Name] = t
+	return t
+}
+
+// Remove takes a topic out of memory, with all that is in it, and returns how many of its messages were finished and
+// still on disk.
+func (r *Registry) Remove(t *Topic) (finished int) {
+	finished = t.Memory.Drop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byName, t.Name)
+	return finished
+}
+
+// All returns the topics, in no order.
+func (r *Registry) All() []*Topic {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Collect(maps.Values(r.byName))
+}

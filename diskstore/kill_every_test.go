@@ -1,0 +1,576 @@
+package diskstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// TestKillAtEveryChange plays one history that uses leases in every way, and copies the files
+// before every change of one, as kill -9 would leave them. Each copy must open and be, in every
+// respect, what package memstore is after the calls that had returned, or after the one under way too.
+func TestKillAtEveryChange(t *testing.T) {
+	k := playAndCopy(t)
+	for i, c := range k.copies {
+		k.judge(t, c)
+		if c.done && i%4 == 0 {
+			for _, again := range k.copyRecovery(t, c) {
+				k.judge(t, again)
+			}
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("%d steps, %d kills, %d of them during recovery", len(killSteps), len(k.copies)+k.recoveries, k.recoveries)
+}
+
+// killStep is one call of the history, and what time does before it.
+type killStep struct {
+	name  string
+	after time.Duration // how far the clock goes on before
+	do    func(p *player)
+	// parts do what may have taken effect of a call that takes effect in several steps.
+	parts []func(p *player)
+	// quiet tells that the answer depends on no time, and nothing is written.
+	quiet bool
+}
+
+// player is one store on which the history is played, with what it answered.
+type player struct {
+	t       *testing.T
+	store   inspectable
+	clock   *storekit.ManualClock
+	leases  []punctual.Delivery // all there ever were, in their order
+	answers []string
+}
+
+type inspectable interface {
+	punctual.Store
+	punctual.Inspector
+}
+
+func (p *player) answer(format string, args ...any) {
+	p.answers = append(p.answers, fmt.Sprintf(format, args...))
+}
+
+func (p *player) push(ms ...punctual.NewMessage) {
+	for i := range ms {
+		if ms[i].Topic == "" {
+			ms[i].Topic = "o"
+		}
+		ms[i].Body = []byte("body of " + ms[i].ID)
+	}
+	rs, err := p.store.Push(p.t.Context(), ms)
+	p.answer("push %v", err)
+	for _, r := range rs {
+		p.answer("%s: %s %s %v %v", r.ID, r.Status, r.Existing, r.Due, punctual.ErrorCode(r.Err))
+	}
+}
+
+// claim takes what is due in a topic. A length of 0 is an hour.
+func (p *player) claim(topic string, n int, length time.Duration) {
+	if length == 0 {
+		length = time.Hour
+	}
+	ds, err := p.store.Claim(p.t.Context(), punctual.Claim{Topics: []string{topic}, Max: n, Lease: length})
+	p.answer("claim %v", err)
+	for _, d := range ds {
+		p.answer("%s", deliveryText(d))
+	}
+	p.leases = append(p.leases, ds...)
+}
+
+func deliveryText(d punctual.Delivery) string {
+	return fmt.Sprintf("%s/%s %q attempt %d due %v expires %v at %v until %v, before: %v",
+		d.Topic, d.ID, d.Body, d.Attempt, d.Due, d.Expires, d.Delivered, d.LeaseUntil, d.Failures)
+}
+
+// of is the settlement that the latest holder of a message would make.
+func (p *player) of(id string, verb punctual.Verb, delay time.Duration) punctual.Settlement {
+	for _, d := range slices.Backward(p.leases) {
+		if d.ID == id {
+			st := punctual.Settlement{Topic: d.Topic, ID: id, Token: d.Token, Verb: verb, Delay: delay}
+			if verb == punctual.SettleRetry || verb == punctual.SettleDiscard {
+				st.Error = "no luck with " + id
+			}
+			return st
+		}
+	}
+	p.t.Fatalf("%s was never claimed", id)
+	return punctual.Settlement{}
+}
+
+func (p *player) settle(ss ...punctual.Settlement) {
+	errs, err := p.store.Settle(p.t.Context(), ss)
+	p.answer("settle %v", err)
+	for _, err := range errs {
+		p.answer("%s", punctual.ErrorCode(err))
+	}
+}
+
+func (p *player) amend(change punctual.Change, id string, delay time.Duration) {
+	out, err := p.store.Amend(p.t.Context(), []punctual.Amendment{{Change: change, Topic: "o", ID: id, Delay: delay}})
+	p.answer("%v %v", out, err)
+}
+
+func (p *player) configure(topic string, patch punctual.SettingsPatch) {
+	_, err := p.store.Configure(p.t.Context(), topic, patch)
+	p.answer("configure %v", err)
+}
+
+// replaceClaims has a new segment of the claim log begun, and maintenance all its work done.
+func (p *player) replaceClaims() {
+	if s, ok := p.store.(*Store); ok {
+		p.must(s.replaceFullSegment(context.Background()))
+	}
+}
+
+func (p *player) maintenance() {
+	if s, ok := p.store.(*Store); ok {
+		p.must(s.maintain(true))
+	}
+}
+
+// reopen closes the store and opens it again.
+func (p *player) reopen() {
+	if s, ok := p.store.(*Store); ok {
+		p.must(s.Close())
+		again, err := Open(s.dir, &s.opt)
+		p.must(err)
+		p.store = again
+	}
+}
+
+func (p *player) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func message(id string) punctual.NewMessage { return punctual.NewMessage{ID: id} }
+
+// settles is a step of one settlement.
+func settles(id string, verb punctual.Verb, delay time.Duration) func(*player) {
+	return func(p *player) { p.settle(p.of(id, verb, delay)) }
+}
+
+func claims(topic string, n int, length time.Duration) func(*player) {
+	return func(p *player) { p.claim(topic, n, length) }
+}
+
+// fewer are the claims of fewer than n messages: what must be loaded first is leased in a step of its own.
+func fewer(topic string, n int) (parts []func(*player)) {
+	for i := 1; i < n; i++ {
+		parts = append(parts, claims(topic, i, 0))
+	}
+	return parts
+}
+
+func amends(change punctual.Change, id string, delay time.Duration) func(*player) {
+	return func(p *player) { p.amend(change, id, delay) }
+}
+
+// killSteps is the history. Where several messages are due, their times differ, so that both
+// stores deliver them in one order.
+var killSteps = []killStep{
+	{name: "configure", do: func(p *player) {
+		three, hour := 3, time.Hour
+		p.configure("o", punctual.SettingsPatch{MaxAttempts: &three})
+		p.configure("r", punctual.SettingsPatch{DedupeWindow: &hour})
+	}, parts: []func(p *player){func(p *player) {
+		three := 3
+		p.configure("o", punctual.SettingsPatch{MaxAttempts: &three})
+	}}},
+	{name: "push a", do: func(p *player) { p.push(message("a")) }},
+	{name: "push b", do: func(p *player) { p.push(message("b")) }},
+	{name: "push c", do: func(p *player) { p.push(message("c")) }},
+	{name: "push more", do: func(p *player) {
+		ms := []punctual.NewMessage{{ID: "same", Due: testStart.Add(30 * time.Second)}}
+		for i, id := range []string{"d", "e", "f", "g", "h", "i", "j", "k", "l"} {
+			ms = append(ms, punctual.NewMessage{ID: id, Due: testStart.Add(time.Duration(i+1) * time.Minute)})
+		}
+		p.push(ms...)
+	}},
+	{name: "claim a, b, c", do: claims("o", 3, 0), parts: fewer("o", 3)},
+	{name: "ack a", do: settles("a", punctual.SettleAck, 0)},
+	{name: "extend b", do: settles("b", punctual.SettleExtend, 2*time.Hour)},
+	{name: "extend b again", do: settles("b", punctual.SettleExtend, 90*time.Minute)},
+	{name: "retry c", do: settles("c", punctual.SettleRetry, 20*time.Millisecond)},
+	{name: "replace claims", do: (*player).replaceClaims},
+	{name: "release b", do: settles("b", punctual.SettleRelease, 0)},
+	{name: "claim b again", do: claims("o", 1, 0)},
+	{name: "extend b a third time", do: settles("b", punctual.SettleExtend, 3*time.Hour)},
+	{name: "snooze b", do: settles("b", punctual.SettleSnooze, 5*time.Millisecond)},
+	{name: "claim c again", after: 20 * time.Millisecond, do: claims("o", 2, 0), parts: fewer("o", 2)},
+	{name: "two acks", do: func(p *player) {
+		p.settle(p.of("b", punctual.SettleAck, 0), p.of("c", punctual.SettleAck, 0))
+	}},
+	{name: "maintenance", do: (*player).maintenance},
+
+	{name: "claim same", after: 30 * time.Second, do: claims("o", 1, 10*time.Millisecond)},
+	{name: "reschedule same to its old due time when its lease ran out", after: 10 * time.Millisecond, do: func(p *player) {
+		out, err := p.store.Amend(p.t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "o", ID: "same", Due: testStart.Add(30 * time.Second)}})
+		p.answer("%v %v", out, err)
+	}},
+	{name: "claim same again", do: claims("o", 1, 0)},
+	{name: "ack same", do: settles("same", punctual.SettleAck, 0)},
+
+	{name: "claim d", after: 30 * time.Second, do: claims("o", 1, 20*time.Millisecond)},
+	{name: "replace claims with d leased", do: (*player).replaceClaims},
+	{name: "d's lease runs out", after: 30 * time.Millisecond, do: claims("o", 1, 20*time.Millisecond)},
+	{name: "replace claims with an expired attempt of d", do: (*player).replaceClaims},
+	{name: "d's lease runs out again", after: 30 * time.Millisecond, do: claims("o", 1, 0)},
+	{name: "cancel d under its lease", do: amends(punctual.ChangeCancel, "d", 0)},
+	{name: "extend d, which is cancelled", quiet: true, do: settles("d", punctual.SettleExtend, time.Minute)},
+	{name: "replace claims with d cancelled", do: (*player).replaceClaims},
+	{name: "retry d, which is cancelled", do: settles("d", punctual.SettleRetry, 0)},
+
+	{name: "claim e", after: time.Minute, do: claims("o", 1, 10*time.Millisecond)},
+	{name: "reschedule e when its lease ran out", after: 10 * time.Millisecond, do: amends(punctual.ChangeReschedule, "e", 10*time.Millisecond)},
+	{name: "claim e a second time", after: 20 * time.Millisecond, do: claims("o", 1, 0)},
+	{name: "retry e", do: settles("e", punctual.SettleRetry, 0)},
+	{name: "claim e a third time", do: claims("o", 1, 10*time.Millisecond)},
+	{name: "e's attempts are used up", after: 20 * time.Millisecond, do: claims("o", 1, 0)},
+	{name: "requeue e", do: amends(punctual.ChangeRequeue, "e", 0)},
+	{name: "claim e as if new", do: claims("o", 1, 0)},
+	{name: "discard e", do: settles("e", punctual.SettleDiscard, 0)},
+
+	{name: "claim f", after: time.Minute, do: claims("o", 1, 10*time.Millisecond)},
+	{name: "cancel f under its lease", do: amends(punctual.ChangeCancel, "f", 0)},
+	{name: "f's lease runs out", after: 20 * time.Millisecond, do: claims("o", 1, 0)},
+
+	{name: "claim g and h", after: 2 * time.Minute, do: claims("o", 2, 0), parts: fewer("o", 2)},
+	{
+		name: "retry g and ack h", do: func(p *player) {
+			p.settle(p.of("g", punctual.SettleRetry, time.Hour), p.of("h", punctual.SettleAck, 0))
+		},
+		parts: []func(p *player){settles("h", punctual.SettleAck, 0)}, // the ack is written before the transaction
+	},
+	{name: "cancel g", do: amends(punctual.ChangeCancel, "g", 0)},
+	{name: "cancel h, which is acked", do: amends(punctual.ChangeCancel, "h", 0)},
+
+	{name: "claim i", after: time.Minute, do: claims("o", 1, 0)},
+	{name: "push i in place of the leased one", do: func(p *player) {
+		p.push(punctual.NewMessage{ID: "i", Delay: 5 * time.Millisecond, IfExists: punctual.IfExistsReplace})
+	}},
+	{name: "ack i, which is replaced", quiet: true, do: settles("i", punctual.SettleAck, 0)},
+	{name: "claim the new i", after: 10 * time.Millisecond, do: claims("o", 1, 0)},
+	{name: "ack the new i", do: settles("i", punctual.SettleAck, 0)},
+	{name: "push i after its ack", do: func(p *player) { p.push(punctual.NewMessage{ID: "i", Delay: time.Hour}) }},
+
+	{name: "push r", do: func(p *player) {
+		p.push(punctual.NewMessage{Topic: "r", ID: "r", ExpireAfter: time.Minute}, punctual.NewMessage{Topic: "r", ID: "s", Delay: time.Millisecond, ExpireAfter: time.Minute})
+	}},
+	{name: "claim r", do: claims("r", 1, 0)},
+	{name: "ack r, which is remembered", do: settles("r", punctual.SettleAck, 0)},
+	{name: "push r again", do: func(p *player) { p.push(punctual.NewMessage{Topic: "r", ID: "r"}) }},
+	{name: "s expires", after: 2 * time.Minute, do: claims("r", 1, 0)},
+
+	{name: "claim j, k and l", after: 5 * time.Minute, do: claims("o", 3, 0), parts: fewer("o", 3)},
+	{name: "release j", do: settles("j", punctual.SettleRelease, 0)},
+	{name: "close and reopen", do: (*player).reopen},
+	{name: "extend k", do: settles("k", punctual.SettleExtend, 2*time.Hour)},
+	{name: "claim j again", do: claims("o", 1, 0)},
+	{name: "ack j", do: settles("j", punctual.SettleAck, 0)},
+	{name: "purge what is leased", do: func(p *player) {
+		n, err := p.store.Purge(p.t.Context(), punctual.PurgeQuery{Topic: "o", State: punctual.StateLeased})
+		p.answer("purged %d %v", n, err)
+	}},
+	{name: "delete r", do: func(p *player) {
+		n, err := p.store.DeleteTopic(p.t.Context(), "r")
+		p.answer("deleted %d %v", n, err)
+	}},
+}
+
+// killed is the history with the copies of the files.
+type killed struct {
+	disk       *player
+	at         []time.Time // of each step
+	tokens     []int       // how many leases there were after each step
+	recoveries int
+
+	mu     sync.Mutex
+	step   int        // guarded by mu: under way
+	copies []killCopy // guarded by mu
+}
+
+// killCopy is what a kill leaves.
+type killCopy struct {
+	mem  *vfs.MemFS
+	step int  // under way, or the last
+	done bool // the step had returned
+	op   string
+}
+
+func (c killCopy) String() string {
+	when := "during"
+	if c.done {
+		when = "after"
+	}
+	return fmt.Sprintf("killed %s step %d (%s), before %s", when, c.step, killSteps[c.step].name, c.op)
+}
+
+// playAndCopy plays the history on a store on disk.
+func playAndCopy(t *testing.T) *killed {
+	k := &killed{}
+	mem := vfs.NewCrashableMem()
+	clock := storekit.NewManualClock(testStart)
+	// The lock is held while the files are copied, so that the step that the copy names is the one of its files: the
+	// database changes files in goroutines of its own.
+	copyNow := func(c killCopy) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.step < 0 {
+			return
+		}
+		c.mem, c.step = afterKill(mem), k.step
+		k.copies = append(k.copies, c)
+	}
+	hook := func(op fsOp) error {
+		copyNow(killCopy{op: op.kind + " of " + op.name})
+		return nil
+	}
+	k.step = -1
+	s, err := Open("store", &Options{fs: hookFS{mem, hook}, Clock: clock, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.disk = &player{t: t, store: s, clock: clock}
+	defer func() { closeStore(t, k.disk.store) }()
+	for i, step := range killSteps {
+		clock.Advance(step.after + time.Millisecond)
+		k.mu.Lock()
+		k.step = i
+		k.mu.Unlock()
+		k.at = append(k.at, clock.Now())
+		step.do(k.disk)
+		k.tokens = append(k.tokens, len(k.disk.leases))
+		copyNow(killCopy{op: "the next step", done: true})
+	}
+	k.mu.Lock()
+	k.step = -1
+	k.mu.Unlock()
+	model := k.model(t, len(killSteps), nil)
+	if got, want := k.disk.answers, model.answers; !slices.Equal(got, want) {
+		t.Fatalf("the store answered\n%s\nand the model\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	return k
+}
+
+// model is package memstore after the first n steps, and a part of another if it is not nil.
+func (k *killed) model(t *testing.T, n int, part func(*player)) *player {
+	clock := storekit.NewManualClock(testStart)
+	p := &player{t: t, clock: clock, store: memstore.New(&memstore.Options{Clock: clock})}
+	for i, step := range killSteps[:n] {
+		clock.Set(k.at[i])
+		step.do(p)
+	}
+	if part != nil {
+		clock.Set(k.at[n])
+		part(p)
+	}
+	return p
+}
+
+// copyRecovery opens a copy and copies its files at every change that opening makes.
+func (k *killed) copyRecovery(t *testing.T, c killCopy) (copies []killCopy) {
+	mem := afterKill(c.mem)
+	var mu sync.Mutex
+	opening := true
+	s, err := Open("store", &Options{Clock: storekit.NewManualClock(k.at[c.step]), Logger: quiet, fs: hookFS{mem, func(op fsOp) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if opening {
+			again := c
+			again.mem, again.op = afterKill(mem), c.op+", and again during recovery, before "+op.kind+" of "+op.name
+			copies = append(copies, again)
+		}
+		return nil
+	}}})
+	if err != nil {
+		t.Fatalf("%v: open: %v", c, err)
+	}
+	mu.Lock()
+	opening = false
+	mu.Unlock()
+	closeStore(t, s)
+	k.recoveries += len(copies)
+	return copies
+}
+
+// judge compares a copy with the model after the calls that had returned, and, if one was under
+// way, after that one too, or after a part of it.
+func (k *killed) judge(t *testing.T, c killCopy) {
+	t.Helper()
+	models := []*player{k.model(t, c.step+1, nil)}
+	if !c.done {
+		models = append(models, k.model(t, c.step, nil))
+		for _, part := range killSteps[c.step].parts {
+			models = append(models, k.model(t, c.step, part))
+		}
+	}
+	var all []string
+	for _, m := range models {
+		problems := k.compare(t, c, m)
+		if len(problems) == 0 {
+			return
+		}
+		all = append(all, fmt.Sprintf("%d answers of the model:", len(m.answers)))
+		all = append(all, problems...)
+	}
+	t.Errorf("%v: the store is like none of %d models\n%s", c, len(models), strings.Join(all, "\n"))
+}
+
+// compare opens a copy and tells where it differs from a model.
+func (k *killed) compare(t *testing.T, c killCopy, model *player) (problems []string) {
+	t.Helper()
+	clock := storekit.NewManualClock(k.at[c.step].Add(-time.Hour)) // as if somebody had set it back
+	s, err := Open("store", &Options{fs: hookFS{afterKill(c.mem), func(fsOp) error { return nil }}, Clock: clock, Logger: quiet})
+	if err != nil {
+		t.Fatalf("P1: %v: open: %v", c, err)
+	}
+	defer closeStore(t, s)
+	k.judgeClock(t, c, s)
+	clock.Set(k.at[c.step])
+	model.clock.Set(k.at[c.step])
+	disk := &player{t: t, store: s, clock: clock, leases: k.disk.leases[:k.tokens[c.step]]}
+	if got, want := picture(t, disk), picture(t, model); got != want {
+		return []string{"it shows\n" + got + "want\n" + want}
+	}
+	problems = append(compareTokens(disk, model), compareRest(disk, model)...)
+	mustBeSound(t, s)
+	return problems
+}
+
+// judgeClock holds the clock of a reopened store against P8. The source stands an hour back.
+func (k *killed) judgeClock(t *testing.T, c killCopy, s *Store) {
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := c.step
+	if !c.done {
+		last--
+	}
+	for last >= 0 && killSteps[last].quiet {
+		last--
+	}
+	floor := testStart
+	if last >= 0 {
+		floor = k.at[last]
+	}
+	if now.Before(floor) || now.After(k.at[c.step]) {
+		t.Errorf("P8: %v: the clock was at %v when the last call returned, and starts again at %v", c, floor, now)
+	}
+}
+
+// picture is all that a store shows of its messages.
+func picture(t *testing.T, p *player) string {
+	t.Helper()
+	var b strings.Builder
+	all, err := p.store.Topics(t.Context())
+	p.must(err)
+	for _, stats := range all {
+		fmt.Fprintf(&b, "%+v\n", stats)
+		for state := punctual.StateScheduled; state <= punctual.StateDead; state++ {
+			page, err := p.store.List(t.Context(), punctual.ListQuery{Topic: stats.Topic, State: state})
+			p.must(err)
+			slices.SortFunc(page.Messages, func(x, y punctual.Info) int { return strings.Compare(x.ID, y.ID) })
+			for _, i := range page.Messages {
+				fmt.Fprintf(&b, "  %s %s %q attempt %d of %d, due %v, created %v, expires %v %t, until %v, cancelled %t, died %v of %q, %v\n", i.State, i.ID, i.Body, i.Attempt,
+					i.MaxAttempts, i.Due, i.Created, i.Expires, i.DropExpired, i.LeaseUntil, i.CancelRequested, i.Died, i.Reason, i.Failures)
+			}
+		}
+	}
+	return b.String()
+}
+
+// compareTokens tries every token that was ever given out.
+func compareTokens(disk, model *player) (problems []string) {
+	for i, d := range disk.leases[:min(len(disk.leases), len(model.leases))] {
+		got, want := disk.extend(i), model.extend(i)
+		if got != want {
+			problems = append(problems, fmt.Sprintf("P3, P4: the token of delivery %d, of %s as attempt %d: %q, want %q", i+1, d.ID, d.Attempt, got, want))
+		}
+	}
+	return problems
+}
+
+// extend tells what the i-th delivery's holder gets when it extends.
+func (p *player) extend(i int) string {
+	d := p.leases[i]
+	errs, err := p.store.Settle(p.t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleExtend, Delay: 10 * time.Millisecond}})
+	p.must(err)
+	return punctual.ErrorCode(errs[0])
+}
+
+// compareRest lets both stores deliver everything until all is dead, and pushes finished IDs again.
+func compareRest(disk, model *player) (problems []string) {
+	highest := make(map[string]int64)
+	for _, d := range disk.leases {
+		highest[d.ID] = max(highest[d.ID], d.Token)
+	}
+	for round := range 12 {
+		got, low := deliverAll(disk, round, highest)
+		want, _ := deliverAll(model, round, make(map[string]int64))
+		problems = append(problems, low...)
+		if !slices.Equal(got, want) {
+			return append(problems, fmt.Sprintf("P1, P6: round %d of what follows delivers\n%s\nwant\n%s", round, strings.Join(got, "\n"), strings.Join(want, "\n")))
+		}
+	}
+	if got, want := picture(disk.t, disk), picture(model.t, model); got != want {
+		problems = append(problems, "P6: in the end there is\n"+got+"want\n"+want)
+	}
+	for _, id := range []string{"r", "s"} {
+		if got, want := disk.pushAgain(id), model.pushAgain(id); got != want {
+			problems = append(problems, fmt.Sprintf("P7: pushed again: %s, want %s", got, want))
+		}
+	}
+	return problems
+}
+
+// pushAgain pushes an ID of the topic that remembers.
+func (p *player) pushAgain(id string) string {
+	rs, err := p.store.Push(p.t.Context(), []punctual.NewMessage{{Topic: "r", ID: id, Due: testStart}})
+	p.must(err)
+	return fmt.Sprint(rs)
+}
+
+// deliverAll moves the clock on, claims all that is due and fails it. low are tokens that are not
+// above the highest before.
+func deliverAll(p *player, round int, highest map[string]int64) (texts, low []string) {
+	p.clock.Advance(4 * time.Minute)
+	if round == 6 {
+		p.clock.Advance(4 * time.Hour) // now all leases are over
+	}
+	for _, topic := range []string{"o", "r"} {
+		ds, err := p.store.Claim(p.t.Context(), punctual.Claim{Topics: []string{topic}, Max: 100})
+		p.must(err)
+		var ss []punctual.Settlement
+		for _, d := range ds {
+			if d.Token <= highest[d.ID] {
+				low = append(low, fmt.Sprintf("P4: %s is delivered with token %d, not above %d", d.ID, d.Token, highest[d.ID]))
+			}
+			highest[d.ID] = d.Token
+			texts = append(texts, deliveryText(d))
+			ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRetry, Error: "in the end"})
+		}
+		errs, err := p.store.Settle(p.t.Context(), ss)
+		p.must(errors.Join(append(errs, err)...))
+	}
+	slices.Sort(texts)
+	return texts, low
+}

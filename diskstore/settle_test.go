@@ -1,0 +1,412 @@
+package diskstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+func isClaims(op fsOp) bool { return strings.HasPrefix(op.name, "claims-") }
+
+// crashed opens what is left of the rig's disk after a kill, or after a power cut that takes all that was not
+// synced.
+func (r *rig) crashed(clock storekit.Clock, powerCut bool) *Store {
+	r.t.Helper()
+	percent := 100
+	if powerCut {
+		percent = 0
+	}
+	mem := r.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, 1))})
+	return openAt(r.t, "store", &Options{fs: hookFS{mem, func(fsOp) error { return nil }}, Logger: quiet, Clock: clock})
+}
+
+// leasedStore is a store on a rig's disk with the message a under a lease.
+func leasedStore(t *testing.T) (*rig, *Store, *storekit.ManualClock, punctual.Delivery) {
+	t.Helper()
+	r, clock := newRig(t), storekit.NewManualClock(testStart)
+	r.opt.Clock, r.opt.claimLimit = clock, 0
+	s, err := Open("store", &r.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "a"})
+	ds := claim(t, s, "o", 1)
+	if len(ds) != 1 {
+		t.Fatalf("claimed %+v", ds)
+	}
+	return r, s, clock, ds[0]
+}
+
+func settlement(d punctual.Delivery, v punctual.Verb) []punctual.Settlement {
+	return []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v}}
+}
+
+// TestExtendThatIsHalfDone: an extension is in force in memory when the claim log does not take it, so
+// nobody may say that it certainly did not happen.
+func TestExtendThatIsHalfDone(t *testing.T) {
+	for _, with := range [][]punctual.Verb{{}, {punctual.SettleSnooze}} {
+		r, s, _, d := leasedStore(t)
+		defer closeStore(t, s)
+		push(t, s, punctual.NewMessage{Topic: "o", ID: "b"})
+		other := claim(t, s, "o", 1)[0]
+		r.faults.set(func(_ int, op fsOp) error {
+			if op.kind == "write" && isClaims(op) {
+				return errSpace
+			}
+			return nil
+		})
+		defer r.faults.set(nil)
+		ss := settlement(d, punctual.SettleExtend)
+		for _, v := range with {
+			ss = append(ss, settlement(other, v)...)
+		}
+		errs, err := s.Settle(t.Context(), ss)
+		if _, hits, _ := r.faults.state(); hits == 0 {
+			t.Fatal("no write of the claim log failed")
+		}
+		if !errors.Is(err, punctual.ErrIndeterminate) || !errors.Is(err, punctual.ErrNoSpace) || punctual.Definite(err) {
+			t.Errorf("P13: an extension, with %v, that the claim log does not take: %v, %v; want ErrIndeterminate and ErrNoSpace", with, errs, err)
+		}
+	}
+}
+
+// underWay tells whether some goroutine is in all of the functions given.
+func underWay(functions ...string) bool {
+	buf := make([]byte, 4<<20)
+	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		in := true
+		for _, f := range functions {
+			in = in && strings.Contains(g, f)
+		}
+		if in {
+			return true
+		}
+	}
+	return false
+}
+
+// TestAckThatTheClaimLogDoesNotTake is answered when the message is deleted durably, not before: nothing else
+// would tell of the ack after a kill.
+func TestAckThatTheClaimLogDoesNotTake(t *testing.T) {
+	r, s, clock, d := leasedStore(t)
+	defer closeStore(t, s)
+	gate := make(chan struct{})
+	r.faults.set(func(_ int, op fsOp) error {
+		if op.kind == "write" && isClaims(op) {
+			return errSpace
+		}
+		return nil
+	})
+	r.faults.hang(func(op fsOp) chan struct{} {
+		if op.kind == "sync" && isLog(op) {
+			return gate
+		}
+		return nil
+	})
+	answered := make(chan error, 1)
+	go func() {
+		errs, err := s.Settle(context.Background(), settlement(d, punctual.SettleAck))
+		answered <- errors.Join(append(errs, err)...)
+	}()
+	for !underWay("(*Store).Settle", "(*Tx).Commit") && len(answered) == 0 {
+		runtime.Gosched()
+	}
+	early := len(answered) > 0
+	if early {
+		t.Errorf("P1, P13: an ack that is in no log was answered with %v while its deletion was not durable", <-answered)
+	}
+	r.faults.set(nil)
+	r.faults.hang(nil)
+	close(gate)
+	if early {
+		return
+	}
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	if _, hits, _ := r.faults.state(); hits == 0 {
+		t.Fatal("no write of the claim log failed")
+	}
+	young := r.crashed(clock, true)
+	clock.Advance(time.Hour)
+	if ds := claim(t, young, "o", 1); len(ds) != 0 {
+		t.Error("an ack that was answered is undone by a power cut, though its deletion was to be durable")
+	}
+	mustBeSound(t, young)
+}
+
+// TestExtensionOutlivesTheProcess, and only as long as it says.
+func TestExtensionOutlivesTheProcess(t *testing.T) {
+	r, s, clock, d := leasedStore(t)
+	defer closeStore(t, s)
+	ss := settlement(d, punctual.SettleExtend)
+	ss[0].Delay = time.Hour
+	if errs, err := s.Settle(t.Context(), ss); errors.Join(errs[0], err) != nil {
+		t.Fatal(errs, err)
+	}
+	clock.Advance(59 * time.Minute)
+	young := r.crashed(clock, false)
+	if ds := claim(t, young, "o", 1); len(ds) != 0 {
+		t.Errorf("P3 one holder: a lease extended by an hour before a kill was over after 59 minutes")
+	}
+	if info, err := young.Get(t.Context(), "o", "a"); err != nil || info.State != punctual.StateLeased || !info.LeaseUntil.Equal(testStart.Add(time.Hour)) {
+		t.Errorf("the extended lease after a kill: %v until %v, %v", info.State, info.LeaseUntil, err)
+	}
+	clock.Advance(time.Minute)
+	if ds := claim(t, young, "o", 1); len(ds) != 1 || ds[0].Attempt != 2 {
+		t.Errorf("P6: after the end of the extended lease %+v came, want the second attempt", ds)
+	}
+	if err := settle(t, young, d, punctual.SettleAck); !errors.Is(err, punctual.ErrLeaseLost) {
+		t.Errorf("P4 fencing: ack by the first holder: %v", err)
+	}
+}
+
+// TestAckOutlivesTheProcess while the message is still on disk: maintenance is kept from deleting it.
+func TestAckOutlivesTheProcess(t *testing.T) {
+	r, s, clock, d := leasedStore(t)
+	defer closeStore(t, s)
+	release := holdWriteLock(t, s)
+	err := settle(t, s, d, punctual.SettleAck)
+	young := r.crashed(clock, false)
+	release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Hour)
+	if ds := claim(t, young, "o", 1); len(ds) != 0 {
+		t.Error("a message was delivered again that had been acked before a kill")
+	}
+	if r := mustBeSound(t, young); r.Live != 0 {
+		t.Errorf("%d live messages after the ack, want none", r.Live)
+	}
+}
+
+// TestAckedMeanwhile: an ack does not wait for its turn, so it may come after a transaction has found the
+// message, and before it takes it away. The message is then finished, once.
+func TestAckedMeanwhile(t *testing.T) {
+	for name, change := range map[string]func(tx *writer.Tx, f writer.Found) error{
+		"cancel":     amendFound(punctual.ChangeCancel),
+		"reschedule": amendFound(punctual.ChangeReschedule),
+		"replace or purge": func(tx *writer.Tx, f writer.Found) error {
+			if remove(tx, f) {
+				return errors.New("the message was removed a second time")
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, s, clock, d := leasedStore(t)
+			defer closeStore(t, s)
+			err := s.writer.Do(t.Context(), func(tx *writer.Tx) error {
+				f, err := tx.Find(s.topics.Get("o"), "a")
+				if err != nil || !f.Exists() {
+					t.Errorf("the message is not found: %v", err)
+				}
+				if err := settle(t, s, d, punctual.SettleAck); err != nil {
+					t.Errorf("ack: %v", err)
+				}
+				if err := change(tx, f); err != nil {
+					t.Errorf("P5 cancel is definite, P7: %v", err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			clock.Advance(time.Hour)
+			if ds := claim(t, s, "o", 1); len(ds) != 0 {
+				t.Errorf("a message came back that had been acked: %+v", ds[0])
+			}
+			if r := mustBeSound(t, s); r.Live != 0 {
+				t.Errorf("%d live messages, want none", r.Live)
+			}
+		})
+	}
+}
+
+// amendFound amends a message that was found before.
+func amendFound(c punctual.Change) func(tx *writer.Tx, f writer.Found) error {
+	return func(tx *writer.Tx, f writer.Found) (err error) {
+		var result error
+		if c == punctual.ChangeCancel {
+			result, err = cancel(tx, f)
+		} else {
+			result, err = reschedule(tx, f, tx.Now)
+		}
+		if err == nil && !errors.Is(result, punctual.ErrNotFound) {
+			err = fmt.Errorf("%v for a message that was acked, want ErrNotFound", result)
+		}
+		return err
+	}
+}
+
+// TestRetentionEndsToTheMillisecond: a dead message is there up to the last millisecond of its retention, and
+// not at its end, whether maintenance came by or not.
+func TestRetentionEndsToTheMillisecond(t *testing.T) {
+	_, s, _, d := leasedStore(t)
+	defer closeStore(t, s)
+	if _, err := s.Configure(t.Context(), "o", punctual.SettingsPatch{DeadRetention: ptr(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := settle(t, s, d, punctual.SettleDiscard); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.writer.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close(&err)
+	died := s.topics.Get("o").Disk.DeadFrom().Ms
+	for _, step := range []struct {
+		by    time.Duration
+		there bool
+	}{{time.Hour - time.Millisecond, true}, {time.Hour, false}} {
+		tx.Ms = died + step.by.Milliseconds()
+		f, err := tx.Find(s.topics.Get("o"), "a")
+		if err != nil || f.Exists() != step.there {
+			t.Errorf("%v after it died, with a retention of an hour, a dead message is there: %v, %v; want %v", step.by, f.Exists(), err, step.there)
+		}
+		if (tx.Upkeep().Size() == 0) != step.there {
+			t.Error("a dead message whose retention is over is not deleted by who meets it")
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAnswersWaitForTheClaimLog: a kill takes back what is not in the claim log, so nobody is told of it (P13).
+func TestAnswersWaitForTheClaimLog(t *testing.T) {
+	cases := []struct {
+		name string
+		verb punctual.Verb
+		ask  func(context.Context, *Store) (string, error)
+		want string
+	}{
+		{"get of an acked message", punctual.SettleAck, got, "none"},
+		{"ack of an acked message", punctual.SettleAck, settledAs(punctual.SettleAck), "lease_lost"},
+		{"get of an extended message", punctual.SettleExtend, got, `leased "" false`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r, s, _, d := leasedStore(t)
+			defer closeStore(t, s)
+			gate, writing := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			r.faults.hang(func(op fsOp) (hang chan struct{}) {
+				if op.kind == "write" && isClaims(op) {
+					once.Do(func() { hang = gate; close(writing) })
+				}
+				return hang
+			})
+			settled := make(chan error, 1)
+			go func() { settled <- settle(t, s, d, c.verb) }()
+			<-writing
+			answer := make(chan result, 1)
+			go func() {
+				text, err := c.ask(context.Background(), s)
+				answer <- result{text, err}
+			}()
+			for len(answer) == 0 && !underWay("(*Writer).waitLogged(") {
+				runtime.Gosched()
+			}
+			if len(answer) > 0 {
+				t.Error("P13: the answer was there before the claim log was written")
+			}
+			close(gate)
+			if err := <-settled; err != nil {
+				t.Error(err)
+			}
+			if a := <-answer; a.err != nil || a.text != c.want {
+				t.Errorf("the answer is %q, %v; want %q", a.text, a.err, c.want)
+			}
+		})
+	}
+}
+
+// TestClaimLogIsWrittenBeforeTheFsync: acks and extensions in a call that also needs a transaction outlive a kill from the
+// moment at which others can meet them.
+func TestClaimLogIsWrittenBeforeTheFsync(t *testing.T) {
+	for verb, want := range map[punctual.Verb]string{punctual.SettleAck: "none", punctual.SettleExtend: `leased "" false`} {
+		t.Run(verb.String(), func(t *testing.T) {
+			r, s, clock, d := leasedStore(t)
+			defer closeStore(t, s)
+			push(t, s, punctual.NewMessage{Topic: "o", ID: "b"})
+			other := claim(t, s, "o", 1)[0]
+			gate, syncing := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			r.faults.hang(func(op fsOp) (hang chan struct{}) {
+				if op.kind == "sync" && isLog(op) {
+					once.Do(func() { hang = gate; close(syncing) })
+				}
+				return hang
+			})
+			settled := make(chan error, 1)
+			go func() {
+				ss := append(settlement(d, verb), settlement(other, punctual.SettleSnooze)...)
+				ss[0].Delay = time.Hour
+				errs, err := s.Settle(context.Background(), ss)
+				settled <- errors.Join(append(errs, err)...)
+			}()
+			<-syncing
+			young := r.crashed(clock, false)
+			close(gate)
+			if err := <-settled; err != nil {
+				t.Fatal(err)
+			}
+			clock.Advance(30 * time.Minute)
+			if text, err := got(t.Context(), young); err != nil || text != want {
+				t.Errorf("P13: killed during the fsync the message is %q, %v; want %q", text, err, want)
+			}
+		})
+	}
+}
+
+// TestPushBesideAnAck: an ack needs no write lock, so it may come at any moment of a push that meets the message. What the push
+// tells of before is leased; what comes behind is stored.
+func TestPushBesideAnAck(t *testing.T) {
+	s := openAt(t, "store", memOptions(vfs.NewMem()))
+	defer closeStore(t, s)
+	m := punctual.NewMessage{Topic: "o", ID: "a", Due: time.Unix(1, 0)}
+	met := 0
+	for range 2000 {
+		push(t, s, m)
+		d := claim(t, s, "o", 1)[0]
+		acked := make(chan error, 1)
+		go func() {
+			errs, err := s.Settle(context.Background(), settlement(d, punctual.SettleAck))
+			acked <- errors.Join(append(errs, err)...)
+		}()
+		rs, err := s.Push(t.Context(), slices.Repeat([]punctual.NewMessage{m}, 100))
+		if err := errors.Join(err, <-acked); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range rs {
+			if r.Status == punctual.PushStored {
+				met += min(i, 1)
+				settleAll(t, s, claim(t, s, "o", 1), punctual.SettleAck)
+				break
+			}
+			if r.Status != punctual.PushDuplicate || r.Existing != punctual.StateLeased {
+				t.Fatalf("P7: push %d beside an ack says %v of a message that is %q; want it stored, or the other leased", i, r.Status, r.Existing)
+			}
+		}
+	}
+	if met == 0 {
+		t.Error("no ack came during a push")
+	}
+	t.Logf("%d acks came during a push", met)
+}

@@ -1,0 +1,194 @@
+package diskstore
+
+import (
+	"context"
+	"sync"
+
+	"github.com/punctualmq/punctual/diskstore/internal/database"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/diskstore/internal/topics"
+	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/internal/heap"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Maintenance removes what is past its time: dead messages whose retention is over, and finished IDs
+// that were remembered long enough. It does so in small steps. A step reads what is to go without
+// the write lock, and takes the write lock for the one transaction that removes it; between
+// two steps everybody else has a turn.
+//
+// Nobody sees what is past its time and not removed yet: whoever reads compares with the clock
+// (RetentionEnd and Tx.Find in package writer, Tx.Remembered in package database).
+
+const (
+	sweepLimit = 1000 // what one transaction removes at most
+	sweepSteps = 50   // in one round, so that other maintenance has their turn
+)
+
+// sweeps knows of which topics dead messages are to be swept, and when.
+type sweeps struct {
+	mu      sync.Mutex
+	topics  []*sweep                 // guarded by mu: a queue of bySweep
+	planned map[*topics.Topic]*sweep // guarded by mu; the same by topic
+}
+
+// sweep is a topic of which the first dead message may be past its retention at a time in Unix milliseconds.
+type sweep struct {
+	topic *topics.Topic
+	at    int64
+	place int // its index in the queue
+}
+
+// plan notes when a topic's dead are to be swept next, after its dead or its settings changed. Called with the write
+// lock held.
+func (p *sweeps) plan(t *topics.Topic) {
+	from, keep := t.Disk.DeadFrom(), storekit.CeilDuration(t.Settings().DeadRetention)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.planned[t]
+	switch wanted := keep > 0 && from != record.MaxPosition; {
+	case !wanted && s != nil:
+		bySweep.Remove(&p.topics, s)
+		delete(p.planned, t)
+	case wanted && s != nil:
+		s.at = from.Ms + keep
+		bySweep.Fix(p.topics, s)
+	case wanted:
+		if p.planned == nil {
+			p.planned = make(map[*topics.Topic]*sweep)
+		}
+		s = &sweep{topic: t, at: from.Ms + keep}
+		p.planned[t] = s
+		bySweep.Push(&p.topics, s)
+	}
+}
+
+// due returns a topic with dead messages whose retention may be over at now, or nil.
+func (p *sweeps) due(now int64) *topics.Topic {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.topics) > 0 && p.topics[0].at <= now {
+		return p.topics[0].topic
+	}
+	return nil
+}
+
+// each calls f for the topics that are due at now.
+func (p *sweeps) each(now int64, f func(t *topics.Topic)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range heap.First(p.topics, func(s *sweep) bool { return s.at <= now }) {
+		f(s.topic)
+	}
+}
+
+// bySweep is the order of sweeps by time.
+var bySweep = heap.Order[*sweep]{
+	Before: func(a, b *sweep) bool { return a.at < b.at },
+	Place:  func(s *sweep) *int { return &s.place },
+}
+
+// sweep removes some of what is past its time, and tells whether there is more.
+func (s *Store) sweep(ctx context.Context) (more bool, err error) {
+	for range sweepSteps {
+		if more = s.db.ForgetDue(s.clock.ms()); !more {
+			break
+		}
+		if more, err = s.sweepFinished(ctx); err != nil || !more {
+			break
+		}
+	}
+	for range sweepSteps {
+		t := s.sweeps.due(s.clock.ms())
+		if t == nil || err != nil {
+			return more, err
+		}
+		_, err = s.sweepDead(ctx, t)
+	}
+	return true, err
+}
+
+// sweepDead removes the next dead messages of a topic whose retention is over, up to sweepLimit, and
+// tells whether there may be more.
+func (s *Store) sweepDead(ctx context.Context, t *topics.Topic) (more bool, err error) {
+	var step *database.DeadSweep
+	err = s.writer.Locked(ctx, func(tx *writer.Tx) (err error) {
+		if step, err = tx.Upkeep().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), sweepLimit); step == nil {
+			s.sweeps.plan(t)
+		}
+		return err
+	})
+	if step == nil || err != nil {
+		return false, err
+	}
+	if err := step.Read(); err != nil {
+		return false, err
+	}
+	tx, err := s.writer.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Close(&err)
+	if more, err = tx.Upkeep().RemoveSwept(step); err != nil {
+		return false, err
+	}
+	if s.sweeps.plan(t); tx.Upkeep().Size() == 0 {
+		return false, nil
+	}
+	return more, tx.Commit(ctx)
+}
+
+// sweepAll removes all dead messages of a topic whose retention is over, if there is that topic. More
+// may pass it before the next transaction begins; see sweepRest.
+func (s *Store) sweepAll(ctx context.Context, name string) error {
+	for {
+		t := s.topics.Get(name)
+		if t == nil {
+			return nil
+		}
+		if more, err := s.sweepDead(ctx, t); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// sweepRest removes what has passed its retention since the last step of a sweep, which is little.
+func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
+	step, err := tx.Upkeep().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), int(t.Disk.Dead()))
+	if step == nil || err != nil {
+		return err
+	}
+	if err := step.Read(); err != nil {
+		return err
+	}
+	_, err = tx.Upkeep().RemoveSwept(step)
+	s.sweeps.plan(t)
+	return err
+}
+
+// sweepFinished forgets the next finished IDs whose time is over, up to sweepLimit, and tells whether
+// there may be more.
+func (s *Store) sweepFinished(ctx context.Context) (more bool, err error) {
+	s.forgetting.Lock()
+	defer s.forgetting.Unlock()
+	var step *database.ForgetSweep
+	err = s.writer.Locked(ctx, func(tx *writer.Tx) (err error) {
+		step, err = tx.Upkeep().SweepRemembered(sweepLimit)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	if err := step.Read(); err != nil {
+		return false, err
+	}
+	tx, err := s.writer.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Close(&err)
+	if more = tx.Upkeep().ForgetSwept(step); tx.Upkeep().Size() == 0 {
+		return false, nil
+	}
+	return more, tx.Commit(ctx)
+}

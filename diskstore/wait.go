@@ -1,0 +1,89 @@
+package diskstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+)
+
+// waiters are the claims that wait, by topic. A claim is added before it looks whether anything is due, so whatever
+// comes later hints it. Waking up is only about being prompt (P11). The zero value has none.
+type waiters struct {
+	mu sync.Mutex // taken within the lock of memory.Index; nothing is called with it held
+	// byTopic has no topic without a waiter. Guarded by mu.
+	byTopic map[string]map[*waiter]struct{}
+}
+
+// waiter is a claim that waits for one of its topics.
+type waiter struct {
+	topics []string
+	until  atomic.Int64  // when it wakes by itself; never while it looks, so whoever comes then must hint
+	hint   chan struct{} // holds one hint
+}
+
+// add notes a claim. It needs a remove.
+func (ws *waiters) add(topics []string) *waiter {
+	w := &waiter{topics: topics, hint: make(chan struct{}, 1)}
+	w.until.Store(never)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.byTopic == nil {
+		ws.byTopic = make(map[string]map[*waiter]struct{})
+	}
+	for _, name := range topics {
+		if ws.byTopic[name] == nil {
+			ws.byTopic[name] = make(map[*waiter]struct{})
+		}
+		ws.byTopic[name][w] = struct{}{}
+	}
+	return w
+}
+
+func (ws *waiters) remove(w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, name := range w.topics {
+		delete(ws.byTopic[name], w)
+		if len(ws.byTopic[name]) == 0 {
+			delete(ws.byTopic, name)
+		}
+	}
+}
+
+// wake hints those who wait for a topic and would sleep past at.
+func (ws *waiters) wake(topic string, at int64) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := range ws.byTopic[topic] {
+		if w.until.Load() > at {
+			select {
+			case w.hint <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// sleep waits for a hint, for the end of the store, or until its clock has reached next or deadline. While something
+// is pending it returns after a second at most, because the machine may have slept or its clock been set. An error
+// is that of the context alone.
+func (w *waiter) sleep(ctx context.Context, ended <-chan struct{}, c clock, next, deadline int64) error {
+	limit := maxSleep
+	if next == never {
+		limit = never
+	}
+	w.until.Store(min(next, deadline))
+	defer w.until.Store(never)
+	reached, stop := c.after(min(next, deadline), limit)
+	defer stop()
+	select {
+	case <-w.hint:
+	case <-reached:
+	case <-ctx.Done():
+		return errkind.Ended(ctx)
+	case <-ended:
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package punctual_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+func TestDecisionOf(t *testing.T) {
+	boom := errors.New("boom")
+	cases := []struct {
+		name string
+		err  error
+		verb punctual.Verb
+		text string
+	}{
+		{"nil", nil, punctual.SettleAck, ""},
+		{"plain", boom, punctual.SettleRetry, "boom"},
+		{"discard of nothing", punctual.Discard(nil), punctual.SettleDiscard, "discarded by the handler"},
+		{"discard around retry after", punctual.Discard(punctual.RetryAfter(1, boom)), punctual.SettleDiscard, "boom"},
+		{"retry after around discard", punctual.RetryAfter(1, punctual.Discard(boom)), punctual.SettleRetry, "boom"},
+		{"retry after nothing", punctual.RetryAfter(time.Minute, nil), punctual.SettleRetry, "retry after 1m0s"},
+		{"snooze leaves no text", fmt.Errorf("locked: %w", punctual.Snooze(1)), punctual.SettleSnooze, ""},
+		{"wrapped keeps the whole text", fmt.Errorf("order 7: %w", punctual.Discard(boom)), punctual.SettleDiscard, "order 7: boom"},
+		{"joined", errors.Join(boom, punctual.Discard(boom)), punctual.SettleDiscard, "boom\nboom"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			d := punctual.DecisionOf(c.err)
+			if d.Verb != c.verb {
+				t.Errorf("got %s, want %s", d.Verb, c.verb)
+			}
+			if !errors.Is(d.Err, c.err) || c.err != nil && c.text != "" && d.Err.Error() != c.text {
+				t.Errorf("got error %q, want %q", d.Err, c.text)
+			}
+		})
+	}
+	if !errors.Is(punctual.Discard(boom), boom) || !errors.Is(punctual.RetryAfter(0, boom), boom) {
+		t.Error("the handler's own error is not found in the decision")
+	}
+}

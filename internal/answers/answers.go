@@ -1,0 +1,474 @@
+// Package answers keeps the answers of a store that is no storekit.Repeater. So a call whose answer was lost on the
+// way can be sent again, and is carried out once.
+//
+// Answers are kept in memory. Whoever opens the store next does not know them: Instance tells two such apart.
+package answers
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Options adjusts a Store. A nil *Options, and each zero field, means the default.
+type Options struct {
+	// Keep is how long the answer of a call is kept after its end. Default 2 min, more than the longest claim waits.
+	Keep time.Duration
+	// MaxBytes bounds the answers kept. Beyond it those of claims go first: a copy of such a claim gets
+	// ErrIndeterminate, and its leases run out. When that is not enough, calls with a key are ErrOverloaded.
+	// Default 64 MiB.
+	MaxBytes int64
+	// Unchanged tells that callers change neither what they pass in, even after return, nor the bodies, headers and failures
+	// that they are given. So those need not be copied.
+	Unchanged bool
+}
+
+// Store is another store that knows a call again, as storekit.Repeater says. What that store is beside the Store
+// contract, such as an Inspector, is to be asked there. All methods are safe for concurrent use.
+type Store struct {
+	punctual.Store
+	keep     time.Duration
+	maxBytes int64
+	copies   bool // unless Options.Unchanged
+	instance string
+	running  sync.WaitGroup // the goroutines of calls
+
+	mu     sync.Mutex
+	closed bool             // guarded by mu: no call begins any more
+	calls  map[string]*call // guarded by mu: those under way and those with an answer, by key
+	kept   list.List        // guarded by mu: of *call, those with an answer, in the order of until
+	claims list.List        // guarded by mu: of *call, those of kept whose answer is deliveries
+	bytes  int64            // guarded by mu: the sizes of kept
+}
+
+// call is one call with a key. Its fields are guarded by Store.mu unless said otherwise.
+type call struct {
+	key     string
+	sum     uint64 // of kind and content
+	claim   bool   // it is a claim
+	ctx     context.Context
+	end     func()        // ends ctx
+	done    chan struct{} // closed when the call has ended
+	asking  int           // callers that wait for its end
+	handed  int           // callers that were given its answer and have not given it back
+	given   bool          // a caller was given its answer
+	left    bool          // it was a claim, and nobody waited for it any more
+	answer  any           // set when done is closed
+	err     error         // set when done is closed
+	size    int64
+	until   time.Time // when it is forgotten, by the store's clock
+	inKept  *list.Element
+	inClaim *list.Element // nil once the answer was dropped for want of room
+}
+
+// New returns s with a memory for answers.
+func New(s punctual.Store, o *Options) *Store {
+	a := &Store{Store: s, keep: 2 * time.Minute, maxBytes: 64 << 20, copies: o == nil || !o.Unchanged, instance: rand.Text(), calls: make(map[string]*call)}
+	if o != nil && o.Keep > 0 {
+		a.keep = o.Keep
+	}
+	if o != nil && o.MaxBytes > 0 {
+		a.maxBytes = o.MaxBytes
+	}
+	return a
+}
+
+// Repeats implements storekit.Repeater.
+func (s *Store) Repeats() time.Duration { return s.keep }
+
+// Instance is a random name of this memory. A call that was sent to a store with another one may have been carried
+// out there, and is not known here.
+func (s *Store) Instance() string { return s.instance }
+
+// Push implements punctual.Store.
+func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	r, ok := storekit.RequestOf(ctx)
+	if !ok {
+		return s.Store.Push(ctx, ms)
+	}
+	rs, _, err := ask(ctx, s, r, kind[[]punctual.PushResult]{
+		sum: sumOf(func(h hash.Hash) { storekit.HashPush(h, ms) }),
+		own: func() {
+			if s.copies {
+				ms = copyPush(ms)
+			}
+		},
+		do:   func(ctx context.Context) ([]punctual.PushResult, error) { return s.Store.Push(ctx, ms) },
+		copy: copyResults, size: sizeOfResults,
+	})
+	return rs, err
+}
+
+// Claim implements punctual.Store.
+func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	r, ok := storekit.RequestOf(ctx)
+	if !ok {
+		return s.Store.Claim(ctx, c)
+	}
+	ds, first, err := ask(ctx, s, r, kind[[]punctual.Delivery]{
+		claim: true,
+		sum:   sumOf(func(h hash.Hash) { storekit.HashClaim(h, c) }),
+		own:   func() { c.Topics = append([]string(nil), c.Topics...) },
+		do:    func(ctx context.Context) ([]punctual.Delivery, error) { return s.claim(ctx, c, r.NotAfter) },
+		copy:  s.copyDeliveries, size: sizeOfDeliveries,
+	})
+	if len(ds) == 0 {
+		return ds, err
+	}
+	return s.current(ctx, ds, first)
+}
+
+// Settle implements punctual.Store.
+func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	r, ok := storekit.RequestOf(ctx)
+	if !ok {
+		return s.Store.Settle(ctx, ss)
+	}
+	errs, _, err := ask(ctx, s, r, kind[[]error]{
+		sum:  sumOf(func(h hash.Hash) { storekit.HashSettle(h, ss) }),
+		own:  func() { ss = append([]punctual.Settlement(nil), ss...) },
+		do:   func(ctx context.Context) ([]error, error) { return s.Store.Settle(ctx, ss) },
+		copy: copyErrors, size: sizeOfErrors,
+	})
+	return errs, err
+}
+
+// Amend implements punctual.Store.
+func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	r, ok := storekit.RequestOf(ctx)
+	if !ok {
+		return s.Store.Amend(ctx, as)
+	}
+	out, _, err := ask(ctx, s, r, kind[[]punctual.Amended]{
+		sum:  sumOf(func(h hash.Hash) { storekit.HashAmend(h, as) }),
+		own:  func() { as = append([]punctual.Amendment(nil), as...) },
+		do:   func(ctx context.Context) ([]punctual.Amended, error) { return s.Store.Amend(ctx, as) },
+		copy: copyAmended, size: sizeOfAmended,
+	})
+	return out, err
+}
+
+// Drain lets no further call with a key begin, and waits for those under way. A claim that waits is under way as
+// long as somebody waits for it. The store below stays open.
+func (s *Store) Drain() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// Close drains and closes the store below.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	err := s.Store.Close() // and with it the calls under way
+	s.running.Wait()
+	return err
+}
+
+// Answered forgets answers that their callers have. Keys that are not known are left alone.
+func (s *Store) Answered(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keys {
+		if c := s.calls[key]; c != nil && c.inKept != nil {
+			s.forget(c)
+		}
+	}
+}
+
+// Undelivered says that what a Claim with this context returned did not reach its caller. The leases are released,
+// unless a copy of the claim was given them as well.
+func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
+	if r, ok := storekit.RequestOf(ctx); ok && !s.takeBack(r.Key) {
+		return nil
+	}
+	return s.release(ctx, ds)
+}
+
+// takeBack tells whether nobody else has or waits for the answer, and forgets it then.
+func (s *Store) takeBack(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.calls[key]
+	if c == nil || c.inKept == nil {
+		return false // forgotten: a copy may have been carried out, and the leases run out
+	}
+	c.handed--
+	if c.handed > 0 || c.asking > 0 {
+		return false
+	}
+	s.forget(c)
+	return true
+}
+
+// release gives leases back unstarted.
+func (s *Store) release(ctx context.Context, ds []punctual.Delivery) error {
+	if len(ds) == 0 {
+		return nil
+	}
+	if err := Release(ctx, s.Store, ds, releaseLimit); err != nil {
+		return fmt.Errorf("release what did not reach its caller: %w; the leases run out", err)
+	}
+	return nil
+}
+
+// Release gives leases back unstarted to a store, within limit, also when ctx has ended and whatever request it carries.
+// Leases that are over already are no error.
+func Release(ctx context.Context, s punctual.Store, ds []punctual.Delivery, limit time.Duration) error {
+	ctx, end := context.WithTimeout(context.WithoutCancel(storekit.WithoutRequest(ctx)), limit)
+	defer end()
+	ss := make([]punctual.Settlement, len(ds))
+	for i, d := range ds {
+		ss[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease}
+	}
+	errs, err := s.Settle(ctx, ss)
+	for _, e := range errs {
+		if !errors.Is(e, punctual.ErrLeaseLost) && !errors.Is(e, punctual.ErrCancelled) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// releaseLimit is how long a release may take; beyond it the leases run out.
+const releaseLimit = 10 * time.Second
+
+// claim is a claim of the store below that ends at notAfter.
+func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time) ([]punctual.Delivery, error) {
+	if notAfter.IsZero() || c.Wait == 0 {
+		return s.Store.Claim(ctx, c)
+	}
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left := notAfter.Sub(now)
+	if left > c.Wait {
+		return s.Store.Claim(ctx, c)
+	}
+	c.Wait = max(left, 0)
+	ds, err := s.Store.Claim(ctx, c)
+	if err == nil && len(ds) == 0 {
+		err = fmt.Errorf("the claim waited until it must not be carried out any more: %w", context.DeadlineExceeded)
+	}
+	return ds, err
+}
+
+// current leaves out the deliveries whose lease has ended. The first caller never sees those, so they are given back
+// unstarted.
+func (s *Store) current(ctx context.Context, ds []punctual.Delivery, first bool) ([]punctual.Delivery, error) {
+	now, err := s.Now(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	var ended []punctual.Delivery
+	out := ds[:0]
+	for _, d := range ds {
+		if d.LeaseUntil.After(now) {
+			out = append(out, d)
+		} else {
+			ended = append(ended, d)
+		}
+	}
+	if first {
+		err = s.release(ctx, ended)
+	}
+	if err != nil && len(out) == 0 {
+		return nil, err
+	}
+	return out, nil // what could not be given back is ready again, with one attempt more
+}
+
+// kind is what ask has to know of a call.
+type kind[A any] struct {
+	claim bool
+	sum   uint64
+	own   func() // makes what was passed in the call's own
+	do    func(context.Context) (A, error)
+	copy  func(A) A
+	size  func(A) int64
+}
+
+// ask carries a call out, or waits for the one with the same key, and returns its answer. It tells whether this
+// caller is the first to have it.
+func ask[A any](ctx context.Context, s *Store, r storekit.Request, k kind[A]) (answer A, first bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return answer, false, err
+	}
+	now, err := s.Now(ctx)
+	if err != nil {
+		return answer, false, err
+	}
+	if err := storekit.CheckRequest(r, now, s.keep); err != nil {
+		return answer, false, err
+	}
+	late := !r.NotAfter.IsZero() && !now.Before(r.NotAfter)
+	c, isNew, err := s.enter(ctx, r.Key, now, late, k.sum, k.claim)
+	if err != nil {
+		return answer, false, err
+	}
+	if isNew {
+		k.own()
+		go carryOut(s, c, now, k)
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+	}
+	got, first, err := s.leave(ctx, c)
+	switch {
+	case late && errors.Is(err, context.Canceled) && ctx.Err() == nil:
+		return answer, false, errLate()
+	case err != nil || got == nil:
+		return answer, false, err
+	}
+	return k.copy(got.(A)), first, nil
+}
+
+func errLate() error {
+	return fmt.Errorf("the call came when it must not be carried out any more: %w", context.DeadlineExceeded)
+}
+
+// enter finds the call with the key, or notes a new one, which the caller must then carry out. A late call is only
+// looked for.
+func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool, sum uint64, claim bool) (c *call, isNew bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false, fmt.Errorf("answers: %w", punctual.ErrClosed)
+	}
+	s.forgetUntil(now)
+	c = s.calls[key]
+	switch {
+	case c != nil && c.sum != sum:
+		return nil, false, fmt.Errorf("the key of the request was used for another call: %w; take a new key for each call", punctual.ErrInvalid)
+	case c != nil:
+		if late && c.claim && c.inKept == nil {
+			c.end() // its caller only asks what became of it
+		}
+		c.asking++
+		return c, false, nil
+	case late:
+		return nil, false, errLate()
+	case s.bytes >= s.maxBytes && !s.makeRoom():
+		return nil, false, fmt.Errorf("answers: those of the last %v fill their %d bytes: %w; try again later", s.keep, s.maxBytes, punctual.ErrOverloaded)
+	}
+	c = &call{key: key, sum: sum, claim: claim, done: make(chan struct{}), asking: 1}
+	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.calls[key] = c
+	s.running.Add(1) // under mu, so that whoever closes waits for it
+	return c, true, nil
+}
+
+// carryOut does what was asked and keeps the answer. It is a goroutine of its own, because a caller may leave.
+func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
+	defer s.running.Done()
+	defer c.end()
+	answer, err := k.do(c.ctx)
+	size := int64(0)
+	if err == nil {
+		size = k.size(answer)
+	}
+	now, clockErr := s.Now(context.WithoutCancel(c.ctx))
+	if clockErr != nil {
+		now = began // the store was closed or has failed meanwhile
+	}
+	if s.finish(c, answer, size, err, now) {
+		return
+	}
+	if ds, ok := any(answer).([]punctual.Delivery); ok {
+		_ = s.release(c.ctx, ds) // nobody is left to hear of an error: the leases run out
+	}
+}
+
+// finish keeps the answer of a call and wakes those who wait. It returns false for a claim whose caller has gone.
+func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time) (wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer close(c.done)
+	c.answer, c.err = answer, err
+	if c.left {
+		return err != nil
+	}
+	if err != nil && punctual.Definite(err) || c.claim && size == 0 {
+		delete(s.calls, c.key)
+		return true
+	}
+	c.size, c.until = size+callBytes, now.Add(s.keep)
+	c.inKept = s.kept.PushBack(c)
+	if c.claim {
+		c.inClaim = s.claims.PushBack(c)
+	}
+	s.bytes += c.size
+	return true
+}
+
+// callBytes is roughly what a call takes beside its answer.
+const callBytes = 400
+
+// leave ends a caller's wait and returns the answer, if there is one yet, and whether nobody else had it before.
+func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.asking--
+	select {
+	case <-c.done:
+		if c.err == nil {
+			first = !c.given
+			c.given = true
+			c.handed++
+		}
+		return c.answer, first, c.err
+	default:
+	}
+	if !c.claim {
+		return nil, false, errors.Join(ctx.Err(), punctual.ErrIndeterminate)
+	}
+	if c.asking == 0 && !c.left {
+		c.left = true
+		delete(s.calls, c.key)
+		c.end()
+	}
+	return nil, false, ctx.Err()
+}
+
+// makeRoom drops answers of claims, oldest first, and tells whether there is room then. Called with mu held.
+func (s *Store) makeRoom() bool {
+	for e := s.claims.Front(); e != nil && s.bytes >= s.maxBytes; e = s.claims.Front() {
+		c := s.claims.Remove(e).(*call)
+		c.inClaim = nil
+		c.answer, c.err = nil, fmt.Errorf("the answer of the claim is not kept any more: %w; its leases run out", punctual.ErrIndeterminate)
+		s.bytes -= c.size - callBytes
+		c.size = callBytes
+	}
+	return s.bytes < s.maxBytes
+}
+
+// forgetUntil forgets the answers whose time is over. Called with mu held.
+func (s *Store) forgetUntil(now time.Time) {
+	for e := s.kept.Front(); e != nil && !e.Value.(*call).until.After(now); e = s.kept.Front() {
+		s.forget(e.Value.(*call))
+	}
+}
+
+// forget forgets a call that has an answer. Called with mu held.
+func (s *Store) forget(c *call) {
+	delete(s.calls, c.key)
+	s.kept.Remove(c.inKept)
+	c.inKept = nil
+	if c.inClaim != nil {
+		s.claims.Remove(c.inClaim)
+		c.inClaim = nil
+	}
+	s.bytes -= c.size
+}

@@ -1,0 +1,98 @@
+package answers
+
+import (
+	"bytes"
+	"hash"
+	"hash/maphash"
+	"maps"
+	"slices"
+
+	"github.com/punctualmq/punctual"
+)
+
+// seed is this process's own: a sum means nothing elsewhere.
+var seed = maphash.MakeSeed()
+
+// sumOf is a hash of a call, cheaper than a storekit.Sum.
+func sumOf(content func(hash.Hash)) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	content(&h)
+	return h.Sum64()
+}
+
+// The caller owns what it passed in and what it is given, so both are copied.
+
+func copyPush(ms []punctual.NewMessage) []punctual.NewMessage {
+	out := slices.Clone(ms)
+	for i := range out {
+		out[i].Body, out[i].Headers = bytes.Clone(out[i].Body), maps.Clone(out[i].Headers)
+	}
+	return out
+}
+
+func (s *Store) copyDeliveries(ds []punctual.Delivery) []punctual.Delivery {
+	out := slices.Clone(ds)
+	if !s.copies {
+		return out
+	}
+	for i := range out {
+		d := &out[i]
+		d.Body, d.Headers, d.Failures = bytes.Clone(d.Body), maps.Clone(d.Headers), slices.Clone(d.Failures)
+	}
+	return out
+}
+
+func copyResults(rs []punctual.PushResult) []punctual.PushResult { return slices.Clone(rs) }
+func copyErrors(errs []error) []error                            { return slices.Clone(errs) }
+func copyAmended(as []punctual.Amended) []punctual.Amended       { return slices.Clone(as) }
+
+// The sizes are about what an answer takes in memory.
+
+func sizeOfResults(rs []punctual.PushResult) int64 {
+	n := int64(0)
+	for i := range rs {
+		n += 120 + int64(len(rs[i].ID)+len(rs[i].Topic)) + sizeOfError(rs[i].Err)
+	}
+	return n
+}
+
+func sizeOfErrors(errs []error) int64 {
+	n := int64(0)
+	for _, err := range errs {
+		n += 16 + sizeOfError(err)
+	}
+	return n
+}
+
+func sizeOfAmended(as []punctual.Amended) int64 {
+	n := int64(0)
+	for i := range as {
+		n += 40 + sizeOfError(as[i].Err)
+	}
+	return n
+}
+
+// sizeOfError takes an error for one with a sentence.
+func sizeOfError(err error) int64 {
+	if err == nil {
+		return 0
+	}
+	return 200
+}
+
+// sizeOfDeliveries is 0 only when there are none.
+func sizeOfDeliveries(ds []punctual.Delivery) int64 {
+	n := int64(0)
+	for i := range ds {
+		d := &ds[i]
+		n += 300 + int64(len(d.Topic)+len(d.ID)+len(d.Body))
+		for name, value := range d.Headers {
+			n += 32 + int64(len(name)+len(value))
+		}
+		for _, f := range d.Failures {
+			n += 48 + int64(len(f.Error))
+		}
+	}
+	return n
+}

@@ -1,0 +1,61 @@
+package answers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/answers"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+func TestStore(t *testing.T)  { storetest.Run(t, open) }
+func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
+func TestRaces(t *testing.T)  { storetest.RunRaces(t, open) }
+
+// keyed is a store that gives every call a key of its own unless it has one.
+type keyed struct {
+	*answers.Store
+	punctual.Inspector
+	punctual.Checker
+	calls atomic.Int64
+}
+
+func open(t *testing.T, clock storekit.Clock) punctual.Store {
+	below := memstore.New(&memstore.Options{Clock: clock})
+	s := &keyed{Store: answers.New(below, nil), Inspector: below, Checker: below}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func (s *keyed) name(ctx context.Context) context.Context {
+	if _, ok := storekit.RequestOf(ctx); ok {
+		return ctx
+	}
+	return storekit.WithRequest(ctx, storekit.Request{Key: fmt.Sprintf("own-%d", s.calls.Add(1))})
+}
+
+func (s *keyed) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	return s.Store.Push(s.name(ctx), ms)
+}
+
+func (s *keyed) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	return s.Store.Claim(s.name(ctx), c)
+}
+
+func (s *keyed) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	return s.Store.Settle(s.name(ctx), ss)
+}
+
+func (s *keyed) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	return s.Store.Amend(s.name(ctx), as)
+}

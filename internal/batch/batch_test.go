@@ -1,0 +1,755 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// gate is a Run function whose calls return when the test lets them.
+type gate struct {
+	pass chan error // one value per call; nil answers, an error fails the batch
+
+	mu      sync.Mutex
+	batches [][]int // guarded by mu
+}
+
+func newGate() *gate { return &gate{pass: make(chan error)} }
+
+func (r *gate) run(ctx context.Context, items []int) ([]int, error) {
+	r.mu.Lock()
+	r.batches = append(r.batches, slices.Clone(items))
+	r.mu.Unlock()
+	select {
+	case err := <-r.pass:
+		if err != nil {
+			return nil, err
+		}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return tenfold(ctx, items)
+}
+
+func (r *gate) ran() [][]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.batches)
+}
+
+func tenfold(_ context.Context, items []int) ([]int, error) {
+	out := make([]int, len(items))
+	for i, n := range items {
+		out[i] = n * 10
+	}
+	return out, nil
+}
+
+// The size of an item is its value, so that tests can bound bytes.
+func itself(n int) int64 { return int64(n) }
+
+func newBatcher(cfg Config[int, int], run func(context.Context, []int) ([]int, error)) *Batcher[int, int] {
+	cfg.Run = run
+	return New(cfg)
+}
+
+// certain tells that the item was surely not carried out.
+func certain(err error) bool { return err != nil && !errors.Is(err, errIndeterminate) }
+
+var (
+	errClosed        = errors.New("closed")
+	errNoSpace       = errors.New("no space")
+	errOverloaded    = errors.New("overloaded")
+	errIndeterminate = errors.New("indeterminate")
+)
+
+func roomy() Config[int, int] {
+	return Config[int, int]{
+		Op: "test", Size: itself, MaxItems: 1000, MaxBytes: 1 << 40, MaxPending: 1 << 40, Late: time.Hour,
+		Closed: errClosed, Overloaded: errOverloaded, Indeterminate: errIndeterminate,
+	}
+}
+
+// doing is one Do under way.
+type doing struct {
+	answer int
+	err    error
+	done   chan struct{}
+}
+
+func start(ctx context.Context, c *Batcher[int, int], item int) *doing {
+	k := &doing{done: make(chan struct{})}
+	go func() {
+		defer close(k.done)
+		k.answer, k.err = c.Do(ctx, item)
+	}()
+	return k
+}
+
+func (k *doing) wait(t *testing.T) (int, error) {
+	t.Helper()
+	<-k.done
+	return k.answer, k.err
+}
+
+func (k *doing) wantAnswer(t *testing.T, want int) {
+	t.Helper()
+	if got, err := k.wait(t); err != nil || got != want {
+		t.Errorf("answer %d, error %v: want %d", got, err, want)
+	}
+}
+
+func (k *doing) wantError(t *testing.T, definite bool, kinds ...error) {
+	t.Helper()
+	_, err := k.wait(t)
+	for _, kind := range kinds {
+		if !errors.Is(err, kind) {
+			t.Errorf("error %v does not wrap %v", err, kind)
+		}
+	}
+	if certain(err) != definite {
+		t.Errorf("P13: definite(%v) is %v", err, !definite)
+	}
+}
+
+func wantBatches(t *testing.T, got [][]int, want ...[]int) {
+	t.Helper()
+	if !slices.EqualFunc(got, want, slices.Equal[[]int]) {
+		t.Errorf("batches %v: want %v", got, want)
+	}
+}
+
+func TestLoneCallGoesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBatcher(roomy(), tenfold)
+		begin := time.Now()
+		if got, err := c.Do(t.Context(), 7); err != nil || got != 70 {
+			t.Errorf("answer %d, error %v: want 70", got, err)
+		}
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("a lone call waited %v for a timer", waited)
+		}
+	})
+}
+
+// gather starts a batch with item 1 and lets the given calls gather behind it, in order.
+func gather(t *testing.T, c *Batcher[int, int], items ...int) []*doing {
+	t.Helper()
+	calls := []*doing{start(t.Context(), c, 1)}
+	synctest.Wait()
+	for _, n := range items {
+		calls = append(calls, start(t.Context(), c, n))
+		synctest.Wait()
+	}
+	return calls
+}
+
+func TestGathersMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(roomy(), r.run)
+		calls := gather(t, c, 2, 3, 4)
+		wantBatches(t, r.ran(), []int{1})
+		r.pass <- nil
+		r.pass <- nil
+		for i, k := range calls {
+			k.wantAnswer(t, (i+1)*10)
+		}
+		wantBatches(t, r.ran(), []int{1}, []int{2, 3, 4})
+	})
+}
+
+func TestBounds(t *testing.T) {
+	for name, test := range map[string]struct {
+		maxItems int
+		maxBytes int64
+		items    []int
+		want     [][]int
+	}{
+		"items":               {2, 1 << 40, []int{2, 3, 4, 5, 6}, [][]int{{1}, {2, 3}, {4, 5}, {6}}},
+		"bytes":               {1000, 10, []int{4, 6, 5, 6, 3}, [][]int{{1}, {4, 6}, {5}, {6, 3}}},
+		"larger than a batch": {1000, 10, []int{2, 50, 3}, [][]int{{1}, {2}, {50}, {3}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := roomy()
+				cfg.MaxItems, cfg.MaxBytes = test.maxItems, test.maxBytes
+				r := newGate()
+				c := newBatcher(cfg, r.run)
+				calls := gather(t, c, test.items...)
+				for range test.want {
+					r.pass <- nil
+				}
+				for i, n := range test.items {
+					calls[i+1].wantAnswer(t, n*10)
+				}
+				wantBatches(t, r.ran(), test.want...)
+			})
+		})
+	}
+}
+
+func TestOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := roomy()
+		cfg.MaxPending = 10
+		r := newGate()
+		c := newBatcher(cfg, r.run)
+		calls := gather(t, c, 4, 5)
+		start(t.Context(), c, 1).wantError(t, true, errOverloaded)
+		r.pass <- nil
+		calls[0].wantAnswer(t, 10)
+		synctest.Wait()
+		fits := start(t.Context(), c, 1)
+		r.pass <- nil
+		r.pass <- nil
+		fits.wantAnswer(t, 10)
+		synctest.Wait()
+		huge := start(t.Context(), c, 500) // nothing else is under way
+		r.pass <- nil
+		huge.wantAnswer(t, 5000)
+	})
+}
+
+// TestAnsweredIsNotPending: who has its answer has its room back. The callers keep
+// each other from running, so that some continue before the answers of others are out.
+func TestAnsweredIsNotPending(t *testing.T) {
+	cfg := roomy()
+	cfg.MaxPending = 5
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			c := newBatcher(cfg, func(_ context.Context, items []int) ([]int, error) { return items, nil })
+			for range 5000 {
+				if _, err := c.Do(t.Context(), 10); err != nil {
+					t.Errorf("P10: a lone call larger than the bound: got error %v; want none", err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+func TestContextEndsWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(roomy(), r.run)
+		first := start(t.Context(), c, 1)
+		synctest.Wait()
+		why := errors.New("the user left")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		before, leaver, behind := start(t.Context(), c, 2), (*doing)(nil), (*doing)(nil)
+		synctest.Wait()
+		leaver = start(ctx, c, 3)
+		synctest.Wait()
+		behind = start(t.Context(), c, 4)
+		synctest.Wait()
+		cancel(why)
+		leaver.wantError(t, true, context.Canceled, why)
+		r.pass <- nil
+		r.pass <- nil
+		first.wantAnswer(t, 10)
+		before.wantAnswer(t, 20)
+		behind.wantAnswer(t, 40)
+		wantBatches(t, r.ran(), []int{1}, []int{2, 4})
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
+func TestWholeBatchLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(roomy(), r.run)
+		first := start(t.Context(), c, 1)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a, b := start(ctx, c, 2), start(ctx, c, 3)
+		a.wantError(t, true, context.DeadlineExceeded)
+		b.wantError(t, true, context.DeadlineExceeded)
+		r.pass <- nil
+		first.wantAnswer(t, 10)
+		synctest.Wait()
+		wantBatches(t, r.ran(), []int{1})
+		wantNothingPending(t, c)
+	})
+}
+
+func TestContextEndsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(roomy(), r.run)
+		ctx, cancel := context.WithCancel(t.Context())
+		k := start(ctx, c, 1)
+		synctest.Wait()
+		cancel()
+		k.wantError(t, false, errIndeterminate, context.Canceled)
+		r.pass <- nil
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
+func TestContextEndedBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := newBatcher(roomy(), func(context.Context, []int) ([]int, error) {
+		t.Error("an item was taken whose caller had left before")
+		return nil, nil
+	})
+	start(ctx, c, 1).wantError(t, true, context.Canceled)
+}
+
+// When the batch is done and the context ends in the same instant, the answer stands.
+func TestAnswerBeatsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBatcher(roomy(), tenfold)
+		k, err := c.enqueue(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.leave(ctx, k); err != nil || k.err != nil || k.answer != 30 {
+			t.Errorf("P13: answer %d, errors %v, %v: want 30, the item was carried out", k.answer, err, k.err)
+		}
+	})
+}
+
+func wantNothingPending(t *testing.T, c *Batcher[int, int]) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending != 0 || c.underWay != 0 || c.main.current != nil || c.main.first != nil || len(c.apart) != 0 {
+		t.Errorf("at rest: pending %d, %d under way, lanes %v: want none", c.pending, c.underWay, c.apart)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	broken := errors.New("disk")
+	for name, test := range map[string]struct {
+		fly      func(context.Context, []int) ([]int, error)
+		kind     error
+		definite bool
+		text     string
+	}{
+		"error":         {func(context.Context, []int) ([]int, error) { return nil, broken }, broken, true, "disk"},
+		"panic":         {func(context.Context, []int) ([]int, error) { panic("out of cheese") }, errIndeterminate, false, "out of cheese"},
+		"panic nil":     {func(context.Context, []int) ([]int, error) { panic(nil) }, errIndeterminate, false, "panicked"},
+		"goexit":        {func(context.Context, []int) ([]int, error) { runtime.Goexit(); return nil, nil }, errIndeterminate, false, "ended the goroutine"},
+		"wrong answers": {func(context.Context, []int) ([]int, error) { return make([]int, 5), nil }, errIndeterminate, false, "5 answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate := make(chan struct{})
+				c := newBatcher(roomy(), func(ctx context.Context, items []int) ([]int, error) {
+					<-gate
+					return test.fly(ctx, items)
+				})
+				calls := gather(t, c, 2, 3)
+				close(gate)
+				for _, k := range calls {
+					k.wantError(t, test.definite, test.kind)
+					if !strings.Contains(k.err.Error(), test.text) {
+						t.Errorf("error %q does not say %q", k.err, test.text)
+					}
+				}
+				synctest.Wait()
+				wantNothingPending(t, c)
+			})
+		})
+	}
+}
+
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(roomy(), r.run)
+		calls := gather(t, c, 2)
+		closed := make(chan error)
+		go func() { closed <- c.Close(t.Context()) }()
+		synctest.Wait()
+		start(t.Context(), c, 3).wantError(t, true, errClosed)
+		r.pass <- nil
+		synctest.Wait()
+		select {
+		case err := <-closed:
+			t.Errorf("close returned %v while a batch was under way", err)
+		default:
+		}
+		r.pass <- nil
+		if err := <-closed; err != nil {
+			t.Errorf("close: %v", err)
+		}
+		calls[0].wantAnswer(t, 10)
+		calls[1].wantAnswer(t, 20)
+		if err := c.Close(t.Context()); err != nil {
+			t.Errorf("second close: %v", err)
+		}
+	})
+}
+
+func TestCloseOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(roomy(), r.run)
+		calls := gather(t, c, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("close: %v: want the deadline", err)
+		}
+		calls[0].wantError(t, true, errClosed) // as Run answers when its context ends
+		calls[1].wantError(t, true, errClosed)
+		wantBatches(t, r.ran(), []int{1})
+		if err := c.Close(t.Context()); err != nil {
+			t.Errorf("close when all is done: %v", err)
+		}
+		wantNothingPending(t, c)
+	})
+}
+
+func TestCloseAtRest(t *testing.T) {
+	c := newBatcher(roomy(), tenfold)
+	if err := c.Close(t.Context()); err != nil {
+		t.Errorf("close of an idle Batcher: %v", err)
+	}
+	if err := c.Begin(); !errors.Is(err, errClosed) {
+		t.Errorf("begin after close: %v", err)
+	}
+}
+
+// Items of one goroutine take effect in order, and each caller gets its own answer,
+// whatever goes together.
+func TestThousandsOfCallers(t *testing.T) {
+	const callers, each = 2000, 5
+	var running, batches atomic.Int32
+	last := make([]int, callers) // touched by one run at a time
+	run := func(ctx context.Context, items []int) ([]int, error) {
+		if running.Add(1) != 1 {
+			t.Error("two batches at a time")
+		}
+		defer running.Add(-1)
+		batches.Add(1)
+		for _, n := range items {
+			if caller, step := n/each, n%each; last[caller] != step {
+				t.Errorf("caller %d: step %d came when %d was next", caller, step, last[caller])
+			} else {
+				last[caller]++
+			}
+		}
+		return tenfold(ctx, items)
+	}
+	cfg := roomy()
+	cfg.Size = func(int) int64 { return 1 }
+	c := newBatcher(cfg, run)
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for step := range each {
+				n := caller*each + step
+				if got, err := c.Do(context.Background(), n); err != nil || got != n*10 {
+					t.Errorf("item %d: answer %d, error %v", n, got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := c.Close(t.Context()); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	t.Logf("%d calls in %d batches", callers*each, batches.Load())
+}
+
+// Whatever callers leave and whatever batches fail: who got an answer was carried out, who got a
+// definite error was not, and nobody else's answer is mixed up.
+func TestRandom(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := roomy()
+		cfg.Size = func(n int) int64 { return int64(n%7 + 1) }
+		cfg.Key = func(n int) string { return string(rune('a' + n%3)) }
+		cfg.Late = time.Minute
+		cfg.MaxItems = rapid.IntRange(1, 5).Draw(rt, "maxItems")
+		cfg.MaxBytes = int64(rapid.IntRange(1, 50).Draw(rt, "maxBytes"))
+		cfg.MaxPending = int64(rapid.IntRange(1, 200).Draw(rt, "maxPending"))
+		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"call", "call", "call", "leave", "pass", "fail", "late"}), 1, 60).Draw(rt, "steps")
+		leaving := rapid.SliceOfN(rapid.IntRange(0, 59), 60, 60).Draw(rt, "leaving")
+		synctest.Test(t, func(t *testing.T) {
+			if err := history(t, cfg, steps, leaving); err != nil {
+				rt.Fatalf("%v", err)
+			}
+		})
+	})
+}
+
+func history(t *testing.T, cfg Config[int, int], steps []string, leaving []int) error {
+	r := newGate()
+	c := newBatcher(cfg, r.run)
+	var calls []*doing
+	var cancels []context.CancelFunc
+	underWay := func() bool { synctest.Wait(); c.mu.Lock(); defer c.mu.Unlock(); return c.underWay > 0 }
+	for i, step := range steps {
+		switch {
+		case step == "call":
+			ctx, cancel := context.WithCancel(t.Context())
+			calls, cancels = append(calls, start(ctx, c, len(calls))), append(cancels, cancel)
+		case step == "leave" && len(calls) > 0:
+			cancels[leaving[i]%len(calls)]()
+		case step == "pass" && underWay():
+			r.pass <- nil
+		case step == "fail" && underWay():
+			r.pass <- errNoSpace
+		case step == "late":
+			time.Sleep(cfg.Late)
+		}
+		synctest.Wait()
+	}
+	for underWay() {
+		r.pass <- nil
+	}
+	for _, cancel := range cancels {
+		defer cancel()
+	}
+	if len(c.apart) > 0 || c.pending != 0 {
+		return fmt.Errorf("at rest there are lanes %v and %d bytes pending", c.apart, c.pending)
+	}
+	return checkCalls(calls, r.ran(), cfg.MaxItems)
+}
+
+func checkCalls(calls []*doing, batches [][]int, maxItems int) error {
+	ran := map[int]int{}
+	for _, b := range batches {
+		if len(b) == 0 || len(b) > maxItems {
+			return fmt.Errorf("a batch of %d items ran, at most %d may", len(b), maxItems)
+		}
+		for _, n := range b {
+			ran[n]++
+		}
+	}
+	for n, k := range calls {
+		<-k.done
+		waited := errors.Is(k.err, context.Canceled) || errors.Is(k.err, errOverloaded)
+		switch {
+		case k.err == nil && (k.answer != n*10 || ran[n] != 1):
+			return fmt.Errorf("item %d: answer %d, carried out %d times", n, k.answer, ran[n])
+		case k.err != nil && waited && certain(k.err) && ran[n] != 0:
+			return fmt.Errorf("P13: item %d was carried out in spite of %w", n, k.err)
+		case errors.Is(k.err, errIndeterminate) && ran[n] != 1:
+			return fmt.Errorf("item %d: carried out %d times with %w", n, ran[n], k.err)
+		}
+	}
+	return nil
+}
+
+func BenchmarkDo(b *testing.B) {
+	for _, callers := range []int{1, 64} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			var batches atomic.Int64
+			c := newBatcher(roomy(), func(_ context.Context, items []int) ([]int, error) {
+				batches.Add(1)
+				return items, nil
+			})
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for left.Add(-1) >= 0 {
+						if _, err := c.Do(ctx, 1); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(b.N)/float64(max(batches.Load(), 1)), "items/batch")
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+		})
+	}
+}
+
+// keyed items: the ten's digit is the key.
+func keyed(cfg Config[int, int]) Config[int, int] {
+	cfg.Key = func(n int) string { return string(rune('a' + n/10)) }
+	cfg.Late = time.Second
+	return cfg
+}
+
+// hanging is a Run that does not return for items 10 to 19 while hangs is set.
+type hanging struct {
+	mu      sync.Mutex
+	mended  chan struct{}
+	hangs   int // calls that hang now; guarded by mu
+	batches [][]int
+}
+
+func (h *hanging) run(ctx context.Context, items []int) ([]int, error) {
+	h.mu.Lock()
+	h.batches = append(h.batches, slices.Clone(items))
+	hangs := slices.ContainsFunc(items, func(n int) bool { return n/10 == 1 })
+	if hangs {
+		h.hangs++
+	}
+	h.mu.Unlock()
+	if hangs {
+		select {
+		case <-h.mended:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		h.mu.Lock()
+		h.hangs--
+		h.mu.Unlock()
+	}
+	return tenfold(ctx, items)
+}
+
+func (h *hanging) wantHanging(t *testing.T, n int) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hangs != n {
+		t.Errorf("%d calls hang: want %d", h.hangs, n)
+	}
+}
+
+// TestLateKeyGoesApart: a key that hangs delays those that wait behind it until the batch is late, and nobody
+// after that (P14).
+func TestLateKeyGoesApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{mended: make(chan struct{})}
+		c := newBatcher(keyed(roomy()), h.run)
+		calls := []*doing{start(t.Context(), c, 10)}
+		synctest.Wait()
+		began := time.Now()
+		calls = append(calls, start(t.Context(), c, 11))
+		start(t.Context(), c, 20).wantAnswer(t, 200)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("a call behind one that hangs took %v: want it to go when that is late, after 1s", took)
+		}
+		synctest.Wait()
+		h.wantHanging(t, 2) // the second one in its own lane
+		began = time.Now()
+		calls = append(calls, start(t.Context(), c, 12), start(t.Context(), c, 13))
+		start(t.Context(), c, 21).wantAnswer(t, 210)
+		start(t.Context(), c, 30).wantAnswer(t, 300)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("calls beside one that hangs took %v", took)
+		}
+		h.wantHanging(t, 2) // what comes later waits for its own kind
+		close(h.mended)
+		for i, k := range calls {
+			k.wantAnswer(t, 100+10*i)
+		}
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
+// TestSharedBatchOfALateKey: what was in the same batch as a key that hangs is answered with it, and what comes
+// later with the same key is not.
+func TestSharedBatchOfALateKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, h := make(chan struct{}), &hanging{mended: make(chan struct{})}
+		c := newBatcher(keyed(roomy()), func(ctx context.Context, items []int) ([]int, error) {
+			<-r
+			return h.run(ctx, items)
+		})
+		first := start(t.Context(), c, 30)
+		synctest.Wait()
+		shared := []*doing{start(t.Context(), c, 20), start(t.Context(), c, 10)}
+		synctest.Wait()
+		close(r)
+		first.wantAnswer(t, 300)
+		synctest.Wait()
+		h.wantHanging(t, 1)
+		began := time.Now()
+		start(t.Context(), c, 21).wantAnswer(t, 210)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the second call of a key that does not hang took %v", took)
+		}
+		began = time.Now()
+		start(t.Context(), c, 22).wantAnswer(t, 220) // by now it is known not to hang
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the third call took %v", took)
+		}
+		close(h.mended)
+		shared[0].wantAnswer(t, 200)
+		shared[1].wantAnswer(t, 100)
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
+// TestLateKeyComesBack: once its own batch is in time, a key goes with the others again.
+func TestLateKeyComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGate()
+		c := newBatcher(keyed(roomy()), r.run)
+		slow := start(t.Context(), c, 10)
+		synctest.Wait()
+		behind := start(t.Context(), c, 20)
+		time.Sleep(time.Second)
+		again := start(t.Context(), c, 11)
+		synctest.Wait()
+		if got := r.ran(); len(got) != 3 {
+			t.Errorf("batches %v: want one under way of each kind", got)
+		}
+		for range 3 { // in time for the two that came later
+			r.pass <- nil
+		}
+		slow.wantAnswer(t, 100)
+		behind.wantAnswer(t, 200)
+		again.wantAnswer(t, 110)
+		calls := gather(t, c, 12, 21)
+		r.pass <- nil
+		r.pass <- nil
+		calls[1].wantAnswer(t, 120)
+		calls[2].wantAnswer(t, 210)
+		wantBatches(t, r.ran()[3:], []int{1}, []int{12, 21})
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
+func TestCloseOutOfTimeBesideALateKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{mended: make(chan struct{})}
+		c := newBatcher(keyed(roomy()), h.run)
+		calls := []*doing{start(t.Context(), c, 10)}
+		synctest.Wait()
+		calls = append(calls, start(t.Context(), c, 11), start(t.Context(), c, 12))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		h.wantHanging(t, 2)
+		calls = append(calls, start(t.Context(), c, 13))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v: want the deadline", err)
+		}
+		for _, k := range calls {
+			k.wantError(t, true, errClosed)
+		}
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}

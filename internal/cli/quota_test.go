@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// heldBackOnce keeps the first answer that brings something from the worker until another claim has what it brought.
+type heldBackOnce struct {
+	punctual.Store
+	held []punctual.Delivery // what the other claim got
+}
+
+func (s *heldBackOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	ds, err := s.Store.Claim(ctx, c)
+	if len(ds) > 0 && s.held == nil {
+		time.Sleep(time.Minute)
+		s.held, err = s.Store.Claim(ctx, c)
+	}
+	return ds, err
+}
+
+// TestConsumeCountsWhatItStarted: a delivery whose lease had ended before it could start is none of those that
+// --count asks for, and does not keep the run from ending.
+func TestConsumeCountsWhatItStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(nil)
+		q := punctual.NewQueue(mem, nil)
+		for i := range 2 {
+			if _, err := q.Push(t.Context(), "t", nil, punctual.ID(fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		slow := &heldBackOnce{Store: mem}
+		limited := newQuota(slow, 2)
+		ctx, end := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var got []string // guarded by mu
+		w := worker.New(limited, &worker.Config{
+			Concurrency: 2, Logger: slog.New(slog.DiscardHandler), Observer: &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost},
+		})
+		w.Handle("t", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+			mu.Lock()
+			got = append(got, d.ID)
+			mu.Unlock()
+			time.Sleep(time.Second) // so that one comes after the other
+			if limited.delivered() {
+				end()
+			}
+			return nil
+		}))
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if len(slow.held) != 2 {
+			t.Fatalf("another claim got %d messages, want both whose leases had ended", len(slow.held))
+		}
+		if len(got) != 2 {
+			t.Errorf("handled %q, want both messages, once their leases at the other holder have ended", got)
+		}
+		if err := mem.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// releases counts what is given back to a store.
+type releases struct {
+	punctual.Store
+	atomic.Int64
+}
+
+func (s *releases) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	for _, x := range ss {
+		if x.Verb == punctual.SettleRelease {
+			s.Add(1)
+		}
+	}
+	return s.Store.Settle(ctx, ss)
+}
+
+// TestConsumeCountsNothingGivenBack: what a worker claims ahead of its slots and gives back unstarted is none of those that
+// --count asks for.
+func TestConsumeCountsNothingGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(nil)
+		ms := make([]punctual.NewMessage, 3000)
+		for i := range ms {
+			ms[i] = punctual.NewMessage{Topic: "t"}
+		}
+		if _, err := punctual.NewQueue(mem, nil).PushMany(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+		const count = 2000
+		back := &releases{Store: mem}
+		limited := newQuota(back, count)
+		ctx, end := context.WithTimeout(t.Context(), time.Hour)
+		defer end()
+		w := worker.New(limited, &worker.Config{
+			Concurrency: 4, Logger: slog.New(slog.DiscardHandler), Observer: &punctual.Observer{OnStart: limited.started, OnLeaseLost: limited.lost},
+		})
+		var mu sync.Mutex
+		handled := 0 // guarded by mu
+		w.Handle("t", punctual.HandlerFunc(func(context.Context, *punctual.Delivery) error {
+			mu.Lock()
+			handled++
+			n := handled
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			if n > 1000 && n <= 1004 {
+				time.Sleep(time.Second) // all four slots
+			}
+			if limited.delivered() {
+				end()
+			}
+			return nil
+		}))
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if back.Load() == 0 {
+			t.Error("this test shows nothing: nothing was given back")
+		}
+		if handled != count {
+			t.Errorf("%d handlers ran within an hour, want %d", handled, count)
+		}
+		if err := mem.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

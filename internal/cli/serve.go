@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/tlsfile"
+	"github.com/punctualmq/punctual/server"
+)
+
+const serveHelp = `Serve gives every program on this machine, in any language, the store over HTTP. It prints where
+it listens. GET /openapi.json describes the interface; docs/server.md explains it.
+
+It listens on loopback addresses and unix sockets alone until it has TLS and tokens, since anyone
+who can connect can read and change everything. SIGTERM drains: claims that wait get an empty
+answer, what is under way is finished, and the exit code is 0.
+
+Each flag can be given by the environment (PUNCTUAL_TLS_CERT for --tls-cert) or in a file in YAML
+("tls-cert: FILE"). The command line counts first, then the environment, then the file. Sockets that
+systemd hands over take the place of --listen.`
+
+const serveExample = `  punctual serve
+  punctual serve --config /etc/punctual/punctual.yaml --print-config
+  punctual serve --store disk:/var/lib/punctual --listen 127.0.0.1:7000
+  punctual serve --listen unix:/run/punctual/api.sock --listen '[::1]:7878'
+  punctual serve --store redis://localhost --allow-host punctual.internal`
+
+// defaultListen is where serve listens when nobody says otherwise.
+const defaultListen = "127.0.0.1:7878"
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	listen  []string
+	hosts   []string
+	origins []string
+	expose  bool
+	drain   durationFlag
+	run     runFlags
+}
+
+func newServe(a *app) *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Serve the store over HTTP",
+		Long:    serveHelp,
+		Example: serveExample,
+		Args:    cobra.NoArgs,
+	}
+	cmd.RunE = a.action(func(ctx context.Context, _ []string) error {
+		if err := f.run.config.apply(cmd, a.getenv); err != nil {
+			return err
+		}
+		if err := f.run.check(a); err != nil {
+			return err
+		}
+		if f.run.config.print {
+			return a.printConfig(&f.run.config, cmd)
+		}
+		return a.serve(ctx, f)
+	})
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.listen, "listen", []string{defaultListen}, "listen on `HOST:PORT` or unix:PATH (repeatable)")
+	flags.StringArrayVar(&f.hosts, "allow-host", nil, "a `NAME` under which clients reach the server, beside localhost and IP addresses (repeatable)")
+	flags.StringArrayVar(&f.origins, "allow-origin", nil, "an `ORIGIN` of web pages that may change something, like https://console.example.com (repeatable)")
+	flags.BoolVar(&f.expose, "expose-without-tls-and-tokens", false, "listen also where other machines can connect, and let anyone there do everything")
+	flags.Var(&f.drain, "drain", "how long requests may go on after SIGTERM (default 30s)")
+	f.run.addTo(cmd)
+	return cmd
+}
+
+// serveJSON is what serve prints when it listens.
+type serveJSON struct {
+	Store  string   `json:"store"`
+	Listen []string `json:"listen"` // URLs, or unix:PATH
+}
+
+// serve answers requests until ctx ends, a listener fails, or the store does.
+func (a *app) serve(ctx context.Context, f serveFlags) error {
+	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		o := server.Options{
+			Hosts: f.hosts, Origins: f.origins, Version: versionOf(debug.ReadBuildInfo()).Version,
+			OnStoreFailed: func(err error) { end(&storeFailure{err}) },
+		}
+		if err := f.run.apply(&o, s, a.logger()); err != nil {
+			return err
+		}
+		h, err := server.New(s, &o)
+		if err != nil {
+			return err
+		}
+		how := server.ServeOptions{ExposeWithoutTLSAndTokens: f.expose, DrainTime: f.drain.or(0), MaxConnections: f.run.connections}
+		if f.run.tls.Cert != "" {
+			if how.TLS, err = tlsfile.Config(f.run.tls, a.logger()); err != nil {
+				return err
+			}
+		}
+		listeners, err := fromSystemd()
+		if err == nil && len(listeners) == 0 {
+			listeners, err = listenAll(f.listen)
+		}
+		if err != nil {
+			return err
+		}
+		for _, l := range listeners {
+			if err := h.MayServe(l.Addr(), &how); err != nil {
+				return errors.Join(err, closeAll(listeners))
+			}
+		}
+		if err := a.showServing(listeners, &f.run); err != nil {
+			return errors.Join(err, closeAll(listeners))
+		}
+		reported := reportToSystemd(ctx, s, a.logger())
+		err = h.Serve(ctx, &how, listeners...)
+		end(nil)
+		reported()
+		if failed := (*storeFailure)(nil); errors.As(context.Cause(ctx), &failed) {
+			err = errors.Join(fmt.Errorf("the store has failed, so the server ends: %w", failed.err), err)
+		}
+		return err
+	})
+}
+
+// storeFailure ends a server whose store has failed, so that its supervisor acts.
+type storeFailure struct{ err error }
+
+func (f *storeFailure) Error() string { return f.err.Error() }
+
+func listenAll(addresses []string) ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range addresses {
+		l, err := listen(address)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(listeners))
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+func closeAll(listeners []net.Listener) error {
+	var err error
+	for _, l := range listeners {
+		err = errors.Join(err, l.Close())
+	}
+	return err
+}
+
+func listen(address string) (net.Listener, error) {
+	path, isUnix := strings.CutPrefix(address, "unix:")
+	if !isUnix {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("listen: use another address with --listen: %w", err)
+		}
+		return l, nil
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: use another path with --listen, or remove the file if no server runs: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// withoutPassword is the name of a store as it may be printed.
+func withoutPassword(store string) string {
+	u, err := url.Parse(store)
+	if err != nil {
+		kind, _, _ := strings.Cut(store, ":")
+		return kind
+	}
+	return u.Redacted()
+}
+
+// showServing says where the server listens, and what to try.
+func (a *app) showServing(listeners []net.Listener, f *runFlags) error {
+	scheme := "http://"
+	if f.tls.Cert != "" {
+		scheme = "https://"
+	}
+	out := serveJSON{Store: withoutPassword(a.storeName())}
+	for _, l := range listeners {
+		if l.Addr().Network() == "unix" {
+			out.Listen = append(out.Listen, "unix:"+l.Addr().String())
+		} else {
+			out.Listen = append(out.Listen, scheme+l.Addr().String())
+		}
+	}
+	a.logger().Info("serving", "store", out.Store, "listen", out.Listen)
+	if a.json {
+		return a.out.writeJSON(out)
+	}
+	a.printf("Serving %s on %s\n", out.Store, strings.Join(out.Listen, " and "))
+	url, options := out.Listen[0], ""
+	if path, isUnix := strings.CutPrefix(url, "unix:"); isUnix {
+		url, options = "http://localhost", "--unix-socket "+path+" "
+	}
+	if f.tokens != "" {
+		options += `-H "Authorization: Bearer $TOKEN" `
+	}
+	a.printf("Try:  curl %s-d hello '%s/v1/topics/greetings/messages?in=5s'\n", options, url)
+	a.printf("      curl %s-X POST '%s/v1/topics/greetings/claim?wait=10s'\n", options, url)
+	return a.out.failed()
+}

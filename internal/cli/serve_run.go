@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/slo"
+	"github.com/punctualmq/punctual/internal/tlsfile"
+	"github.com/punctualmq/punctual/metrics/punctualprom"
+	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/server/access"
+)
+
+// What serve needs to run for long beside the interface itself: configuration, logs, tokens, TLS, metrics, systemd.
+
+// runFlags are the flags of serve that say how it runs.
+type runFlags struct {
+	config     config
+	logFormat  string
+	logLevel   string
+	tokens     string
+	tls        tlsfile.Files
+	objective  string
+	topicLimit int
+	limits     server.Limits
+	// connections bounds the open connections; 0 is the default of server.ServeOptions.
+	connections int
+}
+
+func (f *runFlags) addTo(cmd *cobra.Command) {
+	f.config.addTo(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.logFormat, "log-format", "text", "write logs as text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "log from this `LEVEL` on: debug, info, warn, error")
+	flags.StringVar(&f.tokens, "tokens", "", "let in who is in this `FILE`, made by 'punctual token' (default: everybody)")
+	flags.StringVar(&f.tls.Cert, "tls-cert", "", "speak TLS with the certificate in this PEM `FILE`; it may be replaced at any time")
+	flags.StringVar(&f.tls.Key, "tls-key", "", "the PEM `FILE` of its key")
+	flags.StringVar(&f.tls.ClientCA, "tls-client-ca", "", "let clients show certificates signed by the roots in this PEM `FILE`")
+	flags.BoolVar(&f.tls.ClientRequired, "tls-client-required", false, "refuse clients that show none")
+	flags.StringVar(&f.objective, "lateness-slo", "", "watch a promise: `1s@99`, 99 of 100 deliveries are at most 1 s late")
+	flags.IntVar(&f.topicLimit, "metrics-topics", 100, "how many topics have a label of their own in /metrics")
+	flags.Int64Var(&f.limits.MaxBody, "max-body", 0, "the largest body of a message, in `BYTES` (default: 1 MiB)")
+	flags.Int64Var(&f.limits.MaxRequest, "max-request", 0, "the largest body of a request, in `BYTES` (default: 32 MiB)")
+	flags.Int64Var(&f.limits.MaxMemory, "max-memory", 0, "what the bodies of all requests may take at once, in `BYTES` (default: 256 MiB)")
+	flags.IntVar(&f.limits.MaxWaiting, "max-waiting", 0, "how many claims and streams of one client may be under way (default: 10000)")
+	flags.Float64Var(&f.limits.Rate, "rate", 0, "how many requests one client may send in a second (default: 20000)")
+	flags.IntVar(&f.connections, "max-connections", 0, "how many connections may be open (default: 16384)")
+}
+
+// check refuses flags that do not fit together, before a store is opened, and sets how the app logs.
+func (f *runFlags) check(a *app) (err error) {
+	if a.log, err = f.logger(a); err != nil {
+		return err
+	}
+	if f.objective != "" {
+		if _, err := typed(slo.Parse(f.objective)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case (f.tls.Cert == "") != (f.tls.Key == ""):
+		return usagef("--tls-cert and --tls-key go together")
+	case f.tls.ClientCA != "" && f.tls.Cert == "":
+		return usagef("--tls-client-ca goes with --tls-cert and --tls-key")
+	case f.tls.ClientCA != "" && f.tokens == "":
+		return usagef("--tls-client-ca goes with --tokens, whose file has the subjects of the certificates: see 'punctual token new --help'")
+	case f.tls.ClientRequired && f.tls.ClientCA == "":
+		return usagef("--tls-client-required goes with --tls-client-ca")
+	case !(f.limits.Rate >= 0): // also NaN
+		return usagef("--rate %v: use a positive number, or 0 for the default", f.limits.Rate)
+	case f.connections < 0:
+		return usagef("--max-connections %d: use 1 or more, or 0 for the default", f.connections)
+	case f.topicLimit < 1:
+		return usagef("--metrics-topics %d: use 1 or more", f.topicLimit)
+	}
+	return nil
+}
+
+// logger is the one that the flags ask for.
+func (f *runFlags) logger(a *app) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, usagef("--log-level %q: use debug, info, warn or error", f.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(a.errs, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(a.errs, options)), nil
+	}
+	return nil, usagef("--log-format %q: use text or json", f.logFormat)
+}
+
+// printConfig prints the configuration in force.
+func (a *app) printConfig(c *config, cmd *cobra.Command) error {
+	if a.storeFlag == "" {
+		a.storeFlag = a.storeName() // the default stands in no flag
+	}
+	text, err := c.text(cmd)
+	if err != nil {
+		return fmt.Errorf("print the configuration: %w", err)
+	}
+	a.printf("%s", text)
+	return nil
+}
+
+// apply fills in what the flags say of how the server lets in, measures and reports.
+func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) error {
+	o.Logger, o.Limits = log, f.limits
+	if f.tokens != "" {
+		file, err := access.Open(f.tokens, log)
+		if err != nil {
+			return err
+		}
+		o.Authenticator = file
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics, err := punctualprom.New(registry, &punctualprom.Options{TopicLimit: f.topicLimit})
+	if err != nil {
+		return err
+	}
+	if _, err := punctual.AsInspector(s); err == nil {
+		if err := metrics.AddStore(s); err != nil {
+			return err
+		}
+	}
+	o.Observer = metrics.Observer()
+	if f.objective != "" {
+		objective, err := slo.Parse(f.objective)
+		if err != nil {
+			return err
+		}
+		lateness := slo.New(objective)
+		registry.MustRegister(lateness)
+		o.Degraded = lateness.Degraded
+		started := o.Observer.OnStart
+		o.Observer.OnStart = func(ctx context.Context, d *punctual.Delivery) {
+			started(ctx, d)
+			lateness.Delivered(d)
+		}
+	}
+	o.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
+	return nil
+}
+
+// fromSystemd are the sockets that systemd hands over, if it does. They take the place of --listen.
+func fromSystemd() ([]net.Listener, error) {
+	listeners, err := activation.Listeners()
+	if err != nil {
+		return nil, fmt.Errorf("take the sockets of systemd: %w", err)
+	}
+	for _, l := range listeners {
+		if l == nil {
+			return nil, usagef("systemd hands over a socket that is not of a stream: use ListenStream alone in the socket unit")
+		}
+	}
+	return listeners, nil
+}
+
+// reportToSystemd says that the server is ready, that it stops when ctx ends, and, where a watchdog was asked for, every
+// so often that the store answers. Without systemd it does nothing. The function that it returns waits until it has ended; ctx
+// must have ended then.
+func reportToSystemd(ctx context.Context, s punctual.Store, log *slog.Logger) (wait func()) {
+	notify := func(state string) bool {
+		there, err := daemon.SdNotify(false, state)
+		if err != nil {
+			log.Error("systemd could not be told", "state", state, "err", err)
+		}
+		return there
+	}
+	if !notify(daemon.SdNotifyReady) {
+		return func() {}
+	}
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Error("systemd's wish for a watchdog is malformed", "err", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var ticks <-chan time.Time
+		if every > 0 {
+			t := time.NewTicker(every / 3)
+			defer t.Stop()
+			ticks = t.C
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				notify(daemon.SdNotifyStopping)
+				return
+			case <-ticks:
+				look, cancel := context.WithTimeout(ctx, every/3)
+				if _, err := s.Now(look); err == nil {
+					notify(daemon.SdNotifyWatchdog)
+				}
+				cancel()
+			}
+		}
+	}()
+	return func() { <-done }
+}

@@ -1,0 +1,115 @@
+//go:build unix
+
+package cli
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// serve prints where it listens and what to try; what it prints works; after SIGTERM the exit code is 0. What was stored is there when it serves again.
+func TestServe(t *testing.T) {
+	s := newShell(t)
+	p := s.start("serve", "--listen", "127.0.0.1:0")
+	url := listening(t, p)
+	if got := call(t, "POST", url+"/v1/topics/greetings/messages?in=1h&id=a", "hello"); !strings.Contains(got, `"stored"`) {
+		t.Errorf("push: %s", got)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit code %d, want 0: %s", code, p.errs.String())
+	}
+
+	p = s.start("serve", "--listen", "127.0.0.1:0")
+	if got := call(t, "GET", listening(t, p)+"/v1/topics/greetings/messages/a", ""); !strings.Contains(got, `"body":"hello"`) {
+		t.Errorf("the message is gone: %s", got)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wait()
+}
+
+func TestServeRefuses(t *testing.T) {
+	r := newRig(t)
+	r.run("serve", "--listen", "0.0.0.0:0").exits(exitError, "other machines reach this address").prints("")
+	r.run("serve", "--listen", "nowhere").exits(exitError, "--listen")
+	r.run("serve", "--allow-origin", "console", "--listen", "127.0.0.1:0").exits(exitUsage, "https://console.example.com")
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	r.run("serve", "--listen", busy.Addr().String()).exits(exitError, "address already in use")
+}
+
+func TestServeOnASocket(t *testing.T) {
+	s := newShell(t)
+	path := filepath.Join(t.TempDir(), "api.sock")
+	p := s.start("serve", "--listen", "unix:"+path)
+	if line := p.line(); !strings.Contains(line, "unix:"+path) {
+		t.Errorf("serve says %q", line)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /v1 HTTP/1.0\r\nHost: anything\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(conn); err != nil || !strings.Contains(string(answer), "200 OK") {
+		t.Errorf("%s, %v", answer, err)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wait()
+}
+
+func TestWithoutPassword(t *testing.T) {
+	for store, want := range map[string]string{
+		"disk:punctual-data": "disk:punctual-data", "mem:": "mem:", "disk:/a b%zz": "disk",
+		"redis://user:secret@host:6379/1": "redis://user:xxxxx@host:6379/1",
+	} {
+		if got := withoutPassword(store); got != want {
+			t.Errorf("%s is printed as %s, want %s", store, got, want)
+		}
+	}
+}
+
+// listening is the URL that serve prints first.
+func listening(t *testing.T, p *process) string {
+	t.Helper()
+	line := p.line()
+	_, url, ok := strings.Cut(strings.TrimSpace(line), " on ")
+	if !ok {
+		t.Fatalf("serve says %q; %s", line, p.errs.String())
+	}
+	return url
+}
+
+// call is the answer's body, or its status when there is none.
+func call(t *testing.T, method, url, body string) string {
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	req.Close = true
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	if len(text) == 0 {
+		return answer.Status
+	}
+	return string(text)
+}

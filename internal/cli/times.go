@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual/internal/notation"
+)
+
+// timeForms says what --at takes.
+const timeForms = "2026-11-20T10:00:00Z, '2026-11-20 9:00', 'tomorrow 9:00', 'mon 9am' or '9:30pm'"
+
+// readTime reads what --at takes: an RFC 3339 time, or a day and a time of day, or a time of
+// day alone, in the local time zone. Words that it does not know are refused, because a time that
+// is understood in part is a wrong one.
+func (a *app) readTime(s string) (time.Time, error) {
+	withZone := dateAndTime.MatchString(s) && (strings.HasSuffix(s, "Z") || strings.ContainsAny(s[len(time.DateOnly):], "+-"))
+	if withZone || notation.HasLongYear(s) {
+		return typed(notation.ParseTime(s))
+	}
+	now := a.now().In(a.localZone())
+	words := strings.Fields(strings.ToLower(dateAndTime.ReplaceAllString(s, "$1 $2")))
+	if n := len(words); n > 1 && (words[n-1] == "am" || words[n-1] == "pm") { // 9 am
+		words = append(words[:n-2], words[n-2]+words[n-1])
+	}
+	if len(words) == 3 && words[1] == "at" {
+		words = []string{words[0], words[2]}
+	}
+	switch len(words) {
+	case 1:
+		if _, ok := dayOf(words[0], now); ok {
+			return time.Time{}, usagef("time %q has no time of day: write it like '%s 9:00'", s, words[0])
+		}
+		clock, ok := timeOfDay(words[0])
+		if !ok {
+			break
+		}
+		t, err := onDay(now, clock)
+		if err == nil && !t.After(now) {
+			t, err = onDay(now.AddDate(0, 0, 1), clock)
+		}
+		return t, err
+	case 2:
+		day, known := dayOf(words[0], now)
+		clock, ok := timeOfDay(words[1])
+		if !known || !ok {
+			break
+		}
+		t, err := onDay(day, clock)
+		if _, weekday := weekdays[words[0]]; weekday && err == nil && !t.After(now) {
+			t, err = onDay(day.AddDate(0, 0, 7), clock)
+		}
+		return t, err
+	}
+	return time.Time{}, usagef("time %q is not understood: write it like %s", s, timeForms)
+}
+
+// dateAndTime is the start of a time in RFC 3339's form, which without a zone is a local one.
+var dateAndTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)T(\d)`)
+
+var weekdays = map[string]time.Weekday{
+	"sun": time.Sunday, "mon": time.Monday, "tue": time.Tuesday, "wed": time.Wednesday, "thu": time.Thursday, "fri": time.Friday, "sat": time.Saturday,
+	"sunday": time.Sunday, "monday": time.Monday, "tuesday": time.Tuesday, "wednesday": time.Wednesday, "thursday": time.Thursday, "friday": time.Friday, "saturday": time.Saturday,
+}
+
+// dayOf is some instant of the day that a word names, seen from now. A weekday is today or one of
+// the six days ahead.
+func dayOf(word string, now time.Time) (day time.Time, ok bool) {
+	switch word {
+	case "today":
+		return now, true
+	case "tomorrow":
+		return now.AddDate(0, 0, 1), true
+	}
+	if w, ok := weekdays[word]; ok {
+		return now.AddDate(0, 0, int(w-now.Weekday()+7)%7), true
+	}
+	day, err := time.ParseInLocation(time.DateOnly, word, now.Location())
+	return day, err == nil
+}
+
+// timeOfDay reads 9:00, 21:30:05, 9am, 9:30pm or noon, as a time of the year 0 in UTC.
+func timeOfDay(s string) (clock time.Time, ok bool) {
+	if s == "noon" {
+		s = "12:00"
+	}
+	for _, layout := range []string{"15:04", "15:04:05", "3pm", "3:04pm"} {
+		if t, err := time.Parse(layout, s); err == nil && (!strings.Contains(layout, "pm") || !strings.HasPrefix(s, "0")) {
+			return t, true
+		}
+	}
+	return clock, false
+}
+
+// onDay is the first instant at which a clock on the wall shows the time on that day. A time that is
+// left out because clocks are set forward is refused.
+func onDay(day, clock time.Time) (time.Time, error) {
+	hour, minute, second := clock.Clock()
+	t := time.Date(day.Year(), day.Month(), day.Day(), hour, minute, second, 0, day.Location())
+	shows := func(t time.Time) bool {
+		h, m, s := t.Clock()
+		return h == hour && m == minute && s == second && t.Day() == day.Day()
+	}
+	if !shows(t) {
+		return t, usagef("there is no %s on %s in the time zone %s, where clocks are set forward then: use another time", clock.Format(time.TimeOnly), day.Format(time.DateOnly), day.Location())
+	}
+	for _, back := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour} { // clocks are set back by one of these
+		if shows(t.Add(-back)) {
+			return t.Add(-back), nil
+		}
+	}
+	return t, nil
+}

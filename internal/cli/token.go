@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/server/access"
+)
+
+const tokenHelp = `Tokens say who may do what on a server. They stand in a file that 'punctual serve --tokens FILE'
+reads; a change counts at once, without a restart. The file holds no secrets, only the hash of
+each, and must be its owner's alone (mode 0600).`
+
+func newToken(a *app) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke the tokens of a server",
+		Long:  tokenHelp,
+		Example: `  punctual token new billing --actions push --topics 'order.*'
+  punctual token list
+  punctual token revoke k3wq5y7ahx`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&file, "tokens", "", "the `FILE` of tokens (PUNCTUAL_TOKENS, else "+defaultTokens+")")
+	path := func() string { return cmp.Or(file, a.getenv("PUNCTUAL_TOKENS"), defaultTokens) }
+	cmd.AddCommand(newTokenNew(a, path), newTokenList(a, path), newTokenRevoke(a, path))
+	return cmd
+}
+
+const (
+	defaultTokens = "punctual-tokens.json"
+	// defaultTokenLife is how long a token lasts unless its maker says otherwise.
+	defaultTokenLife = 90 * 24 * time.Hour
+)
+
+const tokenNewHelp = `New makes a token and prints it. It is shown this once: keep it where secrets are kept. Clients send
+it as "Authorization: Bearer TOKEN".
+
+The actions are:
+
+  inspect  look: get, list, statistics, forecast, settings
+  push     store messages
+  amend    cancel, reschedule, requeue
+  work     claim and settle
+  admin    settings, pauses, purges, deletions, the check of the store
+  all      all of these
+
+With --subject there is no token: whoever shows a client certificate with that subject may do
+the same.`
+
+func newTokenNew(a *app, path func() string) *cobra.Command {
+	var e access.Entry
+	var expires string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a token",
+		Long:  tokenNewHelp,
+		Example: `  punctual token new billing --actions push --topics 'order.*'
+  punctual token new worker-1 --actions work,inspect --topics mail,reminder --expires 30d
+  punctual token new admin --actions all --expires never
+  punctual token new worker-2 --actions work --subject 'CN=worker-2,O=Example'`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.action(func(_ context.Context, args []string) error {
+			now := a.now().UTC().Truncate(time.Second)
+			e.Name, e.Created = args[0], now
+			if expires != "never" {
+				life, err := typed(notation.ParseDuration(expires))
+				if err != nil {
+					return err
+				}
+				e.Expires = now.Add(life)
+			}
+			var token string
+			if e.Subject == "" {
+				token = access.NewToken(&e)
+			} else {
+				access.NewSubject(&e, e.Subject)
+			}
+			if err := access.Change(path(), func(all []access.Entry) ([]access.Entry, error) { return append(all, e), nil }); err != nil {
+				return err
+			}
+			return a.showNewToken(&e, token)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&e.Actions, "actions", nil, "what it may do, separated by commas: inspect, push, amend, work, admin, all")
+	flags.StringSliceVar(&e.Topics, "topics", []string{"*"}, "with which `TOPICS`, separated by commas: names, or the beginning of names and a *")
+	flags.StringVar(&expires, "expires", notation.FormatDuration(defaultTokenLife), "for how long, or never")
+	flags.StringVar(&e.Subject, "subject", "", "make no token but let in the client certificate with this `SUBJECT`")
+	if err := cmd.MarkFlagRequired("actions"); err != nil {
+		panic("punctual: token new has no flag --actions: " + err.Error())
+	}
+	return cmd
+}
+
+func (a *app) showNewToken(e *access.Entry, token string) error {
+	if a.json {
+		return a.out.writeJSON(newTokenJSON{tokenJSON: a.tokenOf(e), Token: token})
+	}
+	if token != "" {
+		a.printf("%s\n", token)
+	}
+	return nil
+}
+
+const tokenListHelp = `List shows the tokens, and whether each still counts. The secrets cannot be shown.`
+
+func newTokenList(a *app, path func() string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens",
+		Long:  tokenListHelp,
+		Example: `  punctual token list
+  punctual token list --json
+  punctual token list --tokens /etc/punctual/tokens.json`,
+		Args: cobra.NoArgs,
+		RunE: a.action(func(context.Context, []string) error {
+			f, err := access.Open(path(), a.logger())
+			if err != nil {
+				return err
+			}
+			entries, err := f.Entries()
+			if err != nil {
+				return err
+			}
+			return a.showTokens(entries.All())
+		}),
+	}
+}
+
+func (a *app) showTokens(all []access.Entry) error {
+	if a.json {
+		for i := range all {
+			if err := a.out.writeJSON(a.tokenOf(&all[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(all) == 0 {
+		a.sayNothing("tokens")
+		return nil
+	}
+	t := a.newTable("ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT")
+	for i := range all {
+		e := &all[i]
+		t.AppendRow([]any{
+			e.ID, printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e),
+			cmp.Or(printable(e.Subject), "-"),
+		})
+	}
+	a.printf("%s\n", t.Render())
+	return nil
+}
+
+// stateOf is one word for whether an entry counts.
+func (a *app) stateOf(e *access.Entry) string {
+	switch {
+	case !e.Revoked.IsZero():
+		return "revoked"
+	case !e.Live(a.now()):
+		return "expired"
+	}
+	return "live"
+}
+
+const tokenRevokeHelp = `Revoke ends tokens at once. They stay in the file, so that the list tells who had access when.`
+
+func newTokenRevoke(a *app, path func() string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID...",
+		Short: "End tokens",
+		Long:  tokenRevokeHelp,
+		Example: `  punctual token revoke k3wq5y7ahx
+  punctual token revoke k3wq5y7ahx m2x7c4tnqd
+  punctual token revoke k3wq5y7ahx m2x7c4tnqd --tokens /etc/punctual/tokens.json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: a.action(func(_ context.Context, ids []string) error {
+			return access.Change(path(), func(all []access.Entry) ([]access.Entry, error) {
+				for _, id := range ids {
+					i := slices.IndexFunc(all, func(e access.Entry) bool { return e.ID == id })
+					if i < 0 {
+						return nil, fmt.Errorf("no token has the ID %q: see 'punctual token list'; nothing was revoked: %w", id, punctual.ErrNotFound)
+					}
+					if all[i].Revoked.IsZero() {
+						all[i].Revoked = a.now().UTC().Truncate(time.Second)
+					}
+				}
+				return all, nil
+			})
+		}),
+	}
+}
+
+// tokenJSON is what token list prints for one entry.
+type tokenJSON struct {
+	ID      string   `json:"id"`
+	Name    string   `json:"name"`
+	Subject string   `json:"subject,omitempty"`
+	Actions []string `json:"actions"`
+	Topics  []string `json:"topics"`
+	Created stamp    `json:"created"`
+	Expires stamp    `json:"expires,omitzero"` // left out when it never does
+	Revoked stamp    `json:"revoked,omitzero"`
+	State   string   `json:"state"` // "live", "expired" or "revoked"
+}
+
+// newTokenJSON is what token new prints. Token is left out for the subject of a certificate.
+type newTokenJSON struct {
+	tokenJSON
+	Token string `json:"token,omitempty"`
+}
+
+func (a *app) tokenOf(e *access.Entry) tokenJSON {
+	return tokenJSON{
+		ID: e.ID, Name: e.Name, Subject: e.Subject, Actions: e.Actions, Topics: e.Topics,
+		Created: stamp(e.Created), Expires: stamp(e.Expires), Revoked: stamp(e.Revoked), State: a.stateOf(e),
+	}
+}

@@ -1,0 +1,222 @@
+package importer
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// asynq keeps the IDs of a queue's tasks in sorted sets, scores in seconds, and each task in a
+// hash of its own.
+const asynqQueues = "asynq:queues"
+
+// What a task carries that a message does not is kept in headers with these names. A task's own
+// headers keep theirs.
+const (
+	asynqHeaderType    = "asynq-type"
+	asynqHeaderQueue   = "asynq-queue"
+	asynqHeaderID      = "asynq-id"      // unless it is the message's
+	asynqHeaderRetried = "asynq-retried" // unless 0
+	asynqHeaderError   = "asynq-error"   // the last one
+	asynqHeaderTimeout = "asynq-timeout" // in seconds
+	asynqHeaderGroup   = "asynq-group"
+)
+
+func (s *source) describeAsynq(byType bool) {
+	prefix := "asynq:{" + s.name + "}:"
+	s.set, s.tasks = prefix+s.part, prefix+"t:"
+	s.read = func(e *entry) (punctual.NewMessage, *problem) { return readAsynq(e, s.name, byType) }
+}
+
+// asynqTask is what was read of a task's hash.
+type asynqTask struct {
+	found bool
+	// msg is the task itself, in protobuf.
+	msg string
+	// group is set when asynq will gather the task with others and not deliver it alone.
+	group string
+	// lock is the key of its unique lock.
+	lock string
+}
+
+// sum is what the script that takes the task compares.
+func (t *asynqTask) sum() string {
+	sum := sha1.Sum([]byte(t.msg))
+	return hex.EncodeToString(sum[:])
+}
+
+func readAsynq(e *entry, queue string, byType bool) (m punctual.NewMessage, p *problem) {
+	if !e.task.found {
+		return m, problemf(BadLayout, "there is no task with this ID")
+	}
+	if e.task.group != "" {
+		return m, problemf(BadLayout, "the task belongs to group %q, which asynq delivers as one", e.task.group)
+	}
+	t, err := parseAsynq([]byte(e.task.msg))
+	if err != nil {
+		return m, problemf(BadLayout, "the task cannot be read: %v", err)
+	}
+	if t.id != e.member || t.queue != queue {
+		return m, problemf(BadLayout, "the task says that it is %q of queue %q", t.id, t.queue)
+	}
+	m.ID = asynqID(queue, e)
+	m.Body = t.payload
+	m.MaxAttempts = attemptsLeft(t)
+	if m.Headers, p = asynqHeaders(t, m.ID); p != nil {
+		return m, p
+	}
+	if t.deadline > 0 {
+		// From its deadline on the task is of no use: it becomes dead, as asynq would archive it.
+		m.ExpireAfter = max(time.Unix(t.deadline, 0).Sub(time.UnixMilli(int64(e.score*1000))), time.Millisecond)
+	}
+	if byType {
+		m.Topic = t.typ
+		if storekit.CheckTopic(t.typ) != nil {
+			return m, problemf(BadTopic, "no topic can have the name of the task's type %q: name one with --topic", t.typ)
+		}
+	}
+	return m, nil
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// asynqID is the task's own ID if that is a UUID, as asynq makes them. One that a program chose may
+// come again for another task, once this one is done; it gets an ID that says which of them it is.
+func asynqID(queue string, e *entry) string {
+	if uuid.MatchString(e.member) {
+		return e.member
+	}
+	return makeID(Asynq, queue, e.member, formatScore(e.score), e.task.msg)
+}
+
+// attemptsLeft turns a number of retries into one of attempts, without those already made.
+func attemptsLeft(t *taskMessage) int {
+	left := int64(t.retry) - int64(t.retried) + 1
+	return int(min(max(left, 1), punctual.MaxAttemptsLimit))
+}
+
+func asynqHeaders(t *taskMessage, id string) (map[string]string, *problem) {
+	h := map[string]string{asynqHeaderType: t.typ, asynqHeaderQueue: t.queue}
+	if t.id != id {
+		h[asynqHeaderID] = t.id
+	}
+	if t.retried > 0 {
+		h[asynqHeaderRetried] = strconv.Itoa(int(t.retried))
+	}
+	if t.errorText != "" {
+		h[asynqHeaderError] = storekit.TrimError(t.errorText)
+	}
+	if t.timeout > 0 {
+		h[asynqHeaderTimeout] = strconv.FormatInt(t.timeout, 10)
+	}
+	if t.group != "" {
+		h[asynqHeaderGroup] = t.group
+	}
+	for name := range t.headers {
+		if _, taken := h[name]; taken {
+			return nil, problemf(BadLayout, "the task has a header of its own named %q", name)
+		}
+	}
+	maps.Copy(h, t.headers)
+	return h, nil
+}
+
+// taskMessage is what matters of asynq's message TaskMessage.
+type taskMessage struct {
+	typ, id, queue, errorText, group string
+	payload                          []byte
+	retry, retried                   int32
+	timeout, deadline                int64
+	headers                          map[string]string
+}
+
+// parseAsynq reads a task: internal/proto/asynq.proto of asynq v0.26.0. Fields that do not matter
+// here, and those of later versions, are passed over.
+func parseAsynq(b []byte) (*taskMessage, error) {
+	t := &taskMessage{headers: map[string]string{}}
+	err := fields(b, func(n protowire.Number, text []byte, number uint64) error {
+		switch n {
+		case 1:
+			t.typ = string(text)
+		case 2:
+			t.payload = text
+		case 3:
+			t.id = string(text)
+		case 4:
+			t.queue = string(text)
+		case 5:
+			t.retry = int32(number)
+		case 6:
+			t.retried = int32(number)
+		case 7:
+			t.errorText = string(text)
+		case 8:
+			t.timeout = int64(number)
+		case 9:
+			t.deadline = int64(number)
+		case 14:
+			t.group = string(text)
+		case 15:
+			return t.addHeader(text)
+		}
+		return nil
+	})
+	if err == nil && t.typ == "" {
+		err = fmt.Errorf("it has no type")
+	}
+	return t, err
+}
+
+// addHeader reads one entry of the map of headers.
+func (t *taskMessage) addHeader(b []byte) error {
+	var name, value string
+	err := fields(b, func(n protowire.Number, text []byte, _ uint64) error {
+		switch n {
+		case 1:
+			name = string(text)
+		case 2:
+			value = string(text)
+		}
+		return nil
+	})
+	t.headers[name] = value
+	return err
+}
+
+// fields calls f with each field of a protobuf message: its text if it has a length, or its number
+// if it is a varint.
+func fields(b []byte, f func(n protowire.Number, text []byte, number uint64) error) error {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		var text []byte
+		var number uint64
+		switch typ {
+		case protowire.BytesType:
+			text, n = protowire.ConsumeBytes(b)
+		case protowire.VarintType:
+			number, n = protowire.ConsumeVarint(b)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		if err := f(num, text, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}

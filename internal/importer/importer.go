@@ -1,0 +1,276 @@
+// Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into a Punctual
+// store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue or asynq, in PostgreSQL a table
+// of a program's own or River. It is what "punctual import" runs.
+//
+// A message is moved in three steps, and a run may be killed between any two of them:
+//
+//  1. take: one atomic step on the source's server takes it out of the other system and puts it into
+//     staging, a hash or table beside it. So no consumer of the other system has it as well.
+//  2. push: it is stored under an ID that is made from the message itself. A second push of the
+//     same one finds its ID taken and changes nothing.
+//  3. finish: it leaves staging.
+//
+// A run begins with what is left in staging. See docs/importing.md for the layouts of the other
+// systems, and decision 13 for why it is done this way.
+package importer
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/redis/go-redis/v9"
+)
+
+// Kind names a system that messages can be taken over from.
+type Kind string
+
+// The systems.
+const (
+	// ZSet is a plain sorted set: the score is the due time, the member the body.
+	ZSet Kind = "zset"
+	// BeeDelayQueue is github.com/godgoto/BeeDelayQueue.
+	BeeDelayQueue Kind = "beedelayqueue"
+	// Redisson is the delayed queue of Redisson, RDelayedQueue.
+	Redisson Kind = "redisson"
+	// Asynq is github.com/hibiken/asynq.
+	Asynq Kind = "asynq"
+	// Postgres is a table of a program's own.
+	Postgres Kind = "postgres"
+	// River is github.com/riverqueue/river.
+	River Kind = "river"
+)
+
+// DefaultDedupeWindow is how long topics remember finished IDs, at least, once something was
+// imported into them.
+const DefaultDedupeWindow = 7 * 24 * time.Hour
+
+// Decision is what to do with a staged message of which it is not known whether an earlier run
+// has stored it.
+type Decision string
+
+// The decisions.
+const (
+	// LeaveUncertain leaves it in staging and reports it.
+	LeaveUncertain Decision = "leave"
+	// PushUncertain stores it: it may be delivered a second time.
+	PushUncertain Decision = "push"
+	// DropUncertain removes it: if no earlier run stored it, it is lost.
+	DropUncertain Decision = "drop"
+	// ReturnUncertain puts it back into the other system: it may be delivered there again.
+	ReturnUncertain Decision = "return"
+)
+
+// Options says what to take over, and how. The zero value of a field is its default.
+type Options struct {
+	Kind Kind
+	// Names are the sorted sets' keys (ZSet), topics (BeeDelayQueue), queues (Redisson, Asynq, River) or the table
+	// (Postgres) to take over. None means all that are found; a ZSet and a table need one.
+	Names []string
+	// Parts selects among the sets that a system keeps for each name: for BeeDelayQueue "order"
+	// and "ack", default "order"; for Asynq "scheduled" and "retry", for River "scheduled" and "retryable", default both.
+	Parts []string
+	// Topic takes everything over into this topic.
+	Topic string
+	// Topics gives names topics of their own; the others keep their names.
+	Topics map[string]string
+	// ByType makes the type of an Asynq task, or the kind of a River job, its topic.
+	ByType bool
+	// Columns are those of a table of a program's own (Postgres), Where a condition of SQL that its pending rows meet.
+	Columns Columns
+	Where   string
+	// Table is River's, river_job by default.
+	Table string
+	// Unit is what a ZSet's scores count, or a column of numbers: time.Second or time.Millisecond. 0 lets Survey guess.
+	Unit time.Duration
+	// Codec is how Redisson encoded the bodies: CodecRaw by default.
+	Codec Codec
+	// Leave leaves messages to the other system's consumers that are due or will be within this
+	// time. 0 takes all.
+	Leave time.Duration
+	// Spread delivers messages whose due time has passed evenly over this time from now on.
+	// 0 delivers them at once.
+	Spread time.Duration
+	// Follow goes on until the context ends, and takes over what comes meanwhile: it looks once a
+	// second. Names that are not there at the beginning are not noticed.
+	Follow bool
+	// Limit ends the run when so many messages were taken. 0 is no limit.
+	Limit int64
+	// DedupeWindow is how long the target topics remember finished IDs, at least: the time in which a
+	// run that was killed can be resumed. DefaultDedupeWindow by default.
+	DedupeWindow time.Duration
+	// Uncertain is LeaveUncertain by default.
+	Uncertain Decision
+	// Target names the target store, so that a run does not go on with what another one staged
+	// for another store.
+	Target string
+	// Rejected, if not nil, gets each message that is left where it is, once. An error of it ends
+	// the run.
+	Rejected func(Reject) error
+	// Started, if not nil, is told how many messages there are, before they are dealt with.
+	Started func(total int64)
+	// Progress, if not nil, is told from time to time how many messages were looked at or moved.
+	Progress func(done int64)
+	// Logger gets what is worth knowing beside the report; nil discards it.
+	Logger *slog.Logger
+
+	// step is called behind each step, for tests that end a run there as a kill would.
+	step func(step string) error
+}
+
+// Importer takes messages over. It is for one use by one goroutine.
+type Importer struct {
+	from origin
+	opt  *Options
+	run  string // names this run in the records of staging
+	seen map[string]bool
+	done int64
+}
+
+// New returns an importer from the server behind client, or an ErrInvalid that says which option
+// is wrong. It does not talk to the server yet.
+func New(client redis.UniversalClient, o Options) (*Importer, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Kind.InPostgres() {
+		return nil, invalidf("%s is in PostgreSQL: use NewPostgres", o.Kind)
+	}
+	if _, cluster := client.(*redis.ClusterClient); cluster && o.Kind == BeeDelayQueue {
+		return nil, invalidf("BeeDelayQueue does not run on Redis Cluster, and its lock would be on another node: name a single server")
+	}
+	o.setDefaults()
+	return newImporter(&redisOrigin{client: client, opt: &o}, &o), nil
+}
+
+func newImporter(from origin, o *Options) *Importer {
+	return &Importer{from: from, opt: o, run: storekit.NewID(time.Now()), seen: map[string]bool{}}
+}
+
+func (o *Options) setDefaults() {
+	if o.DedupeWindow == 0 {
+		o.DedupeWindow = DefaultDedupeWindow
+	}
+	if o.Uncertain == "" {
+		o.Uncertain = LeaveUncertain
+	}
+	if o.Codec == "" {
+		o.Codec = CodecRaw
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Rejected == nil {
+		o.Rejected = func(Reject) error { return nil }
+	}
+	if o.Progress == nil {
+		o.Progress = func(int64) {}
+	}
+	if o.Started == nil {
+		o.Started = func(int64) {}
+	}
+	if o.step == nil {
+		o.step = func(string) error { return nil }
+	}
+	if o.Table == "" {
+		o.Table = riverTable
+	}
+	if len(o.Parts) == 0 {
+		o.Parts = parts[o.Kind].standard
+	}
+}
+
+// parts are the sets that a system keeps for each name.
+var parts = map[Kind]struct{ all, standard []string }{
+	ZSet:          {[]string{""}, []string{""}},
+	Postgres:      {[]string{""}, []string{""}},
+	River:         {[]string{"scheduled", "retryable"}, []string{"scheduled", "retryable"}},
+	Redisson:      {[]string{""}, []string{""}},
+	BeeDelayQueue: {[]string{"order", "ack"}, []string{"order"}},
+	Asynq:         {[]string{"scheduled", "retry"}, []string{"scheduled", "retry"}},
+}
+
+func (o *Options) check() error {
+	known, ok := parts[o.Kind]
+	if !ok {
+		return invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, postgres or river", o.Kind)
+	}
+	for _, p := range o.Parts {
+		if !slices.Contains(known.all, p) {
+			return invalidf("%s has no part %q: use %s", o.Kind, p, strings.Join(known.all, " or "))
+		}
+	}
+	if o.Kind == ZSet && (len(o.Names) != 1 || o.Topic == "") {
+		return invalidf("name the sorted set's key, and a topic for its messages (--topic)")
+	}
+	if o.Kind == Postgres && (len(o.Names) != 1 || o.Topic == "" || o.Columns.ID == "" || o.Columns.Due == "" || o.Columns.Body == "") {
+		return invalidf("name the table, its columns for ID, due time and body (--id, --due, --body), and a topic for its messages (--topic)")
+	}
+	if !slices.Contains([]time.Duration{0, time.Second, time.Millisecond}, o.Unit) {
+		return invalidf("unit %v: scores count seconds or milliseconds", o.Unit)
+	}
+	if !slices.Contains([]Codec{"", CodecRaw, CodecString, CodecJSON, CodecJSONText}, o.Codec) {
+		return invalidf("codec %q: use raw, string, json or json-text", o.Codec)
+	}
+	if !slices.Contains([]Decision{"", LeaveUncertain, PushUncertain, DropUncertain, ReturnUncertain}, o.Uncertain) {
+		return invalidf("uncertain %q: use leave, push, drop or return", o.Uncertain)
+	}
+	if o.Leave < 0 || o.Spread < 0 || o.Limit < 0 || o.DedupeWindow < 0 {
+		return invalidf("times and limits must not be negative")
+	}
+	return o.checkTopics()
+}
+
+func (o *Options) checkTopics() error {
+	if o.Topic != "" && (o.ByType || len(o.Topics) > 0) {
+		return invalidf("say where the messages go in one way: one topic for all, topics by name, or by type")
+	}
+	if o.ByType && o.Kind != Asynq && o.Kind != River {
+		return invalidf("only asynq's tasks and River's jobs have types")
+	}
+	topics := []string{o.Topic}
+	for _, t := range o.Topics {
+		topics = append(topics, t)
+	}
+	for _, t := range topics {
+		if t == "" {
+			continue
+		}
+		if err := storekit.CheckTopic(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// topicOf is where the messages of a name go.
+func (o *Options) topicOf(name string) (string, error) {
+	topic := name
+	switch {
+	case o.ByType:
+		return "", nil
+	case o.Topic != "":
+		topic = o.Topic
+	case o.Topics[name] != "":
+		topic = o.Topics[name]
+	}
+	if err := storekit.CheckTopic(topic); err != nil {
+		return "", fmt.Errorf("%s %q needs another name as a topic (--topic or --map): %w", o.Kind, name, err)
+	}
+	return topic, nil
+}
+
+// invalidf is an error of the caller; nothing was changed.
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
+}
+
+// progress tells that n more messages were dealt with.
+func (im *Importer) progress(n int64) {
+	im.done += n
+	im.opt.Progress(im.done)
+}

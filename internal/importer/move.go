@@ -1,0 +1,470 @@
+package importer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+const (
+	// passes bounds how often a run reads a set from its beginning: what was added or moved behind
+	// it is seen by the next pass. A set that is added to all the time has no end.
+	passes = 3
+	// batchTime bounds how long one batch may take from its take to its finish. A run that is
+	// interrupted ends the batch under way first.
+	batchTime = time.Minute
+	// pushTries is how often a batch is pushed whose outcome is not known, or that met an overload.
+	pushTries = 5
+	pushPause = 100 * time.Millisecond
+	// followPause is how long Follow waits before it looks again.
+	followPause = time.Second
+	// lockTries times lockPause is longer than the 3 s after which BeeDelayQueue's lock ends.
+	lockTries = 500
+	lockPause = 10 * time.Millisecond
+)
+
+// errLimit ends a run that has taken as many messages as it should.
+var errLimit = errors.New("limit reached")
+
+// mover is one run of Move.
+type mover struct {
+	im     *Importer
+	store  punctual.Store
+	topics punctual.Inspector
+	report *Report
+	// remember is how long each topic remembered finished IDs before this run, and prepared which
+	// of them this run has seen to.
+	remember map[string]time.Duration
+	prepared map[string]bool
+	left     int64 // of the limit
+}
+
+// Move imports into store. It goes on with what earlier runs left in staging, then takes what is
+// in the sources. When ctx ends it finishes the batch under way and returns ctx's error. The
+// report is there in any case, and says what was done until then.
+//
+// An error of one message does not end the run; see Options.Rejected.
+func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, error) {
+	m, err := im.mover(store)
+	if err != nil {
+		return m.report, err
+	}
+	if im.opt.Kind == ZSet && im.opt.Unit == 0 {
+		return m.report, invalidf("say whether the scores count seconds or milliseconds: a survey shows what they look like")
+	}
+	sources, err := im.sources(ctx)
+	if err != nil {
+		return m.report, err
+	}
+	for _, s := range sources {
+		r := newSetReport(s)
+		m.report.Sets = append(m.report.Sets, r)
+		if err := im.from.count(ctx, s, &r.Found, &r.Staged); err != nil {
+			return m.report, err
+		}
+	}
+	im.opt.Started(m.report.Add(func(s *SetReport) int64 { return s.Found + s.Staged }))
+	err = m.moveAll(ctx, sources)
+	if errors.Is(err, errLimit) {
+		err = nil
+	}
+	return m.report, errors.Join(err, m.countAgain(ctx, sources))
+}
+
+// mover returns one that has a report even if it returns an error.
+func (im *Importer) mover(store punctual.Store) (m *mover, err error) {
+	m = &mover{
+		im: im, store: store, report: &Report{Kind: im.opt.Kind, Unit: im.opt.Unit}, left: im.opt.Limit,
+		remember: map[string]time.Duration{}, prepared: map[string]bool{},
+	}
+	m.topics, err = punctual.AsInspector(store)
+	return m, err
+}
+
+func (m *mover) moveAll(ctx context.Context, sources []*source) error {
+	for {
+		err := m.moveOnce(ctx, sources)
+		if m.im.opt.Follow && err == nil {
+			err = pause(ctx, followPause)
+		} else if err == nil {
+			return nil
+		}
+		if m.im.opt.Follow && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil // the way in which following ends
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (m *mover) moveOnce(ctx context.Context, sources []*source) error {
+	for i, s := range sources {
+		if err := m.resume(ctx, s, m.report.Sets[i]); err != nil {
+			return err
+		}
+	}
+	for i, s := range sources {
+		if err := m.moveSet(ctx, s, m.report.Sets[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countAgain notes what is left, also after an interrupt.
+func (m *mover) countAgain(ctx context.Context, sources []*source) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+	defer cancel()
+	for i, s := range sources {
+		if i == len(m.report.Sets) {
+			return nil
+		}
+		r := m.report.Sets[i]
+		if err := m.im.from.count(ctx, s, &r.Remaining, &r.StillStaged); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveSet moves a set in passes, until one finds nothing to take.
+func (m *mover) moveSet(ctx context.Context, s *source, r *SetReport) error {
+	for range passes {
+		before := r.Stored + r.Duplicates + r.Gone
+		visit := func(ctx context.Context, es []*entry) ([]bool, error) { return m.visit(ctx, s, r, es) }
+		for _, walk := range m.im.from.walks(s) {
+			r.Left = 0 // each walk comes to all of them
+			if err := walk(ctx, s, visit); err != nil {
+				return err
+			}
+		}
+		if r.Stored+r.Duplicates+r.Gone == before {
+			return nil
+		}
+	}
+	return nil
+}
+
+// visit moves what can be moved of a page, and says what stays.
+func (m *mover) visit(ctx context.Context, s *source, r *SetReport, es []*entry) (stay []bool, err error) {
+	now, err := m.im.from.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stay = make([]bool, len(es))
+	var batch []*entry
+	var at []int // where in es
+	for i, e := range es {
+		movable, err := m.movable(s, r, e, now)
+		if err != nil {
+			return nil, err
+		}
+		if stay[i] = !movable; movable {
+			batch, at = append(batch, e), append(at, i)
+		}
+	}
+	limited := false
+	if m.im.opt.Limit > 0 && int64(len(batch)) >= m.left {
+		batch, limited = batch[:m.left], true
+	}
+	stays, err := m.moveBatch(ctx, s, r, batch)
+	if err != nil {
+		return nil, err
+	}
+	for i := range batch {
+		stay[at[i]] = stays[i]
+	}
+	if limited {
+		return nil, errLimit
+	}
+	return stay, nil
+}
+
+// movable makes the message of an entry and decides whether to take it.
+func (m *mover) movable(s *source, r *SetReport, e *entry, now time.Time) (bool, error) {
+	s.decode(e)
+	if e.problem != nil {
+		return false, m.im.reject(s, r, e, e.problem)
+	}
+	if m.im.seen[s.identity(e)] {
+		return false, nil // the store refused it already
+	}
+	if m.im.opt.Leave > 0 && e.message.Due.Before(now.Add(m.im.opt.Leave)) {
+		r.Left++
+		return false, nil
+	}
+	m.stage(e, now)
+	return true, nil
+}
+
+// moveBatch takes, pushes and finishes. It is not interrupted when ctx ends.
+func (m *mover) moveBatch(ctx context.Context, s *source, r *SetReport, es []*entry) (stay []bool, err error) {
+	stay = make([]bool, len(es))
+	if len(es) == 0 {
+		return stay, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+	defer cancel()
+	if err := m.prepareTopics(ctx, es); err != nil {
+		return nil, err
+	}
+	answers, err := m.takeUnlocked(ctx, s, es)
+	if err != nil {
+		return nil, err
+	}
+	var taken []*entry
+	for i, e := range es {
+		switch answers[i] {
+		case itemDone:
+			taken = append(taken, e)
+		case itemGone:
+			r.Gone++
+		case itemHeld:
+			stay[i] = true
+		}
+	}
+	m.left -= int64(len(taken))
+	if err := m.im.opt.step("taken"); err != nil {
+		return nil, err
+	}
+	returned, err := m.deliver(ctx, s, r, taken, fresh)
+	for i, e := range es {
+		stay[i] = stay[i] || returned[e]
+	}
+	return stay, err
+}
+
+// takeUnlocked takes, and waits while BeeDelayQueue's consumers hold their lock: they remove what
+// they have read without looking whether it was still there.
+func (m *mover) takeUnlocked(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	for range lockTries {
+		answers, err := m.im.from.take(ctx, s, es)
+		if err != nil || len(answers) == len(es) && answers[0] != lockHeld {
+			return answers, err
+		}
+		if err := pause(ctx, lockPause); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("the lock %s is always held: does a program hold it that has hung? %w", s.lock, punctual.ErrOverloaded)
+}
+
+// How a batch came to be in staging.
+const (
+	fresh   = true  // this run has just taken it: nobody else can have pushed it
+	adopted = false // another run took it, and may have pushed it
+)
+
+// deliver pushes a batch that is in staging and finishes it. It returns the entries that were put
+// back into the source.
+func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entry, isFresh bool) (returned map[*entry]bool, err error) {
+	if len(es) == 0 {
+		return nil, nil
+	}
+	results, sure, err := m.push(ctx, es)
+	if err != nil {
+		return m.deliverFailed(ctx, s, r, es, isFresh && sure, err)
+	}
+	if err := m.im.opt.step("pushed"); err != nil {
+		return nil, err
+	}
+	var done, refused []*entry
+	var failure error
+	for i, e := range es {
+		if res := &results[i]; errors.Is(res.Err, punctual.ErrDuplicate) && res.Existing == punctual.StateDead {
+			res.Status, res.Err = punctual.PushDuplicate, nil // an earlier run pushed it, and it has died since
+		}
+		p, err := m.classify(ctx, e, results[i], isFresh && sure)
+		if err == nil && p == nil {
+			done = append(done, e)
+			count(r, results[i].Status)
+			continue
+		}
+		if err == nil || punctual.Definite(err) {
+			refused = append(refused, e)
+		}
+		if p != nil {
+			err = m.im.reject(s, r, e, p)
+		}
+		failure = errors.Join(failure, err)
+	}
+	if err := m.im.from.finish(ctx, s, done); err != nil {
+		return nil, err
+	}
+	m.im.progress(int64(len(done)))
+	if err := m.im.opt.step("finished"); err != nil {
+		return nil, err
+	}
+	if isFresh && sure {
+		returned, err = m.giveBack(ctx, s, r, refused)
+		failure = errors.Join(failure, err)
+	}
+	return returned, failure
+}
+
+func count(r *SetReport, s punctual.PushStatus) {
+	if s == punctual.PushDuplicate {
+		r.Duplicates++
+	} else {
+		r.Stored++
+	}
+}
+
+// deliverFailed deals with a push of which nothing is known or nothing happened. Only what was
+// certainly never pushed may go back to the source.
+func (m *mover) deliverFailed(ctx context.Context, s *source, r *SetReport, es []*entry, never bool, cause error) (map[*entry]bool, error) {
+	if !never {
+		m.report.Unfinished += int64(len(es))
+		return nil, fmt.Errorf("push into the store: %d messages stay in staging at the source until the next run: %w", len(es), cause)
+	}
+	returned, err := m.giveBack(ctx, s, r, es)
+	return returned, errors.Join(fmt.Errorf("push into the store: %w", cause), err)
+}
+
+// classify decides what a push result means: nil and nil is stored; a problem leaves the one message
+// in the source; an error ends the run.
+func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult, sure bool) (*problem, error) {
+	if errors.Is(res.Err, punctual.ErrInvalid) || errors.Is(res.Err, punctual.ErrTooLarge) {
+		return problemf(Refused, "the store refused it: %v", res.Err), nil
+	}
+	if res.Err != nil {
+		return nil, fmt.Errorf("push into topic %s: %w", e.message.Topic, res.Err)
+	}
+	if res.Status == punctual.PushDuplicate && sure && res.Existing == punctual.StateNone && m.im.opt.Kind == Postgres {
+		// A row of a program's own may have the ID of one before it.
+		return problemf(Conflict, "topic %s remembers a finished message with the ID %s: it is another one, or the table was set back", e.message.Topic, e.message.ID), nil
+	}
+	if res.Status != punctual.PushDuplicate || !sure || res.Existing == punctual.StateNone {
+		return nil, nil
+	}
+	// This run has never pushed it. Is that the same message, of a source that was set back?
+	there, err := m.topics.Get(ctx, e.message.Topic, e.message.ID)
+	if errors.Is(err, punctual.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !sameMessage(&there, &e.message) {
+		return problemf(Conflict, "topic %s has another message with the ID %s", e.message.Topic, e.message.ID), nil
+	}
+	return nil, nil
+}
+
+// sameMessage tells whether a stored message is that of a new one. Another one may have the same
+// ID where a program chose it, or made it of too little: BeeDelayQueue's IDs can meet.
+func sameMessage(there *punctual.Info, m *punctual.NewMessage) bool {
+	return bytes.Equal(there.Body, m.Body) && maps.Equal(there.Headers, m.Headers) && (there.Attempt > 0 || there.Due.Equal(m.Due))
+}
+
+// giveBack returns staged entries to the source, and tells which of them are there again.
+func (m *mover) giveBack(ctx context.Context, s *source, r *SetReport, es []*entry) (map[*entry]bool, error) {
+	if len(es) == 0 {
+		return nil, nil
+	}
+	answers, err := m.im.from.putBack(ctx, s, es)
+	if err != nil {
+		m.report.Unfinished += int64(len(es))
+		return nil, fmt.Errorf("%d messages stay in staging at the source until the next run: %w", len(es), err)
+	}
+	returned := map[*entry]bool{}
+	for i, e := range es {
+		switch answers[i] {
+		case itemDone:
+			returned[e] = true
+			r.Returned++
+		case itemChanged:
+			m.report.Unfinished++
+			m.im.opt.Logger.Warn("a new task has the ID of one that should go back: it stays in staging", "set", s.set, "id", e.member)
+		}
+	}
+	return returned, m.im.opt.step("returned")
+}
+
+// push pushes a batch, again when it is not known what became of it: under the same IDs that does
+// no harm. sure tells that the results are those of the one and only try.
+func (m *mover) push(ctx context.Context, es []*entry) (results []punctual.PushResult, sure bool, err error) {
+	ms := make([]punctual.NewMessage, len(es))
+	for i, e := range es {
+		ms[i] = e.message
+	}
+	sure = true
+	for try := 1; ; try++ {
+		results, err = m.store.Push(ctx, ms)
+		if err == nil {
+			return results, sure, nil
+		}
+		definite := punctual.Definite(err)
+		sure = sure && definite
+		if try == pushTries || definite && !errors.Is(err, punctual.ErrOverloaded) && !errors.Is(err, punctual.ErrUnreachable) {
+			return nil, sure, err
+		}
+		if waiting := pause(ctx, pushPause<<try); waiting != nil {
+			return nil, sure, errors.Join(err, waiting)
+		}
+	}
+}
+
+// prepareTopics makes each topic remember finished IDs for long enough, before anything is taken.
+func (m *mover) prepareTopics(ctx context.Context, es []*entry) error {
+	for _, e := range es {
+		if m.prepared[e.message.Topic] {
+			continue
+		}
+		was, err := m.remembers(ctx, e.message.Topic)
+		if err != nil {
+			return err
+		}
+		if was >= m.im.opt.DedupeWindow {
+			m.prepared[e.message.Topic] = true
+			continue
+		}
+		want := m.im.opt.DedupeWindow
+		if _, err := m.topics.Configure(ctx, e.message.Topic, punctual.SettingsPatch{DedupeWindow: &want}); err != nil {
+			return fmt.Errorf("make topic %s remember finished IDs: %w", e.message.Topic, err)
+		}
+		m.prepared[e.message.Topic] = true
+		m.report.Remembered = append(m.report.Remembered, Remembered{e.message.Topic, was, want})
+	}
+	return nil
+}
+
+// remembers is how long a topic remembered finished IDs when this run began.
+func (m *mover) remembers(ctx context.Context, topic string) (time.Duration, error) {
+	if d, known := m.remember[topic]; known {
+		return d, nil
+	}
+	settings, err := m.topics.Settings(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("read the settings of topic %s: %w", topic, err)
+	}
+	m.remember[topic] = settings.DedupeWindow
+	return settings.DedupeWindow, nil
+}
+
+// spreadOf is a part of a span that depends on nothing but the ID.
+func spreadOf(id string, span time.Duration) time.Duration {
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	return time.Duration(float64(h.Sum64()) / math.MaxUint64 * float64(span))
+}
+
+// pause sleeps in real time.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,1122 @@
+package importer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// scriptHook runs around each script that is sent.
+type scriptHook struct{ around func(call func() error) error }
+
+func (h *scriptHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h *scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		return h.around(func() error { return next(ctx, cmd) })
+	}
+}
+
+func (h *scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// task adds a task as asynq does.
+func (r *rig) task(queue, id, typ, group string, due int64) {
+	r.t.Helper()
+	var b []byte
+	for n, text := range map[protowire.Number]string{1: typ, 2: "body " + id, 3: id, 4: queue} {
+		b = protowire.AppendTag(b, n, protowire.BytesType)
+		b = protowire.AppendString(b, text)
+	}
+	fields := []any{"msg", b, "state", "scheduled"}
+	if group != "" {
+		fields = append(fields, "group", group)
+	}
+	r.must(r.client.HSet(r.t.Context(), "asynq:{"+queue+"}:t:"+id, fields...).Err())
+	r.zadd("asynq:{"+queue+"}:scheduled", id, float64(due))
+}
+
+// good adds n messages to a system and returns their bodies. They have been due for a minute.
+func (r *rig) good(k Kind, name string, n int) []string {
+	r.t.Helper()
+	due := r.now() - 60
+	var out []string
+	for i := range n {
+		id := fmt.Sprintf("good-%d", i)
+		body := "body " + id
+		switch k {
+		case ZSet:
+			r.zadd(name, body, float64(due))
+		case BeeDelayQueue:
+			r.bee(beeOrder+name, name, id, body, due, 1)
+		case Redisson:
+			body = strconv.Quote(body)
+			r.offer(name, r.pack("", fmt.Sprintf("%08d", i), body), due*1000)
+		case Asynq:
+			r.task(name, id, "t", "", due)
+		case Postgres:
+			r.exec("insert into jobs (id, run_at, payload) values ($1, to_timestamp($2), $3)", id, due, body)
+		case River:
+			body = strconv.Quote(body)
+			r.exec("insert into river_job (args, kind, max_attempts, queue, state, scheduled_at) values ($1, 'k', 25, $2, 'scheduled', to_timestamp($3))", body, name, due)
+		}
+		out = append(out, body)
+	}
+	return out
+}
+
+// options are those that import what good adds.
+func options(k Kind) Options {
+	o := Options{Kind: k, Names: []string{"jobs"}, Topic: "t"}
+	if k == ZSet {
+		o.Unit = time.Second
+	}
+	if k == Postgres {
+		o.Columns = Columns{ID: "id", Due: "run_at", Body: "payload"}
+	}
+	return o
+}
+
+// kinds are those in Redis, allKinds those in PostgreSQL, too.
+func kinds() []Kind    { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq} }
+func allKinds() []Kind { return append(kinds(), Postgres, River) }
+
+var errKilled = errors.New("killed")
+
+// killAt ends a run behind the nth step of this name, and does nothing more there.
+func killAt(step string, nth int) func(string) error {
+	return func(s string) error {
+		if s != step {
+			return nil
+		}
+		if nth--; nth == 0 {
+			return errKilled
+		}
+		return nil
+	}
+}
+
+// killed runs an import that is killed behind the nth step of this name.
+func (r *rig) killed(o Options, step string, nth int) {
+	r.t.Helper()
+	o.step = killAt(step, nth)
+	if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+		r.t.Fatalf("this test shows nothing: the run was not killed at step %d %s: %v", nth, step, err)
+	}
+}
+
+// A run that is killed between any two steps, and begun again, delivers each message exactly once,
+// whether or not what it had pushed was delivered and finished in between.
+func TestKilledAtEachStep(t *testing.T) {
+	// The second run begins with what the first one left: so it pushes once more before it comes to the
+	// batch that the first one had not begun, and takes and finishes only that one.
+	second := map[string]int{"taken": 1, "pushed": 2, "finished": 1}
+	for _, k := range allKinds() {
+		for step, nth := range second {
+			for _, meanwhile := range []bool{true, false} {
+				t.Run(fmt.Sprint(k, " ", step, " ", meanwhile), func(t *testing.T) {
+					r := newRig(t)
+					want := r.good(k, "jobs", firstPage+5) // two batches
+					o := options(k)
+					for _, nth := range []int{1, nth} {
+						r.killed(o, step, nth)
+						if meanwhile {
+							r.consume("t")
+						}
+					}
+					s := r.move(o).Sets[0]
+					if s.Remaining != 0 || s.StillStaged != 0 {
+						t.Errorf("left in the source %d, in staging %d", s.Remaining, s.StillStaged)
+					}
+					r.consume("t")
+					r.eachOnce(want)
+				})
+			}
+		}
+	}
+}
+
+// A run that goes on with what another one staged may be killed as well.
+func TestKilledWhileResuming(t *testing.T) {
+	for _, k := range allKinds() {
+		for _, step := range []string{"adopted", "pushed", "finished"} {
+			t.Run(fmt.Sprint(k, " ", step), func(t *testing.T) {
+				r := newRig(t)
+				want := r.good(k, "jobs", 5)
+				o := options(k)
+				for _, step := range []string{"taken", step} {
+					r.killed(o, step, 1)
+					r.consume("t")
+				}
+				r.move(o)
+				r.consume("t")
+				r.eachOnce(want)
+			})
+		}
+	}
+}
+
+// A run that is killed when it has put back what the store refused has left nothing in staging.
+func TestKilledWhileGivingBack(t *testing.T) {
+	for _, k := range allKinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 5)
+		before := r.everything()
+		r.withFaults(refuseAll)
+		r.killed(options(k), "returned", 1)
+		if got := r.everything(); got != before {
+			t.Errorf("%s: the source held\n%s\nand now\n%s", k, before, got)
+		}
+		r.healed()
+		r.move(options(k))
+		r.consume("t")
+		r.eachOnce(want)
+	}
+}
+
+// refuseAll is a store without space.
+func refuseAll(context.Context, []punctual.NewMessage, punctual.Store) ([]punctual.PushResult, error) {
+	return nil, fmt.Errorf("the disk is full: %w", punctual.ErrNoSpace)
+}
+
+// isScript picks what runs a script.
+func isScript(words []string) bool { return strings.HasPrefix(strings.ToLower(words[0]), "eval") }
+
+// When the answer of a script is lost, the client sends it a second time; whichever script it is, each
+// message is delivered once.
+func TestLostAnswersOfTheSource(t *testing.T) {
+	plays := map[string]func(r *rig, o Options){
+		"a move": func(r *rig, o Options) { r.move(o) },
+		"a run that goes on": func(r *rig, o Options) {
+			r.killed(o, "taken", 1)
+			r.move(o)
+		},
+		"a push that is refused": func(r *rig, o Options) {
+			r.withFaults(refuseAll)
+			if rep, err := r.tryMove(o); !errors.Is(err, punctual.ErrNoSpace) || rep.Sets[0].Returned != 5 {
+				r.t.Errorf("%v, returned %d; want ErrNoSpace and 5", err, rep.Sets[0].Returned)
+			}
+			r.healed()
+		},
+	}
+	for name, play := range plays {
+		for _, k := range kinds() {
+			t.Run(fmt.Sprint(k, " ", name), func(t *testing.T) {
+				// lost plays once with the answer of the nth script lost, and returns how many there were.
+				lost := func(nth int) int {
+					r := newRig(t)
+					want := r.good(k, "jobs", 5)
+					p := redistest.StartProxy(t, shared)
+					direct := r.client
+					r.client = redis.NewClient(&redis.Options{Addr: p.Addr})
+					sent := p.Count(isScript)
+					if nth > 0 {
+						p.Lose(1, redistest.Nth(nth, isScript))
+					}
+					play(r, options(k))
+					r.must(r.client.Close())
+					r.client = direct
+					r.move(options(k))
+					r.consume("t")
+					r.eachOnce(want)
+					return sent.Seen()
+				}
+				lost(0) // from now on the server knows the scripts
+				n := lost(0)
+				if n < 2 {
+					t.Fatalf("this test shows nothing: %d scripts were run", n)
+				}
+				for nth := 1; nth <= n; nth++ {
+					if sent := lost(nth); sent != n+1 {
+						t.Errorf("with one answer lost %d scripts were sent; want one more than %d", sent, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// When the answer of the store is lost, the messages are pushed again under the same IDs.
+func TestLostAnswersOfTheStore(t *testing.T) {
+	for _, k := range allKinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 5)
+		pushes := 0
+		r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+			res, err := real.Push(ctx, ms)
+			if pushes++; pushes == 1 {
+				return nil, punctual.ErrIndeterminate
+			}
+			return res, err
+		})
+		r.move(options(k))
+		r.consume("t")
+		r.eachOnce(want)
+		if pushes != 2 {
+			t.Errorf("%s: %d pushes, want 2", k, pushes)
+		}
+	}
+}
+
+// What the store certainly did not take goes back exactly as it was.
+func TestRefusedPushes(t *testing.T) {
+	for _, k := range allKinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 5)
+		before := r.everything()
+		r.withFaults(refuseAll)
+		rep, err := r.tryMove(options(k))
+		if !errors.Is(err, punctual.ErrNoSpace) || rep.Sets[0].Returned != 5 {
+			t.Errorf("%s: %v, returned %d; want ErrNoSpace and 5", k, err, rep.Sets[0].Returned)
+		}
+		if got := r.everything(); got != before {
+			t.Errorf("%s: the source held\n%s\nand now\n%s", k, before, got)
+		}
+		r.healed()
+		r.move(options(k))
+		r.consume("t")
+		r.eachOnce(want)
+	}
+}
+
+// One message that the store refuses goes back, and the others are moved.
+func TestOneRefused(t *testing.T) {
+	for _, k := range allKinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 5)
+		r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+			res, err := real.Push(ctx, ms[1:])
+			return append([]punctual.PushResult{{Err: fmt.Errorf("too much: %w", punctual.ErrTooLarge)}}, res...), err
+		})
+		s := r.move(options(k)).Sets[0]
+		// The pages grow, so that all five come in one batch; the refused one is not tried again.
+		if s.Stored != 4 || s.Rejected[Refused] != 1 || s.Remaining != 1 || s.StillStaged != 0 || s.Returned != 1 {
+			t.Errorf("%s: %+v, want 4 stored and 1 refused and back", k, s)
+		}
+	}
+}
+
+// What another run took may have been pushed by it: a message that the store refuses now stays in
+// staging, and is reported.
+func TestOneRefusedWhileResuming(t *testing.T) {
+	for _, k := range allKinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 3)
+		o := options(k)
+		r.killed(o, "taken", 1)
+		r.withFaults(func(_ context.Context, ms []punctual.NewMessage, _ punctual.Store) ([]punctual.PushResult, error) {
+			out := make([]punctual.PushResult, len(ms))
+			for i := range out {
+				out[i].Err = fmt.Errorf("too much: %w", punctual.ErrTooLarge)
+			}
+			return out, nil
+		})
+		s := r.move(options(k)).Sets[0]
+		if s.Rejected[Refused] != 3 || s.StillStaged != 3 || s.Remaining != 0 || s.Returned != 0 {
+			t.Errorf("%s: %+v, want 3 refused and still staged", k, s)
+		}
+	}
+}
+
+// What may have been stored by a push without an answer does not go back, whatever a later push of it
+// is told: it stays in staging until a run finds it in the store.
+func TestRefusedAfterPushWithoutAnswer(t *testing.T) {
+	tooMuch := fmt.Errorf("too much: %w", punctual.ErrTooLarge)
+	second := map[string]struct {
+		answer                                    func(ms []punctual.NewMessage) ([]punctual.PushResult, error)
+		kind                                      error
+		stored, rejected, stillStaged, unfinished int64
+	}{
+		"one is refused": {func(ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+			out := make([]punctual.PushResult, len(ms))
+			for i := range out {
+				out[i].Status, out[i].Existing = punctual.PushDuplicate, punctual.StateReady
+			}
+			out[1] = punctual.PushResult{Err: tooMuch}
+			return out, nil
+		}, nil, 4, 1, 1, 0},
+		"all are refused": {func([]punctual.NewMessage) ([]punctual.PushResult, error) {
+			return nil, fmt.Errorf("the disk is full: %w", punctual.ErrNoSpace)
+		}, punctual.ErrNoSpace, 0, 0, 5, 5},
+	}
+	for name, c := range second {
+		for _, k := range allKinds() {
+			t.Run(fmt.Sprint(k, " ", name), func(t *testing.T) {
+				r := newRig(t)
+				want := r.good(k, "jobs", 5)
+				pushes := 0
+				r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+					if pushes++; pushes > 1 {
+						return c.answer(ms)
+					}
+					if rs, err := real.Push(ctx, ms); err != nil || len(rs) != 5 {
+						t.Errorf("this test shows nothing: the push without an answer stored %v, %v", rs, err)
+					}
+					return nil, punctual.ErrIndeterminate
+				})
+				rep, err := r.tryMove(options(k))
+				if !errors.Is(err, c.kind) || pushes != 2 {
+					t.Errorf("%d pushes, %v; want 2 and %v", pushes, err, c.kind)
+				}
+				s := rep.Sets[0]
+				if s.Returned != 0 || s.Remaining != 0 || s.StillStaged != c.stillStaged || s.Duplicates != c.stored || s.Rejected[Refused] != c.rejected || rep.Unfinished != c.unfinished {
+					t.Errorf("%+v, unfinished %d; want nothing back and %d staged", s, rep.Unfinished, c.stillStaged)
+				}
+				r.healed()
+				r.consume("t")
+				r.move(options(k))
+				r.consume("t")
+				r.eachOnce(want)
+			})
+		}
+	}
+}
+
+// What a push without an answer has stored is this run's, also if somebody has changed it since.
+func TestRescheduledAfterPushWithoutAnswer(t *testing.T) {
+	for _, k := range allKinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 3)
+		pushes := 0
+		r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+			rs, err := real.Push(ctx, ms)
+			if pushes++; pushes > 1 || err != nil {
+				return rs, err
+			}
+			for _, m := range ms {
+				out, err := real.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: m.Topic, ID: m.ID, Delay: time.Hour}})
+				if err != nil || out[0].Err != nil {
+					t.Errorf("this test shows nothing: reschedule: %+v, %v", out, err)
+				}
+			}
+			return nil, punctual.ErrIndeterminate
+		})
+		s := r.move(options(k)).Sets[0]
+		if pushes != 2 || s.Duplicates != 3 || s.Rejected[Conflict] != 0 || s.StillStaged != 0 {
+			t.Errorf("%s: %d pushes, %+v; want three known from the first push", k, pushes, s)
+		}
+	}
+}
+
+// What cannot be put back stays in staging, and the run says so, whether the store has refused all or one.
+func TestPutBackThatFails(t *testing.T) {
+	putBack := redis.NewScript(putBackText).Hash()
+	one := func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+		rs, err := real.Push(ctx, ms[1:])
+		return append([]punctual.PushResult{{Err: fmt.Errorf("too much: %w", punctual.ErrTooLarge)}}, rs...), err
+	}
+	for staged, faults := range map[int64]func(context.Context, []punctual.NewMessage, punctual.Store) ([]punctual.PushResult, error){1: one, 5: refuseAll} {
+		for _, k := range kinds() {
+			r := newRig(t)
+			want := r.good(k, "jobs", 5)
+			r.withFaults(faults)
+			p := redistest.StartProxy(t, shared)
+			direct := r.client
+			r.client = redis.NewClient(&redis.Options{Addr: p.Addr})
+			refused := p.Refuse("OOM command not allowed", func(words []string) bool {
+				return len(words) > 1 && (words[1] == putBack || words[1] == putBackText)
+			})
+			rep, err := r.tryMove(options(k))
+			refused.Happened()
+			if err == nil || !strings.Contains(err.Error(), "stay in staging") || rep.Unfinished != staged || rep.Sets[0].StillStaged != staged {
+				t.Errorf("%s: %v, unfinished %d, staged %d; want an error and %d in staging", k, err, rep.Unfinished, rep.Sets[0].StillStaged, staged)
+			}
+			r.must(r.client.Close())
+			r.client = direct
+			r.healed()
+			r.move(options(k))
+			r.consume("t")
+			r.eachOnce(want)
+		}
+	}
+}
+
+// A task that has the ID of one that should go back keeps its place.
+func TestPutBackOntoANewTask(t *testing.T) {
+	r := newRig(t)
+	r.task("jobs", "1", "t", "", r.now()+60)
+	o := options(Asynq)
+	r.withFaults(func(context.Context, []punctual.NewMessage, punctual.Store) ([]punctual.PushResult, error) {
+		r.task("jobs", "1", "new", "", r.now()+90)
+		return nil, fmt.Errorf("the disk is full: %w", punctual.ErrNoSpace)
+	})
+	rep, err := r.tryMove(o)
+	if !errors.Is(err, punctual.ErrNoSpace) || rep.Unfinished != 1 || rep.Sets[0].Returned != 0 || rep.Sets[0].StillStaged != 1 {
+		t.Errorf("%v, %+v; want the first one still staged", err, rep.Sets[0])
+	}
+	r.healed()
+	r.move(o)
+	if n := len(r.messages("t")); n != 2 {
+		t.Errorf("%d messages, want both tasks (P1)", n)
+	}
+}
+
+// A member that was moved to another time between being read and being taken is taken with that.
+func TestScoreThatChanges(t *testing.T) {
+	r := newRig(t)
+	first := r.now() + 3600
+	r.zadd("jobs", "a", float64(first))
+	moved := sync.OnceFunc(func() { r.zadd("jobs", "a", float64(first+60)) })
+	r.client.AddHook(&scriptHook{around: func(call func() error) error {
+		moved()
+		return call()
+	}})
+	r.move(options(ZSet))
+	if ms := r.messages("t"); len(ms) != 1 || !ms[0].Due.Equal(seconds(first+60)) {
+		t.Errorf("%d messages, want one at the later time", len(ms))
+	}
+}
+
+// A run that goes on stores what the first run had decided, though its own flags say otherwise.
+func TestResumeKeepsWhatWasDecided(t *testing.T) {
+	r := newRig(t)
+	now := r.now()
+	r.zadd("jobs", "a", float64(now-60))
+	o := options(ZSet)
+	o.Spread = 100 * time.Hour
+	r.killed(o, "taken", 1)
+	o.Topic, o.Spread = "other", 0
+	r.move(o)
+	ms := r.messages("t")
+	if len(ms) != 1 || len(r.messages("other")) != 0 {
+		t.Fatalf("%d messages in the topic of the first run, want 1", len(ms))
+	}
+	if !ms[0].Due.After(seconds(now)) {
+		t.Errorf("due %v, want the time over which the first run spread it", ms[0].Due)
+	}
+}
+
+// A push of which nothing is known leaves the messages in staging for the next run.
+func TestPushWithoutAnswer(t *testing.T) {
+	r := newRig(t)
+	want := r.good(ZSet, "jobs", 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
+		if _, err := real.Push(ctx, ms[:2]); err != nil {
+			return nil, err
+		}
+		cancel() // an interrupt does not end a batch
+		return nil, punctual.ErrIndeterminate
+	})
+	im, err := New(r.client, options(ZSet))
+	r.must(err)
+	rep, err := im.Move(ctx, r.store)
+	if !errors.Is(err, punctual.ErrIndeterminate) || rep.Unfinished != 5 || rep.Sets[0].StillStaged != 5 {
+		t.Errorf("%v, unfinished %d, staged %d; want ErrIndeterminate and 5", err, rep.Unfinished, rep.Sets[0].StillStaged)
+	}
+	r.healed()
+	r.consume("t")
+	s := r.move(options(ZSet)).Sets[0]
+	if s.Stored != 3 || s.Duplicates != 2 || s.Staged != 5 {
+		t.Errorf("%+v, want 3 stored and 2 duplicates", s)
+	}
+	r.consume("t")
+	r.eachOnce(want)
+}
+
+func TestTwoImportsAtOnce(t *testing.T) {
+	for _, k := range allKinds() {
+		r := newRig(t)
+		const n = 3*maxPage + 1 // so that each finds a page of its own
+		want := r.good(k, "jobs", n)
+		var wg sync.WaitGroup
+		reports := make([]*Report, 3)
+		var moved sync.WaitGroup // each has moved something before any goes on
+		moved.Add(len(reports))
+		for i := range reports {
+			wg.Go(func() {
+				first := sync.OnceFunc(moved.Done)
+				defer first() // also if it fails
+				o := options(k)
+				o.step = func(step string) error {
+					if step == "finished" {
+						first()
+						moved.Wait()
+					}
+					return nil
+				}
+				im, err := r.apart(o)
+				if err == nil {
+					reports[i], err = im.Move(t.Context(), r.store)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+		var stored int64
+		for _, rep := range reports {
+			stored += rep.Sets[0].Stored
+			if rep.Sets[0].Stored == 0 {
+				t.Errorf("this test shows nothing: %s: one of the imports had nothing to move", k)
+			}
+		}
+		if stored != n {
+			t.Errorf("%s: %d were stored, want %d", k, stored, n)
+		}
+		r.consume("t")
+		r.eachOnce(want)
+	}
+}
+
+// oldConsumer takes what is due as the other system's consumers do, and returns the bodies.
+func (r *rig) oldConsumer(k Kind) []string {
+	ctx, c := context.WithoutCancel(r.t.Context()), r.client
+	now := strconv.FormatInt(r.now(), 10)
+	due := func(key string, n int64) []string {
+		out, err := c.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: now, Count: n}).Result()
+		r.must(err)
+		return out
+	}
+	var out []string
+	switch k {
+	case ZSet: // looks, and owns what it could remove
+		for _, m := range due("jobs", 10) {
+			n, err := c.ZRem(ctx, "jobs", m).Result()
+			r.must(err)
+			if n == 1 {
+				out = append(out, m)
+			}
+		}
+	case BeeDelayQueue: // removes under a lock, and does not look whether it could
+		lock := beeLock + "jobs"
+		if ok, err := c.SetNX(ctx, lock, "jobs", 3*time.Second).Result(); err != nil || !ok {
+			return nil
+		}
+		for _, m := range due(beeOrder+"jobs", 1) {
+			r.must(c.ZAdd(ctx, beeOrder+"jobs_Ack", redis.Z{Score: 4e9, Member: m}).Err())
+			r.must(c.ZRem(ctx, beeOrder+"jobs", m).Err())
+			var b struct{ Body string }
+			r.must(json.Unmarshal([]byte(m), &b))
+			out = append(out, b.Body)
+		}
+		r.must(c.Del(ctx, lock).Err())
+	case Redisson: // transfers in one script
+		reply, err := c.Eval(ctx, `local out = {}
+			for i, m in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], 0, ARGV[1], 'LIMIT', 0, 10)) do
+				local _, value = struct.unpack('Bc0Lc0', m)
+				redis.call('LREM', KEYS[2], 1, m)
+				redis.call('ZREM', KEYS[1], m)
+				out[i] = value
+			end
+			return out`, []string{redissonSet + "{jobs}", redissonList + "{jobs}"}, now+"000").StringSlice()
+		r.must(err)
+		out = reply
+	case Asynq: // forwards in one script
+		reply, err := c.Eval(ctx, `local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 10)
+			for _, id in ipairs(ids) do
+				redis.call('LPUSH', KEYS[2], id)
+				redis.call('ZREM', KEYS[1], id)
+				redis.call('HSET', ARGV[2] .. id, 'state', 'pending')
+			end
+			return ids`, []string{"asynq:{jobs}:scheduled", "asynq:{jobs}:pending"}, now, "asynq:{jobs}:t:").StringSlice()
+		r.must(err)
+		for _, id := range reply {
+			if !strings.Contains(c.HGet(ctx, "asynq:{jobs}:t:"+id, "msg").Val(), "body "+id) {
+				r.t.Errorf("asynq has forwarded %s, but its task is gone", id)
+			}
+			out = append(out, "body "+id)
+		}
+	}
+	return out
+}
+
+// Old consumers run during the move, and everything is due: each message goes to exactly one of
+// both systems.
+func TestOldConsumersRun(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(string(k), func(t *testing.T) {
+			r := newRig(t)
+			want := r.good(k, "jobs", 400)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			// Each begins, and then waits until the other one has: so both have some.
+			consumed, imported := make(chan struct{}), make(chan struct{})
+			hasConsumed := sync.OnceFunc(func() { close(consumed) })
+			hasImported := sync.OnceFunc(func() { close(imported) })
+			old := map[string]int{}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					for _, body := range r.oldConsumer(k) {
+						old[body]++
+					}
+					if len(old) >= 20 {
+						hasConsumed()
+						<-imported
+					}
+				}
+			})
+			o := options(k)
+			o.step = func(step string) error {
+				if step == "finished" {
+					hasImported()
+				}
+				<-consumed
+				return nil
+			}
+			rep, err := r.tryMove(o)
+			hasImported() // also if it failed
+			r.must(err)
+			cancel()
+			wg.Wait()
+			n := len(old)
+			for body, times := range old {
+				r.delivered[body] += times
+			}
+			r.consume("t")
+			r.eachOnce(want)
+			if s := rep.Sets[0]; n == 0 || s.Stored == 0 {
+				t.Errorf("the old consumer had %d and the import %d: they did not run side by side", n, s.Stored)
+			}
+			t.Logf("the old consumer had %d, the import %d", n, rep.Sets[0].Stored)
+		})
+	}
+}
+
+// What another run has adopted is that run's alone to finish and to put back.
+func TestAdopted(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 1)
+		o := options(k)
+		r.killed(o, "taken", 1)
+		im, err := New(r.client, options(k))
+		r.must(err)
+		sources, err := im.sources(t.Context())
+		r.must(err)
+		s := sources[0]
+		staged := func() *entry {
+			pairs, _, err := r.client.HScan(t.Context(), stagingKey(s.set), 0, "", 10).Result()
+			r.must(err)
+			e, err := parseStaged(pairs[0], pairs[1])
+			r.must(err)
+			return e
+		}
+		first, second, late := staged(), staged(), staged()
+		if got, err := im.adopt(t.Context(), s, []*entry{second}); err != nil || got[0] != itemDone {
+			t.Fatalf("%s: adopt: %v, %v", k, got, err)
+		}
+		other, err := New(r.client, options(k))
+		r.must(err)
+		if got, err := other.adopt(t.Context(), s, []*entry{late}); err != nil || got[0] != itemGone {
+			t.Errorf("%s: a second run adopted it, too: %v, %v", k, got, err)
+		}
+		if got := staged().text; got != second.text {
+			t.Errorf("%s: the record is %s, want that of the run which adopted it", k, got)
+		}
+		before := r.everything()
+		if got, err := im.from.putBack(t.Context(), s, []*entry{first}); err != nil || got[0] != itemGone {
+			t.Errorf("%s: put back by the run that took it: %v, %v", k, got, err)
+		}
+		r.must(im.from.finish(t.Context(), s, []*entry{first}))
+		if got := r.everything(); got != before {
+			t.Errorf("%s: the run that took it changed\n%s\nto\n%s", k, before, got)
+		}
+	}
+}
+
+// age makes what is staged look as if it had been taken earlier.
+func (r *rig) age(k Kind, by time.Duration) {
+	r.t.Helper()
+	if k.InPostgres() {
+		r.exec("update punctual_import set record = jsonb_set(record::jsonb, '{taken}', to_jsonb((record::jsonb->>'taken')::bigint - $1))::text", by.Milliseconds())
+		return
+	}
+	im, err := New(r.client, options(k))
+	r.must(err)
+	sources, err := im.sources(r.t.Context())
+	r.must(err)
+	key := stagingKey(sources[0].set)
+	for member, text := range r.client.HGetAll(r.t.Context(), key).Val() {
+		e, err := parseStaged(member, text)
+		r.must(err)
+		e.record.Taken -= by.Milliseconds()
+		r.must(r.client.HSet(r.t.Context(), key, member, e.record.String()).Err())
+	}
+}
+
+// Messages nearly due are left to consumers that remove only what they have worked on.
+func TestLeave(t *testing.T) {
+	r := newRig(t)
+	r.zadd("jobs", "soon", float64(r.now()+30))
+	r.zadd("jobs", "later", float64(r.now()+300))
+	o := options(ZSet)
+	o.Leave = time.Minute
+	if s := r.survey(o).Sets[0]; s.Left != 1 || s.Importable != 1 {
+		t.Errorf("survey: %+v", s)
+	}
+	s := r.move(o).Sets[0]
+	if s.Left != 1 || s.Stored != 1 || s.Remaining != 1 {
+		t.Errorf("%+v, want one left and one stored", s)
+	}
+	if got := bodies(r.messages("t")); !slices.Equal(got, []string{"later"}) {
+		t.Errorf("moved %q", got)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	r := newRig(t)
+	r.good(ZSet, "jobs", 50)
+	o := options(ZSet)
+	o.Spread = time.Hour
+	r.move(o)
+	ms := r.messages("t")
+	if span := ms[len(ms)-1].Due.Sub(ms[0].Due); len(ms) != 50 || span < 30*time.Minute || span > time.Hour {
+		t.Errorf("%d messages over %v, want 50 over nearly an hour", len(ms), span)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	r := newRig(t)
+	r.good(ZSet, "jobs", 50)
+	o := options(ZSet)
+	o.Limit = 20
+	for _, want := range []int64{20, 20, 10} {
+		if s := r.move(o).Sets[0]; s.Stored != want {
+			t.Errorf("stored %d, want %d", s.Stored, want)
+		}
+	}
+}
+
+// Following takes over what old producers still add.
+func TestFollow(t *testing.T) {
+	r := newRig(t)
+	r.good(ZSet, "jobs", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := options(ZSet)
+	o.Follow = true
+	o.Progress = func(done int64) {
+		if done == 1 {
+			r.zadd("jobs", "added meanwhile", float64(r.now()))
+		} else {
+			cancel()
+		}
+	}
+	im, err := New(r.client, o)
+	r.must(err)
+	rep, err := im.Move(ctx, r.store)
+	if err != nil || rep.Sets[0].Stored != 2 {
+		t.Errorf("%v, stored %d; want no error and 2", err, rep.Sets[0].Stored)
+	}
+}
+
+// The same member with another time is another message, also long after the first one was moved
+// and done; with the same time it is the same message.
+func TestMemberAddedAgain(t *testing.T) {
+	r := newRig(t)
+	for _, due := range []int64{r.now() - 5, r.now() - 4, r.now() - 4} {
+		r.zadd("jobs", "user 42", float64(due))
+		r.move(options(ZSet))
+		r.consume("t")
+	}
+	if r.delivered["user 42"] != 2 {
+		t.Errorf("delivered %d times, want 2", r.delivered["user 42"])
+	}
+}
+
+// A member that is added again while it is in staging must not take its place there.
+func TestMemberAddedAgainWhileStaged(t *testing.T) {
+	r := newRig(t)
+	first := r.now() - 60
+	r.zadd("jobs", "a", float64(first))
+	o := options(ZSet)
+	r.killed(o, "taken", 1)
+	r.zadd("jobs", "a", float64(first+1))
+	o.Target = "another store" // so that what is staged stays there
+	s := r.move(o).Sets[0]
+	if s.Stored != 0 || s.Rejected[Uncertain] != 1 || s.StillStaged != 1 || s.Remaining != 1 {
+		t.Errorf("%+v, want both untouched", s)
+	}
+	o.Target = ""
+	r.move(o)
+	if ms := r.messages("t"); len(ms) != 2 || !ms[0].Due.Equal(seconds(first)) || !ms[1].Due.Equal(seconds(first+1)) {
+		t.Errorf("%d messages, want both times", len(ms))
+	}
+}
+
+// Staged messages that an earlier run may have delivered, which nobody remembers, are decided by
+// people.
+func TestUncertain(t *testing.T) {
+	for _, k := range allKinds() {
+		for decision, want := range map[Decision]struct{ stored, staged, remaining, dropped int64 }{
+			LeaveUncertain:  {0, 3, 0, 0},
+			PushUncertain:   {3, 0, 0, 0},
+			DropUncertain:   {0, 0, 0, 3},
+			ReturnUncertain: {0, 0, 3, 0},
+		} {
+			t.Run(fmt.Sprint(k, " ", decision), func(t *testing.T) {
+				r := newRig(t)
+				r.good(k, "jobs", 3)
+				before := r.everything()
+				o := options(k)
+				r.killed(o, "taken", 1)
+				// Somebody made the topic forget.
+				i, err := punctual.AsInspector(r.store)
+				r.must(err)
+				none := time.Duration(0)
+				_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{DedupeWindow: &none})
+				r.must(err)
+				o.Uncertain = decision
+				// A run that lives may be working on what is young.
+				rep, err := r.tryMove(o)
+				if err != nil || rep.Sets[0].StillStaged != 3 || rep.Sets[0].Rejected[Uncertain] != 3 {
+					t.Errorf("young entries: %v, %+v; want them left alone", err, rep.Sets[0])
+				}
+				r.age(k, 10*time.Minute)
+				_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{DedupeWindow: &none})
+				r.must(err)
+				var texts []string
+				o.Rejected = func(x Reject) error { texts = append(texts, x.Text); return nil }
+				im, err := r.importer(o)
+				r.must(err)
+				m, err := im.mover(r.store)
+				r.must(err)
+				sources, err := im.sources(t.Context())
+				r.must(err)
+				s := newSetReport(sources[0])
+				r.must(m.resume(t.Context(), sources[0], s))
+				r.must(im.from.count(t.Context(), sources[0], &s.Remaining, &s.StillStaged))
+				if s.Stored != want.stored || s.StillStaged != want.staged || s.Remaining != want.remaining || s.Dropped != want.dropped {
+					t.Errorf("%+v, want %+v", s, want)
+				}
+				if decision == LeaveUncertain && (len(texts) != 3 || !strings.Contains(texts[0], "--uncertain")) {
+					t.Errorf("reported %q, want three that say how to decide", texts)
+				}
+				if decision == ReturnUncertain && r.everything() != before {
+					t.Errorf("not as before:\n%s\nwas\n%s", r.everything(), before)
+				}
+			})
+		}
+	}
+}
+
+// Everything works on Redis Cluster, where a script may touch one slot only.
+func TestCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 1, 0)
+	for _, k := range []Kind{ZSet, Redisson, Asynq} {
+		r := newRig(t)
+		r.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+		want := r.good(k, "jobs", 5)
+		o := options(k)
+		if k != ZSet {
+			o.Names = nil // found by itself
+			r.must(r.client.SAdd(t.Context(), asynqQueues, "jobs").Err())
+		}
+		r.move(o)
+		r.consume("t")
+		r.eachOnce(want)
+		r.must(r.client.Close())
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	defer client.Close()
+	if _, err := New(client, Options{Kind: BeeDelayQueue}); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("BeeDelayQueue on a cluster: %v, want ErrInvalid", err)
+	}
+}
+
+// The topic remembers finished IDs before anything is taken, and the report says so.
+func TestRemember(t *testing.T) {
+	r := newRig(t)
+	r.good(ZSet, "jobs", 1)
+	rep := r.move(options(ZSet))
+	if len(rep.Remembered) != 1 || rep.Remembered[0] != (Remembered{"t", 0, DefaultDedupeWindow}) {
+		t.Errorf("changed %+v", rep.Remembered)
+	}
+	r.good(ZSet, "jobs", 2)
+	if rep := r.move(options(ZSet)); len(rep.Remembered) != 0 {
+		t.Errorf("changed again: %+v", rep.Remembered)
+	}
+}
+
+// Another message has the ID of one that is imported: it stays, even if all but the time is the same.
+func TestConflict(t *testing.T) {
+	r := newRig(t)
+	r.good(BeeDelayQueue, "jobs", 2)
+	r.move(options(BeeDelayQueue))
+	r.bee(beeOrder+"jobs", "jobs", "good-1", "body good-1", r.now()-3, 1)
+	s := r.move(options(BeeDelayQueue)).Sets[0]
+	if s.Stored != 0 || s.Rejected[Conflict] != 1 || s.Remaining != 1 || s.StillStaged != 0 {
+		t.Errorf("%+v, want it left because of a conflict", s)
+	}
+}
+
+// What counts for whether a message is there already is all that was given with it; its time counts
+// until somebody has worked on it.
+func TestSameMessage(t *testing.T) {
+	due := seconds(1_800_000_000)
+	there := func() *punctual.Info {
+		return &punctual.Info{Message: punctual.Message{Body: []byte("body"), Headers: map[string]string{"a": "1"}, Due: due}}
+	}
+	m := &punctual.NewMessage{Body: []byte("body"), Headers: map[string]string{"a": "1"}, Due: due}
+	for name, c := range map[string]struct {
+		change func(i *punctual.Info)
+		same   bool
+	}{
+		"nothing":                      {func(*punctual.Info) {}, true},
+		"another body":                 {func(i *punctual.Info) { i.Body = []byte("bodY") }, false},
+		"no body":                      {func(i *punctual.Info) { i.Body = nil }, false},
+		"another header":               {func(i *punctual.Info) { i.Headers["a"] = "2" }, false},
+		"one header more":              {func(i *punctual.Info) { i.Headers["b"] = "1" }, false},
+		"no headers":                   {func(i *punctual.Info) { i.Headers = nil }, false},
+		"another time":                 {func(i *punctual.Info) { i.Due = due.Add(time.Millisecond) }, false},
+		"an earlier time":              {func(i *punctual.Info) { i.Due = due.Add(-time.Millisecond) }, false},
+		"another time after attempts":  {func(i *punctual.Info) { i.Due, i.Attempt = due.Add(time.Hour), 1 }, true},
+		"the same time after attempts": {func(i *punctual.Info) { i.Attempt = 2 }, true},
+		"another body after attempts":  {func(i *punctual.Info) { i.Body, i.Attempt = nil, 1 }, false},
+		"other headers after attempts": {func(i *punctual.Info) { i.Headers, i.Attempt = nil, 1 }, false},
+	} {
+		i := there()
+		c.change(i)
+		if got := sameMessage(i, m); got != c.same {
+			t.Errorf("%s: the same message: %v; want %v", name, got, c.same)
+		}
+	}
+}
+
+// A message that was moved, failed there and waits for its next attempt is known again.
+func TestKnownAfterAnAttempt(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 1)
+		dump := map[string]string{}
+		for _, key := range r.client.Keys(t.Context(), "*").Val() {
+			dump[key] = r.client.Dump(t.Context(), key).Val()
+		}
+		r.move(options(k))
+		ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1})
+		if err != nil || len(ds) != 1 {
+			t.Fatalf("%s: claimed %v, %v", k, ds, err)
+		}
+		errs, err := r.store.Settle(t.Context(), []punctual.Settlement{{Topic: "t", ID: ds[0].ID, Token: ds[0].Token, Verb: punctual.SettleRetry, Delay: time.Hour}})
+		r.must(errors.Join(append(errs, err)...))
+		r.must(r.client.FlushAll(t.Context()).Err())
+		for key, value := range dump {
+			r.must(r.client.Restore(t.Context(), key, 0, value).Err())
+		}
+		if s := r.move(options(k)).Sets[0]; s.Duplicates != 1 || s.Rejected[Conflict] != 0 || s.Remaining != 0 {
+			t.Errorf("%s: %+v, want it known from before", k, s)
+		}
+	}
+}
+
+// A source that lost its last second in a crash has messages again that were moved already.
+func TestSourceThatForgot(t *testing.T) {
+	for _, k := range kinds() {
+		r := newRig(t)
+		want := r.good(k, "jobs", 4)
+		dump := map[string]string{}
+		for _, key := range r.client.Keys(t.Context(), "*").Val() {
+			dump[key] = r.client.Dump(t.Context(), key).Val()
+		}
+		for range 2 {
+			r.move(options(k))
+			r.consume("t")
+			r.must(r.client.FlushAll(t.Context()).Err())
+			for key, value := range dump {
+				r.must(r.client.Restore(t.Context(), key, 0, value).Err())
+			}
+		}
+		if s := r.move(options(k)).Sets[0]; s.Stored != 0 || s.Duplicates != 4 {
+			t.Errorf("%s: %+v, want 4 known from before", k, s)
+		}
+		r.eachOnce(want)
+	}
+}
+
+// A topic that takes no messages ends the run, and all goes back.
+func TestPausedTopic(t *testing.T) {
+	for _, k := range allKinds() {
+		r := newRig(t)
+		r.good(k, "jobs", 3)
+		before := r.everything()
+		i, err := punctual.AsInspector(r.store)
+		r.must(err)
+		paused := true
+		_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{PushPaused: &paused})
+		r.must(err)
+		rep, err := r.tryMove(options(k))
+		if !errors.Is(err, punctual.ErrPaused) || rep.Sets[0].Returned != 3 {
+			t.Errorf("%s: %v, returned %d; want ErrPaused and 3", k, err, rep.Sets[0].Returned)
+		}
+		if got := r.everything(); got != before {
+			t.Errorf("%s: the source held\n%s\nand now\n%s", k, before, got)
+		}
+	}
+}
+
+// full makes the source refuse whatever needs memory, or ends that.
+func (r *rig) full(is bool) {
+	r.t.Helper()
+	limit := "0"
+	if is {
+		limit = "1"
+	}
+	ctx := context.WithoutCancel(r.t.Context())
+	r.must(r.client.ConfigSet(ctx, "maxmemory", limit).Err())
+	if err := r.client.Set(ctx, "probe", "x", time.Millisecond).Err(); (err != nil) != is {
+		r.t.Errorf("this test shows nothing: with maxmemory %s a write returned %v", limit, err)
+	}
+	r.must(r.client.Del(ctx, "probe").Err())
+}
+
+// A source out of memory refuses to stage anything, and nothing else: what is staged can be gone
+// on with, finished and put back.
+func TestSourceOutOfMemory(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(string(k), func(t *testing.T) {
+			r := newRig(t)
+			t.Cleanup(func() { r.full(false) })
+			want := r.good(k, "jobs", 3)
+			before := r.everything()
+			r.full(true)
+			if _, err := r.tryMove(options(k)); err == nil || !strings.Contains(err.Error(), "maxmemory") {
+				t.Errorf("take: %v, want an error that names maxmemory", err)
+			}
+			r.full(false)
+			r.withFaults(func(context.Context, []punctual.NewMessage, punctual.Store) ([]punctual.PushResult, error) {
+				r.full(true)
+				return nil, punctual.ErrNoSpace
+			})
+			if rep, err := r.tryMove(options(k)); !errors.Is(err, punctual.ErrNoSpace) || rep.Sets[0].Returned != 3 {
+				t.Errorf("put back: %v, %+v", err, rep.Sets[0])
+			}
+			if got := r.everything(); got != before {
+				t.Errorf("the source held\n%s\nand now\n%s", before, got)
+			}
+			r.full(false)
+			r.healed()
+			o := options(k)
+			r.killed(o, "taken", 1)
+			r.full(true)
+			r.move(options(k))
+			r.consume("t")
+			r.eachOnce(want)
+		})
+	}
+}

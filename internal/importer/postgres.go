@@ -1,0 +1,541 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// pgStaging is the table in which taken rows are staged. It is in the schema of the table that they come from.
+const pgStaging = "punctual_import"
+
+// pgOrigin is a database of another system, or of a program that keeps its messages in a table of its own.
+type pgOrigin struct {
+	conn  *pgx.Conn
+	opt   *Options
+	table *pgTable // set by expect, which comes first
+}
+
+// pgTable is what is known of the table that is imported from. All of it is ready to be put into a statement, in which the
+// table's alias is t.
+type pgTable struct {
+	name    string // as SQL names it
+	staging string
+	columns []string // those that can be written
+	// id is the column that names a row, idType its type; id is unique.
+	id, idType string
+	// due is when a row is due, in milliseconds since 1970; count is the same in what the column counts.
+	due, count string
+	counted    bool // the column is a number
+	body       string
+	extra      string // what a system keeps beside, as jsonb
+	pending    func(s *source) string
+}
+
+// pgRow is what was read of a row beside its ID and its due time.
+type pgRow struct {
+	version string // of the row, as it was read
+	body    []byte
+	extra   []byte // JSON, or nil
+}
+
+// DialPostgres returns a connection that the caller closes. Errors do not repeat the URL, which may hold a password.
+func DialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, invalidf("the source's URL cannot be read: use postgres://user:password@host:port/database, with special characters of user and password escaped with %%")
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, pgFault(err, "connect to the source")
+	}
+	return conn, nil
+}
+
+// NewPostgres returns an importer from the database behind conn, or an ErrInvalid that says which option is wrong. It does
+// not talk to the server yet. Nothing else uses conn meanwhile.
+func NewPostgres(conn *pgx.Conn, o Options) (*Importer, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	o.setDefaults()
+	return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), nil
+}
+
+// InPostgres tells whether a system keeps its messages in PostgreSQL.
+func (k Kind) InPostgres() bool { return k == Postgres || k == River }
+
+func (o *pgOrigin) now(ctx context.Context) (t time.Time, err error) {
+	if err := o.conn.QueryRow(ctx, "select clock_timestamp()").Scan(&t); err != nil {
+		return t, pgFault(err, "ask the source for its time")
+	}
+	return t, nil
+}
+
+// names are the queues that have something to import.
+func (o *pgOrigin) names(ctx context.Context) ([]string, error) {
+	if err := o.describe(ctx); err != nil {
+		return nil, err
+	}
+	names, err := query[string](ctx, o, "select distinct t.queue from "+o.table.name+" t where t.state::text = any($1)", o.opt.Parts)
+	if err != nil {
+		return nil, pgFault(err, "look for what is there")
+	}
+	return names, nil
+}
+
+func (o *pgOrigin) expect(ctx context.Context, _ *source) error {
+	if err := o.describe(ctx); err != nil {
+		return err
+	}
+	if o.table.counted && o.opt.Unit == 0 {
+		return invalidf("say whether column %q counts seconds or milliseconds (--unit): a survey shows what it looks like", o.opt.Columns.Due)
+	}
+	return nil
+}
+
+// describe reads what the table is like, once.
+func (o *pgOrigin) describe(ctx context.Context) error {
+	if o.table != nil {
+		return nil
+	}
+	name := o.opt.Table
+	if o.opt.Kind == Postgres {
+		name = o.opt.Names[0]
+	}
+	var full, schema string
+	err := o.conn.QueryRow(ctx, `select format('%I.%I', n.nspname, c.relname), n.nspname
+		from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1) and c.relkind in ('r', 'p')`, name).Scan(&full, &schema)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return invalidf("there is no table %s here: name it with its schema, as schema.table", name)
+	}
+	if err != nil {
+		return pgFault(err, "look at %s", name)
+	}
+	t := &pgTable{name: full, staging: pgx.Identifier{schema, pgStaging}.Sanitize()}
+	types, err := o.columns(ctx, t)
+	if err != nil {
+		return err
+	}
+	if o.opt.Kind == River {
+		err = t.describeRiver(types)
+	} else {
+		err = o.describeOwn(ctx, t, types)
+	}
+	if err == nil {
+		o.table = t
+	}
+	return err
+}
+
+// columns returns the types of a table's columns, by name, and notes those that can be written.
+func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, error) {
+	rows, err := o.conn.Query(ctx, `select attname::text, format_type(atttypid, atttypmod), attgenerated = '' from pg_attribute
+		where attrelid = $1::text::regclass and attnum > 0 and not attisdropped order by attnum`, t.name)
+	if err != nil {
+		return nil, pgFault(err, "look at %s", t.name)
+	}
+	types := map[string]string{}
+	var name, typ string
+	var writable bool
+	_, err = pgx.ForEachRow(rows, []any{&name, &typ, &writable}, func() error {
+		types[name] = typ
+		if writable {
+			t.columns = append(t.columns, pgx.Identifier{name}.Sanitize())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, pgFault(err, "look at %s", t.name)
+	}
+	return types, nil
+}
+
+// describeOwn describes a table of a program's own, of which the options name three columns.
+func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string]string) error {
+	c := o.opt.Columns
+	for _, name := range []string{c.ID, c.Due, c.Body} {
+		if types[name] == "" {
+			return invalidf("%s has no column %q", t.name, name)
+		}
+	}
+	t.id, t.idType = "t."+pgx.Identifier{c.ID}.Sanitize(), types[c.ID]
+	unique, err := query[bool](ctx, o, `select true from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
+		where i.indrelid = $1::text::regclass and i.indisunique and i.indpred is null and i.indnkeyatts = 1 and a.attname = $2 limit 1`, t.name, c.ID)
+	if err != nil {
+		return pgFault(err, "look at %s", t.name)
+	}
+	if len(unique) == 0 {
+		return invalidf("column %q of %s is not unique by itself: name the column of its primary key", c.ID, t.name)
+	}
+	if err := t.describeDue("t."+pgx.Identifier{c.Due}.Sanitize(), c.Due, types[c.Due], o.opt); err != nil {
+		return err
+	}
+	t.body = "t." + pgx.Identifier{c.Body}.Sanitize()
+	if types[c.Body] != "bytea" {
+		t.body = "convert_to(" + t.body + "::text, 'UTF8')"
+	}
+	t.extra = "null::text"
+	t.pending = func(*source) string {
+		if o.opt.Where == "" {
+			return "true"
+		}
+		return "(" + o.opt.Where + ")"
+	}
+	return nil
+}
+
+// describeDue makes the due time of its column.
+func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
+	switch base, _, _ := strings.Cut(typ, "("); base {
+	case "timestamp with time zone", "timestamp without time zone", "timestamp", "date":
+		t.count = "extract(epoch from " + column + "::timestamptz)"
+		t.due = "ceil(" + t.count + " * 1000)::float8"
+		if o.Unit != 0 {
+			return invalidf("column %q is a %s, which needs no unit", name, typ)
+		}
+	case "smallint", "integer", "bigint", "numeric", "real", "double precision":
+		t.counted, t.count = true, column
+		t.due = fmt.Sprintf("ceil(%s::numeric * %d)::float8", column, o.Unit.Milliseconds())
+		if o.Unit == 0 {
+			t.due = "'NaN'::float8" // until guessUnit or the caller says what it counts
+		}
+	default:
+		return invalidf("column %q is a %s: the due time is a timestamp or a number", name, typ)
+	}
+	return nil
+}
+
+// guessUnit does for a column of numbers what a survey of a sorted set does.
+func (o *pgOrigin) guessUnit(ctx context.Context, r *Report) error {
+	if o.opt.Kind == River || o.opt.Unit != 0 {
+		return nil
+	}
+	if err := o.describe(ctx); err != nil || !o.table.counted {
+		return err
+	}
+	var inSeconds, inMillis int64
+	err := o.conn.QueryRow(ctx, fmt.Sprintf("select count(*) filter (where %[1]s >= 1e9 and %[1]s < 1e11), count(*) filter (where %[1]s >= 1e12 and %[1]s < 1e14) from %[2]s t where %[3]s",
+		o.table.count, o.table.name, o.table.pending(nil))).Scan(&inSeconds, &inMillis)
+	if err != nil {
+		return pgFault(err, "read %s", o.table.name)
+	}
+	switch {
+	case inSeconds > 0 && inMillis > 0:
+		return invalidf("%d due times look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, inMillis)
+	case inSeconds > 0:
+		o.opt.Unit = time.Second
+	case inMillis > 0:
+		o.opt.Unit = time.Millisecond
+	default:
+		return invalidf("%s has no due time that looks like seconds or milliseconds: is it empty? Or say what they count with --unit", o.table.name)
+	}
+	o.table = nil // the due time is made anew
+	r.Unit, r.Guessed = o.opt.Unit, true
+	return nil
+}
+
+func (o *pgOrigin) count(ctx context.Context, s *source, members, staged *int64) error {
+	err := o.conn.QueryRow(ctx, "select count(*) from "+o.table.name+" t where "+o.table.pending(s)).Scan(members)
+	if err == nil {
+		*staged, err = o.countStaged(ctx, s)
+	}
+	if err != nil {
+		return pgFault(err, "count %s", s.set)
+	}
+	return nil
+}
+
+func (o *pgOrigin) countStaged(ctx context.Context, s *source) (n int64, err error) {
+	there, err := o.hasStaging(ctx)
+	if err == nil && there {
+		err = o.conn.QueryRow(ctx, "select count(*) from "+o.table.staging+" where source = $1", s.set).Scan(&n)
+	}
+	return n, err
+}
+
+func (o *pgOrigin) hasStaging(ctx context.Context) (there bool, err error) {
+	err = o.conn.QueryRow(ctx, "select to_regclass($1) is not null", o.table.staging).Scan(&there)
+	return there, err
+}
+
+// fields are what an entry is made of: ID, due time, version, body and what is beside.
+func (t *pgTable) fields() string {
+	return fmt.Sprintf("%s::text, coalesce(%s, 'NaN'), t.xmin::text, coalesce(%s, ''), %s", t.id, t.due, t.body, t.extra)
+}
+
+// keptFields are the same of a row that is kept in staging, where it has no version.
+func (t *pgTable) keptFields() string { return strings.Replace(t.fields(), "t.xmin::text", "''", 1) }
+
+func scanEntry(row pgx.CollectableRow) (*entry, error) {
+	e := &entry{}
+	var extra *string
+	err := row.Scan(&e.member, &e.score, &e.row.version, &e.row.body, &extra)
+	if extra != nil {
+		e.row.extra = []byte(*extra)
+	}
+	return e, err
+}
+
+func (o *pgOrigin) walks(*source) []walk { return []walk{o.walk} }
+
+// walk visits the rows in the order of their IDs.
+func (o *pgOrigin) walk(ctx context.Context, s *source, visit visitor) error {
+	t := o.table
+	from, args := "", []any{0}
+	var p pager
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		args[0] = p.next()
+		rows, err := o.conn.Query(ctx, "select "+t.fields()+" from "+t.name+" t where "+t.pending(s)+from+" order by "+t.id+" limit $1", args...)
+		if err != nil {
+			return pgFault(err, "read %s", t.name)
+		}
+		es, err := pgx.CollectRows(rows, scanEntry)
+		if err != nil {
+			return pgFault(err, "read %s", t.name)
+		}
+		if len(es) == 0 {
+			return nil
+		}
+		if _, err := visit(ctx, es); err != nil {
+			return err
+		}
+		p.saw(es)
+		from, args = " and "+t.id+" > $2::text::"+t.idType, []any{0, es[len(es)-1].member}
+	}
+}
+
+func (o *pgOrigin) staged(ctx context.Context, s *source, visit func(pairs []string) error) error {
+	there, err := o.hasStaging(ctx)
+	if err != nil {
+		return pgFault(err, "read what is staged of %s", s.set)
+	}
+	for last := ""; there; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rows, err := o.conn.Query(ctx, "select member, record from "+o.table.staging+` where source = $1 and member > $2 order by member limit $3`, s.set, last, maxPage)
+		if err != nil {
+			return pgFault(err, "read what is staged of %s", s.set)
+		}
+		var pairs []string
+		var record string
+		_, err = pgx.ForEachRow(rows, []any{&last, &record}, func() error {
+			pairs = append(pairs, last, record)
+			return nil
+		})
+		if err != nil {
+			return pgFault(err, "read what is staged of %s", s.set)
+		}
+		if len(pairs) == 0 {
+			return nil
+		}
+		if err := visit(pairs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readKept makes rows of the texts in staging again, as PostgreSQL itself reads them.
+func (o *pgOrigin) readKept(ctx context.Context, s *source, es []*entry) error {
+	byMember := map[string]*entry{}
+	for _, e := range es {
+		byMember[e.member] = e
+	}
+	rows, err := o.conn.Query(ctx, fmt.Sprintf("select %s from %s k, lateral (select (k.kept::%s).*) t where k.source = $1 and k.member = any($2)",
+		o.table.keptFields(), o.table.staging, o.table.name), s.set, members(es))
+	if err != nil {
+		return pgFault(err, "read the staged rows of %s", s.set)
+	}
+	kept, err := pgx.CollectRows(rows, scanEntry)
+	if err != nil {
+		return pgFault(err, "read the staged rows of %s", s.set)
+	}
+	for _, k := range kept {
+		if e := byMember[k.member]; e != nil {
+			e.row = k.row
+		}
+	}
+	return nil
+}
+
+func members(es []*entry) []string {
+	out := make([]string, len(es))
+	for i, e := range es {
+		out[i] = e.member
+	}
+	return out
+}
+
+func records(es []*entry) []string {
+	out := make([]string, len(es))
+	for i, e := range es {
+		out[i] = e.text
+	}
+	return out
+}
+
+// take moves rows into staging in one statement: those that are as they were read, and that nobody works on.
+func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	if err := o.makeStaging(ctx); err != nil {
+		return nil, err
+	}
+	t := o.table
+	versions := make([]string, len(es))
+	for i, e := range es {
+		versions[i] = e.row.version
+	}
+	taken, err := query[string](ctx, o, fmt.Sprintf(`
+		with locked as materialized (
+			select t.tableoid as part, t.ctid as place, asked.member, asked.record
+			from unnest($2::text[], $3::text[], $4::text[]) as asked(member, version, record)
+			join %[1]s t on %[2]s = asked.member::%[3]s and t.xmin::text = asked.version
+			where %[4]s and not exists (select 1 from %[5]s k where k.source = $1 and k.member = asked.member)
+			for update of t skip locked
+		), gone as (
+			delete from %[1]s t using locked where t.tableoid = locked.part and t.ctid = locked.place
+			returning locked.member, locked.record, t::text as kept
+		)
+		insert into %[5]s (source, member, record, kept) select $1, member, record, kept from gone returning member`,
+		t.name, t.id, t.idType, t.pending(s), t.staging), s.set, members(es), versions, records(es))
+	if err != nil {
+		return nil, pgFault(err, "take from %s", t.name)
+	}
+	there, err := query[string](ctx, o, fmt.Sprintf("select %s::text from %s t where %s = any($1::text[]::%s[]) and %s", t.id, t.name, t.id, t.idType, t.pending(s)), members(es))
+	if err != nil {
+		return nil, pgFault(err, "read %s", t.name)
+	}
+	return answers(es, taken, there, itemHeld), nil
+}
+
+// answers are itemDone for the entries of one list, other for those of another one, and itemGone for the rest.
+func answers(es []*entry, done, others []string, other int64) []int64 {
+	what := map[string]int64{}
+	for _, m := range others {
+		what[m] = other
+	}
+	for _, m := range done {
+		what[m] = itemDone
+	}
+	out := make([]int64, len(es))
+	for i, e := range es {
+		out[i] = what[e.member]
+	}
+	return out
+}
+
+// makeStaging makes the table for taken rows. Another run may do so at the same time.
+func (o *pgOrigin) makeStaging(ctx context.Context) error {
+	if there, err := o.hasStaging(ctx); err != nil || there {
+		return err
+	}
+	_, err := o.conn.Exec(ctx, "create table if not exists "+o.table.staging+
+		" (source text not null, member text collate \"C\" not null, record text not null, kept text not null, primary key (source, member))")
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && (refused.Code == "23505" || refused.Code == "42P07") {
+		err = nil // the other one was faster
+	}
+	if err != nil {
+		return pgFault(err, "make the table %s", o.table.staging)
+	}
+	return nil
+}
+
+func (o *pgOrigin) adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error) {
+	adopted, err := query[string](ctx, o, fmt.Sprintf(`update %s k set record = asked.new from unnest($2::text[], $3::text[], $4::text[]) as asked(member, old, new)
+		where k.source = $1 and k.member = asked.member and k.record in (asked.old, asked.new) returning k.member`, o.table.staging), s.set, members(es), old, records(es))
+	if err != nil {
+		return nil, pgFault(err, "adopt what is staged of %s", s.set)
+	}
+	return answers(es, adopted, nil, itemGone), nil
+}
+
+func (o *pgOrigin) finish(ctx context.Context, s *source, es []*entry) error {
+	if len(es) == 0 {
+		return nil
+	}
+	_, err := o.conn.Exec(ctx, fmt.Sprintf(`delete from %s k using unnest($2::text[], $3::text[]) as asked(member, record)
+		where k.source = $1 and k.member = asked.member and k.record = asked.record`, o.table.staging), s.set, members(es), records(es))
+	if err != nil {
+		return pgFault(err, "finish what is staged of %s", s.set)
+	}
+	return nil
+}
+
+// putBack moves rows back in one statement, each as it was.
+func (o *pgOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	t := o.table
+	values := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		values[i] = "(whole)." + c
+	}
+	back, err := query[string](ctx, o, fmt.Sprintf(`
+		with back as (
+			delete from %[1]s k using unnest($2::text[], $3::text[]) as asked(member, record)
+			where k.source = $1 and k.member = asked.member and k.record = asked.record
+				and not exists (select 1 from %[2]s t where %[3]s = asked.member::%[4]s)
+			returning k.member, k.kept
+		), put as (
+			insert into %[2]s (%[5]s) overriding system value select %[6]s from (select kept::%[2]s as whole from back) rows
+		)
+		select member from back`,
+		t.staging, t.name, t.id, t.idType, strings.Join(t.columns, ", "), strings.Join(values, ", ")), s.set, members(es), records(es))
+	if err != nil {
+		return nil, pgFault(err, "put back into %s", t.name)
+	}
+	kept, err := query[string](ctx, o, "select member from "+t.staging+" k join unnest($2::text[], $3::text[]) as asked(member, record) using (member, record) where k.source = $1", s.set, members(es), records(es))
+	if err != nil {
+		return nil, pgFault(err, "read what is staged of %s", s.set)
+	}
+	return answers(es, back, kept, itemChanged), nil
+}
+
+// query returns the one column of a statement's rows.
+func query[T any](ctx context.Context, o *pgOrigin, statement string, args ...any) ([]T, error) {
+	rows, err := o.conn.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[T])
+}
+
+// pgFault says what could not be done on the source, and what to do about it.
+func pgFault(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	var refused *pgconn.PgError
+	var dialling *pgconn.ConnectError
+	switch {
+	case errors.As(err, &refused):
+		if r := pgRemedies()[refused.Code]; r != "" {
+			what += ": " + r
+		}
+	case errors.As(err, &dialling):
+		// Its text names host, user and database.
+		return fmt.Errorf("%s: the source cannot be reached: is its URL right, and the server up? %w", what, errors.Unwrap(dialling))
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// pgRemedies are what helps against the errors that a source answers with, by their codes.
+func pgRemedies() map[string]string {
+	return map[string]string{
+		"25006": "this is a standby: name its primary",
+		"28P01": "the source does not accept this user and password",
+		"28000": "the source does not accept this user",
+		"3D000": "there is no such database",
+		"42501": "this user lacks a right on the source: docs/importing.md has those that are needed",
+		"42703": "the condition names a column that is not there",
+		"23503": "another table refers to these rows: they cannot be taken out",
+		"23505": "a row with the same key is there by now",
+		"53100": "the disk of the source is full",
+	}
+}

@@ -1,0 +1,271 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/punctualmq/punctual"
+)
+
+// sql is a connection to a database of the test's own, with a table of jobs and River's as its own migrations make it.
+func (r *rig) sql() *pgx.Conn {
+	r.t.Helper()
+	if r.db != nil {
+		return r.db
+	}
+	url := postgres.Database(r.t)
+	var err error
+	r.db, err = DialPostgres(r.t.Context(), url)
+	r.must(err)
+	r.t.Cleanup(func() {
+		if err := r.db.Close(context.Background()); err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.exec("create table jobs (id text primary key, run_at timestamptz, payload text, state text default 'pending', copy text generated always as (payload || '!') stored)")
+	river, err := os.ReadFile("testdata/river/schema.sql")
+	r.must(err)
+	r.exec(string(river))
+	return r.db
+}
+
+func (r *rig) exec(statement string, args ...any) {
+	r.t.Helper()
+	_, err := r.sql().Exec(r.t.Context(), statement, args...)
+	r.must(err)
+}
+
+// tables is what the database holds, to compare: the rows that wait, and what is staged.
+func (r *rig) tables() string {
+	r.t.Helper()
+	var b strings.Builder
+	for _, table := range []string{"jobs", "river_job", pgStaging} {
+		var there bool
+		r.must(r.db.QueryRow(r.t.Context(), "select to_regclass($1) is not null", table).Scan(&there))
+		if !there {
+			continue
+		}
+		rows, err := r.db.Query(r.t.Context(), "select t::text from "+table+" t order by 1")
+		r.must(err)
+		texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		r.must(err)
+		for _, text := range texts {
+			fmt.Fprintf(&b, "%s: %s\n", table, text)
+		}
+	}
+	return b.String()
+}
+
+// apart returns an importer with a connection of its own, where the kind has connections.
+func (r *rig) apart(o Options) (*Importer, error) {
+	if !o.Kind.InPostgres() {
+		return New(r.client, o)
+	}
+	conn, err := DialPostgres(r.t.Context(), r.sql().Config().ConnString())
+	if err != nil {
+		return nil, err
+	}
+	r.t.Cleanup(func() { r.must(conn.Close(context.Background())) })
+	return NewPostgres(conn, o)
+}
+
+// What a survey says of a table, what becomes of its rows, and that it changes nothing.
+func TestPostgresTable(t *testing.T) {
+	r := newRig(t)
+	r.exec(`insert into jobs (id, run_at, payload, state) values
+		('order-1', '2096-01-01 00:00:00.0001+00', 'close 1', 'pending'), ('order-2', now() - interval '1 hour', E'\\x00 and ''quotes''', 'pending'),
+		('with space', '2096-01-01 00:00:00+00', 'x', 'pending'), (E'two\nlines', '2096-01-01 00:00:00+00', 'x', 'pending'), ('done', now(), 'x', 'done'),
+		('never', 'infinity', 'x', 'pending'), ('unknown', null, 'x', 'pending'), ('long ago', '1999-01-01', 'x', 'pending')`)
+	o := options(Postgres)
+	o.Where = "t.state = 'pending'"
+	before := r.everything()
+	s := r.survey(o).Sets[0]
+	if s.Found != 7 || s.Importable != 4 || s.Overdue != 1 || s.Rejected[BadScore] != 3 {
+		t.Errorf("survey: %+v", s)
+	}
+	if after := r.everything(); after != before {
+		t.Errorf("the survey changed\n%s\nto\n%s", before, after)
+	}
+	s = r.move(o).Sets[0]
+	if s.Stored != 4 || s.Remaining != 3 || s.StillStaged != 0 {
+		t.Errorf("move: %+v", s)
+	}
+	ms := r.messages("t")
+	if len(ms) != 4 || ms[0].ID != "order-2" || string(ms[0].Body) != `\x00 and 'quotes'` {
+		t.Fatalf("messages: %+v", ms)
+	}
+	due := time.Date(2096, 1, 1, 0, 0, 0, 1e6, time.UTC) // rounded up
+	i := slices.IndexFunc(ms, func(m punctual.Info) bool { return m.ID == "order-1" })
+	if i < 0 || !ms[i].Due.Equal(due) {
+		t.Errorf("order-1 is due at %v, want %v", ms[i].Due, due)
+	}
+	if !slices.ContainsFunc(ms, func(m punctual.Info) bool { return strings.HasPrefix(m.ID, "postgres-") }) {
+		t.Error("no message has an ID in place of one that no message can have")
+	}
+}
+
+// Due times and bodies of other types.
+func TestPostgresTypes(t *testing.T) {
+	r := newRig(t)
+	r.exec("create schema shop")
+	r.exec(`create table shop."Jobs" (id uuid unique, secs bigint, ms numeric, day date, body bytea, doc jsonb)`)
+	r.exec(`insert into shop."Jobs" values ('11111111-1111-4111-8111-111111111111', 4000000000, 4000000000123.5, '2096-10-02', '\x00ff', '{"a": 1}')`)
+	for _, c := range []struct {
+		due, body string
+		unit      time.Duration
+		want      time.Time
+		wantBody  string
+	}{
+		{"secs", "body", time.Second, time.Unix(4000000000, 0), "\x00\xff"},
+		{"ms", "doc", time.Millisecond, time.UnixMilli(4000000000124), `{"a": 1}`},
+		{"day", "doc", 0, time.Date(2096, 10, 2, 0, 0, 0, 0, time.UTC), `{"a": 1}`},
+	} {
+		o := Options{Kind: Postgres, Names: []string{`shop."Jobs"`}, Topic: "t", Columns: Columns{"id", c.due, c.body}}
+		rep := r.survey(o)
+		if s := rep.Sets[0].Samples; len(s) != 1 || !s[0].Due.Equal(c.want) || string(s[0].Body) != c.wantBody || rep.Unit != c.unit {
+			t.Errorf("%s, %s: samples %+v, unit %v", c.due, c.body, s, rep.Unit)
+		}
+		if c.unit == 0 {
+			continue
+		}
+		if _, err := r.tryMove(o); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("%s: a move that would guess the unit: %v", c.due, err)
+		}
+	}
+}
+
+// What is not as it is said to be is refused before anything is changed.
+func TestPostgresRefuses(t *testing.T) {
+	r := newRig(t)
+	r.exec("create view seen as select * from jobs")
+	for name, change := range map[string]func(o *Options){
+		"no such table":  func(o *Options) { o.Names = []string{"nobody"} },
+		"a view":         func(o *Options) { o.Names = []string{"seen"} },
+		"no such column": func(o *Options) { o.Columns.Body = "nothing" },
+		"not unique":     func(o *Options) { o.Columns.ID = "payload" },
+		"no time":        func(o *Options) { o.Columns.Due = "state" },
+		"a unit":         func(o *Options) { o.Unit = time.Second },
+	} {
+		o := options(Postgres)
+		change(&o)
+		if _, err := r.tryMove(o); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	o := options(Postgres)
+	o.Where = "nonsense = 1"
+	if _, err := r.tryMove(o); err == nil || !strings.Contains(err.Error(), "the condition names a column") {
+		t.Errorf("a condition that cannot be: %v", err)
+	}
+	if _, err := DialPostgres(t.Context(), "postgres://postgres:secret@127.0.0.1:1/none"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("no server: %v", err)
+	}
+	if _, err := NewPostgres(r.db, Options{Kind: River, ByType: true, Topic: "t"}); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("both by type and into one topic: %v", err)
+	}
+}
+
+// A row that an old consumer works on stays its own, also when it is finished later; one that it changes is not taken.
+func TestPostgresOldConsumer(t *testing.T) {
+	r := newRig(t)
+	r.good(Postgres, "jobs", 4)
+	other, err := DialPostgres(t.Context(), r.sql().Config().ConnString())
+	r.must(err)
+	defer func() { r.must(other.Close(context.Background())) }()
+	tx, err := other.Begin(t.Context())
+	r.must(err)
+	_, err = tx.Exec(t.Context(), "select * from jobs where id = 'good-0' for update skip locked")
+	r.must(err)
+	s := r.move(options(Postgres)).Sets[0]
+	if s.Stored != 3 || s.Remaining != 1 || s.StillStaged != 0 {
+		t.Errorf("while one row is locked: %+v", s)
+	}
+	_, err = tx.Exec(t.Context(), "delete from jobs where id = 'good-0'")
+	r.must(err)
+	r.must(tx.Commit(t.Context()))
+	if s = r.move(options(Postgres)).Sets[0]; s.Stored != 0 || s.Remaining != 0 {
+		t.Errorf("afterwards: %+v", s)
+	}
+	r.consume("t")
+	r.eachOnce([]string{"body good-1", "body good-2", "body good-3"})
+
+	// Between its reading and its taking a row may be changed.
+	r.exec("insert into jobs values ('good-9', now() - interval '1 min', 'old')")
+	im, err := r.importer(options(Postgres))
+	r.must(err)
+	sources, err := im.sources(t.Context())
+	r.must(err)
+	changed := false
+	for _, walk := range im.from.walks(sources[0]) {
+		r.must(walk(t.Context(), sources[0], func(ctx context.Context, es []*entry) ([]bool, error) {
+			r.exec("update jobs set payload = 'new' where id = 'good-9'")
+			changed = true
+			got, err := im.from.take(ctx, sources[0], es)
+			if err != nil || got[0] != itemHeld {
+				t.Errorf("take of a row that was changed: %v, %v", got, err)
+			}
+			return []bool{true}, nil
+		}))
+	}
+	if !changed {
+		t.Error("no row was read, so this test shows nothing")
+	}
+}
+
+// A row with the ID of one that was imported and finished is another one: it stays where it is and is reported.
+func TestPostgresSameIDAgain(t *testing.T) {
+	r := newRig(t)
+	r.good(Postgres, "jobs", 1)
+	r.move(options(Postgres))
+	r.consume("t")
+	r.good(Postgres, "jobs", 1)
+	s := r.move(options(Postgres)).Sets[0]
+	if s.Rejected[Conflict] != 1 || s.Returned != 1 || s.Remaining != 1 || s.StillStaged != 0 {
+		t.Errorf("%+v", s)
+	}
+	r.consume("t")
+	r.eachOnce([]string{"body good-0"})
+}
+
+// River's own client wrote the jobs; see testdata/river.
+func TestRiver(t *testing.T) {
+	r := newRig(t)
+	r.sql()
+	jobs, err := os.ReadFile("testdata/river/jobs.sql")
+	r.must(err)
+	r.exec(string(jobs))
+	rep := r.survey(Options{Kind: River})
+	if len(rep.Sets) != 4 {
+		t.Fatalf("%d sets, want two queues in two states: %+v", len(rep.Sets), rep.Sets)
+	}
+	if notes := strings.Join(rep.Sets[0].Notes, "; "); !strings.Contains(notes, "available already: 1") {
+		t.Errorf("notes %q", notes)
+	}
+	r.move(Options{Kind: River})
+	var left int
+	r.must(r.db.QueryRow(t.Context(), "select count(*) from river_job where state in ('scheduled', 'retryable')").Scan(&left))
+	if left != 0 {
+		t.Errorf("%d jobs are left", left)
+	}
+	byKind := map[string]punctual.Info{}
+	for _, topic := range []string{"default", "mail"} {
+		for _, m := range r.messages(topic) {
+			byKind[m.Headers[riverHeaderKind]] = m
+		}
+	}
+	if m := byKind["close_order"]; m.Topic != "default" || string(m.Body) != `{"order": "A-17"}` || m.MaxAttempts != 25 || m.Due.Year() != 2096 ||
+		m.Headers[riverHeaderTags] != "shop,night" || m.Headers[riverHeaderPriority] != "2" {
+		t.Errorf("the scheduled job: %+v", m)
+	}
+	if m := byKind["send_mail"]; m.Topic != "mail" || m.MaxAttempts != 3 || m.Headers[riverHeaderAttempt] != "1" || !strings.Contains(m.Headers[riverHeaderError], "no answer") {
+		t.Errorf("the job that is tried again: %+v", m)
+	}
+}

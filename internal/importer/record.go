@@ -1,0 +1,67 @@
+package importer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// record is the value of a staged message: all that the run which took it had decided, so that
+// another run stores the very same message. The member, and for asynq the task's hash, are kept
+// beside it as they were.
+type record struct {
+	// Version is 1.
+	Version int `json:"v"`
+	// Run names the run that is working on the message.
+	Run string `json:"run"`
+	// Taken is when it was taken, by the source's clock, in ms.
+	Taken int64 `json:"taken"`
+	// Score is the score that it had, written so that it is read exactly.
+	Score string `json:"score"`
+	// Due is its due time, in ms.
+	Due int64 `json:"due"`
+	// Topic, ID and Target say where it goes.
+	Topic  string `json:"topic"`
+	ID     string `json:"id"`
+	Target string `json:"target"`
+}
+
+func (r record) String() string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic("importer: a record of strings and numbers cannot be written: " + err.Error())
+	}
+	return string(text)
+}
+
+// parseStaged makes an entry of what staging has.
+func parseStaged(member, text string) (*entry, error) {
+	e := &entry{member: member, text: text}
+	if err := json.Unmarshal([]byte(text), &e.record); err != nil {
+		return e, fmt.Errorf("its record cannot be read: %w", err)
+	}
+	if e.record.Version != 1 {
+		return e, fmt.Errorf("its record is of version %d, which a newer Punctual wrote", e.record.Version)
+	}
+	var err error
+	if e.score, err = strconv.ParseFloat(e.record.Score, 64); err != nil {
+		return e, fmt.Errorf("its score %q is not a number", e.record.Score)
+	}
+	return e, nil
+}
+
+// stage fills in the record of an entry that is about to be taken.
+func (m *mover) stage(e *entry, now time.Time) {
+	if m.im.opt.Spread > 0 && e.message.Due.Before(now) {
+		e.message.Due = now.Add(spreadOf(e.message.ID, m.im.opt.Spread))
+	}
+	e.record = record{
+		Version: 1, Run: m.im.run, Taken: now.UnixMilli(), Score: formatScore(e.score), Due: storekit.CeilMillis(e.message.Due),
+		Topic: e.message.Topic, ID: e.message.ID, Target: m.im.opt.Target,
+	}
+	e.message.Due = storekit.FromMillis(e.record.Due)
+	e.text = e.record.String()
+}

@@ -1,0 +1,234 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisOrigin is the servers of another system that keeps its messages in Redis.
+type redisOrigin struct {
+	client redis.UniversalClient
+	opt    *Options
+}
+
+// ownKey matches the keys in which redisstore keeps a topic, behind any prefix; see
+// docs/format-redis.md. Taking messages out of those would break that store.
+var ownKey = regexp.MustCompile(`\{[^{}]*#[0-9]+\}:[a-z]$`)
+
+// now is the clock of the source's server, which rules for what happens there.
+func (o *redisOrigin) now(ctx context.Context) (time.Time, error) {
+	t, err := o.client.Time(ctx).Result()
+	if err != nil {
+		return t, fault(err, "ask the source for its time")
+	}
+	return t, nil
+}
+
+// names are all that are there.
+func (o *redisOrigin) names(ctx context.Context) ([]string, error) {
+	var names []string
+	var err error
+	switch o.opt.Kind {
+	case Asynq:
+		names, err = o.client.SMembers(ctx, asynqQueues).Result()
+	case BeeDelayQueue:
+		names, err = o.scan(ctx, beeOrder, beeTopic)
+	case Redisson:
+		names, err = o.scan(ctx, redissonSet, redissonName)
+	}
+	if err != nil {
+		return nil, fault(err, "look for what is there")
+	}
+	return names, nil
+}
+
+// scan looks for keys with a prefix, on all nodes, and returns what name makes of them.
+func (o *redisOrigin) scan(ctx context.Context, prefix string, name func(key string) (string, bool)) ([]string, error) {
+	nodes := []redis.Cmdable{o.client}
+	if cluster, ok := o.client.(*redis.ClusterClient); ok {
+		var err error
+		if nodes, err = primaries(ctx, cluster); err != nil {
+			return nil, err
+		}
+	}
+	var names []string
+	for _, node := range nodes {
+		keys := node.Scan(ctx, 0, prefix+"*", 1000).Iterator()
+		for keys.Next(ctx) {
+			if n, ok := name(keys.Val()); ok {
+				names = append(names, n)
+			}
+		}
+		if err := keys.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// expect returns an error unless the keys of a source have their types, or do not exist, and are not Punctual's own.
+func (o *redisOrigin) expect(ctx context.Context, s *source) error {
+	if err := o.expectType(ctx, s.set, "zset"); err != nil {
+		return err
+	}
+	if s.list != "" {
+		if err := o.expectType(ctx, s.list, "list"); err != nil {
+			return err
+		}
+	}
+	if ownKey.MatchString(s.set) {
+		return invalidf("%s is a key of Punctual's own: name the one of the other system", s.set)
+	}
+	return nil
+}
+
+func (o *redisOrigin) expectType(ctx context.Context, key, want string) error {
+	is, err := o.client.Type(ctx, key).Result()
+	if err != nil {
+		return fault(err, "look at %s", key)
+	}
+	if is != want && is != "none" {
+		return invalidf("%s is a %s, not a %s: is it another system's?", key, typeNames(is), typeNames(want))
+	}
+	return nil
+}
+
+// count asks for the sizes of a set and its staging hash.
+func (o *redisOrigin) count(ctx context.Context, s *source, members, staged *int64) (err error) {
+	if *members, err = o.client.ZCard(ctx, s.set).Result(); err == nil {
+		*staged, err = o.client.HLen(ctx, stagingKey(s.set)).Result()
+	}
+	if err != nil {
+		return fault(err, "count %s", s.set)
+	}
+	return nil
+}
+
+// guessUnit finds out what a plain sorted set's scores count, if that was not said. Dates of the
+// years 2001 to 5138 lie between 10^9 and 10^11 in seconds, and between 10^12 and 10^14 in
+// milliseconds. When scores of both ranges are there, or of none, there is no guessing.
+func (o *redisOrigin) guessUnit(ctx context.Context, r *Report) error {
+	if o.opt.Kind != ZSet || o.opt.Unit != 0 {
+		return nil
+	}
+	key := o.opt.Names[0]
+	if err := o.expectType(ctx, key, "zset"); err != nil {
+		return err
+	}
+	inSeconds, err := o.client.ZCount(ctx, key, "1e9", "(1e11").Result()
+	if err != nil {
+		return fault(err, "read %s", key)
+	}
+	inMillis, err := o.client.ZCount(ctx, key, "1e12", "(1e14").Result()
+	if err != nil {
+		return fault(err, "read %s", key)
+	}
+	switch {
+	case inSeconds > 0 && inMillis > 0:
+		return invalidf("%d scores of %s look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, key, inMillis)
+	case inSeconds > 0:
+		o.opt.Unit = time.Second
+	case inMillis > 0:
+		o.opt.Unit = time.Millisecond
+	default:
+		return invalidf("%s has no score that looks like a time in seconds or milliseconds: is it empty, or another database? Or say what they count with --unit", key)
+	}
+	r.Unit, r.Guessed = o.opt.Unit, true
+	return nil
+}
+
+// note tells what is beside the set and is not imported.
+func (o *redisOrigin) note(ctx context.Context, s *source, r *SetReport) error {
+	count := func(what string, n *redis.IntCmd) error {
+		if n.Err() != nil {
+			return fault(n.Err(), "look beside %s", s.set)
+		}
+		if n.Val() > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf(what, n.Val()))
+		}
+		return nil
+	}
+	c := o.client
+	switch {
+	case s.kind == BeeDelayQueue && s.part == "order":
+		return count("delivered and not acked yet: %d; when no old consumer runs any more, --part order,ack takes those over", c.ZCard(ctx, s.set+beeAck))
+	case s.kind == Redisson:
+		if c.Type(ctx, s.name).Val() == "list" { // or nothing, or a queue of another kind
+			if err := count("in the list of due elements already: %d; the old consumers take those", c.LLen(ctx, s.name)); err != nil {
+				return err
+			}
+		}
+		return o.noteOrphans(ctx, s, r)
+	case s.kind == Asynq && s.part == "scheduled":
+		queue := "asynq:{" + s.name + "}:"
+		if err := count("pending already: %d; the old servers run those", c.LLen(ctx, queue+"pending")); err != nil {
+			return err
+		}
+		if err := count("archived: %d; they stay", c.ZCard(ctx, queue+"archived")); err != nil {
+			return err
+		}
+		return count("groups that wait to be run as one task each: %d; they stay", c.SCard(ctx, queue+"groups"))
+	}
+	return nil
+}
+
+// noteOrphans tells of elements in Redisson's list that are not in its set, and so never fall due.
+func (o *redisOrigin) noteOrphans(ctx context.Context, s *source, r *SetReport) error {
+	listed, err := o.client.LLen(ctx, s.list).Result()
+	if err != nil {
+		return fault(err, "look beside %s", s.set)
+	}
+	if n := listed - r.Found; n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("in %s and without a due time: %d; those never fall due in Redisson, and stay", s.list, n))
+	}
+	return nil
+}
+
+func typeNames(t string) string {
+	if t == "zset" {
+		return "sorted set"
+	}
+	return t
+}
+
+// staged lets visit see what is in the staging of a source: members and records, which take turns.
+func (o *redisOrigin) staged(ctx context.Context, s *source, visit func(pairs []string) error) error {
+	cursor := uint64(0)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		pairs, next, err := o.client.HScan(ctx, stagingKey(s.set), cursor, "", maxPage).Result()
+		if err != nil {
+			return fault(err, "read what is staged of %s", s.set)
+		}
+		for len(pairs) > 0 {
+			n := min(len(pairs), 2*maxPage)
+			if err := visit(pairs[:n]); err != nil {
+				return err
+			}
+			pairs = pairs[n:]
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// readKept reads the hashes of asynq's tasks that are kept in staging.
+func (o *redisOrigin) readKept(ctx context.Context, s *source, es []*entry) error {
+	return o.readTasks(ctx, s, es, func(e *entry) string { return s.keptKey(e.member) })
+}
+
+// walks are the ways in which the members are visited: in the order of Redisson's list first, because that is the
+// cheaper one where it has them.
+func (o *redisOrigin) walks(s *source) []walk {
+	if s.list != "" {
+		return []walk{o.walkList, o.walkSet}
+	}
+	return []walk{o.walkSet}
+}

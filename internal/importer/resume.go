@@ -1,0 +1,187 @@
+package importer
+
+import (
+	"context"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// handsOff is how long an uncertain entry is left alone: the run that took it may live and push
+// it. No batch takes that long.
+const handsOff = 2 * batchTime
+
+// resume goes on with what earlier runs left in the staging of a set.
+func (m *mover) resume(ctx context.Context, s *source, r *SetReport) error {
+	return m.im.from.staged(ctx, s, func(pairs []string) error { return m.resumePage(ctx, s, r, pairs) })
+}
+
+// resumePage deals with members and records, which take turns in pairs.
+func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs []string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+	defer cancel()
+	now, err := m.im.from.now(ctx)
+	if err != nil {
+		return err
+	}
+	var readable []*entry
+	for i := 0; i+1 < len(pairs); i += 2 {
+		e, err := parseStaged(pairs[i], pairs[i+1])
+		if err == nil {
+			readable = append(readable, e)
+		} else if err := m.im.reject(s, r, e, problemf(Uncertain, "in staging: %v", err)); err != nil {
+			return err
+		}
+	}
+	if err := m.im.from.readKept(ctx, s, readable); err != nil {
+		return err
+	}
+	certain, open, young, err := m.sort(ctx, s, readable, now)
+	if err != nil {
+		return err
+	}
+	if err := m.leave(s, r, young); err != nil {
+		return err
+	}
+	if err := m.pushAdopted(ctx, s, r, certain); err != nil {
+		return err
+	}
+	return m.decide(ctx, s, r, open)
+}
+
+// sort makes the messages of staged entries, and tells apart those that may be pushed again, those
+// that people must decide about, and those of these that are too young for it.
+func (m *mover) sort(ctx context.Context, s *source, es []*entry, now time.Time) (certain, open, young []*entry, err error) {
+	for _, e := range es {
+		s.restore(e)
+		if e.problem != nil {
+			e.problem = problemf(Uncertain, "in staging: %s", e.problem.text)
+		} else if e.problem, err = m.doubt(ctx, e, now); err != nil {
+			return nil, nil, nil, err
+		}
+		switch {
+		case e.problem == nil:
+			certain = append(certain, e)
+		case now.Sub(storekit.FromMillis(e.record.Taken)) < handsOff:
+			young = append(young, e)
+		default:
+			open = append(open, e)
+		}
+	}
+	return certain, open, young, nil
+}
+
+// restore makes the message of a staged entry as the run that took it had decided.
+func (s *source) restore(e *entry) {
+	s.decode(e)
+	if e.problem != nil {
+		return
+	}
+	e.message.Topic, e.message.ID = e.record.Topic, e.record.ID
+	e.message.Due = storekit.FromMillis(e.record.Due)
+	if err := storekit.CheckPush(&e.message, punctual.DefaultMaxBody); err != nil {
+		e.problem = problemf(Uncertain, "%s", withoutKind(err))
+	}
+}
+
+// doubt says why it is not certain that pushing a staged entry again does no harm; nil when it is.
+// If an earlier run has pushed it, it may have been delivered and finished meanwhile. As long as
+// the topic remembers its ID, a second push is known for what it is.
+func (m *mover) doubt(ctx context.Context, e *entry, now time.Time) (*problem, error) {
+	if e.record.Target != m.im.opt.Target {
+		return problemf(Uncertain, "in staging: a run took it for another store; go on with that one, or decide with --uncertain"), nil
+	}
+	remembered, err := m.remembers(ctx, e.record.Topic)
+	if err != nil {
+		return nil, err
+	}
+	taken := storekit.FromMillis(e.record.Taken)
+	if now.Sub(taken) >= remembered {
+		return problemf(Uncertain, "in staging since %s, but topic %s remembers finished IDs for %v only: it may have been delivered; decide with --uncertain",
+			taken.Format(time.RFC3339), e.record.Topic, remembered), nil
+	}
+	return nil, nil
+}
+
+// pushAdopted adopts staged entries, pushes and finishes them.
+func (m *mover) pushAdopted(ctx context.Context, s *source, r *SetReport, es []*entry) error {
+	es, err := m.adopt(ctx, s, es)
+	if err != nil || len(es) == 0 {
+		return err
+	}
+	if err := m.prepareTopics(ctx, es); err != nil {
+		return err
+	}
+	_, err = m.deliver(ctx, s, r, es, adopted)
+	return err
+}
+
+// adopt makes staged entries this run's and returns those that now are.
+func (m *mover) adopt(ctx context.Context, s *source, es []*entry) ([]*entry, error) {
+	if len(es) == 0 {
+		return nil, nil
+	}
+	answers, err := m.im.adopt(ctx, s, es)
+	if err != nil {
+		return nil, err
+	}
+	var ours []*entry
+	for i, e := range es {
+		if answers[i] == itemDone {
+			ours = append(ours, e)
+		}
+	}
+	return ours, m.im.opt.step("adopted")
+}
+
+// adopt makes staged entries this run's. It answers itemDone for those that now are.
+func (im *Importer) adopt(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	old := make([]string, len(es))
+	for i, e := range es {
+		old[i] = e.text
+		e.record.Run = im.run
+		e.text = e.record.String()
+	}
+	return im.from.adopt(ctx, s, es, old)
+}
+
+// decide does with uncertain entries as was asked for.
+func (m *mover) decide(ctx context.Context, s *source, r *SetReport, es []*entry) error {
+	if m.im.opt.Uncertain == LeaveUncertain {
+		return m.leave(s, r, es)
+	}
+	var pushable, others []*entry
+	for _, e := range es {
+		if m.im.opt.Uncertain == PushUncertain && e.message.ID == "" {
+			others = append(others, e) // it cannot even be read
+		} else {
+			pushable = append(pushable, e)
+		}
+	}
+	if err := m.leave(s, r, others); err != nil {
+		return err
+	}
+	if m.im.opt.Uncertain == PushUncertain {
+		return m.pushAdopted(ctx, s, r, pushable)
+	}
+	ours, err := m.adopt(ctx, s, pushable)
+	if err != nil || len(ours) == 0 {
+		return err
+	}
+	if m.im.opt.Uncertain == ReturnUncertain {
+		_, err := m.giveBack(ctx, s, r, ours)
+		return err
+	}
+	r.Dropped += int64(len(ours))
+	return m.im.from.finish(ctx, s, ours)
+}
+
+func (m *mover) leave(s *source, r *SetReport, es []*entry) error {
+	for _, e := range es {
+		if err := m.im.reject(s, r, e, e.problem); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package importer
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/take.lua
+var takeText string
+
+//go:embed lua/finish.lua
+var finishText string
+
+//go:embed lua/adopt.lua
+var adoptText string
+
+//go:embed lua/putback.lua
+var putBackText string
+
+// runScript runs a script. All of them give the same answer when they are run a second time because
+// the first answer was lost, which the client does by itself.
+func (o *redisOrigin) runScript(ctx context.Context, name, text string, keys []string, args []any) ([]int64, error) {
+	reply, err := redis.NewScript(text).Run(ctx, o.client, keys, args...).Result()
+	if err != nil {
+		if _, what, ok := strings.Cut(err.Error(), "PUNCTUAL_TYPE "); ok {
+			return nil, invalidf("%s: is it another system's?", what)
+		}
+		return nil, fault(err, "%s on the source", name)
+	}
+	items, ok := reply.([]any)
+	if !ok {
+		items = []any{reply}
+	}
+	out := make([]int64, len(items))
+	for i, item := range items {
+		if out[i], ok = item.(int64); !ok {
+			return nil, fmt.Errorf("%s on the source: its answer cannot be read", name)
+		}
+	}
+	return out, nil
+}
+
+// runItems is runScript for a script that answers for each of n items.
+func (o *redisOrigin) runItems(ctx context.Context, name, text string, keys []string, args []any, n int) ([]int64, error) {
+	out, err := o.runScript(ctx, name, text, keys, args)
+	if err == nil && len(out) != n && (len(out) != 1 || out[0] != lockHeld) {
+		err = fmt.Errorf("%s on the source: %d answers for %d items", name, len(out), n)
+	}
+	return out, err
+}
+
+// keptKey is where the hash of an asynq task is kept while the task is in staging.
+func (s *source) keptKey(member string) string { return stagingKey(s.set) + ":t:" + member }
+
+// taskKeys adds the keys of asynq's tasks, and where they are kept.
+func (s *source) taskKeys(keys []string, es []*entry) []string {
+	if s.tasks != "" {
+		for _, e := range es {
+			keys = append(keys, s.tasks+e.member, s.keptKey(e.member))
+		}
+	}
+	return keys
+}
+
+// setKeys are the set, its staging hash and what belongs to it.
+func (s *source) setKeys(beside string, es []*entry) []string {
+	keys := []string{s.set, stagingKey(s.set)}
+	if beside != "" {
+		keys = append(keys, beside)
+	}
+	return s.taskKeys(keys, es)
+}
+
+// take moves entries into staging. It answers with one itemX for each, or a single lockHeld.
+func (o *redisOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	args := []any{string(s.kind)}
+	for _, e := range es {
+		sum := ""
+		if s.tasks != "" {
+			sum = e.task.sum()
+		}
+		args = append(args, e.member, formatScore(e.score), e.text, sum)
+	}
+	beside := s.list
+	if s.lock != "" {
+		beside = s.lock
+	}
+	return o.runItems(ctx, "take", takeText, s.setKeys(beside, es), args, len(es))
+}
+
+// finish ends the staging of entries.
+func (o *redisOrigin) finish(ctx context.Context, s *source, es []*entry) error {
+	if len(es) == 0 {
+		return nil
+	}
+	keys, args := []string{stagingKey(s.set)}, []any{string(s.kind)}
+	for _, e := range es {
+		if s.tasks != "" {
+			keys = append(keys, s.keptKey(e.member))
+		}
+		args = append(args, e.member, e.text)
+	}
+	_, err := o.runScript(ctx, "finish", finishText, keys, args)
+	return err
+}
+
+// adopt replaces the records of staged entries. It answers itemDone for those that were the old ones.
+func (o *redisOrigin) adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error) {
+	var args []any
+	for i, e := range es {
+		args = append(args, e.member, old[i], e.text)
+	}
+	return o.runItems(ctx, "adopt", adoptText, []string{stagingKey(s.set)}, args, len(es))
+}
+
+// putBack returns staged entries to the other system. It answers with one itemX for each.
+func (o *redisOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	args := []any{string(s.kind)}
+	for _, e := range es {
+		args = append(args, e.member, e.record.Score, e.text)
+	}
+	return o.runItems(ctx, "put back", putBackText, s.setKeys(s.list, es), args, len(es))
+}

@@ -1,0 +1,182 @@
+package redistest
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Wire carries bytes between those who connect to it and a server. Either direction can be cut for all connections: what is sent
+// then arrives when the cut ends, as TCP sends it again, also when its sender has given up by then.
+type Wire struct {
+	// Addr is the host and port for clients and replicas, in place of the server's.
+	Addr string
+
+	server   string
+	listener net.Listener
+	work     sync.WaitGroup // goroutines of the wire; stop waits for them
+	stopped  chan struct{}  // closed by stop
+
+	mu    sync.Mutex
+	conns []net.Conn           // guarded by mu: all that were ever made
+	cuts  [2]chan struct{}     // guarded by mu: closed at the end of a cut, by direction; nil when there is none
+	held  [2]map[*carrier]bool // guarded by mu: who has something to carry in spite of a cut
+	moved [2]chan struct{}     // guarded by mu: closed when held grows
+}
+
+// Direction is that of bytes on a wire.
+type Direction int
+
+// The directions.
+const (
+	ToServer Direction = iota
+	FromServer
+)
+
+func (d Direction) String() string { return [...]string{"to the server", "from the server"}[d] }
+
+// carrier carries bytes in one direction of a connection.
+type carrier struct {
+	from, to net.Conn
+	d        Direction
+}
+
+// StartWire starts a wire to a server for one test.
+func StartWire(t testing.TB, s *Server) *Wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Wire{Addr: l.Addr().String(), server: s.Addr, listener: l, stopped: make(chan struct{})}
+	for d := range w.held {
+		w.held[d], w.moved[d] = make(map[*carrier]bool), make(chan struct{})
+	}
+	w.work.Go(w.accept)
+	t.Cleanup(w.stop)
+	return w
+}
+
+// Cut cuts a direction until Mend.
+func (w *Wire) Cut(d Direction) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cuts[d] == nil {
+		w.cuts[d] = make(chan struct{})
+	}
+}
+
+// Mend ends a cut.
+func (w *Wire) Mend(d Direction) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cuts[d] != nil {
+		close(w.cuts[d])
+		w.cuts[d] = nil
+		clear(w.held[d])
+	}
+}
+
+// AwaitHeld returns when so many connections have something that cannot pass a cut.
+func (w *Wire) AwaitHeld(t testing.TB, d Direction, n int) {
+	t.Helper()
+	limit := time.After(startTimeout)
+	for {
+		w.mu.Lock()
+		held, moved := len(w.held[d]), w.moved[d]
+		w.mu.Unlock()
+		if held >= n {
+			return
+		}
+		select {
+		case <-moved:
+		case <-limit:
+			t.Fatalf("waited %v in vain: %d connections have something to carry %v; want %d", startTimeout, held, d, n)
+		}
+	}
+}
+
+func (w *Wire) accept() {
+	for {
+		front, err := w.listener.Accept()
+		if err != nil {
+			return // stopped
+		}
+		back, err := net.Dial("tcp", w.server)
+		if err != nil {
+			front.Close()
+			continue
+		}
+		w.add(front, back)
+	}
+}
+
+func (w *Wire) add(front, back net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns = append(w.conns, front, back)
+	select {
+	case <-w.stopped: // too late for stop to end it
+		front.Close()
+		back.Close()
+	default:
+	}
+	w.work.Go(func() { w.carry(&carrier{front, back, ToServer}) })
+	w.work.Go(func() { w.carry(&carrier{back, front, FromServer}) })
+}
+
+// carry carries bytes until one side has closed, which the other one learns behind all that was sent.
+func (w *Wire) carry(c *carrier) {
+	defer c.to.Close()
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := c.from.Read(piece)
+		if !w.passes(c) {
+			return
+		}
+		if n > 0 {
+			if _, err := c.to.Write(piece[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// passes waits until the direction of a carrier is not cut; it tells whether the wire is there still.
+func (w *Wire) passes(c *carrier) bool {
+	for {
+		w.mu.Lock()
+		cut := w.cuts[c.d]
+		if cut != nil && !w.held[c.d][c] {
+			w.held[c.d][c] = true
+			close(w.moved[c.d])
+			w.moved[c.d] = make(chan struct{})
+		}
+		w.mu.Unlock()
+		if cut == nil {
+			return true
+		}
+		select {
+		case <-cut:
+		case <-w.stopped:
+			return false
+		}
+	}
+}
+
+func (w *Wire) stop() {
+	close(w.stopped)
+	w.listener.Close()
+	w.mu.Lock()
+	conns := slices.Clone(w.conns)
+	w.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+	w.work.Wait()
+}

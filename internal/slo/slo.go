@@ -1,0 +1,118 @@
+// Package slo watches the promise that messages are delivered in time: how much of what may be late has been late, lately.
+package slo
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+)
+
+// Objective is a promise: at least Percent of all deliveries are at most Limit late.
+type Objective struct {
+	Limit   time.Duration
+	Percent float64
+}
+
+// Parse reads an objective: "1s@99", "500ms@99.9".
+func Parse(text string) (Objective, error) {
+	limit, percent, ok := strings.Cut(text, "@")
+	var o Objective
+	var err error
+	if ok {
+		if o.Limit, err = notation.ParseDuration(limit); err == nil {
+			o.Percent, err = strconv.ParseFloat(percent, 64)
+		}
+	}
+	if !ok || err != nil || o.Limit <= 0 || !(o.Percent > 0 && o.Percent < 100) {
+		return Objective{}, fmt.Errorf("lateness objective %q: write how late, and how many percent are at most so late: 1s@99: %w", text, punctual.ErrInvalid)
+	}
+	return o, nil
+}
+
+// String is the inverse of Parse.
+func (o Objective) String() string {
+	return notation.FormatDuration(o.Limit) + "@" + strconv.FormatFloat(o.Percent, 'f', -1, 64)
+}
+
+// Windows are the spans of time over which a Lateness looks back.
+func Windows() []time.Duration { return []time.Duration{5 * time.Minute, time.Hour, 6 * time.Hour} }
+
+const (
+	// grain is the length of a slot: windows are exact to so much.
+	grain = 15 * time.Second
+	slots = int(6*time.Hour/grain) + 1
+)
+
+// Lateness counts deliveries in time and late ones. Its methods are safe for concurrent use.
+type Lateness struct {
+	objective Objective
+	epoch     time.Time // slots are counted from here, by the monotonic clock
+
+	mu sync.Mutex
+	// ring has the counts of the last slots: slot n is in place n modulo its length. Guarded by mu.
+	ring [slots]struct {
+		number      int64
+		total, late int64
+	}
+}
+
+// New returns a Lateness that has seen nothing.
+func New(o Objective) *Lateness { return &Lateness{objective: o, epoch: time.Now()} }
+
+// Objective is what was promised.
+func (l *Lateness) Objective() Objective { return l.objective }
+
+// slot is the number of the present slot. It begins at 1: the zero value of the ring is of no slot.
+func (l *Lateness) slot() int64 { return int64(time.Since(l.epoch)/grain) + 1 }
+
+// Delivered counts one delivery. A message that was pushed with a due time that had passed counts from its push.
+func (l *Lateness) Delivered(d *punctual.Delivery) {
+	late := d.Late()
+	if d.Created.After(d.Due) {
+		late = d.Delivered.Sub(d.Created)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.slot()
+	s := &l.ring[n%int64(slots)]
+	if s.number != n {
+		s.number, s.total, s.late = n, 0, 0
+	}
+	s.total++
+	if late > l.objective.Limit {
+		s.late++
+	}
+}
+
+// BurnRate is how many times more deliveries were late in the last window than may be: 0 when none was late or none was
+// made, 1 when exactly as many as promised, 100 at 1s@99 when all were.
+func (l *Lateness) BurnRate(window time.Duration) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.slot()
+	var total, late int64
+	for n := max(1, now-int64(window/grain)); n <= now; n++ {
+		if s := &l.ring[n%int64(slots)]; s.number == n {
+			total, late = total+s.total, late+s.late
+		}
+	}
+	if total == 0 {
+		return 0
+	}
+	return 100 * float64(late) / float64(total) / (100 - l.objective.Percent)
+}
+
+// Degraded says why the promise is not kept now, or nothing. It is not kept while more was late than may be both in the last
+// five minutes and in the last hour: one look alone is either out of date or excited by little.
+func (l *Lateness) Degraded() []string {
+	short, long := l.BurnRate(5*time.Minute), l.BurnRate(time.Hour)
+	if short <= 1 || long <= 1 {
+		return nil
+	}
+	return []string{fmt.Sprintf("deliveries are late: %s allows 1, the last 5 minutes had %.1f and the last hour %.1f times as many late ones as that", l.objective, short, long)}
+}

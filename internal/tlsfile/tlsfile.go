@@ -1,0 +1,137 @@
+// Package tlsfile makes the TLS configuration of a server from files, and reads the files again when they change. So a
+// certificate is renewed without a restart: connections that exist go on, new ones get the new certificate.
+package tlsfile
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Files are what TLS needs, in PEM.
+type Files struct {
+	// Cert is the server's certificate with those between it and the root, Key its private key.
+	Cert, Key string
+	// ClientCA, if not empty, has the roots of client certificates: a client may show one.
+	ClientCA string
+	// ClientRequired refuses clients that show none.
+	ClientRequired bool
+}
+
+// look is how often a new connection asks whether the files have changed.
+const look = time.Second
+
+// source holds the configuration made of what the files held last.
+type source struct {
+	files Files
+	log   *slog.Logger
+
+	current atomic.Pointer[loaded]
+	mu      sync.Mutex // held by whoever reads the files again; the others go on with current
+}
+
+// loaded does not change once it is stored.
+type loaded struct {
+	config *tls.Config
+	stamps [3]stamp
+	looked time.Time
+	// problem is why the files could not be read the last time; empty when they could.
+	problem string
+}
+
+// stamp tells whether a file is still the one that was read.
+type stamp struct {
+	modified time.Time
+	size     int64
+	file     os.FileInfo // for os.SameFile; nil when there was none
+}
+
+func (s stamp) same(t stamp) bool {
+	return s.modified.Equal(t.modified) && s.size == t.size && (s.file == nil) == (t.file == nil) && (s.file == nil || os.SameFile(s.file, t.file))
+}
+
+// Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections notice within a second that the
+// files have changed. Files that do not fit, say because only one of two has been replaced, leave the old certificate in place,
+// which is logged once.
+func Config(files Files, log *slog.Logger) (*tls.Config, error) {
+	if files.ClientRequired && files.ClientCA == "" {
+		return nil, fmt.Errorf("client certificates are required but no file has their roots: name one: %w", punctual.ErrInvalid)
+	}
+	s := &source{files: files, log: log}
+	first := &loaded{looked: time.Now(), stamps: files.stamps()}
+	var err error
+	if first.config, err = files.config(); err != nil {
+		return nil, err
+	}
+	s.current.Store(first)
+	out := first.config.Clone()
+	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.config(), nil }
+	return out, nil
+}
+
+func (s *source) config() *tls.Config {
+	now := s.current.Load()
+	if time.Since(now.looked) < look || !s.mu.TryLock() {
+		return now.config
+	}
+	defer s.mu.Unlock()
+	next := *s.current.Load()
+	next.looked = time.Now()
+	if stamps := s.files.stamps(); !same(stamps, next.stamps) || next.problem != "" {
+		config, err := s.files.config()
+		switch {
+		case err == nil:
+			next.config, next.problem = config, ""
+			s.log.Info("the TLS certificate was read again", "path", s.files.Cert)
+		case err.Error() != next.problem:
+			next.problem = err.Error()
+			s.log.Error("the old TLS certificate is used on until the files can be read again", "err", err)
+		}
+		next.stamps = stamps
+	}
+	s.current.Store(&next)
+	return next.config
+}
+
+func same(a, b [3]stamp) bool { return a[0].same(b[0]) && a[1].same(b[1]) && a[2].same(b[2]) }
+
+// stamps are taken before the files are read: what changes in between is read again.
+func (f Files) stamps() (out [3]stamp) {
+	for i, path := range []string{f.Cert, f.Key, f.ClientCA} {
+		if info, err := os.Stat(path); err == nil { // what is missing fails when it is read
+			out[i] = stamp{info.ModTime(), info.Size(), info}
+		}
+	}
+	return out
+}
+
+func (f Files) config() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate %s and the key %s: %w", f.Cert, f.Key, err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	if f.ClientCA == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(f.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("read the roots of client certificates: %w", err)
+	}
+	c.ClientCAs = x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM: %w", f.ClientCA, punctual.ErrInvalid)
+	}
+	c.ClientAuth = tls.VerifyClientCertIfGiven
+	if f.ClientRequired {
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return c, nil
+}

@@ -1,0 +1,33 @@
+package unixsocket
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+)
+
+// checkPeer asks the kernel who is at the other end.
+func checkPeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("ask who is at the other end: %w", err)
+	}
+	var cred *syscall.Ucred
+	var asked error
+	err = raw.Control(func(fd uintptr) {
+		cred, asked = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err == nil {
+		err = asked
+	}
+	if err != nil {
+		return fmt.Errorf("ask who is at the other end: %w", err)
+	}
+	return foreign(cred.Uid)
+}
+
+// throughDescriptor is a short path to an open directory.
+func throughDescriptor(dir *os.File) (string, bool) {
+	return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), true
+}

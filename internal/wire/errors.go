@@ -1,0 +1,27 @@
+package wire
+
+import (
+	"encoding/base64"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+)
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
+}
+
+// inField names the member or parameter in front of its error.
+func inField(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%q: %w", field, err)
+}
+
+func encodeBase64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func decodeBase64(s string) (string, error) {
+	b, err := base64.StdEncoding.Strict().DecodeString(s)
+	return string(b), err
+}

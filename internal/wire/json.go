@@ -1,0 +1,139 @@
+package wire
+
+import (
+	"bytes"
+	"encoding"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"reflect"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/punctualmq/punctual"
+)
+
+// DecodeRequest reads one JSON value. What a lenient decoder would mend or pass over is an ErrInvalid that names the place:
+// a name twice, a name that is not known, text that is not UTF-8, nesting beyond all use, data behind the value.
+func DecodeRequest(data []byte, into any) error {
+	if err := json.Unmarshal(data, into, json.RejectUnknownMembers(true)); err != nil {
+		return malformed(data, err)
+	}
+	return nil
+}
+
+// DecodeAnswer is DecodeRequest for a client: it passes over names that it does not know.
+func DecodeAnswer(data []byte, into any) error {
+	if err := json.Unmarshal(data, into); err != nil {
+		return malformed(data, err)
+	}
+	return nil
+}
+
+// Encode returns v as JSON. What these packages encode always can be.
+func Encode(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) }
+
+// Lines are the lines of NDJSON that are not blank, each with its number from 1.
+func Lines(data []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		number := 0
+		for line := range bytes.Lines(data) {
+			number++
+			if line = bytes.TrimSpace(line); len(line) > 0 && !yield(number, line) {
+				return
+			}
+		}
+	}
+}
+
+// malformed says what is wrong and where, in terms of the JSON and not of Go.
+func malformed(data []byte, err error) error {
+	if e := (*json.SemanticError)(nil); errors.As(err, &e) {
+		return fmt.Errorf("JSON %s: %s: %w", place(e.JSONPointer, e.ByteOffset), semantics(e), punctual.ErrInvalid)
+	}
+	if e := (*jsontext.SyntacticError)(nil); errors.As(err, &e) {
+		return fmt.Errorf("JSON %s: %s: %w", place(e.JSONPointer, e.ByteOffset), syntax(data, e), punctual.ErrInvalid)
+	}
+	return fmt.Errorf("JSON: %w (%w)", punctual.ErrInvalid, err)
+}
+
+func place(at jsontext.Pointer, offset int64) string {
+	if at == "" {
+		return fmt.Sprintf("at byte %d", offset)
+	}
+	if len(at) > 200 {
+		at = at[:200] + "…"
+	}
+	return fmt.Sprintf("at %q, byte %d", string(at), offset)
+}
+
+func syntax(data []byte, e *jsontext.SyntacticError) string {
+	switch {
+	case errors.Is(e.Err, io.ErrUnexpectedEOF) && len(bytes.TrimSpace(data)) == 0:
+		return "there is nothing where a JSON value is expected"
+	case errors.Is(e.Err, io.ErrUnexpectedEOF):
+		return "the value is not complete"
+	case errors.Is(e.Err, jsontext.ErrDuplicateName):
+		return "the name is given twice"
+	case !utf8.Valid(data):
+		return "text that is not UTF-8: give bytes as body_base64"
+	}
+	return e.Err.Error()
+}
+
+func semantics(e *json.SemanticError) string {
+	switch {
+	case errors.Is(e.Err, json.ErrUnknownName):
+		return "the name is not known"
+	case errors.Is(e.Err, punctual.ErrInvalid):
+		return trimKind(e.Err.Error())
+	}
+	if wanted := kindOf(e.GoType); wanted != "" && e.JSONKind != jsontext.KindInvalid {
+		return fmt.Sprintf("%s where %s is expected", given(e.JSONKind), wanted)
+	}
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return "not of the form that is expected"
+}
+
+func given(k jsontext.Kind) string {
+	switch k {
+	case jsontext.KindBeginArray:
+		return "an array"
+	case jsontext.KindBeginObject:
+		return "an object"
+	case jsontext.KindString, jsontext.KindNumber:
+		return "a " + k.String()
+	}
+	return k.String()
+}
+
+// kindOf is what stands in JSON for a Go type, or "".
+func kindOf(t reflect.Type) string {
+	if t == nil {
+		return ""
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return "a string"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "a string of standard base64"
+		}
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return ""
+}

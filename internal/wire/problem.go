@@ -1,0 +1,143 @@
+package wire
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/punctualmq/punctual"
+)
+
+// ProblemType is the media type of a Problem that is the whole answer (RFC 9457).
+const ProblemType = "application/problem+json"
+
+// Problem is an error: the whole answer, or the member "error" of one item, which leaves out Type, Title and Remedy.
+type Problem struct {
+	// Type is a link that describes the code.
+	Type string `json:"type,omitzero"`
+	// Title is one sentence for the code, Detail one for this occurrence.
+	Title  string `json:"title,omitzero"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Code is that of punctual.ErrorCode.
+	Code string `json:"code"`
+	// Definite tells that the operation certainly did not happen.
+	Definite bool `json:"definite"`
+	// Remedy says what to do.
+	Remedy string `json:"remedy,omitzero"`
+}
+
+// kind is what the wire adds to an entry of the vocabulary of errors.
+type kind struct {
+	code   string
+	status int
+	remedy string
+}
+
+// kinds has a row for each code. A definite error has a status of 4xx, 503 or 507; any other status of 5xx means that the
+// operation may have happened.
+var kinds = []kind{
+	{"indeterminate", http.StatusInternalServerError, "Repeat it with the same ID or request key, or look."},
+	{"invalid", http.StatusBadRequest, "Mend the request; the detail says what."},
+	{"too_large", http.StatusRequestEntityTooLarge, "Send less at a time; GET /v1 lists the limits."},
+	{"unsupported", http.StatusUnprocessableEntity, "Use another way, or another store below the server."},
+	{"not_found", http.StatusNotFound, "It is finished, or never was."},
+	{"duplicate", http.StatusConflict, "Use another ID, requeue the message if it is dead, or say if_exists=replace."},
+	{"lease_lost", http.StatusConflict, "Drop the work; another claim brings the message if it is still to be done."},
+	{"cancelled", http.StatusConflict, "Drop the work, or ack it."},
+	{"leased", http.StatusConflict, "Somebody works on it: look again when that has ended."},
+	{"not_dead", http.StatusConflict, "Reschedule a message that is to be delivered."},
+	{"paused", http.StatusConflict, "Let pushes in again with POST /v1/topics/TOPIC/resume."},
+	{"closed", http.StatusServiceUnavailable, "Try again; the server is ending or starting anew."},
+	{"overloaded", http.StatusServiceUnavailable, "Try again after the time of Retry-After."},
+	{"unreachable", http.StatusServiceUnavailable, "See that the storage below the server runs, then try again."},
+	{"unauthenticated", http.StatusUnauthorized, "Send a valid token: Authorization: Bearer TOKEN."},
+	{"forbidden", http.StatusForbidden, "Use credentials that may do this."},
+	{"no_space", http.StatusInsufficientStorage, "Free some space, or purge what is not needed; acks and cancels pass."},
+	{"locked", http.StatusServiceUnavailable, "End the other owner of the store, or try again."},
+	{"corrupt", http.StatusServiceUnavailable, "Keep a copy of the storage as it is; a check lists what is wrong."},
+	{"store_failed", http.StatusServiceUnavailable, "Mend the storage, then start the server again."},
+	{"durability", http.StatusServiceUnavailable, "See what the storage stands on with 'punctual doctor'."},
+	{"canceled", http.StatusServiceUnavailable, "Try again."},
+	{"deadline", http.StatusServiceUnavailable, "Try again with less at a time."},
+	{"internal", http.StatusInternalServerError, "Look whether it happened; the server's log says more."},
+}
+
+func kindOfCode(code string) kind {
+	for _, k := range kinds {
+		if k.code == code {
+			return k
+		}
+	}
+	return kind{code, http.StatusInternalServerError, ""}
+}
+
+// StatusOf is the status of an answer with this error code.
+func StatusOf(code string) int { return kindOfCode(code).status }
+
+// docs is where the codes are described.
+const docs = "https://github.com/punctualmq/punctual/blob/main/docs/errors.md"
+
+// ProblemOf is err, which is not nil, as a whole answer.
+func ProblemOf(err error) *Problem {
+	p := ItemProblem(err)
+	k := kindOfCode(p.Code)
+	p.Type, p.Title, p.Remedy = docs, http.StatusText(p.Status), k.remedy
+	for _, e := range punctual.ErrorKinds() {
+		if e.Code == p.Code {
+			p.Title = e.Meaning
+		}
+	}
+	return p
+}
+
+// ItemProblem is err as the error of one item of an answer, nil for nil.
+func ItemProblem(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	code := punctual.ErrorCode(err)
+	return &Problem{Status: kindOfCode(code).status, Detail: err.Error(), Code: code, Definite: punctual.Definite(err)}
+}
+
+// RemoteError is an error that a server reported. It wraps the error of the vocabulary that its code names, so that errors.Is,
+// punctual.ErrorCode and punctual.Definite judge it as they do on the server.
+type RemoteError struct {
+	text string
+	kind error
+}
+
+// Error is the text that the server gave.
+func (e *RemoteError) Error() string { return e.text }
+
+// Unwrap is the error of the vocabulary.
+func (e *RemoteError) Unwrap() error { return e.kind }
+
+// Err is the problem as the server's store returned it, nil for nil. The context that ended on the server is not the
+// client's: it becomes ErrOverloaded. A code that this program does not know becomes ErrUnsupported if the problem is definite,
+// else ErrIndeterminate.
+func (p *Problem) Err() error {
+	if p == nil {
+		return nil
+	}
+	e := &RemoteError{text: p.Detail, kind: punctual.ErrIndeterminate}
+	if p.Definite {
+		e.kind = punctual.ErrUnsupported
+		if p.Code == "canceled" || p.Code == "deadline" {
+			e.kind = punctual.ErrOverloaded
+		}
+	}
+	for _, k := range punctual.ErrorKinds() {
+		if k.Code == p.Code && k.Definite == p.Definite {
+			e.kind = k.Err
+		}
+	}
+	if e.text == "" {
+		e.text = e.kind.Error()
+	}
+	return e
+}
+
+// strangeAnswer is an answer that no server of this version gives.
+func strangeAnswer(format string, args ...any) error {
+	return fmt.Errorf("the server's answer is not understood: %s: %w", fmt.Sprintf(format, args...), punctual.ErrIndeterminate)
+}

@@ -1,0 +1,157 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// PushRequest is the body of POST /v1/push; the lines of its NDJSON form are the PushItems.
+type PushRequest struct {
+	Messages []PushItem `json:"messages"`
+}
+
+// PushItem is one message to push. Only Body is required beside the topic.
+type PushItem struct {
+	Topic string `json:"topic,omitzero"`
+	ID    string `json:"id,omitzero"`
+	Body
+	Headers
+	// In and Due say when, one of them or none: a duration, a time.
+	In  string `json:"in,omitzero"`
+	Due string `json:"due,omitzero"`
+	// MaxAttempts 0 is as the topic says.
+	MaxAttempts int    `json:"max_attempts,omitzero"`
+	Expire      string `json:"expire,omitzero"`
+	DropExpired bool   `json:"drop_expired,omitzero"`
+	// IfExists is a word of IfExistsWord; "" is "keep".
+	IfExists string `json:"if_exists,omitzero"`
+}
+
+// PushItemOf is m for a request. It refers to m's body and headers. Names that cannot stand in JSON are an ErrInvalid.
+func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
+	if err := checkNames(m.Topic, m.ID); err != nil {
+		return PushItem{}, err
+	}
+	word, err := IfExistsWord(m.IfExists)
+	return PushItem{
+		Topic: m.Topic, ID: m.ID, Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
+		In: DurationText(m.Delay), Due: TimeText(m.Due), MaxAttempts: m.MaxAttempts,
+		Expire: DurationText(m.ExpireAfter), DropExpired: m.DropExpired, IfExists: word,
+	}, err
+}
+
+// Message is the item as a store takes it, or an ErrInvalid that names the member. It refers to the item's body and headers.
+func (p *PushItem) Message() (m punctual.NewMessage, err error) {
+	m = punctual.NewMessage{Topic: p.Topic, ID: p.ID, MaxAttempts: p.MaxAttempts, DropExpired: p.DropExpired}
+	if m.Body, err = p.Bytes(); err != nil {
+		return m, err
+	}
+	if m.Headers, err = p.Map(); err != nil {
+		return m, err
+	}
+	if m.Delay, m.Due, err = when(p.In, p.Due, "due"); err != nil {
+		return m, err
+	}
+	if m.ExpireAfter, err = ParseDurationText("expire", p.Expire); err != nil {
+		return m, err
+	}
+	m.IfExists, err = ParseIfExists(p.IfExists)
+	return m, err
+}
+
+// when reads the two members of which at most one is given.
+func when(in, at, nameOfAt string) (delay time.Duration, due time.Time, err error) {
+	if in != "" && at != "" {
+		return 0, due, invalidf("\"in\" and %q are both given: use one", nameOfAt)
+	}
+	if delay, err = ParseDurationText("in", in); err != nil {
+		return 0, due, err
+	}
+	if due, err = ParseTimeText(nameOfAt, at); err == nil && at != "" && due.IsZero() {
+		err = invalidf("%q is the zero time: give the time, or \"in\": \"0s\" for now", nameOfAt)
+	}
+	return delay, due, err
+}
+
+// When reads the parameters "in" and "at", of which at most one is given.
+func When(in, at string) (delay time.Duration, due time.Time, err error) { return when(in, at, "at") }
+
+var ifExistsWords = [...]string{"keep", "replace", "fail", "replace-dead"}
+
+// IfExistsWord is the word for v: "keep", "replace", "fail", "replace-dead". Another value is an ErrInvalid.
+func IfExistsWord(v punctual.IfExists) (string, error) {
+	switch {
+	case v == punctual.IfExistsKeep:
+		return "", nil
+	case int(v) < len(ifExistsWords):
+		return ifExistsWords[v], nil
+	}
+	return "", invalidf("unknown IfExists %d", v)
+}
+
+// ParseIfExists is the inverse of IfExistsWord; "" is "keep".
+func ParseIfExists(word string) (punctual.IfExists, error) {
+	if word == "" {
+		return punctual.IfExistsKeep, nil
+	}
+	for i, w := range ifExistsWords {
+		if w == word {
+			return punctual.IfExists(i), nil
+		}
+	}
+	return 0, invalidf("\"if_exists\" %q: use keep, replace, replace-dead or fail", word)
+}
+
+// PushAnswer is the answer to a PushRequest: a result for each message, in their order.
+type PushAnswer struct {
+	Results []PushResult `json:"results"`
+}
+
+// PushResult is what became of one message.
+type PushResult struct {
+	ID    string `json:"id,omitzero"`
+	Topic string `json:"topic,omitzero"`
+	// Due is left out when nothing was stored, and when the ID is that of a finished message still remembered.
+	Due Time `json:"due,omitzero"`
+	// Result is "stored", "duplicate" or "replaced", and left out beside an Error.
+	Result string `json:"result,omitzero"`
+	// Existing is the state of the message that holds the ID, for a duplicate.
+	Existing string   `json:"existing,omitzero"`
+	Error    *Problem `json:"error,omitzero"`
+}
+
+// PushResultOf is r for an answer.
+func PushResultOf(r punctual.PushResult) PushResult {
+	return PushResult{
+		ID: r.ID, Topic: r.Topic, Due: Time(r.Due), Result: r.Status.String(), Existing: r.Existing.String(), Error: ItemProblem(r.Err),
+	}
+}
+
+// PushResult is the result as a store returns it; a malformed one has an ErrIndeterminate.
+func (r *PushResult) PushResult() punctual.PushResult {
+	out := punctual.PushResult{ID: r.ID, Topic: r.Topic, Due: time.Time(r.Due), Err: r.Error.Err()}
+	for s := punctual.PushStored; s <= punctual.PushReplaced; s++ {
+		if r.Result == s.String() {
+			out.Status = s
+		}
+	}
+	if r.Existing != "" {
+		state, err := punctual.ParseState(r.Existing)
+		if err != nil {
+			out.Err = strangeAnswer("existing state %q", r.Existing)
+		}
+		out.Existing = state
+	}
+	if out.Status == punctual.PushNone && out.Err == nil {
+		out.Err = strangeAnswer("result %q of a push", r.Result)
+	}
+	return out
+}
+
+func checkNames(topic, id string) error {
+	if err := checkText("topic", topic); err != nil {
+		return err
+	}
+	return checkText("ID", id)
+}

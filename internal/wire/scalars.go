@@ -1,0 +1,212 @@
+package wire
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+)
+
+// Time is an instant as RFC 3339 in UTC, with three digits of milliseconds unless it is finer.
+type Time time.Time
+
+// IsZero lets omitzero leave out a time that is not there.
+func (t Time) IsZero() bool { return time.Time(t).IsZero() }
+
+// AppendText appends the time as notation.FormatTime writes it.
+func (t Time) AppendText(b []byte) ([]byte, error) {
+	return notation.AppendTime(b, time.Time(t)), nil
+}
+
+// UnmarshalText reads a time as notation.ParseTime does, and times of the year behind punctual.MaxDue: leases and expiries end there.
+func (t *Time) UnmarshalText(text []byte) error {
+	rest, behind := strings.CutPrefix(string(text), "10000-")
+	if behind {
+		text = []byte("2000-" + rest) // a leap year, too
+	}
+	v, err := notation.ParseTime(string(text))
+	if behind {
+		v = v.AddDate(8000, 0, 0)
+	}
+	*t = Time(v.UTC())
+	return err
+}
+
+// Duration is a length of time as package notation writes it.
+type Duration time.Duration
+
+// AppendText appends the duration as notation.FormatDuration writes it.
+func (d Duration) AppendText(b []byte) ([]byte, error) {
+	return append(b, notation.FormatDuration(time.Duration(d))...), nil
+}
+
+// UnmarshalText reads a duration as notation.ParseDuration does.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := notation.ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}
+
+// DurationText is d for a member or parameter that may be left out: "" for 0.
+func DurationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return notation.FormatDuration(d)
+}
+
+// TimeText is t for a member or parameter that may be left out: "" for the zero Time.
+func TimeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return notation.FormatTime(t)
+}
+
+// ParseDurationText is the inverse of DurationText. field is named in the error.
+func ParseDurationText(field, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := notation.ParseDuration(text)
+	return d, inField(field, err)
+}
+
+// ParseTimeText is the inverse of TimeText. field is named in the error.
+func ParseTimeText(field, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := notation.ParseTime(text)
+	return t.UTC(), inField(field, err)
+}
+
+// Text is a body that is UTF-8. In a request any other JSON value may stand in its place; its bytes, as they are written, are the
+// body. Nil is none.
+type Text []byte
+
+// MarshalJSONTo writes the body as a string.
+func (t Text) MarshalJSONTo(e *jsontext.Encoder) error {
+	return e.WriteToken(jsontext.String(string(t))) // WriteValue would parse it anew
+}
+
+// UnmarshalJSONFrom reads a string or keeps any other value as it is written; null is no body.
+func (t *Text) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	v, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	switch v.Kind() {
+	case jsontext.KindNull:
+		*t = nil
+	case jsontext.KindString:
+		*t, err = jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	default:
+		*t = append(make(Text, 0, len(v)), v...)
+	}
+	return err
+}
+
+// Body is a message's body: Text when it is UTF-8, else Base64.
+type Body struct {
+	Text   Text   `json:"body,omitzero"`
+	Base64 []byte `json:"body_base64,omitzero"`
+}
+
+// BodyOf is the body for an answer or request; it refers to body.
+func BodyOf(body []byte) Body {
+	if body == nil {
+		body = []byte{}
+	}
+	if utf8.Valid(body) {
+		return Body{Text: body}
+	}
+	return Body{Base64: body}
+}
+
+// Bytes is the body, nil when it is empty. One of Text and Base64 has to be there.
+func (b Body) Bytes() ([]byte, error) {
+	switch {
+	case b.Text != nil && b.Base64 != nil:
+		return nil, invalidf("\"body\" and \"body_base64\" are both given: use one")
+	case b.Text == nil && b.Base64 == nil:
+		return nil, invalidf("\"body\" is missing: give it, or \"body_base64\"; it may be empty")
+	case len(b.Text) > 0:
+		return b.Text, nil
+	case len(b.Base64) > 0:
+		return b.Base64, nil
+	}
+	return nil, nil
+}
+
+// Headers are a message's headers: in Text those whose name and value are UTF-8, in Base64 the others, both sides encoded.
+type Headers struct {
+	Text   map[string]string `json:"headers,omitzero"`
+	Base64 map[string]string `json:"headers_base64,omitempty"`
+}
+
+// HeadersOf are the headers for an answer or request; Text refers to h when it can.
+func HeadersOf(h map[string]string) Headers {
+	text := true
+	for name, value := range h {
+		text = text && utf8.ValidString(name) && utf8.ValidString(value)
+	}
+	if text {
+		if h == nil {
+			h = map[string]string{}
+		}
+		return Headers{Text: h}
+	}
+	out := Headers{Text: map[string]string{}, Base64: map[string]string{}}
+	for name, value := range h {
+		if utf8.ValidString(name) && utf8.ValidString(value) {
+			out.Text[name] = value
+		} else {
+			out.Base64[encodeBase64(name)] = encodeBase64(value)
+		}
+	}
+	return out
+}
+
+// Map is the headers, nil when there are none.
+func (h Headers) Map() (map[string]string, error) {
+	if len(h.Base64) == 0 {
+		if len(h.Text) == 0 {
+			return nil, nil
+		}
+		return h.Text, nil
+	}
+	out := make(map[string]string, len(h.Text)+len(h.Base64))
+	for name, value := range h.Text {
+		out[name] = value
+	}
+	for name, value := range h.Base64 {
+		n, err := decodeBase64(name)
+		if err != nil {
+			return nil, invalidf("\"headers_base64\": the name %q is not standard base64", name)
+		}
+		v, err := decodeBase64(value)
+		if err != nil {
+			return nil, invalidf("\"headers_base64\": the value of %q is not standard base64", name)
+		}
+		if _, twice := out[n]; twice {
+			return nil, invalidf("the header %q is given twice", n)
+		}
+		out[n] = v
+	}
+	return out, nil
+}
+
+// checkText returns an ErrInvalid unless s can stand in JSON.
+func checkText(what, s string) error {
+	if !utf8.ValidString(s) {
+		return invalidf("%s %q is not UTF-8", what, s)
+	}
+	return nil
+}
+
+func trimKind(text string) string { return strings.TrimSuffix(text, ": "+punctual.ErrInvalid.Error()) }

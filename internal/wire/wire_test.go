@@ -1,0 +1,390 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/punctualmq/punctual"
+)
+
+// What a strict decoder has to refuse, with the place.
+func TestDecodeRequestRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                                                 "there is nothing",
+		`{"messages":[{"topic":"a"`:                        "not complete",
+		`{"messages":[{"topic":"a"}]} {}`:                  "after top-level value",
+		`{"messages":[{"dealy":"1s"}]}`:                    `"/messages/0/dealy"`,
+		`{"messages":[{"Topic":"a"}]}`:                     "not known",
+		`{"messages":[{"topic":1}]}`:                       "a number where a string is expected",
+		`{"messages":{}}`:                                  "an object where an array",
+		`{"messages":[[]]}`:                                "an array",
+		`[]`:                                               "an object",
+		`{"messages":[{"id":"a","id":"b"}]}`:               "given twice",
+		"{\"messages\":[{\"topic\":\"\xff\"}]}":            "UTF-8",
+		`{"messages":[{"topic":"\ud800"}]}`:                "surrogate",
+		`{"messages":[{"max_attempts":1.5}]}`:              "max_attempts",
+		`{"messages":[{"max_attempts":1e309}]}`:            "max_attempts",
+		`{"messages":[{"max_attempts":NaN}]}`:              "invalid character",
+		`{"messages":[{"body_base64":"a"}]}`:               "body_base64",
+		`{"messages":[{"body":{"a":1,"a":2}}]}`:            "given twice",
+		`{"messages":[{"body":` + strings.Repeat("[", 1e6): "depth",
+	} {
+		var r PushRequest
+		err := DecodeRequest([]byte(text), &r)
+		if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "byte ") {
+			t.Errorf("%.60s: %v; want ErrInvalid with %q and the byte", text, err, want)
+		}
+		if err != nil && len(err.Error()) > 500 {
+			t.Errorf("%.60s: the error has %d bytes", text, len(err.Error()))
+		}
+	}
+}
+
+func TestDecodeRequestNamesTheFormOfDurations(t *testing.T) {
+	var p SettingsPatch
+	if err := DecodeRequest([]byte(`{"lease":30}`), &p); err == nil || !strings.Contains(err.Error(), "a number where a string is expected") {
+		t.Errorf("%v; want it to ask for a string", err)
+	}
+}
+
+func TestDecodeAnswerPassesOverNewMembers(t *testing.T) {
+	var c Clock
+	if err := DecodeAnswer([]byte(`{"now":"2026-11-20T10:00:00.000Z","later":{"a":[1]}}`), &c); err != nil || c.Now.IsZero() {
+		t.Errorf("clock %v, %v; want the time", c, err)
+	}
+}
+
+// An item that is malformed says which member is.
+func TestMalformedItems(t *testing.T) {
+	for text, want := range map[string]string{
+		`{}`:                                                           "\"body\" is missing",
+		`{"body":null}`:                                                "\"body\" is missing",
+		`{"body":"a","body_base64":"YQ=="}`:                            "both given",
+		`{"body":"a","in":"5"}`:                                        `"in": duration "5"`,
+		`{"body":"a","in":"-5s"}`:                                      "negative",
+		`{"body":"a","in":"106752d"}`:                                  "too long",
+		`{"body":"a","due":"tomorrow"}`:                                `"due": time "tomorrow"`,
+		`{"body":"a","due":"10000-01-01T00:00:00Z"}`:                   "after the last",
+		`{"body":"a","due":"2016-12-31T23:59:60Z"}`:                    "not understood",
+		`{"body":"a","due":"0001-01-01T00:00:00Z"}`:                    "zero time",
+		`{"body":"a","in":"1s","due":"2026-11-20T10:00:00Z"}`:          "both given",
+		`{"body":"a","expire":"x"}`:                                    `"expire": duration`,
+		`{"body":"a","if_exists":"overwrite"}`:                         "use keep, replace",
+		`{"body":"a","headers_base64":{"?":""}}`:                       "not standard base64",
+		`{"body":"a","headers_base64":{"YQ==":"?"}}`:                   "not standard base64",
+		`{"body":"a","headers":{"a":""},"headers_base64":{"YQ==":""}}`: "given twice",
+	} {
+		var p PushItem
+		if err := DecodeRequest([]byte(text), &p); err != nil {
+			t.Errorf("%s: %v; want it to be JSON", text, err)
+			continue
+		}
+		if _, err := p.Message(); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want ErrInvalid with %q", text, err, want)
+		}
+	}
+}
+
+func TestBodiesOfRequests(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"body":""}`:                   "",
+		`{"body":"a\u00e9\n"}`:          "aé\n",
+		`{"body": {"order" : "A-17"} }`: `{"order" : "A-17"}`,
+		`{"body":[1, 2]}`:               "[1, 2]",
+		`{"body":17}`:                   "17",
+		`{"body":false}`:                "false",
+		`{"body_base64":"/w=="}`:        "\xff",
+		`{"body_base64":""}`:            "",
+	} {
+		var p PushItem
+		if err := DecodeRequest([]byte(text), &p); err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if m, err := p.Message(); err != nil || string(m.Body) != want || want == "" && m.Body != nil {
+			t.Errorf("%s: body %q, %v; want %q", text, m.Body, err, want)
+		}
+	}
+}
+
+// Whatever one side sends, the other side receives.
+func TestMessagesSurviveTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := punctual.NewMessage{
+			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Body: body(t), Headers: headers(t),
+			MaxAttempts: rapid.Int().Draw(t, "attempts"), ExpireAfter: length.Draw(t, "expire"), DropExpired: rapid.Bool().Draw(t, "drop"),
+			IfExists: punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")),
+		}
+		if rapid.Bool().Draw(t, "at a time") {
+			m.Due = instant.Draw(t, "due")
+		} else {
+			m.Delay = length.Draw(t, "delay")
+		}
+		item, err := PushItemOf(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := travel(t, item).Message()
+		same(t, got, m, err)
+	})
+}
+
+func TestDeliveriesAndInfosSurviveTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := punctual.Message{
+			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Body: body(t), Headers: headers(t),
+			Due: stamp.Draw(t, "due"), FirstDue: stamp.Draw(t, "first due"), Attempt: rapid.Int().Draw(t, "attempt"),
+			MaxAttempts: rapid.Int().Draw(t, "attempts"), Created: stamp.Draw(t, "created"), DropExpired: rapid.Bool().Draw(t, "drop"),
+			Expires: rapid.SampledFrom([]time.Time{{}, punctual.MaxDue, punctual.MaxDue.Add(time.Millisecond), punctual.MaxDue.Add(punctual.MaxLease), time.UnixMilli(1).UTC()}).Draw(t, "expires"),
+		}
+		var fs []punctual.Failure
+		for range rapid.IntRange(0, 2).Draw(t, "failures") {
+			fs = append(fs, punctual.Failure{Attempt: rapid.Int().Draw(t, "of"), At: stamp.Draw(t, "at"), Error: text.Draw(t, "error")})
+		}
+		d := punctual.Delivery{Message: m, Token: rapid.Int64().Draw(t, "token"), Delivered: stamp.Draw(t, "delivered"), LeaseUntil: stamp.Draw(t, "until"), Failures: fs}
+		delivery := travel(t, DeliveryOf(&d))
+		gotDelivery, err := delivery.Delivery()
+		same(t, gotDelivery, d, err)
+
+		i := punctual.Info{
+			Message: m, State: punctual.State(rapid.IntRange(1, 4).Draw(t, "state")), LeaseUntil: d.LeaseUntil,
+			CancelRequested: rapid.Bool().Draw(t, "cancelled"), Died: d.Delivered, Failures: fs,
+			Reason: rapid.SampledFrom([]punctual.DeathReason{"", punctual.ReasonExpired}).Draw(t, "reason"),
+		}
+		page := travel(t, PageOf(punctual.Page{Messages: []punctual.Info{i}, Next: "x"}))
+		gotPage, err := page.Page()
+		same(t, gotPage, punctual.Page{Messages: []punctual.Info{i}, Next: "x"}, err)
+	})
+}
+
+func TestSettlementsAndAmendmentsSurviveTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := punctual.Settlement{
+			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Token: rapid.Int64().Draw(t, "token"),
+			Verb: punctual.Verb(rapid.IntRange(1, 6).Draw(t, "verb")), Delay: length.Draw(t, "delay"), Error: text.Draw(t, "error"),
+		}
+		if s.Verb == punctual.SettleRetry && rapid.Bool().Draw(t, "backoff") {
+			s.Delay = punctual.UseBackoff
+		}
+		settle, err := SettleItemOf(&s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle = *travel(t, settle)
+		gotS, err := settle.Settlement()
+		same(t, gotS, s, err)
+
+		a := punctual.Amendment{Change: punctual.Change(rapid.IntRange(1, 3).Draw(t, "change")), Topic: s.Topic, ID: s.ID, Due: instant.Draw(t, "due")}
+		amend, err := AmendItemOf(&a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		amend = *travel(t, amend)
+		gotA, err := amend.Amendment()
+		same(t, gotA, a, err)
+		for _, r := range []punctual.Amended{{}, {Due: a.Due}} {
+			result := travel(t, AmendResultOf(&a, r))
+			same(t, result.Amended(), r, nil)
+		}
+	})
+}
+
+func TestClaimsAndSettingsSurviveTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := punctual.Claim{Topics: []string{text.Draw(t, "topic")}, Max: rapid.Int().Draw(t, "max"), Wait: length.Draw(t, "wait"), Lease: length.Draw(t, "lease")}
+		claim, err := ClaimRequestOf(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claim = *travel(t, claim)
+		same(t, claim.Claim(), c, nil)
+
+		b := punctual.Backoff{Base: length.Draw(t, "base"), Max: length.Draw(t, "max"), Jitter: rapid.Float64().Draw(t, "jitter")}
+		if rapid.Bool().Draw(t, "delays") {
+			b = punctual.Backoff{Delays: []time.Duration{length.Draw(t, "delay")}}
+		}
+		s := punctual.TopicStats{
+			Topic: c.Topics[0], Ready: rapid.Int64().Draw(t, "ready"), NextDue: stamp.Draw(t, "next"),
+			Settings: punctual.Settings{Lease: c.Lease, MaxAttempts: c.Max, Backoff: b, DedupeWindow: c.Wait, PushPaused: true, Partitions: 3},
+		}
+		topic := travel(t, TopicOf(s))
+		gotS, err := topic.Stats()
+		same(t, gotS, s, err)
+
+		yes := true
+		p := punctual.SettingsPatch{Lease: &c.Lease, Backoff: &b, DeliveryPaused: &yes}
+		patch := travel(t, SettingsPatchOf(p))
+		gotP, err := patch.Patch()
+		same(t, gotP, p, err)
+
+		f := punctual.Forecast{From: s.NextDue, Step: c.Wait, Counts: []int64{1, s.Ready}, Overdue: 7, Beyond: math.MaxInt64}
+		forecast := travel(t, ForecastOf("a", f))
+		same(t, forecast.Forecast(), f, nil)
+	})
+}
+
+func TestWhatCannotStandInJSONIsRefused(t *testing.T) {
+	const bad = "\xff"
+	_, topic := PushItemOf(&punctual.NewMessage{Topic: bad})
+	_, id := SettleItemOf(&punctual.Settlement{Topic: "a", ID: bad})
+	_, errorText := SettleItemOf(&punctual.Settlement{Topic: "a", ID: "b", Error: bad})
+	_, amended := AmendItemOf(&punctual.Amendment{Topic: bad})
+	_, claimed := ClaimRequestOf(punctual.Claim{Topics: []string{"a", bad}})
+	_, exists := PushItemOf(&punctual.NewMessage{IfExists: 77})
+	for i, err := range []error{topic, id, errorText, amended, claimed, exists} {
+		if !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("case %d: %v; want ErrInvalid", i, err)
+		}
+	}
+}
+
+// Every error of the vocabulary arrives as itself, and its status keeps the rule of definite errors.
+func TestProblems(t *testing.T) {
+	for _, k := range punctual.ErrorKinds() {
+		p := ProblemOf(fmt.Errorf("push of A-17: %w", k.Err))
+		if p.Code != k.Code || p.Definite != k.Definite || p.Remedy == "" || p.Title != k.Meaning {
+			t.Errorf("%s: %+v; want its code, %v, a remedy and its meaning", k.Code, p, k.Definite)
+		}
+		safe := p.Status < 500 || p.Status == http.StatusServiceUnavailable || p.Status == http.StatusInsufficientStorage
+		if safe != k.Definite {
+			t.Errorf("P13: %s has status %d and definite %v", k.Code, p.Status, k.Definite)
+		}
+		data, err := Encode(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Problem
+		if err := DecodeAnswer(data, &back); err != nil {
+			t.Fatal(err)
+		}
+		if err := back.Err(); !errors.Is(err, k.Err) || punctual.ErrorCode(err) != k.Code || punctual.Definite(err) != k.Definite || err.Error() != p.Detail {
+			t.Errorf("%s arrives as %v", k.Code, err)
+		}
+	}
+	for err, want := range map[error]error{
+		context.Canceled: punctual.ErrOverloaded, context.DeadlineExceeded: punctual.ErrOverloaded, errors.New("odd"): punctual.ErrIndeterminate,
+	} {
+		if got := ProblemOf(err).Err(); !errors.Is(got, want) || punctual.Definite(got) != punctual.Definite(err) {
+			t.Errorf("%v arrives as %v; want %v", err, got, want)
+		}
+	}
+	if err := (&Problem{Code: "newer", Definite: true}).Err(); !errors.Is(err, punctual.ErrUnsupported) {
+		t.Errorf("a definite code that is not known arrives as %v; want ErrUnsupported", err)
+	}
+	if len(kinds) != len(punctual.ErrorKinds())+3 {
+		t.Errorf("%d rows for %d kinds, canceled, deadline and internal", len(kinds), len(punctual.ErrorKinds()))
+	}
+}
+
+func TestStrangeAnswersAreIndeterminate(t *testing.T) {
+	_, state := (&Message{State: "lost"}).Info()
+	_, bodies := (&Delivery{}).Delivery()
+	for _, err := range []error{
+		state, bodies, (&PushResult{}).PushResult().Err, (&PushResult{Result: "stored", Existing: "odd"}).PushResult().Err, (&AmendResult{}).Amended().Err,
+	} {
+		if !errors.Is(err, punctual.ErrIndeterminate) {
+			t.Errorf("%v; want ErrIndeterminate", err)
+		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for want, got := range map[string]string{
+		"/v1/topics/a%2Fb/purge":                    TopicPath("a/b", "purge"),
+		"/v1/topics/%2E%2E/messages/%2E":            MessagePath("..", "."),
+		"/v1/topics/a.b/messages/x%20%3F%23%25/ack": MessagePath("a.b", "x ?#%", "ack"),
+		"/v1/topics/...a":                           TopicPath("...a"),
+	} {
+		if got != want {
+			t.Errorf("path %s, want %s", got, want)
+		}
+	}
+	for _, path := range []string{"", "v1", "//", "/v1//topics", "/v1/", "/v1/./topics", "/v1/topics/../push", "/v1/topics/%zz", "/v1/%"} {
+		if s, err := SplitPath(path); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("path %q is taken as %q", path, s)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		topic, id := rapid.StringN(1, -1, -1).Draw(t, "topic"), rapid.StringN(1, -1, -1).Draw(t, "id")
+		path := MessagePath(topic, id, "ack")
+		got, err := SplitPath(path)
+		same(t, got, []string{"v1", "topics", topic, "messages", id, "ack"}, err)
+	})
+}
+
+func TestRequestKeys(t *testing.T) {
+	for key, ok := range map[string]bool{"a": true, strings.Repeat("k", MaxRequestKey): true, "": false, "a b": false, "\n": false, "é": false, strings.Repeat("k", MaxRequestKey+1): false} {
+		if err := CheckRequestKey(key); (err == nil) != ok || err != nil && !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("key %q: %v", key, err)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	var got []string
+	for n, line := range Lines([]byte("a\n\n \r\n b \r\nc")) {
+		got = append(got, fmt.Sprint(n, string(line)))
+	}
+	if want := []string{"1a", "4b", "5c"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+}
+
+var (
+	text = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "order.close", "\u2028<&>\"\\\x00"}))
+	// length is a duration that a request can ask for, instant a due time, stamp a time that stores return.
+	length  = rapid.Map(rapid.Int64Min(0), func(n int64) time.Duration { return time.Duration(n) })
+	instant = rapid.Map(rapid.Int64Range(-62135596800+1, punctual.MaxDue.Unix()-1), func(s int64) time.Time { return time.Unix(s, s&0xfffff).UTC() })
+	stamp   = rapid.Map(rapid.Int64Range(-62135596800000+1, punctual.MaxDue.UnixMilli()), func(ms int64) time.Time { return time.UnixMilli(ms).UTC() })
+)
+
+func body(t *rapid.T) []byte {
+	b := rapid.SliceOf(rapid.Byte()).Draw(t, "body")
+	if rapid.Bool().Draw(t, "text") {
+		b = []byte(text.Draw(t, "body as text"))
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+func headers(t *rapid.T) map[string]string {
+	h := rapid.MapOfN(text, text, 0, 2).Draw(t, "headers")
+	if rapid.Bool().Draw(t, "bytes in headers") {
+		h["\xff"+text.Draw(t, "name")] = "\xfe"
+	}
+	if len(h) == 0 {
+		return nil
+	}
+	return h
+}
+
+// travel sends v over the wire: a server's strict decoder reads it.
+func travel[T any](t *rapid.T, v T) *T {
+	data, err := Encode(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := new(T)
+	if err := DecodeRequest(data, out); err != nil {
+		t.Fatalf("%s: %v", data, err)
+	}
+	return out
+}
+
+func same(t *rapid.T, got, want any, err error) {
+	t.Helper()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got  %+v, %v\nwant %+v", got, err, want)
+	}
+}

@@ -1,0 +1,103 @@
+package punctualotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/metrics/internal/reading"
+)
+
+// AddStore measures what s holds whenever the metrics are read: messages by state, how far ahead they are due, how old
+// the oldest ready one is, and how much room there is. A store with many messages takes a while to count them: it spends
+// at most a tenth of the time on that, and in between answers with what it counted last. Unregister what it returns before
+// closing the store.
+//
+// ErrUnsupported: s cannot be inspected.
+func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
+	r, err := reading.NewReader(s, t.topics, t.opt.ReadTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of a store: %w", err)
+	}
+	g := storeGauges{reader: r}
+	if d, ok := s.(punctual.DurabilityReporter); ok {
+		g.durability = string(d.Durability())
+	}
+	var failed []error
+	count := func(name, unit, help string) metric.Int64ObservableGauge {
+		i, err := t.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
+		failed = append(failed, err)
+		return i
+	}
+	seconds := func(name, help string) metric.Float64ObservableGauge {
+		i, err := t.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(help))
+		failed = append(failed, err)
+		return i
+	}
+	g.up = count("punctual.store.up", "", "Whether the last look into the store succeeded.")
+	g.info = count("punctual.store.info", "", "The class of durability that the store promises.")
+	g.read = seconds("punctual.store.read.duration", "How long the last look into the store took.")
+	g.topics = count("punctual.topics", "{topic}", "Topics in the store.")
+	g.messages = count("punctual.messages", "{message}", "Messages in the store by state: scheduled, ready, leased, dead.")
+	g.oldest = seconds("punctual.oldest_ready", "How long ago the first of the ready messages fell due.")
+	g.paused = count("punctual.topics.paused", "{topic}", "Topics whose side is paused: push, delivery.")
+	g.ahead = count("punctual.pending.messages", "{message}", "Messages that are not dead by how far ahead they are due: within this time and not within the one before.")
+	g.free = count("punctual.store.free", "By", "What may still be written to the medium of the store.")
+	g.size = count("punctual.store.size", "By", "The size of the medium of the store.")
+	g.reserve = count("punctual.store.reserve", "By", "Pushes are refused while less than this is free.")
+	if err := errors.Join(failed...); err != nil {
+		return nil, fmt.Errorf("make the instruments of a store: %w", err)
+	}
+	registration, err := t.meter.RegisterCallback(g.observe,
+		g.up, g.info, g.read, g.topics, g.messages, g.oldest, g.paused, g.ahead, g.free, g.size, g.reserve)
+	if err != nil {
+		return nil, fmt.Errorf("register the metrics of a store: %w", err)
+	}
+	return registration, nil
+}
+
+// storeGauges turns readings of a store into metrics.
+type storeGauges struct {
+	reader     *reading.Reader
+	durability string
+
+	up, info, topics, messages, paused, ahead, free, size, reserve metric.Int64ObservableGauge
+	read, oldest                                                   metric.Float64ObservableGauge
+}
+
+// observe shows nothing of what the store holds when it cannot be read: old figures would look like a store at rest. The
+// error reaches the handler that OpenTelemetry has for errors.
+func (g *storeGauges) observe(_ context.Context, o metric.Observer) error {
+	if g.durability != "" {
+		o.ObserveInt64(g.info, 1, with("durability", g.durability))
+	}
+	r, err := g.reader.Read()
+	o.ObserveFloat64(g.read, r.Took.Seconds())
+	if err != nil {
+		o.ObserveInt64(g.up, 0)
+		return fmt.Errorf("metrics of a store: %w", err)
+	}
+	o.ObserveInt64(g.up, 1)
+	o.ObserveInt64(g.topics, int64(r.Known))
+	for _, t := range r.Topics {
+		o.ObserveInt64(g.messages, t.Scheduled, with("topic", t.Label, "state", punctual.StateScheduled.String()))
+		o.ObserveInt64(g.messages, t.Ready, with("topic", t.Label, "state", punctual.StateReady.String()))
+		o.ObserveInt64(g.messages, t.Leased, with("topic", t.Label, "state", punctual.StateLeased.String()))
+		o.ObserveInt64(g.messages, t.Dead, with("topic", t.Label, "state", punctual.StateDead.String()))
+		o.ObserveFloat64(g.oldest, t.OldestReady.Seconds(), with("topic", t.Label))
+		o.ObserveInt64(g.paused, int64(t.PushPaused), with("topic", t.Label, "side", "push"))
+		o.ObserveInt64(g.paused, int64(t.DeliveryPaused), with("topic", t.Label, "side", "delivery"))
+	}
+	for i, n := range r.Ahead {
+		o.ObserveInt64(g.ahead, n, with("ahead", reading.Spans()[i]))
+	}
+	if r.Space != nil {
+		o.ObserveInt64(g.free, r.Space.Free)
+		o.ObserveInt64(g.size, r.Space.Total)
+		o.ObserveInt64(g.reserve, r.Space.Reserve)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// Package punctualotel tells OpenTelemetry what Punctual does: in metrics, and in traces that reach from the push of
+// a message to its handlers.
+//
+//	t, err := punctualotel.New(nil)
+//	queue := punctual.NewQueue(store, &punctual.QueueConfig{Observer: t.Observer(), Prepare: t.Prepare})
+//	w := worker.New(store, &worker.Config{Observer: t.Observer(), Middleware: []worker.Middleware{t.Middleware}})
+//	registration, err := t.AddStore(store)
+//
+// A push makes a span "create TOPIC" and writes its context to the header "traceparent" of the message. Each attempt to
+// handle the message makes a span "process TOPIC" whose parent is that one. So one trace has the request that pushed, the
+// wait of seconds or months, all attempts, and what they call. It is a parent and not a link because a message has one
+// cause, and because whoever looks for what became of a request has one trace to look at. The decision whether a trace is
+// sampled is made once, by whoever pushes.
+//
+// The metrics have the names, labels and meaning of those of package punctualprom, with dots.
+//
+// It is a module of its own, so that OpenTelemetry is required only of those who use it.
+package punctualotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/metrics/internal/reading"
+)
+
+// scope names this package to OpenTelemetry.
+const scope = "github.com/punctualmq/punctual/metrics/punctualotel"
+
+// Options adjusts the telemetry. The zero value has the defaults.
+type Options struct {
+	// MeterProvider and TracerProvider take what is measured. Default: those that were given to
+	// OpenTelemetry for the whole process.
+	MeterProvider  metric.MeterProvider
+	TracerProvider trace.TracerProvider
+	// Propagator carries the context of a span in the headers of a message. Default
+	// propagation.TraceContext, the headers traceparent and tracestate of W3C.
+	Propagator propagation.TextMapPropagator
+	// TopicLimit is how many topics have an attribute of their own in metrics, the first ones that
+	// are met. All others share "other". Spans always have the topic's name. Default 100.
+	TopicLimit int
+	// ReadTimeout bounds one look into a store. Default 10 s.
+	ReadTimeout time.Duration
+}
+
+const (
+	defaultTopicLimit  = 100
+	defaultReadTimeout = 10 * time.Second
+)
+
+func (o *Options) withDefaults() (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.TopicLimit < 0 || out.ReadTimeout < 0 {
+		return out, fmt.Errorf("telemetry with a topic limit of %d and a read timeout of %v: use positive ones, or 0 for the defaults: %w",
+			out.TopicLimit, out.ReadTimeout, punctual.ErrInvalid)
+	}
+	if out.MeterProvider == nil {
+		out.MeterProvider = otel.GetMeterProvider()
+	}
+	if out.TracerProvider == nil {
+		out.TracerProvider = otel.GetTracerProvider()
+	}
+	if out.Propagator == nil {
+		out.Propagator = propagation.TraceContext{}
+	}
+	if out.TopicLimit == 0 {
+		out.TopicLimit = defaultTopicLimit
+	}
+	if out.ReadTimeout == 0 {
+		out.ReadTimeout = defaultReadTimeout
+	}
+	return out, nil
+}
+
+// Telemetry is what one process tells. Its methods are safe for concurrent use.
+type Telemetry struct {
+	opt    Options
+	tracer trace.Tracer
+	meter  metric.Meter
+	topics *reading.Topics
+
+	lateness    metric.Float64Histogram
+	pushes      metric.Int64Counter
+	amendments  metric.Int64Counter
+	claims      metric.Int64Counter
+	settlements metric.Int64Counter
+	lost        metric.Int64Counter
+	handlers    metric.Float64Histogram
+	calls       metric.Float64Histogram
+	errors      metric.Int64Counter
+}
+
+// New makes the instruments.
+func New(o *Options) (*Telemetry, error) {
+	opt, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	t := &Telemetry{
+		opt: opt, tracer: opt.TracerProvider.Tracer(scope), meter: opt.MeterProvider.Meter(scope),
+		topics: reading.NewTopics(opt.TopicLimit),
+	}
+	var failed []error
+	counter := func(name, unit, help string) metric.Int64Counter {
+		c, err := t.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(help))
+		failed = append(failed, err)
+		return c
+	}
+	histogram := func(name, help string, buckets ...float64) metric.Float64Histogram {
+		h, err := t.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(buckets...))
+		failed = append(failed, err)
+		return h
+	}
+	t.lateness = histogram("punctual.delivery.lateness", "How long after the due time of the attempt, or a later push, a message was claimed.",
+		0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+	t.pushes = counter("punctual.pushes", "{message}", "Messages pushed, by what became of them: stored, duplicate, replaced, or the code of the error.")
+	t.amendments = counter("punctual.amendments", "{message}", "Messages cancelled, rescheduled and requeued, by result: done, or the code of the error.")
+	t.claims = counter("punctual.claims", "{claim}", "Claims that did not fail, by whether they brought messages: some, none.")
+	t.settlements = counter("punctual.settlements", "{message}", "What holders said of their leases, by verb and by result: done, or the code of the error.")
+	t.lost = counter("punctual.leases.lost", "{message}", "Messages whose holder learned that the lease was not its own any more, by reason: lease_lost, cancelled.")
+	t.handlers = histogram("punctual.handler.duration", "How long handlers ran, by what became of the message.",
+		0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600)
+	t.calls = histogram("punctual.store.call.duration", "How long callers waited for the store, once for each message: push, amend, settle.",
+		0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+	t.errors = counter("punctual.errors", "{error}", "Errors that no caller received, by operation and code.")
+	if err := errors.Join(failed...); err != nil {
+		return nil, fmt.Errorf("make the instruments: %w", err)
+	}
+	return t, nil
+}
+
+// Observer returns an Observer that measures. It may be given to any number of Queues and Workers.
+func (t *Telemetry) Observer() *punctual.Observer {
+	return &punctual.Observer{
+		OnPush:      t.pushed,
+		OnAmend:     t.amended,
+		OnClaim:     t.claimed,
+		OnStart:     t.started,
+		OnFinish:    t.finished,
+		OnSettle:    t.settled,
+		OnLeaseLost: t.leaseLost,
+		OnError:     t.failed,
+	}
+}
+
+func (t *Telemetry) pushed(ctx context.Context, r punctual.PushResult, took time.Duration) {
+	t.pushes.Add(ctx, 1, with("topic", t.topics.LabelOf(r.Topic, r.Err), "result", reading.PushResult(r)))
+	t.calls.Record(ctx, took.Seconds(), with("operation", "push"))
+}
+
+func (t *Telemetry) amended(ctx context.Context, a punctual.Amendment, r punctual.Amended, took time.Duration) {
+	t.amendments.Add(ctx, 1, with("topic", t.topics.LabelOf(a.Topic, r.Err), "change", a.Change.String(), "result", reading.Result(r.Err)))
+	t.calls.Record(ctx, took.Seconds(), with("operation", "amend"))
+}
+
+func (t *Telemetry) claimed(ctx context.Context, n int, _ time.Duration) {
+	t.claims.Add(ctx, 1, with("brought", reading.Brought(n)))
+}
+
+func (t *Telemetry) started(ctx context.Context, d *punctual.Delivery) {
+	t.lateness.Record(ctx, reading.Late(d).Seconds(), with("topic", t.topics.Admit(d.Topic)))
+}
+
+func (t *Telemetry) finished(ctx context.Context, d *punctual.Delivery, v punctual.Verb, took time.Duration, _ error) {
+	t.handlers.Record(ctx, took.Seconds(), with("topic", t.topics.Admit(d.Topic), "verb", v.String()))
+}
+
+func (t *Telemetry) settled(ctx context.Context, s punctual.Settlement, took time.Duration, err error) {
+	t.settlements.Add(ctx, 1, with("topic", t.topics.LabelOf(s.Topic, err), "verb", s.Verb.String(), "result", reading.Result(err)))
+	t.calls.Record(ctx, took.Seconds(), with("operation", "settle"))
+}
+
+func (t *Telemetry) leaseLost(ctx context.Context, d *punctual.Delivery, err error) {
+	t.lost.Add(ctx, 1, with("topic", t.topics.LabelOf(d.Topic, err), "reason", punctual.ErrorCode(err)))
+}
+
+func (t *Telemetry) failed(ctx context.Context, op string, err error) {
+	t.errors.Add(ctx, 1, with("operation", op, "code", punctual.ErrorCode(err)))
+}
+
+// with makes attributes of names and values in turn.
+func with(pairs ...string) metric.MeasurementOption {
+	attributes := make([]attribute.KeyValue, 0, len(pairs)/2)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		attributes = append(attributes, attribute.String(pairs[i], pairs[i+1]))
+	}
+	return metric.WithAttributes(attributes...)
+}

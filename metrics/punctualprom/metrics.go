@@ -1,0 +1,177 @@
+// Package punctualprom counts what Punctual does in metrics of Prometheus. Its Observer is for a Queue, a
+// Worker or a server; AddStore adds what a store holds.
+//
+//	m, err := punctualprom.New(registry, nil)
+//	queue := punctual.NewQueue(store, &punctual.QueueConfig{Observer: m.Observer()})
+//	w := worker.New(store, &worker.Config{Observer: m.Observer()})
+//	err = m.AddStore(store)
+//
+// All metrics are of one process, but for those of AddStore: these are of the store, and every process
+// that adds it shows the same.
+package punctualprom
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/metrics/internal/reading"
+)
+
+// Options adjusts the metrics. The zero value has the defaults.
+type Options struct {
+	// TopicLimit is how many topics have a label of their own, the first ones that are met. All others
+	// share the label "other", so that whoever makes up topics does not make up time series. Default 100.
+	TopicLimit int
+	// LatenessBuckets are the upper bounds of the lateness histogram, in seconds. The default goes
+	// from 1 ms to 1 h.
+	LatenessBuckets []float64
+	// ReadTimeout bounds one look into a store. Default 10 s, which is Prometheus' own limit for a scrape.
+	ReadTimeout time.Duration
+}
+
+const (
+	defaultTopicLimit  = 100
+	defaultReadTimeout = 10 * time.Second
+)
+
+func (o *Options) withDefaults() (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.TopicLimit < 0 || out.ReadTimeout < 0 {
+		return out, fmt.Errorf("metrics with a topic limit of %d and a read timeout of %v: use positive ones, or 0 for the defaults: %w",
+			out.TopicLimit, out.ReadTimeout, punctual.ErrInvalid)
+	}
+	if out.TopicLimit == 0 {
+		out.TopicLimit = defaultTopicLimit
+	}
+	if out.ReadTimeout == 0 {
+		out.ReadTimeout = defaultReadTimeout
+	}
+	if out.LatenessBuckets == nil {
+		out.LatenessBuckets = []float64{
+			0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
+		}
+	}
+	return out, nil
+}
+
+// callBuckets are for what takes as long as a call to a store, handlerBuckets for what takes as long as a handler.
+var (
+	callBuckets    = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+	handlerBuckets = []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600}
+)
+
+// Metrics are the metrics of one process in one registry. Its methods are safe for concurrent use.
+type Metrics struct {
+	registry prometheus.Registerer
+	opt      Options
+	topics   *reading.Topics
+
+	lateness    *prometheus.HistogramVec
+	pushes      *prometheus.CounterVec
+	amendments  *prometheus.CounterVec
+	claims      *prometheus.CounterVec
+	settlements *prometheus.CounterVec
+	lost        *prometheus.CounterVec
+	handlers    *prometheus.HistogramVec
+	calls       *prometheus.HistogramVec
+	errors      *prometheus.CounterVec
+}
+
+// New makes the metrics and registers them. It fails when r has metrics of these names already.
+func New(r prometheus.Registerer, o *Options) (*Metrics, error) {
+	opt, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	m := &Metrics{
+		registry: r, opt: opt, topics: reading.NewTopics(opt.TopicLimit),
+		lateness: histogram("punctual_delivery_lateness_seconds",
+			"How long after the due time of the attempt, or a later push, a message was claimed. The count is the number of deliveries.", opt.LatenessBuckets, "topic"),
+		pushes: counter("punctual_pushes_total",
+			"Messages pushed, by what became of them: stored, duplicate, replaced, or the code of the error.", "topic", "result"),
+		amendments: counter("punctual_amendments_total",
+			"Messages cancelled, rescheduled and requeued, by result: done, or the code of the error.", "topic", "change", "result"),
+		claims: counter("punctual_claims_total",
+			"Claims that did not fail, by whether they brought messages: some, none.", "brought"),
+		settlements: counter("punctual_settlements_total",
+			"What holders said of their leases, by verb and by result: done, or the code of the error.", "topic", "verb", "result"),
+		lost: counter("punctual_leases_lost_total",
+			"Messages whose holder learned that the lease was not its own any more, by reason: lease_lost, cancelled.", "topic", "reason"),
+		handlers: histogram("punctual_handler_duration_seconds",
+			"How long handlers ran, by what became of the message.", handlerBuckets, "topic", "verb"),
+		calls: histogram("punctual_store_call_duration_seconds",
+			"How long callers waited for the store, once for each message: push, amend, settle.", callBuckets, "operation"),
+		errors: counter("punctual_errors_total",
+			"Errors that no caller received, by operation and code.", "operation", "code"),
+	}
+	for _, c := range []prometheus.Collector{
+		m.lateness, m.pushes, m.amendments, m.claims, m.settlements, m.lost, m.handlers, m.calls, m.errors,
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("register the metrics: give each registry its metrics once: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Observer returns an Observer that counts. It may be given to any number of Queues and Workers.
+func (m *Metrics) Observer() *punctual.Observer {
+	return &punctual.Observer{
+		OnPush:      m.pushed,
+		OnAmend:     m.amended,
+		OnClaim:     m.claimed,
+		OnStart:     m.started,
+		OnFinish:    m.finished,
+		OnSettle:    m.settled,
+		OnLeaseLost: m.leaseLost,
+		OnError:     m.failed,
+	}
+}
+
+func (m *Metrics) pushed(_ context.Context, r punctual.PushResult, took time.Duration) {
+	m.pushes.WithLabelValues(m.topics.LabelOf(r.Topic, r.Err), reading.PushResult(r)).Inc()
+	m.calls.WithLabelValues("push").Observe(took.Seconds())
+}
+
+func (m *Metrics) amended(_ context.Context, a punctual.Amendment, r punctual.Amended, took time.Duration) {
+	m.amendments.WithLabelValues(m.topics.LabelOf(a.Topic, r.Err), a.Change.String(), reading.Result(r.Err)).Inc()
+	m.calls.WithLabelValues("amend").Observe(took.Seconds())
+}
+
+func (m *Metrics) claimed(_ context.Context, n int, _ time.Duration) {
+	m.claims.WithLabelValues(reading.Brought(n)).Inc()
+}
+
+func (m *Metrics) started(_ context.Context, d *punctual.Delivery) {
+	m.lateness.WithLabelValues(m.topics.Admit(d.Topic)).Observe(reading.Late(d).Seconds())
+}
+
+func (m *Metrics) finished(_ context.Context, d *punctual.Delivery, v punctual.Verb, took time.Duration, _ error) {
+	m.handlers.WithLabelValues(m.topics.Admit(d.Topic), v.String()).Observe(took.Seconds())
+}
+
+func (m *Metrics) settled(_ context.Context, s punctual.Settlement, took time.Duration, err error) {
+	m.settlements.WithLabelValues(m.topics.LabelOf(s.Topic, err), s.Verb.String(), reading.Result(err)).Inc()
+	m.calls.WithLabelValues("settle").Observe(took.Seconds())
+}
+
+func (m *Metrics) leaseLost(_ context.Context, d *punctual.Delivery, err error) {
+	m.lost.WithLabelValues(m.topics.LabelOf(d.Topic, err), punctual.ErrorCode(err)).Inc()
+}
+
+func (m *Metrics) failed(_ context.Context, op string, err error) {
+	m.errors.WithLabelValues(op, punctual.ErrorCode(err)).Inc()
+}

@@ -1,0 +1,297 @@
+package punctualprom_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/metrics/punctualprom"
+	"github.com/punctualmq/punctual/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// text is what a scrape of the registry answers.
+func text(t *testing.T, r prometheus.Gatherer) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if answer.Code != http.StatusOK {
+		t.Fatalf("scrape: %d %s", answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+func newMetrics(t *testing.T, o *punctualprom.Options) (*punctualprom.Metrics, *prometheus.Registry) {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	m, err := punctualprom.New(r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, r
+}
+
+// TestMetricsOfADay lets messages go each way that there is, and holds the whole answer to a golden file.
+func TestMetricsOfADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newMetrics(t, &punctualprom.Options{LatenessBuckets: []float64{0.01, 1, 60}})
+		store := memstore.New(nil)
+		if err := m.AddStore(store); err != nil {
+			t.Fatal(err)
+		}
+		q := punctual.NewQueue(store, &punctual.QueueConfig{Observer: m.Observer()})
+		push := func(topic, id string, opts ...punctual.PushOption) error {
+			_, err := q.Push(t.Context(), topic, nil, append(opts, punctual.ID(id))...)
+			return err
+		}
+		for _, err := range []error{
+			push("order.close", "acked"),
+			push("order.close", "retried", punctual.In(5*time.Minute)),
+			push("order.close", "discarded", punctual.In(5*time.Minute)),
+			push("order.close", "purged", punctual.In(5*time.Minute)),
+			push("order.close", "cancelled", punctual.In(20*time.Minute)),
+			push("order.close", "acked"), // a duplicate
+			push("mail", "tomorrow", punctual.In(30*time.Hour)),
+			push("mail", "tonight", punctual.In(10*time.Hour)),
+			q.Cancel(t.Context(), "order.close", "cancelled"),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := push("no such topic", "x"); !errors.Is(err, punctual.ErrInvalid) {
+			t.Fatalf("push to a bad topic: %v", err)
+		}
+		if err := q.Cancel(t.Context(), "order.close", "missing"); !errors.Is(err, punctual.ErrNotFound) {
+			t.Fatalf("cancel of nothing: %v", err)
+		}
+
+		w := worker.New(store, &worker.Config{Observer: m.Observer(), Logger: slog.New(slog.DiscardHandler), Concurrency: 1})
+		w.Handle("order.close", punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+			time.Sleep(2 * time.Second)
+			switch d.ID {
+			case "retried":
+				return punctual.RetryAfter(50*time.Minute, errors.New("not now"))
+			case "discarded":
+				return punctual.Discard(errors.New("never"))
+			case "purged":
+				if _, err := store.Purge(ctx, punctual.PurgeQuery{Topic: "order.close", State: punctual.StateLeased}); err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		}))
+		if err := w.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Minute)
+		if err := w.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pushedLate := &punctual.Delivery{Message: punctual.Message{Topic: "backdated", Due: time.Now().Add(-time.Hour), Created: time.Now()}, Delivered: time.Now()}
+		m.Observer().OnStart(t.Context(), pushedLate)
+		m.Observer().OnError(t.Context(), "claim", punctual.ErrUnreachable)
+		if err := push("order.close", "waiting"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+
+		got := text(t, registry)
+		golden := filepath.Join("testdata", "metrics.txt")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("the metrics are not those of %s (go test -update writes it):\n%s", golden, got)
+		}
+		problems, err := testutil.GatherAndLint(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Whoever makes up topics does not make up time series.
+func TestTopicsHaveALimit(t *testing.T) {
+	m, registry := newMetrics(t, &punctualprom.Options{TopicLimit: 3})
+	store := memstore.New(nil)
+	defer store.Close()
+	if err := m.AddStore(store); err != nil {
+		t.Fatal(err)
+	}
+	q := punctual.NewQueue(store, &punctual.QueueConfig{Observer: m.Observer()})
+	for i := range 10 {
+		bad := fmt.Sprintf("\xff made up %d", i)
+		if _, err := q.Push(t.Context(), bad, nil); !errors.Is(err, punctual.ErrInvalid) {
+			t.Fatalf("push to %q: %v", bad, err)
+		}
+	}
+	for i := range 10 {
+		if _, err := q.Push(t.Context(), fmt.Sprintf("topic-%d", i), nil, punctual.At(longAgo)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := text(t, registry)
+	for _, want := range []string{
+		`punctual_pushes_total{result="stored",topic="topic-0"} 1`,
+		`punctual_pushes_total{result="stored",topic="topic-2"} 1`,
+		`punctual_pushes_total{result="stored",topic="other"} 7`,
+		`punctual_pushes_total{result="invalid",topic="other"} 10`,
+		`punctual_messages{state="ready",topic="topic-0"} 1`,
+		`punctual_messages{state="ready",topic="other"} 7`,
+		`punctual_topics 10`,
+	} {
+		if !slices.Contains(strings.Split(got, "\n"), want) {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if strings.Contains(got, "topic-3") {
+		t.Error("the fourth topic has a label of its own")
+	}
+}
+
+// failing is a store whose look fails, or lasts until its context ends.
+type failing struct {
+	*memstore.Store
+	err   error
+	hangs bool
+	looks int
+	// many says that its messages cannot be counted in time.
+	many bool
+}
+
+func (f *failing) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
+	if f.many {
+		<-ctx.Done()
+		return punctual.Forecast{}, fmt.Errorf("forecast: %w", ctx.Err())
+	}
+	return f.Store.Forecast(ctx, q)
+}
+
+func (f *failing) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	f.looks++
+	if f.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.Store.Topics(ctx)
+}
+
+// A store that cannot be read is down in the metrics, the others of the scrape stay, and no old figure is shown.
+func TestStoreThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
+		store := &failing{Store: memstore.New(nil)}
+		defer store.Close()
+		if err := m.AddStore(store); err != nil {
+			t.Fatal(err)
+		}
+		q := punctual.NewQueue(store, &punctual.QueueConfig{Observer: m.Observer()})
+		if _, err := q.Push(t.Context(), "t", nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, registry); !strings.Contains(got, "punctual_store_up 1") || !strings.Contains(got, "punctual_messages{") {
+			t.Fatalf("before the failure:\n%s", got)
+		}
+		store.err = punctual.ErrStoreFailed
+		got := text(t, registry)
+		if store.looks != 2 {
+			t.Fatalf("the store was asked %d times, want 2", store.looks)
+		}
+		if !strings.Contains(got, "punctual_store_up 0") || strings.Contains(got, "punctual_messages{") || !strings.Contains(got, "punctual_pushes_total{") {
+			t.Errorf("after the failure:\n%s", got)
+		}
+
+		store.err, store.hangs = nil, true
+		began := time.Now()
+		if got = text(t, registry); !strings.Contains(got, "punctual_store_up 0") || time.Since(began) != 3*time.Second {
+			t.Errorf("a store that hangs, after %v:\n%s", time.Since(began), got)
+		}
+		// A look that took 3 s is not repeated for 27 s.
+		store.hangs = false
+		time.Sleep(26 * time.Second)
+		if got = text(t, registry); !strings.Contains(got, "punctual_store_up 0") || store.looks != 3 {
+			t.Errorf("26 s later, %d looks:\n%s", store.looks, got)
+		}
+		time.Sleep(2 * time.Second)
+		if got = text(t, registry); !strings.Contains(got, "punctual_store_up 1") || store.looks != 4 {
+			t.Errorf("28 s later, %d looks:\n%s", store.looks, got)
+		}
+
+		store.many = true
+		if got = text(t, registry); !strings.Contains(got, "punctual_store_up 1") || strings.Contains(got, "punctual_pending_messages{") || !strings.Contains(got, "punctual_messages{") {
+			t.Errorf("a store of too many messages:\n%s", got)
+		}
+	})
+}
+
+func TestMetricsRefuse(t *testing.T) {
+	if _, err := punctualprom.New(prometheus.NewRegistry(), &punctualprom.Options{TopicLimit: -1}); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("a negative limit: %v, want ErrInvalid", err)
+	}
+	m, registry := newMetrics(t, nil)
+	if _, err := punctualprom.New(registry, nil); err == nil {
+		t.Error("the same metrics twice in one registry are no error")
+	}
+	store := memstore.New(nil)
+	defer store.Close()
+	if err := m.AddStore(struct{ punctual.Store }{store}); !errors.Is(err, punctual.ErrUnsupported) {
+		t.Errorf("a store that cannot be inspected: %v, want ErrUnsupported", err)
+	}
+}
+
+func BenchmarkObserver(b *testing.B) {
+	m, err := punctualprom.New(prometheus.NewRegistry(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	o := m.Observer()
+	d := &punctual.Delivery{Message: punctual.Message{Topic: "order.close"}}
+	s := punctual.Settlement{Topic: "order.close", Verb: punctual.SettleAck}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			o.OnStart(context.Background(), d)
+			o.OnFinish(context.Background(), d, punctual.SettleAck, time.Millisecond, nil)
+			o.OnSettle(context.Background(), s, time.Millisecond, nil)
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Amend cancels, reschedules or requeues by ID; see punctual.Store.
+func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckBatch(len(as)); err != nil {
+		return nil, fmt.Errorf("amend: %w", err)
+	}
+	c := s.amendingOf(as)
+	err := inParts(c.parts(), func(part []int) error {
+		var l *locked
+		err := s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
+			l, x, err = c.amend(ctx, tx, part)
+			return x, err
+		})
+		if err == nil {
+			s.waits.moved(l)
+		}
+		return err
+	}, func(i int, err error) { c.out[i].Err = err })
+	if err != nil {
+		return nil, fmt.Errorf("amend: %w", err)
+	}
+	return c.out, nil
+}
+
+// amending is a call of Amend.
+type amending struct {
+	s   *Store
+	as  []punctual.Amendment
+	out []punctual.Amended
+}
+
+// amendingOf checks amendments.
+func (s *Store) amendingOf(as []punctual.Amendment) *amending {
+	c := &amending{s, as, make([]punctual.Amended, len(as))}
+	for i := range as {
+		c.out[i].Err = storekit.CheckAmendment(&as[i])
+	}
+	return c
+}
+
+// parts are those of the amendments that are in order.
+func (c *amending) parts() [][]int {
+	var fit []int
+	for i := range c.out {
+		if c.out[i].Err == nil {
+			fit = append(fit, i)
+		}
+	}
+	return parts(fit, c.name, func(int) int { return 0 })
+}
+
+func (c *amending) name(i int) name { return name{c.as[i].Topic, c.as[i].ID} }
+
+// amend locks the messages of a part and returns the step that changes them.
+func (c *amending) amend(ctx context.Context, to stepper, part []int) (*locked, *step, error) {
+	l, err := c.s.lockNames(ctx, to, nil, part, c.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	write := c.s.changes()
+	for _, i := range part {
+		c.out[i] = c.decide(i, l, write)
+	}
+	return l, write.step(), nil
+}
+
+// decide says what becomes of a message that somebody names.
+func (c *amending) decide(i int, l *locked, write *changes) (out punctual.Amended) {
+	a := &c.as[i]
+	due, err := l.dueAt(a.Due, a.Delay)
+	if err != nil && a.Change != punctual.ChangeCancel {
+		return punctual.Amended{Err: err}
+	}
+	set, r := l.settings[a.Topic], l.rows[c.name(i)]
+	state := punctual.StateNone
+	if r != nil {
+		state = r.state(l.now, set)
+	}
+	switch {
+	case state == punctual.StateNone:
+		err = punctual.ErrNotFound
+	case a.Change == punctual.ChangeRequeue:
+		err = requeue(r, state, due, write)
+	case state == punctual.StateDead:
+		err = punctual.ErrNotFound
+	case a.Change == punctual.ChangeCancel:
+		err = cancel(r, state, l, set, write)
+	default:
+		err = reschedule(r, state, due, l, set, write)
+	}
+	if err != nil {
+		return punctual.Amended{Err: storekit.AmendError(a, err)}
+	}
+	if a.Change != punctual.ChangeCancel {
+		out.Due = storekit.FromMillis(due)
+	}
+	return out
+}
+
+func cancel(r *row, state punctual.State, l *locked, set *punctual.Settings, write *changes) error {
+	if state != punctual.StateLeased {
+		write.finish(r, set, l.now)
+		return nil
+	}
+	if !r.cancelled {
+		r.cancelled = true
+		write.update(r, nil)
+	}
+	return punctual.ErrLeased
+}
+
+// reschedule moves a message that nobody works on. One that was cancelled under a lease that has run out must not come back
+// by this (P5): it ends here instead.
+func reschedule(r *row, state punctual.State, due int64, l *locked, set *punctual.Settings, write *changes) error {
+	if state == punctual.StateLeased {
+		return punctual.ErrLeased
+	}
+	if r.cancelled {
+		write.finish(r, set, l.now)
+		return punctual.ErrNotFound
+	}
+	r.moveTo(due)
+	r.wait()
+	write.update(r, nil)
+	return nil
+}
+
+func requeue(r *row, state punctual.State, due int64, write *changes) error {
+	if state != punctual.StateDead {
+		return punctual.ErrNotDead
+	}
+	r.moveTo(due)
+	r.attempts = 0
+	r.wait()
+	write.update(r, nil)
+	return nil
+}

@@ -1,0 +1,269 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// claimBytes bounds the bodies of one claim, unless it has one message.
+const claimBytes = 16 << 20
+
+// Claim leases due messages; see punctual.Store.
+func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckClaim(&c); err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	ds, err := s.claimPatiently(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return ds, nil
+}
+
+func (s *Store) claimPatiently(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	if c.Wait == 0 {
+		return s.claimAside(ctx, c)
+	}
+	return s.waits.claim(ctx, c)
+}
+
+// patience is how long a claim goes on for an answer when its context has ended.
+const patience = time.Second
+
+// claimAside claims what is due. A context that ends breaks no connection at once, since that would leave leases that
+// nobody holds: the answer is awaited for a little while.
+func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	aside, end := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(patience, end) })()
+	ds, err := s.claimDue(aside, c)
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return ds, err
+}
+
+// claimDue leases what is due, up to c.Max. An error that follows the first lease ends the claim early.
+func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	topics, err := s.dueTopics(ctx, c.Topics)
+	if err != nil {
+		return nil, err
+	}
+	found := []punctual.Delivery{}
+	begun := time.Now()
+	for _, topic := range topics {
+		left := c.Max - len(found)
+		if c.PerTopic > 0 {
+			left = min(left, c.PerTopic-countOf(found, topic))
+		}
+		ds, full, err := s.claimTopic(ctx, topic, left, c.Lease)
+		found = append(found, ds...)
+		if err != nil && len(found) == 0 {
+			return nil, err
+		}
+		if err != nil || full || len(found) == c.Max {
+			break
+		}
+	}
+	return s.withoutLapsed(found, begun), nil
+}
+
+// countOf is more than 0 before a claim comes to a topic only if it names that topic twice.
+func countOf(ds []punctual.Delivery, topic string) (n int) {
+	for i := range ds {
+		if ds[i].Topic == topic {
+			n++
+		}
+	}
+	return n
+}
+
+// dueTopics are those of several topics that have something due, in their order. One alone need not be asked.
+func (s *Store) dueTopics(ctx context.Context, topics []string) ([]string, error) {
+	if len(topics) == 1 {
+		return topics, nil
+	}
+	now, heads, err := s.heads(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(topics), func(t string) bool { return heads[t] > now }), nil
+}
+
+// heads reads when each topic next needs attention, in ms, and the clock.
+func (s *Store) heads(ctx context.Context, topics []string) (now int64, heads map[string]int64, err error) {
+	var micros int64
+	seen := s.waits.look(topics)
+	err = s.read(ctx, func() *step {
+		heads = make(map[string]int64)
+		return s.step().add("heads", s.reading(topics), func(rows scanner) error {
+			var topic string
+			var at *int64
+			if err := rows.Scan(&micros, &topic, &at); err != nil {
+				return err
+			}
+			heads[topic] = never
+			if at != nil {
+				heads[topic] = *at
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	s.clock.hear(micros)
+	for topic, at := range heads {
+		s.waits.saw(topic, at, seen[topic])
+	}
+	return micros / 1000, heads, nil
+}
+
+// claimTopic leases up to n messages of a topic. It stops early, and says so, when they are as many bytes as one claim takes.
+func (s *Store) claimTopic(ctx context.Context, topic string, n int, lease time.Duration) (found []punctual.Delivery, full bool, err error) {
+	for n > 0 {
+		limit := min(n, partItems)
+		got, err := s.claimSome(ctx, topic, limit, lease)
+		if err != nil {
+			return found, false, err
+		}
+		found = append(found, got.ds...)
+		n -= len(got.ds)
+		switch {
+		case got.taken < got.seen:
+			return found, true, nil
+		case got.seen < limit:
+			return found, false, nil
+		}
+	}
+	return found, false, nil
+}
+
+// some is the answer of claim.sql.
+type some struct {
+	micros      int64
+	until       *int64
+	token       *int64
+	seen, taken int
+	next        *int64 // when the first message behind now needs attention
+	ds          []punctual.Delivery
+}
+
+// claimSome runs claim.sql once.
+func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease time.Duration) (*some, error) {
+	var length *int64
+	if lease > 0 {
+		ms := storekit.CeilDuration(lease)
+		length = &ms
+	}
+	var got *some
+	seen := s.waits.look([]string{topic})
+	err := s.write(ctx, func() *step {
+		got = &some{}
+		return s.step().add("claim", s.writing(topic, limit, length, claimBytes), func(rows scanner) error { return got.scan(rows, topic) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.clock.hear(got.micros)
+	at := never
+	if got.next != nil {
+		at = *got.next
+	}
+	if got.seen == limit { // there may be more
+		at = got.micros / 1000
+	}
+	s.waits.saw(topic, at, seen[topic])
+	// Those claimed are in the order of RETURNING, which is none.
+	slices.SortFunc(got.ds, func(a, b punctual.Delivery) int {
+		return cmp.Or(a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
+	})
+	for i := range got.ds {
+		got.ds[i].LeaseUntil = storekit.FromMillis(*got.until)
+	}
+	return got, nil
+}
+
+// scan reads a row of claim.sql. Until all are sorted LeaseUntil is where the message stood in its topic.
+func (g *some) scan(rows scanner, topic string) error {
+	var id *string
+	var place, due, first, created, expires *int64
+	var drop *bool
+	var attempts, most *int32
+	var headers, body []byte
+	var failures [][]byte
+	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
+		&attempts, &most, &headers, &body, &failures)
+	if err != nil || id == nil {
+		return err
+	}
+	d := punctual.Delivery{
+		Message: punctual.Message{
+			ID: *id, Topic: topic, Body: body, Due: storekit.FromMillis(*due), FirstDue: storekit.FromMillis(*first),
+			Attempt: int(*attempts), MaxAttempts: int(*most), Created: storekit.FromMillis(*created), DropExpired: *drop,
+		},
+		Token: *g.token, Delivered: storekit.FromMillis(g.micros / 1000), LeaseUntil: storekit.FromMillis(*place),
+	}
+	if expires != nil {
+		d.Expires = storekit.FromMillis(*expires)
+	}
+	if d.Headers, err = decodeHeaders(headers); err == nil {
+		d.Failures, err = decodeFailures(failures)
+	}
+	if err != nil {
+		return fmt.Errorf("message %s in %s: %w", *id, topic, err)
+	}
+	g.ds = append(g.ds, d)
+	return nil
+}
+
+// withoutLapsed gives back what may have no lease any more by now: the answer was long under way, or the process stood still.
+func (s *Store) withoutLapsed(found []punctual.Delivery, begun time.Time) []punctual.Delivery {
+	if len(found) == 0 {
+		return found
+	}
+	passed := time.Since(begun)
+	if s.clock.fake != nil {
+		passed = time.UnixMicro(s.clock.guess()).Sub(found[0].Delivered)
+	}
+	var lapsed []punctual.Delivery
+	held := slices.DeleteFunc(found, func(d punctual.Delivery) bool {
+		over := !d.LeaseUntil.After(d.Delivered.Add(passed))
+		if over {
+			lapsed = append(lapsed, d)
+		}
+		return over
+	})
+	s.giveBack(lapsed)
+	return held
+}
+
+// giveBack releases leases whose claim has left; their attempts do not count. What cannot be given back runs out.
+func (s *Store) giveBack(ds []punctual.Delivery) {
+	if len(ds) == 0 {
+		return
+	}
+	c := &settling{s: s, out: make([]error, len(ds))}
+	var part []int
+	for i, d := range ds {
+		c.ss = append(c.ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease})
+		part = append(part, i)
+	}
+	for _, some := range parts(part, c.name, func(int) int { return 0 }) {
+		if err := c.settleAny(context.Background(), some); err != nil {
+			s.opt.Logger.Warn("leases could not be given back and run out", "error", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package pgstore
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/pgtest"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+// TestOverPostgres is the suite of all stores.
+func TestOverPostgres(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, openFresh, storetest.WithReopen(reopen))
+}
+
+func TestRandomHistories(t *testing.T) {
+	t.Parallel()
+	storetest.RunRandom(t, openFresh, storetest.WithReopen(reopen))
+}
+
+func TestRaces(t *testing.T) {
+	t.Parallel()
+	storetest.RunRaces(t, openFresh, storetest.WithLossyClaims())
+}
+
+// TestWorkload does everything at once for a while.
+func TestWorkload(t *testing.T) {
+	t.Parallel()
+	storetest.RunWorkload(t, openFresh, 8*time.Second, 1)
+}
+
+func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {
+	t.Helper()
+	return openEmpty(t, newPool(t, shared), clock)
+}
+
+func openEmpty(t *testing.T, pool *pgxpool.Pool, clock storekit.Clock) punctual.Store {
+	t.Helper()
+	return openStore(t, pool, &Options{Schema: emptySchema(t, pool), OwnPool: true, clock: clock})
+}
+
+// Through a pooler, too, that gives each transaction another connection.
+func TestRandomHistoriesPooled(t *testing.T) {
+	t.Parallel()
+	pooler := pgtest.StartBouncer(t, shared)
+	storetest.RunRandom(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		return openEmpty(t, pooledPool(t, pooler), clock)
+	})
+}
+
+func TestRacesPooled(t *testing.T) {
+	t.Parallel()
+	pooler := pgtest.StartBouncer(t, shared)
+	storetest.RunRaces(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		return openEmpty(t, pooledPool(t, pooler), clock)
+	}, storetest.WithLossyClaims())
+}
+
+func pooledPool(t *testing.T, pooler *pgtest.Bouncer) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), pooler.URL("postgres")+"&default_query_exec_mode=cache_describe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
+	t.Helper()
+	s := old.(*Store)
+	if err := s.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	return openStore(t, newPool(t, shared), &Options{Schema: s.opt.Schema, OwnPool: true, clock: clock})
+}

@@ -1,0 +1,42 @@
+// Package pgstore keeps messages in PostgreSQL, where several machines share the work: version 13 or newer, alone or behind
+// a pooler.
+//
+//	pool, err := pgxpool.New(ctx, "postgres://localhost/shop")
+//	store, err := pgstore.Open(ctx, pool, &pgstore.Options{Migrate: true})
+//
+// The pool stays the caller's: the store uses it as it is and never closes it unless Options.OwnPool says so.
+//
+// # Layout
+//
+// A message is one row of one table, with the time at which it next needs attention: its due time, or the end of its
+// lease. One index orders live messages by topic and that time, the primary key finds all by topic and ID.
+// docs/format-postgres.md draws the tables.
+//
+// # How it works
+//
+// Each statement is a file in sql, which says what it locks. Pushes, acks and claims are one message to the server each,
+// which is one transaction (push.go, settle.go, claim.go). All other changes lock their messages, decide in Go what becomes
+// of each, and write that together with the commit (change.go). Everybody who locks several messages does so
+// in the order of topic and ID, and claims pass by what is locked, so nobody waits in a circle. A transaction has at
+// most 1000 items; longer calls are several (parts.go).
+//
+// A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server's timeline
+// changes, so no token is given twice when a standby takes over without the last claims (claim.sql).
+//
+// # Waiting
+//
+// A claim that waits sleeps until a time that was read ahead, or until this process pushes something earlier (wait.go). Once
+// a second one statement reads the times of all topics that are waited for. Processes tell each other by NOTIFY only of what
+// is due within 2 s, behind the commit, many topics at a time (notify.go). Notifications may be lost.
+//
+// Behind a pooler that gives each transaction another connection nothing else changes: the store keeps no state in a session. One that
+// carries no prepared statements, such as pgbouncer before 1.21, needs default_query_exec_mode=cache_describe in the pool's URL.
+//
+// # When something breaks
+//
+// What the server has rolled back, because of a deadlock for instance, is tried again a few times. What it has refused is
+// a definite error. When the answer to a commit is lost the error is ErrIndeterminate (run.go, errors.go).
+//
+// Open looks at version and durability, and so does the store again every 30 s (durability.go). Each transaction that changes
+// something raises synchronous_commit for itself where the session has less than it needs (clock.sql).
+package pgstore

@@ -1,0 +1,94 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+)
+
+// What the server gives, as promise P1 counts it. docs/durability.md has the table.
+
+// oldest is the first version of PostgreSQL that will do.
+const oldest = 130000
+
+// server is what decides about durability.
+type server struct {
+	version          int
+	standby          bool
+	fsync, pages     string // full_page_writes
+	commit, standbys string // synchronous_commit and synchronous_standby_names of the session
+	readOnly         string
+	backend          int64
+}
+
+func (s *Store) readServer(ctx context.Context) (v server, err error) {
+	err = s.read(ctx, func() *step {
+		return s.step().add("server", nil, func(rows scanner) error {
+			return rows.Scan(&v.version, &v.standby, &v.fsync, &v.pages, &v.commit, &v.standbys, &v.backend, &v.readOnly)
+		})
+	})
+	return v, err
+}
+
+// class is what the server gives to a store whose transactions set at least needs, and why not more.
+func (v *server) class(needs string) (d punctual.Durability, why string) {
+	commit := v.commit
+	if commit == "off" || needs == "on" && commit != "remote_apply" {
+		commit = needs
+	}
+	switch {
+	case v.fsync != "on":
+		return punctual.Volatile, "set fsync to on (it is off)"
+	case v.pages != "on":
+		return punctual.Volatile, "set full_page_writes to on (it is off, so a power cut may tear pages)"
+	case v.standbys == "":
+		return punctual.Fsync, "name standbys in synchronous_standby_names (it is empty)"
+	case commit != "on" && commit != "remote_apply":
+		return punctual.Fsync, "set synchronous_commit to on (it is " + commit + "), or ask for class replicated"
+	}
+	return punctual.Replicated, ""
+}
+
+// checkServer looks at the server, and keeps what it gives. At first it refuses one that will not do; later pushes are refused.
+func (s *Store) checkServer(ctx context.Context) error {
+	v, err := s.readServer(ctx)
+	if err != nil {
+		return err
+	}
+	if v.version < oldest {
+		return fmt.Errorf("PostgreSQL %d.%d is too old: use 13 or newer: %w", v.version/10000, v.version%10000, punctual.ErrUnsupported)
+	}
+	if v.standby {
+		return fmt.Errorf("the server is a standby, which takes no changes: name the primary: %w", punctual.ErrUnreachable)
+	}
+	got, why := v.class(s.needs)
+	refusing := s.refuses(got, why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	opened := s.durability != ""
+	if refusing != nil && !opened {
+		return refusing
+	}
+	if refusing != nil && s.refusing == nil {
+		s.opt.Logger.Error("postgres store refuses pushes", "error", refusing)
+	}
+	s.durability, s.refusing = got, refusing
+	return nil
+}
+
+// refuses is the error for a class that was asked for and is not given, or nil. More than was asked for will do.
+func (s *Store) refuses(got punctual.Durability, why string) error {
+	want := s.opt.Durability
+	if want == "" || want == got || want == punctual.Volatile || want == punctual.Fsync && got == punctual.Replicated {
+		return nil
+	}
+	return fmt.Errorf("the server gives %q, not %q: %s: %w", got, want, why, punctual.ErrDurability)
+}
+
+// refusal is why pushes are refused, or nil.
+func (s *Store) refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refusing
+}

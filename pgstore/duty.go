@@ -1,0 +1,165 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/punctualmq/punctual"
+)
+
+const (
+	// tickEvery is how often the clock is written down and the tables are looked at.
+	tickEvery = time.Second
+	// checkEvery is how often the server's settings are looked at, and what was kept long enough is removed.
+	checkEvery = 30 * time.Second
+	// sweepItems bounds what one statement removes.
+	sweepItems = 5000
+	// writeClockTimeout bounds how long Close waits for a server that does not answer.
+	writeClockTimeout = 2 * time.Second
+)
+
+// watch looks at the server and the tables now and then, until close.
+func (s *Store) watch() {
+	every := s.opt.checkEvery
+	if every == 0 {
+		every = checkEvery
+	}
+	tick, check := time.NewTicker(tickEvery), time.NewTicker(every)
+	defer tick.Stop()
+	defer check.Stop()
+	for {
+		var err error
+		select {
+		case <-tick.C:
+			err = s.look(s.life)
+		case <-check.C:
+			if err = s.checkServer(s.life); err == nil {
+				err = s.sweep(s.life)
+			}
+		case <-s.closing:
+			return
+		}
+		if err != nil && s.life.Err() == nil {
+			s.opt.Logger.Debug("postgres store: a look at the server failed", "error", err)
+		}
+	}
+}
+
+// look proves that the tables are still those that were opened, and lets processes know each other's clocks.
+func (s *Store) look(ctx context.Context) error {
+	id, err := s.readStore(ctx)
+	if err != nil {
+		return err
+	}
+	if id != s.identity {
+		return s.fail(fmt.Errorf("the tables in schema %s are those of another store than was opened: %w", s.opt.Schema, punctual.ErrStoreFailed))
+	}
+	return s.keepClock(ctx)
+}
+
+// keepClock writes down how far the clock was, if it has moved by a tick since anybody did.
+func (s *Store) keepClock(ctx context.Context) error {
+	at := s.clock.floorMicros()
+	if at < s.clock.keptMicros()+tickEvery.Microseconds() {
+		return nil
+	}
+	return s.writeClockAt(ctx, at)
+}
+
+func (s *Store) writeClockAt(ctx context.Context, at int64) error {
+	err := s.write(ctx, func() *step { return s.step().add("store_clock", []any{at}, nil) })
+	if err == nil {
+		s.clock.kept(at)
+	}
+	return err
+}
+
+// writeClock keeps the clock for the next process. When that fails, the next one begins with the server's own time, or what was
+// written in the last second.
+func (s *Store) writeClock() {
+	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
+	defer end()
+	if err := s.writeClockAt(ctx, s.clock.floorMicros()); err != nil {
+		s.opt.Logger.Debug("the store's clock was not written down", "error", err)
+	}
+}
+
+// sweep removes what no answer depends on: the dead and remembered that were kept long enough, and the messages of deleted
+// topics.
+func (s *Store) sweep(ctx context.Context) error {
+	outliving, err := s.numbers(ctx, "topics_outliving", s.reading())
+	if err != nil {
+		return err
+	}
+	for _, number := range outliving {
+		if err := s.sweepOutlived(ctx, number); err != nil {
+			return err
+		}
+	}
+	dropped, err := s.numbers(ctx, "topics_dropped", nil)
+	if err != nil {
+		return err
+	}
+	for _, number := range dropped {
+		if err := s.sweepTopic(ctx, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers reads numbers of topics.
+func (s *Store) numbers(ctx context.Context, statement string, args []any) (found []int32, err error) {
+	err = s.read(ctx, func() *step {
+		found = nil
+		return s.step().add(statement, args, func(rows scanner) error {
+			var n int32
+			err := rows.Scan(&n)
+			found = append(found, n)
+			return err
+		})
+	})
+	return found, err
+}
+
+// sweepOutlived removes the dead of a topic that were kept long enough, and the IDs that need not be remembered.
+func (s *Store) sweepOutlived(ctx context.Context, number int32) error {
+	return s.repeat(ctx, func() (string, []any) { return "outlived", s.writing(number, sweepItems) }, nil)
+}
+
+// sweepTopic removes the messages of a deleted topic.
+func (s *Store) sweepTopic(ctx context.Context, number int32) error {
+	if err := s.repeat(ctx, func() (string, []any) { return "topic_sweep", []any{number, sweepItems} }, nil); err != nil {
+		return err
+	}
+	return s.write(ctx, func() *step { return s.step().add("topic_swept", []any{number}, nil) })
+}
+
+// repeat runs a statement that removes some rows until it finds none, each time in a transaction of its own. removed, if not nil,
+// is told how many.
+func (s *Store) repeat(ctx context.Context, statement func() (name string, args []any), removed func(n int64)) error {
+	for {
+		var n int64
+		err := s.write(ctx, func() *step {
+			name, args := statement()
+			x := s.step()
+			x.Queue(s.sql.text(name), args...).Query(func(rows pgx.Rows) error {
+				rows.Close()
+				n = rows.CommandTag().RowsAffected()
+				return rows.Err()
+			})
+			return x
+		})
+		if err != nil {
+			return err
+		}
+		if removed != nil {
+			removed(n)
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+}

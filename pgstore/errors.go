@@ -1,0 +1,125 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/punctualmq/punctual"
+)
+
+// The codes of PostgreSQL's errors that something depends on.
+const (
+	codeNotNull       = "23502"
+	codeReadOnly      = "25006"
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+	codeNoTable       = "42P01"
+	codeNoSchema      = "3F000"
+	codeNoObject      = "42704"
+)
+
+// fault is a kind of error of the server, by the first letters of its code.
+type fault struct {
+	code   string
+	kind   error
+	remedy string
+}
+
+// faults are the errors with which the server has certainly changed nothing. The first that fits counts.
+var faults = []fault{
+	{codeSerialization, punctual.ErrOverloaded, "other transactions are in the way; try again"},
+	{codeDeadlock, punctual.ErrOverloaded, "other transactions are in the way; try again"},
+	{"55P03", punctual.ErrOverloaded, "somebody holds a lock for longer than lock_timeout allows; try again"},
+	{"57014", punctual.ErrOverloaded, "the server cancelled the statement, as after statement_timeout; try again"},
+	{"53100", punctual.ErrNoSpace, "the disk of the server is full"},
+	{"53300", punctual.ErrOverloaded, "the server has no connection left: raise max_connections or use fewer"},
+	{"53", punctual.ErrOverloaded, "the server is short of something; look at its log"},
+	{codeReadOnly, punctual.ErrUnreachable, "the server takes no changes, as a standby does: name the primary"},
+	{"57P03", punctual.ErrUnreachable, "the server is starting, stopping or recovering; try again"},
+	{codeNoTable, punctual.ErrStoreFailed, "a table of the store is gone: open the store again, or run punctual migrate up"},
+	{codeNoSchema, punctual.ErrStoreFailed, "the schema of the store is gone: open the store again, or run punctual migrate up"},
+	{"42501", punctual.ErrForbidden, "this role lacks a right; docs/format-postgres.md names those that are needed"},
+	{"28", punctual.ErrUnauthenticated, "the server does not accept this role and password"},
+	{"3D000", punctual.ErrNotFound, "there is no such database"},
+	{"26000", punctual.ErrUnsupported, noPrepared},
+	{"42P05", punctual.ErrUnsupported, noPrepared},
+	{"XX00", punctual.ErrCorrupt, "the server found damaged data; look at its log"},
+}
+
+// noPrepared is for a pooler, such as pgbouncer before 1.21, that gives each transaction another connection, without the
+// statements that were prepared on the last one.
+const noPrepared = "a pooler is in between that carries no prepared statements: add default_query_exec_mode=cache_describe to the pool's URL"
+
+// explain says in the vocabulary what an error of the driver means. unknown is the kind of a lost answer.
+func (s *Store) explain(err error, unknown error) error {
+	remedy, kind := meaning(err, unknown)
+	if errors.Is(kind, punctual.ErrStoreFailed) {
+		return s.fail(fmt.Errorf("%s: %w (%v)", remedy, kind, err))
+	}
+	if remedy == "" {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w (%w)", remedy, kind, err)
+	}
+	return fmt.Errorf("%s: %w (%v)", remedy, kind, err)
+}
+
+// meaning is the kind of an error and what is to be said of it, which is nothing for those that say it themselves.
+func meaning(err, unknown error) (remedy string, kind error) {
+	var refused *pgconn.PgError
+	var dialled *pgconn.ConnectError
+	if errors.As(err, new(uncommitted)) || errors.As(err, new(unsent)) || pgconn.SafeToRetry(err) {
+		unknown = punctual.ErrUnreachable // nothing was changed
+	}
+	switch {
+	case errors.As(err, &refused):
+		return meaningOf(refused, errors.As(err, &dialled), unknown)
+	case saysItself(err):
+		return "", nil
+	case ended(err) && unknown == punctual.ErrUnreachable:
+		return "", nil
+	case errors.As(err, &dialled):
+		return "nobody answers there, or the network is down", punctual.ErrUnreachable
+	case unknown == punctual.ErrUnreachable:
+		return "the connection broke before anything was changed; try again", unknown
+	}
+	return "the connection broke before the answer came", unknown
+}
+
+// meaningOf is meaning for what the server itself said. What it says in ending a connection may follow a commit, unless
+// it refused the connection in the first place.
+func meaningOf(e *pgconn.PgError, connecting bool, unknown error) (remedy string, kind error) {
+	if e.Severity == "FATAL" || e.Severity == "PANIC" {
+		if !connecting {
+			return "the server ended the connection", unknown
+		}
+	}
+	for _, f := range faults {
+		if len(e.Code) >= len(f.code) && e.Code[:len(f.code)] == f.code {
+			return f.remedy, f.kind
+		}
+	}
+	if e.Severity == "FATAL" {
+		return "the server does not take the connection", punctual.ErrUnreachable
+	}
+	return "the server refused the statement", punctual.ErrUnsupported
+}
+
+func ended(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// saysItself reports whether an error is of the vocabulary already.
+func saysItself(err error) bool {
+	for _, k := range punctual.ErrorKinds() {
+		if errors.Is(err, k.Err) {
+			return true
+		}
+	}
+	return false
+}
+
+func errClosed() error { return fmt.Errorf("postgres store: %w", punctual.ErrClosed) }

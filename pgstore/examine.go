@@ -1,0 +1,194 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+)
+
+// What a look at the server takes for worth a word.
+const (
+	slowPing        = 10 * time.Millisecond
+	pings           = 5
+	oldSnapshot     = time.Minute
+	fullConnections = 0.8 // of max_connections
+	manyDeadRows    = 10_000
+	deadRowsOfLive  = 0.5
+)
+
+// Examine says what a store on this pool would stand on, without opening one; see punctual.Examiner. Of the options Schema and
+// Durability count. It is for stores that refuse to open; an open one has a method of the same name.
+func Examine(ctx context.Context, pool *pgxpool.Pool, o *Options) ([]punctual.Finding, error) {
+	s, err := newStore(pool, o)
+	if err != nil {
+		return nil, fmt.Errorf("examine postgres store: %w", err)
+	}
+	return s.examine(ctx)
+}
+
+// Examine says what the store stands on; see punctual.Examiner.
+func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("examine: %w", errClosed())
+	}
+	s.calls.Add(1) // a store that has failed may be looked at, too
+	s.mu.Unlock()
+	defer s.calls.Done()
+	return s.examine(ctx)
+}
+
+// examine asks the server, and puts what it says in order.
+func (s *Store) examine(ctx context.Context) ([]punctual.Finding, error) {
+	x := &examination{s: s}
+	for _, look := range []func(context.Context) error{x.server, x.latency, x.health, x.tables} {
+		if err := look(ctx); err != nil {
+			return x.findings, fmt.Errorf("examine postgres store: %w", err)
+		}
+	}
+	return x.findings, nil
+}
+
+// examination collects findings.
+type examination struct {
+	s        *Store
+	findings []punctual.Finding
+}
+
+func (x *examination) good(name, value string) { x.add(name, value, punctual.SeverityGood, "") }
+
+func (x *examination) warning(name, value, remedy string) {
+	x.add(name, value, punctual.SeverityWarning, remedy)
+}
+
+func (x *examination) bad(name, value, remedy string) {
+	x.add(name, value, punctual.SeverityBad, remedy)
+}
+
+func (x *examination) add(name, value string, s punctual.Severity, remedy string) {
+	x.findings = append(x.findings, punctual.Finding{Name: name, Value: value, Severity: s, Remedy: remedy})
+}
+
+// server looks at what decides about durability.
+func (x *examination) server(ctx context.Context) error {
+	v, err := x.s.readServer(ctx)
+	if err != nil {
+		return err
+	}
+	if v.version < oldest {
+		x.bad("version", fmt.Sprint(v.version/10000), "use PostgreSQL 13 or newer")
+	} else {
+		x.good("version", fmt.Sprintf("%d.%d", v.version/10000, v.version%10000))
+	}
+	if v.standby || v.readOnly == "on" {
+		x.bad("role", "takes no changes", "name the primary: this is a standby, or transactions are read-only")
+	} else {
+		x.good("role", "primary")
+	}
+	got, why := v.class(x.s.needs)
+	switch refusing := x.s.refuses(got, why); {
+	case refusing != nil:
+		x.bad("durability", string(got), refusing.Error())
+	case got == punctual.Volatile:
+		x.warning("durability", string(got), "a power cut loses messages: "+why)
+	default:
+		x.good("durability", string(got))
+	}
+	if v.standbys != "" && got != punctual.Replicated {
+		x.warning("synchronous standbys", v.standbys, "they are named, but changes do not wait for them: "+why)
+	}
+	return nil
+}
+
+// latency measures how long a read takes.
+func (x *examination) latency(ctx context.Context) error {
+	var least time.Duration
+	for n := range pings {
+		begun := time.Now()
+		if _, err := x.s.tick(ctx); err != nil {
+			return err
+		}
+		if took := time.Since(begun); n == 0 || took < least {
+			least = took
+		}
+	}
+	value := least.Round(10 * time.Microsecond).String()
+	if least > slowPing {
+		x.warning("latency", value, "each call takes at least this long: run the store's processes near the server")
+	} else {
+		x.good("latency", value)
+	}
+	return nil
+}
+
+// health looks for what keeps dead rows from being removed, and what runs out.
+func (x *examination) health(ctx context.Context) error {
+	var version, autovacuum string
+	var oldestAge, prepared, slots, most, used, live, dead, bytes int64
+	var who *string
+	err := x.s.read(ctx, func() *step {
+		return x.s.step().add("examine", []any{x.s.opt.Schema}, func(rows scanner) error {
+			return rows.Scan(&version, &autovacuum, &oldestAge, &who, &prepared, &slots, &most, &used, &live, &dead, &bytes)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	x.vacuum(autovacuum, time.Duration(oldestAge)*time.Second, who, prepared, slots)
+	if value := fmt.Sprintf("%d of %d", used, most); float64(used) > fullConnections*float64(most) {
+		x.warning("connections", value, "few are left: raise max_connections, use smaller pools or a pooler")
+	} else {
+		x.good("connections", value)
+	}
+	value := fmt.Sprintf("%d rows, %d dead ones, %d MiB", live, dead, bytes>>20)
+	if dead > manyDeadRows && float64(dead) > deadRowsOfLive*float64(live) {
+		x.warning("message table", value, "claims pass by dead rows until they are removed: see the findings on snapshots and autovacuum, or run VACUUM "+x.s.opt.Schema+".message")
+	} else {
+		x.good("message table", value)
+	}
+	return nil
+}
+
+// vacuum says what keeps dead rows from being removed.
+func (x *examination) vacuum(autovacuum string, age time.Duration, who *string, prepared, slots int64) {
+	if autovacuum != "on" {
+		x.bad("autovacuum", autovacuum, "set autovacuum to on: without it dead rows stay, and claims become slower and slower")
+	} else {
+		x.good("autovacuum", autovacuum)
+	}
+	if age > oldSnapshot && who != nil {
+		x.warning("oldest snapshot", age.String()+", of process "+*who, "while it lasts no dead row is removed: end that transaction, and set idle_in_transaction_session_timeout")
+	} else {
+		x.good("oldest snapshot", age.String())
+	}
+	if prepared > 0 {
+		x.warning("prepared transactions", fmt.Sprint(prepared), "until they end no dead row is removed that is younger: commit or roll back those in pg_prepared_xacts")
+	}
+	if slots > 0 {
+		x.warning("replication slots", fmt.Sprintf("%d are not used", slots), "they keep dead rows: drop those in pg_replication_slots that nobody needs")
+	}
+}
+
+// tables looks at the version of the tables.
+func (x *examination) tables(ctx context.Context) error {
+	v, err := x.s.version(ctx)
+	if err != nil {
+		return err
+	}
+	needed := len(migrations(x.s.opt.Schema))
+	switch {
+	case v == 0:
+		x.warning("tables", "none in schema "+x.s.opt.Schema, "run punctual migrate up")
+	case v < needed:
+		x.bad("tables", fmt.Sprintf("version %d", v), fmt.Sprintf("this program needs version %d: run punctual migrate up", needed))
+	case v > needed:
+		x.bad("tables", fmt.Sprintf("version %d", v), fmt.Sprintf("this program knows version %d: use a newer one", needed))
+	default:
+		x.good("tables", fmt.Sprintf("version %d", v))
+	}
+	return nil
+}

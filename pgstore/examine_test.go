@@ -1,0 +1,105 @@
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+)
+
+// severities are those of findings, by their names.
+func severities(found []punctual.Finding) map[string]punctual.Severity {
+	out := make(map[string]punctual.Severity)
+	for _, f := range found {
+		out[f.Name] = f.Severity
+	}
+	return out
+}
+
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, shared)
+	t.Cleanup(pool.Close)
+	o := &Options{Schema: fresh()}
+	found, err := Examine(t.Context(), pool, o)
+	if got := severities(found); err != nil || got["tables"] != punctual.SeverityWarning || got["role"] != punctual.SeverityGood {
+		t.Errorf("without a store: %+v, %v; want a warning of the tables", found, err)
+	}
+	o.Migrate = true
+	s := openStore(t, pool, o)
+	found, err = s.Examine(t.Context())
+	got := severities(found)
+	if err != nil || got["tables"] != punctual.SeverityGood || got["durability"] != punctual.SeverityWarning {
+		t.Errorf("with fsync off: %+v, %v; want good tables and a warning of durability", found, err)
+	}
+	for _, f := range found {
+		if (f.Remedy == "") != (f.Severity == punctual.SeverityGood) {
+			t.Errorf("finding %+v: a remedy goes with what is not good, and only with that", f)
+		}
+		if f.Name == "durability" && !strings.Contains(f.Remedy, "fsync") {
+			t.Errorf("the remedy of %+v does not name fsync", f)
+		}
+	}
+}
+
+// An old version of the tables, or none, is refused with what to do.
+func TestOpenNeedsTables(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, shared)
+	t.Cleanup(pool.Close)
+	o := &Options{Schema: fresh()}
+	if _, err := Open(t.Context(), pool, o); punctual.ErrorCode(err) != "not_found" || !strings.Contains(err.Error(), "migrate up") {
+		t.Errorf("Open without tables: %v; want not found, with what to do", err)
+	}
+	v, err := MigrationStatus(t.Context(), pool, o)
+	if err != nil || v.Tables != 0 || len(v.Pending) != v.Program {
+		t.Errorf("MigrationStatus without tables: %+v, %v; want all pending", v, err)
+	}
+	for range 2 {
+		if err := Migrate(t.Context(), pool, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v, err := MigrationStatus(t.Context(), pool, o); err != nil || v.Tables != v.Program || len(v.Pending) != 0 {
+		t.Errorf("MigrationStatus after Migrate: %+v, %v; want none pending", v, err)
+	}
+	openStore(t, pool, o)
+	if _, err := pool.Exec(t.Context(), inSchema("INSERT INTO punctual.migration (version) VALUES (99)", o.Schema)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), pool, o); punctual.ErrorCode(err) != "unsupported" {
+		t.Errorf("Open on tables of a newer program: %v; want unsupported", err)
+	}
+}
+
+// Several processes may make the tables at once.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	o := &Options{Schema: fresh()}
+	const processes = 4
+	errs := make(chan error, processes)
+	for range processes {
+		pool := newPool(t, shared)
+		t.Cleanup(pool.Close)
+		go func() { errs <- Migrate(context.Background(), pool, o) }()
+	}
+	for range processes {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A server that cannot give a class is refused with the setting that would.
+func TestDurabilityRefused(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, shared)
+	t.Cleanup(pool.Close)
+	for want, setting := range map[punctual.Durability]string{punctual.Fsync: "fsync", punctual.Replicated: "fsync"} {
+		_, err := Open(t.Context(), pool, &Options{Schema: fresh(), Migrate: true, Durability: want})
+		if punctual.ErrorCode(err) != "durability" || !strings.Contains(err.Error(), setting) {
+			t.Errorf("Open with class %s on a server with fsync off: %v; want one that names %s", want, err, setting)
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/pgtest"
+)
+
+func pushOrders(t *testing.T, s *Store, n int, delay time.Duration) {
+	t.Helper()
+	ms := make([]punctual.NewMessage, n)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "orders", ID: fmt.Sprint(i), Delay: delay}
+	}
+	rs, err := s.Push(t.Context(), ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rs {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+}
+
+func claimN(t *testing.T, s *Store, n int) []punctual.Delivery {
+	t.Helper()
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ds
+}
+
+// A claim takes no more than it asks for, whatever plan the server makes of stale statistics, and reads no more of the table.
+func TestClaimUnderForcedPlans(t *testing.T) {
+	t.Parallel()
+	for _, off := range []string{"enable_hashjoin", "enable_nestloop", "enable_indexscan", "enable_tidscan", "enable_sort", "enable_material"} {
+		t.Run(off, func(t *testing.T) {
+			c, err := pgxpool.ParseConfig(shared.URL("postgres"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.ConnConfig.RuntimeParams[off] = "off"
+			c.ConnConfig.RuntimeParams["jit"] = "off" // what is forced is so dear by the server's reckoning that it would compile it
+			pool, err := pgxpool.NewWithConfig(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			if _, err := pool.Exec(t.Context(), inSchema("ANALYZE punctual.message", s.opt.Schema)); err != nil {
+				t.Fatal(err)
+			}
+			pushOrders(t, s, 500, 0)
+			seen := make(map[string]bool)
+			for n := range 10 {
+				ds := claimN(t, s, 7)
+				if len(ds) != 7 {
+					t.Fatalf("claim %d of 7 messages returned %d", n+1, len(ds))
+				}
+				for _, d := range ds {
+					if seen[d.ID] {
+						t.Fatalf("%s was delivered twice", d.ID)
+					}
+					seen[d.ID] = true
+				}
+			}
+			if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Leased != 70 {
+				t.Errorf("after 10 claims of 7 messages %d are leased, %v; want 70", st.Leased, err)
+			}
+		})
+	}
+}
+
+// The statement of a claim reads the table by an index and by place, never as a whole.
+func TestPlanOfClaim(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	pushOrders(t, s, 2000, 0)
+	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+s.sql.text("claim"), s.writing("orders", 10, nil, claimBytes)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		plan.WriteString(line + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(plan.String(), "Seq Scan on message") || !strings.Contains(plan.String(), "Tid Scan on message") ||
+		!strings.Contains(plan.String(), "message_visible") {
+		t.Errorf("a claim has the plan\n%s", plan.String())
+	}
+}
+
+// A push of one process wakes a claim that waits in another one, with notifications and without.
+func TestWokenByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	for _, deaf := range []bool{false, true} {
+		t.Run(fmt.Sprintf("deaf %v", deaf), func(t *testing.T) {
+			o := &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: deaf}
+			one, other := openStore(t, newPool(t, shared), o), openStore(t, newPool(t, shared), o)
+			for n := range 5 {
+				found := make(chan claimResult, 1)
+				go func() {
+					ds, err := one.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: time.Minute})
+					found <- claimResult{ds, err}
+				}()
+				awaitWaiting(t, one, "orders")
+				if _, err := other.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: fmt.Sprint(n)}}); err != nil {
+					t.Fatal(err)
+				}
+				if got := <-found; got.err != nil || len(got.ds) != 1 || got.ds[0].ID != fmt.Sprint(n) {
+					t.Fatalf("a claim that waited for another process found %v, %v", got.ds, got.err)
+				} else {
+					t.Logf("found after %v", got.ds[0].Late())
+				}
+			}
+		})
+	}
+}
+
+type claimResult struct {
+	ds  []punctual.Delivery
+	err error
+}
+
+// awaitWaiting waits until a claim waits for a topic and has looked at it.
+func awaitWaiting(t *testing.T, s *Store, topic string) {
+	t.Helper()
+	for {
+		s.waits.mu.Lock()
+		w := s.waits.topics[topic]
+		waits := w != nil && len(w.waiting) > 0
+		s.waits.mu.Unlock()
+		if waits {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("no claim waits")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// After a promotion that lost the last claims their tokens are not given again.
+func TestPromotion(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Start(t, "wal_level=replica", "fsync=off")
+	replica := pgtest.StartReplica(t, primary)
+	old := openStore(t, newPool(t, primary), &Options{Migrate: true, OwnPool: true})
+	pushOrders(t, old, 20, 0)
+	before := claimN(t, old, 5)
+	awaitReplica(t, replica, len(before))
+	if _, err := replica.Do("select pg_wal_replay_pause()"); err != nil {
+		t.Fatal(err)
+	}
+	lost := claimN(t, old, 5)
+	if err := replica.Promote(); err != nil {
+		t.Fatal(err)
+	}
+	promoted := openStore(t, newPool(t, replica), &Options{OwnPool: true})
+	again := claimN(t, promoted, 20)
+	if len(again) < 10 {
+		t.Fatalf("after the promotion a claim found %d messages", len(again))
+	}
+	newest := int64(0)
+	for _, d := range append(before, lost...) {
+		newest = max(newest, d.Token)
+	}
+	for _, d := range again {
+		if d.Token <= newest {
+			t.Errorf("%s was given token %d after the promotion, not above %d, which was given before", d.ID, d.Token, newest)
+		}
+	}
+	ss := make([]punctual.Settlement, len(lost))
+	for i, d := range lost {
+		ss[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
+	}
+	errs, err := promoted.Settle(t.Context(), ss)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range errs {
+		if !errors.Is(err, punctual.ErrLeaseLost) && leasedAgain(again, lost[i].ID) {
+			t.Errorf("ack of %s by the holder of a lost claim: %v; want lease lost", lost[i].ID, err)
+		}
+	}
+}
+
+func leasedAgain(ds []punctual.Delivery, id string) bool {
+	for _, d := range ds {
+		if d.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitReplica waits until a replica shows so many leases.
+func awaitReplica(t *testing.T, replica *pgtest.Server, leases int) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		out, err := replica.Do("select count(*) from punctual.message where token <> 0")
+		if err == nil && strings.TrimSpace(out) == fmt.Sprint(leases) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("the replica does not follow")
+}
+
+// A server that goes away is unreachable, and the store goes on when it is back with everything it had.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, Durability: punctual.Fsync})
+	pushOrders(t, s, 10, 0)
+	if err := server.StopImmediately(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Get(t.Context(), "orders", "1")
+	if !errors.Is(err, punctual.ErrUnreachable) {
+		t.Errorf("Get from a server that is gone: %v; want unreachable", err)
+	}
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders"}}); err == nil {
+		t.Error("a push to a server that is gone succeeded")
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	for t.Context().Err() == nil { // connections that broke are noticed when they are used
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100})
+		if err == nil {
+			if len(ds) != 10 {
+				t.Errorf("after an immediate stop a claim found %d messages; want 10", len(ds))
+			}
+			return
+		}
+	}
+	t.Fatal("the store does not come back with its server")
+}
+
+// Where the tables are gone, or those of another store, the store stops.
+func TestWiped(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	pushOrders(t, s, 1, time.Hour)
+	if _, err := s.pool.Exec(t.Context(), "DROP SCHEMA "+s.opt.Schema+" CASCADE"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "orders", "0"); !errors.Is(err, punctual.ErrStoreFailed) {
+		t.Errorf("Get where the tables are gone: %v; want that the store has failed", err)
+	}
+	other := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	if _, err := other.pool.Exec(t.Context(), inSchema("UPDATE punctual.store SET identity = gen_random_uuid()", other.opt.Schema)); err != nil {
+		t.Fatal(err)
+	}
+	for t.Context().Err() == nil {
+		if _, err := other.Now(t.Context()); errors.Is(err, punctual.ErrStoreFailed) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the store does not notice that the tables are those of another one")
+}
+
+// Behind a pooler that gives each transaction another connection nobody listens.
+func TestPoolerIsNoticed(t *testing.T) {
+	t.Parallel()
+	pool := pooledPool(t, pgtest.StartBouncer(t, shared))
+	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	for t.Context().Err() == nil {
+		s.waits.others.mu.Lock()
+		off := s.waits.others.off
+		s.waits.others.mu.Unlock()
+		if off {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("the store does not notice the pooler")
+}
+
+// A pooler that carries no prepared statements is named, with what to do.
+func TestPoolerWithoutPreparedStatements(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"26000", "42P05"} {
+		remedy, kind := meaning(&pgconn.PgError{Severity: "ERROR", Code: code}, punctual.ErrIndeterminate)
+		if !errors.Is(kind, punctual.ErrUnsupported) || !strings.Contains(remedy, "default_query_exec_mode") {
+			t.Errorf("error %s means %v, %q", code, kind, remedy)
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Get returns one message; see punctual.Inspector.
+func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.Info{}, err
+	}
+	defer s.calls.Done()
+	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
+		return punctual.Info{}, fmt.Errorf("get: %w", err)
+	}
+	found, err := s.infos(ctx, topic, "get", []any{topic, id})
+	if err != nil {
+		return punctual.Info{}, fmt.Errorf("get %s in %s: %w", id, topic, err)
+	}
+	if len(found) == 0 {
+		if err := s.tickNow(ctx); err != nil {
+			return punctual.Info{}, fmt.Errorf("get %s in %s: %w", id, topic, err)
+		}
+		return punctual.Info{}, fmt.Errorf("message %s in %s: %w", id, topic, punctual.ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// tickNow reads the clock for an answer that told nothing of the time.
+func (s *Store) tickNow(ctx context.Context) error {
+	_, err := s.tick(ctx)
+	return err
+}
+
+// infos runs a statement that reads messages to be seen.
+func (s *Store) infos(ctx context.Context, topic, statement string, args []any) (found []punctual.Info, err error) {
+	var micros int64
+	err = s.read(ctx, func() *step {
+		found = []punctual.Info{}
+		return s.step().add(statement, s.reading(args...), func(rows scanner) error {
+			i, err := scanInfo(rows, topic, &micros)
+			found = append(found, i)
+			return err
+		})
+	})
+	if micros > 0 {
+		s.clock.hear(micros)
+	}
+	return found, err
+}
+
+// scanInfo reads the columns of info.sql behind the clock.
+func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) {
+	i := punctual.Info{Message: punctual.Message{Topic: topic}}
+	var due, first, created, token int64
+	var expires, visibleAt, diedAt *int64
+	var headers []byte
+	var failures [][]byte
+	var reason *string
+	err := rows.Scan(micros, &i.ID, &due, &first, &created, &expires, &i.DropExpired, &i.Attempt, &i.MaxAttempts, &headers, &i.Body, &failures,
+		&visibleAt, &token, &i.CancelRequested, &diedAt, &reason)
+	if err != nil {
+		return i, err
+	}
+	i.Due, i.FirstDue, i.Created = storekit.FromMillis(due), storekit.FromMillis(first), storekit.FromMillis(created)
+	if expires != nil {
+		i.Expires = storekit.FromMillis(*expires)
+	}
+	r := row{visibleAt: visibleAt, token: token, diedAt: diedAt}
+	switch i.State = r.state(*micros/1000, &punctual.Settings{}); i.State {
+	case punctual.StateLeased:
+		i.LeaseUntil = storekit.FromMillis(*visibleAt)
+	case punctual.StateDead:
+		i.Died, i.Reason = storekit.FromMillis(*diedAt), punctual.DeathReason(*reason)
+	}
+	if i.Headers, err = decodeHeaders(headers); err == nil {
+		i.Failures, err = decodeFailures(failures)
+	}
+	if err != nil {
+		err = fmt.Errorf("message %s in %s: %w", i.ID, topic, err)
+	}
+	return i, err
+}
+
+// List returns one page of a topic's messages; see punctual.Inspector. Equal times are ordered by ID.
+func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.Page{}, err
+	}
+	defer s.calls.Done()
+	q, err := storekit.CheckList(q)
+	if err != nil {
+		return punctual.Page{}, fmt.Errorf("list: %w", err)
+	}
+	after, err := parsePlace(q.After)
+	if err != nil {
+		return punctual.Page{}, err
+	}
+	statement, args := "list_"+q.State.String(), []any{q.Topic, storekit.CeilMillis(q.From), endOf(q.To), after.at, after.id, q.Limit + 1}
+	if q.Reason != "" {
+		statement, args = "list_dead_reason", append(args, string(q.Reason))
+	}
+	found, err := s.infos(ctx, q.Topic, statement, args)
+	if err != nil {
+		return punctual.Page{}, fmt.Errorf("list of %s messages in %s: %w", q.State, q.Topic, err)
+	}
+	if len(found) == 0 {
+		if err := s.tickNow(ctx); err != nil {
+			return punctual.Page{}, fmt.Errorf("list of %s messages in %s: %w", q.State, q.Topic, err)
+		}
+	}
+	p := punctual.Page{Messages: found[:min(q.Limit, len(found))]}
+	if len(found) > q.Limit {
+		p.Next = placeOf(found[q.Limit-1]).String()
+	}
+	return p, nil
+}
+
+// endOf is the bound of a range of times in ms; the zero time is none.
+func endOf(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MaxInt64
+	}
+	return storekit.CeilMillis(t)
+}
+
+// place is where a message stands in a list. Its text is the cursor of a page.
+type place struct {
+	at int64 // ms
+	id string
+}
+
+func placeOf(i punctual.Info) place {
+	at := i.Due
+	switch i.State {
+	case punctual.StateLeased:
+		at = i.LeaseUntil
+	case punctual.StateDead:
+		at = i.Died
+	}
+	return place{at.UnixMilli(), i.ID}
+}
+
+func (p place) String() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.at, 10) + " " + p.id))
+}
+
+// parsePlace is the inverse of String; the empty text is before every place.
+func parsePlace(text string) (place, error) {
+	if text == "" {
+		return place{at: math.MinInt64}, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	at, id, found := strings.Cut(string(raw), " ")
+	ms, err2 := strconv.ParseInt(at, 10, 64)
+	if err != nil || err2 != nil || !found || storekit.CheckID(id) != nil {
+		return place{}, fmt.Errorf("list after %q: use the Next of a former page: %w", text, punctual.ErrInvalid)
+	}
+	return place{at: ms, id: id}, nil
+}
+
+// Topics returns the statistics of every topic; see punctual.Inspector. It reads all live messages.
+func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	all, err := s.stats(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("topics: %w", err)
+	}
+	return all, nil
+}
+
+// Stats returns the statistics of one topic; see punctual.Inspector. It reads all its live messages.
+func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.TopicStats{}, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckTopic(topic); err != nil {
+		return punctual.TopicStats{}, fmt.Errorf("statistics: %w", err)
+	}
+	all, err := s.stats(ctx, &topic)
+	if err != nil {
+		return punctual.TopicStats{}, fmt.Errorf("statistics of %s: %w", topic, err)
+	}
+	if len(all) == 0 {
+		return punctual.TopicStats{}, errNoTopic(topic)
+	}
+	return all[0], nil
+}
+
+func errNoTopic(name string) error { return fmt.Errorf("topic %s: %w", name, punctual.ErrNotFound) }
+
+func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicStats, err error) {
+	var micros int64
+	err = s.read(ctx, func() *step {
+		all = []punctual.TopicStats{}
+		x := s.step().add("now", s.reading(), s.micros(&micros))
+		return x.add("stats", s.reading(topic), func(rows scanner) error {
+			var t punctual.TopicStats
+			var text []byte
+			var next *int64
+			err := rows.Scan(&t.Topic, &text, &t.Scheduled, &t.Ready, &t.Leased, &t.Dead, &next)
+			if err != nil {
+				return err
+			}
+			if next != nil {
+				t.NextDue = storekit.FromMillis(*next)
+			}
+			t.Settings, err = storekit.DecodeSettings(text)
+			all = append(all, t)
+			return err
+		})
+	})
+	if micros > 0 {
+		s.clock.hear(micros)
+	}
+	return all, err
+}
+
+// Forecast counts the messages due in steps ahead; see punctual.Inspector. It reads all live messages.
+func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.Forecast{}, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckForecast(q); err != nil {
+		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
+	}
+	f, err := s.forecast(ctx, q)
+	if err != nil {
+		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
+	}
+	return f, nil
+}
+
+func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punctual.Forecast, err error) {
+	width := storekit.CeilDuration(q.Step)
+	var topic *string
+	if q.Topic != "" {
+		topic = &q.Topic
+	}
+	var from *int64
+	if !q.From.IsZero() {
+		ms := storekit.Millis(q.From)
+		from = &ms
+	}
+	var micros int64
+	err = s.read(ctx, func() *step {
+		f = punctual.Forecast{Step: time.Duration(width) * time.Millisecond, Counts: make([]int64, q.Buckets)}
+		return s.step().add("forecast", s.reading(topic, from, width, q.Buckets), func(rows scanner) error {
+			var bucket *int64
+			var n int64
+			if err := rows.Scan(&micros, &bucket, &n); err != nil || bucket == nil {
+				return err
+			}
+			switch *bucket {
+			case -1:
+				f.Overdue = n
+			case -2:
+				f.Beyond = n
+			default:
+				f.Counts[*bucket] = n
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return f, err
+	}
+	s.clock.hear(micros)
+	start, err := storekit.ForecastStart(q, micros/1000)
+	f.From = storekit.FromMillis(start)
+	return f, err
+}

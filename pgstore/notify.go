@@ -1,0 +1,234 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// notifyGap is the least time between two notifications of a process.
+	notifyGap = 2 * time.Millisecond
+	// notifyBytes bounds one; PostgreSQL takes less than 8000.
+	notifyBytes = 7000
+	// heartbeat is how often a connection that listens is tried.
+	heartbeat = 10 * time.Second
+	// listenAgain is how long to wait before listening is tried again.
+	listenAgain = time.Second
+)
+
+// notifier tells other processes of what is due soon, and hears them. A notification goes out behind the commit, in a
+// transaction of its own, and while one is under way the next one gathers. All of it may be lost (P11).
+type notifier struct {
+	s      *Store
+	sender string // names this process in its notifications
+	ctx    context.Context
+	end    context.CancelFunc
+	work   sync.WaitGroup
+	signal chan struct{} // holds one
+
+	mu      sync.Mutex
+	pending map[string]int64 // guarded by mu: topics to tell of, with their times in ms
+	off     bool             // guarded by mu: nobody can be told
+}
+
+func (n *notifier) init(s *Store) {
+	n.s, n.sender, n.signal, n.off = s, rand.Text(), make(chan struct{}, 1), s.opt.NoListen
+	n.pending = make(map[string]int64)
+	n.ctx, n.end = context.WithCancel(context.Background())
+}
+
+func (n *notifier) start() {
+	if n.s.opt.NoListen {
+		return
+	}
+	n.work.Go(n.listen)
+	n.work.Go(n.send)
+}
+
+func (n *notifier) close() {
+	n.end()
+	n.work.Wait()
+}
+
+func (n *notifier) channel() string { return n.s.opt.Schema + "_due" }
+
+// tell has others told of topics, with the times from which on something can be found there, as far as those are soon.
+func (n *notifier) tell(first map[string]int64) {
+	soon := n.s.clock.guess()/1000 + lookAhead.Milliseconds()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.off {
+		return
+	}
+	for topic, at := range first {
+		if old, ok := n.pending[topic]; at <= soon && (!ok || at < old) {
+			n.pending[topic] = at
+		}
+	}
+	if len(n.pending) > 0 {
+		select {
+		case n.signal <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// send sends what is pending, until close.
+func (n *notifier) send() {
+	for {
+		select {
+		case <-n.signal:
+		case <-n.ctx.Done():
+			return
+		}
+		for payload := range n.payloads() {
+			if err := n.notify(payload); err != nil && n.ctx.Err() == nil {
+				n.s.opt.Logger.Debug("others were not told of what is due; they see it within a second", "error", err)
+			}
+		}
+		if sleep(n.ctx, notifyGap) != nil {
+			return
+		}
+	}
+}
+
+func (n *notifier) notify(payload string) error {
+	ctx, end := context.WithTimeout(n.ctx, callTime)
+	defer end()
+	return n.s.step().add("notify", []any{n.channel(), payload}, nil).send(ctx, n.s.pool)
+}
+
+// payloads takes out what is pending: the sender, then a line with topic and time for each.
+func (n *notifier) payloads() func(yield func(string) bool) {
+	n.mu.Lock()
+	pending := n.pending
+	n.pending = make(map[string]int64)
+	n.mu.Unlock()
+	return func(yield func(string) bool) {
+		text := n.sender
+		for topic, at := range pending {
+			line := fmt.Sprintf("\n%s %d", topic, at)
+			if len(text)+len(line) > notifyBytes {
+				if !yield(text) {
+					return
+				}
+				text = n.sender
+			}
+			text += line
+		}
+		if text != n.sender {
+			yield(text)
+		}
+	}
+}
+
+// errPooler says that notifications do not come through.
+var errPooler = errors.New("a pooler is in between")
+
+// listen hears other processes, until close, or until it turns out that it cannot.
+func (n *notifier) listen() {
+	for {
+		err := n.listenOnce()
+		switch {
+		case n.ctx.Err() != nil:
+			return
+		case errors.Is(err, errPooler):
+			n.mu.Lock()
+			n.off = true
+			n.mu.Unlock()
+			n.s.opt.Logger.Info("postgres store: a pooler is in between, so other processes are not told of pushes; they look once a second")
+			return
+		}
+		n.s.opt.Logger.Warn("postgres store: the connection that listens broke; it is made again", "error", err)
+		if sleep(n.ctx, listenAgain) != nil {
+			return
+		}
+	}
+}
+
+// listenOnce hears others on a connection of its own until that breaks.
+func (n *notifier) listenOnce() error {
+	conn, err := n.connect()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, end := context.WithTimeout(context.Background(), time.Second)
+		defer end()
+		_ = conn.Close(ctx) // it may be broken
+	}()
+	var backend uint32
+	if err := conn.QueryRow(n.ctx, "SELECT pg_backend_pid()::bigint").Scan(&backend); err != nil {
+		return err
+	}
+	if backend != conn.PgConn().PID() {
+		return errPooler
+	}
+	if _, err := conn.Exec(n.ctx, "LISTEN "+pgx.Identifier{n.channel()}.Sanitize()); err != nil {
+		return err
+	}
+	n.s.waits.pollNow() // what was told before is lost
+	for {
+		if err := n.hearUntil(conn, time.Now().Add(heartbeat)); err != nil {
+			return err
+		}
+		ctx, end := context.WithTimeout(n.ctx, heartbeat)
+		err := conn.Ping(ctx)
+		end()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// connect dials as the pool does.
+func (n *notifier) connect() (*pgx.Conn, error) {
+	ctx, end := context.WithTimeout(n.ctx, heartbeat)
+	defer end()
+	pool := n.s.pool.Config()
+	config := pool.ConnConfig.Copy()
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// hearUntil takes in notifications until a time.
+func (n *notifier) hearUntil(conn *pgx.Conn, until time.Time) error {
+	ctx, end := context.WithDeadline(n.ctx, until)
+	defer end()
+	for {
+		note, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			if ctx.Err() != nil && n.ctx.Err() == nil && !conn.IsClosed() {
+				return nil
+			}
+			return err
+		}
+		n.hear(note.Payload)
+	}
+}
+
+// hear takes in one notification; what cannot be read is somebody else's.
+func (n *notifier) hear(payload string) {
+	sender, rest, _ := strings.Cut(payload, "\n")
+	if sender == n.sender {
+		return
+	}
+	for line := range strings.SplitSeq(rest, "\n") {
+		topic, at, ok := strings.Cut(line, " ")
+		if ms, err := strconv.ParseInt(at, 10, 64); ok && err == nil {
+			n.s.waits.notice(topic, ms)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+)
+
+// A call with many items is carried out in parts, in order, each in one transaction. No part names a message twice, so
+// its items may take effect together.
+
+const (
+	// partItems bounds the items of a part.
+	partItems = 1000
+	// partBytes bounds its bodies, unless it has one item.
+	partBytes = 2 << 20
+)
+
+// parts divides the items with these indices; nameOf and size describe an item.
+func parts(indices []int, nameOf func(i int) name, size func(i int) int) [][]int {
+	var all [][]int
+	var seen map[name]bool
+	bytes := 0
+	for _, i := range indices {
+		n := nameOf(i)
+		bytes += size(i)
+		last := len(all) - 1
+		if last < 0 || len(all[last]) == partItems || bytes > partBytes || seen[n] {
+			all = append(all, nil)
+			seen = make(map[name]bool)
+			last, bytes = last+1, size(i)
+		}
+		seen[n] = true
+		all[last] = append(all[last], i)
+	}
+	return all
+}
+
+// inParts carries out the parts of a call. The error of the first is that of the call. When a later one fails, refuse is told
+// its items and those behind it, with the error of each.
+func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, err error)) error {
+	for n, part := range all {
+		err := carryOut(part)
+		if err == nil {
+			continue
+		}
+		if n == 0 && (len(all) == 1 || punctual.Definite(err)) {
+			return err
+		}
+		for _, i := range part {
+			refuse(i, err)
+		}
+		for _, later := range all[n+1:] {
+			for _, i := range later {
+				refuse(i, notTried(err))
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// notTried is the error of the items behind a part that failed.
+func notTried(err error) error {
+	kind := punctual.ErrOverloaded
+	for _, k := range punctual.ErrorKinds() {
+		if k.Definite && errors.Is(err, k.Err) {
+			kind = k.Err
+			break
+		}
+	}
+	return fmt.Errorf("not tried, because an earlier part of the call failed: %w (%v)", kind, err)
+}

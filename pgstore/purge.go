@@ -1,0 +1,86 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Purge removes messages without delivering them; see punctual.Inspector. It goes by the states that they have when it begins, and
+// takes effect in steps of 5000.
+func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckTopic(q.Topic); err != nil {
+		return 0, fmt.Errorf("purge: %w", err)
+	}
+	if q.State > punctual.StateDead {
+		return 0, fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)
+	}
+	n, err := s.purge(ctx, q)
+	if err != nil {
+		if n > 0 {
+			err = fmt.Errorf("%d messages were purged before: %w", n, halfDone(err))
+		}
+		return n, fmt.Errorf("purge of %s: %w", q.Topic, err)
+	}
+	return n, nil
+}
+
+func (s *Store) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
+	micros, err := s.tick(ctx)
+	if err != nil {
+		return 0, err
+	}
+	from, to, now := storekit.CeilMillis(q.From), endOf(q.To), micros/1000
+	err = s.repeat(ctx, func() (string, []any) {
+		if q.State == punctual.StateDead {
+			return "purge_dead", s.writing(q.Topic, from, to, now, sweepItems)
+		}
+		return "purge_live", s.writing(q.Topic, int32(q.State), from, to, now, sweepItems)
+	}, func(n int64) { total += n })
+	return total, err
+}
+
+// halfDone marks the error of a call of which an earlier part took effect.
+func halfDone(err error) error {
+	return fmt.Errorf("%w (%w)", punctual.ErrIndeterminate, err)
+}
+
+// DeleteTopic removes a topic with all that it holds; see punctual.Inspector. It takes effect in one atomic step; the rows of the
+// messages are removed behind it.
+func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckTopic(topic); err != nil {
+		return 0, fmt.Errorf("delete topic: %w", err)
+	}
+	number, n, err := s.dropTopic(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("delete topic %s: %w", topic, err)
+	}
+	if number == 0 {
+		return 0, errNoTopic(topic)
+	}
+	if err := s.sweepTopic(ctx, number); err != nil { // the sweep of a process tries again
+		s.opt.Logger.Debug("the messages of a deleted topic were not all removed", "topic", topic, "error", err)
+	}
+	return n, nil
+}
+
+// dropTopic removes a topic and counts what goes with it; number is 0 where there is none. No push is under way meanwhile.
+func (s *Store) dropTopic(ctx context.Context, topic string) (number int32, n int64, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		number, n = 0, 0
+		x := s.step().add("topic_close", []any{s.class, topic}, nil)
+		x.add("topic_drop", s.writing(topic), func(rows scanner) error { return rows.Scan(&number, &n) })
+		return nil, tx.send(ctx, x)
+	})
+	return number, n, err
+}

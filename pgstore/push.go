@@ -1,0 +1,310 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Push stores messages; see punctual.Store.
+func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckBatch(len(ms)); err != nil {
+		return nil, fmt.Errorf("push: %w", err)
+	}
+	if err := s.refusal(); err != nil {
+		return nil, fmt.Errorf("push: %w", err)
+	}
+	p := s.pushOf(ms)
+	err := inParts(p.parts(), func(part []int) error { return p.push(ctx, ownWay{s}, part) }, func(i int, err error) { p.out[i].Err = err })
+	if err != nil {
+		return nil, fmt.Errorf("push: %w", err)
+	}
+	s.waits.pushed(p.out)
+	return p.out, nil
+}
+
+// push is a call of Push.
+type push struct {
+	s   *Store
+	ms  []punctual.NewMessage
+	out []punctual.PushResult
+}
+
+// pushOf checks messages and names those that have no ID.
+func (s *Store) pushOf(ms []punctual.NewMessage) *push {
+	p := &push{s, ms, make([]punctual.PushResult, len(ms))}
+	now := time.UnixMicro(s.clock.guess())
+	for i := range ms {
+		m, r := &ms[i], &p.out[i]
+		r.ID, r.Topic = m.ID, m.Topic
+		if r.Err = storekit.CheckPush(m, s.opt.MaxBody); r.Err != nil {
+			continue
+		}
+		if _, r.Err = storekit.DueAt(now, m.Due, m.Delay); r.Err != nil {
+			continue
+		}
+		if r.ID == "" {
+			r.ID = storekit.NewID(now)
+		}
+	}
+	return p
+}
+
+// parts are those of the messages that are in order.
+func (p *push) parts() [][]int {
+	var fit []int
+	for i := range p.out {
+		if p.out[i].Err == nil {
+			fit = append(fit, i)
+		}
+	}
+	return parts(fit, p.name, func(i int) int { return len(p.ms[i].Body) })
+}
+
+func (p *push) name(i int) name { return name{p.out[i].Topic, p.out[i].ID} }
+
+// topics are the distinct ones of a part.
+func (p *push) topics(part []int) []string {
+	return distinct(part, func(i int) string { return p.ms[i].Topic })
+}
+
+func distinct(part []int, topicOf func(i int) string) []string {
+	var out []string
+	seen := make(map[string]bool)
+	for _, i := range part {
+		if t := topicOf(i); !seen[t] {
+			seen[t] = true
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// way is how the steps of a push reach the server: in transactions of its own, or in one of the caller's.
+type way interface {
+	// write runs a step that is a transaction, or the next part of one.
+	write(ctx context.Context, build func() *step) error
+	// transact runs f in a transaction, or in the one that there is.
+	transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error
+}
+
+// stepper takes the steps of a transaction.
+type stepper interface {
+	send(ctx context.Context, x *step) error
+}
+
+// push stores the messages of a part. Most often nothing is in their way, and one step is all.
+func (p *push) push(ctx context.Context, w way, part []int) error {
+	for todo := part; len(todo) > 0; {
+		got, err := p.insert(ctx, w, todo)
+		if err != nil {
+			return err
+		}
+		var unknown, taken []int
+		for _, i := range todo {
+			switch paused, there := got.paused[p.ms[i].Topic]; {
+			case p.took(i, got):
+			case !there:
+				unknown = append(unknown, i)
+			case paused:
+				p.out[i].Err = errPaused(p.ms[i].Topic)
+			default:
+				taken = append(taken, i)
+			}
+		}
+		if todo, err = p.pushTaken(ctx, w, taken); err != nil {
+			return err
+		}
+		if len(unknown) > 0 {
+			if err := p.s.createTopics(ctx, w, p.topics(unknown)); err != nil {
+				return err
+			}
+			todo = append(todo, unknown...)
+		}
+	}
+	return nil
+}
+
+func errPaused(topic string) error { return fmt.Errorf("push to %s: %w", topic, punctual.ErrPaused) }
+
+// inserted is the answer of push.sql.
+type inserted struct {
+	micros int64
+	paused map[string]bool // the topics that there are, and whether they are paused
+	due    map[name]int64  // the messages that were stored, with their due times in ms
+}
+
+func (g *inserted) scan(rows scanner) error {
+	var n name
+	var paused bool
+	var id *string
+	var due *int64
+	if err := rows.Scan(&g.micros, &n.topic, &paused, &id, &due); err != nil {
+		return err
+	}
+	g.paused[n.topic] = paused
+	if id != nil {
+		n.id = *id
+		g.due[n] = *due
+	}
+	return nil
+}
+
+// insert stores those messages that nothing is in the way of.
+func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error) {
+	var got *inserted
+	err := w.write(ctx, func() *step {
+		got = newInserted()
+		return p.s.step().add("topics_share", []any{p.s.class, p.topics(part)}, nil).add("push", p.args(part), got.scan)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.s.clock.hear(got.micros)
+	return got, nil
+}
+
+func newInserted() *inserted {
+	return &inserted{paused: make(map[string]bool), due: make(map[name]int64)}
+}
+
+// took takes in what became of a message, and reports whether that is decided: it was stored, or would be due too late.
+func (p *push) took(i int, got *inserted) bool {
+	r := &p.out[i]
+	if due, ok := got.due[p.name(i)]; ok {
+		r.Due, r.Status = storekit.FromMillis(due), storedAs(r.Status)
+		return true
+	}
+	if _, there := got.paused[r.Topic]; there {
+		_, r.Err = storekit.DueAt(time.UnixMicro(got.micros), p.ms[i].Due, p.ms[i].Delay)
+	}
+	return r.Err != nil
+}
+
+// storedAs is that of a message which was stored: it may have been found before that it replaces another one.
+func storedAs(known punctual.PushStatus) punctual.PushStatus {
+	if known == punctual.PushNone {
+		return punctual.PushStored
+	}
+	return known
+}
+
+// args are those of push.sql.
+func (p *push) args(part []int) []any {
+	n := len(part)
+	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]int64, n)
+	attempts, drops, expires := make([]int32, n), make([]bool, n), make([]*int64, n)
+	headers, bodies := make([][]byte, n), make([][]byte, n)
+	for at, i := range part {
+		m := &p.ms[i]
+		topics[at], ids[at], delays[at] = m.Topic, p.out[i].ID, storekit.CeilDuration(m.Delay)
+		if !m.Due.IsZero() {
+			due := storekit.CeilMillis(m.Due)
+			dues[at] = &due
+		}
+		if m.ExpireAfter > 0 {
+			after := storekit.CeilDuration(m.ExpireAfter)
+			expires[at] = &after
+		}
+		attempts[at], drops[at] = int32(m.MaxAttempts), m.DropExpired
+		headers[at] = encodeHeaders(m.Headers)
+		if len(m.Body) > 0 {
+			bodies[at] = m.Body
+		}
+	}
+	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies)
+}
+
+// createTopics makes topics that do not exist.
+func (s *Store) createTopics(ctx context.Context, w way, topics []string) error {
+	args, err := settingsArgs(punctual.DefaultSettings())
+	if err != nil {
+		return err
+	}
+	return w.write(ctx, func() *step {
+		return s.step().add("topic_create", append([]any{topics}, args...), nil)
+	})
+}
+
+// pushTaken pushes messages whose ID somebody had. Those whose topic is gone meanwhile it returns.
+func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, err error) {
+	if len(part) == 0 {
+		return nil, nil
+	}
+	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
+		gone = nil
+		for todo := part; len(todo) > 0; {
+			l, err := p.s.lockNames(ctx, to, distinct(todo, func(i int) string { return p.ms[i].Topic }), todo, p.name)
+			if err != nil {
+				return err
+			}
+			var store []int
+			c := p.s.changes()
+			for _, i := range todo {
+				p.out[i].Status = punctual.PushNone
+				switch set := l.settings[p.ms[i].Topic]; {
+				case set == nil:
+					gone = append(gone, i)
+				case set.PushPaused:
+					p.out[i].Err = errPaused(p.ms[i].Topic)
+				case p.decide(i, l, c):
+					store = append(store, i)
+				}
+			}
+			if len(store) == 0 {
+				return nil
+			}
+			got := newInserted()
+			if err := to.send(ctx, c.step().add("push", p.args(store), got.scan)); err != nil {
+				return err
+			}
+			todo = nil
+			for _, i := range store {
+				if !p.took(i, got) { // somebody else has taken the ID meanwhile
+					todo = append(todo, i)
+				}
+			}
+		}
+		return nil
+	})
+	return gone, err
+}
+
+// decide says what becomes of a message, by who has its ID, and reports whether it is to be stored (P7).
+func (p *push) decide(i int, l *locked, c *changes) bool {
+	m, r := &p.ms[i], &p.out[i]
+	r.Err, r.Existing, r.Due = nil, punctual.StateNone, time.Time{}
+	old := l.rows[p.name(i)]
+	if old == nil {
+		return true
+	}
+	state := old.state(l.now, l.settings[m.Topic])
+	remembered := old.remembered(l.now)
+	switch {
+	case state == punctual.StateNone && (!remembered || m.IfExists == punctual.IfExistsReplace):
+		// The ID is free, or used again.
+	case state == punctual.StateDead && (m.IfExists == punctual.IfExistsKeep || m.IfExists == punctual.IfExistsFail):
+		r.Existing, r.Err = state, storekit.DuplicateError(r.Topic, r.ID, storekit.FromMillis(*old.diedAt))
+		return false
+	case m.IfExists == punctual.IfExistsFail:
+		r.Err = storekit.DuplicateError(r.Topic, r.ID, time.Time{})
+		return false
+	case state != punctual.StateDead && m.IfExists != punctual.IfExistsReplace:
+		r.Status = punctual.PushDuplicate
+		if state != punctual.StateNone {
+			r.Due, r.Existing = storekit.FromMillis(old.due), state
+		}
+		return false
+	default:
+		r.Status = punctual.PushReplaced
+	}
+	c.remove(old)
+	return true
+}

@@ -1,0 +1,84 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// TestRemovalBehindAChange: an ack or a purge that waits for a change of the same message under way, such as the extension of its
+// lease, removes the message in the state that the change has left.
+func TestRemovalBehindAChange(t *testing.T) {
+	t.Parallel()
+	ack := func(ctx context.Context, s *Store, d *punctual.Delivery) error {
+		errs, err := s.Settle(ctx, []punctual.Settlement{{Topic: "t", ID: "a", Token: d.Token, Verb: punctual.SettleAck}})
+		return errors.Join(append(errs, err)...)
+	}
+	purge := func(ctx context.Context, s *Store, _ *punctual.Delivery) error {
+		n, err := s.Purge(ctx, punctual.PurgeQuery{Topic: "t", State: punctual.StateLeased})
+		if err == nil && n != 1 {
+			return fmt.Errorf("%d messages purged, want 1", n)
+		}
+		return err
+	}
+	for name, remove := range map[string]func(context.Context, *Store, *punctual.Delivery) error{"ack": ack, "ack, remembered": ack, "purge": purge} {
+		window := time.Duration(0)
+		if name == "ack, remembered" {
+			window = time.Hour
+		}
+		s := openFresh(t, nil).(*Store)
+		ctx := t.Context()
+		if _, err := s.Configure(ctx, "t", punctual.SettingsPatch{DedupeWindow: &window}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Push(ctx, []punctual.NewMessage{{Topic: "t", ID: "a"}}); err != nil {
+			t.Fatal(err)
+		}
+		ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"t"}, Max: 1, Wait: time.Minute})
+		if err != nil || len(ds) != 1 {
+			t.Fatalf("claim: %d deliveries, %v", len(ds), err)
+		}
+		tx, err := s.pool.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changing int
+		if err := tx.QueryRow(ctx, "UPDATE "+s.opt.Schema+".message SET visible_at = visible_at + 1 RETURNING pg_backend_pid()").Scan(&changing); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- remove(ctx, s, &ds[0]) }()
+		awaitBlocked(t, s, changing)
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if info, err := s.Get(ctx, "t", "a"); !errors.Is(err, punctual.ErrNotFound) {
+			t.Errorf("%s: the message is still there: %+v, %v", name, info, err)
+		}
+	}
+}
+
+// awaitBlocked waits until a session waits for the one with the number pid.
+func awaitBlocked(t *testing.T, s *Store, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		var blocked int
+		err := s.pool.QueryRow(context.Background(), "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", pid).Scan(&blocked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if blocked > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits for the change, so this shows nothing")
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+)
+
+// How statements reach the server: one transaction in one message, or a transaction of several steps. Both are
+// tried again when the server rolled them back because others were in the way.
+
+const (
+	// tries bounds how often a transaction is tried that others keep from happening.
+	tries = 10
+	// callTime bounds a call whose context has no deadline, so that none hangs on a server that does.
+	callTime = 30 * time.Second
+)
+
+// sender is what takes several statements at once: a pool, a connection or a transaction.
+type sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
+// step is one message of statements to the server, with what is to be done with their rows.
+type step struct {
+	pgx.Batch
+	s    *Store
+	each []func(scanner) error // of the statements, for those who send them one by one
+}
+
+func (s *Store) step() *step { return &step{s: s} }
+
+// add adds a statement; each is called for each row, if it is not nil.
+func (x *step) add(name string, args []any, each func(scanner) error) *step {
+	if each == nil {
+		each = func(scanner) error { return nil }
+	}
+	x.each = append(x.each, each)
+	x.Queue(x.s.sql.text(name), args...).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			if err := each(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	return x
+}
+
+// send sends a step and hears its answers.
+func (x *step) send(ctx context.Context, to sender) error {
+	return to.SendBatch(ctx, &x.Batch).Close()
+}
+
+// within bounds the time of a call.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, callTime)
+}
+
+// write runs a transaction of one step. make makes the step anew for each try.
+func (s *Store) write(ctx context.Context, build func() *step) error {
+	return s.again(ctx, func(ctx context.Context) error {
+		conn, err := s.pool.Acquire(ctx)
+		if err != nil {
+			return unsent{err}
+		}
+		defer conn.Release()
+		return build().send(ctx, conn)
+	}, punctual.ErrIndeterminate)
+}
+
+// read is write for what changes nothing.
+func (s *Store) read(ctx context.Context, build func() *step) error {
+	return s.again(ctx, func(ctx context.Context) error {
+		return build().send(ctx, s.pool)
+	}, punctual.ErrUnreachable)
+}
+
+// transact runs a transaction of several steps. f may be called again; what it did before was rolled back then.
+// The step that it returns is sent together with the commit.
+func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *transaction) (last *step, err error)) error {
+	return s.again(ctx, func(ctx context.Context) error {
+		conn, err := s.pool.Acquire(ctx)
+		if err != nil {
+			return unsent{err}
+		}
+		tx := &transaction{s: s, conn: conn}
+		defer tx.release()
+		last, err := f(ctx, tx)
+		if err != nil {
+			return uncommitted{err}
+		}
+		if !tx.begun { // it needed nothing
+			return nil
+		}
+		if last == nil {
+			last = s.step()
+		}
+		last.Queue("COMMIT")
+		return last.send(ctx, conn)
+	}, punctual.ErrIndeterminate)
+}
+
+// transaction is one under way on a connection.
+type transaction struct {
+	s     *Store
+	conn  *pgxpool.Conn
+	begun bool
+}
+
+// send sends a step, the first one together with the begin.
+func (t *transaction) send(ctx context.Context, x *step) error {
+	if !t.begun {
+		t.begun = true
+		begin := t.s.step()
+		begin.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+		begin.QueuedQueries = append(begin.QueuedQueries, x.QueuedQueries...)
+		x = begin
+	}
+	return x.send(ctx, t.conn)
+}
+
+// release gives the connection back. The pool closes one whose transaction is still open, which rolls it back.
+func (t *transaction) release() { t.conn.Release() }
+
+// unsent marks the error of what was not sent.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+
+// uncommitted marks the error of a transaction whose commit was not sent.
+type uncommitted struct{ error }
+
+func (u uncommitted) Unwrap() error { return u.error }
+
+// again calls f until others let it happen, and says in the vocabulary what went wrong. unknown is the kind of an
+// answer that got lost.
+func (s *Store) again(ctx context.Context, f func(context.Context) error, unknown error) error {
+	ctx, end := within(ctx)
+	defer end()
+	for try := 1; ; try++ {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		if !inTheWay(err) || try == tries {
+			return s.explain(err, unknown)
+		}
+		if isNoToken(err) {
+			if err := s.beginEpoch(ctx); err != nil {
+				return s.explain(err, unknown)
+			}
+		}
+		if err := sleep(ctx, rand.N(time.Duration(1<<try)*time.Millisecond)); err != nil {
+			return fmt.Errorf("while others were in the way: %w", err)
+		}
+	}
+}
+
+// beginEpoch takes in that the server's timeline has changed.
+func (s *Store) beginEpoch(ctx context.Context) error {
+	return s.step().add("epoch", nil, nil).send(ctx, s.pool)
+}
+
+// inTheWay reports whether a transaction was rolled back for a reason that may be gone at the next try.
+func inTheWay(err error) bool {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	return refused.Code == codeSerialization || refused.Code == codeDeadlock || isNoToken(err)
+}
+
+// isNoToken reports whether a claim got no token, because the server is in another timeline than the store.
+func isNoToken(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == codeNotNull && refused.ColumnName == "token"
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,113 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// maxPartitions is into how many parts this store divides a topic: claims pass by what others have locked, so one is enough.
+const maxPartitions = 1
+
+// Settings returns a topic's settings; see punctual.Inspector.
+func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.Settings{}, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckTopic(topic); err != nil {
+		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
+	}
+	set := punctual.DefaultSettings()
+	err := s.read(ctx, func() *step {
+		return s.step().add("settings", []any{topic}, func(rows scanner) (err error) {
+			var text []byte
+			if err := rows.Scan(&text); err != nil {
+				return err
+			}
+			set, err = storekit.DecodeSettings(text)
+			return err
+		})
+	})
+	if err != nil {
+		return punctual.Settings{}, fmt.Errorf("settings of %s: %w", topic, err)
+	}
+	return set, nil
+}
+
+// Configure changes a topic's settings; see punctual.Inspector.
+func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.Settings{}, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckTopic(topic); err != nil {
+		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
+	}
+	// What is wrong with the patch alone must not make a topic.
+	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, maxPartitions); err != nil {
+		return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
+	}
+	set, err := s.configure(ctx, topic, patch)
+	if err != nil {
+		return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
+	}
+	s.waits.tell(map[string]int64{topic: 0}) // it may have been resumed
+	return set, nil
+}
+
+// configure makes the topic if need be, and changes it. What was kept long enough by its old settings goes first, so that
+// a longer retention does not bring it back.
+func (s *Store) configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		number, old, err := s.lockTopic(ctx, tx, topic)
+		if err != nil {
+			return nil, err
+		}
+		if set, err = storekit.ApplySettings(old, patch, maxPartitions); err != nil {
+			return nil, err
+		}
+		set.Backoff.Delays = slices.Clone(set.Backoff.Delays)
+		args, err := settingsArgs(set)
+		if err != nil {
+			return nil, err
+		}
+		return s.step().add("outlived", s.writing(number, nil), nil).add("topic_change", append([]any{number}, args...), nil), nil
+	})
+	return set, err
+}
+
+// lockTopic locks a topic, which it makes if need be.
+func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (number int32, set punctual.Settings, err error) {
+	defaults, err := settingsArgs(punctual.DefaultSettings())
+	if err != nil {
+		return 0, set, err
+	}
+	x := s.step().add("topics_share", []any{s.class, []string{topic}}, nil).
+		add("topic_create", append([]any{[]string{topic}}, defaults...), nil).
+		add("topic_lock", []any{topic}, func(rows scanner) (err error) {
+			var text []byte
+			if err := rows.Scan(&number, &text); err != nil {
+				return err
+			}
+			set, err = storekit.DecodeSettings(text)
+			return err
+		})
+	err = tx.send(ctx, x)
+	return number, set, err
+}
+
+// settingsArgs are settings as the arguments of topic_create.sql and topic_change.sql.
+func settingsArgs(set punctual.Settings) ([]any, error) {
+	text, err := storekit.EncodeSettings(set)
+	if err != nil {
+		return nil, err
+	}
+	return []any{
+		string(text), storekit.CeilDuration(set.Lease), int32(set.MaxAttempts), storekit.CeilDuration(set.DedupeWindow),
+		storekit.CeilDuration(set.DeadRetention), set.PushPaused, set.DeliveryPaused,
+	}, nil
+}

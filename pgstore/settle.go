@@ -1,0 +1,186 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Settle lets holders finish, give back, give up or extend; see punctual.Store.
+func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckBatch(len(ss)); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
+	var fit []int
+	for i := range ss {
+		if c.out[i] = storekit.CheckSettlement(&ss[i]); c.out[i] == nil {
+			fit = append(fit, i)
+		}
+	}
+	all := parts(fit, c.name, func(int) int { return 0 })
+	if err := inParts(all, func(part []int) error { return c.settle(ctx, part) }, func(i int, err error) { c.out[i] = err }); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	return c.out, nil
+}
+
+// settling is a call of Settle.
+type settling struct {
+	s   *Store
+	ss  []punctual.Settlement
+	out []error
+}
+
+func (c *settling) name(i int) name { return name{c.ss[i].Topic, c.ss[i].ID} }
+
+// settle settles a part: acks alone in one statement, all else by looking first.
+func (c *settling) settle(ctx context.Context, part []int) error {
+	for _, i := range part {
+		if c.ss[i].Verb != punctual.SettleAck {
+			return c.settleAny(ctx, part)
+		}
+	}
+	return c.ack(ctx, part)
+}
+
+func (c *settling) ack(ctx context.Context, part []int) error {
+	topics, ids, tokens := make([]string, len(part)), make([]string, len(part)), make([]int64, len(part))
+	for at, i := range part {
+		topics[at], ids[at], tokens[at] = c.ss[i].Topic, c.ss[i].ID, c.ss[i].Token
+	}
+	var micros int64
+	var done map[name]bool
+	err := c.s.write(ctx, func() *step {
+		done = make(map[name]bool)
+		return c.s.step().add("ack", c.s.writing(topics, ids, tokens), func(rows scanner) error {
+			var topic, id *string
+			if err := rows.Scan(&micros, &topic, &id); err != nil || topic == nil {
+				return err
+			}
+			done[name{*topic, *id}] = true
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	c.s.clock.hear(micros)
+	for _, i := range part {
+		if !done[c.name(i)] {
+			c.out[i] = c.lost(i, punctual.ErrLeaseLost)
+		}
+	}
+	return nil
+}
+
+func (c *settling) lost(i int, kind error) error {
+	x := &c.ss[i]
+	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, kind)
+}
+
+// settleAny settles a part of any verbs.
+func (c *settling) settleAny(ctx context.Context, part []int) error {
+	var l *locked
+	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
+		if l, err = c.s.lockNames(ctx, tx, nil, part, c.name); err != nil {
+			return nil, err
+		}
+		write := c.s.changes()
+		for _, i := range part {
+			c.out[i] = c.decide(i, l, write)
+		}
+		return write.step(), nil
+	})
+	if err == nil {
+		c.s.waits.moved(l)
+	}
+	return err
+}
+
+// decide says what becomes of a message by what its holder says.
+func (c *settling) decide(i int, l *locked, write *changes) error {
+	x := &c.ss[i]
+	r := l.rows[c.name(i)]
+	if r == nil || r.visibleAt == nil || r.token == 0 || r.token != x.Token {
+		return c.lost(i, punctual.ErrLeaseLost)
+	}
+	set := l.settings[x.Topic]
+	if r.cancelled && x.Verb != punctual.SettleAck && x.Verb != punctual.SettleDiscard {
+		if x.Verb != punctual.SettleExtend {
+			write.finish(r, set, l.now)
+		}
+		return c.lost(i, punctual.ErrCancelled)
+	}
+	switch x.Verb {
+	case punctual.SettleAck:
+		write.finish(r, set, l.now)
+		return nil
+	case punctual.SettleRetry:
+		return c.retry(x, r, l, write)
+	case punctual.SettleSnooze:
+		due, err := l.dueAt(time.Time{}, x.Delay)
+		if err != nil {
+			return err
+		}
+		r.due = due
+		r.attempts--
+		r.wait()
+	case punctual.SettleDiscard:
+		failure := encodeFailure(r.attempts, l.now, x.Error)
+		r.die(punctual.ReasonDiscarded, l.now)
+		write.update(r, failure)
+		return nil
+	case punctual.SettleRelease:
+		r.attempts--
+		r.wait()
+	case punctual.SettleExtend:
+		length := x.Delay
+		if length == 0 {
+			length = set.Lease
+		}
+		until := l.now + storekit.CeilDuration(length)
+		r.visibleAt = &until
+	}
+	write.update(r, nil)
+	return nil
+}
+
+// retry gives a message back, or gives up on it when that was the last attempt.
+func (c *settling) retry(x *punctual.Settlement, r *row, l *locked, write *changes) error {
+	set := l.settings[x.Topic]
+	delay := x.Delay
+	if delay == punctual.UseBackoff {
+		delay = storekit.RetryDelay(set.Backoff, int(r.attempts))
+	}
+	due, err := l.dueAt(time.Time{}, delay)
+	if err != nil {
+		return err
+	}
+	failure := encodeFailure(r.attempts, l.now, x.Error)
+	most := int(r.maxAttempts)
+	if most == 0 {
+		most = set.MaxAttempts
+	}
+	if int(r.attempts) >= most {
+		r.die(punctual.ReasonAttemptsUsedUp, l.now)
+	} else {
+		r.due = due
+		r.wait()
+	}
+	write.update(r, failure)
+	return nil
+}
+
+// dueAt is storekit.DueAt by the clock of the change, in ms.
+func (l *locked) dueAt(due time.Time, delay time.Duration) (int64, error) {
+	at, err := storekit.DueAt(time.UnixMicro(l.micros), due, delay)
+	return at.UnixMilli(), err
+}

@@ -1,0 +1,66 @@
+package pgstore
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed sql/*.sql migrations/*.sql
+var files embed.FS
+
+// statements are the SQL texts by the names of their files, for one schema.
+type statements map[string]string
+
+// loadStatements reads the statements. In the files the schema is "punctual", and a name between colons stands for
+// the text of another file.
+func loadStatements(schema string) statements {
+	all := make(statements)
+	names, err := fs.Glob(files, "sql/*.sql")
+	if err != nil || len(names) == 0 {
+		panic(fmt.Sprintf("pgstore: the embedded statements cannot be listed: %v", err))
+	}
+	for _, file := range names {
+		all[strings.TrimSuffix(path.Base(file), ".sql")] = inSchema(mustRead(file), schema)
+	}
+	for name, text := range all {
+		for _, part := range []string{"clock", "info"} {
+			text = strings.ReplaceAll(text, ":"+part+":", all[part])
+		}
+		all[name] = text
+	}
+	return all
+}
+
+// mustRead reads an embedded file without its comments. Each statement begins with one that says what it locks, which is
+// for its reader, not for the server's log.
+func mustRead(file string) string {
+	text, err := files.ReadFile(file)
+	if err != nil {
+		panic("pgstore: " + err.Error()) // it was embedded by the compiler
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if code, _, _ := strings.Cut(line, "--"); strings.TrimSpace(code) != "" {
+			lines = append(lines, strings.TrimRight(code, " \n"))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func inSchema(text, schema string) string {
+	return strings.ReplaceAll(text, "punctual.", pgx.Identifier{schema}.Sanitize()+".")
+}
+
+// text returns a statement; a name without a file is a bug.
+func (s statements) text(name string) string {
+	text, ok := s[name]
+	if !ok {
+		panic("pgstore: there is no sql/" + name + ".sql")
+	}
+	return text
+}

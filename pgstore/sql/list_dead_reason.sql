@@ -1,0 +1,9 @@
+-- Reads one page of the messages that are dead for reason $10 of topic $4: from $5, before $6, behind $7 with ID $8, up to $9 of them. It locks nothing.
+WITH clock AS MATERIALIZED (:clock:),
+t AS MATERIALIZED (SELECT number, dead_retention FROM punctual.topic WHERE name = $4::text)
+SELECT (SELECT micros FROM clock), :info:
+FROM punctual.message AS m
+WHERE m.topic = (SELECT number FROM t) AND m.reason = $10::text AND ((SELECT dead_retention FROM t) = 0 OR m.died_at + (SELECT dead_retention FROM t) > (SELECT micros / 1000 FROM clock))
+  AND m.died_at >= $5::bigint AND m.died_at < $6::bigint AND (m.died_at, m.id) > ($7::bigint, $8::text)
+ORDER BY m.topic, m.reason, m.died_at, m.id
+LIMIT $9::bigint

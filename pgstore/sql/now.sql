@@ -1,0 +1,3 @@
+-- Reads the clock. It locks nothing.
+WITH clock AS MATERIALIZED (:clock:)
+SELECT micros FROM clock

@@ -1,0 +1,27 @@
+-- Stores those messages whose topic exists and takes pushes and whose ID is free. It returns a row for each that it has
+-- stored, and one for each topic without any.
+-- Locks: nothing but what it inserts, in the order of topic and ID. Where another transaction has an ID under change it
+-- waits for that one.
+WITH clock AS MATERIALIZED (:clock:),
+t AS MATERIALIZED (
+    SELECT number, name, push_paused FROM punctual.topic WHERE name = ANY ($4::text[])
+),
+stored AS (
+    INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, max_attempts, drop_expired,
+                                  expire_after, expires, headers, body)
+    SELECT x.number, x.id, x.due, x.due, x.due, x.now, x.max_attempts, x.drop_expired,
+           x.expire_after, CASE WHEN x.expire_after IS NOT NULL THEN least(x.due + x.expire_after, 253402300800000) END, x.headers, x.body
+    FROM (
+        SELECT t.number, i.*, coalesce(i.due_at, (clock.micros + 999) / 1000 + i.delay) AS due, clock.micros / 1000 AS now
+        FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[])
+                 AS i (topic, id, due_at, delay, max_attempts, drop_expired, expire_after, headers, body)
+             JOIN t ON t.name = i.topic CROSS JOIN clock
+        WHERE NOT t.push_paused
+    ) AS x
+    WHERE x.due <= 253402300799999
+    ORDER BY x.number, x.id
+    ON CONFLICT (topic, id) DO NOTHING
+    RETURNING topic, id, due
+)
+SELECT clock.micros, t.name, t.push_paused, stored.id, stored.due
+FROM clock CROSS JOIN t LEFT JOIN stored ON stored.topic = t.number

@@ -1,0 +1,7 @@
+-- Removes messages but for their IDs, which are taken until a time.
+-- Locks: rows that lock.sql has locked in the same transaction.
+UPDATE punctual.message AS m
+SET forget_at = u.forget_at, visible_at = NULL, died_at = NULL, reason = NULL, token = 0, cancelled = false,
+    headers = NULL, body = NULL, failures = NULL
+FROM unnest($1::integer[], $2::text[], $3::bigint[]) AS u (topic, id, forget_at)
+WHERE m.topic = u.topic AND m.id = u.id

@@ -1,0 +1,6 @@
+-- Gives a topic other settings.
+-- Locks: its row, which topic_lock.sql has locked in the same transaction.
+UPDATE punctual.topic
+SET settings = $2::text, lease = $3::bigint, max_attempts = $4::integer, dedupe_window = $5::bigint, dead_retention = $6::bigint,
+    push_paused = $7::boolean, delivery_paused = $8::boolean
+WHERE number = $1::integer

@@ -1,0 +1,265 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Options configure a Store. The zero value is good for use.
+type Options struct {
+	// Schema is where the store's tables are. Default "punctual". Stores in different schemas know nothing of each other.
+	// It is 1 to 63 of a-z, 0-9 and _, and begins with a letter.
+	Schema string
+	// Migrate makes the tables, or brings them to this program's version, when the store is opened. Several processes may
+	// do so at once. Without it Open returns ErrNotFound where there is no store.
+	Migrate bool
+	// MaxBody bounds the bytes of a body. Default punctual.DefaultMaxBody.
+	MaxBody int
+	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability, naming the setting, when it
+	// cannot. Empty takes the server as it is.
+	//
+	// A server that stops giving it while the store is open, which is looked at every 30 s, has pushes refused with
+	// ErrDurability until it gives it again; all else goes on.
+	Durability punctual.Durability
+	// NoListen keeps the store from holding a connection of its own on which other processes tell it of pushes. It then
+	// looks for them once a second. Behind a pooler it is so in any case.
+	NoListen bool
+	// Logger gets what the store notices by itself, such as a server whose settings have become dangerous. Default
+	// slog.Default().
+	Logger *slog.Logger
+	// OwnPool lets Close close the pool, too.
+	OwnPool bool
+
+	// clock, for tests, takes the place of the server's.
+	clock storekit.Clock
+	// checkEvery, for tests, takes the place of the constant.
+	checkEvery time.Duration
+}
+
+// Store keeps messages in PostgreSQL. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner and
+// punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and close it with Close.
+type Store struct {
+	pool  *pgxpool.Pool
+	opt   Options
+	sql   statements
+	class int32 // tells the advisory locks of this schema from others
+	clock clock
+	waits waits
+	needs string // the least synchronous_commit of a transaction that changes something
+
+	identity string // proves that the tables are those that were opened
+
+	closing chan struct{}   // closed when Close begins
+	life    context.Context // that of the duties; ends when Close begins
+	end     context.CancelFunc
+	calls   sync.WaitGroup // methods under way; Add only with mu held and closed false
+	duties  sync.WaitGroup // the store's goroutines
+
+	mu         sync.Mutex
+	closed     bool                // guarded by mu
+	failed     error               // guarded by mu: why the store has stopped, or nil
+	durability punctual.Durability // guarded by mu
+	refusing   error               // guarded by mu: why pushes are refused, or nil
+}
+
+var (
+	_ punctual.Store              = (*Store)(nil)
+	_ punctual.Inspector          = (*Store)(nil)
+	_ punctual.Checker            = (*Store)(nil)
+	_ punctual.Examiner           = (*Store)(nil)
+	_ punctual.DurabilityReporter = (*Store)(nil)
+)
+
+// Open opens a store on a pool, which stays the caller's. PostgreSQL 13 or newer is needed.
+func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
+	s, err := newStore(pool, o)
+	if err != nil {
+		return nil, fmt.Errorf("open postgres store: %w", err)
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, fmt.Errorf("open postgres store: %w", err)
+	}
+	s.duties.Go(s.watch)
+	s.waits.start()
+	return s, nil
+}
+
+// schemaName keeps schemas to names that need no quotes anywhere.
+var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+
+func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	s := &Store{pool: pool, opt: *o, needs: "local", closing: make(chan struct{})}
+	s.opt.Schema = cmp.Or(s.opt.Schema, "punctual")
+	if !schemaName.MatchString(s.opt.Schema) {
+		return nil, fmt.Errorf("schema %q: use 1 to 63 of a-z 0-9 _, a letter first: %w", s.opt.Schema, punctual.ErrInvalid)
+	}
+	if s.opt.MaxBody <= 0 {
+		s.opt.MaxBody = punctual.DefaultMaxBody
+	}
+	if s.opt.Logger == nil {
+		s.opt.Logger = slog.Default()
+	}
+	if s.opt.Durability == punctual.Replicated {
+		s.needs = "on"
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.sql = loadStatements(s.opt.Schema)
+	s.class = classOfLocks(s.opt.Schema)
+	s.clock.fake = s.opt.clock
+	s.waits.init(s)
+	return s, nil
+}
+
+func classOfLocks(schema string) int32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte("punctual " + schema)) // never fails
+	return int32(h.Sum32())
+}
+
+// open looks at the server and at what it holds.
+func (s *Store) open(ctx context.Context) error {
+	ctx, end := within(ctx)
+	defer end()
+	if err := s.checkServer(ctx); err != nil {
+		return err
+	}
+	if s.opt.Migrate {
+		if err := migrate(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := s.checkVersion(ctx); err != nil {
+		return err
+	}
+	id, err := s.readStore(ctx)
+	if err != nil {
+		return err
+	}
+	s.identity = id
+	_, err = s.tick(ctx)
+	return err
+}
+
+// readStore reads which store the tables hold, and takes in how far its clock was.
+func (s *Store) readStore(ctx context.Context) (identity string, err error) {
+	err = s.read(ctx, func() *step {
+		return s.step().add("store", nil, func(rows scanner) error {
+			var micros int64
+			if err := rows.Scan(&identity, &micros); err != nil {
+				return err
+			}
+			s.clock.kept(micros)
+			return nil
+		})
+	})
+	return identity, err
+}
+
+// tick reads the clock.
+func (s *Store) tick(ctx context.Context) (micros int64, err error) {
+	err = s.read(ctx, func() *step {
+		return s.step().add("now", s.reading(), s.micros(&micros))
+	})
+	if err == nil {
+		s.clock.hear(micros)
+	}
+	return micros, err
+}
+
+// reading and writing are the arguments with which statements begin that read the clock.
+func (s *Store) reading(more ...any) []any { return s.withClock("off", more) }
+
+func (s *Store) writing(more ...any) []any { return s.withClock(s.needs, more) }
+
+func (s *Store) withClock(durable string, more []any) []any {
+	floor, fake := s.clock.args()
+	return append([]any{floor, fake, durable}, more...)
+}
+
+// micros reads rows of the clock alone.
+func (s *Store) micros(into *int64) func(scanner) error {
+	return func(rows scanner) error { return rows.Scan(into) }
+}
+
+// Now is the store's clock (P8): that of the server, made never to run backwards.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	if err := s.enter(ctx); err != nil {
+		return time.Time{}, err
+	}
+	defer s.calls.Done()
+	micros, err := s.tick(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("now: %w", err)
+	}
+	return storekit.FromMillis(micros / 1000), nil
+}
+
+// Durability is the class that the server gave when it was last looked at.
+func (s *Store) Durability() punctual.Durability {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.durability
+}
+
+// Close ends waiting claims, waits for calls under way and stops the store's goroutines. The pool is left open unless
+// Options.OwnPool is set. A second Close returns ErrClosed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed()
+	}
+	s.closed = true
+	close(s.closing)
+	s.mu.Unlock()
+	s.end()
+	s.calls.Wait()
+	s.waits.close()
+	s.duties.Wait()
+	s.writeClock()
+	if s.opt.OwnPool {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// enter begins every method: it refuses work on a closed or failed store or for an ended context. The caller owes a
+// calls.Done when it returns nil.
+func (s *Store) enter(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errClosed()
+	case s.failed != nil:
+		return s.failed
+	case ctx.Err() != nil:
+		return fmt.Errorf("postgres store: %w", ctx.Err())
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// fail stops the store for good.
+func (s *Store) fail(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.failed = err
+		s.opt.Logger.Error("postgres store stopped", "error", err)
+	}
+	return s.failed
+}

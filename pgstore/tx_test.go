@@ -1,0 +1,211 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/punctualmq/punctual"
+)
+
+// openTx begins a transaction of a caller, which end commits or rolls back.
+type openTx func(t *testing.T, s *Store) (tx Tx, exec func(statement string) error, end func(commit bool) error)
+
+func pgxTx(t *testing.T, s *Store) (Tx, func(string) error, func(bool) error) {
+	t.Helper()
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(statement string) error { _, err := tx.Exec(t.Context(), statement); return err }
+	return Pgx(tx), exec, func(commit bool) error {
+		if commit {
+			return tx.Commit(context.Background())
+		}
+		return tx.Rollback(context.Background())
+	}
+}
+
+func sqlTx(t *testing.T, s *Store) (Tx, func(string) error, func(bool) error) {
+	t.Helper()
+	db := stdlib.OpenDBFromPool(s.pool)
+	t.Cleanup(func() { _ = db.Close() })
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(statement string) error { _, err := tx.ExecContext(t.Context(), statement); return err }
+	return SQL(tx), exec, func(commit bool) error {
+		if commit {
+			return tx.Commit()
+		}
+		return tx.Rollback()
+	}
+}
+
+// A message exists exactly if the transaction that pushed it commits.
+func TestTx(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
+		t.Run(name, func(t *testing.T) {
+			pool := newPool(t, shared)
+			s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			t.Run("commit", func(t *testing.T) { testTxCommit(t, s, begin) })
+			t.Run("rollback", func(t *testing.T) { testTxRollback(t, s, begin) })
+			t.Run("savepoint", func(t *testing.T) { testTxSavepoint(t, s, begin) })
+			t.Run("amend", func(t *testing.T) { testTxAmend(t, s, begin) })
+			t.Run("taken", func(t *testing.T) { testTxTaken(t, s, begin) })
+		})
+	}
+}
+
+func message(id string) punctual.NewMessage {
+	return punctual.NewMessage{Topic: "orders", ID: id, Body: []byte(`a "body" \ of ` + id), Headers: map[string]string{"k": "v"}}
+}
+
+func pushTx(t *testing.T, s *Store, tx Tx, ms ...punctual.NewMessage) []punctual.PushResult {
+	t.Helper()
+	rs, err := s.PushTx(t.Context(), tx, ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rs {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	return rs
+}
+
+func claimOrders(t *testing.T, s *Store, wait time.Duration) []punctual.Delivery {
+	t.Helper()
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range ds {
+		if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ds
+}
+
+func testTxCommit(t *testing.T, s *Store, begin openTx) {
+	tx, _, end := begin(t, s)
+	pushTx(t, s, tx, message("committed"))
+	if ds := claimOrders(t, s, 0); len(ds) != 0 {
+		t.Errorf("before the commit a claim found %v", ds)
+	}
+	if err := end(true); err != nil {
+		t.Fatal(err)
+	}
+	ds := claimOrders(t, s, time.Minute)
+	if len(ds) != 1 || string(ds[0].Body) != string(message("committed").Body) || ds[0].Headers["k"] != "v" {
+		t.Errorf("after the commit a claim found %v; want the message", ds)
+	}
+}
+
+func testTxRollback(t *testing.T, s *Store, begin openTx) {
+	tx, _, end := begin(t, s)
+	pushTx(t, s, tx, message("rolled back"))
+	if err := end(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "orders", "rolled back"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("Get after the transaction was rolled back: %v; want not found", err)
+	}
+}
+
+func testTxSavepoint(t *testing.T, s *Store, begin openTx) {
+	tx, exec, end := begin(t, s)
+	pushTx(t, s, tx, message("before"))
+	if err := exec("SAVEPOINT here"); err != nil {
+		t.Fatal(err)
+	}
+	pushTx(t, s, tx, message("behind"))
+	if err := errors.Join(exec("ROLLBACK TO here"), end(true)); err != nil {
+		t.Fatal(err)
+	}
+	if ds := claimOrders(t, s, time.Minute); len(ds) != 1 || ds[0].ID != "before" {
+		t.Errorf("after a rollback to a savepoint a claim found %v; want what was pushed before it", ds)
+	}
+}
+
+func testTxAmend(t *testing.T, s *Store, begin openTx) {
+	for _, commit := range []bool{false, true} {
+		later := message("paid")
+		later.Delay = time.Hour
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{later}); err != nil {
+			t.Fatal(err)
+		}
+		tx, _, end := begin(t, s)
+		a := punctual.Amendment{Topic: "orders", ID: "paid", Delay: 2 * time.Hour}
+		if out, err := s.RescheduleTx(t.Context(), tx, a); err != nil || time.Until(out.Due) < 90*time.Minute {
+			t.Errorf("RescheduleTx: due %v, %v; want in two hours", out.Due, err)
+		}
+		if err := s.CancelTx(t.Context(), tx, "orders", "paid"); err != nil {
+			t.Errorf("CancelTx: %v", err)
+		}
+		if err := s.CancelTx(t.Context(), tx, "orders", "paid"); !errors.Is(err, punctual.ErrNotFound) {
+			t.Errorf("CancelTx again: %v; want not found", err)
+		}
+		if err := end(commit); err != nil {
+			t.Fatal(err)
+		}
+		i, err := s.Get(t.Context(), "orders", "paid")
+		if commit != errors.Is(err, punctual.ErrNotFound) || !commit && time.Until(i.Due) > time.Hour {
+			t.Errorf("Get after the end, committed %v: due %v, %v", commit, i.Due, err)
+		}
+	}
+}
+
+// testTxTaken: an ID that is taken is answered, and leaves the transaction whole.
+func testTxTaken(t *testing.T, s *Store, begin openTx) {
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{message("taken")}); err != nil {
+		t.Fatal(err)
+	}
+	tx, _, end := begin(t, s)
+	fails := message("taken")
+	fails.IfExists = punctual.IfExistsFail
+	rs, err := s.PushTx(t.Context(), tx, []punctual.NewMessage{message("taken"), fails, message("free")})
+	if err != nil || rs[0].Status != punctual.PushDuplicate || !errors.Is(rs[1].Err, punctual.ErrDuplicate) || rs[2].Status != punctual.PushStored {
+		t.Errorf("PushTx of an ID that is taken: %+v, %v", rs, err)
+	}
+	if err := end(true); err != nil {
+		t.Fatal(err)
+	}
+	if ds := claimOrders(t, s, 0); len(ds) != 2 {
+		t.Errorf("a claim found %v; want the one that was there and the free one", ds)
+	}
+}
+
+// A serialization failure of the caller's transaction comes through as it is.
+func TestTxSerializationFailure(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil { // the snapshot
+		t.Fatal(err)
+	}
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{message("unseen")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Configure(t.Context(), "mails", punctual.SettingsPatch{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.PushTx(t.Context(), Pgx(tx), []punctual.NewMessage{message("unseen")})
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || refused.Code != codeSerialization || !punctual.Definite(err) {
+		t.Errorf("PushTx to a topic that its snapshot does not show: %v; want a serialization failure, definite", err)
+	}
+}

@@ -1,0 +1,171 @@
+package punctual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"time"
+)
+
+// The methods of Queue that look into the store and steer topics. They need a store that is an
+// Inspector; on any other they return ErrUnsupported.
+
+func (q *Queue) inspector() (Inspector, error) {
+	if err := q.refused(); err != nil {
+		return nil, err
+	}
+	return AsInspector(q.store)
+}
+
+// Get returns one message as it is stored, or ErrNotFound.
+func (q *Queue) Get(ctx context.Context, topic, id string) (Info, error) {
+	i, err := q.inspector()
+	if err != nil {
+		return Info{}, err
+	}
+	return i.Get(ctx, topic, id)
+}
+
+// List yields the messages that lq asks for, in order of time, and reads further pages of
+// lq.Limit as they are needed. It ends after the first error, which comes with a zero Info.
+// What changes meanwhile may be shown or not.
+func (q *Queue) List(ctx context.Context, lq ListQuery) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		i, err := q.inspector()
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		for {
+			page, err := i.List(ctx, lq)
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			for _, m := range page.Messages {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			lq.After = page.Next
+		}
+	}
+}
+
+// RequeueAll requeues for w the dead messages that lq asks for and that were dead when it began, page by page, and
+// returns how many. lq.State may be left out. What somebody else requeued or purged meanwhile does not count. An
+// error ends it; what was requeued before stays so, and a repetition takes up the rest.
+func (q *Queue) RequeueAll(ctx context.Context, lq ListQuery, w When) (n int, err error) {
+	i, err := q.inspector()
+	if err != nil {
+		return 0, err
+	}
+	if lq.State != StateNone && lq.State != StateDead {
+		return 0, invalidf("requeue of %s messages: only dead ones can be requeued", lq.State)
+	}
+	lq.State = StateDead
+	now, err := q.store.Now(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("requeue: %w", err)
+	}
+	if end := now.Add(time.Millisecond); lq.To.IsZero() || lq.To.After(end) {
+		lq.To = end
+	}
+	for {
+		page, err := i.List(ctx, lq)
+		if err != nil {
+			return n, fmt.Errorf("requeue: %w", err)
+		}
+		ids := make([]string, len(page.Messages))
+		for k, m := range page.Messages {
+			ids[k] = m.ID
+		}
+		rs, err := q.RequeueMany(ctx, lq.Topic, ids, w)
+		if len(rs) != len(ids) {
+			return n, err
+		}
+		var failure error
+		for _, r := range rs {
+			switch {
+			case r.Err == nil:
+				n++
+			case !errors.Is(r.Err, ErrNotDead) && !errors.Is(r.Err, ErrNotFound):
+				failure = err
+			}
+		}
+		if failure != nil {
+			return n, failure
+		}
+		if page.Next == "" {
+			return n, nil
+		}
+		lq.After = page.Next
+	}
+}
+
+// Stats returns the counts of a topic, or ErrNotFound.
+func (q *Queue) Stats(ctx context.Context, topic string) (TopicStats, error) {
+	i, err := q.inspector()
+	if err != nil {
+		return TopicStats{}, err
+	}
+	return i.Stats(ctx, topic)
+}
+
+// Settings returns a topic's settings; those of a topic that does not exist are the defaults.
+func (q *Queue) Settings(ctx context.Context, topic string) (Settings, error) {
+	i, err := q.inspector()
+	if err != nil {
+		return Settings{}, err
+	}
+	return i.Settings(ctx, topic)
+}
+
+// Configure lets change change a topic's settings, and returns all of them as they are then. It creates the topic if
+// need be. Only the fields that change differ are sent to the store, so two callers who change different settings do
+// not undo each other.
+func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Settings)) (Settings, error) {
+	i, err := q.inspector()
+	if err != nil {
+		return Settings{}, err
+	}
+	was, err := i.Settings(ctx, topic)
+	if err != nil {
+		return Settings{}, err
+	}
+	set := was
+	set.Backoff.Delays = append([]time.Duration(nil), was.Backoff.Delays...)
+	change(&set)
+	return i.Configure(ctx, topic, patchOf(was, set))
+}
+
+// patchOf changes those settings in which two differ.
+func patchOf(was, set Settings) SettingsPatch {
+	if len(was.Backoff.Delays) == 0 && len(set.Backoff.Delays) == 0 {
+		set.Backoff.Delays = was.Backoff.Delays
+	}
+	var p SettingsPatch
+	from, to, patch := reflect.ValueOf(was), reflect.ValueOf(set), reflect.ValueOf(&p).Elem()
+	for n := range from.NumField() {
+		if name := from.Type().Field(n).Name; !reflect.DeepEqual(from.Field(n).Interface(), to.Field(n).Interface()) {
+			v := reflect.New(to.Field(n).Type())
+			v.Elem().Set(to.Field(n))
+			patch.FieldByName(name).Set(v)
+		}
+	}
+	return p
+}
+
+// Purge removes messages without delivering them and returns how many; see Inspector.Purge.
+func (q *Queue) Purge(ctx context.Context, p PurgeQuery) (int64, error) {
+	i, err := q.inspector()
+	if err != nil {
+		return 0, err
+	}
+	return i.Purge(ctx, p)
+}

@@ -1,0 +1,230 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// A call whose answer is lost is sent again, with the same number and deadline; lua/call.lua keeps what
+// each caller was answered last and carries a call out once. So a connection that breaks, or a
+// failover, costs time and leaves no doubt, as long as a copy gets through in the end. A copy that arrives
+// behind the deadline, by the store's clock, changes nothing: what its caller has given up cannot undo
+// what came later.
+
+//go:embed lua/call.lua
+var callText string
+
+// callTime is how far ahead the deadline of a call is, in ms, unless the context ends before: as long as its
+// copies may be under way.
+const callTime = 15_000
+
+// recordWindow is WINDOW of lua/call.lua, in ms.
+const recordWindow = 60_000
+
+// runCall runs a script that lua/call.lua stands in front of. When the server's clock is not where it was
+// thought to be, the call is late although it has just been made; it is made anew if nothing was done.
+func (s *Store) runCall(ctx context.Context, sc *script, p partition, k *keyedPart, args []any) (*answer, error) {
+	c := s.slots.begin()
+	defer s.slots.end(c)
+	for try := 1; ; try++ {
+		deadline := s.clock.deadline(ctx)
+		h := s.header(c.number, deadline)
+		h.key = k
+		a, err := s.runTimed(ctx, sc, s.keysWithRecords(p, deadline, k != nil), append([]any{h, c.caller}, args...))
+		switch {
+		case err == nil, !errors.Is(err, errLate), !punctual.Definite(err), try == tries:
+			return a, err
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case s.clock.passed(ctx):
+			return nil, context.DeadlineExceeded
+		}
+	}
+}
+
+// slots are numbered 0, 1, 2 ...; each is a caller that has one call under way at a time, so there are as
+// many as this process ever had calls under way at once.
+type slots struct {
+	sender string // the store that they are of
+
+	mu   sync.Mutex
+	free []*call // guarded by mu: the last call of each slot without one
+	made int     // guarded by mu: how many slots there are
+}
+
+// call is one call in its slot.
+type call struct {
+	caller string
+	number int64
+}
+
+// begin takes a free slot for a call. The caller owes an end.
+func (s *slots) begin() *call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free); n > 0 {
+		c := s.free[n-1]
+		s.free = s.free[:n-1]
+		c.number++
+		return c
+	}
+	s.made++
+	return &call{s.sender + ":" + strconv.Itoa(s.made-1), 1}
+}
+
+func (s *slots) end(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, c)
+}
+
+// keysWithRecords are the KEYS of a script with records. One with a key has both hashes of them.
+func (s *Store) keysWithRecords(p partition, deadline int64, key bool) []any {
+	all := s.keyArgs.get(p)
+	first := deadline / recordWindow % 2
+	keys := append(all[:partitionKeys:partitionKeys], all[partitionKeys+first])
+	if key {
+		keys = append(keys, all[partitionKeys+1-first])
+	}
+	return keys
+}
+
+// records is the key of what calls with such a deadline were answered in the partition.
+func (p partition) records(deadline int64) string {
+	return p.tag + "r" + strconv.FormatInt(deadline/recordWindow%2, 10)
+}
+
+// A call with a key of its caller's (storekit.Request) may be sent again through another Store. Its record has the key
+// in place of the caller, and the sum of its content in place of the number. Each script of the call has one.
+
+// keyed is a call with a key.
+type keyed struct {
+	storekit.Request
+	sum storekit.Sum
+}
+
+// keyedPart is what one script of a call with a key is told of it.
+type keyedPart struct {
+	field, content []byte
+	again          bool // of a claim: a copy may have been sent before
+}
+
+// Repeats implements storekit.Repeater: a minute. Whichever Store over the same server a copy is sent to, it is answered as the
+// first one was.
+func (s *Store) Repeats() time.Duration { return recordWindow * time.Millisecond }
+
+// keyOf returns the key of a call, or nil if it has none.
+func (s *Store) keyOf(ctx context.Context, sum func() storekit.Sum) (*keyed, error) {
+	r, ok := storekit.RequestOf(ctx)
+	if !ok {
+		return nil, nil
+	}
+	if err := storekit.CheckRequest(r, time.UnixMicro(s.clock.guess()), s.Repeats()); err != nil {
+		return nil, err
+	}
+	return &keyed{r, sum()}, nil
+}
+
+// part is that of the script for some items of the call; a claim has none. A copy has the same items in the same scripts.
+func (k *keyed) part(items []int) *keyedPart {
+	if k == nil {
+		return nil
+	}
+	return &keyedPart{fieldOf(k.Key, items), k.sum[:], len(items) == 0 && !k.First}
+}
+
+// fieldOf is the field of that script's record. Which items it has, the first one and their number tell.
+func fieldOf(key string, items []int) []byte {
+	first, n := 0, 1
+	if len(items) > 0 {
+		first, n = items[0], len(items)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", first, n, key))
+	return sum[:16]
+}
+
+// keyedClaims are the claims with a key that are under way in this process, one for each key.
+type keyedClaims struct {
+	mu sync.Mutex
+	of map[string]*keyedClaim // guarded by mu: by key
+}
+
+type keyedClaim struct {
+	end  func()
+	done chan struct{} // closed when it has ended
+}
+
+// begin notes a claim and returns what is to be called when it has ended, or returns the one with the same key that is under way.
+func (c *keyedClaims) begin(key string, end func()) (leave func(), other *keyedClaim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.of[key]; other != nil {
+		return nil, other
+	}
+	if c.of == nil {
+		c.of = make(map[string]*keyedClaim)
+	}
+	this := &keyedClaim{end, make(chan struct{})}
+	c.of[key] = this
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.of, key)
+		close(this.done)
+	}, nil
+}
+
+//go:embed lua/forget.lua
+var forgetText string
+
+// Undelivered gives back what a Claim with this context returned and did not reach its caller, the attempts uncounted.
+// What a copy of the claim was given as well stays leased. ds is all of what one Claim returned, or all of a topic's.
+func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	return s.undelivered(ctx, ds)
+}
+
+// undelivered is Undelivered within a call that is under way.
+func (s *Store) undelivered(ctx context.Context, ds []punctual.Delivery) error {
+	r, ok := storekit.RequestOf(ctx)
+	ctx = storekit.WithoutRequest(ctx)
+	var failed error
+	mine := make(map[partition]bool)
+	ss := make([]punctual.Settlement, 0, len(ds))
+	for _, d := range ds {
+		p := s.names.partition(d.Topic, partitionOfToken(d.Token))
+		if _, asked := mine[p]; ok && !asked {
+			got, err := s.run(ctx, forgetScript, []any{p.records(0), p.records(recordWindow)}, []any{fieldOf(r.Key, nil)})
+			failed = errors.Join(failed, err)
+			mine[p] = err == nil && len(got) == 1 && got[0] == int64(1)
+		}
+		if !ok || mine[p] {
+			ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease})
+		}
+	}
+	if len(ss) == 0 {
+		return failed
+	}
+	errs, err := s.settle(ctx, ss, nil)
+	for _, e := range errs {
+		if !errors.Is(e, punctual.ErrLeaseLost) && !errors.Is(e, punctual.ErrCancelled) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err = errors.Join(failed, err); err != nil {
+		return fmt.Errorf("give back what was leased: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package redisstore
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// claimSlowly has a claim look into both partitions of a topic, each with one message due, and keeps
+// what the second look is told back until the claim has returned.
+func claimSlowly(t *testing.T, hold func(p *redistest.Proxy, which redistest.Which) *redistest.Fault) (s *Store, first punctual.Delivery, slow *redistest.Fault) {
+	t.Helper()
+	server := redistest.Start(t)
+	s, p := openBehind(t, server, &Options{Partitions: 2})
+	push(t, s, inEach(2)...)
+	slow = hold(p, redistest.Nth(2, runs(claimScript)))
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2, Lease: time.Minute})
+	slow.Happened()
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("a claim whose second look has no answer yet returned %v, %v; want the message of the first look", ds, err)
+	}
+	return s, ds[0], slow
+}
+
+// inEach is a message for each of n partitions.
+func inEach(n int) []punctual.NewMessage {
+	var ms []punctual.NewMessage
+	for i := 0; len(ms) < n; i++ {
+		if id := fmt.Sprint(i); home(id, n) == len(ms) {
+			ms = append(ms, punctual.NewMessage{ID: id, Due: time.Unix(1, 0)})
+		}
+	}
+	return ms
+}
+
+// P3: a claim that has leased something returns it although a further look gets no answer; what that
+// look leases late is given back, and no attempt counts.
+func TestClaimReturnsBesideASlowLook(t *testing.T) {
+	t.Run("not carried out", func(t *testing.T) {
+		s, first, slow := claimSlowly(t, func(p *redistest.Proxy, which redistest.Which) *redistest.Fault {
+			return p.Hold(which).Paused()
+		})
+		slow.Resume()
+		wantOther(t, s, first)
+	})
+	t.Run("carried out", func(t *testing.T) {
+		s, first, slow := claimSlowly(t, func(p *redistest.Proxy, which redistest.Which) *redistest.Fault {
+			return p.Lose(1, which).Paused()
+		})
+		if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Leased != 2 {
+			t.Fatalf("this test shows nothing: %+v, %v; want both messages leased", st, err)
+		}
+		slow.Resume()
+		wantOther(t, s, first)
+	})
+}
+
+// P3: a claim that waits returns the first messages that come, and asks no other partition meanwhile.
+func TestWaitingClaimReturnsTheFirst(t *testing.T) {
+	s, p := openBehind(t, redistest.Start(t), &Options{Partitions: 2})
+	push(t, s, inEach(2)...)
+	sent := p.Count(runs(claimScript))
+	c := punctual.Claim{Topics: []string{"orders"}, Max: 2, Wait: time.Minute}
+	ds, err := s.Claim(t.Context(), c)
+	if err != nil || len(ds) != 1 || sent.Seen() != 1 {
+		t.Fatalf("a claim of two messages in two partitions returned %v, %v after %d scripts; want one after one", ds, err, sent.Seen())
+	}
+	wantOther(t, s, ds[0])
+}
+
+// wantOther claims the message that was not claimed first.
+func wantOther(t *testing.T, s *Store, first punctual.Delivery) {
+	t.Helper()
+	if d := claimOne(t, s, time.Minute); d.ID == first.ID || d.Attempt != 1 || len(d.Failures) > 0 {
+		t.Errorf("P3: claimed %+v after %s; want the other message in its first attempt", d, first.ID)
+	}
+	ack(t, s, first)
+}
+
+// callingClock calls a function once, when it is read for the n-th time.
+type callingClock struct {
+	*storekit.ManualClock
+	mu   sync.Mutex
+	left int    // guarded by mu
+	call func() // guarded by mu
+}
+
+func (c *callingClock) Now() time.Time {
+	c.mu.Lock()
+	c.left--
+	call := c.call
+	if c.left != 0 {
+		call = nil
+	}
+	c.mu.Unlock()
+	if call != nil {
+		call()
+	}
+	return c.ManualClock.Now()
+}
+
+// P3: what a claim has leased, and another one holds by the time at which the first returns, is not returned by
+// the first.
+func TestClaimLeavesWhatAnotherOneHas(t *testing.T) {
+	taken := 0
+	for n := 1; n <= 12; n++ {
+		manual := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+		clock := &callingClock{ManualClock: manual}
+		s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 2, clock: clock})
+		other := openStore(t, s.client, &Options{Prefix: s.opt.Prefix, Partitions: 2, clock: manual})
+		push(t, s, inEach(2)...)
+		var mu sync.Mutex
+		held, returned := make(map[string]int64), false // guarded by mu
+		clock.mu.Lock()
+		clock.left = n
+		clock.call = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if returned {
+				return
+			}
+			manual.Advance(2 * time.Minute)
+			ds, err := other.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2, Lease: time.Hour})
+			if err != nil {
+				t.Errorf("the other claim: %v", err)
+			}
+			for _, d := range ds {
+				if held[d.ID] = d.Token; d.Attempt == 2 {
+					taken++
+				}
+			}
+		}
+		clock.mu.Unlock()
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2, Lease: time.Minute})
+		mu.Lock()
+		returned = true
+		mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			if !d.LeaseUntil.After(manual.Now()) || held[d.ID] > 0 {
+				t.Errorf("reading %d: a claim returned %s with a lease until %v at %v, which another claim holds: %v", n, d.ID, d.LeaseUntil, manual.Now(), held[d.ID] > 0)
+			}
+		}
+		for id, token := range held {
+			ack(t, other, punctual.Delivery{Message: punctual.Message{Topic: "orders", ID: id}, Token: token})
+		}
+	}
+	if taken == 0 {
+		t.Fatal("this test shows nothing: the other claim never took what the first had leased")
+	}
+}

@@ -1,0 +1,40 @@
+package redisstore
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+)
+
+// When the server's clock was set back, the store's stands still until it is caught up with (P8). What
+// is due soon is then not due for long, and a claim that waits for it must not ask without end.
+func TestWaitingWhileTheClockStandsStill(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	push(t, s, punctual.NewMessage{ID: "x", Delay: time.Hour})
+	x, err := s.Get(t.Context(), "orders", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := x.Due.Add(-5 * time.Millisecond) // what partitions keep of a clock that was an hour ahead
+	do(t, server, "HSET", s.names.partition("orders", 0).keys()[6], "clock", strconv.FormatInt(ahead.UnixMilli(), 10))
+	if ds, err := s.Claim(t.Context(), orders(0)); err != nil || len(ds) > 0 {
+		t.Fatalf("claim: %v, %v; want nothing", ds, err)
+	}
+	before := calls(t, server)
+	for range 2 {
+		if ds, err := s.Claim(t.Context(), orders(time.Second)); err != nil || len(ds) > 0 {
+			t.Fatalf("claim: %v, %v; want nothing", ds, err)
+		}
+	}
+	if first, then := ahead, now(t, s); !then.Equal(first) {
+		t.Fatalf("this test shows nothing: the clock went from %v to %v", first, then)
+	}
+	// Pauses of 1, 2, 4 ... ms, the last look of either claim, and one for the subscription.
+	if n := calls(t, server) - before; n > 30 {
+		t.Errorf("P10: two claims that waited a second each ran %d scripts; want a few", n)
+	}
+}

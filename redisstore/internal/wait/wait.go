@@ -1,0 +1,837 @@
+package wait
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Never is a time that no clock reaches, in µs.
+const Never int64 = 1<<63 - 1
+
+// All in µs.
+const (
+	// pollEvery is how long nobody looks into a partition that is waited for, at most: notifications may be lost (P11).
+	pollEvery int64 = 1_000_000
+	// pollTogether is how much earlier than that a partition is polled in the pipeline of others.
+	pollTogether int64 = 25_000
+	// forgetAfter is for how long a partition is remembered, with its subscription, that nobody waits for.
+	forgetAfter int64 = 60_000_000
+)
+
+// HeadsAtOnce is how many partitions one pipeline asks for.
+const HeadsAtOnce = 256
+
+// tidyEach is how many polls of an idle partition there are for one that lets the store tidy it.
+const tidyEach = 16
+
+// Clock is what the waiting is measured by. It never jumps.
+type Clock interface {
+	// Now is the time in µs.
+	Now() int64
+	// After receives once the time is reached, or some time before; stop frees it.
+	After(at int64) (reached <-chan time.Time, stop func())
+}
+
+// Store is what a Waiter asks. All but Node, Partitions, Subscribe and Unsubscribe may block; these are called
+// with the Waiter's lock held.
+type Store interface {
+	// Node is that of Prober.
+	Node(p Part) string
+	// Partitions is how many partitions a topic has, as far as is known.
+	Partitions(topic string) int
+	// Subscribe has the Waiter told, by Notice, of what becomes due in a partition.
+	Subscribe(p Part)
+	// Unsubscribe ends that.
+	Unsubscribe(p Part)
+	// Heads asks a node, in one pipeline, when a claim can find something in each partition.
+	Heads(node string, ps []Part) []Head
+	// Claim leases up to n messages of a partition, and may tidy it. It does not mind when ctx ends.
+	Claim(ctx context.Context, p Part, n int, lease time.Duration, tidy bool) Answer
+	// Over reports whether a lease has ended.
+	Over(d *punctual.Delivery) bool
+	// Release gives back what a claim with this context has leased.
+	Release(ctx context.Context, ds []punctual.Delivery)
+}
+
+// Head is when a claim can find something in a partition.
+type Head struct {
+	At  int64 // by Clock; Never if nothing is there
+	Err error
+}
+
+// Answer is what a claim has found in a partition.
+type Answer struct {
+	Deliveries []punctual.Delivery
+	At         int64 // when the next claim can find something, by Clock
+	Now        int64 // by the partition's clock; 0 if that is not to be watched
+	Over       bool  // the claim is over, though it has found nothing
+	Err        error
+}
+
+// Request is a claim that waits.
+type Request struct {
+	Topics   []string
+	Max      int
+	PerTopic int
+	Lease    time.Duration
+	Until    int64 // by Clock
+	// Alone tells that the claim takes nothing from others and leaves nothing to them.
+	Alone bool
+}
+
+// Waiter lets claims wait for messages. Each partition has a time at which a poll can find something. When it comes, and
+// nothing is known to be due, heads are read: those of a node in pipelines, nodes side by side. Where something is due
+// one of the claims asks for it, each claim for one partition at a time.
+//
+// All methods are safe for concurrent use.
+type Waiter struct {
+	clock Clock
+	store Store
+	nodes *Nodes
+	start sync.Once
+	quit  chan struct{}  // closed by Close
+	rearm chan struct{}  // holds one request to the poller to look at the times again
+	work  sync.WaitGroup // the poller, and what asks the store
+
+	mu     sync.Mutex
+	topics map[string]*topic // guarded by mu
+	times  times             // guarded by mu: partitions to be polled
+	until  int64             // guarded by mu: when the poller wakes by itself
+	ready  int               // guarded by mu: partitions that are ready
+	swept  int64             // guarded by mu: when topics were last forgotten
+	ending []*claim          // guarded by mu: claims whose time is over and that have not seen everything
+}
+
+// topic is a topic that is waited for, or was. All fields are guarded by Waiter.mu.
+type topic struct {
+	name    string
+	parts   []*part
+	waiting []*claim // in the order in which they came; some may be gone
+	wanted  int64    // when somebody waited
+	ready   int      // partitions that are ready
+	turn    int      // the partition to begin with when several are ready
+}
+
+// part is a partition of such a topic. All fields but the first two are guarded by Waiter.mu.
+type part struct {
+	Part
+	topic *topic
+
+	node    string
+	place   int   // in times, -1 if it is not there
+	at      int64 // when a poll can find something
+	due     bool  // a message is known to be due at that time, so a claim is sent at once
+	timely  bool  // that was known before the time came
+	ready   bool  // the time has come, and it waits for a claim to ask
+	polling bool  // heads are being read
+	asking  bool  // a claim is asking
+	noticed int64 // the earliest that was noticed while a poll was under way
+	unsure  bool  // a poll is to follow the one under way
+	begun   int64 // when the last poll began
+	polled  int64 // the same of the last one that was answered
+	polls   int   // how many there were where nothing was known to be due
+	tidy    bool  // the next claim lets the store tidy the partition
+	err     error // of the last poll
+	stagger int64 // by how many ms polls are put off, at most
+	vain    int   // how many claims in a row found nothing
+	seen    int64 // the partition's clock at the last claim
+}
+
+// claim is a claim that waits. All fields but the first three are guarded by Waiter.mu.
+type claim struct {
+	Request
+	ctx    context.Context
+	result chan result // holds one
+
+	topics []*topic
+	joined int64
+	asking *ask // what it waits for an answer to
+	gone   bool // it has its result
+	over   bool // its time is over
+	left   error
+	doubt  error // of an answer that was lost: what it had leased nobody knows
+}
+
+// result is what a claim returns.
+type result struct {
+	ds  []punctual.Delivery
+	err error
+}
+
+// ask is a question of a claim about a partition.
+type ask struct {
+	part   *part
+	claim  *claim
+	timely bool
+}
+
+// New returns a Waiter, which begins with the first claim.
+func New(c Clock, s Store, n *Nodes) *Waiter {
+	return &Waiter{
+		clock: c, store: s, nodes: n, quit: make(chan struct{}), rearm: make(chan struct{}, 1),
+		topics: make(map[string]*topic), until: Never,
+	}
+}
+
+// Claim waits for messages and returns the first that come, from one partition. When nothing has come until the time
+// of the request it returns nothing, or why a partition could not be looked into. A context that ends, or closing, which
+// is closed when the store closes, ends the waiting, but not for an answer that is under way from a node that answers.
+func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
+	w.start.Do(func() { w.work.Go(w.poll) })
+	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1)}
+	w.join(c)
+	over, stop := w.clock.After(r.Until)
+	defer func() { stop() }()
+	done := ctx.Done()
+	for {
+		select {
+		case got := <-c.result:
+			return got.ds, got.err
+		case <-over:
+			over = nil
+			if w.clock.Now() < r.Until { // it was only some time before
+				stop()
+				over, stop = w.clock.After(r.Until)
+				continue
+			}
+			w.end(c, nil)
+		case <-done:
+			done = nil
+			w.end(c, ctx.Err())
+		case <-closing:
+			closing = nil
+			w.end(c, closed)
+		}
+	}
+}
+
+// join makes a claim wait for its topics.
+func (w *Waiter) join(c *claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.joined = w.clock.Now()
+	c.topics = make([]*topic, 0, len(c.Topics))
+	for _, name := range c.Topics {
+		t := w.topics[name]
+		if t == nil {
+			t = &topic{name: name}
+			w.topics[name] = t
+		}
+		w.grow(t, w.store.Partitions(name))
+		t.waiting = slices.DeleteFunc(t.waiting, func(o *claim) bool { return o.gone })
+		if n := len(t.waiting); n > 0 && t.waiting[n-1] == c {
+			continue
+		}
+		t.wanted = c.joined
+		t.waiting = append(t.waiting, c)
+		c.topics = append(c.topics, t)
+		for _, p := range t.parts {
+			if p.ready || p.polling || p.asking {
+				continue
+			}
+			if p.err != nil { // whoever comes new tries at once
+				p.err, p.at, p.due = nil, c.joined, false
+				w.schedule(p)
+			} else if p.place < 0 {
+				w.schedule(p)
+			}
+		}
+	}
+	w.serve(c)
+}
+
+// grow makes partitions known. Called with mu held.
+func (w *Waiter) grow(t *topic, n int) {
+	for len(t.parts) < n {
+		p := &part{Part: Part{t.name, len(t.parts)}, topic: t, place: -1, polled: -Never, noticed: Never}
+		p.at = w.clock.Now()
+		t.parts = append(t.parts, p)
+		w.store.Subscribe(p.Part)
+	}
+}
+
+// Resize tells how many partitions a topic has, and whether all are to be looked into, because its settings have changed.
+func (w *Waiter) Resize(name string, n int, changed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.topics[name]
+	if t == nil {
+		return
+	}
+	old := len(t.parts)
+	w.grow(t, n)
+	for i, p := range t.parts {
+		if changed || i >= old {
+			w.notice(p, -Never)
+		}
+	}
+}
+
+// Fail ends the claims that wait for a topic.
+func (w *Waiter) Fail(name string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.topics[name]; t != nil {
+		for _, c := range t.waiting {
+			w.finish(c, nil, err)
+		}
+	}
+}
+
+// Notice tells that a claim at or after a time will find something in a partition; -Never that it may.
+func (w *Waiter) Notice(p Part, at int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.topics[p.Topic]; t != nil && p.Number < len(t.parts) {
+		w.notice(t.parts[p.Number], at)
+	}
+}
+
+// notice is called with mu held.
+func (w *Waiter) notice(p *part, at int64) {
+	switch {
+	case p.polling || p.asking:
+		p.unsure = p.unsure || at == -Never
+		if at > -Never {
+			p.noticed = min(p.noticed, at)
+		}
+		return
+	case p.ready:
+		return
+	case at == -Never:
+		if now := w.clock.Now(); p.at > now {
+			p.at, p.due = now, false
+		}
+	case at < p.at:
+		p.at, p.due, p.timely = at, true, true
+	default:
+		return
+	}
+	w.arrange(p)
+}
+
+// arrange sees to it that a partition is polled when its time comes. Called with mu held.
+func (w *Waiter) arrange(p *part) {
+	switch {
+	case p.polling || p.asking:
+	case p.ready || p.due && p.at <= w.clock.Now():
+		w.makeReady(p)
+		w.offer(p)
+	default:
+		w.schedule(p)
+	}
+}
+
+// schedule has the poller look at a partition at its time. Called with mu held.
+func (w *Waiter) schedule(p *part) {
+	if p.place < 0 {
+		heap.Push(&w.times, p)
+	} else {
+		heap.Fix(&w.times, p.place)
+	}
+	if p.at < w.until {
+		w.wakePoller()
+	}
+}
+
+func (w *Waiter) wakePoller() {
+	select {
+	case w.rearm <- struct{}{}:
+	default:
+	}
+}
+
+// makeReady notes that a partition waits for a claim to ask. Called with mu held.
+func (w *Waiter) makeReady(p *part) {
+	if p.place >= 0 {
+		heap.Remove(&w.times, p.place)
+	}
+	if !p.ready {
+		p.ready = true
+		p.topic.ready++
+		w.ready++
+	}
+}
+
+func (w *Waiter) notReady(p *part) {
+	if p.ready {
+		p.ready = false
+		p.topic.ready--
+		w.ready--
+	}
+}
+
+// offer has the longest waiting claim ask that can. Called with mu held.
+func (w *Waiter) offer(p *part) {
+	for _, c := range p.topic.waiting {
+		if !p.ready {
+			return
+		}
+		w.serve(c)
+	}
+}
+
+// serve has a claim ask for the first topic in its order that has something due. Called with mu held.
+func (w *Waiter) serve(c *claim) {
+	if c.gone || c.left != nil || c.asking != nil || w.ready == 0 {
+		return
+	}
+	for _, t := range c.topics {
+		for range t.parts {
+			if t.ready == 0 {
+				break
+			}
+			t.turn++
+			p := t.parts[t.turn%len(t.parts)]
+			if !p.ready {
+				continue
+			}
+			if p.node = w.store.Node(p.Part); w.nodes.Failing(p.node) {
+				w.notReady(p)
+				p.at = w.clock.Now() + testEvery.Microseconds()
+				w.schedule(p)
+				continue
+			}
+			w.ask(c, p)
+			return
+		}
+	}
+}
+
+// ask has a claim ask for a partition. Called with mu held.
+func (w *Waiter) ask(c *claim, p *part) {
+	w.notReady(p)
+	a := &ask{part: p, claim: c, timely: p.timely}
+	tidy := p.tidy
+	p.asking, p.begun, p.noticed, p.unsure, p.timely, p.tidy = true, w.clock.Now(), Never, false, false, false
+	c.asking = a
+	n := c.Max
+	if c.PerTopic > 0 {
+		n = min(n, c.PerTopic)
+	}
+	node, lease := p.node, c.Lease
+	w.work.Go(func() {
+		call := w.nodes.Begin(node, p.Part, func() { w.late(a) })
+		got := w.store.Claim(c.ctx, p.Part, n, lease, tidy)
+		call.End(got.Err == nil)
+		w.answered(a, got)
+	})
+}
+
+// late lets a claim ask elsewhere when a node has not answered for too long.
+func (w *Waiter) late(a *ask) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.claim.asking == a {
+		a.claim.asking = nil
+		w.serve(a.claim)
+		w.conclude(a.claim)
+	}
+}
+
+// answered takes in what a claim was answered.
+func (w *Waiter) answered(a *ask, got Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, c := a.part, a.claim
+	waited := c.asking == a && !c.gone
+	if c.asking == a {
+		c.asking = nil
+	}
+	p.asking = false
+	if got.Err != nil && ofNode(got.Err) { // others are asked before a node that does not answer
+		got.At = max(got.At, w.clock.Now()+pollEvery)
+	}
+	if a.timely && got.Now > 0 {
+		p.adapt(len(got.Deliveries))
+	}
+	w.polled(p, p.putOff(w.afterClaim(p, got)), got.Err)
+	ds := got.Deliveries
+	if waited && len(ds) > 0 {
+		w.finish(c, ds, nil)
+		ds = nil
+	}
+	if waited && got.Over {
+		w.finish(c, nil, nil)
+	}
+	w.handOut(p, c, ds)
+	if got.Err != nil && !punctual.Definite(got.Err) {
+		c.doubt = got.Err
+	}
+	if got.Err != nil && !c.gone && (!ofNode(got.Err) || w.hopeless(c)) {
+		w.finish(c, nil, got.Err)
+	}
+	w.serve(c)
+	w.arrange(p)
+	w.conclude(c)
+	w.concludeAll()
+}
+
+// afterClaim is when a partition is to be polled after a claim. After one that found nothing it rests 1, 2, 4, 8 ms, and
+// when its clock stands still, as one does that was set back, up to a second. Called with mu held.
+func (w *Waiter) afterClaim(p *part, got Answer) int64 {
+	if got.Err != nil || got.Now == 0 || len(got.Deliveries) > 0 {
+		p.vain = 0
+		return got.At
+	}
+	most := 3
+	if got.Now <= p.seen {
+		most = 10
+	}
+	rest := min(int64(1000)<<min(p.vain, most), pollEvery)
+	p.vain++
+	p.seen = got.Now
+	return max(got.At, w.clock.Now()+rest)
+}
+
+// polled takes in when the next poll of a partition can find something. Called with mu held.
+func (w *Waiter) polled(p *part, at int64, err error) {
+	now := w.clock.Now()
+	again := p.begun + pollEvery // what came meanwhile it may not have seen
+	if p.polled == -Never {      // so that those who are asked for together at first are spread over the second
+		again = p.begun + rand.Int64N(pollEvery)
+	}
+	if p.err = err; err == nil {
+		p.polled = p.begun
+	} else {
+		again = now + pollEvery
+	}
+	at = min(at, p.noticed)
+	p.due = at <= max(again, now)
+	p.timely = p.due && at > now
+	p.at = min(at, again)
+	if p.unsure && p.at > now {
+		p.at, p.due = now, false
+	}
+	p.noticed, p.unsure = Never, false
+	if p.due && p.at <= now {
+		w.makeReady(p)
+	}
+}
+
+// handOut gives messages whose claim has left to others that wait for them, or back. Called with mu held.
+func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
+	if len(ds) == 0 {
+		return
+	}
+	var back []punctual.Delivery
+	ds = slices.DeleteFunc(ds, func(d punctual.Delivery) bool {
+		over := w.store.Over(&d)
+		if over {
+			back = append(back, d)
+		}
+		return over
+	})
+	for _, c := range p.topic.waiting {
+		if c.gone || c.left != nil || c.asking != nil || c.Alone || from.Alone || c.Lease != from.Lease || len(ds) == 0 {
+			continue
+		}
+		n := min(c.Max, len(ds))
+		if c.PerTopic > 0 {
+			n = min(n, c.PerTopic)
+		}
+		w.finish(c, ds[:n:n], nil)
+		ds = ds[n:]
+	}
+	if back = append(back, ds...); len(back) > 0 {
+		w.work.Go(func() { w.store.Release(from.ctx, back) })
+	}
+}
+
+// finish gives a claim its result, unless it has one. Called with mu held.
+func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
+	if !c.gone {
+		if err != nil && err != c.left && c.doubt != nil && punctual.Definite(err) {
+			err = fmt.Errorf("%w (a former look: %w)", err, c.doubt)
+		}
+		c.gone = true
+		c.result <- result{ds, err}
+	}
+}
+
+// end is called when the time of a claim is over, or with why it leaves.
+func (w *Waiter) end(c *claim, why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if why != nil {
+		c.left = cmp.Or(c.left, why)
+	} else {
+		c.over = true
+		w.ending = append(w.ending, c)
+		w.wakePoller() // it looks for nodes that fail meanwhile
+	}
+	w.conclude(c)
+}
+
+// conclude gives a claim that is to end its result, if it need not wait for anything more. Called with mu held.
+func (w *Waiter) conclude(c *claim) {
+	switch {
+	case c.gone || c.asking != nil:
+	case c.left != nil:
+		w.finish(c, nil, c.left)
+	case c.over:
+		if seen, err := w.seen(c); seen {
+			w.finish(c, nil, err)
+		}
+	}
+}
+
+// concludeAll concludes the claims whose time is over. Called with mu held.
+func (w *Waiter) concludeAll() {
+	for _, c := range w.ending {
+		w.conclude(c)
+	}
+	w.ending = slices.DeleteFunc(w.ending, func(c *claim) bool { return c.gone })
+}
+
+// seen reports whether all partitions of a claim were polled within a second before it came, or later, or why one
+// cannot be. Called with mu held.
+func (w *Waiter) seen(c *claim) (bool, error) {
+	var failed error
+	for _, t := range c.topics {
+		for _, p := range t.parts {
+			switch {
+			case p.err != nil:
+				failed = p.err
+			case w.nodes.Failing(p.node):
+				failed = NotAnswering(p.node)
+			case p.polled < c.joined-pollEvery:
+				return false, nil
+			}
+		}
+	}
+	return true, failed
+}
+
+// NotAnswering is the error of what is not sent to a node that does not answer others.
+func NotAnswering(node string) error {
+	return fmt.Errorf("not sent, because node %s does not answer; try again: %w", node, punctual.ErrUnreachable)
+}
+
+// hopeless reports whether no partition of a claim could be polled. Called with mu held.
+func (w *Waiter) hopeless(c *claim) bool {
+	for _, t := range c.topics {
+		for _, p := range t.parts {
+			if p.err == nil && !w.nodes.Failing(p.node) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ofNode reports whether an error says that a node cannot be reached, or does not answer.
+func ofNode(err error) bool {
+	return errors.Is(err, punctual.ErrUnreachable) || errors.Is(err, punctual.ErrIndeterminate)
+}
+
+// poll looks at the times, until Close.
+func (w *Waiter) poll() {
+	for {
+		reached, stop := w.clock.After(w.pollDue())
+		select {
+		case <-reached:
+		case <-w.rearm:
+		case <-w.quit:
+			stop()
+			return
+		}
+		stop()
+	}
+}
+
+// pollDue polls the partitions whose time has come, and returns when the next one's does.
+func (w *Waiter) pollDue() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	heads := make(map[string][]*part)
+	var later []*part
+	for until := now; len(w.times) > 0 && w.times[0].at <= until; {
+		p := heap.Pop(&w.times).(*part)
+		switch {
+		case !slices.ContainsFunc(p.topic.waiting, func(c *claim) bool { return !c.gone }):
+			continue // whoever comes next schedules it
+		case p.due && p.at > now:
+			later = append(later, p)
+			continue
+		}
+		p.topic.wanted = now
+		if !p.due {
+			p.polls++
+			p.tidy = p.polls%tidyEach == 0
+		}
+		if p.due || p.tidy {
+			w.makeReady(p)
+			w.offer(p)
+			continue
+		}
+		if p.node = w.store.Node(p.Part); w.nodes.Failing(p.node) {
+			p.at = now + testEvery.Microseconds()
+			later = append(later, p)
+			continue
+		}
+		p.polling, p.begun, p.noticed, p.unsure = true, now, Never, false
+		heads[p.node] = append(heads[p.node], p)
+		until = now + pollTogether
+	}
+	for _, p := range later {
+		heap.Push(&w.times, p)
+	}
+	for node, ps := range heads {
+		w.work.Go(func() {
+			for some := range slices.Chunk(ps, HeadsAtOnce) {
+				w.readHeads(node, some)
+			}
+		})
+	}
+	w.concludeAll() // a node may be failing by now
+	w.forget(now)
+	w.until = Never
+	if len(w.times) > 0 {
+		w.until = w.times[0].at
+	}
+	if len(w.ending) > 0 {
+		w.until = min(w.until, now+testEvery.Microseconds())
+	}
+	return w.until
+}
+
+// readHeads asks a node when some partitions have something.
+func (w *Waiter) readHeads(node string, ps []*part) {
+	names := make([]Part, len(ps))
+	for i, p := range ps {
+		names[i] = p.Part
+	}
+	call := w.nodes.Begin(node, names[0], nil)
+	got := w.store.Heads(node, names)
+	call.End(!slices.ContainsFunc(got, func(h Head) bool { return h.Err != nil }))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, p := range ps {
+		p.polling = false
+		w.polled(p, got[i].At, got[i].Err)
+	}
+	// First all that is due is known, so that each claim asks for the first of its order.
+	for i, p := range ps {
+		if err := got[i].Err; err != nil {
+			for _, c := range p.topic.waiting {
+				if !c.gone && c.asking == nil && (!ofNode(err) || w.hopeless(c)) {
+					w.finish(c, nil, err)
+				}
+			}
+		}
+		if p.ready {
+			w.offer(p)
+		} else if !p.asking && p.place < 0 {
+			w.schedule(p)
+		}
+	}
+	w.concludeAll()
+}
+
+// forget forgets, once a while, the topics that nobody has waited for. Called with mu held.
+func (w *Waiter) forget(now int64) {
+	if now-w.swept < forgetAfter {
+		return
+	}
+	w.swept = now
+	for name, t := range w.topics {
+		if t.wanted > now-forgetAfter || slices.ContainsFunc(t.waiting, func(c *claim) bool { return !c.gone }) ||
+			slices.ContainsFunc(t.parts, func(p *part) bool { return p.polling || p.asking }) {
+			continue
+		}
+		for _, p := range t.parts {
+			w.notReady(p)
+			if p.place >= 0 {
+				heap.Remove(&w.times, p.place)
+			}
+			w.store.Unsubscribe(p.Part)
+		}
+		delete(w.topics, name)
+	}
+}
+
+// Waiting is how many claims wait for a topic, and whether nothing is asked for them.
+func (w *Waiter) Waiting(name string) (claims int, quiet bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.topics[name]
+	if t == nil {
+		return 0, true
+	}
+	for _, c := range t.waiting {
+		if !c.gone {
+			claims++
+		}
+	}
+	return claims, !slices.ContainsFunc(t.parts, func(p *part) bool {
+		return p.ready || p.polling || p.asking || p.polled == -Never || p.at <= w.clock.Now()
+	})
+}
+
+// Close ends the polling and waits for what is under way. No claim may be under way.
+func (w *Waiter) Close() {
+	close(w.quit)
+	w.start.Do(func() {}) // the poller does not begin any more
+	w.work.Wait()
+}
+
+// maxStagger bounds, in ms, by how much a poll is put off.
+const maxStagger = 8
+
+// adapt learns from a claim at the time at which a message was due. If it was gone, other
+// processes wait for the same messages, and all of them ask at the same moment. So each asks
+// a little later, by chance: the first of many is hardly later than before, and most of the
+// others learn of what comes next without having asked in vain.
+func (p *part) adapt(found int) {
+	if found > 0 {
+		p.stagger /= 2
+		return
+	}
+	p.stagger = min(2*p.stagger+1, maxStagger)
+}
+
+func (p *part) putOff(at int64) int64 {
+	if p.stagger == 0 || at == Never {
+		return at
+	}
+	return at + 1000*rand.Int64N(p.stagger+1)
+}
+
+// times is a heap of partitions by the time of their next poll.
+type times []*part
+
+func (h times) Len() int           { return len(h) }
+func (h times) Less(i, j int) bool { return h[i].at < h[j].at }
+
+func (h times) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *times) Push(x any) {
+	p := x.(*part)
+	p.place = len(*h)
+	*h = append(*h, p)
+}
+
+// Pop implements heap.Interface.
+func (h *times) Pop() any {
+	n := len(*h) - 1
+	p := (*h)[n]
+	(*h)[n] = nil
+	*h = (*h)[:n]
+	p.place = -1
+	return p
+}

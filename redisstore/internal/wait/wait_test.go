@@ -1,0 +1,433 @@
+package wait
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// bubbleClock is the clock of a synctest bubble, in µs since it was made.
+type bubbleClock struct{ begun time.Time }
+
+func (c bubbleClock) Now() int64 { return time.Since(c.begun).Microseconds() }
+
+func (c bubbleClock) After(at int64) (<-chan time.Time, func()) {
+	timer := time.NewTimer(time.Duration(min(at-c.Now(), time.Hour.Microseconds())) * time.Microsecond)
+	return timer.C, func() { timer.Stop() }
+}
+
+// farAway is how long a fake node takes to answer.
+const farAway = 200 * time.Microsecond
+
+// fake is a store of nodes in memory. What it is asked of a node that is stopped is done and answered when that goes on.
+type fake struct {
+	t     *testing.T
+	clock bubbleClock
+	lease time.Duration
+	node  func(p Part) string
+
+	mu       sync.Mutex
+	stopped  map[string]chan struct{} // guarded by mu: closed when the node goes on
+	waiting  map[Part]*dues           // guarded by mu: by due time
+	leased   map[string]int64         // guarded by mu: end of the lease of each message
+	due      map[string]int64         // guarded by mu: when it was due
+	released int                      // guarded by mu
+	heads    int                      // guarded by mu: partitions whose heads were read
+	claims   int                      // guarded by mu: scripts
+	hung     int                      // guarded by mu: questions that met a stopped node
+}
+
+// message is one that waits.
+type message struct {
+	id string
+	at int64
+}
+
+type dues []message
+
+func (d dues) Len() int           { return len(d) }
+func (d dues) Less(i, j int) bool { return d[i].at < d[j].at }
+func (d dues) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *dues) Push(x any)        { *d = append(*d, x.(message)) }
+func (d *dues) Pop() any {
+	x := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return x
+}
+
+func newFake(t *testing.T, node func(p Part) string) *fake {
+	return &fake{
+		t: t, clock: bubbleClock{time.Now()}, lease: 30 * time.Second, node: node, stopped: make(map[string]chan struct{}),
+		waiting: make(map[Part]*dues), leased: make(map[string]int64), due: make(map[string]int64),
+	}
+}
+
+func (f *fake) Node(p Part) string    { return f.node(p) }
+func (f *fake) Partitions(string) int { return 1 }
+func (f *fake) Subscribe(Part)        {}
+func (f *fake) Unsubscribe(Part)      {}
+func (f *fake) Reload()               {}
+func (f *fake) Over(d *punctual.Delivery) bool {
+	return f.clock.Now() >= d.LeaseUntil.UnixMicro()
+}
+
+// travel is the way to a node, on which one waits while it is stopped.
+func (f *fake) travel(node string) {
+	time.Sleep(farAway)
+	f.mu.Lock()
+	goesOn := f.stopped[node]
+	if goesOn != nil {
+		f.hung++
+	}
+	f.mu.Unlock()
+	if goesOn != nil {
+		<-goesOn
+	}
+}
+
+func (f *fake) Probe(p Part) error {
+	f.travel(f.node(p))
+	return nil
+}
+
+func (f *fake) next(p Part) int64 {
+	if d := f.waiting[p]; d != nil && len(*d) > 0 {
+		return (*d)[0].at
+	}
+	return Never
+}
+
+func (f *fake) Heads(node string, ps []Part) []Head {
+	f.travel(node)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heads += len(ps)
+	out := make([]Head, len(ps))
+	for i, p := range ps {
+		if f.node(p) != node {
+			f.t.Errorf("%v was asked of %s", p, node)
+		}
+		out[i].At = f.next(p)
+	}
+	return out
+}
+
+func (f *fake) Claim(_ context.Context, p Part, n int, lease time.Duration, _ bool) Answer {
+	f.travel(f.node(p))
+	f.mu.Lock()
+	now := f.clock.Now()
+	f.claims++
+	var ds []punctual.Delivery
+	for len(ds) < n && f.next(p) <= now {
+		m := heap.Pop(f.waiting[p]).(message)
+		until := now + lease.Microseconds()
+		f.leased[m.id] = until
+		ds = append(ds, punctual.Delivery{Message: punctual.Message{Topic: p.Topic, ID: m.id}, LeaseUntil: time.UnixMicro(until)})
+	}
+	a := Answer{Deliveries: ds, At: f.next(p), Now: now / 1000}
+	f.mu.Unlock()
+	time.Sleep(farAway)
+	return a
+}
+
+func (f *fake) Release(_ context.Context, ds []punctual.Delivery) {
+	for _, d := range ds {
+		f.travel(f.node(Part{Topic: d.Topic}))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, d := range ds {
+		f.released++
+		delete(f.leased, d.ID)
+		f.put(Part{Topic: d.Topic}, message{d.ID, f.clock.Now()})
+	}
+}
+
+// counts returns how often somebody was stopped, and how much was given back.
+func (f *fake) counts() (hung, released int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hung, f.released
+}
+
+// put is called with mu held.
+func (f *fake) put(p Part, m message) {
+	if f.waiting[p] == nil {
+		f.waiting[p] = new(dues)
+	}
+	heap.Push(f.waiting[p], m)
+}
+
+func (f *fake) push(p Part, id string, delay time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.clock.Now() + delay.Microseconds()
+	f.due[id] = at
+	f.put(p, message{id, at})
+}
+
+// stop halts a node, and returns what lets it go on.
+func (f *fake) stop(node string) (goOn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stopped := make(chan struct{})
+	f.stopped[node] = stopped
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.stopped, node)
+		close(stopped)
+	}
+}
+
+// handled takes in what a claim has returned, and acks it; it returns how late the latest was.
+func (f *fake) handled(ds []punctual.Delivery) (late time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.clock.Now()
+	for _, d := range ds {
+		if until, leased := f.leased[d.ID]; !leased || until <= now {
+			f.t.Errorf("P3: %s is handled at %d; its lease: %v, until %d", d.ID, now, leased, until)
+		}
+		delete(f.leased, d.ID)
+		late = max(late, time.Duration(now-f.due[d.ID])*time.Microsecond)
+		delete(f.due, d.ID)
+	}
+	return late
+}
+
+func (f *fake) left() (due, leased int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.due), len(f.leased)
+}
+
+// beside is how late messages may be beside a node that was stopped: a second for want of notifications (P11), another
+// one because all claims may have asked that node (P14), and what the way takes.
+const beside = 2*time.Second + 100*time.Millisecond
+
+// P11, P14, P3: of three nodes one is stopped for 20 s, there are 10,000 topics and no notifications, and claims end at random.
+// No handler starts under a lease that has ended; and once all is quiet nothing is leased that nobody holds.
+func TestStoppedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, messages = 10_000, 3000
+		f := newFake(t, func(p Part) string { return "node" + p.Topic[len(p.Topic)-1:] })
+		w, nodes := open(f)
+		topics := make([]string, many)
+		for i := range topics {
+			topics[i] = fmt.Sprint("t", i, "-", i%3)
+		}
+		closing := make(chan struct{})
+		var claims sync.WaitGroup
+		var mu sync.Mutex
+		late := make(map[string]time.Duration) // guarded by mu: the most, by node
+		for range 4 {
+			claims.Go(func() {
+				for {
+					ctx, end := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(2*time.Second))))
+					r := Request{Topics: topics, Max: 1 + rand.IntN(10), Lease: 5 * time.Second, Until: f.clock.Now() + 500_000}
+					ds, err := w.Claim(ctx, r, closing, punctual.ErrClosed)
+					end()
+					if errors.Is(err, punctual.ErrClosed) {
+						return
+					}
+					if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, punctual.ErrUnreachable) {
+						t.Errorf("claim: %v", err)
+					}
+					for _, d := range ds {
+						took := f.handled([]punctual.Delivery{d})
+						mu.Lock()
+						node := f.node(Part{Topic: d.Topic})
+						late[node] = max(late[node], took)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		time.Sleep(3 * time.Second)
+		for i := range messages {
+			f.push(Part{Topic: topics[rand.IntN(many)]}, fmt.Sprint(i), time.Duration(rand.Int64N(int64(40*time.Second))))
+		}
+		time.Sleep(10 * time.Second)
+		goOn := f.stop("node1")
+		time.Sleep(20 * time.Second)
+		f.mu.Lock()
+		if f.hung == 0 {
+			t.Error("this test shows nothing: nobody has asked the node that was stopped")
+		}
+		if f.hung > 100 {
+			t.Errorf("P14: %d questions were sent to a node that does not answer", f.hung)
+		}
+		f.mu.Unlock()
+		goOn()
+		time.Sleep(30 * time.Second)
+		if due, leased := f.left(); due > 0 || leased > 0 {
+			t.Errorf("P1: once all is quiet %d of %d messages are there and %d are leased", due, messages, leased)
+		}
+		mu.Lock()
+		if late["node0"] > beside || late["node2"] > beside {
+			t.Errorf("P14: beside a node that was stopped messages were %v late", late)
+		}
+		if late["node1"] < 15*time.Second {
+			t.Errorf("this test shows nothing: on the node that was stopped messages were %v late", late["node1"])
+		}
+		t.Logf("late by node: %v; %d heads and %d claims in a minute; %d released", late, f.heads, f.claims, f.released)
+		mu.Unlock()
+		close(closing)
+		claims.Wait()
+		w.Close()
+		nodes.Close()
+	})
+}
+
+func open(f *fake) (*Waiter, *Nodes) {
+	nodes := NewNodes(f, 0)
+	return New(f.clock, f, nodes), nodes
+}
+
+// What arrives for a claim that has left goes to another one that waits for it under the same lease, or back.
+func TestLateAnswers(t *testing.T) {
+	for _, other := range []time.Duration{0, time.Hour, 2 * time.Hour} { // the lease of the other claim; 0: there is none
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, func(Part) string { return "node" })
+			w, nodes := open(f)
+			p := Part{Topic: "orders"}
+			f.push(p, "first", -time.Second)
+			closing := make(chan struct{})
+			claim := func(lease time.Duration) ([]punctual.Delivery, error) {
+				r := Request{Topics: []string{"orders"}, Max: 1, Lease: lease, Until: f.clock.Now() + time.Minute.Microseconds()}
+				ctx, end := context.WithTimeout(t.Context(), 5*time.Second)
+				defer end()
+				return w.Claim(ctx, r, closing, punctual.ErrClosed)
+			}
+			if ds, err := claim(time.Hour); err != nil || f.handled(ds) == 0 {
+				t.Fatalf("claim: %v, %v", ds, err)
+			}
+			f.push(p, "late", 0)
+			w.Notice(p, f.clock.Now())
+			goOn := f.stop("node")
+			begun := time.Now()
+			if ds, err := claim(time.Hour); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 5*time.Second {
+				t.Errorf("a claim whose node hangs returned %v, %v after %v; want nothing when its context ends", ds, err, time.Since(begun))
+			}
+			if hung, _ := f.counts(); hung == 0 {
+				t.Fatal("this test shows nothing: the node was not asked")
+			}
+			got := make(chan []punctual.Delivery, 1)
+			if other > 0 {
+				go func() {
+					ds, err := claim(other)
+					if err != nil {
+						t.Error(err)
+					}
+					got <- ds
+				}()
+			}
+			synctest.Wait()
+			goOn()
+			if other > 0 {
+				if ds := <-got; len(ds) != 1 || f.handled(ds) < 5*time.Second {
+					t.Errorf("another claim returned %v", ds)
+				}
+			} else {
+				time.Sleep(time.Second)
+			}
+			if _, released := f.counts(); (released > 0) != (other != time.Hour) {
+				t.Errorf("with another claim under a lease of %v, %d were given back", other, released)
+			}
+			if _, leased := f.left(); leased > 0 {
+				t.Error("a message is leased that nobody holds")
+			}
+			w.Close()
+			nodes.Close()
+		})
+	}
+}
+
+// lossy is a fake whose first answer is lost, and which cannot be reached from then on.
+type lossy struct {
+	*fake
+	asked atomic.Int64
+}
+
+func (f *lossy) Claim(context.Context, Part, int, time.Duration, bool) Answer {
+	if f.asked.Add(1) == 1 {
+		return Answer{Err: fmt.Errorf("the answer was lost: %w", punctual.ErrIndeterminate)}
+	}
+	return Answer{Err: fmt.Errorf("nobody is there: %w", punctual.ErrUnreachable)}
+}
+
+// P13: the error of a claim is not definite when an answer was lost on the way, of which nobody knows what it had leased.
+func TestLostAnswerLeavesDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(p Part) string { return "node of " + p.Topic })
+		nodes := NewNodes(f, 0)
+		w := New(f.clock, &lossy{fake: f}, nodes)
+		topics := []string{"a", "b"}
+		for _, topic := range topics {
+			f.push(Part{Topic: topic}, topic, -time.Second)
+		}
+		r := Request{Topics: topics, Max: 1, Lease: time.Hour, Until: f.clock.Now() + time.Minute.Microseconds()}
+		ds, err := w.Claim(t.Context(), r, make(chan struct{}), punctual.ErrClosed)
+		if !errors.Is(err, punctual.ErrUnreachable) || !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) {
+			t.Errorf("claim: %v, %v, definite: %t; want both reasons, and doubt", ds, err, punctual.Definite(err))
+		}
+		w.Close()
+		nodes.Close()
+	})
+}
+
+// P10: while nothing is due a partition costs a read each second, however many wait, and one script of 16.
+func TestIdlePolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(Part) string { return "" })
+		w, nodes := open(f)
+		var claims sync.WaitGroup
+		for range 50 {
+			claims.Go(func() {
+				r := Request{Topics: []string{"orders"}, Max: 1, Until: 64_000_000}
+				if ds, err := w.Claim(t.Context(), r, nil, nil); err != nil || len(ds) > 0 {
+					t.Errorf("claim: %v, %v", ds, err)
+				}
+			})
+		}
+		claims.Wait()
+		if f.heads > 64 || f.claims > 4 || f.heads+f.claims < 64 {
+			t.Errorf("in 64 s %d heads were read and %d claims were sent; want one each second, a claim each 16 s", f.heads, f.claims)
+		}
+		w.Close()
+		nodes.Close()
+	})
+}
+
+// A topic that nobody waits for is forgotten after a while.
+func TestForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(Part) string { return "" })
+		w, nodes := open(f)
+		claim := func(topic string) {
+			r := Request{Topics: []string{topic}, Max: 1, Until: f.clock.Now() + 1_500_000}
+			if ds, err := w.Claim(t.Context(), r, nil, nil); err != nil || len(ds) > 0 {
+				t.Errorf("claim: %v, %v", ds, err)
+			}
+		}
+		claim("old")
+		for range 120 {
+			claim("new")
+		}
+		if len(w.topics) != 1 || w.topics["new"] == nil {
+			t.Errorf("%d topics are remembered; want the one that is waited for", len(w.topics))
+		}
+		w.Close()
+		nodes.Close()
+	})
+}

@@ -1,0 +1,227 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+)
+
+// longItems is how many items a call has that takes three scripts.
+const longItems = 2*scriptItems + 100
+
+// longCall is a call of longItems items.
+type longCall struct {
+	name    string
+	script  *script
+	prepare func(t *testing.T, s *Store) []punctual.Delivery
+	// call returns the errors of its items.
+	call func(ctx context.Context, s *Store, ds []punctual.Delivery) (items []error, err error)
+	// done is how many items have been done, as the store tells.
+	done func(st punctual.TopicStats) int64
+}
+
+func manyMessages(delay time.Duration) []punctual.NewMessage {
+	var ms []punctual.NewMessage
+	for i := range longItems {
+		ms = append(ms, punctual.NewMessage{Topic: "orders", ID: fmt.Sprint(i), Delay: delay})
+	}
+	return ms
+}
+
+func longCalls() []longCall {
+	pushed := func(delay time.Duration) func(t *testing.T, s *Store) []punctual.Delivery {
+		return func(t *testing.T, s *Store) []punctual.Delivery {
+			push(t, s, manyMessages(delay)...)
+			return nil
+		}
+	}
+	return []longCall{
+		{
+			"push", pushScript,
+			func(t *testing.T, s *Store) []punctual.Delivery {
+				divide(t, s, "orders", s.opt.Partitions) // so that it exists
+				return nil
+			},
+			func(ctx context.Context, s *Store, _ []punctual.Delivery) (items []error, err error) {
+				rs, err := s.Push(ctx, manyMessages(time.Hour))
+				for _, r := range rs {
+					if items = append(items, r.Err); (r.Err == nil) != (r.Status == punctual.PushStored) {
+						return nil, fmt.Errorf("a result that is neither: %+v", r)
+					}
+				}
+				return items, err
+			},
+			func(st punctual.TopicStats) int64 { return st.Scheduled },
+		},
+		{
+			"cancel", amendScript, pushed(time.Hour),
+			func(ctx context.Context, s *Store, _ []punctual.Delivery) (items []error, err error) {
+				var as []punctual.Amendment
+				for i := range longItems {
+					as = append(as, punctual.Amendment{Change: punctual.ChangeCancel, Topic: "orders", ID: fmt.Sprint(i)})
+				}
+				out, err := s.Amend(ctx, as)
+				for _, o := range out {
+					items = append(items, o.Err)
+				}
+				return items, err
+			},
+			func(st punctual.TopicStats) int64 { return longItems - st.Scheduled },
+		},
+		{
+			"ack", settleScript,
+			func(t *testing.T, s *Store) []punctual.Delivery {
+				t.Helper()
+				push(t, s, manyMessages(0)...)
+				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: longItems})
+				if err != nil || len(ds) != longItems {
+					t.Fatalf("claimed %d, %v; want %d", len(ds), err, longItems)
+				}
+				return ds
+			},
+			func(ctx context.Context, s *Store, ds []punctual.Delivery) (items []error, err error) {
+				var ss []punctual.Settlement
+				for _, d := range ds {
+					ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
+				}
+				return s.Settle(ctx, ss)
+			},
+			func(st punctual.TopicStats) int64 { return longItems - st.Leased },
+		},
+	}
+}
+
+// wantSome fails the test unless so many items of a call were done, as the store tells too, and all others
+// definitely not, for want of memory.
+func wantSome(t *testing.T, what string, s *Store, c longCall, items []error, done int64) {
+	t.Helper()
+	var n int64
+	for _, err := range items {
+		if err == nil {
+			n++
+		} else if !punctual.Definite(err) || !errors.Is(err, punctual.ErrNoSpace) {
+			t.Fatalf("P13: %s: an item has %v; want ErrNoSpace", what, err)
+		}
+	}
+	st, err := s.Stats(t.Context(), "orders")
+	if err != nil || len(items) != longItems || n != done || c.done(st) != done {
+		t.Errorf("P13: %s answered %d of %d items as done, and did %d, %v; want %d", what, n, len(items), c.done(st), err, done)
+	}
+}
+
+// P13: when the n-th script of a call is refused, the items of those before have their results and all others
+// its error. No script behind it is sent.
+func TestRefusedInTheMiddle(t *testing.T) {
+	server := redistest.Start(t)
+	for _, c := range longCalls() {
+		for n := 1; n <= 4; n++ {
+			t.Run(fmt.Sprint(c.name, " ", n), func(t *testing.T) {
+				s, p := openBehind(t, server, &Options{Prefix: fresh(), Partitions: 1})
+				ds := c.prepare(t, s)
+				sent := p.Count(runs(c.script))
+				if n == 4 { // there is no such script: the call passes
+					if items, err := c.call(t.Context(), s, ds); err != nil || sent.Seen() != 3 {
+						t.Fatalf("%s = %v by %d scripts; want three", c.name, err, sent.Seen())
+					} else {
+						wantSome(t, c.name, s, c, items, longItems)
+					}
+					return
+				}
+				refused := refuseNth(p, n, c.script)
+				items, err := c.call(t.Context(), s, ds)
+				refused.Happened()
+				what := fmt.Sprintf("%s of which script %d was refused", c.name, n)
+				if sent.Seen() != n {
+					t.Errorf("%s sent %d scripts; want none behind the one that was refused", what, sent.Seen())
+				}
+				if n == 1 {
+					wantDefinite(t, what, err, punctual.ErrNoSpace)
+					return
+				}
+				if err != nil {
+					t.Fatalf("P13: %s = %v; want an error for each item that was not done", what, err)
+				}
+				wantSome(t, what, s, c, items, int64(n-1)*scriptItems)
+			})
+		}
+	}
+}
+
+// P13: the same with partitions, whose scripts run side by side: the items of the one that is refused have its
+// error; when all are refused nothing was done.
+func TestRefusedInOnePartition(t *testing.T) {
+	const partitions = 3
+	server := redistest.Start(t)
+	for _, c := range longCalls() {
+		for refusedIn := range partitions + 1 {
+			t.Run(fmt.Sprint(c.name, " ", refusedIn), func(t *testing.T) {
+				s, p := openBehind(t, server, &Options{Prefix: fresh(), Partitions: partitions})
+				ds := c.prepare(t, s)
+				what := fmt.Sprintf("%s of which partition %d was refused", c.name, refusedIn)
+				var faults []*redistest.Fault
+				for n := range partitions {
+					if n == refusedIn || refusedIn == partitions { // the last one: everywhere
+						key := s.names.partition("orders", n).keys()[0]
+						faults = append(faults, p.Refuse("OOM command not allowed", func(words []string) bool {
+							return runs(c.script)(words) && slices.Contains(words, key)
+						}))
+					}
+				}
+				items, err := c.call(t.Context(), s, ds)
+				for _, f := range faults {
+					f.Happened()
+				}
+				if len(faults) == partitions {
+					wantDefinite(t, what, err, punctual.ErrNoSpace)
+					return
+				}
+				if err != nil {
+					t.Fatalf("P13: %s = %v; want an error for each item that was not done", what, err)
+				}
+				want := int64(longItems)
+				for i := range longItems {
+					if home(fmt.Sprint(i), partitions) == refusedIn {
+						want--
+					}
+				}
+				wantSome(t, what, s, c, items, want)
+			})
+		}
+	}
+}
+
+// P13: items that were refused before anything was sent do not make a call look half done.
+func TestRefusedBesideInvalid(t *testing.T) {
+	server := redistest.Start(t)
+	s, p := openBehind(t, server, nil)
+	held := situations(t, s)
+	invalid := string(make([]byte, punctual.MaxIDBytes+1))
+	for name, c := range map[string]struct {
+		script *script
+		call   func() error
+	}{
+		"push": {pushScript, func() error {
+			_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: invalid}, {Topic: "orders"}})
+			return err
+		}},
+		"cancel": {amendScript, func() error {
+			_, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: invalid}, {Change: punctual.ChangeCancel, Topic: "orders", ID: "ready"}})
+			return err
+		}},
+		"ack": {settleScript, func() error {
+			_, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: invalid, Verb: punctual.SettleAck}, {Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: punctual.SettleAck}})
+			return err
+		}},
+	} {
+		refused := refuseNth(p, 1, c.script)
+		wantDefinite(t, name+" that was refused beside an invalid item", c.call(), punctual.ErrNoSpace)
+		refused.Happened()
+	}
+	ack(t, s, held)
+}

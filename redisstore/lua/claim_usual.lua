@@ -1,0 +1,60 @@
+-- The usual case of claim.lua: all that is due waits for its first attempt, has no flags and a body that is not
+-- long. Then no message needs a state: its lease is in its score. KEYS, ARGV and reply are those of claim.lua.
+local USUAL_BYTES = 4096 + MESSAGE_BYTES -- of a message: no retry should have to read a long body
+local TURNS, LENGTHS = 32, 32            -- see lease_token
+local LAST_USUAL_LEASE = 8796093022208   -- 2^43: up to here a score has room for them
+local AT_ONCE = 64                       -- bodies are read a few at a time: nobody knows how long they are
+
+-- usual_lease is token, end and score of a new lease, and the lengths if there is a new one; nil if a score
+-- cannot tell it.
+local function usual_lease(length)
+  local counter = tonumber(g[3] or 0)
+  local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * now, 0) + 1
+  local lengths, till = g[10] or '', now + length
+  local place = 0
+  while place < #lengths / 8 and unpack_from('<d', lengths, 8 * place + 1) ~= length do place = place + 1 end
+  if turn >= TURNS or place >= LENGTHS or now >= LAST_TOKEN_TIME or till >= LAST_USUAL_LEASE then return nil end
+  local token = (8 * now + turn) * TOKEN_STEP + counter % TOKEN_STEP
+  return token, till, till - (32 * place + turn) / 1024, 8 * place == #lengths and lengths .. pack('<d', length)
+end
+
+-- usual_messages reads messages, or returns nil if one is not usual.
+local function usual_messages(ids)
+  local out, byte, n = {}, string.byte, #ids
+  local first, last = 1, 1
+  while first <= n do
+    local some = call('HMGET', M, unpack(ids, first, last))
+    for i = 1, #some do
+      local raw = some[i]
+      if not raw or byte(raw) ~= PLAIN or #raw < MESSAGE_BYTES or #raw > USUAL_BYTES then return nil end
+      out[first + i - 1] = raw
+    end
+    first, last = last + 1, math.min(last + AT_ONCE, n)
+  end
+  if call('HLEN', S) > 1 then -- what waits may have been claimed before
+    for _, state in ipairs(call('HMGET', S, unpack(ids))) do
+      if state then return nil end
+    end
+  end
+  return out
+end
+
+if usual and not kept and next_leased > now and not g[9] then
+  local length = tonumber(ARGV[4])
+  if length == 0 then length = tonumber(g[4]) end
+  local token, till, score, lengths = usual_lease(length)
+  local ids = token and call('ZRANGEBYSCORE', T, '-inf', now_text, 'LIMIT', 0, ARGV[3])
+  local messages = ids and usual_messages(ids)
+  if messages then
+    local leases, text = {}, string.format('%.17g', score)
+    for i = 1, #ids do leases[2 * i - 1], leases[2 * i] = text, ids[i] end
+    call('ZREMRANGEBYRANK', T, 0, #ids - 1)
+    call('ZADD', L, unpack(leases))
+    if lengths then call('HSET', G, 'lengths', lengths) end
+    call('HSET', G, 'token', int(token), 'clock', now_text)
+    g[2] = now_text
+    conclude({score = text, token = token, at = now, till = till, given = 1}, true)
+    local next_due = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
+    return {now, micros, tonumber(g[1]), math.min(next_due and tonumber(next_due) or NEVER, next_leased, till), now, till, token, ids, messages, {}}
+  end
+end

@@ -1,0 +1,72 @@
+-- The usual case of push.lua: no ID is taken, and nothing is refused. KEYS, ARGV and reply are those of push.lua.
+if kept then return kept end
+local NEW = 3
+local items = cmsgpack.unpack(ARGV[3])
+
+-- none_taken reports whether all of some IDs are free, and no two of them are the same.
+local function none_taken(ids)
+  local seen = {}
+  for _, id in ipairs(ids) do
+    if seen[id] then return false end
+    seen[id] = true
+  end
+  for _, message in ipairs(call('HMGET', M, unpack(ids))) do
+    if message then return false end
+  end
+  for _, till in ipairs(call('ZMSCORE', F, unpack(ids))) do
+    if till then return false end
+  end
+  return true
+end
+
+if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
+  local records, times, own, earliest = {}, {}, {}, NEVER
+  local plain, now_packed = pack('<Bd', PLAIN, now), pack('<d', now)
+  local last, due, text, due_packed
+  for i = 1, #items, 3 do
+    local id, when, how = items[i], items[i + 1], items[i + 2]
+    if when ~= last then
+      last = when
+      if type(when) == 'string' then
+        due, text = tonumber(when), when
+      else
+        due = up + when
+        text = int(due)
+      end
+      due_packed = pack('<d', due)
+      if due < earliest then earliest = due end
+      if due > MAX_DUE then break end
+    end
+    local place = (i - 1) / 3
+    local n, rest = 2 * place + 1, ARGV[5 + place]
+    records[n], times[n], times[n + 1] = id, text, id
+    if how == NEW then
+      records[n + 1] = plain .. due_packed .. rest
+    else
+      if how % 8 ~= NEW then own[#own + 1] = id end
+      records[n + 1] = string.char(PLAIN + (how - how % 8) / 8) .. now_packed .. due_packed .. rest
+    end
+  end
+  if due <= MAX_DUE and (#own == 0 or none_taken(own)) then
+    local hint = NEVER
+    if earliest <= now + NEAR then
+      local first = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
+      if not first or earliest < tonumber(first) then
+        first = call('ZRANGE', L, 0, 0, 'WITHSCORES')[2]
+        if not first or earliest < ceil(first) then hint = earliest end
+      end
+    end
+    -- Additions come first: a server out of memory refuses them, and then nothing was changed.
+    call('HSET', M, unpack(records))
+    local added = redis.pcall('ZADD', T, unpack(times))
+    if type(added) == 'table' then -- t is not what it should be
+      for i = 1, #records, 2 do call('HDEL', M, records[i]) end
+      return added
+    end
+    write_clock()
+    if hint ~= NEVER then publish(hint) end
+    local out = {now, micros, tonumber(g[1]), hint, up}
+    conclude(out, true)
+    return out
+  end
+end

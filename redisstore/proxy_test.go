@@ -1,0 +1,109 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// runs picks the requests that run a script.
+func runs(sc *script) redistest.Which {
+	return func(words []string) bool {
+		switch strings.ToLower(words[0]) {
+		case "evalsha":
+			return words[1] == sc.sha
+		case "eval":
+			return words[1] == sc.text
+		}
+		return false
+	}
+}
+
+// scripts are all that a store runs.
+func scripts() []*script {
+	return []*script{
+		pushScript, claimScript, settleScript, amendScript, getScript, listScript, statsScript, forecastScript, layoutScript,
+		configureScript, copyScript, spreadScript, purgeScript, deleteScript, checkScript, storeScript, registryScript, forgetScript,
+	}
+}
+
+// loadScripts makes them known to a server, so that no script is sent a second time for that
+// reason alone.
+func loadScripts(t testing.TB, server *redistest.Server) {
+	t.Helper()
+	for _, sc := range scripts() {
+		if sha := do(t, server, "SCRIPT", "LOAD", sc.text); sha != sc.sha {
+			t.Fatalf("script %s has hash %s at the server and %s here", sc.name, sha, sc.sha)
+		}
+	}
+}
+
+// openBehind opens a store behind a proxy, in front of a server that knows all scripts.
+func openBehind(t testing.TB, server *redistest.Server, o *Options) (*Store, *redistest.Proxy) {
+	t.Helper()
+	loadScripts(t, server)
+	p := redistest.StartProxy(t, server)
+	client := redis.NewClient(&redis.Options{Addr: p.Addr, Dialer: p.Dial})
+	closeAtEnd(t, client.Close)
+	return openStore(t, client, o), p
+}
+
+// contents are all that the server has of a store's topics, but for the records of calls.
+func contents(t testing.TB, s *Store) string {
+	t.Helper()
+	ctx, c := t.Context(), s.client
+	keys, err := c.Keys(ctx, s.opt.Prefix+"{*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	var b strings.Builder
+	for _, key := range keys {
+		tag, kind := key[len(s.opt.Prefix):strings.LastIndex(key, "}:")+2], key[strings.LastIndex(key, "}:")+2:]
+		if kind == "r0" || kind == "r1" {
+			continue
+		}
+		fmt.Fprintf(&b, "%s%s", tag, kind)
+		var err error
+		if slices.Contains([]string{"m", "s", "g"}, kind) {
+			var fields map[string]string
+			fields, err = c.HGetAll(ctx, key).Result()
+			fmt.Fprintf(&b, " %q\n", fields)
+		} else {
+			var members []redis.Z
+			members, err = c.ZRangeWithScores(ctx, key, 0, -1).Result()
+			fmt.Fprintf(&b, " %v\n", members)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+// refuseNth has the n-th run of a script refused as by a server out of memory.
+func refuseNth(p *redistest.Proxy, n int, sc *script) *redistest.Fault {
+	return p.Refuse("OOM command not allowed when used memory > 'maxmemory'.", redistest.Nth(n, runs(sc)))
+}
+
+// wantIndeterminate fails the test unless an error says that the call may have been carried out.
+func wantIndeterminate(t testing.TB, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) {
+		t.Errorf("P13: %s = %v; want ErrIndeterminate", what, err)
+	}
+}
+
+// wantDefinite fails the test unless an error says that nothing was done.
+func wantDefinite(t testing.TB, what string, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) || !punctual.Definite(err) {
+		t.Errorf("P13: %s = %v; want a definite %v", what, err, kind)
+	}
+}

@@ -1,0 +1,120 @@
+package redisstore
+
+import (
+	"context"
+	"net"
+	"os"
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+// first are the groups of the suite that make test has over a server.
+var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|close|reopen)/")
+
+// TestServed is the suite over a server that ends and begins anew, seen by a client; all groups of it in make torture.
+func TestServed(t *testing.T) {
+	t.Parallel()
+	var sv serving
+	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
+		if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" && !first.MatchString(t.Name()) {
+			t.Skip("skipped: only in make torture")
+		}
+		return sv.open(t, clock)
+	}
+	storetest.Run(t, open, storetest.WithReopen(sv.reopen), storetest.WithClockElsewhere(), storetest.WithLossyClaims())
+}
+
+func TestServedRandomHistories(t *testing.T) {
+	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+		t.Skip("skipped: only in make torture")
+	}
+	t.Parallel()
+	var sv serving
+	storetest.RunRandom(t, sv.open, storetest.WithReopen(sv.reopen))
+}
+
+func TestServedRaces(t *testing.T) {
+	t.Parallel()
+	storetest.RunRaces(t, new(serving).open, storetest.WithLossyClaims())
+}
+
+// serving is clients, each of a server and a store of its own.
+type serving struct {
+	mu sync.Mutex
+	of map[punctual.Store]*served // guarded by mu: by client
+}
+
+// served is a server over a store.
+type served struct {
+	store *Store
+	addr  string
+	stop  func() // drains, and waits
+}
+
+func serve(t testing.TB, s *Store, addr string) *served {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := server.New(s, &server.Options{Limits: server.Limits{Rate: 1e6}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ctx, nil, l) }()
+	stop := sync.OnceFunc(func() {
+		end()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return &served{s, l.Addr().String(), stop}
+}
+
+// openServed opens a client of a server.
+func openServed(t testing.TB, sd *served) *remotestore.Store {
+	t.Helper()
+	s, err := remotestore.Open(context.Background(), []string{"http://" + sd.addr}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, s.Close)
+	return s
+}
+
+func (sv *serving) open(t *testing.T, clock storekit.Clock) punctual.Store {
+	t.Helper()
+	sd := serve(t, openFresh(t, clock).(*Store), "127.0.0.1:0")
+	s := openServed(t, sd)
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if sv.of == nil {
+		sv.of = make(map[punctual.Store]*served)
+	}
+	sv.of[s] = sd
+	return s
+}
+
+// reopen starts the server and its store anew; the client stays.
+func (sv *serving) reopen(t *testing.T, client punctual.Store, clock storekit.Clock) punctual.Store {
+	t.Helper()
+	sv.mu.Lock()
+	old := sv.of[client]
+	sv.mu.Unlock()
+	old.stop()
+	again := serve(t, reopen(t, old.store, clock).(*Store), old.addr)
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.of[client] = again
+	return client
+}

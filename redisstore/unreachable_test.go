@@ -1,0 +1,33 @@
+package redisstore
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+)
+
+// P13: a read whose answer is lost certainly changed nothing.
+func TestReadWithoutAnswer(t *testing.T) {
+	s, p := openBehind(t, redistest.Start(t), nil)
+	push(t, s, punctual.NewMessage{ID: "a", Delay: time.Hour})
+	for _, read := range []struct {
+		script *script
+		read   func() error
+	}{
+		{getScript, func() error { _, err := s.Get(t.Context(), "orders", "a"); return err }},
+		{layoutScript, func() error { _, err := s.Settings(t.Context(), "orders"); return err }},
+		{layoutScript, func() error { _, err := s.Settings(t.Context(), "unknown"); return err }},
+	} {
+		lost := p.Lose(tries, runs(read.script))
+		err := read.read()
+		if n := len(lost.Happened()); n != tries {
+			t.Fatalf("this test shows nothing: %d of %d answers were lost", n, tries)
+		}
+		if !errors.Is(err, punctual.ErrUnreachable) || errors.Is(err, punctual.ErrIndeterminate) || !punctual.Definite(err) {
+			t.Errorf("%s: %v; want ErrUnreachable", read.script.name, err)
+		}
+	}
+}

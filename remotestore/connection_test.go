@@ -1,0 +1,190 @@
+package remotestore_test
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/server"
+)
+
+// TestProtocols: the store speaks the better protocol of those that the server speaks.
+func TestProtocols(t *testing.T) {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		h, err := server.New(closing(t, memstore.New(nil), nil), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.Close)
+		var others atomic.Int32 // requests with a body that came otherwise
+		hs := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Proto != protocol && r.Method == http.MethodPost {
+				others.Add(1)
+			}
+			h.ServeHTTP(w, r)
+		}), protocol)
+		t.Cleanup(hs.Close)
+		s := connect(t, nil, hs.URL)
+		pushOne(t, s, "a")
+		if errs, err := s.Settle(t.Context(), ackOf(claimOne(t, s))); err != nil || errs[0] != nil {
+			t.Errorf("%s: ack: %v, %v", protocol, errs, err)
+		}
+		if others.Load() > 0 {
+			t.Errorf("%s: %d requests came by another protocol", protocol, others.Load())
+		}
+	}
+}
+
+// TestServerLearnsHTTP2: where a proxy spoke HTTP/1.1 alone another server listens, which speaks HTTP/2 alone.
+func TestServerLearnsHTTP2(t *testing.T) {
+	h, err := server.New(closing(t, memstore.New(nil), nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	first := newHTTPServer(h, "HTTP/1.1")
+	s := connect(t, nil, first.URL)
+	pushOne(t, s, "a")
+	first.Close()
+	l, err := net.Listen("tcp", first.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := httptest.NewUnstartedServer(h)
+	second.Listener.Close()
+	second.Listener, second.Config.Protocols = l, new(http.Protocols)
+	second.Config.Protocols.SetUnencryptedHTTP2(true)
+	second.Start()
+	t.Cleanup(second.Close)
+	pushOne(t, s, "b")
+}
+
+// TestEndOfIdleConnections: a push that meets the end of an idle connection was not begun, and is sent again at once.
+func TestEndOfIdleConnections(t *testing.T) {
+	below := closing(t, memstore.New(nil), nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveOn(t, below, &server.ServeOptions{IdleTime: 20 * time.Millisecond}, l, "")
+	p := newDeafProxy(t, l.Addr().String())
+	s := connect(t, &remotestore.Options{RetryFor: -1}, "http://"+p.listener.Addr().String())
+	const wanted = 5
+	pushes := int64(0)
+	for p.unheard.Load() < wanted {
+		if pushes++; pushes > 1000 {
+			t.Fatalf("of 1000 pushes only %d met the end of a connection", p.unheard.Load())
+		}
+		p.turnDeaf()
+		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", Body: []byte(pushMark)}})
+		if err == nil {
+			err = rs[0].Err
+		}
+		if err != nil {
+			t.Fatalf("push %d, after %d had met the end of a connection: %v", pushes, p.unheard.Load(), err)
+		}
+	}
+	if stats, err := below.Stats(t.Context(), "t"); err != nil || stats.Live() != pushes {
+		t.Errorf("after %d pushes the store holds %d, %v", pushes, stats.Live(), err)
+	}
+}
+
+// pushMark is the body of pushes that a deafProxy counts.
+const pushMark = "-a-push-to-be-counted-"
+
+// deafProxy stands between clients and a server. A connection that was turned deaf carries only what the server sends.
+type deafProxy struct {
+	listener net.Listener
+	server   string
+	work     sync.WaitGroup
+	unheard  atomic.Int64 // pushes that were thrown away
+
+	mu   sync.Mutex
+	open map[net.Conn]*atomic.Bool // guarded by mu: both ends of each connection, and whether it is deaf
+}
+
+func newDeafProxy(t *testing.T, server string) *deafProxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &deafProxy{listener: l, server: server, open: make(map[net.Conn]*atomic.Bool)}
+	p.work.Go(func() { p.accept(t) })
+	t.Cleanup(func() {
+		l.Close()
+		p.mu.Lock()
+		for c := range p.open {
+			c.Close()
+		}
+		p.mu.Unlock()
+		p.work.Wait()
+	})
+	return p
+}
+
+func (p *deafProxy) accept(t *testing.T) {
+	for {
+		front, err := p.listener.Accept()
+		if err != nil {
+			return // the test is over
+		}
+		back, err := net.Dial("tcp", p.server)
+		if err != nil {
+			t.Error(err)
+			front.Close()
+			continue
+		}
+		deaf := new(atomic.Bool)
+		p.mu.Lock()
+		p.open[front], p.open[back] = deaf, deaf
+		p.mu.Unlock()
+		p.work.Go(func() { p.carry(front, back, deaf) })
+		p.work.Go(func() { p.carry(back, front, new(atomic.Bool)) })
+	}
+}
+
+// turnDeaf makes the connections deaf that are open now.
+func (p *deafProxy) turnDeaf() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, deaf := range p.open {
+		deaf.Store(true)
+	}
+}
+
+func (p *deafProxy) carry(from, to net.Conn, deaf *atomic.Bool) {
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, c := range []net.Conn{from, to} {
+			c.Close()
+			delete(p.open, c)
+		}
+	}()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		switch {
+		case n > 0 && deaf.Load():
+			if bytes.Contains(b[:n], []byte(pushMark)) {
+				p.unheard.Add(1)
+			}
+		case n > 0:
+			if _, err := to.Write(b[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

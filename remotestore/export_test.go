@@ -1,0 +1,15 @@
+package remotestore
+
+// SpeakJSON makes s write and read JSON alone, as with a server that does not know the compact form.
+func (s *Store) SpeakJSON() {
+	for _, e := range s.endpoints {
+		e.compact.Store(false)
+	}
+}
+
+// SpeakHTTP1 makes s speak HTTP/1.1, as with a proxy that knows nothing else.
+func (s *Store) SpeakHTTP1() {
+	for _, e := range s.endpoints {
+		e.spoken.Store(e.http1)
+	}
+}

@@ -1,0 +1,216 @@
+package remotestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// call sends a request without a key and reads its answer, which convert turns into what is returned.
+func call[A, R any](ctx context.Context, s *Store, name string, r *request, query url.Values, convert func(*A) (R, error)) (out R, err error) {
+	if err := s.enter(); err != nil {
+		return out, fmt.Errorf("%s: %w", name, err)
+	}
+	defer s.running.Done()
+	if err := ctx.Err(); err != nil {
+		return out, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(query) > 0 {
+		r.path += "?" + query.Encode()
+	}
+	p, err := s.do(ctx, r)
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", name, err)
+	}
+	var a A
+	if err := wire.DecodeAnswer(p.body, &a); err != nil {
+		kind := punctual.ErrUnreachable
+		if r.again != reading {
+			kind = punctual.ErrIndeterminate
+		}
+		return out, fmt.Errorf("%s: the server's answer is not understood: %w; %w", name, kind, errors.New(err.Error()))
+	}
+	if out, err = convert(&a); err != nil {
+		return out, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
+}
+
+func read(path string) *request {
+	return &request{method: http.MethodGet, path: path, again: reading}
+}
+
+// parameters is a query of those that are not empty.
+func parameters(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}
+
+// Get implements punctual.Inspector.
+func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
+	if err := errors.Join(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
+		return punctual.Info{}, fmt.Errorf("get: %w", err)
+	}
+	return call(ctx, s, "get", read(wire.MessagePath(topic, id)), nil, (*wire.Message).Info)
+}
+
+// List implements punctual.Inspector.
+func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
+	q, err := storekit.CheckList(q)
+	if err != nil {
+		return punctual.Page{}, fmt.Errorf("list: %w", err)
+	}
+	query := parameters("state", q.State.String(), "reason", string(q.Reason), "from", wire.TimeText(q.From), "to", wire.TimeText(q.To), "after", q.After)
+	if q.Limit != 0 {
+		query.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return call(ctx, s, "list", read(wire.TopicPath(q.Topic, "messages")), query, (*wire.Page).Page)
+}
+
+// Topics implements punctual.Inspector.
+func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	return call(ctx, s, "topics", read(wire.PathTopics), nil, func(a *wire.Topics) ([]punctual.TopicStats, error) {
+		out := make([]punctual.TopicStats, 0, len(a.Topics))
+		for i := range a.Topics {
+			t, err := a.Topics[i].Stats()
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, t)
+		}
+		return out, nil
+	})
+}
+
+// Stats implements punctual.Inspector.
+func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
+	if err := storekit.CheckTopic(topic); err != nil {
+		return punctual.TopicStats{}, fmt.Errorf("stats: %w", err)
+	}
+	return call(ctx, s, "stats", read(wire.TopicPath(topic)), nil, (*wire.Topic).Stats)
+}
+
+// Forecast implements punctual.Inspector.
+func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
+	if err := storekit.CheckForecast(q); err != nil {
+		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
+	}
+	q.Step = min(q.Step, math.MaxInt64/time.Millisecond*time.Millisecond) // so that it can be rounded up
+	query := parameters("topic", q.Topic, "from", wire.TimeText(q.From), "step", wire.DurationText(q.Step), "buckets", strconv.Itoa(q.Buckets))
+	return call(ctx, s, "forecast", read(wire.PathForecast), query, func(a *wire.Forecast) (punctual.Forecast, error) {
+		return a.Forecast(), nil
+	})
+}
+
+// Settings implements punctual.Inspector.
+func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
+	if err := storekit.CheckTopic(topic); err != nil {
+		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
+	}
+	return call(ctx, s, "settings", read(wire.TopicPath(topic, "settings")), nil, (*wire.Settings).Settings)
+}
+
+// Configure implements punctual.Inspector.
+func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
+	if err := storekit.CheckTopic(topic); err != nil {
+		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
+	}
+	body, err := wire.Encode(wire.SettingsPatchOf(p))
+	if err != nil {
+		return punctual.Settings{}, fmt.Errorf("configure: %w: %w", punctual.ErrInvalid, err)
+	}
+	r := &request{method: http.MethodPatch, path: wire.TopicPath(topic, "settings"), body: body}
+	return call(ctx, s, "configure", r, nil, (*wire.Settings).Settings)
+}
+
+// Purge implements punctual.Inspector.
+func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
+	if err := storekit.CheckTopic(q.Topic); err != nil {
+		return 0, fmt.Errorf("purge: %w", err)
+	}
+	query := parameters("state", wire.StateWord(q.State), "from", wire.TimeText(q.From), "to", wire.TimeText(q.To))
+	r := &request{method: http.MethodPost, path: wire.TopicPath(q.Topic, "purge")}
+	return call(ctx, s, "purge", r, query, purged)
+}
+
+// DeleteTopic implements punctual.Inspector.
+func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
+	if err := storekit.CheckTopic(topic); err != nil {
+		return 0, fmt.Errorf("delete topic: %w", err)
+	}
+	return call(ctx, s, "delete topic", &request{method: http.MethodDelete, path: wire.TopicPath(topic)}, nil, purged)
+}
+
+func purged(a *wire.Purged) (int64, error) { return a.Purged, nil }
+
+// Check implements punctual.Checker.
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
+	if err := s.enter(); err != nil {
+		return punctual.CheckReport{}, fmt.Errorf("check: %w", err)
+	}
+	defer s.running.Done()
+	var report *punctual.CheckReport
+	var failed error
+	r := read(wire.PathCheck)
+	r.onLine = func(line []byte) error {
+		var l wire.CheckLine
+		if err := wire.DecodeAnswer(line, &l); err != nil {
+			return err
+		}
+		switch {
+		case l.Error != nil:
+			failed = l.Error.Err()
+		case l.Report != nil:
+			found := l.Report.Report()
+			report = &found
+		case progress != nil:
+			progress(l.Read)
+		}
+		return nil
+	}
+	_, err := s.do(ctx, r)
+	if err == nil {
+		err = failed
+	}
+	if err == nil && report == nil {
+		err = fmt.Errorf("the server ended before it had read everything: %w", punctual.ErrUnreachable)
+	}
+	if err != nil {
+		return punctual.CheckReport{}, fmt.Errorf("check: %w", err)
+	}
+	return *report, nil
+}
+
+// Examine implements punctual.Examiner.
+func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
+	type examined struct {
+		findings []punctual.Finding
+		err      error
+	}
+	e, err := call(ctx, s, "examine", read(wire.PathExamine), nil, func(a *wire.Examination) (examined, error) {
+		found, err := a.Examined()
+		return examined{found, err}, nil
+	})
+	return e.findings, errors.Join(err, e.err)
+}
+
+// Space implements punctual.SpaceReporter with what the server's store says; ErrUnsupported when that does not know.
+func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
+	return call(ctx, s, "space", read(wire.PathSpace), nil, func(a *wire.Space) (punctual.Space, error) {
+		return punctual.Space{Free: a.Free, Total: a.Total, Reserve: a.Reserve}, nil
+	})
+}

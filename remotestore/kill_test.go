@@ -1,0 +1,451 @@
+package remotestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore"
+	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+// How many rounds the ordinary test run makes on a directory and on Redis; PUNCTUAL_TORTURE_CYCLES asks for another number.
+const (
+	killRounds      = 2
+	killRoundsRedis = 1
+)
+
+// killClients is how many processes work at the same time.
+const killClients = 2
+
+// TestKillServer kills the server of a directory again and again while processes work through it, half of them over a network that
+// delays, resets connections and loses answers. What they were told is held against what they and a look at everything find.
+func TestKillServer(t *testing.T) {
+	t.Parallel()
+	k := newKillRun(t, storetest.KeepsTransactions, filepath.Join(t.TempDir(), "store"), 1)
+	p := newRoughProxy(t, k.servers[0].addr, k.rng.Uint64())
+	k.urls = []string{"http://" + k.servers[0].addr, "http://" + p.addr}
+	rough := func() bool { return p.resets.Load() > 0 && p.lost.Load() > 0 && p.delays.Load() > 0 }
+	k.run(killRounds, rough)
+	t.Logf("the network: %v", p)
+	if !rough() {
+		t.Error("the network was sound, so this shows nothing of it")
+	}
+}
+
+// TestKillOneOfTwoServers kills one of two servers over one Redis each second while processes work through both. The other one
+// knows what became of the requests, so the ledger need not be told of kills.
+func TestKillOneOfTwoServers(t *testing.T) {
+	t.Parallel()
+	rs := redistest.Start(t, "--appendfsync", "always")
+	k := newKillRun(t, storetest.KeepsAll, redisPrefix+rs.Addr, 2)
+	a, b := "http://"+k.servers[0].addr, "http://"+k.servers[1].addr
+	k.urls = []string{a + "," + b, b + "," + a}
+	k.redis = rs
+	k.run(killRoundsRedis, func() bool { return true })
+}
+
+// redisPrefix stands in front of the address of a Redis server, in place of a directory.
+const redisPrefix = "redis://"
+
+// killRun is the parent of the processes that are killed.
+type killRun struct {
+	t       *testing.T
+	dir     string
+	store   string
+	servers []*killedServer
+	redis   *redistest.Server // nil for a directory
+	urls    []string          // of the clients in turn
+	ledger  *storetest.Ledger
+	rng     *rand.Rand
+	process int64
+	lines   []storetest.Line // the last ones
+	// kills and underWay are the kills of this round and, in all rounds, the calls that were under way then, by what became of them.
+	kills                               []interval
+	killed, loaded, starting, clients   int
+	underWay, answered, doubtful, rests int
+}
+
+// interval lies between two clocks, in ms.
+type interval struct{ from, to int64 }
+
+// killedServer is a server with an address of its own.
+type killedServer struct {
+	addr    string
+	process *storetest.ChildProcess
+}
+
+func newKillRun(t *testing.T, keeps storetest.Durable, store string, servers int) *killRun {
+	t.Helper()
+	k := &killRun{t: t, dir: t.TempDir(), store: store, ledger: storetest.NewLedger(keeps), rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0))}
+	// A copy of a claim may come when the leases of the first have run out, and is answered without them.
+	k.ledger.Lossy, k.ledger.GivesBack = true, true
+	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "unreachable", "overloaded"}
+	for range servers {
+		k.servers = append(k.servers, &killedServer{addr: freeAddr(t)})
+	}
+	t.Cleanup(func() {
+		for _, s := range k.servers {
+			if s.process != nil {
+				_ = s.process.Kill() // the test has failed already, or asked for it
+			}
+		}
+	})
+	return k
+}
+
+// freeAddr is an address on which nobody listens.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// run makes that many rounds, and up to ten times as many until what they are to meet by chance has happened.
+func (k *killRun) run(rounds int, enough func() bool) {
+	t := k.t
+	rounds = storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", rounds)
+	began := time.Now()
+	most := 10 * rounds
+	for i := 0; i < rounds || i < most && !enough(); i++ {
+		k.round(i)
+		if t.Failed() {
+			name, err := storetest.DumpLines(k.lines)
+			t.Fatalf("in round %d of %d; the lines are in %s (%v)", i+1, rounds, name, err)
+		}
+		if (i+1)%100 == 0 {
+			t.Logf("%d rounds in %v: %v", i+1, time.Since(began).Round(time.Second), k)
+		}
+	}
+	k.audit()
+	k.report()
+	t.Logf("%d rounds in %v: %v", rounds, time.Since(began).Round(time.Second), k)
+	if k.loaded == 0 || k.answered == 0 || k.ledger.Deliveries == 0 || k.ledger.Acknowledged == 0 {
+		t.Error("the servers were not killed under load, so this shows nothing")
+	}
+}
+
+// audit delivers and reads all that is left. The clock of Redis cannot be shifted here, so what is there was read in the last
+// round, and a check reads it once more.
+func (k *killRun) audit() {
+	clock := &storetest.ShiftedClock{}
+	s, err := openBelow(k.t.Context(), k.store, clock)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if k.redis == nil {
+		err = k.ledger.Audit(k.t.Context(), s, auditProcess, clock)
+	} else {
+		var r punctual.CheckReport
+		if r, err = s.(punctual.Checker).Check(k.t.Context(), nil); len(r.Problems) > 0 {
+			k.t.Errorf("check: %q", r.Problems)
+		}
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// String sums the run up.
+func (k *killRun) String() string {
+	return fmt.Sprintf("servers killed %d times, %d of them with calls under way and %d while they started, clients %d times; of %d calls under way %d were answered, %d indeterminate, %d failed otherwise or ended with their process: %v",
+		k.killed, k.loaded, k.starting, k.clients, k.underWay, k.answered, k.doubtful, k.rests, k.ledger)
+}
+
+// auditProcess is the number of the process that reads what is there; those that look between the rounds have the numbers behind it.
+const auditProcess = 1 << 20
+
+// linesKept is about how many lines are kept for a look at what broke a promise.
+const linesKept = 200_000
+
+// killsPerRound is how often servers are killed in a round, before all are.
+const killsPerRound = 2
+
+// round lets processes work, kills servers meanwhile, then everything, and looks at what is there.
+func (k *killRun) round(i int) {
+	for _, s := range k.servers {
+		k.start(s)
+	}
+	journal := filepath.Join(k.dir, "journal")
+	clients := k.startClients(journal)
+	for n := range killsPerRound {
+		s := k.servers[n%len(k.servers)]
+		if len(k.servers) > 1 {
+			time.Sleep(time.Duration(900+k.rng.IntN(200)) * time.Millisecond)
+		} else {
+			time.Sleep(time.Duration(50+k.rng.IntN(400)) * time.Millisecond)
+		}
+		k.kill(s)
+		if n == 1 && i%2 == 0 { // and once more, while it starts
+			k.launch(s)
+			time.Sleep(time.Duration(k.rng.IntN(20_000)) * time.Microsecond)
+			k.kill(s)
+			k.starting++
+		}
+		k.start(s)
+	}
+	time.Sleep(time.Duration(50+k.rng.IntN(200)) * time.Millisecond)
+	for _, p := range clients {
+		k.clients++
+		if err := p.Kill(); err != nil {
+			k.t.Error(err)
+		}
+	}
+	for _, s := range k.servers {
+		k.stop(s)
+	}
+	k.awaitQuiet()
+	if len(k.lines) > linesKept {
+		k.lines = nil
+	}
+	k.read(journal)
+	k.ledger.End(time.Now().UnixMilli())
+	k.start(k.servers[0])
+	if err := k.look(auditProcess + 1 + int64(i)); err != nil {
+		k.t.Error(err)
+	}
+	k.stop(k.servers[0])
+	k.awaitQuiet()
+	k.kills = nil
+	k.report()
+}
+
+// launch starts a server and returns when it begins to open its store.
+func (k *killRun) launch(s *killedServer) {
+	p, err := storetest.StartChild("TestKillServerChild", storetest.Child{Store: k.store, Journal: s.addr})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	s.process = p
+	k.await(p, storetest.Opening)
+}
+
+// start starts a server and returns when it listens.
+func (k *killRun) start(s *killedServer) {
+	if s.process == nil {
+		k.launch(s)
+		k.await(s.process, storetest.Working)
+	}
+}
+
+func (k *killRun) await(p *storetest.ChildProcess, sign byte) {
+	for what := range p.Said {
+		if what == sign {
+			return
+		}
+	}
+	k.t.Fatal(p.Kill()) // it has ended
+}
+
+// stop ends a server as kill -9 does.
+func (k *killRun) stop(s *killedServer) {
+	if err := s.process.Kill(); err != nil {
+		k.t.Error(err)
+	}
+	s.process = nil
+}
+
+// kill stops a server while clients work on it.
+func (k *killRun) kill(s *killedServer) {
+	from := time.Now().UnixMilli()
+	k.stop(s)
+	k.killed++
+	k.kills = append(k.kills, interval{from, time.Now().UnixMilli()})
+}
+
+func (k *killRun) startClients(journal string) (ps []*storetest.ChildProcess) {
+	for i := range killClients {
+		k.process++
+		c := storetest.Child{Store: k.urls[i%len(k.urls)], Journal: journal, Process: k.process, Seed: k.rng.Uint64()}
+		p, err := storetest.StartChild("TestKillClientChild", c)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	for _, p := range ps {
+		k.await(p, storetest.Working)
+	}
+	return ps
+}
+
+// read hands the lines of a round to the ledger, and counts the calls that were under way at a kill.
+func (k *killRun) read(journal string) {
+	if k.redis == nil {
+		for _, x := range k.kills {
+			k.ledger.ServerKilled(x.from, x.to)
+		}
+	}
+	began := make(map[int64]int64)
+	loaded := make(map[interval]bool)
+	note := func(from, to int64) (met bool) {
+		for _, x := range k.kills {
+			if from < x.from && x.to < to {
+				loaded[x], met = true, true
+			}
+		}
+		if met {
+			k.underWay++
+		}
+		return met
+	}
+	err := storetest.ReadJournal(journal, func(e storetest.Line) {
+		k.add(e)
+		switch {
+		case e.Call == storetest.LineStart || e.Call == storetest.LineStop:
+		case !e.Answer:
+			began[e.N] = e.At
+		default:
+			met := note(began[e.N], e.At)
+			delete(began, e.N)
+			switch {
+			case !met:
+			case e.Code == "":
+				k.answered++
+			case e.Code == "indeterminate":
+				k.doubtful++
+			default:
+				k.rests++
+			}
+		}
+	})
+	for _, at := range began {
+		if note(at, 1<<62) {
+			k.rests++
+		}
+	}
+	k.loaded += len(loaded)
+	if err := errors.Join(err, os.Remove(journal)); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// awaitQuiet waits until Redis has seen the end of all connections, behind which nothing of theirs can come.
+func (k *killRun) awaitQuiet() {
+	if k.redis == nil {
+		return
+	}
+	list := ""
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		var err error
+		if list, err = k.redis.Do("CLIENT", "LIST"); err != nil {
+			k.t.Fatal(err)
+		}
+		if strings.Count(list, " addr=") <= 1 {
+			return
+		}
+	}
+	k.t.Fatalf("the connections of processes that were killed are still there:\n%s", list)
+}
+
+func (k *killRun) add(e storetest.Line) {
+	k.lines = append(k.lines, e)
+	k.ledger.Add(e)
+}
+
+// look reads all that is there. Without it, what each kill leaves open would multiply from round to round.
+func (k *killRun) look(process int64) error {
+	s, err := remotestore.Open(k.t.Context(), []string{"http://" + k.servers[0].addr}, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(storetest.NewRecorder(s, process, nil, k.add).Look(k.t.Context()), s.Close())
+}
+
+func (k *killRun) report() {
+	for _, p := range k.ledger.Problems() {
+		k.t.Error(p)
+	}
+}
+
+// openBelow opens the store that servers serve: a directory, with a clock unless it is nil, or Redis.
+func openBelow(ctx context.Context, store string, clock *storetest.ShiftedClock) (punctual.Store, error) {
+	quiet := slog.New(slog.DiscardHandler)
+	if strings.HasPrefix(store, redisPrefix) {
+		return redisstore.OpenURL(ctx, store, &redisstore.Options{Durability: punctual.Fsync, Logger: quiet})
+	}
+	o := &diskstore.Options{Logger: quiet}
+	if clock != nil {
+		o.Clock = clock
+	}
+	return diskstore.Open(store, o)
+}
+
+// TestKillServerChild is a server that its parent kills; by itself it does nothing.
+func TestKillServerChild(t *testing.T) {
+	c, ok := storetest.ChildOf(t)
+	if !ok {
+		t.Skip("this is a child process of another test")
+	}
+	c.Say(storetest.Opening)
+	s, err := openBelow(t.Context(), c.Store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := server.New(s, &server.Options{Limits: server.Limits{Rate: 1e6}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := listenAgain(c.Journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Say(storetest.Working)
+	t.Fatal(h.Serve(t.Context(), nil, l))
+}
+
+// listenAgain listens on an address, also while a connection of somebody else has its port.
+func listenAgain(addr string) (l net.Listener, err error) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if l, err = net.Listen("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+	}
+}
+
+// TestKillClientChild is a process that works on a server; by itself it does nothing.
+func TestKillClientChild(t *testing.T) {
+	c, ok := storetest.ChildOf(t)
+	if !ok {
+		t.Skip("this is a child process of another test")
+	}
+	j, err := storetest.OpenJournal(c.Journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	urls := strings.Split(c.Store, ",")
+	var s *remotestore.Store
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		// A connection may be reset while the store is opened.
+		if s, err = remotestore.Open(t.Context(), urls, &remotestore.Options{Logger: slog.New(slog.DiscardHandler)}); err == nil {
+			break
+		}
+		if !errors.Is(err, punctual.ErrUnreachable) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	c.Say(storetest.Working)
+	w := &storetest.Workload{
+		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
+		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1,
+	}
+	w.Run(context.Background())
+}

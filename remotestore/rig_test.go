@@ -1,0 +1,106 @@
+package remotestore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/unixsocket"
+	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// served is a server of a store.
+type served struct {
+	url  string
+	stop func() // drains and waits
+}
+
+// serve serves a store, on addr or on a new port. The store stays open.
+func serve(t testing.TB, s punctual.Store, addr string) *served {
+	t.Helper()
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, s, nil, l, "http://"+l.Addr().String())
+}
+
+func serveUnix(t testing.TB, s punctual.Store, path string) *served {
+	t.Helper()
+	l, err := unixsocket.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, s, nil, l, "unix:"+path)
+}
+
+func serveOn(t testing.TB, s punctual.Store, o *server.ServeOptions, l net.Listener, url string) *served {
+	t.Helper()
+	srv, err := server.New(s, &server.Options{Limits: server.Limits{Rate: 1e6}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ctx, o, l) }()
+	stop := sync.OnceFunc(func() {
+		end()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return &served{url, stop}
+}
+
+// connect opens the store at urls.
+func connect(t testing.TB, o *remotestore.Options, urls ...string) *remotestore.Store {
+	t.Helper()
+	s, err := remotestore.Open(t.Context(), urls, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// closing closes a store at the end of the test, behind the servers and clients that are made later.
+func closing[S punctual.Store](t testing.TB, s S, err error) S {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// tempDir is one with a short path, as sockets need it.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,37 @@
+package remotestore_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+func TestOverMemory(t *testing.T) {
+	storetest.Run(t, overMemory, storetest.WithClockElsewhere(), storetest.WithLossyClaims())
+}
+func TestRandom(t *testing.T) { storetest.RunRandom(t, overMemory) }
+func TestRaces(t *testing.T)  { storetest.RunRaces(t, overMemory, storetest.WithLossyClaims()) }
+
+// TestStoreOverSocket has a few cases of the suite, all of them in make torture.
+func TestStoreOverSocket(t *testing.T) {
+	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+		storetest.RunRaces(t, overSocket, storetest.WithLossyClaims())
+		return
+	}
+	storetest.Run(t, overSocket, storetest.WithClockElsewhere(), storetest.WithLossyClaims())
+}
+
+func overMemory(t *testing.T, clock storekit.Clock) punctual.Store {
+	below := closing(t, memstore.New(&memstore.Options{Clock: clock}), nil)
+	return connect(t, nil, serve(t, below, "").url)
+}
+
+func overSocket(t *testing.T, clock storekit.Clock) punctual.Store {
+	below := closing(t, memstore.New(&memstore.Options{Clock: clock}), nil)
+	return connect(t, nil, serveUnix(t, below, filepath.Join(tempDir(t), "s")).url)
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+func (c *call) showInfo() error { return c.json(http.StatusOK, c.server.info) }
+
+func (c *call) showOpenAPI() error {
+	return c.write(http.StatusOK, wire.TypeJSON, c.server.openAPI)
+}
+
+func (c *call) clock() error {
+	now, err := storeCall(c, c.server.store.Now)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, wire.Clock{Now: wire.Time(now)})
+}
+
+// showSpace says how much room the store's medium has.
+func (c *call) showSpace() error {
+	if c.server.space == nil {
+		return fmt.Errorf("this store does not know how much room it has: %w", punctual.ErrUnsupported)
+	}
+	r, err := storeCall(c, c.server.space.Space)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, wire.Space{Free: r.Free, Total: r.Total, Reserve: r.Reserve})
+}
+
+// live says that the process answers.
+func (c *call) live() error { return c.json(http.StatusOK, wire.Health{Status: "ok"}) }
+
+// ready says whether requests should be sent here. It names codes alone, since it asks nobody who he is.
+func (c *call) ready() error {
+	if c.server.isDraining() {
+		return fmt.Errorf("the server is ending: %w", punctual.ErrClosed)
+	}
+	ctx, end, err := c.storeContext(0)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if _, err := c.server.store.Now(ctx); err != nil {
+		code := punctual.ErrorCode(storeError(ctx, err))
+		return &refusal{status: http.StatusServiceUnavailable, err: &unready{code, err}}
+	}
+	h := wire.Health{Status: "ok"}
+	if c.server.options.Degraded != nil {
+		if h.Reasons = c.server.options.Degraded(); len(h.Reasons) > 0 {
+			h.Status = "degraded"
+		}
+	}
+	return c.json(http.StatusOK, h)
+}
+
+// metrics lets whoever keeps them answer.
+func (c *call) metrics() error {
+	if c.server.options.Metrics == nil {
+		return fmt.Errorf("this server keeps no metrics: %w", punctual.ErrUnsupported)
+	}
+	deadline := time.Now().Add(c.server.limits.StoreTime + c.server.limits.WriteTime)
+	if err := http.NewResponseController(c.w).SetWriteDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	w := &statusWriter{ResponseWriter: c.w, status: http.StatusOK}
+	c.server.options.Metrics.ServeHTTP(w, c.r)
+	c.status = w.status
+	return nil
+}
+
+// statusWriter notes the status of an answer that another handler writes.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// unready is an error of the store whose text strangers must not read.
+type unready struct {
+	code  string
+	cause error
+}
+
+func (u *unready) Error() string { return "the store does not answer: " + u.code }
+func (u *unready) Unwrap() error { return u.cause }
+
+// examine looks at what is below the store.
+func (c *call) examine() error {
+	if c.server.examiner == nil {
+		return fmt.Errorf("this store cannot be examined: %w", punctual.ErrUnsupported)
+	}
+	ctx, end, err := c.storeContext(0)
+	if err != nil {
+		return err
+	}
+	defer end()
+	findings, err := c.server.examiner.Examine(ctx)
+	return c.json(http.StatusOK, wire.ExaminationOf(findings, err))
+}
+
+// check scans the store, which may take long; so it is not bounded, and ends with its client.
+func (c *call) check() error {
+	if c.server.checker == nil {
+		return fmt.Errorf("this store cannot be checked: %w", punctual.ErrUnsupported)
+	}
+	ctx, end := context.WithCancelCause(c.r.Context())
+	defer end(nil)
+	defer context.AfterFunc(c.server.draining, func() { end(fmt.Errorf("the server is ending: %w", punctual.ErrClosed)) })()
+	if !c.wants(wire.TypeNDJSON) {
+		report, err := c.server.checker.Check(ctx, nil)
+		if err != nil {
+			return causeOf(ctx, err)
+		}
+		return c.json(http.StatusOK, wire.CheckReportOf(report))
+	}
+	c.w.Header().Set("Content-Type", wire.TypeNDJSON)
+	var last time.Time
+	report, err := c.server.checker.Check(ctx, func(read int64) {
+		if now := time.Now(); now.Sub(last) >= time.Second {
+			last = now
+			if err := c.line(wire.CheckLine{Read: read}); err != nil {
+				end(err)
+			}
+		}
+	})
+	var line wire.CheckLine
+	if err != nil {
+		if err = causeOf(ctx, err); errors.Is(err, errNotSent) {
+			return err
+		}
+		c.server.notice(c, err)
+		line.Error = wire.ItemProblem(err)
+	} else {
+		onWire := wire.CheckReportOf(report)
+		line.Report = &onWire
+	}
+	return c.line(line)
+}
+
+// causeOf is why ctx ended, if that is why there is err.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// line sends one line of a stream.
+func (c *call) line(v any) error {
+	data, err := wire.Encode(v)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, append(data, '\n'))
+}

@@ -1,0 +1,206 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// File is a file of entries that is read again when it changes. Its methods are safe for concurrent use.
+type File struct {
+	path string
+	log  *slog.Logger
+
+	// state is what was read last, and when.
+	state atomic.Pointer[state]
+	mu    sync.Mutex // held by whoever reads the file again; the others go on with state
+}
+
+// state does not change once it is stored.
+type state struct {
+	entries *Entries
+	err     error // why there are no entries
+	stamp   stamp
+	looked  time.Time
+}
+
+// stamp tells whether a file is still the one that was read.
+type stamp struct {
+	modified time.Time
+	size     int64
+	mode     fs.FileMode
+	file     fs.FileInfo // for os.SameFile; nil when there was none
+}
+
+func (s stamp) same(t stamp) bool {
+	return s.modified.Equal(t.modified) && s.size == t.size && s.mode == t.mode && (s.file == nil) == (t.file == nil) && (s.file == nil || os.SameFile(s.file, t.file))
+}
+
+// look is how often File asks whether its file has changed.
+const look = 100 * time.Millisecond
+
+// Open reads a file of entries. It fails when the file is missing, malformed, or open to others than its owner.
+func Open(path string, log *slog.Logger) (*File, error) {
+	f := &File{path: path, log: log}
+	s := f.read()
+	if errors.Is(s.err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: make it with 'punctual token new --tokens %s'", s.err, path)
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	f.state.Store(s)
+	return f, nil
+}
+
+// Entries are those of the file as it is now, or was a tenth of a second ago. While the file cannot be read they are an
+// error that wraps punctual.ErrUnauthenticated: then nobody gets in, because what was revoked there cannot be known.
+func (f *File) Entries() (*Entries, error) {
+	s := f.state.Load()
+	if time.Since(s.looked) < look || !f.mu.TryLock() {
+		return s.entries, refusal(s.err)
+	}
+	defer f.mu.Unlock()
+	next := *f.state.Load()
+	next.looked = time.Now()
+	if now, err := stampOf(f.path); err != nil || !now.same(next.stamp) || next.err != nil {
+		next = *f.read()
+		f.report(next.err, s.err)
+	}
+	f.state.Store(&next)
+	return next.entries, refusal(next.err)
+}
+
+// refusal is what becomes of whoever comes while the file cannot be read.
+func refusal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", err, punctual.ErrUnauthenticated)
+}
+
+// report logs a change of the file, and each problem once.
+func (f *File) report(now, before error) {
+	switch {
+	case now != nil && (before == nil || before.Error() != now.Error()):
+		f.log.Error("nobody is let in until the file of tokens can be read again", "err", now)
+	case now == nil:
+		f.log.Info("the file of tokens was read again", "path", f.path)
+	}
+}
+
+func (f *File) read() *state {
+	s := &state{looked: time.Now()}
+	s.stamp, s.err = stampOf(f.path) // before the text: what changes in between is read again
+	var text []byte
+	if s.err == nil {
+		text, s.err = readPrivate(f.path)
+	}
+	if s.err == nil {
+		s.entries, s.err = Parse(text)
+	}
+	if s.err != nil {
+		s.err = fmt.Errorf("%s: %w", f.path, s.err)
+	}
+	return s
+}
+
+func stampOf(path string) (stamp, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}, err
+	}
+	return stamp{modified: info.ModTime(), size: info.Size(), mode: info.Mode(), file: info}, nil
+}
+
+// readPrivate reads a file that only its owner may read and write.
+func readPrivate(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
+		return nil, fmt.Errorf("others than its owner may use it (mode %04o): run chmod 600 %s: %w", mode, path, punctual.ErrInvalid)
+	}
+	return io.ReadAll(f)
+}
+
+// Change lets change make the new list of entries from the old one, and puts it in the place of the file in one step.
+// Who reads it sees the old list or the new one, also after a power cut. A file that does not exist has no entries. Changes
+// of several processes go one after the other.
+func Change(path string, change func([]Entry) ([]Entry, error)) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("change the file of tokens: %w", err)
+	}
+	defer dir.Close() // which ends the lock, too
+	if err := lock(dir); err != nil {
+		return fmt.Errorf("change the file of tokens: lock %s: %w", dir.Name(), err)
+	}
+	entries := &Entries{}
+	text, err := readPrivate(path)
+	if err == nil {
+		entries, err = Parse(text)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	list, err := change(entries.All())
+	if err != nil {
+		return err
+	}
+	if entries, err = newEntries(list); err != nil {
+		return err
+	}
+	if text, err = entries.text(); err != nil {
+		return fmt.Errorf("write the entries: %w", err)
+	}
+	if err := replace(path, text, dir); err != nil {
+		return fmt.Errorf("change %s: %w", path, err)
+	}
+	return nil
+}
+
+// replace puts text in the place of a file in one step that a power cut does not undo.
+func replace(path string, text []byte, dir *os.File) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	if runtime.GOOS == "windows" {
+		return nil // a directory cannot be synced there
+	}
+	return dir.Sync()
+}

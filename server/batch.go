@@ -1,0 +1,273 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// The calls of many items. An item that is malformed or not allowed has its error; the others go to the store together.
+
+// batch pairs the items that reach the store with their places in the request.
+type batch[In, Out any] struct {
+	items   []In
+	places  []int
+	results []Out
+}
+
+func newBatch[In, Out any](n int) *batch[In, Out] {
+	return &batch[In, Out]{items: make([]In, 0, n), places: make([]int, 0, n), results: make([]Out, n)}
+}
+
+func (b *batch[In, Out]) add(place int, item In) {
+	b.items = append(b.items, item)
+	b.places = append(b.places, place)
+}
+
+func (c *call) checkBatch(n int) error {
+	if n > c.server.limits.MaxBatch {
+		return fmt.Errorf("%d items in one request: at most %d are allowed: %w", n, c.server.limits.MaxBatch, punctual.ErrTooLarge)
+	}
+	return nil
+}
+
+// form is how the client wants the answer of a batch.
+func (c *call) form() wire.Form {
+	if c.wants(wire.TypeCompact) {
+		return wire.Compact
+	}
+	return wire.JSON
+}
+
+// isCompact tells whether the request is in the compact form.
+func (c *call) isCompact() bool { return wire.FormOf(c.r.Header.Get("Content-Type")) == wire.Compact }
+
+// pushMany stores messages of several topics.
+func (c *call) pushMany() error {
+	ms, refused, err := c.pushMessages()
+	if err != nil {
+		return err
+	}
+	b := newBatch[punctual.NewMessage, punctual.PushResult](len(ms))
+	for i := range ms {
+		if refused[i] != nil {
+			b.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: refused[i]}
+			continue
+		}
+		b.add(i, ms[i])
+	}
+	results, err := storeBatch(c, b.items, c.server.store.Push)
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		b.results[b.places[i]] = r
+	}
+	if c.isLines() {
+		lines, err := wire.EncodePushLines(b.results)
+		if err != nil {
+			return notEncoded(err)
+		}
+		return c.write(http.StatusOK, wire.TypeNDJSON, lines)
+	}
+	data, err := wire.EncodePushAnswer(c.form(), b.results)
+	return c.encoded(data, err)
+}
+
+// encoded answers with what carries many messages.
+func (c *call) encoded(data []byte, err error) error {
+	if err != nil {
+		return notEncoded(err)
+	}
+	f := c.form()
+	if f == wire.JSON {
+		data = append(data, '\n')
+	}
+	return c.write(http.StatusOK, f.String(), data)
+}
+
+// pushMessages reads the messages of the request; refused has for each why it cannot be pushed, or nil.
+func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err error) {
+	if c.isCompact() {
+		if ms, err = wire.DecodeCompactPush(c.body, c.server.limits.MaxBatch); err != nil {
+			return nil, nil, err
+		}
+		refused = make([]error, len(ms))
+		for i := range ms {
+			refused[i] = c.mayPush(ms[i].Topic, ms[i].Body)
+		}
+		return ms, refused, nil
+	}
+	items, malformed, err := c.pushItems()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.checkBatch(len(items)); err != nil {
+		return nil, nil, err
+	}
+	ms, refused = make([]punctual.NewMessage, len(items)), make([]error, len(items))
+	for i := range items {
+		item := &items[i]
+		if item.Topic == "" {
+			item.Topic = c.param("topic")
+		}
+		if refused[i] = malformed[i]; refused[i] == nil {
+			refused[i] = c.mayPush(item.Topic, nil)
+		}
+		if refused[i] == nil {
+			ms[i], refused[i] = item.Message()
+		}
+		if refused[i] == nil {
+			refused[i] = c.mayPush(item.Topic, ms[i].Body)
+		}
+		ms[i].Topic, ms[i].ID = item.Topic, item.ID
+	}
+	return ms, refused, nil
+}
+
+// mayPush is the policy and the limit for one message.
+func (c *call) mayPush(topic string, body []byte) error {
+	if err := c.allows(ActionPush, topic); err != nil {
+		return err
+	}
+	if int64(len(body)) > c.server.limits.MaxBody {
+		return fmt.Errorf("body has %d bytes: at most %d are allowed: %w", len(body), c.server.limits.MaxBody, punctual.ErrTooLarge)
+	}
+	return nil
+}
+
+// allows is the policy for an item; what is no topic is refused as such, to those who may do something.
+func (c *call) allows(a Action, topic string) error {
+	if err := storekit.CheckTopic(topic); err != nil {
+		return err
+	}
+	return c.principal.may(a, topic)
+}
+
+// pushItems reads the items of the request; refused has why a line of NDJSON could not be read, by its place.
+func (c *call) pushItems() (items []wire.PushItem, refused map[int]error, err error) {
+	switch text := bytes.TrimSpace(c.body); {
+	case c.isLines():
+		refused = make(map[int]error)
+		for number, line := range wire.Lines(c.body) {
+			var item wire.PushItem
+			if err := wire.DecodeRequest(line, &item); err != nil {
+				refused[len(items)] = fmt.Errorf("line %d: %w", number, err)
+			}
+			if items = append(items, item); len(items) > c.server.limits.MaxBatch {
+				return items, refused, nil // refused whole
+			}
+		}
+		return items, refused, nil
+	case len(text) > 0 && text[0] == '[':
+		err = wire.DecodeRequest(c.body, &items)
+		return items, nil, err
+	default:
+		var r wire.PushRequest
+		if err = wire.DecodeRequest(c.body, &r); err != nil {
+			err = fmt.Errorf("many messages are an array, an object with messages, or lines with Content-Type %s: %w", wire.TypeNDJSON, err)
+		}
+		return r.Messages, nil, err
+	}
+}
+
+func (c *call) isLines() bool {
+	mediaType, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(mediaType), wire.TypeNDJSON)
+}
+
+// settleMany carries out what holders say of their leases.
+func (c *call) settleMany() error {
+	ss, refused, err := c.settlements()
+	if err != nil {
+		return err
+	}
+	b := newBatch[punctual.Settlement, error](len(ss))
+	for i := range ss {
+		if refused[i] != nil {
+			b.results[i] = refused[i]
+			continue
+		}
+		b.add(i, ss[i])
+	}
+	errs, err := storeBatch(c, b.items, c.server.store.Settle)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for i, err := range errs {
+		c.server.windows.settled(&b.items[i], err, now)
+		b.results[b.places[i]] = err
+	}
+	data, err := wire.EncodeSettleAnswer(c.form(), ss, b.results)
+	return c.encoded(data, err)
+}
+
+// settlements reads those of the request; refused has for each why it cannot be carried out, or nil.
+func (c *call) settlements() (ss []punctual.Settlement, refused []error, err error) {
+	if c.isCompact() {
+		if ss, err = wire.DecodeCompactSettle(c.body, c.server.limits.MaxBatch); err != nil {
+			return nil, nil, err
+		}
+		refused = make([]error, len(ss))
+		for i := range ss {
+			refused[i] = c.allows(ActionWork, ss[i].Topic)
+		}
+		return ss, refused, nil
+	}
+	var r wire.SettleRequest
+	if err := wire.DecodeRequest(c.body, &r); err != nil {
+		return nil, nil, err
+	}
+	if err := c.checkBatch(len(r.Settlements)); err != nil {
+		return nil, nil, err
+	}
+	ss, refused = make([]punctual.Settlement, len(r.Settlements)), make([]error, len(r.Settlements))
+	for i := range ss {
+		item := &r.Settlements[i]
+		if refused[i] = c.allows(ActionWork, item.Topic); refused[i] == nil {
+			ss[i], refused[i] = item.Settlement()
+		}
+		ss[i].Topic, ss[i].ID = item.Topic, item.ID
+	}
+	return ss, refused, nil
+}
+
+// amendMany cancels, reschedules and requeues.
+func (c *call) amendMany() error {
+	var r wire.AmendRequest
+	if err := wire.DecodeRequest(c.body, &r); err != nil {
+		return err
+	}
+	if err := c.checkBatch(len(r.Amendments)); err != nil {
+		return err
+	}
+	b := newBatch[punctual.Amendment, wire.AmendResult](len(r.Amendments))
+	for i := range r.Amendments {
+		item := &r.Amendments[i]
+		err := c.allows(ActionAmend, item.Topic)
+		var a punctual.Amendment
+		if err == nil {
+			a, err = item.Amendment()
+		}
+		if err != nil {
+			b.results[i] = wire.AmendResult{ID: item.ID, Topic: item.Topic, Error: wire.ItemProblem(err)}
+			continue
+		}
+		b.add(i, a)
+	}
+	results, err := storeBatch(c, b.items, c.server.store.Amend)
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		b.results[b.places[i]] = wire.AmendResultOf(&b.items[i], r)
+	}
+	return c.json(http.StatusOK, wire.AmendAnswer{Results: b.results})
+}

@@ -1,0 +1,173 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/answers"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// claimTopic claims from the topic that the path names.
+func (c *call) claimTopic() (err error) {
+	req := punctual.Claim{Topics: []string{c.path["topic"]}}
+	if req.Max, err = c.number("max", 1); err != nil {
+		return err
+	}
+	if req.Wait, err = c.duration("wait"); err != nil {
+		return err
+	}
+	if req.Lease, err = c.duration("lease"); err != nil {
+		return err
+	}
+	return c.claim(req)
+}
+
+// claimMany claims from the topics that the body names.
+func (c *call) claimMany() error {
+	var r wire.ClaimRequest
+	if err := wire.DecodeRequest(c.body, &r); err != nil {
+		return err
+	}
+	return c.claim(r.Claim())
+}
+
+// claim answers in the form that the client asks for.
+func (c *call) claim(req punctual.Claim) error {
+	if err := c.mayClaim(req.Topics); err != nil {
+		return err
+	}
+	limits := c.server.limits
+	stream := c.wants(wire.TypeNDJSON)
+	switch {
+	case req.Max > limits.MaxClaim:
+		return fmt.Errorf("claim of %d messages: at most %d are allowed: %w", req.Max, limits.MaxClaim, punctual.ErrTooLarge)
+	case req.Wait > limits.MaxWait:
+		return invalidf("claim waits %v: use at most %v, and ask again", req.Wait, limits.MaxWait)
+	case c.wants(wire.TypeRaw) && req.Max != 1:
+		return invalidf("an answer that is the message itself has one: use max=1, or Accept: application/json")
+	case c.query.Has("window") && !stream:
+		return invalidf("parameter \"window\" is for Accept: %s", wire.TypeNDJSON)
+	case c.server.isDraining():
+		return fmt.Errorf("the server is ending: %w", punctual.ErrClosed)
+	}
+	defer c.client.waiting.Add(-1)
+	if c.client.waiting.Add(1) > int64(limits.MaxWaiting) {
+		return &refusal{
+			status: http.StatusTooManyRequests,
+			err:    fmt.Errorf("%s has %d claims under way already: %w", c.principal.Name, limits.MaxWaiting, punctual.ErrOverloaded),
+		}
+	}
+	c.body = nil
+	c.releaseBody()
+	if stream {
+		return c.stream(req)
+	}
+	return c.claimOnce(req)
+}
+
+func (c *call) mayClaim(topics []string) error {
+	for _, t := range topics {
+		if err := c.allows(ActionWork, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimOnce is one long poll.
+func (c *call) claimOnce(req punctual.Claim) error {
+	ctx, end, err := c.storeContext(req.Wait)
+	if err != nil {
+		return err
+	}
+	defer end()
+	ds, err := c.claimDue(ctx, req)
+	switch {
+	case err != nil:
+		return err
+	case len(ds) == 0:
+		return c.write(http.StatusNoContent, "", nil)
+	}
+	if err := c.deliver(ds); err != nil {
+		return c.giveBack(ctx, ds, err)
+	}
+	return nil
+}
+
+// claimDue claims, and returns nothing when the server drains meanwhile. What a client must not have any more is given back.
+func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Delivery, error) {
+	s := c.server
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(s.draining, stop)()
+	began := time.Now()
+	ds, err := s.store.Claim(waiting, req)
+	took := time.Since(began)
+	c.waited += took
+	switch {
+	case err != nil && s.isDraining() && ctx.Err() == nil && errors.Is(err, context.Canceled):
+		return nil, nil
+	case err != nil && c.r.Context().Err() != nil:
+		return nil, fmt.Errorf("%w: %w", errNotSent, err)
+	case err != nil:
+		return nil, storeError(ctx, err)
+	case len(ds) == 0:
+		return nil, nil
+	}
+	if c.r.Context().Err() != nil {
+		return nil, c.giveBack(ctx, ds, fmt.Errorf("the client has gone: %w", errNotSent))
+	}
+	if err := c.authenticate(); err != nil { // again: the token may have been revoked meanwhile
+		return nil, c.giveBack(ctx, ds, err)
+	}
+	if err := c.mayClaim(req.Topics); err != nil {
+		return nil, c.giveBack(ctx, ds, err)
+	}
+	return ds, nil
+}
+
+// deliver sends the messages of one claim.
+func (c *call) deliver(ds []punctual.Delivery) error {
+	c.leases = true
+	if c.wants(wire.TypeRaw) {
+		d, h := &ds[0], c.w.Header()
+		if err := setMessageHeaders(h, &d.Message); err != nil {
+			return err
+		}
+		h.Set(wire.HeaderToken, strconv.FormatInt(d.Token, 10))
+		h.Set(wire.HeaderLeaseUntil, wire.TimeText(d.LeaseUntil))
+		return c.write(http.StatusOK, wire.TypeRaw, d.Body)
+	}
+	data, err := wire.EncodeClaimAnswer(c.form(), ds)
+	return c.encoded(data, err)
+}
+
+// takesBack is a Repeater that knows which claims were answered more than once: what a copy was given as well stays leased.
+type takesBack interface {
+	// Undelivered gives back what a Claim with this context returned and did not reach its caller.
+	Undelivered(ctx context.Context, ds []punctual.Delivery) error
+}
+
+// giveBack releases leases that did not reach their client, so that the next claim has them at once and no attempt is counted. It
+// returns cause.
+func (c *call) giveBack(ctx context.Context, ds []punctual.Delivery, cause error) error {
+	s := c.server
+	var err error
+	if s.takesBack != nil {
+		limited, end := context.WithTimeout(context.WithoutCancel(ctx), s.limits.StoreTime)
+		err = s.takesBack.Undelivered(limited, ds)
+		end()
+	} else {
+		err = answers.Release(ctx, s.store, ds, s.limits.StoreTime)
+	}
+	if err != nil {
+		s.log.Warn("messages that did not reach their client could not be released: their leases run out", "messages", len(ds), "error", err)
+	}
+	return cause
+}

@@ -1,0 +1,382 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/answers"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// A server that drains answers claims that wait with nothing, refuses new ones, and answers everything else.
+func TestDrainEndsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		answers := make(chan answer, 2)
+		began := time.Now()
+		for _, accept := range []string{"application/json", "application/x-ndjson"} {
+			req := r.request("POST /v1/topics/t/claim", "", "Accept: "+accept)
+			if accept == "application/json" {
+				req = r.request("POST /v1/topics/t/claim?wait=50s", "")
+			}
+			go func() { answers <- ask(r.Server, req) }()
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		r.Drain()
+		synctest.Wait()
+		for range 2 {
+			switch a := <-answers; {
+			case a.header.Get("Content-Type") == wire.TypeNDJSON:
+				a.want(t, 200, "{}\n")
+			default:
+				a.want(t, http.StatusNoContent)
+			}
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("P11: the waits ended after %v", took)
+		}
+		a := r.ask("POST /v1/topics/t/claim", "")
+		if a.problem(t, 503, "closed"); a.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		r.ask("GET /readyz", "").problem(t, 503, "closed")
+		r.ask("GET /livez", "").want(t, 200)
+		r.ask("PUT /v1/topics/t/messages/a", "x").want(t, 201)
+	})
+}
+
+// Whoever knows the key of another's request does not get its answer.
+func TestRequestKeysAreOnesOwn(t *testing.T) {
+	r := newRig(t, &Options{Authenticator: roles{"a": role("a", ActionAll, "*"), "b": role("b", ActionAll, "*")}})
+	const a, b, key = "Authorization: Bearer a", "Authorization: Bearer b", "Punctual-Request: k"
+	first := r.ask("POST /v1/topics/t/messages?in=1h", "x", a, key).want(t, 201).body
+	same(t, r.ask("POST /v1/topics/t/messages?in=1h", "x", a, key).want(t, 201).body, first)
+	if r.ask("POST /v1/topics/t/messages?in=1h", "x", b, key).want(t, 201).body == first {
+		t.Error("b is given the answer of a")
+	}
+	r.ask("GET /v1/clock", "", b, "Punctual-Answered: k")
+	same(t, r.ask("POST /v1/topics/t/messages?in=1h", "x", a, key).want(t, 201).body, first)
+	r.ask("GET /v1/clock", "", a, "Punctual-Answered: j, k")
+	if r.ask("POST /v1/topics/t/messages?in=1h", "x", a, key).want(t, 201).body == first {
+		t.Error("an answer that has arrived is kept")
+	}
+}
+
+// A client that has gone while it waited gets no message.
+func TestClientGoneWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, key := range []string{"", "k1"} {
+			r := newRig(t, nil)
+			ctx, hangUp := context.WithCancel(t.Context())
+			req := r.request("POST /v1/topics/t/claim?wait=50s", "", "Punctual-Request: "+key).WithContext(ctx)
+			if key == "" {
+				req.Header.Del("Punctual-Request")
+			}
+			done := make(chan answer)
+			go func() { done <- ask(r.Server, req) }()
+			synctest.Wait()
+			hangUp()
+			if a := <-done; a.body != "" {
+				t.Errorf("the client that has gone is sent %q", a.body)
+			}
+			r.ask("PUT /v1/topics/t/messages/a", "x").want(t, 201)
+			r.wantFree("t", 1)
+		}
+	})
+}
+
+// wantFree fails unless a claim has the message with this attempt. It waits for less than a lease of 30 s, so the
+// message was given back.
+func (r *rig) wantFree(topic string, attempt int) {
+	r.Helper()
+	c := decode[wire.ClaimAnswer](r.T, r.ask("POST /v1/topics/"+topic+"/claim?wait=20s", "").want(r.T, 200))
+	if len(c.Messages) != 1 || c.Messages[0].Attempt != attempt {
+		r.Errorf("claimed %+v, want attempt %d", c.Messages, attempt)
+	}
+}
+
+// brokenWriter is a client that goes when its answer begins to arrive.
+type brokenWriter struct {
+	*httptest.ResponseRecorder
+	room int
+}
+
+func (w *brokenWriter) Write(p []byte) (int, error) {
+	if w.room -= len(p); w.room < 0 {
+		return 0, errors.New("connection reset by peer")
+	}
+	return w.ResponseRecorder.Write(p)
+}
+
+// What did not reach its client is released: free again at once, the attempt not counted.
+func TestAnswerThatDoesNotArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, headers := range map[string][]string{
+			"json": nil, "raw": {"Accept: application/octet-stream"}, "stream": {"Accept: application/x-ndjson"}, "with a key": {"Punctual-Request: k1"},
+		} {
+			r := newRig(t, nil)
+			r.ask("PUT /v1/topics/t/messages/a", "body").want(t, 201)
+			w := &brokenWriter{httptest.NewRecorder(), len("{}\n")}
+			path := "POST /v1/topics/t/claim?wait=20s"
+			if name == "stream" {
+				path = "POST /v1/topics/t/claim"
+			}
+			r.ServeHTTP(w, r.request(path, "", headers...))
+			info, err := r.store.Get(t.Context(), "t", "a")
+			if err != nil || info.State != punctual.StateReady || info.Attempt != 0 {
+				t.Errorf("%s: %v after %d attempts, %v; want ready after none", name, info.State, info.Attempt, err)
+			}
+			r.wantFree("t", 1)
+		}
+	})
+}
+
+// A client that goes between the claim and its answer has nothing either.
+func TestClientGoneBehindTheClaim(t *testing.T) {
+	store := &hangUpStore{Store: memstore.New(nil)}
+	r := &rig{t, store.Store, newServer(t, store, nil)}
+	r.ask("PUT /v1/topics/t/messages/a", "body").want(t, 201)
+	ctx, hangUp := context.WithCancel(t.Context())
+	store.claimed = hangUp
+	if a := ask(r.Server, r.request("POST /v1/topics/t/claim?wait=20s", "").WithContext(ctx)); a.body != "" || ctx.Err() == nil {
+		t.Errorf("the client that has gone is sent %q", a.body)
+	}
+	store.claimed = func() {}
+	r.wantFree("t", 1)
+}
+
+// Nor does one whose claim has a key, over a store that knows calls again by itself.
+func TestClientGoneBehindTheClaimOfARepeater(t *testing.T) {
+	below := memstore.New(nil)
+	repeater := &hangUpRepeater{Store: answers.New(below, nil)}
+	r := &rig{t, below, newServer(t, repeater, nil)}
+	r.ask("PUT /v1/topics/t/messages/a", "body").want(t, 201)
+	ctx, hangUp := context.WithCancel(t.Context())
+	repeater.claimed = hangUp
+	if a := ask(r.Server, r.request("POST /v1/topics/t/claim?wait=20s", "", "Punctual-Request: k1").WithContext(ctx)); a.body != "" || ctx.Err() == nil {
+		t.Errorf("the client that has gone is sent %q", a.body)
+	}
+	repeater.claimed = func() {}
+	r.wantFree("t", 1)
+}
+
+// hangUpRepeater is hangUpStore over a Repeater.
+type hangUpRepeater struct {
+	*answers.Store
+	claimed func()
+}
+
+func (s *hangUpRepeater) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	ds, err := s.Store.Claim(ctx, c)
+	if len(ds) > 0 {
+		s.claimed()
+	}
+	return ds, err
+}
+
+// hangUpStore calls claimed when a claim has brought messages.
+type hangUpStore struct {
+	*memstore.Store
+	claimed func()
+}
+
+func (s *hangUpStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	ds, err := s.Store.Claim(ctx, c)
+	if len(ds) > 0 {
+		s.claimed()
+	}
+	return ds, err
+}
+
+// A token that is revoked while a claim waits brings no message.
+func TestTokenRevokedWhileAClaimWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := &switched{roles: roles{"w": role("w", ActionWork, "*")}}
+		r := newRig(t, &Options{Authenticator: tokens})
+		done := make(chan answer)
+		go func() {
+			done <- ask(r.Server, r.request("POST /v1/topics/t/claim?wait=50s", "", "Authorization: Bearer w"))
+		}()
+		synctest.Wait()
+		tokens.roles = nil
+		if _, err := r.store.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "a"}}); err != nil {
+			t.Fatal(err)
+		}
+		(<-done).problem(t, 401, "unauthenticated")
+		if i, err := r.store.Get(t.Context(), "t", "a"); err != nil || i.State != punctual.StateReady || i.Attempt != 0 {
+			t.Errorf("the message is %v after %d attempts, %v", i.State, i.Attempt, err)
+		}
+	})
+}
+
+type switched struct{ roles roles }
+
+func (s *switched) Authenticate(r *http.Request) (*Principal, error) { return s.roles.Authenticate(r) }
+
+// A call that is sent again with the same key is carried out once and answered the same.
+func TestRequestsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		push := func() string {
+			return r.ask("POST /v1/topics/t/messages", "x", "Punctual-Request: p1").want(t, 201).body
+		}
+		same(t, push(), push())
+		time.Sleep(time.Second)
+		claim := func() string {
+			return r.ask("POST /v1/topics/t/claim?max=5", "", "Punctual-Request: c1").want(t, 200).body
+		}
+		first := claim()
+		same(t, claim(), first)
+		m := decode[wire.ClaimAnswer](t, answer{body: first}).Messages
+		if len(m) != 1 {
+			t.Fatalf("%d messages, want 1: the push was carried out twice", len(m))
+		}
+		for range 2 {
+			r.ask(fmt.Sprintf("POST /v1/topics/t/messages/%s/ack?token=%d", m[0].ID, m[0].Token), "", "Punctual-Request: s1").want(t, 200)
+		}
+		r.ask("POST /v1/topics/t/messages", "another", "Punctual-Request: p1").problem(t, 400, "invalid")
+		r.ask("POST /v1/topics/t/messages", "x", "Punctual-Request: a b").problem(t, 400, "invalid")
+		r.ask("POST /v1/topics/t/messages", "x", "Punctual-Request: p2", "Punctual-Not-After: noon").problem(t, 400, "invalid")
+		r.ask("POST /v1/topics/t/messages", "x", "Punctual-Request: p2", "Punctual-Instance: gone").problem(t, wire.StatusOtherInstance, "closed")
+		if stats, err := r.store.Stats(t.Context(), "t"); err != nil || stats.Live() != 0 {
+			t.Errorf("%+v, %v; want nothing stored", stats, err)
+		}
+	})
+}
+
+func TestClaimLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &Options{
+			Limits:        Limits{MaxWaiting: 2, MaxClaim: 5, MaxWait: time.Second, MaxWindow: 3},
+			Authenticator: roles{"a": role("a", ActionAll, "*"), "b": role("b", ActionAll, "*")},
+		})
+		const a, b = "Authorization: Bearer a", "Authorization: Bearer b"
+		r.ask("POST /v1/topics/t/claim?max=6", "", a).problem(t, 413, "too_large")
+		r.ask("POST /v1/topics/t/claim?wait=1001ms", "", a).problem(t, 400, "invalid")
+		r.ask("POST /v1/topics/t/claim?max=0", "", a).problem(t, 400, "invalid")
+		r.ask("POST /v1/topics/t/claim?window=2", "", a).problem(t, 400, "invalid")
+		r.ask("POST /v1/topics/t/claim?window=4", "", a, "Accept: application/x-ndjson").problem(t, 400, "invalid")
+		r.ask("POST /v1/claim", `{"topics":[],"max":1}`, a).problem(t, 400, "invalid")
+		done := make(chan answer)
+		for range 2 {
+			req := r.request("POST /v1/topics/t/claim?wait=1s", "", a)
+			go func() { done <- ask(r.Server, req) }()
+		}
+		synctest.Wait()
+		refused := r.ask("POST /v1/topics/t/claim?wait=1s", "", a)
+		if refused.problem(t, 429, "overloaded"); refused.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		r.ask("POST /v1/topics/t/claim", "", b).want(t, 204) // P14: another client is not affected
+		for range 2 {
+			(<-done).want(t, 204)
+		}
+		r.ask("POST /v1/topics/t/claim", "", a).want(t, 204)
+	})
+}
+
+// A stream sends what falls due, and no more than its window has room for.
+func TestStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		for i := range 5 {
+			r.ask(fmt.Sprintf("PUT /v1/topics/t/messages/%d", i), "x").want(t, 201)
+		}
+		ctx, hangUp := context.WithCancel(t.Context())
+		w := &lines{header: make(http.Header), got: make(chan string, 100)}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.ServeHTTP(w, r.request("POST /v1/topics/t/claim?window=2&lease=1m", "", "Accept: application/x-ndjson").WithContext(ctx))
+		}()
+		var held []wire.Delivery
+		next := func() {
+			t.Helper()
+			for {
+				l := decode[wire.StreamLine](t, answer{body: <-w.got})
+				if l.Message != nil {
+					held = append(held, *l.Message)
+					return
+				}
+			}
+		}
+		nothing := func(wait time.Duration) {
+			t.Helper()
+			time.Sleep(wait)
+			synctest.Wait()
+			for len(w.got) > 0 {
+				if l := <-w.got; l != "{}\n" {
+					t.Errorf("the window is full, and %q is sent", l)
+				}
+			}
+		}
+		settle := func(i int, verb string) {
+			t.Helper()
+			r.ask(fmt.Sprintf("POST /v1/topics/t/messages/%s/%s?token=%d", held[i].ID, verb, held[i].Token), "").want(t, 200)
+		}
+		next()
+		next()
+		nothing(40 * time.Second)
+		settle(0, "ack")
+		next() // the third takes the place of the first
+		settle(1, "extend")
+		nothing(25 * time.Second) // the first lease of the second has ended, but it was extended
+		settle(2, "discard")
+		next()
+		nothing(30 * time.Second)
+		time.Sleep(10 * time.Second) // the lease of the second ends, and a window has room again
+		next()
+		if h := w.header; h.Get("Content-Type") != wire.TypeNDJSON || h.Get("X-Accel-Buffering") != "no" {
+			t.Errorf("headers %v", h)
+		}
+		hangUp()
+		<-done
+		if n := len(r.windows.of); n != 0 {
+			t.Errorf("%d messages are left in windows", n)
+		}
+		if stats, err := r.store.Stats(t.Context(), "t"); err != nil || stats.Leased == 0 {
+			t.Errorf("%+v, %v: what the client was sent is its own while the lease lasts", stats, err)
+		}
+	})
+}
+
+// lines is a client of a stream.
+type lines struct {
+	header http.Header
+	got    chan string
+}
+
+func (w *lines) Header() http.Header { return w.header }
+func (w *lines) WriteHeader(int)     {}
+
+func (w *lines) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		w.got <- line
+	}
+	return len(p), nil
+}
+
+// A stream that the store ends says why.
+func TestStreamEndsWithItsStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		done := make(chan answer)
+		req := r.request("POST /v1/claim", `{"topics":["t"],"max":1}`, "Accept: application/x-ndjson")
+		go func() { done <- ask(r.Server, req) }()
+		synctest.Wait()
+		if err := r.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		(<-done).want(t, 200, `{"error":{"status":503`, `"closed"`)
+	})
+}

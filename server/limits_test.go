@@ -1,0 +1,217 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+func TestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &Options{
+			Limits:        Limits{Rate: 1, Burst: 2},
+			Authenticator: roles{"a": role("a", ActionAll, "*"), "b": role("b", ActionAll, "*")},
+		})
+		const a, b = "Authorization: Bearer a", "Authorization: Bearer b"
+		for range 2 {
+			r.ask("PUT /v1/topics/t/messages/x", "", a).want(t, 201)
+			r.ask("DELETE /v1/topics/t/messages/x", "", b).want(t, 200)
+			time.Sleep(time.Second)
+		}
+		r.ask("GET /v1", "", a).want(t, 200)
+		r.ask("GET /v1", "", a).want(t, 200)
+		if refused := r.ask("GET /v1", "", a); refused.header.Get("Retry-After") == "" {
+			t.Errorf("no Retry-After: %+v", refused)
+		} else {
+			refused.problem(t, 429, "overloaded")
+		}
+		r.ask("GET /v1", "", b).want(t, 200) // P14
+		r.ask("GET /livez", "").want(t, 200)
+		time.Sleep(time.Second)
+		r.ask("GET /v1", "", a).want(t, 200)
+	})
+}
+
+func TestSizes(t *testing.T) {
+	r := newRig(t, &Options{Limits: Limits{MaxBody: 10, MaxRequest: 200, MaxBatch: 2}})
+	r.ask("PUT /v1/topics/t/messages/x", strings.Repeat("x", 10)).want(t, 201)
+	r.ask("PUT /v1/topics/t/messages/y", strings.Repeat("x", 11)).problem(t, 413, "too_large")
+	r.ask("POST /v1/push", `[{"topic":"t","body":"`+strings.Repeat("x", 11)+`"}]`).want(t, 200, `"too_large"`)
+	r.ask("POST /v1/push", `[{},{},{}]`).problem(t, 413, "too_large")
+	r.ask("POST /v1/push", "{}\n{}\n{}\n", "Content-Type: application/x-ndjson").problem(t, 413, "too_large")
+	r.ask("POST /v1/settle", `{"settlements":[{},{},{}]}`).problem(t, 413, "too_large")
+	r.ask("POST /v1/amend", `{"amendments":[{},{},{}]}`).problem(t, 413, "too_large")
+	r.ask("POST /v1/push", `[]`+strings.Repeat(" ", 200)).problem(t, 413, "too_large")
+
+	tooMuch := newRig(t, &Options{Limits: Limits{MaxMemory: 100}})
+	tooMuch.ask("PUT /v1/topics/t/messages/x", strings.Repeat("x", 100)).want(t, 201)
+	if a := tooMuch.ask("PUT /v1/topics/t/messages/y", strings.Repeat("x", 101)); a.header.Get("Retry-After") == "" {
+		t.Errorf("no Retry-After: %+v", a)
+	} else {
+		a.problem(t, 503, "overloaded")
+	}
+	tooMuch.ask("PUT /v1/topics/t/messages/y", strings.Repeat("x", 100)).want(t, 201) // what was held is free again
+}
+
+func TestLimitsThatCannotBe(t *testing.T) {
+	for _, l := range []Limits{{MaxBody: -1}, {Rate: -1}, {MaxWait: -time.Second}, {MaxBatch: punctual.MaxBatch + 1}, {MaxClaim: punctual.MaxClaim + 1}} {
+		if _, err := New(memstore.New(nil), &Options{Limits: l}); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("%+v: %v; want ErrInvalid", l, err)
+		}
+	}
+	if _, err := New(memstore.New(nil), &Options{Origins: []string{"console"}}); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("an origin that is none: %v; want ErrInvalid", err)
+	}
+}
+
+func TestHostsAndOrigins(t *testing.T) {
+	r := newRig(t, &Options{Hosts: []string{"punctual.internal"}, Origins: []string{"https://console.example.com"}})
+	for host, ok := range map[string]bool{
+		"localhost": true, "LOCALHOST.:7878": true, "127.0.0.1:7878": true, "[::1]:7878": true, "::1": true, "192.168.1.7": true,
+		"Punctual.Internal:80": true, "evil.example": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
+		"punctual.internal.evil.example:7878": false, "": false,
+	} {
+		a := r.ask("GET /v1/clock", "", "Host: "+host)
+		if ok && a.status != 200 || !ok && a.status != 403 {
+			t.Errorf("host %q: status %d", host, a.status)
+		}
+	}
+	for origin, ok := range map[string]bool{
+		"https://console.example.com": true, "http://localhost:7878": true, "https://console.example.com.evil.example": false,
+		"http://console.example.com": false, "null": false,
+	} {
+		a := r.ask("PUT /v1/topics/t/messages/x?if_exists=replace", "x", "Origin: "+origin)
+		if ok && a.status >= 400 || !ok && a.status != 403 {
+			t.Errorf("origin %q: status %d", origin, a.status)
+		}
+		if a.header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("origin %q: CORS headers %v", origin, a.header)
+		}
+	}
+	anywhere := newRig(t, &Options{Hosts: []string{"*"}})
+	anywhere.ask("GET /v1", "", "Host: any.example").want(t, 200)
+}
+
+// sick is a store whose pushes and clock fail as the test says.
+type sick struct {
+	*memstore.Store
+	fail func(ctx context.Context) error
+}
+
+func (s *sick) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	if err := s.fail(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Push(ctx, ms)
+}
+
+func (s *sick) Now(ctx context.Context) (time.Time, error) {
+	if err := s.fail(ctx); err != nil {
+		return time.Time{}, err
+	}
+	return s.Store.Now(ctx)
+}
+
+// What a store says on a bad day arrives as it is, with a status that keeps the rule of definite errors.
+func TestStoreOnABadDay(t *testing.T) {
+	for err, status := range map[error]int{
+		punctual.ErrNoSpace: 507, punctual.ErrStoreFailed: 503, punctual.ErrCorrupt: 503, punctual.ErrUnreachable: 503, punctual.ErrOverloaded: 503,
+		punctual.ErrClosed: 503, punctual.ErrDurability: 503, punctual.ErrIndeterminate: 500, errors.New("odd"): 500,
+	} {
+		store := &sick{memstore.New(nil), func(context.Context) error { return fmt.Errorf("push: %w", err) }}
+		var told error
+		r := &rig{t, store.Store, newServer(t, store, &Options{OnStoreFailed: func(err error) { told = err }})}
+		a := ask(r.Server, r.request("PUT /v1/topics/t/messages/x", "x"))
+		a.problem(t, status, punctual.ErrorCode(err))
+		if status == 503 && a.header.Get("Retry-After") == "" {
+			t.Errorf("%v: no Retry-After", err)
+		}
+		ask(r.Server, r.request("POST /v1/push", `[{"topic":"t","body":""}]`)).problem(t, status, punctual.ErrorCode(err))
+		failed := errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt)
+		if (told != nil) != failed {
+			t.Errorf("%v: the server's owner is told %v", err, told)
+		}
+		ready := ask(r.Server, r.request("GET /readyz", ""))
+		if ready.status != 503 || strings.Contains(ready.body, "odd") {
+			t.Errorf("%v: /readyz answers %d: %s", err, ready.status, ready.body)
+		}
+	}
+}
+
+// A store that takes too long is an overload: the client is told in time, and nothing was done.
+func TestSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{memstore.New(nil), func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		r := &rig{t, store.Store, newServer(t, store, &Options{Limits: Limits{StoreTime: 5 * time.Second}})}
+		began := time.Now()
+		ask(r.Server, r.request("PUT /v1/topics/t/messages/x", "x")).problem(t, 503, "overloaded")
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("answered after %v", took)
+		}
+	})
+}
+
+func TestReady(t *testing.T) {
+	var reasons []string
+	r := newRig(t, &Options{Degraded: func() []string { return reasons }})
+	r.ask("GET /readyz", "").want(t, 200, `{"status":"ok"}`)
+	reasons = []string{"1 % of messages are later than 1s"}
+	r.ask("GET /readyz", "").want(t, 200, `"degraded"`, "later than 1s")
+}
+
+// A panic is an answer of 500 and a line in the log. Tokens and bodies are in no line.
+func TestPanicsAndLogs(t *testing.T) {
+	var log bytes.Buffer
+	broken := true
+	var seen []RequestInfo
+	r := newRig(t, &Options{
+		Logger:    slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		OnRequest: func(_ context.Context, i RequestInfo) { seen = append(seen, i) },
+		Authenticator: authenticator(func(req *http.Request) (*Principal, error) {
+			if broken {
+				panic("broken")
+			}
+			return roles{"sesame": role("a", ActionAll, "t")}.Authenticate(req)
+		}),
+	})
+	const who = "Authorization: Bearer sesame"
+	r.ask("PUT /v1/topics/t/messages/x", "secret body", who).problem(t, 500, "internal")
+	if !strings.Contains(log.String(), "panic") || !strings.Contains(log.String(), "cause=broken") {
+		t.Errorf("the log does not tell of the panic: %s", log.String())
+	}
+	broken = false
+	r.ask("PUT /v1/topics/t/messages/x", "secret body", who).want(t, 201)
+	r.ask("PUT /v1/topics/u/messages/x", "secret body", who).problem(t, 403, "forbidden")
+	r.ask("PUT /v1/topics/t/messages/x", "secret body", "Authorization: Bearer sesamee").problem(t, 401, "unauthenticated")
+	r.ask("POST /v1/push", `{"messages":[{"secret body`, who).problem(t, 400, "invalid")
+	for _, secret := range []string{"sesame", "secret body"} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log has %q: %s", secret, log.String())
+		}
+	}
+	if len(seen) != 5 || seen[1].Status != 201 || seen[1].Route != "/v1/topics/{topic}/messages/{id}" || seen[1].Principal != "a" || seen[2].Code != "forbidden" {
+		t.Errorf("OnRequest is told %+v", seen)
+	}
+	failing := newRig(t, &Options{Authenticator: authenticator(func(*http.Request) (*Principal, error) { return nil, io.ErrUnexpectedEOF })})
+	failing.ask("GET /v1", "").problem(t, 503, "overloaded")
+	nobody := newRig(t, &Options{Authenticator: authenticator(func(*http.Request) (*Principal, error) { return nil, nil })})
+	nobody.ask("GET /v1", "").problem(t, 503, "overloaded")
+}
+
+type authenticator func(*http.Request) (*Principal, error)
+
+func (a authenticator) Authenticate(r *http.Request) (*Principal, error) { return a(r) }

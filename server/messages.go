@@ -1,0 +1,260 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// pushOne stores the message that the request's body is.
+func (c *call) pushOne() error {
+	m, err := c.message()
+	if err != nil {
+		return err
+	}
+	results, err := storeBatch(c, []punctual.NewMessage{m}, c.server.store.Push)
+	if err != nil {
+		return err
+	}
+	r := results[0]
+	if r.Err != nil {
+		return r.Err
+	}
+	status := http.StatusOK
+	if r.Status == punctual.PushStored {
+		status = http.StatusCreated
+	}
+	return c.json(status, wire.PushResultOf(r))
+}
+
+func (c *call) message() (m punctual.NewMessage, err error) {
+	m = punctual.NewMessage{Topic: c.path["topic"], Body: c.body}
+	if len(m.Body) == 0 {
+		m.Body = nil
+	}
+	if m.ID, err = c.messageID(); err != nil {
+		return m, err
+	}
+	if m.Delay, m.Due, err = wire.When(c.param("in"), c.param("at")); err != nil {
+		return m, err
+	}
+	if m.ExpireAfter, err = c.duration("expire"); err != nil {
+		return m, err
+	}
+	if m.DropExpired, _, err = c.truth("drop_expired"); err != nil {
+		return m, err
+	}
+	if m.MaxAttempts, err = c.number("max_attempts", 0); err != nil {
+		return m, err
+	}
+	if m.IfExists, err = wire.ParseIfExists(c.param("if_exists")); err != nil {
+		return m, err
+	}
+	m.Headers, err = messageHeaders(c.r.Header)
+	return m, err
+}
+
+// messageID is what the path, the parameter or the Idempotency-Key say, or "".
+func (c *call) messageID() (string, error) {
+	if id, ok := c.path["id"]; ok {
+		return id, nil
+	}
+	id := c.param("id")
+	if c.query.Has("id") && id == "" {
+		return "", invalidf("parameter \"id\" is empty: leave it out for a new ID")
+	}
+	keys := c.r.Header.Values("Idempotency-Key")
+	if len(keys) == 0 {
+		return id, nil
+	}
+	key := keys[0]
+	if unquoted, err := strconv.Unquote(key); err == nil && key[0] == '"' {
+		key = unquoted // as the draft of the header writes it
+	}
+	if len(keys) > 1 || key == "" || id != "" && id != key {
+		return "", invalidf("Idempotency-Key: give one, which is the message's ID, and no other id beside it")
+	}
+	return key, nil
+}
+
+// messageHeaders are the headers of a message that travel as headers of the request.
+func messageHeaders(h http.Header) (map[string]string, error) {
+	var out map[string]string
+	add := func(name string, values []string) error {
+		if len(values) != 1 {
+			return invalidf("header %s is given %d times: a message has each once", name, len(values))
+		}
+		if out == nil {
+			out = make(map[string]string)
+		}
+		out[name] = values[0]
+		return nil
+	}
+	if values := h.Values("Content-Type"); len(values) > 0 {
+		if err := add(wire.ContentTypeHeader, values); err != nil {
+			return nil, err
+		}
+	}
+	for name, values := range h {
+		own, ok := strings.CutPrefix(name, wire.HeaderPrefix)
+		if !ok {
+			continue
+		}
+		own = strings.ToLower(own)
+		if own == wire.ContentTypeHeader && out[own] != "" {
+			return nil, invalidf("both Content-Type and %s%s are given: use one", wire.HeaderPrefix, "Content-Type")
+		}
+		if err := add(own, values); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// setMessageHeaders puts a message beside a body that is the message itself.
+func setMessageHeaders(h http.Header, m *punctual.Message) error {
+	h.Set(wire.HeaderID, m.ID)
+	h.Set(wire.HeaderTopic, m.Topic)
+	h.Set(wire.HeaderDue, wire.TimeText(m.Due))
+	h.Set(wire.HeaderAttempt, strconv.Itoa(m.Attempt))
+	others := make(map[string]string)
+	for name, value := range m.Headers {
+		key := wire.HeaderPrefix + textproto.CanonicalMIMEHeaderKey(name)
+		if _, taken := h[key]; !taken && canStand(name, value) {
+			h[key] = []string{value}
+		} else {
+			others[name] = value
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	data, err := wire.Encode(wire.HeadersOf(others))
+	h.Set(wire.HeaderOthers, base64.StdEncoding.EncodeToString(data))
+	return err
+}
+
+// canStand tells whether a message's header can be one of HTTP and arrives unchanged: in lower case, without spaces around.
+func canStand(name, value string) bool {
+	if name == "" || name != strings.ToLower(name) || value != strings.TrimSpace(value) {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	for i := range len(value) {
+		if value[i] < ' ' || value[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// get answers with a message, or with its body alone.
+func (c *call) get() error {
+	if c.server.inspector == nil {
+		return errNoInspector
+	}
+	m, err := storeCall(c, func(ctx context.Context) (punctual.Info, error) {
+		return c.server.inspector.Get(ctx, c.path["topic"], c.path["id"])
+	})
+	if err != nil {
+		return err
+	}
+	if !c.wants(wire.TypeRaw) {
+		return c.json(http.StatusOK, wire.MessageOf(&m))
+	}
+	if err := setMessageHeaders(c.w.Header(), &m.Message); err != nil {
+		return err
+	}
+	return c.write(http.StatusOK, wire.TypeRaw, m.Body)
+}
+
+// list answers with one page.
+func (c *call) list() error {
+	if c.server.inspector == nil {
+		return errNoInspector
+	}
+	q := punctual.ListQuery{Topic: c.path["topic"], Reason: punctual.DeathReason(c.param("reason")), After: c.param("after")}
+	var err error
+	if q.State, err = punctual.ParseState(c.param("state")); err != nil {
+		return err
+	}
+	if q.From, q.To, err = c.span(); err != nil {
+		return err
+	}
+	if q.Limit, err = c.number("limit", 0); err != nil {
+		return err
+	}
+	page, err := storeCall(c, func(ctx context.Context) (punctual.Page, error) { return c.server.inspector.List(ctx, q) })
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, wire.PageOf(page))
+}
+
+// cancel, reschedule and requeue change one message.
+func (c *call) cancel() error {
+	return c.amendOne(punctual.Amendment{Change: punctual.ChangeCancel})
+}
+
+func (c *call) reschedule() error {
+	if c.param("in") == "" && c.param("at") == "" {
+		return invalidf("a reschedule needs a time: give in or at")
+	}
+	return c.amendOne(punctual.Amendment{Change: punctual.ChangeReschedule})
+}
+
+func (c *call) requeue() error {
+	return c.amendOne(punctual.Amendment{Change: punctual.ChangeRequeue})
+}
+
+func (c *call) amendOne(a punctual.Amendment) (err error) {
+	a.Topic, a.ID = c.path["topic"], c.path["id"]
+	if a.Delay, a.Due, err = wire.When(c.param("in"), c.param("at")); err != nil {
+		return err
+	}
+	results, err := storeBatch(c, []punctual.Amendment{a}, c.server.store.Amend)
+	if err != nil {
+		return err
+	}
+	if results[0].Err != nil {
+		return results[0].Err
+	}
+	return c.json(http.StatusOK, wire.AmendResultOf(&a, results[0]))
+}
+
+// settleOne carries out the verb that the path ends with.
+func (c *call) settleOne() error {
+	_, verb, _ := strings.Cut(c.route.path, pathMessage+"/")
+	token, err := strconv.ParseInt(c.param("token"), 10, 64)
+	if err != nil {
+		return invalidf("parameter \"token\" is %q: give that of the claim", c.param("token"))
+	}
+	item := wire.SettleItem{
+		Topic: c.path["topic"], ID: c.path["id"], Token: token, Verb: verb, In: c.param("in"), Error: storekit.TrimError(c.param("error")),
+	}
+	settlement, err := item.Settlement()
+	if err != nil {
+		return err
+	}
+	errs, err := storeBatch(c, []punctual.Settlement{settlement}, c.server.store.Settle)
+	if err != nil {
+		return err
+	}
+	c.server.windows.settled(&settlement, errs[0], time.Now())
+	if errs[0] != nil {
+		return errs[0]
+	}
+	return c.json(http.StatusOK, wire.SettleResult{Topic: item.Topic, ID: item.ID})
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// TestObserver: whoever looks on learns what clients do, with its outcome.
+func TestObserver(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	note := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, fmt.Sprintf(format, args...))
+	}
+	o := &punctual.Observer{
+		OnPush: func(_ context.Context, r punctual.PushResult, _ time.Duration) {
+			note("push %s %s%s", r.ID, r.Status, punctual.ErrorCode(r.Err))
+		},
+		OnAmend: func(_ context.Context, a punctual.Amendment, r punctual.Amended, _ time.Duration) {
+			note("%s %s %s", a.Change, a.ID, punctual.ErrorCode(r.Err))
+		},
+		OnClaim: func(_ context.Context, n int, _ time.Duration) { note("claim %d", n) },
+		OnStart: func(_ context.Context, d *punctual.Delivery) { note("start %s", d.ID) },
+		OnSettle: func(_ context.Context, s punctual.Settlement, _ time.Duration, err error) {
+			note("%s %s %s", s.Verb, s.ID, punctual.ErrorCode(err))
+		},
+		OnLeaseLost: func(_ context.Context, d *punctual.Delivery, err error) {
+			note("lost %s %d %v", d.ID, d.Token, errors.Is(err, punctual.ErrLeaseLost))
+		},
+	}
+	r := newRig(t, &Options{Observer: o})
+	for _, c := range []struct {
+		request, body string
+		want          []string
+	}{
+		{"POST /v1/topics/t/messages?id=a&at=2020-01-01T00:00:00Z", "x", []string{"push a stored"}},
+		{"POST /v1/push", `[{"topic":"t","id":"a","body":"x"},{"topic":"t","id":"b","body":"x","in":"1h"}]`, []string{"push a duplicate", "push b stored"}},
+		{"DELETE /v1/topics/t/messages/b", "", []string{"cancel b "}},
+		{"DELETE /v1/topics/t/messages/c", "", []string{"cancel c not_found"}},
+		{"POST /v1/topics/t/claim", "", []string{"claim 1", "start a"}},
+		{"POST /v1/topics/t/claim", "", []string{"claim 0"}},
+		{"POST /v1/topics/t/messages/a/ack?token=999", "", []string{"ack a lease_lost", "lost a 999 true"}},
+	} {
+		seen = nil
+		r.ask(c.request, c.body)
+		mu.Lock()
+		if !slices.Equal(seen, c.want) {
+			t.Errorf("%s: %q, want %q", c.request, seen, c.want)
+		}
+		mu.Unlock()
+	}
+}
+
+func TestMetricsNeedWhoKeepsThem(t *testing.T) {
+	newRig(t, nil).ask("GET /metrics", "").problem(t, 422, "unsupported")
+}

@@ -1,0 +1,252 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// description is what /openapi.json says.
+type description struct {
+	OpenAPI    string                                      `json:"openapi"`
+	Paths      map[string]map[string]describedOperation    `json:"paths"`
+	Components struct{ Schemas map[string]map[string]any } `json:"components"`
+}
+
+type describedOperation struct {
+	OperationID string                      `json:"operationId"`
+	Description string                      `json:"description"`
+	Parameters  []struct{ Name, In string } `json:"parameters"`
+	RequestBody struct {
+		Content map[string]struct{ Schema map[string]any }
+	} `json:"requestBody"`
+	Responses map[string]struct {
+		Content map[string]struct{ Schema map[string]any }
+	} `json:"responses"`
+}
+
+func describe(t *testing.T, text []byte) (d description) {
+	t.Helper()
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// The description has each route with its parameters and its policy, and nothing else.
+func TestOpenAPI(t *testing.T) {
+	r := newRig(t, nil)
+	d := describe(t, []byte(r.ask("GET /openapi.json", "").want(t, 200).body))
+	if d.OpenAPI != "3.1.0" {
+		t.Errorf("version %q", d.OpenAPI)
+	}
+	ids := map[string]bool{}
+	for _, rt := range routes() {
+		op, ok := d.Paths[rt.path][strings.ToLower(rt.method)]
+		if !ok {
+			t.Errorf("%s %s is not described", rt.method, rt.path)
+			continue
+		}
+		delete(d.Paths[rt.path], strings.ToLower(rt.method))
+		if op.OperationID == "" || ids[op.OperationID] {
+			t.Errorf("%s %s has the operation %q, which another one has", rt.method, rt.path, op.OperationID)
+		}
+		ids[op.OperationID] = true
+		if rt.action&ActionAll != 0 && !strings.Contains(op.Description, "Needs the action "+rt.action.String()) {
+			t.Errorf("%s does not say what it needs: %s", rt.id, op.Description)
+		}
+		var got []string
+		for _, p := range op.Parameters {
+			if p.In != "header" {
+				got = append(got, p.In+" "+p.Name)
+			}
+		}
+		var want []string
+		for _, p := range rt.params {
+			want = append(want, string(p.in)+" "+p.name)
+		}
+		same(t, got, want)
+		for _, segment := range strings.Split(rt.path, "/") {
+			if name, isParam := strings.CutPrefix(segment, "{"); isParam && !rt.takes(inPath, strings.TrimSuffix(name, "}")) {
+				t.Errorf("%s has %s in its path and not among its parameters", rt.id, segment)
+			}
+		}
+	}
+	for path, operations := range d.Paths {
+		if len(operations) > 0 {
+			t.Errorf("%s describes %v, which does not exist", path, slices.Collect(maps.Keys(operations)))
+		}
+	}
+}
+
+// Every parameter that the description has is read: a value that cannot be is refused.
+func TestEveryParameterIsRead(t *testing.T) {
+	free := []string{"after", "error", "id", "topic"} // any text is one
+	for _, rt := range routes() {
+		for _, p := range rt.params {
+			if p.in != inQuery || slices.Contains(free, p.name) {
+				continue
+			}
+			t.Run(rt.id+" "+p.name, func(t *testing.T) {
+				r := newRig(t, nil)
+				query := map[string]string{p.name: "@"}
+				for _, other := range rt.params {
+					if other.required && other.in == inQuery && other.name != p.name {
+						query[other.name] = "1"
+						if other.values != nil {
+							query[other.name] = other.values[0]
+						}
+					}
+				}
+				target := strings.NewReplacer("{topic}", "t", "{id}", "m").Replace(rt.path) + "?"
+				for name, value := range query {
+					target += name + "=" + value + "&"
+				}
+				body := ""
+				if rt.id == "claim" {
+					body = `{"topics":["t"],"max":1}`
+				}
+				r.ask(rt.method+" "+strings.TrimSuffix(target, "&"), body, "Accept: application/x-ndjson").problem(t, http.StatusBadRequest, "invalid")
+			})
+		}
+	}
+}
+
+// conforms fails unless the answer is one that the description allows. Every request of every test comes here.
+func (r *rig) conforms(req *http.Request, a answer) {
+	r.Helper()
+	d := describe(r.T, r.openAPI)
+	c := &call{server: r.Server, r: req}
+	if c.findRoute() != nil {
+		return // what there is no route for has no description
+	}
+	op := d.Paths[c.route.path][strings.ToLower(c.route.method)]
+	mediaType := a.header.Get("Content-Type")
+	if a.status >= 400 {
+		var p wire.Problem
+		if err := wire.DecodeRequest([]byte(a.body), &p); err != nil || mediaType != wire.ProblemType {
+			r.Fatalf("%s is answered with %d, %s: %.300s: %v", c.route.id, a.status, mediaType, a.body, err)
+		}
+		anywhere := []string{"invalid", "too_large", "unauthenticated", "forbidden", "unsupported", "overloaded", "closed", "internal", "indeterminate", "store_failed"}
+		if !slices.Contains(anywhere, p.Code) && !slices.Contains(c.route.errors, p.Code) {
+			r.Errorf("%s is answered with the code %q, which its description does not have", c.route.id, p.Code)
+		}
+		return
+	}
+	response, ok := op.Responses[fmt.Sprint(a.status)]
+	if !ok {
+		r.Fatalf("%s is answered with %d, which its description does not have", c.route.id, a.status)
+	}
+	if mediaType != wire.TypeJSON || c.route.answer == nil || req.Method == http.MethodHead {
+		return
+	}
+	var v any
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		r.Fatal(err)
+	}
+	if complaint := d.complain(response.Content[wire.TypeJSON].Schema, v); complaint != "" {
+		r.Errorf("%s is answered with %.500s: %s", c.route.id, a.body, complaint)
+	}
+}
+
+// complain says what of v the schema does not allow, or "".
+func (d *description) complain(schema map[string]any, v any) string {
+	if ref, ok := schema["$ref"].(string); ok {
+		return d.complain(d.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")], v)
+	}
+	kind := schema["type"]
+	switch v := v.(type) {
+	case string:
+		if kind != "string" {
+			return fmt.Sprintf("%q where the schema has %v", v, kind)
+		}
+	case bool:
+		if kind != "boolean" {
+			return fmt.Sprintf("%v where the schema has %v", v, kind)
+		}
+	case float64:
+		if kind != "integer" || v != float64(int64(v)) {
+			return fmt.Sprintf("%v where the schema has %v", v, kind)
+		}
+	case []any:
+		items, ok := schema["items"].(map[string]any)
+		if !ok || kind != "array" {
+			return fmt.Sprintf("an array where the schema has %v", kind)
+		}
+		for _, item := range v {
+			if complaint := d.complain(items, item); complaint != "" {
+				return complaint
+			}
+		}
+	case map[string]any:
+		return d.complainOfObject(schema, v)
+	default:
+		return fmt.Sprintf("%v where the schema has %v", v, kind)
+	}
+	return ""
+}
+
+func (d *description) complainOfObject(schema, v map[string]any) string {
+	if schema["type"] != "object" {
+		return fmt.Sprintf("an object where the schema has %v", schema["type"])
+	}
+	if values, ok := schema["additionalProperties"].(map[string]any); ok {
+		for name, value := range v {
+			if complaint := d.complain(values, value); complaint != "" {
+				return name + ": " + complaint
+			}
+		}
+		return ""
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	required, _ := schema["required"].([]any)
+	for _, name := range required {
+		if _, ok := v[name.(string)]; !ok {
+			return fmt.Sprintf("%v is missing", name)
+		}
+	}
+	for name, value := range v {
+		property, ok := properties[name].(map[string]any)
+		if !ok {
+			return name + " is not in the schema"
+		}
+		if complaint := d.complain(property, value); complaint != "" {
+			return name + ": " + complaint
+		}
+	}
+	return ""
+}
+
+// The check above can fail.
+func TestConformity(t *testing.T) {
+	d := description{}
+	d.Components.Schemas = map[string]map[string]any{"A": {
+		"type": "object", "required": []any{"a"},
+		"properties": map[string]any{"a": map[string]any{"type": "string"}, "b": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}}},
+	}}
+	ref := map[string]any{"$ref": "#/components/schemas/A"}
+	for text, wrong := range map[string]bool{
+		`{"a":"x"}`: false, `{"a":"x","b":[1,2]}`: false, `{}`: true, `{"a":1}`: true, `{"a":"x","c":1}`: true, `{"a":"x","b":[1.5]}`: true,
+		`{"a":"x","b":1}`: true, `[]`: true, `null`: true, `{"a":true}`: true,
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(err)
+		}
+		if complaint := d.complain(ref, v); (complaint != "") != wrong {
+			t.Errorf("%s: %q", text, complaint)
+		}
+	}
+	for _, k := range punctual.ErrorKinds() {
+		if meanings([]string{k.Code}) == "" {
+			t.Errorf("%s has no meaning", k.Code)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Action is what a request wants to do to a topic. Actions can be joined with |.
+type Action uint8
+
+// The actions. A Grant gives some of them.
+const (
+	// ActionPush stores messages.
+	ActionPush Action = 1 << iota
+	// ActionWork claims and settles.
+	ActionWork
+	// ActionInspect looks at messages, counts and settings.
+	ActionInspect
+	// ActionAmend cancels, reschedules and requeues.
+	ActionAmend
+	// ActionAdmin changes settings, pauses, purges, deletes, checks and examines.
+	ActionAdmin
+
+	// actionAny is for routes that everybody may use who is known at all, actionPublic for those that ask nobody who he is.
+	actionAny
+	actionPublic
+
+	// ActionAll is every action that a Grant can give.
+	ActionAll = ActionPush | ActionWork | ActionInspect | ActionAmend | ActionAdmin
+)
+
+var actionNames = [...]string{"push", "work", "inspect", "amend", "admin"}
+
+// ParseActions reads "push", "work", "inspect", "amend", "admin" and "all", separated by commas.
+func ParseActions(text string) (Action, error) {
+	var out Action
+words:
+	for word := range strings.SplitSeq(text, ",") {
+		if word == "all" {
+			out |= ActionAll
+			continue
+		}
+		for i, name := range actionNames {
+			if word == name {
+				out |= 1 << i
+				continue words
+			}
+		}
+		return 0, fmt.Errorf("action %q: use push, work, inspect, amend, admin or all, separated by commas: %w", word, punctual.ErrInvalid)
+	}
+	return out, nil
+}
+
+// String is the inverse of ParseActions.
+func (a Action) String() string {
+	if a&ActionAll == ActionAll {
+		return "all"
+	}
+	var words []string
+	for i, name := range actionNames {
+		if a&(1<<i) != 0 {
+			words = append(words, name)
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// Authenticator says who sends a request. It is called for each request, and again when a claim that waited has messages, from
+// many goroutines at once; so it must be quick.
+type Authenticator interface {
+	// Authenticate returns who sends the request, or an error that wraps punctual.ErrUnauthenticated.
+	Authenticate(r *http.Request) (*Principal, error)
+}
+
+// Principal is who sends a request, and what he may do. It must not be changed once it was returned.
+type Principal struct {
+	// Name is how logs and limits call him; two with the same name share their limits.
+	Name string
+	// Grants are what he may do: what any of them allows.
+	Grants []Grant
+}
+
+// Grant allows actions on topics.
+type Grant struct {
+	Actions Action
+	// Topics is a topic's name, or the beginning of names followed by *: "order.*", "*".
+	Topics string
+}
+
+// Everything is the grant that allows all actions on all topics.
+func Everything() Grant { return Grant{Actions: ActionAll, Topics: "*"} }
+
+// allows tells whether the grants cover every action of a on the topic.
+func (p *Principal) allows(a Action, topic string) bool {
+	for _, g := range p.Grants {
+		if g.covers(topic) {
+			a &^= g.Actions
+		}
+	}
+	return a == 0
+}
+
+// allowsAll tells whether the grants cover a on every topic that there can be.
+func (p *Principal) allowsAll(a Action) bool {
+	for _, g := range p.Grants {
+		if g.Topics == "*" {
+			a &^= g.Actions
+		}
+	}
+	return a == 0
+}
+
+func (g Grant) covers(topic string) bool {
+	if prefix, ok := strings.CutSuffix(g.Topics, "*"); ok {
+		return strings.HasPrefix(topic, prefix)
+	}
+	return topic == g.Topics
+}
+
+// may returns an ErrForbidden unless p may do a to the topic.
+func (p *Principal) may(a Action, topic string) error {
+	if p.allows(a, topic) {
+		return nil
+	}
+	return fmt.Errorf("%s may not %s in topic %q: %w", p.Name, a, topic, punctual.ErrForbidden)
+}
+
+// anyone is the principal of a server without an Authenticator.
+var anyone = &Principal{Name: "anyone", Grants: []Grant{Everything()}}

@@ -1,0 +1,364 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// route is one row of the table: a method and path, what it takes, and who may use it.
+type route struct {
+	method string
+	// path has parameters in braces: /v1/topics/{topic}.
+	path string
+	// action is what the route needs; 0 refuses everybody. With perItem, the topics stand in the body, and the handler
+	// checks each one.
+	action  Action
+	perItem bool
+	params  []param
+	body    bodyKind
+	// example of the request's and the answer's body, whose types the OpenAPI description is made of; nil for none.
+	request, answer any
+	// statuses are those of answers that are no errors; errors are the codes that can come beside those of every route.
+	statuses []int
+	errors   []string
+	// id and summary describe the route; detail, if there, says more.
+	id, summary, detail string
+	handle              func(c *call) error
+}
+
+// bodyKind is what the body of a request is.
+type bodyKind uint8
+
+const (
+	bodyNone    bodyKind = iota
+	bodyMessage          // the message itself
+	bodyJSON
+	bodyLines // JSON or NDJSON
+)
+
+// place is where a parameter stands.
+type place string
+
+const (
+	inPath  place = "path"
+	inQuery place = "query"
+)
+
+// param is a parameter of a route.
+type param struct {
+	name string
+	in   place
+	text string
+	// values are all that it takes; nil for any.
+	values   []string
+	required bool
+}
+
+func (rt *route) takes(in place, name string) bool {
+	for _, p := range rt.params {
+		if p.in == in && p.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (rt *route) queryNames() []string {
+	var names []string
+	for _, p := range rt.params {
+		if p.in == inQuery {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// matches compares the segments of a path with the route's and returns its parameters.
+func (rt *route) matches(segments []string) (values map[string]string, ok bool) {
+	pattern := strings.Split(rt.path[1:], "/")
+	if len(pattern) != len(segments) {
+		return nil, false
+	}
+	for i, want := range pattern {
+		if name, isParam := strings.CutPrefix(want, "{"); isParam {
+			if values == nil {
+				values = make(map[string]string, 2)
+			}
+			values[strings.TrimSuffix(name, "}")] = segments[i]
+		} else if want != segments[i] {
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// The parameters that several routes take.
+var (
+	paramTopic = param{name: "topic", in: inPath, text: "The topic; a / in it is written %2F.", required: true}
+	paramID    = param{name: "id", in: inPath, text: "The message's ID within its topic.", required: true}
+	paramIn    = param{name: "in", in: inQuery, text: "Due this long after now: 30m, 2h30m, 2d."}
+	paramAt    = param{name: "at", in: inQuery, text: "Due at this time: 2026-11-20T10:00:00Z."}
+	paramToken = param{name: "token", in: inQuery, text: "The token of the lease, from the claim.", required: true}
+	paramFrom  = param{name: "from", in: inQuery, text: "Only messages at this time or later."}
+	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time."}
+	pushParams = []param{
+		paramIn, paramAt,
+		{name: "if_exists", in: inQuery, text: "What to do when the ID is taken. Default keep.", values: []string{"keep", "replace", "replace-dead", "fail"}},
+		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says."},
+		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time."},
+		{name: "drop_expired", in: inQuery, text: "Drop it when it expires, instead of keeping it among the dead.", values: []string{"true", "false"}},
+	}
+	claimParams = []param{
+		{name: "max", in: inQuery, text: "How many messages at most. Default 1."},
+		{name: "wait", in: inQuery, text: "How long to wait when nothing is due, at most max_wait of GET /v1. Default 0s."},
+		{name: "lease", in: inQuery, text: "How long the lease lasts; left out: as the topic says."},
+		{name: "window", in: inQuery, text: "With Accept: application/x-ndjson, how many messages of the stream may be unsettled at once."},
+	}
+)
+
+func params(groups ...any) []param {
+	var out []param
+	for _, g := range groups {
+		switch g := g.(type) {
+		case param:
+			out = append(out, g)
+		case []param:
+			out = append(out, g...)
+		}
+	}
+	return out
+}
+
+const (
+	pathTopic    = wire.PathTopics + "/{topic}"
+	pathMessages = pathTopic + "/messages"
+	pathMessage  = pathMessages + "/{id}"
+)
+
+// routes is the table.
+func routes() []*route {
+	var out []*route
+	out = append(out, messageRoutes()...)
+	out = append(out, batchRoutes()...)
+	out = append(out, topicRoutes()...)
+	return append(out, serverRoutes()...)
+}
+
+func messageRoutes() []*route {
+	pushErrors := []string{"too_large", "duplicate", "paused", "no_space"}
+	created := []int{http.StatusCreated, http.StatusOK}
+	settle := func(verb, summary string, extra ...any) *route {
+		return &route{
+			method: http.MethodPost, path: pathMessage + "/" + verb, action: ActionWork,
+			params: params(append([]any{paramTopic, paramID, paramToken}, extra...)...),
+			answer: wire.SettleResult{}, statuses: []int{http.StatusOK}, errors: []string{"lease_lost", "cancelled"},
+			id: verb, summary: summary, handle: (*call).settleOne,
+		}
+	}
+	why := param{name: "error", in: inQuery, text: "What went wrong, kept in the message's history."}
+	next := param{name: "in", in: inQuery, text: "The next attempt is due this long after now; left out: as the topic's backoff says."}
+	again := param{name: "in", in: inQuery, text: "The next attempt is due this long after now. Default 0s."}
+	length := param{name: "in", in: inQuery, text: "The lease ends this long after now; left out: the topic's length of a lease."}
+	return []*route{
+		{
+			method: http.MethodPost, path: pathMessages, action: ActionPush, body: bodyMessage,
+			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one."}, pushParams),
+			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
+			id: "push", summary: "Push a message: the request's body is the message itself",
+			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key is taken as the ID. " +
+				"201 says that it is stored, 200 that the ID was taken and what became of that.",
+			handle: (*call).pushOne,
+		},
+		{
+			method: http.MethodPut, path: pathMessage, action: ActionPush, body: bodyMessage, params: params(paramTopic, paramID, pushParams),
+			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
+			id: "pushWithID", summary: "Push a message with an ID, so that it can be sent again", handle: (*call).pushOne,
+		},
+		{
+			method: http.MethodGet, path: pathMessages, action: ActionInspect,
+			params: params(
+				paramTopic,
+				param{name: "state", in: inQuery, text: "Which messages.", values: []string{"scheduled", "ready", "leased", "dead"}, required: true},
+				param{name: "reason", in: inQuery, text: "Only dead messages that died of this.", values: []string{
+					string(punctual.ReasonDiscarded), string(punctual.ReasonAttemptsUsedUp), string(punctual.ReasonExpired),
+				}},
+				paramFrom, paramTo,
+				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000. Default 100."},
+				param{name: "after", in: inQuery, text: "Continues a list: next of the page before."},
+			),
+			answer: wire.Page{}, statuses: []int{http.StatusOK},
+			id: "list", summary: "List a topic's messages of one state, in the order of their time", handle: (*call).list,
+		},
+		{
+			method: http.MethodGet, path: pathMessage, action: ActionInspect, params: params(paramTopic, paramID),
+			answer: wire.Message{}, statuses: []int{http.StatusOK}, errors: []string{"not_found"},
+			id: "get", summary: "Look at a message; with Accept: application/octet-stream at its body alone", handle: (*call).get,
+		},
+		{
+			method: http.MethodDelete, path: pathMessage, action: ActionAmend, params: params(paramTopic, paramID),
+			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased"},
+			id: "cancel", summary: "Cancel a message: 200 it is never delivered, 409 it is being worked on, 404 it is no longer stored",
+			handle: (*call).cancel,
+		},
+		{
+			method: http.MethodPost, path: pathMessage + "/reschedule", action: ActionAmend, params: params(paramTopic, paramID, paramIn, paramAt),
+			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased"},
+			id: "reschedule", summary: "Move a message to another time; one of in and at is required", handle: (*call).reschedule,
+		},
+		{
+			method: http.MethodPost, path: pathMessage + "/requeue", action: ActionAmend, params: params(paramTopic, paramID, paramIn, paramAt),
+			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "not_dead"},
+			id: "requeue", summary: "Deliver a dead message again, now unless in or at says when", handle: (*call).requeue,
+		},
+		{
+			method: http.MethodPost, path: pathTopic + "/claim", action: ActionWork, params: params(paramTopic, claimParams),
+			answer: wire.ClaimAnswer{}, statuses: []int{http.StatusOK, http.StatusNoContent},
+			id: "claimTopic", summary: "Claim messages whose time has come; 204 when none came",
+			detail: "With Accept: application/octet-stream and max=1 the answer's body is the message itself, with Punctual-Id, Punctual-Token and " +
+				"Punctual-Due beside it. With Accept: application/x-ndjson the answer is a stream of lines until the client ends it.",
+			handle: (*call).claimTopic,
+		},
+		settle("ack", "Finish a message"),
+		settle("retry", "Give a message back for another attempt", next, why),
+		settle("snooze", "Give a message back without counting the attempt", again),
+		settle("discard", "Give up on a message: it becomes dead", why),
+		settle("release", "Give a message back unstarted, at once"),
+		settle("extend", "Extend the lease of a message", length),
+	}
+}
+
+func batchRoutes() []*route {
+	return []*route{
+		{
+			method: http.MethodPost, path: wire.PathPush, action: ActionPush, perItem: true, body: bodyLines,
+			params:  params(param{name: "topic", in: inQuery, text: "The topic of messages that name none."}),
+			request: wire.PushRequest{}, answer: wire.PushAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
+			id: "pushMany", summary: "Push many messages: a JSON array, an object with messages, or NDJSON",
+			detail: "With Content-Type: application/x-ndjson each line is a message, and each line of the answer its result. Items that fail have an error; " +
+				"the others are stored.",
+			handle: (*call).pushMany,
+		},
+		{
+			method: http.MethodPost, path: wire.PathClaim, action: ActionWork, perItem: true, body: bodyJSON,
+			params:  params(claimParams[3]),
+			request: wire.ClaimRequest{}, answer: wire.ClaimAnswer{}, statuses: []int{http.StatusOK, http.StatusNoContent},
+			id: "claim", summary: "Claim messages of several topics; 204 when none came", handle: (*call).claimMany,
+		},
+		{
+			method: http.MethodPost, path: wire.PathSettle, action: ActionWork, perItem: true, body: bodyJSON,
+			request: wire.SettleRequest{}, answer: wire.SettleAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
+			id: "settleMany", summary: "Ack, retry, snooze, discard, release and extend many messages", handle: (*call).settleMany,
+		},
+		{
+			method: http.MethodPost, path: wire.PathAmend, action: ActionAmend, perItem: true, body: bodyJSON,
+			request: wire.AmendRequest{}, answer: wire.AmendAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
+			id: "amendMany", summary: "Cancel, reschedule and requeue many messages", handle: (*call).amendMany,
+		},
+	}
+}
+
+func topicRoutes() []*route {
+	ok := []int{http.StatusOK}
+	return []*route{
+		{
+			method: http.MethodGet, path: wire.PathTopics, action: ActionInspect, perItem: true,
+			answer: wire.Topics{}, statuses: ok, id: "topics", summary: "Count the messages of every topic that the client may inspect", handle: (*call).topics,
+		},
+		{
+			method: http.MethodGet, path: pathTopic, action: ActionInspect, params: params(paramTopic),
+			answer: wire.Topic{}, statuses: ok, errors: []string{"not_found"}, id: "stats", summary: "Count the messages of a topic", handle: (*call).stats,
+		},
+		{
+			method: http.MethodDelete, path: pathTopic, action: ActionAdmin, params: params(paramTopic),
+			answer: wire.Purged{}, statuses: ok, errors: []string{"not_found"},
+			id: "deleteTopic", summary: "Delete a topic with its settings and all its messages", handle: (*call).deleteTopic,
+		},
+		{
+			method: http.MethodGet, path: pathTopic + "/settings", action: ActionInspect, params: params(paramTopic),
+			answer: wire.Settings{}, statuses: ok, id: "settings", summary: "Look at a topic's settings", handle: (*call).settings,
+		},
+		{
+			method: http.MethodPatch, path: pathTopic + "/settings", action: ActionAdmin, params: params(paramTopic), body: bodyJSON,
+			request: wire.SettingsPatch{}, answer: wire.Settings{}, statuses: ok,
+			id: "configure", summary: "Change those of a topic's settings that are given", handle: (*call).configure,
+		},
+		{
+			method: http.MethodPost, path: pathTopic + "/pause", action: ActionAdmin, params: params(paramTopic, pauseParams),
+			answer: wire.Settings{}, statuses: ok, id: "pause", summary: "Hold back deliveries, unless push=true alone, and refuse pushes with push=true",
+			handle: (*call).pause,
+		},
+		{
+			method: http.MethodPost, path: pathTopic + "/resume", action: ActionAdmin, params: params(paramTopic, pauseParams),
+			answer: wire.Settings{}, statuses: ok, id: "resume", summary: "End a pause: that which is named, or both", handle: (*call).resume,
+		},
+		{
+			method: http.MethodPost, path: pathTopic + "/purge", action: ActionAdmin,
+			params: params(paramTopic, param{
+				name: "state", in: inQuery, required: true, text: "Which messages; live is all but the dead.",
+				values: []string{"scheduled", "ready", "leased", "dead", wire.StateLive},
+			}, paramFrom, paramTo),
+			answer: wire.Purged{}, statuses: ok, id: "purge", summary: "Remove messages without delivering them", handle: (*call).purge,
+		},
+		{
+			method: http.MethodGet, path: wire.PathForecast, action: ActionInspect, perItem: true,
+			params: params(
+				param{name: "topic", in: inQuery, text: "The topic; left out: all."},
+				param{name: "from", in: inQuery, text: "Where the first bucket begins, at the latest now, which is the default."},
+				param{name: "step", in: inQuery, text: "The width of a bucket. Default 1m."},
+				param{name: "buckets", in: inQuery, text: "Their number, 1 to 10000. Default 60."},
+			),
+			answer: wire.Forecast{}, statuses: ok, id: "forecast", summary: "Count the messages due in each step ahead", handle: (*call).forecast,
+		},
+	}
+}
+
+var pauseParams = []param{
+	{name: "push", in: inQuery, text: "Pushes.", values: []string{"true", "false"}},
+	{name: "delivery", in: inQuery, text: "Deliveries.", values: []string{"true", "false"}},
+}
+
+func serverRoutes() []*route {
+	ok := []int{http.StatusOK}
+	return []*route{
+		{
+			method: http.MethodGet, path: wire.PathInfo, action: actionAny, answer: wire.Info{}, statuses: ok,
+			id: "info", summary: "Version, durability and limits", handle: (*call).showInfo,
+		},
+		{
+			method: http.MethodGet, path: wire.PathClock, action: actionAny, answer: wire.Clock{}, statuses: ok,
+			id: "clock", summary: "The store's clock", handle: (*call).clock,
+		},
+		{
+			method: http.MethodGet, path: wire.PathSpace, action: ActionInspect, answer: wire.Space{}, statuses: ok, errors: []string{"unsupported"},
+			id: "space", summary: "How much room the store's medium has, in bytes", handle: (*call).showSpace,
+		},
+		{
+			method: http.MethodGet, path: wire.PathCheck, action: ActionAdmin, answer: wire.CheckReport{}, statuses: ok,
+			id: "check", summary: "Read everything and report damage",
+			detail: "It can take long. With Accept: application/x-ndjson lines tell how far it is, and the last one is the report.", handle: (*call).check,
+		},
+		{
+			method: http.MethodGet, path: wire.PathExamine, action: ActionAdmin, answer: wire.Examination{}, statuses: ok,
+			id: "examine", summary: "What the store stands on, and whether that can keep the promises", handle: (*call).examine,
+		},
+		{
+			method: http.MethodGet, path: wire.PathOpenAPI, action: actionAny, statuses: ok,
+			id: "openapi", summary: "This description", handle: (*call).showOpenAPI,
+		},
+		{
+			method: http.MethodGet, path: wire.PathLive, action: actionPublic, answer: wire.Health{}, statuses: ok,
+			id: "live", summary: "200 as long as the process answers", handle: (*call).live,
+		},
+		{
+			method: http.MethodGet, path: wire.PathReady, action: actionPublic, answer: wire.Health{}, statuses: ok,
+			id: "ready", summary: "200 as long as the store answers and the server is not ending", handle: (*call).ready,
+		},
+		{
+			method: http.MethodGet, path: wire.PathMetrics, action: ActionInspect, statuses: ok, errors: []string{"unsupported"},
+			id: "metrics", summary: "Metrics for Prometheus", handle: (*call).metrics,
+		},
+	}
+}

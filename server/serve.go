@@ -1,0 +1,203 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// ServeOptions configure Serve. A nil *ServeOptions and each zero field mean the default.
+type ServeOptions struct {
+	// TLS, if not nil, is spoken on the listeners that are not unix sockets. MinVersion 0 becomes TLS 1.3.
+	TLS *tls.Config
+	// ExposeWithoutTLSAndTokens lets Serve listen where other machines can connect, though anyone there can read and change
+	// everything. Default: that is an ErrForbidden.
+	ExposeWithoutTLSAndTokens bool
+	// MaxConnections bounds the open connections; further ones are answered with 503 and closed. Default 16384.
+	MaxConnections int
+	// HeaderTime bounds how long the head of a request may take, IdleTime how long a connection may be without one. Default
+	// 10 s and 2 min.
+	HeaderTime, IdleTime time.Duration
+	// MaxHeader bounds the bytes of a request's head. Default 64 KiB.
+	MaxHeader int
+	// DrainTime bounds how long requests may go on when ctx has ended. Default 30 s.
+	DrainTime time.Duration
+}
+
+// Serve answers requests on the listeners, which become its own, with HTTP/1.1 and HTTP/2, also without TLS (h2c). When ctx ends it
+// drains: waiting claims get an empty answer, what is under way is finished, and Serve returns nil. It returns earlier
+// with an error when a listener fails or may not be served.
+func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Listener) error {
+	var options ServeOptions
+	if o != nil {
+		options = *o
+	}
+	orDefault(&options.MaxConnections, 16384)
+	orDefault(&options.HeaderTime, 10*time.Second)
+	orDefault(&options.IdleTime, 2*time.Minute)
+	orDefault(&options.MaxHeader, 64<<10)
+	orDefault(&options.DrainTime, 30*time.Second)
+	closeAll := func() error {
+		var err error
+		for _, l := range listeners {
+			if e := l.Close(); !errors.Is(e, net.ErrClosed) {
+				err = errors.Join(err, e)
+			}
+		}
+		return err
+	}
+	for _, l := range listeners {
+		if err := s.MayServe(l.Addr(), &options); err != nil {
+			return errors.Join(err, closeAll())
+		}
+	}
+	hs := s.httpServer(&options)
+	connections := &connectionCount{limit: options.MaxConnections}
+	failed := make(chan error, len(listeners))
+	var serving sync.WaitGroup
+	for _, l := range listeners {
+		bounded := &boundedListener{Listener: l, count: connections, speaksTLS: hs.TLSConfig != nil && l.Addr().Network() != "unix"}
+		serving.Go(func() {
+			var err error
+			if bounded.speaksTLS {
+				err = hs.ServeTLS(bounded, "", "")
+			} else {
+				err = hs.Serve(bounded)
+			}
+			if !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("serve %s: %w", l.Addr(), err)
+			}
+		})
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	s.Drain()
+	ending, end := context.WithTimeout(context.WithoutCancel(ctx), options.DrainTime)
+	defer end()
+	if e := hs.Shutdown(ending); e != nil {
+		err = errors.Join(err, fmt.Errorf("requests were still under way after %v: %w", options.DrainTime, e), hs.Close())
+	}
+	serving.Wait()
+	s.Close()
+	return err
+}
+
+// MayServe returns an ErrForbidden for an address that other machines can reach, unless strangers are kept out. Serve asks it of each
+// listener.
+func (s *Server) MayServe(addr net.Addr, o *ServeOptions) error {
+	if o == nil {
+		o = &ServeOptions{}
+	}
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || tcp.IP.IsLoopback() || o.ExposeWithoutTLSAndTokens {
+		return nil
+	}
+	if o.TLS != nil && s.options.Authenticator != nil {
+		return nil
+	}
+	return fmt.Errorf("listen on %s: other machines reach this address, and without TLS and tokens anyone there can read and change everything: "+
+		"configure both, or listen on 127.0.0.1, or expose it without them explicitly: %w", addr, punctual.ErrForbidden)
+}
+
+func (s *Server) httpServer(o *ServeOptions) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	hs := &http.Server{
+		Handler: s, Protocols: protocols, ReadHeaderTimeout: o.HeaderTime, IdleTimeout: o.IdleTime, MaxHeaderBytes: o.MaxHeader,
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: s.limits.WriteTime,
+		},
+	}
+	if o.TLS != nil {
+		hs.TLSConfig = o.TLS.Clone()
+		if hs.TLSConfig.MinVersion == 0 {
+			hs.TLSConfig.MinVersion = tls.VersionTLS13
+		}
+	}
+	return hs
+}
+
+// connectionCount counts the open connections of all listeners.
+type connectionCount struct {
+	limit int
+
+	mu   sync.Mutex
+	open int // guarded by mu
+}
+
+func (c *connectionCount) take() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open >= c.limit {
+		return false
+	}
+	c.open++
+	return true
+}
+
+func (c *connectionCount) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+}
+
+// boundedListener turns connections beyond the limit away.
+type boundedListener struct {
+	net.Listener
+	count     *connectionCount
+	speaksTLS bool
+}
+
+// Accept returns the next connection within the limit.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.count.take() {
+			return &countedConn{Conn: conn, release: sync.OnceFunc(l.count.release)}, nil
+		}
+		l.turnAway(conn)
+	}
+}
+
+// turnAway says why the connection is closed, as far as that fits without waiting.
+func (l *boundedListener) turnAway(conn net.Conn) {
+	defer conn.Close()
+	if l.speaksTLS || conn.SetDeadline(time.Now().Add(time.Millisecond)) != nil {
+		return
+	}
+	const answer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+	if _, err := io.WriteString(conn, answer); err != nil {
+		return
+	}
+}
+
+// countedConn is a connection that is counted until it is closed.
+type countedConn struct {
+	net.Conn
+	release func()
+}
+
+// Close closes the connection.
+func (c *countedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

@@ -1,0 +1,285 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/answers"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Server is the HTTP interface of a store. It is an http.Handler, safe for concurrent use. Make one with New.
+type Server struct {
+	store     punctual.Store // knows calls again that carry a request's key
+	answers   *answers.Store // is store, unless the store below knows calls again by itself
+	takesBack takesBack      // is store, if that can take the answer of a claim back
+	inspector punctual.Inspector
+	checker   punctual.Checker
+	examiner  punctual.Examiner
+	space     punctual.SpaceReporter
+	options   Options
+	limits    Limits
+	log       *slog.Logger
+	origin    *http.CrossOriginProtection
+	routes    []*route
+	info      wire.Info
+	openAPI   []byte
+	memory    atomic.Int64 // bytes of bodies that are held
+
+	draining context.Context // ended by Drain
+	drain    func()
+	windows  windows
+
+	mu      sync.Mutex
+	clients map[string]*client // by name of the principal; guarded by mu
+}
+
+// client is what is counted for one principal.
+type client struct {
+	rate    *rate.Limiter
+	waiting atomic.Int64
+}
+
+// New returns the HTTP interface of a store, which stays the caller's: close it when the server is done. Limits that cannot be, and
+// origins that are none, are an ErrInvalid.
+func New(store punctual.Store, o *Options) (*Server, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	s := &Server{
+		options: *o, limits: o.Limits.withDefaults(), log: o.Logger, origin: http.NewCrossOriginProtection(),
+		routes: routes(), clients: make(map[string]*client),
+	}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := s.limits.check(); err != nil {
+		return nil, err
+	}
+	for _, origin := range o.Origins {
+		if err := s.origin.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("origin %q: write it like https://console.example.com: %w (%w)", origin, punctual.ErrInvalid, err)
+		}
+	}
+	s.store = store
+	if _, repeats := store.(storekit.Repeater); !repeats {
+		s.answers = answers.New(store, &answers.Options{Unchanged: true})
+		s.store = s.answers
+	}
+	s.inspector, _ = store.(punctual.Inspector)
+	s.checker, _ = store.(punctual.Checker)
+	s.examiner, _ = store.(punctual.Examiner)
+	s.space, _ = store.(punctual.SpaceReporter)
+	s.info = wire.Info{
+		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,
+		Examiner: s.examiner != nil, Compact: wire.CompactVersion, Limits: s.limits.onWire(),
+	}
+	if d, ok := store.(punctual.DurabilityReporter); ok {
+		s.info.Durability = d.Durability()
+	}
+	if r, ok := s.store.(storekit.Repeater); ok {
+		s.info.Repeats = wire.Duration(r.Repeats())
+	}
+	s.takesBack, _ = s.store.(takesBack)
+	if o.Observer != nil {
+		s.store = observed{s.store, o.Observer}
+	}
+	var err error
+	s.openAPI, err = openAPI(s.routes, o.Version)
+	return s, err
+}
+
+// Drain makes the server end: /readyz fails, claims that wait and streams end with an empty answer, and new claims are
+// refused. Other requests are answered as ever. It does not wait; http.Server.Shutdown does.
+func (s *Server) Drain() {
+	s.drain()
+}
+
+// Close drains, and waits for the calls of the store that are still under way with nobody to answer to. The store stays open.
+func (s *Server) Close() {
+	s.Drain()
+	if s.answers != nil {
+		s.answers.Drain()
+	}
+}
+
+func (s *Server) isDraining() bool { return s.draining.Err() != nil }
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{server: s, w: w, r: r, started: time.Now()}
+	defer c.report()
+	defer func() {
+		cause := recover()
+		if cause == nil || cause == http.ErrAbortHandler {
+			if cause != nil {
+				panic(cause)
+			}
+			return
+		}
+		s.log.Error("a request made the server panic", "method", r.Method, "route", c.pattern(), "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		if c.status != 0 {
+			panic(http.ErrAbortHandler) // half an answer must not look whole
+		}
+		c.fail(errors.New("the server failed on this request"))
+	}()
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		h.Set("Connection", "close") // nothing that a proxy may have taken for a part of this body is read as a request
+	}
+	if s.answers != nil {
+		h.Set(wire.HeaderInstance, s.answers.Instance())
+	}
+	if err := c.answer(); err != nil {
+		c.fail(err)
+	}
+}
+
+// answer takes a request through all the steps before its route's own.
+func (c *call) answer() error {
+	s, r := c.server, c.r
+	if err := s.checkHost(r); err != nil {
+		return err
+	}
+	if err := s.origin.Check(r); err != nil {
+		return fmt.Errorf("a page of another site sent this request: %w", punctual.ErrForbidden)
+	}
+	if err := c.findRoute(); err != nil {
+		return err
+	}
+	if c.route.action != actionPublic {
+		if err := c.authenticate(); err != nil {
+			return err
+		}
+		if err := c.admit(); err != nil {
+			return err
+		}
+	}
+	if err := c.authorize(); err != nil {
+		return err
+	}
+	if err := c.checkInstance(); err != nil {
+		return err
+	}
+	if err := c.readQuery(); err != nil {
+		return err
+	}
+	defer c.releaseBody()
+	if err := c.readBody(); err != nil {
+		return err
+	}
+	return c.route.handle(c)
+}
+
+// checkHost refuses names under which a page in a browser can reach a server that is not meant for it.
+func (s *Server) checkHost(r *http.Request) error {
+	if r.TLS != nil {
+		return nil // a browser has compared the name with the certificate
+	}
+	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() == "unix" {
+		return nil // no browser gets here
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if host == "localhost" || net.ParseIP(host) != nil {
+		return nil
+	}
+	for _, allowed := range s.options.Hosts {
+		if allowed == "*" || strings.EqualFold(allowed, host) {
+			return nil
+		}
+	}
+	return fmt.Errorf("host %q is not one of this server's names: use localhost or an IP address, or have the name allowed: %w", host, punctual.ErrForbidden)
+}
+
+// checkInstance refuses a request that may have been carried out already, if the memory for its answer is another one.
+func (c *call) checkInstance() error {
+	a, asked := c.server.answers, c.r.Header.Get(wire.HeaderInstance)
+	if a == nil || asked == "" || asked == a.Instance() {
+		return nil
+	}
+	return &refusal{
+		status: wire.StatusOtherInstance,
+		err:    fmt.Errorf("the request is for the instance %q of the server, which has ended: %w", asked, punctual.ErrClosed),
+	}
+}
+
+// authenticate finds out who sends the request.
+func (c *call) authenticate() error {
+	a := c.server.options.Authenticator
+	if a == nil {
+		c.principal = anyone
+		return nil
+	}
+	p, err := a.Authenticate(c.r)
+	if err == nil && p == nil {
+		err = errors.New("the authenticator returned nobody")
+	}
+	if err != nil {
+		if !errors.Is(err, punctual.ErrUnauthenticated) {
+			c.server.log.Error("the authenticator failed", "error", err)
+			return fmt.Errorf("who sends this cannot be found out: %w", punctual.ErrOverloaded)
+		}
+		return err
+	}
+	c.principal = p
+	return nil
+}
+
+// admit counts the request against its principal's rate.
+func (c *call) admit() error {
+	s := c.server
+	s.mu.Lock()
+	k := s.clients[c.principal.Name]
+	if k == nil {
+		k = &client{rate: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Burst)}
+		s.clients[c.principal.Name] = k
+	}
+	s.mu.Unlock()
+	c.client = k
+	if k.rate.Allow() {
+		return nil
+	}
+	return &refusal{
+		status: http.StatusTooManyRequests,
+		err:    fmt.Errorf("%s sends more than %v requests a second: %w", c.principal.Name, s.limits.Rate, punctual.ErrOverloaded),
+	}
+}
+
+// authorize checks the route's action on the topic that the path names. What a request's body names is checked where it is read.
+func (c *call) authorize() error {
+	switch need := c.route.action; {
+	case need == actionPublic, need == actionAny:
+		return nil
+	case need&ActionAll == 0:
+		return fmt.Errorf("nobody may use this route: %w", punctual.ErrForbidden)
+	case c.route.takes(inPath, "topic"):
+		return c.principal.may(need, c.path["topic"])
+	case c.route.perItem:
+		return nil
+	case c.principal.allowsAll(need):
+		return nil
+	default:
+		return fmt.Errorf("%s may not %s in all topics: %w", c.principal.Name, need, punctual.ErrForbidden)
+	}
+}

@@ -1,0 +1,185 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// A stream is a claim that goes on until its client ends it. Its window bounds the messages that were sent and are not settled yet,
+// so that a client which stops working stops receiving. When the client goes, messages that were sent stay leased: it may still
+// work on them. What had not left is released.
+
+// keepAlive is how often a stream says that it is alive, so that proxies keep it.
+const keepAlive = 15 * time.Second
+
+// held is a message of a window.
+type held struct {
+	topic, id string
+	token     int64
+}
+
+// window is the unsettled messages of one stream. Its fields are guarded by windows.mu.
+type window struct {
+	until  map[held]time.Time     // when each lease ends, by this process's clock
+	length map[held]time.Duration // of the lease, as it was claimed
+	change chan struct{}          // holds one notice that a message was settled
+}
+
+// windows finds the streams that wait for a message to be settled.
+type windows struct {
+	mu sync.Mutex
+	of map[held]*window // guarded by mu
+}
+
+// settled takes a message out of its stream's window, or notes the new end of its lease. err is the settlement's.
+func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	key := held{s.Topic, s.ID, s.Token}
+	w := ws.of[key]
+	switch {
+	case w == nil:
+		return
+	case s.Verb == punctual.SettleExtend && err == nil:
+		length := s.Delay
+		if length == 0 {
+			length = w.length[key]
+		}
+		w.until[key] = now.Add(length)
+		return
+	case err != nil && !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled):
+		return // it is still held
+	}
+	ws.remove(w, key)
+	select {
+	case w.change <- struct{}{}:
+	default:
+	}
+}
+
+// remove is called with mu held.
+func (ws *windows) remove(w *window, key held) {
+	delete(ws.of, key)
+	delete(w.until, key)
+	delete(w.length, key)
+}
+
+// add puts what was claimed into the window.
+func (ws *windows) add(w *window, ds []punctual.Delivery, now time.Time) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.of == nil {
+		ws.of = make(map[held]*window)
+	}
+	for _, d := range ds {
+		key := held{d.Topic, d.ID, d.Token}
+		length := d.LeaseUntil.Sub(d.Delivered)
+		ws.of[key], w.until[key], w.length[key] = w, now.Add(length), length
+	}
+}
+
+// open is how many messages are in the window, without those whose lease has ended, and when the next lease ends.
+func (ws *windows) open(w *window, now time.Time) (n int, next time.Time) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for key, until := range w.until {
+		switch {
+		case !until.After(now):
+			ws.remove(w, key)
+		case next.IsZero() || until.Before(next):
+			next = until
+		}
+	}
+	return len(w.until), next
+}
+
+// close forgets the window.
+func (ws *windows) close(w *window) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for key := range w.until {
+		ws.remove(w, key)
+	}
+}
+
+// stream sends messages as they fall due, one line each, and an empty object from time to time.
+func (c *call) stream(req punctual.Claim) error {
+	size, err := c.number("window", min(100, c.server.limits.MaxWindow))
+	if err != nil {
+		return err
+	}
+	if size < 1 || size > c.server.limits.MaxWindow {
+		return invalidf("window of %d messages: use 1 to %d", size, c.server.limits.MaxWindow)
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", wire.TypeNDJSON)
+	h.Set("X-Accel-Buffering", "no") // a proxy that gathers lines makes them late
+	if err := c.line(wire.StreamLine{}); err != nil {
+		return err
+	}
+	w := &window{until: make(map[held]time.Time), length: make(map[held]time.Duration), change: make(chan struct{}, 1)}
+	defer c.server.windows.close(w)
+	for !c.server.isDraining() {
+		if err := c.streamMore(req, w, size); err != nil {
+			if errors.Is(err, errNotSent) || c.r.Context().Err() != nil {
+				return errors.Join(errNotSent, err)
+			}
+			return errors.Join(err, c.line(wire.StreamLine{Error: wire.ItemProblem(err)}))
+		}
+	}
+	return nil
+}
+
+// streamMore claims what the window has room for, or waits for room.
+func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
+	n, next := c.server.windows.open(w, time.Now())
+	if n >= size {
+		return c.awaitRoom(w, time.Until(next))
+	}
+	req.Max, req.Wait = size-n, min(keepAlive, c.server.limits.MaxWait)
+	ctx, end := context.WithTimeoutCause(c.r.Context(), req.Wait+c.server.limits.StoreTime, errStoreTime)
+	defer end()
+	ds, err := c.claimDue(ctx, req)
+	switch {
+	case err != nil:
+		return err
+	case len(ds) == 0:
+		return c.line(wire.StreamLine{})
+	}
+	c.server.windows.add(w, ds, time.Now())
+	var out []byte
+	for i := range ds {
+		d := wire.DeliveryOf(&ds[i])
+		line, err := wire.Encode(wire.StreamLine{Message: &d})
+		if err != nil {
+			return c.giveBack(ctx, ds, err)
+		}
+		out = append(append(out, line...), '\n')
+	}
+	if err := c.send(http.StatusOK, out); err != nil {
+		return c.giveBack(ctx, ds, err)
+	}
+	return nil
+}
+
+// awaitRoom waits until a message of the window is settled or loses its lease.
+func (c *call) awaitRoom(w *window, lease time.Duration) error {
+	timer := time.NewTimer(min(lease, keepAlive))
+	defer timer.Stop()
+	select {
+	case <-w.change:
+		return nil
+	case <-timer.C:
+		return c.line(wire.StreamLine{})
+	case <-c.server.draining.Done():
+		return nil
+	case <-c.r.Context().Done():
+		return errNotSent
+	}
+}

@@ -1,0 +1,106 @@
+package sharedstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Push implements punctual.Store.
+func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	return do(ctx, s, func(f full, _ bool) ([]punctual.PushResult, error) { return f.Push(ctx, ms) }, false)
+}
+
+// Claim implements punctual.Store.
+func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	return do(ctx, s, func(f full, _ bool) ([]punctual.Delivery, error) { return f.Claim(ctx, c) }, true)
+}
+
+// Settle implements punctual.Store.
+func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	return do(ctx, s, func(f full, anew bool) ([]error, error) {
+		errs, err := f.Settle(ctx, ss)
+		for i := range errs {
+			if anew && errors.Is(errs[i], punctual.ErrLeaseLost) {
+				errs[i] = fmt.Errorf("the owner of the directory that was told first has ended: %w; now: %w", punctual.ErrIndeterminate, errs[i])
+			}
+		}
+		return errs, err
+	}, true)
+}
+
+// Amend implements punctual.Store.
+func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	return do(ctx, s, func(f full, _ bool) ([]punctual.Amended, error) { return f.Amend(ctx, as) }, false)
+}
+
+// Now implements punctual.Store.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	return do(ctx, s, func(f full, _ bool) (time.Time, error) { return f.Now(ctx) }, false)
+}
+
+// Get implements punctual.Inspector.
+func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Info, error) { return f.Get(ctx, topic, id) }, false)
+}
+
+// List implements punctual.Inspector.
+func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Page, error) { return f.List(ctx, q) }, false)
+}
+
+// Topics implements punctual.Inspector.
+func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	return do(ctx, s, func(f full, _ bool) ([]punctual.TopicStats, error) { return f.Topics(ctx) }, false)
+}
+
+// Stats implements punctual.Inspector.
+func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.TopicStats, error) { return f.Stats(ctx, topic) }, false)
+}
+
+// Forecast implements punctual.Inspector.
+func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Forecast, error) { return f.Forecast(ctx, q) }, false)
+}
+
+// Settings implements punctual.Inspector.
+func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Settings, error) { return f.Settings(ctx, topic) }, false)
+}
+
+// Configure implements punctual.Inspector.
+func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Settings, error) { return f.Configure(ctx, topic, p) }, false)
+}
+
+// Purge implements punctual.Inspector.
+func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
+	return do(ctx, s, func(f full, _ bool) (int64, error) { return f.Purge(ctx, q) }, false)
+}
+
+// DeleteTopic implements punctual.Inspector.
+func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
+	return do(ctx, s, func(f full, _ bool) (int64, error) { return f.DeleteTopic(ctx, topic) }, false)
+}
+
+// Check implements punctual.Checker.
+func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.CheckReport, error) { return f.Check(ctx, progress) }, false)
+}
+
+// Examine implements punctual.Examiner.
+func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
+	return do(ctx, s, func(f full, _ bool) ([]punctual.Finding, error) { return f.Examine(ctx) }, false)
+}
+
+// Durability implements punctual.DurabilityReporter.
+func (s *Store) Durability() punctual.Durability { return punctual.Fsync }
+
+// Space implements punctual.SpaceReporter.
+func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Space, error) { return f.Space(ctx) }, false)
+}

@@ -1,0 +1,262 @@
+package sharedstore_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/sharedstore"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+const (
+	// killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for another number.
+	killRounds = 2
+	// killProcesses is how many processes use the directory at the same time.
+	killProcesses = 3
+	// killsPerRound is how often the owner is killed in a round, before all are.
+	killsPerRound = 3
+)
+
+// becameOwner is what a child says when it owns the directory.
+const becameOwner byte = 'O'
+
+// TestKillOwner kills the owner of a directory again and again while other processes work through it, of which one takes over each
+// time. What all of them were told is held against what a look at everything finds.
+func TestKillOwner(t *testing.T) {
+	t.Parallel()
+	k := &killRun{
+		t: t, dir: filepath.Join(t.TempDir(), "store"), journal: filepath.Join(t.TempDir(), "journal"),
+		ledger: storetest.NewLedger(storetest.KeepsTransactions), rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0)),
+	}
+	// A copy of a claim may come when the leases of the first have run out, and is answered without them.
+	k.ledger.Lossy, k.ledger.GivesBack = true, true
+	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "unreachable", "overloaded"}
+	t.Cleanup(func() {
+		for p := range k.running {
+			_ = p.Kill() // the test has failed already
+		}
+	})
+	rounds := storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds)
+	for i := range rounds {
+		k.round(i)
+		if t.Failed() {
+			name, err := storetest.DumpLines(k.lines)
+			t.Fatalf("in round %d of %d; the lines are in %s (%v)", i+1, rounds, name, err)
+		}
+	}
+	k.audit()
+	t.Logf("%d rounds: owners killed %d times, %d of them with calls of others under way; %v", rounds, k.killed, k.loaded, k.ledger)
+	if k.loaded == 0 || k.ledger.Deliveries == 0 || k.ledger.Acknowledged == 0 {
+		t.Error("owners were not killed under load, so this shows nothing")
+	}
+}
+
+// killRun is the parent of the processes that are killed.
+type killRun struct {
+	t            *testing.T
+	dir, journal string
+	ledger       *storetest.Ledger
+	rng          *rand.Rand
+	process      int64
+	running      map[*storetest.ChildProcess]int64 // the numbers of the processes
+	owner        *storetest.ChildProcess
+	kills        []ownerKill // of this round
+	// killed are the owners killed in all rounds, loaded those of them with calls of other processes under way.
+	killed, loaded int
+	lines          []storetest.Line // of this round
+}
+
+// ownerKill is the end of an owner, between two clocks in ms.
+type ownerKill struct {
+	process  int64
+	from, to int64
+}
+
+// round lets processes work, kills one owner after the other, then everything, and looks at what is there.
+func (k *killRun) round(i int) {
+	k.running, k.kills, k.lines = make(map[*storetest.ChildProcess]int64), nil, nil
+	said := make(chan said, 100)
+	for range killProcesses {
+		k.start(said)
+	}
+	for range killsPerRound {
+		k.awaitOwner(said)
+		time.Sleep(time.Duration(50+k.rng.IntN(300)) * time.Millisecond) // the load
+		k.killOwner()
+		k.start(said)
+	}
+	k.awaitOwner(said)
+	// The owner ends last: nobody is left to take over unseen.
+	for p := range k.running {
+		if p != k.owner {
+			k.kill(p)
+		}
+	}
+	k.kill(k.owner)
+	k.read()
+	k.ledger.End(time.Now().UnixMilli())
+	s, err := sharedstore.Open(k.t.Context(), k.dir, &sharedstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if !s.Owner() {
+		k.t.Error("somebody else owns the directory when all processes have ended")
+	}
+	rec := storetest.NewRecorder(s, auditProcess+1+int64(i), nil, k.add)
+	if err := errors.Join(rec.Look(k.t.Context()), s.Close()); err != nil {
+		k.t.Error(err)
+	}
+	for _, p := range k.ledger.Problems() {
+		k.t.Error(p)
+	}
+}
+
+// auditProcess is the number of the process that reads what is there; those that look between the rounds have the numbers behind it.
+const auditProcess = 1 << 20
+
+// said is what a process says.
+type said struct {
+	process *storetest.ChildProcess
+	what    byte
+}
+
+// start starts a process and returns when its store is open.
+func (k *killRun) start(all chan<- said) {
+	k.process++
+	p, err := storetest.StartChild("TestKillOwnerChild", storetest.Child{Store: k.dir, Journal: k.journal, Process: k.process, Seed: k.rng.Uint64()})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.running[p] = k.process
+	for what := range p.Said {
+		if what != storetest.Working {
+			all <- said{p, what}
+			continue
+		}
+		go func() { // ends with the process
+			for what := range p.Said {
+				all <- said{p, what}
+			}
+		}()
+		return
+	}
+	k.t.Fatal(p.Kill()) // it has ended
+}
+
+// awaitOwner waits until a process that runs owns the directory.
+func (k *killRun) awaitOwner(all <-chan said) {
+	for k.owner == nil {
+		select {
+		case s := <-all:
+			if _, runs := k.running[s.process]; runs && s.what == becameOwner {
+				k.owner = s.process
+			}
+		case <-time.After(time.Minute):
+			k.t.Fatal("no process took the directory over")
+		}
+	}
+}
+
+func (k *killRun) killOwner() {
+	x := ownerKill{process: k.running[k.owner], from: time.Now().UnixMilli()}
+	k.kill(k.owner)
+	x.to = time.Now().UnixMilli()
+	k.kills = append(k.kills, x)
+	k.killed++
+	k.owner = nil
+}
+
+func (k *killRun) kill(p *storetest.ChildProcess) {
+	delete(k.running, p)
+	if err := p.Kill(); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// read hands the lines of a round to the ledger, and counts the kills that met calls of other processes.
+func (k *killRun) read() {
+	for _, x := range k.kills {
+		k.ledger.ServerKilled(x.from, x.to)
+	}
+	k.owner = nil
+	began := make(map[int64]int64)
+	met := make(map[ownerKill]bool)
+	ended := 0
+	err := storetest.ReadJournal(k.journal, func(e storetest.Line) {
+		// The calls of an owner end with it, because it makes them itself.
+		for ; ended < len(k.kills) && k.kills[ended].to < e.At; ended++ {
+			k.ledger.End(k.kills[ended].to, k.kills[ended].process)
+		}
+		k.add(e)
+		switch {
+		case e.Call == storetest.LineStart || e.Call == storetest.LineStop:
+		case !e.Answer:
+			began[e.N] = e.At
+		default:
+			for _, x := range k.kills {
+				if storetest.ProcessOf(e.N) != x.process && began[e.N] < x.from && x.to < e.At {
+					met[x] = true
+				}
+			}
+		}
+	})
+	k.loaded += len(met)
+	if err := errors.Join(err, os.Remove(k.journal)); err != nil {
+		k.t.Error(err)
+	}
+}
+
+func (k *killRun) add(e storetest.Line) {
+	k.lines = append(k.lines, e)
+	k.ledger.Add(e)
+}
+
+// audit delivers and reads all that is left.
+func (k *killRun) audit() {
+	clock := &storetest.ShiftedClock{}
+	s, err := diskstore.Open(k.dir, &diskstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if err := errors.Join(k.ledger.Audit(k.t.Context(), s, auditProcess, clock), s.Close()); err != nil {
+		k.t.Error(err)
+	}
+	for _, p := range k.ledger.Problems() {
+		k.t.Error(p)
+	}
+}
+
+// TestKillOwnerChild is a process that uses the directory until its parent kills it; by itself it does nothing.
+func TestKillOwnerChild(t *testing.T) {
+	c, ok := storetest.ChildOf(t)
+	if !ok {
+		t.Skip("this is a child process of another test")
+	}
+	j, err := storetest.OpenJournal(c.Journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sharedstore.Open(t.Context(), c.Store, &sharedstore.Options{Wait: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Say(storetest.Working)
+	go func() {
+		for !s.Owner() {
+			time.Sleep(time.Millisecond)
+		}
+		c.Say(becameOwner)
+	}()
+	w := &storetest.Workload{
+		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
+		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1,
+	}
+	w.Run(context.Background())
+}

@@ -1,0 +1,190 @@
+package sharedstore_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/sharedstore"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// TestRollingRestart: instances of a program that handles messages follow each other, each overlapping with the one before, while
+// another process pushes. Nothing is lost or handled twice, and no message waits for long.
+func TestRollingRestart(t *testing.T) {
+	if dir := os.Getenv("PUNCTUAL_TEST_INSTANCE"); dir != "" {
+		runInstance(t, dir)
+		return
+	}
+	t.Parallel()
+	const instances = 4
+	dir := t.TempDir()
+	var mu sync.Mutex
+	handled := map[string]int{}
+	var longest time.Duration // between the due time of a message and its handler
+	starts := func() *exec.Cmd {
+		c := exec.Command(os.Args[0], "-test.run=^TestRollingRestart$")
+		c.Env = append(os.Environ(), "PUNCTUAL_TEST_INSTANCE="+dir)
+		c.Stderr = os.Stderr
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for lines.Scan() && lines.Text() != "ready" {
+		}
+		go func() {
+			for lines.Scan() {
+				id, late, ok := strings.Cut(lines.Text(), " ")
+				ms, err := strconv.Atoi(late)
+				if !ok || err != nil {
+					continue // what package testing prints
+				}
+				mu.Lock()
+				handled[id]++
+				longest = max(longest, time.Duration(ms)*time.Millisecond)
+				mu.Unlock()
+			}
+		}()
+		return c
+	}
+	old := starts() // it owns the directory
+	s := open(t, dir)
+	if s.Owner() {
+		t.Fatal("the first instance does not own the directory")
+	}
+	pushing, end := context.WithCancel(t.Context())
+	var pushed []string
+	doubtful := map[string]bool{} // pushes that met the end of an owner, and were repeated
+	var pusher sync.WaitGroup
+	var current sync.Mutex // guards s
+	pusher.Go(func() {
+		for i := 0; pushing.Err() == nil; i++ {
+			id := fmt.Sprint("m", i)
+			current.Lock()
+			s := s
+			current.Unlock()
+			rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: id}})
+			if errors.Is(err, punctual.ErrIndeterminate) {
+				doubtful[id] = true
+				rs, err = s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: id}})
+			}
+			if err != nil || rs[0].Status != punctual.PushStored && !doubtful[id] {
+				t.Errorf("push of %s during the restarts: %+v, %v", id, rs, err)
+				return
+			}
+			pushed = append(pushed, id)
+			time.Sleep(2 * time.Millisecond) // the load, not a wait for something
+		}
+	})
+	// more waits until so many more messages were handled.
+	more := func(n int) {
+		t.Helper()
+		count := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(handled)
+		}
+		want := count() + n
+		for deadline := time.Now().Add(time.Minute); count() < want; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("no messages are handled any more, after %d", count())
+			}
+		}
+	}
+	owned := 0
+	for range instances - 1 {
+		more(30)
+		next := starts()
+		if err := old.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := old.Wait(); err != nil {
+			t.Errorf("an instance ended with %v", err)
+		}
+		old = next
+		more(30)
+		if s.Owner() { // the pusher took over; it lets the instance have the directory
+			owned++
+			successor := open(t, dir)
+			current.Lock()
+			before := s
+			s = successor
+			current.Unlock()
+			more(5) // the pusher has left the one before
+			closed(t, before)
+		}
+	}
+	more(30)
+	end()
+	pusher.Wait()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		stats, err := s.Stats(t.Context(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Live() == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages are not handled", stats.Live())
+		}
+	}
+	if err := old.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Wait(); err != nil {
+		t.Errorf("the last instance ended with %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, id := range pushed {
+		if n := handled[id]; n != 1 && !(n == 2 && doubtful[id]) {
+			t.Errorf("%s was handled %d times", id, handled[id])
+		}
+	}
+	t.Logf("%d messages through %d instances; the pusher became the owner %d times; %d pushes were repeated; the latest message was %v behind its time",
+		len(pushed), instances, owned, len(doubtful), longest)
+	if len(doubtful) > instances {
+		t.Errorf("%d pushes were in doubt; want hardly any where owners end orderly", len(doubtful))
+	}
+	if longest > 20*time.Second { // a second on an idle machine, see docs/sharing.md; this one may be loaded
+		t.Errorf("a message was %v late", longest)
+	}
+}
+
+// runInstance is the program: it handles messages until SIGTERM.
+func runInstance(t *testing.T, dir string) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	s, err := sharedstore.Open(ctx, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := worker.New(s, &worker.Config{Concurrency: 4})
+	w.Handle("t", punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+		fmt.Println(d.ID, d.Late().Milliseconds())
+		return nil
+	}))
+	fmt.Println("ready")
+	if err := w.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,80 @@
+package sharedstore_test
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/sharedstore"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+// TestStore holds a store that is not the owner of its directory to the contract, through the end of the owner. The other cases
+// go the way of remotestore's tests; make torture has them here, too.
+func TestOverOwner(t *testing.T) {
+	t.Parallel()
+	var p pairs
+	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+		storetest.RunReopen(t, p.open, p.reopen)
+		return
+	}
+	storetest.Run(t, p.open, storetest.WithReopen(p.reopen), storetest.WithClockElsewhere(), storetest.WithLossyClaims())
+}
+
+func TestRaces(t *testing.T) {
+	t.Parallel()
+	storetest.RunRaces(t, new(pairs).open, storetest.WithLossyClaims())
+}
+
+// pairs are stores that are not the owner of their directory, each with the one that is.
+type pairs struct {
+	mu    sync.Mutex
+	owner map[punctual.Store]*sharedstore.Store // guarded by mu
+}
+
+func openAs(t *testing.T, dir string, clock storekit.Clock) *sharedstore.Store {
+	s, err := sharedstore.Open(t.Context(), dir, &sharedstore.Options{
+		Disk: &diskstore.Options{Clock: clock}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, s) })
+	return s
+}
+
+// open opens a store whose directory another one owns.
+func (p *pairs) open(t *testing.T, clock storekit.Clock) punctual.Store {
+	dir := t.TempDir()
+	owner := openAs(t, dir, clock)
+	s := openAs(t, dir, clock)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.owner == nil {
+		p.owner = make(map[punctual.Store]*sharedstore.Store)
+	}
+	p.owner[s] = owner
+	return s
+}
+
+// reopen ends the owner of old's directory, so that old goes on as the owner, and the next time old itself.
+func (p *pairs) reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
+	p.mu.Lock()
+	owner := p.owner[old]
+	delete(p.owner, old)
+	p.mu.Unlock()
+	if owner != nil {
+		closed(t, owner)
+		return old
+	}
+	s := old.(*sharedstore.Store)
+	if !s.Owner() {
+		t.Error("the store went on behind the end of the owner and does not own the directory")
+	}
+	closed(t, s)
+	return openAs(t, s.Dir(), clock)
+}

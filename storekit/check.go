@@ -1,0 +1,219 @@
+package storekit
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// CheckTopic returns an ErrInvalid unless name is 1 to 128 bytes of [A-Za-z0-9._:/-].
+func CheckTopic(name string) error {
+	if name == "" {
+		return invalidf("topic is empty: name it with 1 to %d of A-Z a-z 0-9 . _ : / -", punctual.MaxTopicBytes)
+	}
+	if len(name) > punctual.MaxTopicBytes {
+		return invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
+	}
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("._:/-", c) < 0 {
+			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
+		}
+	}
+	return nil
+}
+
+// CheckID returns an ErrInvalid unless id is 1 to 128 printable ASCII bytes.
+func CheckID(id string) error {
+	if id == "" {
+		return invalidf("ID is empty")
+	}
+	if len(id) > punctual.MaxIDBytes {
+		return invalidf("ID has %d bytes: use at most %d", len(id), punctual.MaxIDBytes)
+	}
+	for i := range len(id) {
+		if id[i] < ' ' || id[i] > '~' {
+			return invalidf("ID %q: byte %d is not printable ASCII", id, i+1)
+		}
+	}
+	return nil
+}
+
+// CheckPush returns an ErrInvalid or ErrTooLarge that says what is wrong with the
+// message, or nil. maxBody is the store's limit.
+func CheckPush(m *punctual.NewMessage, maxBody int) error {
+	if err := CheckTopic(m.Topic); err != nil {
+		return err
+	}
+	if m.ID != "" {
+		if err := CheckID(m.ID); err != nil {
+			return err
+		}
+	}
+	if len(m.Body) > maxBody {
+		return errorf(punctual.ErrTooLarge, "body has %d bytes: at most %d are allowed", len(m.Body), maxBody)
+	}
+	headers := 0
+	for name, value := range m.Headers {
+		headers += len(name) + len(value)
+	}
+	if headers > punctual.MaxHeaderBytes {
+		return errorf(punctual.ErrTooLarge, "headers have %d bytes: at most %d are allowed", headers, punctual.MaxHeaderBytes)
+	}
+	if m.MaxAttempts < 0 || m.MaxAttempts > punctual.MaxAttemptsLimit {
+		return invalidf("max attempts %d: use 1 to %d, or 0 for the topic's", m.MaxAttempts, punctual.MaxAttemptsLimit)
+	}
+	if m.ExpireAfter < 0 {
+		return invalidf("expiry %v lies before the due time: use a positive duration, or 0 for never", m.ExpireAfter)
+	}
+	if m.IfExists > punctual.IfExistsReplaceDead {
+		return invalidf("unknown IfExists %d", m.IfExists)
+	}
+	return checkWhen(m.Due, m.Delay)
+}
+
+func checkWhen(due time.Time, delay time.Duration) error {
+	switch {
+	case delay < 0:
+		return invalidf("delay %v is negative: use 0 for now, or a due time, which may lie in the past", delay)
+	case !due.IsZero() && delay != 0:
+		return invalidf("both a due time and a delay are given: use one")
+	case due.After(punctual.MaxDue):
+		return invalidf("due time lies after %s", punctual.MaxDue.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// CheckClaim returns an ErrInvalid that says what is wrong with the claim, or nil.
+func CheckClaim(c *punctual.Claim) error {
+	if len(c.Topics) == 0 {
+		return invalidf("claim names no topic")
+	}
+	for _, t := range c.Topics {
+		if err := CheckTopic(t); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.Max < 1 || c.Max > punctual.MaxClaim:
+		return invalidf("claim of %d messages: use 1 to %d", c.Max, punctual.MaxClaim)
+	case c.PerTopic < 0:
+		return invalidf("claim of %d messages of a topic: use 1 or more, or 0 for as many as in all", c.PerTopic)
+	case c.Wait < 0:
+		return invalidf("claim waits %v: use a positive duration, or 0 not to wait", c.Wait)
+	case c.Lease != 0 && (c.Lease < punctual.MinLease || c.Lease > punctual.MaxLease):
+		return invalidf("lease %v: use %v to %v, or 0 for the topic's", c.Lease, punctual.MinLease, punctual.MaxLease)
+	}
+	return nil
+}
+
+// CheckSettlement returns an ErrInvalid that says what is wrong with the settlement, or nil.
+func CheckSettlement(s *punctual.Settlement) error {
+	if err := CheckTopic(s.Topic); err != nil {
+		return err
+	}
+	if err := CheckID(s.ID); err != nil {
+		return err
+	}
+	switch {
+	case s.Verb < punctual.SettleAck || s.Verb > punctual.SettleExtend:
+		return invalidf("unknown verb %d", s.Verb)
+	case s.Verb == punctual.SettleRetry && s.Delay == punctual.UseBackoff:
+		return nil
+	case s.Delay < 0:
+		return invalidf("%s after %v: the delay is negative", s.Verb, s.Delay)
+	case s.Verb == punctual.SettleExtend && s.Delay != 0 && (s.Delay < punctual.MinLease || s.Delay > punctual.MaxLease):
+		return invalidf("lease %v: use %v to %v, or 0 for the topic's", s.Delay, punctual.MinLease, punctual.MaxLease)
+	}
+	return nil
+}
+
+// CheckAmendment returns an ErrInvalid that says what is wrong with the amendment, or nil.
+func CheckAmendment(a *punctual.Amendment) error {
+	if err := CheckTopic(a.Topic); err != nil {
+		return err
+	}
+	if err := CheckID(a.ID); err != nil {
+		return err
+	}
+	switch a.Change {
+	case punctual.ChangeCancel:
+		return nil
+	case punctual.ChangeReschedule, punctual.ChangeRequeue:
+		return checkWhen(a.Due, a.Delay)
+	}
+	return invalidf("unknown change %d", a.Change)
+}
+
+// CheckBatch returns an ErrTooLarge when a call carries more items than MaxBatch.
+func CheckBatch(n int) error {
+	if n > punctual.MaxBatch {
+		return errorf(punctual.ErrTooLarge, "%d items in one call: at most %d are allowed", n, punctual.MaxBatch)
+	}
+	return nil
+}
+
+// MaxLooks is how many messages a store looks at for one page of a list by reason, about.
+const MaxLooks = 10_000
+
+// CheckList returns q with its default limit filled in, or an ErrInvalid.
+func CheckList(q punctual.ListQuery) (punctual.ListQuery, error) {
+	if err := CheckTopic(q.Topic); err != nil {
+		return q, err
+	}
+	if q.State == punctual.StateNone || q.State > punctual.StateDead {
+		return q, invalidf("list needs a state: scheduled, ready, leased or dead")
+	}
+	switch q.Reason {
+	case "":
+	case punctual.ReasonDiscarded, punctual.ReasonAttemptsUsedUp, punctual.ReasonExpired:
+		if q.State != punctual.StateDead {
+			return q, invalidf("list of %s messages by reason: only dead ones have one", q.State)
+		}
+	default:
+		return q, invalidf("reason %q: use %q, %q or %q", q.Reason, punctual.ReasonDiscarded, punctual.ReasonAttemptsUsedUp, punctual.ReasonExpired)
+	}
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	if q.Limit < 1 || q.Limit > 10_000 {
+		return q, invalidf("limit %d: use 1 to 10000", q.Limit)
+	}
+	return q, nil
+}
+
+// CheckForecast returns an ErrInvalid that says what is wrong with the query, or nil.
+func CheckForecast(q punctual.ForecastQuery) error {
+	if q.Topic != "" {
+		if err := CheckTopic(q.Topic); err != nil {
+			return err
+		}
+	}
+	if q.Step < time.Millisecond {
+		return invalidf("forecast step %v: use at least 1ms", q.Step)
+	}
+	if q.Buckets < 1 || q.Buckets > 10_000 {
+		return invalidf("forecast of %d buckets: use 1 to 10000", q.Buckets)
+	}
+	return nil
+}
+
+// ForecastStart is where the first bucket of a forecast begins, in milliseconds since 1970, seen from
+// now.
+func ForecastStart(q punctual.ForecastQuery, now int64) (int64, error) {
+	if q.From.IsZero() {
+		return now, nil
+	}
+	if from := Millis(q.From); from <= now {
+		return from, nil
+	}
+	return 0, invalidf("forecast from %v: it begins at the store's clock, %v, or before", q.From, FromMillis(now))
+}
+
+// errorf puts a sentence in front of a kind.
+func errorf(kind error, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kind)
+}
+
+func invalidf(format string, args ...any) error { return errorf(punctual.ErrInvalid, format, args...) }

@@ -1,0 +1,33 @@
+package storekit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// DuplicateError returns the ErrDuplicate of a push that met an ID which is taken. died is when its holder
+// died, or zero: a dead one is delivered no more, so the text says what to do about it.
+func DuplicateError(topic, id string, died time.Time) error {
+	if died.IsZero() {
+		return fmt.Errorf("%s in %s: %w", id, topic, punctual.ErrDuplicate)
+	}
+	return fmt.Errorf("%s in %s: %w by a message that is dead since %s: requeue it, or push with ReplaceDead()",
+		id, topic, punctual.ErrDuplicate, died.UTC().Format(time.RFC3339))
+}
+
+// AmendError returns the error of an amendment that met kind: ErrLeased, ErrNotFound or ErrNotDead. Its text
+// names the message and says what follows.
+func AmendError(a *punctual.Amendment, kind error) error {
+	var note string
+	switch {
+	case kind == punctual.ErrLeased && a.Change == punctual.ChangeCancel:
+		note = ": no further attempt follows the one under way"
+	case kind == punctual.ErrLeased:
+		note = ": nothing was changed"
+	case kind == punctual.ErrNotDead:
+		note = ": a reschedule moves a message that is to be delivered"
+	}
+	return fmt.Errorf("%s in %s: %w%s", a.ID, a.Topic, kind, note)
+}

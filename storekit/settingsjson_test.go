@@ -1,0 +1,83 @@
+package storekit
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// TestGoldenSettings: what stores keep of settings stays as the files have it, and every release reads it.
+func TestGoldenSettings(t *testing.T) {
+	for file, want := range map[string]punctual.Settings{
+		"testdata/settings-default.json": punctual.DefaultSettings(),
+		"testdata/settings-all.json": {
+			Lease: time.Minute, MaxAttempts: 7, Backoff: punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375},
+			DeadRetention: 48 * time.Hour, DedupeWindow: 1500 * time.Millisecond, PushPaused: true, DeliveryPaused: true, Partitions: 256,
+		},
+		"testdata/settings-delays.json": {
+			Lease: 10 * time.Millisecond, MaxAttempts: 1, Backoff: punctual.Backoff{Delays: []time.Duration{0, 2 * time.Minute, 15 * time.Hour}}, Partitions: 1,
+		},
+	} {
+		golden, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := EncodeSettings(want)
+		if err != nil || string(got)+"\n" != string(golden) {
+			t.Errorf("%s: written as\n%s, %v; want\n%s", file, got, err, golden)
+		}
+		if read, err := DecodeSettings(golden); err != nil || !reflect.DeepEqual(read, want) {
+			t.Errorf("%s: read as %+v, %v; want %+v", file, read, err, want)
+		}
+	}
+}
+
+// TestStoredSettingsHaveEveryField: a setting that is forgotten here would be lost.
+func TestStoredSettingsHaveEveryField(t *testing.T) {
+	var names []string
+	for f := range reflect.TypeFor[storedSettings]().Fields() {
+		names = append(names, f.Name)
+	}
+	var want []string
+	for f := range reflect.TypeFor[punctual.Settings]().Fields() {
+		want = append(want, f.Name)
+	}
+	if strings.Join(names, " ") != strings.Join(want, " ") {
+		t.Errorf("stored are %v; the settings are %v", names, want)
+	}
+}
+
+func TestDecodeSettings(t *testing.T) {
+	if s, err := DecodeSettings([]byte(`{}`)); err != nil || !reflect.DeepEqual(s, punctual.DefaultSettings()) {
+		t.Errorf("settings of which nothing is there: %+v, %v; want the defaults", s, err)
+	}
+	for text, kind := range map[string]error{
+		``:                            punctual.ErrCorrupt,
+		`null`:                        nil,
+		`{"lease":30000000000}`:       punctual.ErrCorrupt,
+		`{"lease":"1 fortnight"}`:     punctual.ErrCorrupt,
+		`{"lease":"1ms"}`:             punctual.ErrCorrupt, // shorter than any lease
+		`{"max_attempts":0}`:          punctual.ErrCorrupt,
+		`{"lease":"1m","colour":"x"}`: punctual.ErrUnsupported,
+		`{"backoff":{"curve":2}}`:     punctual.ErrUnsupported,
+	} {
+		if _, err := DecodeSettings([]byte(text)); !errors.Is(err, kind) {
+			t.Errorf("%s: %v; want %v", text, err, kind)
+		}
+	}
+	if _, err := EncodeSettings(punctual.Settings{Backoff: punctual.Backoff{Jitter: math.NaN()}}); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("a jitter that is not a number: %v; want ErrInvalid", err)
+	}
+	var x map[string]any
+	text, err := EncodeSettings(punctual.DefaultSettings())
+	if err != nil || json.Unmarshal(text, &x) != nil {
+		t.Errorf("%s, %v: not JSON", text, err)
+	}
+}

@@ -1,0 +1,14 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+)
+
+// errorf puts a sentence in front of a kind.
+func errorf(kind error, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kind)
+}
+
+func invalidf(format string, args ...any) error { return errorf(punctual.ErrInvalid, format, args...) }

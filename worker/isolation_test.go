@@ -1,0 +1,272 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/hungstore"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// A slow or failing topic delays no other one by more than 1 s (P14). Each test shows first that one topic hangs, then
+// what became of the others.
+
+const hung = hungstore.Topic
+
+// healthy are the topics beside the hung one.
+var healthy = []string{"a", "b", "c"}
+
+// isolated is how long a healthy topic may have to wait for a hung one (P14).
+const isolated = time.Second
+
+// besideHung runs a worker on all topics, has each topic's message handled for a while, and returns the worker.
+func besideHung(r *rig, s punctual.Store, h punctual.Handler) *worker.Worker {
+	w := worker.New(s, r.config(worker.Config{Concurrency: 8}))
+	for _, topic := range append([]string{hung}, healthy...) {
+		w.Handle(topic, h)
+	}
+	return w
+}
+
+// leftOf returns the healthy topics that still hold message x.
+func (r *rig) leftOf() (left []string) {
+	r.t.Helper()
+	for _, topic := range healthy {
+		if _, err := r.mem.Get(r.t.Context(), topic, "x"); err == nil {
+			left = append(left, topic)
+		}
+	}
+	return left
+}
+
+func TestWorkerClaimsBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "claim") }
+
+func TestWorkerSettlesBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "ack", "x") }
+
+// handlesBesideHung has op hang for the hung topic, which holds the messages named, and looks whether those of the others
+// are handled and acked in time.
+func handlesBesideHung(t *testing.T, op string, inHung ...string) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := hungstore.New(r.mem, op)
+		w := besideHung(r, s, acks(&record{}))
+		for _, id := range inHung {
+			r.push(hung, id)
+		}
+		r.runs(w)
+		synctest.Wait()
+		s.WantHanging(t)
+		for _, topic := range healthy {
+			r.push(topic, "x")
+		}
+		time.Sleep(isolated)
+		synctest.Wait()
+		s.WantHanging(t)
+		if left := r.leftOf(); len(left) > 0 {
+			t.Errorf("P14: %v after they were pushed the messages of %q are not handled and acked", isolated, left)
+		}
+		s.Mend()
+		r.stops(w)
+	})
+}
+
+func TestWorkerRenewsBesideAHungTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := hungstore.New(r.mem, "extend")
+		seen := &record{}
+		w := besideHung(r, s, handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+			select {
+			case <-time.After(2 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				seen.add("%s", d.Topic)
+				return ctx.Err()
+			}
+		}))
+		for _, topic := range append([]string{hung}, healthy...) {
+			r.push(topic, "x")
+		}
+		r.runs(w)
+		time.Sleep(11 * time.Second) // a third of a lease, and the first renewals are on their way
+		s.WantHanging(t)
+		time.Sleep(time.Minute)
+		lost := slices.DeleteFunc(seen.all(), func(topic string) bool { return topic == hung })
+		if len(lost) > 0 {
+			t.Errorf("P14: the leases of %q were lost beside a topic whose renewals hang", lost)
+		}
+		s.Mend()
+		r.stops(w)
+	})
+}
+
+// TestWorkerHandlesBesideHangingHandlers: here it is not the store that hangs.
+func TestWorkerHandlesBesideHangingHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		mended := make(chan struct{})
+		running := &record{}
+		w := besideHung(r, hungstore.New(r.mem), handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+			if d.Topic == hung {
+				running.add("%s", d.ID)
+				<-mended
+			}
+			return nil
+		}))
+		for i := range 20 {
+			r.push(hung, fmt.Sprint(i))
+		}
+		r.runs(w)
+		synctest.Wait()
+		if len(running.all()) == 0 {
+			t.Error("no handler hangs, so this test shows nothing")
+		}
+		for _, topic := range healthy {
+			r.push(topic, "x")
+		}
+		time.Sleep(isolated)
+		synctest.Wait()
+		if left := r.leftOf(); len(left) > 0 {
+			t.Errorf("P14: %v after they were pushed the messages of %q are not handled, while %d handlers of another topic hang",
+				isolated, left, len(running.all()))
+		}
+		close(mended)
+		r.stops(w)
+	})
+}
+
+// TestWorkerClaimsBesideAFailingTopic: claims for one topic fail for an hour, and those for the others do not wait for it.
+func TestWorkerClaimsBesideAFailingTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &partlyFailing{Store: r.mem}
+		w := besideHung(r, s, acks(&record{}))
+		r.runs(w)
+		time.Sleep(time.Hour)
+		if s.failed.Load() == 0 {
+			t.Error("no claim has failed, so this test shows nothing")
+		}
+		for _, topic := range healthy {
+			r.push(topic, "x")
+		}
+		time.Sleep(isolated)
+		synctest.Wait()
+		if left := r.leftOf(); len(left) > 0 {
+			t.Errorf("P14: %v after they were pushed the messages of %q are not handled", isolated, left)
+		}
+		r.wantLog("claim failed", 1)
+		r.stops(w)
+	})
+}
+
+// partlyFailing is a store in which every claim for topic hung fails.
+type partlyFailing struct {
+	punctual.Store
+	failed atomic.Int32
+}
+
+func (s *partlyFailing) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	if slices.Contains(c.Topics, hung) {
+		s.failed.Add(1)
+		return nil, errBroken
+	}
+	return s.Store.Claim(ctx, c)
+}
+
+// TestWorkerTakesWhatALateClaimBrings: a claim that was given up has leased messages after all. What finds a free slot is
+// handled, and the rest is given back unstarted.
+func TestWorkerTakesWhatALateClaimBrings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 6 {
+			r.push("a", fmt.Sprint(i))
+		}
+		time.Sleep(time.Millisecond)
+		s := &lateOnce{Store: r.mem}
+		seen := &record{}
+		w := worker.New(s, r.config(worker.Config{Concurrency: 4}))
+		for _, topic := range healthy {
+			w.Handle(topic, handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+				time.Sleep(time.Minute)
+				seen.add("%s attempt %d", d.ID, d.Attempt)
+				return nil
+			}))
+		}
+		r.runs(w)
+		time.Sleep(time.Second)
+		r.wantLog("a claim does not return", 1)
+		time.Sleep(time.Hour)
+		if got := s.brought.Load(); got < 2 {
+			t.Errorf("the late claim brought %d messages, so this test shows nothing", got)
+		}
+		want := []string{"0 attempt 1", "1 attempt 1", "2 attempt 1", "3 attempt 1", "4 attempt 1", "5 attempt 1"}
+		if got := slices.Sorted(slices.Values(seen.all())); !slices.Equal(got, want) {
+			t.Errorf("handled %q, want %q", got, want)
+		}
+		r.stops(w)
+	})
+}
+
+// lateOnce is a store whose first claim answers after ten seconds, whatever becomes of its context.
+type lateOnce struct {
+	punctual.Store
+	calls, brought atomic.Int32
+}
+
+func (s *lateOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	if s.calls.Add(1) > 1 {
+		return s.Store.Claim(ctx, c)
+	}
+	ds, err := s.Store.Claim(context.Background(), c)
+	s.brought.Store(int32(len(ds)))
+	time.Sleep(10 * time.Second)
+	return ds, err
+}
+
+// TestWorkerMaxSlots: a topic has no more handlers at work than it may, and the others have the rest.
+func TestWorkerMaxSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var mu sync.Mutex
+		busy, most := map[string]int{}, map[string]int{}
+		w := worker.New(r.mem, r.config(worker.Config{Concurrency: 8}))
+		work := handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+			add := func(n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				busy[d.Topic] += n
+				most[d.Topic] = max(most[d.Topic], busy[d.Topic])
+			}
+			add(1)
+			time.Sleep(time.Second)
+			add(-1)
+			return nil
+		})
+		w.Handle("a", work, worker.MaxSlots(2))
+		w.Handle("b", work)
+		for i := range 30 {
+			r.push("a", fmt.Sprint(i))
+			r.push("b", fmt.Sprint(i))
+		}
+		r.runs(w)
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if most["a"] != 2 || most["b"] < 6 {
+			t.Errorf("at most %v handlers were at work at a time, want 2 of a and at least 6 of b", most)
+		}
+		for _, topic := range []string{"a", "b"} {
+			for i := range 30 {
+				r.wantGone(topic, fmt.Sprint(i))
+			}
+		}
+		r.stops(w)
+	})
+}

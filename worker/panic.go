@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// panicError is what a handler's panic becomes. It does not unwrap to the value: a panic
+// with Discard(err) is a panic all the same.
+type panicError struct{ text string }
+
+func (e *panicError) Error() string { return e.text }
+
+// newPanicError describes a panic with value p: the value, then the stack from where it
+// happened, one call a line, so that the lines that matter fit into a message's history
+// (MaxErrorBytes). It must be called by the deferred function that recovered.
+func newPanicError(p any) *panicError {
+	var b strings.Builder
+	fmt.Fprintf(&b, "panic: %v", p)
+	for _, f := range panicStack() {
+		fmt.Fprintf(&b, "\n%s (%s:%d)", f.Function, filepath.Base(f.File), f.Line)
+	}
+	return &panicError{b.String()}
+}
+
+// panicStack returns the calls below runtime.gopanic up to the worker's own.
+func panicStack() []runtime.Frame {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	var stack []runtime.Frame
+	panicked := false
+	for {
+		f, more := frames.Next()
+		switch {
+		case strings.HasPrefix(f.Function, "runtime."):
+			panicked = panicked || f.Function == "runtime.gopanic"
+		case panicked && f.Function == attemptName:
+			return stack
+		case panicked:
+			stack = append(stack, f)
+		}
+		if !more {
+			return stack
+		}
+	}
+}
+
+// attemptName is the function below which the stack of a panic tells nothing of the handler.
+const attemptName = "github.com/punctualmq/punctual/worker.attempt"

@@ -1,0 +1,405 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// The poller asks the store for messages. It has one claim under way for all topics that it could ask for when it sent it.
+// A topic whose slots were all taken then, and has one again, is asked for in a second claim meanwhile. So each topic
+// is in at most one claim under way.
+//
+// A claim that fails or takes longer than it may is ended, and each of its topics is asked for separately until an answer was
+// in time. So a topic that hangs, or fails, costs the others one such claim, less than a second (P14).
+
+const (
+	// claimWait is how long a claim waits in the store when nothing is due, for a worker with one topic.
+	claimWait = 30 * time.Second
+	// sharedWait is the same for one with several: soon after it is over a claim that hangs is known from one
+	// that waits.
+	sharedWait = 500 * time.Millisecond
+)
+
+// poller is what a session knows of its claims. Only the goroutine that polls uses it.
+type poller struct {
+	w     *Worker
+	s     *session
+	polls []*polled // in order of Handle
+	// answers receives the claims that have returned; it has room for all that may be under way.
+	answers  chan *ask
+	underWay int
+	// failing counts the topics whose latest claim failed.
+	failing int
+	// backlog tells that the latest claim brought all that it asked for, of messages that may wait for a slot.
+	backlog bool
+	// looked is when the store's clock was last asked for.
+	looked time.Time
+}
+
+// polled is a topic as the poller sees it.
+type polled struct {
+	*route
+	// asked is the claim under way for it, or nil.
+	asked *ask
+	// apart tells that it is asked for separately, because a claim that it was part of failed or was late.
+	apart bool
+	// rest is when it may be asked for again.
+	rest time.Time
+	// tries spaces claims that fail.
+	tries backoff
+}
+
+// ask is one claim under way.
+type ask struct {
+	polls []*polled
+	claim punctual.Claim
+	// reserved is what slots.reserve took for it; the rest of the claim is ahead of free slots.
+	reserved reservation
+	cancel   context.CancelFunc
+	// late is when it takes too long; zero for one that may take any time, or that has been given up.
+	late    time.Time
+	givenUp bool
+
+	got *claimed
+	err error
+}
+
+// poll claims messages and passes them on until claims are over (nil) or the store cannot recover (the error). All
+// claims have returned then.
+func (w *Worker) poll(s *session) error {
+	p := &poller{w: w, s: s, answers: make(chan *ask, 2*len(w.topics))}
+	for _, t := range w.topics {
+		p.polls = append(p.polls, &polled{route: w.routes[t]})
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for s.claims.Err() == nil {
+		p.lookAtClock()
+		// Settlements return in batches and free many slots at once. Let all of them run to there, or the claims would
+		// go out for one message each (BenchmarkWorker, msgs/claim). What a claim brought comes first.
+		if len(p.answers) == 0 {
+			runtime.Gosched()
+			p.askAll()
+		}
+		if next := p.nextTime(); next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+		back := w.slots.back
+		if len(p.answers) > 0 { // which is taken first
+			back = nil
+		}
+		select {
+		case a := <-p.answers:
+			if err := p.take(a); err != nil {
+				s.endClaims()
+				p.takeRest()
+				return err
+			}
+		case <-back:
+		case <-timer.C:
+			p.giveUpLate()
+		case <-s.claims.Done():
+		}
+	}
+	p.takeRest()
+	return nil
+}
+
+// takeRest waits for the claims under way once no more are sent.
+func (p *poller) takeRest() {
+	for p.underWay > 0 {
+		_ = p.take(<-p.answers) // claims are over
+	}
+}
+
+// lookAtClock asks for the store's clock when claims have not shown it for long. No claim waits for the answer.
+func (p *poller) lookAtClock() {
+	if now := time.Now(); now.Sub(p.looked) >= lookEvery && p.w.inflight.boundAge(now) >= lookEvery {
+		p.looked = now
+		p.s.running.Go(func() { p.w.lookAtClock(p.s.claims) })
+	}
+}
+
+// askAll sends a claim for each topic that goes apart, and one for all others, as far as there are slots.
+func (p *poller) askAll() {
+	now := time.Now()
+	var shared []*polled
+	for _, t := range p.polls {
+		switch {
+		case t.asked != nil || t.rest.After(now):
+		case t.apart:
+			p.ask([]*polled{t})
+		default:
+			shared = append(shared, t)
+		}
+	}
+	if len(shared) > 0 {
+		p.ask(p.order(shared))
+	}
+}
+
+// ask sends a claim for some of all, in that order, if there are slots for any or messages to claim ahead.
+func (p *poller) ask(all []*polled) {
+	ts, r := p.w.slots.reserve(all)
+	a := &ask{polls: ts, reserved: r, claim: punctual.Claim{Max: r.slots, PerTopic: r.perTopic, Wait: claimWait, Lease: p.w.cfg.Lease}}
+	if len(p.polls) > 1 {
+		a.claim.Wait = sharedWait
+	}
+	if n := p.ahead(all); n > 0 { // who has which slot is decided when they are there
+		p.w.slots.settle(r, nil)
+		a.polls, a.reserved = all, reservation{}
+		a.claim.Max, a.claim.PerTopic, a.claim.Wait = r.slots+n, 0, 0
+	}
+	if len(a.polls) == 0 {
+		return
+	}
+	for _, t := range a.polls {
+		t.asked = a
+		a.claim.Topics = append(a.claim.Topics, t.topic)
+	}
+	ctx := p.s.claims
+	if len(a.polls) > 1 {
+		a.late = time.Now().Add(a.claim.Wait + lateCall)
+		ctx, a.cancel = context.WithCancel(ctx)
+	}
+	p.underWay++
+	call := func() {
+		a.got, a.err = p.w.claim(ctx, a.claim)
+		p.answers <- a // has room
+	}
+	if len(p.polls) == 1 { // there is nothing else to do meanwhile
+		call()
+		return
+	}
+	go call()
+}
+
+// ahead is how many messages of ts to claim ahead of free slots.
+func (p *poller) ahead(ts []*polled) int {
+	n := p.w.slots.roomAhead(time.Now())
+	if !p.backlog || p.w.cfg.Strict || p.w.cfg.Concurrency == 1 || slices.ContainsFunc(ts, func(t *polled) bool { return t.apart || !t.mayWaitAhead() }) {
+		return 0
+	}
+	return n
+}
+
+// nextTime is when a claim becomes late or a topic has rested, whichever is first; zero when there is neither.
+func (p *poller) nextTime() (next time.Time) {
+	for _, t := range p.polls {
+		at := t.rest
+		if t.asked != nil {
+			at = t.asked.late
+		}
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// giveUpLate ends the claims that take too long and lets their slots and topics go.
+func (p *poller) giveUpLate() {
+	now := time.Now()
+	for _, t := range p.polls {
+		if !t.rest.After(now) {
+			t.rest = time.Time{}
+		}
+		a := t.asked
+		if a == nil || a.late.IsZero() || a.late.After(now) {
+			continue
+		}
+		a.late, a.givenUp = time.Time{}, true
+		a.cancel()
+		p.w.slots.settle(a.reserved, nil)
+		p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // what is ahead may have the slots now
+		p.part(a)
+		p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for separately", "topics", a.claim.Topics, "after", a.claim.Wait+lateCall)
+	}
+}
+
+// part lets the topics of a go apart.
+func (p *poller) part(a *ask) {
+	for _, t := range a.polls {
+		t.asked, t.apart = nil, true
+	}
+}
+
+// take passes on what a claim brought and decides when its topics are asked for again. The error, if any, is final.
+func (p *poller) take(a *ask) error {
+	p.underWay--
+	if a.cancel != nil {
+		a.cancel()
+	}
+	ms := p.w.begin(p.s, a.got)
+	if a.givenUp {
+		p.takeLate(ms)
+		return nil
+	}
+	n := min(len(ms), a.reserved.slots)
+	p.w.slots.settle(a.reserved, ms[:n])
+	p.w.dispatch(p.s, ms[:n])
+	if len(ms) > n {
+		p.w.inflight.renewBy(a.got.received.Add(aheadWait))
+	}
+	p.w.dispatch(p.s, p.w.slots.enqueue(ms[n:]))
+	p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease
+	for _, t := range a.polls {
+		t.asked = nil
+	}
+	if p.s.claims.Err() != nil {
+		return nil
+	}
+	return p.conclude(a)
+}
+
+// takeLate passes on what a claim brought that was given up: its slots were let go, so what finds none is given back.
+func (p *poller) takeLate(ms []*message) {
+	kept := ms[:0]
+	for _, m := range ms {
+		if p.w.slots.take(m.route) {
+			kept = append(kept, m)
+			continue
+		}
+		p.s.running.Go(func() { _ = p.w.finish(m, unstarted("its claim was late")) }) // finish reports what goes wrong
+	}
+	p.w.dispatch(p.s, kept)
+}
+
+// conclude decides when the topics of a, which has returned in time, are asked for again.
+func (p *poller) conclude(a *ask) error {
+	took := a.got.received.Sub(a.got.sent)
+	switch {
+	case unrecoverable(a.err):
+		p.w.observer.OnError(p.s.claims, "claim", a.err)
+		p.w.cfg.Logger.Error("worker claims nothing more: the store cannot recover", "err", a.err)
+		return a.err
+	case a.err != nil:
+		p.failed(a)
+		return nil
+	}
+	for _, t := range a.polls {
+		t.apart = took > a.claim.Wait+lateCall
+		if t.tries.reset() {
+			if p.failing--; p.failing == 0 {
+				p.w.cfg.Logger.Info("claims succeed again")
+			}
+		}
+		if len(a.got.deliveries) == 0 && took < shortestBackoff && a.claim.Wait > 0 { // as from a store or proxy that does not wait
+			t.rest = a.got.received.Add(shortestBackoff)
+		}
+	}
+	return nil
+}
+
+// failed spaces the next claims for the topics of a. Those that failed together are tried separately at once.
+func (p *poller) failed(a *ask) {
+	p.w.observer.OnError(p.s.claims, "claim", a.err)
+	if p.failing == 0 {
+		p.w.cfg.Logger.Warn("claim failed; trying again until it succeeds", "err", a.err)
+	}
+	for _, t := range a.polls {
+		if t.tries.tries == 0 {
+			p.failing++
+		}
+		wait := t.tries.next()
+		if t.apart = true; len(a.polls) == 1 {
+			t.rest = time.Now().Add(wait)
+		}
+	}
+}
+
+// claimed is the answer to one claim. It does not change once the claim has returned.
+type claimed struct {
+	deliveries []punctual.Delivery
+	// sent and received are local instants between which the store answered.
+	sent, received time.Time
+	// clock is the latest time that the store's clock can have shown when it was received.
+	clock time.Time
+}
+
+func (w *Worker) claim(ctx context.Context, c punctual.Claim) (*claimed, error) {
+	got := &claimed{sent: time.Now()}
+	var err error
+	got.deliveries, err = w.store.Claim(ctx, c)
+	got.received = time.Now()
+	var shown time.Time // the store's clock, as the deliveries show it
+	for i := range got.deliveries {
+		if d := &got.deliveries[i]; d.Delivered.After(shown) {
+			shown = d.Delivered
+		}
+	}
+	got.clock = w.inflight.observe(got.sent, got.received, shown)
+	if err != nil {
+		return got, err // in which the store names the operation
+	}
+	if n := len(got.deliveries); n > c.Max {
+		got.deliveries = got.deliveries[:c.Max]
+		err = errorf(punctual.ErrIndeterminate, "claim: the store gave %d messages for %d slots: the others are delivered again when their leases end", n, c.Max)
+		return got, err
+	}
+	w.observer.OnClaim(ctx, len(got.deliveries), got.received.Sub(got.sent))
+	return got, nil
+}
+
+// unrecoverable tells errors that no repetition mends.
+func unrecoverable(err error) bool {
+	return errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrInvalid)
+}
+
+// dispatch gives claimed messages to slots, and sees that there are as many goroutines as slots in use.
+// Only the poller calls it.
+func (w *Worker) dispatch(s *session, ms []*message) {
+	for used := w.slots.used(); s.goroutines < used; s.goroutines++ {
+		s.running.Go(func() { w.slot(s) })
+	}
+	for _, m := range ms {
+		s.ready <- m
+	}
+}
+
+// order returns ts in the order in which a claim is to ask for them.
+func (p *poller) order(ts []*polled) []*polled {
+	if p.w.cfg.Strict || len(ts) == 1 {
+		return ts
+	}
+	weights := make([]int, len(ts))
+	for i, t := range ts {
+		weights[i] = t.weight
+	}
+	return drawOrder(ts, weights)
+}
+
+// drawOrder returns topics in a random order. Each comes first as often as its share of the weights, second as
+// often as its share of what is left, and so on. For that each draws an exponentially distributed time with its
+// weight as rate, and the earliest comes first. See Efraimidis and Spirakis, "Weighted random sampling with a
+// reservoir", 2006.
+func drawOrder[T any](topics []T, weights []int) []T {
+	times := make([]float64, len(topics))
+	for i, w := range weights {
+		times[i] = rand.ExpFloat64() / float64(w)
+	}
+	d := draw[T]{slices.Clone(topics), times}
+	sort.Sort(d)
+	return d.topics
+}
+
+type draw[T any] struct {
+	topics []T
+	times  []float64
+}
+
+func (d draw[T]) Len() int           { return len(d.topics) }
+func (d draw[T]) Less(i, j int) bool { return d.times[i] < d.times[j] }
+func (d draw[T]) Swap(i, j int) {
+	d.topics[i], d.topics[j] = d.topics[j], d.topics[i]
+	d.times[i], d.times[j] = d.times[j], d.times[i]
+}

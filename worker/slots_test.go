@@ -1,0 +1,95 @@
+package worker
+
+import "testing"
+
+// TestSlotsKept: how many messages a topic may take, by how many slots and topics there are, and what the others may take
+// beside it then.
+func TestSlotsKept(t *testing.T) {
+	for _, c := range []struct{ slots, topics, most, others int }{
+		{16, 3, 14, 1},
+		{16, 1, 16, 0},
+		{4, 4, 1, 1},
+		{4, 9, 3, 1}, // one slot is kept for all
+		{1, 3, 1, 0}, // none is
+	} {
+		var s slots
+		s.init(c.slots)
+		s.serves(c.topics)
+		var all []*polled
+		for range c.topics {
+			all = append(all, &polled{route: &route{}})
+		}
+		hangs := all[0].route
+		for range 3 * c.slots { // each claim brings as much as it may, all of one topic
+			chosen, r := s.reserve(all[:1])
+			if len(chosen) == 0 {
+				break
+			}
+			got := make([]*message, r.slots)
+			for i := range got {
+				got[i] = &message{route: hangs}
+			}
+			s.settle(r, got)
+		}
+		if hangs.busy != c.most {
+			t.Errorf("%d slots, %d topics: one takes %d slots, want %d", c.slots, c.topics, hangs.busy, c.most)
+		}
+		taken := 0
+		for _, p := range all[1:] {
+			chosen, r := s.reserve([]*polled{p})
+			if len(chosen) > 0 {
+				taken = max(taken, r.slots)
+				s.settle(r, []*message{{route: p.route}})
+			}
+		}
+		if taken != c.others {
+			t.Errorf("%d slots, %d topics: the others take %d at a time beside it, want %d", c.slots, c.topics, taken, c.others)
+		}
+	}
+}
+
+// TestSlotsOfClaimsUnderWay: what a claim under way has reserved for topics without a slot serves one of them, so that
+// the topic that it left out may have one slot more.
+func TestSlotsOfClaimsUnderWay(t *testing.T) {
+	var s slots
+	s.init(8)
+	s.serves(3)
+	a, b, c := &polled{route: &route{}}, &polled{route: &route{}}, &polled{route: &route{}}
+	_, r := s.reserve([]*polled{a, b, c})
+	if r.slots != 6 || r.covers != 1 {
+		t.Fatalf("the first claim is for %d, want 6: two slots are kept", r.slots)
+	}
+	got := make([]*message, r.slots)
+	for i := range got {
+		got[i] = &message{route: a.route}
+	}
+	s.settle(r, got)
+	chosen, r := s.reserve([]*polled{a, b, c})
+	if len(chosen) != 2 || r.slots != 2 || r.perTopic != 1 || r.covers != 2 {
+		t.Fatalf("the second claim is for %+v of %d topics, want 1 for each of the two without a slot", r, len(chosen))
+	}
+	if chosen, _ := s.reserve([]*polled{a}); len(chosen) != 0 {
+		t.Error("a topic takes the slot that is kept for another")
+	}
+	s.release(a.route)
+	if chosen, r := s.reserve([]*polled{a}); len(chosen) != 1 || r.slots != 1 {
+		t.Errorf("%d topics, %d messages: want the slot that came back for the topic that was left out", len(chosen), r.slots)
+	}
+}
+
+// TestSlotsOfLimitedTopics: a topic with MaxSlots bounds its own share of a claim, which asks for no more than can come.
+func TestSlotsOfLimitedTopics(t *testing.T) {
+	var s slots
+	s.init(16)
+	s.serves(2)
+	limited, other := &polled{route: &route{maxSlots: 3}}, &polled{route: &route{}}
+	chosen, r := s.reserve([]*polled{limited, other})
+	if len(chosen) != 2 || r.slots != 6 || r.perTopic != 3 {
+		t.Fatalf("a claim of %d topics for %d messages, %d of each; want 2, 6 and 3", len(chosen), r.slots, r.perTopic)
+	}
+	s.settle(r, []*message{{route: limited.route}, {route: limited.route}, {route: limited.route}, {route: other.route}})
+	chosen, r = s.reserve([]*polled{limited, other})
+	if len(chosen) != 1 || r.slots != 12 || r.perTopic != 0 {
+		t.Errorf("beside a topic at its limit a claim of %d topics is for %d messages, %d of each; want 1 and all 12 slots", len(chosen), r.slots, r.perTopic)
+	}
+}

@@ -1,0 +1,308 @@
+// Package worker runs the handlers of messages. It claims messages from a store when they are due, and renews their
+// leases while handlers work. It settles each as its handler's error says (see [punctual.Handler]).
+//
+//	w := worker.New(store, nil)
+//	worker.Handle(w, orders, closeUnpaid) // orders is a *punctual.Topic[Order]
+//	err := w.Run(ctx)
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+
+	"github.com/punctualmq/punctual/internal/batch"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// The files, in the order of a message's way:
+//
+//	worker.go    what a user sets up: Config, New, Handle
+//	poll.go      claims: which topics are asked, for how many, and what follows from the answer
+//	slots.go     how many slots are free, and for whom
+//	ahead.go     what is claimed before a slot is free
+//	handle.go    one message in a slot: slot, work, attempt, finish
+//	settle.go    its last step: settle
+//	lease.go     the leases held: which handler may start, renewal, loss
+//	clock.go     how late it can be by the store's clock
+//	context.go   the contexts of handlers and their ends
+//	run.go       Start, Run, Stop, Drain: a worker's life
+//	panic.go     panics as errors
+//	backoff.go   growing delays
+//
+// The goroutines, and what each owns:
+//
+//   - the poller (Worker.poller), one while the worker runs: it alone reserves free slots and decides
+//     which claims are sent, and at the end waits for all slots
+//     and ends the renewer and the watcher. Stop waits for it.
+//   - a claim (poller.ask), one for each call of Store.Claim under way, where there are several topics; and a look at
+//     the store's clock (Store.Now), once a minute when claims do not show it. The poller waits for them.
+//   - the renewer (Worker.renewLeases), one while the worker runs or drains: it renews the leases
+//     under which handlers run, and gives back what was claimed ahead and found no slot in time. The poller, or Drain, waits for it.
+//   - the watcher (Worker.watch), as long as the renewer: it ends the contexts of handlers at their
+//     timeouts, when leases have lasted their length, and when a stop's time is up. It never waits
+//     for the store.
+//   - the slots (Worker.slot), started as they are needed, at most Concurrency: each takes one
+//     message after the other, renews its lease if it may have ended, runs its handler and settles
+//     it. The poller ends them and waits for them. A handler that never returns keeps its slot, and
+//     the poller, for ever; Stop tells how many there are. One that ends its goroutine has it replaced.
+//   - the settler's (batch.Batcher.drain) while settlements are on their way.
+
+// Config configures a Worker. The zero value is ready to use.
+type Config struct {
+	// Concurrency is the number of slots: messages handled at the same time, 1 to
+	// MaxClaim. Default 16.
+	Concurrency int
+	// Strict asks for the topics in the order of their Handle calls: a later one is only
+	// served when the earlier ones have nothing due. Otherwise each claim asks in a random
+	// order drawn by Weight, so that no topic starves.
+	Strict bool
+	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed as
+	// long as its handler runs, so it need not be longer than a handler; it is how long
+	// a message waits after its worker died. Default 0: as the topic's settings say.
+	Lease time.Duration
+	// Timeout is how long a handler may run unless its Handle says otherwise: then its
+	// context ends with context.DeadlineExceeded and its lease is not renewed any more, so
+	// that a stuck handler does not hold its message for ever. It keeps its slot until it
+	// returns. Default 1 h; a negative Timeout sets no limit.
+	Timeout time.Duration
+	// ShutdownTimeout is how long Run waits for running handlers at its end. Default 25 s,
+	// within the 30 s that container platforms usually leave.
+	ShutdownTimeout time.Duration
+	// Middleware wraps every handler, the first one outermost.
+	Middleware []Middleware
+	// Logger receives what goes wrong: failed attempts, panics, lost leases, store errors.
+	// Message bodies are never logged. Default slog.Default() at the time of New; use
+	// slog.New(slog.DiscardHandler) for silence.
+	Logger *slog.Logger
+	// Observer is told of every claim, start, finish and loss. Default none.
+	Observer *punctual.Observer
+}
+
+// lateCall is how long a call to the store may take until its topics are taken for slow and go separately (P14).
+const lateCall = 200 * time.Millisecond
+
+const (
+	defaultConcurrency     = 16
+	defaultHandlerTimeout  = time.Hour
+	defaultShutdownTimeout = 25 * time.Second
+)
+
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	if out.Concurrency == 0 {
+		out.Concurrency = defaultConcurrency
+	}
+	if out.Timeout == 0 {
+		out.Timeout = defaultHandlerTimeout
+	}
+	if out.ShutdownTimeout == 0 {
+		out.ShutdownTimeout = defaultShutdownTimeout
+	}
+	if out.Logger == nil {
+		out.Logger = slog.Default()
+	}
+	return out
+}
+
+func (c *Config) check() error {
+	if c.Concurrency < 1 || c.Concurrency > punctual.MaxClaim {
+		return invalidf("concurrency %d: use 1 to %d, or 0 for %d", c.Concurrency, punctual.MaxClaim, defaultConcurrency)
+	}
+	if c.ShutdownTimeout < 0 {
+		return invalidf("shutdown timeout %v: use a positive duration, or 0 for %v", c.ShutdownTimeout, defaultShutdownTimeout)
+	}
+	if c.Lease != 0 && (c.Lease < punctual.MinLease || c.Lease > punctual.MaxLease) {
+		return invalidf("lease %v: use %v to %v, or 0 for the topics'", c.Lease, punctual.MinLease, punctual.MaxLease)
+	}
+	for i, m := range c.Middleware {
+		if m == nil {
+			return invalidf("middleware %d is nil", i+1)
+		}
+	}
+	return nil
+}
+
+// Worker claims the messages of some topics and runs their handlers. It lives once: make
+// it, register handlers with Handle, then either Run (or Start and Stop) it, or Drain it. All methods
+// are safe for concurrent use.
+//
+// It claims as many messages as it has free slots, and of a backlog for quick handlers a few milliseconds' worth ahead.
+// Those count as attempts when its process dies. It renews leases at a third of the lease's length while
+// handlers run, and settles each message as the handler's error says (see Handler). It works with any Store, also one that is reached over a network:
+// store errors are retried, and what could not be settled is delivered again when its lease ends.
+type Worker struct {
+	store    punctual.Store
+	cfg      Config
+	observer punctual.Observer // has all of its functions
+	settler  *batch.Batcher[punctual.Settlement, error]
+
+	slots slots
+
+	// routes and topics do not change once there is a session; until then guarded by mu.
+	routes map[string]*route
+	topics []string // in order of Handle
+
+	mu sync.Mutex
+	// mistakes are the errors of Handle calls, reported by Start, Run and Drain. Guarded by mu.
+	mistakes []error
+	// stopped tells that Stop was called; no session begins any more. Guarded by mu.
+	stopped bool
+	// session is the run or drain under way, or the one that was; nil before the
+	// first. Guarded by mu.
+	session *session
+
+	inflight inflight
+	settleBy settleDeadline
+}
+
+// route is what Handle registered for one topic. It does not change but for busy.
+type route struct {
+	topic    string
+	maxSlots int // 0: no limit
+	// busy counts its messages that have a slot. Guarded by slots.mu.
+	busy int
+
+	handler punctual.Handler
+	weight  int
+	timeout time.Duration // negative: no limit
+	// timedOut is the cause with which the context of a handler ends at its timeout.
+	timedOut error
+}
+
+// New returns a worker on s. A nil configuration stands for the defaults. A malformed
+// one is reported by Start, Run and Drain.
+func New(s punctual.Store, c *Config) *Worker {
+	w := &Worker{store: s, cfg: c.withDefaults(), routes: make(map[string]*route)}
+	w.observer = observing(w.cfg.Observer)
+	w.inflight.init()
+	w.settler = batch.New(batch.Config[punctual.Settlement, error]{
+		Op: "settle", Run: w.settleBatch, Size: func(punctual.Settlement) int64 { return 1 }, Key: func(s punctual.Settlement) string { return s.Topic },
+		MaxItems: punctual.MaxBatch, MaxBytes: math.MaxInt64, MaxPending: math.MaxInt64, Late: lateCall,
+		Closed: punctual.ErrClosed, Overloaded: punctual.ErrOverloaded, Indeterminate: punctual.ErrIndeterminate,
+	})
+	if err := w.cfg.check(); err != nil {
+		w.mistakes = append(w.mistakes, err)
+		return w
+	}
+	w.slots.init(w.cfg.Concurrency)
+	return w
+}
+
+// Middleware wraps a Handler in another one, for what all handlers share: tracing,
+// locks, translation of errors.
+type Middleware = func(punctual.Handler) punctual.Handler
+
+// HandleOption adjusts how a worker treats one topic.
+type HandleOption interface{ applyHandle(*route) error }
+
+type handleOption func(*route) error
+
+func (o handleOption) applyHandle(r *route) error { return o(r) }
+
+// Weight gives a topic n shares, 1 to 1000; the default is 1. A topic is the first one asked in as
+// many claims as its share of all shares. Without effect under Config.Strict and Drain.
+func Weight(n int) HandleOption {
+	return handleOption(func(r *route) error {
+		if n < 1 || n > 1000 {
+			return invalidf("weight %d: use 1 to 1000", n)
+		}
+		r.weight = n
+		return nil
+	})
+}
+
+// MaxSlots bounds how many messages of a topic are handled at the same time, 1 to punctual.MaxClaim. The default is
+// what leaves one slot for each other topic. Without effect under Drain, which handles one at a time.
+func MaxSlots(n int) HandleOption {
+	return handleOption(func(r *route) error {
+		if n < 1 || n > punctual.MaxClaim {
+			return invalidf("max slots %d: use 1 to %d", n, punctual.MaxClaim)
+		}
+		r.maxSlots = n
+		return nil
+	})
+}
+
+// Timeout overrides Config.Timeout for one topic; a negative d sets no limit.
+func Timeout(d time.Duration) HandleOption {
+	return handleOption(func(r *route) error {
+		if d == 0 {
+			return invalidf("handler timeout 0: use a positive duration, or a negative one for no limit")
+		}
+		r.timeout = d
+		return nil
+	})
+}
+
+// Handle registers the handler of a topic. A malformed call (a bad topic name, a nil handler, a topic
+// registered twice) is reported by Start, Run and Drain. Handle panics once
+// the worker has been started or drained, since there is nobody left to tell.
+func (w *Worker) Handle(topic string, h punctual.Handler, opts ...HandleOption) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session != nil {
+		panic("worker: Handle(" + topic + ") after the worker was started: register every handler first")
+	}
+	if err := w.register(topic, h, opts); err != nil {
+		w.mistakes = append(w.mistakes, fmt.Errorf("handle %q: %w", topic, err))
+	}
+}
+
+func (w *Worker) register(topic string, h punctual.Handler, opts []HandleOption) error {
+	if w.routes == nil {
+		return invalidf("the worker was not made by New: use that")
+	}
+	if err := storekit.CheckTopic(topic); err != nil {
+		return err
+	}
+	if h == nil {
+		return invalidf("the handler is nil")
+	}
+	if w.routes[topic] != nil {
+		return invalidf("the topic has a handler already")
+	}
+	r := &route{topic: topic, handler: h, weight: 1, timeout: w.cfg.Timeout}
+	for _, o := range opts {
+		if err := o.applyHandle(r); err != nil {
+			return err
+		}
+	}
+	r.timedOut = errorf(context.DeadlineExceeded, "the handler ran longer than its timeout of %v", r.timeout)
+	if w.cfg.check() == nil {
+		for i := len(w.cfg.Middleware) - 1; i >= 0; i-- {
+			r.handler = w.cfg.Middleware[i](r.handler)
+		}
+	}
+	w.routes[topic] = r
+	w.topics = append(w.topics, topic)
+	return nil
+}
+
+// Handle registers f as the handler of a typed topic: w.Handle(t.Name(), t.Handler(f), opts...).
+func Handle[T any](w *Worker, t *punctual.Topic[T], f func(ctx context.Context, v T, d *punctual.Delivery) error, opts ...HandleOption) {
+	w.Handle(t.Name(), t.Handler(f), opts...)
+}
+
+// check returns every mistake made while the worker was set up. The caller holds mu.
+func (w *Worker) check() error {
+	if len(w.mistakes) > 0 {
+		return errors.Join(w.mistakes...)
+	}
+	if w.store == nil {
+		return invalidf("worker without a store")
+	}
+	if len(w.topics) == 0 {
+		return invalidf("worker without a handler: call Handle before it starts")
+	}
+	return nil
+}
