@@ -245,8 +245,7 @@ func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, er
 			if err != nil {
 				return err
 			}
-			var store []int
-			c := p.s.changes()
+			var free, taken []int // those to be stored, by whether a row has their ID
 			for _, i := range todo {
 				p.out[i].Status = punctual.PushNone
 				switch set := l.settings[p.ms[i].Topic]; {
@@ -254,19 +253,28 @@ func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, er
 					gone = append(gone, i)
 				case set.PushPaused:
 					p.out[i].Err = errPaused(p.ms[i].Topic)
-				case p.decide(i, l, c):
-					store = append(store, i)
+				case !p.decide(i, l):
+				case l.rows[p.name(i)] == nil:
+					free = append(free, i)
+				default:
+					taken = append(taken, i)
 				}
 			}
-			if len(store) == 0 {
+			if len(free)+len(taken) == 0 {
 				return nil
 			}
-			got := newInserted()
-			if err := to.send(ctx, c.step().add("push", p.args(store), got.scan)); err != nil {
+			x, got := p.s.step(), newInserted()
+			if len(taken) > 0 {
+				x.add("replace", p.args(taken), got.scan)
+			}
+			if len(free) > 0 {
+				x.add("push", p.args(free), got.scan)
+			}
+			if err := to.send(ctx, x); err != nil {
 				return err
 			}
 			todo = nil
-			for _, i := range store {
+			for _, i := range append(free, taken...) {
 				if !p.took(i, got) { // somebody else has taken the ID meanwhile
 					todo = append(todo, i)
 				}
@@ -278,7 +286,7 @@ func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, er
 }
 
 // decide says what becomes of a message, by who has its ID, and reports whether it is to be stored (P7).
-func (p *push) decide(i int, l *locked, c *changes) bool {
+func (p *push) decide(i int, l *locked) bool {
 	m, r := &p.ms[i], &p.out[i]
 	r.Err, r.Existing, r.Due = nil, punctual.StateNone, time.Time{}
 	old := l.rows[p.name(i)]
@@ -305,6 +313,5 @@ func (p *push) decide(i int, l *locked, c *changes) bool {
 	default:
 		r.Status = punctual.PushReplaced
 	}
-	c.remove(old)
 	return true
 }

@@ -65,6 +65,54 @@ func TestRemovalBehindAChange(t *testing.T) {
 	}
 }
 
+// TestChangeBehindAReplacement: a change that waits for a push which replaces the message finds the new one (P5). There is no
+// instant at which the ID is free.
+func TestChangeBehindAReplacement(t *testing.T) {
+	t.Parallel()
+	for _, change := range []punctual.Change{punctual.ChangeCancel, punctual.ChangeReschedule, punctual.ChangeRequeue} {
+		s := openFresh(t, nil).(*Store)
+		ctx := t.Context()
+		if _, err := s.Push(ctx, []punctual.NewMessage{{Topic: "t", ID: "a", Delay: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := s.pool.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var replacing int
+		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&replacing); err != nil {
+			t.Fatal(err)
+		}
+		rs, err := s.PushTx(ctx, Pgx(tx), []punctual.NewMessage{{Topic: "t", ID: "a", Delay: 2 * time.Hour, IfExists: punctual.IfExistsReplace, Body: []byte("new")}})
+		if err != nil || rs[0].Status != punctual.PushReplaced {
+			t.Fatalf("push: %v, %v", rs, err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			out, err := s.Amend(ctx, []punctual.Amendment{{Topic: "t", ID: "a", Change: change, Delay: 3 * time.Hour}})
+			if err == nil {
+				err = out[0].Err
+			}
+			done <- err
+		}()
+		awaitBlocked(t, s, replacing)
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want := error(nil)
+		if change == punctual.ChangeRequeue {
+			want = punctual.ErrNotDead
+		}
+		if err := <-done; !errors.Is(err, want) {
+			t.Errorf("%v behind a replacement: %v, want %v", change, err, want)
+		}
+		info, err := s.Get(ctx, "t", "a")
+		if change == punctual.ChangeCancel && !errors.Is(err, punctual.ErrNotFound) || change != punctual.ChangeCancel && string(info.Body) != "new" {
+			t.Errorf("%v behind a replacement left %+v, %v", change, info, err)
+		}
+	}
+}
+
 // awaitBlocked waits until a session waits for the one with the number pid.
 func awaitBlocked(t *testing.T, s *Store, pid int) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 
 func TestStore(t *testing.T)  { storetest.Run(t, open) }
 func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
-func TestRaces(t *testing.T)  { storetest.RunRaces(t, open) }
+func TestRaces(t *testing.T)  { storetest.RunRaces(t, open, storetest.WithLossyClaims()) }
 
 // keyed is a store that gives every call a key of its own unless it has one.
 type keyed struct {

@@ -1,0 +1,25 @@
+-- Puts messages in the place of others that have their IDs, as if those had never been. The arguments and the answer are
+-- those of push.sql. A row that is removed and stored anew would be missed by those who wait for its lock: their statement
+-- sees neither.
+-- Locks: rows that lock.sql has locked in the same transaction.
+WITH clock AS MATERIALIZED (:clock:),
+t AS MATERIALIZED (
+    SELECT number, name, push_paused FROM punctual.topic WHERE name = ANY ($4::text[])
+),
+stored AS (
+    UPDATE punctual.message AS m
+    SET visible_at = x.due, due = x.due, first_due = x.due, created = x.now, token = 0, attempts = 0,
+        max_attempts = x.max_attempts, cancelled = false, drop_expired = x.drop_expired, expire_after = x.expire_after,
+        expires = CASE WHEN x.expire_after IS NOT NULL THEN least(x.due + x.expire_after, 253402300800000) END,
+        died_at = NULL, reason = NULL, forget_at = NULL, headers = x.headers, body = x.body, failures = NULL
+    FROM (
+        SELECT t.number, i.*, coalesce(i.due_at, (clock.micros + 999) / 1000 + i.delay) AS due, clock.micros / 1000 AS now
+        FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[])
+                 AS i (topic, id, due_at, delay, max_attempts, drop_expired, expire_after, headers, body)
+             JOIN t ON t.name = i.topic CROSS JOIN clock
+    ) AS x
+    WHERE x.due <= 253402300799999 AND m.topic = x.number AND m.id = x.id
+    RETURNING m.topic, m.id, m.due
+)
+SELECT clock.micros, t.name, t.push_paused, stored.id, stored.due
+FROM clock CROSS JOIN t LEFT JOIN stored ON stored.topic = t.number
