@@ -130,6 +130,15 @@ type Delivery struct {
 // negative.
 func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
 
+// ReadyFor is how long the message could have been claimed before it was: since the due time of this attempt, or since
+// its push when that came later. It is the lateness that metrics and consoles show.
+func (d *Delivery) ReadyFor() time.Duration {
+	if d.Created.After(d.Due) {
+		return d.Delivered.Sub(d.Created)
+	}
+	return d.Late()
+}
+
 // TotalLate is how long after FirstDue the message was claimed: its lateness end to end,
 // with all attempts that failed before; never negative.
 func (d *Delivery) TotalLate() time.Duration { return d.Delivered.Sub(d.FirstDue) }

@@ -2,6 +2,7 @@ package punctual
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -53,5 +54,68 @@ func (o *Observer) pushed(ctx context.Context, r PushResult, took time.Duration)
 func (o *Observer) amended(ctx context.Context, a Amendment, r Amended, took time.Duration) {
 	if o != nil && o.OnAmend != nil {
 		o.OnAmend(ctx, a, r, took)
+	}
+}
+
+// JoinObservers returns an Observer that tells each of those given, in their order. Those that are nil are left out.
+func JoinObservers(observers ...*Observer) *Observer {
+	all := slices.DeleteFunc(slices.Clone(observers), func(o *Observer) bool { return o == nil })
+	return &Observer{
+		OnPush: func(ctx context.Context, r PushResult, took time.Duration) {
+			for _, o := range all {
+				if o.OnPush != nil {
+					o.OnPush(ctx, r, took)
+				}
+			}
+		},
+		OnAmend: func(ctx context.Context, a Amendment, r Amended, took time.Duration) {
+			for _, o := range all {
+				if o.OnAmend != nil {
+					o.OnAmend(ctx, a, r, took)
+				}
+			}
+		},
+		OnClaim: func(ctx context.Context, n int, took time.Duration) {
+			for _, o := range all {
+				if o.OnClaim != nil {
+					o.OnClaim(ctx, n, took)
+				}
+			}
+		},
+		OnStart: func(ctx context.Context, d *Delivery) {
+			for _, o := range all {
+				if o.OnStart != nil {
+					o.OnStart(ctx, d)
+				}
+			}
+		},
+		OnFinish: func(ctx context.Context, d *Delivery, v Verb, took time.Duration, err error) {
+			for _, o := range all {
+				if o.OnFinish != nil {
+					o.OnFinish(ctx, d, v, took, err)
+				}
+			}
+		},
+		OnSettle: func(ctx context.Context, s Settlement, took time.Duration, err error) {
+			for _, o := range all {
+				if o.OnSettle != nil {
+					o.OnSettle(ctx, s, took, err)
+				}
+			}
+		},
+		OnLeaseLost: func(ctx context.Context, d *Delivery, err error) {
+			for _, o := range all {
+				if o.OnLeaseLost != nil {
+					o.OnLeaseLost(ctx, d, err)
+				}
+			}
+		},
+		OnError: func(ctx context.Context, op string, err error) {
+			for _, o := range all {
+				if o.OnError != nil {
+					o.OnError(ctx, op, err)
+				}
+			}
+		},
 	}
 }

@@ -72,10 +72,7 @@ func (l *Lateness) slot() int64 { return int64(time.Since(l.epoch)/grain) + 1 }
 
 // Delivered counts one delivery. A message that was pushed with a due time that had passed counts from its push.
 func (l *Lateness) Delivered(d *punctual.Delivery) {
-	late := d.Late()
-	if d.Created.After(d.Due) {
-		late = d.Delivered.Sub(d.Created)
-	}
+	late := d.ReadyFor()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.slot()

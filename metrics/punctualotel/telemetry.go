@@ -170,7 +170,7 @@ func (t *Telemetry) claimed(ctx context.Context, n int, _ time.Duration) {
 }
 
 func (t *Telemetry) started(ctx context.Context, d *punctual.Delivery) {
-	t.lateness.Record(ctx, reading.Late(d).Seconds(), with("topic", t.topics.Admit(d.Topic)))
+	t.lateness.Record(ctx, d.ReadyFor().Seconds(), with("topic", t.topics.Admit(d.Topic)))
 }
 
 func (t *Telemetry) finished(ctx context.Context, d *punctual.Delivery, v punctual.Verb, took time.Duration, _ error) {

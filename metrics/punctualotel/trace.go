@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/metrics/internal/reading"
 )
 
 // Prepare is for QueueConfig.Prepare: it makes the span of a message and writes its context to the headers. A message that
@@ -56,7 +55,7 @@ func (t *Telemetry) Middleware(next punctual.Handler) punctual.Handler {
 			trace.WithAttributes(append(messaging("process", d.Topic, d.ID),
 				attribute.Int("messaging.message.body.size", len(d.Body)),
 				attribute.Int("punctual.attempt", d.Attempt),
-				attribute.Float64("punctual.lateness", reading.Late(d).Seconds()),
+				attribute.Float64("punctual.lateness", d.ReadyFor().Seconds()),
 			)...),
 		}
 		if t.carried(d.Headers) {

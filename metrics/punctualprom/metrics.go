@@ -156,7 +156,7 @@ func (m *Metrics) claimed(_ context.Context, n int, _ time.Duration) {
 }
 
 func (m *Metrics) started(_ context.Context, d *punctual.Delivery) {
-	m.lateness.WithLabelValues(m.topics.Admit(d.Topic)).Observe(reading.Late(d).Seconds())
+	m.lateness.WithLabelValues(m.topics.Admit(d.Topic)).Observe(d.ReadyFor().Seconds())
 }
 
 func (m *Metrics) finished(_ context.Context, d *punctual.Delivery, v punctual.Verb, took time.Duration, _ error) {

@@ -39,15 +39,6 @@ type Topic struct {
 	PushPaused, DeliveryPaused int
 }
 
-// Late is how long after it was due a message was claimed. One that was pushed with a due time that had passed counts from
-// its push: nobody could have delivered it before.
-func Late(d *punctual.Delivery) time.Duration {
-	if d.Created.After(d.Due) {
-		return d.Delivered.Sub(d.Created)
-	}
-	return d.Late()
-}
-
 // Result is the label of what became of one message: done, or the code of the error.
 func Result(err error) string {
 	if err == nil {
