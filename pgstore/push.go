@@ -22,7 +22,16 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		return nil, fmt.Errorf("push: %w", err)
 	}
 	p := s.pushOf(ms)
-	err := inParts(p.parts(), func(part []int) error { return p.push(ctx, ownWay{s}, part) }, func(i int, err error) { p.out[i].Err = err })
+	err := inParts(p.parts(), func(part []int) error {
+		left, err := p.push(ctx, ownWay{s}, part)
+		if len(left) == len(part) {
+			return err
+		}
+		for _, i := range left { // the others are decided, and some of them stored
+			p.refuse(i, err)
+		}
+		return nil
+	}, p.refuse)
 	if err != nil {
 		return nil, fmt.Errorf("push: %w", err)
 	}
@@ -100,15 +109,16 @@ type stepper interface {
 	send(ctx context.Context, x *step) error
 }
 
-// push stores the messages of a part. Most often nothing is in their way, and one step is all.
-func (p *push) push(ctx context.Context, w way, part []int) error {
-	for todo := part; len(todo) > 0; {
-		got, err := p.insert(ctx, w, todo)
+// push stores the messages of a part. Most often nothing is in their way, and one step is all. With an error it returns
+// those messages that it has decided nothing of.
+func (p *push) push(ctx context.Context, w way, part []int) (left []int, err error) {
+	for left = part; len(left) > 0; {
+		got, err := p.insert(ctx, w, left)
 		if err != nil {
-			return err
+			return left, err
 		}
 		var unknown, taken []int
-		for _, i := range todo {
+		for _, i := range left {
 			switch paused, there := got.paused[p.ms[i].Topic]; {
 			case p.took(i, got):
 			case !there:
@@ -119,17 +129,24 @@ func (p *push) push(ctx context.Context, w way, part []int) error {
 				taken = append(taken, i)
 			}
 		}
-		if todo, err = p.pushTaken(ctx, w, taken); err != nil {
-			return err
+		gone, err := p.pushTaken(ctx, w, taken)
+		if err != nil {
+			return append(unknown, taken...), err
 		}
+		left = append(unknown, gone...)
 		if len(unknown) > 0 {
 			if err := p.s.createTopics(ctx, w, p.topics(unknown)); err != nil {
-				return err
+				return left, err
 			}
-			todo = append(todo, unknown...)
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// refuse gives a message an error in the place of what was found out of it before.
+func (p *push) refuse(i int, err error) {
+	r := &p.out[i]
+	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
 
 func errPaused(topic string) error { return fmt.Errorf("push to %s: %w", topic, punctual.ErrPaused) }

@@ -113,6 +113,50 @@ func TestChangeBehindAReplacement(t *testing.T) {
 	}
 }
 
+// TestPushHalfRefused: a push stores what nothing is in the way of, and then looks at the messages whose IDs others have. When that
+// fails, those alone have the error: the others are stored (P13).
+func TestPushHalfRefused(t *testing.T) {
+	t.Parallel()
+	s := openFresh(t, nil).(*Store)
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "a", Delay: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	var holding int
+	if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM "+s.opt.Schema+".message FOR UPDATE").Scan(&holding); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	type answer struct {
+		rs  []punctual.PushResult
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		rs, err := s.Push(ctx, []punctual.NewMessage{{Topic: "t", ID: "a"}, {Topic: "t", ID: "b", Delay: time.Hour}})
+		done <- answer{rs, err}
+	}()
+	awaitBlocked(t, s, holding)
+	end()
+	got := <-done
+	if got.err != nil {
+		t.Fatalf("push: %v; want an error of one message alone", got.err)
+	}
+	if a := got.rs[0]; !errors.Is(a.Err, context.Canceled) || a.Status != punctual.PushNone {
+		t.Errorf("the message that waited: %+v", a)
+	}
+	if b := got.rs[1]; b.Err != nil || b.Status != punctual.PushStored {
+		t.Errorf("the message in nobody's way: %+v", b)
+	}
+	if _, err := s.Get(t.Context(), "t", "b"); err != nil {
+		t.Error(err)
+	}
+}
+
 // awaitBlocked waits until a session waits for the one with the number pid.
 func awaitBlocked(t *testing.T, s *Store, pid int) {
 	t.Helper()

@@ -134,7 +134,7 @@ func (s *Store) PushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 			return s.step().add("topics_share", []any{s.class, p.topics(part)}, nil).add("topics_keep", []any{p.topics(part)}, nil)
 		})
 		if err == nil {
-			err = p.push(ctx, way, part)
+			_, err = p.push(ctx, way, part)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("push: %w", err)
