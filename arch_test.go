@@ -54,7 +54,7 @@ var architecture = map[string]rule{
 	"internal/cli": {
 		ours: []string{
 			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/importer", "internal/notation", "remotestore", "server", "server/access", "sharedstore",
-			"metrics/punctualprom", "internal/slo", "internal/tlsfile",
+			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile",
 		},
 		outside: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6",
@@ -63,8 +63,8 @@ var architecture = map[string]rule{
 	},
 	"metrics/punctualprom":     {ours: []string{".", "metrics/internal/reading"}, outside: []string{"github.com/prometheus/client_golang"}},
 	"metrics/internal/reading": {ours: []string{"."}},
-	"internal/slo":             {ours: []string{".", "internal/notation"}, outside: []string{"github.com/prometheus/client_golang"}},
 	"internal/overview":        {ours: []string{"."}},
+	"internal/slo":             {ours: []string{".", "internal/notation"}, outside: []string{"github.com/prometheus/client_golang"}},
 	"internal/tlsfile":         {ours: []string{"."}},
 	"server/access":            {ours: []string{".", "server"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/batch":           {},

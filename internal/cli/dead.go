@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/overview"
 )
 
 func newDead(a *app) *cobra.Command {
@@ -60,13 +61,13 @@ func (f *dayFlags) bounds(local *time.Location) (from, to time.Time, err error) 
 		return from, to, usagef("day %q is not understood: write it like 2026-11-20", f.on)
 	}
 	zone := f.zone(local)
-	return startOfDay(day, zone), startOfDay(day.AddDate(0, 0, 1), zone), nil
+	return overview.StartOfDay(day, zone), overview.StartOfDay(day.AddDate(0, 0, 1), zone), nil
 }
 
 // instant reads a day, for its first instant, or an RFC 3339 time.
 func (f *dayFlags) instant(s string, local *time.Location) (time.Time, error) {
 	if day, err := time.Parse(time.DateOnly, s); err == nil {
-		return startOfDay(day, f.zone(local)), nil
+		return overview.StartOfDay(day, f.zone(local)), nil
 	}
 	return typed(notation.ParseTime(s))
 }
@@ -76,21 +77,6 @@ func (f *dayFlags) zone(local *time.Location) *time.Location {
 		return time.UTC
 	}
 	return local
-}
-
-// startOfDay is the first instant in zone with the date of day. Midnight is not always the one:
-// some zones change their clocks then, so that it does not exist, or comes twice.
-func startOfDay(day time.Time, zone *time.Location) time.Time {
-	const step = 15 * time.Minute // all changes are multiples of it
-	begun := func(t time.Time) bool { return t.In(zone).Format(time.DateOnly) >= day.Format(time.DateOnly) }
-	t := time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, zone)
-	for !begun(t) {
-		t = t.Add(step)
-	}
-	for begun(t.Add(-step)) {
-		t = t.Add(-step)
-	}
-	return t
 }
 
 // localZone is the time zone of the machine, or the one that TZ names.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
 )
 
 const forecastHelp = `Forecast counts the messages that fall due in each minute, hour or day ahead, of one topic or
@@ -24,26 +25,13 @@ const forecastExample = `  punctual forecast
 
 // forecastStep is one choice of --by.
 type forecastStep struct {
-	by      string
+	overview.Step
 	buckets int // unless --buckets says otherwise
 	layout  string
-	// from is where the step begins that t is in, and next where the one behind it does.
-	from, next func(t time.Time) time.Time
 }
 
 func forecastSteps() []forecastStep {
-	after := func(d time.Duration) func(time.Time) time.Time {
-		return func(t time.Time) time.Time { return t.Add(d) }
-	}
-	return []forecastStep{
-		{"minute", 60, "15:04", func(t time.Time) time.Time { return t.Truncate(time.Minute) }, after(time.Minute)},
-		{"hour", 24, "2006-01-02 15:04", func(t time.Time) time.Time {
-			return t.Truncate(time.Minute).Add(-time.Duration(t.Minute()) * time.Minute)
-		}, after(time.Hour)},
-		{"day", 14, time.DateOnly, func(t time.Time) time.Time { return startOfDay(t, t.Location()) }, func(t time.Time) time.Time {
-			return startOfDay(t.AddDate(0, 0, 1), t.Location())
-		}},
-	}
+	return []forecastStep{{overview.Minute, 60, "15:04"}, {overview.Hour, 24, "2006-01-02 15:04"}, {overview.Day, 14, time.DateOnly}}
 }
 
 func newForecast(a *app) *cobra.Command {
@@ -59,7 +47,7 @@ func newForecast(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeTopics(1),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		n := slices.IndexFunc(forecastSteps(), func(s forecastStep) bool { return s.by == by })
+		n := slices.IndexFunc(forecastSteps(), func(s forecastStep) bool { return s.String() == by })
 		if n < 0 {
 			return usagef("--by %q: use minute, hour or day", by)
 		}
@@ -100,43 +88,19 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 	if err != nil {
 		return err
 	}
-	edges := []time.Time{step.from(now.In(zone))}
-	for n := range step.buckets {
-		edges = append(edges, step.next(edges[n]))
-	}
-	width := commonWidth(edges)
-	f, err := i.Forecast(ctx, punctual.ForecastQuery{
-		Topic: topic, From: edges[0], Step: width, Buckets: int(edges[len(edges)-1].Sub(edges[0]) / width),
-	})
+	f, err := overview.Look(ctx, i, overview.AheadQuery{Topic: topic, Step: step.Step, Steps: step.buckets, Zone: zone}, now)
 	if err != nil {
 		return err
 	}
-	out := forecastJSON{Topic: topic, By: step.by, Overdue: f.Overdue, Beyond: f.Beyond}
-	for n, from := range edges[:len(edges)-1] {
-		parts := int(edges[n+1].Sub(from) / width)
-		var sum int64
-		for _, count := range f.Counts[:parts] {
-			sum += count
-		}
-		f.Counts = f.Counts[parts:]
-		out.Buckets = append(out.Buckets, bucketJSON{stamp(from), sum})
+	out := forecastJSON{Topic: topic, By: step.String(), Overdue: f.Overdue, Beyond: f.Beyond}
+	for n, count := range f.Counts {
+		out.Buckets = append(out.Buckets, bucketJSON{stamp(f.Edges[n]), count})
 	}
 	if a.json {
 		return a.out.writeJSON(out)
 	}
 	a.drawForecast(out, step, zone)
 	return nil
-}
-
-// commonWidth is the longest width of which all steps between the edges are multiples.
-func commonWidth(edges []time.Time) time.Duration {
-	width := edges[1].Sub(edges[0])
-	for n := range len(edges) - 1 {
-		for rest := edges[n+1].Sub(edges[n]); rest != 0; {
-			width, rest = rest, width%rest
-		}
-	}
-	return width
 }
 
 // drawForecast prints a line for each step with a bar as long as its count.
@@ -155,7 +119,7 @@ func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Locatio
 	if zone == time.UTC {
 		in = "UTC"
 	}
-	a.printf("messages due by %s, in %s\n", step.by, in)
+	a.printf("messages due by %s, in %s\n", step.Step, in)
 	line("overdue", f.Overdue, text.FgYellow)
 	for _, b := range f.Buckets {
 		line(time.Time(b.From).In(zone).Format(step.layout), b.Count, text.FgCyan)

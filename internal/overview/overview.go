@@ -1,0 +1,430 @@
+// Package overview tells what a person wants to know of a store at first glance: what there is, what falls due when, and what
+// needs attention. The pages of the console and "punctual top" show it.
+package overview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// AuditTopic is where the console keeps who changed what. An overview leaves it out.
+const AuditTopic = "punctual.audit"
+
+// Options of a Reader. The zero value of each field is its default.
+type Options struct {
+	// Zone is whose days and hours are counted. Default UTC.
+	Zone *time.Location
+	// Drawn is how many topics each picture shows apart from the others, at most 8. Default 5.
+	Drawn int
+	// Herd is how many messages due within one minute are many. Default 10,000.
+	Herd int64
+	// Timeout bounds one look for the counts. Default 5 s.
+	Timeout time.Duration
+	// Patience is how long Read waits for what a store takes long to count. It then shows what there was before.
+	// Default 50 ms.
+	Patience time.Duration
+	// Meter, if not nil, is handed on by each Overview.
+	Meter *Meter
+}
+
+// Overview is what a store held at one instant. Whoever gets one only reads it: others have the same.
+type Overview struct {
+	// AsOf is the store's clock at the look that counted the topics.
+	AsOf time.Time
+	// Took is how long that look took.
+	Took time.Duration
+	// Err says why there is nothing newer; everything else is then as of AsOf.
+	Err error
+	// Inspected is false for a store that is not a punctual.Inspector: it has no counts, pictures and topics.
+	Inspected bool
+	// Topics are sorted by name.
+	Topics []punctual.TopicStats
+	Totals Totals
+	// Oldest is the message that has been ready for longest, in a topic whose delivery is not paused; nil when there is none.
+	Oldest *Oldest
+	// Minutes, Hours and Days are the next 60 minutes, 48 hours and 90 days.
+	Minutes, Hours, Days Picture
+	// Attention is what somebody should look at, the worst first.
+	Attention []Finding
+	// Meter is the one of the Options: what passed this process, and how late. It is nil when there is none.
+	Meter *Meter
+}
+
+// Totals are the messages of all topics by state.
+type Totals struct{ Scheduled, Ready, Leased, Dead int64 }
+
+// Oldest is the message that has been ready for longest.
+type Oldest struct {
+	Topic string
+	Due   time.Time
+	Late  time.Duration
+}
+
+// Picture is what falls due in some steps ahead.
+type Picture struct {
+	// All counts all topics. It is nil while they are being counted for the first time.
+	All *Ahead
+	// Topics are those that have most scheduled messages, most first. They share the edges of All.
+	Topics []*Ahead
+	// Err says why there is nothing newer.
+	Err error
+
+	found []Finding // what is unusual in it
+}
+
+// Reader looks into one store for everybody who asks. Its methods are safe for concurrent use: a hundred callers cost one look.
+type Reader struct {
+	store     punctual.Store
+	inspector punctual.Inspector // nil when the store is none
+	o         Options
+
+	ctx    context.Context // ended by Close
+	cancel context.CancelFunc
+
+	counts   cached[topicCounts]
+	pictures [3]cached[Picture] // minutes, hours, days
+	doctor   cached[[]punctual.Finding]
+
+	mu     sync.Mutex
+	closed bool                           // guarded by mu
+	asked  map[AheadQuery]*cached[*Ahead] // guarded by mu: at most mostAsked
+	looks  sync.WaitGroup                 // grows only under mu while not closed
+
+	turn chan struct{} // has room for the forecasts that are made at the same time
+}
+
+// topicCounts is what one quick look brings.
+type topicCounts struct {
+	now    time.Time
+	topics []punctual.TopicStats
+	hidden []punctual.TopicStats
+	// lacking tells that the store turned out not to be a punctual.Inspector, as one behind a server may.
+	lacking bool
+}
+
+const (
+	// leastAge is how long an answer is used at least.
+	leastAge = time.Second
+	// share is how many times as long as a look took its answer is used: looking costs the store at most half a percent of its time.
+	share = 200
+	// mostAsked bounds the counts ahead that are kept for pages of one topic.
+	mostAsked = 256
+	// longAgo is how old what was read is when nobody wants to see it any more.
+	longAgo = 10 * time.Second
+	// examineEach is how often a store is asked what it stands on.
+	examineEach = 30 * time.Second
+)
+
+var errClosed = fmt.Errorf("look into the store: the reader is closed: %w", punctual.ErrClosed)
+
+// ErrCounting is the error of a count ahead that the store has not finished. It is there soon.
+var ErrCounting = errors.New("the messages are being counted")
+
+// New returns a Reader of a store, which stays the caller's. Close it before the store.
+func New(store punctual.Store, o *Options) (*Reader, error) {
+	if store == nil {
+		return nil, fmt.Errorf("overview: no store: give one: %w", punctual.ErrInvalid)
+	}
+	r := &Reader{store: store, asked: make(map[AheadQuery]*cached[*Ahead]), turn: make(chan struct{}, 2)}
+	if o != nil {
+		r.o = *o
+	}
+	if r.o.Zone == nil {
+		r.o.Zone = time.UTC
+	}
+	setDefault(&r.o.Drawn, 5)
+	setDefault(&r.o.Herd, 10_000)
+	setDefault(&r.o.Timeout, 5*time.Second)
+	setDefault(&r.o.Patience, 50*time.Millisecond)
+	r.o.Drawn = min(r.o.Drawn, 8)
+	r.inspector, _ = punctual.AsInspector(store)
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Close ends the looks that are under way and waits for them. What was read stays readable.
+func (r *Reader) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.looks.Wait()
+	return nil
+}
+
+// start runs f in a goroutine that Close waits for; it returns false after Close.
+func (r *Reader) start(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.looks.Go(f)
+	return true
+}
+
+// Expire has the next Read look again: its caller has just changed the store, and wants to see that.
+func (r *Reader) Expire() {
+	r.counts.expire()
+	for n := range r.pictures {
+		r.pictures[n].expire()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.asked {
+		c.expire()
+	}
+}
+
+// Read returns the overview, which is at most a second old while the store answers quickly. It fails only while the store
+// could never be read; later Overview.Err says what fails. What is slow to count comes with a later call.
+func (r *Reader) Read(ctx context.Context) (*Overview, error) {
+	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	c, err := r.quick(ctx, patient)
+	if err != nil {
+		return nil, err
+	}
+	out := &Overview{
+		AsOf: c.value.now, Took: c.took, Err: c.err, Inspected: r.inspector != nil && !c.value.lacking, Topics: c.value.topics,
+		Meter: r.o.Meter,
+	}
+	out.add()
+	var running [len(r.pictures)]<-chan struct{}
+	if len(out.Topics) > 0 {
+		for n := range r.pictures {
+			running[n] = r.pictures[n].begin(r, picturePolicy(Minute+Step(n)), func(ctx context.Context) (Picture, error) {
+				return r.draw(ctx, Minute+Step(n), c.value)
+			})
+		}
+	}
+	examined := r.examined(patient)
+	if len(out.Topics) > 0 {
+		for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
+			a := r.pictures[n].await(patient, running[n])
+			*p = a.value
+			p.Err = a.err
+		}
+	}
+	out.Attention = attention(out, examined)
+	return out, nil
+}
+
+// quick is the answer of the quick look. It waits for the first one, and for one after a long time in which nobody
+// looked, but not for a store that failed last.
+func (r *Reader) quick(ctx, patient context.Context) (answer[topicCounts], error) {
+	running := r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: freshFor(30 * time.Second)}, r.count)
+	c := r.counts.await(patient, running)
+	if c.err == nil && time.Since(c.read) > longAgo {
+		c = r.counts.await(ctx, running)
+	}
+	switch {
+	case !c.read.IsZero():
+		return c, nil
+	case c.err != nil:
+		return c, fmt.Errorf("overview: %w", c.err)
+	}
+	return c, fmt.Errorf("overview: %w", context.Cause(ctx))
+}
+
+// add adds up the topics.
+func (o *Overview) add() {
+	for _, t := range o.Topics {
+		o.Totals.Scheduled += t.Scheduled
+		o.Totals.Ready += t.Ready
+		o.Totals.Leased += t.Leased
+		o.Totals.Dead += t.Dead
+		if late, ok := lateness(t, o.AsOf); ok && !t.Settings.DeliveryPaused && (o.Oldest == nil || late > o.Oldest.Late) {
+			o.Oldest = &Oldest{Topic: t.Topic, Due: t.NextDue, Late: late}
+		}
+	}
+}
+
+// lateness is for how long the first message of a topic has been ready.
+func lateness(t punctual.TopicStats, now time.Time) (time.Duration, bool) {
+	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero()
+}
+
+// count is the quick look: the clock and the counts of the topics.
+func (r *Reader) count(ctx context.Context) (topicCounts, error) {
+	now, err := r.store.Now(ctx)
+	if err != nil {
+		return topicCounts{}, fmt.Errorf("read the store's clock: %w", err)
+	}
+	out := topicCounts{now: now}
+	if r.inspector == nil {
+		return out, nil
+	}
+	all, err := r.inspector.Topics(ctx)
+	if errors.Is(err, punctual.ErrUnsupported) {
+		out.lacking = true
+		return out, nil
+	}
+	if err != nil {
+		return topicCounts{}, fmt.Errorf("count the messages of the topics: %w", err)
+	}
+	for _, t := range all {
+		if t.Topic == AuditTopic {
+			out.hidden = append(out.hidden, t)
+		} else {
+			out.topics = append(out.topics, t)
+		}
+	}
+	return out, nil
+}
+
+// draw counts ahead for one picture: all topics, and the largest each.
+func (r *Reader) draw(ctx context.Context, s Step, c topicCounts) (Picture, error) {
+	steps, _ := s.picture()
+	q := AheadQuery{Step: s, Steps: steps, Zone: r.o.Zone}
+	now, err := r.store.Now(ctx)
+	if err != nil {
+		return Picture{}, fmt.Errorf("read the store's clock: %w", err)
+	}
+	all, err := r.look(ctx, q, now)
+	if err != nil {
+		return Picture{}, err
+	}
+	for _, t := range c.hidden {
+		q.Topic = t.Topic
+		hidden, err := r.look(ctx, q, now)
+		if err != nil {
+			return Picture{}, err
+		}
+		all.take(hidden)
+	}
+	out := Picture{All: all}
+	for _, t := range largest(c.topics, r.o.Drawn) {
+		q.Topic = t.Topic
+		one, err := r.look(ctx, q, now)
+		if err != nil {
+			return Picture{}, err
+		}
+		out.Topics = append(out.Topics, one)
+	}
+	return out, r.examinePicture(ctx, &out, c.topics)
+}
+
+// picture is how many steps a picture has, and how old it may become. It may be the older the longer its steps are.
+func (s Step) picture() (steps int, most time.Duration) {
+	switch s {
+	case Minute:
+		return 60, 30 * time.Second
+	case Hour:
+		return 48, 10 * time.Minute
+	}
+	return 90, time.Hour
+}
+
+// look counts ahead when it is its turn: a store of many messages is not asked for all pictures at once.
+func (r *Reader) look(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+		return Look(ctx, r.inspector, q, now)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("count what is due by %s: %w", q.Step, context.Cause(ctx))
+	}
+}
+
+// largest are the n topics with most messages that are not dead, most first.
+func largest(topics []punctual.TopicStats, n int) []punctual.TopicStats {
+	var out []punctual.TopicStats
+	for _, t := range topics {
+		if t.Live() == 0 || len(out) == n && t.Live() <= out[n-1].Live() {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(out, t.Live(), func(o punctual.TopicStats, live int64) int {
+			if o.Live() >= live {
+				return -1
+			}
+			return 1
+		})
+		out = slices.Insert(out, at, t)
+		out = out[:min(len(out), n)]
+	}
+	return out
+}
+
+// Ahead counts ahead as q says, for a page of one topic for instance. Like Read it shares its answers, which are
+// at most mostAsked. It fails with ErrCounting while the first one takes the store long.
+func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
+	if r.inspector == nil {
+		return nil, fmt.Errorf("count ahead: the store cannot be inspected: %w", punctual.ErrUnsupported)
+	}
+	if q.Zone == nil {
+		q.Zone = r.o.Zone
+	}
+	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	c := r.askedFor(q)
+	a := c.await(patient, c.begin(r, picturePolicy(q.Step), func(ctx context.Context) (*Ahead, error) {
+		now, err := r.store.Now(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the store's clock: %w", err)
+		}
+		return r.look(ctx, q, now)
+	}))
+	switch {
+	case a.err != nil:
+		return a.value, a.err
+	case a.value == nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case a.value == nil:
+		return nil, ErrCounting
+	}
+	return a.value, nil
+}
+
+// askedFor is the place of an answer. When there are too many the one that nobody has asked for longest goes.
+func (r *Reader) askedFor(q AheadQuery) *cached[*Ahead] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.asked[q]; c != nil {
+		return c
+	}
+	if len(r.asked) >= mostAsked {
+		var oldest AheadQuery
+		var since time.Time
+		for q, c := range r.asked {
+			if used := c.lastUsed(); since.IsZero() || used.Before(since) {
+				oldest, since = q, used
+			}
+		}
+		delete(r.asked, oldest)
+	}
+	c := &cached[*Ahead]{used: time.Now()}
+	r.asked[q] = c
+	return c
+}
+
+func (c *cached[T]) lastUsed() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used
+}
+
+// picturePolicy has a picture counted at leisure.
+func picturePolicy(s Step) policy {
+	_, most := s.picture()
+	return policy{timeout: time.Minute, fresh: freshFor(most)}
+}
+
+// freshFor is how long answers are used that may become so old.
+func freshFor(most time.Duration) func(time.Duration) time.Duration {
+	return func(took time.Duration) time.Duration {
+		return max(leastAge, min(share*took, most), 4*took)
+	}
+}

@@ -1,0 +1,603 @@
+package overview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// watched is a store in memory that counts the calls of an overview and can fail or hang.
+type watched struct {
+	*memstore.Store
+
+	mu       sync.Mutex
+	calls    map[string]int
+	fails    error
+	hangs    string // the call that hangs
+	findings []punctual.Finding
+}
+
+func (w *watched) called(ctx context.Context, name string) error {
+	w.mu.Lock()
+	w.calls[name]++
+	fails, hangs := w.fails, w.hangs
+	w.mu.Unlock()
+	if hangs == name {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return fails
+}
+
+func (w *watched) Now(ctx context.Context) (time.Time, error) {
+	if err := w.called(ctx, "now"); err != nil {
+		return time.Time{}, err
+	}
+	return w.Store.Now(ctx)
+}
+
+func (w *watched) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	if err := w.called(ctx, "topics"); err != nil {
+		return nil, err
+	}
+	return w.Store.Topics(ctx)
+}
+
+func (w *watched) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
+	if err := w.called(ctx, "forecast"); err != nil {
+		return punctual.Forecast{}, err
+	}
+	return w.Store.Forecast(ctx, q)
+}
+
+func (w *watched) Examine(ctx context.Context) ([]punctual.Finding, error) {
+	if err := w.called(ctx, "examine"); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.findings, nil
+}
+
+func (w *watched) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// count is how often a call was made since the last look at it.
+func (w *watched) count(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.calls[name]
+	w.calls[name] = 0
+	return n
+}
+
+// scene is a store and a reader in a bubble of time that begins at midnight of 2000-01-01 UTC.
+type scene struct {
+	t *testing.T
+	*watched
+	r *Reader
+}
+
+func inBubble(t *testing.T, o *Options, f func(t *testing.T, s scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{Store: memstore.New(nil), calls: make(map[string]int)}
+		defer w.Close()
+		r, err := New(w, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		f(t, scene{t, w, r})
+	})
+}
+
+func (s scene) push(topic, id string, delay time.Duration) {
+	s.t.Helper()
+	got, err := s.Push(s.t.Context(), []punctual.NewMessage{{Topic: topic, ID: id, Delay: delay}})
+	if err != nil || got[0].Err != nil {
+		s.t.Fatalf("push: %v, %v", got, err)
+	}
+}
+
+func (s scene) pushMany(topic string, n int, delay time.Duration) {
+	s.t.Helper()
+	for n > 0 {
+		ms := make([]punctual.NewMessage, min(n, punctual.MaxBatch))
+		for i := range ms {
+			ms[i] = punctual.NewMessage{Topic: topic, Delay: delay}
+		}
+		if _, err := s.Push(s.t.Context(), ms); err != nil {
+			s.t.Fatal(err)
+		}
+		n -= len(ms)
+	}
+}
+
+func (s scene) read() *Overview {
+	s.t.Helper()
+	o, err := s.r.Read(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return o
+}
+
+// readAnew is what is seen once everything has grown old.
+func (s scene) readAnew() *Overview {
+	s.t.Helper()
+	time.Sleep(time.Hour)
+	return s.read()
+}
+
+func (s scene) pause(topic string, push, delivery bool) {
+	s.t.Helper()
+	if _, err := s.Configure(s.t.Context(), topic, punctual.SettingsPatch{PushPaused: &push, DeliveryPaused: &delivery}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// kinds are the kinds of the findings, with their topics.
+func kinds(o *Overview) string {
+	var out []string
+	for _, f := range o.Attention {
+		out = append(out, strings.TrimSpace(string(f.Kind)+" "+f.Topic))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (o *Overview) finding(t *testing.T, k Kind) Finding {
+	t.Helper()
+	n := slices.IndexFunc(o.Attention, func(f Finding) bool { return f.Kind == k })
+	if n < 0 {
+		t.Fatalf("no finding of kind %q among %+v", k, o.Attention)
+	}
+	return o.Attention[n]
+}
+
+func TestEmptyStore(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		o := s.read()
+		if !o.Inspected || len(o.Topics) > 0 || o.Oldest != nil || o.Minutes.All != nil || len(o.Attention) > 0 || o.AsOf.IsZero() {
+			t.Errorf("the overview of an empty store: %+v", o)
+		}
+	})
+}
+
+func TestCounts(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", 90*time.Second)
+		s.push("a", "2", 30*time.Hour)
+		s.push("b", "3", 30*time.Hour)
+		s.push("b", "4", 40*24*time.Hour)
+		s.push("b", "5", 100*24*time.Hour)
+		s.push(AuditTopic, "x", 90*time.Second)
+		s.push(AuditTopic, "y", 100*24*time.Hour)
+		s.push(AuditTopic, "z", 0)
+		o := s.read()
+		if len(o.Topics) != 2 || o.Totals != (Totals{Scheduled: 5}) {
+			t.Errorf("topics %+v, totals %+v", o.Topics, o.Totals)
+		}
+		for _, c := range []struct {
+			p              Picture
+			steps          int
+			places         []int
+			beyond         int64
+			topics, within string
+		}{
+			{o.Minutes, 60, []int{1}, 4, "b a", "0 1"},
+			{o.Hours, 48, []int{0, 30, 30}, 2, "b a", "1 2"},
+			{o.Days, 90, []int{0, 1, 1, 40}, 1, "b a", "2 2"},
+		} {
+			want := make([]int64, c.steps)
+			for _, n := range c.places {
+				want[n]++
+			}
+			if !slices.Equal(c.p.All.Counts, want) || c.p.All.Beyond != c.beyond || c.p.All.Overdue != 0 || c.p.Err != nil {
+				t.Errorf("by %s: %v, overdue %d, beyond %d", c.p.All.Step, c.p.All.Counts, c.p.All.Overdue, c.p.All.Beyond)
+			}
+			var topics, within []string
+			for _, a := range c.p.Topics {
+				topics, within = append(topics, a.Topic), append(within, fmt.Sprint(a.Sum()))
+			}
+			if strings.Join(topics, " ") != c.topics || strings.Join(within, " ") != c.within {
+				t.Errorf("by %s: topics %v with %v", c.p.All.Step, topics, within)
+			}
+		}
+	})
+}
+
+// Days begin at midnight of the zone, and have 23 hours when clocks are set forward.
+func TestDaysOfAZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip(err)
+	}
+	inBubble(t, &Options{Zone: berlin}, func(t *testing.T, s scene) {
+		for _, due := range []time.Time{
+			time.Date(2000, 1, 1, 22, 59, 59, 0, time.UTC), time.Date(2000, 1, 1, 23, 0, 0, 0, time.UTC), // midnight in Berlin
+			time.Date(2000, 3, 25, 22, 59, 59, 0, time.UTC), time.Date(2000, 3, 25, 23, 0, 0, 0, time.UTC), time.Date(2000, 3, 26, 21, 59, 59, 0, time.UTC),
+			time.Date(2000, 3, 26, 22, 0, 0, 0, time.UTC),
+		} {
+			s.push("a", "", time.Until(due))
+		}
+		a := s.read().Days.All
+		want := make([]int64, 90)
+		want[0], want[1], want[84], want[85], want[86] = 1, 1, 1, 2, 1
+		if !slices.Equal(a.Counts, want) {
+			t.Errorf("by day in Berlin: %v", a.Counts)
+		}
+		if short := a.Edges[86].Sub(a.Edges[85]); short != 23*time.Hour || a.Edges[85].Format(time.DateOnly) != "2000-03-26" {
+			t.Errorf("the day of %v has %v, want 23h", a.Edges[85], short)
+		}
+	})
+}
+
+// A hundred callers cost one look, and what was read is used for a second.
+func TestCallersShareALook(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if o, err := s.r.Read(t.Context()); err != nil || len(o.Topics) != 1 || o.Days.All == nil {
+					t.Errorf("%+v, %v", o, err)
+				}
+			})
+		}
+		all.Wait()
+		if topics, forecasts := s.count("topics"), s.count("forecast"); topics != 1 || forecasts > 7 {
+			t.Errorf("100 callers: %d counts of the topics and %d forecasts, want 1 and at most 7", topics, forecasts)
+		}
+		time.Sleep(999 * time.Millisecond)
+		s.read()
+		if n := s.count("topics"); n != 0 {
+			t.Errorf("%d counts within a second, want none", n)
+		}
+		time.Sleep(time.Millisecond)
+		s.read()
+		if n := s.count("topics"); n != 1 {
+			t.Errorf("%d counts after a second, want 1", n)
+		}
+		s.push("a", "2", time.Hour)
+		s.r.Expire()
+		if o := s.read(); o.Totals.Scheduled != 2 || o.Hours.All.Sum() != 2 {
+			t.Errorf("after Expire: %+v", o.Totals)
+		}
+	})
+}
+
+// With many topics the calls do not grow.
+func TestCallsAreBounded(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		for n := range 500 {
+			s.push(fmt.Sprintf("t%03d", n), "1", time.Hour)
+		}
+		o := s.read()
+		if n := s.count("forecast"); n != 3*6 || len(o.Topics) != 500 || len(o.Days.Topics) != 5 {
+			t.Errorf("%d forecasts for %d topics, %d drawn; want %d", n, len(o.Topics), len(o.Days.Topics), 3*6)
+		}
+	})
+}
+
+// What was read stays when the store does not answer, with the time and the reason.
+func TestStale(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		first := s.read()
+		s.set(func() { s.fails = punctual.ErrUnreachable })
+		time.Sleep(20 * time.Second)
+		o := s.read()
+		if !errors.Is(o.Err, punctual.ErrUnreachable) || !o.AsOf.Equal(first.AsOf) || len(o.Topics) != 1 || o.Hours.All == nil {
+			t.Errorf("with the store gone: %+v", o)
+		}
+		if f := o.Attention[0]; f.Kind != KindUnreachable || f.Severity != punctual.SeverityBad || f.Value == "" {
+			t.Errorf("%+v", o.Attention)
+		}
+		s.set(func() { s.fails = nil })
+		time.Sleep(2 * time.Second)
+		if o := s.read(); o.Err != nil || !o.AsOf.After(first.AsOf) || len(o.Attention) > 0 {
+			t.Errorf("with the store back: %+v", o)
+		}
+	})
+}
+
+func TestNeverAnswered(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.set(func() { s.fails = punctual.ErrUnreachable })
+		if o, err := s.r.Read(t.Context()); !errors.Is(err, punctual.ErrUnreachable) {
+			t.Errorf("%+v, %v", o, err)
+		}
+	})
+}
+
+// A store that hangs keeps callers for the patience alone, once there is something to show.
+func TestHanging(t *testing.T) {
+	inBubble(t, &Options{Patience: 50 * time.Millisecond, Timeout: 5 * time.Second}, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		s.read()
+		s.set(func() { s.hangs = "topics" })
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		if o := s.read(); o.Err != nil || len(o.Topics) != 1 {
+			t.Errorf("%+v", o)
+		}
+		if waited := time.Since(began); waited != 50*time.Millisecond {
+			t.Errorf("waited %v, want the patience", waited)
+		}
+		time.Sleep(5 * time.Second)
+		if o := s.read(); !errors.Is(o.Err, context.DeadlineExceeded) || !strings.Contains(o.Err.Error(), "5s") {
+			t.Errorf("after the timeout: %v", o.Err)
+		}
+		if n := s.count("topics"); n != 2 {
+			t.Errorf("%d looks, want the first and one that hung", n)
+		}
+	})
+}
+
+// The counts are there although the pictures take long.
+func TestSlowPictures(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		s.set(func() { s.hangs = "forecast" })
+		began := time.Now()
+		o := s.read()
+		if o.Totals.Scheduled != 1 || o.Minutes.All != nil || o.Minutes.Err != nil {
+			t.Errorf("%+v", o)
+		}
+		if waited := time.Since(began); waited > 150*time.Millisecond {
+			t.Errorf("waited %v for the first view", waited)
+		}
+		if _, err := s.r.Ahead(t.Context(), AheadQuery{Topic: "a", Step: Hour, Steps: 3}); !errors.Is(err, ErrCounting) {
+			t.Errorf("ahead: %v, want ErrCounting", err)
+		}
+		time.Sleep(2 * time.Minute)
+		s.set(func() { s.hangs = "" })
+		if o := s.read(); !errors.Is(o.Minutes.Err, context.DeadlineExceeded) && o.Minutes.All == nil {
+			t.Errorf("%+v", o.Minutes)
+		}
+		time.Sleep(2 * time.Minute)
+		if o := s.read(); o.Minutes.All == nil || o.Minutes.Err != nil {
+			t.Errorf("%+v", o.Minutes)
+		}
+	})
+}
+
+// A caller that leaves does not end the look of the others.
+func TestLeavingCaller(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.set(func() { s.hangs = "topics" })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.r.Read(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		if time.Sleep(time.Second); s.count("topics") != 1 {
+			t.Error("the look was made again")
+		}
+	})
+}
+
+func TestAttention(t *testing.T) {
+	inBubble(t, &Options{Herd: 100}, func(t *testing.T, s scene) {
+		s.push("late", "1", time.Second)
+		s.push("verylate", "1", 0)
+		s.push("paused", "1", 0)
+		s.pause("paused", true, true)
+		s.push("dead", "1", 0)
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"dead"}, Max: 1})
+		if err != nil || len(ds) != 1 {
+			t.Fatal(ds, err)
+		}
+		if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "dead", ID: "1", Token: ds[0].Token, Verb: punctual.SettleDiscard}}); err != nil {
+			t.Fatal(err)
+		}
+		s.push("far", "1", 20*365*24*time.Hour)
+		s.set(func() {
+			s.findings = []punctual.Finding{
+				{Name: "disk", Value: "ext4", Severity: punctual.SeverityGood},
+				{Name: "free space", Value: "1 MB", Severity: punctual.SeverityBad, Remedy: "make room"},
+			}
+		})
+		o := s.readAnew()
+		const want = "store, late late, late verylate, delivery paused paused, push paused paused, far far, dead dead"
+		if got := kinds(o); got != want {
+			t.Errorf("findings: %s\nwant      %s", got, want)
+		}
+		if f := o.finding(t, KindStore); f.Remedy != "make room" || f.Severity != punctual.SeverityBad {
+			t.Errorf("%+v", f)
+		}
+		if f := o.finding(t, KindFar); f.At.Year() != 2019 || !strings.Contains(f.Text, "is this meant?") || f.Count != 1 {
+			t.Errorf("%+v", f)
+		}
+		if f := o.finding(t, KindLate); f.Late != time.Hour-time.Second || f.State != punctual.StateReady {
+			t.Errorf("%+v", f)
+		}
+		if o.Oldest == nil || o.Oldest.Late < time.Hour-time.Second || o.Oldest.Topic == "paused" {
+			t.Errorf("oldest: %+v", o.Oldest)
+		}
+	})
+}
+
+// Three seconds are not worth saying, ten minutes are bad.
+func TestHowLate(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", 0)
+		for _, c := range []struct {
+			after time.Duration
+			want  punctual.Severity
+		}{{3 * time.Second, 0}, {10 * time.Second, punctual.SeverityWarning}, {10 * time.Minute, punctual.SeverityBad}} {
+			time.Sleep(c.after)
+			var got punctual.Severity
+			if o := s.read(); len(o.Attention) > 0 {
+				got = o.Attention[0].Severity
+			}
+			if got != c.want {
+				t.Errorf("%v later: severity %q, want %q", c.after, got, c.want)
+			}
+		}
+	})
+}
+
+// A herd is found to the minute, also among others in its hour, and once.
+func TestHerd(t *testing.T) {
+	for _, c := range []struct {
+		in    time.Duration
+		exact Step
+		at    string
+	}{
+		{35*time.Minute + 10*time.Second, Minute, "00:35:00 2000-01-01"},
+		{9*time.Hour + 20*time.Second, Minute, "09:00:00 2000-01-01"},
+		{47*time.Hour + 59*time.Minute, Minute, "23:59:00 2000-01-02"},
+		{60 * 24 * time.Hour, Day, "00:00:00 2000-03-01"},
+	} {
+		inBubble(t, &Options{Herd: 500}, func(t *testing.T, s scene) {
+			for n := range 60 {
+				s.push("smooth", "", time.Duration(n)*time.Minute)
+			}
+			s.pushMany("herd", 600, c.in)
+			o := s.read()
+			f := o.finding(t, KindHerd)
+			if f.Topic != "herd" || f.Count < 600 || f.Count > 601 || f.Step != c.exact || f.At.Format("15:04:05 2006-01-02") != c.at {
+				t.Errorf("in %v: %+v", c.in, f)
+			}
+			if n := strings.Count(kinds(o), "herd herd"); n != 1 {
+				t.Errorf("in %v: %d findings", c.in, n)
+			}
+		})
+	}
+}
+
+// As many in every minute as in the others are no herd.
+func TestNoHerd(t *testing.T) {
+	inBubble(t, &Options{Herd: 5}, func(t *testing.T, s scene) {
+		for n := range 120 {
+			s.pushMany("smooth", 10, time.Duration(n)*time.Minute)
+		}
+		if got := kinds(s.read()); got != "" {
+			t.Errorf("findings: %s", got)
+		}
+	})
+}
+
+// Of a kind the largest are named, the others counted.
+func TestManyTopicsNeedAttention(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		for n := range 20 {
+			s.pause(fmt.Sprintf("t%02d", n), true, false)
+		}
+		o := s.read()
+		if len(o.Attention) != 6 || o.Attention[5].Others != 15 || !strings.HasPrefix(o.Attention[5].Text, "15 more topics") {
+			t.Errorf("%+v", o.Attention)
+		}
+	})
+}
+
+// plain is a store that cannot be inspected.
+type plain struct{ punctual.Store }
+
+func TestWithoutAnInspector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memstore.New(nil)
+		defer m.Close()
+		r, err := New(plain{m}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		o, err := r.Read(t.Context())
+		if err != nil || o.Inspected || kinds(o) != "lacking" {
+			t.Errorf("%+v, %v", o, err)
+		}
+		if _, err := r.Ahead(t.Context(), AheadQuery{Step: Hour, Steps: 1}); !errors.Is(err, punctual.ErrUnsupported) {
+			t.Errorf("ahead: %v", err)
+		}
+	})
+}
+
+// The counts for single topics are shared, and bounded.
+func TestAhead(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		q := AheadQuery{Topic: "a", Step: Hour, Steps: 3}
+		for range 3 {
+			a, err := s.r.Ahead(t.Context(), q)
+			if err != nil || !slices.Equal(a.Counts, []int64{0, 1, 0}) {
+				t.Fatalf("%+v, %v", a, err)
+			}
+		}
+		if n := s.count("forecast"); n != 1 {
+			t.Errorf("%d forecasts, want 1", n)
+		}
+		for n := range 2 * mostAsked {
+			time.Sleep(time.Millisecond)
+			q.Topic, q.Zone = fmt.Sprint("t", n), time.UTC
+			if _, err := s.r.Ahead(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(s.r.asked) != mostAsked || s.r.asked[q] == nil {
+			t.Errorf("%d answers are kept", len(s.r.asked))
+		}
+		if _, err := s.r.Ahead(t.Context(), AheadQuery{Topic: "a", Step: Day, Steps: 3, Zone: time.UTC}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClosed(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		s.read()
+		if err := s.r.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if o, err := s.r.Read(t.Context()); err != nil || !errors.Is(o.Err, punctual.ErrClosed) {
+			t.Errorf("%+v, %v", o, err)
+		}
+	})
+	if _, err := New(nil, nil); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("no store: %v", err)
+	}
+}
+
+func TestWriting(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 12: "12", 999: "999", 1000: "1,000", 312000: "312,000", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
+		if got := Grouped(n); got != want {
+			t.Errorf("%d is written %s, want %s", n, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0ms", 850 * time.Millisecond: "850ms", 1500 * time.Millisecond: "1.5s", 90 * time.Second: "1m30s", time.Hour: "1h",
+		125 * time.Minute: "2h5m", 76 * time.Hour: "3d4h", 24 * time.Hour: "1d",
+	} {
+		if got := Short(d); got != want {
+			t.Errorf("%v is written %s, want %s", d, got, want)
+		}
+	}
+	for s := Minute; s <= Day; s++ {
+		if got, ok := ParseStep(s.String()); !ok || got != s {
+			t.Errorf("%s: %v", s, got)
+		}
+	}
+	if _, ok := ParseStep("year"); ok {
+		t.Error("year is a step")
+	}
+}
