@@ -1,4 +1,3 @@
-// Package overview tells what a person wants to know of a store at first glance.
 package overview
 
 import (
