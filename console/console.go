@@ -1,0 +1,131 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Options configure a Console. A nil *Options and each zero field mean the default.
+type Options struct {
+	// Prefix is the path under which the console is mounted, without a slash at its end: "/queues". Requests keep it in
+	// their path. Default: none, the console has all paths.
+	Prefix string
+	// Version is shown at the foot of each page.
+	Version string
+	// HideBodies shows no message's body, and of its headers those alone that ShowHeaders names.
+	HideBodies bool
+	// ShowHeaders are the names of headers that HideBodies does not hide.
+	ShowHeaders []string
+	// Location is the time zone of people who have chosen none. Default UTC.
+	Location *time.Location
+	// Logger gets what fails inside. It never gets tokens or bodies. Default: none.
+	Logger *slog.Logger
+	// API is where the HTTP interface of the same store answers, for the curl lines that pages show: a URL, or "/" for the host
+	// under which the console is seen. Default: no such lines.
+	API string
+	// Authorize says whether who sends the request may do what the action names to a topic, "" standing for all topics. It returns
+	// an error that wraps punctual.ErrForbidden or punctual.ErrUnauthenticated if not. It is called several times for
+	// each request, so it must be quick. Default: everything is allowed to requests from this machine, nothing to others.
+	Authorize func(r *http.Request, a Action, topic string) error
+}
+
+// Console is the pages of a store. It is an http.Handler, safe for concurrent use. Make one with New.
+type Console struct {
+	store     punctual.Store
+	inspector punctual.Inspector // nil when the store has none
+	options   Options
+	log       *slog.Logger
+	origin    *http.CrossOriginProtection
+	routes    []*route
+	assets    assets
+	languages []*language
+	templates templates
+}
+
+// New returns the console of a store, which stays the caller's: close it when the console is done. A prefix that is none
+// is an ErrInvalid.
+func New(store punctual.Store, o *Options) (*Console, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if p := o.Prefix; p != "" && (!strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/")) {
+		return nil, fmt.Errorf("console prefix %q: begin it with a slash and end it without one, like /queues: %w", p, punctual.ErrInvalid)
+	}
+	c := &Console{
+		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(), routes: routes(),
+	}
+	c.inspector, _ = store.(punctual.Inspector)
+	c.options.Location = cmp.Or(o.Location, time.UTC)
+	var err error
+	if c.assets, err = readAssets(); err != nil {
+		return nil, err
+	}
+	if c.languages, err = readLanguages(); err != nil {
+		return nil, err
+	}
+	c.templates, err = parseTemplates(c.languages)
+	return c, err
+}
+
+// contentSecurity allows what the console serves itself, and nothing else.
+const contentSecurity = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ServeHTTP answers one request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", contentSecurity)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	k := &call{console: c, w: w, r: r}
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if cause == http.ErrAbortHandler || k.begun {
+			panic(http.ErrAbortHandler) // half an answer must not look whole
+		}
+		c.log.Error("a request made the console panic", "method", r.Method, "path", r.URL.Path, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		k.fail(errors.New("the console failed on this request"))
+	}()
+	if err := k.answer(); err != nil {
+		k.fail(err)
+	}
+}
+
+// answer takes a request through all the steps before its route's own.
+func (c *call) answer() error {
+	if done, err := c.findRoute(); done || err != nil {
+		return err
+	}
+	if c.route.action == actionPublic {
+		return c.route.handle(c)
+	}
+	if err := c.readForm(); err != nil {
+		return err
+	}
+	if err := c.chooseLook(); err != nil {
+		return err
+	}
+	if err := c.authorizeRoute(); err != nil {
+		return err
+	}
+	err := c.route.handle(c)
+	if err != nil && c.route.form != nil && !c.begun {
+		c.problem = err
+		if c.route.form(c) == nil {
+			return nil // the page of the form, with the problem above it
+		}
+	}
+	return err
+}

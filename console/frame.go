@@ -1,0 +1,129 @@
+package console
+
+import (
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// frame is what each page has around its own content. The struct of a page embeds it.
+type frame struct {
+	call *call
+	// Page is the name of the page, and of its catalogue key for a title.
+	Page string
+	// Subject stands in the title before the page's name: a topic, a message.
+	Subject string
+	// Now is the store's clock when the page was made; AsOf shows it.
+	Now time.Time
+	// Stale says why the page shows old values, or nothing.
+	Stale string
+}
+
+func (c *call) frame(page string) *frame { return &frame{call: c, Page: page, Now: time.Now()} }
+
+// Lang, Theme and Zone are how the page looks.
+func (f *frame) Lang() string { return f.call.look.language.code }
+
+// Theme is "light", "dark" or "".
+func (f *frame) Theme() string { return f.call.look.theme }
+
+// Zone is the name of the time zone of all times.
+func (f *frame) Zone() string { return f.call.look.zone.String() }
+
+// Languages are what the page could be read in.
+func (f *frame) Languages() []choice {
+	var all []choice
+	for _, l := range f.call.console.languages {
+		all = append(all, choice{Value: l.code, Text: l.name, Chosen: l == f.call.look.language})
+	}
+	return all
+}
+
+// choice is one of several.
+type choice struct {
+	Value, Text string
+	Chosen      bool
+}
+
+// Version is that of the program.
+func (f *frame) Version() string { return f.call.console.options.Version }
+
+// User is who is logged in, or "".
+func (f *frame) User() string { return f.call.user() }
+
+// CSRF is the token of forms.
+func (f *frame) CSRF() string { return f.call.csrfToken() }
+
+// Here is the path and query of the page, for the way back to it.
+func (f *frame) Here() string {
+	if f.call.r.Method != "GET" {
+		return f.Path("/")
+	}
+	u := *f.call.r.URL
+	here := u.EscapedPath()
+	if f.call.fragment {
+		here = f.Path(strings.TrimPrefix(strings.TrimPrefix(here, f.Path("")), "/fragment"))
+	}
+	if u.RawQuery != "" {
+		here += "?" + u.RawQuery
+	}
+	return here
+}
+
+// Fragment is where the part of the page that changes is renewed from; "" when the page has none.
+func (f *frame) Fragment() string {
+	if f.call.route == nil || !f.call.route.live {
+		return ""
+	}
+	return f.Path("/fragment" + strings.TrimPrefix(f.Here(), f.Path("")))
+}
+
+// Path is a path of the console, such as /topics.
+func (f *frame) Path(path string) string { return f.call.console.options.Prefix + path }
+
+// Topic is the path of a topic, with what is asked of it behind.
+func (f *frame) Topic(topic string, rest ...string) string {
+	return f.Path(strings.TrimPrefix(wire.TopicPath(topic, rest...), apiVersion))
+}
+
+// Message is the path of a message, with what is asked of it behind.
+func (f *frame) Message(topic, id string, rest ...string) string {
+	return f.Path(strings.TrimPrefix(wire.MessagePath(topic, id, rest...), apiVersion))
+}
+
+// apiVersion is what the paths of the HTTP interface begin with. Those of the console are the same behind it.
+const apiVersion = wire.PathInfo
+
+// Count is a number with its thousands apart.
+func (f *frame) Count(n int64) string { return thousands(n) }
+
+// May tells whether who looks at the page may do what the word of an action says to a topic. Buttons that would be refused are not shown.
+func (f *frame) May(action, topic string) bool {
+	for a, name := range actionNames {
+		if name == action {
+			return f.call.may(Action(a), topic) == nil
+		}
+	}
+	return false
+}
+
+// Problem is why the form was refused, or the page could not be made; nil if neither.
+func (f *frame) Problem() *problem {
+	if f.call.problem == nil {
+		return nil
+	}
+	return &problem{
+		Code: punctual.ErrorCode(f.call.problem), Status: f.call.status(), Detail: visible(f.call.problem.Error()),
+		Definite: punctual.Definite(f.call.problem),
+	}
+}
+
+// problem is an error as a page shows it.
+type problem struct {
+	Code     string
+	Status   int
+	Detail   string
+	Definite bool
+}

@@ -1,0 +1,75 @@
+package console
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+//go:embed lang/*.json
+var languageFiles embed.FS
+
+// language is the words of pages in one language.
+type language struct {
+	// code is that of the attribute lang: "en", "zh-CN".
+	code string
+	// name is what the language calls itself.
+	name  string
+	texts map[string]string
+}
+
+// readLanguages returns the languages, the one for everybody else first.
+func readLanguages() ([]*language, error) {
+	all := []*language{{code: "en", name: "English"}, {code: "zh-CN", name: "简体中文"}}
+	for _, l := range all {
+		data, err := languageFiles.ReadFile("lang/" + l.code + ".json")
+		if err != nil {
+			return nil, fmt.Errorf("read language %s: %w", l.code, err)
+		}
+		if err := json.Unmarshal(data, &l.texts); err != nil {
+			return nil, fmt.Errorf("read language %s: %w", l.code, err)
+		}
+	}
+	return all, nil
+}
+
+// text is the text for a key. {0}, {1} stand for the arguments. Of two texts with ¦ between them the first is for one, the second
+// for other numbers, by the first argument. An unknown key is shown as it is; a test finds it.
+func (l *language) text(key string, args ...any) string {
+	text, ok := l.texts[key]
+	if !ok {
+		return "[" + key + "]"
+	}
+	if one, many, ok := strings.Cut(text, "¦"); ok {
+		text = many
+		if len(args) > 0 && fmt.Sprint(args[0]) == "1" {
+			text = one
+		}
+	}
+	for i, a := range args {
+		text = strings.ReplaceAll(text, "{"+strconv.Itoa(i)+"}", shown(a))
+	}
+	return text
+}
+
+// shown is an argument of a text: numbers have their thousands apart.
+func shown(a any) string {
+	switch a := a.(type) {
+	case int:
+		return thousands(int64(a))
+	case int64:
+		return thousands(a)
+	}
+	return fmt.Sprint(a)
+}
+
+// thousands is a number with its thousands apart: 1,234,567.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,140 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// look is how somebody wants pages to be.
+type look struct {
+	language *language
+	// theme is "light", "dark" or "", which follows the system.
+	theme string
+	zone  *time.Location
+}
+
+// Cookies keep a look. They are no secrets.
+const (
+	cookieLanguage = "punctual_language"
+	cookieTheme    = "punctual_theme"
+	cookieZone     = "punctual_zone"
+)
+
+// chooseLook takes the look from the query, the cookies, or what the browser says.
+func (c *call) chooseLook() error {
+	c.look = c.defaultLook()
+	if l := c.languageCalled(c.r.URL.Query().Get("lang")); l != nil {
+		c.look.language = l
+	}
+	name := c.r.URL.Query().Get("zone")
+	if name == "" {
+		return nil
+	}
+	zone, err := zoneCalled(name)
+	if err == nil {
+		c.look.zone = zone
+	}
+	return err
+}
+
+// defaultLook is that of the cookies, or what the browser says.
+func (c *call) defaultLook() look {
+	k := look{language: c.languageOfBrowser(), zone: c.console.options.Location}
+	if l := c.languageCalled(c.cookie(cookieLanguage)); l != nil {
+		k.language = l
+	}
+	if t := c.cookie(cookieTheme); t == "light" || t == "dark" {
+		k.theme = t
+	}
+	if name := c.cookie(cookieZone); name != "" {
+		if zone, err := zoneCalled(name); err == nil {
+			k.zone = zone
+		}
+	}
+	return k
+}
+
+// zoneCalled is a time zone by its name, such as Europe/Berlin.
+func zoneCalled(name string) (*time.Location, error) {
+	if strings.EqualFold(name, "local") {
+		return time.Local, nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("time zone %q is not known: use a name like UTC, Europe/Berlin or Asia/Shanghai: %w", name, punctual.ErrInvalid)
+	}
+	return zone, nil
+}
+
+func (c *call) cookie(name string) string {
+	k, err := c.r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return k.Value
+}
+
+func (c *call) languageCalled(code string) *language {
+	for _, l := range c.console.languages {
+		if strings.EqualFold(l.code, code) {
+			return l
+		}
+	}
+	return nil
+}
+
+// languageOfBrowser is the first language of the browser's list that there is.
+func (c *call) languageOfBrowser() *language {
+	for want := range strings.SplitSeq(c.r.Header.Get("Accept-Language"), ",") {
+		want, _, _ = strings.Cut(strings.TrimSpace(want), ";")
+		want, _, _ = strings.Cut(want, "-")
+		for _, l := range c.console.languages {
+			if family, _, _ := strings.Cut(l.code, "-"); strings.EqualFold(family, want) {
+				return l
+			}
+		}
+	}
+	return c.console.languages[0]
+}
+
+// keepLook keeps the look of the form in cookies and goes back to where the form stood.
+func (c *call) keepLook() error {
+	if l := c.languageCalled(c.get("language")); l != nil {
+		c.setCookie(cookieLanguage, l.code, lookAge)
+	}
+	switch theme := c.get("theme"); theme {
+	case "light", "dark":
+		c.setCookie(cookieTheme, theme, lookAge)
+	case "system":
+		c.setCookie(cookieTheme, "", -1)
+	}
+	if name := c.get("zone"); name != "" {
+		zone, err := zoneCalled(name)
+		if err != nil {
+			return err
+		}
+		c.setCookie(cookieZone, zone.String(), lookAge)
+	}
+	back := c.get("back")
+	if !strings.HasPrefix(back, c.console.options.Prefix+"/") || strings.HasPrefix(back, "//") || strings.Contains(back, `\`) {
+		back = c.console.options.Prefix + "/"
+	}
+	c.begun = true
+	http.Redirect(c.w, c.r, back, http.StatusSeeOther)
+	return nil
+}
+
+// lookAge is for how many seconds a browser keeps a look.
+const lookAge = 365 * 24 * 3600
+
+// setCookie sets one of the console's cookies; an age below zero deletes it.
+func (c *call) setCookie(name, value string, age int) {
+	http.SetCookie(c.w, &http.Cookie{
+		Name: name, Value: value, Path: c.console.options.Prefix + "/", MaxAge: age,
+		HttpOnly: true, Secure: c.r.TLS != nil, SameSite: http.SameSiteStrictMode,
+	})
+}

@@ -1,0 +1,59 @@
+package console
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"path"
+	"strings"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+// templates are the pages, by language and name. layout.html and parts.html are in each of them.
+type templates map[string]map[string]*template.Template
+
+func parseTemplates(languages []*language) (templates, error) {
+	names, err := templateFiles.ReadDir("templates")
+	if err != nil {
+		return nil, fmt.Errorf("read templates: %w", err)
+	}
+	all := make(templates)
+	for _, l := range languages {
+		frame, err := template.New("").Funcs(template.FuncMap{"t": l.text, "pair": pair}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+		if err != nil {
+			return nil, fmt.Errorf("read the layout: %w", err)
+		}
+		all[l.code] = make(map[string]*template.Template)
+		for _, n := range names {
+			page := strings.TrimSuffix(n.Name(), path.Ext(n.Name()))
+			if page == "layout" || page == "parts" {
+				continue
+			}
+			own, err := frame.Clone()
+			if err == nil {
+				own, err = own.ParseFS(templateFiles, "templates/"+n.Name())
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read page %s: %w", page, err)
+			}
+			all[l.code][page] = own
+		}
+	}
+	return all, nil
+}
+
+func (t templates) execute(w io.Writer, language, page, part string, data any) error {
+	own, ok := t[language][page]
+	if !ok {
+		return fmt.Errorf("there is no template of page %q in language %q", page, language)
+	}
+	return own.ExecuteTemplate(w, part, data)
+}
+
+// two is what a template gives to a part that needs the frame beside something else.
+type two struct{ Frame, It any }
+
+func pair(frame, it any) two { return two{frame, it} }

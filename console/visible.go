@@ -1,0 +1,41 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// visible is text with what could deceive a reader written out: control characters, marks that turn the direction of text,
+// characters without a width, and bytes that are no UTF-8. Line ends and tabs stay.
+func visible(s string) string {
+	if !strings.ContainsFunc(s, deceives) {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && s[i] != "\uFFFD"[0]:
+			fmt.Fprintf(&b, `\x%02X`, s[i])
+		case deceives(r) && r != utf8.RuneError:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func deceives(r rune) bool {
+	switch {
+	case r == '\n', r == '\t':
+		return false
+	case r == utf8.RuneError:
+		return true
+	}
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
+}
+
+// Text is text of the store, made safe to read.
+func (f *frame) Text(s string) string { return visible(s) }
