@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
 )
 
 // Options configure a Console. A nil *Options and each zero field mean the default.
@@ -48,9 +49,10 @@ type Console struct {
 	assets    assets
 	languages []*language
 	templates templates
+	reader    *overview.Reader
 }
 
-// New returns the console of a store, which stays the caller's: close it when the console is done. A prefix that is none
+// New returns the console of a store, which stays the caller's. Close the console before the store. A prefix that is none
 // is an ErrInvalid.
 func New(store punctual.Store, o *Options) (*Console, error) {
 	if o == nil {
@@ -71,8 +73,19 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	if c.languages, err = readLanguages(); err != nil {
 		return nil, err
 	}
-	c.templates, err = parseTemplates(c.languages)
+	if c.templates, err = parseTemplates(c.languages); err != nil {
+		return nil, err
+	}
+	c.reader, err = overview.New(store, &overview.Options{Zone: c.options.Location})
 	return c, err
+}
+
+// Close ends what the console reads of the store and waits for it. Close it before the store.
+func (c *Console) Close() error {
+	if err := c.reader.Close(); err != nil {
+		return fmt.Errorf("close console: %w", err)
+	}
+	return nil
 }
 
 // contentSecurity allows what the console serves itself, and nothing else.

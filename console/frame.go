@@ -1,6 +1,7 @@
 package console
 
 import (
+	"net/http"
 	"strings"
 	"time"
 
@@ -58,16 +59,9 @@ func (f *frame) CSRF() string { return f.call.csrfToken() }
 
 // Here is the path and query of the page, for the way back to it.
 func (f *frame) Here() string {
-	if f.call.r.Method != "GET" {
-		return f.Path("/")
-	}
-	u := *f.call.r.URL
-	here := u.EscapedPath()
-	if f.call.fragment {
-		here = f.Path(strings.TrimPrefix(strings.TrimPrefix(here, f.Path("")), "/fragment"))
-	}
-	if u.RawQuery != "" {
-		here += "?" + u.RawQuery
+	here := f.call.pagePath()
+	if q := f.call.r.URL.RawQuery; q != "" && f.call.r.Method != http.MethodPost {
+		here += "?" + q
 	}
 	return here
 }
@@ -83,13 +77,13 @@ func (f *frame) Fragment() string {
 // Path is a path of the console, such as /topics.
 func (f *frame) Path(path string) string { return f.call.console.options.Prefix + path }
 
-// Topic is the path of a topic, with what is asked of it behind.
-func (f *frame) Topic(topic string, rest ...string) string {
+// TopicPath is the path of a topic, with what is asked of it behind.
+func (f *frame) TopicPath(topic string, rest ...string) string {
 	return f.Path(strings.TrimPrefix(wire.TopicPath(topic, rest...), apiVersion))
 }
 
-// Message is the path of a message, with what is asked of it behind.
-func (f *frame) Message(topic, id string, rest ...string) string {
+// MessagePath is the path of a message, with what is asked of it behind.
+func (f *frame) MessagePath(topic, id string, rest ...string) string {
 	return f.Path(strings.TrimPrefix(wire.MessagePath(topic, id, rest...), apiVersion))
 }
 
@@ -108,6 +102,17 @@ func (f *frame) May(action, topic string) bool {
 	}
 	return false
 }
+
+// Brief is a count in few characters.
+func (f *frame) Brief(n int64) string { return shortCount(n) }
+
+// OnTab tells whether the page is in the part of the console that a tab names.
+func (f *frame) OnTab(tab string) bool {
+	return f.Page == tab || tab == "topics" && (f.Page == "topic" || f.Page == "message")
+}
+
+// Zones are the time zones that a field suggests.
+func (f *frame) Zones() []string { return knownZones() }
 
 // Problem is why the form was refused, or the page could not be made; nil if neither.
 func (f *frame) Problem() *problem {

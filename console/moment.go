@@ -60,3 +60,11 @@ func (f *frame) Span(d time.Duration) string {
 	}
 	return ""
 }
+
+// Input is an instant as a field for date and time has it, "" for none.
+func (f *frame) Input(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.In(f.call.look.zone).Format(wallClock)
+}

@@ -50,10 +50,31 @@ const (
 
 // routes is the table.
 func routes() []*route {
+	get, post := http.MethodGet, http.MethodPost
 	return []*route{
-		{method: http.MethodGet, path: "/assets/{name}", action: actionPublic, handle: (*call).sendAsset},
-		{method: http.MethodPost, path: "/look", action: actionAny, handle: (*call).keepLook},
+		{method: get, path: "/assets/{name}", action: actionPublic, handle: (*call).sendAsset},
+		{method: post, path: "/look", action: actionAny, handle: (*call).keepLook},
 
-		{method: http.MethodGet, path: "/topics", action: ActionInspect, perTopic: true, live: true, handle: (*call).showTopics},
+		{method: get, path: "/", action: ActionInspect, live: true, handle: (*call).showNow},
+		{method: get, path: "/ahead", action: ActionInspect, live: true, handle: (*call).showAhead},
+		{method: get, path: "/week", action: ActionInspect, perTopic: true, live: true, handle: (*call).showWeek},
+		{method: get, path: "/topics", action: ActionInspect, perTopic: true, live: true, handle: (*call).showTopics},
+		{method: get, path: "/find", action: ActionInspect, perTopic: true, handle: (*call).showFind},
+		{method: get, path: "/dead", action: ActionInspect, perTopic: true, live: true, handle: (*call).showDead},
+		{method: get, path: "/try", action: ActionInspect, perTopic: true, live: true, handle: (*call).showTry},
+		{method: post, path: "/try", action: ActionPush, perTopic: true, form: (*call).showTry, handle: (*call).push},
+
+		{method: get, path: pathTopic, action: ActionInspect, live: true, handle: (*call).showTopic},
+		{method: post, path: pathTopic + "/configure", action: ActionAdmin, form: (*call).showTopic, handle: (*call).configureTopic},
+		{method: post, path: pathTopic + "/pause", action: ActionAdmin, form: (*call).showTopic, handle: (*call).pauseTopic},
+		{method: post, path: pathTopic + "/purge", action: ActionAdmin, form: (*call).showTopic, handle: (*call).purgeTopic},
+		{method: post, path: pathTopic + "/delete", action: ActionAdmin, form: (*call).showTopic, handle: (*call).deleteTopic},
+		{method: post, path: pathTopic + "/amend", action: ActionAmend, form: (*call).showTopic, handle: (*call).amendMany},
+		{method: post, path: pathTopic + "/requeue", action: ActionAmend, handle: (*call).requeueDead},
+		{method: get, path: pathTopic + "/dead.ndjson", action: ActionInspect, handle: (*call).exportDead},
+
+		{method: get, path: pathMessage, action: ActionInspect, live: true, handle: (*call).showMessage},
+		{method: get, path: pathMessage + "/body", action: ActionInspect, handle: (*call).sendBody},
+		{method: post, path: pathMessage + "/amend", action: ActionAmend, form: (*call).showMessage, handle: (*call).amendMessage},
 	}
 }

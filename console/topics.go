@@ -1,34 +1,124 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
 )
+
+// pageRows is how many rows a page of a list has.
+const pageRows = 50
 
 // topicsPage is the table of topics.
 type topicsPage struct {
 	*frame
-	Topics []punctual.TopicStats
+	Topics []topicRow
+	// Shown of All topics are on this page; Filter and Sort say which, and in what order.
+	All, Shown   int
+	Filter, Sort string
+	// Start is the number of the first row; Next and Previous are where further rows are, if not 0.
+	Start          int
+	Next, Previous string
+	Sum            punctual.TopicStats
 }
 
+// topicRow is one topic in a table.
+type topicRow struct {
+	punctual.TopicStats
+	// Late is how long the first ready message has waited, if that is long.
+	Late time.Duration
+}
+
+// tooLate is for how long a message may be ready before a page says that it is late.
+const tooLate = 10 * time.Second
+
 func (c *call) showTopics() error {
-	inspector, err := c.inspector()
+	p := &topicsPage{frame: c.frame("topics"), Filter: c.get("q"), Sort: cmp.Or(c.get("sort"), "name")}
+	all, err := c.visibleTopics(p.frame)
 	if err != nil {
 		return err
 	}
-	p := &topicsPage{frame: c.frame("topics")}
-	if p.Now, err = c.now(); err != nil {
-		return err
+	p.All = len(all)
+	for _, s := range all {
+		if !strings.Contains(s.Topic, p.Filter) {
+			continue
+		}
+		p.Sum.Scheduled, p.Sum.Ready, p.Sum.Leased, p.Sum.Dead = p.Sum.Scheduled+s.Scheduled, p.Sum.Ready+s.Ready, p.Sum.Leased+s.Leased, p.Sum.Dead+s.Dead
+		p.Topics = append(p.Topics, rowOf(s, p.Now))
+	}
+	slices.SortStableFunc(p.Topics, topicOrder(p.Sort))
+	p.Shown = len(p.Topics)
+	p.Start = max(0, min(c.number("start"), p.Shown-1))
+	if p.Start+pageRows < p.Shown {
+		p.Next = c.withQuery("start", fmt.Sprint(p.Start+pageRows))
+	}
+	if p.Start > 0 {
+		p.Previous = c.withQuery("start", fmt.Sprint(max(0, p.Start-pageRows)))
+	}
+	p.Topics = p.Topics[p.Start:min(p.Start+pageRows, p.Shown)]
+	return c.show("topics", p)
+}
+
+// visibleTopics counts the topics that who looks may inspect, and notes the store's clock in the frame. The topic of the audit log has a
+// page of its own.
+func (c *call) visibleTopics(f *frame) ([]punctual.TopicStats, error) {
+	inspector, err := c.inspector()
+	if err != nil {
+		return nil, err
+	}
+	if f.Now, err = c.now(); err != nil {
+		return nil, err
 	}
 	all, err := inspector.Topics(c.r.Context())
 	if err != nil {
-		return fmt.Errorf("count the topics: %w", err)
+		return nil, fmt.Errorf("count the topics: %w", err)
 	}
-	for _, s := range all {
-		if c.may(ActionInspect, s.Topic) == nil {
-			p.Topics = append(p.Topics, s)
+	return slices.DeleteFunc(all, func(s punctual.TopicStats) bool {
+		return s.Topic == overview.AuditTopic || c.may(ActionInspect, s.Topic) != nil
+	}), nil
+}
+
+func rowOf(s punctual.TopicStats, now time.Time) topicRow {
+	row := topicRow{TopicStats: s}
+	if late := now.Sub(s.NextDue); s.Ready > 0 && !s.NextDue.IsZero() && late >= tooLate {
+		row.Late = late
+	}
+	return row
+}
+
+// topicOrder compares rows by what the word says: numbers with the largest first, times with the earliest.
+func topicOrder(sort string) func(a, b topicRow) int {
+	number := func(of func(topicRow) int64) func(a, b topicRow) int {
+		return func(a, b topicRow) int { return cmp.Compare(of(b), of(a)) }
+	}
+	switch sort {
+	case "scheduled":
+		return number(func(r topicRow) int64 { return r.Scheduled })
+	case "ready":
+		return number(func(r topicRow) int64 { return r.Ready })
+	case "leased":
+		return number(func(r topicRow) int64 { return r.Leased })
+	case "dead":
+		return number(func(r topicRow) int64 { return r.Dead })
+	case "due":
+		return func(a, b topicRow) int {
+			if a.NextDue.IsZero() != b.NextDue.IsZero() {
+				return cmp.Compare(boolOf(a.NextDue.IsZero()), boolOf(b.NextDue.IsZero()))
+			}
+			return a.NextDue.Compare(b.NextDue)
 		}
 	}
-	return c.show("topics", p)
+	return func(a, b topicRow) int { return cmp.Compare(a.Topic, b.Topic) }
+}
+
+func boolOf(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

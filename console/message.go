@@ -1,0 +1,209 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// messagePage is one message with its story.
+type messagePage struct {
+	*frame
+	Row      messageRow
+	Info     punctual.Info
+	Settings punctual.Settings
+	Story    []event
+	Axis     *axis
+	Body     *bodyView
+	Headers  []header
+	Hidden   int // headers that are hidden
+	Curl     string
+}
+
+// event is one point in the story of a message.
+type event struct {
+	At time.Time
+	// Kind is the key of its text: pushed, due, failed, lease, died, expires, now.
+	Kind string
+	// Attempt, Error and Reason belong to some kinds.
+	Attempt       int
+	Error, Reason string
+	// Gap is how long after the event before it.
+	Gap time.Duration
+	// Ahead tells that it has not come yet.
+	Ahead bool
+}
+
+// header of a message.
+type header struct{ Name, Value string }
+
+func (c *call) showMessage() error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	topic, id := c.path["topic"], c.path["id"]
+	p := &messagePage{frame: c.frame("message")}
+	p.Subject = visible(id)
+	if p.Now, err = c.now(); err != nil {
+		return err
+	}
+	if p.Info, err = inspector.Get(c.r.Context(), topic, id); err != nil {
+		return fmt.Errorf("look at message %s of %s: %w", id, topic, err)
+	}
+	if p.Settings, err = inspector.Settings(c.r.Context(), topic); err != nil {
+		return fmt.Errorf("read the settings of %s: %w", topic, err)
+	}
+	p.Row = c.row(&p.Info, p.Now, p.Settings)
+	p.Story = story(&p.Info, p.Now)
+	p.Axis = axisOf(p.frame, p.Story)
+	p.Headers, p.Hidden = c.headers(p.Info.Headers)
+	if !c.console.options.HideBodies {
+		p.Body = bodyAs(p.Info.Body, c.get("body"))
+	}
+	p.Curl = c.curl(&p.Info)
+	return c.show("message", p)
+}
+
+// story is what happened to a message and what is to come, in the order of time.
+func story(m *punctual.Info, now time.Time) []event {
+	all := []event{{At: m.Created, Kind: "pushed"}}
+	all = append(all, event{At: m.FirstDue, Kind: "due"})
+	for _, f := range m.Failures {
+		all = append(all, event{At: f.At, Kind: "failed", Attempt: f.Attempt, Error: visible(f.Error)})
+	}
+	switch m.State {
+	case punctual.StateLeased:
+		all = append(all, event{At: m.LeaseUntil, Kind: "lease", Attempt: m.Attempt})
+	case punctual.StateDead:
+		all = append(all, event{At: m.Died, Kind: "died", Reason: string(m.Reason)})
+	default:
+		if !m.Due.Equal(m.FirstDue) {
+			all = append(all, event{At: m.Due, Kind: "again", Attempt: m.Attempt + 1})
+		}
+	}
+	if !m.Expires.IsZero() && m.State != punctual.StateDead {
+		all = append(all, event{At: m.Expires, Kind: "expires"})
+	}
+	all = append(all, event{At: now, Kind: "now"})
+	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
+	for i := range all {
+		all[i].Ahead = all[i].At.After(now)
+		if i > 0 {
+			all[i].Gap = all[i].At.Sub(all[i-1].At)
+		}
+	}
+	return all
+}
+
+// headers are those that may be shown, by name, and how many may not.
+func (c *call) headers(all map[string]string) (shown []header, hidden int) {
+	o := &c.console.options
+	for name, value := range all {
+		if o.HideBodies && !slices.ContainsFunc(o.ShowHeaders, func(s string) bool { return strings.EqualFold(s, name) }) {
+			hidden++
+			continue
+		}
+		shown = append(shown, header{visible(name), visible(value)})
+	}
+	slices.SortFunc(shown, func(a, b header) int { return strings.Compare(a.Name, b.Name) })
+	return shown, hidden
+}
+
+// amendMessage cancels, reschedules or requeues one message, as the form says.
+func (c *call) amendMessage() error {
+	topic, id := c.path["topic"], c.path["id"]
+	a, detail, err := c.readChange()
+	if err != nil {
+		return err
+	}
+	a.Topic, a.ID = topic, id
+	var due time.Time
+	_, err = c.carryOut(deed{verb: a.Change.String(), topic: topic, id: id, detail: detail}, func(ctx context.Context) (int64, error) {
+		rs, err := c.console.store.Amend(ctx, []punctual.Amendment{a})
+		if err != nil {
+			return 0, err
+		}
+		due = rs[0].Due
+		return 1, rs[0].Err
+	})
+	if err != nil {
+		return fmt.Errorf("%s of message %s: %w", a.Change, id, err)
+	}
+	n := notice{Key: "notice.one." + a.Change.String(), Args: []string{id}}
+	if a.Change == punctual.ChangeCancel {
+		return c.redirect(c.frame("").TopicPath(topic), n)
+	}
+	n.Args = append(n.Args, due.In(c.look.zone).Format("2006-01-02 15:04:05 MST"))
+	return c.redirect(c.frame("").MessagePath(topic, id), n)
+}
+
+// sendBody answers with a message's body, to be kept as a file.
+func (c *call) sendBody() error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	if c.console.options.HideBodies {
+		return fmt.Errorf("bodies are hidden by the console's configuration: %w", punctual.ErrForbidden)
+	}
+	m, err := inspector.Get(c.r.Context(), c.path["topic"], c.path["id"])
+	if err != nil {
+		return fmt.Errorf("look at message %s: %w", c.path["id"], err)
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": m.ID + ".bin"}))
+	h.Set("Content-Security-Policy", contentSecurity+"; sandbox")
+	c.begun = true
+	_, err = c.w.Write(m.Body)
+	return err
+}
+
+// curl is the command line that pushes a message like this one; "" when there is no HTTP interface.
+func (c *call) curl(m *punctual.Info) string {
+	base := c.api()
+	if base == "" {
+		return ""
+	}
+	line := []string{"curl", "-X", "POST", quoted(base + wire.TopicPath(m.Topic, "messages") + "?in=0s")}
+	shown, _ := c.headers(m.Headers)
+	for _, h := range shown {
+		line = append(line, "-H", quoted(wire.HeaderPrefix+h.Name+": "+h.Value))
+	}
+	body := "@body"
+	if text, binary := beginning(m.Body); !c.console.options.HideBodies && !binary && text == string(m.Body) {
+		body = string(m.Body)
+	}
+	return strings.Join(append(line, "--data-binary", quoted(body)), " ")
+}
+
+// api is the address of the HTTP interface, or "".
+func (c *call) api() string {
+	switch api := strings.TrimSuffix(c.console.options.API, "/"); {
+	case api != "" || c.console.options.API == "":
+		return api
+	case c.r.TLS != nil:
+		return "https://" + c.r.Host
+	default:
+		return "http://" + c.r.Host
+	}
+}
+
+// CurlLine is a first push, for those who have none yet; "" when there is no HTTP interface.
+func (f *frame) CurlLine() string {
+	base := f.call.api()
+	if base == "" {
+		return ""
+	}
+	return "curl -d 'hello' " + quoted(base+wire.TopicPath("try.it", "messages")+"?in=30s")
+}
+
+// quoted is a word of a command line.
+func quoted(s string) string { return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'" }

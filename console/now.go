@@ -1,0 +1,158 @@
+package console
+
+import (
+	"net/url"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
+)
+
+// nowPage says at one glance whether messages are delivered in time.
+type nowPage struct {
+	*frame
+	Over *overview.Overview
+	// Verdict is the key of the one sentence: "late", "paused", "fine", "idle", "unknown".
+	Verdict string
+	Late    *overview.Oldest
+	Charts  []*chart
+	// Counting tells that the store has not finished counting what falls due.
+	Counting bool
+	Findings []finding
+	Topics   []topicRow
+	// Hour is what is due in the next hour.
+	Hour int64
+}
+
+// finding is something that somebody should look at.
+type finding struct {
+	overview.Finding
+	Severity string
+	Path     string
+	Sentence string
+}
+
+func (c *call) showNow() error {
+	p := &nowPage{frame: c.frame("now")}
+	var err error
+	if p.Over, err = c.console.reader.Read(c.r.Context()); err != nil {
+		return err
+	}
+	p.Now = p.Over.AsOf
+	if p.Over.Err != nil {
+		p.Stale = visible(p.Over.Err.Error())
+	}
+	p.Late = p.Over.Oldest
+	p.Verdict = verdict(p.Over)
+	for i, picture := range []overview.Picture{p.Over.Minutes, p.Over.Hours, p.Over.Days} {
+		if picture.All == nil {
+			p.Counting = p.Counting || len(p.Over.Topics) > 0
+			continue
+		}
+		p.Charts = append(p.Charts, c.pictureChart(p.frame, &picture, spans()[i]))
+		if i == 0 {
+			p.Hour = picture.All.Sum()
+		}
+	}
+	for _, f := range p.Over.Attention {
+		p.Findings = append(p.Findings, c.finding(p.frame, f))
+	}
+	return c.show("now", p)
+}
+
+// verdict is the answer to the question whether messages are delivered in time.
+func verdict(o *overview.Overview) string {
+	switch {
+	case o.Err != nil || !o.Inspected:
+		return "unknown"
+	case o.Oldest != nil && o.Oldest.Late >= tooLate:
+		return "late"
+	case len(o.Topics) == 0:
+		return "empty"
+	case o.Totals.Scheduled+o.Totals.Ready+o.Totals.Leased == 0:
+		return "idle"
+	}
+	for _, t := range o.Topics {
+		if t.Settings.DeliveryPaused && t.Ready > 0 {
+			return "paused"
+		}
+	}
+	return "fine"
+}
+
+// hues is how many colours there are for topics; the last one is for all others.
+const hues = 5
+
+// pictureChart draws what falls due, by topic.
+func (c *call) pictureChart(f *frame, p *overview.Picture, s span) *chart {
+	k := c.columnsOf(f, p.All, s)
+	rest := series{name: c.look.language.text("chart.others"), counts: append([]int64(nil), p.All.Counts...), overdue: p.All.Overdue, beyond: p.All.Beyond}
+	for i, t := range p.Topics {
+		if i == hues {
+			break
+		}
+		k.series = append(k.series, series{name: t.Topic, path: f.TopicPath(t.Topic), hue: i + 1, counts: t.Counts, overdue: t.Overdue, beyond: t.Beyond})
+		for n, v := range t.Counts {
+			rest.counts[n] = max(0, rest.counts[n]-v)
+		}
+		rest.overdue, rest.beyond = max(0, rest.overdue-t.Overdue), max(0, rest.beyond-t.Beyond)
+	}
+	if left := rest.overdue + rest.beyond + sum(rest.counts); left > 0 {
+		k.series = append(k.series, rest)
+	}
+	k.path = func(i int) string { return f.dueBetween(p.All.Edges[i], p.All.Edges[i+1], s) }
+	k.pathOverdue = f.Path("/topics") + "?sort=ready"
+	k.scale = f.Path("/ahead") + "?span=" + s.name
+	return f.draw(k)
+}
+
+func sum(counts []int64) (n int64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// finding says a finding in the language of the page, and where to look.
+func (c *call) finding(f *frame, o overview.Finding) finding {
+	out := finding{Finding: o, Severity: o.Severity.String()}
+	text := c.look.language.text
+	at := o.At.In(c.look.zone).Format("2006-01-02 15:04")
+	key := "finding." + string(o.Kind)
+	if o.Others > 0 {
+		out.Sentence = text("finding.others", o.Others, text("kind."+string(o.Kind)))
+		out.Path = f.Path("/topics")
+		return out
+	}
+	switch o.Kind {
+	case overview.KindUnreachable:
+		out.Sentence = text(key, visible(o.Value))
+	case overview.KindStore:
+		out.Sentence = visible(o.Name + ": " + o.Value + ". " + o.Remedy)
+	case overview.KindLacking:
+		out.Sentence = text(key)
+	case overview.KindDeliveryPaused:
+		if o.Count == 0 {
+			key += ".empty"
+		}
+		out.Sentence = text(key, o.Count, f.Span(o.Late))
+	case overview.KindLate:
+		out.Sentence = text(key, o.Count, f.Span(o.Late))
+	case overview.KindPushPaused:
+		out.Sentence = text(key)
+	case overview.KindHerd, overview.KindFar, overview.KindDead:
+		out.Sentence = text(key, o.Count, at)
+	default:
+		out.Sentence = visible(o.Text)
+	}
+	switch {
+	case o.Kind == overview.KindDead:
+		out.Path = f.Path("/dead") + "?topic=" + url.QueryEscape(o.Topic)
+	case o.Topic != "" && o.State != punctual.StateNone:
+		out.Path = f.listBetween(o.Topic, o.State.String(), o.From, o.To)
+	case o.Topic != "":
+		out.Path = f.TopicPath(o.Topic)
+	case !o.From.IsZero():
+		out.Path = f.dueBetween(o.From, o.To, spans()[0])
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+)
+
+// number is a field that is a number; 0 when it is none.
+func (c *call) number(name string) int {
+	n, err := strconv.Atoi(c.get(name))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// withQuery is the page with one field of its query changed; an empty value takes it out.
+func (c *call) withQuery(name, value string) string {
+	q := c.r.URL.Query()
+	if q.Set(name, value); value == "" {
+		q.Del(name)
+	}
+	path := c.pagePath()
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+// pagePath is the path of the page: also for the part that is renewed, and for the page of a form that was refused.
+func (c *call) pagePath() string {
+	path := strings.TrimPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
+	if c.fragment {
+		path = strings.TrimPrefix(path, "/fragment")
+	}
+	if c.r.Method == http.MethodPost && c.path != nil {
+		path = path[:strings.LastIndexByte(path, '/')]
+	}
+	return c.console.options.Prefix + path
+}
+
+// wallClock is what a browser's picker of date and time sends: a time without a zone.
+const wallClock = "2006-01-02T15:04:05"
+
+// instant is a field that is a time: as the picker sends it, in the time zone of the page, or RFC 3339. It is zero for an empty field.
+func (c *call) instant(name string) (time.Time, error) {
+	text := c.get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := notation.ParseTime(text); err == nil {
+		return t, nil
+	}
+	for _, form := range []string{wallClock, "2006-01-02T15:04", "2006-01-02T15:04:05.999", time.DateTime, "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(form, text, c.look.zone); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("time %q is not understood: write it like 2026-11-20 10:00 or 2026-11-20T10:00:00Z: %w", text, punctual.ErrInvalid)
+}
+
+// when reads the fields "in" and "at" of a form: one of them at most.
+func (c *call) when() (due time.Time, delay time.Duration, err error) {
+	if due, err = c.instant("at"); err != nil {
+		return due, 0, err
+	}
+	text := c.get("in")
+	if text == "" {
+		return due, 0, nil
+	}
+	if !due.IsZero() {
+		return due, 0, fmt.Errorf("both a time and a delay are given: use one: %w", punctual.ErrInvalid)
+	}
+	delay, err = notation.ParseDuration(text)
+	return due, delay, err
+}

@@ -1,0 +1,313 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
+)
+
+// topicPage is one topic: its counts, its list of one state, what falls due, its settings.
+type topicPage struct {
+	*frame
+	Stats  topicRow
+	States []stateTab
+	List   *messageList
+	Ahead  *chart
+	// Ahead is over the span Chosen of Spans; nil while the store counts.
+	Chosen  string
+	Spans   []string
+	Fields  []settingField
+	Backoff string
+}
+
+// stateTab leads to the list of one state.
+type stateTab struct {
+	State  string
+	Count  int64
+	Path   string
+	Chosen bool
+}
+
+func (c *call) showTopic() error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	topic := c.path["topic"]
+	p := &topicPage{frame: c.frame("topic"), Spans: spanNames()}
+	p.Subject = topic
+	if p.Now, err = c.now(); err != nil {
+		return err
+	}
+	stats, err := inspector.Stats(c.r.Context(), topic)
+	if err != nil {
+		return fmt.Errorf("count topic %s: %w", topic, err)
+	}
+	p.Stats = rowOf(stats, p.Now)
+	state := c.chosenState(stats)
+	for _, s := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
+		p.States = append(p.States, stateTab{
+			State: s.String(), Count: countOf(stats, s), Path: p.TopicPath(topic) + "?state=" + s.String(), Chosen: s == state,
+		})
+	}
+	if p.List, err = c.list(p.frame, topic, state, stats.Settings); err != nil {
+		return err
+	}
+	p.Fields = settingFields(stats.Settings)
+	p.Chosen = spanCalled(c.get("span")).name
+	if stats.Scheduled > 0 {
+		p.Ahead, err = c.topicAhead(p.frame, topic)
+	}
+	if err != nil {
+		return err
+	}
+	return c.show("topic", p)
+}
+
+// chosenState is that of the query, else the first in which there is something.
+func (c *call) chosenState(stats punctual.TopicStats) punctual.State {
+	if s, err := punctual.ParseState(c.get("state")); err == nil {
+		return s
+	}
+	for _, s := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
+		if countOf(stats, s) > 0 {
+			return s
+		}
+	}
+	return punctual.StateScheduled
+}
+
+func countOf(s punctual.TopicStats, state punctual.State) int64 {
+	switch state {
+	case punctual.StateScheduled:
+		return s.Scheduled
+	case punctual.StateReady:
+		return s.Ready
+	case punctual.StateLeased:
+		return s.Leased
+	}
+	return s.Dead
+}
+
+// settingField is one setting in the form of a topic.
+type settingField struct {
+	// Name is that of the field and of the catalogue's keys; Value is as people write it.
+	Name, Value string
+}
+
+func settingFields(s punctual.Settings) []settingField {
+	return []settingField{
+		{"lease", notation.FormatDuration(s.Lease)},
+		{"max_attempts", fmt.Sprint(s.MaxAttempts)},
+		{"backoff", notation.FormatBackoff(s.Backoff)},
+		{"dead_retention", notation.FormatDuration(s.DeadRetention)},
+		{"dedupe_window", notation.FormatDuration(s.DedupeWindow)},
+	}
+}
+
+// configureTopic changes the settings that the form has, and that differ from those there are.
+func (c *call) configureTopic() error {
+	topic := c.path["topic"]
+	var p punctual.SettingsPatch
+	changed, err := c.readSettings(&p)
+	if err != nil {
+		return err
+	}
+	if len(changed) == 0 {
+		return c.redirect(c.frame("").TopicPath(topic), notice{Key: "notice.unchanged", Args: []string{topic}})
+	}
+	return c.configure(topic, p, strings.Join(changed, ", "), notice{Key: "notice.configured", Args: []string{topic}})
+}
+
+// configure changes settings and goes back to the topic.
+func (c *call) configure(topic string, p punctual.SettingsPatch, detail string, n notice) error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	_, err = c.carryOut(deed{verb: "configure", topic: topic, detail: detail}, func(ctx context.Context) (int64, error) {
+		_, err := inspector.Configure(ctx, topic, p)
+		return 1, err
+	})
+	if err != nil {
+		return fmt.Errorf("change the settings of %s: %w", topic, err)
+	}
+	return c.redirect(c.frame("").TopicPath(topic), n)
+}
+
+// readSettings fills the patch with the fields that are not empty and differ from what the page showed.
+func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
+	read := func(name string, into func(text string) error) {
+		text := c.get(name)
+		if err != nil || text == "" || text == c.get("was_"+name) {
+			return
+		}
+		if err = into(text); err == nil {
+			changed = append(changed, name+"="+text)
+		}
+	}
+	read("lease", func(s string) error { return parseInto(&p.Lease, s, notation.ParseDuration) })
+	read("max_attempts", func(s string) error { return parseInto(&p.MaxAttempts, s, parseCount) })
+	read("backoff", func(s string) error { return parseInto(&p.Backoff, s, notation.ParseBackoff) })
+	read("dead_retention", func(s string) error { return parseInto(&p.DeadRetention, s, notation.ParseDuration) })
+	read("dedupe_window", func(s string) error { return parseInto(&p.DedupeWindow, s, notation.ParseDuration) })
+	return changed, err
+}
+
+func parseInto[T any](into **T, text string, parse func(string) (T, error)) error {
+	v, err := parse(text)
+	*into = &v
+	return err
+}
+
+func parseCount(s string) (n int, err error) {
+	if _, err := fmt.Sscanf(s, "%d", &n); err != nil {
+		return 0, fmt.Errorf("%q is not a number: %w", s, punctual.ErrInvalid)
+	}
+	return n, nil
+}
+
+// pauseTopic pauses or resumes pushes or deliveries, as the form says.
+func (c *call) pauseTopic() error {
+	var p punctual.SettingsPatch
+	on := c.get("pause") == "true"
+	what := c.get("what")
+	switch what {
+	case "push":
+		p.PushPaused = &on
+	case "delivery":
+		p.DeliveryPaused = &on
+	default:
+		return fmt.Errorf("pause of %q: use push or delivery: %w", what, punctual.ErrInvalid)
+	}
+	key := "notice." + what + ".resumed"
+	if on {
+		key = "notice." + what + ".paused"
+	}
+	topic := c.path["topic"]
+	return c.configure(topic, p, fmt.Sprintf("%s paused: %t", what, on), notice{Key: key, Args: []string{topic}})
+}
+
+// checkTyped refuses a form in which the topic's name was not typed.
+func (c *call) checkTyped(topic string) error {
+	if c.get("typed") == topic {
+		return nil
+	}
+	return fmt.Errorf("the name typed is not that of the topic: type %s: %w", topic, punctual.ErrInvalid)
+}
+
+// purgeTopic removes the messages of a state, or all that are live.
+func (c *call) purgeTopic() error {
+	topic := c.path["topic"]
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	if err := c.checkTyped(topic); err != nil {
+		return err
+	}
+	q := punctual.PurgeQuery{Topic: topic}
+	if word := c.get("state"); word != "live" {
+		if q.State, err = punctual.ParseState(word); err != nil {
+			return err
+		}
+	}
+	n, err := c.carryOut(deed{verb: "purge", topic: topic, detail: c.get("state")}, func(ctx context.Context) (int64, error) { return inspector.Purge(ctx, q) })
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", topic, err)
+	}
+	return c.redirect(c.frame("").TopicPath(topic), notice{Key: "notice.purged", Args: []string{thousands(n)}})
+}
+
+// deleteTopic removes a topic and all that it has.
+func (c *call) deleteTopic() error {
+	topic := c.path["topic"]
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	if err := c.checkTyped(topic); err != nil {
+		return err
+	}
+	n, err := c.carryOut(deed{verb: "delete topic", topic: topic}, func(ctx context.Context) (int64, error) { return inspector.DeleteTopic(ctx, topic) })
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", topic, err)
+	}
+	return c.redirect(c.frame("").Path("/topics"), notice{Key: "notice.deleted", Args: []string{topic, thousands(n)}})
+}
+
+// amendMany cancels, reschedules or requeues the messages that are ticked.
+func (c *call) amendMany() error {
+	topic, ids := c.path["topic"], c.form["id"]
+	if len(ids) == 0 {
+		return fmt.Errorf("no message is ticked: tick some first: %w", punctual.ErrInvalid)
+	}
+	change, detail, err := c.readChange()
+	if err != nil {
+		return err
+	}
+	as := make([]punctual.Amendment, len(ids))
+	for i, id := range ids {
+		as[i] = change
+		as[i].Topic, as[i].ID = topic, id
+	}
+	var others int64
+	n, err := c.carryOut(deed{verb: change.Change.String(), topic: topic, detail: detail}, func(ctx context.Context) (int64, error) {
+		rs, err := c.console.store.Amend(ctx, as)
+		if err != nil {
+			return 0, err
+		}
+		var done int64
+		for _, r := range rs {
+			switch {
+			case r.Err == nil:
+				done++
+			case errors.Is(r.Err, punctual.ErrLeased), errors.Is(r.Err, punctual.ErrNotFound), errors.Is(r.Err, punctual.ErrNotDead):
+				others++
+			default:
+				err = r.Err
+			}
+		}
+		return done, err
+	})
+	if err != nil {
+		return fmt.Errorf("%s of messages of %s: %w", change.Change, topic, err)
+	}
+	back := c.frame("").TopicPath(topic) + "?state=" + url.QueryEscape(c.get("state"))
+	return c.redirect(back, notice{Key: "notice.many." + change.Change.String(), Args: []string{thousands(n), thousands(others)}})
+}
+
+// readChange reads from a form what is to be done, and when.
+func (c *call) readChange() (a punctual.Amendment, detail string, err error) {
+	switch do := c.get("do"); do {
+	case "cancel":
+		a.Change = punctual.ChangeCancel
+		return a, "", nil
+	case "reschedule", "now":
+		a.Change = punctual.ChangeReschedule
+	case "requeue":
+		a.Change = punctual.ChangeRequeue
+	default:
+		return a, "", fmt.Errorf("change %q: use cancel, reschedule, now or requeue: %w", do, punctual.ErrInvalid)
+	}
+	if c.get("do") == "now" {
+		return a, "due now", nil
+	}
+	a.Due, a.Delay, err = c.when()
+	switch {
+	case a.Delay > 0:
+		detail = "due in " + notation.FormatDuration(a.Delay)
+	case !a.Due.IsZero():
+		detail = "due " + notation.FormatTime(a.Due)
+	case a.Change == punctual.ChangeReschedule && c.get("in") == "":
+		return a, "", fmt.Errorf("neither a time nor a delay is given: use one, such as 30m: %w", punctual.ErrInvalid)
+	default:
+		detail = "due now"
+	}
+	return a, detail, err
+}

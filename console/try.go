@@ -1,0 +1,112 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// tryPage pushes a message and shows it arrive.
+type tryPage struct {
+	*frame
+	Topic, ID, In, Body, Header string
+	// Pushed is the message that was pushed, with the state in which it is; Gone tells that the store no longer has it.
+	Pushed *messageRow
+	Gone   bool
+	// Due is when it was to be delivered, as far as the page knows.
+	Due    time.Time
+	Topics []string
+	// Consumed tells that leases are given in the topic, so that somebody works there.
+	Stats *punctual.TopicStats
+}
+
+func (c *call) showTry() error {
+	p := &tryPage{
+		frame: c.frame("try"), Topic: cmp.Or(c.get("topic"), "try.it"), ID: c.get("id"), In: cmp.Or(c.get("in"), "10s"),
+		Body: cmp.Or(c.form.Get("body"), `{"hello": "world"}`), Header: c.get("header"),
+	}
+	topics, err := c.visibleTopics(p.frame)
+	if err != nil {
+		return err
+	}
+	for i, t := range topics {
+		p.Topics = append(p.Topics, t.Topic)
+		if t.Topic == p.Topic {
+			p.Stats = &topics[i]
+		}
+	}
+	if pushed := c.get("pushed"); pushed != "" {
+		if err := c.showArrival(p, pushed); err != nil {
+			return err
+		}
+	}
+	return c.show("try", p)
+}
+
+// showArrival looks where the message is that was pushed.
+func (c *call) showArrival(p *tryPage, id string) error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	if err := c.may(ActionInspect, p.Topic); err != nil {
+		return err
+	}
+	if p.Due, err = c.instant("due"); err != nil {
+		return err
+	}
+	m, err := inspector.Get(c.r.Context(), p.Topic, id)
+	switch {
+	case errors.Is(err, punctual.ErrNotFound):
+		p.Pushed, p.Gone = &messageRow{Topic: p.Topic, ID: id, State: "done"}, true
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at message %s: %w", id, err)
+	}
+	row := c.row(&m, p.Now, punctual.DefaultSettings())
+	p.Pushed = &row
+	p.Due = m.Due
+	return nil
+}
+
+// push stores the message of the form.
+func (c *call) push() error {
+	m := punctual.NewMessage{Topic: c.get("topic"), ID: c.get("id"), Body: []byte(c.form.Get("body"))}
+	if err := storekit.CheckTopic(m.Topic); err != nil {
+		return err
+	}
+	if err := c.may(ActionPush, m.Topic); err != nil {
+		return err
+	}
+	if m.Topic == overview.AuditTopic {
+		return fmt.Errorf("topic %s is the audit log's: use another one: %w", m.Topic, punctual.ErrForbidden)
+	}
+	var err error
+	if m.Due, m.Delay, err = c.when(); err != nil {
+		return err
+	}
+	if name := c.get("header"); name != "" {
+		m.Headers = map[string]string{name: c.get("header_value")}
+	}
+	var r punctual.PushResult
+	_, err = c.carryOut(deed{verb: "push", topic: m.Topic, id: m.ID}, func(ctx context.Context) (int64, error) {
+		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{m})
+		if err != nil {
+			return 0, err
+		}
+		r = rs[0]
+		return 1, r.Err
+	})
+	if err != nil {
+		return fmt.Errorf("push to %s: %w", m.Topic, err)
+	}
+	to := c.frame("").Path("/try") + "?" + url.Values{"topic": {m.Topic}, "pushed": {r.ID}, "due": {r.Due.UTC().Format(time.RFC3339Nano)}, "in": {cmp.Or(c.get("in"), "10s")}}.Encode()
+	return c.redirect(to, notice{Key: "notice.push." + r.Status.String(), Args: []string{r.ID}})
+}

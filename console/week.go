@@ -1,0 +1,154 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// weekPage is the next seven days by the hour: where does it pile up?
+type weekPage struct {
+	*frame
+	Topic  string
+	Topics []string
+	Hours  []int
+	Days   []weekDay
+	Most   int64
+	Total  int64
+	Levels []string
+	Zones  []string
+}
+
+// weekDay is one day of the picture. On a day on which clocks change an hour is lacking, or comes twice.
+type weekDay struct {
+	Label string
+	Cells []weekCell
+	Total int64
+	Today bool
+}
+
+// weekCell is one hour. Twice has the count of the hour that comes again; Lacking tells that there is none.
+type weekCell struct {
+	Hour           int
+	Count          int64
+	Level          int
+	Path, Text     string
+	Past           bool
+	Lacking, Twice bool
+}
+
+// weekLevels is how many shades there are.
+const weekLevels = 6
+
+func (c *call) showWeek() error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	p := &weekPage{frame: c.frame("week"), Topic: c.get("topic"), Zones: knownZones()}
+	topics, err := c.visibleTopics(p.frame)
+	if err != nil {
+		return err
+	}
+	for _, t := range topics {
+		p.Topics = append(p.Topics, t.Topic)
+	}
+	if err := c.may(ActionInspect, p.Topic); err != nil {
+		return err
+	}
+	// Quarters of an hour fit every time zone; a day more than a week has the hour that comes twice.
+	const quarter = 15 * time.Minute
+	from := p.Now.Truncate(quarter)
+	q := punctual.ForecastQuery{Topic: p.Topic, From: from, Step: quarter, Buckets: 8 * 24 * 4}
+	f, err := inspector.Forecast(c.r.Context(), q)
+	if err != nil {
+		return fmt.Errorf("count what is due in the week: %w", err)
+	}
+	c.fillWeek(p, f)
+	return c.show("week", p)
+}
+
+// fillWeek puts each quarter of an hour into the cell of its hour.
+func (c *call) fillWeek(p *weekPage, f punctual.Forecast) {
+	now := p.Now.In(c.look.zone)
+	text := c.look.language.text
+	for h := range 24 {
+		p.Hours = append(p.Hours, h)
+	}
+	for d := range 7 {
+		day := time.Date(now.Year(), now.Month(), now.Day()+d, 12, 0, 0, 0, c.look.zone)
+		p.Days = append(p.Days, weekDay{Label: text("weekday."+fmt.Sprint(int(day.Weekday()))) + " " + day.Format("01-02"), Cells: c.hoursOf(p, day), Today: d == 0})
+	}
+	for i, n := range f.Counts {
+		at := f.From.Add(time.Duration(i) * f.Step).In(c.look.zone)
+		d := daysBetween(now, at)
+		if d < 0 || d >= len(p.Days) {
+			continue
+		}
+		cell := &p.Days[d].Cells[at.Hour()]
+		cell.Count += n
+		p.Days[d].Total += n
+		p.Total += n
+		p.Most = max(p.Most, cell.Count)
+	}
+	for d := range p.Days {
+		for h := range p.Days[d].Cells {
+			cell := &p.Days[d].Cells[h]
+			cell.Level = levelOf(cell.Count, p.Most)
+			cell.Text = fmt.Sprintf("%s %02d:00: %s", p.Days[d].Label, h, thousands(cell.Count))
+		}
+	}
+	for l := 1; l <= weekLevels; l++ {
+		p.Levels = append(p.Levels, fmt.Sprint(l))
+	}
+}
+
+// hoursOf are the 24 hours that a clock can show on a day.
+func (c *call) hoursOf(p *weekPage, day time.Time) []weekCell {
+	cells := make([]weekCell, 24)
+	for h := range cells {
+		begin := time.Date(day.Year(), day.Month(), day.Day(), h, 0, 0, 0, c.look.zone)
+		cell := weekCell{Hour: h, Lacking: begin.Hour() != h}
+		end := begin.Add(time.Hour)
+		if end.In(c.look.zone).Hour() == h {
+			cell.Twice, end = true, end.Add(time.Hour)
+		}
+		cell.Past = !end.After(p.Now)
+		if !cell.Past && !cell.Lacking {
+			cell.Path = p.dueBetween(begin, end, spans()[1])
+			if p.Topic != "" {
+				cell.Path = p.listBetween(p.Topic, "scheduled", begin, end)
+			}
+		}
+		cells[h] = cell
+	}
+	return cells
+}
+
+// daysBetween is how many dates b lies behind a, both in the same zone.
+func daysBetween(a, b time.Time) int {
+	date := func(t time.Time) time.Time { return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC) }
+	return int(date(b).Sub(date(a)) / (24 * time.Hour))
+}
+
+// levelOf is the shade of a count: 0 for none, else 1 to weekLevels, by its logarithm. So one hour with very many does not hide the others.
+func levelOf(n, most int64) int {
+	if n == 0 {
+		return 0
+	}
+	if most == 1 {
+		return 1
+	}
+	return 1 + int(math.Log(float64(n))/math.Log(float64(most))*(weekLevels-0.001))
+}
+
+// knownZones are those that the field for a time zone suggests.
+func knownZones() []string {
+	return []string{
+		"UTC", "Local", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "America/Chicago", "America/Los_Angeles", "America/New_York",
+		"America/Sao_Paulo", "Asia/Dubai", "Asia/Hong_Kong", "Asia/Kolkata", "Asia/Shanghai", "Asia/Singapore", "Asia/Tokyo", "Australia/Sydney",
+		"Europe/Berlin", "Europe/Istanbul", "Europe/London", "Europe/Madrid", "Europe/Moscow", "Europe/Paris", "Pacific/Auckland",
+	}
+}
