@@ -74,7 +74,7 @@ var architecture = map[string]rule{
 		ours:    []string{".", "storekit", "internal/answers", "internal/wire"},
 		outside: []string{"golang.org/x/time"},
 	},
-	"console":              {ours: []string{".", "internal/notation", "internal/wire"}},
+	"console":              {ours: []string{".", "storekit", "internal/notation", "internal/overview", "internal/wire"}},
 	"internal/wire":        {ours: []string{".", "internal/notation"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/hungstore":   {ours: []string{"."}},
 	"internal/redistest":   {},

@@ -237,7 +237,9 @@ func shortCount(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func percent(x float64) string { return strconv.FormatFloat(round(x), 'f', -1, 64) + "%" }
+func percent(x float64) string { return number(x) + "%" }
+
+func number(x float64) string { return strconv.FormatFloat(round(x), 'f', -1, 64) }
 
 func round(x float64) float64 { return math.Round(x*100) / 100 }
 

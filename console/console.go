@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -50,6 +51,8 @@ type Console struct {
 	languages []*language
 	templates templates
 	reader    *overview.Reader
+	meter     *overview.Meter
+	observed  atomic.Bool // somebody feeds the meter
 }
 
 // New returns the console of a store, which stays the caller's. Close the console before the store. A prefix that is none
@@ -63,6 +66,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	}
 	c := &Console{
 		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(), routes: routes(),
+		meter: overview.NewMeter(),
 	}
 	c.inspector, _ = store.(punctual.Inspector)
 	c.options.Location = cmp.Or(o.Location, time.UTC)

@@ -71,7 +71,11 @@ func (f *frame) Fragment() string {
 	if f.call.route == nil || !f.call.route.live {
 		return ""
 	}
-	return f.Path("/fragment" + strings.TrimPrefix(f.Here(), f.Path("")))
+	path, query, _ := strings.Cut(strings.TrimPrefix(f.Here(), f.Path("")), "?")
+	if path = "/fragment" + strings.TrimSuffix(path, "/"); query != "" {
+		path += "?" + query
+	}
+	return f.Path(path)
 }
 
 // Path is a path of the console, such as /topics.

@@ -18,7 +18,7 @@ type nowPage struct {
 	// Counting tells that the store has not finished counting what falls due.
 	Counting bool
 	Findings []finding
-	Topics   []topicRow
+	Traffic  *traffic
 	// Hour is what is due in the next hour.
 	Hour int64
 }
@@ -43,6 +43,7 @@ func (c *call) showNow() error {
 	}
 	p.Late = p.Over.Oldest
 	p.Verdict = verdict(p.Over)
+	p.Traffic = c.traffic(p.frame)
 	for i, picture := range []overview.Picture{p.Over.Minutes, p.Over.Hours, p.Over.Days} {
 		if picture.All == nil {
 			p.Counting = p.Counting || len(p.Over.Topics) > 0

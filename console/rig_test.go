@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -44,6 +45,11 @@ func rigOver(t *testing.T, over punctual.Store, store *memstore.Store, clock *st
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	r := &rig{t: t, store: store, clock: clock, console: c}
 	if o != nil {
 		r.prefix = o.Prefix
@@ -68,6 +74,8 @@ func (r *rig) do(req *http.Request) answer {
 	return answer{w, w.Body.String()}
 }
 
+func requestTo(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
+
 // get asks for a page, path being behind the prefix.
 func (r *rig) get(path string) answer {
 	r.t.Helper()
@@ -91,4 +99,70 @@ func (r *rig) post(path string, form url.Values) answer {
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Sec-Fetch-Site", "same-origin")
 	return r.do(req)
+}
+
+// push stores a message that is due after a while.
+func (r *rig) push(topic, id string, in time.Duration, change ...func(*punctual.NewMessage)) {
+	r.t.Helper()
+	m := punctual.NewMessage{Topic: topic, ID: id, Delay: in, Body: []byte("body of " + id)}
+	for _, c := range change {
+		c(&m)
+	}
+	rs, err := r.store.Push(r.t.Context(), []punctual.NewMessage{m})
+	if err != nil || rs[0].Err != nil {
+		r.t.Fatal(err, rs)
+	}
+}
+
+// kill makes messages dead with this error.
+func (r *rig) kill(topic, reason string, ids ...string) {
+	r.t.Helper()
+	for _, id := range ids {
+		r.push(topic, id, 0)
+	}
+	ds, err := r.store.Claim(r.t.Context(), punctual.Claim{Topics: []string{topic}, Max: len(ids)})
+	if err != nil || len(ds) != len(ids) {
+		r.t.Fatal(err, len(ds))
+	}
+	var ss []punctual.Settlement
+	for _, d := range ds {
+		ss = append(ss, punctual.Settlement{Topic: topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleDiscard, Error: reason})
+	}
+	if _, err := r.store.Settle(r.t.Context(), ss); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// message is one that must be there.
+func (r *rig) message(topic, id string) punctual.Info {
+	r.t.Helper()
+	m, err := r.store.Get(r.t.Context(), topic, id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// fill gives the store something of everything.
+func (r *rig) fill() {
+	r.t.Helper()
+	for i := range 120 {
+		r.push("order.close", fmt.Sprintf("order-%03d", i), time.Duration(i+1)*time.Minute)
+	}
+	r.push("a-b/c:d", "a/b ?#%", time.Hour, func(m *punctual.NewMessage) { m.Headers = map[string]string{"tenant": "shop-1"} })
+	r.push("late", "late-1", 0)
+	r.kill("pay", "card declined", "dead-1", "dead-2", "dead-3")
+	r.clock.Advance(time.Minute - time.Second)
+}
+
+// pagePaths are pages that there are in a filled store.
+func pagePaths() []string {
+	return []string{
+		"/", "/ahead", "/ahead?span=48h&scale=log", "/ahead?span=90d", "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z",
+		"/week", "/week?topic=order.close&zone=Asia/Kolkata", "/topics", "/topics?q=order&sort=due", "/topics/order.close", "/topics/order.close?state=leased",
+		"/topics/order.close?from=2026-11-22T12:10&to=2026-11-22T12:20", "/topics/a-b%2Fc:d", "/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25",
+		"/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25?body=hex", "/topics/pay?state=dead", "/topics/pay/messages/dead-1",
+		"/find", "/find?id=late-1&stay=1", "/find?topic=a-b/c:d&state=scheduled&name=tenant&value=shop", "/dead", "/dead?topic=pay", "/try", "/try?topic=late&pushed=late-1",
+		"/try?topic=late&pushed=gone&due=2026-11-22T12:00:00Z",
+	}
 }

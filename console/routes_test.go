@@ -1,6 +1,17 @@
 package console
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+)
 
 // A route without an action refuses everybody, so none may be without.
 func TestEveryRouteHasAnAction(t *testing.T) {
@@ -11,12 +22,240 @@ func TestEveryRouteHasAnAction(t *testing.T) {
 		if rt.handle == nil {
 			t.Errorf("%s %s has no handler", rt.method, rt.path)
 		}
+		if rt.method == http.MethodGet && (rt.action == ActionAmend || rt.action == ActionPush) {
+			t.Errorf("GET %s changes something", rt.path)
+		}
+	}
+	r := newRig(t, nil)
+	r.console.routes = append(r.console.routes, &route{method: http.MethodGet, path: "/open", handle: func(c *call) error { return c.show("find", nil) }})
+	if a := r.get("/open"); a.Code != http.StatusForbidden {
+		t.Errorf("a route without an action answers %d", a.Code)
 	}
 }
 
-func TestTopicsPage(t *testing.T) {
+func TestPages(t *testing.T) {
 	r := newRig(t, nil)
-	if a := r.get("/topics"); a.Code != 200 {
-		t.Errorf("%d: %s", a.Code, a.text)
+	r.fill()
+	for _, path := range pagePaths() {
+		text := r.page(path)
+		if !strings.HasPrefix(text, "<!doctype html>") || !strings.Contains(text, "</html>") {
+			t.Errorf("%s is not a whole page", path)
+		}
+		for _, bad := range inline.FindAllString(text, -1) {
+			t.Errorf("%s has %q, which the content policy forbids", path, bad)
+		}
+		if h := r.get(path).Header(); h.Get("Content-Security-Policy") != contentSecurity || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s has headers %v", path, h)
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if !strings.HasPrefix(m[1], "/") && !strings.HasPrefix(m[1], "#") || strings.HasPrefix(m[1], "//") {
+				t.Errorf("%s links to %s", path, m[1])
+			}
+		}
+	}
+}
+
+var (
+	digits = regexp.MustCompile(`[0-9]+`)
+	inline = regexp.MustCompile(`(?i) style=|<style|<script>| on[a-z]+="|javascript:`)
+	link   = regexp.MustCompile(`(?:href|src|action|data-from)="([^"]*)"`)
+)
+
+// Every link of every page leads somewhere, under the prefix. The page of a topic and an ID with every odd character is among them.
+func TestLinksUnderAPrefix(t *testing.T) {
+	r := newRig(t, &Options{Prefix: "/queues", API: "/"})
+	r.fill()
+	seen := make(map[string]bool)
+	todo := []string{"/queues/"}
+	kinds := make(map[string]int) // links that differ in numbers alone
+	for len(todo) > 0 {
+		path := todo[0]
+		todo = todo[1:]
+		kind := digits.ReplaceAllString(path, "0")
+		if kinds[kind]++; seen[path] || kinds[kind] > 2 {
+			continue
+		}
+		seen[path] = true
+		a := r.do(httptest.NewRequest(http.MethodGet, path, nil))
+		if a.Code != http.StatusOK {
+			t.Errorf("GET %s: %d", path, a.Code)
+			continue
+		}
+		if !strings.HasPrefix(a.Header().Get("Content-Type"), "text/html") {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(a.text, -1) {
+			to := strings.ReplaceAll(m[1], "&amp;", "&")
+			to, _, _ = strings.Cut(to, "#")
+			if to != "" && !strings.HasPrefix(to, "/queues/") {
+				t.Errorf("%s leads out of the prefix: %s", path, to)
+			}
+			if !strings.Contains(m[0], "action=") && to != "" {
+				todo = append(todo, to)
+			}
+		}
+	}
+	for _, want := range []string{"/queues/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25", "/queues/week", "/queues/fragment/topics"} {
+		if !seen[want] {
+			t.Errorf("no link led to %s", want)
+		}
+	}
+	if a := r.do(httptest.NewRequest(http.MethodGet, "/queues", nil)); a.Code != http.StatusSeeOther || a.Header().Get("Location") != "/queues/" {
+		t.Errorf("the prefix alone: %d to %q", a.Code, a.Header().Get("Location"))
+	}
+	if a := r.do(httptest.NewRequest(http.MethodGet, "/other", nil)); a.Code != http.StatusNotFound {
+		t.Errorf("a path beside the prefix: %d", a.Code)
+	}
+}
+
+func TestPrefixThatIsNone(t *testing.T) {
+	for _, p := range []string{"queues", "/queues/", "/"} {
+		if _, err := New(newRig(t, nil).store, &Options{Prefix: p}); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("prefix %q: %v", p, err)
+		}
+	}
+}
+
+// posts are all forms, with fields that would change something.
+func posts() map[string]url.Values {
+	return map[string]url.Values{
+		"/try":                                         {"topic": {"x"}, "body": {"b"}},
+		"/topics/order.close/configure":                {"lease": {"1h"}},
+		"/topics/order.close/pause":                    {"what": {"push"}, "pause": {"true"}},
+		"/topics/order.close/purge":                    {"state": {"live"}, "typed": {"order.close"}},
+		"/topics/order.close/delete":                   {"typed": {"order.close"}},
+		"/topics/order.close/amend":                    {"do": {"cancel"}, "id": {"order-001"}},
+		"/topics/pay/requeue":                          {},
+		"/topics/order.close/messages/order-002/amend": {"do": {"cancel"}},
+	}
+}
+
+func (r *rig) state() string {
+	r.t.Helper()
+	all, err := r.store.Topics(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return fmt.Sprint(all)
+}
+
+func TestFormsAreRefused(t *testing.T) {
+	r := newRig(t, &Options{Authorize: func(_ *http.Request, a Action, _ string) error {
+		if a != ActionInspect {
+			return fmt.Errorf("%s: %w", a, punctual.ErrForbidden)
+		}
+		return nil
+	}})
+	r.fill()
+	before := r.state()
+	covered := 0
+	for path, form := range posts() {
+		if a := r.post(path, form); a.Code != http.StatusForbidden {
+			t.Errorf("read-only POST %s: %d", path, a.Code)
+		}
+		covered++
+	}
+	for _, path := range pagePaths() {
+		for _, m := range regexp.MustCompile(`<form[^>]*method="post"[^>]*action="([^"]*)"`).FindAllStringSubmatch(r.page(path), -1) {
+			if m[1] != "/look" && m[1] != "/try" && !strings.HasSuffix(m[1], "/configure") {
+				t.Errorf("who may only look is shown the form %s on %s", m[1], path)
+			}
+		}
+	}
+	n := 0
+	for _, rt := range routes() {
+		if rt.method == http.MethodPost && rt.action != actionAny {
+			n++
+		}
+	}
+	if covered < n {
+		t.Errorf("%d forms were tried, there are %d", covered, n)
+	}
+
+	open := newRig(t, nil)
+	open.fill()
+	for path, form := range posts() {
+		req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Sec-Fetch-Site", "cross-site")
+		if a := open.do(req); a.Code != http.StatusForbidden {
+			t.Errorf("POST %s of another site: %d", path, a.Code)
+		}
+		req = httptest.NewRequest(http.MethodGet, path, nil)
+		if a := open.do(req); path != "/try" && a.Code != http.StatusMethodNotAllowed {
+			t.Errorf("GET %s: %d", path, a.Code)
+		}
+		req = httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.RemoteAddr = "203.0.113.9:4321"
+		if a := open.do(req); a.Code != http.StatusForbidden {
+			t.Errorf("POST %s over the network without Authorize: %d", path, a.Code)
+		}
+	}
+	if after := r.state(); after != before {
+		t.Errorf("a refused form changed something:\n%s\n%s", before, after)
+	}
+	if open.state() != before {
+		t.Error("a form of another site changed something")
+	}
+}
+
+// A topic that somebody may not inspect is nowhere.
+func TestTopicsAreKeptApart(t *testing.T) {
+	r := newRig(t, &Options{Authorize: func(_ *http.Request, _ Action, topic string) error {
+		if strings.HasPrefix(topic, "order.") {
+			return nil
+		}
+		return fmt.Errorf("topic %q: %w", topic, punctual.ErrForbidden)
+	}})
+	r.fill()
+	for path, code := range map[string]int{
+		"/topics": 200, "/find": 200, "/find?id=dead-1": 200, "/dead": 200, "/try": 200, "/": 403, "/ahead": 403, "/week": 403, "/week?topic=order.close": 200,
+		"/week?topic=pay": 403, "/topics/pay": 403, "/topics/pay/messages/dead-1": 403, "/topics/pay/messages/dead-1/body": 403, "/dead?topic=pay": 403,
+		"/find?topic=pay&id=dead-1": 403, "/find?topic=pay&name=x&state=dead": 403, "/topics/pay/dead.ndjson": 403, "/try?topic=pay&pushed=dead-1": 403,
+		"/topics/order.close": 200,
+	} {
+		a := r.get(path)
+		if a.Code != code {
+			t.Errorf("GET %s: %d, want %d", path, a.Code, code)
+		}
+		if strings.Contains(a.text, "a-b/c:d") || strings.Contains(a.text, "body of dead-1") {
+			t.Errorf("GET %s shows what may not be seen", path)
+		}
+	}
+}
+
+func TestFragments(t *testing.T) {
+	r := newRig(t, nil)
+	r.fill()
+	text := r.page("/fragment/topics/order.close?state=scheduled")
+	if strings.Contains(text, "<html") || !strings.Contains(text, "order-001") {
+		t.Errorf("the part that is renewed is %.200s", text)
+	}
+	if !strings.Contains(r.page("/topics/order.close?state=scheduled"), `data-from="/fragment/topics/order.close?state=scheduled"`) {
+		t.Error("the page does not say where its part is renewed from")
+	}
+	if strings.Contains(text, "/fragment/") {
+		t.Error("a renewed part links to fragments")
+	}
+	if a := r.get("/fragment/find"); a.Code != http.StatusNotFound {
+		t.Errorf("the fragment of a page that has none: %d", a.Code)
+	}
+}
+
+func TestAssets(t *testing.T) {
+	r := newRig(t, nil)
+	found := 0
+	for _, m := range link.FindAllStringSubmatch(r.page("/topics"), -1) {
+		if strings.HasPrefix(m[1], "/assets/") {
+			found++
+			a := r.get(m[1])
+			if a.Code != http.StatusOK || !strings.Contains(a.Header().Get("Cache-Control"), "immutable") || a.Header().Get("Content-Type") == "" {
+				t.Errorf("%s: %d %v", m[1], a.Code, a.Header())
+			}
+		}
+	}
+	if found != 3 {
+		t.Errorf("%d files beside the page, want style, script and picture", found)
 	}
 }

@@ -1,0 +1,140 @@
+package console
+
+import (
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
+)
+
+// Both languages have the same keys with the same arguments, and every key is used.
+func TestLanguagesAgree(t *testing.T) {
+	languages, err := readLanguages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	english := languages[0]
+	for _, l := range languages[1:] {
+		for key, text := range english.texts {
+			if l.texts[key] == "" {
+				t.Errorf("%s lacks %s", l.code, key)
+			}
+			for _, arg := range []string{"{0}", "{1}"} {
+				if strings.Contains(text, arg) != strings.Contains(l.texts[key], arg) {
+					t.Errorf("%s: %s differs in %s", l.code, key, arg)
+				}
+			}
+		}
+		for key := range l.texts {
+			if english.texts[key] == "" {
+				t.Errorf("%s has %s, which English lacks", l.code, key)
+			}
+		}
+	}
+	source := sourceText(t)
+	for key := range english.texts {
+		if !strings.Contains(source, `"`+key+`"`) && !madeOfParts(source, key) {
+			t.Errorf("nothing uses %s", key)
+		}
+	}
+}
+
+// madeOfParts tells whether the source has the beginning of a key, to which a word is added.
+func madeOfParts(source, key string) bool {
+	for i := strings.LastIndexByte(key, '.'); i > 0; i = strings.LastIndexByte(key[:i], '.') {
+		if strings.Contains(source, `"`+key[:i+1]+`"`) {
+			return true
+		}
+	}
+	return strings.HasSuffix(key, ".title") || strings.HasSuffix(key, ".meaning") || strings.HasSuffix(key, ".empty")
+}
+
+func sourceText(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, pattern := range []string{"*.go", "templates/*.html"} {
+		names, err := fs.Glob(os.DirFS("."), pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatal(err, names)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
+	}
+	return all.String()
+}
+
+// No page, in no language, shows a key that has no text.
+func TestEveryTextIsThere(t *testing.T) {
+	r := newRig(t, nil)
+	r.fill()
+	empty := newRig(t, nil)
+	missing := regexp.MustCompile(`\[[a-z]+\.[a-z0-9_. ]+\]`)
+	for _, code := range []string{"en", "zh-CN"} {
+		for _, path := range pagePaths() {
+			join := "?"
+			if strings.Contains(path, "?") {
+				join = "&"
+			}
+			for _, over := range []*rig{r, empty} {
+				text := over.get(path + join + "lang=" + code).text
+				for _, key := range missing.FindAllString(text, -1) {
+					t.Errorf("%s in %s shows %s", path, code, key)
+				}
+				if !strings.Contains(text, `<html lang="`+code+`"`) {
+					t.Errorf("%s is not in %s", path, code)
+				}
+			}
+		}
+	}
+	languages, err := readLanguages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range languages {
+		for _, k := range punctual.ErrorKinds() {
+			if l.texts["error."+k.Code] == "" || l.texts["remedy."+k.Code] == "" {
+				t.Errorf("%s has no text for the error %s", l.code, k.Code)
+			}
+		}
+		for _, k := range overview.Kinds() {
+			if k != overview.KindStore && l.texts["finding."+string(k)] == "" || l.texts["kind."+string(k)] == "" {
+				t.Errorf("%s has no text for the finding %s", l.code, k)
+			}
+		}
+	}
+}
+
+func TestLanguageOfTheBrowser(t *testing.T) {
+	r := newRig(t, nil)
+	for header, want := range map[string]string{"": "en", "de, zh;q=0.5": "zh-CN", "zh-TW": "zh-CN", "en-GB,zh": "en", "fr": "en"} {
+		req := requestTo("/topics")
+		req.Header.Set("Accept-Language", header)
+		if a := r.do(req); !strings.Contains(a.text, `<html lang="`+want+`"`) {
+			t.Errorf("Accept-Language %q is not answered in %s", header, want)
+		}
+	}
+}
+
+func TestNumbersInTexts(t *testing.T) {
+	l := &language{texts: map[string]string{"n": "{0} message¦{0} messages"}}
+	for n, want := range map[int64]string{0: "0 messages", 1: "1 message", 2: "2 messages", 1234567: "1,234,567 messages"} {
+		if got := l.text("n", n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	if got := thousands(-1234); got != "-1,234" {
+		t.Errorf("thousands(-1234) is %q", got)
+	}
+}
