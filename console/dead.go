@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -310,7 +309,7 @@ func (c *call) writeLine(out *bufio.Writer, m *punctual.Info) error {
 			return len(shown) == 0
 		})
 	}
-	line, err := json.Marshal(wire.MessageOf(m))
+	line, err := wire.Encode(wire.MessageOf(m))
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,9 @@ type nowPage struct {
 	// Verdict is the key of the one sentence: "late", "paused", "fine", "idle", "unknown".
 	Verdict string
 	Late    *overview.Oldest
-	Charts  []*chart
+	// First is the picture of the next hour, Further those of longer times; what is not counted yet is lacking.
+	First   *chart
+	Further []*chart
 	// Counting tells that the store has not finished counting what falls due.
 	Counting bool
 	Findings []finding
@@ -49,9 +51,11 @@ func (c *call) showNow() error {
 			p.Counting = p.Counting || len(p.Over.Topics) > 0
 			continue
 		}
-		p.Charts = append(p.Charts, c.pictureChart(p.frame, &picture, spans()[i]))
+		drawn := c.pictureChart(p.frame, &picture, spans()[i])
 		if i == 0 {
-			p.Hour = picture.All.Sum()
+			p.First, p.Hour = drawn, picture.All.Sum()
+		} else {
+			p.Further = append(p.Further, drawn)
 		}
 	}
 	for _, f := range p.Over.Attention {

@@ -111,6 +111,9 @@ func (c *call) hoursOf(p *weekPage, day time.Time) []weekCell {
 	for h := range cells {
 		begin := time.Date(day.Year(), day.Month(), day.Day(), h, 0, 0, 0, c.look.zone)
 		cell := weekCell{Hour: h, Lacking: begin.Hour() != h}
+		if before := begin.Add(-time.Hour); before.Hour() == h {
+			begin = before // the first of two
+		}
 		end := begin.Add(time.Hour)
 		if end.In(c.look.zone).Hour() == h {
 			cell.Twice, end = true, end.Add(time.Hour)

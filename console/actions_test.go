@@ -1,0 +1,355 @@
+package console
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// sent is what a form led to: the page behind the redirect, with the notice above it.
+func (r *rig) sent(path string, form url.Values) string {
+	r.t.Helper()
+	a := r.post(path, form)
+	if a.Code != http.StatusSeeOther {
+		r.t.Fatalf("POST %s: %d %s", path, a.Code, a.text)
+	}
+	req := httptest.NewRequest(http.MethodGet, a.Header().Get("Location"), nil)
+	for _, k := range a.Result().Cookies() {
+		req.AddCookie(k)
+	}
+	next := r.do(req)
+	if next.Code != http.StatusOK {
+		r.t.Fatalf("GET %s behind a form: %d", a.Header().Get("Location"), next.Code)
+	}
+	m := regexp.MustCompile(`<p class="notice"[^>]*>([^<]*)</p>`).FindStringSubmatch(next.text)
+	if m == nil {
+		r.t.Fatalf("no notice behind POST %s", path)
+	}
+	if k := next.Result().Cookies(); len(k) != 1 || k[0].MaxAge >= 0 {
+		r.t.Errorf("the notice is shown more than once: %v", k)
+	}
+	return m[1]
+}
+
+func TestMessageActions(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "a/b ?#%", time.Hour)
+	r.push("t", "b", time.Hour)
+	r.push("t", "c", time.Hour)
+	r.kill("t", "no", "d", "e")
+	const odd = "/topics/t/messages/a%2Fb%20%3F%23%25/amend"
+	r.sent(odd, url.Values{"do": {"reschedule"}, "in": {"30m"}})
+	if m := r.message("t", "a/b ?#%"); !m.Due.Equal(noon.Add(30 * time.Minute)) {
+		t.Errorf("in 30m: due %v", m.Due)
+	}
+	r.sent(odd+"?zone=Europe/Berlin", url.Values{"do": {"reschedule"}, "at": {"2026-11-23T09:00:00"}})
+	if m := r.message("t", "a/b ?#%"); !m.Due.Equal(time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)) {
+		t.Errorf("at 9 in Berlin: due %v", m.Due)
+	}
+	r.sent(odd, url.Values{"do": {"now"}})
+	if m := r.message("t", "a/b ?#%"); m.State != punctual.StateReady {
+		t.Errorf("now: %v", m.State)
+	}
+	if n := r.sent("/topics/t/messages/b/amend", url.Values{"do": {"cancel"}}); !strings.HasPrefix(n, "b was cancelled") {
+		t.Errorf("notice %q", n)
+	}
+	if _, err := r.store.Get(t.Context(), "t", "b"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("a cancelled message: %v", err)
+	}
+	r.sent("/topics/t/messages/d/amend", url.Values{"do": {"requeue"}})
+	if m := r.message("t", "d"); m.State != punctual.StateReady {
+		t.Errorf("requeued: %v", m.State)
+	}
+	for _, refused := range []struct {
+		path string
+		form url.Values
+		code int
+	}{
+		{odd, url.Values{"do": {"reschedule"}}, 400},
+		{odd, url.Values{"do": {"reschedule"}, "in": {"soon"}}, 400},
+		{odd, url.Values{"do": {"reschedule"}, "in": {"1m"}, "at": {"2026-11-23T09:00:00"}}, 400},
+		{odd, url.Values{"do": {"explode"}}, 400},
+		{odd, url.Values{"do": {"requeue"}}, 409},
+		{"/topics/t/messages/b/amend", url.Values{"do": {"cancel"}}, 404},
+		{"/topics/t/messages/e/amend", url.Values{"do": {"cancel"}}, 404},
+	} {
+		a := r.post(refused.path, refused.form)
+		if a.Code != refused.code || !strings.Contains(a.text, `role="alert"`) && !strings.Contains(a.text, "<h1>") {
+			t.Errorf("POST %s %v: %d, want %d", refused.path, refused.form, a.Code, refused.code)
+		}
+	}
+}
+
+func TestTopicActions(t *testing.T) {
+	r := newRig(t, nil)
+	for i := range 5 {
+		r.push("t", fmt.Sprint("m", i), time.Hour)
+	}
+	r.sent("/topics/t/configure", url.Values{
+		"lease": {"2m"}, "was_lease": {"30s"}, "max_attempts": {"3"}, "was_max_attempts": {"10"}, "backoff": {"2m,10m"}, "was_backoff": {"x"},
+		"dead_retention": {"7d"}, "was_dead_retention": {"0s"}, "dedupe_window": {"1h"}, "was_dedupe_window": {"1h"},
+	})
+	s, err := r.store.Settings(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Lease != 2*time.Minute || s.MaxAttempts != 3 || len(s.Backoff.Delays) != 2 || s.DeadRetention != 7*24*time.Hour || s.DedupeWindow != 0 {
+		t.Errorf("settings are %+v; those that were not changed in the form stay", s)
+	}
+	for _, c := range []struct {
+		what, pause    string
+		push, delivery bool
+	}{{"delivery", "true", false, true}, {"push", "true", true, true}, {"delivery", "false", true, false}} {
+		r.sent("/topics/t/pause", url.Values{"what": {c.what}, "pause": {c.pause}})
+		if s, err := r.store.Settings(t.Context(), "t"); err != nil || s.PushPaused != c.push || s.DeliveryPaused != c.delivery {
+			t.Errorf("%s %s: %+v %v", c.what, c.pause, s, err)
+		}
+	}
+	r.sent("/topics/t/amend", url.Values{"do": {"reschedule"}, "in": {"5m"}, "id": {"m0", "m1"}})
+	r.sent("/topics/t/amend", url.Values{"do": {"cancel"}, "id": {"m2", "nope"}})
+	if m := r.message("t", "m1"); !m.Due.Equal(noon.Add(5 * time.Minute)) {
+		t.Errorf("due %v", m.Due)
+	}
+	if a := r.post("/topics/t/amend", url.Values{"do": {"cancel"}}); a.Code != 400 {
+		t.Errorf("nothing ticked: %d", a.Code)
+	}
+	for _, form := range []url.Values{{"state": {"live"}}, {"state": {"live"}, "typed": {"T"}}, {"state": {"nonsense"}, "typed": {"t"}}} {
+		if a := r.post("/topics/t/purge", form); a.Code != 400 || !strings.Contains(a.text, `role="alert"`) {
+			t.Errorf("purge with %v: %d", form, a.Code)
+		}
+	}
+	if n := r.sent("/topics/t/purge", url.Values{"state": {"scheduled"}, "typed": {"t"}}); !strings.HasPrefix(n, "4 messages") {
+		t.Errorf("notice %q", n)
+	}
+	if a := r.post("/topics/t/delete", url.Values{"typed": {""}}); a.Code != 400 {
+		t.Errorf("delete without the name: %d", a.Code)
+	}
+	r.sent("/topics/t/delete", url.Values{"typed": {"t"}})
+	if _, err := r.store.Stats(t.Context(), "t"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("a deleted topic: %v", err)
+	}
+}
+
+func TestRequeueIsSpread(t *testing.T) {
+	r := newRig(t, nil)
+	var ids []string
+	for i := range 1500 {
+		ids = append(ids, fmt.Sprintf("m%04d", i))
+	}
+	r.kill("t", "no", ids...)
+	if n := r.sent("/topics/t/requeue", url.Values{"spread": {"10m"}, "reason": {"expired"}}); !strings.HasPrefix(n, "0 messages") {
+		t.Errorf("of another reason: %q", n)
+	}
+	if n := r.sent("/topics/t/requeue", url.Values{"spread": {"10m"}}); !strings.HasPrefix(n, "1,500 messages") {
+		t.Errorf("notice %q", n)
+	}
+	f, err := r.store.Forecast(t.Context(), punctual.ForecastQuery{Topic: "t", Step: time.Minute, Buckets: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range f.Counts {
+		if n < 145 || n > 155 {
+			t.Errorf("%d are due in minute %d; 150 would be even", n, i)
+		}
+	}
+	if f.Beyond != 0 || f.Overdue > 1 {
+		t.Errorf("%d overdue, %d beyond", f.Overdue, f.Beyond)
+	}
+}
+
+func TestExport(t *testing.T) {
+	r := newRig(t, nil)
+	var ids []string
+	for i := range 700 {
+		ids = append(ids, fmt.Sprintf("m%04d", i))
+	}
+	r.kill("a/b", "no\nnewline", ids...)
+	a := r.get("/topics/a%2Fb/dead.ndjson")
+	if a.Code != 200 || a.Header().Get("Content-Type") != wire.TypeNDJSON {
+		t.Fatalf("%d %v", a.Code, a.Header())
+	}
+	n := 0
+	for lines := bufio.NewScanner(strings.NewReader(a.text)); lines.Scan(); n++ {
+		var m wire.Message
+		if err := wire.DecodeAnswer(lines.Bytes(), &m); err != nil || m.Failures[0].Error != "no\nnewline" || m.State != "dead" {
+			t.Fatalf("line %d: %v %s", n+1, err, lines.Bytes())
+		}
+	}
+	if n != len(ids) {
+		t.Errorf("%d lines, want %d", n, len(ids))
+	}
+}
+
+func TestTry(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.post("/try", url.Values{"topic": {"t"}, "in": {"1m"}, "body": {"hello"}, "header": {"tenant"}, "header_value": {"x"}})
+	if a.Code != http.StatusSeeOther {
+		t.Fatalf("%d %s", a.Code, a.text)
+	}
+	at := a.Header().Get("Location")
+	here := func(want string) {
+		t.Helper()
+		if text := r.page(at); !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	here("Its time comes at")
+	r.clock.Advance(time.Minute)
+	here("waits for a consumer")
+	ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1})
+	if err != nil || len(ds) != 1 || string(ds[0].Body) != "hello" || ds[0].Headers["tenant"] != "x" {
+		t.Fatal(err, ds)
+	}
+	here(`class="leased lit"`)
+	if _, err := r.store.Settle(t.Context(), []punctual.Settlement{{Topic: "t", ID: ds[0].ID, Token: ds[0].Token, Verb: punctual.SettleAck}}); err != nil {
+		t.Fatal(err)
+	}
+	here("no longer stored")
+	for _, form := range []url.Values{{"topic": {""}}, {"topic": {"t"}, "in": {"-1s"}}, {"topic": {"no good"}}, {"topic": {"punctual.audit"}}} {
+		if a := r.post("/try", form); a.Code != 400 && a.Code != 403 || !strings.Contains(a.text, `role="alert"`) {
+			t.Errorf("push of %v: %d", form, a.Code)
+		}
+	}
+}
+
+func TestLook(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.post("/look", url.Values{"language": {"zh-CN"}, "theme": {"dark"}, "zone": {"Asia/Shanghai"}, "back": {"/topics?sort=dead"}})
+	if a.Code != http.StatusSeeOther || a.Header().Get("Location") != "/topics?sort=dead" {
+		t.Fatalf("%d to %q", a.Code, a.Header().Get("Location"))
+	}
+	req := requestTo("/topics")
+	for _, k := range a.Result().Cookies() {
+		if !k.HttpOnly || k.SameSite != http.SameSiteStrictMode {
+			t.Errorf("cookie %v", k)
+		}
+		req.AddCookie(k)
+	}
+	for _, want := range []string{`<html lang="zh-CN" data-theme="dark">`, "20:00:00", "Asia/Shanghai"} {
+		if text := r.do(req).text; !strings.Contains(text, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	for _, back := range []string{"//evil.example/", "https://evil.example", `/\evil.example`, ""} {
+		if a := r.post("/look", url.Values{"back": {back}}); a.Header().Get("Location") != "/" {
+			t.Errorf("back to %q leads to %q", back, a.Header().Get("Location"))
+		}
+	}
+	if a := r.post("/look", url.Values{"zone": {"../../etc/passwd"}}); a.Code != 400 {
+		t.Errorf("a zone that is none: %d", a.Code)
+	}
+}
+
+func TestHiddenBodies(t *testing.T) {
+	r := newRig(t, &Options{HideBodies: true, ShowHeaders: []string{"Tenant"}, API: "/"})
+	secret := func(m *punctual.NewMessage) {
+		m.Body, m.Headers = []byte("secret body"), map[string]string{"tenant": "shop-1", "token": "secret header"}
+	}
+	r.push("t", "a", 0, secret)
+	ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.store.Settle(t.Context(), []punctual.Settlement{{Topic: "t", ID: "a", Token: ds[0].Token, Verb: punctual.SettleDiscard}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"/topics/t", "/topics/t?state=dead", "/topics/t/messages/a", "/topics/t/messages/a?body=hex", "/topics/t/messages/a/body", "/dead?topic=t",
+		"/topics/t/dead.ndjson", "/find?id=a&stay=1", "/try?topic=t&pushed=a", "/find?topic=t&state=dead&name=token&value=secret",
+	} {
+		if a := r.get(path); strings.Contains(a.text, "secret body") || strings.Contains(a.text, "secret header") || strings.Contains(a.text, "c2VjcmV0") {
+			t.Errorf("GET %s shows what is hidden", path)
+		}
+	}
+	if text := r.page("/topics/t/messages/a"); !strings.Contains(text, "shop-1") || !strings.Contains(text, "11 bytes is hidden") {
+		t.Error("the page does not say what it hides, or hides too much")
+	}
+	if a := r.get("/find?topic=t&state=dead&name=token&value=secret"); a.Code != 403 {
+		t.Errorf("a search that tells what is hidden: %d", a.Code)
+	}
+}
+
+func TestFind(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("a", "x", time.Hour)
+	r.push("b", "x", time.Hour)
+	r.push("b", "only", time.Hour)
+	for i := range 12_000 {
+		r.push("many", fmt.Sprintf("m%05d", i), time.Hour, func(m *punctual.NewMessage) {
+			if i == 11_500 {
+				m.Headers = map[string]string{"Tenant": "shop-7"}
+			}
+		})
+	}
+	if a := r.get("/find?id=only"); a.Code != http.StatusSeeOther || a.Header().Get("Location") != "/topics/b/messages/only" {
+		t.Errorf("an ID that is in one topic: %d %q", a.Code, a.Header().Get("Location"))
+	}
+	if text := r.page("/find?id=x"); !strings.Contains(text, "/topics/a/messages/x") || !strings.Contains(text, "/topics/b/messages/x") || !strings.Contains(text, "Looked in 3 topics") {
+		t.Error("an ID that is in two topics")
+	}
+	if text := r.page("/find?id=gone"); !strings.Contains(text, "0 messages found") || !strings.Contains(text, "not stored any more") {
+		t.Error("an ID that is nowhere")
+	}
+	text := r.page("/find?topic=many&state=scheduled&name=tenant&value=shop")
+	if !strings.Contains(text, "Looked at 10,000 messages") || strings.Contains(text, "m11500") {
+		t.Error("the first step of a search looks at 10,000 messages")
+	}
+	on := regexp.MustCompile(`<a class="button" href="([^"]*after=[^"]*)"`).FindStringSubmatch(text)
+	if on == nil {
+		t.Fatal("the search does not go on")
+	}
+	if text := r.page(strings.ReplaceAll(on[1], "&amp;", "&")); !strings.Contains(text, "m11500") || !strings.Contains(text, "That is all there are") {
+		t.Error("the second step does not find the message")
+	}
+}
+
+// newest is compared with the end of the whole list, for deaths that are spread in very different ways.
+func TestNewest(t *testing.T) {
+	for name, gap := range map[string]func(i int) time.Duration{
+		"at once": func(int) time.Duration { return 0 }, "each second": func(int) time.Duration { return time.Second },
+		"each day":     func(int) time.Duration { return 24 * time.Hour },
+		"then a pause": func(i int) time.Duration { return time.Duration(i%50/49) * 1000 * time.Hour },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			for i := range 200 {
+				r.kill("t", "no", fmt.Sprintf("m%03d", i))
+				r.clock.Advance(gap(i))
+			}
+			all, err := r.store.List(t.Context(), punctual.ListQuery{Topic: "t", State: punctual.StateDead, Limit: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Reverse(all.Messages)
+			for _, n := range []int{1, 30, 199, 200, 500} {
+				got, whole, err := newest(t.Context(), r.store, punctual.ListQuery{Topic: "t", State: punctual.StateDead}, storekit.FromMillis(storekit.Millis(r.clock.Now())), n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(got) < min(n, 200) {
+					t.Fatalf("newest %d: %d were found", n, len(got))
+				}
+				if whole && len(got) != 200 {
+					t.Errorf("newest %d: %d are said to be all", n, len(got))
+				}
+				for i := range min(n, 200) {
+					if !got[i].Died.Equal(all.Messages[i].Died) { // which of equals is newer is open
+						t.Fatalf("newest %d: place %d died at %v, want %v", n, i, got[i].Died, all.Messages[i].Died)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,288 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// The picture has the same numbers as its table, in every zone and over a day on which clocks change.
+func TestPictureEqualsItsTable(t *testing.T) {
+	r := newRig(t, nil)
+	for i := range 40 {
+		r.push("a", fmt.Sprint("a", i), time.Duration(i*i+1)*time.Minute)
+		r.push("b", fmt.Sprint("b", i), time.Duration(i)*24*time.Hour+time.Hour)
+	}
+	r.page("/") // what is counted in the background is there afterwards
+	if err := r.console.Close(); err != nil {
+		t.Fatal(err)
+	}
+	bar := regexp.MustCompile(`<title>([^<]*): ([0-9,]+)</title>`)
+	row := regexp.MustCompile(`<th scope="row">(?:<a [^>]*>)?([^<]*)(?:</a>)?</th><td class="n">([0-9,]+)</td>`)
+	for _, path := range []string{"/", "/?zone=Asia/Kolkata", "/ahead?span=90d&scale=log"} {
+		text := r.page(path)
+		for _, figure := range strings.Split(text, "<figure")[1:] {
+			bars, rows := map[string]string{}, map[string]string{}
+			for _, m := range bar.FindAllStringSubmatch(figure, -1) {
+				if m[1] != "overdue" && m[1] != "beyond" {
+					bars[m[1]] = m[2]
+				}
+			}
+			for _, m := range row.FindAllStringSubmatch(figure, -1) {
+				rows[m[1]] = m[2]
+			}
+			if len(bars) == 0 || fmt.Sprint(bars) != fmt.Sprint(rows) {
+				t.Errorf("%s: bars %v, rows %v", path, bars, rows)
+			}
+		}
+	}
+}
+
+func TestColumns(t *testing.T) {
+	f := &frame{call: &call{look: look{language: &language{texts: map[string]string{}}}}}
+	k := columns{
+		edges: make([]time.Time, 4), label: func(i int) string { return fmt.Sprint(i) }, around: true,
+		series: []series{{hue: 1, counts: []int64{1, 0, 100}, beyond: 5000}, {hue: 2, counts: []int64{3, 0, 0}}},
+	}
+	c := f.draw(k)
+	if c.Total != 104 || c.Beyond != 5000 || len(c.Rows) != 3 {
+		t.Errorf("%+v", c)
+	}
+	height := func(b bar) (h float64) {
+		for _, p := range b.Parts {
+			h += p.Height
+		}
+		return h
+	}
+	if len(c.Bars) != 4 { // overdue, two that are not empty, beyond
+		t.Fatalf("%d bars", len(c.Bars))
+	}
+	if first, third := height(c.Bars[1]), height(c.Bars[2]); len(c.Bars[1].Parts) != 2 || first >= third || third > chartHeight {
+		t.Errorf("heights %v and %v", first, third)
+	}
+	k.log = true
+	if l := f.draw(k); height(l.Bars[1]) <= height(c.Bars[1]) {
+		t.Error("a logarithmic scale does not lift the small")
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1k", 1234: "1.2k", 99_999: "99k", 2_000_000: "2M", 3_400_000_000: "3.4G"} {
+		if got := shortCount(n); got != want {
+			t.Errorf("shortCount(%d) is %s, want %s", n, got, want)
+		}
+	}
+}
+
+// On the day on which clocks go forward an hour is lacking, on the other one an hour has the messages of two.
+func TestWeekWithChangedClocks(t *testing.T) {
+	for _, c := range []struct {
+		now    time.Time
+		at     []time.Time
+		hour   string
+		marker string
+	}{
+		{
+			time.Date(2027, 10, 30, 12, 0, 0, 0, time.UTC),
+			[]time.Time{time.Date(2027, 10, 31, 0, 30, 0, 0, time.UTC), time.Date(2027, 10, 31, 1, 30, 0, 0, time.UTC)},
+			"Sun 10-31 02:00: 2", "this hour comes twice",
+		},
+		{
+			time.Date(2027, 3, 27, 12, 0, 0, 0, time.UTC),
+			[]time.Time{time.Date(2027, 3, 28, 1, 30, 0, 0, time.UTC)},
+			"Sun 03-28 03:00: 1", "this hour is skipped",
+		},
+	} {
+		r := newRig(t, nil)
+		r.clock.Set(c.now)
+		for i, at := range c.at {
+			r.push("t", fmt.Sprint(i), 0, func(m *punctual.NewMessage) { m.Due = at })
+		}
+		r.push("t", "far", 200*time.Hour)
+		text := r.page("/week?zone=Europe/Berlin")
+		if strings.Count(text, c.hour) == 0 || strings.Count(text, c.marker) != 2 || !strings.Contains(text, fmt.Sprintf("%d messages due within seven days", len(c.at))) {
+			t.Errorf("no cell %q, or no mark %q", c.hour, c.marker)
+		}
+	}
+	r := newRig(t, nil)
+	r.push("t", "half", 20*time.Minute) // 12:20 is 17:50 in India
+	r.push("t", "next", 40*time.Minute)
+	if text := r.page("/week?zone=Asia/Kolkata"); !strings.Contains(text, "Sun 11-22 17:00: 1") || !strings.Contains(text, "Sun 11-22 18:00: 1") {
+		t.Error("a zone of half hours is counted by the wrong hours")
+	}
+}
+
+func TestStory(t *testing.T) {
+	r := newRig(t, nil)
+	r.push("t", "m", time.Minute)
+	r.clock.Advance(time.Minute)
+	ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1})
+	if err != nil || len(ds) != 1 {
+		t.Fatal(err)
+	}
+	r.clock.Advance(time.Second)
+	if _, err := r.store.Settle(t.Context(), []punctual.Settlement{{Topic: "t", ID: "m", Token: ds[0].Token, Verb: punctual.SettleRetry, Delay: time.Hour, Error: "boom"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.Advance(time.Second)
+	m := r.message("t", "m")
+	var kinds []string
+	for _, e := range story(&m, r.clock.Now()) {
+		kinds = append(kinds, e.Kind)
+	}
+	if got := strings.Join(kinds, " "); got != "pushed due failed now again" {
+		t.Errorf("the story is %q", got)
+	}
+}
+
+func TestBodies(t *testing.T) {
+	for body, kinds := range map[string]string{`{"a":1}`: "json text hex", "plain": "text hex", "\xff\x00": "hex", "": "text hex"} {
+		if got := strings.Join(bodyAs([]byte(body), "").Kinds, " "); got != kinds {
+			t.Errorf("%q can be shown as %s, want %s", body, got, kinds)
+		}
+	}
+	if v := bodyAs([]byte(`{"n":12345678901234567890}`), "json"); !strings.Contains(v.Text, "12345678901234567890") {
+		t.Error("a large number is damaged: " + v.Text)
+	}
+	long := []byte(strings.Repeat("é", shownBody))
+	for _, kind := range []string{"text", "hex"} {
+		if v := bodyAs(long, kind); !v.Cut || len(v.Text) > 5*shownBody || strings.Contains(v.Text, `\x`) {
+			t.Errorf("a long body as %s: %d bytes, cut %t", kind, len(v.Text), v.Cut)
+		}
+	}
+}
+
+// counted counts the calls of a store, and fails them when it is told to.
+type counted struct {
+	punctual.Store
+	punctual.Inspector
+	calls  atomic.Int64
+	broken atomic.Bool
+}
+
+var errBroken = fmt.Errorf("connection refused: %w", punctual.ErrUnreachable)
+
+func (s *counted) call() error {
+	s.calls.Add(1)
+	if s.broken.Load() {
+		return errBroken
+	}
+	return nil
+}
+
+func (s *counted) Now(ctx context.Context) (time.Time, error) {
+	return callOf(s, func() (time.Time, error) { return s.Store.Now(ctx) })
+}
+
+func (s *counted) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	return callOf(s, func() ([]punctual.TopicStats, error) { return s.Inspector.Topics(ctx) })
+}
+
+func (s *counted) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
+	return callOf(s, func() (punctual.Page, error) { return s.Inspector.List(ctx, q) })
+}
+
+func (s *counted) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
+	return callOf(s, func() (punctual.Info, error) { return s.Inspector.Get(ctx, topic, id) })
+}
+
+func (s *counted) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
+	return callOf(s, func() (punctual.TopicStats, error) { return s.Inspector.Stats(ctx, topic) })
+}
+
+func (s *counted) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
+	return callOf(s, func() (punctual.Settings, error) { return s.Inspector.Settings(ctx, topic) })
+}
+
+func (s *counted) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
+	return callOf(s, func() (punctual.Forecast, error) { return s.Inspector.Forecast(ctx, q) })
+}
+
+func callOf[T any](s *counted, do func() (T, error)) (T, error) {
+	if err := s.call(); err != nil {
+		var none T
+		return none, err
+	}
+	return do()
+}
+
+func newCounted(t *testing.T) (*rig, *counted) {
+	t.Helper()
+	below := newRig(t, nil)
+	s := &counted{Store: below.store, Inspector: below.store}
+	return rigOver(t, s, below.store, below.clock, nil), s
+}
+
+// A page costs a bounded number of calls of the store, however many topics and messages there are.
+func TestPagesCostFewCalls(t *testing.T) {
+	r, s := newCounted(t)
+	for i := range 500 {
+		r.push(fmt.Sprintf("topic-%03d", i), "m", time.Duration(i)*time.Minute)
+		r.kill(fmt.Sprintf("topic-%03d", i), "no", "dead")
+	}
+	for path, most := range map[string]int64{
+		"/topics": 2, "/topics/topic-007": 6, "/topics/topic-007/messages/m": 3, "/week": 3, "/try": 2, "/find": 2, "/dead": 2 + deadTopics*newestLooks,
+		"/dead?topic=topic-007": 3 + newestLooks, "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 260, "/find?id=m&stay=1": 502,
+	} {
+		before := s.calls.Load()
+		r.page(path)
+		if n := s.calls.Load() - before; n > most {
+			t.Errorf("GET %s costs %d calls of the store, want at most %d", path, n, most)
+		}
+	}
+	r.page("/")
+	before, began := s.calls.Load(), time.Now()
+	for range 100 {
+		r.page("/fragment")
+	}
+	// A look costs two calls, and all pictures 20. What is counted is used for a second at least.
+	if n := s.calls.Load() - before; n > 22*(2+int64(time.Since(began)/time.Second)) {
+		t.Errorf("a hundred looks at once cost %d calls of the store", n)
+	}
+}
+
+// When the store fails, the first page shows what was known, and says why there is nothing newer; other pages say what failed.
+func TestStoreThatFails(t *testing.T) {
+	r, s := newCounted(t)
+	r.push("t", "m", time.Hour)
+	r.page("/")
+	s.broken.Store(true)
+	a := r.get("/topics/t")
+	if a.Code != 503 || !strings.Contains(a.text, "connection refused") || !strings.Contains(a.text, "unreachable") {
+		t.Errorf("a page of a store that fails: %d", a.Code)
+	}
+	deadline := time.Now().Add(2 * time.Minute)
+	for !strings.Contains(r.page("/"), "Nothing newer: ") {
+		if time.Now().After(deadline) {
+			t.Fatal("the first page does not say that it is old")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if text := r.page("/"); !strings.Contains(text, "asof old") || !strings.Contains(text, "is not known") {
+		t.Error("the first page shows old values as new")
+	}
+	s.broken.Store(false)
+	for strings.Contains(r.page("/"), "asof old") {
+		if time.Now().After(deadline) {
+			t.Fatal("the first page stays old")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// A store without an Inspector has few pages; each says what it lacks.
+func TestStoreThatCannotBeInspected(t *testing.T) {
+	below := newRig(t, nil)
+	r := rigOver(t, struct{ punctual.Store }{below.store}, below.store, below.clock, nil)
+	for _, path := range []string{"/topics", "/topics/t", "/dead", "/find", "/week", "/topics/t/messages/m"} {
+		if a := r.get(path); a.Code != 422 || !strings.Contains(a.text, "cannot be inspected") {
+			t.Errorf("GET %s: %d", path, a.Code)
+		}
+	}
+	if text := r.page("/"); !strings.Contains(text, "cannot be inspected") {
+		t.Error("the first page does not say what is lacking")
+	}
+}
