@@ -26,14 +26,17 @@ type aheadPage struct {
 	More int
 }
 
-// dueIn is how many messages of a topic are due between two times.
+// dueIn is how many messages of a topic are due between two times, Capped if there are more.
 type dueIn struct {
 	Topic, Path string
 	Count       int64
+	Capped      bool
 }
 
-// betweenTopics bounds the topics that are counted for one bar.
-const betweenTopics = 200
+const (
+	// betweenTopics bounds the topics that are looked into for one bar, betweenMost the messages that are counted in each.
+	betweenTopics, betweenMost = 50, 100
+)
 
 func (c *call) showAhead() error {
 	s := spanCalled(c.get("span"))
@@ -61,46 +64,63 @@ func (c *call) showAhead() error {
 		return err
 	}
 	if p.From.Before(p.To) && p.To.After(p.Now) {
-		if err := c.countBetween(p, over.Topics); err != nil {
+		if err := c.countBetween(p, &picture, over.Topics); err != nil {
 			return err
 		}
 	}
 	return c.show("ahead", p)
 }
 
-// countBetween counts the messages of each topic that are due between the times of the page.
-func (c *call) countBetween(p *aheadPage, topics []punctual.TopicStats) error {
+// countBetween counts the messages of each topic that are due between the times of the page. What the picture has counted by itself is
+// taken from there. In other topics it looks at a few, since a store counts from now on and that may be far.
+func (c *call) countBetween(p *aheadPage, picture *overview.Picture, topics []punctual.TopicStats) error {
 	inspector, err := c.inspector()
 	if err != nil {
 		return err
 	}
-	from := p.From
-	if p.Now.After(from) {
-		from = p.Now
+	known := make(map[string]bool)
+	for _, a := range picture.Topics {
+		n, ok := countIn(a, p.From, p.To)
+		if known[a.Topic] = ok; ok && n > 0 {
+			p.Between = append(p.Between, dueIn{Topic: a.Topic, Count: n})
+		}
 	}
+	var others []dueIn
 	for _, t := range topics {
-		if t.Scheduled == 0 {
+		if t.Scheduled == 0 || known[t.Topic] {
 			continue
 		}
-		if len(p.Between) == betweenTopics {
+		if len(others) == betweenTopics {
 			p.More++
 			continue
 		}
-		p.Between = append(p.Between, dueIn{Topic: t.Topic, Path: p.listBetween(t.Topic, "scheduled", p.From, p.To)})
+		others = append(others, dueIn{Topic: t.Topic})
 	}
-	err = eachInParallel(c.r.Context(), len(p.Between), func(ctx context.Context, i int) error {
-		f, err := inspector.Forecast(ctx, punctual.ForecastQuery{Topic: p.Between[i].Topic, Step: p.To.Sub(from), Buckets: 1})
-		if err == nil {
-			p.Between[i].Count = f.Counts[0]
-		}
+	err = eachInParallel(c.r.Context(), len(others), func(ctx context.Context, i int) error {
+		q := punctual.ListQuery{Topic: others[i].Topic, State: punctual.StateScheduled, From: p.From, To: p.To, Limit: betweenMost}
+		page, err := inspector.List(ctx, q)
+		others[i].Count, others[i].Capped = int64(len(page.Messages)), page.Next != ""
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("count what is due: %w", err)
 	}
-	p.Between = slices.DeleteFunc(p.Between, func(d dueIn) bool { return d.Count == 0 })
+	p.Between = slices.DeleteFunc(append(p.Between, others...), func(d dueIn) bool { return d.Count == 0 })
+	for i := range p.Between {
+		p.Between[i].Path = p.listBetween(p.Between[i].Topic, "scheduled", p.From, p.To)
+	}
 	slices.SortStableFunc(p.Between, func(a, b dueIn) int { return cmp.Compare(b.Count, a.Count) })
 	return nil
+}
+
+// countIn is how many are due between two times by a count ahead, if both are edges of its steps.
+func countIn(a *overview.Ahead, from, to time.Time) (n int64, ok bool) {
+	at := func(t time.Time) int { return slices.IndexFunc(a.Edges, t.Equal) }
+	first, end := at(from), at(to)
+	if first < 0 || end < first {
+		return 0, false
+	}
+	return sum(a.Counts[first:end]), true
 }
 
 // dueBetween is the page that says which topics have messages due between two times.

@@ -102,7 +102,7 @@ func TestWeekWithChangedClocks(t *testing.T) {
 			r.push("t", fmt.Sprint(i), 0, func(m *punctual.NewMessage) { m.Due = at })
 		}
 		r.push("t", "far", 200*time.Hour)
-		text := r.page("/week?zone=Europe/Berlin")
+		text := r.counted("/week?zone=Europe/Berlin")
 		if strings.Count(text, c.hour) == 0 || strings.Count(text, c.marker) != 2 || !strings.Contains(text, fmt.Sprintf("%d messages due within seven days", len(c.at))) {
 			t.Errorf("no cell %q, or no mark %q", c.hour, c.marker)
 		}
@@ -110,7 +110,7 @@ func TestWeekWithChangedClocks(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "half", 20*time.Minute) // 12:20 is 17:50 in India
 	r.push("t", "next", 40*time.Minute)
-	if text := r.page("/week?zone=Asia/Kolkata"); !strings.Contains(text, "Sun 11-22 17:00: 1") || !strings.Contains(text, "Sun 11-22 18:00: 1") {
+	if text := r.counted("/week?zone=Asia/Kolkata"); !strings.Contains(text, "Sun 11-22 17:00: 1") || !strings.Contains(text, "Sun 11-22 18:00: 1") {
 		t.Error("a zone of half hours is counted by the wrong hours")
 	}
 }
@@ -224,8 +224,8 @@ func TestPagesCostFewCalls(t *testing.T) {
 		r.kill(fmt.Sprintf("topic-%03d", i), "no", "dead")
 	}
 	for path, most := range map[string]int64{
-		"/topics": 2, "/topics/topic-007": 6, "/topics/topic-007/messages/m": 3, "/week": 3, "/try": 2, "/find": 2, "/dead": 2 + deadTopics*newestLooks,
-		"/dead?topic=topic-007": 3 + newestLooks, "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 260, "/find?id=m&stay=1": 502,
+		"/topics": 2, "/topics/topic-007": 6, "/topics/topic-007/messages/m": 3, "/week": 4, "/try": 2, "/find": 2, "/dead": 2 + deadTopics*newestLooks,
+		"/dead?topic=topic-007": 3 + newestLooks, "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 2 + 20 + 20 + betweenTopics, "/find?id=m&stay=1": 502,
 	} {
 		before := s.calls.Load()
 		r.page(path)
@@ -284,5 +284,41 @@ func TestStoreThatCannotBeInspected(t *testing.T) {
 	}
 	if text := r.page("/"); !strings.Contains(text, "cannot be inspected") {
 		t.Error("the first page does not say what is lacking")
+	}
+}
+
+// counted is a page when the store has counted what it shows.
+func (r *rig) counted(path string) string {
+	r.t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		text := r.page(path)
+		if !strings.Contains(text, "still counting") {
+			return text
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s is never counted", path)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A bar leads to the topics that have messages in its step, and to no others.
+func TestWhatABarLeadsTo(t *testing.T) {
+	r := newRig(t, nil)
+	for i := range 9 { // more than a picture draws by themselves
+		r.push(fmt.Sprint("in-", i), "m", 90*time.Minute)
+		r.push(fmt.Sprint("in-", i), "soon", time.Minute)
+		r.push(fmt.Sprint("out-", i), "m", 30*time.Minute)
+	}
+	_, table, _ := strings.Cut(r.counted("/ahead?span=48h&from=2026-11-22T13:00:00Z&to=2026-11-22T14:00:00Z"), `id="between"`)
+	rows := regexp.MustCompile(`state=scheduled&amp;to=[^"]*">([^<]*)</a></td><td class="n">([^<]*)</td>`).FindAllStringSubmatch(table, -1)
+	if len(rows) != 9 {
+		t.Errorf("the bar leads to %d topics, want 9", len(rows))
+	}
+	for _, m := range rows {
+		if !strings.HasPrefix(m[1], "in-") || m[2] != "1" {
+			t.Errorf("%s has %s messages in the hour, want 1 of those that begin with in-", m[1], m[2])
+		}
 	}
 }

@@ -1,11 +1,12 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
-	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
 )
 
 // weekPage is the next seven days by the hour: where does it pile up?
@@ -18,7 +19,8 @@ type weekPage struct {
 	Most   int64
 	Total  int64
 	Levels []string
-	Zones  []string
+	// Counting tells that the store has not finished counting.
+	Counting bool
 }
 
 // weekDay is one day of the picture. On a day on which clocks change an hour is lacking, or comes twice.
@@ -43,11 +45,7 @@ type weekCell struct {
 const weekLevels = 6
 
 func (c *call) showWeek() error {
-	inspector, err := c.inspector()
-	if err != nil {
-		return err
-	}
-	p := &weekPage{frame: c.frame("week"), Topic: c.get("topic"), Zones: knownZones()}
+	p := &weekPage{frame: c.frame("week"), Topic: c.get("topic")}
 	topics, err := c.visibleTopics(p.frame)
 	if err != nil {
 		return err
@@ -58,20 +56,21 @@ func (c *call) showWeek() error {
 	if err := c.may(ActionInspect, p.Topic); err != nil {
 		return err
 	}
-	// Quarters of an hour fit every time zone; a day more than a week has the hour that comes twice.
-	const quarter = 15 * time.Minute
-	from := p.Now.Truncate(quarter)
-	q := punctual.ForecastQuery{Topic: p.Topic, From: from, Step: quarter, Buckets: 8 * 24 * 4}
-	f, err := inspector.Forecast(c.r.Context(), q)
-	if err != nil {
+	// A day more than a week has the hour that comes twice.
+	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: p.Topic, Step: overview.Hour, Steps: 8 * 24, Zone: c.look.zone})
+	switch {
+	case errors.Is(err, overview.ErrCounting):
+		p.Counting = true
+	case err != nil:
 		return fmt.Errorf("count what is due in the week: %w", err)
+	default:
+		c.fillWeek(p, a)
 	}
-	c.fillWeek(p, f)
 	return c.show("week", p)
 }
 
-// fillWeek puts each quarter of an hour into the cell of its hour.
-func (c *call) fillWeek(p *weekPage, f punctual.Forecast) {
+// fillWeek puts each hour into its cell.
+func (c *call) fillWeek(p *weekPage, a *overview.Ahead) {
 	now := p.Now.In(c.look.zone)
 	text := c.look.language.text
 	for h := range 24 {
@@ -81,8 +80,8 @@ func (c *call) fillWeek(p *weekPage, f punctual.Forecast) {
 		day := time.Date(now.Year(), now.Month(), now.Day()+d, 12, 0, 0, 0, c.look.zone)
 		p.Days = append(p.Days, weekDay{Label: text("weekday."+fmt.Sprint(int(day.Weekday()))) + " " + day.Format("01-02"), Cells: c.hoursOf(p, day), Today: d == 0})
 	}
-	for i, n := range f.Counts {
-		at := f.From.Add(time.Duration(i) * f.Step).In(c.look.zone)
+	for i, n := range a.Counts {
+		at := a.Edges[i].In(c.look.zone)
 		d := daysBetween(now, at)
 		if d < 0 || d >= len(p.Days) {
 			continue
