@@ -123,9 +123,11 @@ func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Del
 	if c.r.Context().Err() != nil {
 		return nil, c.giveBack(ctx, ds, fmt.Errorf("the client has gone: %w", errNotSent))
 	}
-	if err := c.authenticate(); err != nil { // again: the token may have been revoked meanwhile
+	p, err := s.authenticate(c.r) // again: the token may have been revoked meanwhile
+	if err != nil {
 		return nil, c.giveBack(ctx, ds, err)
 	}
+	c.principal = p
 	if err := c.mayClaim(req.Topics); err != nil {
 		return nil, c.giveBack(ctx, ds, err)
 	}

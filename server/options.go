@@ -35,6 +35,9 @@ type Options struct {
 	Observer *punctual.Observer
 	// Metrics, if not nil, answers GET /metrics, for who may inspect all topics.
 	Metrics http.Handler
+	// Console, if not nil, answers what is not for the interface: each path that does not begin with /v1, /metrics, /livez, /readyz or
+	// /openapi.json. Hosts, Origins and Limits hold for it too. It asks Server.Authenticate who sends a request.
+	Console http.Handler
 	// OnStoreFailed, if not nil, is told when the store says that it has failed or is damaged, each time.
 	OnStoreFailed func(err error)
 	// Degraded, if not nil, returns why the service is worse than it should be, for /readyz; empty when all is well.

@@ -86,29 +86,24 @@ type Principal struct {
 // Grant allows actions on topics.
 type Grant struct {
 	Actions Action
-	// Topics is a topic's name, or the beginning of names followed by *: "order.*", "*".
+	// Topics is a topic's name, or the beginning of names followed by *: "order.*", "*". Of punctual.AuditTopic a beginning allows
+	// ActionInspect alone.
 	Topics string
 }
 
 // Everything is the grant that allows all actions on all topics.
 func Everything() Grant { return Grant{Actions: ActionAll, Topics: "*"} }
 
-// allows tells whether the grants cover every action of a on the topic.
-func (p *Principal) allows(a Action, topic string) bool {
+// Allows tells whether the grants cover every action of a on the topic, or, when it is empty, on every topic that there can be.
+func (p *Principal) Allows(a Action, topic string) bool {
 	for _, g := range p.Grants {
-		if g.covers(topic) {
-			a &^= g.Actions
+		if !g.covers(topic) {
+			continue
 		}
-	}
-	return a == 0
-}
-
-// allowsAll tells whether the grants cover a on every topic that there can be.
-func (p *Principal) allowsAll(a Action) bool {
-	for _, g := range p.Grants {
-		if g.Topics == "*" {
-			a &^= g.Actions
+		if topic == punctual.AuditTopic && g.Topics != topic {
+			g.Actions &= ActionInspect // who may change all topics does not thereby change what is known of him
 		}
+		a &^= g.Actions
 	}
 	return a == 0
 }
@@ -122,11 +117,11 @@ func (g Grant) covers(topic string) bool {
 
 // may returns an ErrForbidden unless p may do a to the topic.
 func (p *Principal) may(a Action, topic string) error {
-	if p.allows(a, topic) {
+	if p.Allows(a, topic) {
 		return nil
 	}
 	return fmt.Errorf("%s may not %s in topic %q: %w", p.Name, a, topic, punctual.ErrForbidden)
 }
 
 // anyone is the principal of a server without an Authenticator.
-var anyone = &Principal{Name: "anyone", Grants: []Grant{Everything()}}
+var anyone = &Principal{Name: "anyone", Grants: []Grant{Everything(), {Actions: ActionAll, Topics: punctual.AuditTopic}}}

@@ -161,14 +161,18 @@ func (c *call) answer() error {
 	if err := s.origin.Check(r); err != nil {
 		return fmt.Errorf("a page of another site sent this request: %w", punctual.ErrForbidden)
 	}
+	if c.isForConsole() {
+		return c.askConsole()
+	}
 	if err := c.findRoute(); err != nil {
 		return err
 	}
 	if c.route.action != actionPublic {
-		if err := c.authenticate(); err != nil {
+		var err error
+		if c.principal, err = s.authenticate(r); err != nil {
 			return err
 		}
-		if err := c.admit(); err != nil {
+		if c.client, err = s.admit(c.principal); err != nil {
 			return err
 		}
 	}
@@ -224,45 +228,50 @@ func (c *call) checkInstance() error {
 	}
 }
 
-// authenticate finds out who sends the request.
-func (c *call) authenticate() error {
-	a := c.server.options.Authenticator
-	if a == nil {
-		c.principal = anyone
-		return nil
+// Authenticate says who sends a request, and counts it against his rate: an error wraps punctual.ErrUnauthenticated or
+// punctual.ErrOverloaded. It is for what answers beside the interface, such as Options.Console. Without an Authenticator
+// everybody may do everything.
+func (s *Server) Authenticate(r *http.Request) (*Principal, error) {
+	p, err := s.authenticate(r)
+	if err != nil {
+		return nil, err
 	}
-	p, err := a.Authenticate(c.r)
+	_, err = s.admit(p)
+	return p, err
+}
+
+// authenticate finds out who sends a request.
+func (s *Server) authenticate(r *http.Request) (*Principal, error) {
+	a := s.options.Authenticator
+	if a == nil {
+		return anyone, nil
+	}
+	p, err := a.Authenticate(r)
 	if err == nil && p == nil {
 		err = errors.New("the authenticator returned nobody")
 	}
-	if err != nil {
-		if !errors.Is(err, punctual.ErrUnauthenticated) {
-			c.server.log.Error("the authenticator failed", "error", err)
-			return fmt.Errorf("who sends this cannot be found out: %w", punctual.ErrOverloaded)
-		}
-		return err
+	if err != nil && !errors.Is(err, punctual.ErrUnauthenticated) {
+		s.log.Error("the authenticator failed", "error", err)
+		err = fmt.Errorf("who sends this cannot be found out: %w", punctual.ErrOverloaded)
 	}
-	c.principal = p
-	return nil
+	return p, err
 }
 
-// admit counts the request against its principal's rate.
-func (c *call) admit() error {
-	s := c.server
+// admit counts a request against its principal's rate.
+func (s *Server) admit(p *Principal) (*client, error) {
 	s.mu.Lock()
-	k := s.clients[c.principal.Name]
+	k := s.clients[p.Name]
 	if k == nil {
 		k = &client{rate: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Burst)}
-		s.clients[c.principal.Name] = k
+		s.clients[p.Name] = k
 	}
 	s.mu.Unlock()
-	c.client = k
 	if k.rate.Allow() {
-		return nil
+		return k, nil
 	}
-	return &refusal{
+	return k, &refusal{
 		status: http.StatusTooManyRequests,
-		err:    fmt.Errorf("%s sends more than %v requests a second: %w", c.principal.Name, s.limits.Rate, punctual.ErrOverloaded),
+		err:    fmt.Errorf("%s sends more than %v requests a second: %w", p.Name, s.limits.Rate, punctual.ErrOverloaded),
 	}
 }
 
@@ -277,7 +286,7 @@ func (c *call) authorize() error {
 		return c.principal.may(need, c.path["topic"])
 	case c.route.perItem:
 		return nil
-	case c.principal.allowsAll(need):
+	case c.principal.Allows(need, ""):
 		return nil
 	default:
 		return fmt.Errorf("%s may not %s in all topics: %w", c.principal.Name, need, punctual.ErrForbidden)

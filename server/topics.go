@@ -29,7 +29,7 @@ func (c *call) topics() error {
 		all, err := i.Topics(ctx)
 		out := wire.Topics{Topics: make([]wire.Topic, 0, len(all))}
 		for _, t := range all {
-			if c.principal.allows(ActionInspect, t.Topic) {
+			if c.principal.Allows(ActionInspect, t.Topic) {
 				out.Topics = append(out.Topics, wire.TopicOf(t))
 			}
 		}
@@ -118,7 +118,7 @@ func (c *call) purge() error {
 
 func (c *call) forecast() (err error) {
 	q := punctual.ForecastQuery{Topic: c.param("topic")}
-	if q.Topic == "" && !c.principal.allowsAll(ActionInspect) {
+	if q.Topic == "" && !c.principal.Allows(ActionInspect, "") {
 		return fmt.Errorf("%s may not inspect all topics: name one with topic: %w", c.principal.Name, punctual.ErrForbidden)
 	}
 	if q.Topic != "" {
