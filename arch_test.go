@@ -54,7 +54,7 @@ var architecture = map[string]rule{
 	"internal/cli": {
 		ours: []string{
 			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/importer", "internal/notation", "remotestore", "server", "server/access", "sharedstore",
-			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile",
+			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "console",
 		},
 		outside: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6",

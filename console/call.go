@@ -26,10 +26,16 @@ type call struct {
 	fragment bool  // only the part of the page that is renewed is asked for
 	problem  error // why a form was refused, shown above its page
 	begun    bool  // something was sent
+	who      *User // nil before it is known
+	loggedIn bool
+	browser  string // what the token of forms is made for; "" before it is needed
 }
 
 // maxForm bounds the bytes of a form; a body of a message that is pushed by hand is the largest part.
 const maxForm = 4 << 20
+
+// maxStrangersForm is for forms of those who are not known yet.
+const maxStrangersForm = 16 << 10
 
 // findRoute finds the route by path and method. It has answered when done.
 func (c *call) findRoute() (done bool, err error) {
@@ -75,22 +81,23 @@ var (
 	errMethod = fmt.Errorf("the page does not take this method: %w", punctual.ErrUnsupported)
 )
 
-// readForm reads the query, or the form that is posted. A form of another site is refused.
+// readForm reads the query, or the form that is posted. A form without the browser's token is refused.
 func (c *call) readForm() error {
 	if c.r.Method != http.MethodPost {
 		c.form = c.r.URL.Query()
 		return nil
 	}
-	if err := c.console.origin.Check(c.r); err != nil {
-		return fmt.Errorf("a page of another site sent this form: %w", punctual.ErrForbidden)
+	most := int64(maxForm)
+	if c.route.action == actionPublic {
+		most = maxStrangersForm
 	}
-	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxForm)
-	err := c.r.ParseMultipartForm(maxForm)
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, most)
+	err := c.r.ParseMultipartForm(most)
 	if errors.Is(err, http.ErrNotMultipart) {
 		err = c.r.ParseForm()
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return fmt.Errorf("the form has more than %d bytes: %w", maxForm, punctual.ErrTooLarge)
+		return fmt.Errorf("the form has more than %d bytes: %w", most, punctual.ErrTooLarge)
 	}
 	if err != nil {
 		return fmt.Errorf("the form cannot be read (%v): %w", err, punctual.ErrInvalid)

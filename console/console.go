@@ -33,10 +33,13 @@ type Options struct {
 	// API is where the HTTP interface of the same store answers, for the curl lines that pages show: a URL, or "/" for the host
 	// under which the console is seen. Default: no such lines.
 	API string
-	// Authorize says whether who sends the request may do what the action names to a topic, "" standing for all topics. It returns
-	// an error that wraps punctual.ErrForbidden or punctual.ErrUnauthenticated if not. It is called several times for
-	// each request, so it must be quick. Default: everything is allowed to requests from this machine, nothing to others.
-	Authorize func(r *http.Request, a Action, topic string) error
+	// Authenticate says who sends a request, or returns an error that wraps punctual.ErrUnauthenticated. It is asked once for each
+	// request, so it must be quick. Default: whoever is on this machine may do everything, and others nothing.
+	Authenticate func(r *http.Request) (*User, error)
+	// LoginByToken lets people log in with a token. It stands in the header Authorization of each request that Authenticate then
+	// gets, as programs send it: Bearer TOKEN. Without it, Authenticate knows people by other means, such as a cookie of the
+	// program around the console, or a certificate.
+	LoginByToken bool
 }
 
 // Console is the pages of a store. It is an http.Handler, safe for concurrent use. Make one with New.
@@ -50,6 +53,9 @@ type Console struct {
 	assets    assets
 	languages []*language
 	templates templates
+	sessions  *sessions
+	formKey   formKey
+	audit     *auditLog
 	reader    *overview.Reader
 	meter     *overview.Meter
 	observed  atomic.Bool // somebody feeds the meter
@@ -69,6 +75,8 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 		meter: overview.NewMeter(),
 	}
 	c.inspector, _ = store.(punctual.Inspector)
+	c.sessions, c.formKey = newSessions(), newFormKey()
+	c.audit = &auditLog{store: store, inspector: c.inspector, log: c.log}
 	c.options.Location = cmp.Or(o.Location, time.UTC)
 	var err error
 	if c.assets, err = readAssets(); err != nil {
@@ -125,16 +133,24 @@ func (c *call) answer() error {
 	if done, err := c.findRoute(); done || err != nil {
 		return err
 	}
-	if c.route.action == actionPublic {
-		return c.route.handle(c)
-	}
-	if err := c.readForm(); err != nil {
-		return err
-	}
 	if err := c.chooseLook(); err != nil {
 		return err
 	}
-	if err := c.authorizeRoute(); err != nil {
+	if err := c.console.origin.Check(c.r); err != nil {
+		return fmt.Errorf("a page of another site sent this: %w", punctual.ErrForbidden)
+	}
+	if c.route.action != actionPublic {
+		if err := c.identify(); err != nil {
+			if c.askToLogIn(err) {
+				return nil
+			}
+			return err
+		}
+		if err := c.authorizeRoute(); err != nil {
+			return err
+		}
+	}
+	if err := c.readForm(); err != nil {
 		return err
 	}
 	err := c.route.handle(c)

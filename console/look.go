@@ -119,12 +119,8 @@ func (c *call) keepLook() error {
 		}
 		c.setCookie(cookieZone, zone.String(), lookAge)
 	}
-	back := c.get("back")
-	if !strings.HasPrefix(back, c.console.options.Prefix+"/") || strings.HasPrefix(back, "//") || strings.Contains(back, `\`) {
-		back = c.console.options.Prefix + "/"
-	}
 	c.begun = true
-	http.Redirect(c.w, c.r, back, http.StatusSeeOther)
+	http.Redirect(c.w, c.r, c.inside(c.get("back")), http.StatusSeeOther)
 	return nil
 }
 
@@ -135,6 +131,6 @@ const lookAge = 365 * 24 * 3600
 func (c *call) setCookie(name, value string, age int) {
 	http.SetCookie(c.w, &http.Cookie{
 		Name: name, Value: value, Path: c.console.options.Prefix + "/", MaxAge: age,
-		HttpOnly: true, Secure: c.r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		HttpOnly: true, Secure: c.r.TLS != nil || c.r.Header.Get("X-Forwarded-Proto") == "https", SameSite: http.SameSiteStrictMode,
 	})
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -63,11 +64,21 @@ type answer struct {
 	text string
 }
 
-// do sends a request from this machine.
+// do sends a request from this machine, from the one browser of the test.
 func (r *rig) do(req *http.Request) answer {
+	r.t.Helper()
+	req.AddCookie(&http.Cookie{Name: cookieBrowser, Value: testBrowser})
+	return r.serve(req)
+}
+
+// serve sends a request from this machine, with the cookies that it has.
+func (r *rig) serve(req *http.Request) answer {
 	r.t.Helper()
 	if req.RemoteAddr == "" || strings.HasPrefix(req.RemoteAddr, "192.0.2.") {
 		req.RemoteAddr = "127.0.0.1:1234"
+	}
+	if req.Host == "example.com" {
+		req.Host = "localhost"
 	}
 	w := httptest.NewRecorder()
 	r.console.ServeHTTP(w, req)
@@ -92,9 +103,19 @@ func (r *rig) page(path string) string {
 	return a.text
 }
 
+// testBrowser is the name of the browser that sends forms.
+const testBrowser = "abrowser"
+
 // post sends a form as a browser without script does.
 func (r *rig) post(path string, form url.Values) answer {
 	r.t.Helper()
+	form = maps.Clone(form)
+	if form == nil {
+		form = url.Values{}
+	}
+	if !form.Has("csrf") {
+		form.Set("csrf", r.console.formKey.token(testBrowser))
+	}
 	req := httptest.NewRequest(http.MethodPost, r.prefix+path, strings.NewReader(form.Encode()))
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Sec-Fetch-Site", "same-origin")

@@ -53,6 +53,11 @@ func routes() []*route {
 	get, post := http.MethodGet, http.MethodPost
 	return []*route{
 		{method: get, path: "/assets/{name}", action: actionPublic, handle: (*call).sendAsset},
+		{method: get, path: "/login", action: actionPublic, handle: (*call).showLogin},
+		{method: post, path: "/login", action: actionPublic, form: (*call).showLogin, handle: (*call).logIn},
+		{method: post, path: "/logout", action: actionAny, handle: (*call).logOut},
+		{method: get, path: "/audit", action: ActionInspect, perTopic: true, handle: (*call).showAudit},
+
 		{method: post, path: "/look", action: actionAny, handle: (*call).keepLook},
 
 		{method: get, path: "/", action: ActionInspect, live: true, handle: (*call).showNow},

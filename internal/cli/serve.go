@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -17,8 +18,9 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-const serveHelp = `Serve gives every program on this machine, in any language, the store over HTTP. It prints where
-it listens. GET /openapi.json describes the interface; docs/server.md explains it.
+const serveHelp = `Serve gives every program on this machine, in any language, the store over HTTP, and people a console
+in a browser, at /. It prints where it listens. GET /openapi.json describes the interface;
+docs/server.md explains it.
 
 It listens on loopback addresses and unix sockets alone until it has TLS and tokens, since anyone
 who can connect can read and change everything. SIGTERM drains: claims that wait get an empty
@@ -90,14 +92,22 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		o := server.Options{
-			Hosts: f.hosts, Origins: f.origins, Version: versionOf(debug.ReadBuildInfo()).Version,
+			Hosts: f.hosts, Origins: f.origins, Version: a.version(),
 			OnStoreFailed: func(err error) { end(&storeFailure{err}) },
 		}
 		if err := f.run.apply(&o, s, a.logger()); err != nil {
 			return err
 		}
-		h, err := server.New(s, &o)
+		var h *server.Server // known when the first request comes
+		pages, err := a.newConsole(s, &f.run, func(r *http.Request) (*server.Principal, error) { return h.Authenticate(r) })
 		if err != nil {
+			return err
+		}
+		if pages != nil {
+			defer pages.Close()
+			o.Console, o.Observer = pages, punctual.JoinObservers(o.Observer, pages.Observer())
+		}
+		if h, err = server.New(s, &o); err != nil {
 			return err
 		}
 		how := server.ServeOptions{ExposeWithoutTLSAndTokens: f.expose, DrainTime: f.drain.or(0), MaxConnections: f.run.connections}
@@ -131,6 +141,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	})
 }
+
+// version is that of the program, as the server and the console tell it.
+func (a *app) version() string { return versionOf(debug.ReadBuildInfo()).Version }
 
 // storeFailure ends a server whose store has failed, so that its supervisor acts.
 type storeFailure struct{ err error }
@@ -214,5 +227,8 @@ func (a *app) showServing(listeners []net.Listener, f *runFlags) error {
 	}
 	a.printf("Try:  curl %s-d hello '%s/v1/topics/greetings/messages?in=5s'\n", options, url)
 	a.printf("      curl %s-X POST '%s/v1/topics/greetings/claim?wait=10s'\n", options, url)
+	if !f.console.off && strings.HasPrefix(out.Listen[0], scheme) {
+		a.printf("Look: %s/\n", out.Listen[0])
+	}
 	return a.out.failed()
 }

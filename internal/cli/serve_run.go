@@ -36,6 +36,7 @@ type runFlags struct {
 	limits     server.Limits
 	// connections bounds the open connections; 0 is the default of server.ServeOptions.
 	connections int
+	console     consoleFlags
 }
 
 func (f *runFlags) addTo(cmd *cobra.Command) {
@@ -55,6 +56,7 @@ func (f *runFlags) addTo(cmd *cobra.Command) {
 	flags.Int64Var(&f.limits.MaxMemory, "max-memory", 0, "what the bodies of all requests may take at once, in `BYTES` (default: 256 MiB)")
 	flags.IntVar(&f.limits.MaxWaiting, "max-waiting", 0, "how many claims and streams of one client may be under way (default: 10000)")
 	flags.Float64Var(&f.limits.Rate, "rate", 0, "how many requests one client may send in a second (default: 20000)")
+	f.console.addTo(cmd)
 	flags.IntVar(&f.connections, "max-connections", 0, "how many connections may be open (default: 16384)")
 }
 
@@ -67,6 +69,9 @@ func (f *runFlags) check(a *app) (err error) {
 		if _, err := typed(slo.Parse(f.objective)); err != nil {
 			return err
 		}
+	}
+	if err := f.console.check(); err != nil {
+		return err
 	}
 	switch {
 	case (f.tls.Cert == "") != (f.tls.Key == ""):
@@ -146,11 +151,9 @@ func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) 
 		lateness := slo.New(objective)
 		registry.MustRegister(lateness)
 		o.Degraded = lateness.Degraded
-		started := o.Observer.OnStart
-		o.Observer.OnStart = func(ctx context.Context, d *punctual.Delivery) {
-			started(ctx, d)
-			lateness.Delivered(d)
-		}
+		o.Observer = punctual.JoinObservers(o.Observer, &punctual.Observer{
+			OnStart: func(_ context.Context, d *punctual.Delivery) { lateness.Delivered(d) },
+		})
 	}
 	o.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
 	return nil

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/console"
+	"github.com/punctualmq/punctual/server"
+)
+
+// consoleFlags are the flags of serve that say what the console shows.
+type consoleFlags struct {
+	off        bool
+	hideBodies bool
+	headers    []string
+}
+
+func (f *consoleFlags) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.off, "no-console", false, "serve the interface alone, without pages for people")
+	flags.BoolVar(&f.hideBodies, "console-hide-bodies", false, "show no bodies and headers of messages in the console")
+	flags.StringArrayVar(&f.headers, "console-show-header", nil, "show the header `NAME` all the same (repeatable)")
+}
+
+func (f *consoleFlags) check() error {
+	switch {
+	case f.off && (f.hideBodies || len(f.headers) > 0):
+		return usagef("--no-console goes without --console-hide-bodies and --console-show-header")
+	case len(f.headers) > 0 && !f.hideBodies:
+		return usagef("--console-show-header goes with --console-hide-bodies, which hides the other ones")
+	}
+	return nil
+}
+
+// newConsole returns the console of a store, or nil if nobody wants one. authenticate is the server's.
+func (a *app) newConsole(s punctual.Store, f *runFlags, authenticate func(*http.Request) (*server.Principal, error)) (*console.Console, error) {
+	if f.console.off {
+		return nil, nil
+	}
+	return console.New(s, &console.Options{
+		Version: a.version(), HideBodies: f.console.hideBodies, ShowHeaders: f.console.headers, Logger: a.logger(), API: "/",
+		LoginByToken: f.tokens != "",
+		Authenticate: func(r *http.Request) (*console.User, error) {
+			p, err := authenticate(r)
+			if err != nil {
+				return nil, err
+			}
+			return &console.User{Name: p.Name, May: func(act console.Action, topic string) bool {
+				need, known := consoleActions[act]
+				return known && p.Allows(need, topic)
+			}}, nil
+		},
+	})
+}
+
+// consoleActions are the rights of a token that the actions of the console need.
+var consoleActions = map[console.Action]server.Action{
+	console.ActionInspect: server.ActionInspect, console.ActionPush: server.ActionPush, console.ActionAmend: server.ActionAmend, console.ActionAdmin: server.ActionAdmin,
+}
