@@ -18,8 +18,8 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-const serveHelp = `Serve gives every program on this machine, in any language, the store over HTTP, and people a console
-in a browser, at /. It prints where it listens. GET /openapi.json describes the interface;
+const serveHelp = `Serve gives every program on this machine, in any language, the store over HTTP, and people a
+console in a browser, at /. It prints where it listens. GET /openapi.json describes the interface;
 docs/server.md explains it.
 
 It listens on loopback addresses and unix sockets alone until it has TLS and tokens, since anyone
