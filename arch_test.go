@@ -57,7 +57,7 @@ var architecture = map[string]rule{
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "console",
 		},
 		outside: []string{
-			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6",
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "charm.land/bubbletea/v2",
 			"golang.org/x/term", "github.com/prometheus/client_golang", "go.yaml.in/yaml/v4", "github.com/coreos/go-systemd/v22",
 		},
 	},

@@ -176,3 +176,17 @@ func sameNames(t *testing.T, text string, v any) bool {
 	}
 	return reflect.DeepEqual(got, want)
 }
+
+// The keys of top stand in the docs as ? shows them.
+func TestDocsHaveTheKeys(t *testing.T) {
+	var want, got [][]string
+	for _, k := range topKeys() {
+		want = append(want, []string{strings.Join(strings.Fields(k[0]), " "), k[1]})
+	}
+	for _, row := range tableBehind(t, readDocs(t), "| key | does |") {
+		got = append(got, []string{strings.ReplaceAll(row[0], "`", ""), row[1]})
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("docs/cli.md has the keys\n%v\nthe code has\n%v", got, want)
+	}
+}

@@ -236,3 +236,35 @@ func TestDemoPaintsInPlace(t *testing.T) {
 		t.Errorf("the screen at the end:\n%s", last)
 	}
 }
+
+// The whole of top, on a terminal of 80 columns: it draws, walks, and leaves the screen as it was.
+func TestTopOnATerminal(t *testing.T) {
+	for _, c := range []struct{ term, noColor string }{{"xterm-256color", ""}, {"xterm-256color", "1"}} {
+		r := newRig(t)
+		r.pushed1("order.cancel", "order-42", "x", time.Hour)
+		r.env["TERM"], r.env["NO_COLOR"] = c.term, c.noColor
+		p := openTerminal(t, 80)
+		r.in = p.file
+		done := make(chan int)
+		go func() { done <- r.app(p.file, p.file).run(t.Context(), []string{"top", "--utc"}) }()
+		type_ := func(keys, shows string) {
+			t.Helper()
+			if _, err := io.WriteString(p.typed, keys); err != nil {
+				t.Fatal(err)
+			}
+			waitUntil(t, "the screen shows "+shows, func() bool { return strings.Contains(p.shown.String(), shows) })
+		}
+		type_("", "durability")
+		type_("gt", "SCHEDULED")
+		type_("\r", "order-42")
+		type_("\r", "next due")
+		type_("q", "\x1b[?1049l") // the screen before
+		if code := <-done; code != exitOK {
+			t.Errorf("exit %d", code)
+		}
+		shown := p.close(t)
+		if coloured := strings.Contains(shown, "\x1b[32m"); coloured != (c.noColor == "") {
+			t.Errorf("NO_COLOR=%q: colours %v: %q", c.noColor, coloured, shown)
+		}
+	}
+}
