@@ -63,10 +63,11 @@ deps: ## Install what the tests need beside Go: Redis, PostgreSQL, pgbouncer and
 
 # These tests take minutes under the race detector and seconds without it. What runs at the same
 # time in them runs in others too; make torture has them under the race detector.
-SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart)$$
-SLOWIN := ./memstore ./diskstore/... ./redisstore/... ./pgstore ./remotestore ./sharedstore ./internal/importer
+SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced)$$
+SLOWIN := ./memstore ./diskstore/... ./redisstore/... ./pgstore ./remotestore ./sharedstore ./worker ./internal/importer
 
-# The parts of make test run side by side, because many tests wait more than they work.
+# The parts of make test run side by side, because many tests wait more than they work. The tests are built
+# without vet, because lint has it for all packages.
 .PHONY: test
 test: deps ## Check format and code, then run every test, with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
@@ -74,18 +75,18 @@ test: deps ## Check format and code, then run every test, with the race detector
 
 .PHONY: testmost testslow testbench testreplicated
 testmost:
-	go test $(RACE) -p 4 -shuffle=on -timeout=25m $(if $(RACE),$(if $(TESTFLAGS),,-skip '$(SLOW)')) $(TESTFLAGS) ./... # a loaded machine takes long
+	go test $(RACE) -vet=off -p 4 -shuffle=on -timeout=25m $(if $(RACE),$(if $(TESTFLAGS),,-skip '$(SLOW)')) $(TESTFLAGS) ./... # a loaded machine takes long
 
 testslow:
-	$(if $(RACE),go test -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWIN))
+	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWIN))
 
 testbench:
-	for module in $(MODULES); do (cd $$module && go test -shuffle=on ./...) || exit 1; done
+	for module in $(MODULES); do (cd $$module && go test -vet=off -shuffle=on ./...) || exit 1; done
 
 testreplicated:
 	@if command -v $(RECENT) >/dev/null; then \
-		set -x; PUNCTUAL_REDIS_SERVER=$(RECENT) go test $(RACE) -run 'Replica|L11' -skip 'ReplicatedKills' ./redisstore; \
-		PUNCTUAL_REDIS_SERVER=$(RECENT) go test -run 'ReplicatedKills' ./redisstore; \
+		set -x; PUNCTUAL_REDIS_SERVER=$(RECENT) go test $(RACE) -vet=off -run 'Replica|L11' -skip 'ReplicatedKills' ./redisstore; \
+		PUNCTUAL_REDIS_SERVER=$(RECENT) go test -vet=off -run 'ReplicatedKills' ./redisstore; \
 	else \
 		echo 'NOT TESTED: durability class "replicated" on Redis. It needs Redis or Valkey 7.2: install $(RECENT), on Debian 12 from backports.'; \
 	fi
@@ -124,6 +125,7 @@ torture: deps ## Try the stores for long: random histories, races, kill -9, powe
 	PUNCTUAL_TORTURE_CYCLES=$(CYCLES) PUNCTUAL_POWER_CUTS=$(CYCLES) \
 		go test $(RACE) -count=1 -timeout=0 -v -run 'Random|Races|Workload|^TestKill|PowerCut|^TestServed|$(SLOW)' \
 		./memstore ./diskstore ./diskstore/internal/{database,memory} ./redisstore ./pgstore ./remotestore ./sharedstore -rapid.checks=$(CYCLES)
+	go test $(RACE) -count=1 -timeout=0 -v -run '$(SLOW)' ./worker ./internal/importer
 
 # How many faults make torture-redis brings about. It takes about an hour and a half.
 KILLS ?= 200

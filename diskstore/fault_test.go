@@ -666,9 +666,9 @@ func hangingDisk(t *testing.T) {
 
 func hangs(t *testing.T, what string, hang func(fsOp) bool, call func(context.Context, punctual.Store) error, gone bool) {
 	r := newRig(t)
-	r.opt.CommitTimeout = 300 * time.Millisecond
+	r.opt.CommitTimeout = 2 * time.Second // the pushes before the fault take far less
 	if gone {
-		r.opt.CommitTimeout = 5 * time.Second // far more than it takes to give up
+		r.opt.CommitTimeout = 10 * time.Second // far more than it takes to give up
 	}
 	s, err := Open("store", &r.opt)
 	if err != nil {

@@ -29,7 +29,7 @@ func pushMeetsLoad(t *testing.T, seed uint64) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock, MemoryBytes: 100 * memory.MessageBytes})
 	c := &courier{t: t, s: s, gone: map[string]string{}}
-	const pushers, each = 4, 3000
+	const pushers, each = 4, 1500
 	var pushing, working sync.WaitGroup
 	stop := make(chan struct{})
 	for p := range pushers {

@@ -389,15 +389,15 @@ func TestWorkerRenewsAShortLeaseBesideALongOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		seen := &record{}
-		lease := 12 * time.Hour
+		lease := time.Hour
 		r.configure("long", punctual.SettingsPatch{Lease: &lease})
 		w := r.worker(worker.Config{})
-		w.Handle("long", lasting(r, seen, 20*time.Hour), worker.Timeout(-1))
+		w.Handle("long", lasting(r, seen, 100*time.Minute), worker.Timeout(-1))
 		w.Handle("short", lasting(r, seen, 10*time.Minute))
 		r.push("long", "l")
 		r.push("short", "s", punctual.In(time.Minute))
 		r.runs(w)
-		time.Sleep(24 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		seen.want(t, "s done in attempt 1", "l done in attempt 1")
 		r.stops(w)
 	})
@@ -519,12 +519,12 @@ func TestWorkerTimeoutEndsTheHandler(t *testing.T) {
 		w := r.worker(worker.Config{Timeout: time.Minute})
 		w.Handle("slow", lasting(r, seen, time.Hour))
 		w.Handle("own", lasting(r, seen, time.Hour), worker.Timeout(2*time.Minute))
-		w.Handle("patient", lasting(r, seen, 10*time.Hour), worker.Timeout(-1))
+		w.Handle("patient", lasting(r, seen, 100*time.Minute), worker.Timeout(-1))
 		r.push("slow", "a", punctual.MaxAttempts(1))
 		r.push("own", "b", punctual.MaxAttempts(1))
 		r.push("patient", "c", punctual.MaxAttempts(1))
 		r.runs(w)
-		time.Sleep(24 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		seen.want(t, "a ended at 1m0s: deadline", "b ended at 2m0s: deadline", "c done in attempt 1")
 		if i := r.get("slow", "a"); i.Reason != punctual.ReasonAttemptsUsedUp || i.Failures[0].Error != context.DeadlineExceeded.Error() {
 			t.Errorf("after its timeout: %+v", i)
