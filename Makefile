@@ -64,7 +64,12 @@ deps: ## Install what the tests need beside Go: Redis, PostgreSQL, pgbouncer and
 # These tests take minutes under the race detector and seconds without it. What runs at the same
 # time in them runs in others too; make torture has them under the race detector.
 SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced)$$
-SLOWIN := ./memstore ./diskstore/... ./redisstore/... ./pgstore ./remotestore ./sharedstore ./worker ./internal/importer
+# The packages with such tests: those that take -rapid.checks, and the others.
+SLOWRANDOM := ./memstore ./diskstore ./diskstore/internal/database ./diskstore/internal/memory ./redisstore ./pgstore ./remotestore ./sharedstore
+SLOWOTHERS := ./redisstore/internal/wait ./worker ./internal/importer
+
+# How many random histories make test goes through for each way to a store.
+HISTORIES := 30
 
 # The parts of make test run side by side, because many tests wait more than they work. The tests are built
 # without vet, because lint has it for all packages.
@@ -78,7 +83,8 @@ testmost:
 	go test $(RACE) -vet=off -p 4 -shuffle=on -timeout=25m $(if $(RACE),$(if $(TESTFLAGS),,-skip '$(SLOW)')) $(TESTFLAGS) ./... # a loaded machine takes long
 
 testslow:
-	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWIN))
+	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWRANDOM) -rapid.checks=$(HISTORIES))
+	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWOTHERS))
 
 testbench:
 	for module in $(MODULES); do (cd $$module && go test -vet=off -shuffle=on ./...) || exit 1; done
@@ -124,8 +130,8 @@ CYCLES ?= 2000
 torture: deps ## Try the stores for long: random histories, races, kill -9, power cuts (CYCLES=2000)
 	PUNCTUAL_TORTURE_CYCLES=$(CYCLES) PUNCTUAL_POWER_CUTS=$(CYCLES) \
 		go test $(RACE) -count=1 -timeout=0 -v -run 'Random|Races|Workload|^TestKill|PowerCut|^TestServed|$(SLOW)' \
-		./memstore ./diskstore ./diskstore/internal/{database,memory} ./redisstore ./pgstore ./remotestore ./sharedstore -rapid.checks=$(CYCLES)
-	go test $(RACE) -count=1 -timeout=0 -v -run '$(SLOW)' ./worker ./internal/importer
+		$(SLOWRANDOM) -rapid.checks=$(CYCLES)
+	go test $(RACE) -count=1 -timeout=0 -v -run '$(SLOW)' $(SLOWOTHERS)
 
 # How many faults make torture-redis brings about. It takes about an hour and a half.
 KILLS ?= 200

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +32,9 @@ func TestWorkload(t *testing.T) {
 	storetest.RunWorkload(t, openFresh, 8*time.Second, 1)
 }
 
+// tortured tells whether make torture runs the tests.
+func tortured() bool { return os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" }
+
 func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock})
@@ -57,7 +61,8 @@ func TestPartitions(t *testing.T) {
 	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open, storetest.WithLossyClaims()) })
 }
 
-// The usual case of a script means the same as the general one, also where they take turns with the same messages.
+// The usual case of a script means the same as the general one, also where they take turns with the same messages. make torture
+// has both ways in the suite and in random histories.
 func TestGeneralCases(t *testing.T) {
 	t.Parallel()
 	for name, every := range map[string]int64{"always": 1, "each third": 3} {
@@ -66,7 +71,11 @@ func TestGeneralCases(t *testing.T) {
 		open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 			return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock, general: general})
 		}
-		t.Run(name+", suite", func(t *testing.T) { storetest.Run(t, open) })
-		t.Run(name+", random", func(t *testing.T) { storetest.RunRandom(t, open) })
+		if every == 1 || tortured() {
+			t.Run(name+", suite", func(t *testing.T) { storetest.Run(t, open) })
+		}
+		if every != 1 || tortured() {
+			t.Run(name+", random", func(t *testing.T) { storetest.RunRandom(t, open) })
+		}
 	}
 }

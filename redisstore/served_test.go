@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"net"
-	"os"
 	"regexp"
 	"sync"
 	"testing"
@@ -23,7 +22,7 @@ func TestServed(t *testing.T) {
 	t.Parallel()
 	var sv serving
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
-		if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" && !first.MatchString(t.Name()) {
+		if !tortured() && !first.MatchString(t.Name()) {
 			t.Skip("skipped: only in make torture")
 		}
 		return sv.open(t, clock)
@@ -32,7 +31,7 @@ func TestServed(t *testing.T) {
 }
 
 func TestServedRandomHistories(t *testing.T) {
-	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
+	if !tortured() {
 		t.Skip("skipped: only in make torture")
 	}
 	t.Parallel()

@@ -162,7 +162,8 @@ func clockThereAndBack(s *harness) {
 
 func clockBackWake(s *harness) {
 	s.push(order(x, time.Hour))
-	w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 100 * time.Hour})
+	// The lease outlasts the steps of the clock that come while the answer is on its way.
+	w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 100 * time.Hour, Lease: punctual.MaxLease})
 	asleep()
 	s.advance(-time.Hour)
 	end := time.Now().Add(s.opener.waitLimit)
