@@ -214,14 +214,20 @@ func leasedAgain(ds []punctual.Delivery, id string) bool {
 // awaitReplica waits until a replica shows so many leases.
 func awaitReplica(t *testing.T, replica *pgtest.Server, leases int) {
 	t.Helper()
-	for t.Context().Err() == nil {
+	until(t, "the replica follows", func() bool {
 		out, err := replica.Do("select count(*) from punctual.message where token <> 0")
-		if err == nil && strings.TrimSpace(out) == fmt.Sprint(leases) {
-			return
+		return err == nil && strings.TrimSpace(out) == fmt.Sprint(leases)
+	})
+}
+
+// until asks again and again whether what is awaited has come.
+func until(t *testing.T, what string, come func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(2 * time.Minute); !come(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("waited two minutes in vain until %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatal("the replica does not follow")
 }
 
 // A server that goes away is unreachable, and the store goes on when it is back with everything it had.
@@ -243,16 +249,14 @@ func TestRestart(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	for t.Context().Err() == nil { // connections that broke are noticed when they are used
-		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100})
-		if err == nil {
-			if len(ds) != 10 {
-				t.Errorf("after an immediate stop a claim found %d messages; want 10", len(ds))
-			}
-			return
-		}
+	var ds []punctual.Delivery
+	until(t, "the store comes back with its server", func() bool { // connections that broke are noticed when they are used
+		ds, err = s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100})
+		return err == nil
+	})
+	if len(ds) != 10 {
+		t.Errorf("after an immediate stop a claim found %d messages; want 10", len(ds))
 	}
-	t.Fatal("the store does not come back with its server")
 }
 
 // Where the tables are gone, or those of another store, the store stops.
@@ -270,13 +274,10 @@ func TestWiped(t *testing.T) {
 	if _, err := other.pool.Exec(t.Context(), inSchema("UPDATE punctual.store SET identity = gen_random_uuid()", other.opt.Schema)); err != nil {
 		t.Fatal(err)
 	}
-	for t.Context().Err() == nil {
-		if _, err := other.Now(t.Context()); errors.Is(err, punctual.ErrStoreFailed) {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the store does not notice that the tables are those of another one")
+	until(t, "the store notices that the tables are those of another one", func() bool {
+		_, err := other.Now(t.Context())
+		return errors.Is(err, punctual.ErrStoreFailed)
+	})
 }
 
 // Behind a pooler that gives each transaction another connection nobody listens.
@@ -284,16 +285,11 @@ func TestPoolerIsNoticed(t *testing.T) {
 	t.Parallel()
 	pool := pooledPool(t, pgtest.StartBouncer(t, shared))
 	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true})
-	for t.Context().Err() == nil {
+	until(t, "the store notices the pooler", func() bool {
 		s.waits.others.mu.Lock()
-		off := s.waits.others.off
-		s.waits.others.mu.Unlock()
-		if off {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("the store does not notice the pooler")
+		defer s.waits.others.mu.Unlock()
+		return s.waits.others.off
+	})
 }
 
 // A pooler that carries no prepared statements is named, with what to do.
