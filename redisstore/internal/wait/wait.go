@@ -30,7 +30,7 @@ const (
 // HeadsAtOnce is how many partitions one pipeline asks for.
 const HeadsAtOnce = 256
 
-// tidyEach is how many polls of an idle partition there are for one that lets the store tidy it.
+// tidyEach is how many polls of an idle partition there are, at least, for one that lets the store tidy it.
 const tidyEach = 16
 
 // Clock is what the waiting is measured by. It never jumps.
@@ -138,7 +138,7 @@ type part struct {
 	unsure  bool  // a poll is to follow the one under way
 	begun   int64 // when the last poll began
 	polled  int64 // the same of the last one that was answered
-	polls   int   // how many there were where nothing was known to be due
+	polls   int   // how many there were where nothing was known to be due, since the last one that tidied
 	tidy    bool  // the next claim lets the store tidy the partition
 	err     error // of the last poll
 	stagger int64 // by how many ms polls are put off, at most
@@ -668,7 +668,10 @@ func (w *Waiter) pollDue() int64 {
 		p.topic.wanted = now
 		if !p.due {
 			p.polls++
-			p.tidy = p.polls%tidyEach == 0
+			// What is due is not kept waiting by all that is only to be tidied: while a partition is ready, no other one becomes so for that.
+			if p.tidy = p.polls >= tidyEach && w.ready == 0; p.tidy {
+				p.polls = 0
+			}
 		}
 		if p.due || p.tidy {
 			w.makeReady(p)

@@ -33,6 +33,7 @@ type fake struct {
 	t     *testing.T
 	clock bubbleClock
 	lease time.Duration
+	way   time.Duration // how long it takes to a node and, for a claim, back
 	node  func(p Part) string
 
 	mu       sync.Mutex
@@ -66,7 +67,7 @@ func (d *dues) Pop() any {
 
 func newFake(t *testing.T, node func(p Part) string) *fake {
 	return &fake{
-		t: t, clock: bubbleClock{time.Now()}, lease: 30 * time.Second, node: node, stopped: make(map[string]chan struct{}),
+		t: t, clock: bubbleClock{time.Now()}, lease: 30 * time.Second, way: farAway, node: node, stopped: make(map[string]chan struct{}),
 		waiting: make(map[Part]*dues), leased: make(map[string]int64), due: make(map[string]int64),
 	}
 }
@@ -82,7 +83,7 @@ func (f *fake) Over(d *punctual.Delivery) bool {
 
 // travel is the way to a node, on which one waits while it is stopped.
 func (f *fake) travel(node string) {
-	time.Sleep(farAway)
+	time.Sleep(f.way)
 	f.mu.Lock()
 	goesOn := f.stopped[node]
 	if goesOn != nil {
@@ -135,7 +136,7 @@ func (f *fake) Claim(_ context.Context, p Part, n int, lease time.Duration, _ bo
 	}
 	a := Answer{Deliveries: ds, At: f.next(p), Now: now / 1000}
 	f.mu.Unlock()
-	time.Sleep(farAway)
+	time.Sleep(f.way)
 	return a
 }
 
@@ -284,6 +285,34 @@ func TestStoppedNode(t *testing.T) {
 		mu.Unlock()
 		close(closing)
 		claims.Wait()
+		w.Close()
+		nodes.Close()
+	})
+}
+
+// P11: a server is slow, and there are far more idle topics than it can tidy. What falls due in the last of them does not wait for
+// the others to be tidied.
+func TestTidyingKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(Part) string { return "node" })
+		f.way = 10 * time.Millisecond
+		w, nodes := open(f)
+		topics := make([]string, 2000)
+		for i := range topics {
+			topics[i] = fmt.Sprint("t", i)
+		}
+		f.push(Part{Topic: topics[len(topics)-1]}, "x", time.Minute)
+		r := Request{Topics: topics, Max: 1, Lease: 30 * time.Second, Until: f.clock.Now() + 3*time.Minute.Microseconds()}
+		ds, err := w.Claim(t.Context(), r, nil, nil)
+		if err != nil || len(ds) != 1 {
+			t.Fatalf("P11: a claim of %d topics got %v, %v within three minutes; want what was due after one", len(topics), ds, err)
+		}
+		if late := f.handled(ds); late > time.Second {
+			t.Errorf("P11: in %d idle topics a message was %v late", len(topics), late)
+		}
+		if f.claims < 1000 {
+			t.Errorf("this test shows nothing: there were %d scripts, so hardly anything was tidied", f.claims)
+		}
 		w.Close()
 		nodes.Close()
 	})
