@@ -63,7 +63,7 @@ deps: ## Install what the tests need beside Go: Redis, PostgreSQL, pgbouncer and
 
 # These tests take minutes under the race detector and seconds without it. What runs at the same
 # time in them runs in others too; make torture has them under the race detector.
-SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced)$$
+SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced|TestTwoProcesses|TestManyLapsedLeases|TestClockStepsBetweenCopies|TestAccountOfMemory|TestSweepGoesOnWhereItEnded|TestSpaceComesBack)$$
 # The packages with such tests: those that take -rapid.checks, and the others.
 SLOWRANDOM := ./memstore ./diskstore ./diskstore/internal/database ./diskstore/internal/memory ./redisstore ./pgstore ./remotestore ./sharedstore
 SLOWOTHERS := ./redisstore/internal/wait ./worker ./internal/importer
@@ -71,12 +71,12 @@ SLOWOTHERS := ./redisstore/internal/wait ./worker ./internal/importer
 # How many random histories make test goes through for each way to a store.
 HISTORIES := 30
 
-# The parts of make test run side by side, because many tests wait more than they work. The tests are built
-# without vet, because lint has it for all packages.
+# The parts of make test run side by side, because many tests wait more than they work. They are built
+# without vet, because lint has it for all packages. Each part runs though another one fails.
 .PHONY: test
 test: deps ## Check format and code, then run every test, with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
-	@$(MAKE) --no-print-directory --jobs=3 lint testmost $(if $(TESTFLAGS),,testslow testbench testreplicated)
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going lint testmost $(if $(TESTFLAGS),,testslow testbench testreplicated)
 
 .PHONY: testmost testslow testbench testreplicated
 testmost:

@@ -382,7 +382,7 @@ func TestPushBesideAnAck(t *testing.T) {
 	defer closeStore(t, s)
 	m := punctual.NewMessage{Topic: "o", ID: "a", Due: time.Unix(1, 0)}
 	met := 0
-	for range 2000 {
+	for range 500 {
 		push(t, s, m)
 		d := claim(t, s, "o", 1)[0]
 		acked := make(chan error, 1)

@@ -49,14 +49,16 @@ func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Sto
 	return openStore(t, s.client, &Options{Prefix: s.opt.Prefix, Partitions: s.opt.Partitions, clock: clock})
 }
 
-// The same on topics of four partitions.
+// The same on topics of four partitions. make test has the suite of those on a cluster alone.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4, clock: clock})
 	}
 	of := storetest.WithPartitions(func(id string) int { return home(id, 4) })
-	t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen), of) })
+	if tortured() {
+		t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen), of) })
+	}
 	t.Run("random", func(t *testing.T) { storetest.RunRandom(t, open, storetest.WithReopen(reopen), of) })
 	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open, storetest.WithLossyClaims()) })
 }

@@ -51,10 +51,14 @@ func (p twoProcesses) Close() error {
 	return errors.Join(p.claims.Close(), p.Store.Close())
 }
 
-// P11: hints are prompt from one process to another, for every event that the suite knows.
+// P11: hints are prompt from one process to another, for every event that the suite knows; all groups of it in make torture.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
+	waits := regexp.MustCompile("/(claim|wait|clock|together|isolation|close)/")
 	storetest.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		if !tortured() && !waits.MatchString(t.Name()) {
+			t.Skip("skipped: only in make torture")
+		}
 		o := &Options{Prefix: fresh(), clock: clock}
 		return twoProcesses{openStore(t, connect(t, shared), o), openStore(t, connect(t, shared), o)}
 	})

@@ -143,7 +143,7 @@ func TestImportKilled(t *testing.T) {
 	j.do(add...)
 	args := []string{"import", "zset", "jobs", "--topic", "t", "--from", j.from, "--unit", "s", "--yes"}
 	killed := 0
-	for left := n; killed < 10 && left > n/4; left = j.left() {
+	for left := n; killed < 5 && left > n/4; left = j.left() {
 		p := j.start(args...)
 		waitUntil(t, "the import has taken some", func() bool { return j.left() < left })
 		p.signal(syscall.SIGKILL)
