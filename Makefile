@@ -146,6 +146,10 @@ torture-redis: deps ## Kill Redis, cut its network and fail over under load, wit
 		echo 'NOT TESTED: failovers. They need Redis or Valkey 7.2: install $(RECENT), on Debian 12 from backports.' >&2; exit 1; \
 	fi
 
+.PHONY: torture-postgres
+torture-postgres: deps ## Kill PostgreSQL, cut its network and fail over under load, with the ledger (KILLS=200 FAILOVERS=50)
+	PUNCTUAL_TORTURE_CYCLES=$$(($(KILLS) * 5 / 2)) PUNCTUAL_FAILOVERS=$(FAILOVERS) go test -count=1 -timeout=0 -v -run '^TestKill$$|^TestReplicatedKills$$' -parallel 1 ./pgstore
+
 # What make bench measures: a regular expression; cd bench && go run . list names the scenarios.
 ONLY ?= .
 

@@ -14,6 +14,9 @@ const (
 	tickEvery = time.Second
 	// checkEvery is how often the server's settings are looked at, and what was kept long enough is removed.
 	checkEvery = 30 * time.Second
+	// restored is how far the clock in the tables may go back: with synchronous_commit=off a crash takes up to three
+	// wal_writer_delay, of 10 s at most each.
+	restored = 30 * time.Second
 	// sweepItems bounds what one statement removes.
 	sweepItems = 5000
 	// writeClockTimeout bounds how long Close waits for a server that does not answer.
@@ -49,13 +52,19 @@ func (s *Store) watch() {
 
 // look proves that the tables are still those that were opened, and lets processes know each other's clocks.
 func (s *Store) look(ctx context.Context) error {
-	id, err := s.readStore(ctx)
+	d, err := s.readStore(ctx)
 	if err != nil {
 		return err
 	}
-	if id != s.identity {
+	switch last := s.clock.keptMicros(); {
+	case d.identity != s.data.identity:
 		return s.fail(fmt.Errorf("the tables in schema %s are those of another store than was opened: %w", s.opt.Schema, punctual.ErrStoreFailed))
+	case d.timeline == s.data.timeline && d.micros < last-restored.Microseconds():
+		// A promotion, which begins another timeline, may go back by what the standby did not have.
+		return s.fail(fmt.Errorf("the tables in schema %s are older than what this process has seen, as after a backup was restored: open the store again: %w", s.opt.Schema, punctual.ErrStoreFailed))
 	}
+	s.data = d
+	s.clock.kept(d.micros)
 	return s.keepClock(ctx)
 }
 

@@ -165,22 +165,15 @@ func (n *notifier) listenOnce() error {
 		defer end()
 		_ = conn.Close(ctx) // it may be broken
 	}()
-	var backend uint32
-	if err := conn.QueryRow(n.ctx, "SELECT pg_backend_pid()::bigint").Scan(&backend); err != nil {
-		return err
-	}
-	if backend != conn.PgConn().PID() {
-		return errPooler
-	}
-	if _, err := conn.Exec(n.ctx, "LISTEN "+pgx.Identifier{n.channel()}.Sanitize()); err != nil {
+	if err := n.begin(conn); err != nil {
 		return err
 	}
 	n.s.waits.pollNow() // what was told before is lost
 	for {
-		if err := n.hearUntil(conn, time.Now().Add(heartbeat)); err != nil {
+		if err := n.hearUntil(conn, time.Now().Add(n.s.opt.heartbeat)); err != nil {
 			return err
 		}
-		ctx, end := context.WithTimeout(n.ctx, heartbeat)
+		ctx, end := context.WithTimeout(n.ctx, n.s.opt.heartbeat)
 		err := conn.Ping(ctx)
 		end()
 		if err != nil {
@@ -189,9 +182,26 @@ func (n *notifier) listenOnce() error {
 	}
 }
 
+// begin has a connection listen.
+func (n *notifier) begin(conn *pgx.Conn) error {
+	var backend uint32
+	if err := conn.QueryRow(n.ctx, "SELECT pg_backend_pid()::bigint").Scan(&backend); err != nil {
+		return err
+	}
+	if backend != conn.PgConn().PID() {
+		return errPooler
+	}
+	// A process that stands still reads nothing. The server would wait for it in a transaction, which keeps all dead rows.
+	if _, err := conn.Exec(n.ctx, fmt.Sprintf("SET tcp_user_timeout = %d", 3*n.s.opt.heartbeat.Milliseconds())); err != nil {
+		return err
+	}
+	_, err := conn.Exec(n.ctx, "LISTEN "+pgx.Identifier{n.channel()}.Sanitize())
+	return err
+}
+
 // connect dials as the pool does.
 func (n *notifier) connect() (*pgx.Conn, error) {
-	ctx, end := context.WithTimeout(n.ctx, heartbeat)
+	ctx, end := context.WithTimeout(n.ctx, n.s.opt.heartbeat)
 	defer end()
 	pool := n.s.pool.Config()
 	config := pool.ConnConfig.Copy()

@@ -250,52 +250,41 @@ func (s *Store) createTopics(ctx context.Context, w way, topics []string) error 
 	})
 }
 
-// pushTaken pushes messages whose ID somebody had. Those whose topic is gone meanwhile it returns.
+// pushTaken pushes messages whose ID somebody had. Those whose ID or topic is gone meanwhile it returns: whoever stores new rows
+// may wait for other transactions, and holds no row then that they may want.
 func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, err error) {
 	if len(part) == 0 {
 		return nil, nil
 	}
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		gone = nil
-		for todo := part; len(todo) > 0; {
-			l, err := p.s.lockNames(ctx, to, distinct(todo, func(i int) string { return p.ms[i].Topic }), todo, p.name)
-			if err != nil {
-				return err
+		l, err := p.s.lockNames(ctx, to, distinct(part, func(i int) string { return p.ms[i].Topic }), part, p.name)
+		if err != nil {
+			return err
+		}
+		var taken []int // those to be stored
+		for _, i := range part {
+			p.out[i].Status = punctual.PushNone
+			switch set := l.settings[p.ms[i].Topic]; {
+			case set == nil:
+				gone = append(gone, i)
+			case set.PushPaused:
+				p.out[i].Err = errPaused(p.ms[i].Topic)
+			case l.rows[p.name(i)] == nil:
+				gone = append(gone, i)
+			case p.decide(i, l):
+				taken = append(taken, i)
 			}
-			var free, taken []int // those to be stored, by whether a row has their ID
-			for _, i := range todo {
-				p.out[i].Status = punctual.PushNone
-				switch set := l.settings[p.ms[i].Topic]; {
-				case set == nil:
-					gone = append(gone, i)
-				case set.PushPaused:
-					p.out[i].Err = errPaused(p.ms[i].Topic)
-				case !p.decide(i, l):
-				case l.rows[p.name(i)] == nil:
-					free = append(free, i)
-				default:
-					taken = append(taken, i)
-				}
-			}
-			if len(free)+len(taken) == 0 {
-				return nil
-			}
-			x, got := p.s.step(), newInserted()
-			if len(taken) > 0 {
-				x.add("replace", p.args(taken), got.scan)
-			}
-			if len(free) > 0 {
-				x.add("push", p.args(free), got.scan)
-			}
-			if err := to.send(ctx, x); err != nil {
-				return err
-			}
-			todo = nil
-			for _, i := range append(free, taken...) {
-				if !p.took(i, got) { // somebody else has taken the ID meanwhile
-					todo = append(todo, i)
-				}
-			}
+		}
+		if len(taken) == 0 {
+			return nil
+		}
+		got := newInserted()
+		if err := to.send(ctx, p.s.step().add("replace", p.args(taken), got.scan)); err != nil {
+			return err
+		}
+		for _, i := range taken {
+			p.took(i, got)
 		}
 		return nil
 	})
@@ -307,9 +296,6 @@ func (p *push) decide(i int, l *locked) bool {
 	m, r := &p.ms[i], &p.out[i]
 	r.Err, r.Existing, r.Due = nil, punctual.StateNone, time.Time{}
 	old := l.rows[p.name(i)]
-	if old == nil {
-		return true
-	}
 	state := old.state(l.now, l.settings[m.Topic])
 	remembered := old.remembered(l.now)
 	switch {

@@ -42,8 +42,8 @@ type Options struct {
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery, for tests, takes the place of the constant.
-	checkEvery time.Duration
+	// checkEvery and heartbeat, for tests, take the place of the constants.
+	checkEvery, heartbeat time.Duration
 }
 
 // Store keeps messages in PostgreSQL. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner and
@@ -57,7 +57,7 @@ type Store struct {
 	waits waits
 	needs string // the least synchronous_commit of a transaction that changes something
 
-	identity string // proves that the tables are those that were opened
+	data data // as it was opened, or seen last by the duties
 
 	closing chan struct{}   // closed when Close begins
 	life    context.Context // that of the duties; ends when Close begins
@@ -106,6 +106,7 @@ func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 	if !schemaName.MatchString(s.opt.Schema) {
 		return nil, fmt.Errorf("schema %q: use 1 to 63 of a-z 0-9 _, a letter first: %w", s.opt.Schema, punctual.ErrInvalid)
 	}
+	s.opt.heartbeat = cmp.Or(s.opt.heartbeat, heartbeat)
 	if s.opt.MaxBody <= 0 {
 		s.opt.MaxBody = punctual.DefaultMaxBody
 	}
@@ -141,31 +142,30 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.checkVersion(ctx); err != nil {
-		return err
-	}
-	id, err := s.readStore(ctx)
+	err := s.checkVersion(ctx)
 	if err != nil {
 		return err
 	}
-	s.identity = id
+	if s.data, err = s.readStore(ctx); err != nil {
+		return err
+	}
+	s.clock.kept(s.data.micros)
 	_, err = s.tick(ctx)
 	return err
 }
 
-// readStore reads which store the tables hold, and takes in how far its clock was.
-func (s *Store) readStore(ctx context.Context) (identity string, err error) {
+// data says which store the tables hold, and how far its clock was.
+type data struct {
+	identity, timeline string
+	micros             int64
+}
+
+// readStore reads which store the tables hold.
+func (s *Store) readStore(ctx context.Context) (d data, err error) {
 	err = s.read(ctx, func() *step {
-		return s.step().add("store", nil, func(rows scanner) error {
-			var micros int64
-			if err := rows.Scan(&identity, &micros); err != nil {
-				return err
-			}
-			s.clock.kept(micros)
-			return nil
-		})
+		return s.step().add("store", nil, func(rows scanner) error { return rows.Scan(&d.identity, &d.micros, &d.timeline) })
 	})
-	return identity, err
+	return d, err
 }
 
 // tick reads the clock.

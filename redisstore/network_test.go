@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/faultnet"
 	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -17,10 +18,10 @@ import (
 // P1, P11: the network between clients and server carries nothing in one direction, for longer than clients wait; then all
 // arrives that was sent meanwhile.
 func TestNetworkCut(t *testing.T) {
-	for _, d := range []redistest.Direction{redistest.ToServer, redistest.FromServer} {
+	for _, d := range []faultnet.Direction{faultnet.ToServer, faultnet.FromServer} {
 		t.Run(d.String(), func(t *testing.T) {
 			server := redistest.Start(t)
-			w := redistest.StartWire(t, server)
+			w := faultnet.StartWire(t, server.Addr)
 			var hooks []*timeouts // of the producer's client and of the consumer's
 			clients := func() redis.UniversalClient {
 				c, x := redis.NewClient(&redis.Options{Addr: w.Addr, ReadTimeout: 500 * time.Millisecond}), &timeouts{}
@@ -46,12 +47,12 @@ func TestNetworkCut(t *testing.T) {
 // P1: the network between a primary and its replica carries nothing in one direction. What was reported as stored is at the
 // replica, whenever the primary is lost; pushes are refused meanwhile, and claims pass.
 func TestReplicaCutOff(t *testing.T) {
-	for _, d := range []redistest.Direction{redistest.ToServer, redistest.FromServer} {
+	for _, d := range []faultnet.Direction{faultnet.ToServer, faultnet.FromServer} {
 		t.Run(d.String(), func(t *testing.T) {
 			primary := redistest.Start(t, "--appendfsync", "always")
 			client := connect(t, primary)
 			needWaitAOF(t, primary, client)
-			w := redistest.StartWire(t, primary)
+			w := faultnet.StartWire(t, primary.Addr)
 			replica := redistest.StartReplicaOver(t, w, primary, "--appendfsync", "always")
 			o := replicated
 			o.ReplicaTimeout, o.checkEvery = 200*time.Millisecond, 10*time.Millisecond

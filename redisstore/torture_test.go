@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/punctualmq/punctual/internal/faultnet"
 	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/punctualmq/punctual/storetest"
 )
@@ -33,7 +34,7 @@ const killPartitions = 1
 func TestKill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendfsync", "always")
-	wire := redistest.StartWire(t, server)
+	wire := faultnet.StartWire(t, server.Addr)
 	k := newKillRun(t, storetest.KeepsAll, "redis://"+wire.Addr, "fsync")
 	k.quiet = func() bool { return strings.Count(do(t, server, "CLIENT", "LIST"), " addr=") <= 1 }
 	kills, halts, cuts, networks := 0, 0, 0, 0
@@ -58,7 +59,7 @@ func TestKill(t *testing.T) {
 			}
 		case 4:
 			networks++
-			direction := redistest.Direction(networks % 2)
+			direction := faultnet.Direction(networks % 2)
 			wire.Cut(direction)
 			wire.AwaitHeld(t, direction, killClients)
 			k.pause(1000, 5000) // a client waits 3 s for an answer

@@ -285,7 +285,7 @@ func (l *Ledger) answered(e *Line) {
 		fallthrough
 	default:
 		ctxEnded := e.Code == punctual.ErrorCode(context.Canceled) || e.Code == punctual.ErrorCode(context.DeadlineExceeded)
-		if !e.Definite || c.Call == CallClaim && (l.Lossy || l.GivesBack && ctxEnded) {
+		if !e.Definite || c.Call == CallClaim && (l.Lossy || l.GivesBack && ctxEnded || l.mayGiveBack(c)) {
 			l.indefinite = append(l.indefinite, c)
 		}
 	}

@@ -171,7 +171,7 @@ const scriptGrace = 10
 // broken are the promises that a ledger finds broken in the first lines.
 func (s *script) broken(lines int) []string {
 	l := NewLedger(KeepsTransactions)
-	l.Expected, l.Grace, l.GivesBack = []string{"deadline", "store_failed"}, scriptGrace, true
+	l.Expected, l.Grace, l.GivesBack = []string{"deadline", "store_failed", "unreachable"}, scriptGrace, true
 	for i, e := range s.lines[:lines] {
 		if slices.Contains(s.cuts, i) {
 			l.PowerCut(e.At)
@@ -270,6 +270,15 @@ var soundHistories = map[string]func(s *script){
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	},
+	"a claim that failed behind the end of its lease had leased before": func(s *script) {
+		m := s.push(message("m"))
+		n := s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.sleep(2 * scriptLease)
+		s.fails(CallClaim, n, "unreachable", true)
+		s.sleep(2 * scriptLease)
+		m.Failures = "1 lease ran out"
+		s.claim(m, 2)
+	},
 	"a store that fails keeps a lease that its claim did not return beside a change": func(s *script) {
 		m, other := s.push(message("m")), s.push(message("other"))
 		c := s.begin(CallClaim, Fact{Delay: scriptLease})
@@ -333,6 +342,14 @@ var brokenHistories = map[string]struct {
 		s.powerCut()
 		s.soundSoFar()
 		s.claim(m, 1)
+	}},
+	"a claim that failed within its lease had leased before": {p6, func(s *script) {
+		m := s.push(message("m"))
+		s.fails(CallClaim, s.begin(CallClaim, Fact{Delay: 2 * scriptLease}), "unreachable", true)
+		s.sleep(2 * scriptLease)
+		s.soundSoFar()
+		m.Failures = "1 lease ran out"
+		s.claim(m, 2)
 	}},
 	"a kill takes an ack": {p1, func(s *script) {
 		m := s.push(message("m"))

@@ -148,7 +148,13 @@ func launch(folder string, settings []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sys.own(folder); err != nil {
+	return launchWith(sys, folder, settings)
+}
+
+// launchWith starts a server of a system with its files in folder.
+func launchWith(sys system, folder string, settings []string) (*Server, error) {
+	err := sys.own(folder)
+	if err != nil {
 		return nil, err
 	}
 	data := filepath.Join(folder, "data")

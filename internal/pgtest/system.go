@@ -25,6 +25,7 @@ type system struct {
 	bin string
 	// account is that of an ordinary user where the test is root, whom PostgreSQL refuses; nil is that of the test.
 	account *syscall.Credential
+	env     []string // more variables for programs
 }
 
 // findSystem looks for the programs in the folder that the variable names, in PATH and where Debian has them.
@@ -118,6 +119,7 @@ func (sys system) command(dir, program string, args ...string) *exec.Cmd {
 	cmd.Dir = dir
 	// Variables such as PGDATABASE would say something else than the arguments do not; messages are read.
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "LC_") }), "LC_ALL=C")
+	cmd.Env = append(cmd.Env, sys.env...)
 	if sys.account != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: sys.account}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/punctualmq/punctual/internal/faultnet"
 )
 
 // told is a test that notes what it is told, and has its cleanup called.
@@ -174,12 +176,12 @@ func TestFaultsThatDoNotHappen(t *testing.T) {
 // What cannot pass a cut wire arrives when the cut ends, also when nobody waits for it any more.
 func TestWire(t *testing.T) {
 	server := Start(t)
-	w := StartWire(t, server)
+	w := faultnet.StartWire(t, server.Addr)
 	over := &Server{Addr: w.Addr}
 	if n, err := over.Do("INCR", "n"); err != nil || n != "1" {
 		t.Fatalf("INCR over a wire: %s, %v; want 1", n, err)
 	}
-	for d, before := range map[Direction]string{ToServer: "1", FromServer: "2"} {
+	for d, before := range map[faultnet.Direction]string{faultnet.ToServer: "1", faultnet.FromServer: "2"} {
 		if _, err := server.Do("SET", "n", "1"); err != nil {
 			t.Fatal(err)
 		}

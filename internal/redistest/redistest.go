@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/punctualmq/punctual/internal/faultnet"
 )
 
 // remedy is what to do when a program is missing.
@@ -74,7 +76,7 @@ func StartReplica(t testing.TB, primary *Server, args ...string) *Server {
 }
 
 // StartReplicaOver is StartReplica for one that reaches its primary over a wire.
-func StartReplicaOver(t testing.TB, w *Wire, primary *Server, args ...string) *Server {
+func StartReplicaOver(t testing.TB, w *faultnet.Wire, primary *Server, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(replicaOf(t, w.Addr), args...)...)
 	if err := s.awaitLink(primary); err != nil {

@@ -1,2 +1,2 @@
--- Reads which store this is and how far its clock was. It locks nothing.
-SELECT identity::text, clock FROM punctual.store
+-- Reads which store this is, how far its clock was, and the timeline of the server. It locks nothing.
+SELECT identity::text, clock, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) FROM punctual.store

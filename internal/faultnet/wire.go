@@ -1,4 +1,5 @@
-package redistest
+// Package faultnet is a network between clients and a server that a test can cut.
+package faultnet
 
 import (
 	"net"
@@ -7,6 +8,9 @@ import (
 	"testing"
 	"time"
 )
+
+// startTimeout bounds how long a test waits for something to happen; it only bounds hangs.
+const startTimeout = time.Minute
 
 // Wire carries bytes between those who connect to it and a server. Either direction can be cut for all connections: what is sent
 // then arrives when the cut ends, as TCP sends it again, also when its sender has given up by then.
@@ -23,7 +27,10 @@ type Wire struct {
 	conns []net.Conn           // guarded by mu: all that were ever made
 	cuts  [2]chan struct{}     // guarded by mu: closed at the end of a cut, by direction; nil when there is none
 	held  [2]map[*carrier]bool // guarded by mu: who has something to carry in spite of a cut
-	moved [2]chan struct{}     // guarded by mu: closed when held grows
+	moved [2]chan struct{}     // guarded by mu: closed when held or lost grows
+	// carriers are all that were ever made, and lost counts those of forgotten connections that had something to carry.
+	carriers []*carrier // guarded by mu
+	lost     [2]int     // guarded by mu
 }
 
 // Direction is that of bytes on a wire.
@@ -39,18 +46,19 @@ func (d Direction) String() string { return [...]string{"to the server", "from t
 
 // carrier carries bytes in one direction of a connection.
 type carrier struct {
-	from, to net.Conn
-	d        Direction
+	from, to  net.Conn
+	d         Direction
+	forgotten bool // guarded by Wire.mu: nothing passes any more, and neither side learns of it
 }
 
-// StartWire starts a wire to a server for one test.
-func StartWire(t testing.TB, s *Server) *Wire {
+// StartWire starts a wire to the server at an address for one test.
+func StartWire(t testing.TB, server string) *Wire {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Wire{Addr: l.Addr().String(), server: s.Addr, listener: l, stopped: make(chan struct{})}
+	w := &Wire{Addr: l.Addr().String(), server: server, listener: l, stopped: make(chan struct{})}
 	for d := range w.held {
 		w.held[d], w.moved[d] = make(map[*carrier]bool), make(chan struct{})
 	}
@@ -79,21 +87,56 @@ func (w *Wire) Mend(d Direction) {
 	}
 }
 
+// Forget has a connection carry nothing any more, and neither side learn of it, as when a router between them was replaced. The server
+// knows it by the port of the wire. It reports whether there is one.
+func (w *Wire) Forget(port int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := false
+	for _, c := range w.carriers {
+		if c.portAtServer() == port {
+			c.forgotten, found = true, true
+		}
+	}
+	return found
+}
+
+// portAtServer is that of the wire's side of the connection to the server.
+func (c *carrier) portAtServer() int {
+	back := c.from
+	if c.d == ToServer {
+		back = c.to
+	}
+	return back.LocalAddr().(*net.TCPAddr).Port
+}
+
+// AwaitLost returns when so many forgotten connections have lost something in a direction, since the wire began.
+func (w *Wire) AwaitLost(t testing.TB, d Direction, n int) {
+	t.Helper()
+	w.await(t, d, n, "have lost something", func() int { return w.lost[d] })
+}
+
 // AwaitHeld returns when so many connections have something that cannot pass a cut.
 func (w *Wire) AwaitHeld(t testing.TB, d Direction, n int) {
+	t.Helper()
+	w.await(t, d, n, "have something to carry", func() int { return len(w.held[d]) })
+}
+
+// await returns when count, which is called with mu held, is at least n.
+func (w *Wire) await(t testing.TB, d Direction, n int, what string, count func() int) {
 	t.Helper()
 	limit := time.After(startTimeout)
 	for {
 		w.mu.Lock()
-		held, moved := len(w.held[d]), w.moved[d]
+		got, moved := count(), w.moved[d]
 		w.mu.Unlock()
-		if held >= n {
+		if got >= n {
 			return
 		}
 		select {
 		case <-moved:
 		case <-limit:
-			t.Fatalf("waited %v in vain: %d connections have something to carry %v; want %d", startTimeout, held, d, n)
+			t.Fatalf("waited %v in vain: %d connections %s %v; want %d", startTimeout, got, what, d, n)
 		}
 	}
 }
@@ -123,8 +166,10 @@ func (w *Wire) add(front, back net.Conn) {
 		back.Close()
 	default:
 	}
-	w.work.Go(func() { w.carry(&carrier{front, back, ToServer}) })
-	w.work.Go(func() { w.carry(&carrier{back, front, FromServer}) })
+	for _, c := range []*carrier{{from: front, to: back, d: ToServer}, {from: back, to: front, d: FromServer}} {
+		w.carriers = append(w.carriers, c)
+		w.work.Go(func() { w.carry(c) })
+	}
 }
 
 // carry carries bytes until one side has closed, which the other one learns behind all that was sent.
@@ -152,10 +197,14 @@ func (w *Wire) passes(c *carrier) bool {
 	for {
 		w.mu.Lock()
 		cut := w.cuts[c.d]
-		if cut != nil && !w.held[c.d][c] {
+		switch {
+		case c.forgotten:
+			w.lost[c.d]++
+			w.grew(c.d)
+			cut = w.stopped
+		case cut != nil && !w.held[c.d][c]:
 			w.held[c.d][c] = true
-			close(w.moved[c.d])
-			w.moved[c.d] = make(chan struct{})
+			w.grew(c.d)
 		}
 		w.mu.Unlock()
 		if cut == nil {
@@ -167,6 +216,12 @@ func (w *Wire) passes(c *carrier) bool {
 			return false
 		}
 	}
+}
+
+// grew tells those who wait for a number. Called with mu held.
+func (w *Wire) grew(d Direction) {
+	close(w.moved[d])
+	w.moved[d] = make(chan struct{})
 }
 
 func (w *Wire) stop() {

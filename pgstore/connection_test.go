@@ -1,0 +1,453 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/pgtest"
+)
+
+// breaker breaks the connections of a pool at a message of the test's choice.
+type breaker struct {
+	mu     sync.Mutex
+	words  [][]byte // guarded by mu: what the message contains; nil for none to come
+	behind bool     // guarded by mu: the server carries it out, and its answer is lost
+	done   int      // guarded by mu: how often that has happened
+}
+
+// breakAt has the next message that contains all words break its connection: before it is sent, or behind what the server answers.
+func (b *breaker) breakAt(behind bool, words ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.words, b.behind = nil, behind
+	for _, w := range words {
+		b.words = append(b.words, []byte(w))
+	}
+}
+
+// happened fails the test unless the connection that was to break has broken.
+func (b *breaker) happened(t *testing.T, n int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.done != n {
+		t.Fatalf("this test shows nothing: %d connections were broken, want %d", b.done, n)
+	}
+}
+
+// breaks reports whether a message breaks its connection, and when.
+func (b *breaker) breaks(message []byte) (breaks, behind bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.words == nil {
+		return false, false
+	}
+	for _, w := range b.words {
+		if !bytes.Contains(message, w) {
+			return false, false
+		}
+	}
+	b.words = nil
+	b.done++
+	return true, b.behind
+}
+
+// openBreaking opens a store whose connections break as the breaker is told. Its messages have the texts of their statements.
+func openBreaking(t *testing.T, server *pgtest.Server, o Options) (*Store, *breaker) {
+	t.Helper()
+	b := &breaker{}
+	c, err := pgxpool.ParseConfig(server.URL("postgres") + "&default_query_exec_mode=cache_describe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &breaking{Conn: conn, b: b}, nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.OwnPool, o.NoListen = true, true
+	return openStore(t, pool, &o), b
+}
+
+// breaking is one connection of theirs.
+type breaking struct {
+	net.Conn
+	b      *breaker
+	broken bool // used by one goroutine at a time, as the driver uses a connection
+}
+
+func (c *breaking) Write(message []byte) (int, error) {
+	breaks, behind := c.b.breaks(message)
+	switch {
+	case breaks && !behind:
+		return 0, errors.Join(io.ErrClosedPipe, c.Close())
+	case breaks:
+		c.broken = true
+	}
+	return c.Conn.Write(message)
+}
+
+// Read of a broken connection awaits that the server is ready for the next transaction, and then fails.
+func (c *breaking) Read(into []byte) (int, error) {
+	if !c.broken {
+		return c.Conn.Read(into)
+	}
+	for {
+		var head [5]byte // the kind of a message and its length, which counts itself
+		if _, err := io.ReadFull(c.Conn, head[:]); err != nil {
+			return 0, err
+		}
+		if _, err := io.CopyN(io.Discard, c.Conn, int64(binary.BigEndian.Uint32(head[1:]))-4); err != nil {
+			return 0, err
+		}
+		if head[0] == 'Z' {
+			return 0, errors.Join(io.ErrUnexpectedEOF, c.Close())
+		}
+	}
+}
+
+// wantIndeterminate fails the test unless an error says that the call may have been carried out.
+func wantIndeterminate(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) {
+		t.Errorf("P13: %s: %v; want ErrIndeterminate", what, err)
+	}
+}
+
+// wantDefinite fails the test unless an error says that nothing was done.
+func wantDefinite(t *testing.T, what string, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) || !punctual.Definite(err) {
+		t.Errorf("P13: %s: %v; want a definite %v", what, err, kind)
+	}
+}
+
+// P13: when the answer to a commit is lost, the error says that nobody knows, and the same call again has a definite answer.
+func TestLostCommit(t *testing.T) {
+	t.Parallel()
+	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
+	push := func(id string, how punctual.IfExists) (punctual.PushResult, error) {
+		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id, Body: []byte("body"), IfExists: how}})
+		if err != nil {
+			return punctual.PushResult{}, err
+		}
+		return rs[0], rs[0].Err
+	}
+	if _, err := push("first", punctual.IfExistsKeep); err != nil {
+		t.Fatal(err)
+	}
+
+	b.breakAt(true, "INSERT INTO", "lost push")
+	_, err := push("lost push", punctual.IfExistsKeep)
+	b.happened(t, 1)
+	wantIndeterminate(t, "push whose answer is lost", err)
+	if r, err := push("lost push", punctual.IfExistsKeep); err != nil || r.Status != punctual.PushDuplicate {
+		t.Errorf("P7: the same push again: %v, %v; want a duplicate", r.Status, err)
+	}
+
+	// The next ones take several steps, of which the last one has the commit.
+	if _, err := push("first", punctual.IfExistsReplace); err != nil { // the driver describes COMMIT
+		t.Fatal(err)
+	}
+	cancel := func(id string) error {
+		out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: id}})
+		if err != nil {
+			return err
+		}
+		return out[0].Err
+	}
+	b.breakAt(true, "COMMIT\x00", "lost push")
+	err = cancel("lost push")
+	b.happened(t, 2)
+	wantIndeterminate(t, "cancel whose answer is lost", err)
+	if err := cancel("lost push"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("P5: the same cancel again: %v; want not found", err)
+	}
+
+	b.breakAt(true, "orders", "SKIP LOCKED")
+	_, err = s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Lease: 10 * time.Millisecond})
+	b.happened(t, 3)
+	wantIndeterminate(t, "claim whose answer is lost", err)
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: time.Minute, Lease: time.Hour})
+	if err != nil || len(ds) != 1 || ds[0].Attempt != 2 || len(ds[0].Failures) != 1 {
+		t.Fatalf("P6: the claim behind one whose answer is lost: %+v, %v; want attempt 2 of the message", ds, err)
+	}
+
+	ack := func() error {
+		errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: "first", Token: ds[0].Token, Verb: punctual.SettleAck}})
+		if err != nil {
+			return err
+		}
+		return errs[0]
+	}
+	b.breakAt(true, "DELETE FROM", "first")
+	err = ack()
+	b.happened(t, 4)
+	wantIndeterminate(t, "ack whose answer is lost", err)
+	if err := ack(); !errors.Is(err, punctual.ErrLeaseLost) {
+		t.Errorf("P4: the same ack again: %v; want lease lost", err)
+	}
+}
+
+// P13: a connection that breaks before a commit is sent is a definite error, and nothing has changed.
+func TestUnsentCommit(t *testing.T) {
+	t.Parallel()
+	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
+	for _, id := range []string{"described", "kept"} {
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id, Delay: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel := func(id string) error {
+		out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: id}})
+		if err != nil {
+			return err
+		}
+		return out[0].Err
+	}
+	if err := cancel("described"); err != nil {
+		t.Fatal(err)
+	}
+	b.breakAt(false, "FOR UPDATE", "kept")
+	err := cancel("kept")
+	b.happened(t, 1)
+	wantDefinite(t, "cancel whose first step was not sent", err, punctual.ErrUnreachable)
+	if _, err := s.Get(t.Context(), "orders", "kept"); err != nil {
+		t.Errorf("P5: the message whose cancel was not sent: %v", err)
+	}
+}
+
+// P13: a push that takes several transactions may break behind the first. What that has stored is reported as stored, and the error is
+// that of the others alone.
+func TestPushBreaksHalfWay(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []bool{false, true} {
+		t.Run(fmt.Sprintf("behind %v", behind), func(t *testing.T) {
+			s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
+			if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "taken"}, {Topic: "other"}}); err != nil {
+				t.Fatal(err)
+			}
+			b.breakAt(behind, "INSERT INTO", "topic", "unheard-of", "dedupe_window")
+			rs, err := s.Push(t.Context(), []punctual.NewMessage{
+				{Topic: "orders", ID: "new"},
+				{Topic: "unheard-of", ID: "new"},
+				{Topic: "orders", ID: "taken", IfExists: punctual.IfExistsReplace},
+			})
+			b.happened(t, 1)
+			if err != nil || len(rs) != 3 {
+				t.Fatalf("a push of which a part was stored: %+v, %v; want a result for each", rs, err)
+			}
+			if rs[0].Err != nil || rs[0].Status != punctual.PushStored {
+				t.Errorf("P1: what the first transaction has stored: %+v; want it stored", rs[0])
+			}
+			if rs[2].Err != nil || rs[2].Status != punctual.PushReplaced {
+				t.Errorf("P7: what the second transaction has replaced: %+v; want it replaced", rs[2])
+			}
+			if behind {
+				wantIndeterminate(t, "message whose topic may have been made", rs[1].Err)
+			} else {
+				wantDefinite(t, "message whose topic was not made", rs[1].Err, punctual.ErrUnreachable)
+			}
+			if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Ready != 2 {
+				t.Errorf("the topic has %d messages, %v; want 2", st.Ready, err)
+			}
+		})
+	}
+}
+
+// Each connection that the server ends is made again: a claim that waits goes on, and so does what listens.
+func TestTerminatedBackends(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	o := &Options{Migrate: true, OwnPool: true}
+	one, other := openStore(t, newPool(t, server), o), openStore(t, newPool(t, server), o)
+	for n := range 3 {
+		awaitListeners(t, server, 2)
+		found := make(chan claimResult, 1)
+		go func() {
+			ds, err := claimStubbornly(one)
+			found <- claimResult{ds, err}
+		}()
+		awaitWaiting(t, one, "orders")
+		if ended := doIt(t, server, "select count(pg_terminate_backend(pid)) from "+clients); ended == "0" {
+			t.Fatal("this test shows nothing: there was no connection to end")
+		}
+		id := fmt.Sprint(n)
+		for { // the pool learns of each connection that has ended by using it
+			rs, err := other.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id}})
+			if err == nil && rs[0].Err == nil {
+				break
+			}
+			if err != nil && !errors.Is(err, punctual.ErrIndeterminate) && !errors.Is(err, punctual.ErrUnreachable) {
+				t.Fatalf("push over connections that have ended: %v", err)
+			}
+		}
+		if got := <-found; got.err != nil || len(got.ds) != 1 || got.ds[0].ID != id {
+			t.Fatalf("P1: the claim that waited found %v, %v; want message %s", got.ds, got.err, id)
+		}
+	}
+}
+
+// claimStubbornly waits for a message of orders, again when its connection broke.
+func claimStubbornly(s *Store) ([]punctual.Delivery, error) {
+	for {
+		ds, err := s.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: time.Minute, Lease: time.Hour})
+		if err == nil || !errors.Is(err, punctual.ErrUnreachable) && !errors.Is(err, punctual.ErrIndeterminate) {
+			return ds, err
+		}
+	}
+}
+
+// awaitListeners waits until so many sessions listen.
+func awaitListeners(t *testing.T, server *pgtest.Server, n int) {
+	t.Helper()
+	waitUntil(t, "sessions listen", func() bool {
+		return doIt(t, server, "select count(*) from pg_stat_activity where query like 'LISTEN %' or query like '-- ping%'") == fmt.Sprint(n)
+	})
+}
+
+// waitUntil waits for a condition, which it names.
+func waitUntil(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// When the server has no connection left, the error says so, and nothing is lost.
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off", "max_connections=12", "superuser_reserved_connections=1")
+	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, NoListen: true})
+	pushOrders(t, s, 3, 0)
+	s.pool.Reset()
+	taken := takeConnections(t, server)
+	rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "refused"}})
+	if err == nil {
+		t.Fatalf("this test shows nothing: the push got a connection: %+v", rs)
+	}
+	wantDefinite(t, "push without a connection", err, punctual.ErrOverloaded)
+	for _, c := range taken {
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	waitUntil(t, "a push passes again", func() bool {
+		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "taken"}})
+		return err == nil
+	})
+	if ds := claimN(t, s, 100); len(ds) != 4 {
+		t.Errorf("P1: a claim found %d messages, want 4", len(ds))
+	}
+}
+
+// takeConnections takes all that the server has.
+func takeConnections(t *testing.T, server *pgtest.Server) (taken []*pgx.Conn) {
+	t.Helper()
+	for {
+		c, err := pgx.Connect(t.Context(), server.URL("postgres"))
+		if err != nil {
+			if len(taken) == 0 {
+				t.Fatal(err)
+			}
+			return taken
+		}
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		taken = append(taken, c)
+	}
+}
+
+// P14, P13: somebody who holds a message's row, and a role that waits only so long. The call is refused definitely, and passes when
+// the row is free.
+func TestTimeoutsOfRole(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{"lock_timeout", "statement_timeout"} {
+		t.Run(setting, func(t *testing.T) {
+			role := fresh()
+			doIt(t, shared, "create role "+role+" superuser login", "alter role "+role+" set "+setting+" = 300")
+			t.Cleanup(func() { doIt(t, shared, "drop role "+role) })
+			c, err := pgxpool.ParseConfig(shared.URL("postgres"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.ConnConfig.User = role
+			pool, err := pgxpool.NewWithConfig(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			hasty := openStore(t, pool, &Options{Schema: s.opt.Schema, OwnPool: true, NoListen: true})
+			pushOrders(t, s, 2, 0)
+			held := claimN(t, s, 1)[0]
+			tx, err := s.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			if _, err := tx.Exec(t.Context(), inSchema("SELECT FROM punctual.message FOR UPDATE", s.opt.Schema)); err != nil {
+				t.Fatal(err)
+			}
+			ack := []punctual.Settlement{{Topic: "orders", ID: held.ID, Token: held.Token, Verb: punctual.SettleAck}}
+			_, err = hasty.Settle(t.Context(), ack)
+			wantDefinite(t, "ack of a message whose row is held", err, punctual.ErrOverloaded)
+			_, err = hasty.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "1"}})
+			wantDefinite(t, "cancel of a message whose row is held", err, punctual.ErrOverloaded)
+			if ds, err := hasty.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2}); err != nil || len(ds) != 0 {
+				t.Errorf("P14: a claim beside rows that are held: %v, %v; want nothing, at once", ds, err)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			waitUntil(t, "the ack passes", func() bool {
+				errs, err := hasty.Settle(t.Context(), ack)
+				return err == nil && errs[0] == nil
+			})
+		})
+	}
+}
+
+// A server that begins to refuse changes on connections that stay open, as one that was made a standby, is a definite error; work
+// goes on when it is over.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true})
+	pushOrders(t, s, 3, 0)
+	one := []punctual.NewMessage{{Topic: "orders", ID: "refused"}}
+	if err := server.Set("default_transaction_read_only", "on"); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	waitUntil(t, "a change is refused", func() bool {
+		_, err = s.Push(t.Context(), one)
+		one[0].ID = fmt.Sprintf("refused %d", time.Now().UnixNano())
+		return err != nil
+	})
+	wantDefinite(t, "push to a server that takes no changes", err, punctual.ErrUnreachable)
+	_, err = s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1})
+	wantDefinite(t, "claim from a server that takes no changes", err, punctual.ErrUnreachable)
+	doIt(t, server, "set default_transaction_read_only = off", "alter system reset default_transaction_read_only", "select pg_reload_conf()")
+	waitUntil(t, "a claim passes", func() bool {
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100})
+		return err == nil && len(ds) >= 3
+	})
+}

@@ -1,0 +1,154 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/faultnet"
+	"github.com/punctualmq/punctual/internal/pgtest"
+)
+
+// poolOver is a pool whose connections go over a wire.
+func poolOver(t *testing.T, w *faultnet.Wire) *pgxpool.Pool {
+	t.Helper()
+	return newPool(t, &pgtest.Server{Addr: w.Addr})
+}
+
+// P1, P13: the network carries nothing in one direction for longer than callers wait; then all arrives that was sent meanwhile. What was
+// stored is delivered, once.
+func TestNetworkCut(t *testing.T) {
+	t.Parallel()
+	for _, d := range []faultnet.Direction{faultnet.ToServer, faultnet.FromServer} {
+		t.Run(d.String(), func(t *testing.T) {
+			w := faultnet.StartWire(t, shared.Addr)
+			s := openStore(t, poolOver(t, w), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			here := openStore(t, newPool(t, shared), &Options{Schema: s.opt.Schema, OwnPool: true})
+			pushOrders(t, s, 3, 0)
+			w.Cut(d)
+			ctx, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "orders", ID: "in doubt"}})
+			end()
+			wantIndeterminate(t, "push over a network that was cut", err)
+			w.AwaitHeld(t, d, 1)
+			if _, err := here.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "beside"}}); err != nil {
+				t.Fatal(err)
+			}
+			w.Mend(d)
+			seen := make(map[string]int)
+			waitUntil(t, "the store is reached again", func() bool {
+				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100, Lease: time.Hour})
+				for _, d := range ds {
+					seen[d.ID]++
+				}
+				return err == nil
+			})
+			// A repetition answers definitely: it is there, or it is stored now.
+			rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "in doubt"}})
+			if err != nil || rs[0].Err != nil {
+				t.Errorf("P7: the push again: %+v, %v", rs, err)
+			}
+			waitUntil(t, "all is delivered", func() bool {
+				for _, d := range claimN(t, here, 100) {
+					seen[d.ID]++
+				}
+				return len(seen) == 5
+			})
+			for id, n := range seen {
+				if n != 1 {
+					t.Errorf("P3: %s was delivered %d times under leases of an hour", id, n)
+				}
+			}
+		})
+	}
+}
+
+// listener is the port of the connection on which a store listens, as the server sees it; 0 while there is none.
+func listener(t *testing.T, server *pgtest.Server, channel string) int {
+	t.Helper()
+	out := doIt(t, server, "select coalesce(max(client_port), 0) from pg_stat_activity where query = 'LISTEN \""+channel+"\"'")
+	port, err := strconv.Atoi(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// P11: a connection that listens and that the network has forgotten tells nothing. What others push is found all the same, and the
+// connection is made again.
+func TestHalfOpenListener(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	w := faultnet.StartWire(t, server.Addr)
+	s := openStore(t, poolOver(t, w), &Options{Migrate: true, OwnPool: true, heartbeat: 5 * time.Second})
+	other := openStore(t, newPool(t, server), &Options{OwnPool: true, NoListen: true})
+	port := 0
+	waitUntil(t, "the store listens", func() bool { port = listener(t, server, "punctual_due"); return port != 0 })
+	found := make(chan claimResult, 1)
+	go func() {
+		ds, err := s.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: time.Minute})
+		found <- claimResult{ds, err}
+	}()
+	awaitWaiting(t, s, "orders")
+	if !w.Forget(port) {
+		t.Fatal("this test shows nothing: the connection that listens does not go over the wire")
+	}
+	pushOrders(t, other, 1, 0)
+	doIt(t, server, "notify punctual_due, 'somebody\norders 0'") // other does not tell by itself
+	w.AwaitLost(t, faultnet.FromServer, 1)
+	if got := <-found; got.err != nil || len(got.ds) != 1 {
+		t.Fatalf("P11: a claim whose store hears nothing found %v, %v; want the message within a second", got.ds, got.err)
+	} else {
+		t.Logf("found after %v", got.ds[0].Late())
+	}
+	waitUntil(t, "the store listens on another connection", func() bool {
+		again := listener(t, server, "punctual_due")
+		return again != 0 && again != port
+	})
+}
+
+// P14: a process that stands still and does not read what it is told holds up nobody, and the server ends its connection, so that it
+// keeps no dead rows.
+func TestUnreadListener(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	// The connection is one as the store makes it, which nobody reads.
+	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, heartbeat: time.Second})
+	unread, err := s.waits.others.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unread.PgConn().Conn().Close() }()
+	if err := s.waits.others.begin(unread); err != nil {
+		t.Fatal(err)
+	}
+	pid := unread.PgConn().PID()
+	other := openStore(t, newPool(t, server), &Options{OwnPool: true})
+	state := func() string {
+		return doIt(t, server, fmt.Sprintf("select coalesce(max(wait_event || ' ' || (backend_xmin is not null)), 'gone') from pg_stat_activity where pid = %d", pid))
+	}
+	flood(t, server)
+	waitUntil(t, "the server waits for the process to read", func() bool {
+		got := state()
+		if got == "gone" {
+			t.Fatal("this test shows nothing: the connection has ended before the server waited for it")
+		}
+		return got == "ClientWrite true" || got == "ClientWrite false"
+	})
+	t.Logf("the connection that is not read waits: %s (with a snapshot: true)", state())
+	pushOrders(t, other, 10, 0)
+	if ds := claimN(t, other, 10); len(ds) != 10 {
+		t.Errorf("P14: beside a process that does not read a claim found %d messages, want 10", len(ds))
+	}
+	waitUntil(t, "the server has ended the connection", func() bool { return state() == "gone" })
+}
+
+// flood tells those who listen more than the buffers of a connection hold.
+func flood(t *testing.T, server *pgtest.Server) {
+	t.Helper()
+	doIt(t, server, "do $$ begin for i in 1..4000 loop perform pg_notify('punctual_due', i || repeat('x', 7000)); end loop; end $$")
+}

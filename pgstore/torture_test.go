@@ -1,0 +1,313 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual/internal/faultnet"
+	"github.com/punctualmq/punctual/internal/pgtest"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+// killRounds is how many rounds the ordinary test run makes, one of each fault; PUNCTUAL_TORTURE_CYCLES asks for another number.
+const killRounds = 5
+
+// killClients is how many processes work at the same time.
+const killClients = 2
+
+// TestKill has processes work on one server. In each round the server is killed or stopped at once, or hangs, or ends all
+// connections, or the network carries nothing in one direction, and then the processes are killed. What they were told is held against
+// what they and a look at everything find.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	wire := faultnet.StartWire(t, server.Addr)
+	k := newKillRun(t, server)
+	k.address = wire.Addr
+	kills, stops, halts, cuts, networks := 0, 0, 0, 0, 0
+	k.run(storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds), func(i int) {
+		k.pause(200, 700)
+		switch i % 5 {
+		case 0:
+			kills++
+			k.outage(server.Kill, server.Restart)
+		case 1:
+			cuts++
+			if n := doIt(t, server, "select count(pg_terminate_backend(pid)) from "+clients); n == "0" {
+				t.Error("this test shows nothing: there was no connection to cut")
+			}
+		case 2:
+			stops++
+			k.outage(server.StopImmediately, server.Restart)
+		case 3:
+			networks++
+			direction := faultnet.Direction(networks % 2)
+			wire.Cut(direction)
+			wire.AwaitHeld(t, direction, killClients)
+			k.pause(500, 2500)
+			wire.Mend(direction)
+		case 4:
+			halts++
+			k.outage(server.Freeze, server.Thaw)
+		}
+		k.pause(200, 700)
+	})
+	k.audit()
+	t.Logf("the server was killed %d times, stopped at once %d times and halted %d times with %d calls under way, all connections were ended %d times, the network was cut in one direction %d times",
+		kills, stops, halts, k.underWay, cuts, networks)
+}
+
+// clients are the sessions of processes, but for that of the one that asks.
+const clients = "pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
+
+// doIt carries out statements by psql.
+func doIt(t testing.TB, s *pgtest.Server, statements ...string) string {
+	t.Helper()
+	out, err := s.Do(statements...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// killRun is the parent of the processes that are killed.
+type killRun struct {
+	t       *testing.T
+	server  *pgtest.Server // the one that the store is on
+	address string         // hosts and ports for the processes
+	class   string
+	path    string
+	journal *storetest.Journal
+	ledger  *storetest.Ledger
+	rng     *rand.Rand
+	// before, if not nil, makes the servers ready for a round, and deadlines has some calls end early.
+	before    func()
+	deadlines bool
+	process   int64
+	lines     []storetest.Line // the last ones
+	round     int              // where those of this round begin in lines
+	outages   [][2]int64       // clocks between which a server was away, in this round
+	underWay  int              // calls during those of all rounds
+	began     time.Time
+}
+
+func newKillRun(t *testing.T, server *pgtest.Server) *killRun {
+	path := filepath.Join(t.TempDir(), "journal")
+	journal, err := storetest.OpenJournal(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &killRun{
+		t: t, server: server, address: server.Addr, class: "fsync", path: path, journal: journal, ledger: storetest.NewLedger(storetest.KeepsAll),
+		rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0)), deadlines: true, began: time.Now(),
+	}
+	k.ledger.GivesBack = true
+	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "overloaded", "unreachable"}
+	pool := newPool(t, server)
+	defer pool.Close()
+	if err := Migrate(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// auditProcess is the number of the process that reads what is there; those that look between the rounds have the numbers behind it.
+const auditProcess = 1 << 20
+
+// linesKept is about how many lines are kept for a look at what broke a promise.
+const linesKept = 100_000
+
+// run makes rounds: it lets processes work, during the fault of the round too, and kills them.
+func (k *killRun) run(rounds int, fault func(i int)) {
+	for i := range rounds {
+		if k.before != nil {
+			k.before()
+		}
+		ps := k.start()
+		fault(i)
+		for _, p := range ps {
+			if err := p.Kill(); err != nil {
+				k.t.Error(err)
+			}
+		}
+		k.read(i)
+		if k.t.Failed() {
+			name, err := storetest.DumpLines(k.lines)
+			k.t.Fatalf("in round %d of %d; the lines are in %s (%v)", i+1, rounds, name, err)
+		}
+		if (i+1)%10 == 0 {
+			k.t.Logf("%d rounds in %v: %s", i+1, time.Since(k.began).Round(time.Second), k.ledger)
+		}
+	}
+	if k.ledger.Deliveries == 0 || k.ledger.Acknowledged == 0 {
+		k.t.Error("the rounds were too short for anything to happen")
+	}
+	if k.ledger.UnderWay == 0 || k.underWay == 0 {
+		k.t.Error("this test shows nothing: no call was under way when a process was killed, or none when a server was")
+	}
+}
+
+// read hands the lines of a round to the ledger, and what is there behind it.
+func (k *killRun) read(i int) {
+	// Behind the end of all connections nothing of theirs can come.
+	for limit := time.Now().Add(time.Minute); doIt(k.t, k.server, "select count(*) from "+clients) != "0"; {
+		if time.Now().After(limit) {
+			k.t.Fatal("the connections of processes that were killed do not go")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if len(k.lines) > linesKept {
+		k.lines = nil
+	}
+	k.round = len(k.lines)
+	if err := storetest.ReadJournal(k.path, k.add); err != nil {
+		k.t.Error(err)
+	}
+	for _, away := range k.outages {
+		k.underWay += k.during(away)
+	}
+	k.outages = nil
+	if err := os.Truncate(k.path, 0); err != nil {
+		k.t.Error(err)
+	}
+	k.ledger.End(time.Now().UnixMilli())
+	if err := k.look(auditProcess + 1 + int64(i)); err != nil {
+		k.t.Error(err)
+	}
+	k.report()
+}
+
+// outage has a server be away for a moment.
+func (k *killRun) outage(begin, end func() error) {
+	k.t.Helper()
+	from := time.Now().UnixMilli()
+	if err := begin(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.outages = append(k.outages, [2]int64{from, time.Now().UnixMilli()})
+	k.pause(0, 300)
+	if err := end(); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// during counts the calls of a round that were under way between two clocks.
+func (k *killRun) during(away [2]int64) (n int) {
+	begun := make(map[int64]bool)
+	for _, e := range k.lines[k.round:] {
+		switch {
+		case !e.Answer && e.At <= away[0]:
+			begun[e.N] = true
+		case e.Answer && e.At < away[1]:
+			delete(begun, e.N)
+		}
+	}
+	return len(begun)
+}
+
+// start starts the processes of a round, and returns when all have opened the store.
+func (k *killRun) start() (ps []*storetest.ChildProcess) {
+	for range killClients {
+		k.process++
+		url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&pool_max_conns=16&durability=%s", k.address, k.class)
+		if !k.deadlines {
+			url += "&" + noDeadlines
+		}
+		c := storetest.Child{Store: url, Journal: k.path, Process: k.process, Seed: k.rng.Uint64()}
+		p, err := storetest.StartChild("TestKillChild", c)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	for _, p := range ps {
+		working := false
+		for what := range p.Said {
+			if working = what == storetest.Working; working {
+				break
+			}
+		}
+		if !working {
+			k.t.Fatal(p.Kill()) // it has ended
+		}
+	}
+	return ps
+}
+
+// noDeadlines is a word in the URL of a process none of whose calls ends early.
+const noDeadlines = "application_name=patient"
+
+// pause lets the processes work for some milliseconds.
+func (k *killRun) pause(least, most int) {
+	time.Sleep(time.Duration(least+k.rng.IntN(most-least)) * time.Millisecond)
+}
+
+func (k *killRun) add(e storetest.Line) {
+	k.lines = append(k.lines, e)
+	k.ledger.Add(e)
+}
+
+// quietly are the options of stores under kills.
+func quietly() *Options { return &Options{Logger: slog.New(slog.DiscardHandler)} }
+
+// look reads all that is there. Without it, what each kill leaves open would multiply from round to round.
+func (k *killRun) look(process int64) error {
+	s, err := OpenURL(k.t.Context(), k.server.URL("postgres"), quietly())
+	if err != nil {
+		return err
+	}
+	err = storetest.NewRecorder(s, process, nil, k.add).Look(k.t.Context())
+	return errors.Join(err, s.Close())
+}
+
+// audit has all that is left delivered and acknowledged in the end.
+func (k *killRun) audit() {
+	clock := &storetest.ShiftedClock{}
+	o := quietly()
+	o.clock, o.OwnPool = clock, true
+	s := openStore(k.t, newPool(k.t, k.server), o)
+	if err := k.ledger.Audit(k.t.Context(), s, auditProcess, clock); err != nil {
+		k.t.Error(err)
+	}
+	k.report()
+	k.t.Logf("%d processes killed, in %v: %s", k.process, time.Since(k.began).Round(time.Second), k.ledger)
+}
+
+func (k *killRun) report() {
+	for _, p := range k.ledger.Problems() {
+		k.t.Error(p)
+	}
+}
+
+// TestKillChild is a process that a killRun starts and kills; by itself it does nothing.
+func TestKillChild(t *testing.T) {
+	c, ok := storetest.ChildOf(t)
+	if !ok {
+		t.Skip("this is a child process of TestKill and others")
+	}
+	j, err := storetest.OpenJournal(c.Journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenURL(context.Background(), c.Store, quietly())
+	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); { // a server that has just started
+		s, err = OpenURL(context.Background(), c.Store, quietly())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Say(storetest.Working)
+	w := &storetest.Workload{
+		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
+		Deadlines: !strings.Contains(c.Store, noDeadlines), Worker: true, BigBodies: true, ClaimTopics: 1,
+	}
+	w.Run(context.Background())
+}
