@@ -40,11 +40,13 @@ type amending struct {
 	s   *Store
 	as  []punctual.Amendment
 	out []punctual.Amended
+
+	within bool // a transaction of the caller's, whose commit answers
 }
 
 // amendingOf checks amendments.
 func (s *Store) amendingOf(as []punctual.Amendment) *amending {
-	c := &amending{s, as, make([]punctual.Amended, len(as))}
+	c := &amending{s: s, as: as, out: make([]punctual.Amended, len(as))}
 	for i := range as {
 		c.out[i].Err = storekit.CheckAmendment(&as[i])
 	}
@@ -73,6 +75,7 @@ func (c *amending) amend(ctx context.Context, to stepper, part []int) (*locked, 
 	write := c.s.changes()
 	for _, i := range part {
 		c.out[i] = c.decide(i, l, write)
+		write.refused = write.refused || c.out[i].Err != nil && !c.within
 	}
 	return l, write.step(), nil
 }

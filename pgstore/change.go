@@ -63,6 +63,7 @@ type changes struct {
 	failures   [][]byte // of those updated; nil adds none
 	removed    []*row
 	remembered []*row
+	refused    bool // an item is answered by what was found and not by a change
 }
 
 func (s *Store) changes() *changes { return &changes{s: s} }
@@ -105,6 +106,9 @@ func (c *changes) step() *step {
 			until[i] = r.forgetAt
 		}
 		x.add("remember", []any{numbers, ids, until}, nil)
+	}
+	if c.refused {
+		x.add("durable", c.s.writing(), nil)
 	}
 	return x
 }

@@ -107,16 +107,13 @@ func (s *Store) heads(ctx context.Context, topics []string) (now int64, heads ma
 	seen := s.waits.look(topics)
 	err = s.read(ctx, func() *step {
 		heads = make(map[string]int64)
-		return s.step().add("heads", s.reading(topics), func(rows scanner) error {
+		return s.step().add("heads", s.reading(topics, lookAhead.Milliseconds()), func(rows scanner) error {
 			var topic string
 			var at *int64
 			if err := rows.Scan(&micros, &topic, &at); err != nil {
 				return err
 			}
-			heads[topic] = never
-			if at != nil {
-				heads[topic] = *at
-			}
+			heads[topic] = headOf(at, micros)
 			return nil
 		})
 	})
@@ -128,6 +125,14 @@ func (s *Store) heads(ctx context.Context, topics []string) (now int64, heads ma
 		s.waits.saw(topic, at, seen[topic])
 	}
 	return micros / 1000, heads, nil
+}
+
+// headOf is when to look at a topic again, in ms, by an answer of the time given: at its next message, or where the answer ends.
+func headOf(next *int64, micros int64) int64 {
+	if next == nil {
+		return micros/1000 + lookAhead.Milliseconds() + 1
+	}
+	return *next
 }
 
 // claimTopic leases up to n messages of a topic. It stops early, and says so, when they are as many bytes as one claim takes.
@@ -156,7 +161,8 @@ type some struct {
 	until       *int64
 	token       *int64
 	seen, taken int
-	next        *int64 // when the first message behind now needs attention
+	spent       []string // the IDs of those that must not be delivered any more
+	next        *int64   // when the next message needs attention, if that is soon and fewer were seen than asked for
 	ds          []punctual.Delivery
 }
 
@@ -171,16 +177,19 @@ func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease ti
 	seen := s.waits.look([]string{topic})
 	err := s.write(ctx, func() *step {
 		got = &some{}
-		return s.step().add("claim", s.writing(topic, limit, length, claimBytes), func(rows scanner) error { return got.scan(rows, topic) })
+		return s.step().add("claim", s.writing(topic, limit, length, claimBytes, lookAhead.Milliseconds()), func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.clock.hear(got.micros)
-	at := never
-	if got.next != nil {
-		at = *got.next
+	if len(got.spent) > 0 {
+		// When this fails a later claim meets them again.
+		if err := s.spend(ctx, topic, got.spent); err != nil && len(got.ds) == 0 {
+			return nil, err
+		}
 	}
+	at := headOf(got.next, got.micros)
 	if got.seen == limit { // there may be more
 		at = got.micros / 1000
 	}
@@ -195,6 +204,13 @@ func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease ti
 	return got, nil
 }
 
+// spend ends messages that a claim has met and that must not be delivered any more.
+func (s *Store) spend(ctx context.Context, topic string, ids []string) error {
+	return s.write(ctx, func() *step {
+		return s.step().add("spend", s.writing(topic, ids), nil)
+	})
+}
+
 // scan reads a row of claim.sql. Until all are sorted LeaseUntil is where the message stood in its topic.
 func (g *some) scan(rows scanner, topic string) error {
 	var id *string
@@ -203,7 +219,7 @@ func (g *some) scan(rows scanner, topic string) error {
 	var attempts, most *int32
 	var headers, body []byte
 	var failures [][]byte
-	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
+	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.spent, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
 		&attempts, &most, &headers, &body, &failures)
 	if err != nil || id == nil {
 		return err

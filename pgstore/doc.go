@@ -38,5 +38,6 @@
 // a definite error. When the answer to a commit is lost the error is ErrIndeterminate (run.go, errors.go).
 //
 // Open looks at version and durability, and so does the store again every 30 s (durability.go). Each transaction that changes
-// something raises synchronous_commit for itself where the session has less than it needs (clock.sql).
+// something raises synchronous_commit for itself where the session has less than it needs (clock.sql). An ack turns it off for
+// itself, unless an ID is to be remembered (ack.sql); answers that say that something is gone wait for the disk (durable.sql).
 package pgstore

@@ -28,7 +28,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 		return punctual.Info{}, fmt.Errorf("get %s in %s: %w", id, topic, err)
 	}
 	if len(found) == 0 {
-		if err := s.tickNow(ctx); err != nil {
+		if err := s.settled(ctx); err != nil {
 			return punctual.Info{}, fmt.Errorf("get %s in %s: %w", id, topic, err)
 		}
 		return punctual.Info{}, fmt.Errorf("message %s in %s: %w", id, topic, punctual.ErrNotFound)
@@ -36,9 +36,16 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return found[0], nil
 }
 
-// tickNow reads the clock for an answer that told nothing of the time.
-func (s *Store) tickNow(ctx context.Context) error {
-	_, err := s.tick(ctx)
+// settled returns when all that was read until now is durable (P13). A message that is there is so already. One that is gone may have
+// been acked by a commit that did not wait for the disk, and so may one that is missing from a list or a count.
+func (s *Store) settled(ctx context.Context) error {
+	var micros int64
+	err := s.read(ctx, func() *step {
+		return s.step().add("durable", s.writing(), func(rows scanner) error { return rows.Scan(&micros, nil) })
+	})
+	if err == nil {
+		s.clock.hear(micros)
+	}
 	return err
 }
 
@@ -114,10 +121,8 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	if err != nil {
 		return punctual.Page{}, fmt.Errorf("list of %s messages in %s: %w", q.State, q.Topic, err)
 	}
-	if len(found) == 0 {
-		if err := s.tickNow(ctx); err != nil {
-			return punctual.Page{}, fmt.Errorf("list of %s messages in %s: %w", q.State, q.Topic, err)
-		}
+	if err := s.settled(ctx); err != nil {
+		return punctual.Page{}, fmt.Errorf("list of %s messages in %s: %w", q.State, q.Topic, err)
 	}
 	p := punctual.Page{Messages: found[:min(q.Limit, len(found))]}
 	if len(found) > q.Limit {
@@ -227,6 +232,9 @@ func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicS
 	if micros > 0 {
 		s.clock.hear(micros)
 	}
+	if err == nil {
+		err = s.settled(ctx)
+	}
 	return all, err
 }
 
@@ -277,6 +285,9 @@ func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punct
 			return nil
 		})
 	})
+	if err == nil {
+		err = s.settled(ctx)
+	}
 	if err != nil {
 		return f, err
 	}

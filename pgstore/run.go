@@ -58,6 +58,14 @@ func (x *step) add(name string, args []any, each func(scanner) error) *step {
 	return x
 }
 
+// behind puts a statement without arguments, whose rows nobody reads, before all others.
+func (x *step) behind(name string) *step {
+	first := x.s.step().add(name, nil, nil)
+	x.QueuedQueries = append(first.QueuedQueries, x.QueuedQueries...)
+	x.each = append(first.each, x.each...)
+	return x
+}
+
 // send sends a step and hears its answers.
 func (x *step) send(ctx context.Context, to sender) error {
 	return to.SendBatch(ctx, &x.Batch).Close()
@@ -79,14 +87,14 @@ func (s *Store) write(ctx context.Context, build func() *step) error {
 			return unsent{err}
 		}
 		defer conn.Release()
-		return build().send(ctx, conn)
+		return build().behind("plan").send(ctx, conn)
 	}, punctual.ErrIndeterminate)
 }
 
 // read is write for what changes nothing.
 func (s *Store) read(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
-		return build().send(ctx, s.pool)
+		return build().behind("plan").send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 }
 
@@ -126,6 +134,7 @@ type transaction struct {
 func (t *transaction) send(ctx context.Context, x *step) error {
 	if !t.begun {
 		t.begun = true
+		x.behind("plan")
 		begin := t.s.step()
 		begin.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 		begin.QueuedQueries = append(begin.QueuedQueries, x.QueuedQueries...)

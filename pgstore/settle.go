@@ -41,44 +41,59 @@ type settling struct {
 
 func (c *settling) name(i int) name { return name{c.ss[i].Topic, c.ss[i].ID} }
 
-// settle settles a part: acks alone in one statement, all else by looking first.
+// settle settles a part: acks in one statement, and what that has left, or other verbs, by looking first.
 func (c *settling) settle(ctx context.Context, part []int) error {
 	for _, i := range part {
 		if c.ss[i].Verb != punctual.SettleAck {
 			return c.settleAny(ctx, part)
 		}
 	}
-	return c.ack(ctx, part)
+	left, err := c.ack(ctx, part)
+	switch {
+	case err != nil || len(left) == 0:
+		return err
+	case len(left) == len(part):
+		return c.settleAny(ctx, left)
+	}
+	if err := c.settleAny(ctx, left); err != nil {
+		for _, i := range left { // the others are done
+			c.out[i] = err
+		}
+	}
+	return nil
 }
 
-func (c *settling) ack(ctx context.Context, part []int) error {
+// ack finishes the messages whose current token is given, and returns the other ones.
+func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) {
 	topics, ids, tokens := make([]string, len(part)), make([]string, len(part)), make([]int64, len(part))
 	for at, i := range part {
 		topics[at], ids[at], tokens[at] = c.ss[i].Topic, c.ss[i].ID, c.ss[i].Token
 	}
 	var micros int64
-	var done map[name]bool
-	err := c.s.write(ctx, func() *step {
-		done = make(map[name]bool)
+	var done int
+	var doneTopics, doneIDs []string // of those that are done, if not all are
+	err = c.s.write(ctx, func() *step {
 		return c.s.step().add("ack", c.s.writing(topics, ids, tokens), func(rows scanner) error {
-			var topic, id *string
-			if err := rows.Scan(&micros, &topic, &id); err != nil || topic == nil {
-				return err
-			}
-			done[name{*topic, *id}] = true
-			return nil
+			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil)
 		})
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.s.clock.hear(micros)
+	if done == len(part) {
+		return nil, nil
+	}
+	acked := make(map[name]bool, len(doneIDs))
+	for at, id := range doneIDs {
+		acked[name{doneTopics[at], id}] = true
+	}
 	for _, i := range part {
-		if !done[c.name(i)] {
-			c.out[i] = c.lost(i, punctual.ErrLeaseLost)
+		if !acked[c.name(i)] {
+			left = append(left, i)
 		}
 	}
-	return nil
+	return left, nil
 }
 
 func (c *settling) lost(i int, kind error) error {
@@ -96,6 +111,7 @@ func (c *settling) settleAny(ctx context.Context, part []int) error {
 		write := c.s.changes()
 		for _, i := range part {
 			c.out[i] = c.decide(i, l, write)
+			write.refused = write.refused || c.out[i] != nil
 		}
 		return write.step(), nil
 	})

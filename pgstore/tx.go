@@ -153,6 +153,7 @@ func (s *Store) AmendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]
 		return nil, fmt.Errorf("amend: %w", err)
 	}
 	c := s.amendingOf(as)
+	c.within = true
 	way := callersWay{s, tx}
 	for _, part := range c.parts() {
 		_, x, err := c.amend(ctx, way, part)

@@ -16,6 +16,9 @@ const never int64 = math.MaxInt64 / 1000
 const (
 	// pollEvery is how long nobody looks at a topic that is waited for, at most: notifications may be lost (P11). In ms.
 	pollEvery = 1000
+	// lookAhead is how far ahead claims and polls look, and how far ahead a message is due of which others are told. Polls find the later ones
+	// in time. What lies behind need not be read: dead entries of the index, mostly, where the leases of finished messages would have ended.
+	lookAhead = 2 * time.Second
 	// forgetAfter is for how long a topic is remembered that nobody waits for, in ms.
 	forgetAfter = 60_000
 )
@@ -363,6 +366,3 @@ func (w *waits) readHeads(names []string) {
 	}
 	w.wakePoller()
 }
-
-// lookAhead is how far ahead a message is due of which others are told. Their polls find the later ones in time.
-const lookAhead = 2 * time.Second

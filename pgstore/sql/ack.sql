@@ -1,29 +1,34 @@
--- Finishes messages under their current token, and returns which ones. The others it leaves as they are.
+-- Finishes messages under their current token. It returns how many, and which ones if that is not all. The others it leaves as they
+-- are, and so it does those that somebody changed while it waited for their locks: it cannot see where they are then.
 -- Locks: the rows that it removes, in the order of topic and ID.
--- It removes by ID: the place of a row that changed while this waited for its lock is one that the statement cannot see.
+-- The commit does not wait for the disk, unless an ID is to be remembered: an ack that is lost has its message delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
-    SELECT m.topic AS number, k.topic, m.id, t.dedupe_window
-    FROM unnest($4::text[], $5::text[], $6::bigint[]) AS k (topic, id, token)
-         JOIN punctual.topic AS t ON t.name = k.topic
-         JOIN punctual.message AS m ON m.topic = t.number AND m.id = k.id
-    WHERE m.visible_at IS NOT NULL AND m.token = k.token AND m.token <> 0
-    ORDER BY m.topic, m.id
-    FOR UPDATE OF m
+    SELECT m.place, k.dedupe_window
+    FROM (SELECT t.number, t.dedupe_window, i.id, i.token
+          FROM unnest($4::text[], $5::text[], $6::bigint[]) AS i (topic, id, token) JOIN punctual.topic AS t ON t.name = i.topic
+          ORDER BY t.number, i.id COLLATE "C") AS k
+         CROSS JOIN LATERAL (
+             SELECT m.ctid AS place FROM punctual.message AS m
+             WHERE m.topic = k.number AND m.id = k.id AND m.token = k.token AND k.token <> 0
+             FOR UPDATE
+         ) AS m
 ),
 removed AS (
-    DELETE FROM punctual.message AS m USING held WHERE held.dedupe_window = 0 AND m.topic = held.number AND m.id = held.id
-    RETURNING m.topic, m.id
+    DELETE FROM punctual.message WHERE ctid = ANY (ARRAY(SELECT place FROM held WHERE dedupe_window = 0))
+    RETURNING topic, id
 ),
 remembered AS (
     UPDATE punctual.message AS m
-    SET forget_at = (SELECT micros FROM clock) / 1000 + held.dedupe_window, visible_at = NULL, token = 0, cancelled = false,
-        headers = NULL, body = NULL, failures = NULL
-    FROM held WHERE held.dedupe_window > 0 AND m.topic = held.number AND m.id = held.id
+    SET forget_at = (SELECT micros FROM clock) / 1000 + (SELECT t.dedupe_window FROM punctual.topic AS t WHERE t.number = m.topic),
+        visible_at = NULL, token = 0, cancelled = false, headers = NULL, body = NULL, failures = NULL
+    WHERE m.ctid = ANY (ARRAY(SELECT place FROM held WHERE dedupe_window > 0))
     RETURNING m.topic, m.id
-)
-SELECT clock.micros, d.name, d.id
-FROM clock LEFT JOIN (
-    SELECT held.topic AS name, held.id
-    FROM held JOIN (SELECT * FROM removed UNION ALL SELECT * FROM remembered) AS r ON r.topic = held.number AND r.id = held.id
-) AS d ON true
+),
+done AS MATERIALIZED (SELECT * FROM removed UNION ALL SELECT * FROM remembered),
+number AS MATERIALIZED (SELECT count(*) AS of FROM done)
+SELECT clock.micros, number.of, d.topics, d.ids,
+       CASE WHEN NOT EXISTS (SELECT FROM held WHERE dedupe_window > 0) THEN set_config('synchronous_commit', 'off', true) END
+FROM clock CROSS JOIN number LEFT JOIN LATERAL (
+    SELECT array_agg(t.name) AS topics, array_agg(done.id) AS ids FROM done JOIN punctual.topic AS t ON t.number = done.topic
+) AS d ON number.of < cardinality($5::text[])

@@ -1,22 +1,19 @@
--- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Those that must
--- not be delivered any more it ends instead. It takes messages up to $7 bytes in all, but at least one. It returns a row
--- for each message that it has leased, or one row without a message.
+-- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Those that must not be
+-- delivered any more it passes by and names as spent, for spend.sql. It takes messages up to $7 bytes in all, but at
+-- least one. It returns a row for each message that it has leased, or one row without a message. When it saw less than
+-- it asked for it also tells when the next message needs attention, if that is within $8 ms.
 -- Locks: the rows that it takes; it passes by what others have locked, and so waits for nobody.
 -- A server whose timeline is not that of the epoch makes the token NULL, which the table refuses.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
-    SELECT topic.number, topic.max_attempts, topic.dedupe_window, clock.micros / 1000 AS now,
-           clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until
+    SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until
     FROM punctual.topic AS topic CROSS JOIN clock
     WHERE topic.name = $4::text AND NOT topic.delivery_paused
 ),
 due AS MATERIALIZED (
     SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size,
-           CASE WHEN m.cancelled THEN 'finish'
-                WHEN m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t)) THEN 'die'
-                WHEN m.expires <= (SELECT now FROM t) AND m.drop_expired THEN 'finish'
-                WHEN m.expires <= (SELECT now FROM t) THEN 'die'
-                ELSE 'deliver' END AS verdict
+           m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
+               OR coalesce(m.expires <= (SELECT now FROM t), false) AS spent
     FROM punctual.message AS m
     WHERE m.topic = (SELECT number FROM t) AND m.visible_at <= (SELECT now FROM t)
     ORDER BY m.topic, m.visible_at, m.id
@@ -27,42 +24,30 @@ taken AS MATERIALIZED (
     SELECT s.* FROM (SELECT due.*, sum(size) OVER (ORDER BY visible_at, id) - size AS before FROM due) AS s
     WHERE s.before = 0 OR s.before + s.size <= $7::bigint
 ),
+found AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM due) AS seen, count(*) AS taken, count(*) FILTER (WHERE NOT spent) AS wanted,
+           array_agg(id) FILTER (WHERE spent) AS spent
+    FROM taken
+),
 number AS MATERIALIZED (
     SELECT store.epoch::bigint << 52 | nextval('punctual.claim_number') << 12 | (random() * 4095)::bigint AS token
-    FROM punctual.store AS store CROSS JOIN (SELECT count(*) AS wanted FROM taken WHERE verdict = 'deliver') AS w
-    WHERE w.wanted > 0 AND store.timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+    FROM punctual.store AS store CROSS JOIN found
+    WHERE found.wanted > 0 AND store.timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
 ),
 leased AS (
     UPDATE punctual.message
     SET visible_at = (SELECT until FROM t), attempts = attempts + 1, token = (SELECT token FROM number),
         failures = CASE WHEN token = 0 THEN failures ELSE
             (failures || convert_to(attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(failures) - 14):] END
-    WHERE ctid = ANY (ARRAY(SELECT place FROM taken WHERE verdict = 'deliver'))
+    WHERE ctid = ANY (ARRAY(SELECT place FROM taken WHERE NOT spent))
     RETURNING id, due, first_due, created, expires, drop_expired, attempts, max_attempts, headers, body, failures
-),
-died AS (
-    UPDATE punctual.message
-    SET visible_at = NULL, died_at = (SELECT now FROM t), token = 0,
-        reason = CASE WHEN attempts >= coalesce(nullif(max_attempts, 0), (SELECT max_attempts FROM t))
-                      THEN 'attempts used up' ELSE 'expired' END,
-        failures = CASE WHEN token = 0 THEN failures ELSE
-            (failures || convert_to(attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(failures) - 14):] END
-    WHERE ctid = ANY (ARRAY(SELECT place FROM taken WHERE verdict = 'die'))
-),
-removed AS (
-    DELETE FROM punctual.message
-    WHERE ctid = ANY (ARRAY(SELECT place FROM taken WHERE verdict = 'finish' AND (SELECT dedupe_window FROM t) = 0))
-),
-remembered AS (
-    UPDATE punctual.message
-    SET forget_at = (SELECT now + dedupe_window FROM t), visible_at = NULL, token = 0, cancelled = false,
-        headers = NULL, body = NULL, failures = NULL
-    WHERE ctid = ANY (ARRAY(SELECT place FROM taken WHERE verdict = 'finish' AND (SELECT dedupe_window FROM t) > 0))
 )
-SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), (SELECT count(*) FROM due), (SELECT count(*) FROM taken),
-       (SELECT m.visible_at FROM punctual.message AS m
-        WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t)
-        ORDER BY m.topic, m.visible_at, m.id LIMIT 1),
+SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken, found.spent,
+       CASE WHEN found.seen < $5::bigint THEN
+           (SELECT m.visible_at FROM punctual.message AS m
+            WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t) AND m.visible_at <= (SELECT now FROM t) + $8::bigint
+            ORDER BY m.topic, m.visible_at, m.id LIMIT 1)
+       END,
        taken.visible_at, l.id, l.due, l.first_due, l.created, l.expires, l.drop_expired, l.attempts, l.max_attempts,
        l.headers, l.body, l.failures
-FROM clock LEFT JOIN (leased AS l JOIN taken ON taken.id = l.id) ON true
+FROM clock CROSS JOIN found LEFT JOIN (leased AS l JOIN taken ON taken.id = l.id) ON true

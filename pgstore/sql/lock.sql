@@ -1,9 +1,12 @@
 -- Locks messages by topic and ID, in whatever state, and returns what decides about their next one.
 -- Locks: the rows that it returns, in the order of topic and ID.
-SELECT k.topic, m.id, m.topic, m.visible_at, m.due, m.first_due, m.token, m.attempts, m.max_attempts, m.cancelled,
-       m.drop_expired, m.expire_after, m.expires, m.died_at, m.reason, m.forget_at
-FROM unnest($1::text[], $2::text[]) AS k (topic, id)
-     JOIN punctual.topic AS t ON t.name = k.topic
-     JOIN punctual.message AS m ON m.topic = t.number AND m.id = k.id
-ORDER BY m.topic, m.id
-FOR UPDATE OF m
+SELECT k.topic, m.*
+FROM (SELECT t.number, i.topic, i.id
+      FROM unnest($1::text[], $2::text[]) AS i (topic, id) JOIN punctual.topic AS t ON t.name = i.topic
+      ORDER BY t.number, i.id COLLATE "C") AS k
+     CROSS JOIN LATERAL (
+         SELECT m.id, m.topic, m.visible_at, m.due, m.first_due, m.token, m.attempts, m.max_attempts, m.cancelled,
+                m.drop_expired, m.expire_after, m.expires, m.died_at, m.reason, m.forget_at
+         FROM punctual.message AS m WHERE m.topic = k.number AND m.id = k.id
+         FOR UPDATE
+     ) AS m

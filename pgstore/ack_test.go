@@ -1,0 +1,130 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/pgtest"
+)
+
+// An ack does not wait for the disk: a server that stops at once may take it back, and the message is there again with its lease. It
+// stays done where somebody was told that it is gone, and where its ID is remembered.
+func TestAcksOfAServerThatStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "wal_writer_delay=10s")
+	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, Durability: punctual.Fsync})
+	window := time.Hour
+	if _, err := s.Configure(t.Context(), "remembering", punctual.SettingsPatch{DedupeWindow: &window}); err != nil {
+		t.Fatal(err)
+	}
+	crash := func() {
+		t.Helper()
+		if err := errors.Join(server.StopImmediately(), server.Restart()); err != nil {
+			t.Fatal(err)
+		}
+		s.pool.Reset()
+	}
+	for n := 0; ; n++ {
+		d := leaseOne(t, s, "orders", fmt.Sprint("plain", n))
+		ackAll(t, s, d)
+		crash()
+		got, err := s.Get(t.Context(), d.Topic, d.ID)
+		if err == nil { // the server had not yet written it by itself
+			if got.State != punctual.StateLeased || got.Attempt != 1 {
+				t.Errorf("a message whose ack was taken back is %s after %d attempts; want leased after 1", got.State, got.Attempt)
+			}
+			ackAll(t, s, d)
+			break
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("no ack was taken back")
+		}
+	}
+	seen, remembered := leaseOne(t, s, "orders", "seen"), leaseOne(t, s, "remembering", "m")
+	ackAll(t, s, seen)
+	if _, err := s.Get(t.Context(), seen.Topic, seen.ID); !errors.Is(err, punctual.ErrNotFound) {
+		t.Fatalf("Get of an acked message: %v; want not found", err)
+	}
+	crash()
+	if _, err := s.Get(t.Context(), seen.Topic, seen.ID); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("Get of a message that was not found before the server stopped: %v (P13)", err)
+	}
+	ackAll(t, s, remembered)
+	crash()
+	rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "remembering", ID: "m"}})
+	if err != nil || rs[0].Status != punctual.PushDuplicate || rs[0].Existing != punctual.StateNone {
+		t.Errorf("push of an ID that was to be remembered: %v, %v; want a duplicate of a finished message", rs, err)
+	}
+}
+
+// leaseOne pushes a message and claims it.
+func leaseOne(t *testing.T, s *Store, topic, id string) punctual.Delivery {
+	t.Helper()
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: topic, ID: id}}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{topic}, Max: 1, Lease: time.Hour, Wait: time.Minute})
+	if err != nil || len(ds) != 1 || ds[0].ID != id {
+		t.Fatalf("claim of %s in %s: %v, %v", id, topic, ds, err)
+	}
+	return ds[0]
+}
+
+func ackAll(t *testing.T, s *Store, ds ...punctual.Delivery) {
+	t.Helper()
+	for i, err := range settleAll(t, s, ds...) {
+		if err != nil {
+			t.Fatalf("ack of %s: %v", ds[i].ID, err)
+		}
+	}
+}
+
+func settleAll(t *testing.T, s *Store, ds ...punctual.Delivery) []error {
+	t.Helper()
+	ss := make([]punctual.Settlement, len(ds))
+	for i, d := range ds {
+		ss[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
+	}
+	errs, err := s.Settle(t.Context(), ss)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return errs
+}
+
+// An ack that waits for somebody who moves its message finishes it all the same, and each of a batch has its own answer.
+func TestAckOfAMessageThatMoves(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	still, moving, stale := leaseOne(t, s, "orders", "a"), leaseOne(t, s, "orders", "b"), leaseOne(t, s, "orders", "c")
+	stale.Token++
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = visible_at + 1 WHERE id = 'b'", s.opt.Schema)); err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan []error, 1)
+	go func() { answers <- settleAll(t, s, still, moving, stale) }()
+	for waiting := 0; waiting == 0; {
+		err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%"+s.opt.Schema+"%'").Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	errs := <-answers
+	if errs[0] != nil || errs[1] != nil || !errors.Is(errs[2], punctual.ErrLeaseLost) {
+		t.Errorf("acks of a message, of one that moved meanwhile and under a token that nobody has: %v; want the last to have lost its lease", errs)
+	}
+	if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Live() != 1 {
+		t.Errorf("%d messages are left, %v; want 1", st.Live(), err)
+	}
+}
