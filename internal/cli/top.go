@@ -16,9 +16,10 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-const topHelp = `Top shows a store live on a terminal: are messages in time, what falls due when, what needs attention. Keys
-lead into topics, messages and dead messages, and change them after a question; ? lists the keys. Times are in
-the local time zone (TZ), or with --utc in UTC. It looks each second, more seldom when the store takes long.`
+const topHelp = `Top shows a store live on a terminal: are messages in time, what falls due when, what needs
+attention. Keys lead into topics, messages and dead messages, and change them after a question;
+? lists the keys. Times are in the local time zone (TZ), or with --utc in UTC. It looks each
+second, more seldom when the store takes long.`
 
 const topExample = `  punctual top
   punctual top --store redis://localhost
