@@ -173,6 +173,10 @@ func TestFormsNeedTheirToken(t *testing.T) {
 				t.Errorf("login %v, token %s: %d", login, what, a.Code)
 			}
 		}
+		fresh := r.browser() // without any cookie
+		if a := fresh.send(http.MethodPost, "/login", url.Values{"token": {"admin"}, "csrf": {r.console.formKey.token("")}}); a.Code != http.StatusForbidden {
+			t.Errorf("login %v: a browser without a cookie: %d", login, a.Code)
+		}
 		if got := r.state(); got != "[]" {
 			t.Errorf("login %v: a refused form changed the store: %s", login, got)
 		}
