@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -297,8 +298,14 @@ func TestPushHeldOpen(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if ds := claimOrders(t, s, time.Minute); len(ds) != 1 || ds[0].ID != "held open" {
-		t.Errorf("P1: a claim behind the commit found %v; want the message", ds)
+	for { // the last of the others may have been due a millisecond behind its claim
+		ds := claimOrders(t, s, time.Minute)
+		if len(ds) == 0 {
+			t.Fatal("P1: no claim behind the commit finds the message")
+		}
+		if slices.ContainsFunc(ds, func(d punctual.Delivery) bool { return d.ID == "held open" }) {
+			return
+		}
 	}
 }
 
