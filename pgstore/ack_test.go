@@ -60,6 +60,29 @@ func TestAcksOfAServerThatStopsAtOnce(t *testing.T) {
 	}
 }
 
+// With DurableAcks no ack is taken back.
+func TestDurableAcks(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "wal_writer_delay=10s")
+	s, err := OpenURL(t.Context(), server.URL("postgres")+"&acks=durable", &Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ackAll(t, s, leaseOne(t, s, "orders", "m"))
+	if err := errors.Join(server.StopImmediately(), server.Restart()); err != nil {
+		t.Fatal(err)
+	}
+	s.pool.Reset()
+	if _, err := s.Get(t.Context(), "orders", "m"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("Get of a message that was acked before the server stopped at once: %v; want not found", err)
+	}
+}
+
 // leaseOne pushes a message and claims it.
 func leaseOne(t *testing.T, s *Store, topic, id string) punctual.Delivery {
 	t.Helper()

@@ -73,7 +73,7 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	var done int
 	var doneTopics, doneIDs []string // of those that are done, if not all are
 	err = c.s.write(ctx, func() *step {
-		return c.s.step().add("ack", c.s.writing(topics, ids, tokens), func(rows scanner) error {
+		return c.s.step().add("ack", c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
 			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil)
 		})
 	})

@@ -31,6 +31,9 @@ type Options struct {
 	// A server that stops giving it while the store is open, which is looked at every 30 s, has pushes refused with
 	// ErrDurability until it gives it again; all else goes on.
 	Durability punctual.Durability
+	// DurableAcks has acks wait for the disk, as all else does. Without it a crash of the server may take back those of its last
+	// moments, about 0.6 s, and their messages are delivered once more.
+	DurableAcks bool
 	// NoListen keeps the store from holding a connection of its own on which other processes tell it of pushes. It then
 	// looks for them once a second. Behind a pooler it is so in any case.
 	NoListen bool

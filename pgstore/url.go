@@ -20,6 +20,7 @@ import (
 //
 //	schema=NAME          Options.Schema
 //	durability=CLASS     Options.Durability: fsync, replicated or volatile
+//	acks=durable         Options.DurableAcks
 //	password-file=FILE   the password is the first line of this file, and so in no list of processes
 //
 // which win over o. A relative FILE is looked for in the working directory. With several hosts the one that takes
@@ -131,6 +132,12 @@ func ownOptions(values url.Values, o *Options) (password string, err error) {
 			return "", badURL("unknown durability %q; use fsync, replicated or volatile", o.Durability)
 		}
 	}
+	if values.Has("acks") {
+		if values.Get("acks") != "durable" {
+			return "", badURL("unknown acks %q; use durable, or leave it out", values.Get("acks"))
+		}
+		o.DurableAcks = true
+	}
 	if file := values.Get("password-file"); file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -141,7 +148,7 @@ func ownOptions(values url.Values, o *Options) (password string, err error) {
 			return "", badURL("the first line of the password-file %s is empty", file)
 		}
 	}
-	for _, name := range []string{"schema", "durability", "password-file"} {
+	for _, name := range []string{"schema", "durability", "acks", "password-file"} {
 		values.Del(name)
 	}
 	return password, nil

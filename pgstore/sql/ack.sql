@@ -1,7 +1,7 @@
 -- Finishes messages under their current token. It returns how many, and which ones if that is not all. The others it leaves as they
 -- are, and so it does those that somebody changed while it waited for their locks: it cannot see where they are then.
 -- Locks: the rows that it removes, in the order of topic and ID.
--- The commit does not wait for the disk, unless an ID is to be remembered: an ack that is lost has its message delivered again.
+-- The commit does not wait for the disk, unless $7 or an ID is to be remembered: an ack that is lost has its message delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
     SELECT m.place, k.dedupe_window
@@ -28,7 +28,7 @@ remembered AS (
 done AS MATERIALIZED (SELECT * FROM removed UNION ALL SELECT * FROM remembered),
 number AS MATERIALIZED (SELECT count(*) AS of FROM done)
 SELECT clock.micros, number.of, d.topics, d.ids,
-       CASE WHEN NOT EXISTS (SELECT FROM held WHERE dedupe_window > 0) THEN set_config('synchronous_commit', 'off', true) END
+       CASE WHEN NOT $7::boolean AND NOT EXISTS (SELECT FROM held WHERE dedupe_window > 0) THEN set_config('synchronous_commit', 'off', true) END
 FROM clock CROSS JOIN number LEFT JOIN LATERAL (
     SELECT array_agg(t.name) AS topics, array_agg(done.id) AS ids FROM done JOIN punctual.topic AS t ON t.number = done.topic
 ) AS d ON number.of < cardinality($5::text[])
