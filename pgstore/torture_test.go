@@ -217,7 +217,8 @@ func (k *killRun) during(away [2]int64) (n int) {
 func (k *killRun) start() (ps []*storetest.ChildProcess) {
 	for range killClients {
 		k.process++
-		url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&pool_max_conns=16&durability=%s", k.address, k.class)
+		// The servers go away in the middle of a round, where the ledger knows of no ack that is taken back.
+		url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&pool_max_conns=16&acks=durable&durability=%s", k.address, k.class)
 		if !k.deadlines {
 			url += "&" + noDeadlines
 		}
