@@ -4,6 +4,7 @@ package main
 import (
 	"os"
 	"runtime"
+	_ "time/tzdata" // the console shows times in zones that a container without files does not know
 
 	"github.com/punctualmq/punctual/internal/cli"
 )
