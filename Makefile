@@ -157,6 +157,37 @@ ONLY ?= .
 bench: deps ## Measure, and write docs/performance.md with its charts (30 minutes; ONLY=^redis: 15)
 	cd bench && go run . run -only '$(ONLY)' && go run . report
 
+# What the tests in a browser look at: mem, disk, or the URL of an empty Redis or PostgreSQL.
+STORE ?= mem
+BROWSER := $(firstword $(foreach p,chromium chromium-browser google-chrome google-chrome-stable,$(shell command -v $(p))))
+
+.PHONY: browserdeps
+browserdeps:
+	@missing=; if [[ -z "$(BROWSER)" ]]; then missing=chromium; fi; \
+	if ! command -v npm >/dev/null; then missing="$$missing npm"; fi; \
+	if [[ -n $$missing ]]; then \
+		if [[ $$(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then \
+			echo "the tests in a browser need $$missing: install them, on Debian as root with make browser" >&2; exit 1; \
+		fi; \
+		apt-get update -q; DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing; \
+	fi
+	cd console/browsertest && npm ci --no-audit --no-fund
+
+.PHONY: browser
+browser: browserdeps ## Test the console's pages in Chromium, with axe-core (3 minutes; STORE=mem)
+	cd console/browsertest && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./...
+	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -timeout=30m $(TESTFLAGS) . -args -store '$(STORE)'
+
+# Which pictures of the console the documentation shows.
+SHOWN := now-light now-dark ahead-light week-light message-dark dead-light
+
+.PHONY: screens
+screens: browserdeps ## Take pictures of all pages of the console into bin/console, and those that are shown into docs/img/console
+	@$(MAKE_BIN)
+	mkdir -p bin/console docs/img/console
+	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -run TestScreens . -args -screens '$(CURDIR)/bin/console'
+	for name in $(SHOWN); do cp bin/console/$$name.png docs/img/console/; done
+
 # The picture is the last frame of a recorded terminal.
 .PHONY: picture
 picture: build ## Draw the demo's picture for the README (needs asciinema and npx)

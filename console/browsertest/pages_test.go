@@ -1,0 +1,363 @@
+package browsertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/console"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// themes and widths are how each page is looked at.
+var (
+	themes = []string{"light", "dark"}
+	widths = []int64{320, 1440}
+)
+
+// Every page is without a violation that axe-core finds, in both themes, narrow and wide. The policy of the pages forbids foreign
+// scripts, so axe is evaluated by the browser's driver, which stands above it.
+func TestAccessible(t *testing.T) {
+	axe, err := os.ReadFile("node_modules/axe-core/axe.min.js")
+	if err != nil {
+		t.Fatalf("%v: run npm ci, as make browser does", err)
+	}
+	r := newRig(t, openStore(t), nil)
+	r.seed()
+	for name, path := range pages() {
+		for _, theme := range themes {
+			for _, width := range widths {
+				r.look(theme, width)
+				r.open(path)
+				r.do(chromedp.Evaluate[chromedp.Void](string(axe) + "; 0"))
+				var found []struct {
+					ID, Help string
+					Nodes    []struct{ HTML, FailureSummary string }
+				}
+				text, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => JSON.stringify(r.violations.map(v => ({ID: v.id, Help: v.help, Nodes: v.nodes.slice(0, 3).map(n => ({HTML: n.html, FailureSummary: n.failureSummary}))}))))`,
+					chromedp.EvalAwaitPromise))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal([]byte(text), &found); err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range found {
+					t.Errorf("%s, %s, %d px: %s: %s: %+v", name, theme, width, v.ID, v.Help, v.Nodes)
+				}
+				if wide := eval[int64](r, `document.documentElement.scrollWidth`); wide > width {
+					t.Errorf("%s, %s: %d px wide on a screen of %d", name, theme, wide, width)
+				}
+			}
+		}
+	}
+}
+
+// TestScreens writes the pictures of the documentation.
+func TestScreens(t *testing.T) {
+	if *screens == "" {
+		t.Skip("no -screens: make screens writes them")
+	}
+	r := newRig(t, openStore(t), nil)
+	r.seed()
+	for name, path := range pages() {
+		for _, theme := range themes {
+			r.look(theme, 1280)
+			r.open(path)
+			picture, err := chromedp.Run(r.tab, chromedp.CaptureScreenshot())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(*screens, name+"-"+theme+".png"), picture, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// What comes from outside is text, wherever it is shown.
+func TestHostile(t *testing.T) {
+	r := newRig(t, openStore(t), nil)
+	const evil = "<script>hacked=1</script><img src=x onerror=hacked=1>\"'>\u202eabc\u0007\x1b[31m"
+	id := `a/b?#%"<b>&`
+	r.push(punctual.NewMessage{Topic: "a/b:c", ID: id, Body: []byte(evil + strings.Repeat("A", 1<<19)), Headers: map[string]string{evil: evil}})
+	r.kill("a/b:c", evil, 1)
+	message := "/topics/" + url.PathEscape("a/b:c") + "/messages/" + url.PathEscape(id)
+	for _, path := range []string{"/", "/topics", "/topics/" + url.PathEscape("a/b:c") + "?state=dead", message, message + "?body=hex", "/dead", "/dead?topic=a/b:c", "/find?id=" + url.QueryEscape(id)} {
+		r.open(path)
+		if eval[bool](r, `typeof hacked !== "undefined" || document.querySelectorAll("script").length !== 1 || document.querySelector("main img") !== null`) {
+			t.Errorf("%s: what was pushed became a part of the page", path)
+		}
+		if text := r.pageText(); strings.ContainsAny(text, "\u202e\u0007\x1b") {
+			t.Errorf("%s shows control characters as such: %q", path, text)
+		}
+	}
+	r.open(message)
+	r.shows("<script>hacked=1</script>")
+}
+
+// All that people do works without the script.
+func TestWithoutScript(t *testing.T) {
+	r := newRig(t, openStore(t), nil)
+	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour}, punctual.NewMessage{Topic: "t", ID: "b", Delay: time.Hour})
+	r.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+	r.open("/topics/t")
+	r.do(chromedp.Click(css(`a[href$="/messages/a"]`)), chromedp.WaitVisible(css(`details.confirm summary`)),
+		chromedp.Click(css(`details.confirm summary`)), chromedp.Click(css(`details.confirm button`)))
+	r.gone("t", "a")
+	r.open("/topics/t/messages/b")
+	r.do(chromedp.SendKeys(css(`section.do input[name=in]`), "30m"), chromedp.Click(css(`section.do input[name=in]`)), chromedp.KeyEvent(kb.Enter))
+	r.stored("b is rescheduled", "t", "b", func(m punctual.Info) bool { return time.Until(m.Due) < 45*time.Minute })
+}
+
+// stored waits until a message is as wished.
+func (r *rig) stored(what, topic, id string, wished func(punctual.Info) bool) {
+	r.t.Helper()
+	i := must(punctual.AsInspector(r.store))
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		m, err := i.Get(r.t.Context(), topic, id)
+		if err == nil && wished(m) {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%s: %+v, %v\nthe page: %s", what, m, err, r.pageText())
+		}
+	}
+}
+
+// gone waits until a message is not there any more.
+func (r *rig) gone(topic, id string) {
+	r.t.Helper()
+	i := must(punctual.AsInspector(r.store))
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := i.Get(r.t.Context(), topic, id); punctual.ErrorCode(err) == "not_found" {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%s is still there\nthe page: %s", id, r.pageText())
+		}
+	}
+}
+
+// Everything can be reached with the keyboard, and keys are off where text is typed.
+func TestKeyboard(t *testing.T) {
+	r := newRig(t, openStore(t), nil)
+	r.seed()
+	r.open("/")
+	r.press("?")
+	r.until("? shows the keys", `document.getElementById("keys").open`)
+	r.do(chromedp.KeyEvent(kb.Escape))
+	r.until("Esc closes them", `!document.getElementById("keys").open`)
+	r.press("g", "t")
+	r.until("g t goes to the topics", `location.pathname === "/topics"`)
+	r.until("the topics are there", `document.readyState === "complete" && document.querySelectorAll("table.rows tbody tr").length > 0`)
+	r.press("j", "j", "k")
+	r.until("j and k choose a row", `document.querySelector("table.rows tbody tr.at a") === document.activeElement`)
+	r.do(chromedp.KeyEvent(kb.Enter))
+	r.until("Enter opens it", `location.pathname.startsWith("/topics/")`)
+	r.until("the topic is there", `document.readyState === "complete"`)
+	r.press("/")
+	r.until("/ goes to the field", `document.activeElement.id === "jump"`)
+	r.press(strings.Split("order-7?gt", "")...)
+	if got := eval[string](r, `document.getElementById("jump").value`); got != "order-7?gt" || eval[bool](r, `document.getElementById("keys").open`) {
+		t.Errorf("keys are on where text is typed: %q", got)
+	}
+	r.do(chromedp.KeyEvent(kb.Backspace), chromedp.KeyEvent(kb.Backspace), chromedp.KeyEvent(kb.Backspace))
+	r.do(chromedp.KeyEvent(kb.Enter))
+	r.shows("order-7")
+	r.until("the focus can be seen", `(() => { document.querySelector("main a, main button").focus(); return getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"; })()`)
+}
+
+// A page of another site cannot change anything.
+func TestCrossSite(t *testing.T) {
+	r := newRig(t, openStore(t), nil)
+	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<form method="post" action="%s/topics/t/messages/a/amend"><input name="do" value="cancel"><button>go</button></form>`, r.url)
+	}))
+	defer other.Close()
+	address := strings.Replace(other.URL, "127.0.0.1", "other.example", 1)
+	r.run(fmt.Sprintf("location = %q", address))
+	r.until("the other site is shown", `location.hostname === "other.example" && document.querySelector("button") !== null`)
+	r.run(`document.querySelector("button").click()`)
+	r.until("the console refuses the form", `location.hostname === "127.0.0.1" && document.body.innerText.includes("403")`)
+	if r.forgive() == 0 {
+		t.Error("the browser saw no other site, so this test shows nothing")
+	}
+	r.stored("the message is there", "t", "a", func(m punctual.Info) bool { return true })
+}
+
+// Who may only look sees no buttons that change.
+func TestReadOnly(t *testing.T) {
+	r := newRig(t, openStore(t), &console.Options{Authorize: func(_ *http.Request, a console.Action, _ string) error {
+		if a != console.ActionInspect {
+			return fmt.Errorf("may only look: %w", punctual.ErrForbidden)
+		}
+		return nil
+	}})
+	r.seed()
+	for name, path := range pages() {
+		r.open(path)
+		if name == "try" {
+			continue // which topics one may push to is only known once one is named
+		}
+		if forms := eval[string](r, `[...document.querySelectorAll("main form[method=post] button")].filter(b => !b.matches(":disabled")).map(b => b.form.action).join(" ")`); forms != "" {
+			t.Errorf("%s has buttons that change: %s", name, forms)
+		}
+	}
+	for _, path := range []string{"/topics/reminder/messages/visit-3/amend", "/topics/reminder/pause", "/topics/reminder/purge", "/try"} {
+		status, err := chromedp.Run(r.tab, chromedp.Evaluate[int](fmt.Sprintf(`fetch(%q, {method: "POST", body: new URLSearchParams({do: "cancel", topic: "reminder", in: "1h", what: "push", pause: "true", name: "reminder"})}).then(r => r.status)`, r.url+path), chromedp.EvalAwaitPromise))
+		if err != nil || status != http.StatusForbidden {
+			t.Errorf("POST %s: %d, %v; want 403", path, status, err)
+		}
+	}
+	if r.forgive() == 0 {
+		t.Error("the browser saw no refusal")
+	}
+}
+
+// A page that is renewed keeps focus, what was typed, selection, scroll and what is open, and stops while nobody sees it.
+func TestRenewal(t *testing.T) {
+	r := newRig(t, openStore(t), nil)
+	r.seed()
+	r.open("/")
+	r.do(chromedp.EmulateViewport(1000, 400))
+	r.run(`
+		document.querySelectorAll("#live details").forEach(d => d.open = true);
+		const h1 = document.querySelector("#live h1");
+		getSelection().selectAllChildren(h1);
+		document.getElementById("jump").focus();
+		document.getElementById("jump").value = "typed";
+		scrollTo(0, 300);
+		window.mark = document.querySelector("#live h1");
+	`)
+	scrolled := eval[float64](r, `scrollY`)
+	if scrolled == 0 {
+		t.Fatal("the page does not scroll, so this test shows nothing")
+	}
+	r.push(punctual.NewMessage{Topic: "new", ID: "x", Delay: 30 * time.Minute}, punctual.NewMessage{Topic: "new", ID: "y", Delay: 30 * time.Minute})
+	r.until("the page is renewed", `document.querySelector("#live .numbers-row dd").textContent.includes("427") || document.querySelector("#live .numbers-row dd").innerText.replace(/\D/g, "") !== "425"`)
+	for what, kept := range map[string]string{
+		"focus": `document.activeElement.id === "jump"`, "what was typed": `document.getElementById("jump").value === "typed"`,
+		"scroll": fmt.Sprintf(`Math.abs(scrollY - %f) < 40`, scrolled), "what is open": `[...document.querySelectorAll("#live details")].every(d => d.open)`,
+		"the elements": `window.mark.isConnected`,
+	} {
+		if !eval[bool](r, kept) {
+			t.Errorf("renewal loses %s", what)
+		}
+	}
+	r.run(`Object.defineProperty(document, "hidden", {get: () => true, configurable: true}); document.dispatchEvent(new Event("visibilitychange"))`)
+	before := r.requests()
+	time.Sleep(7 * time.Second) // three times the interval: nothing is to happen
+	if n := r.requests() - before; n > 0 {
+		t.Errorf("a hidden page asked %d times", n)
+	}
+	r.run(`Object.defineProperty(document, "hidden", {get: () => false, configurable: true}); document.dispatchEvent(new Event("visibilitychange"))`)
+	r.until("a page that is seen again asks", `performance.getEntriesByType("resource").length > 0`)
+	for end := time.Now().Add(patience); r.requests() == before; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a page that is seen again does not ask")
+		}
+	}
+}
+
+// Seven tabs are renewed, which is one more than a browser has connections.
+func TestSevenTabs(t *testing.T) {
+	r := newRig(t, openStore(t), nil)
+	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
+	first := r.tab
+	tabs := []context.Context{first}
+	for range 6 {
+		tabs = append(tabs, r.newTab())
+	}
+	for _, tab := range tabs {
+		r.tab = tab
+		r.open("/topics")
+	}
+	r.push(punctual.NewMessage{Topic: "another", ID: "a", Delay: time.Hour})
+	for _, tab := range tabs {
+		r.tab = tab
+		r.do(command(page.BringToFront, cdp.Empty{}))
+		r.shows("another")
+	}
+}
+
+// Under a prefix everything stays under it, also for names that need escapes.
+func TestPrefix(t *testing.T) {
+	r := newRig(t, openStore(t), &console.Options{Prefix: "/ops/queues"})
+	id := "a/b ?#%"
+	r.push(punctual.NewMessage{Topic: "a-b", ID: "plain", Delay: time.Hour}, punctual.NewMessage{Topic: "a-b", ID: strings.ReplaceAll(id, " ", "_"), Delay: time.Hour})
+	r.open("/")
+	r.do(chromedp.Click(css(`nav a[data-key="t"]`)))
+	r.shows("a-b")
+	r.do(chromedp.Click(css(`main table a[href*="a-b"]`)))
+	r.shows("a/b_?#%")
+	r.do(chromedp.Click(css(`main table a[href*="%3F"]`)), chromedp.WaitVisible(css(`details.confirm summary`)),
+		chromedp.Click(css(`details.confirm summary`)), chromedp.Click(css(`details.confirm button`)))
+	r.gone("a-b", "a/b_?#%")
+	r.until("it stays under the prefix", `location.pathname.startsWith("/ops/queues/")`)
+}
+
+// When the store fails, the old values stay and say so.
+func TestStoreGone(t *testing.T) {
+	s := memstore.New(nil)
+	r := newRig(t, s, nil)
+	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
+	r.open("/")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the page says that its values are old", `document.querySelector(".old") !== null`)
+	if !strings.Contains(eval[string](r, `document.querySelector("#live .numbers-row dd").textContent`), "1") {
+		t.Error("the old values are gone")
+	}
+	r.forgive()
+}
+
+// plain is a store that cannot be inspected.
+type plain struct{ punctual.Store }
+
+// What a store lacks is said, and the rest is shown.
+func TestStoreWithoutInspector(t *testing.T) {
+	r := newRig(t, plain{openStore(t)}, nil)
+	r.open("/")
+	if text := r.pageText(); strings.TrimSpace(text) == "" {
+		t.Error("the page is empty")
+	}
+}
+
+// What a page shows does not grow with the messages there are.
+func TestManyMessages(t *testing.T) {
+	r := newRig(t, openStore(t), nil)
+	ms := make([]punctual.NewMessage, *many)
+	for n := range ms {
+		ms[n] = punctual.NewMessage{Topic: fmt.Sprintf("t%d", n%7), Delay: time.Duration(n%100_000) * time.Second, Body: []byte(`{"n":1}`)}
+	}
+	r.push(ms...)
+	for _, path := range []string{"/", "/ahead", "/week", "/topics", "/topics/t1", "/dead"} {
+		began := time.Now()
+		r.open(path)
+		took := time.Since(began)
+		nodes, rows := eval[int](r, `document.querySelectorAll("*").length`), eval[int](r, `document.querySelectorAll("table.rows tbody tr").length`)
+		t.Logf("%s with %d messages: %v to load, %d elements, %d rows", path, *many, took.Round(time.Millisecond), nodes, rows)
+		if nodes > 6000 || rows > 100 {
+			t.Errorf("%s has %d elements and %d rows", path, nodes, rows)
+		}
+	}
+}
