@@ -283,6 +283,7 @@ func TestHiddenBodies(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	r := newRig(t, nil)
+	r.console.scanFor = time.Hour // however slow the machine is
 	r.push("a", "x", time.Hour)
 	r.push("b", "x", time.Hour)
 	r.push("b", "only", time.Hour)

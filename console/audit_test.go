@@ -193,7 +193,7 @@ func TestAuditGoesBack(t *testing.T) {
 		clock.Advance(17 * time.Minute)
 	}
 	clock.Advance(40 * 24 * time.Hour)
-	for i := range 3000 { // more in a stretch than one look reads, and several in each instant
+	for i := range 1500 { // more in a stretch than one look reads, and several in each instant
 		record()
 		if i%7 == 0 {
 			clock.Advance(time.Millisecond)
@@ -207,7 +207,7 @@ func TestAuditGoesBack(t *testing.T) {
 	var got []string
 	pages := 0
 	for to := now.Add(grain); !to.IsZero(); pages++ {
-		entries, next, err := l.before(t.Context(), to, now, 50)
+		entries, next, err := l.before(t.Context(), to, now, 200)
 		if err != nil || pages > 200 || !next.IsZero() && !next.Before(to) {
 			t.Fatalf("page %d: %v, next %v behind %v", pages, err, next, to)
 		}

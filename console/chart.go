@@ -96,6 +96,8 @@ const (
 	chartHeight = 132.0
 	// sideWidth is the width of Overdue and Beyond, sideGap the space beside them, in percent.
 	sideWidth, sideGap = 4.0, 1.5
+	// besideSide is how close to Overdue and Beyond the time of a tick would stand upon their names, in percent, where a chart is narrow.
+	besideSide = 8.0
 )
 
 // draw makes the picture and its table.
@@ -144,6 +146,9 @@ func (f *frame) draw(k columns) *chart {
 		for i, t := range c.Ticks {
 			at, _ := strconv.ParseFloat(t.X[:len(t.X)-1], 64)
 			c.Ticks[i].X = percent(left + at/100*width)
+			if at < besideSide || at > 100-besideSide {
+				c.Ticks[i].Text = ""
+			}
 		}
 	}
 	return c

@@ -50,15 +50,14 @@ type Console struct {
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
 	routes    []*route
-	assets    assets
-	languages []*language
-	templates templates
-	sessions  *sessions
-	formKey   formKey
-	audit     *auditLog
-	reader    *overview.Reader
-	meter     *overview.Meter
-	observed  atomic.Bool // somebody feeds the meter
+	*content
+	sessions *sessions
+	formKey  formKey
+	audit    *auditLog
+	reader   *overview.Reader
+	meter    *overview.Meter
+	observed atomic.Bool   // somebody feeds the meter
+	scanFor  time.Duration // scanTime, but in tests
 }
 
 // New returns the console of a store, which stays the caller's. Close the console before the store. A prefix that is none
@@ -72,20 +71,14 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	}
 	c := &Console{
 		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(), routes: routes(),
-		meter: overview.NewMeter(),
+		meter: overview.NewMeter(), scanFor: scanTime,
 	}
 	c.inspector, _ = store.(punctual.Inspector)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = &auditLog{store: store, inspector: c.inspector, log: c.log}
 	c.options.Location = cmp.Or(o.Location, time.UTC)
 	var err error
-	if c.assets, err = readAssets(); err != nil {
-		return nil, err
-	}
-	if c.languages, err = readLanguages(); err != nil {
-		return nil, err
-	}
-	if c.templates, err = parseTemplates(c.languages); err != nil {
+	if c.content, err = readContent(); err != nil {
 		return nil, err
 	}
 	c.reader, err = overview.New(store, &overview.Options{Zone: c.options.Location})

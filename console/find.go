@@ -155,7 +155,7 @@ func (c *call) findHeader(p *findPage) error {
 		return fmt.Errorf("read the settings of %s: %w", p.Topic, err)
 	}
 	q := punctual.ListQuery{Topic: p.Topic, State: state, Limit: scanPage, After: c.get("after")}
-	for end := time.Now().Add(scanTime); ; {
+	for end := time.Now().Add(c.console.scanFor); ; {
 		page, err := inspector.List(c.r.Context(), q)
 		if err != nil {
 			return fmt.Errorf("look through %s: %w", p.Topic, err)

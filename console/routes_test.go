@@ -215,6 +215,22 @@ func TestTopicsAreKeptApart(t *testing.T) {
 	}
 }
 
+// Who may push nowhere is shown no button for it.
+func TestTryOfReaders(t *testing.T) {
+	const button = `<button class="main">Push</button>`
+	for name, may := range map[string]func(a Action, topic string) bool{
+		"reader":       func(a Action, _ string) bool { return a == ActionInspect },
+		"of one topic": func(a Action, topic string) bool { return a == ActionInspect || topic == "order.close" },
+		"everything":   Everything,
+	} {
+		r := newRig(t, &Options{Authenticate: who(may)})
+		r.fill()
+		if shown := strings.Contains(r.page("/try"), button); shown != (name != "reader") {
+			t.Errorf("%s: the button to push is shown: %t", name, shown)
+		}
+	}
+}
+
 func TestFragments(t *testing.T) {
 	r := newRig(t, nil)
 	r.fill()

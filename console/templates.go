@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync"
 )
 
 //go:embed templates/*.html
@@ -14,6 +15,26 @@ var templateFiles embed.FS
 
 // templates are the pages, by language and name. layout.html and parts.html are in each of them.
 type templates map[string]map[string]*template.Template
+
+// content is what every console is made of. Nothing changes it.
+type content struct {
+	assets    assets
+	languages []*language
+	templates templates
+}
+
+// readContent reads what is embedded, once for all consoles.
+var readContent = sync.OnceValues(func() (c *content, err error) {
+	c = &content{}
+	if c.assets, err = readAssets(); err != nil {
+		return nil, err
+	}
+	if c.languages, err = readLanguages(); err != nil {
+		return nil, err
+	}
+	c.templates, err = parseTemplates(c.languages)
+	return c, err
+})
 
 func parseTemplates(languages []*language) (templates, error) {
 	names, err := templateFiles.ReadDir("templates")

@@ -23,6 +23,8 @@ type tryPage struct {
 	// Due is when it was to be delivered, as far as the page knows.
 	Due    time.Time
 	Topics []string
+	// MayPush tells that there is a topic, among those that the page knows, which who looks may push to.
+	MayPush bool
 	// Consumed tells that leases are given in the topic, so that somebody works there.
 	Stats *punctual.TopicStats
 }
@@ -36,7 +38,9 @@ func (c *call) showTry() error {
 	if err != nil {
 		return err
 	}
+	p.MayPush = p.May("push", "") || p.May("push", p.Topic)
 	for i, t := range topics {
+		p.MayPush = p.MayPush || p.May("push", t.Topic)
 		p.Topics = append(p.Topics, t.Topic)
 		if t.Topic == p.Topic {
 			p.Stats = &topics[i]
