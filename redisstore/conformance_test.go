@@ -46,7 +46,7 @@ func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Sto
 	if err := s.Close(); err != nil {
 		t.Fatalf("close: %v", err)
 	}
-	return openStore(t, s.client, &Options{Prefix: s.opt.Prefix, Partitions: s.opt.Partitions, clock: clock})
+	return openStore(t, s.client, &Options{Prefix: s.opt.Prefix, Partitions: s.opt.Partitions, clock: clock, slack: s.opt.slack})
 }
 
 // The same on topics of four partitions. make test has the suite of those on a cluster alone.

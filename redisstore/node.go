@@ -14,9 +14,9 @@ import (
 // nodeSlack is what a node may take beside wait.LateAfter: with class replicated its answer waits for others.
 func (s *Store) nodeSlack() time.Duration {
 	if s.opt.Durability != punctual.Replicated {
-		return 0
+		return s.opt.slack
 	}
-	return s.replicaTimeout()
+	return s.opt.slack + s.replicaTimeout()
 }
 
 // probes lets wait.Nodes reach the nodes of a cluster.

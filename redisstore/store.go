@@ -55,6 +55,8 @@ type Options struct {
 	checkEvery time.Duration
 	// general, for tests, tells for each call whether its script leaves out the usual case. Nil is never.
 	general func() bool
+	// slack, for tests of many servers on one machine, is what a node may take beside wait.LateAfter.
+	slack time.Duration
 }
 
 // Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector,
