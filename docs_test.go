@@ -282,7 +282,10 @@ func pages(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && name != "." {
+		foreign := func() bool {
+			return entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && name != "."
+		}
+		if err == nil && entry.IsDir() && foreign() {
 			return fs.SkipDir
 		}
 		if strings.HasSuffix(name, ".md") {
