@@ -282,16 +282,16 @@ func pages(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
-		foreign := func() bool {
-			return entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && name != "."
+		if err != nil {
+			return err
 		}
-		if err == nil && entry.IsDir() && foreign() {
+		if entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules") {
 			return fs.SkipDir
 		}
 		if strings.HasSuffix(name, ".md") {
 			out = append(out, filepath.ToSlash(name))
 		}
-		return err
+		return nil
 	})
 	if err != nil || len(out) == 0 {
 		t.Fatalf("found %d documents, error %v", len(out), err)

@@ -103,7 +103,7 @@ func (f *frame) ticks(edges []time.Time, step overview.Step) []tick {
 			}
 		}
 		if text != "" {
-			out = append(out, tick{X: percent(100 * float64(i) / float64(n)), Text: text, Anchor: "start"})
+			out = append(out, tick{X: percent(100 * float64(i) / float64(n)), Text: text})
 		}
 	}
 	return out

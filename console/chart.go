@@ -46,7 +46,7 @@ type part struct {
 	Hue int
 }
 
-type tick struct{ X, Text, Anchor string }
+type tick struct{ X, Text string }
 
 type line struct {
 	Y    float64
@@ -257,9 +257,6 @@ type axis struct {
 type axisPoint struct {
 	X, Kind, Text string
 	Ahead         bool
-	// Up is whether the label stands above the line, Anchor at which side of it the label ends.
-	Row    int
-	Anchor string
 }
 
 // axisOf puts events on a line by time. Far apart they would lie upon each other, so space grows with the logarithm of the time between.
@@ -275,7 +272,7 @@ func axisOf(f *frame, story []event) *axis {
 	whole := at[len(at)-1]
 	for i, e := range story {
 		x := 2 + 96*at[i]/whole
-		p := axisPoint{X: percent(x), Kind: e.Kind, Ahead: e.Ahead, Anchor: "middle", Row: i % 2}
+		p := axisPoint{X: percent(x), Kind: e.Kind, Ahead: e.Ahead}
 		p.Text = fmt.Sprintf("%s %s", f.call.look.language.text("event."+e.Kind, e.Attempt), e.At.In(f.call.look.zone).Format(time.DateTime))
 		if e.Kind == "now" {
 			a.Now = p.X

@@ -135,7 +135,7 @@ func (c *call) groupDead(p *deadPage) error {
 	}
 	for i := range deadDays {
 		if i%2 == 0 {
-			k.ticks = append(k.ticks, tick{X: percent(100 * float64(i) / deadDays), Text: edges[i].In(c.look.zone).Format("01-02"), Anchor: "start"})
+			k.ticks = append(k.ticks, tick{X: percent(100 * float64(i) / deadDays), Text: edges[i].In(c.look.zone).Format("01-02")})
 		}
 	}
 	p.Days = p.draw(k)

@@ -25,8 +25,6 @@ type tryPage struct {
 	Topics []string
 	// MayPush tells that there is a topic, among those that the page knows, which who looks may push to.
 	MayPush bool
-	// Consumed tells that leases are given in the topic, so that somebody works there.
-	Stats *punctual.TopicStats
 }
 
 func (c *call) showTry() error {
@@ -39,12 +37,9 @@ func (c *call) showTry() error {
 		return err
 	}
 	p.MayPush = p.May("push", "") || p.May("push", p.Topic)
-	for i, t := range topics {
+	for _, t := range topics {
 		p.MayPush = p.MayPush || p.May("push", t.Topic)
 		p.Topics = append(p.Topics, t.Topic)
-		if t.Topic == p.Topic {
-			p.Stats = &topics[i]
-		}
 	}
 	if pushed := c.get("pushed"); pushed != "" {
 		if err := c.showArrival(p, pushed); err != nil {
