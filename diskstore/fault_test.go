@@ -524,8 +524,8 @@ func flushStopped() bool {
 }
 
 // TestFailedStoreLeavesItsFilesAlone reopens a directory in the same process after a failure, as
-// the documentation advises. The database of the failed store is in the middle of a flush: the directory has
-// no new owner before the change of a file that is under way has ended, and what the flush does
+// the documentation advises. The database of the failed store is in the middle of a flush. The directory has
+// no new owner before the change of a file that is under way has ended. What the flush does
 // afterwards does not touch the files of the new owner.
 func TestFailedStoreLeavesItsFilesAlone(t *testing.T) { alone(t, failedStoreLeavesItsFilesAlone) }
 

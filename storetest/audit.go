@@ -173,8 +173,8 @@ func RunWorkload(t *testing.T, open Open, lasts time.Duration, claimTopics int) 
 	t.Logf("%v: %s", lasts, l)
 }
 
-// lateStart is how late the ledger takes the start of a handler for the worker's mistake, in ms: claims that are held back
-// arrive more than twice as late, and no machine is that slow between a look at the clock and a handler's first line.
+// lateStart is how late the ledger takes the start of a handler for the worker's mistake, in ms. Claims that are held back
+// arrive more than twice as late. No machine is that slow between a look at the clock and a handler's first line.
 const lateStart = 1000
 
 const auditProcess = 1 << 30

@@ -413,9 +413,9 @@ func (s *Server) CPU() (time.Duration, error) {
 	return used, nil
 }
 
-// freeAddr returns an address of loopback that nobody listens on at this moment, where the system allows it
-// on a host of its own, drawn from all of 127/8: so nothing that was meant for a server that has
-// ended reaches another test's.
+// freeAddr returns an address of loopback that nobody listens on at this moment. Where the system allows it, its
+// host is drawn from all of 127/8. So nothing that was meant for a server that has ended reaches
+// another test's.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	if err != nil {

@@ -36,8 +36,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 )
 
-// Make makes a directory that survives a power cut, and returns its path: absolute and without
-// links where the file system is the machine's, so that neither a process that goes elsewhere nor
+// Make makes a directory that survives a power cut, and returns its path. Where the file system is the
+// machine's, the path is absolute and without links. So neither a process that goes elsewhere nor
 // a link that changes leads away from it.
 func Make(fs vfs.FS, dir string) (string, error) {
 	missing, err := missingDirs(fs, dir)

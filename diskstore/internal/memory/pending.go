@@ -20,8 +20,8 @@ type Expected struct {
 }
 
 // Expect notes the messages that a transaction adds. They must not be claimed until Publish. When less than half a block of
-// lease tokens is left it asks for the next one: a claim does not wait for an fsync, and its token must never be given out
-// again, so tokens are used once they are durable. Called with the write lock held, before the transaction is applied.
+// lease tokens is left it asks for the next one. A claim does not wait for an fsync, and its token must never be given out
+// again. So tokens are used once they are durable. Called with the write lock held, before the transaction is applied.
 func (x *Index) Expect(added []Added, now int64) (e Expected) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
