@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -440,14 +441,17 @@ func (o *pgOrigin) makeStaging(ctx context.Context) error {
 	}
 	_, err := o.conn.Exec(ctx, "create table if not exists "+o.table.staging+
 		" (source text not null, member text collate \"C\" not null, record text not null, kept text not null, primary key (source, member))")
+	if err == nil {
+		return nil
+	}
+	// Where the other one was faster, the row type or an entry of the catalog may be what is refused first, not the table.
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && (refused.Code == "23505" || refused.Code == "42P07") {
-		err = nil // the other one was faster
+	if errors.As(err, &refused) && slices.Contains([]string{"23505", "42P07", "42710"}, refused.Code) {
+		if there, lookErr := o.hasStaging(ctx); lookErr == nil && there {
+			return nil
+		}
 	}
-	if err != nil {
-		return pgFault(err, "make the table %s", o.table.staging)
-	}
-	return nil
+	return pgFault(err, "make the table %s", o.table.staging)
 }
 
 func (o *pgOrigin) adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error) {

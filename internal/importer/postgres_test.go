@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,6 +76,33 @@ func (r *rig) apart(o Options) (*Importer, error) {
 	}
 	r.t.Cleanup(func() { r.must(conn.Close(context.Background())) })
 	return NewPostgres(conn, o)
+}
+
+// Imports that begin at the same time all find or make the table of what is staged. What PostgreSQL refuses to the slower
+// ones differs: the table, its row type, or an entry of the catalog.
+func TestStagingMadeAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.exec("create schema shop")
+	const imports = 6
+	var origins []*pgOrigin
+	for range imports {
+		conn, err := DialPostgres(t.Context(), r.sql().Config().ConnString())
+		r.must(err)
+		t.Cleanup(func() { r.must(conn.Close(context.Background())) })
+		origins = append(origins, &pgOrigin{conn: conn, table: &pgTable{staging: `shop."punctual_import"`}})
+	}
+	for range 40 {
+		var wg sync.WaitGroup
+		for _, o := range origins {
+			wg.Go(func() {
+				if err := o.makeStaging(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		r.exec("drop table shop.punctual_import")
+	}
 }
 
 // What a survey says of a table, what becomes of its rows, and that it changes nothing.

@@ -3,7 +3,9 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -20,7 +22,7 @@ import (
 //	text      number of bytes, bytes
 //	time      8 bytes, two's complement, little-endian: milliseconds since 1970; the first of the year 1 is no time
 //	flags     number with a bit for each part that is there; bits without meaning are 0
-//	headers   number of them, for each text name, text value
+//	headers   number of them, for each in the order of names text name, text value
 //	error     number status, text code, text detail, number 1 when it is definite and else 0
 //
 //	kind 1, push: flags, text body, then for each bit
@@ -101,11 +103,12 @@ func (w *compactWriter) time(t time.Time) {
 	*w = binary.LittleEndian.AppendUint64(*w, uint64(t.UnixMilli()))
 }
 
+// headers are written in the order of their names, so that equal messages have equal bytes.
 func (w *compactWriter) headers(h map[string]string) {
 	w.number(len(h))
-	for name, value := range h {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		writeText(w, name)
-		writeText(w, value)
+		writeText(w, h[name])
 	}
 }
 
