@@ -153,8 +153,17 @@ torture-postgres: deps ## Kill PostgreSQL, cut its network and fail over under l
 # What make bench measures: a regular expression; cd bench && go run . list names the scenarios.
 ONLY ?= .
 
+.PHONY: benchdeps
+benchdeps:
+	@if ! command -v beanstalkd >/dev/null; then \
+		if [[ $$(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then \
+			echo "the server is measured beside beanstalkd: install it, on Debian and Ubuntu with: sudo make benchdeps" >&2; exit 1; \
+		fi; \
+		apt-get update -q; DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends beanstalkd; \
+	fi
+
 .PHONY: bench
-bench: deps ## Measure, and write docs/performance.md with its charts (30 minutes; ONLY=^redis: 15)
+bench: deps benchdeps ## Measure, and write docs/performance.md with its charts (30 minutes; ONLY=^redis: 15)
 	cd bench && go run . run -only '$(ONLY)' && go run . report
 
 # What the tests in a browser look at: mem, disk, or the URL of an empty Redis or PostgreSQL.

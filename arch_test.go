@@ -41,8 +41,8 @@ var architecture = map[string]rule{
 	"diskstore": {
 		ours: []string{
 			".", "storekit", "diskstore/internal/claimlog", "diskstore/internal/database", "diskstore/internal/directory", "diskstore/internal/errkind",
-			"diskstore/internal/failstop", "diskstore/internal/memory", "diskstore/internal/record", "diskstore/internal/topics",
-			"diskstore/internal/writer", "internal/heap",
+			"diskstore/internal/examine", "diskstore/internal/failstop", "diskstore/internal/memory", "diskstore/internal/record",
+			"diskstore/internal/topics", "diskstore/internal/writer", "internal/heap",
 		},
 		outside: []string{"github.com/cockroachdb/pebble/v2"},
 	},
@@ -103,7 +103,14 @@ var architecture = map[string]rule{
 		ours:    []string{".", "diskstore/internal/errkind", "diskstore/internal/failstop"},
 		outside: []string{"github.com/cockroachdb/pebble/v2"},
 	},
-	"diskstore/internal/errkind":  {ours: []string{"."}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
+	"diskstore/internal/errkind": {ours: []string{"."}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
+	"diskstore/internal/examine": {
+		ours: []string{
+			".", "storekit", "diskstore/internal/claimlog", "diskstore/internal/database", "diskstore/internal/directory",
+			"diskstore/internal/errkind", "diskstore/internal/failstop",
+		},
+		outside: []string{"github.com/cockroachdb/pebble/v2"},
+	},
 	"diskstore/internal/failstop": {ours: []string{".", "diskstore/internal/errkind"}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	"diskstore/internal/memory":   {ours: []string{".", "storekit", "diskstore/internal/record", "internal/heap"}},
 	"diskstore/internal/record":   {ours: []string{".", "storekit", "diskstore/internal/errkind"}},

@@ -25,7 +25,8 @@ func peerLabel(name string) string {
 }
 
 func serverMachineTable(r run) string {
-	return fmt.Sprintf("Measured %s, with %s.\n", r.machine.Run, orUnknown(r.machine.Peers))
+	m := r.machine
+	return fmt.Sprintf("Measured %s on %d cores of %s, with %s. Others used %s of the CPU meanwhile.\n", m.Run, m.Cores, m.CPU, orUnknown(m.Peers), r.others())
 }
 
 func serverRows(works ...string) []row {

@@ -17,6 +17,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
 	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/diskstore/internal/examine"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -308,7 +309,7 @@ func TestExamineAHangingDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	storeIn(t, "store", &Options{fs: mem})
 	f, release := faults{}, make(chan struct{})
-	asked, goOn := make(chan struct{}, 2*fsyncs), make(chan struct{}, 2)
+	asked, goOn := make(chan struct{}, 2*examine.Fsyncs), make(chan struct{}, 2)
 	f.hang(func(op fsOp) chan struct{} {
 		switch op.kind {
 		case "sync":

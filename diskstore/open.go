@@ -3,7 +3,6 @@ package diskstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
 	"github.com/punctualmq/punctual/diskstore/internal/database"
@@ -98,7 +97,7 @@ func (s *Store) restore() error {
 	if err != nil {
 		return err
 	}
-	s.clock = clock{storekit.NewSteadyClock(s.opt.Clock, passedTime(logged, stored))}
+	s.clock = clock{storekit.NewSteadyClock(s.opt.Clock, logged.Passed(stored.Clock, stored.Timed))}
 	s.writer = writer.New(writer.Options{
 		State: s.state, DB: s.db, Index: s.index, Topics: s.topics, ClaimLog: s.claims, Died: s.sweeps.plan,
 		Now: s.clock.Now, Timeout: s.opt.CommitTimeout, Dir: s.dir, Log: s.log,
@@ -123,17 +122,6 @@ func (s *Store) restore() error {
 			}
 		})
 	})
-}
-
-// passedTime is what time the store's clock has passed, by the claim log and by the database; zero if it is not known.
-func passedTime(logged *claimlog.Contents, stored database.Contents) (passed time.Time) {
-	if stored.Timed {
-		logged.Tick(stored.Clock)
-	}
-	if logged.Timed {
-		passed = storekit.FromMillis(logged.Clock)
-	}
-	return passed
 }
 
 // writeFirst reserves numbers and writes what fill adds, before the store is in use.

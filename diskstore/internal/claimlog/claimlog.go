@@ -43,6 +43,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/punctualmq/punctual"
@@ -373,6 +374,18 @@ func (t *Contents) Tick(ms int64) {
 	if !t.Timed || ms > t.Clock {
 		t.Clock, t.Timed = ms, true
 	}
+}
+
+// Passed is what time the store's clock has passed, by the claim log and by clock, which the database knows of when known
+// is set. It is zero if neither knows.
+func (t *Contents) Passed(clock int64, known bool) (passed time.Time) {
+	if known {
+		t.Tick(clock)
+	}
+	if t.Timed {
+		passed = storekit.FromMillis(t.Clock)
+	}
+	return passed
 }
 
 func (t *Contents) add(l record.Lease) {

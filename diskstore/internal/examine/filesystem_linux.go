@@ -1,4 +1,4 @@
-package diskstore
+package examine
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ const (
 	foreignRemedy   = "what an fsync does is up to the program behind it: make sure that it reaches a disk and that locks hold, or use a local disk"
 )
 
-// media are the file systems by the numbers of linux/magic.h and statfs(2).
+// fileSystems are known by the numbers of linux/magic.h and statfs(2).
 var fileSystems = map[uint32]fileSystem{
 	0x0000EF53: {name: "ext4"}, // also ext2 and ext3, which are not told apart
 	0x58465342: {name: "xfs"},

@@ -1,0 +1,415 @@
+// Package examine looks at what is below a store: its directory, lock and files, the disk, the clock, and the kind of file system.
+// It never opens a store. It changes nothing but one small file, which it makes and removes.
+package examine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
+	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/failstop"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// What an examination takes for worth a word.
+const (
+	slowFsync   = 50 * time.Millisecond // a push that comes alone waits for one
+	clockBehind = time.Second
+)
+
+// Fsyncs is how many a file is synced for the trial, of which the median counts.
+const Fsyncs = 5
+
+// Options of an examination. All are set, but for Open.
+type Options struct {
+	FS    vfs.FS
+	Clock storekit.Clock
+	// ReserveBytes is the free space that the store keeps, CacheBytes the size of the cache with which its database is read.
+	ReserveBytes uint64
+	CacheBytes   int64
+	// Timeout is how long each step may wait for the disk.
+	Timeout time.Duration
+	// Open is the store that has the directory, where that is one of this process.
+	Open *Open
+}
+
+// Open is a store that is open in this process.
+type Open struct {
+	Owned *directory.Dir
+	State *failstop.State
+	Now   func() time.Time
+}
+
+// examination is one look at what is below a store. Its steps run one after the other; none
+// begins before the one before has ended.
+type examination struct {
+	dir  string
+	base string // the directory itself, or the nearest one above that exists
+	opt  Options
+
+	there  bool      // the directory holds a store
+	wrong  bool      // no store can be there: there is no point in further steps
+	passed time.Time // what the store's clock has passed; zero if it is not known
+}
+
+// Run examines a directory and returns what it found, in the order of the steps. A disk that does not answer for
+// Options.Timeout is a finding; the goroutine that asked it ends when it answers. An error tells that ctx has ended.
+func Run(ctx context.Context, dir string, o Options) (findings []punctual.Finding, err error) {
+	x := &examination{dir: dir, base: dir, opt: o}
+	contents := x.contents
+	if o.Open != nil {
+		contents = x.state
+	}
+	for _, step := range []func() []punctual.Finding{x.directory, contents, x.probe, x.space, x.clock, x.fileSystem} {
+		found := make(chan []punctual.Finding, 1)
+		go func() { found <- step() }()
+		timer := time.NewTimer(o.Timeout)
+		select {
+		case fs := <-found:
+			timer.Stop()
+			findings = append(findings, fs...)
+		case <-timer.C:
+			return append(findings, bad("disk", fmt.Sprintf("no answer for %v", o.Timeout),
+				"the disk hangs, and so would a store: look at the disk and at the kernel's log")), nil
+		case <-ctx.Done():
+			timer.Stop()
+			return findings, fmt.Errorf("examine store %s: %w", dir, errkind.Ended(ctx))
+		}
+		if x.wrong {
+			break
+		}
+	}
+	return findings, nil
+}
+
+func good(name, value string) punctual.Finding {
+	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityGood}
+}
+
+func warning(name, value, remedy string) punctual.Finding {
+	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityWarning, Remedy: remedy}
+}
+
+func bad(name, value, remedy string) punctual.Finding {
+	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityBad, Remedy: remedy}
+}
+
+// directory looks for the directory.
+func (x *examination) directory() []punctual.Finding {
+	if x.opt.Open != nil {
+		if err := x.opt.Open.Owned.Verify(); err != nil {
+			x.wrong = true
+			return []punctual.Finding{bad("directory", oneLine(err), "this store reports nothing more as stored: end this process or the other one, see to the directory, then open the store again")}
+		}
+	}
+	full := x.dir
+	if vfs.Root(x.opt.FS) == vfs.Default {
+		if abs, err := filepath.Abs(x.dir); err == nil {
+			full = abs
+		}
+	}
+	x.base = full
+	info, err := x.opt.FS.Stat(x.base)
+	for directory.IsMissing(err) && x.opt.FS.PathDir(x.base) != x.base {
+		x.base = x.opt.FS.PathDir(x.base)
+		info, err = x.opt.FS.Stat(x.base)
+	}
+	switch {
+	case err != nil:
+		return x.refused(full, err)
+	case !info.IsDir():
+		x.wrong = true
+		return []punctual.Finding{bad("directory", x.base+", a file", "a store is a directory: name another place")}
+	case x.base != full:
+		return []punctual.Finding{
+			good("directory", full+", not there yet"),
+			warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path"),
+		}
+	}
+	return append([]punctual.Finding{good("directory", full)}, x.list(full)...)
+}
+
+func (x *examination) refused(dir string, err error) []punctual.Finding {
+	x.wrong = true
+	return []punctual.Finding{bad("directory", fmt.Sprintf("%s: %v", dir, err), needsDirectory)}
+}
+
+const needsDirectory = "the store needs a directory that its process may read and write: change the owner or the mode, or name another place"
+
+// list looks at the names in the directory.
+func (x *examination) list(dir string) (findings []punctual.Finding) {
+	names, err := x.opt.FS.List(dir)
+	if err != nil {
+		x.wrong = true
+		return []punctual.Finding{bad("store", err.Error(), needsDirectory)}
+	}
+	switch x.there, err = directory.HoldsStore(names); {
+	case errors.Is(err, punctual.ErrCorrupt):
+		x.wrong = true
+		return []punctual.Finding{bad("damage", err.Error(), restoreCure)}
+	case errors.Is(err, punctual.ErrUnsupported):
+		return []punctual.Finding{brokenStore(err)}
+	case err != nil:
+		x.wrong = true
+		return []punctual.Finding{bad("store", err.Error(), "a store shares its directory with nothing: name another place")}
+	case !x.there:
+		return []punctual.Finding{warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path")}
+	}
+	for _, n := range names {
+		if strings.HasSuffix(n, claimlog.DamagedSuffix) {
+			findings = append(findings, warning("earlier damage", n,
+				"a damaged claim log was met and this copy of it kept; no message was lost: look after the disk, then remove the file"))
+		}
+	}
+	return findings
+}
+
+const restoreCure = "the store refuses to open, so that nothing is lost silently: keep a copy of the directory as it is, then restore it from a backup"
+
+// state is contents of a store that is open in this process.
+func (x *examination) state() []punctual.Finding {
+	if x.opt.Open.State.HasFailed() {
+		return []punctual.Finding{bad("store", oneLine(x.opt.Open.State.Cause()), "the store has stopped: see that the disk works, then open it again")}
+	}
+	return []punctual.Finding{good("store", fmt.Sprintf("format %d", directory.FormatVersion)), good("in use", "by this process")}
+}
+
+// contents tells whether the store is free, and what opening it would meet.
+func (x *examination) contents() []punctual.Finding {
+	if !x.there {
+		return nil
+	}
+	if held := x.tryLock(func() {}); held != nil {
+		return held
+	}
+	c, err := x.openReadOnly()
+	if err != nil {
+		// Somebody may have opened the store and changed its files under our eyes: look again
+		// while nobody can.
+		if held := x.tryLock(func() { c, err = x.openReadOnly() }); held != nil {
+			return held
+		}
+	}
+	x.passed = c.passed
+	if err != nil {
+		return []punctual.Finding{good("in use", "no"), brokenStore(err)}
+	}
+	text := fmt.Sprintf("format %d, %s, %s, %s", directory.FormatVersion, count(c.topics, "topic"), count(c.live, "message"), count(c.dead, "dead message"))
+	findings := []punctual.Finding{good("in use", "no"), good("store", text)}
+	if len(c.damaged) == 0 {
+		return append(findings, good("damage", "none that opening would meet; a full check reads everything"))
+	}
+	return append(findings, warning("damage", strings.Join(c.damaged, ", "),
+		"some attempts will not be counted and some messages may be delivered once more; no message is lost: look after the disk"))
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// brokenStore is a store that would not open.
+func brokenStore(err error) punctual.Finding {
+	switch {
+	case errors.Is(err, punctual.ErrCorrupt):
+		return bad("damage", oneLine(err), restoreCure)
+	case errors.Is(err, punctual.ErrUnsupported):
+		return bad("store", oneLine(err), "nothing is damaged: use the release of Punctual that wrote it, or a newer one")
+	case errors.Is(err, fs.ErrPermission):
+		return bad("store", oneLine(err), needsDirectory)
+	}
+	return bad("store", oneLine(err), "the store refuses to open: look at the disk and at the kernel's log")
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// tryLock calls do with the lock of the directory held, or returns why it cannot.
+func (x *examination) tryLock(do func()) []punctual.Finding {
+	lock, err := directory.TryLock(x.opt.FS, x.dir, false)
+	if err == nil {
+		do()
+		err = lock.Close()
+	}
+	if err == nil {
+		return nil
+	}
+	if err = directory.LockError(x.dir, err); !errors.Is(err, punctual.ErrLocked) {
+		return []punctual.Finding{bad("in use", "not known: "+oneLine(err), needsDirectory)}
+	}
+	by := "by another process"
+	if o, err := directory.ReadOwner(x.opt.FS, x.dir); err == nil {
+		by = "by " + o.String()
+	}
+	return []punctual.Finding{warning("in use", by, "one process owns a store at a time, so others cannot open it, and what it holds was not looked at")}
+}
+
+// seen is what a look into a store that is not open found.
+type seen struct {
+	topics, live, dead int64
+	passed             time.Time
+	damaged            []string // segments of the claim log
+}
+
+// openReadOnly does what opening the store does, but for the writing.
+func (x *examination) openReadOnly() (c seen, err error) {
+	files, quiet := failstop.ReadOnly{FS: x.opt.FS}, slog.New(slog.DiscardHandler)
+	state := failstop.New(x.dir, quiet, x.opt.Timeout)
+	verify := directory.New(files, x.dir, x.opt.ReserveBytes, state, quiet).Verify
+	db, err := database.Open(x.dir, database.Options{
+		FS: failstop.NewFS(files, state, verify, failstop.Database), State: state, Log: quiet,
+		CacheBytes: x.opt.CacheBytes, Format: directory.FormatVersion, ReadOnly: true,
+	})
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = cmp.Or(err, state.Do("close the database", db.Close)) }()
+	logged, err := claimlog.Read(failstop.NewFS(files, state, verify, failstop.Store), x.dir, func(name string, _ []byte, unreadable int) error {
+		c.damaged = append(c.damaged, fmt.Sprintf("%s has %d bytes that cannot be read", name, unreadable))
+		return nil
+	})
+	if err != nil {
+		return c, errkind.Classify("claim log", err)
+	}
+	stored, err := db.Load(logged.Durable)
+	if err != nil {
+		return c, err
+	}
+	c.passed = logged.Passed(stored.Clock, stored.Timed)
+	for _, t := range stored.Topics {
+		c.topics, c.live, c.dead = c.topics+1, c.live+t.Live(), c.dead+t.Dead()
+	}
+	return c, nil
+}
+
+// probe makes a file, syncs it a few times, and removes it.
+func (x *examination) probe() []punctual.Finding {
+	name := x.opt.FS.PathJoin(x.base, fmt.Sprintf("temporary.examine-%d-%x", os.Getpid(), rand.Uint64()))
+	f, err := x.opt.FS.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return []punctual.Finding{bad("writable", "no: "+oneLine(err), needsDirectory)}
+	}
+	median, err := timeFsync(f)
+	findings := []punctual.Finding{good("writable", "yes")}
+	switch {
+	case err != nil:
+		findings = append(findings, bad("fsync", oneLine(err), "what cannot be written and synced is not stored: look at the disk and at the kernel's log"))
+	case median > slowFsync:
+		findings = append(findings, warning("fsync", fsyncTime(median), "each push that comes alone waits that long; pushes that come together share one"))
+	default:
+		findings = append(findings, good("fsync", fsyncTime(median)))
+	}
+	if err := x.opt.FS.Remove(name); err != nil {
+		findings = append(findings, warning("trial file", oneLine(err), "it can be removed by hand"))
+	}
+	return findings
+}
+
+func fsyncTime(median time.Duration) string {
+	return fmt.Sprintf("%v, the median of %d", median.Round(time.Microsecond), Fsyncs)
+}
+
+// timeFsync appends to a file and syncs it, and returns the median of what that took. It
+// closes the file.
+func timeFsync(f vfs.File) (time.Duration, error) {
+	var took []time.Duration
+	for range Fsyncs {
+		began := time.Now()
+		if _, err := f.Write(make([]byte, 4096)); err != nil {
+			return 0, errkind.JoinClose(err, f)
+		}
+		if err := f.Sync(); err != nil {
+			return 0, errkind.JoinClose(err, f)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2], f.Close()
+}
+
+// space compares what is free with what is kept in reserve.
+func (x *examination) space() []punctual.Finding {
+	usage, err := x.opt.FS.GetDiskUsage(x.base)
+	if errors.Is(err, vfs.ErrUnsupported) {
+		return nil // a file system in memory
+	}
+	if err != nil {
+		return []punctual.Finding{bad("free space", oneLine(err), "a store that cannot tell how much space is free takes no messages: look at the file system")}
+	}
+	text := fmt.Sprintf("%s, of which %s are kept in reserve", size(usage.AvailBytes), size(x.opt.ReserveBytes))
+	switch {
+	case usage.AvailBytes < x.opt.ReserveBytes:
+		return []punctual.Finding{bad("free space", text, "pushes are refused until there is room again; acks and cancels still work")}
+	case usage.AvailBytes < 2*x.opt.ReserveBytes:
+		return []punctual.Finding{warning("free space", text, "pushes will be refused soon: make room")}
+	}
+	return []punctual.Finding{good("free space", text)}
+}
+
+func size(n uint64) string {
+	if n >= 10<<30 {
+		return fmt.Sprintf("%d GiB", n>>30)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// clock compares the clock with the time that the store has seen.
+func (x *examination) clock() []punctual.Finding {
+	now := x.opt.Clock.Now().Round(0)
+	if x.opt.Open != nil {
+		x.passed = x.opt.Open.Now()
+	}
+	behind := x.passed.Sub(now)
+	switch {
+	case x.passed.IsZero():
+		return nil
+	case behind > clockBehind:
+		return []punctual.Finding{warning("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),
+			"the machine's clock was set back; the store's never runs backwards, and goes at half speed until the other has caught up: messages come late meanwhile")}
+	}
+	return []punctual.Finding{good("clock", "not behind the store's")}
+}
+
+// fileSystem is a kind of file system and what it means for the store.
+type fileSystem struct {
+	name     string
+	volatile bool // gone after a power cut
+	remedy   string
+}
+
+// fileSystem tells what the file system keeps, and with it the class of the store's durability.
+func (x *examination) fileSystem() []punctual.Finding {
+	m, ok := fileSystem{}, false
+	if vfs.Root(x.opt.FS) == vfs.Default {
+		m, ok = fileSystemOf(x.base)
+	}
+	switch {
+	case !ok:
+		return []punctual.Finding{good("durability", string(punctual.Fsync))}
+	case m.volatile:
+		return []punctual.Finding{
+			bad("file system", m.name, "it is in memory: a power cut or restart of the machine takes all messages: name a place on a disk"),
+			bad("durability", string(punctual.Volatile), "here the store cannot keep its promise "+string(punctual.Fsync)),
+		}
+	case m.remedy != "":
+		return []punctual.Finding{warning("file system", m.name, m.remedy), good("durability", string(punctual.Fsync))}
+	}
+	return []punctual.Finding{good("file system", m.name), good("durability", string(punctual.Fsync))}
+}

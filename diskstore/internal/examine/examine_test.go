@@ -1,0 +1,96 @@
+package examine
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/diskstore/internal/failstop"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// options are for a file system in memory, at a time that stands still.
+func options(fs vfs.FS) Options {
+	return Options{FS: fs, Clock: storekit.NewManualClock(time.UnixMilli(1e12)), ReserveBytes: 1, CacheBytes: 1 << 20, Timeout: time.Minute}
+}
+
+// found is what an examination says under each name.
+func found(t *testing.T, dir string, o Options) map[string]punctual.Finding {
+	t.Helper()
+	findings, err := Run(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := make(map[string]punctual.Finding, len(findings))
+	for _, f := range findings {
+		byName[f.Name] = f
+	}
+	return byName
+}
+
+func want(t *testing.T, got map[string]punctual.Finding, name string, severity punctual.Severity, text string) {
+	t.Helper()
+	if f, ok := got[name]; !ok || f.Severity != severity || !strings.Contains(f.Value, text) {
+		t.Errorf("%s is %+v, want severity %s and %q", name, f, severity, text)
+	}
+}
+
+// TestStepsEndWhereNoStoreCanBe: what is not worth asking is not asked, and nothing is left behind.
+func TestStepsEndWhereNoStoreCanBe(t *testing.T) {
+	mem := vfs.NewMem()
+	if err := mem.MkdirAll("foreign", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := mem.Create("foreign/letter.txt", vfs.WriteCategoryUnspecified)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := found(t, "foreign", options(mem))
+	want(t, got, "store", punctual.SeverityBad, "letter.txt")
+	if _, ok := got["writable"]; ok {
+		t.Error("a directory of somebody else was written to")
+	}
+	got = found(t, "foreign/below", options(mem))
+	want(t, got, "store", punctual.SeverityWarning, "none")
+	want(t, got, "fsync", punctual.SeverityGood, "the median of 5")
+	names, err := mem.List("foreign")
+	if err != nil || len(names) != 1 {
+		t.Errorf("the examination left %v, %v", names, err)
+	}
+}
+
+// TestOfAnOpenStore: its state and its clock count, and its files are left alone.
+func TestOfAnOpenStore(t *testing.T) {
+	mem, quiet := vfs.NewMem(), slog.New(slog.NewTextHandler(io.Discard, nil))
+	dir, err := directory.Make(mem, "store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := failstop.New(dir, quiet, time.Minute)
+	owned := directory.New(mem, dir, 1, state, quiet)
+	if _, err := owned.Own(0); err != nil {
+		t.Fatal(err)
+	}
+	defer owned.Release()
+	o := options(mem)
+	o.Open = &Open{Owned: owned, State: state, Now: func() time.Time { return o.Clock.Now().Add(time.Hour) }}
+	got := found(t, dir, o)
+	want(t, got, "in use", punctual.SeverityGood, "by this process")
+	want(t, got, "clock", punctual.SeverityWarning, "1h0m0s behind")
+
+	state.Fail(errors.New("the disk is gone"))
+	want(t, found(t, dir, o), "store", punctual.SeverityBad, "the disk is gone")
+}
