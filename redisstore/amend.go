@@ -23,15 +23,15 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 		return nil, fmt.Errorf("amend: %w", err)
 	}
 	x := amending{s: s, as: as, key: key, results: make([]punctual.Amended, len(as))}
-	j := journey{
-		s: s, stops: make([]stop, len(as)), id: func(i int) string { return as[i].ID }, pack: x.pack, ask: x.ask,
+	j := routing{
+		s: s, items: make([]item, len(as)), id: func(i int) string { return as[i].ID }, pack: x.pack, ask: x.ask,
 		refuse: func(i int, err error) { x.results[i] = punctual.Amended{Err: storekit.AmendError(&as[i], err)} },
 	}
 	for i := range as {
 		x.results[i].Err = checkAmendment(&as[i])
-		j.stops[i] = stop{topic: as[i].Topic, done: x.results[i].Err != nil}
+		j.items[i] = item{topic: as[i].Topic, done: x.results[i].Err != nil}
 	}
-	x.stops = j.stops
+	x.items = j.items
 	if err := j.run(ctx); err != nil {
 		return nil, fmt.Errorf("amend: %w", err)
 	}
@@ -44,7 +44,7 @@ type amending struct {
 	as      []punctual.Amendment
 	key     *keyed
 	results []punctual.Amended
-	stops   []stop
+	items   []item
 }
 
 func checkAmendment(a *punctual.Amendment) error {
@@ -73,12 +73,12 @@ func (x *amending) ask(ctx context.Context, _ *layout, c *chunk, args []any) (in
 	if err != nil {
 		return 0, nil, err
 	}
-	x.s.waits.hint(c.p, a.int())
+	x.s.waits.notify(c.p, a.int())
 	return a.version, func() error {
 		for _, i := range c.items {
 			status := a.int()
 			x.results[i] = amended(&x.as[i], status, a.int())
-			x.stops[i].done = status != amendNotFound
+			x.items[i].done = status != amendNotFound
 		}
 		if a.bad {
 			return badReply(amendScript)

@@ -18,10 +18,10 @@ import (
 // never is a time that no clock reaches, as the scripts name it: 2^53-1 ms.
 const never int64 = 1<<53 - 1
 
-// Claim leases due messages; see punctual.Store. It looks into each partition with one script,
-// and again only when a look can find something. A look that has begun is not broken off when
+// Claim leases due messages; see punctual.Store. It asks each partition with one script,
+// and again only when that can find something. A script that was sent is not given up when
 // ctx ends, so that no lease is given that nobody knows of. With messages in hand it waits for a
-// further look only shortly, and what that finds later is given back.
+// further one only shortly, and what that leases later is given back.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -43,14 +43,14 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 // claimOnce is a claim without a key, or a part of the waiting of one.
 func (s *Store) claimOnce(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
 	if c.Wait == 0 {
-		return s.look(ctx, c)
+		return s.claimNow(ctx, c)
 	}
-	s.waits.listen.Do(func() { s.duties.Go(s.waits.hints.listen) })
+	s.waits.listening.Do(func() { s.duties.Go(s.waits.listener.listen) })
 	until := s.clock.local() + min(storekit.CeilDuration(c.Wait), never/2000)*1000
 	r := wait.Request{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Lease: c.Lease, Until: until, Alone: claimKey(ctx) != nil}
 	ds, err := s.waits.waiter.Claim(ctx, r, s.closing, errClosed())
 	if len(ds) > 0 {
-		ds, err = s.held(ctx, ds, nil)
+		ds, err = s.unexpired(ctx, ds, nil)
 	}
 	return ds, err
 }
@@ -114,7 +114,7 @@ func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]p
 		if !k.First {
 			ds, known, err := s.leasedBefore(ctx, &c)
 			if known || err != nil {
-				return s.held(ctx, ds, err)
+				return s.unexpired(ctx, ds, err)
 			}
 		}
 		left := until.Sub(time.UnixMicro(s.clock.guess()))
@@ -136,10 +136,10 @@ func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]p
 // leasedBefore returns what an earlier copy of a claim has leased, as far as it is still leased, and whether there was one.
 // Partitions that do not answer are left out, unless none does: leases there run out.
 func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punctual.Delivery, known bool, err error) {
-	spots, err := s.spotsOf(ctx, c.Topics)
+	targets, err := s.allPartitions(ctx, c.Topics)
 	field := string(fieldOf(claimKey(ctx).Key, nil))
 	asked := false
-	for some := range slices.Chunk(spots, wait.HeadsAtOnce) {
+	for some := range slices.Chunk(targets, wait.HeadsAtOnce) {
 		there := make([][2]*redis.BoolCmd, len(some))
 		_, _ = s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // what goes wrong is in each command
 			for i, p := range some {
@@ -170,40 +170,40 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 	return ds, known, cmp.Or(ctx.Err(), err)
 }
 
-// spotsOf is all partitions of some topics, of which it asks where they are not known. The error is that of a topic that
+// allPartitions is all partitions of some topics, of which it asks where they are not known. The error is that of a topic that
 // is left out.
-func (s *Store) spotsOf(ctx context.Context, topics []string) (spots []partition, err error) {
+func (s *Store) allPartitions(ctx context.Context, topics []string) (targets []partition, err error) {
 	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
 	layouts, errs := askEach(ctx, s, topics, func(topic string) (*layout, error) { return s.layout(ctx, topic) })
 	for _, topic := range topics {
 		err = cmp.Or(err, errs[topic])
 		if l := layouts[topic]; l != nil {
 			for n := range l.size() {
-				spots = append(spots, s.names.partition(topic, n))
+				targets = append(targets, s.names.partition(topic, n))
 			}
 		}
 	}
-	return spots, err
+	return targets, err
 }
 
-// spot is a partition to look into, with what was known of its topic when that was decided.
-type spot struct {
+// target is a partition to ask, with what was known of its topic when that was decided.
+type target struct {
 	partition
 	known *layout
 }
 
-// everywhere is all partitions of some topics, those of a topic beginning with another one
+// targetsOf is all partitions of some topics, those of a topic beginning with another one
 // each time.
-func (s *Store) everywhere(topics []string) []spot {
-	var spots []spot
-	first := int(s.looks.Add(1))
+func (s *Store) targetsOf(topics []string) []target {
+	var targets []target
+	first := int(s.claims.Add(1))
 	for _, topic := range topics {
 		l := s.layouts.known(topic)
 		for n := range l.size() {
-			spots = append(spots, spot{s.names.partition(topic, (first+n)%l.size()), l})
+			targets = append(targets, target{s.names.partition(topic, (first+n)%l.size()), l})
 		}
 	}
-	return spots
+	return targets
 }
 
 // claimed is what a claim answers. What was leased before something failed is handed out; the
@@ -218,56 +218,56 @@ func claimed(ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	return []punctual.Delivery{}, nil
 }
 
-// look leases what is due now in all partitions, and in those that it hears of on the way. It fails if it has found
-// nothing and could not look everywhere.
-func (s *Store) look(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
-	spots, failed := s.mayHaveSome(ctx, s.everywhere(c.Topics))
-	l := lookout{s: s, c: c, course: course{spots: spots}}
-	for l.stale || l.at < len(l.spots) && len(l.ds) < c.Max {
+// claimNow leases what is due now in all partitions, and in those that it hears of on the way. It fails if it has found
+// nothing and could not ask everywhere.
+func (s *Store) claimNow(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
+	targets, failed := s.withSomethingDue(ctx, s.targetsOf(c.Topics))
+	l := scan{s: s, c: c, cursor: cursor{targets: targets}}
+	for l.stale || l.at < len(l.targets) && len(l.ds) < c.Max {
 		f := l.further(ctx)
 		l.ds = joined(l.ds, f.ds)
 		if f.err != nil || f.slow {
-			return s.held(ctx, l.ds, f.err)
+			return s.unexpired(ctx, l.ds, f.err)
 		}
 		failed = cmp.Or(failed, f.skipped)
-		l.course = f.course
+		l.cursor = f.cursor
 	}
-	return s.held(ctx, l.ds, failed)
+	return s.unexpired(ctx, l.ds, failed)
 }
 
-// fewSpots is how many partitions are looked into without having read their heads.
-const fewSpots = 16
+// fewTargets is how many partitions are asked without having read their heads.
+const fewTargets = 16
 
-// mayHaveSome leaves out partitions that have nothing due, or cannot be reached: then it returns why as well.
-func (s *Store) mayHaveSome(ctx context.Context, spots []spot) ([]spot, error) {
-	if len(spots) <= fewSpots {
-		return spots, nil
+// withSomethingDue leaves out partitions that have nothing due, or cannot be reached: then it returns why as well.
+func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]target, error) {
+	if len(targets) <= fewTargets {
+		return targets, nil
 	}
 	type part struct {
-		node  string
-		spots []int
+		node    string
+		targets []int
 	}
 	var parts []*part
 	last := make(map[string]*part)
-	for i := range spots {
-		node := probes{s}.Node(spots[i].part())
+	for i := range targets {
+		node := probes{s}.Node(targets[i].part())
 		p := last[node]
-		if p == nil || len(p.spots) == wait.HeadsAtOnce {
+		if p == nil || len(p.targets) == wait.HeadsAtOnce {
 			p = &part{node: node}
 			last[node] = p
 			parts = append(parts, p)
 		}
-		p.spots = append(p.spots, i)
+		p.targets = append(p.targets, i)
 	}
 	var mu sync.Mutex
-	heads := make([]wait.Head, len(spots)) // guarded by mu until this returns
-	asked := make([]bool, len(spots))      // guarded by mu until this returns
-	left := false                          // guarded by mu: this returns
+	heads := make([]wait.Head, len(targets)) // guarded by mu until this returns
+	asked := make([]bool, len(targets))      // guarded by mu until this returns
+	left := false                            // guarded by mu: this returns
 	var works []work
 	for _, p := range parts {
-		names := make([]wait.Part, len(p.spots))
-		for i, n := range p.spots {
-			names[i] = spots[n].part()
+		names := make([]wait.Part, len(p.targets))
+		for i, n := range p.targets {
+			names[i] = targets[n].part()
 		}
 		works = append(works, work{p.node, func(late func()) {
 			if !s.nodes.Await(ctx, p.node, late) {
@@ -278,7 +278,7 @@ func (s *Store) mayHaveSome(ctx context.Context, spots []spot) ([]spot, error) {
 			call.End(got[0].Err == nil)
 			mu.Lock()
 			defer mu.Unlock()
-			for i, n := range p.spots {
+			for i, n := range p.targets {
 				if !left {
 					heads[n], asked[n] = got[i], true
 				}
@@ -289,36 +289,36 @@ func (s *Store) mayHaveSome(ctx context.Context, spots []spot) ([]spot, error) {
 	mu.Lock()
 	defer mu.Unlock()
 	left = true
-	var some []spot
+	var some []target
 	var failed error
 	now := s.clock.local()
-	for i := range spots {
+	for i := range targets {
 		switch {
 		case !asked[i]:
-			failed = wait.NotAnswering(probes{s}.Node(spots[i].part()))
+			failed = wait.NotAnswering(probes{s}.Node(targets[i].part()))
 		case heads[i].Err != nil:
 			failed = heads[i].Err
-		case heads[i].At <= now || spots[i].known == unheard:
-			some = append(some, spots[i])
+		case heads[i].At <= now || targets[i].known == unknownTopic:
+			some = append(some, targets[i])
 		}
 	}
 	return some, failed
 }
 
-// lookout is a claim that looks into one partition after the other.
-type lookout struct {
+// scan is a claim that asks one partition after the other.
+type scan struct {
 	s  *Store
 	c  *punctual.Claim
 	ds []punctual.Delivery
-	course
+	cursor
 }
 
-// course is where a claim has to look.
-type course struct {
-	spots []spot
-	at    int  // the next of spots
-	stale bool // the last one has another version than was known: seen
-	seen  int64
+// cursor is where a claim has to ask.
+type cursor struct {
+	targets []target
+	at      int  // the next of targets
+	stale   bool // the last one has another version than was known: seen
+	seen    int64
 }
 
 // found is what a step brings.
@@ -328,31 +328,31 @@ type found struct {
 	err  error
 	// skipped is why a partition was left out.
 	skipped error
-	course
+	cursor
 }
 
-// step looks into the next partition, or asks for what was not known of the topic of the last one.
-func (l lookout) step(ctx context.Context) found {
-	f := found{course: l.course}
+// step asks the next partition, or asks for what was not known of the topic of the last one.
+func (l scan) step(ctx context.Context) found {
+	f := found{cursor: l.cursor}
 	if l.stale {
 		f.stale = false
-		f.spots, f.err = l.s.lookFurther(ctx, slices.Clone(l.spots), l.at-1, l.seen)
+		f.targets, f.err = l.s.addPartitions(ctx, slices.Clone(l.targets), l.at-1, l.seen)
 		return f
 	}
-	spot := l.spots[l.at]
-	n := l.room(spot.topic)
+	target := l.targets[l.at]
+	n := l.room(target.topic)
 	if n <= 0 {
 		f.at++
 		return f
 	}
-	f.ds, f.seen, f.err = l.s.lookInto(ctx, l.c, spot.partition, n)
-	f.stale = f.err == nil && spot.known != nil && f.seen != spot.known.version
+	f.ds, f.seen, f.err = l.s.claimPartition(ctx, l.c, target.partition, n)
+	f.stale = f.err == nil && target.known != nil && f.seen != target.known.version
 	f.at++
 	return f
 }
 
 // room is how many messages of a topic the claim may take besides those that it has.
-func (l lookout) room(topic string) int {
+func (l scan) room(topic string) int {
 	n := l.c.Max - len(l.ds)
 	if l.c.PerTopic == 0 {
 		return n
@@ -366,35 +366,35 @@ func (l lookout) room(topic string) int {
 	return min(n, left)
 }
 
-// holdTime is for how long a claim with messages in hand waits for a further look, in ms: far longer
-// than a look takes, and far shorter than most leases.
-const holdTime int64 = 500
+// furtherTime is for how long a claim with messages in hand waits for a further script, in ms: far longer
+// than a script takes, and far shorter than most leases.
+const furtherTime int64 = 500
 
-// further is a step. With messages in hand it takes at most holdTime, because their leases run. A node that does not
+// further is a step. With messages in hand it takes at most furtherTime, because their leases run. A node that does not
 // answer is left out. What is found later is given back.
-func (l lookout) further(ctx context.Context) found {
+func (l scan) further(ctx context.Context) found {
 	at := l.at
 	if l.stale {
 		at--
 	}
-	p := l.spots[at].part()
+	p := l.targets[at].part()
 	node := probes{l.s}.Node(p)
 	if len(l.ds) == 0 && node == "" {
 		return l.step(ctx)
 	}
-	skip := found{skipped: wait.NotAnswering(node), course: course{spots: l.spots, at: at + 1}}
+	skip := found{skipped: wait.NotAnswering(node), cursor: cursor{targets: l.targets, at: at + 1}}
 	// Where this is the last chance to bring anything, a node that is slow is waited for.
-	last := len(l.ds) == 0 && at == len(l.spots)-1
+	last := len(l.ds) == 0 && at == len(l.targets)-1
 	if l.s.nodes.Failing(node) && !(last && l.s.nodes.Await(ctx, node, func() {})) {
 		return skip
 	}
 	var over <-chan time.Time
 	if len(l.ds) > 0 {
-		timer, stop := l.s.clock.after(l.s.clock.local() + holdTime*1000)
+		timer, stop := l.s.clock.after(l.s.clock.local() + furtherTime*1000)
 		defer stop()
 		over = timer
 	}
-	looking, leave := context.WithCancel(ctx)
+	asking, leave := context.WithCancel(ctx)
 	defer leave()
 	done, late := make(chan found), make(chan struct{})
 	l.s.calls.Go(func() { // the call is under way, so Close waits for this, too
@@ -403,12 +403,12 @@ func (l lookout) further(ctx context.Context) found {
 				close(late)
 			}
 		})
-		f := l.step(looking)
+		f := l.step(asking)
 		call.End(f.err == nil)
 		select {
 		case done <- f:
-		case <-looking.Done():
-			l.s.giveBack(looking, f.ds)
+		case <-asking.Done():
+			l.s.release(asking, f.ds)
 		}
 	})
 	ended := ctx.Done()
@@ -426,15 +426,15 @@ func (l lookout) further(ctx context.Context) found {
 	return found{slow: true}
 }
 
-// over reports whether a lease has ended, by the store's clock.
-func (s *Store) over(d *punctual.Delivery) bool {
+// expired reports whether a lease has ended, by the store's clock.
+func (s *Store) expired(d *punctual.Delivery) bool {
 	return storekit.CeilMillis(d.LeaseUntil) <= s.clock.guess()/1000
 }
 
-// held is what a claim returns of what it has leased: only what is still leased by the store's
+// unexpired is what a claim returns of what it has leased: only what is still leased by the store's
 // clock (P3), also when the server was last heard of long ago. The rest is given back unstarted, unless another claim
 // has it by then.
-func (s *Store) held(ctx context.Context, ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
+func (s *Store) unexpired(ctx context.Context, ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	now := s.clock.guess() / 1000
 	over := func(d punctual.Delivery) bool { return storekit.CeilMillis(d.LeaseUntil) <= now }
 	if !slices.ContainsFunc(ds, over) {
@@ -448,15 +448,15 @@ func (s *Store) held(ctx context.Context, ds []punctual.Delivery, err error) ([]
 	}
 	ds = slices.DeleteFunc(ds, over)
 	if len(ds) == 0 {
-		s.giveBack(ctx, lapsed)
+		s.release(ctx, lapsed)
 		return nil, err
 	}
-	late, stop := s.clock.after(s.clock.local() + holdTime*1000) // the leases of ds run
+	late, stop := s.clock.after(s.clock.local() + furtherTime*1000) // the leases of ds run
 	defer stop()
 	given := make(chan struct{})
 	s.calls.Go(func() {
 		defer close(given)
-		s.giveBack(ctx, lapsed)
+		s.release(ctx, lapsed)
 	})
 	select {
 	case <-given:
@@ -465,9 +465,9 @@ func (s *Store) held(ctx context.Context, ds []punctual.Delivery, err error) ([]
 	return ds, err
 }
 
-// giveBack releases what was leased and is not handed out, the attempts uncounted. What another claim has taken
+// release releases what was leased and is not handed out, the attempts uncounted. What another claim has taken
 // meanwhile it leaves alone.
-func (s *Store) giveBack(ctx context.Context, ds []punctual.Delivery) {
+func (s *Store) release(ctx context.Context, ds []punctual.Delivery) {
 	if len(ds) == 0 {
 		return
 	}
@@ -484,28 +484,28 @@ func joined(ds, more []punctual.Delivery) []punctual.Delivery {
 	return append(ds, more...)
 }
 
-// lookFurther puts the partitions of a topic that nobody knew of behind spot i, which has found
-// another version than was known. It asks once per look and topic.
-func (s *Store) lookFurther(ctx context.Context, spots []spot, i int, seen int64) ([]spot, error) {
-	old := spots[i]
+// addPartitions puts the partitions of a topic that nobody knew of behind target i, which has found
+// another version than was known. It asks once per claim and topic.
+func (s *Store) addPartitions(ctx context.Context, targets []target, i int, seen int64) ([]target, error) {
+	old := targets[i]
 	l, err := s.renew(ctx, old.partition, seen, old.known)
 	if err != nil {
 		return nil, err
 	}
-	for j := range spots {
-		if spots[j].topic == old.topic {
-			spots[j].known = nil
+	for j := range targets {
+		if targets[j].topic == old.topic {
+			targets[j].known = nil
 		}
 	}
-	var more []spot
+	var more []target
 	for n := old.known.size(); n < l.size(); n++ {
-		more = append(more, spot{partition: s.names.partition(old.topic, n)})
+		more = append(more, target{partition: s.names.partition(old.topic, n)})
 	}
-	return slices.Insert(spots, i+1, more...), nil
+	return slices.Insert(targets, i+1, more...), nil
 }
 
-// lookInto leases up to n messages of a partition. It returns the version of the settings there.
-func (s *Store) lookInto(ctx context.Context, c *punctual.Claim, p partition, n int) (ds []punctual.Delivery, version int64, err error) {
+// claimPartition leases up to n messages of a partition. It returns the version of the settings there.
+func (s *Store) claimPartition(ctx context.Context, c *punctual.Claim, p partition, n int) (ds []punctual.Delivery, version int64, err error) {
 	for len(ds) < n {
 		if err := ctx.Err(); err != nil {
 			return ds, version, err
@@ -526,7 +526,7 @@ type heads struct {
 	token int64
 }
 
-// claimSome leases what one script may, and returns the version of the settings and when to look again. It does not
+// claimSome leases what one script may, and returns the version of the settings and when to ask again. It does not
 // mind when ctx ends, so that no lease is given that nobody knows of.
 func (s *Store) claimSome(ctx context.Context, lease time.Duration, p partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got heads, err error) {
 	got.next = never

@@ -21,9 +21,9 @@
 // that it needs, and then writes. No script takes more than 500 messages; longer calls
 // are several scripts, each atomic (script.go).
 //
-// A waiting Claim sleeps until the time that the server has told, or until a hint comes. A
+// A waiting Claim sleeps until the time that the server has told, or until a notification comes. A
 // script that puts a message in front of all others publishes one, if it is due within 2 s. All waiting claims of a
-// Store share what is known of each partition and one subscription (internal/wait, wait.go, hints.go). A hint may get
+// Store share what is known of each partition and one subscription (internal/wait, wait.go, listener.go). A notification may get
 // lost; so the heads of each partition that is waited for are read once a second, many in one pipeline. A claim
 // returns the first messages that come.
 //

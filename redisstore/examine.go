@@ -387,16 +387,16 @@ func (x *examination) rights(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hints, err := x.s.lackingForHints(ctx)
+	notifications, err := x.s.lackingToListen(ctx)
 	if err != nil {
 		return err
 	}
-	hints = append(hints, lacking.hints...)
+	notifications = append(notifications, lacking.listening...)
 	switch {
 	case len(lacking.needed) > 0:
 		x.bad("rights", "lacking "+strings.Join(lacking.needed, " "), "some calls would fail: give them to this user with ACL SETUSER")
-	case len(hints) > 0:
-		x.warning("rights", "lacking "+strings.Join(hints, " "), "without hints waiting claims are up to a second late: give them to this user with ACL SETUSER")
+	case len(notifications) > 0:
+		x.warning("rights", "lacking "+strings.Join(notifications, " "), "without notifications waiting claims are up to a second late: give them to this user with ACL SETUSER")
 	default:
 		x.good("rights", "all that are needed")
 	}

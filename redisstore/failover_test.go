@@ -31,7 +31,7 @@ func throughFailover(t *testing.T, client redis.UniversalClient, owner *redistes
 		defer close(delivered)
 		consumeAll(ctx, consumer, delivered)
 	}()
-	delete(missing, <-delivered) // by now the consumer listens to hints, too
+	delete(missing, <-delivered) // by now the consumer listens to notifications, too
 	failover()
 	if len(delivered) >= len(missing) {
 		t.Error("this test shows nothing: all messages were delivered before the failover")

@@ -507,18 +507,18 @@ func TestClassic_T06_StoppedServer(t *testing.T) {
 func TestClassic_T06_KilledConnections(t *testing.T) {
 	server := redistest.Start(t)
 	trouble(t, clientsOf(t, server), func() {
-		kills, hints := 0, 0
-		for deadline := time.Now().Add(time.Minute); kills < 20 || hints == 0 && time.Now().Before(deadline); kills++ {
+		kills, notifications := 0, 0
+		for deadline := time.Now().Add(time.Minute); kills < 20 || notifications == 0 && time.Now().Before(deadline); kills++ {
 			pushedMore(t, server)
 			if do(t, server, "CLIENT", "KILL", "TYPE", "normal") == "0" {
 				t.Error("this test shows nothing: there was no connection to cut")
 			}
 			if do(t, server, "CLIENT", "KILL", "TYPE", "pubsub") != "0" {
-				hints++
+				notifications++
 			}
 		}
-		if hints == 0 {
-			t.Error("this test shows nothing: there was never a connection of hints to cut")
+		if notifications == 0 {
+			t.Error("this test shows nothing: there was never a connection of notifications to cut")
 		}
 		pushedMore(t, server)
 	})

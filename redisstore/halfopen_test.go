@@ -11,7 +11,7 @@ import (
 )
 
 // T06: connections that are dead at the other end while this one believes in them, those of
-// commands and that of the hints, heal by themselves.
+// commands and that of the notifications, heal by themselves.
 func TestClassic_T06_HalfOpenConnections(t *testing.T) {
 	server := redistest.Start(t)
 	p := redistest.StartProxy(t, server)
@@ -21,8 +21,8 @@ func TestClassic_T06_HalfOpenConnections(t *testing.T) {
 		return c
 	}
 	// The server goes on believing in old subscriptions, so their number only grows.
-	subscriptions := func() int { return subscribers(t, server, "punctual:{orders#0}:hint") }
-	hasty := func(s *Store) { s.waits.hints.pingEvery = 200 * time.Millisecond }
+	subscriptions := func() int { return subscribers(t, server, "punctual:{orders#0}:notify") }
+	hasty := func(s *Store) { s.waits.listener.pingEvery = 200 * time.Millisecond }
 	troubleFor(t, clients, hasty, func() {
 		for range 3 {
 			before := await(subscriptions, 1)

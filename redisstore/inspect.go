@@ -346,14 +346,14 @@ func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, e
 
 // count adds up the counts of all partitions, and returns one that has another version of the
 // settings, if there is one.
-func (s *Store) count(ctx context.Context, l *layout, out *punctual.TopicStats) (x *surprise, err error) {
+func (s *Store) count(ctx context.Context, l *layout, out *punctual.TopicStats) (x *mismatch, err error) {
 	for _, p := range s.partitionsOf(out.Topic, l) {
 		a, err := s.runPartition(ctx, statsScript, p)
 		if err != nil {
 			return nil, err
 		}
 		if a.version != l.version {
-			x = &surprise{p, a.version}
+			x = &mismatch{p, a.version}
 		}
 		if a.version <= 0 {
 			continue

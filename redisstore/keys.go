@@ -114,5 +114,5 @@ func (p partition) keys() []string {
 	return []string{p.tag + "t", p.tag + "l", p.tag + "d", p.tag + "f", p.tag + "m", p.tag + "s", p.tag + "g", p.tag + "x"}
 }
 
-// channel is where hints of the partition are published.
-func (p partition) channel() string { return p.tag + "hint" }
+// channel is where notifications of the partition are published.
+func (p partition) channel() string { return p.tag + "notify" }

@@ -56,8 +56,8 @@ type layouts struct {
 
 func (k *layouts) init() { k.of = make(map[string]*layout) }
 
-// unheard is a topic of which nothing is known.
-var unheard = &layout{settings: punctual.DefaultSettings()}
+// unknownTopic is a topic of which nothing is known.
+var unknownTopic = &layout{settings: punctual.DefaultSettings()}
 
 // known returns what is known of a topic.
 func (k *layouts) known(topic string) *layout {
@@ -66,7 +66,7 @@ func (k *layouts) known(topic string) *layout {
 	if l := k.of[topic]; l != nil {
 		return l
 	}
-	return unheard
+	return unknownTopic
 }
 
 // learn remembers a layout and reports whether it is another version than what was known.

@@ -224,7 +224,7 @@ func TestSettingsStoredAtTheLastMoment(t *testing.T) {
 }
 
 // A claim that waits for a topic that is not there gets messages of all its partitions when it comes;
-// with the clock standing still only a hint can wake it.
+// with the clock standing still only a notification can wake it.
 func TestWaitingClaimSeesTopicCome(t *testing.T) {
 	o := &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1e9, 0))}
 	consumer, producer := openStore(t, connect(t, shared), o), openStore(t, connect(t, shared), o)

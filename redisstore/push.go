@@ -45,14 +45,14 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		return nil, fmt.Errorf("push: %w", err)
 	}
 	p := pushing{s: s, ms: ms, key: key, results: make([]punctual.PushResult, len(ms))}
-	j := journey{
-		s: s, stops: make([]stop, len(ms)), create: true, id: func(i int) string { return p.results[i].ID }, pack: p.args, ask: p.ask,
+	j := routing{
+		s: s, items: make([]item, len(ms)), create: true, id: func(i int) string { return p.results[i].ID }, pack: p.args, ask: p.ask,
 		refuse: func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
 	}
 	for i := range ms {
 		p.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(&ms[i])}
 		if p.results[i].Err != nil {
-			j.stops[i].done = true
+			j.items[i].done = true
 			continue
 		}
 		switch {
@@ -62,9 +62,9 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		default:
 			p.results[i].ID = storekit.NewID(time.UnixMicro(s.clock.guess()))
 		}
-		j.stops[i] = stop{topic: ms[i].Topic, bytes: len(ms[i].Body)}
+		j.items[i] = item{topic: ms[i].Topic, bytes: len(ms[i].Body)}
 	}
-	p.stops = j.stops
+	p.items = j.items
 	if err := j.run(ctx); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
 	}
@@ -77,7 +77,7 @@ type pushing struct {
 	ms      []punctual.NewMessage
 	key     *keyed
 	results []punctual.PushResult
-	stops   []stop
+	items   []item
 }
 
 // check refuses what no clock reading could make acceptable.
@@ -105,7 +105,7 @@ func (p *pushing) ask(ctx context.Context, l *layout, c *chunk, args []any) (int
 	}
 	stored := a.version == l.version
 	if stored {
-		p.s.waits.hint(c.p, a.int())
+		p.s.waits.notify(c.p, a.int())
 	}
 	return a.version, func() error {
 		if stored {
@@ -172,7 +172,7 @@ func (p *pushing) fillAll(a *answer, items []int) {
 			due = up + storekit.CeilDuration(p.ms[i].Delay)
 		}
 		p.results[i].Status, p.results[i].Due = punctual.PushStored, storekit.FromMillis(due)
-		p.stops[i].done = true
+		p.items[i].done = true
 	}
 	for !a.bad && len(a.items) > 0 {
 		n := a.int()

@@ -21,8 +21,8 @@ var rightsText string
 type lacking struct {
 	// needed are those without which some call would fail, perhaps in the middle of a script.
 	needed []string
-	// hints are those without which waiting claims are up to a second late.
-	hints []string
+	// listening are those without which waiting claims are up to a second late.
+	listening []string
 }
 
 // err is nil when nothing that is needed is lacking.
@@ -50,7 +50,7 @@ func (s *Store) lackingRights(ctx context.Context) (lacking, error) {
 		l.add(scripted, s.names)
 		return err
 	})
-	l.needed, l.hints = sortedSet(l.needed), sortedSet(l.hints)
+	l.needed, l.listening = sortedSet(l.needed), sortedSet(l.listening)
 	return l, err
 }
 
@@ -112,8 +112,8 @@ func (s *Store) triedKeys() []string {
 	return []string{s.names.store(), s.names.never()}
 }
 
-// lackingForHints tries to listen to hints, which takes a connection of its own.
-func (s *Store) lackingForHints(ctx context.Context) ([]string, error) {
+// lackingToListen tries to listen to notifications, which takes a connection of its own.
+func (s *Store) lackingToListen(ctx context.Context) ([]string, error) {
 	sub := s.client.Subscribe(ctx, s.names.neverChannel())
 	_, err := sub.ReceiveTimeout(ctx, checkTimeout)
 	err = errors.Join(err, sub.Close())
@@ -130,14 +130,14 @@ func (s *Store) lackingForHints(ctx context.Context) ([]string, error) {
 func (n names) never() string { return n.prefix + "{" + n.store() + "}:never" }
 
 // neverChannel is a channel that nobody listens to.
-func (n names) neverChannel() string { return n.never() + ":hint" }
+func (n names) neverChannel() string { return n.never() + ":notify" }
 
 // add notes what tryScripted found.
 func (l *lacking) add(said []string, n names) {
 	for i := 0; i+1 < len(said); i += 2 {
 		right := rightOf(strings.ToLower(said[i]), said[i+1], n)
 		if said[i] == "PUBLISH" {
-			l.hints = append(l.hints, right)
+			l.listening = append(l.listening, right)
 		} else {
 			l.needed = append(l.needed, right)
 		}

@@ -59,8 +59,8 @@ func newScript(name string, parts ...string) *script {
 //go:embed lua/start.lua
 var startText string
 
-//go:embed lua/glance.lua
-var glanceText string
+//go:embed lua/claim_heads.lua
+var claimHeadsText string
 
 //go:embed lua/settings.lua
 var settingsText string
@@ -131,7 +131,7 @@ var registryText string
 // The scripts. They never change while a program runs.
 var (
 	pushScript      = newScript("push", startText, callText, pushUsualText, settingsText, preludeText, pushText).as(recorded)
-	claimScript     = newScript("claim", startText, glanceText, callText, claimUsualText, settingsText, preludeText, claimText).as(recorded)
+	claimScript     = newScript("claim", startText, claimHeadsText, callText, claimUsualText, settingsText, preludeText, claimText).as(recorded)
 	settleScript    = newScript("settle", startText, callText, settleUsualText, settingsText, preludeText, settleText).as(recorded)
 	amendScript     = newChange("amend", amendText)
 	getScript       = newReader("get", getText)

@@ -66,12 +66,12 @@ func (s *Store) checkRights(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hints, err := s.lackingForHints(ctx)
+	notifications, err := s.lackingToListen(ctx)
 	if err != nil {
 		return err
 	}
-	if hints = append(hints, lacking.hints...); len(hints) > 0 {
-		s.opt.Logger.Warn("redis store: no hints, so waiting claims are up to a second late: this user lacks rights", "rights", strings.Join(hints, " "))
+	if notifications = append(notifications, lacking.listening...); len(notifications) > 0 {
+		s.opt.Logger.Warn("redis store: no notifications, so waiting claims are up to a second late: this user lacks rights", "rights", strings.Join(notifications, " "))
 	}
 	return lacking.err()
 }

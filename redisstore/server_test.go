@@ -157,7 +157,7 @@ func TestUnfitClients(t *testing.T) {
 	}
 }
 
-// The rights that docs/format-redis.md names are enough, and hints work with them.
+// The rights that docs/format-redis.md names are enough, and notifications work with them.
 func TestLeastRights(t *testing.T) {
 	server := redistest.Start(t)
 	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
@@ -177,7 +177,7 @@ func TestLeastRights(t *testing.T) {
 	}()
 	awaitAsleep(t, consumer, 1)
 	push(t, producer, punctual.NewMessage{ID: "x"})
-	if d, ok := <-got; ok { // woken by the hint: the clock stands still
+	if d, ok := <-got; ok { // woken by the notification: the clock stands still
 		ack(t, consumer, d)
 	}
 	if _, err := producer.Check(t.Context(), nil); err != nil {
@@ -249,7 +249,7 @@ func TestRightsAreTried(t *testing.T) {
 }
 
 // A user who lacks one right is refused with its name, before anything has failed halfway; one who
-// only lacks hints is not.
+// only lacks notifications is not.
 func TestLackingRights(t *testing.T) {
 	server := redistest.Start(t)
 	openStore(t, connect(t, server), nil) // so that there is a store to be tried

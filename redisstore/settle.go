@@ -55,7 +55,7 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 		if err != nil {
 			return nil, err
 		}
-		s.waits.hint(c.p, a.int())
+		s.waits.notify(c.p, a.int())
 		return func() error { return fillSettled(a, ss, results, c.items) }, nil
 	}
 	g.run(ctx)

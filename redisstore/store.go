@@ -69,12 +69,12 @@ type Store struct {
 	clock   clock
 	waits   waits
 	nodes   *wait.Nodes
-	sender  string // names this store in the hints it publishes, and in the records of its calls
+	sender  string // names this store in the notifications it publishes, and in the records of its calls
 	slots   slots
 	keyed   keyedClaims
 	layouts layouts
 	keyArgs keyArgs
-	looks   atomic.Uint64 // how many claims have begun, to begin each at another partition
+	claims  atomic.Uint64 // how many claims have begun, to begin each at another partition
 
 	epoch string // proves that the data set is the one that was opened
 
@@ -211,7 +211,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.calls.Wait()
 	s.waits.waiter.Close()
-	s.waits.hints.close()
+	s.waits.listener.close()
 	s.nodes.Close()
 	s.duties.Wait()
 	s.writeClock()

@@ -35,9 +35,9 @@ func (c localClock) After(at int64) (<-chan time.Time, func()) { return c.after(
 // waits is what the part that waits asks of a Store.
 type waits struct {
 	probes
-	waiter *wait.Waiter
-	hints  hints
-	listen sync.Once
+	waiter    *wait.Waiter
+	listener  listener
+	listening sync.Once
 
 	mu       sync.Mutex
 	renewing map[string]bool // guarded by mu: topics that are asked for, because a partition has another version; true: once more
@@ -48,11 +48,11 @@ func (w *waits) init(s *Store) {
 	w.probes = probes{s}
 	w.waiter = wait.New(localClock{&s.clock}, w, s.nodes)
 	w.renewing, w.busy = make(map[string]bool), make(map[string]int)
-	w.hints.init(s)
+	w.listener.init(s)
 }
 
-// hint tells that a claim at or after a time, in ms, will find something; never is no hint.
-func (w *waits) hint(p partition, at int64) {
+// notify tells that a claim at or after a time, in ms, will find something; never is no such time.
+func (w *waits) notify(p partition, at int64) {
 	if at != never {
 		w.waiter.Notice(p.part(), waitTime(w.s.clock.localAt(at)))
 	}
@@ -62,16 +62,16 @@ func (w *waits) hint(p partition, at int64) {
 func (w *waits) Partitions(topic string) int { return w.s.layouts.known(topic).size() }
 
 // Subscribe implements wait.Store.
-func (w *waits) Subscribe(p wait.Part) { w.hints.want(w.s.names.partition(p.Topic, p.Number)) }
+func (w *waits) Subscribe(p wait.Part) { w.listener.want(w.s.names.partition(p.Topic, p.Number)) }
 
 // Unsubscribe implements wait.Store.
-func (w *waits) Unsubscribe(p wait.Part) { w.hints.forget(w.s.names.partition(p.Topic, p.Number)) }
+func (w *waits) Unsubscribe(p wait.Part) { w.listener.forget(w.s.names.partition(p.Topic, p.Number)) }
 
 // Over implements wait.Store.
-func (w *waits) Over(d *punctual.Delivery) bool { return w.s.over(d) }
+func (w *waits) Over(d *punctual.Delivery) bool { return w.s.expired(d) }
 
 // Release implements wait.Store.
-func (w *waits) Release(ctx context.Context, ds []punctual.Delivery) { w.s.giveBack(ctx, ds) }
+func (w *waits) Release(ctx context.Context, ds []punctual.Delivery) { w.s.release(ctx, ds) }
 
 // head is what is read of a partition.
 type head struct {

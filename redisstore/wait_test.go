@@ -51,7 +51,7 @@ func (p twoProcesses) Close() error {
 	return errors.Join(p.claims.Close(), p.Store.Close())
 }
 
-// P11: hints are prompt from one process to another, for every event that the suite knows; all groups of it in make torture.
+// P11: notifications are prompt from one process to another, for every event that the suite knows; all groups of it in make torture.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	waits := regexp.MustCompile("/(claim|wait|clock|together|isolation|close)/")
@@ -103,9 +103,9 @@ func ack(t testing.TB, s *Store, d punctual.Delivery) {
 	}
 }
 
-// A user who may not publish or subscribe has no hints at all: then waiting claims look
+// A user who may not publish or subscribe has no notifications at all: then waiting claims look
 // once a second (P11).
-func TestWithoutHints(t *testing.T) {
+func TestWithoutNotifications(t *testing.T) {
 	server := redistest.Start(t)
 	if _, err := server.Do("ACL", "SETUSER", "mute", "on", "nopass", "~*", "resetchannels", "+@all"); err != nil {
 		t.Fatal(err)
@@ -124,13 +124,13 @@ func TestWithoutHints(t *testing.T) {
 	awaitAsleep(t, consumer, 1)
 	push(t, producer, punctual.NewMessage{ID: "x"})
 	if err := <-done; err != nil {
-		t.Fatalf("P11: a claim without hints: %v", err)
+		t.Fatalf("P11: a claim without notifications: %v", err)
 	}
-	if log := do(t, server, "ACL", "LOG"); !strings.Contains(log, "punctual:{orders#0}:hint") {
-		t.Errorf("this test shows nothing: no hint was refused: %s", log)
+	if log := do(t, server, "ACL", "LOG"); !strings.Contains(log, "punctual:{orders#0}:notify") {
+		t.Errorf("this test shows nothing: no notification was refused: %s", log)
 	}
 	if s, err := producer.Stats(t.Context(), "orders"); err != nil || s.Leased != 1 {
-		t.Errorf("P11: after a claim without hints: %+v, %v; want the message leased", s, err)
+		t.Errorf("P11: after a claim without notifications: %+v, %v; want the message leased", s, err)
 	}
 }
 
@@ -260,7 +260,7 @@ func awaitAsleep(t testing.TB, s *Store, claims int) {
 	}
 }
 
-// What is known from the last poll and from hints serves the next claim, too: it asks for nothing.
+// What is known from the last poll and from notifications serves the next claim, too: it asks for nothing.
 func TestClaimsShareWhatIsKnown(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, connect(t, server), nil)

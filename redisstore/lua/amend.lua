@@ -4,7 +4,7 @@
 -- ARGV  3 and so on, per amendment, in order of effect:
 --       ID; head: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
 --       time (B)
--- Reply {now, micros, version, hint, status, due, status, due ...}
+-- Reply {now, micros, version, notified, status, due, status, due ...}
 --       status  0 due too far ahead, 1 cancelled, 2 rescheduled, 3 requeued, 4 leased,
 --       5 not found, 6 not dead
 local CANCEL_IT, RESCHEDULE, REQUEUE = 1, 2, 3
@@ -107,6 +107,6 @@ for i = 3, #ARGV, 2 do
   out[#out + 1] = at
 end
 if changed then settle_clock() end
-out[4] = hint(was)
+out[4] = notify(was)
 conclude(out, changed)
 return out

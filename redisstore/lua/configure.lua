@@ -3,7 +3,7 @@
 -- KEYS  of a partition
 -- ARGV  3 the version that must be the latest here, or empty: any below the
 --       new one; 4 the new version; 5 number of the partition; 6 a token above which all
---       further ones must be; 7 '1' to publish a hint; then pairs of field and value for g
+--       further ones must be; 7 '1' to publish a notification; then pairs of field and value for g
 -- Reply {now, micros, version, 1 if they were stored}
 local new = tonumber(ARGV[4])
 local fits = cfg.latest < new
@@ -25,7 +25,7 @@ g[1] = new
 settle_clock()
 if ARGV[7] == '1' then
   earliest = -NEVER
-  hint(NEVER)
+  notify(NEVER)
 end
 cfg.version = new
 local out = reply(1)

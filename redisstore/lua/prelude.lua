@@ -296,9 +296,9 @@ local function settle_clock()
   sweep()
 end
 
--- hint tells waiting consumers of an earlier time to look than they know; was is the head
+-- notify tells waiting consumers of an earlier time to look than they know; was is the head
 -- before.
-local function hint(was)
+local function notify(was)
   if earliest >= was or earliest > now + NEAR then return NEVER end
   publish(earliest)
   return earliest

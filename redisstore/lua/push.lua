@@ -6,7 +6,7 @@
 --       the first, 1 replace it, 2 fail, 3 it cannot be, the caller has just made it up, 4 replace a
 --       dead one) and 8 times the flags of the record; 4 the version of the settings that the
 --       caller knows; then, per message, what is behind the due time in its record
--- Reply {now, micros, version, hint, up, place, status, due, state, place, status, due, state ...}
+-- Reply {now, micros, version, notified, up, place, status, due, state, place, status, due, state ...}
 --       nothing behind version, and nothing done, if it is not the one that the caller knows
 --       up is now rounded up, from which delays count
 --       place is that of a message among those given, from 0; one that is not named
@@ -137,6 +137,6 @@ if size > 0 then
   if #forgotten > 0 then call('ZREM', F, unpack(forgotten)) end
   settle_clock()
 end
-out[4] = hint(was)
+out[4] = notify(was)
 conclude(out, size > 0)
 return out

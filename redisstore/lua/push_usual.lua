@@ -48,12 +48,12 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
     end
   end
   if due <= MAX_DUE and (#own == 0 or none_taken(own)) then
-    local hint = NEVER
+    local notified = NEVER
     if earliest <= now + NEAR then
       local first = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
       if not first or earliest < tonumber(first) then
         first = call('ZRANGE', L, 0, 0, 'WITHSCORES')[2]
-        if not first or earliest < ceil(first) then hint = earliest end
+        if not first or earliest < ceil(first) then notified = earliest end
       end
     end
     -- Additions come first: a server out of memory refuses them, and then nothing was changed.
@@ -64,8 +64,8 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
       return added
     end
     write_clock()
-    if hint ~= NEVER then publish(hint) end
-    local out = {now, micros, tonumber(g[1]), hint, up}
+    if notified ~= NEVER then publish(notified) end
+    local out = {now, micros, tonumber(g[1]), notified, up}
     conclude(out, true)
     return out
   end

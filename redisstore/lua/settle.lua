@@ -5,7 +5,7 @@
 --       effect: ID; token; verb, as in punctual.Verb; delay in ms (0 for the topic's lease,
 --       -1 to -2 as the topic's backoff says: what is below -1 is a chance drawn by the caller);
 --       text of the error; or, if 4 is '1', of acks: token, how many IDs, these IDs, and the next token ...
--- Reply {now, micros, version, hint, place, status, place, status ...}
+-- Reply {now, micros, version, notified, place, status, place, status ...}
 --       place is that of a settlement among those given, from 0; one that is not named was done
 --       status 1 lease lost, 2 cancelled, 3 due too far ahead
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
@@ -153,6 +153,6 @@ if #acked > 0 then
   end
 end
 if changed then settle_clock() end
-out[4] = hint(was)
+out[4] = notify(was)
 conclude(out, changed)
 return out

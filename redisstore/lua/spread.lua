@@ -11,6 +11,6 @@ end
 make_room()
 call('HSET', G, 'spread', int(cfg.version))
 earliest = -NEVER
-hint(NEVER)
+notify(NEVER)
 keep(out, true)
 return out

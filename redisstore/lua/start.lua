@@ -95,5 +95,5 @@ local NEAR = 2000
 -- publish tells waiting consumers of an earlier time to look than they know. Who may not publish has consumers
 -- that are up to a second late.
 local function publish(at)
-  redis.pcall('PUBLISH', string.sub(T, 1, -2) .. 'hint', string.match(caller, '^[^:]*') .. ' ' .. int(at))
+  redis.pcall('PUBLISH', string.sub(T, 1, -2) .. 'notify', string.match(caller, '^[^:]*') .. ' ' .. int(at))
 end

@@ -126,24 +126,24 @@ type part struct {
 	Part
 	topic *topic
 
-	node    string
-	place   int   // in times, -1 if it is not there
-	at      int64 // when a poll can find something
-	due     bool  // a message is known to be due at that time, so a claim is sent at once
-	timely  bool  // that was known before the time came
-	ready   bool  // the time has come, and it waits for a claim to ask
-	polling bool  // heads are being read
-	asking  bool  // a claim is asking
-	noticed int64 // the earliest that was noticed while a poll was under way
-	unsure  bool  // a poll is to follow the one under way
-	begun   int64 // when the last poll began
-	polled  int64 // the same of the last one that was answered
-	polls   int   // how many there were where nothing was known to be due, since the last one that tidied
-	tidy    bool  // the next claim lets the store tidy the partition
-	err     error // of the last poll
-	stagger int64 // by how many ms polls are put off, at most
-	vain    int   // how many claims in a row found nothing
-	seen    int64 // the partition's clock at the last claim
+	node     string
+	place    int   // in times, -1 if it is not there
+	at       int64 // when a poll can find something
+	due      bool  // a message is known to be due at that time, so a claim is sent at once
+	expected bool  // that was known before the time came
+	ready    bool  // the time has come, and it waits for a claim to ask
+	polling  bool  // heads are being read
+	asking   bool  // a claim is asking
+	noticed  int64 // the earliest that was noticed while a poll was under way
+	unsure   bool  // a poll is to follow the one under way
+	begun    int64 // when the last poll began
+	polled   int64 // the same of the last one that was answered
+	polls    int   // how many there were where nothing was known to be due, since the last one that tidied
+	tidy     bool  // the next claim lets the store tidy the partition
+	err      error // of the last poll
+	jitter   int64 // by how many ms polls are put off, at most
+	empty    int   // how many claims in a row found nothing
+	seen     int64 // the partition's clock at the last claim
 }
 
 // claim is a claim that waits. All fields but the first three are guarded by Waiter.mu.
@@ -169,9 +169,9 @@ type result struct {
 
 // ask is a question of a claim about a partition.
 type ask struct {
-	part   *part
-	claim  *claim
-	timely bool
+	part     *part
+	claim    *claim
+	expected bool
 }
 
 // New returns a Waiter, which begins with the first claim.
@@ -312,7 +312,7 @@ func (w *Waiter) notice(p *part, at int64) {
 			p.at, p.due = now, false
 		}
 	case at < p.at:
-		p.at, p.due, p.timely = at, true, true
+		p.at, p.due, p.expected = at, true, true
 	default:
 		return
 	}
@@ -410,9 +410,9 @@ func (w *Waiter) serve(c *claim) {
 // ask has a claim ask for a partition. Called with mu held.
 func (w *Waiter) ask(c *claim, p *part) {
 	w.notReady(p)
-	a := &ask{part: p, claim: c, timely: p.timely}
+	a := &ask{part: p, claim: c, expected: p.expected}
 	tidy := p.tidy
-	p.asking, p.begun, p.noticed, p.unsure, p.timely, p.tidy = true, w.clock.Now(), Never, false, false, false
+	p.asking, p.begun, p.noticed, p.unsure, p.expected, p.tidy = true, w.clock.Now(), Never, false, false, false
 	c.asking = a
 	n := c.Max
 	if c.PerTopic > 0 {
@@ -451,10 +451,10 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	if got.Err != nil && ofNode(got.Err) { // others are asked before a node that does not answer
 		got.At = max(got.At, w.clock.Now()+pollEvery)
 	}
-	if a.timely && got.Now > 0 {
+	if a.expected && got.Now > 0 {
 		p.adapt(len(got.Deliveries))
 	}
-	w.polled(p, p.putOff(w.afterClaim(p, got)), got.Err)
+	w.polled(p, p.withJitter(w.afterClaim(p, got)), got.Err)
 	ds := got.Deliveries
 	if waited && len(ds) > 0 {
 		w.finish(c, ds, nil)
@@ -480,15 +480,15 @@ func (w *Waiter) answered(a *ask, got Answer) {
 // when its clock stands still, as one does that was set back, up to a second. Called with mu held.
 func (w *Waiter) afterClaim(p *part, got Answer) int64 {
 	if got.Err != nil || got.Now == 0 || len(got.Deliveries) > 0 {
-		p.vain = 0
+		p.empty = 0
 		return got.At
 	}
 	most := 3
 	if got.Now <= p.seen {
 		most = 10
 	}
-	rest := min(int64(1000)<<min(p.vain, most), pollEvery)
-	p.vain++
+	rest := min(int64(1000)<<min(p.empty, most), pollEvery)
+	p.empty++
 	p.seen = got.Now
 	return max(got.At, w.clock.Now()+rest)
 }
@@ -507,7 +507,7 @@ func (w *Waiter) polled(p *part, at int64, err error) {
 	}
 	at = min(at, p.noticed)
 	p.due = at <= max(again, now)
-	p.timely = p.due && at > now
+	p.expected = p.due && at > now
 	p.at = min(at, again)
 	if p.unsure && p.at > now {
 		p.at, p.due = now, false
@@ -789,8 +789,8 @@ func (w *Waiter) Close() {
 	w.work.Wait()
 }
 
-// maxStagger bounds, in ms, by how much a poll is put off.
-const maxStagger = 8
+// maxJitter bounds, in ms, by how much a poll is put off.
+const maxJitter = 8
 
 // adapt learns from a claim at the time at which a message was due. If it was gone, other
 // processes wait for the same messages, and all of them ask at the same moment. So each asks
@@ -798,17 +798,17 @@ const maxStagger = 8
 // others learn of what comes next without having asked in vain.
 func (p *part) adapt(found int) {
 	if found > 0 {
-		p.stagger /= 2
+		p.jitter /= 2
 		return
 	}
-	p.stagger = min(2*p.stagger+1, maxStagger)
+	p.jitter = min(2*p.jitter+1, maxJitter)
 }
 
-func (p *part) putOff(at int64) int64 {
-	if p.stagger == 0 || at == Never {
+func (p *part) withJitter(at int64) int64 {
+	if p.jitter == 0 || at == Never {
 		return at
 	}
-	return at + 1000*rand.Int64N(p.stagger+1)
+	return at + 1000*rand.Int64N(p.jitter+1)
 }
 
 // times is a heap of partitions by the time of their next poll.

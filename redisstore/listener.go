@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// hints listens to what the scripts publish, on one connection for the whole Store. Hints of
-// this very Store are passed on without it (waits.hint), so it skips those.
-type hints struct {
+// listener listens to what the scripts publish, on one connection for the whole Store. Those of
+// this very Store are passed on without it (waits.notify), so it skips those.
+type listener struct {
 	s     *Store
 	asked chan struct{} // holds one request to subscribe to what is new, and to leave what is old
 	quit  chan struct{} // closed by close
@@ -28,7 +28,7 @@ type hints struct {
 	stale []string             // guarded by mu: channels to leave
 }
 
-func (h *hints) init(s *Store) {
+func (h *listener) init(s *Store) {
 	h.s = s
 	h.pingEvery = pingEvery
 	h.asked, h.quit = make(chan struct{}, 1), make(chan struct{})
@@ -36,10 +36,10 @@ func (h *hints) init(s *Store) {
 }
 
 // close ends the listening.
-func (h *hints) close() { close(h.quit) }
+func (h *listener) close() { close(h.quit) }
 
 // forget ends what want began.
-func (h *hints) forget(p partition) {
+func (h *listener) forget(p partition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.of, p.channel())
@@ -47,8 +47,8 @@ func (h *hints) forget(p partition) {
 	h.ask()
 }
 
-// want subscribes to a partition's hints, soon, until it is forgotten.
-func (h *hints) want(p partition) {
+// want subscribes to a partition's notifications, soon, until it is forgotten.
+func (h *listener) want(p partition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, known := h.of[p.channel()]; known {
@@ -66,14 +66,14 @@ func (h *hints) want(p partition) {
 const pingEvery = 3 * time.Second
 
 // The pause between two connections doubles from the first to the last, as long as none lasts. A
-// server that comes back is so noticed within the last; meanwhile waiting claims look once a second.
+// server that comes back is so noticed within the last; meanwhile waiting claims poll once a second.
 const (
 	reconnectPause = 100 * time.Millisecond
 	reconnectMost  = 5 * time.Second
 )
 
 // listen runs until the store closes: one connection after the other. It warns once of an outage.
-func (h *hints) listen() {
+func (h *listener) listen() {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	h.s.duties.Go(func() {
@@ -90,9 +90,9 @@ func (h *hints) listen() {
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case warned:
-			h.s.opt.Logger.Debug("still no hints", "error", err)
+			h.s.opt.Logger.Debug("still no notifications", "error", err)
 		default:
-			h.s.opt.Logger.Warn("no hints for now; waiting claims look once a second", "error", err)
+			h.s.opt.Logger.Warn("no notifications for now; waiting claims poll once a second", "error", err)
 			warned = true
 		}
 		select {
@@ -104,7 +104,7 @@ func (h *hints) listen() {
 }
 
 // session listens on one connection, until it breaks or ctx ends, and tells whether anything came.
-func (h *hints) session(ctx context.Context) (live bool, err error) {
+func (h *listener) session(ctx context.Context) (live bool, err error) {
 	h.subscribeAnew()
 	sub := h.s.client.Subscribe(ctx)
 	events, broken := make(chan any), make(chan error, 1)
@@ -167,14 +167,14 @@ func receive(ctx context.Context, sub *redis.PubSub, events chan<- any, silence 
 	}
 }
 
-func (h *hints) quietly(end func() error) {
+func (h *listener) quietly(end func() error) {
 	if err := end(); err != nil {
-		h.s.opt.Logger.Debug("closing the subscription to hints", "error", err)
+		h.s.opt.Logger.Debug("closing the subscription to notifications", "error", err)
 	}
 }
 
 // subscribeAnew asks for all channels that were ever wanted.
-func (h *hints) subscribeAnew() {
+func (h *listener) subscribeAnew() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fresh = slices.Collect(maps.Keys(h.of))
@@ -184,7 +184,7 @@ func (h *hints) subscribeAnew() {
 }
 
 // ask has the listener subscribe to what is in fresh.
-func (h *hints) ask() {
+func (h *listener) ask() {
 	select {
 	case h.asked <- struct{}{}:
 	default:
@@ -193,7 +193,7 @@ func (h *hints) ask() {
 
 // takeAsked returns the channels to subscribe to, and those to leave: a channel that was left and is wanted again is
 // among the former alone.
-func (h *hints) takeAsked() (fresh, stale []string) {
+func (h *listener) takeAsked() (fresh, stale []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, channel := range h.fresh {
@@ -210,9 +210,9 @@ func (h *hints) takeAsked() (fresh, stale []string) {
 	return fresh, stale
 }
 
-// pass hands a hint to those who wait. A subscription that has just been made, at first or
+// pass hands a notification to those who wait. A subscription that has just been made, at first or
 // after a broken connection, may have missed some.
-func (h *hints) pass(event any) {
+func (h *listener) pass(event any) {
 	switch e := event.(type) {
 	case *redis.Subscription:
 		if p, known := h.partitionOf(e.Channel); known && e.Kind == "subscribe" {
@@ -228,11 +228,11 @@ func (h *hints) pass(event any) {
 		if err != nil {
 			at = -never
 		}
-		h.s.waits.hint(p, at)
+		h.s.waits.notification(p, at)
 	}
 }
 
-func (h *hints) partitionOf(channel string) (partition, bool) {
+func (h *listener) partitionOf(channel string) (partition, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, known := h.of[channel]

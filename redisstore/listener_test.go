@@ -49,7 +49,7 @@ func waitUntil(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// An outage is told once, however often the listener tries, and hints come again after it.
+// An outage is told once, however often the listener tries, and notifications come again after it.
 func TestAnOutageIsToldOnce(t *testing.T) {
 	server := redistest.Start(t)
 	var log told
@@ -59,14 +59,14 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 	}
 	listening := func() bool {
 		answer, err := server.Do("PUBSUB", "CHANNELS")
-		return err == nil && strings.Contains(answer, "punctual:{orders#0}:hint")
+		return err == nil && strings.Contains(answer, "punctual:{orders#0}:notify")
 	}
 	waitUntil(t, "the store listens", listening)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the listener has tried three times", func() bool { return log.count("DEBUG still no hints") >= 2 })
-	if n := log.count("WARN no hints for now"); n != 1 {
+	waitUntil(t, "the listener has tried three times", func() bool { return log.count("DEBUG still no notifications") >= 2 })
+	if n := log.count("WARN no notifications for now"); n != 1 {
 		t.Errorf("an outage was told %d times, want once", n)
 	}
 	if err := server.Restart(); err != nil {

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// A journey takes the messages of a call to their partitions: in rounds, because a partition may
+// A routing sends the items of a call to their partitions: in rounds, because a partition may
 // say that the topic is not as was thought. Messages of one partition stay in their order.
-type journey struct {
+type routing struct {
 	s     *Store
-	stops []stop
+	items []item
 	// create makes topics that do not exist. A partition whose version of the settings is
 	// another then does nothing, and its messages begin anew; without it they do so only when
 	// there is a new version.
 	create bool
-	// id returns the ID of the message of a stop.
+	// id returns the ID of the message of an item.
 	id func(i int) string
 	// pack makes the arguments of the script for some messages.
 	pack func(l *layout, c *chunk) []any
@@ -25,12 +25,12 @@ type journey struct {
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)
 
-	layouts map[string]*layout // by topic
-	stuck   map[string]int     // by topic: for how many rounds pushes were refused without a new version
+	layouts  map[string]*layout // by topic
+	refusals map[string]int     // by topic: for how many rounds pushes were refused without a new version
 }
 
-// stop is where one message of the call stands.
-type stop struct {
+// item is where one message of the call stands.
+type item struct {
 	topic string
 	bytes int   // that count against the limit of a script
 	done  bool  // answered, failed, or was never to be asked
@@ -38,14 +38,14 @@ type stop struct {
 	err   error // why it has no answer
 }
 
-// surprise is a partition that answered with another version than it was asked by.
-type surprise struct {
+// mismatch is a partition that answered with another version than it was asked by.
+type mismatch struct {
 	p    partition
 	seen int64
 }
 
 // run goes on until every message is done. The error is that of a call in which no message was answered.
-func (j *journey) run(ctx context.Context) error {
+func (j *routing) run(ctx context.Context) error {
 	j.layouts = make(map[string]*layout)
 	for {
 		j.resolve(ctx)
@@ -58,11 +58,11 @@ func (j *journey) run(ctx context.Context) error {
 }
 
 // resolve finds out where the topics are whose messages are not done.
-func (j *journey) resolve(ctx context.Context) {
+func (j *routing) resolve(ctx context.Context) {
 	var unknown map[string]bool
-	known := "" // the topic of the stop before
-	for i := range j.stops {
-		st := &j.stops[i]
+	known := "" // the topic of the item before
+	for i := range j.items {
+		st := &j.items[i]
 		if st.done || st.topic == known {
 			continue
 		}
@@ -93,9 +93,9 @@ func (j *journey) resolve(ctx context.Context) {
 }
 
 // fail ends the messages of topics that are not done.
-func (j *journey) fail(topics map[string]error) {
-	for i := range j.stops {
-		st := &j.stops[i]
+func (j *routing) fail(topics map[string]error) {
+	for i := range j.items {
+		st := &j.items[i]
 		if err := topics[st.topic]; err != nil && !st.done {
 			st.done, st.err = true, err
 		}
@@ -104,18 +104,18 @@ func (j *journey) fail(topics map[string]error) {
 
 // outcome is the error of the whole call, when nothing of it took effect for sure. Else each message that has no
 // answer has its error.
-func (j *journey) outcome() error {
+func (j *routing) outcome() error {
 	var all error
 	done := false
-	for i := range j.stops {
-		all = worst(all, j.stops[i].err)
-		done = done || j.stops[i].asked && j.stops[i].err == nil
+	for i := range j.items {
+		all = worst(all, j.items[i].err)
+		done = done || j.items[i].asked && j.items[i].err == nil
 	}
 	if !done {
 		return all
 	}
-	for i := range j.stops {
-		if err := j.stops[i].err; err != nil {
+	for i := range j.items {
+		if err := j.items[i].err; err != nil {
 			j.refuse(i, err)
 		}
 	}
@@ -123,12 +123,12 @@ func (j *journey) outcome() error {
 }
 
 // plan sorts the messages that are not done by their partition.
-func (j *journey) plan() *groups {
+func (j *routing) plan() *groups {
 	g := &groups{s: j.s}
 	var l *layout
 	topic := ""
-	for i := range j.stops {
-		if st := &j.stops[i]; !st.done {
+	for i := range j.items {
+		if st := &j.items[i]; !st.done {
 			if l == nil || st.topic != topic {
 				l, topic = j.layouts[st.topic], st.topic
 			}
@@ -140,8 +140,8 @@ func (j *journey) plan() *groups {
 
 // round asks one partition per message, and returns for each topic a partition that has another
 // version, if there is one.
-func (j *journey) round(ctx context.Context, g *groups) map[string]surprise {
-	var surprises map[string]surprise
+func (j *routing) round(ctx context.Context, g *groups) map[string]mismatch {
+	var mismatches map[string]mismatch
 	g.pack = func(c *chunk) []any { return j.pack(c.layout, c) }
 	g.ask = func(ctx context.Context, c *chunk, args []any) (func() error, error) {
 		version, take, err := j.ask(ctx, c.layout, c, args)
@@ -150,10 +150,10 @@ func (j *journey) round(ctx context.Context, g *groups) map[string]surprise {
 		}
 		return func() error { // with the lock of g
 			if version != c.layout.version {
-				if surprises == nil {
-					surprises = make(map[string]surprise)
+				if mismatches == nil {
+					mismatches = make(map[string]mismatch)
 				}
-				surprises[c.p.topic] = surprise{c.p, version}
+				mismatches[c.p.topic] = mismatch{c.p, version}
 			}
 			return take()
 		}, nil
@@ -161,45 +161,45 @@ func (j *journey) round(ctx context.Context, g *groups) map[string]surprise {
 	g.run(ctx)
 	for _, c := range g.chunks {
 		for _, i := range c.items {
-			st := &j.stops[i]
+			st := &j.items[i]
 			st.asked = st.asked || c.err == nil
 			if c.err != nil {
 				st.done, st.err = true, c.err
 			}
 		}
 	}
-	return surprises
+	return mismatches
 }
 
 // advance ends the messages that are not done and do not begin anew: what was answered counts.
-func (j *journey) advance(ctx context.Context, surprises map[string]surprise) {
-	if len(surprises) == 0 {
-		for i := range j.stops {
-			j.stops[i].done = true
+func (j *routing) advance(ctx context.Context, mismatches map[string]mismatch) {
+	if len(mismatches) == 0 {
+		for i := range j.items {
+			j.items[i].done = true
 		}
 		return
 	}
-	if j.stuck == nil {
-		j.stuck = make(map[string]int)
+	if j.refusals == nil {
+		j.refusals = make(map[string]int)
 	}
-	for topic := range surprises {
-		j.stuck[topic]++
+	for topic := range mismatches {
+		j.refusals[topic]++
 	}
-	layouts, stuck := maps.Clone(j.layouts), maps.Clone(j.stuck) // some of those that ask may come back later
-	renewed, errs := askEach(ctx, j.s, slices.Collect(maps.Keys(surprises)), func(topic string) (renewal, error) {
-		return j.renew(ctx, surprises[topic], layouts[topic], stuck[topic])
+	layouts, refusals := maps.Clone(j.layouts), maps.Clone(j.refusals) // some of those that ask may come back later
+	renewed, errs := askEach(ctx, j.s, slices.Collect(maps.Keys(mismatches)), func(topic string) (renewal, error) {
+		return j.renew(ctx, mismatches[topic], layouts[topic], refusals[topic])
 	})
 	j.fail(errs)
 	for topic, r := range renewed {
 		if r.superseded {
-			j.stuck[topic] = 0
+			j.refusals[topic] = 0
 		}
 		if r.changed {
 			delete(j.layouts, topic)
 		}
 	}
-	for i := range j.stops {
-		st := &j.stops[i]
+	for i := range j.items {
+		st := &j.items[i]
 		st.done = st.done || !renewed[st.topic].anew
 	}
 }
@@ -213,7 +213,7 @@ type renewal struct {
 
 // renew finds out what another version means. Where there is no new one, somebody may be deleting the topic; he gets
 // the time to finish, and if that takes too long he is gone.
-func (j *journey) renew(ctx context.Context, x surprise, old *layout, stuck int) (renewal, error) {
+func (j *routing) renew(ctx context.Context, x mismatch, old *layout, refusals int) (renewal, error) {
 	l, err := j.s.renew(ctx, x.p, x.seen, old)
 	switch {
 	case err != nil:
@@ -222,8 +222,8 @@ func (j *journey) renew(ctx context.Context, x surprise, old *layout, stuck int)
 		return renewal{anew: true, changed: true}, nil
 	case !j.create:
 		return renewal{}, nil
-	case stuck < tries:
-		return renewal{anew: true}, j.s.pause(ctx, firstPause<<stuck)
+	case refusals < tries:
+		return renewal{anew: true}, j.s.pause(ctx, firstPause<<refusals)
 	}
 	return renewal{anew: true, changed: true, superseded: true}, j.s.supersede(ctx, x.p, l)
 }

@@ -1,4 +1,4 @@
--- Most looks of claims find nothing. They are answered here, behind start.lua and before all
+-- Most claims find nothing. They are answered here, behind start.lua and before all
 -- else, which halves what they cost the server. KEYS, ARGV and reply are those of claim.lua. One
 -- that was sent before has to leave a record, and goes on; so do some others, and one that is told to, where
 -- something may have been kept long enough, because nobody else lets go of it.
