@@ -45,7 +45,7 @@ func (s *Store) claimOnce(ctx context.Context, c *punctual.Claim) ([]punctual.De
 	if c.Wait == 0 {
 		return s.claimNow(ctx, c)
 	}
-	s.waits.listening.Do(func() { s.duties.Go(s.waits.listener.listen) })
+	s.waits.listener.Start()
 	until := s.clock.local() + min(storekit.CeilDuration(c.Wait), never/2000)*1000
 	r := wait.Request{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Lease: c.Lease, Until: until, Alone: claimKey(ctx) != nil}
 	ds, err := s.waits.waiter.Claim(ctx, r, s.closing, errClosed())

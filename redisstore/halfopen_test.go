@@ -22,7 +22,7 @@ func TestClassic_T06_HalfOpenConnections(t *testing.T) {
 	}
 	// The server goes on believing in old subscriptions, so their number only grows.
 	subscriptions := func() int { return subscribers(t, server, "punctual:{orders#0}:notify") }
-	hasty := func(s *Store) { s.waits.listener.pingEvery = 200 * time.Millisecond }
+	hasty := func(s *Store) { s.waits.listen(200 * time.Millisecond) }
 	troubleFor(t, clients, hasty, func() {
 		for range 3 {
 			before := await(subscriptions, 1)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
@@ -58,3 +59,13 @@ func openStore(t testing.TB, c redis.UniversalClient, o *Options) *Store {
 
 // fresh is a prefix that nobody has used.
 func fresh() string { return rand.Text() + ":" }
+
+// waitUntil waits for what other goroutines or a server do.
+func waitUntil(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("waited for a minute: %s", what)
+		}
+	}
+}

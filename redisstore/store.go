@@ -211,7 +211,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.calls.Wait()
 	s.waits.waiter.Close()
-	s.waits.listener.close()
+	s.waits.listener.Close()
 	s.nodes.Close()
 	s.duties.Wait()
 	s.writeClock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/notify"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 )
@@ -35,9 +36,8 @@ func (c localClock) After(at int64) (<-chan time.Time, func()) { return c.after(
 // waits is what the part that waits asks of a Store.
 type waits struct {
 	probes
-	waiter    *wait.Waiter
-	listener  listener
-	listening sync.Once
+	waiter   *wait.Waiter
+	listener *notify.Listener
 
 	mu       sync.Mutex
 	renewing map[string]bool // guarded by mu: topics that are asked for, because a partition has another version; true: once more
@@ -48,24 +48,39 @@ func (w *waits) init(s *Store) {
 	w.probes = probes{s}
 	w.waiter = wait.New(localClock{&s.clock}, w, s.nodes)
 	w.renewing, w.busy = make(map[string]bool), make(map[string]int)
-	w.listener.init(s)
+	w.listen(notify.PingEvery)
 }
 
-// notify tells that a claim at or after a time, in ms, will find something; never is no such time.
-func (w *waits) notify(p partition, at int64) {
+// listen makes the Listener, which tries its connection now and then.
+func (w *waits) listen(pingEvery time.Duration) {
+	w.listener = notify.New(w.s.client, notify.Options{Receiver: w, Logger: w.s.opt.Logger, Sender: w.s.sender, PingEvery: pingEvery})
+}
+
+// Notified implements notify.Receiver.
+func (w *waits) Notified(p wait.Part, at int64) {
 	if at != never {
-		w.waiter.Notice(p.part(), waitTime(w.s.clock.localAt(at)))
+		w.waiter.Notice(p, waitTime(w.s.clock.localAt(at)))
 	}
 }
+
+// Missed implements notify.Receiver.
+func (w *waits) Missed(p wait.Part) { w.waiter.Notice(p, -wait.Never) }
+
+// notify tells that a claim at or after a time, in ms, will find something; never is no such time.
+func (w *waits) notify(p partition, at int64) { w.Notified(p.part(), at) }
 
 // Partitions implements wait.Store.
 func (w *waits) Partitions(topic string) int { return w.s.layouts.known(topic).size() }
 
 // Subscribe implements wait.Store.
-func (w *waits) Subscribe(p wait.Part) { w.listener.want(w.s.names.partition(p.Topic, p.Number)) }
+func (w *waits) Subscribe(p wait.Part) {
+	w.listener.Subscribe(w.s.names.partition(p.Topic, p.Number).channel(), p)
+}
 
 // Unsubscribe implements wait.Store.
-func (w *waits) Unsubscribe(p wait.Part) { w.listener.forget(w.s.names.partition(p.Topic, p.Number)) }
+func (w *waits) Unsubscribe(p wait.Part) {
+	w.listener.Unsubscribe(w.s.names.partition(p.Topic, p.Number).channel())
+}
 
 // Over implements wait.Store.
 func (w *waits) Over(d *punctual.Delivery) bool { return w.s.expired(d) }

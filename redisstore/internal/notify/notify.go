@@ -1,0 +1,265 @@
+// Package notify listens to what the scripts of a store publish: when a partition next needs attention. It has one
+// connection for all channels, and makes another one when that breaks. Notifications may get lost.
+package notify
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
+	"github.com/redis/go-redis/v9"
+)
+
+// PingEvery is how often the connection is tried. It is taken for dead when nothing has
+// come for twice as long, not even the answer to a PING. The client's own health check notices
+// only when it cannot write, which a proxy that forgets connections lets it do for a quarter
+// of an hour.
+const PingEvery = 3 * time.Second
+
+// The pause between two connections doubles from the first to the last, as long as none lasts. A
+// server that comes back is so noticed within the last; meanwhile waiting claims poll once a second.
+const (
+	reconnectPause = 100 * time.Millisecond
+	reconnectMost  = 5 * time.Second
+)
+
+// Receiver is told what comes. It must not block.
+type Receiver interface {
+	// Notified is told that a partition needs attention at a time by the store's clock, in ms.
+	Notified(p wait.Part, at int64)
+	// Missed is told that what was published for a partition may not have come.
+	Missed(p wait.Part)
+}
+
+// Options configure a Listener. All are needed.
+type Options struct {
+	Receiver Receiver
+	Logger   *slog.Logger
+	// Sender names the store in what it publishes itself. That is skipped: the store knows it already.
+	Sender string
+	// PingEvery is PingEvery, but for tests.
+	PingEvery time.Duration
+}
+
+// Listener has a subscription to the channels of partitions. All methods are safe for concurrent use.
+type Listener struct {
+	client redis.UniversalClient
+	o      Options
+	start  sync.Once
+	quit   chan struct{}  // closed by Close
+	signal chan struct{}  // holds one request to look at joining and leaving
+	work   sync.WaitGroup // its goroutines
+
+	mu      sync.Mutex
+	of      map[string]wait.Part // guarded by mu: by channel, all that is to be subscribed to
+	joining []string             // guarded by mu: channels to subscribe to
+	leaving []string             // guarded by mu: channels to unsubscribe from
+}
+
+// New returns a Listener, which listens from Start on.
+func New(client redis.UniversalClient, o Options) *Listener {
+	return &Listener{
+		client: client, o: o, quit: make(chan struct{}), signal: make(chan struct{}, 1), of: make(map[string]wait.Part),
+	}
+}
+
+// Start makes it listen. Only the first call does something.
+func (l *Listener) Start() { l.start.Do(func() { l.work.Go(l.listen) }) }
+
+// Close ends the listening, and waits until it has ended. No Start may follow.
+func (l *Listener) Close() {
+	close(l.quit)
+	l.work.Wait()
+}
+
+// Subscribe subscribes to the channel of a partition, soon.
+func (l *Listener) Subscribe(channel string, p wait.Part) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.of[channel]; known {
+		return
+	}
+	l.of[channel] = p
+	l.joining = append(l.joining, channel)
+	l.wake()
+}
+
+// Unsubscribe ends what Subscribe began, soon.
+func (l *Listener) Unsubscribe(channel string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.of, channel)
+	l.leaving = append(l.leaving, channel)
+	l.wake()
+}
+
+func (l *Listener) wake() {
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+// listen runs until Close: one connection after the other. It warns once of an outage.
+func (l *Listener) listen() {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	l.work.Go(func() {
+		defer end()
+		<-l.quit
+	})
+	pause, warned := reconnectPause, false
+	for ctx.Err() == nil {
+		began := time.Now()
+		live, err := l.session(ctx)
+		if live && time.Since(began) > reconnectMost {
+			pause, warned = reconnectPause, false
+		}
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case warned:
+			l.o.Logger.Debug("still no notifications", "error", err)
+		default:
+			l.o.Logger.Warn("no notifications for now; waiting claims poll once a second", "error", err)
+			warned = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, reconnectMost)
+	}
+}
+
+// session listens on one connection, until it breaks or ctx ends, and tells whether anything came.
+func (l *Listener) session(ctx context.Context) (live bool, err error) {
+	l.resubscribe()
+	sub := l.client.Subscribe(ctx)
+	events, broken := make(chan any), make(chan error, 1)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer func() {
+		if err := sub.Close(); err != nil {
+			l.o.Logger.Debug("closing the subscription to notifications", "error", err)
+		}
+	}()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	ping := time.NewTicker(l.o.PingEvery)
+	defer ping.Stop()
+	for reading := false; ; {
+		select {
+		case <-ctx.Done():
+			return live, nil
+		case err := <-broken:
+			return live, err
+		case e := <-events:
+			live = true
+			l.deliver(e)
+		case <-l.signal:
+			joining, leaving := l.changes()
+			if len(leaving) > 0 && reading {
+				if err := sub.Unsubscribe(ctx, leaving...); err != nil {
+					return live, err
+				}
+			}
+			if len(joining) == 0 {
+				continue
+			}
+			if err := sub.Subscribe(ctx, joining...); err != nil {
+				return live, err
+			}
+			if !reading {
+				reading = true
+				reader.Go(func() { broken <- receive(ctx, sub, events, 2*l.o.PingEvery) })
+			}
+		case <-ping.C:
+			if !reading {
+				continue
+			}
+			if err := sub.Ping(ctx); err != nil {
+				return live, err
+			}
+		}
+	}
+}
+
+// receive passes on what comes, until nothing has come for too long.
+func receive(ctx context.Context, sub *redis.PubSub, events chan<- any, silence time.Duration) error {
+	for {
+		e, err := sub.ReceiveTimeout(ctx, silence)
+		if err != nil {
+			return err
+		}
+		select {
+		case events <- e:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// resubscribe has a new connection subscribe to all channels.
+func (l *Listener) resubscribe() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.joining = slices.Collect(maps.Keys(l.of))
+	if len(l.joining) > 0 {
+		l.wake()
+	}
+}
+
+// changes returns the channels to subscribe to, and those to leave. A channel that was left and is subscribed to again
+// is among the former alone.
+func (l *Listener) changes() (joining, leaving []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, channel := range l.joining {
+		if _, wanted := l.of[channel]; wanted {
+			joining = append(joining, channel)
+		}
+	}
+	for _, channel := range l.leaving {
+		if _, wanted := l.of[channel]; !wanted {
+			leaving = append(leaving, channel)
+		}
+	}
+	l.joining, l.leaving = nil, nil
+	return joining, leaving
+}
+
+// deliver passes on one event of the connection. A subscription that has just been made, at first or
+// after a broken connection, may have missed something.
+func (l *Listener) deliver(event any) {
+	switch e := event.(type) {
+	case *redis.Subscription:
+		if p, known := l.partOf(e.Channel); known && e.Kind == "subscribe" {
+			l.o.Receiver.Missed(p)
+		}
+	case *redis.Message:
+		sender, text, _ := strings.Cut(e.Payload, " ")
+		p, known := l.partOf(e.Channel)
+		if !known || sender == l.o.Sender {
+			return
+		}
+		at, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			l.o.Receiver.Missed(p)
+			return
+		}
+		l.o.Receiver.Notified(p, at)
+	}
+}
+
+func (l *Listener) partOf(channel string) (wait.Part, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, known := l.of[channel]
+	return p, known
+}

@@ -1,0 +1,181 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+var shared *redistest.Server
+
+func TestMain(m *testing.M) {
+	// A pool that could not dial goes on trying for up to a second after it was closed.
+	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
+	os.Exit(redistest.Run(m, &shared, func() error { return goleak.Find(dialling) }))
+}
+
+// logged keeps what was logged, at every level.
+type logged struct {
+	mu    sync.Mutex
+	lines []string // guarded by mu: level and text
+}
+
+func (l *logged) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logged) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *logged) WithGroup(string) slog.Handler            { return l }
+
+func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, r.Level.String()+" "+r.Message)
+	return nil
+}
+
+func (l *logged) count(prefix string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if strings.HasPrefix(line, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// received keeps what a Listener has passed on. missed has no time.
+type received struct {
+	mu  sync.Mutex
+	all []event // guarded by mu
+}
+
+type event struct {
+	part wait.Part
+	at   int64
+}
+
+const missed = -1
+
+func (r *received) Notified(p wait.Part, at int64) { r.add(event{p, at}) }
+func (r *received) Missed(p wait.Part)             { r.add(event{p, missed}) }
+
+func (r *received) add(e event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, e)
+}
+
+func (r *received) count(e event) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.all {
+		if x == e {
+			n++
+		}
+	}
+	return n
+}
+
+// listen starts a Listener, which ends with the test.
+func listen(t *testing.T, s *redistest.Server) (*Listener, *received, *logged) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	r, log := &received{}, &logged{}
+	l := New(client, Options{Receiver: r, Logger: slog.New(log), Sender: "me", PingEvery: PingEvery})
+	l.Start()
+	t.Cleanup(func() {
+		l.Close()
+		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return l, r, log
+}
+
+// waitUntil waits for what other goroutines or a server do.
+func waitUntil(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("waited for a minute: %s", what)
+		}
+	}
+}
+
+func do(t *testing.T, s *redistest.Server, words ...string) string {
+	t.Helper()
+	answer, err := s.Do(words...)
+	if err != nil {
+		t.Fatalf("%v: %v", words, err)
+	}
+	return answer
+}
+
+// P11: what others publish is passed on, with what may have been missed before; a store's own is not, because it
+// knows that. A text that is not a time says only that something is to be done.
+func TestWhatIsPassedOn(t *testing.T) {
+	l, r, _ := listen(t, shared)
+	p := wait.Part{Topic: "orders"}
+	l.Subscribe("passed-on", p)
+	waitUntil(t, "subscribed", func() bool { return r.count(event{p, missed}) == 1 })
+	do(t, shared, "PUBLISH", "passed-on", "me 5")
+	do(t, shared, "PUBLISH", "passed-on", "other 7")
+	do(t, shared, "PUBLISH", "passed-on", "other soon")
+	waitUntil(t, "all has come", func() bool { return r.count(event{p, missed}) == 2 })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if want := []event{{p, missed}, {p, 7}, {p, missed}}; !slices.Equal(r.all, want) {
+		t.Errorf("P11: passed on %v; want %v", r.all, want)
+	}
+}
+
+// A channel that is left is subscribed to no more; one that is left and subscribed to again is.
+func TestUnsubscribe(t *testing.T) {
+	l, r, _ := listen(t, shared)
+	for _, name := range []string{"stays", "goes"} {
+		l.Subscribe(name, wait.Part{Topic: name})
+	}
+	subscribers := func(channel string) string { return do(t, shared, "PUBSUB", "NUMSUB", channel) }
+	one := subscribers("nobody")
+	waitUntil(t, "both are subscribed to", func() bool {
+		return r.count(event{wait.Part{Topic: "stays"}, missed}) == 1 && r.count(event{wait.Part{Topic: "goes"}, missed}) == 1
+	})
+	l.Unsubscribe("goes")
+	l.Unsubscribe("stays")
+	l.Subscribe("stays", wait.Part{Topic: "stays"})
+	waitUntil(t, "one is left", func() bool {
+		return strings.TrimPrefix(subscribers("goes"), "goes") == strings.TrimPrefix(one, "nobody")
+	})
+	do(t, shared, "PUBLISH", "stays", "other 7")
+	waitUntil(t, "the other one is not", func() bool { return r.count(event{wait.Part{Topic: "stays"}, 7}) == 1 })
+}
+
+// An outage is told once, however often the listener tries, and notifications come again after it.
+func TestAnOutageIsToldOnce(t *testing.T) {
+	server := redistest.Start(t)
+	l, r, log := listen(t, server)
+	p := wait.Part{Topic: "orders"}
+	l.Subscribe("outage", p)
+	waitUntil(t, "the listener is subscribed", func() bool { return r.count(event{p, missed}) == 1 })
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the listener has tried three times", func() bool { return log.count("DEBUG still no notifications") >= 2 })
+	if n := log.count("WARN no notifications for now"); n != 1 {
+		t.Errorf("an outage was told %d times, want once", n)
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the listener is subscribed again", func() bool { return r.count(event{p, missed}) == 2 })
+}
