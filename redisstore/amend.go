@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -91,11 +92,11 @@ func amendHead(a *punctual.Amendment) []byte {
 	b := append(make([]byte, 0, 10), byte(a.Change))
 	switch {
 	case a.Change == punctual.ChangeCancel:
-		return append(appendDouble(b, 0), 0)
+		return append(record.AppendDouble(b, 0), 0)
 	case a.Due.IsZero():
-		return append(appendDouble(b, float64(storekit.CeilDuration(a.Delay))), 0)
+		return append(record.AppendDouble(b, float64(storekit.CeilDuration(a.Delay))), 0)
 	}
-	return append(appendDouble(b, float64(storekit.CeilMillis(a.Due))), 1)
+	return append(record.AppendDouble(b, float64(storekit.CeilMillis(a.Due))), 1)
 }
 
 // What amend.lua answers for each amendment.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 	"github.com/redis/go-redis/v9"
@@ -204,7 +205,7 @@ func BenchmarkRawPush(b *testing.B) {
 	for _, size := range []int{64, 500} {
 		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
 			bb := newBench(b)
-			record := append(make([]byte, messageHeadBytes+1), benchBody...)
+			record := append(make([]byte, record.HeadBytes+1), benchBody...)
 			bb.begin()
 			batches := (b.N + size - 1) / size
 			bb.must(share(batches, 2, func(ctx context.Context) error {

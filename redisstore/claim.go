@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
@@ -557,15 +558,12 @@ func (s *Store) claimSome(ctx context.Context, lease time.Duration, p partition,
 
 // delivery is a message under a lease. state is empty if this is the first one.
 func delivery(topic string, token int64, id, message, state string) (punctual.Delivery, error) {
-	m, err := decodeMessage(id, message)
+	m, err := record.Read(id, message, state)
 	if err != nil {
 		return punctual.Delivery{}, err
 	}
-	m.attempt = 1
-	if state != "" {
-		if err := m.addState(id, state); err != nil {
-			return punctual.Delivery{}, err
-		}
+	if state == "" {
+		m.Attempt = 1
 	}
-	return punctual.Delivery{Message: m.message(topic, id), Token: token, Failures: m.failures}, nil
+	return punctual.Delivery{Message: m.In(topic, id), Token: token, Failures: m.Failures}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -70,28 +71,23 @@ func (s *Store) getFrom(ctx context.Context, p partition, id string) (punctual.I
 // infoOf puts together what is known of a message that is in the given set at the given
 // time.
 func infoOf(topic, id string, at int64, set, message, state string, now int64) (punctual.Info, error) {
-	m, err := decodeMessage(id, message)
+	m, err := record.Read(id, message, state)
 	if err != nil {
 		return punctual.Info{}, err
 	}
-	if state != "" {
-		if err := m.addState(id, state); err != nil {
-			return punctual.Info{}, err
-		}
-	}
 	if set == "t" {
-		m.due = at
+		m.Due = at
 		if state == "" {
-			m.firstDue = at
+			m.FirstDue = at
 		}
 	}
 	i := punctual.Info{
-		Message: m.message(topic, id), CancelRequested: m.cancel, Failures: m.failures,
+		Message: m.In(topic, id), CancelRequested: m.Cancel, Failures: m.Failures,
 		State: punctual.StateScheduled,
 	}
 	switch {
 	case set == "d":
-		i.State, i.Died, i.Reason = punctual.StateDead, storekit.FromMillis(at), m.reason
+		i.State, i.Died, i.Reason = punctual.StateDead, storekit.FromMillis(at), m.Reason
 	case at <= now:
 		i.State = punctual.StateReady
 	case set == "l":
@@ -193,7 +189,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery, after place) (pu
 		// One more than the page holds tells whether there is another page.
 		l := &lister{s: s, p: p, sel: newSelection(q.State, q.From, q.To), after: after, share: len(parts), most: q.Limit + 1}
 		if q.Reason != "" {
-			l.reason, l.most = slices.Index(reasons[:], q.Reason), scriptItems
+			l.reason, l.most = record.ReasonNumber(q.Reason), scriptItems
 		}
 		lists = append(lists, l)
 	}
@@ -461,7 +457,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 	if err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
-	f := punctual.Forecast{From: storekit.FromMillis(from), Step: millis(storekit.CeilDuration(q.Step)), Counts: make([]int64, q.Buckets)}
+	f := punctual.Forecast{From: storekit.FromMillis(from), Step: record.Millis(storekit.CeilDuration(q.Step)), Counts: make([]int64, q.Buckets)}
 	for _, topic := range topics {
 		parts, err := s.partitions(ctx, topic)
 		if err != nil {

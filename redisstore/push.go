@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -120,26 +121,26 @@ func (p *pushing) ask(ctx context.Context, l *layout, c *chunk, args []any) (int
 
 // pack makes the arguments of push.lua. All that is behind due times is in one piece of memory.
 func (p *pushing) pack(c *chunk, version int64) []any {
-	size, all := packedBytes, 0
+	size, all := record.PackedBytes, 0
 	for _, i := range c.items {
-		size += 3*packedBytes + len(p.results[i].ID) + maxDigits
-		all += restBytes(&p.ms[i])
+		size += 3*record.PackedBytes + len(p.results[i].ID) + maxDigits
+		all += record.RestBytes(&p.ms[i])
 	}
 	args := make([]any, 2, 2+len(c.items))
-	b, rest := packArray(make([]byte, 0, size), 3*len(c.items)), make([]byte, 0, all)
+	b, rest := record.PackArray(make([]byte, 0, size), 3*len(c.items)), make([]byte, 0, all)
 	var digits [maxDigits]byte
 	for _, i := range c.items {
 		m := &p.ms[i]
-		b = packString(b, p.results[i].ID)
+		b = record.PackString(b, p.results[i].ID)
 		if m.Due.IsZero() {
-			b = packNumber(b, float64(storekit.CeilDuration(m.Delay)))
+			b = record.PackNumber(b, float64(storekit.CeilDuration(m.Delay)))
 		} else {
 			due := strconv.AppendInt(digits[:0], storekit.CeilMillis(m.Due), 10)
-			b = append(packStringHead(b, len(due)), due...)
+			b = append(record.PackStringHead(b, len(due)), due...)
 		}
-		b = packNumber(b, float64(int(p.whenTaken(m))+8*int(messageFlags(m))))
+		b = record.PackNumber(b, float64(int(p.whenTaken(m))+8*int(record.Flags(m))))
 		begin := len(rest)
-		rest = appendRest(rest, m)
+		rest = record.AppendRest(rest, m)
 		args = append(args, rest[begin:])
 	}
 	args[0], args[1] = b, version

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -224,7 +225,7 @@ const (
 func (h header) pack(again bool) []byte {
 	b := make([]byte, 0, 5*8+1)
 	for _, n := range [...]int64{h.floor, h.seconds, h.micros, h.number, h.deadline} {
-		b = appendDouble(b, float64(n))
+		b = record.AppendDouble(b, float64(n))
 	}
 	var flags byte
 	if again || h.key != nil && h.key.again {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -97,22 +98,22 @@ func onlyAcks(ss []punctual.Settlement, items []int) bool {
 
 // packAcks packs acks for settle.lua: each token once, with the IDs that it is of.
 func packAcks(ss []punctual.Settlement, items []int) []byte {
-	size, runs := packedBytes, 0
+	size, runs := record.PackedBytes, 0
 	for n, i := range items {
-		size += packedBytes + len(ss[i].ID)
+		size += record.PackedBytes + len(ss[i].ID)
 		if n == 0 || ss[i].Token != ss[items[n-1]].Token {
 			runs++
 		}
 	}
-	b := packArray(make([]byte, 0, size+2*packedBytes*runs), 2*runs+len(items))
+	b := record.PackArray(make([]byte, 0, size+2*record.PackedBytes*runs), 2*runs+len(items))
 	for first := 0; first < len(items); {
 		token, end := ss[items[first]].Token, first+1
 		for end < len(items) && ss[items[end]].Token == token {
 			end++
 		}
-		b = packNumber(packNumber(b, float64(token)), float64(end-first))
+		b = record.PackNumber(record.PackNumber(b, float64(token)), float64(end-first))
 		for _, i := range items[first:end] {
-			b = packString(b, ss[i].ID)
+			b = record.PackString(b, ss[i].ID)
 		}
 		first = end
 	}
@@ -121,18 +122,18 @@ func packAcks(ss []punctual.Settlement, items []int) []byte {
 
 // packSettle packs settlements for settle.lua.
 func packSettle(ss []punctual.Settlement, items []int) []byte {
-	size := packedBytes
+	size := record.PackedBytes
 	for _, i := range items {
-		size += 5*packedBytes + len(ss[i].ID) + len(ss[i].Error)
+		size += 5*record.PackedBytes + len(ss[i].ID) + len(ss[i].Error)
 	}
-	b := packArray(make([]byte, 0, size), 5*len(items))
+	b := record.PackArray(make([]byte, 0, size), 5*len(items))
 	for _, i := range items {
 		x := &ss[i]
-		b = packString(b, x.ID)
-		b = packNumber(b, float64(x.Token))
-		b = packNumber(b, float64(x.Verb))
-		b = packNumber(b, settleDelay(x))
-		b = packString(b, storekit.TrimError(x.Error))
+		b = record.PackString(b, x.ID)
+		b = record.PackNumber(b, float64(x.Token))
+		b = record.PackNumber(b, float64(x.Verb))
+		b = record.PackNumber(b, settleDelay(x))
+		b = record.PackString(b, storekit.TrimError(x.Error))
 	}
 	return b
 }

@@ -1,4 +1,4 @@
-package redisstore
+package record
 
 import (
 	"encoding/binary"
@@ -20,23 +20,26 @@ const (
 	packArray32   = 0xdd
 )
 
-// packedBytes is how much longer than itself a packed value is at most.
-const packedBytes = 9
+// PackedBytes is how much longer than itself a packed value is at most.
+const PackedBytes = 9
 
-func packArray(b []byte, n int) []byte {
+// PackArray packs how many values follow.
+func PackArray(b []byte, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(b, packArray32), uint32(n))
 }
 
-// packNumber packs whole numbers below 2^53, and fractions.
-func packNumber(b []byte, x float64) []byte {
+// PackNumber packs whole numbers below 2^53, and fractions.
+func PackNumber(b []byte, x float64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, packFloat64), math.Float64bits(x))
 }
 
-func packString(b []byte, s string) []byte {
-	return append(packStringHead(b, len(s)), s...)
+// PackString packs a text.
+func PackString(b []byte, s string) []byte {
+	return append(PackStringHead(b, len(s)), s...)
 }
 
-func packStringHead(b []byte, n int) []byte {
+// PackStringHead packs the length of a text, which follows.
+func PackStringHead(b []byte, n int) []byte {
 	switch {
 	case n < 32:
 		return append(b, packFixString|byte(n))

@@ -1,4 +1,5 @@
-package redisstore
+// Package record has the binary forms of a message in Redis, and of the lists that scripts are given. It has no state.
+package record
 
 import (
 	"encoding/binary"
@@ -31,8 +32,9 @@ import (
 //
 // firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
 const (
-	recordVersion    = 1
-	messageHeadBytes = 21
+	formatVersion = 1
+	// HeadBytes is how long what the scripts write of a message is, and maxAttempts.
+	HeadBytes = 21
 )
 
 // Flags of both forms.
@@ -46,8 +48,8 @@ const (
 // reasons by their number in a state.
 var reasons = [...]punctual.DeathReason{"", punctual.ReasonDiscarded, punctual.ReasonAttemptsUsedUp, punctual.ReasonExpired}
 
-// stored is a message as two records tell it.
-type stored struct {
+// Message is a message as its two records tell it. Times are in ms.
+type Message struct {
 	drop        bool
 	maxAttempts int
 	created     int64
@@ -55,17 +57,29 @@ type stored struct {
 	headers     map[string]string
 	body        []byte
 
-	cancel   bool
-	reason   punctual.DeathReason
-	attempt  int
-	token    int64
-	due      int64
-	firstDue int64
-	failures []punctual.Failure
+	Attempt  int // how many attempts there were
+	Due      int64
+	FirstDue int64 // from which the expiry counts
+	Cancel   bool  // it is not to be delivered again
+	Reason   punctual.DeathReason
+	Failures []punctual.Failure
 }
 
-// restBytes is how long appendRest makes a message.
-func restBytes(m *punctual.NewMessage) int {
+// Read reads the two records of a message. state is empty for one that was never changed, or is under a usual lease.
+// Nothing of the records stays part of the Message.
+func Read(id, message, state string) (Message, error) {
+	m, err := readMessage(id, message)
+	if err == nil && state != "" {
+		err = m.addState(id, state)
+	}
+	return m, err
+}
+
+// ReasonNumber is the number of a reason in a state.
+func ReasonNumber(r punctual.DeathReason) int { return slices.Index(reasons[:], r) }
+
+// RestBytes is how long AppendRest makes a message.
+func RestBytes(m *punctual.NewMessage) int {
 	n := 4 + uvarintBytes(len(m.Headers)) + len(m.Body)
 	if m.ExpireAfter > 0 {
 		n += 8
@@ -86,7 +100,8 @@ func uvarintBytes(n int) int {
 	return size
 }
 
-func messageFlags(m *punctual.NewMessage) (flags byte) {
+// Flags are those of a message that is pushed.
+func Flags(m *punctual.NewMessage) (flags byte) {
 	if m.DropExpired {
 		flags |= flagDrop
 	}
@@ -96,11 +111,11 @@ func messageFlags(m *punctual.NewMessage) (flags byte) {
 	return flags
 }
 
-// appendRest appends the part of a message's record that this program writes.
-func appendRest(b []byte, m *punctual.NewMessage) []byte {
+// AppendRest appends the part of a message's record that this program writes.
+func AppendRest(b []byte, m *punctual.NewMessage) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.MaxAttempts))
 	if m.ExpireAfter > 0 {
-		b = appendDouble(b, float64(storekit.CeilDuration(m.ExpireAfter)))
+		b = AppendDouble(b, float64(storekit.CeilDuration(m.ExpireAfter)))
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
 	if len(m.Headers) > 0 {
@@ -115,19 +130,20 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendDouble(b []byte, x float64) []byte {
+// AppendDouble appends a number as Lua reckons with it.
+func AppendDouble(b []byte, x float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
 }
 
-// decodeMessage reads a message as it was pushed. Nothing of it stays part of record.
-func decodeMessage(id, record string) (stored, error) {
-	var m stored
+// readMessage reads a message as it was pushed.
+func readMessage(id, record string) (Message, error) {
+	var m Message
 	d := decoder{b: record}
 	kind := d.byte()
 	version, flags := kind>>4, kind&0x0f
 	m.drop = flags&flagDrop != 0
-	m.created, m.due = d.double(), d.double()
-	m.firstDue = m.due
+	m.created, m.Due = d.double(), d.double()
+	m.FirstDue = m.Due
 	m.maxAttempts = int(d.uint32())
 	if flags&flagExpires != 0 {
 		m.expireAfter = d.double()
@@ -136,54 +152,55 @@ func decodeMessage(id, record string) (stored, error) {
 	if d.b != "" {
 		m.body = []byte(d.b)
 	}
-	if d.bad || version != recordVersion {
+	if d.bad || version != formatVersion {
 		return m, unreadable("message", id, version, len(record))
 	}
 	return m, nil
 }
 
 // addState reads what has changed since.
-func (m *stored) addState(id, state string) error {
+func (m *Message) addState(id, state string) error {
 	d := decoder{b: state}
 	version, flags, reason, failures := d.byte(), d.byte(), d.byte(), d.byte()
-	m.cancel = flags&flagCancel != 0
-	m.attempt = int(d.uint32())
-	m.token, m.due = d.double(), d.double()
+	m.Cancel = flags&flagCancel != 0
+	m.Attempt = int(d.uint32())
+	d.double() // token
+	m.Due = d.double()
 	d.uint32() // maxAttempts again, for the scripts
-	if m.firstDue = m.due; flags&flagFirst != 0 {
-		m.firstDue = d.double()
+	if m.FirstDue = m.Due; flags&flagFirst != 0 {
+		m.FirstDue = d.double()
 	}
 	if flags&flagExpires != 0 {
 		d.double() // expireAfter again, for the scripts
 	}
 	for range failures {
-		m.failures = append(m.failures, d.failure())
+		m.Failures = append(m.Failures, d.failure())
 	}
-	if d.bad || version != recordVersion || int(reason) >= len(reasons) {
+	if d.bad || version != formatVersion || int(reason) >= len(reasons) {
 		return unreadable("state of message", id, version, len(state))
 	}
-	m.reason = reasons[reason]
+	m.Reason = reasons[reason]
 	return nil
 }
 
 func unreadable(what, id string, version byte, n int) error {
-	return fmt.Errorf("%s %s has version %d and %d bytes; this program reads version %d: %w", what, id, version, n, recordVersion, punctual.ErrCorrupt)
+	return fmt.Errorf("%s %s has version %d and %d bytes; this program reads version %d: %w", what, id, version, n, formatVersion, punctual.ErrCorrupt)
 }
 
-// message is what is stored as its readers see it.
-func (m *stored) message(topic, id string) punctual.Message {
+// In is the message as readers of its topic see it.
+func (m *Message) In(topic, id string) punctual.Message {
 	return punctual.Message{
 		ID: id, Topic: topic, Body: m.body, Headers: m.headers,
-		Due: storekit.FromMillis(m.due), FirstDue: storekit.FromMillis(m.firstDue), Attempt: m.attempt, MaxAttempts: m.maxAttempts,
+		Due: storekit.FromMillis(m.Due), FirstDue: storekit.FromMillis(m.FirstDue), Attempt: m.Attempt, MaxAttempts: m.maxAttempts,
 		Created:     storekit.FromMillis(m.created),
-		Expires:     storekit.ExpiresAt(storekit.FromMillis(m.firstDue), millis(m.expireAfter)),
+		Expires:     storekit.ExpiresAt(storekit.FromMillis(m.FirstDue), Millis(m.expireAfter)),
 		DropExpired: m.drop,
 	}
 }
 
-// millis is a number of milliseconds as a duration. The longest expiry does not fit when
+// Millis is a number of milliseconds as a duration. The longest expiry does not fit when
 // rounded up to whole milliseconds; it lies beyond MaxDue anyway.
-func millis(ms int64) time.Duration {
+func Millis(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
