@@ -36,7 +36,7 @@ func (s *Store) runCall(ctx context.Context, sc *script, p partition, k *keyedPa
 	c := s.slots.begin()
 	defer s.slots.end(c)
 	for try := 1; ; try++ {
-		deadline := s.clock.deadline(ctx)
+		deadline := s.clock.Deadline(ctx, callTime)
 		h := s.header(c.number, deadline)
 		h.key = k
 		a, err := s.runTimed(ctx, sc, s.keysWithRecords(p, deadline, k != nil), append([]any{h, c.caller}, args...))
@@ -45,7 +45,7 @@ func (s *Store) runCall(ctx context.Context, sc *script, p partition, k *keyedPa
 			return a, err
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case s.clock.passed(ctx):
+		case s.clock.Passed(ctx):
 			return nil, context.DeadlineExceeded
 		}
 	}
@@ -128,7 +128,7 @@ func (s *Store) keyOf(ctx context.Context, sum func() storekit.Sum) (*keyed, err
 	if !ok {
 		return nil, nil
 	}
-	if err := storekit.CheckRequest(r, time.UnixMicro(s.clock.guess()), s.Repeats()); err != nil {
+	if err := storekit.CheckRequest(r, s.clock.Time(), s.Repeats()); err != nil {
 		return nil, err
 	}
 	return &keyed{r, sum()}, nil

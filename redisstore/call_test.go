@@ -46,7 +46,7 @@ func TestLateCopy(t *testing.T) {
 	s := openStore(t, connect(t, server), nil)
 	p := s.names.partition("orders", 0)
 	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(2, 0)})
-	deadline := s.clock.deadline(t.Context())
+	deadline := s.clock.Deadline(t.Context(), callTime)
 	claim := func(number, again int) ([]any, error) {
 		h := s.header(int64(number), deadline)
 		args := []any{h.pack(again == 1), "somebody", 1, 0, scriptBytes, "0"}

@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
-
-// never is a time that no clock reaches, as the scripts name it: 2^53-1 ms.
-const never int64 = 1<<53 - 1
 
 // Claim leases due messages; see punctual.Store. It asks each partition with one script,
 // and again only when that can find something. A script that was sent is not given up when
@@ -47,7 +45,7 @@ func (s *Store) claimOnce(ctx context.Context, c *punctual.Claim) ([]punctual.De
 		return s.claimNow(ctx, c)
 	}
 	s.waits.listener.Start()
-	until := s.clock.local() + min(storekit.CeilDuration(c.Wait), never/2000)*1000
+	until := s.clock.Now() + min(storekit.CeilDuration(c.Wait), clock.Never/2000)*1000
 	r := wait.Request{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Lease: c.Lease, Until: until, Alone: claimKey(ctx) != nil}
 	ds, err := s.waits.waiter.Claim(ctx, r, s.closing, errClosed())
 	if len(ds) > 0 {
@@ -86,12 +84,12 @@ const firstStep = time.Second
 func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]punctual.Delivery, error) {
 	ctx = context.WithValue(ctx, claimKeyName{}, k)
 	c.Topics = distinct(c.Topics)
-	until := time.UnixMicro(s.clock.guess()).Add(c.Wait)
+	until := s.clock.Time().Add(c.Wait)
 	late := !k.NotAfter.IsZero() && !k.NotAfter.After(until)
 	if late {
 		until = k.NotAfter
 	}
-	passed := func() bool { return late && !until.After(time.UnixMicro(s.clock.guess())) }
+	passed := func() bool { return late && !until.After(s.clock.Time()) }
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	for {
@@ -118,7 +116,7 @@ func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]p
 				return s.unexpired(ctx, ds, err)
 			}
 		}
-		left := until.Sub(time.UnixMicro(s.clock.guess()))
+		left := until.Sub(s.clock.Time())
 		if passed() {
 			return nil, fmt.Errorf("the claim must not be carried out any more: %w", context.DeadlineExceeded)
 		}
@@ -292,7 +290,7 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 	left = true
 	var some []target
 	var failed error
-	now := s.clock.local()
+	now := s.clock.Now()
 	for i := range targets {
 		switch {
 		case !asked[i]:
@@ -391,7 +389,7 @@ func (l scan) further(ctx context.Context) found {
 	}
 	var over <-chan time.Time
 	if len(l.ds) > 0 {
-		timer, stop := l.s.clock.after(l.s.clock.local() + furtherTime*1000)
+		timer, stop := l.s.clock.After(l.s.clock.Now() + furtherTime*1000)
 		defer stop()
 		over = timer
 	}
@@ -429,14 +427,14 @@ func (l scan) further(ctx context.Context) found {
 
 // expired reports whether a lease has ended, by the store's clock.
 func (s *Store) expired(d *punctual.Delivery) bool {
-	return storekit.CeilMillis(d.LeaseUntil) <= s.clock.guess()/1000
+	return storekit.CeilMillis(d.LeaseUntil) <= s.clock.Guess()/1000
 }
 
 // unexpired is what a claim returns of what it has leased: only what is still leased by the store's
 // clock (P3), also when the server was last heard of long ago. The rest is given back unstarted, unless another claim
 // has it by then.
 func (s *Store) unexpired(ctx context.Context, ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
-	now := s.clock.guess() / 1000
+	now := s.clock.Guess() / 1000
 	over := func(d punctual.Delivery) bool { return storekit.CeilMillis(d.LeaseUntil) <= now }
 	if !slices.ContainsFunc(ds, over) {
 		return ds, err
@@ -452,7 +450,7 @@ func (s *Store) unexpired(ctx context.Context, ds []punctual.Delivery, err error
 		s.release(ctx, lapsed)
 		return nil, err
 	}
-	late, stop := s.clock.after(s.clock.local() + furtherTime*1000) // the leases of ds run
+	late, stop := s.clock.After(s.clock.Now() + furtherTime*1000) // the leases of ds run
 	defer stop()
 	given := make(chan struct{})
 	s.calls.Go(func() {
@@ -530,7 +528,7 @@ type heads struct {
 // claimSome leases what one script may, and returns the version of the settings and when to ask again. It does not
 // mind when ctx ends, so that no lease is given that nobody knows of.
 func (s *Store) claimSome(ctx context.Context, lease time.Duration, p partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got heads, err error) {
-	got.next = never
+	got.next = clock.Never
 	ctx = context.WithoutCancel(ctx)
 	a, err := s.runKeyed(ctx, claimScript, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), scriptBytes, flag(tidy))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -140,7 +141,7 @@ type selection struct {
 }
 
 func newSelection(state punctual.State, from, to time.Time) selection {
-	sel := selection{state: state, from: -never, to: never}
+	sel := selection{state: state, from: -clock.Never, to: clock.Never}
 	if !from.IsZero() {
 		sel.from = storekit.CeilMillis(from)
 	}
@@ -358,7 +359,7 @@ func (s *Store) count(ctx context.Context, l *layout, out *punctual.TopicStats) 
 		out.Ready += a.int()
 		out.Leased += a.int()
 		out.Dead += a.int()
-		if next := a.int(); next != never && (out.NextDue.IsZero() || next < out.NextDue.UnixMilli()) {
+		if next := a.int(); next != clock.Never && (out.NextDue.IsZero() || next < out.NextDue.UnixMilli()) {
 			out.NextDue = storekit.FromMillis(next)
 		}
 		if a.bad {
@@ -452,7 +453,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 	if err := s.checkEpoch(ctx, false); err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
-	now := s.clock.floorMillis()
+	now := s.clock.Floor()
 	from, err := storekit.ForecastStart(q, now)
 	if err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)

@@ -237,7 +237,7 @@ func TestRecordsOfCalls(t *testing.T) {
 		return n
 	}
 	p := s.names.partition("orders", 0)
-	key := p.records(s.clock.deadline(t.Context()))
+	key := p.records(s.clock.Deadline(t.Context(), callTime))
 	if n := records(key); n < 2 || n > callers+1 {
 		t.Errorf("P10: %d callers have left %d records in a partition", callers, n)
 	}

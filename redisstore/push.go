@@ -61,7 +61,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		case key != nil:
 			p.results[i].ID = storekit.IDOfKey(key.Key, i)
 		default:
-			p.results[i].ID = storekit.NewID(time.UnixMicro(s.clock.guess()))
+			p.results[i].ID = storekit.NewID(s.clock.Time())
 		}
 		j.items[i] = item{topic: ms[i].Topic, bytes: len(ms[i].Body)}
 	}

@@ -212,7 +212,7 @@ type header struct {
 
 func (s *Store) header(number, deadline int64) header {
 	h := header{number: number, deadline: deadline, general: s.opt.general != nil && s.opt.general()}
-	h.floor, h.seconds, h.micros = s.clock.args()
+	h.floor, h.seconds, h.micros = s.clock.Args()
 	return h
 }
 
@@ -243,7 +243,7 @@ func (h header) pack(again bool) []byte {
 
 // runStore runs a script that belongs to the whole store.
 func (s *Store) runStore(ctx context.Context, sc *script, key string, args ...any) (*answer, error) {
-	floor, seconds, micros := s.clock.args()
+	floor, seconds, micros := s.clock.Args()
 	times := []any{floor, "", ""}
 	if seconds >= 0 {
 		times[1], times[2] = seconds, micros
@@ -263,7 +263,7 @@ func (s *Store) runTimed(ctx context.Context, sc *script, keys, args []any) (*an
 		return nil, badReply(sc)
 	}
 	a.now = ms
-	s.clock.hear(ms, us)
+	s.clock.Hear(ms, us)
 	return a, nil
 }
 
@@ -306,7 +306,7 @@ func (s *Store) run(ctx context.Context, sc *script, keys, args []any) ([]any, e
 			f.kind, f.passing = punctual.ErrUnreachable, true // a read never "may have happened"
 		}
 		if errors.Is(f.kind, errLate) {
-			s.clock.correct(lateNow(err))
+			s.clock.Correct(lateNow(err))
 		}
 		unsure = unsure || f.unknown()
 		if again := f.passing || f.unknown() && sc.repeat != once; !again || try == tries || ctx.Err() != nil {

@@ -83,7 +83,7 @@ func (s *Store) create(ctx context.Context, topic string, old *layout) (*layout,
 // more. A new topic is entered among the names of topics first, so that none is missing there: a deletion of
 // an older version leaves the name.
 func (s *Store) change(ctx context.Context, topic string, old *layout, set punctual.Settings) (*layout, bool, error) {
-	l, err := old.with(set, s.clock.guess()/1000)
+	l, err := old.with(set, s.clock.Guess()/1000)
 	if err != nil {
 		return nil, false, err
 	}
@@ -113,8 +113,8 @@ func (l *layout) with(set punctual.Settings, now int64) (*layout, error) {
 // registry runs the script of the names of topics, for one that comes into being with a version, or was deleted from
 // one.
 func (s *Store) registry(ctx context.Context, verb, topic string, version int64) (*answer, error) {
-	a, err := s.runStore(ctx, registryScript, s.names.topics(), verb, topic, version, s.clock.deadline(ctx))
-	if errors.Is(err, errLate) && punctual.Definite(err) && s.clock.passed(ctx) {
+	a, err := s.runStore(ctx, registryScript, s.names.topics(), verb, topic, version, s.clock.Deadline(ctx, callTime))
+	if errors.Is(err, errLate) && punctual.Definite(err) && s.clock.Passed(ctx) {
 		return nil, context.DeadlineExceeded
 	}
 	return a, err

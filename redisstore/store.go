@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
@@ -66,7 +67,7 @@ type Store struct {
 	client  redis.UniversalClient
 	names   names
 	opt     Options
-	clock   clock
+	clock   *clock.Clock
 	waits   waits
 	nodes   *wait.Nodes
 	sender  string // names this store in the notifications it publishes, and in the records of its calls
@@ -145,7 +146,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 		s.opt.Logger = slog.Default()
 	}
 	s.slots.sender = s.sender
-	s.clock.fake, s.clock.begun = o.clock, time.Now()
+	s.clock = clock.New(o.clock)
 	s.layouts.init()
 	s.nodes = wait.NewNodes(probes{s}, s.nodeSlack())
 	s.waits.init(s)
@@ -188,7 +189,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	if err := s.checkEpoch(ctx, false); err != nil {
 		return time.Time{}, fmt.Errorf("now: %w", err)
 	}
-	return storekit.FromMillis(s.clock.floorMillis()), nil
+	return storekit.FromMillis(s.clock.Floor()), nil
 }
 
 // Durability is the class that the server gave when it was last looked at.

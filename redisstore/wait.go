@@ -10,28 +10,11 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/notify"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 )
-
-// waitTime is a time in ms by the store's clock, or µs by the local one, as the part that waits has it.
-func waitTime(at int64) int64 {
-	switch {
-	case at >= never:
-		return wait.Never
-	case at <= -never:
-		return -wait.Never
-	}
-	return at
-}
-
-// localClock is the clock of the part that waits.
-type localClock struct{ *clock }
-
-func (c localClock) Now() int64 { return c.local() }
-
-func (c localClock) After(at int64) (<-chan time.Time, func()) { return c.after(min(at, never)) }
 
 // waits is what the part that waits asks of a Store.
 type waits struct {
@@ -46,7 +29,7 @@ type waits struct {
 
 func (w *waits) init(s *Store) {
 	w.probes = probes{s}
-	w.waiter = wait.New(localClock{&s.clock}, w, s.nodes)
+	w.waiter = wait.New(s.clock, w, s.nodes)
 	w.renewing, w.busy = make(map[string]bool), make(map[string]int)
 	w.listen(notify.PingEvery)
 }
@@ -58,8 +41,8 @@ func (w *waits) listen(pingEvery time.Duration) {
 
 // Notified implements notify.Receiver.
 func (w *waits) Notified(p wait.Part, at int64) {
-	if at != never {
-		w.waiter.Notice(p, waitTime(w.s.clock.localAt(at)))
+	if at != clock.Never {
+		w.waiter.Notice(p, w.s.clock.At(at))
 	}
 }
 
@@ -135,31 +118,31 @@ func (w *waits) head(part wait.Part, h head, micros int64) wait.Head {
 	switch err := h.err(); {
 	case err == nil:
 	case isElsewhere(err): // a script finds the way
-		return wait.Head{At: w.s.clock.local()}
+		return wait.Head{At: w.s.clock.Now()}
 	default:
 		w.s.lookForNodes(context.Background(), err)
 		return wait.Head{At: wait.Never, Err: unread(err)}
 	}
-	next := never
+	next := clock.Never
 	for _, zs := range [][]redis.Z{h.t.Val(), h.l.Val()} {
 		if len(zs) > 0 {
 			next = min(next, int64(math.Ceil(zs[0].Score)))
 		}
 	}
-	version, clock := numberIn(h.g.Val()[0]), numberIn(h.g.Val()[2])
+	version, past := numberIn(h.g.Val()[0]), numberIn(h.g.Val()[2])
 	if h.g.Val()[1] == nil { // the topic is not there
 		version = -version
 	}
 	w.renewSoon(part, version, h.known)
-	if next == never {
+	if next == clock.Never {
 		return wait.Head{At: wait.Never}
 	}
-	if w.s.clock.fake != nil {
-		return wait.Head{At: waitTime(w.s.clock.localAt(next))}
+	if w.s.clock.Fake() {
+		return wait.Head{At: w.s.clock.At(next)}
 	}
 	// The store's clock is that of the server, but for what it has told already.
-	micros = max(micros, 1000*clock, 1000*w.s.clock.floorMillis())
-	return wait.Head{At: w.s.clock.local() + 1000*next - micros}
+	micros = max(micros, 1000*past, 1000*w.s.clock.Floor())
+	return wait.Head{At: w.s.clock.Now() + 1000*next - micros}
 }
 
 // numberIn is a number in a hash; 0 if it is not there.
@@ -188,10 +171,10 @@ func isElsewhere(err error) bool {
 
 // Claim implements wait.Store.
 func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Duration, tidy bool) wait.Answer {
-	c := &w.s.clock
+	c := w.s.clock
 	p := w.s.names.partition(part.Topic, part.Number)
 	for {
-		guess, known := c.guess(), w.s.layouts.known(p.topic)
+		guess, known := c.Guess(), w.s.layouts.known(p.topic)
 		ds, version, got, err := w.s.claimSome(ctx, lease, p, min(n, scriptItems), tidy)
 		if err != nil {
 			return wait.Answer{At: wait.Never, Err: err}
@@ -201,16 +184,16 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 		if len(ds) == 0 && !over && got.next <= got.now { // all that was due has ended
 			continue
 		}
-		at := c.localAt(got.next)
-		if c.fake != nil {
-			return wait.Answer{Deliveries: ds, At: waitTime(at), Over: over}
+		at := c.At(got.next)
+		if c.Fake() {
+			return wait.Answer{Deliveries: ds, At: at, Over: over}
 		}
 		// What the server's clock says now counts, not what was expected of it: it may have been set back, and those
 		// of a cluster differ.
-		if got.next != never && guess >= (got.now+1)*1000 {
-			at = c.local() + (got.next-got.now)*1000
+		if got.next != clock.Never && guess >= (got.now+1)*1000 {
+			at = c.Now() + (got.next-got.now)*1000
 		}
-		return wait.Answer{Deliveries: ds, At: waitTime(at), Now: got.now, Over: over}
+		return wait.Answer{Deliveries: ds, At: at, Now: got.now, Over: over}
 	}
 }
 

@@ -30,7 +30,7 @@ type twoProcesses struct {
 // Claim first tells the other process what time it is: the suite supposes one process, which
 // never sees the clock run backwards.
 func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	p.claims.clock.hear(p.clock.floorMillis(), 0)
+	p.claims.clock.Hear(p.clock.Floor(), 0)
 	return p.claims.Claim(ctx, c)
 }
 
@@ -39,7 +39,7 @@ func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.D
 func (p twoProcesses) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	rs, err := p.Store.Push(ctx, ms)
 	for _, r := range rs {
-		if r.Due.Sub(storekit.FromMillis(p.clock.floorMillis())) > 2*time.Second {
+		if r.Due.Sub(storekit.FromMillis(p.clock.Floor())) > 2*time.Second {
 			n := home(r.ID, p.layouts.known(r.Topic).size())
 			p.claims.waits.waiter.Notice(p.names.partition(r.Topic, n).part(), -wait.Never)
 		}

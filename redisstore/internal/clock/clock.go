@@ -1,18 +1,25 @@
-package redisstore
+// Package clock has what a process knows of the store's clock, which is that of the server (P8): the latest time that
+// it was told, and what the clock probably says between two answers.
+package clock
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// clock is what this process knows of the store's clock, which is that of the server (P8).
+// Never is a time in ms that no clock reaches, as the scripts name it: 2^53-1.
+const Never int64 = 1<<53 - 1
+
+// Clock is the store's clock as this process knows it. All methods are safe for concurrent use.
+//
 // Scripts are given the latest time that this process was told, so that nobody here ever
 // sees the clock run backwards. Between two answers the machine's clock only measures how
 // long to sleep; no message's fate depends on it.
-type clock struct {
+type Clock struct {
 	// fake is the time of a test, in place of the server's; nil otherwise.
 	fake  storekit.Clock
 	begun time.Time // when the store was opened
@@ -23,13 +30,20 @@ type clock struct {
 	heard time.Time // guarded by mu: when that answer came
 }
 
+// New returns a clock of which nothing was told yet. fake is that of a test, which takes the place of the server's; nil
+// is none.
+func New(fake storekit.Clock) *Clock { return &Clock{fake: fake, begun: time.Now()} }
+
+// Fake reports whether a test moves the clock.
+func (c *Clock) Fake() bool { return c.fake != nil }
+
 // freshFor is how long an answer's time is preferred to that of a later answer which took
 // longer to arrive.
 const freshFor = 10 * time.Second
 
-// args are what every script is told: the floor, and the time of a test in seconds and
+// Args are what every script is told: the floor, and the time of a test in seconds and
 // microseconds, rounded up but not into the next millisecond; seconds below 0 for that of the server.
-func (c *clock) args() (floor, seconds, micros int64) {
+func (c *Clock) Args() (floor, seconds, micros int64) {
 	c.mu.Lock()
 	floor = c.floor
 	c.mu.Unlock()
@@ -44,8 +58,8 @@ func (c *clock) args() (floor, seconds, micros int64) {
 	return floor, t.Unix(), int64(us)
 }
 
-// hear takes in the time of an answer.
-func (c *clock) hear(ms, micros int64) {
+// Hear takes in the time of an answer.
+func (c *Clock) Hear(ms, micros int64) {
 	here := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +71,8 @@ func (c *clock) hear(ms, micros int64) {
 	}
 }
 
-// correct takes in the time at which a server has refused a call as late or early.
-func (c *clock) correct(ms int64) {
+// Correct takes in the time at which a server has refused a call as late or early.
+func (c *Clock) Correct(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.floor <= ms { // else the server was not told of what another one has told since
@@ -66,35 +80,35 @@ func (c *clock) correct(ms int64) {
 	}
 }
 
-// deadline is that of a call which is made now, in ms by the store's clock: callTime ahead, the end of ctx or
+// Deadline is that of a call which is made now, in ms by the store's clock: so many ms ahead, the end of ctx or
 // what a request in ctx says, whichever comes first.
-func (c *clock) deadline(ctx context.Context) int64 {
-	left := int64(callTime)
+func (c *Clock) Deadline(ctx context.Context, ahead int64) int64 {
+	left := ahead
 	if end, ok := ctx.Deadline(); ok {
 		left = max(min(left, time.Until(end).Milliseconds()), 0)
 	}
-	deadline := c.guess()/1000 + left
+	deadline := c.Guess()/1000 + left
 	if r, ok := storekit.RequestOf(ctx); ok && !r.NotAfter.IsZero() {
 		deadline = min(deadline, r.NotAfter.UnixMilli()-1)
 	}
 	return deadline
 }
 
-// passed reports whether the time is over that a request in ctx names.
-func (c *clock) passed(ctx context.Context) bool {
+// Passed reports whether the time is over that a request in ctx names.
+func (c *Clock) Passed(ctx context.Context) bool {
 	r, ok := storekit.RequestOf(ctx)
-	return ok && !r.NotAfter.IsZero() && c.floorMillis() >= r.NotAfter.UnixMilli()
+	return ok && !r.NotAfter.IsZero() && c.Floor() >= r.NotAfter.UnixMilli()
 }
 
-// floorMillis is the latest time told.
-func (c *clock) floorMillis() int64 {
+// Floor is the latest time told.
+func (c *Clock) Floor() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.floor
 }
 
-// guess is what the store's clock probably says now, in µs.
-func (c *clock) guess() int64 {
+// Guess is what the store's clock probably says now, in µs.
+func (c *Clock) Guess() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fake != nil {
@@ -103,34 +117,38 @@ func (c *clock) guess() int64 {
 	return max(c.floor*1000, c.told+time.Since(c.heard).Microseconds())
 }
 
-// local is a time that never jumps, to sleep by: µs since the store was opened. With the clock of
+// Time is Guess as a time.
+func (c *Clock) Time() time.Time { return time.UnixMicro(c.Guess()) }
+
+// Now is a time that never jumps, to sleep by: µs since the store was opened. With the clock of
 // a test it is that clock.
-func (c *clock) local() int64 {
+func (c *Clock) Now() int64 {
 	if c.fake != nil {
-		return c.guess()
+		return c.Guess()
 	}
 	return time.Since(c.begun).Microseconds()
 }
 
-// localAt is the local time at which the store's clock probably says ms.
-func (c *clock) localAt(ms int64) int64 {
+// At is the local time at which the store's clock probably says ms.
+func (c *Clock) At(ms int64) int64 {
 	switch {
-	case ms <= -never:
-		return -never
-	case ms >= never/1000: // in µs it would be beyond never
-		return never
+	case ms <= -Never:
+		return -math.MaxInt64
+	case ms >= Never/1000: // in µs no double could hold it
+		return math.MaxInt64
 	}
-	return c.local() + ms*1000 - c.guess()
+	return c.Now() + ms*1000 - c.Guess()
 }
 
 // longestSleep bounds a sleep; whoever wakes looks at the clock again.
 const longestSleep = time.Hour
 
-// after wakes at a local time, or after an hour.
-func (c *clock) after(at int64) (<-chan time.Time, func()) {
+// After wakes at a local time, or after an hour.
+func (c *Clock) After(at int64) (<-chan time.Time, func()) {
+	at = min(at, Never)
 	if c.fake != nil {
 		return c.fake.After(time.UnixMicro(at))
 	}
-	timer := time.NewTimer(time.Duration(min(at-c.local(), longestSleep.Microseconds())) * time.Microsecond)
+	timer := time.NewTimer(time.Duration(min(at-c.Now(), longestSleep.Microseconds())) * time.Microsecond)
 	return timer.C, func() { timer.Stop() }
 }
