@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -32,7 +34,7 @@ const recordWindow = 60_000
 
 // runCall runs a script that lua/call.lua stands in front of. When the server's clock is not where it was
 // thought to be, the call is late although it has just been made; it is made anew if nothing was done.
-func (s *Store) runCall(ctx context.Context, sc *script, p partition, k *keyedPart, args []any) (*answer, error) {
+func (s *Store) runCall(ctx context.Context, sc *script, p keys.Partition, k *keyedPart, args []any) (*answer, error) {
 	c := s.slots.begin()
 	defer s.slots.end(c)
 	for try := 1; ; try++ {
@@ -41,7 +43,7 @@ func (s *Store) runCall(ctx context.Context, sc *script, p partition, k *keyedPa
 		h.key = k
 		a, err := s.runTimed(ctx, sc, s.keysWithRecords(p, deadline, k != nil), append([]any{h, c.caller}, args...))
 		switch {
-		case err == nil, !errors.Is(err, errLate), !punctual.Definite(err), try == tries:
+		case err == nil, !errors.Is(err, errkind.Late), !punctual.Definite(err), try == tries:
 			return a, err
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -88,20 +90,18 @@ func (s *slots) end(c *call) {
 }
 
 // keysWithRecords are the KEYS of a script with records. One with a key has both hashes of them.
-func (s *Store) keysWithRecords(p partition, deadline int64, key bool) []any {
-	all := s.keyArgs.get(p)
-	first := deadline / recordWindow % 2
-	keys := append(all[:partitionKeys:partitionKeys], all[partitionKeys+first])
+func (s *Store) keysWithRecords(p keys.Partition, deadline int64, key bool) []any {
+	all := s.keyArgs.Of(p)
+	first := recordsAt(deadline)
+	keys := append(all[:keys.Count:keys.Count], all[keys.Count+first])
 	if key {
-		keys = append(keys, all[partitionKeys+1-first])
+		keys = append(keys, all[keys.Count+1-first])
 	}
 	return keys
 }
 
-// records is the key of what calls with such a deadline were answered in the partition.
-func (p partition) records(deadline int64) string {
-	return p.tag + "r" + strconv.FormatInt(deadline/recordWindow%2, 10)
-}
+// recordsAt is which of the two hashes of records a call with such a deadline has its record in.
+func recordsAt(deadline int64) int64 { return deadline / recordWindow % 2 }
 
 // A call with a key of its caller's (storekit.Request) may be sent again through another Store. Its record has the key
 // in place of the caller, and the sum of its content in place of the number. Each script of the call has one.
@@ -201,12 +201,12 @@ func (s *Store) undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	r, ok := storekit.RequestOf(ctx)
 	ctx = storekit.WithoutRequest(ctx)
 	var failed error
-	mine := make(map[partition]bool)
+	mine := make(map[keys.Partition]bool)
 	ss := make([]punctual.Settlement, 0, len(ds))
 	for _, d := range ds {
-		p := s.names.partition(d.Topic, partitionOfToken(d.Token))
+		p := s.names.Partition(d.Topic, keys.OfToken(d.Token))
 		if _, asked := mine[p]; ok && !asked {
-			got, err := s.run(ctx, forgetScript, []any{p.records(0), p.records(recordWindow)}, []any{fieldOf(r.Key, nil)})
+			got, err := s.run(ctx, forgetScript, []any{p.Records(0), p.Records(1)}, []any{fieldOf(r.Key, nil)})
 			failed = errors.Join(failed, err)
 			mine[p] = err == nil && len(got) == 1 && got[0] == int64(1)
 		}

@@ -44,7 +44,7 @@ func TestNoAnswerAtAll(t *testing.T) {
 func TestLateCopy(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, connect(t, server), nil)
-	p := s.names.partition("orders", 0)
+	p := s.names.Partition("orders", 0)
 	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(2, 0)})
 	deadline := s.clock.Deadline(t.Context(), callTime)
 	claim := func(number, again int) ([]any, error) {
@@ -104,7 +104,7 @@ func TestClaimAnsweredAgainAfterChanges(t *testing.T) {
 		return strings.Join(ids, ", "), err
 	})
 	lost.Await()
-	keys := other.names.partition("orders", 0).keys()
+	keys := other.names.Partition("orders", 0).Keys()
 	token, err := strconv.ParseInt(do(t, server, "HGET", keys[6], "token"), 10, 64)
 	if err != nil {
 		t.Fatal(err)

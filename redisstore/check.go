@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 )
 
 // maxProblems is how many problems a CheckReport holds at most.
@@ -66,7 +67,7 @@ func (c *checker) topic(ctx context.Context, topic string) error {
 }
 
 // scan goes through one of the two hashes of a partition.
-func (c *checker) scan(ctx context.Context, p partition, hash string) error {
+func (c *checker) scan(ctx context.Context, p keys.Partition, hash string) error {
 	for cursor := "0"; ; {
 		a, err := c.s.runPartition(ctx, checkScript, p, hash, cursor)
 		if err != nil {

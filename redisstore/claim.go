@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
@@ -142,7 +143,7 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 		there := make([][2]*redis.BoolCmd, len(some))
 		_, _ = s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // what goes wrong is in each command
 			for i, p := range some {
-				there[i] = [2]*redis.BoolCmd{pipe.HExists(ctx, p.records(0), field), pipe.HExists(ctx, p.records(recordWindow), field)}
+				there[i] = [2]*redis.BoolCmd{pipe.HExists(ctx, p.Records(0), field), pipe.HExists(ctx, p.Records(1), field)}
 			}
 			return nil
 		})
@@ -171,14 +172,14 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 
 // allPartitions is all partitions of some topics, of which it asks where they are not known. The error is that of a topic that
 // is left out.
-func (s *Store) allPartitions(ctx context.Context, topics []string) (targets []partition, err error) {
+func (s *Store) allPartitions(ctx context.Context, topics []string) (targets []keys.Partition, err error) {
 	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
 	layouts, errs := askEach(ctx, s, topics, func(topic string) (*layout, error) { return s.layout(ctx, topic) })
 	for _, topic := range topics {
 		err = cmp.Or(err, errs[topic])
 		if l := layouts[topic]; l != nil {
 			for n := range l.size() {
-				targets = append(targets, s.names.partition(topic, n))
+				targets = append(targets, s.names.Partition(topic, n))
 			}
 		}
 	}
@@ -187,7 +188,7 @@ func (s *Store) allPartitions(ctx context.Context, topics []string) (targets []p
 
 // target is a partition to ask, with what was known of its topic when that was decided.
 type target struct {
-	partition
+	keys.Partition
 	known *layout
 }
 
@@ -199,7 +200,7 @@ func (s *Store) targetsOf(topics []string) []target {
 	for _, topic := range topics {
 		l := s.layouts.known(topic)
 		for n := range l.size() {
-			targets = append(targets, target{s.names.partition(topic, (first+n)%l.size()), l})
+			targets = append(targets, target{s.names.Partition(topic, (first+n)%l.size()), l})
 		}
 	}
 	return targets
@@ -249,7 +250,7 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 	var parts []*part
 	last := make(map[string]*part)
 	for i := range targets {
-		node := probes{s}.Node(targets[i].part())
+		node := probes{s}.Node(partOf(targets[i].Partition))
 		p := last[node]
 		if p == nil || len(p.targets) == wait.HeadsAtOnce {
 			p = &part{node: node}
@@ -266,7 +267,7 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 	for _, p := range parts {
 		names := make([]wait.Part, len(p.targets))
 		for i, n := range p.targets {
-			names[i] = targets[n].part()
+			names[i] = partOf(targets[n].Partition)
 		}
 		works = append(works, work{p.node, func(late func()) {
 			if !s.nodes.Await(ctx, p.node, late) {
@@ -294,7 +295,7 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 	for i := range targets {
 		switch {
 		case !asked[i]:
-			failed = wait.NotAnswering(probes{s}.Node(targets[i].part()))
+			failed = wait.NotAnswering(probes{s}.Node(partOf(targets[i].Partition)))
 		case heads[i].Err != nil:
 			failed = heads[i].Err
 		case heads[i].At <= now || targets[i].known == unknownTopic:
@@ -339,12 +340,12 @@ func (l scan) step(ctx context.Context) found {
 		return f
 	}
 	target := l.targets[l.at]
-	n := l.room(target.topic)
+	n := l.room(target.Topic)
 	if n <= 0 {
 		f.at++
 		return f
 	}
-	f.ds, f.seen, f.err = l.s.claimPartition(ctx, l.c, target.partition, n)
+	f.ds, f.seen, f.err = l.s.claimPartition(ctx, l.c, target.Partition, n)
 	f.stale = f.err == nil && target.known != nil && f.seen != target.known.version
 	f.at++
 	return f
@@ -376,7 +377,7 @@ func (l scan) further(ctx context.Context) found {
 	if l.stale {
 		at--
 	}
-	p := l.targets[at].part()
+	p := partOf(l.targets[at].Partition)
 	node := probes{l.s}.Node(p)
 	if len(l.ds) == 0 && node == "" {
 		return l.step(ctx)
@@ -487,24 +488,24 @@ func joined(ds, more []punctual.Delivery) []punctual.Delivery {
 // another version than was known. It asks once per claim and topic.
 func (s *Store) addPartitions(ctx context.Context, targets []target, i int, seen int64) ([]target, error) {
 	old := targets[i]
-	l, err := s.renew(ctx, old.partition, seen, old.known)
+	l, err := s.renew(ctx, old.Partition, seen, old.known)
 	if err != nil {
 		return nil, err
 	}
 	for j := range targets {
-		if targets[j].topic == old.topic {
+		if targets[j].Topic == old.Topic {
 			targets[j].known = nil
 		}
 	}
 	var more []target
 	for n := old.known.size(); n < l.size(); n++ {
-		more = append(more, target{partition: s.names.partition(old.topic, n)})
+		more = append(more, target{Partition: s.names.Partition(old.Topic, n)})
 	}
 	return slices.Insert(targets, i+1, more...), nil
 }
 
 // claimPartition leases up to n messages of a partition. It returns the version of the settings there.
-func (s *Store) claimPartition(ctx context.Context, c *punctual.Claim, p partition, n int) (ds []punctual.Delivery, version int64, err error) {
+func (s *Store) claimPartition(ctx context.Context, c *punctual.Claim, p keys.Partition, n int) (ds []punctual.Delivery, version int64, err error) {
 	for len(ds) < n {
 		if err := ctx.Err(); err != nil {
 			return ds, version, err
@@ -527,7 +528,7 @@ type heads struct {
 
 // claimSome leases what one script may, and returns the version of the settings and when to ask again. It does not
 // mind when ctx ends, so that no lease is given that nobody knows of.
-func (s *Store) claimSome(ctx context.Context, lease time.Duration, p partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got heads, err error) {
+func (s *Store) claimSome(ctx context.Context, lease time.Duration, p keys.Partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got heads, err error) {
 	got.next = clock.Never
 	ctx = context.WithoutCancel(ctx)
 	a, err := s.runKeyed(ctx, claimScript, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), scriptBytes, flag(tidy))
@@ -546,8 +547,8 @@ func (s *Store) claimSome(ctx context.Context, lease time.Duration, p partition,
 		if i < len(states) {
 			state = states[i]
 		}
-		if ds[i], err = delivery(p.topic, token, ids[i], messages[i], state); err != nil {
-			return nil, 0, got, fmt.Errorf("topic %s: %w", p.topic, err)
+		if ds[i], err = delivery(p.Topic, token, ids[i], messages[i], state); err != nil {
+			return nil, 0, got, fmt.Errorf("topic %s: %w", p.Topic, err)
 		}
 		ds[i].Delivered, ds[i].LeaseUntil = begun, end
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -31,7 +32,7 @@ func claimSlowly(t *testing.T, hold func(p *redistest.Proxy, which redistest.Whi
 func inEach(n int) []punctual.NewMessage {
 	var ms []punctual.NewMessage
 	for i := 0; len(ms) < n; i++ {
-		if id := fmt.Sprint(i); home(id, n) == len(ms) {
+		if id := fmt.Sprint(i); keys.Home(id, n) == len(ms) {
 			ms = append(ms, punctual.NewMessage{ID: id, Due: time.Unix(1, 0)})
 		}
 	}

@@ -20,7 +20,7 @@ func TestWaitingWhileTheClockStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	ahead := x.Due.Add(-5 * time.Millisecond) // what partitions keep of a clock that was an hour ahead
-	do(t, server, "HSET", s.names.partition("orders", 0).keys()[6], "clock", strconv.FormatInt(ahead.UnixMilli(), 10))
+	do(t, server, "HSET", s.names.Partition("orders", 0).Keys()[6], "clock", strconv.FormatInt(ahead.UnixMilli(), 10))
 	if ds, err := s.Claim(t.Context(), orders(0)); err != nil || len(ds) > 0 {
 		t.Fatalf("claim: %v, %v; want nothing", ds, err)
 	}

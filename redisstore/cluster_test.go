@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/redis/go-redis/v9"
@@ -31,7 +32,7 @@ func TestCluster(t *testing.T) {
 		divided := func(t *testing.T, clock storekit.Clock) punctual.Store {
 			return openStore(t, client, &Options{Prefix: fresh(), Partitions: 4, clock: clock, slack: slack})
 		}
-		storetest.Run(t, divided, storetest.WithReopen(reopen), storetest.WithPartitions(func(id string) int { return home(id, 4) }))
+		storetest.Run(t, divided, storetest.WithReopen(reopen), storetest.WithPartitions(func(id string) int { return keys.Home(id, 4) }))
 	})
 	t.Run("least rights", func(t *testing.T) { clusterLeastRights(t, cluster) })
 	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open, storetest.WithLossyClaims()) })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -20,9 +21,6 @@ import (
 // defaultReplicaTimeout is that of Options.ReplicaTimeout. A server that syncs once a second
 // needs up to one second.
 const defaultReplicaTimeout = 2 * time.Second
-
-// settingsKey is the place of the hash g among the KEYS of a partition's scripts.
-const settingsKey = 6
 
 // longestWait, in ms, is that of one WAITAOF.
 const longestWait = 250
@@ -145,10 +143,10 @@ func (s *Store) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceC
 func (s *Store) confirm(ctx context.Context, pipe redis.Pipeliner, line []any) redis.Cmder {
 	key, field := keyIn(line, 0), "epoch"
 	switch {
-	case key == s.names.topics():
+	case key == s.names.Topics():
 		return redis.NewCmd(ctx)
-	case key != s.names.store():
-		key, field = keyIn(line, settingsKey), "version"
+	case key != s.names.Store():
+		key, field = keyIn(line, keys.Settings), "version"
 	}
 	mark := onceCmd{redis.NewCmd(ctx, "eval", confirmText, 1, key, field)}
 	_ = pipe.Process(ctx, mark)

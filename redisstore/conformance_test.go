@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 )
@@ -55,7 +56,7 @@ func TestPartitions(t *testing.T) {
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4, clock: clock})
 	}
-	of := storetest.WithPartitions(func(id string) int { return home(id, 4) })
+	of := storetest.WithPartitions(func(id string) int { return keys.Home(id, 4) })
 	if tortured() {
 		t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen), of) })
 	}

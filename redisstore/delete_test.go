@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 )
 
 // P10: what a topic that was deleted leaves goes by itself, but not when the topic comes into being again.
@@ -23,7 +24,7 @@ func TestDeletedTopicLeavesNothing(t *testing.T) {
 	wantTTL := func(most time.Duration) {
 		t.Helper()
 		for n := range 4 {
-			left, err := s.client.PTTL(t.Context(), s.names.partition("orders", n).keys()[settingsKey]).Result()
+			left, err := s.client.PTTL(t.Context(), s.names.Partition("orders", n).Keys()[keys.Settings]).Result()
 			if err != nil || most == 0 && left != -1 || most > 0 && (left <= most/2 || left > most) {
 				t.Errorf("P10: what partition %d knows goes in %v, %v; want within %v", n, left, err, most)
 			}
@@ -59,7 +60,7 @@ func TestTopicComesAgainWhenAllIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 4 {
-		if key := other.names.partition("orders", n).keys()[settingsKey]; do(t, server, "UNLINK", key) != "1" {
+		if key := other.names.Partition("orders", n).Keys()[keys.Settings]; do(t, server, "UNLINK", key) != "1" {
 			t.Fatalf("this test shows nothing: there was no %s", key)
 		}
 	}

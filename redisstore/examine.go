@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -167,7 +168,7 @@ func (x *examination) cluster(ctx context.Context) error {
 	}
 	text, err := cluster.ClusterInfo(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("CLUSTER INFO: %w", classify(err).wrap(err))
+		return fmt.Errorf("CLUSTER INFO: %w", errkind.Of(err).Wrap(err))
 	}
 	info := parseInfo(text)
 	covered := info["cluster_slots_ok"] + " of 16384 slots served"
@@ -178,7 +179,7 @@ func (x *examination) cluster(ctx context.Context) error {
 	}
 	nodes, err := cluster.ClusterNodes(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("CLUSTER NODES: %w", classify(err).wrap(err))
+		return fmt.Errorf("CLUSTER NODES: %w", errkind.Of(err).Wrap(err))
 	}
 	if down := nodesDown(nodes); len(down) > 0 {
 		x.warning("nodes down", strings.Join(down, ", "), "what they did is done by others or not at all: bring them back, or take them out with CLUSTER FORGET")
@@ -350,7 +351,7 @@ func (x *examination) latency(ctx context.Context) error {
 			return nil // a finding of its own
 		}
 		if err != nil {
-			return fmt.Errorf("PING: %w", classify(err).wrap(err))
+			return fmt.Errorf("PING: %w", errkind.Of(err).Wrap(err))
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -405,16 +406,16 @@ func (x *examination) rights(ctx context.Context) error {
 
 // data looks for the store itself.
 func (x *examination) data(ctx context.Context) error {
-	got, err := x.s.client.HMGet(ctx, x.s.names.store(), "format", "epoch").Result()
+	got, err := x.s.client.HMGet(ctx, x.s.names.Store(), "format", "epoch").Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return nil // a finding of its own
 	}
 	if err != nil {
-		return fmt.Errorf("HMGET: %w", classify(err).wrap(err))
+		return fmt.Errorf("HMGET: %w", errkind.Of(err).Wrap(err))
 	}
 	format, _ := got[0].(string)
 	epoch, there := got[1].(string)
-	name := x.s.names.store()
+	name := x.s.names.Store()
 	switch {
 	case !there && x.s.epoch != "":
 		x.bad("data set", name+" has vanished", "the data was wiped, as by FLUSHALL or a server that came back empty: look for what did it and open the store anew")

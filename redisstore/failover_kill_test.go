@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -151,7 +152,7 @@ func TestReplicatedKillsInCluster(t *testing.T) {
 	k := newFailoverRun(t, "redis+cluster://"+strings.Join(hosts, ","), cluster.Nodes)
 	c := &clusterRun{failoverRun: k, cluster: cluster, slots: make(map[string]int), keys: make(map[string]string)}
 	for _, topic := range storetest.WorkloadTopics() {
-		key := names{defaultPrefix}.partition(topic, 0).keys()[0]
+		key := keys.Names{Prefix: keys.DefaultPrefix}.Partition(topic, 0).Keys()[0]
 		slot, err := cluster.Slot(key)
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/redis/go-redis/v9"
@@ -98,7 +99,7 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})
 	held := situations(t, s)
-	for _, key := range s.names.partition("orders", 0).keys() {
+	for _, key := range s.names.Partition("orders", 0).Keys() {
 		kept := do(t, server, "EXISTS", key) == "1"
 		if kept {
 			do(t, server, "RENAME", key, "kept")
@@ -127,7 +128,7 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 func TestWrongTypesInUsualCases(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	failed := make(map[string]bool)
-	for n := range partitionKeys {
+	for n := range keys.Count {
 		for _, name := range []string{"push", "claim", "ack"} {
 			s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
 			push(t, s, punctual.NewMessage{ID: "leased", Due: time.Unix(1, 0)})
@@ -138,7 +139,7 @@ func TestWrongTypesInUsualCases(t *testing.T) {
 				_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "orders", Delay: time.Hour}})
 				return err
 			}
-			key := s.names.partition("orders", 0).keys()[n]
+			key := s.names.Partition("orders", 0).Keys()[n]
 			kept := do(t, server, "EXISTS", key) == "1"
 			if kept {
 				do(t, server, "RENAME", key, "kept")
@@ -172,7 +173,7 @@ func TestDamagedRecords(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})
 	held := situations(t, s)
-	keys := s.names.partition("orders", 0).keys()
+	keys := s.names.Partition("orders", 0).Keys()
 	messages, states := keys[4], keys[5]
 	do(t, server, "HSET", states, "leased", "\x02nonsense")
 	do(t, server, "HSET", states, "ready", "\x01")

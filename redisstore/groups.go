@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
@@ -39,7 +40,7 @@ type lane struct {
 
 // chunk is the items of one script.
 type chunk struct {
-	p     partition
+	p     keys.Partition
 	items []int
 	bytes int
 	next  *chunk // of the same lane
@@ -64,7 +65,7 @@ func (g *groups) add(in lane, i, bytes int) *chunk {
 		c = g.lanes[in]
 	}
 	if c == nil || len(c.items) == scriptItems || c.bytes+bytes > scriptBytes {
-		n := &chunk{p: g.s.names.partition(in.topic, in.number), first: c == nil}
+		n := &chunk{p: g.s.names.Partition(in.topic, in.number), first: c == nil}
 		if c != nil {
 			c.next = n
 		}
@@ -84,7 +85,7 @@ func (g *groups) run(ctx context.Context) {
 		if !c.first {
 			continue
 		}
-		node := probes{g.s}.Node(c.p.part())
+		node := probes{g.s}.Node(partOf(c.p))
 		for of := c; of != nil; of = of.next {
 			of.node = node
 		}
@@ -109,7 +110,7 @@ func (g *groups) runLane(ctx context.Context, c *chunk, late func()) {
 		if !ok {
 			return
 		}
-		call := g.s.nodes.Begin(c.node, c.p.part(), late)
+		call := g.s.nodes.Begin(c.node, partOf(c.p), late)
 		take, err := g.ask(ctx, c, args)
 		call.End(err == nil)
 		if err = g.end(c, take, err); err != nil {

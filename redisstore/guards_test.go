@@ -51,7 +51,7 @@ func TestLongerRetentionBringsNothingBack(t *testing.T) {
 	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{DeadRetention: &long}); err != nil {
 		t.Fatal(err)
 	}
-	key := s.names.partition("orders", 0).keys()[2]
+	key := s.names.Partition("orders", 0).Keys()[2]
 	if n := do(t, shared, "ZCARD", key); n == "0" {
 		t.Fatal("this test shows nothing: all dead messages were swept away at once")
 	}

@@ -30,10 +30,10 @@ func onHungNode(t *testing.T, ms ...punctual.NewMessage) hungNode {
 	closeAtEnd(t, client.Close)
 	h := hungNode{Store: openStore(t, client, nil)}
 	owner := func(topic string) *redistest.Server {
-		return cluster.Owner(t, h.names.partition(topic, 0).keys()[0])
+		return cluster.Owner(t, h.names.Partition(topic, 0).Keys()[0])
 	}
 	// The node of the store's own keys stays, so that nothing but the topic is missing.
-	base := cluster.Owner(t, h.names.store())
+	base := cluster.Owner(t, h.names.Store())
 	for i := 0; h.hung == "" || h.sound == ""; i++ {
 		topic := fmt.Sprint("topic", i)
 		switch {

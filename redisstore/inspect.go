@@ -13,6 +13,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -36,7 +37,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 // get asks the partition of a message, and again if the topic is another one than was known.
 func (s *Store) get(ctx context.Context, topic, id string) (punctual.Info, error) {
 	for l := s.layouts.known(topic); ; {
-		p := s.names.partition(topic, home(id, l.size()))
+		p := s.names.Partition(topic, keys.Home(id, l.size()))
 		info, version, err := s.getFrom(ctx, p, id)
 		if !errors.Is(err, punctual.ErrNotFound) || version == l.version {
 			return info, err
@@ -53,7 +54,7 @@ func (s *Store) get(ctx context.Context, topic, id string) (punctual.Info, error
 }
 
 // getFrom asks one partition, and returns the version of the settings there.
-func (s *Store) getFrom(ctx context.Context, p partition, id string) (punctual.Info, int64, error) {
+func (s *Store) getFrom(ctx context.Context, p keys.Partition, id string) (punctual.Info, int64, error) {
 	a, err := s.runPartition(ctx, getScript, p, id)
 	if err != nil {
 		return punctual.Info{}, 0, err
@@ -65,7 +66,7 @@ func (s *Store) getFrom(ctx context.Context, p partition, id string) (punctual.I
 	if a.bad {
 		return punctual.Info{}, 0, badReply(getScript)
 	}
-	info, err := infoOf(p.topic, id, at, set, message, state, a.now)
+	info, err := infoOf(p.Topic, id, at, set, message, state, a.now)
 	return info, a.version, err
 }
 
@@ -218,7 +219,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery, after place) (pu
 // lister lists the messages of one partition, some at a time.
 type lister struct {
 	s     *Store
-	p     partition
+	p     keys.Partition
 	sel   selection
 	after place    // of the last that was read
 	ahead []listed // read and not yet taken
@@ -287,7 +288,7 @@ func (l *lister) fill(ctx context.Context, looks *int) error {
 		if l.sel.state == punctual.StateLeased {
 			ms = (at + leasePlaces - 1) / leasePlaces
 		}
-		i, err := infoOf(l.p.topic, id, ms, set, message, state, a.now)
+		i, err := infoOf(l.p.Topic, id, ms, set, message, state, a.now)
 		if err != nil {
 			return err
 		}
@@ -300,7 +301,7 @@ func (l *lister) fill(ctx context.Context, looks *int) error {
 }
 
 // partitions are all of a topic as it is now.
-func (s *Store) partitions(ctx context.Context, topic string) ([]partition, error) {
+func (s *Store) partitions(ctx context.Context, topic string) ([]keys.Partition, error) {
 	l, err := s.load(ctx, topic)
 	if err != nil {
 		return nil, err
@@ -308,10 +309,10 @@ func (s *Store) partitions(ctx context.Context, topic string) ([]partition, erro
 	return s.partitionsOf(topic, l), nil
 }
 
-func (s *Store) partitionsOf(topic string, l *layout) []partition {
-	var out []partition
+func (s *Store) partitionsOf(topic string, l *layout) []keys.Partition {
+	var out []keys.Partition
 	for n := range l.size() {
-		out = append(out, s.names.partition(topic, n))
+		out = append(out, s.names.Partition(topic, n))
 	}
 	return out
 }
@@ -474,7 +475,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 }
 
 // forecast adds the counts of one partition.
-func (s *Store) forecast(ctx context.Context, p partition, f *punctual.Forecast, now, from, step int64) error {
+func (s *Store) forecast(ctx context.Context, p keys.Partition, f *punctual.Forecast, now, from, step int64) error {
 	for first := 0; first < len(f.Counts); first += scriptItems {
 		end := min(first+scriptItems, len(f.Counts))
 		a, err := s.runPartition(ctx, forecastScript, p, from, step, first, end, len(f.Counts), now)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -50,8 +52,8 @@ func wantUnchanged(t *testing.T, s *Store, held *redistest.Fault) (answer string
 
 func wantLate(t *testing.T, answer string) {
 	t.Helper()
-	if !strings.Contains(answer, lateMark) {
-		t.Errorf("P5: the late copy was answered %q; want %q", answer, lateMark)
+	if !strings.Contains(answer, errkind.LateMark) {
+		t.Errorf("P5: the late copy was answered %q; want %q", answer, errkind.LateMark)
 	}
 }
 
@@ -69,8 +71,8 @@ func TestCopyBehindItsDeadline(t *testing.T) {
 				t.Fatal(err)
 			}
 			held.Await()
-			part := s.names.partition("orders", 0)
-			if do(t, server, "UNLINK", part.records(0), part.records(recordWindow)) == "0" {
+			part := s.names.Partition("orders", 0)
+			if do(t, server, "UNLINK", part.Records(0), part.Records(1)) == "0" {
 				t.Fatal("this test shows nothing: there was no record")
 			}
 			clock.Advance((callTime + 1) * time.Millisecond)
@@ -236,8 +238,8 @@ func TestRecordsOfCalls(t *testing.T) {
 		}
 		return n
 	}
-	p := s.names.partition("orders", 0)
-	key := p.records(s.clock.Deadline(t.Context(), callTime))
+	p := s.names.Partition("orders", 0)
+	key := p.Records(recordsAt(s.clock.Deadline(t.Context(), callTime)))
 	if n := records(key); n < 2 || n > callers+1 {
 		t.Errorf("P10: %d callers have left %d records in a partition", callers, n)
 	}
@@ -248,7 +250,7 @@ func TestRecordsOfCalls(t *testing.T) {
 	// The next window but one takes the place of this one.
 	clock.Advance(2 * recordWindow * time.Millisecond)
 	for i := 0; ; i++ {
-		if id := fmt.Sprint("b", i); home(id, partitions) == 0 {
+		if id := fmt.Sprint("b", i); keys.Home(id, partitions) == 0 {
 			push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})
 			break
 		}

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -92,7 +94,7 @@ func (s *Store) layout(ctx context.Context, topic string) (*layout, error) {
 
 // load asks partition 0 for a topic's layout, and sees to it that all partitions have it.
 func (s *Store) load(ctx context.Context, topic string) (*layout, error) {
-	l, err := s.readLayout(ctx, s.names.partition(topic, 0))
+	l, err := s.readLayout(ctx, s.names.Partition(topic, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func (s *Store) adopt(topic string, l *layout) {
 }
 
 // readLayout reads the layout as one partition has it.
-func (s *Store) readLayout(ctx context.Context, p partition) (*layout, error) {
+func (s *Store) readLayout(ctx context.Context, p keys.Partition) (*layout, error) {
 	a, err := s.runPartition(ctx, layoutScript, p)
 	if err != nil {
 		return nil, err
@@ -130,10 +132,10 @@ func (s *Store) readLayout(ctx context.Context, p partition) (*layout, error) {
 			continue
 		}
 		if l.settings, err = storekit.DecodeSettings([]byte(value)); err != nil {
-			return nil, fmt.Errorf("settings of topic %s cannot be read: %w", p.topic, err)
+			return nil, fmt.Errorf("settings of topic %s cannot be read: %w", p.Topic, err)
 		}
 		if n := l.size(); n < 1 || n > punctual.MaxPartitions {
-			return nil, fmt.Errorf("settings of topic %s name %d partitions: %w", p.topic, n, punctual.ErrCorrupt)
+			return nil, fmt.Errorf("settings of topic %s name %d partitions: %w", p.Topic, n, punctual.ErrCorrupt)
 		}
 	}
 	if a.bad {
@@ -154,18 +156,18 @@ func (s *Store) newSettings() punctual.Settings {
 // along: it is above all that were given before the topic was last deleted.
 func (s *Store) spread(ctx context.Context, topic string, l *layout) error {
 	for n := 1; n < l.size(); n++ {
-		if _, err := s.store(ctx, copyScript, s.names.partition(topic, n), l, ""); err != nil {
+		if _, err := s.store(ctx, copyScript, s.names.Partition(topic, n), l, ""); err != nil {
 			return err
 		}
 	}
-	_, err := s.runPartition(ctx, spreadScript, s.names.partition(topic, 0), l.version)
+	_, err := s.runPartition(ctx, spreadScript, s.names.Partition(topic, 0), l.version)
 	return err
 }
 
 // store gives a partition a version of the settings, and reports whether it took it: base
 // is the version that it must have, or empty for any older one.
-func (s *Store) store(ctx context.Context, sc *script, p partition, l *layout, base string) (bool, error) {
-	args := append([]any{base, l.version, p.number, l.token, flag(l.spread == l.version)}, l.fields...)
+func (s *Store) store(ctx context.Context, sc *script, p keys.Partition, l *layout, base string) (bool, error) {
+	args := append([]any{base, l.version, p.Number, l.token, flag(l.spread == l.version)}, l.fields...)
 	a, err := s.runPartition(ctx, sc, p, args...)
 	if err != nil {
 		return false, err
@@ -184,13 +186,13 @@ func (s *Store) propose(ctx context.Context, topic string, l *layout, base int64
 		l.spread = l.version
 		l.fields = append(slices.Clone(l.fields), "spread", l.version)
 	}
-	done, err := s.store(ctx, configureScript, s.names.partition(topic, 0), l, strconv.FormatInt(base, 10))
+	done, err := s.store(ctx, configureScript, s.names.Partition(topic, 0), l, strconv.FormatInt(base, 10))
 	if err != nil || !done {
 		return false, err
 	}
 	if l.spread < l.version {
 		if err := s.spread(ctx, topic, l); err != nil {
-			return false, halfDone(err)
+			return false, errkind.HalfDone(err)
 		}
 	}
 	s.adopt(topic, l)
@@ -200,14 +202,14 @@ func (s *Store) propose(ctx context.Context, topic string, l *layout, base int64
 // renew is called when partition p has answered with another version than that of old, by
 // which it was asked. It returns the layout to go on with; that is old's version again if
 // partition 0 does not know any other.
-func (s *Store) renew(ctx context.Context, p partition, seen int64, old *layout) (*layout, error) {
-	l, err := s.load(ctx, p.topic)
+func (s *Store) renew(ctx context.Context, p keys.Partition, seen int64, old *layout) (*layout, error) {
+	l, err := s.load(ctx, p.Topic)
 	if err != nil || l.version != old.version || !l.exists() {
 		return l, err
 	}
 	if max(seen, -seen) < l.version {
-		s.opt.Logger.Warn("redis store: a partition has lost its latest settings, and perhaps messages with them, as after a failover", "topic", p.topic, "partition", p.number)
-		return l, s.spread(ctx, p.topic, l)
+		s.opt.Logger.Warn("redis store: a partition has lost its latest settings, and perhaps messages with them, as after a failover", "topic", p.Topic, "partition", p.Number)
+		return l, s.spread(ctx, p.Topic, l)
 	}
 	return l, nil
 }
@@ -215,7 +217,7 @@ func (s *Store) renew(ctx context.Context, p partition, seen int64, old *layout)
 // supersede makes a new version when partition p will not take the present one: because a
 // deletion of the topic broke off when p had been emptied, or because partition 0 has lost a
 // version, in a failover, that p still has. The newest settings that are left go on.
-func (s *Store) supersede(ctx context.Context, p partition, l *layout) error {
+func (s *Store) supersede(ctx context.Context, p keys.Partition, l *layout) error {
 	other, err := s.readLayout(ctx, p)
 	if err != nil {
 		return err
@@ -225,6 +227,6 @@ func (s *Store) supersede(ctx context.Context, p partition, l *layout) error {
 		from = other
 	}
 	next := &layout{version: max(other.latest(), l.version) + 1, token: max(other.token, l.token), settings: from.settings, fields: from.fields}
-	_, err = s.propose(ctx, p.topic, next, l.version)
+	_, err = s.propose(ctx, p.Topic, next, l.version)
 	return err
 }

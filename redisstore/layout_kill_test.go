@@ -87,7 +87,7 @@ func (x *survivors) agree(partitions ...int) {
 	}
 	var versions []int64
 	for n := range set.Partitions {
-		l, err := x.young.readLayout(x.t.Context(), x.young.names.partition(x.topic, n))
+		l, err := x.young.readLayout(x.t.Context(), x.young.names.Partition(x.topic, n))
 		if err != nil {
 			x.t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func TestRescheduledBeforeFirstClaim(t *testing.T) {
 	if _, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "orders", ID: "moved", Due: due}}); err != nil {
 		t.Fatal(err)
 	}
-	settings := s.names.partition("orders", 0).keys()[6]
+	settings := s.names.Partition("orders", 0).Keys()[6]
 	for _, verb := range []punctual.Verb{punctual.SettleRelease, punctual.SettleAck} {
 		wantSound(t, s)
 		d := claimOne(t, s, 0)
@@ -51,7 +51,7 @@ func TestStatesAreATable(t *testing.T) {
 	if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRetry}}); err != nil {
 		t.Fatal(err)
 	}
-	states := s.names.partition("orders", 0).keys()[5]
+	states := s.names.Partition("orders", 0).Keys()[5]
 	if got := do(t, server, "OBJECT", "ENCODING", states); got != "hashtable" {
 		t.Errorf("%s is a %s; want a hashtable", states, got)
 	}
@@ -63,7 +63,7 @@ func TestCheckFindsWrongTime(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "x", Delay: time.Hour})
-	do(t, server, "ZADD", s.names.partition("orders", 0).keys()[0], "1", "x")
+	do(t, server, "ZADD", s.names.Partition("orders", 0).Keys()[0], "1", "x")
 	r, err := s.Check(t.Context(), nil)
 	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "another time") {
 		t.Errorf("Check = %q, %v; want one problem, the time of x", r.Problems, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 )
 
 // longItems is how many items a call has that takes three scripts.
@@ -167,7 +168,7 @@ func TestRefusedInOnePartition(t *testing.T) {
 				var faults []*redistest.Fault
 				for n := range partitions {
 					if n == refusedIn || refusedIn == partitions { // the last one: everywhere
-						key := s.names.partition("orders", n).keys()[0]
+						key := s.names.Partition("orders", n).Keys()[0]
 						faults = append(faults, p.Refuse("OOM command not allowed", func(words []string) bool {
 							return runs(c.script)(words) && slices.Contains(words, key)
 						}))
@@ -186,7 +187,7 @@ func TestRefusedInOnePartition(t *testing.T) {
 				}
 				want := int64(longItems)
 				for i := range longItems {
-					if home(fmt.Sprint(i), partitions) == refusedIn {
+					if keys.Home(fmt.Sprint(i), partitions) == refusedIn {
 						want--
 					}
 				}

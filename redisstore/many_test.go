@@ -26,7 +26,7 @@ func TestManyTopics(t *testing.T) {
 		ms[i] = punctual.NewMessage{Topic: topics[i], ID: "far", Delay: time.Hour}
 	}
 	push(t, producer, ms...)
-	if n := do(t, server, "ZCARD", s.names.topics()); n != strconv.Itoa(many) {
+	if n := do(t, server, "ZCARD", s.names.Topics()); n != strconv.Itoa(many) {
 		t.Fatalf("this test shows nothing: there are %s topics", n)
 	}
 	claim := func() punctual.Delivery {

@@ -28,7 +28,7 @@ func (r probes) Node(p wait.Part) string {
 	if _, ok := r.s.client.(*redis.ClusterClient); !ok {
 		return ""
 	}
-	c, err := r.s.nodeOf(context.Background(), r.s.names.partition(p.Topic, p.Number).tag)
+	c, err := r.s.nodeOf(context.Background(), r.s.names.Partition(p.Topic, p.Number).Tag)
 	if err != nil {
 		return ""
 	}
@@ -37,7 +37,7 @@ func (r probes) Node(p wait.Part) string {
 
 // Probe reads one head. An error that the node itself has answered is an answer.
 func (r probes) Probe(p wait.Part) error {
-	key := r.s.names.partition(p.Topic, p.Number).keys()[0]
+	key := r.s.names.Partition(p.Topic, p.Number).Keys()[0]
 	ctx := context.Background()
 	c, err := r.s.nodeOf(ctx, key)
 	if err != nil {

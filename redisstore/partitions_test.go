@@ -10,25 +10,10 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
-
-// The homes of an ID are part of the format.
-func TestHome(t *testing.T) {
-	for id, want := range map[string][3]int{"": {2, 1, 193}, "a": {1, 0, 192}, "order-1001": {2, 6, 30}, "01JD4Z3V9Q8XKJ6T7W5R2M1N0P": {0, 7, 175}} {
-		if got := [3]int{home(id, 3), home(id, 8), home(id, 256)}; got != want {
-			t.Errorf("homes of %q among 3, 8 and 256 are %v; want %v", id, got, want)
-		}
-	}
-	var count [8]int
-	for i := range 8000 {
-		count[home(fmt.Sprint("order-", i), 8)]++
-	}
-	if slices.Min(count[:]) < 800 || slices.Max(count[:]) > 1200 {
-		t.Errorf("8000 IDs among 8 partitions: %v; want about 1000 each", count)
-	}
-}
 
 // interrupt calls f in front of script number n, or behind it, that a store sends from now on.
 // f may return an error, which the store gets in place of an answer.
@@ -122,7 +107,7 @@ func divide(t testing.TB, s *Store, topic string, n int) {
 func wanderer() string {
 	for i := 0; ; i++ {
 		id := fmt.Sprint("w", i)
-		if home(id, 4) != 0 && home(id, 8) >= 4 {
+		if keys.Home(id, 4) != 0 && keys.Home(id, 8) >= 4 {
 			return id
 		}
 	}
@@ -243,7 +228,7 @@ func TestWaitingClaimSeesTopicCome(t *testing.T) {
 		}
 		divide(t, producer, topic, size)
 		id := fmt.Sprint(size)
-		for i := 0; home(id, size) < size/2; i++ {
+		for i := 0; keys.Home(id, size) < size/2; i++ {
 			id = fmt.Sprint(size, "-", i)
 		}
 		push(t, producer, punctual.NewMessage{Topic: topic, ID: id})
@@ -277,7 +262,7 @@ func TestLostVersions(t *testing.T) {
 	prefix := fresh()
 	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 4}) }
 	s := open()
-	settings := func(n int) string { return s.names.partition("orders", n).keys()[6] }
+	settings := func(n int) string { return s.names.Partition("orders", n).Keys()[6] }
 	pushEverywhere := func(name string) {
 		t.Helper()
 		for i := range 32 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -66,7 +67,7 @@ func forEachPrimary(ctx context.Context, client redis.UniversalClient, f func(co
 	})
 	switch {
 	case err != nil && asked == 0:
-		return fmt.Errorf("CLUSTER SLOTS: %w", classify(err).wrap(err))
+		return fmt.Errorf("CLUSTER SLOTS: %w", errkind.Of(err).Wrap(err))
 	case err == nil && asked == 0:
 		return fmt.Errorf("the cluster has no primary: %w", punctual.ErrUnreachable)
 	}
@@ -76,12 +77,12 @@ func forEachPrimary(ctx context.Context, client redis.UniversalClient, f func(co
 func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
 	text, err := c.Info(ctx).Result()
 	if err != nil {
-		return primary{}, fmt.Errorf("INFO: %w", classify(err).wrap(err))
+		return primary{}, fmt.Errorf("INFO: %w", errkind.Of(err).Wrap(err))
 	}
 	begin := time.Now()
 	now, err := c.Time(ctx).Result()
 	if err != nil {
-		return primary{}, fmt.Errorf("TIME: %w", classify(err).wrap(err))
+		return primary{}, fmt.Errorf("TIME: %w", errkind.Of(err).Wrap(err))
 	}
 	here := begin.Add(time.Since(begin) / 2)
 	p := primary{addr: addrOf(c), info: parseInfo(text), ahead: now.Sub(here)}

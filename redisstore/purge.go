@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -32,7 +34,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 		}
 		err = fmt.Errorf("purge of %s, %d removed so far: %w", q.Topic, total, err)
 		if total > 0 {
-			err = halfDone(err)
+			err = errkind.HalfDone(err)
 		}
 		return total, err
 	}
@@ -45,7 +47,7 @@ const purgeRounds = 16
 // purge removes what is selected, going on behind the last removed, so that it ends even
 // when others push faster. One of all that is live begins anew until one script finds all: a message
 // may have been claimed on the way and given back to a place that was passed.
-func (s *Store) purge(ctx context.Context, p partition, sel selection) (total int64, err error) {
+func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (total int64, err error) {
 	var after place
 	for rounds := 1; ; {
 		whole := after == place{}
@@ -110,13 +112,13 @@ func (d *deletion) run(ctx context.Context) error {
 		}
 		switch {
 		case err != nil && d.begun:
-			return halfDone(err)
+			return errkind.HalfDone(err)
 		case err != nil:
 			return err
 		case done:
 			// A name without a topic does no harm.
 			if _, err := d.s.registry(ctx, "remove", d.topic, l.version); err != nil {
-				return halfDone(err)
+				return errkind.HalfDone(err)
 			}
 			return nil
 		}
@@ -128,7 +130,7 @@ func (d *deletion) run(ctx context.Context) error {
 func (d *deletion) empty(ctx context.Context, l *layout) (bool, error) {
 	above := l.token
 	for n := l.size() - 1; n >= 0; n-- {
-		a, err := d.s.runPartition(ctx, deleteScript, d.s.names.partition(d.topic, n), l.version, flag(n == 0), n, above)
+		a, err := d.s.runPartition(ctx, deleteScript, d.s.names.Partition(d.topic, n), l.version, flag(n == 0), n, above)
 		if err != nil {
 			return false, err
 		}

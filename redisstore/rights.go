@@ -5,12 +5,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -85,7 +85,7 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			needed = append(needed, rightOf(t.command, err.Error(), s.names))
 		default:
-			return nil, fmt.Errorf("%s: %w", t.command, classify(err).wrap(err))
+			return nil, fmt.Errorf("%s: %w", t.command, errkind.Of(err).Wrap(err))
 		}
 	}
 	return needed, nil
@@ -93,14 +93,14 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 
 // tryScripted tries what the scripts do. It returns pairs of a command and what was said of it.
 func (s *Store) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
-	said, err := c.Eval(ctx, rightsText, s.triedKeys(), s.names.store(), s.names.never(), s.names.neverChannel()).StringSlice()
+	said, err := c.Eval(ctx, rightsText, s.triedKeys(), s.names.Store(), s.names.Never(), s.names.NeverChannel()).StringSlice()
 	switch {
 	case err == nil:
 		return said, nil
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return []string{"EVAL", err.Error()}, nil
 	}
-	return nil, fmt.Errorf("rights: %w", classify(err).wrap(err))
+	return nil, fmt.Errorf("rights: %w", errkind.Of(err).Wrap(err))
 }
 
 // triedKeys are the keys of the scripts that are tried: those of the store, because some
@@ -109,12 +109,12 @@ func (s *Store) triedKeys() []string {
 	if _, ok := s.client.(*redis.ClusterClient); ok {
 		return nil
 	}
-	return []string{s.names.store(), s.names.never()}
+	return []string{s.names.Store(), s.names.Never()}
 }
 
 // lackingToListen tries to listen to notifications, which takes a connection of its own.
 func (s *Store) lackingToListen(ctx context.Context) ([]string, error) {
-	sub := s.client.Subscribe(ctx, s.names.neverChannel())
+	sub := s.client.Subscribe(ctx, s.names.NeverChannel())
 	_, err := sub.ReceiveTimeout(ctx, checkTimeout)
 	err = errors.Join(err, sub.Close())
 	switch {
@@ -123,14 +123,8 @@ func (s *Store) lackingToListen(ctx context.Context) ([]string, error) {
 	case strings.Contains(err.Error(), "NOPERM"):
 		return []string{rightOf("subscribe", err.Error(), s.names)}, nil
 	}
-	return nil, fmt.Errorf("subscribe: %w", classify(err).wrap(err))
+	return nil, fmt.Errorf("subscribe: %w", errkind.Of(err).Wrap(err))
 }
-
-// never is a key that is never there, in the slot of the store's own.
-func (n names) never() string { return n.prefix + "{" + n.store() + "}:never" }
-
-// neverChannel is a channel that nobody listens to.
-func (n names) neverChannel() string { return n.never() + ":notify" }
 
 // add notes what tryScripted found.
 func (l *lacking) add(said []string, n names) {
@@ -148,26 +142,14 @@ func (l *lacking) add(said []string, n names) {
 // channel. Where the server names a command, it may be another one: SELECT, which a client sends in
 // front of the first.
 func rightOf(command, said string, n names) string {
-	m := refusedCommand.FindStringSubmatch(said)
+	name := errkind.RefusedCommand(said)
 	switch {
-	case m != nil:
-		return "+" + strings.ToLower(m[1])
+	case name != "":
+		return "+" + name
 	case strings.Contains(said, "channel"):
 		return "&" + n.prefix + "*"
 	case strings.Contains(said, "key"):
 		return "~" + n.prefix + "*"
 	}
 	return "+" + command
-}
-
-// refusedCommand finds the command in what a server says of one that a user may not run.
-var refusedCommand = regexp.MustCompile(`run the '([^']+)' command`)
-
-// remedyOf is what to do about a NOPERM.
-func remedyOf(said string) string {
-	what := "lacks a right"
-	if m := refusedCommand.FindStringSubmatch(said); m != nil {
-		what = "lacks the right +" + strings.ToLower(m[1])
-	}
-	return "this user " + what + "; see docs/format-redis.md for those that are needed"
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"maps"
 	"slices"
 )
@@ -40,7 +41,7 @@ type item struct {
 
 // mismatch is a partition that answered with another version than it was asked by.
 type mismatch struct {
-	p    partition
+	p    keys.Partition
 	seen int64
 }
 
@@ -132,7 +133,7 @@ func (j *routing) plan() *groups {
 			if l == nil || st.topic != topic {
 				l, topic = j.layouts[st.topic], st.topic
 			}
-			g.add(lane{topic, home(j.id(i), l.size())}, i, st.bytes).layout = l
+			g.add(lane{topic, keys.Home(j.id(i), l.size())}, i, st.bytes).layout = l
 		}
 	}
 	return g
@@ -153,7 +154,7 @@ func (j *routing) round(ctx context.Context, g *groups) map[string]mismatch {
 				if mismatches == nil {
 					mismatches = make(map[string]mismatch)
 				}
-				mismatches[c.p.topic] = mismatch{c.p, version}
+				mismatches[c.p.Topic] = mismatch{c.p, version}
 			}
 			return take()
 		}, nil

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/redis/go-redis/v9"
 )
@@ -177,18 +179,18 @@ type answer struct {
 }
 
 // runPartition runs a script of a partition. It notices when the whole data set is gone.
-func (s *Store) runPartition(ctx context.Context, sc *script, p partition, args ...any) (*answer, error) {
+func (s *Store) runPartition(ctx context.Context, sc *script, p keys.Partition, args ...any) (*answer, error) {
 	return s.runKeyed(ctx, sc, p, nil, args...)
 }
 
 // runKeyed is runPartition for a part of a call that has a key; nil is none.
-func (s *Store) runKeyed(ctx context.Context, sc *script, p partition, k *keyedPart, args ...any) (*answer, error) {
+func (s *Store) runKeyed(ctx context.Context, sc *script, p keys.Partition, k *keyedPart, args ...any) (*answer, error) {
 	var a *answer
 	var err error
 	if sc.repeat == recorded {
 		a, err = s.runCall(ctx, sc, p, k, args)
 	} else {
-		a, err = s.runTimed(ctx, sc, s.keyArgs.get(p)[:partitionKeys], append([]any{s.header(0, 0), ""}, args...))
+		a, err = s.runTimed(ctx, sc, s.keyArgs.Of(p)[:keys.Count], append([]any{s.header(0, 0), ""}, args...))
 	}
 	if err != nil {
 		return nil, err
@@ -197,7 +199,7 @@ func (s *Store) runKeyed(ctx context.Context, sc *script, p partition, k *keyedP
 	if a.bad {
 		return nil, badReply(sc)
 	}
-	return a, s.sawVersion(ctx, sc, p.topic, a.version)
+	return a, s.sawVersion(ctx, sc, p.Topic, a.version)
 }
 
 // header is what lua/start.lua is given.
@@ -295,25 +297,25 @@ func (s *Store) run(ctx context.Context, sc *script, keys, args []any) ([]any, e
 		}
 		if redis.HasErrorPrefix(err, moreMark) {
 			if err := ctx.Err(); err != nil {
-				return nil, doubt(unsure, err)
+				return nil, errkind.Doubt(unsure, err)
 			}
 			try-- // it has come further
 			continue
 		}
-		f := classify(err)
+		f := errkind.Of(err)
 		s.lookForNodes(ctx, err)
-		if f.unknown() && sc.repeat == reading {
-			f.kind, f.passing = punctual.ErrUnreachable, true // a read never "may have happened"
+		if f.Unknown() && sc.repeat == reading {
+			f.Err, f.Passing = punctual.ErrUnreachable, true // a read never "may have happened"
 		}
-		if errors.Is(f.kind, errLate) {
-			s.clock.Correct(lateNow(err))
+		if errors.Is(f.Err, errkind.Late) {
+			s.clock.Correct(errkind.LateTime(err))
 		}
-		unsure = unsure || f.unknown()
-		if again := f.passing || f.unknown() && sc.repeat != once; !again || try == tries || ctx.Err() != nil {
-			return nil, doubt(unsure, sc.called(f.wrap(err)))
+		unsure = unsure || f.Unknown()
+		if again := f.Passing || f.Unknown() && sc.repeat != once; !again || try == tries || ctx.Err() != nil {
+			return nil, errkind.Doubt(unsure, sc.called(f.Wrap(err)))
 		}
 		if err := s.pause(ctx, pause); err != nil {
-			return nil, doubt(unsure, err)
+			return nil, errkind.Doubt(unsure, err)
 		}
 		pause *= 2
 	}
@@ -352,7 +354,7 @@ func (s *Store) pause(ctx context.Context, d time.Duration) error {
 // eval sends a script by its hash, and in full to a server that does not know it.
 func (s *Store) eval(ctx context.Context, sc *script, keys, args []any, again bool) (any, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, unsent{err}
+		return nil, errkind.NotSent(err)
 	}
 	send := s.evalOnce
 	if s.promises(sc, args) {

@@ -36,6 +36,17 @@ func (s *Store) open(ctx context.Context) error {
 	return s.openData(ctx)
 }
 
+// formatVersion is that of the layout drawn in docs/format-redis.md.
+const formatVersion = "2"
+
+// otherFormat says what to do about a store of another format.
+func otherFormat(format string) string {
+	if format == "1" {
+		return "format 1 divided topics in another way: let the program that wrote it deliver what is there, and begin anew under another prefix"
+	}
+	return "use the version of Punctual that wrote it, or another prefix"
+}
+
 // openData finds, or begins, the data set.
 func (s *Store) openData(ctx context.Context) error {
 	newEpoch := rand.Text()
@@ -47,11 +58,11 @@ func (s *Store) openData(ctx context.Context) error {
 		return asRefusal(err)
 	}
 	if epoch == "" {
-		return fmt.Errorf("there is no %s: %w", s.names.store(), punctual.ErrNotFound)
+		return fmt.Errorf("there is no %s: %w", s.names.Store(), punctual.ErrNotFound)
 	}
 	if format != formatVersion {
 		return fmt.Errorf("%s has format %q, this program knows %q: %s: %w",
-			s.names.store(), format, formatVersion, otherFormat(format), punctual.ErrUnsupported)
+			s.names.Store(), format, formatVersion, otherFormat(format), punctual.ErrUnsupported)
 	}
 	s.epoch = epoch
 	if epoch == newEpoch {
@@ -85,7 +96,7 @@ func (s *Store) setDurability(d punctual.Durability) {
 // readStore reads the hash of the whole store, and the clock on the way. If there is none it
 // makes one with the given epoch, if that is not empty.
 func (s *Store) readStore(ctx context.Context, newEpoch string, writeClock bool) (format, epoch string, err error) {
-	a, err := s.runStore(ctx, storeScript, s.names.store(), newEpoch, formatVersion, flag(writeClock))
+	a, err := s.runStore(ctx, storeScript, s.names.Store(), newEpoch, formatVersion, flag(writeClock))
 	if err != nil {
 		return "", "", err
 	}
@@ -104,9 +115,9 @@ func (s *Store) checkEpoch(ctx context.Context, writeClock bool) error {
 	case err != nil:
 		return err
 	case epoch == "":
-		return s.fail(fmt.Errorf("the data set was wiped: %s has vanished, as after FLUSHALL or when the server came back empty; look for what did it and open the store anew: %w", s.names.store(), punctual.ErrStoreFailed))
+		return s.fail(fmt.Errorf("the data set was wiped: %s has vanished, as after FLUSHALL or when the server came back empty; look for what did it and open the store anew: %w", s.names.Store(), punctual.ErrStoreFailed))
 	case epoch != s.epoch:
-		return s.fail(fmt.Errorf("the data set was wiped and begun anew: %s is another one; open the store anew: %w", s.names.store(), punctual.ErrStoreFailed))
+		return s.fail(fmt.Errorf("the data set was wiped and begun anew: %s is another one; open the store anew: %w", s.names.Store(), punctual.ErrStoreFailed))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -39,7 +40,7 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	g := groups{s: s}
 	for i := range ss {
 		if results[i] = storekit.CheckSettlement(&ss[i]); results[i] == nil {
-			g.add(lane{ss[i].Topic, partitionOfToken(ss[i].Token)}, i, len(ss[i].Error))
+			g.add(lane{ss[i].Topic, keys.OfToken(ss[i].Token)}, i, len(ss[i].Error))
 		}
 	}
 	if len(g.chunks) == 0 {

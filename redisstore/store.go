@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
@@ -65,7 +66,7 @@ type Options struct {
 // Make one with Open, and close it with Close.
 type Store struct {
 	client  redis.UniversalClient
-	names   names
+	names   keys.Names
 	opt     Options
 	clock   *clock.Clock
 	waits   waits
@@ -74,7 +75,7 @@ type Store struct {
 	slots   slots
 	keyed   keyedClaims
 	layouts layouts
-	keyArgs keyArgs
+	keyArgs keys.Args
 	claims  atomic.Uint64 // how many claims have begun, to begin each at another partition
 
 	epoch string // proves that the data set is the one that was opened
@@ -122,7 +123,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	n, err := newNames(o.Prefix)
+	n, err := keys.New(o.Prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -272,3 +273,5 @@ func (s *Store) sawVersion(ctx context.Context, sc *script, topic string, versio
 	}
 	return s.checkEpoch(ctx, false)
 }
+
+func errClosed() error { return fmt.Errorf("redis store: %w", punctual.ErrClosed) }

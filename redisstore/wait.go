@@ -11,10 +11,15 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/notify"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 )
+
+// partOf names a partition to the part that waits.
+func partOf(p keys.Partition) wait.Part { return wait.Part{Topic: p.Topic, Number: p.Number} }
 
 // waits is what the part that waits asks of a Store.
 type waits struct {
@@ -50,19 +55,19 @@ func (w *waits) Notified(p wait.Part, at int64) {
 func (w *waits) Missed(p wait.Part) { w.waiter.Notice(p, -wait.Never) }
 
 // notify tells that a claim at or after a time, in ms, will find something; never is no such time.
-func (w *waits) notify(p partition, at int64) { w.Notified(p.part(), at) }
+func (w *waits) notify(p keys.Partition, at int64) { w.Notified(partOf(p), at) }
 
 // Partitions implements wait.Store.
 func (w *waits) Partitions(topic string) int { return w.s.layouts.known(topic).size() }
 
 // Subscribe implements wait.Store.
 func (w *waits) Subscribe(p wait.Part) {
-	w.listener.Subscribe(w.s.names.partition(p.Topic, p.Number).channel(), p)
+	w.listener.Subscribe(w.s.names.Partition(p.Topic, p.Number).Channel(), p)
 }
 
 // Unsubscribe implements wait.Store.
 func (w *waits) Unsubscribe(p wait.Part) {
-	w.listener.Unsubscribe(w.s.names.partition(p.Topic, p.Number).channel())
+	w.listener.Unsubscribe(w.s.names.Partition(p.Topic, p.Number).Channel())
 }
 
 // Over implements wait.Store.
@@ -85,7 +90,7 @@ func (h head) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
 func (w *waits) Heads(_ string, ps []wait.Part) []wait.Head {
 	ctx := context.Background()
 	got := make([]wait.Head, len(ps))
-	node, err := w.s.nodeOf(ctx, w.s.names.partition(ps[0].Topic, ps[0].Number).tag)
+	node, err := w.s.nodeOf(ctx, w.s.names.Partition(ps[0].Topic, ps[0].Number).Tag)
 	if err != nil {
 		for i := range got {
 			got[i] = wait.Head{At: wait.Never, Err: unread(err)}
@@ -95,10 +100,10 @@ func (w *waits) Heads(_ string, ps []wait.Part) []wait.Head {
 	pipe := node.Pipeline()
 	heads := make([]head, len(ps))
 	for i, part := range ps {
-		keys := w.s.names.partition(part.Topic, part.Number).keys()
+		names := w.s.names.Partition(part.Topic, part.Number).Keys()
 		heads[i] = head{
-			pipe.ZRangeWithScores(ctx, keys[0], 0, 0), pipe.ZRangeWithScores(ctx, keys[1], 0, 0),
-			pipe.HMGet(ctx, keys[settingsKey], "version", "lease", "clock"), w.s.layouts.known(part.Topic),
+			pipe.ZRangeWithScores(ctx, names[0], 0, 0), pipe.ZRangeWithScores(ctx, names[1], 0, 0),
+			pipe.HMGet(ctx, names[keys.Settings], "version", "lease", "clock"), w.s.layouts.known(part.Topic),
 		}
 	}
 	server := pipe.Time(ctx)
@@ -157,11 +162,11 @@ func numberIn(value any) int64 {
 
 // unread is the error of a read.
 func unread(err error) error {
-	f := classify(err)
-	if f.unknown() {
-		f.kind = punctual.ErrUnreachable // a read never "may have happened"
+	f := errkind.Of(err)
+	if f.Unknown() {
+		f.Err = punctual.ErrUnreachable // a read never "may have happened"
 	}
-	return f.wrap(err)
+	return f.Wrap(err)
 }
 
 // isElsewhere reports whether another node has the keys, or will.
@@ -172,9 +177,9 @@ func isElsewhere(err error) bool {
 // Claim implements wait.Store.
 func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Duration, tidy bool) wait.Answer {
 	c := w.s.clock
-	p := w.s.names.partition(part.Topic, part.Number)
+	p := w.s.names.Partition(part.Topic, part.Number)
 	for {
-		guess, known := c.Guess(), w.s.layouts.known(p.topic)
+		guess, known := c.Guess(), w.s.layouts.known(p.Topic)
 		ds, version, got, err := w.s.claimSome(ctx, lease, p, min(n, scriptItems), tidy)
 		if err != nil {
 			return wait.Answer{At: wait.Never, Err: err}
@@ -219,7 +224,7 @@ func (w *waits) renewSoon(part wait.Part, version int64, known *layout) {
 	w.renewing[part.Topic] = false
 	w.busy[node]++
 	w.s.duties.Go(func() {
-		p := w.s.names.partition(part.Topic, part.Number)
+		p := w.s.names.Partition(part.Topic, part.Number)
 		_, err := w.s.renew(context.Background(), p, version, known)
 		if err != nil && punctual.Definite(err) && !errors.Is(err, punctual.ErrUnreachable) {
 			w.waiter.Fail(part.Topic, err)

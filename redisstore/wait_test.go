@@ -13,6 +13,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
@@ -40,8 +41,8 @@ func (p twoProcesses) Push(ctx context.Context, ms []punctual.NewMessage) ([]pun
 	rs, err := p.Store.Push(ctx, ms)
 	for _, r := range rs {
 		if r.Due.Sub(storekit.FromMillis(p.clock.Floor())) > 2*time.Second {
-			n := home(r.ID, p.layouts.known(r.Topic).size())
-			p.claims.waits.waiter.Notice(p.names.partition(r.Topic, n).part(), -wait.Never)
+			n := keys.Home(r.ID, p.layouts.known(r.Topic).size())
+			p.claims.waits.waiter.Notice(partOf(p.names.Partition(r.Topic, n)), -wait.Never)
 		}
 	}
 	return rs, err

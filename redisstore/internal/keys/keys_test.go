@@ -1,0 +1,80 @@
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+)
+
+// The homes of an ID are part of the format.
+func TestHome(t *testing.T) {
+	for id, want := range map[string][3]int{"": {2, 1, 193}, "a": {1, 0, 192}, "order-1001": {2, 6, 30}, "01JD4Z3V9Q8XKJ6T7W5R2M1N0P": {0, 7, 175}} {
+		if got := [3]int{Home(id, 3), Home(id, 8), Home(id, 256)}; got != want {
+			t.Errorf("homes of %q among 3, 8 and 256 are %v; want %v", id, got, want)
+		}
+	}
+	var count [8]int
+	for i := range 8000 {
+		count[Home(fmt.Sprint("order-", i), 8)]++
+	}
+	if slices.Min(count[:]) < 800 || slices.Max(count[:]) > 1200 {
+		t.Errorf("8000 IDs among 8 partitions: %v; want about 1000 each", count)
+	}
+}
+
+// All keys of a partition, and its channel, are in one hash slot, and no two are the same.
+func TestKeysOfAPartition(t *testing.T) {
+	n, err := New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := n.Partition("orders", 3)
+	all := append(p.Keys(), p.Records(0), p.Records(1), p.Channel())
+	for _, key := range all {
+		if !strings.HasPrefix(key, "punctual:{orders#3}:") {
+			t.Errorf("%s is in another slot", key)
+		}
+	}
+	slices.Sort(all)
+	if len(slices.Compact(all)) != Count+3 {
+		t.Errorf("two of %q are the same", all)
+	}
+	if got := p.Keys()[Settings]; got != "punctual:{orders#3}:g" {
+		t.Errorf("the settings are in %s", got)
+	}
+	if got := OfToken(7*tokenStep + 3); got != 3 {
+		t.Errorf("the token is of partition %d, want 3", got)
+	}
+}
+
+// A prefix that would put keys into one slot is refused, and one that is long.
+func TestPrefix(t *testing.T) {
+	for _, prefix := range []string{"{a}", "a}", strings.Repeat("p", maxPrefixBytes+1)} {
+		if _, err := New(prefix); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("prefix %q: %v; want ErrInvalid", prefix, err)
+		}
+	}
+}
+
+// P10: the keys of a partition are made once, and not remembered without end.
+func TestArgs(t *testing.T) {
+	var a Args
+	n := Names{Prefix: "p:"}
+	first := a.Of(n.Partition("topic", 0))
+	if again := a.Of(n.Partition("topic", 0)); &first[0] != &again[0] {
+		t.Error("the keys were made twice")
+	}
+	for i := range mostArgs {
+		a.Of(n.Partition(fmt.Sprint("topic", i), 0))
+	}
+	if len(a.of) > mostArgs {
+		t.Errorf("P10: %d partitions are remembered, want at most %d", len(a.of), mostArgs)
+	}
+	if got := a.Of(n.Partition("topic", 0)); !slices.Equal(got, first) {
+		t.Errorf("the keys are %v, and were %v", got, first)
+	}
+}
