@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -70,19 +71,19 @@ func (x *amending) pack(_ *layout, c *chunk) []any {
 
 // ask amends some messages in a partition. Where one is that it has not depends on the version.
 func (x *amending) ask(ctx context.Context, _ *layout, c *chunk, args []any) (int64, func() error, error) {
-	a, err := x.s.runKeyed(ctx, amendScript, c.p, x.key.part(c.items), args...)
+	a, err := x.s.runKeyed(ctx, script.Amend, c.p, x.key.part(c.items), args...)
 	if err != nil {
 		return 0, nil, err
 	}
-	x.s.waits.notify(c.p, a.int())
-	return a.version, func() error {
+	x.s.waits.notify(c.p, a.Int())
+	return a.Version, func() error {
 		for _, i := range c.items {
-			status := a.int()
-			x.results[i] = amended(&x.as[i], status, a.int())
+			status := a.Int()
+			x.results[i] = amended(&x.as[i], status, a.Int())
 			x.items[i].done = status != amendNotFound
 		}
-		if a.bad {
-			return badReply(amendScript)
+		if a.Bad {
+			return script.BadReply(script.Amend)
 		}
 		return nil
 	}, nil

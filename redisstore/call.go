@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"crypto/sha256"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -22,25 +22,19 @@ import (
 // behind the deadline, by the store's clock, changes nothing: what its caller has given up cannot undo
 // what came later.
 
-//go:embed lua/call.lua
-var callText string
-
 // callTime is how far ahead the deadline of a call is, in ms, unless the context ends before: as long as its
 // copies may be under way.
 const callTime = 15_000
 
-// recordWindow is WINDOW of lua/call.lua, in ms.
-const recordWindow = 60_000
-
 // runCall runs a script that lua/call.lua stands in front of. When the server's clock is not where it was
 // thought to be, the call is late although it has just been made; it is made anew if nothing was done.
-func (s *Store) runCall(ctx context.Context, sc *script, p keys.Partition, k *keyedPart, args []any) (*answer, error) {
+func (s *Store) runCall(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args []any) (*script.Answer, error) {
 	c := s.slots.begin()
 	defer s.slots.end(c)
 	for try := 1; ; try++ {
 		deadline := s.clock.Deadline(ctx, callTime)
 		h := s.header(c.number, deadline)
-		h.key = k
+		h.Key = k
 		a, err := s.runTimed(ctx, sc, s.keysWithRecords(p, deadline, k != nil), append([]any{h, c.caller}, args...))
 		switch {
 		case err == nil, !errors.Is(err, errkind.Late), !punctual.Definite(err), try == tries:
@@ -101,7 +95,7 @@ func (s *Store) keysWithRecords(p keys.Partition, deadline int64, key bool) []an
 }
 
 // recordsAt is which of the two hashes of records a call with such a deadline has its record in.
-func recordsAt(deadline int64) int64 { return deadline / recordWindow % 2 }
+func recordsAt(deadline int64) int64 { return deadline / script.RecordWindow % 2 }
 
 // A call with a key of its caller's (storekit.Request) may be sent again through another Store. Its record has the key
 // in place of the caller, and the sum of its content in place of the number. Each script of the call has one.
@@ -112,15 +106,9 @@ type keyed struct {
 	sum storekit.Sum
 }
 
-// keyedPart is what one script of a call with a key is told of it.
-type keyedPart struct {
-	field, content []byte
-	again          bool // of a claim: a copy may have been sent before
-}
-
 // Repeats implements storekit.Repeater: a minute. Whichever Store over the same server a copy is sent to, it is answered as the
 // first one was.
-func (s *Store) Repeats() time.Duration { return recordWindow * time.Millisecond }
+func (s *Store) Repeats() time.Duration { return script.RecordWindow * time.Millisecond }
 
 // keyOf returns the key of a call, or nil if it has none.
 func (s *Store) keyOf(ctx context.Context, sum func() storekit.Sum) (*keyed, error) {
@@ -135,11 +123,11 @@ func (s *Store) keyOf(ctx context.Context, sum func() storekit.Sum) (*keyed, err
 }
 
 // part is that of the script for some items of the call; a claim has none. A copy has the same items in the same scripts.
-func (k *keyed) part(items []int) *keyedPart {
+func (k *keyed) part(items []int) *script.Key {
 	if k == nil {
 		return nil
 	}
-	return &keyedPart{fieldOf(k.Key, items), k.sum[:], len(items) == 0 && !k.First}
+	return &script.Key{fieldOf(k.Key, items), k.sum[:], len(items) == 0 && !k.First}
 }
 
 // fieldOf is the field of that script's record. Which items it has, the first one and their number tell.
@@ -183,9 +171,6 @@ func (c *keyedClaims) begin(key string, end func()) (leave func(), other *keyedC
 	}, nil
 }
 
-//go:embed lua/forget.lua
-var forgetText string
-
 // Undelivered gives back what a Claim with this context returned and did not reach its caller, the attempts uncounted.
 // What a copy of the claim was given as well stays leased. ds is all of what one Claim returned, or all of a topic's.
 func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
@@ -206,7 +191,7 @@ func (s *Store) undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	for _, d := range ds {
 		p := s.names.Partition(d.Topic, keys.OfToken(d.Token))
 		if _, asked := mine[p]; ok && !asked {
-			got, err := s.run(ctx, forgetScript, []any{p.Records(0), p.Records(1)}, []any{fieldOf(r.Key, nil)})
+			got, err := s.run(ctx, script.Forget, []any{p.Records(0), p.Records(1)}, []any{fieldOf(r.Key, nil)})
 			failed = errors.Join(failed, err)
 			mine[p] = err == nil && len(got) == 1 && got[0] == int64(1)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -20,9 +21,9 @@ func TestNoAnswerAtAll(t *testing.T) {
 	s, p := openBehind(t, server, nil)
 	push(t, s, punctual.NewMessage{ID: "there", Delay: time.Hour})
 	for name, lose := range map[string]func() (faults []*redistest.Fault){
-		"every answer lost": func() []*redistest.Fault { return []*redistest.Fault{p.Lose(tries, runs(pushScript))} },
+		"every answer lost": func() []*redistest.Fault { return []*redistest.Fault{p.Lose(tries, runs(script.Push))} },
 		"then out of reach": func() []*redistest.Fault {
-			return []*redistest.Fault{p.Lose(1, runs(pushScript)), p.Unreachable()}
+			return []*redistest.Fault{p.Lose(1, runs(script.Push)), p.Unreachable()}
 		},
 	} {
 		faults := lose()
@@ -49,8 +50,8 @@ func TestLateCopy(t *testing.T) {
 	deadline := s.clock.Deadline(t.Context(), callTime)
 	claim := func(number, again int) ([]any, error) {
 		h := s.header(int64(number), deadline)
-		args := []any{h.pack(again == 1), "somebody", 1, 0, scriptBytes, "0"}
-		return s.run(t.Context(), newScript("claim", claimScript.text), s.keysWithRecords(p, deadline, false), args)
+		args := []any{h.pack(again == 1), "somebody", 1, 0, script.Bytes, "0"}
+		return s.run(t.Context(), newScript("claim", script.Claim.text), s.keysWithRecords(p, deadline, false), args)
 	}
 	ids := func(items []any) string {
 		const before = 7 // what stands before the IDs
@@ -93,8 +94,8 @@ func TestClaimAnsweredAgainAfterChanges(t *testing.T) {
 	for i, id := range []string{"acked", "cancelled", "damaged", "replaced", "retried", "untouched", "next"} {
 		push(t, other, punctual.NewMessage{ID: id, Due: time.Unix(int64(1+i), 0)})
 	}
-	lost := p.Lose(1, runs(claimScript)).Paused()
-	sent := p.Count(runs(claimScript))
+	lost := p.Lose(1, runs(script.Claim)).Paused()
+	sent := p.Count(runs(script.Claim))
 	got := begin(func() (string, error) {
 		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 6})
 		var ids []string
@@ -154,7 +155,7 @@ func TestClaimAnsweredAgainLater(t *testing.T) {
 			s, p := openBehind(t, server, o)
 			other := openStore(t, connect(t, server), o)
 			push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)})
-			lost := p.Lose(1, runs(claimScript)).Paused()
+			lost := p.Lose(1, runs(script.Claim)).Paused()
 			got := begin(func() (string, error) {
 				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2, Lease: c.lease})
 				var text []string

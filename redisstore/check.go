@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
 // maxProblems is how many problems a CheckReport holds at most.
@@ -69,19 +70,19 @@ func (c *checker) topic(ctx context.Context, topic string) error {
 // scan goes through one of the two hashes of a partition.
 func (c *checker) scan(ctx context.Context, p keys.Partition, hash string) error {
 	for cursor := "0"; ; {
-		a, err := c.s.runPartition(ctx, checkScript, p, hash, cursor)
+		a, err := c.s.runPartition(ctx, script.Check, p, hash, cursor)
 		if err != nil {
 			return err
 		}
-		cursor = a.string()
-		n := a.int()
-		for len(a.items) > 0 {
-			if problem := a.string(); len(c.report.Problems) < maxProblems {
+		cursor = a.Text()
+		n := a.Int()
+		for len(a.Items) > 0 {
+			if problem := a.Text(); len(c.report.Problems) < maxProblems {
 				c.report.Problems = append(c.report.Problems, problem)
 			}
 		}
-		if a.bad {
-			return badReply(checkScript)
+		if a.Bad {
+			return script.BadReply(script.Check)
 		}
 		if hash == "m" {
 			c.read += n

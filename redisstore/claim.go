@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
@@ -157,7 +158,7 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 			if !there[i][0].Val() && !there[i][1].Val() {
 				continue
 			}
-			got, _, found, e := s.claimSome(ctx, c.Lease, p, min(c.Max, scriptItems), false)
+			got, _, found, e := s.claimSome(ctx, c.Lease, p, min(c.Max, script.Items), false)
 			if errors.Is(e, punctual.ErrInvalid) {
 				return nil, false, e
 			}
@@ -510,7 +511,7 @@ func (s *Store) claimPartition(ctx context.Context, c *punctual.Claim, p keys.Pa
 		if err := ctx.Err(); err != nil {
 			return ds, version, err
 		}
-		got, seen, next, err := s.claimSome(ctx, c.Lease, p, min(n-len(ds), scriptItems), false)
+		got, seen, next, err := s.claimSome(ctx, c.Lease, p, min(n-len(ds), script.Items), false)
 		ds, version = joined(ds, got), seen
 		if err != nil || next.next > next.now || next.token != 0 && claimKey(ctx) != nil {
 			return ds, version, err
@@ -531,14 +532,14 @@ type heads struct {
 func (s *Store) claimSome(ctx context.Context, lease time.Duration, p keys.Partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got heads, err error) {
 	got.next = clock.Never
 	ctx = context.WithoutCancel(ctx)
-	a, err := s.runKeyed(ctx, claimScript, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), scriptBytes, flag(tidy))
+	a, err := s.runKeyed(ctx, script.Claim, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), script.Bytes, flag(tidy))
 	if err != nil {
 		return nil, 0, got, err
 	}
-	next, at, until, token := a.int(), a.int(), a.int(), a.int()
-	ids, messages, states := a.list(), a.list(), a.list()
-	if a.bad || len(messages) != len(ids) || len(states) > len(ids) {
-		return nil, 0, got, badReply(claimScript)
+	next, at, until, token := a.Int(), a.Int(), a.Int(), a.Int()
+	ids, messages, states := a.List(), a.List(), a.List()
+	if a.Bad || len(messages) != len(ids) || len(states) > len(ids) {
+		return nil, 0, got, script.BadReply(script.Claim)
 	}
 	begun, end := storekit.FromMillis(at), storekit.FromMillis(until)
 	ds = make([]punctual.Delivery, len(ids))
@@ -552,7 +553,7 @@ func (s *Store) claimSome(ctx context.Context, lease time.Duration, p keys.Parti
 		}
 		ds[i].Delivered, ds[i].LeaseUntil = begun, end
 	}
-	return ds, a.version, heads{next: next, now: a.now, token: token}, nil
+	return ds, a.Version, heads{next: next, now: a.Now, token: token}, nil
 }
 
 // delivery is a message under a lease. state is empty if this is the first one.

@@ -9,6 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -19,7 +20,7 @@ func claimSlowly(t *testing.T, hold func(p *redistest.Proxy, which redistest.Whi
 	server := redistest.Start(t)
 	s, p := openBehind(t, server, &Options{Partitions: 2})
 	push(t, s, inEach(2)...)
-	slow = hold(p, redistest.Nth(2, runs(claimScript)))
+	slow = hold(p, redistest.Nth(2, runs(script.Claim)))
 	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2, Lease: time.Minute})
 	slow.Happened()
 	if err != nil || len(ds) != 1 {
@@ -65,7 +66,7 @@ func TestClaimReturnsBesideASlowLook(t *testing.T) {
 func TestWaitingClaimReturnsTheFirst(t *testing.T) {
 	s, p := openBehind(t, redistest.Start(t), &Options{Partitions: 2})
 	push(t, s, inEach(2)...)
-	sent := p.Count(runs(claimScript))
+	sent := p.Count(runs(script.Claim))
 	c := punctual.Claim{Topics: []string{"orders"}, Max: 2, Wait: time.Minute}
 	ds, err := s.Claim(t.Context(), c)
 	if err != nil || len(ds) != 1 || sent.Seen() != 1 {

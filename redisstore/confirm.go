@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -25,22 +25,19 @@ const defaultReplicaTimeout = 2 * time.Second
 // longestWait, in ms, is that of one WAITAOF.
 const longestWait = 250
 
-//go:embed lua/confirm.lua
-var confirmText string
-
 // promises reports whether the answer to a script says that something will outlast the loss of
 // the primary. Claims and settlements do not: when they are lost, the message is delivered
 // once more (docs/durability.md).
-func (s *Store) promises(sc *script, args []any) bool {
+func (s *Store) promises(sc *script.Script, args []any) bool {
 	if s.opt.Durability != punctual.Replicated {
 		return false
 	}
 	switch sc {
-	case pushScript, amendScript, configureScript, copyScript, spreadScript, purgeScript, deleteScript:
+	case script.Push, script.Amend, script.Configure, script.Copy, script.Spread, script.Purge, script.Delete:
 		return true
-	case registryScript:
+	case script.Registry:
 		return args[3] != "list"
-	case storeScript:
+	case script.Store:
 		return args[3] != "" || args[5] == "1" // the epoch, or the clock
 	}
 	return false
@@ -84,7 +81,7 @@ func asRefusal(err error) error {
 
 // evalConfirmed is evalOnce for what promises something.
 func (s *Store) evalConfirmed(ctx context.Context, line []any) (any, error) {
-	node, err := s.nodeOf(ctx, keyIn(line, 0))
+	node, err := s.nodeOf(ctx, script.KeyIn(line, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +94,14 @@ func (s *Store) evalConfirmed(ctx context.Context, line []any) (any, error) {
 
 // evalOn runs a script on a server, and waits until enough disks have what it did.
 func (s *Store) evalOn(ctx context.Context, node redis.UniversalClient, line []any) (any, error) {
-	script := onceCmd{redis.NewCmd(ctx, line...)}
+	cmd := onceCmd{redis.NewCmd(ctx, line...)}
 	pipe := node.Pipeline()
-	_ = pipe.Process(ctx, script) // a pipeline only gathers; what goes wrong is in each command
+	_ = pipe.Process(ctx, cmd) // a pipeline only gathers; what goes wrong is in each command
 	mark := s.confirm(ctx, pipe, line)
 	wait := s.wait(ctx, pipe)
 	_, _ = pipe.Exec(ctx)
-	if script.Err() != nil {
-		return nil, script.Err()
+	if cmd.Err() != nil {
+		return nil, cmd.Err()
 	}
 	got, err := wait.Result()
 	if err = errors.Join(mark.Err(), err); err != nil || len(got) != 2 {
@@ -113,7 +110,7 @@ func (s *Store) evalOn(ctx context.Context, node redis.UniversalClient, line []a
 	if got[0] < 1 || got[1] < int64(s.opt.replicas()) {
 		return nil, &unconfirmed{disks: int(got[0]), replicas: int(got[1]), want: s.opt.replicas()}
 	}
-	return script.Result()
+	return cmd.Result()
 }
 
 // wait adds WAITAOF to a pipeline and returns the last one, whose answer counts.
@@ -141,20 +138,17 @@ func (s *Store) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceC
 // the whole store. The set of topics has none; a name in it is new, or has been confirmed by
 // whoever entered it.
 func (s *Store) confirm(ctx context.Context, pipe redis.Pipeliner, line []any) redis.Cmder {
-	key, field := keyIn(line, 0), "epoch"
+	key, field := script.KeyIn(line, 0), "epoch"
 	switch {
 	case key == s.names.Topics():
 		return redis.NewCmd(ctx)
 	case key != s.names.Store():
-		key, field = keyIn(line, keys.Settings), "version"
+		key, field = script.KeyIn(line, keys.Settings), "version"
 	}
-	mark := onceCmd{redis.NewCmd(ctx, "eval", confirmText, 1, key, field)}
+	mark := onceCmd{redis.NewCmd(ctx, "eval", script.Confirm.Text, 1, key, field)}
 	_ = pipe.Process(ctx, mark)
 	return mark
 }
-
-// keyIn is a key of a script's command.
-func keyIn(line []any, i int) string { return line[firstKey+i].(string) }
 
 // nodeOf is the server that has a key. A pipeline of a cluster's client would send WAITAOF,
 // which has no key, to any node.

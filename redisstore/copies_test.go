@@ -10,24 +10,25 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
 // verb is a call that changes messages, in a topic filled by scene.
 type verb struct {
 	name   string
-	script *script
+	script *script.Script
 	call   func(ctx context.Context, s *Store, held punctual.Delivery) (answer string, err error)
 }
 
 // verbs are all that are sent again when no answer comes. Each is in the topic orders.
 func verbs() []verb {
-	out := []verb{{"push", pushScript, pushSome}, {"claim", claimScript, claimSome}}
+	out := []verb{{"push", script.Push, pushSome}, {"claim", script.Claim, claimSome}}
 	for v, how := range map[punctual.Verb]punctual.Settlement{
 		punctual.SettleAck: {}, punctual.SettleRetry: {Delay: time.Minute, Error: "busy"}, punctual.SettleSnooze: {Delay: time.Minute},
 		punctual.SettleDiscard: {Error: "no use"}, punctual.SettleRelease: {}, punctual.SettleExtend: {Delay: 2 * time.Hour},
 	} {
-		out = append(out, verb{v.String(), settleScript, func(ctx context.Context, s *Store, held punctual.Delivery) (string, error) {
+		out = append(out, verb{v.String(), script.Settle, func(ctx context.Context, s *Store, held punctual.Delivery) (string, error) {
 			x := how
 			x.Topic, x.ID, x.Token, x.Verb = held.Topic, held.ID, held.Token, v
 			lost := punctual.Settlement{Topic: held.Topic, ID: held.ID, Token: held.Token + tokenStep, Verb: v}
@@ -38,7 +39,7 @@ func verbs() []verb {
 	for change, a := range map[punctual.Change]punctual.Amendment{
 		punctual.ChangeCancel: {ID: "later"}, punctual.ChangeReschedule: {ID: "later", Delay: 3 * time.Hour}, punctual.ChangeRequeue: {ID: "dead", Delay: time.Hour},
 	} {
-		out = append(out, verb{change.String(), amendScript, func(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {
+		out = append(out, verb{change.String(), script.Amend, func(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {
 			a := a
 			a.Change, a.Topic = change, "orders"
 			outcomes, err := s.Amend(ctx, []punctual.Amendment{a, {Change: change, Topic: "orders", ID: "nobody"}})
@@ -204,15 +205,15 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 func everyCall() []verb {
 	none := time.Duration(0)
 	return append(verbs(),
-		verb{"configure", configureScript, func(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {
+		verb{"configure", script.Configure, func(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {
 			set, err := s.Configure(ctx, "orders", punctual.SettingsPatch{DedupeWindow: &none})
 			return fmt.Sprintf("%+v", set), err
 		}},
-		verb{"purge", purgeScript, func(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {
+		verb{"purge", script.Purge, func(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {
 			n, err := s.Purge(ctx, punctual.PurgeQuery{Topic: "orders", State: punctual.StateReady})
 			return fmt.Sprint(n), err
 		}},
-		verb{"delete", deleteScript, func(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {
+		verb{"delete", script.Delete, func(ctx context.Context, s *Store, _ punctual.Delivery) (string, error) {
 			n, err := s.DeleteTopic(ctx, "orders")
 			return fmt.Sprint(n), err
 		}},

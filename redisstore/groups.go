@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
@@ -64,7 +65,7 @@ func (g *groups) add(in lane, i, bytes int) *chunk {
 		g.lanes[g.lane] = c
 		c = g.lanes[in]
 	}
-	if c == nil || len(c.items) == scriptItems || c.bytes+bytes > scriptBytes {
+	if c == nil || len(c.items) == script.Items || c.bytes+bytes > script.Bytes {
 		n := &chunk{p: g.s.names.Partition(in.topic, in.number), first: c == nil}
 		if c != nil {
 			c.next = n

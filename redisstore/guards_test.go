@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -25,7 +26,7 @@ func openStill(t *testing.T, o Options) (*Store, *storekit.ManualClock) {
 // A longer retention does not bring back what the old one had let go, also where more is dead than one
 // script sweeps away.
 func TestLongerRetentionBringsNothingBack(t *testing.T) {
-	const dead = 2*scriptItems + 100
+	const dead = 2*script.Items + 100
 	s, clock := openStill(t, Options{})
 	short, long := time.Hour, 10*time.Hour
 	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{DeadRetention: &short}); err != nil {
@@ -125,7 +126,7 @@ func TestAnswerGivenAgainTellsTheTime(t *testing.T) {
 	server := redistest.Start(t)
 	s, p := openBehind(t, server, nil)
 	sure := openStore(t, connect(t, server), nil)
-	lost := p.Lose(1, runs(pushScript)).Paused()
+	lost := p.Lose(1, runs(script.Push)).Paused()
 	got := begin(func() (string, error) {
 		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "x"}})
 		return fmt.Sprint(rs), err

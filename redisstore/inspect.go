@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -55,19 +56,19 @@ func (s *Store) get(ctx context.Context, topic, id string) (punctual.Info, error
 
 // getFrom asks one partition, and returns the version of the settings there.
 func (s *Store) getFrom(ctx context.Context, p keys.Partition, id string) (punctual.Info, int64, error) {
-	a, err := s.runPartition(ctx, getScript, p, id)
+	a, err := s.runPartition(ctx, script.Get, p, id)
 	if err != nil {
 		return punctual.Info{}, 0, err
 	}
-	if len(a.items) == 0 {
-		return punctual.Info{}, a.version, punctual.ErrNotFound
+	if len(a.Items) == 0 {
+		return punctual.Info{}, a.Version, punctual.ErrNotFound
 	}
-	at, set, message, state := a.int(), a.string(), a.string(), a.string()
-	if a.bad {
-		return punctual.Info{}, 0, badReply(getScript)
+	at, set, message, state := a.Int(), a.Text(), a.Text(), a.Text()
+	if a.Bad {
+		return punctual.Info{}, 0, script.BadReply(script.Get)
 	}
-	info, err := infoOf(p.Topic, id, at, set, message, state, a.now)
-	return info, a.version, err
+	info, err := infoOf(p.Topic, id, at, set, message, state, a.Now)
+	return info, a.Version, err
 }
 
 // infoOf puts together what is known of a message that is in the given set at the given
@@ -98,12 +99,9 @@ func infoOf(topic, id string, at int64, set, message, state string, now int64) (
 	return i, nil
 }
 
-// leasePlaces is PLACES of lua/select.lua.
-const leasePlaces = 1024
-
 // place is where a message stands in a list. Its text is the cursor of a page.
 type place struct {
-	at int64 // ms; of a leased message 1/leasePlaces ms
+	at int64 // ms; of a leased message 1/script.LeasePlaces ms
 	id string
 }
 
@@ -191,7 +189,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery, after place) (pu
 		// One more than the page holds tells whether there is another page.
 		l := &lister{s: s, p: p, sel: newSelection(q.State, q.From, q.To), after: after, share: len(parts), most: q.Limit + 1}
 		if q.Reason != "" {
-			l.reason, l.most = record.ReasonNumber(q.Reason), scriptItems
+			l.reason, l.most = record.ReasonNumber(q.Reason), script.Items
 		}
 		lists = append(lists, l)
 	}
@@ -268,34 +266,34 @@ const (
 
 // fill reads on.
 func (l *lister) fill(ctx context.Context, looks *int) error {
-	n := min(l.most, max(scriptItems/l.share, leastShare))
-	a, err := l.s.runPartition(ctx, listScript, l.p, append(l.sel.args(l.after, n), max(scriptBytes/l.share, leastShareBytes), l.reason)...)
+	n := min(l.most, max(script.Items/l.share, leastShare))
+	a, err := l.s.runPartition(ctx, script.List, l.p, append(l.sel.args(l.after, n), max(script.Bytes/l.share, leastShareBytes), l.reason)...)
 	if err != nil {
 		return err
 	}
 	l.begun = true
 	*looks -= n
-	last := place{at: a.int(), id: a.string()}
+	last := place{at: a.Int(), id: a.Text()}
 	if l.ended = last.id == ""; !l.ended {
 		l.after = last
 	}
-	for len(a.items) > 0 {
-		id, at, set, message, state := a.string(), a.int(), a.string(), a.string(), a.string()
-		if a.bad {
-			return badReply(listScript)
+	for len(a.Items) > 0 {
+		id, at, set, message, state := a.Text(), a.Int(), a.Text(), a.Text(), a.Text()
+		if a.Bad {
+			return script.BadReply(script.List)
 		}
 		ms := at
 		if l.sel.state == punctual.StateLeased {
-			ms = (at + leasePlaces - 1) / leasePlaces
+			ms = (at + script.LeasePlaces - 1) / script.LeasePlaces
 		}
-		i, err := infoOf(l.p.Topic, id, ms, set, message, state, a.now)
+		i, err := infoOf(l.p.Topic, id, ms, set, message, state, a.Now)
 		if err != nil {
 			return err
 		}
 		l.ahead = append(l.ahead, listed{place{at: at, id: id}, i})
 	}
-	if a.bad {
-		return badReply(listScript)
+	if a.Bad {
+		return script.BadReply(script.List)
 	}
 	return nil
 }
@@ -346,25 +344,25 @@ func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, e
 // settings, if there is one.
 func (s *Store) count(ctx context.Context, l *layout, out *punctual.TopicStats) (x *mismatch, err error) {
 	for _, p := range s.partitionsOf(out.Topic, l) {
-		a, err := s.runPartition(ctx, statsScript, p)
+		a, err := s.runPartition(ctx, script.Stats, p)
 		if err != nil {
 			return nil, err
 		}
-		if a.version != l.version {
-			x = &mismatch{p, a.version}
+		if a.Version != l.version {
+			x = &mismatch{p, a.Version}
 		}
-		if a.version <= 0 {
+		if a.Version <= 0 {
 			continue
 		}
-		out.Scheduled += a.int()
-		out.Ready += a.int()
-		out.Leased += a.int()
-		out.Dead += a.int()
-		if next := a.int(); next != clock.Never && (out.NextDue.IsZero() || next < out.NextDue.UnixMilli()) {
+		out.Scheduled += a.Int()
+		out.Ready += a.Int()
+		out.Leased += a.Int()
+		out.Dead += a.Int()
+		if next := a.Int(); next != clock.Never && (out.NextDue.IsZero() || next < out.NextDue.UnixMilli()) {
 			out.NextDue = storekit.FromMillis(next)
 		}
-		if a.bad {
-			return nil, badReply(statsScript)
+		if a.Bad {
+			return nil, script.BadReply(script.Stats)
 		}
 	}
 	return x, nil
@@ -420,7 +418,7 @@ func (s *Store) topicNames(ctx context.Context) ([]string, error) {
 	}
 	names, ok := a.next().([]any)
 	if !ok {
-		return nil, badReply(registryScript)
+		return nil, script.BadReply(script.Registry)
 	}
 	r := reader{items: names}
 	var topics []string
@@ -428,7 +426,7 @@ func (s *Store) topicNames(ctx context.Context) ([]string, error) {
 		topics = append(topics, r.string())
 	}
 	if r.bad {
-		return nil, badReply(registryScript)
+		return nil, script.BadReply(script.Registry)
 	}
 	slices.Sort(topics)
 	return topics, nil
@@ -476,22 +474,22 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 
 // forecast adds the counts of one partition.
 func (s *Store) forecast(ctx context.Context, p keys.Partition, f *punctual.Forecast, now, from, step int64) error {
-	for first := 0; first < len(f.Counts); first += scriptItems {
-		end := min(first+scriptItems, len(f.Counts))
-		a, err := s.runPartition(ctx, forecastScript, p, from, step, first, end, len(f.Counts), now)
+	for first := 0; first < len(f.Counts); first += script.Items {
+		end := min(first+script.Items, len(f.Counts))
+		a, err := s.runPartition(ctx, script.Forecast, p, from, step, first, end, len(f.Counts), now)
 		if err != nil {
 			return err
 		}
-		overdue, beyond := a.int(), a.int()
+		overdue, beyond := a.Int(), a.Int()
 		if first == 0 {
 			f.Overdue, f.Beyond = f.Overdue+overdue, f.Beyond+beyond
 		}
-		n := len(a.items)
+		n := len(a.Items)
 		for i := range n {
-			f.Counts[first+i] += a.int()
+			f.Counts[first+i] += a.Int()
 		}
-		if a.bad || first+n > end {
-			return badReply(forecastScript)
+		if a.Bad || first+n > end {
+			return script.BadReply(script.Forecast)
 		}
 		if n < end-first {
 			return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -19,7 +20,7 @@ func lease(t *testing.T, s *Store, n int) punctual.Delivery {
 	t.Helper()
 	var last punctual.Delivery
 	for done := 0; done < n; {
-		ms := make([]punctual.NewMessage, min(scriptItems, n-done))
+		ms := make([]punctual.NewMessage, min(script.Items, n-done))
 		for i := range ms {
 			ms[i] = punctual.NewMessage{Topic: "orders"}
 		}
@@ -107,7 +108,7 @@ func TestManyLapsedLeases(t *testing.T) {
 		}, lapsed/500 - 20},
 	} {
 		took, scripts := perScript(t, server, x.call)
-		t.Logf("%s: %d scripts of %v; one that pushes or leases %d takes %v", x.name, scripts, took, scriptItems, usual)
+		t.Logf("%s: %d scripts of %v; one that pushes or leases %d takes %v", x.name, scripts, took, script.Items, usual)
 		if scripts < x.scripts {
 			t.Errorf("this test shows nothing: %s ran %d scripts; want %d or more", x.name, scripts, x.scripts)
 		}

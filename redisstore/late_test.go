@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -23,14 +24,14 @@ import (
 
 // givenUp makes a call of which the first copy is held until the caller has given up, with an error that says that
 // it may have happened.
-func givenUp(t *testing.T, p *redistest.Proxy, sc *script, ctx context.Context, end func(), call func(ctx context.Context) error) *redistest.Fault {
+func givenUp(t *testing.T, p *redistest.Proxy, sc *script.Script, ctx context.Context, end func(), call func(ctx context.Context) error) *redistest.Fault {
 	t.Helper()
 	held := p.Hold(runs(sc)).Paused()
 	got := begin(func() (string, error) { return "", call(ctx) })
 	held.Await()
 	end()
 	held.Resume()
-	wantIndeterminate(t, sc.name+" that was given up", (<-got).err)
+	wantIndeterminate(t, sc.Name+" that was given up", (<-got).err)
 	return held
 }
 
@@ -87,7 +88,7 @@ func TestCopyBehindItsDeadline(t *testing.T) {
 func TestCopyBehindItsContext(t *testing.T) {
 	server := redistest.Start(t)
 	for _, v := range everyCall() {
-		if v.script == claimScript {
+		if v.script == script.Claim {
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestLateCopyAfterCancel(t *testing.T) {
 			other := openStore(t, connect(t, server), &Options{Prefix: s.opt.Prefix, clock: clock})
 			push(t, other, punctual.NewMessage{ID: "first", Delay: time.Hour}) // the topic is there
 			ctx, end := context.WithCancel(t.Context())
-			late := givenUp(t, p, pushScript, ctx, end, func(ctx context.Context) error {
+			late := givenUp(t, p, script.Push, ctx, end, func(ctx context.Context) error {
 				_, err := s.Push(ctx, []punctual.NewMessage{x})
 				return err
 			})
@@ -244,11 +245,11 @@ func TestRecordsOfCalls(t *testing.T) {
 		t.Errorf("P10: %d callers have left %d records in a partition", callers, n)
 	}
 	left, err := s.client.PTTL(t.Context(), key).Result()
-	if most := 2 * recordWindow * time.Millisecond; err != nil || left <= most/2 || left > most {
+	if most := 2 * script.RecordWindow * time.Millisecond; err != nil || left <= most/2 || left > most {
 		t.Errorf("P10: the records go in %v, %v; want within %v", left, err, most)
 	}
 	// The next window but one takes the place of this one.
-	clock.Advance(2 * recordWindow * time.Millisecond)
+	clock.Advance(2 * script.RecordWindow * time.Millisecond)
 	for i := 0; ; i++ {
 		if id := fmt.Sprint("b", i); keys.Home(id, partitions) == 0 {
 			push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})

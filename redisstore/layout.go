@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -115,19 +116,19 @@ func (s *Store) adopt(topic string, l *layout) {
 
 // readLayout reads the layout as one partition has it.
 func (s *Store) readLayout(ctx context.Context, p keys.Partition) (*layout, error) {
-	a, err := s.runPartition(ctx, layoutScript, p)
+	a, err := s.runPartition(ctx, script.Layout, p)
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{version: a.version, token: a.int(), spread: a.int(), settings: s.newSettings(), fields: a.items}
-	if a.bad || len(a.items)%2 != 0 {
-		return nil, badReply(layoutScript)
+	l := &layout{version: a.Version, token: a.Int(), spread: a.Int(), settings: s.newSettings(), fields: a.Items}
+	if a.Bad || len(a.Items)%2 != 0 {
+		return nil, script.BadReply(script.Layout)
 	}
 	if !l.exists() {
 		return l, nil
 	}
-	for len(a.items) > 0 {
-		field, value := a.string(), a.string()
+	for len(a.Items) > 0 {
+		field, value := a.Text(), a.Text()
 		if field != "settings" {
 			continue
 		}
@@ -138,8 +139,8 @@ func (s *Store) readLayout(ctx context.Context, p keys.Partition) (*layout, erro
 			return nil, fmt.Errorf("settings of topic %s name %d partitions: %w", p.Topic, n, punctual.ErrCorrupt)
 		}
 	}
-	if a.bad {
-		return nil, badReply(layoutScript)
+	if a.Bad {
+		return nil, script.BadReply(script.Layout)
 	}
 	return l, nil
 }
@@ -156,25 +157,25 @@ func (s *Store) newSettings() punctual.Settings {
 // along: it is above all that were given before the topic was last deleted.
 func (s *Store) spread(ctx context.Context, topic string, l *layout) error {
 	for n := 1; n < l.size(); n++ {
-		if _, err := s.store(ctx, copyScript, s.names.Partition(topic, n), l, ""); err != nil {
+		if _, err := s.store(ctx, script.Copy, s.names.Partition(topic, n), l, ""); err != nil {
 			return err
 		}
 	}
-	_, err := s.runPartition(ctx, spreadScript, s.names.Partition(topic, 0), l.version)
+	_, err := s.runPartition(ctx, script.Spread, s.names.Partition(topic, 0), l.version)
 	return err
 }
 
 // store gives a partition a version of the settings, and reports whether it took it: base
 // is the version that it must have, or empty for any older one.
-func (s *Store) store(ctx context.Context, sc *script, p keys.Partition, l *layout, base string) (bool, error) {
+func (s *Store) store(ctx context.Context, sc *script.Script, p keys.Partition, l *layout, base string) (bool, error) {
 	args := append([]any{base, l.version, p.Number, l.token, flag(l.spread == l.version)}, l.fields...)
 	a, err := s.runPartition(ctx, sc, p, args...)
 	if err != nil {
 		return false, err
 	}
-	done := a.int() == 1
-	if a.bad {
-		return false, badReply(sc)
+	done := a.Int() == 1
+	if a.Bad {
+		return false, script.BadReply(sc)
 	}
 	return done, nil
 }
@@ -186,7 +187,7 @@ func (s *Store) propose(ctx context.Context, topic string, l *layout, base int64
 		l.spread = l.version
 		l.fields = append(slices.Clone(l.fields), "spread", l.version)
 	}
-	done, err := s.store(ctx, configureScript, s.names.Partition(topic, 0), l, strconv.FormatInt(base, 10))
+	done, err := s.store(ctx, script.Configure, s.names.Partition(topic, 0), l, strconv.FormatInt(base, 10))
 	if err != nil || !done {
 		return false, err
 	}

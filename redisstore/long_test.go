@@ -11,15 +11,16 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
 // longItems is how many items a call has that takes three scripts.
-const longItems = 2*scriptItems + 100
+const longItems = 2*script.Items + 100
 
 // longCall is a call of longItems items.
 type longCall struct {
 	name    string
-	script  *script
+	script  *script.Script
 	prepare func(t *testing.T, s *Store) []punctual.Delivery
 	// call returns the errors of its items.
 	call func(ctx context.Context, s *Store, ds []punctual.Delivery) (items []error, err error)
@@ -44,7 +45,7 @@ func longCalls() []longCall {
 	}
 	return []longCall{
 		{
-			"push", pushScript,
+			"push", script.Push,
 			func(t *testing.T, s *Store) []punctual.Delivery {
 				divide(t, s, "orders", s.opt.Partitions) // so that it exists
 				return nil
@@ -61,7 +62,7 @@ func longCalls() []longCall {
 			func(st punctual.TopicStats) int64 { return st.Scheduled },
 		},
 		{
-			"cancel", amendScript, pushed(time.Hour),
+			"cancel", script.Amend, pushed(time.Hour),
 			func(ctx context.Context, s *Store, _ []punctual.Delivery) (items []error, err error) {
 				var as []punctual.Amendment
 				for i := range longItems {
@@ -76,7 +77,7 @@ func longCalls() []longCall {
 			func(st punctual.TopicStats) int64 { return longItems - st.Scheduled },
 		},
 		{
-			"ack", settleScript,
+			"ack", script.Settle,
 			func(t *testing.T, s *Store) []punctual.Delivery {
 				t.Helper()
 				push(t, s, manyMessages(0)...)
@@ -148,7 +149,7 @@ func TestRefusedInTheMiddle(t *testing.T) {
 				if err != nil {
 					t.Fatalf("P13: %s = %v; want an error for each item that was not done", what, err)
 				}
-				wantSome(t, what, s, c, items, int64(n-1)*scriptItems)
+				wantSome(t, what, s, c, items, int64(n-1)*script.Items)
 			})
 		}
 	}
@@ -204,18 +205,18 @@ func TestRefusedBesideInvalid(t *testing.T) {
 	held := situations(t, s)
 	invalid := string(make([]byte, punctual.MaxIDBytes+1))
 	for name, c := range map[string]struct {
-		script *script
+		script *script.Script
 		call   func() error
 	}{
-		"push": {pushScript, func() error {
+		"push": {script.Push, func() error {
 			_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: invalid}, {Topic: "orders"}})
 			return err
 		}},
-		"cancel": {amendScript, func() error {
+		"cancel": {script.Amend, func() error {
 			_, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: invalid}, {Change: punctual.ChangeCancel, Topic: "orders", ID: "ready"}})
 			return err
 		}},
-		"ack": {settleScript, func() error {
+		"ack": {script.Settle, func() error {
 			_, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: invalid, Verb: punctual.SettleAck}, {Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: punctual.SettleAck}})
 			return err
 		}},

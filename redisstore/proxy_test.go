@@ -9,27 +9,28 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/redis/go-redis/v9"
 )
 
 // runs picks the requests that run a script.
-func runs(sc *script) redistest.Which {
+func runs(sc *script.Script) redistest.Which {
 	return func(words []string) bool {
 		switch strings.ToLower(words[0]) {
 		case "evalsha":
-			return words[1] == sc.sha
+			return words[1] == sc.SHA
 		case "eval":
-			return words[1] == sc.text
+			return words[1] == sc.Text
 		}
 		return false
 	}
 }
 
 // scripts are all that a store runs.
-func scripts() []*script {
-	return []*script{
-		pushScript, claimScript, settleScript, amendScript, getScript, listScript, statsScript, forecastScript, layoutScript,
-		configureScript, copyScript, spreadScript, purgeScript, deleteScript, checkScript, storeScript, registryScript, forgetScript,
+func scripts() []*script.Script {
+	return []*script.Script{
+		script.Push, script.Claim, script.Settle, script.Amend, script.Get, script.List, script.Stats, script.Forecast, script.Layout,
+		script.Configure, script.Copy, script.Spread, script.Purge, script.Delete, script.Check, script.Store, script.Registry, script.Forget,
 	}
 }
 
@@ -38,8 +39,8 @@ func scripts() []*script {
 func loadScripts(t testing.TB, server *redistest.Server) {
 	t.Helper()
 	for _, sc := range scripts() {
-		if sha := do(t, server, "SCRIPT", "LOAD", sc.text); sha != sc.sha {
-			t.Fatalf("script %s has hash %s at the server and %s here", sc.name, sha, sc.sha)
+		if sha := do(t, server, "SCRIPT", "LOAD", sc.Text); sha != sc.SHA {
+			t.Fatalf("script %s has hash %s at the server and %s here", sc.Name, sha, sc.SHA)
 		}
 	}
 }
@@ -88,7 +89,7 @@ func contents(t testing.TB, s *Store) string {
 }
 
 // refuseNth has the n-th run of a script refused as by a server out of memory.
-func refuseNth(p *redistest.Proxy, n int, sc *script) *redistest.Fault {
+func refuseNth(p *redistest.Proxy, n int, sc *script.Script) *redistest.Fault {
 	return p.Refuse("OOM command not allowed when used memory > 'maxmemory'.", redistest.Nth(n, runs(sc)))
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -51,16 +52,16 @@ func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (tot
 	var after place
 	for rounds := 1; ; {
 		whole := after == place{}
-		a, err := s.runPartition(ctx, purgeScript, p, sel.args(after, scriptItems)...)
+		a, err := s.runPartition(ctx, script.Purge, p, sel.args(after, script.Items)...)
 		if err != nil {
 			return total, err
 		}
-		n := a.int()
-		after = place{at: a.int(), id: a.string()}
-		if a.bad {
-			return total, badReply(purgeScript)
+		n := a.Int()
+		after = place{at: a.Int(), id: a.Text()}
+		if a.Bad {
+			return total, script.BadReply(script.Purge)
 		}
-		if total += n; n == scriptItems {
+		if total += n; n == script.Items {
 			continue
 		}
 		if whole || sel.state != punctual.StateNone || rounds == purgeRounds {
@@ -130,13 +131,13 @@ func (d *deletion) run(ctx context.Context) error {
 func (d *deletion) empty(ctx context.Context, l *layout) (bool, error) {
 	above := l.token
 	for n := l.size() - 1; n >= 0; n-- {
-		a, err := d.s.runPartition(ctx, deleteScript, d.s.names.Partition(d.topic, n), l.version, flag(n == 0), n, above)
+		a, err := d.s.runPartition(ctx, script.Delete, d.s.names.Partition(d.topic, n), l.version, flag(n == 0), n, above)
 		if err != nil {
 			return false, err
 		}
-		done, removed, token := a.int() == 1, a.int(), a.int()
-		if a.bad {
-			return false, badReply(deleteScript)
+		done, removed, token := a.Int() == 1, a.Int(), a.Int()
+		if a.Bad {
+			return false, script.BadReply(script.Delete)
 		}
 		if !done {
 			return false, nil

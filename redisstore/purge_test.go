@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
 // A purge of all that is live takes what is live when it begins, whatever its holder does meanwhile.
 func TestPurgeTakesWhatMoves(t *testing.T) {
-	for _, others := range []int{0, 2 * scriptItems} { // in one script, and in several
+	for _, others := range []int{0, 2 * script.Items} { // in one script, and in several
 		p := openProcess(t, fresh())
 		moved := 0
 		for n := 1; ; n++ {

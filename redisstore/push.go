@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -100,20 +101,20 @@ func (p *pushing) args(l *layout, c *chunk) []any {
 
 // ask pushes some messages to a partition.
 func (p *pushing) ask(ctx context.Context, l *layout, c *chunk, args []any) (int64, func() error, error) {
-	a, err := p.s.runKeyed(ctx, pushScript, c.p, p.key.part(c.items), args...)
+	a, err := p.s.runKeyed(ctx, script.Push, c.p, p.key.part(c.items), args...)
 	if err != nil {
 		return 0, nil, err
 	}
-	stored := a.version == l.version
+	stored := a.Version == l.version
 	if stored {
-		p.s.waits.notify(c.p, a.int())
+		p.s.waits.notify(c.p, a.Int())
 	}
-	return a.version, func() error {
+	return a.Version, func() error {
 		if stored {
 			p.fillAll(a, c.items)
 		}
-		if a.bad {
-			return badReply(pushScript)
+		if a.Bad {
+			return script.BadReply(script.Push)
 		}
 		return nil
 	}, nil
@@ -165,8 +166,8 @@ func (p *pushing) whenTaken(m *punctual.NewMessage) byte {
 }
 
 // fillAll reads the answer of push.lua.
-func (p *pushing) fillAll(a *answer, items []int) {
-	up := a.int()
+func (p *pushing) fillAll(a *script.Answer, items []int) {
+	up := a.Int()
 	for _, i := range items {
 		due := storekit.CeilMillis(p.ms[i].Due)
 		if p.ms[i].Due.IsZero() {
@@ -175,15 +176,15 @@ func (p *pushing) fillAll(a *answer, items []int) {
 		p.results[i].Status, p.results[i].Due = punctual.PushStored, storekit.FromMillis(due)
 		p.items[i].done = true
 	}
-	for !a.bad && len(a.items) > 0 {
-		n := a.int()
+	for !a.Bad && len(a.Items) > 0 {
+		n := a.Int()
 		if n < 0 || n >= int64(len(items)) {
-			a.bad = true
+			a.Bad = true
 			return
 		}
 		i := items[n]
 		p.results[i].Status, p.results[i].Due = punctual.PushNone, time.Time{}
-		status, due, state := a.int(), a.int(), a.int()
+		status, due, state := a.Int(), a.Int(), a.Int()
 		fillPushed(&p.results[i], &p.ms[i], status, due, state)
 	}
 }

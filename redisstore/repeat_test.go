@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -94,7 +95,7 @@ func TestPartOfAPushIsDone(t *testing.T) {
 		ms[i] = punctual.NewMessage{Topic: "orders", Delay: time.Hour}
 	}
 	ctx := keyedBy(t.Context(), "k")
-	refused := refuseNth(p, 2, pushScript)
+	refused := refuseNth(p, 2, script.Push)
 	rs, err := s.Push(ctx, ms)
 	refused.Happened()
 	stored := 0

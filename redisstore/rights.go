@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,11 +10,9 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/redis/go-redis/v9"
 )
-
-//go:embed lua/rights.lua
-var rightsText string
 
 // lacking are the rights that a user has not, as ACL SETUSER names them, sorted.
 type lacking struct {
@@ -93,7 +90,7 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 
 // tryScripted tries what the scripts do. It returns pairs of a command and what was said of it.
 func (s *Store) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
-	said, err := c.Eval(ctx, rightsText, s.triedKeys(), s.names.Store(), s.names.Never(), s.names.NeverChannel()).StringSlice()
+	said, err := c.Eval(ctx, script.Rights.Text, s.triedKeys(), s.names.Store(), s.names.Never(), s.names.NeverChannel()).StringSlice()
 	switch {
 	case err == nil:
 		return said, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
 // What is asked of a server at the start, and again and again from then on.
@@ -96,13 +97,13 @@ func (s *Store) setDurability(d punctual.Durability) {
 // readStore reads the hash of the whole store, and the clock on the way. If there is none it
 // makes one with the given epoch, if that is not empty.
 func (s *Store) readStore(ctx context.Context, newEpoch string, writeClock bool) (format, epoch string, err error) {
-	a, err := s.runStore(ctx, storeScript, s.names.Store(), newEpoch, formatVersion, flag(writeClock))
+	a, err := s.runStore(ctx, script.Store, s.names.Store(), newEpoch, formatVersion, flag(writeClock))
 	if err != nil {
 		return "", "", err
 	}
-	format, epoch = a.string(), a.string()
-	if a.bad {
-		return "", "", badReply(storeScript)
+	format, epoch = a.Text(), a.Text()
+	if a.Bad {
+		return "", "", script.BadReply(script.Store)
 	}
 	return format, epoch, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
@@ -230,7 +231,7 @@ func TestRightsInDocuments(t *testing.T) {
 
 // Every command of the scripts is tried when a store is opened.
 func TestRightsAreTried(t *testing.T) {
-	files, err := filepath.Glob("lua/*.lua")
+	files, err := filepath.Glob("internal/script/lua/*.lua")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
@@ -241,7 +242,7 @@ func TestRightsAreTried(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range called.FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(rightsText, "{'"+m[1]+"'") {
+			if !strings.Contains(script.Rights.Text, "{'"+m[1]+"'") {
 				t.Errorf("%s calls %s, which lua/rights.lua does not try", file, m[1])
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -113,8 +114,8 @@ func (l *layout) with(set punctual.Settings, now int64) (*layout, error) {
 
 // registry runs the script of the names of topics, for one that comes into being with a version, or was deleted from
 // one.
-func (s *Store) registry(ctx context.Context, verb, topic string, version int64) (*answer, error) {
-	a, err := s.runStore(ctx, registryScript, s.names.Topics(), verb, topic, version, s.clock.Deadline(ctx, callTime))
+func (s *Store) registry(ctx context.Context, verb, topic string, version int64) (*script.Answer, error) {
+	a, err := s.runStore(ctx, script.Registry, s.names.Topics(), verb, topic, version, s.clock.Deadline(ctx, callTime))
 	if errors.Is(err, errkind.Late) && punctual.Definite(err) && s.clock.Passed(ctx) {
 		return nil, context.DeadlineExceeded
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -53,11 +54,11 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 		return []any{packSettle(ss, c.items), ""}
 	}
 	g.ask = func(ctx context.Context, c *chunk, args []any) (func() error, error) {
-		a, err := s.runKeyed(ctx, settleScript, c.p, key.part(c.items), args...)
+		a, err := s.runKeyed(ctx, script.Settle, c.p, key.part(c.items), args...)
 		if err != nil {
 			return nil, err
 		}
-		s.waits.notify(c.p, a.int())
+		s.waits.notify(c.p, a.Int())
 		return func() error { return fillSettled(a, ss, results, c.items) }, nil
 	}
 	g.run(ctx)
@@ -68,18 +69,18 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 }
 
 // fillSettled reads the answer of settle.lua.
-func fillSettled(a *answer, ss []punctual.Settlement, results []error, items []int) error {
-	for !a.bad && len(a.items) > 0 {
-		n, status := a.int(), a.int()
+func fillSettled(a *script.Answer, ss []punctual.Settlement, results []error, items []int) error {
+	for !a.Bad && len(a.Items) > 0 {
+		n, status := a.Int(), a.Int()
 		if n < 0 || n >= int64(len(items)) {
-			a.bad = true
+			a.Bad = true
 			break
 		}
 		i := items[n]
 		results[i] = notSettled(&ss[i], status)
 	}
-	if a.bad {
-		return badReply(settleScript)
+	if a.Bad {
+		return script.BadReply(script.Settle)
 	}
 	return nil
 }

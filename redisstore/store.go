@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
@@ -267,8 +268,8 @@ func (s *Store) fail(err error) error {
 // sawVersion is told the version of the settings that a script has found. A topic without any
 // may mean that the whole data set is gone; then the store stops. A claim from a topic that has
 // never been there is no reason to ask, because it may wait there for long.
-func (s *Store) sawVersion(ctx context.Context, sc *script, topic string, version int64) error {
-	if version != 0 || sc == claimScript && s.layouts.known(topic).version == 0 {
+func (s *Store) sawVersion(ctx context.Context, sc *script.Script, topic string, version int64) error {
+	if version != 0 || sc == script.Claim && s.layouts.known(topic).version == 0 {
 		return nil
 	}
 	return s.checkEpoch(ctx, false)

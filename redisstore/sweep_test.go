@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -64,16 +65,16 @@ func TestFinishedDoNotGather(t *testing.T) {
 	}
 	for round := range 8 {
 		var ms []punctual.NewMessage
-		for i := range scriptItems {
+		for i := range script.Items {
 			ms = append(ms, punctual.NewMessage{Topic: "orders", ID: fmt.Sprint(round, "-", i)})
 		}
 		if _, err := s.Push(t.Context(), ms); err != nil {
 			t.Fatal(err)
 		}
 		clock.Advance(10 * time.Millisecond)
-		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: scriptItems})
-		if err != nil || len(ds) != scriptItems {
-			t.Fatalf("claimed %d, %v; want %d", len(ds), err, scriptItems)
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: script.Items})
+		if err != nil || len(ds) != script.Items {
+			t.Fatalf("claimed %d, %v; want %d", len(ds), err, script.Items)
 		}
 		var ss []punctual.Settlement
 		for _, d := range ds {
@@ -83,7 +84,7 @@ func TestFinishedDoNotGather(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := members(t, server, "f"); n > 2*scriptItems {
+	if n := members(t, server, "f"); n > 2*script.Items {
 		t.Errorf("P10: %d finished IDs are still there; want those of the last rounds", n)
 	}
 }

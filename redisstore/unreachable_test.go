@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
 // P13: a read whose answer is lost certainly changed nothing.
@@ -14,12 +15,12 @@ func TestReadWithoutAnswer(t *testing.T) {
 	s, p := openBehind(t, redistest.Start(t), nil)
 	push(t, s, punctual.NewMessage{ID: "a", Delay: time.Hour})
 	for _, read := range []struct {
-		script *script
+		script *script.Script
 		read   func() error
 	}{
-		{getScript, func() error { _, err := s.Get(t.Context(), "orders", "a"); return err }},
-		{layoutScript, func() error { _, err := s.Settings(t.Context(), "orders"); return err }},
-		{layoutScript, func() error { _, err := s.Settings(t.Context(), "unknown"); return err }},
+		{script.Get, func() error { _, err := s.Get(t.Context(), "orders", "a"); return err }},
+		{script.Layout, func() error { _, err := s.Settings(t.Context(), "orders"); return err }},
+		{script.Layout, func() error { _, err := s.Settings(t.Context(), "unknown"); return err }},
 	} {
 		lost := p.Lose(tries, runs(read.script))
 		err := read.read()
@@ -27,7 +28,7 @@ func TestReadWithoutAnswer(t *testing.T) {
 			t.Fatalf("this test shows nothing: %d of %d answers were lost", n, tries)
 		}
 		if !errors.Is(err, punctual.ErrUnreachable) || errors.Is(err, punctual.ErrIndeterminate) || !punctual.Definite(err) {
-			t.Errorf("%s: %v; want ErrUnreachable", read.script.name, err)
+			t.Errorf("%s: %v; want ErrUnreachable", read.script.Name, err)
 		}
 	}
 }

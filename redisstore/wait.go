@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/notify"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 )
@@ -180,7 +181,7 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 	p := w.s.names.Partition(part.Topic, part.Number)
 	for {
 		guess, known := c.Guess(), w.s.layouts.known(p.Topic)
-		ds, version, got, err := w.s.claimSome(ctx, lease, p, min(n, scriptItems), tidy)
+		ds, version, got, err := w.s.claimSome(ctx, lease, p, min(n, script.Items), tidy)
 		if err != nil {
 			return wait.Answer{At: wait.Never, Err: err}
 		}

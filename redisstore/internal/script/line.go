@@ -1,0 +1,61 @@
+package script
+
+import "github.com/punctualmq/punctual/redisstore/internal/record"
+
+// Header is what lua/start.lua is given.
+type Header struct {
+	Floor           int64 // the latest time told, in ms
+	Seconds, Micros int64 // the time of a test; seconds below 0: that of the server
+	Number          int64 // of the call
+	Deadline        int64 // of the call, in ms
+	General         bool  // for tests: no usual case
+	Key             *Key
+}
+
+// Flags of a header.
+const (
+	flagAgain   = 1 // the call was sent before
+	flagGeneral = 2 // no usual case
+)
+
+func (h Header) pack(again bool) []byte {
+	b := make([]byte, 0, 5*8+1)
+	for _, n := range [...]int64{h.Floor, h.Seconds, h.Micros, h.Number, h.Deadline} {
+		b = record.AppendDouble(b, float64(n))
+	}
+	var flags byte
+	if again || h.Key != nil && h.Key.Again {
+		flags |= flagAgain
+	}
+	if h.General {
+		flags |= flagGeneral
+	}
+	b = append(b, flags)
+	if h.Key != nil {
+		b = append(append(b, h.Key.Field...), h.Key.Content...)
+	}
+	return b
+}
+
+// Key is what a script is told of a call that has a key of its caller's (storekit.Request).
+type Key struct {
+	Field, Content []byte
+	Again          bool // of a claim: a copy may have been sent before
+}
+
+// Line is the command that runs a script. Its header tells whether this copy is not the first.
+func Line(command, body string, keys, args []any, again bool) []any {
+	line := make([]any, 0, FirstKey+len(keys)+len(args))
+	line = append(line, command, body, len(keys))
+	line = append(append(line, keys...), args...)
+	if h, ok := args[0].(Header); ok {
+		line[FirstKey+len(keys)] = h.pack(again)
+	}
+	return line
+}
+
+// FirstKey is the place of the first key in what Line makes.
+const FirstKey = 3
+
+// KeyIn is a key of a script's command.
+func KeyIn(line []any, i int) string { return line[FirstKey+i].(string) }

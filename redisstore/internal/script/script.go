@@ -1,0 +1,107 @@
+// Package script has the Lua scripts of a store: their texts, what it means to send one twice, what they are given and
+// how their answers are read. It has no state.
+package script
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// What a script takes at most; longer calls are several scripts.
+const (
+	Items = 500
+	Bytes = 4 << 20
+)
+
+// RecordWindow is WINDOW of lua/call.lua, in ms.
+const RecordWindow = 60_000
+
+// LeasePlaces is PLACES of lua/select.lua.
+const LeasePlaces = 1024
+
+// MoreMark begins what a script says that has put as many messages into x as one may, and is to be sent
+// again before it can do what it was asked to.
+const MoreMark = "PUNCTUAL_MORE"
+
+// Script is one file of lua/, with what stands in front of it.
+type Script struct {
+	Name, Text, SHA string
+	Repeat          Repeat
+}
+
+// Repeat says what it means to send a script a second time.
+type Repeat uint8
+
+// What it may mean.
+const (
+	Once     Repeat = iota // a change of its own
+	Harmless               // once more makes no difference
+	Reading                // it changes nothing
+	Recorded               // lua/call.lua knows it again
+)
+
+// The scripts. They never change while a program runs.
+var (
+	Push      = compose("push", Recorded, "start", "call", "push_usual", "settings", "prelude", "push")
+	Claim     = compose("claim", Recorded, "start", "claim_heads", "call", "claim_usual", "settings", "prelude", "claim")
+	Settle    = compose("settle", Recorded, "start", "call", "settle_usual", "settings", "prelude", "settle")
+	Amend     = change("amend", "amend")
+	Get       = reader("get", "get")
+	List      = reader("list", "select", "list")
+	Stats     = reader("stats", "stats")
+	Forecast  = reader("forecast", "forecast")
+	Layout    = reader("layout", "layout")
+	Check     = reader("check", "check")
+	Configure = change("configure", "configure")
+	Copy      = change("copy settings", "configure")
+	Spread    = change("spread", "spread")
+	Purge     = change("purge", "select", "purge")
+	Delete    = change("delete", "delete")
+	Store     = compose("store", Once, "store")
+	Forget    = compose("forget", Once, "forget")
+	Registry  = compose("registry", Harmless, "registry")
+	Confirm   = compose("confirm", Harmless, "confirm")
+	Rights    = compose("rights", Reading, "rights")
+)
+
+// reader makes a script that changes nothing.
+func reader(name string, of ...string) *Script {
+	return compose(name, Reading, append([]string{"start", "settings", "prelude"}, of...)...)
+}
+
+// change makes a script that lua/call.lua knows again.
+func change(name string, of ...string) *Script {
+	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "prelude"}, of...)...)
+}
+
+//go:embed lua/*.lua
+var files embed.FS
+
+// compose makes a script of files of lua/.
+func compose(name string, r Repeat, of ...string) *Script {
+	var text strings.Builder
+	for i, file := range of {
+		part, err := files.ReadFile("lua/" + file + ".lua")
+		if err != nil {
+			panic(err) // a program without it cannot have been built: TestFiles
+		}
+		if i > 0 {
+			text.WriteByte('\n')
+		}
+		text.Write(part)
+	}
+	sum := sha1.Sum([]byte(text.String()))
+	return &Script{Name: name, Text: text.String(), SHA: hex.EncodeToString(sum[:]), Repeat: r}
+}
+
+// Called names the script in an error. Those with records are the store's own methods, which name
+// themselves.
+func (sc *Script) Called(err error) error {
+	if sc.Repeat == Recorded {
+		return err
+	}
+	return fmt.Errorf("%s: %w", sc.Name, err)
+}
