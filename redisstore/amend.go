@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -61,23 +62,23 @@ func checkAmendment(a *punctual.Amendment) error {
 }
 
 // pack makes the arguments of amend.lua.
-func (x *amending) pack(_ *layout, c *chunk) []any {
-	args := make([]any, 0, 2*len(c.items))
-	for _, i := range c.items {
+func (x *amending) pack(_ *layout, c *route.Chunk) []any {
+	args := make([]any, 0, 2*len(c.Items))
+	for _, i := range c.Items {
 		args = append(args, x.as[i].ID, amendHead(&x.as[i]))
 	}
 	return args
 }
 
 // ask amends some messages in a partition. Where one is that it has not depends on the version.
-func (x *amending) ask(ctx context.Context, _ *layout, c *chunk, args []any) (int64, func() error, error) {
-	a, err := x.s.runKeyed(ctx, script.Amend, c.p, x.key.part(c.items), args...)
+func (x *amending) ask(ctx context.Context, _ *layout, c *route.Chunk, args []any) (int64, func() error, error) {
+	a, err := x.s.route.Run(ctx, script.Amend, c.Partition, x.key.part(c.Items), args...)
 	if err != nil {
 		return 0, nil, err
 	}
-	x.s.waits.notify(c.p, a.Int())
+	x.s.waits.notify(c.Partition, a.Int())
 	return a.Version, func() error {
-		for _, i := range c.items {
+		for _, i := range c.Items {
 			status := a.Int()
 			x.results[i] = amended(&x.as[i], status, a.Int())
 			x.items[i].done = status != amendNotFound

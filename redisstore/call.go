@@ -5,97 +5,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
-
-// A call whose answer is lost is sent again, with the same number and deadline; lua/call.lua keeps what
-// each caller was answered last and carries a call out once. So a connection that breaks, or a
-// failover, costs time and leaves no doubt, as long as a copy gets through in the end. A copy that arrives
-// behind the deadline, by the store's clock, changes nothing: what its caller has given up cannot undo
-// what came later.
-
-// callTime is how far ahead the deadline of a call is, in ms, unless the context ends before: as long as its
-// copies may be under way.
-const callTime = 15_000
-
-// runCall runs a script that lua/call.lua stands in front of. When the server's clock is not where it was
-// thought to be, the call is late although it has just been made; it is made anew if nothing was done.
-func (s *Store) runCall(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args []any) (*script.Answer, error) {
-	c := s.slots.begin()
-	defer s.slots.end(c)
-	for try := 1; ; try++ {
-		deadline := s.clock.Deadline(ctx, callTime)
-		h := s.header(c.number, deadline)
-		h.Key = k
-		a, err := s.runTimed(ctx, sc, s.keysWithRecords(p, deadline, k != nil), append([]any{h, c.caller}, args...))
-		switch {
-		case err == nil, !errors.Is(err, errkind.Late), !punctual.Definite(err), try == tries:
-			return a, err
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case s.clock.Passed(ctx):
-			return nil, context.DeadlineExceeded
-		}
-	}
-}
-
-// slots are numbered 0, 1, 2 ...; each is a caller that has one call under way at a time, so there are as
-// many as this process ever had calls under way at once.
-type slots struct {
-	sender string // the store that they are of
-
-	mu   sync.Mutex
-	free []*call // guarded by mu: the last call of each slot without one
-	made int     // guarded by mu: how many slots there are
-}
-
-// call is one call in its slot.
-type call struct {
-	caller string
-	number int64
-}
-
-// begin takes a free slot for a call. The caller owes an end.
-func (s *slots) begin() *call {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.free); n > 0 {
-		c := s.free[n-1]
-		s.free = s.free[:n-1]
-		c.number++
-		return c
-	}
-	s.made++
-	return &call{s.sender + ":" + strconv.Itoa(s.made-1), 1}
-}
-
-func (s *slots) end(c *call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free = append(s.free, c)
-}
-
-// keysWithRecords are the KEYS of a script with records. One with a key has both hashes of them.
-func (s *Store) keysWithRecords(p keys.Partition, deadline int64, key bool) []any {
-	all := s.keyArgs.Of(p)
-	first := recordsAt(deadline)
-	keys := append(all[:keys.Count:keys.Count], all[keys.Count+first])
-	if key {
-		keys = append(keys, all[keys.Count+1-first])
-	}
-	return keys
-}
-
-// recordsAt is which of the two hashes of records a call with such a deadline has its record in.
-func recordsAt(deadline int64) int64 { return deadline / script.RecordWindow % 2 }
 
 // A call with a key of its caller's (storekit.Request) may be sent again through another Store. Its record has the key
 // in place of the caller, and the sum of its content in place of the number. Each script of the call has one.
@@ -127,7 +44,7 @@ func (k *keyed) part(items []int) *script.Key {
 	if k == nil {
 		return nil
 	}
-	return &script.Key{fieldOf(k.Key, items), k.sum[:], len(items) == 0 && !k.First}
+	return &script.Key{Field: fieldOf(k.Key, items), Content: k.sum[:], Again: len(items) == 0 && !k.First}
 }
 
 // fieldOf is the field of that script's record. Which items it has, the first one and their number tell.
@@ -191,7 +108,7 @@ func (s *Store) undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	for _, d := range ds {
 		p := s.names.Partition(d.Topic, keys.OfToken(d.Token))
 		if _, asked := mine[p]; ok && !asked {
-			got, err := s.run(ctx, script.Forget, []any{p.Records(0), p.Records(1)}, []any{fieldOf(r.Key, nil)})
+			got, err := s.route.Send(ctx, script.Forget, []any{p.Records(0), p.Records(1)}, []any{fieldOf(r.Key, nil)})
 			failed = errors.Join(failed, err)
 			mine[p] = err == nil && len(got) == 1 && got[0] == int64(1)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -21,7 +22,7 @@ func TestNoAnswerAtAll(t *testing.T) {
 	s, p := openBehind(t, server, nil)
 	push(t, s, punctual.NewMessage{ID: "there", Delay: time.Hour})
 	for name, lose := range map[string]func() (faults []*redistest.Fault){
-		"every answer lost": func() []*redistest.Fault { return []*redistest.Fault{p.Lose(tries, runs(script.Push))} },
+		"every answer lost": func() []*redistest.Fault { return []*redistest.Fault{p.Lose(route.Tries, runs(script.Push))} },
 		"then out of reach": func() []*redistest.Fault {
 			return []*redistest.Fault{p.Lose(1, runs(script.Push)), p.Unreachable()}
 		},
@@ -47,16 +48,21 @@ func TestLateCopy(t *testing.T) {
 	s := openStore(t, connect(t, server), nil)
 	p := s.names.Partition("orders", 0)
 	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(2, 0)})
-	deadline := s.clock.Deadline(t.Context(), callTime)
+	deadline := s.clock.Deadline(t.Context(), route.CallTime)
 	claim := func(number, again int) ([]any, error) {
-		h := s.header(int64(number), deadline)
-		args := []any{h.pack(again == 1), "somebody", 1, 0, script.Bytes, "0"}
-		return s.run(t.Context(), newScript("claim", script.Claim.text), s.keysWithRecords(p, deadline, false), args)
+		h := script.Header{Seconds: -1, Number: int64(number), Deadline: deadline}
+		args := []any{h.Pack(again == 1), "somebody", 1, 0, script.Bytes, "0"}
+		once := &script.Script{Name: "claim", Text: script.Claim.Text, SHA: script.Claim.SHA}
+		var names []any
+		for _, key := range append(p.Keys(), p.Records(route.RecordsAt(deadline))) {
+			names = append(names, key)
+		}
+		return s.route.Send(t.Context(), once, names, args)
 	}
 	ids := func(items []any) string {
 		const before = 7 // what stands before the IDs
-		r := reader{items: items[min(before, len(items)):]}
-		return strings.Join(r.list(), " ")
+		r := script.Reader{Items: items[min(before, len(items)):]}
+		return strings.Join(r.List(), " ")
 	}
 	for _, again := range []int{0, 1, 0} {
 		if items, err := claim(1, again); err != nil || ids(items) != "a" {

@@ -70,7 +70,7 @@ func (c *checker) topic(ctx context.Context, topic string) error {
 // scan goes through one of the two hashes of a partition.
 func (c *checker) scan(ctx context.Context, p keys.Partition, hash string) error {
 	for cursor := "0"; ; {
-		a, err := c.s.runPartition(ctx, script.Check, p, hash, cursor)
+		a, err := c.s.route.Run(ctx, script.Check, p, nil, hash, cursor)
 		if err != nil {
 			return err
 		}

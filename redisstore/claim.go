@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
@@ -175,7 +176,7 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 // is left out.
 func (s *Store) allPartitions(ctx context.Context, topics []string) (targets []keys.Partition, err error) {
 	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
-	layouts, errs := askEach(ctx, s, topics, func(topic string) (*layout, error) { return s.layout(ctx, topic) })
+	layouts, errs := route.Each(ctx, s.route, topics, func(topic string) (*layout, error) { return s.layout(ctx, topic) })
 	for _, topic := range topics {
 		err = cmp.Or(err, errs[topic])
 		if l := layouts[topic]; l != nil {
@@ -251,7 +252,7 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 	var parts []*part
 	last := make(map[string]*part)
 	for i := range targets {
-		node := probes{s}.Node(partOf(targets[i].Partition))
+		node := s.route.Node(partOf(targets[i].Partition))
 		p := last[node]
 		if p == nil || len(p.targets) == wait.HeadsAtOnce {
 			p = &part{node: node}
@@ -264,17 +265,17 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 	heads := make([]wait.Head, len(targets)) // guarded by mu until this returns
 	asked := make([]bool, len(targets))      // guarded by mu until this returns
 	left := false                            // guarded by mu: this returns
-	var works []work
+	var works []route.Work
 	for _, p := range parts {
 		names := make([]wait.Part, len(p.targets))
 		for i, n := range p.targets {
 			names[i] = partOf(targets[n].Partition)
 		}
-		works = append(works, work{p.node, func(late func()) {
-			if !s.nodes.Await(ctx, p.node, late) {
+		works = append(works, route.Work{Node: p.node, Run: func(late func()) {
+			if !s.route.Nodes.Await(ctx, p.node, late) {
 				return
 			}
-			call := s.nodes.Begin(p.node, names[0], late)
+			call := s.route.Nodes.Begin(p.node, names[0], late)
 			got := s.waits.Heads(p.node, names)
 			call.End(got[0].Err == nil)
 			mu.Lock()
@@ -286,7 +287,7 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 			}
 		}})
 	}
-	s.fanOut(works)
+	s.route.FanOut(works)
 	mu.Lock()
 	defer mu.Unlock()
 	left = true
@@ -296,7 +297,7 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 	for i := range targets {
 		switch {
 		case !asked[i]:
-			failed = wait.NotAnswering(probes{s}.Node(partOf(targets[i].Partition)))
+			failed = wait.NotAnswering(s.route.Node(partOf(targets[i].Partition)))
 		case heads[i].Err != nil:
 			failed = heads[i].Err
 		case heads[i].At <= now || targets[i].known == unknownTopic:
@@ -379,14 +380,14 @@ func (l scan) further(ctx context.Context) found {
 		at--
 	}
 	p := partOf(l.targets[at].Partition)
-	node := probes{l.s}.Node(p)
+	node := l.s.route.Node(p)
 	if len(l.ds) == 0 && node == "" {
 		return l.step(ctx)
 	}
 	skip := found{skipped: wait.NotAnswering(node), cursor: cursor{targets: l.targets, at: at + 1}}
 	// Where this is the last chance to bring anything, a node that is slow is waited for.
 	last := len(l.ds) == 0 && at == len(l.targets)-1
-	if l.s.nodes.Failing(node) && !(last && l.s.nodes.Await(ctx, node, func() {})) {
+	if l.s.route.Nodes.Failing(node) && !(last && l.s.route.Nodes.Await(ctx, node, func() {})) {
 		return skip
 	}
 	var over <-chan time.Time
@@ -399,7 +400,7 @@ func (l scan) further(ctx context.Context) found {
 	defer leave()
 	done, late := make(chan found), make(chan struct{})
 	l.s.calls.Go(func() { // the call is under way, so Close waits for this, too
-		call := l.s.nodes.Begin(node, p, func() {
+		call := l.s.route.Nodes.Begin(node, p, func() {
 			if !last {
 				close(late)
 			}
@@ -532,7 +533,7 @@ type heads struct {
 func (s *Store) claimSome(ctx context.Context, lease time.Duration, p keys.Partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got heads, err error) {
 	got.next = clock.Never
 	ctx = context.WithoutCancel(ctx)
-	a, err := s.runKeyed(ctx, script.Claim, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), script.Bytes, flag(tidy))
+	a, err := s.route.Run(ctx, script.Claim, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), script.Bytes, script.Flag(tidy))
 	if err != nil {
 		return nil, 0, got, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -31,7 +32,7 @@ func verbs() []verb {
 		out = append(out, verb{v.String(), script.Settle, func(ctx context.Context, s *Store, held punctual.Delivery) (string, error) {
 			x := how
 			x.Topic, x.ID, x.Token, x.Verb = held.Topic, held.ID, held.Token, v
-			lost := punctual.Settlement{Topic: held.Topic, ID: held.ID, Token: held.Token + tokenStep, Verb: v}
+			lost := punctual.Settlement{Topic: held.Topic, ID: held.ID, Token: held.Token + punctual.MaxPartitions, Verb: v}
 			errs, err := s.Settle(ctx, []punctual.Settlement{lost, x})
 			return fmt.Sprint(errs), err
 		}})
@@ -122,7 +123,7 @@ func disturbances() []disturbance {
 	}
 	return []disturbance{
 		{"the answer is lost", lost(1)},
-		{"all answers but the last are lost", lost(tries - 1)},
+		{"all answers but the last are lost", lost(route.Tries - 1)},
 		{"a copy is repeated", func(t T, p P, which redistest.Which, call func() (string, error), more func()) (string, error) {
 			f := p.Repeat(which)
 			text, err := call()
@@ -246,7 +247,7 @@ func TestNoAnswer(t *testing.T) {
 				wantSound(t, s)
 				return contents(t, s)
 			}
-			if got, want := play(tries), play(0); got != want {
+			if got, want := play(route.Tries), play(0); got != want {
 				t.Errorf("P13: what is left behind is\n%s\nand undisturbed\n%s", got, want)
 			}
 		})

@@ -184,13 +184,6 @@ func TestExamineCluster(t *testing.T) {
 	}
 }
 
-func TestNodesDown(t *testing.T) {
-	got := nodesDown("a 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-5\nb 127.0.0.1:3@4,host slave,fail a 0 0 1 disconnected\nc 127.0.0.1:5@6 master,fail? - 0 0 1 connected\nd 127.0.0.1:7@8 master,nofailover - 0 0 1 connected\n")
-	if strings.Join(got, " ") != "127.0.0.1:3 127.0.0.1:5" {
-		t.Errorf("nodes down: %q", got)
-	}
-}
-
 // What goes over a network without encryption or password is worth a word.
 func TestExaminedLinks(t *testing.T) {
 	for url, want := range map[string][2]punctual.Severity{
@@ -211,12 +204,11 @@ func TestExaminedLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := examination{s: s}
-		x.connection()
-		if f := finding(t, x.findings, "encryption"); f.Severity != want[0] {
+		found := s.health.Connection()
+		if f := finding(t, found, "encryption"); f.Severity != want[0] {
 			t.Errorf("%s: %+v; want %s", url, f, want[0])
 		}
-		if f := finding(t, x.findings, "password"); f.Severity != want[1] {
+		if f := finding(t, found, "password"); f.Severity != want[1] {
 			t.Errorf("%s: %+v; want %s", url, f, want[1])
 		}
 		if err := client.Close(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -64,7 +65,7 @@ func throughFailover(t *testing.T, client redis.UniversalClient, owner *redistes
 func awaitReplica(t *testing.T, primary *redistest.Server) {
 	t.Helper()
 	for {
-		info := parseInfo(do(t, primary, "INFO", "replication"))
+		info := health.ParseInfo(do(t, primary, "INFO", "replication"))
 		if strings.Contains(info["slave0"], "state=online,offset="+info["master_repl_offset"]+",") {
 			return
 		}

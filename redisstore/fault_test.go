@@ -13,6 +13,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
@@ -334,7 +335,7 @@ func TestClassic_Z14_ScriptFlush(t *testing.T) {
 // errorReplies is how many errors with a prefix a server has answered.
 func errorReplies(t testing.TB, s *redistest.Server, prefix string) int {
 	t.Helper()
-	count, found := strings.CutPrefix(parseInfo(do(t, s, "INFO", "errorstats"))["errorstat_"+prefix], "count=")
+	count, found := strings.CutPrefix(health.ParseInfo(do(t, s, "INFO", "errorstats"))["errorstat_"+prefix], "count=")
 	if !found {
 		return 0
 	}

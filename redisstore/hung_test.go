@@ -94,7 +94,7 @@ func wantBeside(t *testing.T, what string, begun time.Time, err, hung, sound err
 func TestSlowNode(t *testing.T) {
 	h := onHungNode(t, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)})
 	h.halt(t)
-	name := probes{h.Store}.Node(wait.Part{Topic: h.hung})
+	name := h.Store.route.Node(wait.Part{Topic: h.hung})
 	claimed := make(chan error, 1)
 	go func() {
 		ds, err := h.Claim(t.Context(), punctual.Claim{Topics: []string{h.hung}, Max: 1})
@@ -103,7 +103,7 @@ func TestSlowNode(t *testing.T) {
 		}
 		claimed <- err
 	}()
-	for deadline := time.Now().Add(30 * time.Second); !h.nodes.Failing(name); {
+	for deadline := time.Now().Add(30 * time.Second); !h.route.Nodes.Failing(name); {
 		if time.Now().After(deadline) {
 			t.Fatal("this test shows nothing: a node that does not answer does not count as failing")
 		}

@@ -56,7 +56,7 @@ func (s *Store) get(ctx context.Context, topic, id string) (punctual.Info, error
 
 // getFrom asks one partition, and returns the version of the settings there.
 func (s *Store) getFrom(ctx context.Context, p keys.Partition, id string) (punctual.Info, int64, error) {
-	a, err := s.runPartition(ctx, script.Get, p, id)
+	a, err := s.route.Run(ctx, script.Get, p, nil, id)
 	if err != nil {
 		return punctual.Info{}, 0, err
 	}
@@ -267,7 +267,7 @@ const (
 // fill reads on.
 func (l *lister) fill(ctx context.Context, looks *int) error {
 	n := min(l.most, max(script.Items/l.share, leastShare))
-	a, err := l.s.runPartition(ctx, script.List, l.p, append(l.sel.args(l.after, n), max(script.Bytes/l.share, leastShareBytes), l.reason)...)
+	a, err := l.s.route.Run(ctx, script.List, l.p, nil, append(l.sel.args(l.after, n), max(script.Bytes/l.share, leastShareBytes), l.reason)...)
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, e
 // settings, if there is one.
 func (s *Store) count(ctx context.Context, l *layout, out *punctual.TopicStats) (x *mismatch, err error) {
 	for _, p := range s.partitionsOf(out.Topic, l) {
-		a, err := s.runPartition(ctx, script.Stats, p)
+		a, err := s.route.Run(ctx, script.Stats, p, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -416,16 +416,8 @@ func (s *Store) topicNames(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, ok := a.next().([]any)
-	if !ok {
-		return nil, script.BadReply(script.Registry)
-	}
-	r := reader{items: names}
-	var topics []string
-	for len(r.items) > 0 {
-		topics = append(topics, r.string())
-	}
-	if r.bad {
+	topics := a.List()
+	if a.Bad {
 		return nil, script.BadReply(script.Registry)
 	}
 	slices.Sort(topics)
@@ -449,7 +441,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 			return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 		}
 	}
-	if err := s.checkEpoch(ctx, false); err != nil {
+	if err := s.health.CheckData(ctx, false); err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
 	now := s.clock.Floor()
@@ -476,7 +468,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 func (s *Store) forecast(ctx context.Context, p keys.Partition, f *punctual.Forecast, now, from, step int64) error {
 	for first := 0; first < len(f.Counts); first += script.Items {
 		end := min(first+script.Items, len(f.Counts))
-		a, err := s.runPartition(ctx, script.Forecast, p, from, step, first, end, len(f.Counts), now)
+		a, err := s.route.Run(ctx, script.Forecast, p, nil, from, step, first, end, len(f.Counts), now)
 		if err != nil {
 			return err
 		}

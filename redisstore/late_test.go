@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -76,7 +77,7 @@ func TestCopyBehindItsDeadline(t *testing.T) {
 			if do(t, server, "UNLINK", part.Records(0), part.Records(1)) == "0" {
 				t.Fatal("this test shows nothing: there was no record")
 			}
-			clock.Advance((callTime + 1) * time.Millisecond)
+			clock.Advance((route.CallTime + 1) * time.Millisecond)
 			push(t, other, punctual.NewMessage{ID: "later", Delay: time.Hour, IfExists: punctual.IfExistsReplace}, punctual.NewMessage{ID: "new", Due: time.Unix(1, 0)})
 			wantLate(t, wantUnchanged(t, s, held))
 		})
@@ -127,7 +128,7 @@ func TestLateCopyAfterCancel(t *testing.T) {
 				_, err := s.Push(ctx, []punctual.NewMessage{x})
 				return err
 			})
-			clock.Advance((callTime + 1) * time.Millisecond)
+			clock.Advance((route.CallTime + 1) * time.Millisecond)
 			push(t, other, punctual.NewMessage{ID: "later", Delay: time.Hour})
 			want := error(punctual.ErrNotFound)
 			if stored {
@@ -181,7 +182,7 @@ func TestClockStepsBetweenCopies(t *testing.T) {
 					if a.err != nil {
 						lost++
 						wantIndeterminate(t, v.name, a.err)
-						if step < callTime*time.Millisecond {
+						if step < route.CallTime*time.Millisecond {
 							t.Errorf("P13: %s = %v; want an answer, its time is not over", v.name, a.err)
 						}
 					}
@@ -228,9 +229,9 @@ func TestRecordsOfCalls(t *testing.T) {
 		pushing.Wait()
 	}
 	pushAll("a")
-	keys := strings.Fields(do(t, server, "KEYS", "*"))
-	if most := 7*partitions + 2; len(keys) > most {
-		t.Errorf("P10: %d callers and %d partitions have left %d keys; want at most %d", callers, partitions, len(keys), most)
+	there := strings.Fields(do(t, server, "KEYS", "*"))
+	if most := 7*partitions + 2; len(there) > most {
+		t.Errorf("P10: %d callers and %d partitions have left %d keys; want at most %d", callers, partitions, len(there), most)
 	}
 	records := func(key string) int {
 		n, err := strconv.Atoi(do(t, server, "HLEN", key))
@@ -240,7 +241,7 @@ func TestRecordsOfCalls(t *testing.T) {
 		return n
 	}
 	p := s.names.Partition("orders", 0)
-	key := p.Records(recordsAt(s.clock.Deadline(t.Context(), callTime)))
+	key := p.Records(route.RecordsAt(s.clock.Deadline(t.Context(), route.CallTime)))
 	if n := records(key); n < 2 || n > callers+1 {
 		t.Errorf("P10: %d callers have left %d records in a partition", callers, n)
 	}

@@ -116,7 +116,7 @@ func (s *Store) adopt(topic string, l *layout) {
 
 // readLayout reads the layout as one partition has it.
 func (s *Store) readLayout(ctx context.Context, p keys.Partition) (*layout, error) {
-	a, err := s.runPartition(ctx, script.Layout, p)
+	a, err := s.route.Run(ctx, script.Layout, p, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -161,15 +161,15 @@ func (s *Store) spread(ctx context.Context, topic string, l *layout) error {
 			return err
 		}
 	}
-	_, err := s.runPartition(ctx, script.Spread, s.names.Partition(topic, 0), l.version)
+	_, err := s.route.Run(ctx, script.Spread, s.names.Partition(topic, 0), nil, l.version)
 	return err
 }
 
 // store gives a partition a version of the settings, and reports whether it took it: base
 // is the version that it must have, or empty for any older one.
 func (s *Store) store(ctx context.Context, sc *script.Script, p keys.Partition, l *layout, base string) (bool, error) {
-	args := append([]any{base, l.version, p.Number, l.token, flag(l.spread == l.version)}, l.fields...)
-	a, err := s.runPartition(ctx, sc, p, args...)
+	args := append([]any{base, l.version, p.Number, l.token, script.Flag(l.spread == l.version)}, l.fields...)
+	a, err := s.route.Run(ctx, sc, p, nil, args...)
 	if err != nil {
 		return false, err
 	}

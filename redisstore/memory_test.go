@@ -62,7 +62,7 @@ func TestOutOfMemoryLetsThrough(t *testing.T) {
 			_, err := s.DeleteTopic(ctx, "orders")
 			return err
 		},
-		"the check of the server": func(ctx context.Context, s *Store, _ punctual.Delivery) error { return s.checkRunning(ctx) },
+		"the check of the server": func(ctx context.Context, s *Store, _ punctual.Delivery) error { return s.health.CheckRunning(ctx) },
 	} {
 		for _, partitions := range []int{1, 4} {
 			s := openStore(t, connect(t, server), &Options{Prefix: fresh(), Partitions: partitions})

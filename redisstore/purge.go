@@ -52,7 +52,7 @@ func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (tot
 	var after place
 	for rounds := 1; ; {
 		whole := after == place{}
-		a, err := s.runPartition(ctx, script.Purge, p, sel.args(after, script.Items)...)
+		a, err := s.route.Run(ctx, script.Purge, p, nil, sel.args(after, script.Items)...)
 		if err != nil {
 			return total, err
 		}
@@ -131,7 +131,7 @@ func (d *deletion) run(ctx context.Context) error {
 func (d *deletion) empty(ctx context.Context, l *layout) (bool, error) {
 	above := l.token
 	for n := l.size() - 1; n >= 0; n-- {
-		a, err := d.s.runPartition(ctx, script.Delete, d.s.names.Partition(d.topic, n), l.version, flag(n == 0), n, above)
+		a, err := d.s.route.Run(ctx, script.Delete, d.s.names.Partition(d.topic, n), nil, l.version, script.Flag(n == 0), n, above)
 		if err != nil {
 			return false, err
 		}

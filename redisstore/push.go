@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -95,23 +96,26 @@ func (s *Store) check(m *punctual.NewMessage) error {
 }
 
 // args makes the arguments of push.lua.
-func (p *pushing) args(l *layout, c *chunk) []any {
+func (p *pushing) args(l *layout, c *route.Chunk) []any {
 	return p.pack(c, l.version)
 }
 
 // ask pushes some messages to a partition.
-func (p *pushing) ask(ctx context.Context, l *layout, c *chunk, args []any) (int64, func() error, error) {
-	a, err := p.s.runKeyed(ctx, script.Push, c.p, p.key.part(c.items), args...)
+func (p *pushing) ask(ctx context.Context, l *layout, c *route.Chunk, args []any) (int64, func() error, error) {
+	if err := p.s.health.Refusal(); err != nil {
+		return 0, nil, err
+	}
+	a, err := p.s.route.Run(ctx, script.Push, c.Partition, p.key.part(c.Items), args...)
 	if err != nil {
 		return 0, nil, err
 	}
 	stored := a.Version == l.version
 	if stored {
-		p.s.waits.notify(c.p, a.Int())
+		p.s.waits.notify(c.Partition, a.Int())
 	}
 	return a.Version, func() error {
 		if stored {
-			p.fillAll(a, c.items)
+			p.fillAll(a, c.Items)
 		}
 		if a.Bad {
 			return script.BadReply(script.Push)
@@ -121,16 +125,16 @@ func (p *pushing) ask(ctx context.Context, l *layout, c *chunk, args []any) (int
 }
 
 // pack makes the arguments of push.lua. All that is behind due times is in one piece of memory.
-func (p *pushing) pack(c *chunk, version int64) []any {
+func (p *pushing) pack(c *route.Chunk, version int64) []any {
 	size, all := record.PackedBytes, 0
-	for _, i := range c.items {
+	for _, i := range c.Items {
 		size += 3*record.PackedBytes + len(p.results[i].ID) + maxDigits
 		all += record.RestBytes(&p.ms[i])
 	}
-	args := make([]any, 2, 2+len(c.items))
-	b, rest := record.PackArray(make([]byte, 0, size), 3*len(c.items)), make([]byte, 0, all)
+	args := make([]any, 2, 2+len(c.Items))
+	b, rest := record.PackArray(make([]byte, 0, size), 3*len(c.Items)), make([]byte, 0, all)
 	var digits [maxDigits]byte
-	for _, i := range c.items {
+	for _, i := range c.Items {
 		m := &p.ms[i]
 		b = record.PackString(b, p.results[i].ID)
 		if m.Due.IsZero() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/health"
 )
 
 // refusals are what makes a real server refuse changes, and what ends it.
@@ -65,7 +66,7 @@ func snapshot(t *testing.T, s *redistest.Server, status string) {
 	t.Helper()
 	do(t, s, "BGSAVE")
 	for {
-		info := parseInfo(do(t, s, "INFO", "persistence"))
+		info := health.ParseInfo(do(t, s, "INFO", "persistence"))
 		if info["rdb_bgsave_in_progress"] == "0" && info["rdb_last_bgsave_status"] == status {
 			return
 		}

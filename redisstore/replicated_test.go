@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,10 +24,10 @@ func needWaitAOF(t *testing.T, s *redistest.Server, c redis.UniversalClient) {
 		return
 	}
 	_, err := Open(t.Context(), c, &replicated)
-	if !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), oldestReplicated) {
+	if !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), health.OldestReplicated) {
 		t.Errorf("P1: an old server was opened for class replicated with error %v; want ErrDurability that names the version", err)
 	}
-	t.Skipf("the rest needs Redis or Valkey %s or newer: make test runs it on Valkey, too", oldestReplicated)
+	t.Skipf("the rest needs Redis or Valkey %s or newer: make test runs it on Valkey, too", health.OldestReplicated)
 }
 
 // pair is a primary with one replica, both syncing every write, that can give class replicated;
@@ -115,7 +116,7 @@ func TestClassic_L11_Unconfirmed(t *testing.T) {
 	for _, name := range []string{"push again", "push again", "push", "cancel", "reschedule", "requeue", "purge"} {
 		err := all[name](t.Context())
 		for errors.Is(err, punctual.ErrDurability) { // the look that follows a failure came first
-			s.refuse(nil)
+			s.health.Refuse(nil)
 			err = all[name](t.Context())
 		}
 		if !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) || !strings.Contains(err.Error(), "replicas 0 of 1") {

@@ -2,9 +2,11 @@ package redisstore
 
 import (
 	"context"
-	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"maps"
 	"slices"
+
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 )
 
 // A routing sends the items of a call to their partitions: in rounds, because a partition may
@@ -19,10 +21,10 @@ type routing struct {
 	// id returns the ID of the message of an item.
 	id func(i int) string
 	// pack makes the arguments of the script for some messages.
-	pack func(l *layout, c *chunk) []any
+	pack func(l *layout, c *route.Chunk) []any
 	// ask runs a script for some messages in a partition, and returns the version found there. What takes in
 	// the answer marks the messages that are answered as done.
-	ask func(ctx context.Context, l *layout, c *chunk, args []any) (version int64, take func() error, err error)
+	ask func(ctx context.Context, l *layout, c *route.Chunk, args []any) (version int64, take func() error, err error)
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)
 
@@ -51,7 +53,7 @@ func (j *routing) run(ctx context.Context) error {
 	for {
 		j.resolve(ctx)
 		g := j.plan()
-		if len(g.chunks) == 0 {
+		if g.Empty() {
 			return j.outcome()
 		}
 		j.advance(ctx, j.round(ctx, g))
@@ -82,7 +84,7 @@ func (j *routing) resolve(ctx context.Context) {
 	if len(unknown) == 0 {
 		return
 	}
-	found, errs := askEach(ctx, j.s, slices.Collect(maps.Keys(unknown)), func(topic string) (*layout, error) {
+	found, errs := route.Each(ctx, j.s.route, slices.Collect(maps.Keys(unknown)), func(topic string) (*layout, error) {
 		l, err := j.s.layout(ctx, topic)
 		for err == nil && j.create && !l.exists() {
 			l, err = j.s.create(ctx, topic, l)
@@ -109,7 +111,7 @@ func (j *routing) outcome() error {
 	var all error
 	done := false
 	for i := range j.items {
-		all = worst(all, j.items[i].err)
+		all = route.Worst(all, j.items[i].err)
 		done = done || j.items[i].asked && j.items[i].err == nil
 	}
 	if !done {
@@ -124,8 +126,8 @@ func (j *routing) outcome() error {
 }
 
 // plan sorts the messages that are not done by their partition.
-func (j *routing) plan() *groups {
-	g := &groups{s: j.s}
+func (j *routing) plan() *route.Chunks {
+	g := j.s.route.NewChunks()
 	var l *layout
 	topic := ""
 	for i := range j.items {
@@ -133,7 +135,7 @@ func (j *routing) plan() *groups {
 			if l == nil || st.topic != topic {
 				l, topic = j.layouts[st.topic], st.topic
 			}
-			g.add(lane{topic, keys.Home(j.id(i), l.size())}, i, st.bytes).layout = l
+			g.Add(route.Lane{Topic: topic, Number: keys.Home(j.id(i), l.size())}, i, st.bytes).Note = l
 		}
 	}
 	return g
@@ -141,31 +143,32 @@ func (j *routing) plan() *groups {
 
 // round asks one partition per message, and returns for each topic a partition that has another
 // version, if there is one.
-func (j *routing) round(ctx context.Context, g *groups) map[string]mismatch {
+func (j *routing) round(ctx context.Context, g *route.Chunks) map[string]mismatch {
 	var mismatches map[string]mismatch
-	g.pack = func(c *chunk) []any { return j.pack(c.layout, c) }
-	g.ask = func(ctx context.Context, c *chunk, args []any) (func() error, error) {
-		version, take, err := j.ask(ctx, c.layout, c, args)
+	g.Pack = func(c *route.Chunk) []any { return j.pack(c.Note.(*layout), c) }
+	g.Ask = func(ctx context.Context, c *route.Chunk, args []any) (func() error, error) {
+		l := c.Note.(*layout)
+		version, take, err := j.ask(ctx, l, c, args)
 		if err != nil {
 			return nil, err
 		}
 		return func() error { // with the lock of g
-			if version != c.layout.version {
+			if version != l.version {
 				if mismatches == nil {
 					mismatches = make(map[string]mismatch)
 				}
-				mismatches[c.p.Topic] = mismatch{c.p, version}
+				mismatches[c.Partition.Topic] = mismatch{c.Partition, version}
 			}
 			return take()
 		}, nil
 	}
-	g.run(ctx)
-	for _, c := range g.chunks {
-		for _, i := range c.items {
+	g.Run(ctx)
+	for _, c := range g.All() {
+		for _, i := range c.Items {
 			st := &j.items[i]
-			st.asked = st.asked || c.err == nil
-			if c.err != nil {
-				st.done, st.err = true, c.err
+			st.asked = st.asked || c.Err == nil
+			if c.Err != nil {
+				st.done, st.err = true, c.Err
 			}
 		}
 	}
@@ -187,7 +190,7 @@ func (j *routing) advance(ctx context.Context, mismatches map[string]mismatch) {
 		j.refusals[topic]++
 	}
 	layouts, refusals := maps.Clone(j.layouts), maps.Clone(j.refusals) // some of those that ask may come back later
-	renewed, errs := askEach(ctx, j.s, slices.Collect(maps.Keys(mismatches)), func(topic string) (renewal, error) {
+	renewed, errs := route.Each(ctx, j.s.route, slices.Collect(maps.Keys(mismatches)), func(topic string) (renewal, error) {
 		return j.renew(ctx, mismatches[topic], layouts[topic], refusals[topic])
 	})
 	j.fail(errs)
@@ -223,8 +226,8 @@ func (j *routing) renew(ctx context.Context, x mismatch, old *layout, refusals i
 		return renewal{anew: true, changed: true}, nil
 	case !j.create:
 		return renewal{}, nil
-	case refusals < tries:
-		return renewal{anew: true}, j.s.pause(ctx, firstPause<<refusals)
+	case refusals < route.Tries:
+		return renewal{anew: true}, j.s.route.Pause(ctx, route.FirstPause<<refusals)
 	}
 	return renewal{anew: true, changed: true, superseded: true}, j.s.supersede(ctx, x.p, l)
 }

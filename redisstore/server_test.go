@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
@@ -75,7 +76,7 @@ func TestDurability(t *testing.T) {
 // hasWaitAOF reports whether a server is new enough for class replicated.
 func hasWaitAOF(t testing.TB, s *redistest.Server) bool {
 	t.Helper()
-	return !older(parseInfo(do(t, s, "INFO", "server"))["redis_version"], oldestReplicated)
+	return !health.Older(health.ParseInfo(do(t, s, "INFO", "server"))["redis_version"], health.OldestReplicated)
 }
 
 // L12: a server that may evict messages is refused.
@@ -95,22 +96,22 @@ func TestSettingsOfServerChange(t *testing.T) {
 	server := redistest.Start(t, "--appendfsync", "always")
 	var log bytes.Buffer
 	s := openStore(t, connect(t, server), &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	s.lookAtServer()
+	s.health.Check()
 	if s.Durability() != punctual.Fsync || log.Len() > 0 {
 		t.Errorf("without a change: %q, log %s", s.Durability(), &log)
 	}
 	do(t, server, "CONFIG", "SET", "appendfsync", "everysec")
-	s.lookAtServer()
+	s.health.Check()
 	if s.Durability() != punctual.Volatile || !strings.Contains(log.String(), "appendfsync") {
 		t.Errorf("P1: after appendfsync was changed: %q, log %s", s.Durability(), &log)
 	}
 	do(t, server, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	s.lookAtServer()
+	s.health.Check()
 	if !strings.Contains(log.String(), "noeviction") {
 		t.Errorf("P1: after maxmemory-policy was changed the log says %s", &log)
 	}
 	do(t, server, "FLUSHALL")
-	s.lookAtServer()
+	s.health.Check()
 	if _, err := s.Now(t.Context()); !errors.Is(err, punctual.ErrStoreFailed) {
 		t.Errorf("P13: after a look at a wiped data set: %v; want ErrStoreFailed", err)
 	}
@@ -191,32 +192,6 @@ func TestLeastRights(t *testing.T) {
 
 // leastRights are those of docs/format-redis.md.
 const leastRights = "~punctual:* &punctual:* -@all +eval +evalsha +pexpire +persist +@hash +@sortedset +@set +unlink +time +publish +subscribe +unsubscribe +ping +info +hello +config|get"
-
-func TestOlder(t *testing.T) {
-	for version, want := range map[string]bool{
-		"6.2.0": false, "6.2.14": false, "7.0.15": false, "10.0.0": false, "6.0.20": true, "5.0.14": true, "": true, "unstable": true, "255.255.255": false,
-	} {
-		if got := older(version, oldest); got != want {
-			t.Errorf("older(%q) = %v, want %v", version, got, want)
-		}
-	}
-}
-
-// T15: nodes with clocks far apart are not one clock.
-func TestSkew(t *testing.T) {
-	nodes := func(ahead ...time.Duration) (out []primary) {
-		for _, a := range ahead {
-			out = append(out, primary{ahead: a})
-		}
-		return out
-	}
-	if err := skewOf(nodes(-time.Hour, -time.Hour+time.Second)); err != nil {
-		t.Errorf("P8: clocks a second apart: %v", err)
-	}
-	if err := skewOf(nodes(0, time.Minute, time.Second)); !errors.Is(err, punctual.ErrDurability) {
-		t.Errorf("P8: clocks a minute apart: %v; want ErrDurability", err)
-	}
-}
 
 // The page and the test name the same rights.
 func TestRightsInDocuments(t *testing.T) {
@@ -344,12 +319,12 @@ func TestRightTakenAway(t *testing.T) {
 	s := openStore(t, client, nil)
 	push(t, s, punctual.NewMessage{ID: "x", Delay: time.Hour})
 	do(t, server, "ACL", "SETUSER", "punctual", "-zrem")
-	s.lookAtServer()
+	s.health.Check()
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders"}}); !errors.Is(err, punctual.ErrUnsupported) || !strings.Contains(err.Error(), "+zrem") {
 		t.Errorf("P13: push without a right that acks need = %v; want ErrUnsupported that names it", err)
 	}
 	do(t, server, "ACL", "SETUSER", "punctual", "+zrem")
-	s.lookAtServer()
+	s.health.Check()
 	push(t, s, punctual.NewMessage{})
 }
 

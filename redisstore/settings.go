@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -115,7 +116,7 @@ func (l *layout) with(set punctual.Settings, now int64) (*layout, error) {
 // registry runs the script of the names of topics, for one that comes into being with a version, or was deleted from
 // one.
 func (s *Store) registry(ctx context.Context, verb, topic string, version int64) (*script.Answer, error) {
-	a, err := s.runStore(ctx, script.Registry, s.names.Topics(), verb, topic, version, s.clock.Deadline(ctx, callTime))
+	a, err := s.route.RunStore(ctx, script.Registry, s.names.Topics(), verb, topic, version, s.clock.Deadline(ctx, route.CallTime))
 	if errors.Is(err, errkind.Late) && punctual.Definite(err) && s.clock.Passed(ctx) {
 		return nil, context.DeadlineExceeded
 	}
@@ -134,20 +135,13 @@ func (l *layout) hash() ([]any, error) {
 		"settings", text,
 		"lease", storekit.CeilDuration(x.Lease),
 		"max_attempts", x.MaxAttempts,
-		"push_paused", flag(x.PushPaused),
-		"delivery_paused", flag(x.DeliveryPaused),
+		"push_paused", script.Flag(x.PushPaused),
+		"delivery_paused", script.Flag(x.DeliveryPaused),
 		"dedupe_window", storekit.CeilDuration(x.DedupeWindow),
 		"dead_retention", storekit.CeilDuration(x.DeadRetention),
 		"delays", delays,
 		"jitter", jitter,
 	}, nil
-}
-
-func flag(on bool) string {
-	if on {
-		return "1"
-	}
-	return "0"
 }
 
 // maxDoublings is after how many attempts the longest delay is surely reached: it is at most

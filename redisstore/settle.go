@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -38,31 +39,31 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 // settle is Settle within a call that is under way.
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
-	g := groups{s: s}
+	g := s.route.NewChunks()
 	for i := range ss {
 		if results[i] = storekit.CheckSettlement(&ss[i]); results[i] == nil {
-			g.add(lane{ss[i].Topic, keys.OfToken(ss[i].Token)}, i, len(ss[i].Error))
+			g.Add(route.Lane{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, len(ss[i].Error))
 		}
 	}
-	if len(g.chunks) == 0 {
+	if g.Empty() {
 		return results, nil
 	}
-	g.pack = func(c *chunk) []any {
-		if onlyAcks(ss, c.items) {
-			return []any{packAcks(ss, c.items), "1"}
+	g.Pack = func(c *route.Chunk) []any {
+		if onlyAcks(ss, c.Items) {
+			return []any{packAcks(ss, c.Items), "1"}
 		}
-		return []any{packSettle(ss, c.items), ""}
+		return []any{packSettle(ss, c.Items), ""}
 	}
-	g.ask = func(ctx context.Context, c *chunk, args []any) (func() error, error) {
-		a, err := s.runKeyed(ctx, script.Settle, c.p, key.part(c.items), args...)
+	g.Ask = func(ctx context.Context, c *route.Chunk, args []any) (func() error, error) {
+		a, err := s.route.Run(ctx, script.Settle, c.Partition, key.part(c.Items), args...)
 		if err != nil {
 			return nil, err
 		}
-		s.waits.notify(c.p, a.Int())
-		return func() error { return fillSettled(a, ss, results, c.items) }, nil
+		s.waits.notify(c.Partition, a.Int())
+		return func() error { return fillSettled(a, ss, results, c.Items) }, nil
 	}
-	g.run(ctx)
-	if err := g.outcome(func(i int, err error) { results[i] = settleError(&ss[i], err) }); err != nil {
+	g.Run(ctx)
+	if err := g.Outcome(func(i int, err error) { results[i] = settleError(&ss[i], err) }); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	return results, nil

@@ -12,9 +12,10 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
+	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
-	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
@@ -71,26 +72,20 @@ type Store struct {
 	opt     Options
 	clock   *clock.Clock
 	waits   waits
-	nodes   *wait.Nodes
-	sender  string // names this store in the notifications it publishes, and in the records of its calls
-	slots   slots
+	route   *route.Router
+	health  *health.Health
+	sender  string // names this store in what it publishes, and in the records of its calls
 	keyed   keyedClaims
 	layouts layouts
-	keyArgs keys.Args
 	claims  atomic.Uint64 // how many claims have begun, to begin each at another partition
 
-	epoch string // proves that the data set is the one that was opened
-
 	closing chan struct{}  // closed when Close begins
-	lookNow chan struct{}  // holds one request to look at the server
 	calls   sync.WaitGroup // methods under way; Add only with mu held and closed false
 	duties  sync.WaitGroup // the store's goroutines
 
-	mu         sync.Mutex
-	closed     bool                // guarded by mu
-	failed     error               // guarded by mu: why the store has stopped, or nil
-	durability punctual.Durability // guarded by mu
-	refusing   error               // guarded by mu: why pushes are refused, or nil
+	mu     sync.Mutex
+	closed bool  // guarded by mu
+	failed error // guarded by mu: why the store has stopped, or nil
 }
 
 var (
@@ -113,10 +108,10 @@ func Open(ctx context.Context, client redis.UniversalClient, o *Options) (*Store
 	if err != nil {
 		return nil, fmt.Errorf("open redis store: %w", err)
 	}
-	if err := s.open(ctx); err != nil {
+	if err := s.health.Open(ctx); err != nil {
 		return nil, fmt.Errorf("open redis store: %w", err)
 	}
-	s.duties.Go(s.watchServer)
+	s.health.Start()
 	return s, nil
 }
 
@@ -134,7 +129,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	if err := checkTimeouts(client); err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{}), lookNow: make(chan struct{}, 1)}
+	s := &Store{client: client, names: n, opt: *o, sender: rand.Text(), closing: make(chan struct{})}
 	if s.opt.MaxBody <= 0 {
 		s.opt.MaxBody = punctual.DefaultMaxBody
 	}
@@ -147,12 +142,26 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	if s.opt.Logger == nil {
 		s.opt.Logger = slog.Default()
 	}
-	s.slots.sender = s.sender
 	s.clock = clock.New(o.clock)
 	s.layouts.init()
-	s.nodes = wait.NewNodes(probes{s}, s.nodeSlack())
+	s.route = route.New(client, route.Options{
+		Names: n, Clock: s.clock, Sender: s.sender, Replicas: s.replicasToAwait(), ReplicaTimeout: s.opt.ReplicaTimeout, Slack: s.opt.slack,
+		General: s.opt.general, Closing: s.closing, Closed: errClosed(), Unconfirmed: func() { s.health.Soon() }, Answered: s.sawVersion,
+	})
+	s.health = health.New(client, health.Options{
+		Names: n, Route: s.route, Logger: s.opt.Logger, Durability: s.opt.Durability, Replicas: s.opt.Replicas, MustExist: s.opt.MustExist,
+		CheckEvery: s.opt.checkEvery, Fail: s.fail,
+	})
 	s.waits.init(s)
 	return s, nil
+}
+
+// replicasToAwait is how many replicas have to have a change before a call returns: none, but with class replicated.
+func (s *Store) replicasToAwait() int {
+	if s.opt.Durability != punctual.Replicated {
+		return 0
+	}
+	return max(s.opt.Replicas, 1)
 }
 
 // longestTimeout is how long a client may wait for an answer.
@@ -188,18 +197,14 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer s.calls.Done()
-	if err := s.checkEpoch(ctx, false); err != nil {
+	if err := s.health.CheckData(ctx, false); err != nil {
 		return time.Time{}, fmt.Errorf("now: %w", err)
 	}
 	return storekit.FromMillis(s.clock.Floor()), nil
 }
 
 // Durability is the class that the server gave when it was last looked at.
-func (s *Store) Durability() punctual.Durability {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.durability
-}
+func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
 
 // Close ends waiting claims, waits for calls under way and stops the store's goroutines. The
 // client is left open unless Options.OwnClient is set. A second Close returns ErrClosed.
@@ -215,8 +220,9 @@ func (s *Store) Close() error {
 	s.calls.Wait()
 	s.waits.waiter.Close()
 	s.waits.listener.Close()
-	s.nodes.Close()
+	s.health.Close()
 	s.duties.Wait()
+	s.route.Close()
 	s.writeClock()
 	if s.opt.OwnClient {
 		return s.client.Close()
@@ -232,7 +238,7 @@ const writeClockTimeout = 2 * time.Second
 func (s *Store) writeClock() {
 	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
 	defer end()
-	if err := s.checkEpoch(ctx, true); err != nil {
+	if err := s.health.CheckData(ctx, true); err != nil {
 		s.opt.Logger.Debug("the store's clock was not written down", "error", err)
 	}
 }
@@ -272,7 +278,7 @@ func (s *Store) sawVersion(ctx context.Context, sc *script.Script, topic string,
 	if version != 0 || sc == script.Claim && s.layouts.known(topic).version == 0 {
 		return nil
 	}
-	return s.checkEpoch(ctx, false)
+	return s.health.CheckData(ctx, false)
 }
 
 func errClosed() error { return fmt.Errorf("redis store: %w", punctual.ErrClosed) }

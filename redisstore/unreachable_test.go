@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
@@ -22,10 +23,10 @@ func TestReadWithoutAnswer(t *testing.T) {
 		{script.Layout, func() error { _, err := s.Settings(t.Context(), "orders"); return err }},
 		{script.Layout, func() error { _, err := s.Settings(t.Context(), "unknown"); return err }},
 	} {
-		lost := p.Lose(tries, runs(read.script))
+		lost := p.Lose(route.Tries, runs(read.script))
 		err := read.read()
-		if n := len(lost.Happened()); n != tries {
-			t.Fatalf("this test shows nothing: %d of %d answers were lost", n, tries)
+		if n := len(lost.Happened()); n != route.Tries {
+			t.Fatalf("this test shows nothing: %d of %d answers were lost", n, route.Tries)
 		}
 		if !errors.Is(err, punctual.ErrUnreachable) || errors.Is(err, punctual.ErrIndeterminate) || !punctual.Definite(err) {
 			t.Errorf("%s: %v; want ErrUnreachable", read.script.Name, err)

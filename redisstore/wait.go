@@ -24,7 +24,7 @@ func partOf(p keys.Partition) wait.Part { return wait.Part{Topic: p.Topic, Numbe
 
 // waits is what the part that waits asks of a Store.
 type waits struct {
-	probes
+	s        *Store
 	waiter   *wait.Waiter
 	listener *notify.Listener
 
@@ -34,8 +34,8 @@ type waits struct {
 }
 
 func (w *waits) init(s *Store) {
-	w.probes = probes{s}
-	w.waiter = wait.New(s.clock, w, s.nodes)
+	w.s = s
+	w.waiter = wait.New(s.clock, w, s.route.Nodes)
 	w.renewing, w.busy = make(map[string]bool), make(map[string]int)
 	w.listen(notify.PingEvery)
 }
@@ -57,6 +57,9 @@ func (w *waits) Missed(p wait.Part) { w.waiter.Notice(p, -wait.Never) }
 
 // notify tells that a claim at or after a time, in ms, will find something; never is no such time.
 func (w *waits) notify(p keys.Partition, at int64) { w.Notified(partOf(p), at) }
+
+// Node implements wait.Store.
+func (w *waits) Node(p wait.Part) string { return w.s.route.Node(p) }
 
 // Partitions implements wait.Store.
 func (w *waits) Partitions(topic string) int { return w.s.layouts.known(topic).size() }
@@ -91,7 +94,7 @@ func (h head) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
 func (w *waits) Heads(_ string, ps []wait.Part) []wait.Head {
 	ctx := context.Background()
 	got := make([]wait.Head, len(ps))
-	node, err := w.s.nodeOf(ctx, w.s.names.Partition(ps[0].Topic, ps[0].Number).Tag)
+	node, err := w.s.route.NodeOf(ctx, w.s.names.Partition(ps[0].Topic, ps[0].Number).Tag)
 	if err != nil {
 		for i := range got {
 			got[i] = wait.Head{At: wait.Never, Err: unread(err)}
@@ -126,7 +129,7 @@ func (w *waits) head(part wait.Part, h head, micros int64) wait.Head {
 	case isElsewhere(err): // a script finds the way
 		return wait.Head{At: w.s.clock.Now()}
 	default:
-		w.s.lookForNodes(context.Background(), err)
+		w.s.route.Refresh(context.Background(), err)
 		return wait.Head{At: wait.Never, Err: unread(err)}
 	}
 	next := clock.Never
@@ -219,7 +222,7 @@ func (w *waits) renewSoon(part wait.Part, version int64, known *layout) {
 		w.renewing[part.Topic] = true // what it reads may be what was there before
 		return
 	}
-	if w.busy[node] >= renewalsAtOnce || w.s.nodes.Failing(node) {
+	if w.busy[node] >= renewalsAtOnce || w.s.route.Nodes.Failing(node) {
 		return
 	}
 	w.renewing[part.Topic] = false

@@ -1,5 +1,5 @@
-// Package clock has what a process knows of the store's clock, which is that of the server (P8): the latest time that
-// it was told, and what the clock probably says between two answers.
+// Package clock has what a process knows of the store's clock, which is that of the server (P8). That is the latest time
+// that it was told, and what the clock probably says between two answers.
 package clock
 
 import (

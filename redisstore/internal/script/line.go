@@ -18,7 +18,8 @@ const (
 	flagGeneral = 2 // no usual case
 )
 
-func (h Header) pack(again bool) []byte {
+// Pack makes what the script is given. again tells that the call was sent before.
+func (h Header) Pack(again bool) []byte {
 	b := make([]byte, 0, 5*8+1)
 	for _, n := range [...]int64{h.Floor, h.Seconds, h.Micros, h.Number, h.Deadline} {
 		b = record.AppendDouble(b, float64(n))
@@ -49,7 +50,7 @@ func Line(command, body string, keys, args []any, again bool) []any {
 	line = append(line, command, body, len(keys))
 	line = append(append(line, keys...), args...)
 	if h, ok := args[0].(Header); ok {
-		line[FirstKey+len(keys)] = h.pack(again)
+		line[FirstKey+len(keys)] = h.Pack(again)
 	}
 	return line
 }
@@ -59,3 +60,11 @@ const FirstKey = 3
 
 // KeyIn is a key of a script's command.
 func KeyIn(line []any, i int) string { return line[FirstKey+i].(string) }
+
+// Flag is a yes or no as the scripts take it.
+func Flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}

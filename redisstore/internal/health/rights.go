@@ -1,4 +1,4 @@
-package redisstore
+package health
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/redis/go-redis/v9"
 )
@@ -32,19 +33,19 @@ func (l lacking) err() error {
 }
 
 // lackingRights tries out what this user may do, on each primary, and changes nothing.
-func (s *Store) lackingRights(ctx context.Context) (lacking, error) {
+func (h *Health) lackingRights(ctx context.Context) (lacking, error) {
 	var mu sync.Mutex
 	var l lacking
-	err := forEachPrimary(ctx, s.client, func(ctx context.Context, c redis.UniversalClient) error {
-		needed, err := s.tryCommands(ctx, c)
+	err := forEachPrimary(ctx, h.client, func(ctx context.Context, c redis.UniversalClient) error {
+		needed, err := h.tryCommands(ctx, c)
 		if err != nil {
 			return err
 		}
-		scripted, err := s.tryScripted(ctx, c)
+		scripted, err := h.tryScripted(ctx, c)
 		mu.Lock()
 		defer mu.Unlock()
 		l.needed = append(l.needed, needed...)
-		l.add(scripted, s.names)
+		l.add(scripted, h.o.Names)
 		return err
 	})
 	l.needed, l.listening = sortedSet(l.needed), sortedSet(l.listening)
@@ -57,7 +58,7 @@ func sortedSet(words []string) []string {
 }
 
 // tryCommands tries what is sent outside of scripts.
-func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (needed []string, err error) {
+func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (needed []string, err error) {
 	noScript := strings.Repeat("0", 40)
 	tries := []struct {
 		command string
@@ -66,10 +67,10 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 		{"ping", func() error { return c.Ping(ctx).Err() }},
 		{"info", func() error { return c.Info(ctx, "server").Err() }},
 		{"time", func() error { return c.Time(ctx).Err() }},
-		{"evalsha", func() error { return c.EvalSha(ctx, noScript, s.triedKeys()).Err() }},
-		{"eval", func() error { return c.Eval(ctx, "return 1", s.triedKeys()).Err() }},
+		{"evalsha", func() error { return c.EvalSha(ctx, noScript, h.triedKeys()).Err() }},
+		{"eval", func() error { return c.Eval(ctx, "return 1", h.triedKeys()).Err() }},
 		{"waitaof", func() error {
-			if s.opt.Durability != punctual.Replicated {
+			if h.o.Durability != punctual.Replicated {
 				return nil
 			}
 			return c.Do(ctx, "waitaof", 0, 0, 1).Err()
@@ -80,7 +81,7 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 		switch {
 		case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"), redis.HasErrorPrefix(err, "unknown command"): // behind ERR
 		case redis.HasErrorPrefix(err, "NOPERM"):
-			needed = append(needed, rightOf(t.command, err.Error(), s.names))
+			needed = append(needed, rightOf(t.command, err.Error(), h.o.Names))
 		default:
 			return nil, fmt.Errorf("%s: %w", t.command, errkind.Of(err).Wrap(err))
 		}
@@ -89,8 +90,8 @@ func (s *Store) tryCommands(ctx context.Context, c redis.UniversalClient) (neede
 }
 
 // tryScripted tries what the scripts do. It returns pairs of a command and what was said of it.
-func (s *Store) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
-	said, err := c.Eval(ctx, script.Rights.Text, s.triedKeys(), s.names.Store(), s.names.Never(), s.names.NeverChannel()).StringSlice()
+func (h *Health) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
+	said, err := c.Eval(ctx, script.Rights.Text, h.triedKeys(), h.o.Names.Store(), h.o.Names.Never(), h.o.Names.NeverChannel()).StringSlice()
 	switch {
 	case err == nil:
 		return said, nil
@@ -102,29 +103,29 @@ func (s *Store) tryScripted(ctx context.Context, c redis.UniversalClient) ([]str
 
 // triedKeys are the keys of the scripts that are tried: those of the store, because some
 // proxies let no script pass without; none on a cluster, where each node is asked.
-func (s *Store) triedKeys() []string {
-	if _, ok := s.client.(*redis.ClusterClient); ok {
+func (h *Health) triedKeys() []string {
+	if _, ok := h.client.(*redis.ClusterClient); ok {
 		return nil
 	}
-	return []string{s.names.Store(), s.names.Never()}
+	return []string{h.o.Names.Store(), h.o.Names.Never()}
 }
 
 // lackingToListen tries to listen to notifications, which takes a connection of its own.
-func (s *Store) lackingToListen(ctx context.Context) ([]string, error) {
-	sub := s.client.Subscribe(ctx, s.names.NeverChannel())
+func (h *Health) lackingToListen(ctx context.Context) ([]string, error) {
+	sub := h.client.Subscribe(ctx, h.o.Names.NeverChannel())
 	_, err := sub.ReceiveTimeout(ctx, checkTimeout)
 	err = errors.Join(err, sub.Close())
 	switch {
 	case err == nil:
 		return nil, nil
 	case strings.Contains(err.Error(), "NOPERM"):
-		return []string{rightOf("subscribe", err.Error(), s.names)}, nil
+		return []string{rightOf("subscribe", err.Error(), h.o.Names)}, nil
 	}
 	return nil, fmt.Errorf("subscribe: %w", errkind.Of(err).Wrap(err))
 }
 
 // add notes what tryScripted found.
-func (l *lacking) add(said []string, n names) {
+func (l *lacking) add(said []string, n keys.Names) {
 	for i := 0; i+1 < len(said); i += 2 {
 		right := rightOf(strings.ToLower(said[i]), said[i+1], n)
 		if said[i] == "PUBLISH" {
@@ -138,15 +139,15 @@ func (l *lacking) add(said []string, n names) {
 // rightOf is the right that would have let a command pass: to run it, or to use its key or
 // channel. Where the server names a command, it may be another one: SELECT, which a client sends in
 // front of the first.
-func rightOf(command, said string, n names) string {
+func rightOf(command, said string, n keys.Names) string {
 	name := errkind.RefusedCommand(said)
 	switch {
 	case name != "":
 		return "+" + name
 	case strings.Contains(said, "channel"):
-		return "&" + n.prefix + "*"
+		return "&" + n.Prefix + "*"
 	case strings.Contains(said, "key"):
-		return "~" + n.prefix + "*"
+		return "~" + n.Prefix + "*"
 	}
 	return "+" + command
 }

@@ -1,4 +1,4 @@
-package redisstore
+package route
 
 import (
 	"context"
@@ -6,40 +6,44 @@ import (
 	"sync"
 	"time"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 )
 
 // nodeSlack is what a node may take beside wait.LateAfter: with class replicated its answer waits for others.
-func (s *Store) nodeSlack() time.Duration {
-	if s.opt.Durability != punctual.Replicated {
-		return s.opt.slack
+func (r *Router) nodeSlack() time.Duration {
+	if r.o.Replicas == 0 {
+		return r.o.Slack
 	}
-	return s.opt.slack + s.replicaTimeout()
+	return r.o.Slack + r.replicaTimeout()
 }
-
-// probes lets wait.Nodes reach the nodes of a cluster.
-type probes struct{ s *Store }
 
 // Node names the node of a cluster that serves a partition; empty is a server that is the only one, or a
 // node that is not known.
-func (r probes) Node(p wait.Part) string {
-	if _, ok := r.s.client.(*redis.ClusterClient); !ok {
+func (r *Router) Node(p wait.Part) string {
+	if _, ok := r.client.(*redis.ClusterClient); !ok {
 		return ""
 	}
-	c, err := r.s.nodeOf(context.Background(), r.s.names.Partition(p.Topic, p.Number).Tag)
+	c, err := r.NodeOf(context.Background(), r.o.Names.Partition(p.Topic, p.Number).Tag)
 	if err != nil {
 		return ""
 	}
-	return addrOf(c)
+	return AddrOf(c)
+}
+
+// AddrOf is the address of a server, or the name that Sentinel's clients have in its place.
+func AddrOf(c redis.UniversalClient) string {
+	if c, ok := c.(*redis.Client); ok {
+		return c.Options().Addr
+	}
+	return ""
 }
 
 // Probe reads one head. An error that the node itself has answered is an answer.
-func (r probes) Probe(p wait.Part) error {
-	key := r.s.names.Partition(p.Topic, p.Number).Keys()[0]
+func (r *Router) Probe(p wait.Part) error {
+	key := r.o.Names.Partition(p.Topic, p.Number).Keys()[0]
 	ctx := context.Background()
-	c, err := r.s.nodeOf(ctx, key)
+	c, err := r.NodeOf(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -51,32 +55,32 @@ func (r probes) Probe(p wait.Part) error {
 }
 
 // Reload implements wait.Prober.
-func (r probes) Reload() {
-	if cluster, ok := r.s.client.(*redis.ClusterClient); ok {
+func (r *Router) Reload() {
+	if cluster, ok := r.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(context.Background())
 	}
 }
 
-// work is a part of a call that one node does.
-type work struct {
-	node string
-	// run does it; it calls late when the node has not answered for too long.
-	run func(late func())
+// Work is a part of a call that one node does.
+type Work struct {
+	Node string
+	// Run does it; it calls late when the node has not answered for too long.
+	Run func(late func())
 }
 
 // lanesAtOnce is how much work of one call a node does at a time.
 const lanesAtOnce = 16
 
-// fanOut has all work done, that of several nodes side by side. With several it returns when what is left to do is
+// FanOut has all work done, that of several nodes side by side. With several it returns when what is left to do is
 // that of nodes which are late.
-func (s *Store) fanOut(all []work) {
+func (r *Router) FanOut(all []Work) {
 	if len(all) == 1 {
-		all[0].run(func() {})
+		all[0].Run(func() {})
 		return
 	}
-	nodes := make(map[string][]work)
+	nodes := make(map[string][]Work)
 	for _, w := range all {
-		nodes[w.node] = append(nodes[w.node], w)
+		nodes[w.Node] = append(nodes[w.Node], w)
 	}
 	var ends []<-chan struct{}
 	for _, ws := range nodes {
@@ -88,14 +92,14 @@ func (s *Store) fanOut(all []work) {
 		if len(nodes) == 1 {
 			late = func() {}
 		}
-		s.calls.Go(func() { // the call is under way, so Close waits for this, too
+		r.work.Go(func() {
 			defer over()
 			var running sync.WaitGroup
 			room := make(chan struct{}, lanesAtOnce)
 			for _, w := range ws {
 				room <- struct{}{}
 				running.Go(func() {
-					w.run(late)
+					w.Run(late)
 					<-room
 				})
 			}
@@ -107,25 +111,25 @@ func (s *Store) fanOut(all []work) {
 	}
 }
 
-// askEach calls ask for each topic, some at once, and returns the answers and the errors. It asks the node of
+// Each calls ask for each topic, some at once, and returns the answers and the errors. It asks the node of
 // partition 0 first, so a topic whose node is late has an error.
-func askEach[T any](ctx context.Context, s *Store, topics []string, ask func(topic string) (T, error)) (map[string]T, map[string]error) {
+func Each[T any](ctx context.Context, r *Router, topics []string, ask func(topic string) (T, error)) (map[string]T, map[string]error) {
 	var mu sync.Mutex
 	answers, errs := make(map[string]T), make(map[string]error) // guarded by mu until this returns
 	var left bool                                               // guarded by mu: this returns
-	works := make([]work, len(topics))
+	works := make([]Work, len(topics))
 	for i, topic := range topics {
 		p := wait.Part{Topic: topic}
-		node := probes{s}.Node(p)
+		node := r.Node(p)
 		errs[topic] = wait.NotAnswering(node)
-		works[i] = work{node, func(late func()) {
+		works[i] = Work{node, func(late func()) {
 			mu.Lock()
 			over := left
 			mu.Unlock()
-			if over || !s.nodes.Await(ctx, node, late) {
+			if over || !r.Nodes.Await(ctx, node, late) {
 				return
 			}
-			call := s.nodes.Begin(node, p, late)
+			call := r.Nodes.Begin(node, p, late)
 			got, err := ask(topic)
 			call.End(err == nil)
 			mu.Lock()
@@ -136,7 +140,7 @@ func askEach[T any](ctx context.Context, s *Store, topics []string, ask func(top
 		}}
 	}
 	if len(works) > 0 {
-		s.fanOut(works)
+		r.FanOut(works)
 	}
 	mu.Lock()
 	defer mu.Unlock()

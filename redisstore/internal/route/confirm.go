@@ -1,4 +1,4 @@
-package redisstore
+package route
 
 import (
 	"context"
@@ -28,8 +28,8 @@ const longestWait = 250
 // promises reports whether the answer to a script says that something will outlast the loss of
 // the primary. Claims and settlements do not: when they are lost, the message is delivered
 // once more (docs/durability.md).
-func (s *Store) promises(sc *script.Script, args []any) bool {
-	if s.opt.Durability != punctual.Replicated {
+func (r *Router) promises(sc *script.Script, args []any) bool {
+	if r.o.Replicas == 0 {
 		return false
 	}
 	switch sc {
@@ -60,14 +60,15 @@ func (u *unconfirmed) Error() string {
 
 func (*unconfirmed) Unwrap() error { return punctual.ErrIndeterminate }
 
-func isUnconfirmed(err error) bool {
+// IsUnconfirmed reports whether a change was made, and too few replicas have said in time that they have it on disk.
+func IsUnconfirmed(err error) bool {
 	var u *unconfirmed
 	return errors.As(err, &u)
 }
 
-// asRefusal makes of an unconfirmed change, that was only made to try it, the reason to
+// AsRefusal makes of an unconfirmed change, that was only made to try it, the reason to
 // refuse the server.
-func asRefusal(err error) error {
+func AsRefusal(err error) error {
 	var u *unconfirmed
 	if !errors.As(err, &u) {
 		return err
@@ -80,35 +81,35 @@ func asRefusal(err error) error {
 }
 
 // evalConfirmed is evalOnce for what promises something.
-func (s *Store) evalConfirmed(ctx context.Context, line []any) (any, error) {
-	node, err := s.nodeOf(ctx, script.KeyIn(line, 0))
+func (r *Router) evalConfirmed(ctx context.Context, line []any) (any, error) {
+	node, err := r.NodeOf(ctx, script.KeyIn(line, 0))
 	if err != nil {
 		return nil, err
 	}
-	val, err := s.evalOn(ctx, node, line)
-	if node := s.movedTo(ctx, err); node != nil {
-		return s.evalOn(ctx, node, line)
+	val, err := r.evalOn(ctx, node, line)
+	if node := r.movedTo(ctx, err); node != nil {
+		return r.evalOn(ctx, node, line)
 	}
 	return val, err
 }
 
 // evalOn runs a script on a server, and waits until enough disks have what it did.
-func (s *Store) evalOn(ctx context.Context, node redis.UniversalClient, line []any) (any, error) {
+func (r *Router) evalOn(ctx context.Context, node redis.UniversalClient, line []any) (any, error) {
 	cmd := onceCmd{redis.NewCmd(ctx, line...)}
 	pipe := node.Pipeline()
 	_ = pipe.Process(ctx, cmd) // a pipeline only gathers; what goes wrong is in each command
-	mark := s.confirm(ctx, pipe, line)
-	wait := s.wait(ctx, pipe)
+	mark := r.confirm(ctx, pipe, line)
+	wait := r.wait(ctx, pipe)
 	_, _ = pipe.Exec(ctx)
 	if cmd.Err() != nil {
 		return nil, cmd.Err()
 	}
 	got, err := wait.Result()
 	if err = errors.Join(mark.Err(), err); err != nil || len(got) != 2 {
-		return nil, &unconfirmed{want: s.opt.replicas(), err: errors.Join(err, ctx.Err())}
+		return nil, &unconfirmed{want: r.o.Replicas, err: errors.Join(err, ctx.Err())}
 	}
-	if got[0] < 1 || got[1] < int64(s.opt.replicas()) {
-		return nil, &unconfirmed{disks: int(got[0]), replicas: int(got[1]), want: s.opt.replicas()}
+	if got[0] < 1 || got[1] < int64(r.o.Replicas) {
+		return nil, &unconfirmed{disks: int(got[0]), replicas: int(got[1]), want: r.o.Replicas}
 	}
 	return cmd.Result()
 }
@@ -119,14 +120,14 @@ func (s *Store) evalOn(ctx context.Context, node redis.UniversalClient, line []a
 // tells only once a second what it has on disk. The first time it is asked while it is still
 // writing; so one alone would nearly always take a second. When one has what it waited for, those
 // behind it return at once.
-func (s *Store) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceCmd {
-	left := s.replicaTimeout().Milliseconds()
+func (r *Router) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceCmd {
+	left := r.replicaTimeout().Milliseconds()
 	for ms := int64(1); ; ms = min(2*ms, longestWait) {
 		if 2*ms > left {
 			ms = left
 		}
 		left -= ms
-		cmd := redis.NewIntSliceCmd(ctx, "waitaof", 1, s.opt.replicas(), ms)
+		cmd := redis.NewIntSliceCmd(ctx, "waitaof", 1, r.o.Replicas, ms)
 		_ = pipe.Process(ctx, cmd)
 		if left == 0 {
 			return cmd
@@ -137,12 +138,12 @@ func (s *Store) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceC
 // confirm adds the script confirm to a pipeline, for the hash that each partition has, or that of
 // the whole store. The set of topics has none; a name in it is new, or has been confirmed by
 // whoever entered it.
-func (s *Store) confirm(ctx context.Context, pipe redis.Pipeliner, line []any) redis.Cmder {
+func (r *Router) confirm(ctx context.Context, pipe redis.Pipeliner, line []any) redis.Cmder {
 	key, field := script.KeyIn(line, 0), "epoch"
 	switch {
-	case key == s.names.Topics():
+	case key == r.o.Names.Topics():
 		return redis.NewCmd(ctx)
-	case key != s.names.Store():
+	case key != r.o.Names.Store():
 		key, field = script.KeyIn(line, keys.Settings), "version"
 	}
 	mark := onceCmd{redis.NewCmd(ctx, "eval", script.Confirm.Text, 1, key, field)}
@@ -150,12 +151,12 @@ func (s *Store) confirm(ctx context.Context, pipe redis.Pipeliner, line []any) r
 	return mark
 }
 
-// nodeOf is the server that has a key. A pipeline of a cluster's client would send WAITAOF,
+// NodeOf is the server that has a key. A pipeline of a cluster's client would send WAITAOF,
 // which has no key, to any node.
-func (s *Store) nodeOf(ctx context.Context, key string) (redis.UniversalClient, error) {
-	cluster, ok := s.client.(*redis.ClusterClient)
+func (r *Router) NodeOf(ctx context.Context, key string) (redis.UniversalClient, error) {
+	cluster, ok := r.client.(*redis.ClusterClient)
 	if !ok {
-		return s.client, nil
+		return r.client, nil
 	}
 	node, err := cluster.MasterForKey(ctx, key)
 	if err != nil {
@@ -166,8 +167,8 @@ func (s *Store) nodeOf(ctx context.Context, key string) (redis.UniversalClient, 
 
 // movedTo is the node that a cluster names as the one that has the keys now, if it did and the
 // client knows it. A cluster's client follows by itself only what it routes itself.
-func (s *Store) movedTo(ctx context.Context, err error) redis.UniversalClient {
-	cluster, ok := s.client.(*redis.ClusterClient)
+func (r *Router) movedTo(ctx context.Context, err error) redis.UniversalClient {
+	cluster, ok := r.client.(*redis.ClusterClient)
 	if !ok || !redis.HasErrorPrefix(err, "MOVED ") {
 		return nil
 	}
@@ -191,13 +192,13 @@ func (s *Store) movedTo(ctx context.Context, err error) redis.UniversalClient {
 }
 
 // replicaTimeout leaves time for the answer before the client gives up reading.
-func (s *Store) replicaTimeout() time.Duration {
-	d := s.opt.ReplicaTimeout
+func (r *Router) replicaTimeout() time.Duration {
+	d := r.o.ReplicaTimeout
 	if d <= 0 {
 		d = defaultReplicaTimeout
 	}
 	var read time.Duration
-	switch c := s.client.(type) {
+	switch c := r.client.(type) {
 	case *redis.ClusterClient:
 		read = c.Options().ReadTimeout
 	case *redis.Client:

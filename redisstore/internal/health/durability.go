@@ -1,4 +1,4 @@
-package redisstore
+package health
 
 import (
 	"fmt"
@@ -100,8 +100,8 @@ func lacksReplicated(found []primary, n int) string {
 			where = " of " + p.addr
 		}
 		switch {
-		case older(p.info["redis_version"], oldestReplicated):
-			return fmt.Sprintf("use Redis or Valkey %s or newer, which have WAITAOF (the server%s is %s)", oldestReplicated, where, p.version())
+		case Older(p.info["redis_version"], OldestReplicated):
+			return fmt.Sprintf("use Redis or Valkey %s or newer, which have WAITAOF (the server%s is %s)", OldestReplicated, where, p.version())
 		case p.info["aof_enabled"] != "1":
 			return fmt.Sprintf("set appendonly to yes (there is no append-only file%s)", where)
 		case p.config["appendfsync"] == "no":

@@ -1,4 +1,4 @@
-package redisstore
+package health
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -20,8 +21,8 @@ const (
 	maxSkew = 5 * time.Second
 	// oldest is the oldest version of Redis that has all that the scripts need.
 	oldest = "6.2.0"
-	// oldestReplicated is the oldest version that has WAITAOF.
-	oldestReplicated = "7.2.0"
+	// OldestReplicated is the oldest version that has WAITAOF.
+	OldestReplicated = "7.2.0"
 )
 
 // primary is a server that takes writes, as it was when it was asked.
@@ -85,7 +86,7 @@ func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
 		return primary{}, fmt.Errorf("TIME: %w", errkind.Of(err).Wrap(err))
 	}
 	here := begin.Add(time.Since(begin) / 2)
-	p := primary{addr: addrOf(c), info: parseInfo(text), ahead: now.Sub(here)}
+	p := primary{addr: route.AddrOf(c), info: ParseInfo(text), ahead: now.Sub(here)}
 	// Some providers hide CONFIG; then the weakest is assumed.
 	if got, err := c.ConfigGet(ctx, "*appendfsync*").Result(); err == nil {
 		p.config = got
@@ -93,18 +94,11 @@ func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
 	return p, nil
 }
 
-// addrOf is the address of a server, or the name that Sentinel's clients have in its place.
-func addrOf(c redis.UniversalClient) string {
-	if c, ok := c.(*redis.Client); ok {
-		return c.Options().Addr
-	}
-	return ""
-}
-
 // sentinelAddr is what the client for Sentinel has in the place of an address.
 const sentinelAddr = "FailoverClient"
 
-func parseInfo(text string) map[string]string {
+// ParseInfo reads an answer to INFO.
+func ParseInfo(text string) map[string]string {
 	out := make(map[string]string)
 	for line := range strings.Lines(text) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
@@ -125,7 +119,7 @@ func (p *primary) version() string {
 
 // fit says why a server must not be used, or nothing.
 func (p *primary) fit() error {
-	if older(p.info["redis_version"], oldest) {
+	if Older(p.info["redis_version"], oldest) {
 		return fmt.Errorf("the server is %s: Redis %s or newer is needed: %w", p.version(), oldest, punctual.ErrUnsupported)
 	}
 	if policy := p.info["maxmemory_policy"]; policy != "noeviction" {
@@ -176,8 +170,8 @@ func apartOf(found []primary) time.Duration {
 	return slices.MaxFunc(found, byClock).ahead - slices.MinFunc(found, byClock).ahead
 }
 
-// older compares versions of the form 7.0.15.
-func older(version, than string) bool {
+// Older compares versions of the form 7.0.15.
+func Older(version, than string) bool {
 	a, errA := numbers(version)
 	b, errB := numbers(than)
 	return errors.Join(errA, errB) != nil || slices.Compare(a, b) < 0

@@ -1,0 +1,292 @@
+// Package health looks at the servers of a store: version, eviction, durability, clocks, the user's rights, and whether the
+// data set is still the one that was opened. It says why pushes are refused, and has one background loop.
+package health
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/redis/go-redis/v9"
+)
+
+// Options configure a Health.
+type Options struct {
+	Names  keys.Names
+	Route  *route.Router
+	Logger *slog.Logger
+	// Durability is the class that the server must give; empty takes the server as it is.
+	Durability punctual.Durability
+	// Replicas is how many replicas have to confirm what class replicated promises; 0 is 1.
+	Replicas int
+	// MustExist has Open begin no data set.
+	MustExist bool
+	// CheckEvery is how often the server is looked at; 0 is the default.
+	CheckEvery time.Duration
+	// Fail stops the store for good, and returns why it has stopped.
+	Fail func(error) error
+}
+
+// Health is what is known of a store's servers. All methods are safe for concurrent use.
+type Health struct {
+	client redis.UniversalClient
+	o      Options
+	epoch  string        // proves that the data set is the one that was opened
+	soon   chan struct{} // holds one request to look at the server
+	quit   chan struct{} // closed by Close
+	work   sync.WaitGroup
+
+	mu         sync.Mutex
+	durability punctual.Durability // guarded by mu
+	refusing   error               // guarded by mu: why pushes are refused, or nil
+}
+
+// New returns a Health, of which nothing is known before Open.
+func New(client redis.UniversalClient, o Options) *Health {
+	return &Health{client: client, o: o, soon: make(chan struct{}, 1), quit: make(chan struct{})}
+}
+
+// Start begins to look at the server again and again.
+func (h *Health) Start() { h.work.Go(h.watch) }
+
+// Close ends that.
+func (h *Health) Close() {
+	close(h.quit)
+	h.work.Wait()
+}
+
+// Durability is the class that the server gave when it was last looked at.
+func (h *Health) Durability() punctual.Durability {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.durability
+}
+
+// What is asked of a server at the start, and again and again from then on.
+const (
+	checkEvery   = 30 * time.Second
+	checkTimeout = 10 * time.Second
+	// checkRefusing is the same while pushes are refused, so that they soon pass again.
+	checkRefusing = time.Second
+)
+
+// Open checks the server and finds, or begins, the data set.
+func (h *Health) Open(ctx context.Context) error {
+	if err := h.checkRights(ctx); err != nil {
+		return err
+	}
+	class, err := h.checkServer(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.o.refuses(class); err != nil {
+		return err
+	}
+	h.setDurability(class.durability)
+	return h.openData(ctx)
+}
+
+// formatVersion is that of the layout drawn in docs/format-redis.md.
+const formatVersion = "2"
+
+// otherFormat says what to do about a store of another format.
+func otherFormat(format string) string {
+	if format == "1" {
+		return "format 1 divided topics in another way: let the program that wrote it deliver what is there, and begin anew under another prefix"
+	}
+	return "use the version of Punctual that wrote it, or another prefix"
+}
+
+// openData finds, or begins, the data set.
+func (h *Health) openData(ctx context.Context) error {
+	newEpoch := rand.Text()
+	if h.o.MustExist {
+		newEpoch = ""
+	}
+	format, epoch, err := h.readStore(ctx, newEpoch, false)
+	if err != nil {
+		return route.AsRefusal(err)
+	}
+	if epoch == "" {
+		return fmt.Errorf("there is no %s: %w", h.o.Names.Store(), punctual.ErrNotFound)
+	}
+	if format != formatVersion {
+		return fmt.Errorf("%s has format %q, this program knows %q: %s: %w",
+			h.o.Names.Store(), format, formatVersion, otherFormat(format), punctual.ErrUnsupported)
+	}
+	h.epoch = epoch
+	if epoch == newEpoch {
+		return h.checkRights(ctx) // one right can be tried only where there is a store
+	}
+	return nil
+}
+
+// checkRights is an error that names the rights which this user needs and has not.
+func (h *Health) checkRights(ctx context.Context) error {
+	lacking, err := h.lackingRights(ctx)
+	if err != nil {
+		return err
+	}
+	notifications, err := h.lackingToListen(ctx)
+	if err != nil {
+		return err
+	}
+	if notifications = append(notifications, lacking.listening...); len(notifications) > 0 {
+		h.o.Logger.Warn("redis store: no notifications, so waiting claims are up to a second late: this user lacks rights", "rights", strings.Join(notifications, " "))
+	}
+	return lacking.err()
+}
+
+func (h *Health) setDurability(d punctual.Durability) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.durability = d
+}
+
+// readStore reads the hash of the whole store, and the clock on the way. If there is none it
+// makes one with the given epoch, if that is not empty.
+func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool) (format, epoch string, err error) {
+	a, err := h.o.Route.RunStore(ctx, script.Store, h.o.Names.Store(), newEpoch, formatVersion, script.Flag(writeClock))
+	if err != nil {
+		return "", "", err
+	}
+	format, epoch = a.Text(), a.Text()
+	if a.Bad {
+		return "", "", script.BadReply(script.Store)
+	}
+	return format, epoch, nil
+}
+
+// CheckData verifies that the data set is still the one that was opened. If it is not, the
+// store stops: what was reported as stored is not there any more.
+func (h *Health) CheckData(ctx context.Context, writeClock bool) error {
+	_, epoch, err := h.readStore(ctx, "", writeClock)
+	switch {
+	case err != nil:
+		return err
+	case epoch == "":
+		return h.o.Fail(fmt.Errorf("the data set was wiped: %s has vanished, as after FLUSHALL or when the server came back empty; look for what did it and open the store anew: %w", h.o.Names.Store(), punctual.ErrStoreFailed))
+	case epoch != h.epoch:
+		return h.o.Fail(fmt.Errorf("the data set was wiped and begun anew: %s is another one; open the store anew: %w", h.o.Names.Store(), punctual.ErrStoreFailed))
+	}
+	return nil
+}
+
+// watch looks at the server from time to time, and when somebody asks for it, until the
+// store closes.
+func (h *Health) watch() {
+	for {
+		timer := time.NewTimer(h.untilCheck())
+		select {
+		case <-timer.C:
+		case <-h.soon:
+		case <-h.quit:
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+		h.Check()
+	}
+}
+
+func (h *Health) untilCheck() time.Duration {
+	every := checkEvery
+	if h.o.CheckEvery > 0 {
+		every = h.o.CheckEvery
+	}
+	if h.Refusal() != nil {
+		return min(every, checkRefusing)
+	}
+	return every
+}
+
+// Soon has the server looked at before it is time, because something went wrong.
+func (h *Health) Soon() {
+	select {
+	case h.soon <- struct{}{}:
+	default:
+	}
+}
+
+// Check notices what has become dangerous: it refuses pushes as long as the server
+// cannot keep them as was asked for, and stops the store when the data is gone.
+func (h *Health) Check() {
+	ctx, end := context.WithTimeout(context.Background(), checkTimeout)
+	defer end()
+	err := h.CheckRunning(ctx)
+	switch {
+	case err == nil, errors.Is(err, punctual.ErrDurability), errors.Is(err, punctual.ErrUnsupported):
+		h.Refuse(err)
+	default: // of a server that cannot be asked nothing is known
+		h.o.Logger.Warn("redis store: check of the server", "error", err)
+	}
+}
+
+// CheckRunning looks again at what Open has checked.
+func (h *Health) CheckRunning(ctx context.Context) error {
+	data := h.CheckData(ctx, true)
+	if data != nil && !route.IsUnconfirmed(data) {
+		return data
+	}
+	class, err := h.checkServer(ctx)
+	if err != nil {
+		return err
+	}
+	if was := h.Durability(); was != class.durability {
+		h.o.Logger.Warn("redis store: the server's durability has changed", "was", was, "is", class.durability, "because", class.why)
+		h.setDurability(class.durability)
+	}
+	if err := cmp.Or(h.o.refuses(class), route.AsRefusal(data)); err != nil {
+		return err
+	}
+	lacking, err := h.lackingRights(ctx)
+	if err != nil {
+		return err
+	}
+	return lacking.err()
+}
+
+// Refuse makes pushes fail with err, or lets them pass again when it is nil.
+func (h *Health) Refuse(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch was := h.refusing; {
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		h.o.Logger.Error("redis store: pushes are refused until this is mended", "error", err)
+	case err == nil && was != nil:
+		h.o.Logger.Info("redis store: pushes pass again")
+	}
+	h.refusing = err
+}
+
+// Refusal is why pushes are refused, or nil.
+func (h *Health) Refusal() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refusing
+}
+
+// checkServer looks at every primary and returns the class that they give, or an error that
+// names the setting which makes a server unfit.
+func (h *Health) checkServer(ctx context.Context) (durabilityClass, error) {
+	found, err := primaries(ctx, h.client)
+	if err != nil {
+		return durabilityClass{}, err
+	}
+	for i := range found {
+		if err := found[i].fit(); err != nil {
+			return durabilityClass{}, err
+		}
+	}
+	return classOf(h.client, found, &h.o), skewOf(found)
+}

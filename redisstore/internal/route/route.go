@@ -1,0 +1,225 @@
+// Package route runs scripts. It finds the node, sends the items of a call to their partitions, repeats what got no answer
+// and waits for replicas. It knows no more of a script than what it means to send it twice.
+package route
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/clock"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
+	"github.com/redis/go-redis/v9"
+)
+
+// Options configure a Router.
+type Options struct {
+	Names keys.Names
+	Clock *clock.Clock
+	// Sender names the store in the records of its calls.
+	Sender string
+	// Replicas is how many replicas have to have a change on disk before a call returns; 0 waits for none.
+	Replicas int
+	// ReplicaTimeout is for how long a change waits for them; 0 is the default.
+	ReplicaTimeout time.Duration
+	// Slack, for tests of many servers on one machine, is what a node may take beside wait.LateAfter.
+	Slack time.Duration
+	// General, for tests, tells for each call whether its script leaves out the usual case. Nil is never.
+	General func() bool
+	// Closing is closed when the store closes; Closed is the error of calls then.
+	Closing <-chan struct{}
+	Closed  error
+	// Unconfirmed is called when too few replicas have confirmed a change.
+	Unconfirmed func()
+	// Answered is told the version of the settings that a script has found.
+	Answered func(ctx context.Context, sc *script.Script, topic string, version int64) error
+}
+
+// Router runs scripts for one store. All methods are safe for concurrent use.
+type Router struct {
+	// Nodes knows which nodes do not answer.
+	Nodes *wait.Nodes
+
+	client  redis.UniversalClient
+	o       Options
+	slots   slots
+	keyArgs keys.Args
+	work    sync.WaitGroup // what nodes do of calls
+}
+
+// New returns a Router over a client.
+func New(client redis.UniversalClient, o Options) *Router {
+	r := &Router{client: client, o: o, slots: slots{sender: o.Sender}}
+	r.Nodes = wait.NewNodes(r, r.nodeSlack())
+	return r
+}
+
+// Close waits for what nodes still do. No call may follow.
+func (r *Router) Close() {
+	r.Nodes.Close()
+	r.work.Wait()
+}
+
+// onceCmd is a command that the client must not send a second time by itself: when its
+// answer is lost, it may have been done. Whether to send it again is for run to say.
+type onceCmd struct{ *redis.Cmd }
+
+// NoRetry tells the client.
+func (onceCmd) NoRetry() bool { return true }
+
+// Tries is how often a command is sent that Redis certainly did not carry out, for a reason
+// that may pass; between them it waits from FirstPause, doubling.
+const (
+	Tries      = 5
+	FirstPause = 10 * time.Millisecond
+)
+
+// Run runs a script of a partition. k is nil unless the call has a key.
+func (r *Router) Run(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args ...any) (*script.Answer, error) {
+	var a *script.Answer
+	var err error
+	if sc.Repeat == script.Recorded {
+		a, err = r.recorded(ctx, sc, p, k, args)
+	} else {
+		a, err = r.timed(ctx, sc, r.keyArgs.Of(p)[:keys.Count], append([]any{r.header(0, 0), ""}, args...))
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.Version = a.Int()
+	if a.Bad {
+		return nil, script.BadReply(sc)
+	}
+	return a, r.o.Answered(ctx, sc, p.Topic, a.Version)
+}
+
+func (r *Router) header(number, deadline int64) script.Header {
+	h := script.Header{Number: number, Deadline: deadline, General: r.o.General != nil && r.o.General()}
+	h.Floor, h.Seconds, h.Micros = r.o.Clock.Args()
+	return h
+}
+
+// RunStore runs a script that belongs to the whole store.
+func (r *Router) RunStore(ctx context.Context, sc *script.Script, key string, args ...any) (*script.Answer, error) {
+	floor, seconds, micros := r.o.Clock.Args()
+	times := []any{floor, "", ""}
+	if seconds >= 0 {
+		times[1], times[2] = seconds, micros
+	}
+	return r.timed(ctx, sc, []any{key}, append(times, args...))
+}
+
+// timed runs a script that is told the time, and answers with it.
+func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any) (*script.Answer, error) {
+	reply, err := r.Send(ctx, sc, keys, args)
+	if err != nil {
+		return nil, err
+	}
+	a := &script.Answer{Reader: script.Reader{Items: reply}}
+	ms, us := a.Int(), a.Int()
+	if a.Bad {
+		return nil, script.BadReply(sc)
+	}
+	a.Now = ms
+	r.o.Clock.Hear(ms, us)
+	return a, nil
+}
+
+// Send runs a script that is not told the time: again if Redis certainly refused to for a reason that may pass, and also
+// if no answer came, where it may be sent twice. Once a copy may have been carried out, no
+// refusal of a later one is definite.
+func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) ([]any, error) {
+	pause, unsure := FirstPause, false
+	for try := 1; ; try++ {
+		val, err := r.eval(ctx, sc, keys, args, try > 1)
+		if err == nil {
+			return itemsOf(val), nil
+		}
+		if IsUnconfirmed(err) {
+			r.o.Unconfirmed()
+			return nil, sc.Called(err)
+		}
+		if redis.HasErrorPrefix(err, script.MoreMark) {
+			if err := ctx.Err(); err != nil {
+				return nil, errkind.Doubt(unsure, err)
+			}
+			try-- // it has come further
+			continue
+		}
+		f := errkind.Of(err)
+		r.Refresh(ctx, err)
+		if f.Unknown() && sc.Repeat == script.Reading {
+			f.Err, f.Passing = punctual.ErrUnreachable, true // a read never "may have happened"
+		}
+		if errors.Is(f.Err, errkind.Late) {
+			r.o.Clock.Correct(errkind.LateTime(err))
+		}
+		unsure = unsure || f.Unknown()
+		if again := f.Passing || f.Unknown() && sc.Repeat != script.Once; !again || try == Tries || ctx.Err() != nil {
+			return nil, errkind.Doubt(unsure, sc.Called(f.Wrap(err)))
+		}
+		if err := r.Pause(ctx, pause); err != nil {
+			return nil, errkind.Doubt(unsure, err)
+		}
+		pause *= 2
+	}
+}
+
+func itemsOf(val any) []any {
+	if items, ok := val.([]any); ok {
+		return items
+	}
+	return []any{val}
+}
+
+// Refresh lets a cluster client ask who serves what, when a node does not answer or is
+// the wrong one. By itself it asks only once a minute (go-redis 9.23), and a failover takes seconds.
+func (r *Router) Refresh(ctx context.Context, err error) {
+	var reply redis.Error
+	if cluster, ok := r.client.(*redis.ClusterClient); ok && (!errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED")) {
+		cluster.ReloadState(ctx)
+	}
+}
+
+// Pause sleeps in real time.
+func (r *Router) Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-r.o.Closing:
+		return r.o.Closed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// eval sends a script by its hash, and in full to a server that does not know it.
+func (r *Router) eval(ctx context.Context, sc *script.Script, keys, args []any, again bool) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, errkind.NotSent(err)
+	}
+	send := r.evalOnce
+	if r.promises(sc, args) {
+		send = r.evalConfirmed
+	}
+	val, err := send(ctx, script.Line("evalsha", sc.SHA, keys, args, again))
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return send(ctx, script.Line("eval", sc.Text, keys, args, again))
+	}
+	return val, err
+}
+
+func (r *Router) evalOnce(ctx context.Context, line []any) (any, error) {
+	cmd := onceCmd{redis.NewCmd(ctx, line...)}
+	if err := r.client.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Result()
+}
