@@ -166,8 +166,9 @@ func (c *call) pushItems() (items []wire.PushItem, refused map[int]error, err er
 		}
 		return items, refused, nil
 	case len(text) > 0 && text[0] == '[':
-		err = wire.DecodeRequest(c.body, &items)
-		return items, nil, err
+		var all wire.Items[wire.PushItem]
+		err = wire.DecodeRequest(c.body, &all)
+		return all, nil, err
 	default:
 		var r wire.PushRequest
 		if err = wire.DecodeRequest(c.body, &r); err != nil {
@@ -262,7 +263,7 @@ func (c *call) amendMany() error {
 		}
 		b.add(i, a)
 	}
-	results, err := storeBatch(c, b.items, c.server.store.Amend)
+	results, err := c.amend(b.items, "")
 	if err != nil {
 		return err
 	}

@@ -3,17 +3,20 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -62,6 +65,50 @@ func TestSizes(t *testing.T) {
 		a.problem(t, 503, "overloaded")
 	}
 	tooMuch.ask("PUT /v1/topics/t/messages/y", strings.Repeat("x", 100)).want(t, 201) // what was held is free again
+}
+
+// A few bytes of a request become a whole item in memory. What has too many is refused while it is read, so memory follows the bytes.
+func TestMemoryFollowsTheBytes(t *testing.T) {
+	r := newRig(t, nil)
+	const size = 8 << 20
+	many := func(before, item, after string) string {
+		return before + strings.TrimSuffix(strings.Repeat(item, size/len(item)), ",") + after
+	}
+	var names, compactNames bytes.Buffer
+	for i := range size / 12 {
+		fmt.Fprintf(&names, `"%x":"",`, i)
+		fmt.Fprintf(&compactNames, "\x06%06x\x00", i)
+	}
+	compact := append([]byte{wire.CompactVersion, 1, 1, 1 | 4, 0, 1, 't'}, binary.AppendUvarint(nil, size/12)...)
+	for name, c := range map[string]struct{ line, body, header string }{
+		"an array":           {"POST /v1/push", many(`[`, `{},`, `]`), ""},
+		"messages":           {"POST /v1/push", many(`{"messages":[`, `{},`, `]}`), ""},
+		"lines":              {"POST /v1/push", many("", "{}\n", ""), "Content-Type: application/x-ndjson"},
+		"settlements":        {"POST /v1/settle", many(`{"settlements":[`, `{},`, `]}`), ""},
+		"amendments":         {"POST /v1/amend", many(`{"amendments":[`, `{},`, `]}`), ""},
+		"topics":             {"POST /v1/claim", many(`{"topics":[`, `"",`, `]}`), ""},
+		"headers":            {"POST /v1/push", `[{"topic":"t","body":"","headers":{` + strings.TrimSuffix(names.String(), ",") + `}}]`, ""},
+		"headers in base64":  {"POST /v1/push", `[{"topic":"t","body":"","headers_base64":{` + strings.TrimSuffix(names.String(), ",") + `}}]`, ""},
+		"headers in compact": {"POST /v1/push", string(compact) + compactNames.String(), "Content-Type: " + wire.TypeCompact},
+	} {
+		headers := []string{}
+		if c.header != "" {
+			headers = append(headers, c.header)
+		}
+		req := r.request(c.line, c.body, headers...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a := ask(r.Server, req)
+		runtime.ReadMemStats(&after)
+		if a.status != http.StatusRequestEntityTooLarge && a.status != http.StatusBadRequest {
+			t.Errorf("%s: status %d: %.300s; want it refused", name, a.status, a.body)
+		}
+		if times := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(c.body)); times > 6 {
+			t.Errorf("P10: %s: %d bytes made the server allocate %.1f times as much; want what reading them takes", name, len(c.body), times)
+		} else {
+			t.Logf("%s: %.1f times", name, times)
+		}
+	}
 }
 
 func TestLimitsThatCannotBe(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 // AmendRequest is the body of POST /v1/amend.
 type AmendRequest struct {
-	Amendments []AmendItem `json:"amendments"`
+	Amendments Items[AmendItem] `json:"amendments"`
 }
 
 // AmendItem changes one message by its ID.

@@ -9,7 +9,7 @@ import (
 // ClaimRequest is the body of POST /v1/claim.
 type ClaimRequest struct {
 	// Topics in order of preference.
-	Topics []string `json:"topics"`
+	Topics TopicNames `json:"topics"`
 	// Max bounds the deliveries, from 1.
 	Max int `json:"max"`
 	// PerTopic bounds how many of them are of any one topic; left out: no bound of its own.

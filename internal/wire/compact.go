@@ -460,6 +460,10 @@ func (r *compactReader) given() time.Time {
 
 func (r *compactReader) headers() map[string]string {
 	n := r.count(2)
+	if n > maxHeaders {
+		r.fail("more than %d headers", maxHeaders)
+		return nil
+	}
 	h := make(map[string]string, n)
 	for range n {
 		name := r.text()

@@ -40,7 +40,7 @@ func EncodePush(f Form, ms []punctual.NewMessage) ([]byte, error) {
 	if f == Compact {
 		return compactPush(ms), nil
 	}
-	r := PushRequest{Messages: make([]PushItem, len(ms))}
+	r := PushRequest{Messages: make(Items[PushItem], len(ms))}
 	for i := range ms {
 		var err error
 		if r.Messages[i], err = PushItemOf(&ms[i]); err != nil {

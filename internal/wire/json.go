@@ -17,7 +17,8 @@ import (
 )
 
 // DecodeRequest reads one JSON value. What a lenient decoder would mend or pass over is an ErrInvalid that names the place:
-// a name twice, a name that is not known, text that is not UTF-8, nesting beyond all use, data behind the value.
+// a name twice, a name that is not known, text that is not UTF-8, nesting beyond all use, data behind the value. More items, topics
+// or headers than a request may have are an ErrTooLarge.
 func DecodeRequest(data []byte, into any) error {
 	if err := json.Unmarshal(data, into, json.RejectUnknownMembers(true)); err != nil {
 		return malformed(data, err)
@@ -52,6 +53,9 @@ func Lines(data []byte) iter.Seq2[int, []byte] {
 // malformed says what is wrong and where, in terms of the JSON and not of Go.
 func malformed(data []byte, err error) error {
 	if e := (*json.SemanticError)(nil); errors.As(err, &e) {
+		if errors.Is(e.Err, punctual.ErrTooLarge) {
+			return fmt.Errorf("JSON %s: %w", place(e.JSONPointer, e.ByteOffset), e.Err)
+		}
 		return fmt.Errorf("JSON %s: %s: %w", place(e.JSONPointer, e.ByteOffset), semantics(e), punctual.ErrInvalid)
 	}
 	if e := (*jsontext.SyntacticError)(nil); errors.As(err, &e) {

@@ -8,7 +8,7 @@ import (
 
 // PushRequest is the body of POST /v1/push; the lines of its NDJSON form are the PushItems.
 type PushRequest struct {
-	Messages []PushItem `json:"messages"`
+	Messages Items[PushItem] `json:"messages"`
 }
 
 // PushItem is one message to push. Only Body is required beside the topic.

@@ -145,8 +145,8 @@ func (b Body) Bytes() ([]byte, error) {
 
 // Headers are a message's headers: in Text those whose name and value are UTF-8, in Base64 the others, both sides encoded.
 type Headers struct {
-	Text   map[string]string `json:"headers,omitzero"`
-	Base64 map[string]string `json:"headers_base64,omitempty"`
+	Text   HeaderMap `json:"headers,omitzero"`
+	Base64 HeaderMap `json:"headers_base64,omitempty"`
 }
 
 // HeadersOf are the headers for an answer or request; Text refers to h when it can.

@@ -4,7 +4,7 @@ import "github.com/punctualmq/punctual"
 
 // SettleRequest is the body of POST /v1/settle.
 type SettleRequest struct {
-	Settlements []SettleItem `json:"settlements"`
+	Settlements Items[SettleItem] `json:"settlements"`
 }
 
 // SettleItem is what a holder says of one lease.
