@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -75,18 +76,18 @@ type auditLog struct {
 }
 
 // carryOut makes a change and has it recorded: do returns how many messages it changed. A change that cannot be recorded is not
-// made. One whose result cannot be recorded stays in the log as begun.
+// made, unless it helps against a full disk. One whose result cannot be recorded stays in the log as begun.
 func (l *auditLog) carryOut(ctx context.Context, e entry, do func(ctx context.Context) (int64, error)) (int64, error) {
 	now, err := l.store.Now(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("record the change before it is made: read the store's clock: %w", err)
 	}
-	if err := l.tidy(ctx, now); err != nil {
-		return 0, err
-	}
 	e.At, e.Result = now, resultBegun
 	id := storekit.NewID(now)
-	if err := l.write(ctx, id, &e); err != nil {
+	if err = l.tidy(ctx, now); err == nil {
+		err = l.write(ctx, []string{id}, []entry{e})
+	}
+	if err != nil && !(e.makesRoom() && errors.Is(err, punctual.ErrNoSpace)) {
 		return 0, fmt.Errorf("record the change before it is made, so nothing was done: %w", err)
 	}
 	n, failed := do(ctx)
@@ -99,26 +100,44 @@ func (l *auditLog) carryOut(ctx context.Context, e entry, do func(ctx context.Co
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	if err := l.write(ctx, id, &e); err != nil {
+	if err := l.write(ctx, []string{id}, []entry{e}); err != nil {
 		l.log.Error("the result of a change could not be recorded", "entry", id, "error", err)
 	}
-	l.log.Info("changed", "who", e.Who, "from", e.From, "verb", e.Verb, "topic", e.Topic, "id", e.ID, "detail", e.Detail,
-		"result", string(e.Result), "changed", n, "error", e.Error)
+	l.say(&e)
 	return n, failed
 }
 
-// write stores the entry, in the place of what was stored of it before.
-func (l *auditLog) write(ctx context.Context, id string, e *entry) error {
-	e.Detail, e.Error, e.Who = storekit.TrimError(e.Detail), storekit.TrimError(e.Error), storekit.TrimError(e.Who)
-	body, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("entry of the audit log: %w", err)
+// makesRoom tells whether the change takes away, or stops what fills the disk. On a full one it is needed most.
+func (e *entry) makesRoom() bool {
+	switch e.Verb {
+	case "purge", "delete topic", "cancel", "configure":
+		return true
 	}
-	rs, err := l.store.Push(ctx, []punctual.NewMessage{{
-		Topic: overview.AuditTopic, ID: id, Body: body, Due: e.At.Add(auditRetention), IfExists: punctual.IfExistsReplace,
-	}})
-	if err == nil {
-		err = rs[0].Err
+	return false
+}
+
+// say writes the entry to the log of the program.
+func (l *auditLog) say(e *entry) {
+	l.log.Info("changed", "who", e.Who, "from", e.From, "verb", e.Verb, "topic", e.Topic, "id", e.ID, "detail", e.Detail,
+		"result", string(e.Result), "changed", e.Changed, "error", e.Error)
+}
+
+// write stores entries, in the places of what was stored of them before.
+func (l *auditLog) write(ctx context.Context, ids []string, entries []entry) error {
+	ms := make([]punctual.NewMessage, len(entries))
+	for i, e := range entries {
+		e.Detail, e.Error, e.Who = storekit.TrimError(e.Detail), storekit.TrimError(e.Error), storekit.TrimError(e.Who)
+		body, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("entry of the audit log: %w", err)
+		}
+		ms[i] = punctual.NewMessage{
+			Topic: overview.AuditTopic, ID: ids[i], Body: body, Due: e.At.Add(auditRetention), IfExists: punctual.IfExistsReplace,
+		}
+	}
+	rs, err := l.store.Push(ctx, ms)
+	for _, r := range rs {
+		err = errors.Join(err, r.Err)
 	}
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)

@@ -134,7 +134,7 @@ func TestChangeThatCannotBeRecorded(t *testing.T) {
 	for from, made := range map[int]bool{1: false, 2: true} {
 		l, _, clock := recorder(t, func(s *memstore.Store) punctual.Store { return &failing{Store: s, from: from} })
 		called := false
-		n, err := l.carryOut(t.Context(), entry{Verb: "purge"}, func(context.Context) (int64, error) {
+		n, err := l.carryOut(t.Context(), entry{Verb: "requeue"}, func(context.Context) (int64, error) {
 			called = true
 			return 7, nil
 		})
@@ -146,6 +146,17 @@ func TestChangeThatCannotBeRecorded(t *testing.T) {
 		}
 		if all := l.all(t, clock); made && (len(all) != 1 || all[0].Result != resultBegun) || !made && len(all) != 0 {
 			t.Errorf("push %d fails: the log has %+v", from, all)
+		}
+	}
+}
+
+// On a full disk the log does not stand in the way of what makes room.
+func TestPurgeOnAFullDisk(t *testing.T) {
+	for _, verb := range []string{"purge", "delete topic", "cancel", "configure"} {
+		l, _, _ := recorder(t, func(s *memstore.Store) punctual.Store { return &failing{Store: s, from: 1} })
+		n, err := l.carryOut(t.Context(), entry{Verb: verb}, func(context.Context) (int64, error) { return 7, nil })
+		if n != 7 || err != nil || l.store.(*failing).pushes != 2 {
+			t.Errorf("%s: %d, %v, with %d attempts to record it; want it made", verb, n, err, l.store.(*failing).pushes)
 		}
 	}
 }
@@ -184,7 +195,7 @@ func TestAuditGoesBack(t *testing.T) {
 	record := func() {
 		id := fmt.Sprint("e", len(want))
 		want = append(want, id)
-		if err := l.write(t.Context(), id, &entry{At: clock.Now(), ID: id}); err != nil {
+		if err := l.write(t.Context(), []string{id}, []entry{{At: clock.Now(), ID: id}}); err != nil {
 			t.Fatal(err)
 		}
 	}

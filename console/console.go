@@ -54,6 +54,7 @@ type Console struct {
 	sessions *sessions
 	formKey  formKey
 	audit    *auditLog
+	gatherer *gatherer
 	reader   *overview.Reader
 	meter    *overview.Meter
 	observed atomic.Bool   // somebody feeds the meter
@@ -76,6 +77,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	c.inspector, _ = store.(punctual.Inspector)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = &auditLog{store: store, inspector: c.inspector, log: c.log}
+	c.gatherer = newGatherer(c.audit)
 	c.options.Location = cmp.Or(o.Location, time.UTC)
 	var err error
 	if c.content, err = readContent(); err != nil {
@@ -85,8 +87,10 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	return c, err
 }
 
-// Close ends what the console reads of the store and waits for it. Close it before the store.
+// Close ends what the console reads of the store and waits for it, and for what the audit log still has to be told. Close it
+// before the store.
 func (c *Console) Close() error {
+	c.gatherer.close()
 	if err := c.reader.Close(); err != nil {
 		return fmt.Errorf("close console: %w", err)
 	}

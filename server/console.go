@@ -18,7 +18,7 @@ func (c *call) isForConsole() bool {
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(c.r.URL.Path, "/"), "/")
 	for _, rt := range c.server.routes {
-		if own, _, _ := strings.Cut(rt.path[1:], "/"); first == own {
+		if first == rt.segments[0] {
 			return false
 		}
 	}

@@ -224,7 +224,13 @@ func (c *call) amendOne(a punctual.Amendment) (err error) {
 	if a.Delay, a.Due, err = wire.When(c.param("in"), c.param("at")); err != nil {
 		return err
 	}
-	results, err := storeBatch(c, []punctual.Amendment{a}, c.server.store.Amend)
+	detail := ""
+	for _, name := range []string{"in", "at"} {
+		if text := c.param(name); text != "" {
+			detail = name + " " + text
+		}
+	}
+	results, err := c.amend([]punctual.Amendment{a}, detail)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type route struct {
 	// id and summary describe the route; detail, if there, says more.
 	id, summary, detail string
 	handle              func(c *call) error
+
+	segments []string // of path
 }
 
 // bodyKind is what the body of a request is.
@@ -78,11 +80,10 @@ func (rt *route) queryNames() []string {
 
 // matches compares the segments of a path with the route's and returns its parameters.
 func (rt *route) matches(segments []string) (values map[string]string, ok bool) {
-	pattern := strings.Split(rt.path[1:], "/")
-	if len(pattern) != len(segments) {
+	if len(rt.segments) != len(segments) {
 		return nil, false
 	}
-	for i, want := range pattern {
+	for i, want := range rt.segments {
 		if name, isParam := strings.CutPrefix(want, "{"); isParam {
 			if values == nil {
 				values = make(map[string]string, 2)
@@ -144,7 +145,11 @@ func routes() []*route {
 	out = append(out, messageRoutes()...)
 	out = append(out, batchRoutes()...)
 	out = append(out, topicRoutes()...)
-	return append(out, serverRoutes()...)
+	out = append(out, serverRoutes()...)
+	for _, rt := range out {
+		rt.segments = strings.Split(rt.path[1:], "/")
+	}
+	return out
 }
 
 func messageRoutes() []*route {

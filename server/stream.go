@@ -41,6 +41,9 @@ type windows struct {
 func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	if len(ws.of) == 0 {
+		return // no stream is open, as with most servers
+	}
 	key := held{s.Topic, s.ID, s.Token}
 	w := ws.of[key]
 	switch {

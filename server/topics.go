@@ -1,9 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -22,6 +25,66 @@ func (c *call) inspect(f func(ctx context.Context, i punctual.Inspector) (any, e
 		return err
 	}
 	return c.json(http.StatusOK, answer)
+}
+
+// alter calls the store's Inspector for a change, and answers with what f returns beside the number of messages changed.
+func (c *call) alter(ch Change, f func(ctx context.Context, i punctual.Inspector) (any, int64, error)) error {
+	if c.server.inspector == nil {
+		return errNoInspector
+	}
+	var answer any
+	_, err := c.record(ch, func() (n int64, err error) {
+		answer, err = storeCall(c, func(ctx context.Context) (answer any, err error) {
+			answer, n, err = f(ctx, c.server.inspector)
+			return answer, err
+		})
+		return n, err
+	})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// record makes a change within Options.Record.
+func (c *call) record(ch Change, do func() (int64, error)) (int64, error) {
+	record := c.server.options.Record
+	if record == nil {
+		return do()
+	}
+	ch.Who, ch.From = c.principal.Name, c.r.RemoteAddr
+	if host, _, err := net.SplitHostPort(ch.From); err == nil {
+		ch.From = host
+	}
+	return record(c.r.Context(), ch, func(context.Context) (int64, error) { return do() })
+}
+
+// amend makes amendments within Options.Record.
+func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual.Amended, err error) {
+	if len(as) == 0 {
+		return nil, nil
+	}
+	ch := Change{Verb: as[0].Change.String(), Topic: as[0].Topic, ID: as[0].ID, Detail: detail, Amends: true}
+	for i := range as[1:] {
+		a := &as[i+1]
+		ch.ID = ""
+		if a.Change.String() != ch.Verb {
+			ch.Verb = "amend"
+		}
+		if a.Topic != ch.Topic {
+			ch.Topic = ""
+		}
+	}
+	_, err = c.record(ch, func() (n int64, err error) {
+		results, err = storeBatch(c, as, c.server.store.Amend)
+		for i := range results {
+			if results[i].Err == nil {
+				n++
+			}
+		}
+		return n, err
+	})
+	return results, err
 }
 
 func (c *call) topics() error {
@@ -45,9 +108,10 @@ func (c *call) stats() error {
 }
 
 func (c *call) deleteTopic() error {
-	return c.inspect(func(ctx context.Context, i punctual.Inspector) (any, error) {
-		n, err := i.DeleteTopic(ctx, c.path["topic"])
-		return wire.Purged{Topic: c.path["topic"], Purged: n}, err
+	topic := c.path["topic"]
+	return c.alter(Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
+		n, err := i.DeleteTopic(ctx, topic)
+		return wire.Purged{Topic: topic, Purged: n}, n, err
 	})
 }
 
@@ -67,13 +131,14 @@ func (c *call) configure() error {
 	if err != nil {
 		return err
 	}
-	return c.change(patch)
+	return c.change(patch, string(bytes.TrimSpace(c.body)))
 }
 
-func (c *call) change(p punctual.SettingsPatch) error {
-	return c.inspect(func(ctx context.Context, i punctual.Inspector) (any, error) {
-		s, err := i.Configure(ctx, c.path["topic"], p)
-		return wire.SettingsOf(s), err
+func (c *call) change(p punctual.SettingsPatch, detail string) error {
+	topic := c.path["topic"]
+	return c.alter(Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
+		s, err := i.Configure(ctx, topic, p)
+		return wire.SettingsOf(s), 1, err
 	})
 }
 
@@ -92,13 +157,16 @@ func (c *call) setPaused(paused bool) error {
 	}
 	neither := !pushGiven && !deliveryGiven
 	var p punctual.SettingsPatch
+	var detail []string
 	if push || neither && !paused {
 		p.PushPaused = &paused
+		detail = append(detail, fmt.Sprintf("push paused: %t", paused))
 	}
 	if delivery || neither {
 		p.DeliveryPaused = &paused
+		detail = append(detail, fmt.Sprintf("delivery paused: %t", paused))
 	}
-	return c.change(p)
+	return c.change(p, strings.Join(detail, ", "))
 }
 
 func (c *call) purge() error {
@@ -110,9 +178,15 @@ func (c *call) purge() error {
 	if q.From, q.To, err = c.span(); err != nil {
 		return err
 	}
-	return c.inspect(func(ctx context.Context, i punctual.Inspector) (any, error) {
+	detail := c.param("state")
+	for _, name := range []string{"from", "to"} {
+		if text := c.param(name); text != "" {
+			detail += ", " + name + " " + text
+		}
+	}
+	return c.alter(Change{Verb: "purge", Topic: q.Topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		n, err := i.Purge(ctx, q)
-		return wire.Purged{Topic: q.Topic, Purged: n}, err
+		return wire.Purged{Topic: q.Topic, Purged: n}, n, err
 	})
 }
 

@@ -105,7 +105,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 		if pages != nil {
 			defer pages.Close()
-			o.Console, o.Observer = pages, punctual.JoinObservers(o.Observer, pages.Observer())
+			o.Console, o.Observer, o.Record = pages, punctual.JoinObservers(o.Observer, pages.Observer()), recordIn(pages)
 		}
 		if h, err = server.New(s, &o); err != nil {
 			return err

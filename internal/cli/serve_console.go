@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,13 @@ func (a *app) newConsole(s punctual.Store, f *runFlags, authenticate func(*http.
 			}}, nil
 		},
 	})
+}
+
+// recordIn enters what the interface changes into the audit log of the console.
+func recordIn(c *console.Console) func(context.Context, server.Change, func(context.Context) (int64, error)) (int64, error) {
+	return func(ctx context.Context, ch server.Change, do func(context.Context) (int64, error)) (int64, error) {
+		return c.Record(ctx, console.Change(ch), do)
+	}
 }
 
 // consoleActions are the rights of a token that the actions of the console need.

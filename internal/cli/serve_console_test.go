@@ -116,6 +116,15 @@ func TestServeConsole(t *testing.T) {
 		t.Errorf("the audit log for who may not look at it: %d", status)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, line := range []string{"POST /v1/topics/pay/pause", "POST /v1/topics/pay/purge?state=live", "PUT /v1/topics/pay/messages/m2?in=1h", "DELETE /v1/topics/pay/messages/m2"} {
+		method, path, _ := strings.Cut(line, " ")
+		if status, body := ask(t, client, method, base+path, admin); status/100 != 2 {
+			t.Fatalf("%s: %d %s", line, status, body)
+		}
+	}
+	if _, _, text := ann.looks("/audit"); !strings.Contains(text, "delivery paused: true") || !strings.Contains(text, ">purge<") || !strings.Contains(text, ">m2<") {
+		t.Errorf("what a program changed is not in the audit log: %s", text)
+	}
 	if status, body := ask(t, client, "DELETE", base+"/v1/topics/punctual.audit", admin); status != 403 {
 		t.Errorf("an admin deletes the audit log: %d %s", status, body)
 	}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Every route that changes something beside pushes, claims and settlements does so within Options.Record, which may refuse it.
+func TestEveryChangeIsRecorded(t *testing.T) {
+	refused := errors.New("not recorded")
+	var told []Change
+	var changed int64
+	refuse := false
+	r := newRig(t, &Options{
+		Authenticator: roles{"a": role("ann", ActionAll, "*")},
+		Record: func(ctx context.Context, ch Change, do func(context.Context) (int64, error)) (int64, error) {
+			told = append(told, ch)
+			if refuse {
+				return 0, refused
+			}
+			n, err := do(ctx)
+			changed = n
+			return n, err
+		},
+	})
+	const auth = "Authorization: Bearer a"
+	asks := map[string]struct {
+		query, body string
+		want        Change
+		changed     int64
+	}{
+		"cancel":      {"", "", Change{Verb: "cancel", Topic: "t", ID: "x", Amends: true}, 1},
+		"reschedule":  {"?in=2h", "", Change{Verb: "reschedule", Topic: "t", ID: "x", Detail: "in 2h", Amends: true}, 1},
+		"requeue":     {"", "", Change{Verb: "requeue", Topic: "t", ID: "x", Amends: true}, 1},
+		"deleteTopic": {"", "", Change{Verb: "delete topic", Topic: "t"}, 2},
+		"configure":   {"", ` {"max_attempts":3} `, Change{Verb: "configure", Topic: "t", Detail: `{"max_attempts":3}`}, 1},
+		"pause":       {"", "", Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
+		"resume":      {"", "", Change{Verb: "configure", Topic: "t", Detail: "push paused: false, delivery paused: false"}, 1},
+		"purge":       {"?state=live&to=2999-01-01T00:00:00Z", "", Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
+		"amendMany": {
+			"", `{"amendments":[{"change":"cancel","topic":"t","id":"x"},{"change":"cancel","topic":"t","id":"y"},{"change":"cancel","topic":"t","id":"z"}]}`,
+			Change{Verb: "cancel", Topic: "t", Amends: true}, 2,
+		},
+	}
+	for _, rt := range routes() {
+		if rt.method == http.MethodGet || rt.action&(ActionAmend|ActionAdmin) == 0 {
+			continue
+		}
+		a, ok := asks[rt.id]
+		if !ok {
+			t.Errorf("route %s changes something: say here what it records", rt.id)
+			continue
+		}
+		for _, id := range []string{"x", "y"} {
+			r.ask("PUT /v1/topics/t/messages/"+id+"?in=1h&if_exists=replace", "x", auth)
+		}
+		if rt.id == "requeue" {
+			r.kill(auth)
+		}
+		line := rt.method + " " + strings.NewReplacer("{topic}", "t", "{id}", "x").Replace(rt.path) + a.query
+		told, changed, refuse = nil, -1, true
+		before := r.snapshot()
+		if got := r.ask(line, a.body, auth); got.status < 400 || r.snapshot() != before {
+			t.Errorf("%s: what is not recorded is answered with %d, and changed", rt.id, got.status)
+		}
+		told, refuse = nil, false
+		r.ask(line, a.body, auth).want(t, 200)
+		a.want.Who, a.want.From = "ann", "192.0.2.1"
+		if len(told) != 1 || told[0] != a.want || changed != a.changed {
+			t.Errorf("%s: recorded %+v with %d changed\nwant %+v with %d", rt.id, told, changed, a.want, a.changed)
+		}
+	}
+}
+
+// kill makes the message x dead.
+func (r *rig) kill(auth string) {
+	r.Helper()
+	r.ask("POST /v1/topics/t/messages/x/reschedule?in=0s", "", auth).want(r.T, 200)
+	ds, err := r.store.Claim(r.Context(), punctual.Claim{Topics: []string{"t"}, Max: 1})
+	if err != nil || len(ds) != 1 {
+		r.Fatalf("claimed %d, %v", len(ds), err)
+	}
+	if errs, err := r.store.Settle(r.Context(), []punctual.Settlement{{Topic: "t", ID: "x", Token: ds[0].Token, Verb: punctual.SettleDiscard}}); err != nil || errs[0] != nil {
+		r.Fatal(errs, err)
+	}
+}
+
+// A request for several topics, or with several kinds of changes, names neither.
+func TestRecordOfMany(t *testing.T) {
+	var told []Change
+	r := newRig(t, &Options{Record: func(ctx context.Context, ch Change, do func(context.Context) (int64, error)) (int64, error) {
+		told = append(told, ch)
+		return do(ctx)
+	}})
+	r.ask("POST /v1/amend", `{"amendments":[{"change":"cancel","topic":"a","id":"x"},{"change":"requeue","topic":"b","id":"y"}]}`).want(t, 200)
+	r.ask("POST /v1/amend", `{"amendments":[]}`).want(t, 200)
+	if want := (Change{Who: "anyone", From: "192.0.2.1", Verb: "amend", Amends: true}); len(told) != 1 || told[0] != want {
+		t.Errorf("recorded %+v, want %+v", told, want)
+	}
+}
