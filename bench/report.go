@@ -42,9 +42,10 @@ func onPostgres(scenario string) bool { return strings.HasPrefix(scenario, "post
 
 func parts() []part {
 	return []part{
-		{func(s string) bool { return !onRedis(s) && !onPostgres(s) && !onServer(s) }, tables, charts},
+		{func(s string) bool { return !onRedis(s) && !onPostgres(s) && !onServer(s) && !onConsole(s) }, tables, charts},
 		{onRedis, redisTables, redisCharts},
 		{onServer, serverTables, nil},
+		{onConsole, consoleTables, nil},
 	}
 }
 

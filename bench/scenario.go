@@ -54,6 +54,7 @@ func scenarios() []scenario {
 	all = append(all, redisCostScenarios()...)
 	all = append(all, postgresScenarios()...)
 	all = append(all, serverScenarios()...)
+	all = append(all, consoleScenarios()...)
 	return append(all, pendingScenarios()...)
 }
 

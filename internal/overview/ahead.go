@@ -3,6 +3,7 @@ package overview
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -120,6 +121,19 @@ func (a *Ahead) Sum() (n int64) {
 		n += c
 	}
 	return n
+}
+
+// sumOf adds up topics that have the same edges, of which there is at least one.
+func sumOf(topics []*Ahead) *Ahead {
+	out := *topics[0]
+	out.Topic, out.Counts = "", slices.Clone(out.Counts)
+	for _, a := range topics[1:] {
+		out.Overdue, out.Beyond = out.Overdue+a.Overdue, out.Beyond+a.Beyond
+		for n, count := range a.Counts {
+			out.Counts[n] += count
+		}
+	}
+	return &out
 }
 
 // take takes the messages of another one with the same edges out of this one.

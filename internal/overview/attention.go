@@ -115,22 +115,26 @@ func attention(o *Overview, examined []Finding) []Finding {
 	return all
 }
 
-// examined is what the store says is not good below it.
-func (r *Reader) examined(ctx context.Context) []Finding {
+// examine asks the store what it stands on, if that is to be asked again.
+func (r *Reader) examine() (running <-chan struct{}) {
 	e, ok := r.store.(punctual.Examiner)
 	if !ok {
 		return nil
 	}
 	p := policy{timeout: 10 * time.Second, fresh: func(took time.Duration) time.Duration { return max(examineEach, share*took) }}
-	a := r.doctor.await(ctx, r.doctor.begin(r, p, func(ctx context.Context) ([]punctual.Finding, error) {
+	return r.doctor.begin(r, p, func(ctx context.Context) ([]punctual.Finding, error) {
 		found, err := e.Examine(ctx)
 		if errors.Is(err, punctual.ErrUnsupported) {
 			return nil, nil
 		}
 		return found, err
-	}))
+	})
+}
+
+// examined is what the store said is not good below it.
+func (r *Reader) examined(ctx context.Context, running <-chan struct{}) []Finding {
 	var out []Finding
-	for _, f := range a.value {
+	for _, f := range r.doctor.await(ctx, running).value {
 		if f.Severity > punctual.SeverityGood {
 			out = append(out, Finding{
 				Kind: KindStore, Severity: f.Severity, Name: f.Name, Value: f.Value, Remedy: f.Remedy, Text: f.Name + ": " + f.Value,

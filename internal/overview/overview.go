@@ -111,12 +111,13 @@ type topicCounts struct {
 const (
 	// leastAge is how long an answer is used at least.
 	leastAge = time.Second
-	// share is how many times as long as a look took its answer is used: looking costs the store at most half a percent of its time.
-	share = 200
+	// countShare and share are how many times as long as a look took its answer is used, for the counts and for what may be older. There
+	// are four of those, so an open page costs the store little over half a percent of its time at most.
+	countShare, share = 400, 1000
 	// mostAsked bounds the counts ahead that are kept for pages of one topic.
 	mostAsked = 256
 	// longAgo is how old what was read is when nobody wants to see it any more.
-	longAgo = 10 * time.Second
+	longAgo = time.Minute
 	// examineEach is how often a store is asked what it stands on.
 	examineEach = 30 * time.Second
 )
@@ -202,30 +203,34 @@ func (r *Reader) Read(ctx context.Context) (*Overview, error) {
 		Meter: r.o.Meter,
 	}
 	out.add()
-	var running [len(r.pictures)]<-chan struct{}
+	examining := r.examine()
 	if len(out.Topics) > 0 {
-		for n := range r.pictures {
-			running[n] = r.pictures[n].begin(r, picturePolicy(Minute+Step(n)), func(ctx context.Context) (Picture, error) {
-				return r.draw(ctx, Minute+Step(n), c.value)
-			})
-		}
+		r.addPictures(patient, out, c.value)
 	}
-	examined := r.examined(patient)
-	if len(out.Topics) > 0 {
-		for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
-			a := r.pictures[n].await(patient, running[n])
-			*p = a.value
-			p.Err = a.err
-		}
-	}
-	out.Attention = attention(out, examined)
+	out.Attention = attention(out, r.examined(patient, examining))
 	return out, nil
+}
+
+// addPictures adds what falls due. Before a picture was counted for the first time, those of more distant times are not begun: in
+// a store of many messages they take far longer, and the first one is what people look at.
+func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts) {
+	for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
+		k := &r.pictures[n]
+		a := k.await(ctx, k.begin(r, picturePolicy(Minute+Step(n)), func(ctx context.Context) (Picture, error) {
+			return r.draw(ctx, Minute+Step(n), c)
+		}))
+		*p = a.value
+		p.Err = a.err
+		if a.read.IsZero() && a.err == nil {
+			return
+		}
+	}
 }
 
 // quick is the answer of the quick look. It waits for the first one, and for one after a long time in which nobody
 // looked, but not for a store that failed last.
 func (r *Reader) quick(ctx, patient context.Context) (answer[topicCounts], error) {
-	running := r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: freshFor(30 * time.Second)}, r.count)
+	running := r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: freshFor(30*time.Second, countShare)}, r.count)
 	c := r.counts.await(patient, running)
 	if c.err == nil && time.Since(c.read) > longAgo {
 		c = r.counts.await(ctx, running)
@@ -293,19 +298,7 @@ func (r *Reader) draw(ctx context.Context, s Step, c topicCounts) (Picture, erro
 	if err != nil {
 		return Picture{}, fmt.Errorf("read the store's clock: %w", err)
 	}
-	all, err := r.look(ctx, q, now)
-	if err != nil {
-		return Picture{}, err
-	}
-	for _, t := range c.hidden {
-		q.Topic = t.Topic
-		hidden, err := r.look(ctx, q, now)
-		if err != nil {
-			return Picture{}, err
-		}
-		all.take(hidden)
-	}
-	out := Picture{All: all}
+	var out Picture
 	for _, t := range largest(c.topics, r.o.Drawn) {
 		q.Topic = t.Topic
 		one, err := r.look(ctx, q, now)
@@ -314,18 +307,47 @@ func (r *Reader) draw(ctx context.Context, s Step, c topicCounts) (Picture, erro
 		}
 		out.Topics = append(out.Topics, one)
 	}
+	live := 0
+	for _, t := range c.topics {
+		if t.Live() > 0 {
+			live++
+		}
+	}
+	if live > 0 && live == len(out.Topics) {
+		out.All = sumOf(out.Topics) // a store that reads each message need not read it twice
+	} else if out.All, err = r.lookAtAll(ctx, q, now, c.hidden); err != nil {
+		return Picture{}, err
+	}
 	return out, r.examinePicture(ctx, &out, c.topics)
+}
+
+// lookAtAll counts ahead for all topics but those hidden.
+func (r *Reader) lookAtAll(ctx context.Context, q AheadQuery, now time.Time, hidden []punctual.TopicStats) (*Ahead, error) {
+	q.Topic = ""
+	all, err := r.look(ctx, q, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range hidden {
+		q.Topic = t.Topic
+		one, err := r.look(ctx, q, now)
+		if err != nil {
+			return nil, err
+		}
+		all.take(one)
+	}
+	return all, nil
 }
 
 // picture is how many steps a picture has, and how old it may become. It may be the older the longer its steps are.
 func (s Step) picture() (steps int, most time.Duration) {
 	switch s {
 	case Minute:
-		return 60, 30 * time.Second
+		return 60, 2 * time.Minute
 	case Hour:
-		return 48, 10 * time.Minute
+		return 48, time.Hour
 	}
-	return 90, time.Hour
+	return 90, 6 * time.Hour
 }
 
 // look counts ahead when it is its turn: a store of many messages is not asked for all pictures at once.
@@ -419,11 +441,11 @@ func (c *cached[T]) lastUsed() time.Time {
 // picturePolicy has a picture counted at leisure.
 func picturePolicy(s Step) policy {
 	_, most := s.picture()
-	return policy{timeout: time.Minute, fresh: freshFor(most)}
+	return policy{timeout: time.Minute, fresh: freshFor(most, share)}
 }
 
 // freshFor is how long answers are used that may become so old.
-func freshFor(most time.Duration) func(time.Duration) time.Duration {
+func freshFor(most, share time.Duration) func(time.Duration) time.Duration {
 	return func(took time.Duration) time.Duration {
 		return max(leastAge, min(share*took, most), 4*took)
 	}

@@ -283,6 +283,33 @@ func TestCallersShareALook(t *testing.T) {
 	})
 }
 
+// Where all topics are drawn, none is counted twice, and the page of a large store has its nearest picture first.
+func TestMessagesAreCountedOnce(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		for n := range 5 {
+			s.push(fmt.Sprintf("t%d", n), "1", 90*time.Second)
+			s.push(fmt.Sprintf("t%d", n), "2", 100*24*time.Hour)
+		}
+		s.push(AuditTopic, "x", 90*time.Second)
+		o := s.read()
+		if n := s.count("forecast"); n != 3*5 {
+			t.Errorf("%d forecasts for 5 topics, want one for each in each picture", n)
+		}
+		if a := o.Minutes.All; a.Counts[1] != 5 || a.Sum() != 5 || a.Beyond != 5 || a.Topic != "" || o.Minutes.Topics[0].Counts[1] != 1 {
+			t.Errorf("the sum of five topics: %+v; the first of them: %+v", a, o.Minutes.Topics[0])
+		}
+	})
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		s.set(func() { s.hangs = "forecast" })
+		s.read()
+		synctest.Wait()
+		if n := s.count("forecast"); n != 1 {
+			t.Errorf("%d forecasts while the first one goes on, want that one", n)
+		}
+	})
+}
+
 // With many topics the calls do not grow.
 func TestCallsAreBounded(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/console"
+	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/pgstore"
+	"github.com/punctualmq/punctual/redisstore"
+)
+
+// The console over a store with many pending messages: how long the first page takes after a start and later, what a page costs that is
+// open all day, and whether it makes memory grow.
+
+const (
+	consoleTopics = 8
+	// consoleRefresh is how often an open page asks.
+	consoleRefresh = 2 * time.Second
+	// consoleViews is how many pages are opened one after the other.
+	consoleViews = 50
+	// consoleRest is longer than the console takes an answer for a new one when nobody looks.
+	consoleRest = 65 * time.Second
+	// consoleDay is how many times a page asks in a day.
+	consoleDay = int(24 * time.Hour / consoleRefresh)
+)
+
+// consoleWorld is a store that the console looks at.
+type consoleWorld struct {
+	store punctual.Store
+	// serverCPU is the CPU time of the server below the store, which may be nil.
+	serverCPU func() (time.Duration, error)
+}
+
+// consoleStores are the stores, and how each is made with n messages pending.
+var consoleStores = []struct {
+	name    string
+	pending func(sizes) int
+	each    time.Duration // that a message takes to push
+	with    func(ctx context.Context, e *env, n int, f func(consoleWorld) error) error
+}{
+	{"diskstore", func(z sizes) int { return z.Pending }, 8 * time.Microsecond, withConsoleDisk},
+	{"redis", func(z sizes) int { return z.RedisPending }, 20 * time.Microsecond, withConsoleRedis},
+	{"postgres", func(z sizes) int { return z.RedisPending }, 40 * time.Microsecond, withConsolePostgres},
+}
+
+func consoleName(store string) string { return "console/" + store }
+
+func consoleScenarios() []scenario {
+	var all []scenario
+	for _, s := range consoleStores {
+		all = append(all, scenario{
+			name: consoleName(s.name), about: "the console over many pending messages on " + s.name, maxRounds: 1,
+			takes: func(z sizes) time.Duration {
+				return time.Duration(s.pending(z))*s.each + 2*z.Window + consoleRest + 30*time.Second
+			},
+			run: func(ctx context.Context, e *env) error {
+				n := s.pending(e.sizes)
+				return s.with(ctx, e, n, func(w consoleWorld) error { return watchConsole(ctx, e, w, n) })
+			},
+		})
+	}
+	return all
+}
+
+// fillConsole pushes n messages due 1 to 25 hours ahead, over consoleTopics topics.
+func fillConsole(ctx context.Context, e *env, store punctual.Store, n int) error {
+	e.say("pushing %d messages", n)
+	ms := make([]punctual.NewMessage, fillBatch)
+	for done := 0; done < n; done += len(ms) {
+		ms = ms[:min(fillBatch, n-done)]
+		farMessages(ms)
+		for i := range ms {
+			ms[i].Topic = fmt.Sprintf("%s-%d", topic, i%consoleTopics)
+		}
+		rs, err := store.Push(ctx, ms)
+		for _, r := range rs {
+			err = errors.Join(err, r.Err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withConsoleDisk closes the store once it is full, and opens it again: the console comes with a start.
+func withConsoleDisk(ctx context.Context, e *env, n int, f func(consoleWorld) error) error {
+	store, err := openStore(e)
+	if err != nil {
+		return err
+	}
+	if err := closeStore(store, fillConsole(ctx, e, store, n)); err != nil {
+		return err
+	}
+	if store, err = diskstore.Open(e.dir, nil); err != nil {
+		return err
+	}
+	return closeStore(store, f(consoleWorld{store: store}))
+}
+
+func withConsoleRedis(ctx context.Context, e *env, n int, f func(consoleWorld) error) error {
+	return e.withRedis(ctx, everySecond, func(s *redisServer) error {
+		store, err := redisstore.Open(ctx, redis.NewClient(&redis.Options{Addr: s.addr}), &redisstore.Options{OwnClient: true})
+		if err != nil {
+			return err
+		}
+		cpu := func() (time.Duration, error) {
+			u, err := s.usage(ctx)
+			return u.cpu, err
+		}
+		err = fillConsole(ctx, e, store, n)
+		if err == nil {
+			err = f(consoleWorld{store, cpu})
+		}
+		return closeStore(store, err)
+	})
+}
+
+func withConsolePostgres(ctx context.Context, e *env, n int, f func(consoleWorld) error) error {
+	return e.withPostgres(ctx, func(s *postgresServer) error {
+		store, err := pgstore.Open(ctx, s.pool, &pgstore.Options{Migrate: true})
+		if err != nil {
+			return err
+		}
+		err = fillConsole(ctx, e, store, n)
+		if err == nil {
+			err = f(consoleWorld{store, s.CPU})
+		}
+		return closeStore(store, err)
+	})
+}
+
+// watchConsole measures what a person meets, and what it costs.
+func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
+	idle, err := w.load(ctx, e, nil)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	c, err := console.New(w.store, nil)
+	if err != nil {
+		return err
+	}
+	err = openConsole(ctx, e, c, began)
+	if err == nil {
+		err = w.noteDay(ctx, e, c, idle)
+	}
+	e.out.set("pending", float64(n))
+	return errors.Join(err, c.Close())
+}
+
+// openConsole opens pages as a person does: the first after a start, others, and one after a rest.
+func openConsole(ctx context.Context, e *env, c *console.Console, began time.Time) error {
+	e.say("opening pages")
+	for _, p := range []struct{ name, path string }{
+		{"first", "/"}, {"topics", "/topics"}, {"topic", "/topics/" + topic + "-0"}, {"ahead", "/ahead"}, {"dead", "/dead"},
+	} {
+		took, _, err := view(ctx, c, p.path)
+		if err != nil {
+			return err
+		}
+		e.out.set(p.name+"_ms", ms(took))
+	}
+	whole, err := untilCounted(ctx, c)
+	if err != nil {
+		return err
+	}
+	e.out.set("counted_after_ms", ms(whole.Sub(began)))
+	rec := newRecorder()
+	for range consoleViews {
+		took, _, err := view(ctx, c, "/")
+		if err != nil {
+			return err
+		}
+		rec.record(took)
+		if err := sleepUntil(ctx, time.Now().Add(50*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+	e.out.setQuantiles("view", rec.merged())
+	if err := sleepUntil(ctx, time.Now().Add(consoleRest)); err != nil {
+		return err
+	}
+	took, _, err := view(ctx, c, "/")
+	e.out.set("after_rest_ms", ms(took))
+	return err
+}
+
+// view opens a page from this machine.
+func view(ctx context.Context, c *console.Console, path string) (time.Duration, string, error) {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, http.NoBody)
+	r.RemoteAddr = "127.0.0.1:1"
+	rec := httptest.NewRecorder()
+	start := time.Now()
+	c.ServeHTTP(rec, r)
+	took := time.Since(start)
+	if rec.Code != http.StatusOK {
+		return took, "", fmt.Errorf("GET %s: status %d: %.300s", path, rec.Code, rec.Body)
+	}
+	return took, rec.Body.String(), nil
+}
+
+// untilCounted waits until the first page has its three pictures.
+func untilCounted(ctx context.Context, c *console.Console) (time.Time, error) {
+	for {
+		_, text, err := view(ctx, c, "/")
+		if err != nil || strings.Count(text, "<svg") >= 3 {
+			return time.Now(), err
+		}
+		if err := sleepUntil(ctx, time.Now().Add(100*time.Millisecond)); err != nil {
+			return time.Time{}, err
+		}
+	}
+}
+
+// load is the CPU time in a second, of this process and of the server, over a window in which f runs every consoleRefresh.
+func (w consoleWorld) load(ctx context.Context, e *env, f func() error) (float64, error) {
+	start, used := time.Now(), time.Duration(0)
+	before, err := w.cpu()
+	if err != nil {
+		return 0, err
+	}
+	for next := start; time.Since(start) < e.sizes.Window; {
+		if f != nil {
+			if err := f(); err != nil {
+				return 0, err
+			}
+		}
+		next = next.Add(consoleRefresh)
+		if err := sleepUntil(ctx, next); err != nil {
+			return 0, err
+		}
+	}
+	after, err := w.cpu()
+	used = after - before
+	return used.Seconds() / time.Since(start).Seconds(), err
+}
+
+func (w consoleWorld) cpu() (time.Duration, error) {
+	own, err := cpuTime()
+	if err != nil || w.serverCPU == nil {
+		return own, err
+	}
+	server, err := w.serverCPU()
+	return own + server, err
+}
+
+// noteDay notes what an open page costs beside the idle store, and what a day of asking leaves in memory.
+func (w consoleWorld) noteDay(ctx context.Context, e *env, c *console.Console, idle float64) error {
+	e.say("a page is open")
+	look := func() error {
+		_, _, err := view(ctx, c, "/fragment")
+		return err
+	}
+	open, err := w.load(ctx, e, look)
+	if err != nil {
+		return err
+	}
+	e.out.set("idle_cpu", idle)
+	e.out.set("open_cpu", max(0, open-idle))
+	e.say("a page asks as often as in a day")
+	for range consoleDay / 10 { // what is kept for a while is there then
+		if err := look(); err != nil {
+			return err
+		}
+	}
+	before := liveHeap()
+	for range consoleDay {
+		if err := look(); err != nil {
+			return err
+		}
+	}
+	e.out.set("heap_bytes", liveHeap())
+	e.out.set("heap_grown_bytes", liveHeap()-before)
+	return nil
+}
+
+// liveHeap is what is in use behind a collection.
+func liveHeap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+var consoleTables = []table{{"console", consoleTable}}
+
+func onConsole(scenario string) bool { return strings.HasPrefix(scenario, "console/") }
+
+func consoleTable(r run) string {
+	var rows []row
+	for _, s := range consoleStores {
+		rows = append(rows, row{s.name, consoleName(s.name)})
+	}
+	return scenarioTable(r, "console over",
+		rows, value("pending", "pending", func(v float64) string { return commas(int64(v)) }),
+		value("first view ms", "first_ms", digits), value("after a rest ms", "after_rest_ms", digits),
+		value("view p50 ms", "view_p50_ms", digits), value("p99 ms", "view_p99_ms", digits),
+		value("all counted after ms", "counted_after_ms", digits), value("open: share of a core", "open_cpu", smallPercent),
+		value("MB grown by a day of asking", "heap_grown_bytes", inMB), othersColumn)
+}
+
+// smallPercent is for shares far below one.
+func smallPercent(v float64) string { return fmt.Sprintf("%.2f %%", 100*v) }
