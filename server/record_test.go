@@ -44,7 +44,8 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		"purge":       {"?state=live&to=2999-01-01T00:00:00Z", "", Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
 		"amendMany": {
 			"", `{"amendments":[{"change":"cancel","topic":"t","id":"x"},{"change":"cancel","topic":"t","id":"y"},{"change":"cancel","topic":"t","id":"z"}]}`,
-			Change{Verb: "cancel", Topic: "t", Amends: true}, 2,
+			Change{Verb: "cancel", Topic: "t", Amends: true},
+			2,
 		},
 	}
 	for _, rt := range routes() {
