@@ -315,8 +315,9 @@ func (w *waits) pollDue() int64 {
 		case len(t.waiting) > 0:
 			t.wanted = now
 			names = append(names, name)
-			w.offer(t, now)
-			if !t.asking {
+			if t.at <= now {
+				w.offer(t, now)
+			} else if !t.asking { // offer would wake the poller, which is about to sleep until then
 				next = min(next, t.at)
 			}
 		case !t.asking && now > t.wanted+forgetAfter:
