@@ -5,16 +5,19 @@ import (
 	"time"
 )
 
-// A worker with a backlog claims ahead of its free slots, as many messages as the slots handle in aheadTime, and at most
-// aheadMost for each slot. So a slot has its next message at once, and the store is asked for many at a time. There is
-// nothing ahead for slow handlers: what waits here could be with another worker. What no slot took for aheadWait
-// is given back, its attempt uncounted, and for aheadRest nothing more is claimed ahead.
+// A worker with a backlog claims ahead of its free slots: as many messages as the slots handle in aheadTime and in two claims,
+// at least one and at most aheadMost for each slot. So a slot has its next message at once, and a store is asked for more at a time the
+// longer it takes to answer. There is nothing ahead for handlers that take aheadTime: what waits here could be with another worker. What no slot took
+// for aheadWait, or somewhat longer where claims are slow, is given back. Its attempt does not count, and for aheadRest nothing more
+// is claimed ahead.
 //
 // A claim that asks for messages ahead does not wait in the store, and is sent only after one that brought all that it
 // asked for. So a worker that is idle, when many messages become due at once, takes no more than it has slots.
 const (
 	aheadTime = 5 * time.Millisecond
-	aheadMost = 4
+	aheadMost = 8
+	// aheadTurn is how much of a claim's time counts at most.
+	aheadTurn = 10 * time.Millisecond
 	aheadWait = 50 * time.Millisecond
 	aheadRest = time.Second
 	// aheadMeasure is how long the slots are watched at least. Twice in a row they must be fast.
@@ -24,6 +27,13 @@ const (
 	aheadTimeout = 5 * time.Second
 )
 
+// Where settling takes besideFrom or longer, a slot whose next message is there begins it while the one before is settled beside
+// it. So handlers do not wait for the store, and more settlements share a call. At most besideMost for each slot are settled so.
+const (
+	besideFrom = time.Millisecond
+	besideMost = 4
+)
+
 // ahead are the messages that were claimed ahead of free slots. slots.mu guards all of it.
 type ahead struct {
 	// queue has them in the order in which they came, and room is what it lies in. Each waits because its topic may not
@@ -31,13 +41,58 @@ type ahead struct {
 	queue, room []*message
 	// most is how many there may be.
 	most int
-	// done counts the messages that gave back their slot since measured, and rate those a second before.
+	// done counts the messages that gave back their slot since measured, and busy what their handlers took. rate is how
+	// many there were a second before, and quick whether handlers were quick.
 	done     int
+	busy     time.Duration
 	measured time.Time
 	rate     float64
+	quick    bool
 	// rest is until when there are to be none.
 	rest time.Time
+	// claims is what claims take of a backlog, settles what calls take that settle.
+	claims, settles usual
+	// beside counts the messages that are settled while their slots have the next one.
+	beside int
 }
+
+// handled notes what a handler took whose slot is given back.
+func (a *ahead) handled(took time.Duration) {
+	a.done++
+	a.busy += took
+}
+
+// measure decides anew how many messages there may be ahead of so many slots, by what these did in the time that has passed and
+// in that before. Both must tell of quick handlers: their slots may be idle most of the time, because the store takes long.
+func (a *ahead) measure(passed time.Duration, slots int) {
+	rate := float64(a.done) / passed.Seconds()
+	// Handlers that have not returned count as slow: each slot must have had its turn in aheadMeasure.
+	quick := rate*aheadMeasure.Seconds() >= float64(slots) && a.busy < time.Duration(a.done)*aheadTime
+	a.most = 0
+	if quick && a.quick {
+		a.most = min(max(int(min(rate, a.rate)*(aheadTime+2*a.turn()).Seconds()), slots), aheadMost*slots)
+	}
+	a.done, a.busy, a.rate, a.quick = 0, 0, rate, quick
+}
+
+// usual is how long something takes: the shortest of the last four times, since others may have been held up by chance.
+type usual struct {
+	last [4]time.Duration
+	at   int
+}
+
+func (u *usual) took(d time.Duration) {
+	u.last[u.at] = d
+	u.at = (u.at + 1) % len(u.last)
+}
+
+func (u *usual) time() time.Duration { return slices.Min(u.last[:]) }
+
+// turn is what a claim takes, as far as it counts.
+func (a *ahead) turn() time.Duration { return min(a.claims.time(), aheadTurn) }
+
+// wait is how long a message waits for a slot before it is given back.
+func (a *ahead) wait() time.Duration { return aheadWait + 10*a.turn() }
 
 // mayWaitAhead tells whether messages of a topic may be claimed ahead. With MaxSlots, slots that are free may not be
 // its own.
@@ -50,12 +105,11 @@ func (s *slots) roomAhead(now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if passed := now.Sub(s.ahead.measured); passed >= aheadMeasure {
-		rate := float64(s.ahead.done) / passed.Seconds()
-		s.ahead.most = min(int(min(rate, s.ahead.rate)*aheadTime.Seconds()), aheadMost*s.total)
-		if s.ahead.most < s.total || now.Before(s.ahead.rest) {
+		s.ahead.measure(passed, s.total)
+		s.ahead.measured = now
+		if now.Before(s.ahead.rest) {
 			s.ahead.most = 0
 		}
-		s.ahead.done, s.ahead.measured, s.ahead.rate = 0, now, rate
 	}
 	if len(s.ahead.queue) > s.ahead.most/2 {
 		return 0
@@ -100,14 +154,66 @@ func (s *slots) dequeue() *message {
 	return nil
 }
 
-// waitedTooLong takes out of the queue what has waited for aheadWait, or everything at the end of the session, and returns
-// when to look again; zero for not before something is claimed ahead. While there is much to do it looks each aheadWait,
+// claimed notes what a claim of a backlog took.
+func (s *slots) claimed(took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead.claims.took(took)
+}
+
+// settled notes what a call took that settled.
+func (s *slots) settled(took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead.settles.took(took)
+	s.slow.Store(s.ahead.settles.time() >= besideFrom)
+}
+
+// pass gives the slot of a message of r, whose handler has returned, to one that was claimed ahead. It returns nil where the
+// slot is to wait until its message is settled. Each message that it returns needs a call of passed.
+func (s *slots) pass(r *route, took time.Duration) (next *message) {
+	if !s.slow.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	if len(s.ahead.queue) == 0 || s.ahead.beside >= besideMost*s.total {
+		s.mu.Unlock()
+		return nil
+	}
+	s.vacate(r)
+	next = s.dequeue()
+	if next == nil { // none of them may have it
+		s.free--
+		s.occupy(r)
+		s.mu.Unlock()
+		return nil
+	}
+	s.ahead.handled(took)
+	s.ahead.beside++
+	tell := len(s.ahead.queue) == s.ahead.most/2
+	s.mu.Unlock()
+	if tell {
+		s.tell()
+	}
+	return next
+}
+
+// passed is called when a message is settled whose slot was passed on.
+func (s *slots) passed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead.beside--
+}
+
+// waitedTooLong takes out of the queue what has waited for too long, or everything at the end of the session, and returns
+// when to look again; zero for not before something is claimed ahead. While there is much to do it looks as often,
 // so that the claims need not ask for it.
 func (s *slots) waitedTooLong(now time.Time, all bool) (ms []*message, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	wait := s.ahead.wait()
 	n := 0
-	for n < len(s.ahead.queue) && (all || !s.ahead.queue[n].received.Add(aheadWait).After(now)) {
+	for n < len(s.ahead.queue) && (all || !s.ahead.queue[n].received.Add(wait).After(now)) {
 		n++
 	}
 	if n > 0 {
@@ -117,9 +223,9 @@ func (s *slots) waitedTooLong(now time.Time, all bool) (ms []*message, next time
 	}
 	switch {
 	case len(s.ahead.queue) > 0:
-		next = s.ahead.queue[0].received.Add(aheadWait)
+		next = s.ahead.queue[0].received.Add(wait)
 	case s.ahead.most > 0:
-		next = now.Add(aheadWait)
+		next = now.Add(wait)
 	}
 	return ms, next
 }

@@ -198,8 +198,8 @@ func (b *busy) leased() int {
 func TestAheadIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy(t)
-		if n := b.leased(); n <= 4 || n > 20 {
-			t.Errorf("%d messages are leased when the handlers begin to hang; want some ahead of 4 slots, at most 16", n)
+		if n := b.leased(); n <= 4 || n > 4+4*8 {
+			t.Errorf("%d messages are leased when the handlers begin to hang; want some ahead of 4 slots, at most 32", n)
 		}
 		time.Sleep(60 * time.Millisecond)
 		if n := b.leased(); n != 4 {
@@ -272,5 +272,130 @@ func TestAheadAfterGoexit(t *testing.T) {
 			t.Errorf("%d handlers ended their goroutines, claimed ahead %t; left are %+v, %v", ended.Load(), ahead.Load(), s, err)
 		}
 		r.stops(w)
+	})
+}
+
+// slowStore is a worker with 4 slots and quick handlers on a store whose calls take 4 ms.
+type slowStore struct {
+	*rig
+	w *worker.Worker
+
+	mu                         sync.Mutex
+	claims, settles            int // calls; guarded by mu
+	running, most              int // handlers under way, now and at most; guarded by mu
+	begun, settled, mostBeside int // messages; mostBeside are the most whose handlers had returned; guarded by mu
+	hang                       chan struct{}
+	hangs                      bool // settling does not return before hang is closed; guarded by mu
+}
+
+func newSlowStore(t *testing.T, n int) *slowStore {
+	b := &slowStore{rig: newRig(t), hang: make(chan struct{})}
+	b.store.spoil(func(punctual.Claim) error {
+		b.mu.Lock()
+		b.claims++
+		b.mu.Unlock()
+		time.Sleep(4 * time.Millisecond)
+		return nil
+	}, func(ss []punctual.Settlement) error {
+		time.Sleep(4 * time.Millisecond)
+		b.mu.Lock()
+		b.settles++
+		hangs := b.hangs
+		b.mu.Unlock()
+		if hangs {
+			<-b.hang
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.settled += len(ss)
+		return nil
+	})
+	b.w = b.worker(worker.Config{Concurrency: 4})
+	b.w.Handle("t", punctual.HandlerFunc(func(context.Context, *punctual.Delivery) error {
+		b.mu.Lock()
+		b.begun++
+		b.running++
+		b.most = max(b.most, b.running)
+		b.mu.Unlock()
+		time.Sleep(100 * time.Microsecond)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.running--
+		b.mostBeside = max(b.mostBeside, b.begun-b.running-b.settled)
+		return nil
+	}))
+	ms := make([]punctual.NewMessage, n)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "t"}
+	}
+	if _, err := b.q.PushMany(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	b.runs(b.w)
+	return b
+}
+
+// The longer a store takes, the more messages a claim brings and a call settles.
+func TestSlowStoreIsAskedForMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSlowStore(t, 10_000)
+		time.Sleep(time.Second)
+		b.mu.Lock()
+		settles, claims, settled, most := b.settles, b.claims, b.settled, b.most
+		b.mu.Unlock()
+		b.stops(b.w)
+		t.Logf("%d messages a second in %d claims and %d calls that settle", settled, claims, settles)
+		// Without anything ahead each 4 messages take a claim and a settlement of 4 ms.
+		if settled < 1500 || settled/claims < 8 || settled/settles < 6 {
+			t.Errorf("%d messages a second in %d claims and %d calls that settle; want at least 1500, 8 a claim and 6 a call", settled, claims, settles)
+		}
+		if most > 4 {
+			t.Errorf("%d handlers ran at the same time in 4 slots", most)
+		}
+	})
+}
+
+// However long a store takes to settle, only some messages for each slot wait for it beside the slots. Stop waits for them.
+func TestSettledBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSlowStore(t, 10_000)
+		time.Sleep(time.Second)
+		b.mu.Lock()
+		beside := b.mostBeside
+		b.hangs = true
+		b.mu.Unlock()
+		if beside <= 4 {
+			t.Fatalf("this test shows nothing: %d messages waited to be settled, no more than there are slots", beside)
+		}
+		time.Sleep(100 * time.Millisecond)
+		b.mu.Lock()
+		begun := b.begun
+		if b.mostBeside > 4*5 {
+			t.Errorf("%d messages waited to be settled, want no more than 5 for each slot", b.mostBeside)
+		}
+		b.mu.Unlock()
+		time.Sleep(time.Second)
+		b.mu.Lock()
+		if b.begun != begun {
+			t.Errorf("%d handlers began while nothing was settled", b.begun-begun)
+		}
+		b.mu.Unlock()
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			b.stops(b.w)
+		}()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("Stop returned before the messages were settled")
+		default:
+		}
+		close(b.hang)
+		<-stopped
+		s, err := b.q.Stats(t.Context(), "t")
+		if err != nil || s.Leased != 0 || int(s.Ready) != 10_000-b.begun {
+			t.Errorf("after Stop and %d handlers: %+v, %v", b.begun, s, err)
+		}
 	})
 }

@@ -37,24 +37,27 @@ func (w *Worker) handle(s *session, m *message) (next *message) {
 		if over {
 			return
 		}
-		if next := w.slots.release(m.route); next != nil {
+		if next := w.slots.release(m.route, m.took); next != nil {
 			s.ready <- next // has room for all that have a slot
 		}
 	}()
-	_ = w.work(s, m) // work has reported it
+	next, _ = w.work(s, m) // work has reported it
 	over = true
-	return w.slots.release(m.route)
+	if next != nil {
+		return next
+	}
+	return w.slots.release(m.route, m.took)
 }
 
 // work runs the handler of m and settles the message, also when the handler panics or ends
 // its goroutine (runtime.Goexit). The error says that the message could not be settled; it
-// has been logged.
-func (w *Worker) work(s *session, m *message) (err error) {
+// has been logged. If work returns the next message for the slot, m is being settled beside it.
+func (w *Worker) work(s *session, m *message) (next *message, err error) {
 	if s.claims.Err() != nil { // the worker stops and this one was not started
-		return w.finish(m, unstarted(""))
+		return nil, w.finish(m, unstarted(""))
 	}
 	if w.ensureLease(m) != nil { // it has reported why
-		return w.finish(m, unstarted(""))
+		return nil, w.finish(m, unstarted(""))
 	}
 	var o outcome
 	returned := false
@@ -62,14 +65,32 @@ func (w *Worker) work(s *session, m *message) (err error) {
 		if !returned {
 			o = decided(errors.New("the handler ended its goroutine with runtime.Goexit"))
 		}
-		w.observer.OnFinish(m.ctx, m.delivery, o.Verb, time.Since(m.began), o.Err)
-		err = w.finish(m, o)
+		m.took = time.Since(m.began)
+		w.observer.OnFinish(m.ctx, m.delivery, o.Verb, m.took, o.Err)
+		if returned {
+			next = w.pass(s, m, o)
+		}
+		if next == nil {
+			err = w.finish(m, o)
+		}
 	}()
 	m.began = time.Now()
 	w.observer.OnStart(m.ctx, m.delivery)
 	o = m.atStop(attempt(m))
 	returned = true
-	return nil
+	return nil, nil
+}
+
+// pass gives the slot of m to a message that was claimed ahead, and settles m beside it. It returns nil, and does nothing,
+// where the slot is to wait for the answer.
+func (w *Worker) pass(s *session, m *message, o outcome) (next *message) {
+	if next = w.slots.pass(m.route, m.took); next != nil {
+		s.running.Go(func() {
+			defer w.slots.passed()
+			_ = w.finish(m, o) // finish reports what goes wrong
+		})
+	}
+	return next
 }
 
 // outcome is what becomes of a message, and how its history tells of it.

@@ -37,8 +37,9 @@ type message struct {
 	// length is that of the lease as claimed; each renewal asks for as much again, also if the
 	// topic's settings have changed meanwhile.
 	length time.Duration
-	// received is when the claim returned, began when its handler was called. The slot's.
+	// received is when the claim returned, began when its handler was called, took how long that ran. The slot's.
 	received, began time.Time
+	took            time.Duration
 
 	// ctx is the handler's. stop is the session's end of all handlers.
 	ctx  *handlerContext

@@ -251,7 +251,10 @@ func (p *poller) take(a *ask) error {
 		p.w.inflight.renewBy(a.got.received.Add(aheadWait))
 	}
 	p.w.dispatch(p.s, p.w.slots.enqueue(ms[n:]))
-	p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease
+	before := p.backlog
+	if p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease; p.backlog && before { // it did not wait in the store
+		p.w.slots.claimed(a.got.received.Sub(a.got.sent))
+	}
 	for _, t := range a.polls {
 		t.asked = nil
 	}

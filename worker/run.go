@@ -236,7 +236,7 @@ func (w *Worker) drainOne(s *session) (found, ran bool, err error) {
 		return false, false, err
 	}
 	m := w.begin(s, got)[0]
-	err = w.work(s, m)
+	_, err = w.work(s, m) // nothing was claimed ahead
 	return true, !m.began.IsZero(), err
 }
 

@@ -59,7 +59,10 @@ func isFinal(err error) bool {
 // settleBatch is the one way of settlements to the store. A call that hangs is ended, with the deadline that the
 // settlements share.
 func (w *Worker) settleBatch(_ context.Context, ss []punctual.Settlement) ([]error, error) {
-	return w.store.Settle(w.settleBy.shared(time.Now()), ss)
+	began := time.Now()
+	answers, err := w.store.Settle(w.settleBy.shared(began), ss)
+	w.slots.settled(time.Since(began))
+	return answers, err
 }
 
 // settleDeadline bounds how long one try to settle, and one call that settles, waits for its answer: one to two settleCall.

@@ -1,6 +1,10 @@
 package worker
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // slots counts the slots of a worker. A topic that has a message in a slot takes a further one only while one free slot
 // remains for each topic that has none, so that handlers which hang in one topic leave the others a slot each (P14).
@@ -10,6 +14,8 @@ type slots struct {
 	total, keep int
 	// back has room for one signal that a slot came back, or that half of what was claimed ahead is used.
 	back chan struct{}
+	// slow tells that settling takes long; see pass.
+	slow atomic.Bool
 
 	mu sync.Mutex
 	// free counts the slots that have no message and that no claim has asked for. Guarded by mu.
@@ -118,25 +124,35 @@ func (s *slots) occupy(r *route) {
 	}
 }
 
-// release gives back the slot of a message of r, and takes one for a message that was claimed ahead, if one may
-// have it.
-func (s *slots) release(r *route) (next *message) {
+// release gives back the slot of a message of r, whose handler took so long, and takes one for a message that was claimed
+// ahead, if one may have it.
+func (s *slots) release(r *route, took time.Duration) (next *message) {
 	s.mu.Lock()
-	s.free++
-	s.ahead.done++
-	if r.busy--; r.busy == 0 {
-		s.idle++
-	}
+	s.ahead.handled(took)
+	s.vacate(r)
 	next = s.dequeue()
 	tell := next == nil || len(s.ahead.queue) == s.ahead.most/2
 	s.mu.Unlock()
 	if tell {
-		select {
-		case s.back <- struct{}{}:
-		default:
-		}
+		s.tell()
 	}
 	return next
+}
+
+// vacate frees the slot of a message of r. The caller holds mu.
+func (s *slots) vacate(r *route) {
+	s.free++
+	if r.busy--; r.busy == 0 {
+		s.idle++
+	}
+}
+
+// tell has the poller look at the slots.
+func (s *slots) tell() {
+	select {
+	case s.back <- struct{}{}:
+	default:
+	}
 }
 
 // used is how many slots are taken or asked for.

@@ -71,7 +71,7 @@ func TestSlotsOfClaimsUnderWay(t *testing.T) {
 	if chosen, _ := s.reserve([]*polled{a}); len(chosen) != 0 {
 		t.Error("a topic takes the slot that is kept for another")
 	}
-	s.release(a.route)
+	s.release(a.route, 0)
 	if chosen, r := s.reserve([]*polled{a}); len(chosen) != 1 || r.slots != 1 {
 		t.Errorf("%d topics, %d messages: want the slot that came back for the topic that was left out", len(chosen), r.slots)
 	}

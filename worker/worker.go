@@ -52,6 +52,8 @@ import (
 //     message after the other, renews its lease if it may have ended, runs its handler and settles
 //     it. The poller ends them and waits for them. A handler that never returns keeps its slot, and
 //     the poller, for ever; Stop tells how many there are. One that ends its goroutine has it replaced.
+//   - a settlement (Worker.pass), one for each message that is settled beside the slots, because its slot had its next message
+//     and the store takes long. The poller waits for them.
 //   - the settler's (batch.Batcher.drain) while settlements are on their way.
 
 // Config configures a Worker. The zero value is ready to use.
@@ -136,8 +138,8 @@ func (c *Config) check() error {
 // it, register handlers with Handle, then either Run (or Start and Stop) it, or Drain it. All methods
 // are safe for concurrent use.
 //
-// It claims as many messages as it has free slots, and of a backlog for quick handlers a few milliseconds' worth ahead.
-// Those count as attempts when its process dies. It renews leases at a third of the lease's length while
+// It claims as many messages as it has free slots, and of a backlog for quick handlers some milliseconds' worth ahead, the more the
+// longer the store takes. Those count as attempts when its process dies. It renews leases at a third of the lease's length while
 // handlers run, and settles each message as the handler's error says (see Handler). It works with any Store, also one that is reached over a network:
 // store errors are retried, and what could not be settled is delivered again when its lease ends.
 type Worker struct {
