@@ -30,18 +30,40 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 			report.Live += live
 			report.Dead += dead
 			for _, p := range problems {
-				if len(report.Problems) < maxProblems {
-					report.Problems = append(report.Problems, fmt.Sprintf("topic %s: %s", topic, p))
-				}
+				addProblem(&report, topic, p)
 			}
 			if progress != nil {
 				progress(report.Live + report.Dead)
 			}
 			return nil
-		})
+		}).add("check_coded", nil, func(rows scanner) error { return checkCoded(rows, &report) })
 	})
 	if err != nil {
 		return report, fmt.Errorf("check: %w", err)
 	}
 	return report, nil
+}
+
+func addProblem(r *punctual.CheckReport, topic, problem string) {
+	if len(r.Problems) < maxProblems {
+		r.Problems = append(r.Problems, fmt.Sprintf("topic %s: %s", topic, problem))
+	}
+}
+
+// checkCoded reads a row of check_coded.sql.
+func checkCoded(rows scanner, r *punctual.CheckReport) error {
+	var topic, id string
+	var headers []byte
+	var failures [][]byte
+	if err := rows.Scan(&topic, &id, &headers, &failures); err != nil {
+		return err
+	}
+	_, err := decodeHeaders(headers)
+	if err == nil {
+		_, err = decodeFailures(failures)
+	}
+	if err != nil {
+		addProblem(r, topic, fmt.Sprintf("%s is damaged: %v", id, err))
+	}
+	return nil
 }

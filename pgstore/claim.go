@@ -164,9 +164,11 @@ type some struct {
 	spent       []string // the IDs of those that must not be delivered any more
 	next        *int64   // when the next message needs attention, if that is soon and fewer were seen than asked for
 	ds          []punctual.Delivery
+	unreadable  []error // one for each message that was leased and cannot be read
 }
 
-// claimSome runs claim.sql once.
+// claimSome runs claim.sql once. A message that cannot be read keeps its lease until that runs out, and is dead when its
+// attempts are used up, so it holds up no other one.
 func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease time.Duration) (*some, error) {
 	var length *int64
 	if lease > 0 {
@@ -183,6 +185,7 @@ func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease ti
 		return nil, err
 	}
 	s.clock.hear(got.micros)
+	s.damage.met(got.unreadable, s.opt.Logger)
 	if len(got.spent) > 0 {
 		// When this fails a later claim meets them again.
 		if err := s.spend(ctx, topic, got.spent); err != nil && len(got.ds) == 0 {
@@ -238,7 +241,8 @@ func (g *some) scan(rows scanner, topic string) error {
 		d.Failures, err = decodeFailures(failures)
 	}
 	if err != nil {
-		return fmt.Errorf("message %s in %s: %w", *id, topic, err)
+		g.unreadable = append(g.unreadable, fmt.Errorf("message %s in %s: %w", *id, topic, err))
+		return nil
 	}
 	g.ds = append(g.ds, d)
 	return nil

@@ -50,7 +50,16 @@ func (s *Store) examine(ctx context.Context) ([]punctual.Finding, error) {
 			return x.findings, fmt.Errorf("examine postgres store: %w", err)
 		}
 	}
+	x.damage()
 	return x.findings, nil
+}
+
+// damage tells of messages that claims have met and could not read.
+func (x *examination) damage() {
+	if n, last := x.s.damage.seen(); n > 0 {
+		x.bad("damage", fmt.Sprintf("claims met messages %d times that cannot be read, the last one: %v", n, last),
+			"they are dead when their attempts are used up: find all with punctual check, restore them from a backup, or remove them with cancel and purge")
+	}
 }
 
 // examination collects findings.

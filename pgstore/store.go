@@ -62,6 +62,8 @@ type Store struct {
 
 	data data // as it was opened, or seen last by the duties
 
+	damage damage
+
 	closing chan struct{}   // closed when Close begins
 	life    context.Context // that of the duties; ends when Close begins
 	end     context.CancelFunc
