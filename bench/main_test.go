@@ -49,7 +49,7 @@ func (l *lockedText) String() string {
 func tinySizes() sizes {
 	return sizes{
 		Span: 30 * time.Millisecond, Window: 100 * time.Millisecond, Burst: 200, Pending: 3000,
-		RedisSpan: 30 * time.Millisecond, RedisWindow: 200 * time.Millisecond, RedisBurst: 200, RedisPending: 3000,
+		RedisSpan: 30 * time.Millisecond, RedisWindow: 200 * time.Millisecond, RedisBurst: 200, RedisPending: 3000, PostgresLives: 3000,
 	}
 }
 

@@ -20,6 +20,7 @@ var postgresSchedules = []struct{ callers, batch int }{{1, 1}, {64, 1}, {1, 1000
 
 const (
 	postgresDrain    = "postgres-drain/64"
+	postgresFleet    = "postgres-drain/8x64"
 	postgresLateness = "postgres-lateness/2k"
 	postgresRate     = 2000 // messages a second of postgresLateness
 )
@@ -46,6 +47,22 @@ func postgresScenarios() []scenario {
 			takes: func(z sizes) time.Duration {
 				return 20*time.Second + time.Duration(z.RedisBurst)*600*time.Microsecond
 			}, run: drainPostgres,
+		},
+		scenario{
+			name: postgresFleet, about: "PostgreSQL: a backlog drained by 8 processes with 64 handlers each, beside River", maxRounds: 2,
+			takes: func(z sizes) time.Duration {
+				return 20*time.Second + time.Duration(z.RedisBurst)*300*time.Microsecond
+			}, run: drainPostgresByMany,
+		},
+		scenario{
+			name: postgresLife, about: "PostgreSQL: whole lives in batches of 1000, beside rows",
+			takes: func(z sizes) time.Duration { return 2*z.RedisSpan + 10*time.Second }, run: lifePostgres,
+		},
+		scenario{
+			name: postgresSize, about: "PostgreSQL: the table after many lives", maxRounds: 1,
+			takes: func(z sizes) time.Duration {
+				return 10*time.Second + time.Duration(z.PostgresLives)*60*time.Microsecond
+			}, run: sizePostgres,
 		},
 		scenario{
 			name: postgresLateness, about: "PostgreSQL: lateness at 2,000 messages a second", maxRounds: 2,
@@ -207,6 +224,64 @@ func drainPostgres(ctx context.Context, e *env) error {
 	})
 	e.out.timesRiver()
 	return err
+}
+
+// fleetProcesses is how many consumers drainPostgresByMany starts.
+const fleetProcesses = 8
+
+// drainPostgresByMany schedules a backlog that is due, and then starts consumers, each a process with postgresHands handlers.
+// The rate is counted from the first delivery.
+func drainPostgresByMany(ctx context.Context, e *env) error {
+	for _, c := range []contender{{sysPunctual, ""}, {sysRiverFast, "river_fast_"}} {
+		err := e.withPostgres(ctx, func(s *postgresServer) error {
+			sys, err := openPostgresSystem(ctx, c.system, s)
+			if err != nil {
+				return err
+			}
+			return errors.Join(drainByFleet(ctx, e, s, sys, c), sys.close())
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.system, err)
+		}
+	}
+	e.out.set("times_river", e.out.Values["rate"]/e.out.Values["river_fast_rate"])
+	return nil
+}
+
+func drainByFleet(ctx context.Context, e *env, s *postgresServer, sys postgresSystem, c contender) error {
+	n := int64(e.sizes.RedisBurst)
+	e.say("%s: scheduling %d messages", c.system, n)
+	before, err := s.usage(ctx)
+	if err != nil {
+		return err
+	}
+	if err := fillFor(ctx, sys, sysPunctual, n, ceilMillis(time.Now())); err != nil {
+		return err
+	}
+	f, err := e.startFleet(ctx, fleetProcesses, consumerTask{System: postgresConsumer(c.system), Addr: s.URL("postgres"), Slots: postgresHands})
+	if err != nil {
+		return err
+	}
+	e.say("%s: draining", c.system)
+	cpu, err := joinStop(f, f.await(ctx, n))
+	if err != nil {
+		return err
+	}
+	list, err := f.deliveries()
+	if err != nil {
+		return err
+	}
+	got, err := check(n, list)
+	if err != nil {
+		return err
+	}
+	e.out.set(c.prefix+"rate", float64(n)/got.last.Sub(got.first).Seconds())
+	e.out.set(c.prefix+"cpu_us_per_message", float64(cpu.Microseconds())/float64(n))
+	e.out.set(c.prefix+"repeated", float64(got.twice))
+	if c.system == sysPunctual {
+		err = got.strict()
+	}
+	return errors.Join(err, s.note(ctx, e.out, c.prefix, before, n), expectPending(ctx, sys, 0))
 }
 
 // latenessPostgres pushes evenly and notes when each handler starts. River looks for what has become due each 5 s, so it takes

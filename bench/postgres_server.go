@@ -16,6 +16,15 @@ import (
 // The PostgreSQL that is measured: a server of the bench's own for each measurement, on loopback, with its files in the folder
 // of the round and PostgreSQL's own settings but for the memory.
 
+// postgresVersion is that of the server's program.
+func postgresVersion() string {
+	v, err := pgtest.Version()
+	if err != nil {
+		return "unknown"
+	}
+	return v
+}
+
 // postgresServer is a running server and the connections of the system that is measured on it.
 type postgresServer struct {
 	*pgtest.Server

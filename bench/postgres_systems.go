@@ -40,6 +40,34 @@ const (
 // postgresHands is how many messages are handled at the same time.
 const postgresHands = 64
 
+// postgresConsumer is a system on PostgreSQL in the task of a consumer, whose other systems are those on Redis.
+func postgresConsumer(system string) string { return "postgres-" + system }
+
+// consumePostgres is consume for a system on PostgreSQL.
+func consumePostgres(ctx context.Context, system string, t consumerTask, ready func(), handle func(body []byte)) error {
+	config, err := pgxpool.ParseConfig(t.Addr)
+	if err != nil {
+		return err
+	}
+	config.MaxConns = postgresConns / fleetProcesses
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	sys, err := openPostgresSystem(ctx, system, &postgresServer{pool: pool})
+	if err != nil {
+		return err
+	}
+	stop, err := sys.consume(context.WithoutCancel(ctx), handle)
+	if err != nil {
+		return errors.Join(err, sys.close())
+	}
+	ready()
+	<-ctx.Done()
+	return errors.Join(stop(), sys.close())
+}
+
 // postgresSystem is a system with both of its sides.
 type postgresSystem interface {
 	system

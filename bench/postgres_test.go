@@ -21,7 +21,7 @@ func TestPostgresRun(t *testing.T) {
 	}
 	o := runOptions{
 		dir: filepath.Join(dir, "data"), results: filepath.Join(t.TempDir(), "r.ndjson"), rounds: 1, sizes: tinySizes(),
-		only: mustCompile(`^postgres-(schedule/batch-1000|drain/64|lateness/2k)$`),
+		only: mustCompile(`^postgres-(schedule/batch-1000|drain/.*|lateness/2k|life/.*|size)$`),
 	}
 	var progress lockedText
 	if err := runAll(t.Context(), o, &progress); err != nil {
@@ -34,6 +34,9 @@ func TestPostgresRun(t *testing.T) {
 	for scenario, values := range map[string][]string{
 		"postgres-schedule/batch-1000": {"rate", "rows_rate", "river_rate", "times_river", "wal_bytes_per_message"},
 		postgresDrain:                  {"rate", "rows_rate", "river_rate", "river_fast_rate", "times_river", "server_us_per_message", "river_fast_transactions_per_message"},
+		postgresFleet:                  {"rate", "river_fast_rate", "times_river", "server_us_per_message"},
+		postgresLife:                   {"rate", "rows_rate", "ratio", "cpu_us_per_message", "server_us_per_message"},
+		postgresSize:                   {"messages", "rate", "table_bytes", "index_bytes", "last_claim_p99_ms"},
 		postgresLateness:               {"start_p99_ms", "early", "transactions_per_message"},
 	} {
 		for _, v := range values {

@@ -41,10 +41,12 @@ const (
 const asynqQueue = "default"
 
 // asynqVersion is that of the module that this program is built with.
-func asynqVersion() string {
+func asynqVersion() string { return moduleVersion("github.com/hibiken/asynq") }
+
+func moduleVersion(path string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
-			if m.Path == "github.com/hibiken/asynq" {
+			if m.Path == path {
 				return m.Version
 			}
 		}
@@ -195,6 +197,10 @@ func consume(ctx context.Context, t consumerTask, ready func(), handle func(body
 	case sysRaw:
 		ready()
 		return consumeRaw(ctx, t, handle)
+	case postgresConsumer(sysPunctual):
+		return consumePostgres(ctx, sysPunctual, t, ready, handle)
+	case postgresConsumer(sysRiverFast):
+		return consumePostgres(ctx, sysRiverFast, t, ready, handle)
 	}
 	return fmt.Errorf("there is no consumer for %q", t.System)
 }

@@ -48,32 +48,32 @@ const (
 	aimRedisLate     = 5.0   // ms, handler start, p99, at 2k/s
 )
 
-// redisAim is an aim for a value: to be at least or below a limit.
-type redisAim struct {
+// goal is an aim for a value: to be at least or below a limit.
+type goal struct {
 	what, scenario, value, unit string
 	atLeast                     bool
 	limit                       float64
 }
 
-func redisAims() []redisAim {
-	all := []redisAim{
+func redisAims() []goal {
+	all := []goal{
 		{"schedule, 64 callers one by one", "redis-schedule/single-64", "times_asynq", " times asynq", true, aimScheduleTimes},
 	}
 	for _, x := range redisDrains() {
 		if x.rivals && x.fsync == everySecond {
-			all = append(all, redisAim{fmt.Sprintf("drain, %s", processes(x.processes)), x.name(), "times_asynq", " times asynq", true, aimDrainTimes})
+			all = append(all, goal{fmt.Sprintf("drain, %s", processes(x.processes)), x.name(), "times_asynq", " times asynq", true, aimDrainTimes})
 		}
 	}
 	all = append(all,
-		redisAim{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory},
-		redisAim{"the same, at its most while they become so many", memoryScenario, "worst_bytes_per_message", " bytes", false, aimRedisMemory})
+		goal{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory},
+		goal{"the same, at its most while they become so many", memoryScenario, "worst_bytes_per_message", " bytes", false, aimRedisMemory})
 	for _, slots := range lifeSlots {
 		what := fmt.Sprintf("commands per message through its life under load, concurrency %d", slots)
-		all = append(all, redisAim{what, lifeName(slots), "commands_per_message", "", false, aimCommands})
+		all = append(all, goal{what, lifeName(slots), "commands_per_message", "", false, aimCommands})
 	}
 	for _, x := range redisLatenesses(2_000) {
 		if x.system == sysPunctual {
-			all = append(all, redisAim{"lateness at 2,000/s, p99, " + processes(x.processes), x.name(), "start_p99_ms", " ms", false, aimRedisLate})
+			all = append(all, goal{"lateness at 2,000/s, p99, " + processes(x.processes), x.name(), "start_p99_ms", " ms", false, aimRedisLate})
 		}
 	}
 	return all
@@ -86,11 +86,13 @@ func processes(n int) string {
 	return fmt.Sprintf("%d processes", n)
 }
 
-// redisAimsTable says of each aim whether every round met it.
-func redisAimsTable(r run) string {
+func redisAimsTable(r run) string { return goalsTable(r, redisAims()) + earlyRow(r) }
+
+// goalsTable says of each goal whether every round met it.
+func goalsTable(r run, all []goal) string {
 	var b strings.Builder
 	b.WriteString("| | aim | measured | rounds | |\n|---|--:|--:|--:|---|\n")
-	for _, a := range redisAims() {
+	for _, a := range all {
 		word := "below"
 		if a.atLeast {
 			word = "at least"
@@ -103,10 +105,10 @@ func redisAimsTable(r run) string {
 		}
 		fmt.Fprintf(&b, " %s%s | %d | %s |\n", s.figure(digits), a.unit, s.rounds, a.told(s))
 	}
-	return b.String() + earlyRow(r)
+	return b.String()
 }
 
-func (a redisAim) told(s spread) string {
+func (a goal) told(s spread) string {
 	worst, met := s.max, func(v float64) bool { return v < a.limit }
 	if a.atLeast {
 		worst, met = s.min, func(v float64) bool { return v >= a.limit }

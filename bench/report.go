@@ -44,6 +44,7 @@ func parts() []part {
 	return []part{
 		{func(s string) bool { return !onRedis(s) && !onPostgres(s) && !onServer(s) && !onConsole(s) }, tables, charts},
 		{onRedis, redisTables, redisCharts},
+		{onPostgres, postgresTables, nil},
 		{onServer, serverTables, nil},
 		{onConsole, consoleTables, nil},
 	}

@@ -27,7 +27,10 @@ type Machine struct {
 	// Peers are the versions of what the server is compared with.
 	Peers string `json:"peers,omitempty"`
 	Asynq string `json:"asynq,omitempty"` // version of asynq
-	Sizes sizes  `json:"sizes"`
+	// Postgres is the version of the server, and River that of River.
+	Postgres string `json:"postgres,omitempty"`
+	River    string `json:"river,omitempty"`
+	Sizes    sizes  `json:"sizes"`
 }
 
 // Result is what one round of a scenario measured.

@@ -41,6 +41,7 @@ func experiments() []experiment {
 	return []experiment{
 		{"head", "does a floor keep claims fast after many acks, with and without a snapshot held open?", head},
 		{"life", "what does a life cost: body inline or apart, claim by UPDATE or by receipt?", lives},
+		{"inflight", "what does a life cost beside messages that others hold?", inFlight},
 		{"notify", "what does NOTIFY cost pushes: none, in the transaction, coalesced?", notify},
 		{"topics", "what does one claim over many topics cost?", topics},
 	}

@@ -61,6 +61,16 @@ func findBin() (string, error) {
 	return slices.MaxFunc(dirs, func(a, b string) int { return version(a) - version(b) }), nil
 }
 
+// Version is that of the programs that Start and Launch use, as in "15.18 (Debian 15.18-0+deb12u1)".
+func Version() (string, error) {
+	sys, err := findSystem()
+	if err != nil {
+		return "", err
+	}
+	text, err := sys.run(os.TempDir(), "postgres", "--version")
+	return strings.TrimSpace(strings.TrimPrefix(text, "postgres (PostgreSQL) ")), err
+}
+
 // hasServer reports whether a folder has the programs that a server needs.
 func hasServer(dir string) bool {
 	for _, program := range []string{"initdb", "postgres", "psql"} {

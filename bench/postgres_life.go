@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Whole lives on PostgreSQL, a thousand messages at a time: pushed when they are due, claimed and acked by one process. They
+// tell what the store can do on its own, without workers, and what many lives leave behind in the table.
+
+const (
+	postgresLife = "postgres-life/batch-1000"
+	postgresSize = "postgres-size"
+	// lifeBatch is how many messages each call takes, and lifeAhead how many batches may wait for a claim.
+	lifeBatch, lifeAhead = 1000, 4
+	// lifeCalls is how many goroutines push, and how many claim and ack.
+	lifeCalls = 2
+)
+
+// lifeSystem is what can take whole batches through their lives.
+type lifeSystem interface {
+	postgresSystem
+	// finish claims up to n messages that are due and acks them, and returns how many and what the claim took.
+	finish(ctx context.Context, n int) (int, time.Duration, error)
+}
+
+func (p *punctualOnPostgres) finish(ctx context.Context, n int) (int, time.Duration, error) {
+	began := time.Now()
+	ds, err := p.store.Claim(ctx, punctual.Claim{Topics: []string{topic}, Max: n, Wait: time.Second})
+	took := time.Since(began)
+	if err != nil || len(ds) == 0 {
+		return 0, took, err
+	}
+	acks := make([]punctual.Settlement, len(ds))
+	for i, d := range ds {
+		acks[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
+	}
+	answers, err := p.store.Settle(ctx, acks)
+	return len(ds), took, errors.Join(append(answers, err)...)
+}
+
+// finish deletes rows. There is no claim that could be taken back.
+func (r *rowsSystem) finish(ctx context.Context, n int) (int, time.Duration, error) {
+	const some = `with head as materialized (select id from rows where due <= $1 order by due limit $2 for update skip locked)
+		delete from rows using head where rows.id = head.id returning body`
+	began := time.Now()
+	rows, err := r.pool.Query(ctx, some, time.Now().UnixMilli(), n)
+	if err != nil {
+		return 0, 0, err
+	}
+	got := 0
+	for rows.Next() {
+		var body []byte
+		if err := rows.Scan(&body); err != nil {
+			rows.Close()
+			return got, 0, err
+		}
+		got++
+	}
+	if got == 0 && rows.Err() == nil {
+		err = sleepUntil(ctx, time.Now().Add(time.Millisecond))
+	}
+	return got, time.Since(began), errors.Join(err, rows.Err())
+}
+
+// lives is messages on their way through their lives.
+type lives struct {
+	sys lifeSystem
+	// enough tells, for how many are done, whether no more are to be pushed; claimed notes what a claim took.
+	enough  func(done int64) bool
+	claimed func(took time.Duration)
+	room    chan struct{} // has one for each batch that is pushed and not finished
+
+	mu           sync.Mutex
+	pushed, done int64 // guarded by mu
+	over         bool  // guarded by mu
+}
+
+// run takes messages through their lives until there were enough, and returns how many.
+func (l *lives) run(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l.room = make(chan struct{}, lifeAhead)
+	var calls sync.WaitGroup
+	for range lifeCalls {
+		calls.Go(func() { cancel(l.push(ctx)) })
+		calls.Go(func() { cancel(l.finish(ctx)) })
+	}
+	calls.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, errAllDone) {
+		return l.done, err
+	}
+	return l.done, nil
+}
+
+// push pushes batches as there is room, and returns when no more are to be pushed and all are finished.
+func (l *lives) push(ctx context.Context) error {
+	for {
+		select {
+		case l.room <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		l.mu.Lock()
+		from, over := l.pushed, l.over
+		if !over {
+			l.pushed += lifeBatch
+		}
+		l.mu.Unlock()
+		if over {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		ls := make([]letter, lifeBatch)
+		due := time.Now()
+		for i := range ls {
+			ls[i] = letter{uint32(from) + uint32(i), due}
+		}
+		if err := l.sys.push(ctx, 0, ls); err != nil {
+			return err
+		}
+	}
+}
+
+// finish claims and acks until all are finished.
+func (l *lives) finish(ctx context.Context) error {
+	for ctx.Err() == nil {
+		n, took, err := l.sys.finish(ctx, lifeBatch)
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		batches := l.done / lifeBatch
+		l.done += int64(n)
+		l.over = l.over || l.enough(l.done)
+		batches = l.done/lifeBatch - batches
+		all := l.over && l.done == l.pushed
+		if n > 0 {
+			l.claimed(took)
+		}
+		l.mu.Unlock()
+		for range batches {
+			<-l.room
+		}
+		if all {
+			return errAllDone
+		}
+	}
+	return context.Cause(ctx)
+}
+
+var errAllDone = errors.New("all messages are finished")
+
+func lifePostgres(ctx context.Context, e *env) error {
+	for _, c := range []contender{{sysPunctual, ""}, {sysRows, "rows_"}} {
+		err := e.withPostgres(ctx, func(s *postgresServer) error {
+			sys, err := openPostgresSystem(ctx, c.system, s)
+			if err != nil {
+				return err
+			}
+			return errors.Join(measureLives(ctx, e, s, sys.(lifeSystem), c), sys.close())
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.system, err)
+		}
+	}
+	e.out.set("ratio", e.out.Values["rate"]/e.out.Values["rows_rate"])
+	return nil
+}
+
+func measureLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem, c contender) error {
+	e.say("%s for %v", c.system, e.sizes.RedisSpan)
+	warm := &lives{sys: sys, enough: func(int64) bool { return true }, claimed: func(time.Duration) {}}
+	if _, err := warm.run(ctx); err != nil { // plans are made
+		return err
+	}
+	before, err := s.usage(ctx)
+	if err != nil {
+		return err
+	}
+	cpu, err := cpuTime()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	l := &lives{sys: sys, enough: func(int64) bool { return time.Since(began) >= e.sizes.RedisSpan }, claimed: func(time.Duration) {}}
+	n, err := l.run(ctx)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	used, err := cpuTime()
+	if err != nil {
+		return err
+	}
+	e.out.set(c.prefix+"rate", float64(n)/took.Seconds())
+	e.out.set(c.prefix+"cpu_us_per_message", float64((used-cpu).Microseconds())/float64(n))
+	return s.note(ctx, e.out, c.prefix, before, n)
+}
+
+// sizePostgres takes many messages through their lives, and notes what claims take in the first and the last tenth, and what the
+// table has become.
+func sizePostgres(ctx context.Context, e *env) error {
+	return e.withPostgres(ctx, func(s *postgresServer) (err error) {
+		sys, err := openPostgresSystem(ctx, sysPunctual, s)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, sys.close()) }()
+		want := int64(e.sizes.PostgresLives)
+		var claims []time.Duration
+		began := time.Now()
+		l := &lives{
+			sys: sys.(lifeSystem), enough: func(done int64) bool { return done >= want },
+			claimed: func(took time.Duration) { claims = append(claims, took) },
+		}
+		n, err := l.run(ctx)
+		if err != nil {
+			return err
+		}
+		e.out.set("messages", float64(n))
+		e.out.set("rate", float64(n)/time.Since(began).Seconds())
+		tenth := max(1, len(claims)/10)
+		first, last := slices.Sorted(slices.Values(claims[:tenth])), slices.Sorted(slices.Values(claims[len(claims)-tenth:]))
+		e.out.set("first_claim_p50_ms", ms(first[tenth/2]))
+		e.out.set("first_claim_p99_ms", ms(first[tenth*99/100]))
+		e.out.set("last_claim_p50_ms", ms(last[tenth/2]))
+		e.out.set("last_claim_p99_ms", ms(last[tenth*99/100]))
+		var table, indexes int64
+		err = s.pool.QueryRow(ctx, "select pg_table_size('punctual.message'), pg_indexes_size('punctual.message')").Scan(&table, &indexes)
+		e.out.set("table_bytes", float64(table))
+		e.out.set("index_bytes", float64(indexes))
+		return errors.Join(err, expectPending(ctx, sys, 0))
+	})
+}
