@@ -150,7 +150,7 @@ type CheckReport struct {
 //
 // A setting counts when it is used. Lease is read at a claim and an extension, MaxAttempts at a claim
 // and a retry, Backoff at a retry. The pauses are read at a push and a claim, DeadRetention whenever
-// somebody looks. DedupeWindow alone is fixed, for each message, when it finishes.
+// somebody looks. DedupeWindow and FinishedRetention are fixed, for each message, when it finishes.
 type Settings struct {
 	// Lease is how long a claim may work before the message is ready again, unless
 	// extended. Default 30 s.
@@ -164,6 +164,10 @@ type Settings struct {
 	// DedupeWindow is how long the IDs of finished messages (acked, cancelled, dropped) are
 	// taken as duplicates. Default 0: not at all.
 	DedupeWindow time.Duration
+	// FinishedRetention is how long the story of a finished message (acked, cancelled, dropped) is kept, at most
+	// MaxFinishedRetention; see FinishedKeeper. Default 0: not at all, which costs nothing. Stores that keep none refuse
+	// more with ErrUnsupported.
+	FinishedRetention time.Duration
 	// PushPaused refuses pushes with ErrPaused; DeliveryPaused lets claims find nothing.
 	PushPaused, DeliveryPaused bool
 	// Partitions is into how many parts the topic is divided, which may lie on different
@@ -180,12 +184,13 @@ func DefaultSettings() Settings {
 
 // SettingsPatch changes the settings whose field is not nil.
 type SettingsPatch struct {
-	Lease          *time.Duration
-	MaxAttempts    *int
-	Backoff        *Backoff
-	DeadRetention  *time.Duration
-	DedupeWindow   *time.Duration
-	PushPaused     *bool
-	DeliveryPaused *bool
-	Partitions     *int
+	Lease             *time.Duration
+	MaxAttempts       *int
+	Backoff           *Backoff
+	DeadRetention     *time.Duration
+	DedupeWindow      *time.Duration
+	FinishedRetention *time.Duration
+	PushPaused        *bool
+	DeliveryPaused    *bool
+	Partitions        *int
 }

@@ -24,6 +24,8 @@ const (
 	// MinLease and MaxLease bound the length of a lease.
 	MinLease = 10 * time.Millisecond
 	MaxLease = 24 * time.Hour
+	// MaxFinishedRetention bounds Settings.FinishedRetention: a year, and a day for leap years.
+	MaxFinishedRetention = 366 * 24 * time.Hour
 )
 
 // AuditTopic is where a console keeps who changed what in a store. A server lets it be read as any topic, and changed by those alone who are

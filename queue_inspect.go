@@ -28,6 +28,18 @@ func (q *Queue) Get(ctx context.Context, topic, id string) (Info, error) {
 	return i.Get(ctx, topic, id)
 }
 
+// Finished returns the story of a finished message, or ErrNotFound when none is kept; see FinishedKeeper.
+func (q *Queue) Finished(ctx context.Context, topic, id string) (Finished, error) {
+	if err := q.refused(); err != nil {
+		return Finished{}, err
+	}
+	k, err := AsFinishedKeeper(q.store)
+	if err != nil {
+		return Finished{}, err
+	}
+	return k.Finished(ctx, topic, id)
+}
+
 // List yields the messages that lq asks for, in order of time, and reads further pages of
 // lq.Limit as they are needed. It ends after the first error, which comes with a zero Info.
 // What changes meanwhile may be shown or not.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -29,6 +30,8 @@ type call struct {
 	who      *User // nil before it is known
 	loggedIn bool
 	browser  string // what the token of forms is made for; "" before it is needed
+	// noStories: the store has said that it keeps no finished messages.
+	noStories atomic.Bool
 }
 
 // maxForm bounds the bytes of a form; a body of a message that is pushed by hand is the largest part.

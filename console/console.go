@@ -45,7 +45,8 @@ type Options struct {
 // Console is the pages of a store. It is an http.Handler, safe for concurrent use. Make one with New.
 type Console struct {
 	store     punctual.Store
-	inspector punctual.Inspector // nil when the store has none
+	inspector punctual.Inspector      // nil when the store has none
+	keeper    punctual.FinishedKeeper // nil when the store has none
 	options   Options
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
@@ -75,6 +76,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 		meter: overview.NewMeter(), scanFor: scanTime,
 	}
 	c.inspector, _ = store.(punctual.Inspector)
+	c.keeper, _ = store.(punctual.FinishedKeeper)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = &auditLog{store: store, inspector: c.inspector, log: c.log}
 	c.gatherer = newGatherer(c.audit)

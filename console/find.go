@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ type findPage struct {
 	Topics                        []string
 	States                        []choice
 	Found                         []messageRow
+	// Told are the finished messages with the ID of which the story is kept; NoStories tells that the store keeps none.
+	Told      []*told
+	NoStories bool
 	// Asked tells that there was a search, of Looked topics or messages.
 	Asked, ByHeader bool
 	Looked          int
@@ -59,9 +63,9 @@ func (c *call) showFind() error {
 		if err := c.findID(p); err != nil {
 			return err
 		}
-		if len(p.Found) == 1 && p.Topic == "" && p.Skipped == 0 && c.get("stay") == "" {
+		if topic := p.onlyTopic(); topic != "" && p.Topic == "" && p.Skipped == 0 && c.get("stay") == "" {
 			c.begun = true
-			http.Redirect(c.w, c.r, p.MessagePath(p.Found[0].Topic, p.Found[0].ID), http.StatusSeeOther)
+			http.Redirect(c.w, c.r, p.MessagePath(topic, p.ID), http.StatusSeeOther)
 			return nil
 		}
 	case p.Topic != "" && p.Name != "":
@@ -70,6 +74,22 @@ func (c *call) showFind() error {
 		}
 	}
 	return c.show("find", p)
+}
+
+// onlyTopic is the only topic in which something was found, or "".
+func (p *findPage) onlyTopic() string {
+	var topics []string
+	for _, m := range p.Found {
+		topics = append(topics, m.Topic)
+	}
+	for _, f := range p.Told {
+		topics = append(topics, f.Topic)
+	}
+	slices.Sort(topics)
+	if topics = slices.Compact(topics); len(topics) != 1 {
+		return ""
+	}
+	return topics[0]
 }
 
 // findID asks the topics for a message with the ID, several at once.
@@ -91,8 +111,11 @@ func (c *call) findID(p *findPage) error {
 	}
 	p.Skipped = max(0, p.Skipped)
 	p.Looked = len(topics)
-	found := make([]*punctual.Info, len(topics))
-	err = eachInParallel(c.r.Context(), len(topics), func(ctx context.Context, i int) error {
+	found, stories := make([]*punctual.Info, len(topics)), make([]*told, len(topics))
+	err = eachInParallel(c.r.Context(), len(topics), func(ctx context.Context, i int) (err error) {
+		if stories[i], err = c.tell(p.frame, topics[i], p.ID); err != nil {
+			return err
+		}
 		m, err := inspector.Get(ctx, topics[i], p.ID)
 		if errors.Is(err, punctual.ErrNotFound) {
 			return nil
@@ -108,6 +131,8 @@ func (c *call) findID(p *findPage) error {
 			p.Found = append(p.Found, c.row(m, p.Now, punctual.DefaultSettings()))
 		}
 	}
+	p.NoStories = c.keeper() == nil
+	p.Told = slices.DeleteFunc(stories, func(t *told) bool { return t == nil })
 	return nil
 }
 

@@ -75,12 +75,14 @@ func sourceText(t *testing.T) string {
 	return all.String()
 }
 
+// missingText is what a key without a text looks like on a page.
+var missingText = regexp.MustCompile(`\[[a-z]+\.[a-z0-9_. ]+\]`)
+
 // No page, in no language, shows a key that has no text.
 func TestEveryTextIsThere(t *testing.T) {
 	r := newRig(t, nil)
 	r.fill()
 	empty := newRig(t, nil)
-	missing := regexp.MustCompile(`\[[a-z]+\.[a-z0-9_. ]+\]`)
 	for _, code := range []string{"en", "zh-CN"} {
 		for _, path := range pagePaths() {
 			join := "?"
@@ -89,7 +91,7 @@ func TestEveryTextIsThere(t *testing.T) {
 			}
 			for _, over := range []*rig{r, empty} {
 				text := over.get(path + join + "lang=" + code).text
-				for _, key := range missing.FindAllString(text, -1) {
+				for _, key := range missingText.FindAllString(text, -1) {
 					t.Errorf("%s in %s shows %s", path, code, key)
 				}
 				if !strings.Contains(text, `<html lang="`+code+`"`) {

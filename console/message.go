@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"mime"
 	"slices"
@@ -24,12 +25,14 @@ type messagePage struct {
 	Headers  []header
 	Hidden   int // headers that are hidden
 	Curl     string
+	// Earlier is the story of a finished message that had this ID, if it is kept.
+	Earlier *told
 }
 
 // event is one point in the story of a message.
 type event struct {
 	At time.Time
-	// Kind is the key of its text: pushed, due, failed, lease, died, expires, now.
+	// Kind is the key of its text: pushed, due, again, delivered, failed, lease, died, expires, now; or an outcome.
 	Kind string
 	// Attempt, Error and Reason belong to some kinds.
 	Attempt       int
@@ -54,7 +57,11 @@ func (c *call) showMessage() error {
 	if p.Now, err = c.now(); err != nil {
 		return err
 	}
-	if p.Info, err = inspector.Get(c.r.Context(), topic, id); err != nil {
+	p.Info, err = inspector.Get(c.r.Context(), topic, id)
+	if errors.Is(err, punctual.ErrNotFound) {
+		return c.showFinished(topic, id)
+	}
+	if err != nil {
 		return fmt.Errorf("look at message %s of %s: %w", id, topic, err)
 	}
 	if p.Settings, err = inspector.Settings(c.r.Context(), topic); err != nil {
@@ -63,6 +70,9 @@ func (c *call) showMessage() error {
 	p.Row = c.row(&p.Info, p.Now, p.Settings)
 	p.Story = story(&p.Info, p.Now)
 	p.Axis = axisOf(p.frame, p.Story)
+	if p.Earlier, err = c.tell(p.frame, topic, id); err != nil {
+		return err
+	}
 	p.Headers, p.Hidden = c.headers(p.Info.Headers)
 	if !c.console.options.HideBodies {
 		p.Body = bodyAs(p.Info.Body, c.get("body"))
@@ -93,13 +103,18 @@ func story(m *punctual.Info, now time.Time) []event {
 	}
 	all = append(all, event{At: now, Kind: "now"})
 	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
+	withGaps(all, now)
+	return all
+}
+
+// withGaps notes how long after each other the events of a story are, and which lie ahead.
+func withGaps(all []event, now time.Time) {
 	for i := range all {
 		all[i].Ahead = all[i].At.After(now)
 		if i > 0 {
 			all[i].Gap = all[i].At.Sub(all[i-1].At)
 		}
 	}
-	return all
 }
 
 // headers are those that may be shown, by name, and how many may not.

@@ -19,10 +19,12 @@ type topicPage struct {
 	List   *messageList
 	Ahead  *chart
 	// Ahead is over the span Chosen of Spans; nil while the store counts.
-	Chosen  string
-	Spans   []string
-	Fields  []settingField
-	Backoff string
+	Chosen string
+	Spans  []string
+	Fields []settingField
+	// NoStories tells that the store keeps no finished messages.
+	NoStories bool
+	Backoff   string
 }
 
 // stateTab leads to the list of one state.
@@ -58,7 +60,7 @@ func (c *call) showTopic() error {
 	if p.List, err = c.list(p.frame, topic, state, stats.Settings); err != nil {
 		return err
 	}
-	p.Fields = settingFields(stats.Settings)
+	p.Fields, p.NoStories = c.settingFields(stats.Settings), c.keeper() == nil
 	p.Chosen = spanCalled(c.get("span")).name
 	if stats.Scheduled > 0 {
 		p.Ahead, err = c.topicAhead(p.frame, topic)
@@ -100,14 +102,19 @@ type settingField struct {
 	Name, Value string
 }
 
-func settingFields(s punctual.Settings) []settingField {
-	return []settingField{
+// settingFields are those that the form has. A store that keeps no stories has no field for them.
+func (c *call) settingFields(s punctual.Settings) []settingField {
+	fields := []settingField{
 		{"lease", notation.FormatDuration(s.Lease)},
 		{"max_attempts", fmt.Sprint(s.MaxAttempts)},
 		{"backoff", notation.FormatBackoff(s.Backoff)},
 		{"dead_retention", notation.FormatDuration(s.DeadRetention)},
 		{"dedupe_window", notation.FormatDuration(s.DedupeWindow)},
 	}
+	if c.keeper() != nil {
+		fields = append(fields, settingField{"finished_retention", notation.FormatDuration(s.FinishedRetention)})
+	}
+	return fields
 }
 
 // configureTopic changes the settings that the form has, and that differ from those there are.
@@ -156,6 +163,7 @@ func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err er
 	read("backoff", func(s string) error { return parseInto(&p.Backoff, s, notation.ParseBackoff) })
 	read("dead_retention", func(s string) error { return parseInto(&p.DeadRetention, s, notation.ParseDuration) })
 	read("dedupe_window", func(s string) error { return parseInto(&p.DedupeWindow, s, notation.ParseDuration) })
+	read("finished_retention", func(s string) error { return parseInto(&p.FinishedRetention, s, notation.ParseDuration) })
 	return changed, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -76,6 +77,12 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (due time.Time, resu
 
 // cancel removes a message, or marks it when it is leased (P5).
 func cancel(tx *writer.Tx, f writer.Found) (result, err error) {
+	var r *record.Record
+	if writer.KeepsStories(f.Topic) { // nobody else reads it
+		if r, err = tx.Read(f); err != nil {
+			return nil, err
+		}
+	}
 	d, leased, ok, err := tx.Cancel(f)
 	switch {
 	case leased:
@@ -83,7 +90,10 @@ func cancel(tx *writer.Tx, f writer.Found) (result, err error) {
 	case !ok:
 		return punctual.ErrNotFound, nil
 	}
-	tx.Finish(d, f.ID)
+	if r != nil {
+		d.Lease.AddTo(r)
+	}
+	tx.Finish(d, f.ID, punctual.OutcomeCancelled, r)
 	return nil, nil
 }
 
@@ -100,7 +110,8 @@ func reschedule(tx *writer.Tx, f writer.Found, due time.Time) (result, err error
 	case !ok:
 		return punctual.ErrNotFound, nil
 	case r.Cancel: // it was to get no attempt after its last lease, which ran out
-		tx.Finish(d, f.ID)
+		d.Lease.AddTo(r)
+		tx.Finish(d, f.ID, punctual.OutcomeCancelled, r)
 		return punctual.ErrNotFound, nil
 	}
 	d.Lease.AddTo(r)

@@ -356,11 +356,11 @@ func endUndeliverable(tx *writer.Tx, c *memory.Taken) {
 	switch {
 	case !ok: // taken away meanwhile
 	case c.Cancelled:
-		tx.Finish(d, r.ID)
+		tx.Finish(d, r.ID, punctual.OutcomeCancelled, r)
 	case r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts):
 		tx.DeadLetter(d, r, punctual.ReasonAttemptsUsedUp)
 	case r.DropExpired:
-		tx.Finish(d, r.ID)
+		tx.Finish(d, r.ID, punctual.OutcomeExpired, r)
 	default:
 		tx.DeadLetter(d, r, punctual.ReasonExpired)
 	}

@@ -37,7 +37,8 @@ func TestGoldenFormats(t *testing.T) {
 			if err := os.CopyFS(dir, os.DirFS(golden)); err != nil {
 				t.Fatal(err)
 			}
-			readGolden(t, openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(time.Second))}))
+			s := openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(time.Second))})
+			readGolden(t, s, filepath.Base(golden) != "format-1")
 			if _, err := os.Stat(filepath.Join(dir, fmt.Sprint("FORMAT-", directory.FormatVersion))); err != nil {
 				t.Errorf("the format is not told to other programs: %v", err)
 			}
@@ -60,9 +61,11 @@ func TestGoldenClock(t *testing.T) {
 
 const (
 	goldenTopic = "order.cancel"
-	goldenNew   = "format-1"
+	goldenNew   = "format-1-finished"
 	// goldenLate is how long after everything else the lease is extended.
 	goldenLate = 500 * time.Millisecond
+	// goldenRetention is how long stories are kept, in the stores that have some.
+	goldenRetention = 36 * time.Hour
 )
 
 // goldenSettings change every setting that a store on disk can change.
@@ -72,10 +75,11 @@ var goldenSettings = punctual.SettingsPatch{
 }
 
 // fillGolden leaves a store with: scheduled, ready, leased (attempt 1), dead, retried
-// (attempt 1, one failure), acked (gone), and a remembered finished ID in topic "done".
+// (attempt 1, one failure), acked (gone), and in topic "done" a finished ID that is remembered, with its story.
 func fillGolden(t *testing.T, s *Store) {
 	configure(t, s, goldenTopic, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
 	configure(t, s, "done", goldenSettings)
+	configure(t, s, "done", punctual.SettingsPatch{FinishedRetention: ptr(goldenRetention)})
 	push(t, s, punctual.NewMessage{Topic: "done", ID: "finished"})
 	if err := settle(t, s, claim(t, s, "done", 1)[0], punctual.SettleAck); err != nil {
 		t.Fatal(err)
@@ -129,7 +133,8 @@ func writeGolden(t *testing.T, golden string) {
 	}
 }
 
-func readGolden(t *testing.T, s *Store) {
+// readGolden checks all that a golden store has; the first ones have no stories.
+func readGolden(t *testing.T, s *Store, stories bool) {
 	if r := mustBeSound(t, s); r.Live != 4 || r.Dead != 1 || r.Topics != 2 {
 		t.Errorf("holds %d topics, %d live and %d dead messages; want 2, 4 and 1", r.Topics, r.Live, r.Dead)
 	}
@@ -152,9 +157,17 @@ func readGolden(t *testing.T, s *Store) {
 	if _, err := s.Get(context.Background(), goldenTopic, "acked"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("the acked message is there: %v", err)
 	}
-	want, err := storekit.ApplySettings(punctual.DefaultSettings(), goldenSettings, 1)
+	want, err := storekit.ApplySettings(punctual.DefaultSettings(), goldenSettings, storekit.Abilities{Partitions: 1})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if stories {
+		want.FinishedRetention = goldenRetention
+		f, err := s.Finished(context.Background(), "done", "finished")
+		if err != nil || f.Outcome != punctual.OutcomeAcked || !f.At.Equal(testStart) || !f.Delivered.Equal(testStart) ||
+			!f.KeptUntil.Equal(testStart.Add(goldenRetention)) || f.Attempt != 1 {
+			t.Errorf("the story of the finished message: %+v, %v", f, err)
+		}
 	}
 	if set, err := s.Settings(context.Background(), "done"); err != nil || !reflect.DeepEqual(set, want) {
 		t.Errorf("the settings are %+v, %v; want %+v", set, err, want)

@@ -521,7 +521,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	if t != nil {
 		old = topics.Copy(*t.Settings())
 	}
-	settings, err = storekit.ApplySettings(old, p, 1)
+	settings, err = storekit.ApplySettings(old, p, storekit.Abilities{Partitions: 1, KeepsFinished: true})
 	if t != nil && err == nil {
 		err = s.sweepRest(tx, t)
 	}

@@ -135,9 +135,9 @@ func (s *Store) settleOne(tx *writer.Tx, st *punctual.Settlement, told *settled)
 	told.over = append(told.over, record.Lease{At: d.Lease.At, Token: d.Lease.Token})
 	switch {
 	case st.Verb == punctual.SettleAck:
-		tx.Finish(d, d.ID)
+		tx.Finish(d, d.ID, punctual.OutcomeAcked, r)
 	case r.Cancel && st.Verb != punctual.SettleDiscard:
-		tx.Finish(d, d.ID)
+		tx.Finish(d, d.ID, punctual.OutcomeCancelled, r)
 		return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrCancelled), nil
 	default:
 		giveBack(tx, d, r, st, settings, due)

@@ -102,7 +102,7 @@ func orDefault[T comparable](v *T, d T) {
 // and those from next on certainly have not. Otherwise the error is that of the call.
 func restAlone(next int, err error) bool { return next > 0 && punctual.Definite(err) }
 
-// Store is an open embedded store. It implements punctual.Store, Inspector, Checker, Examiner,
+// Store is an open embedded store. It implements punctual.Store, Inspector, Checker, Examiner, FinishedKeeper,
 // SpaceReporter and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
 type Store struct {
 	dir   string
@@ -133,7 +133,7 @@ type Store struct {
 
 	maintenanceKick chan struct{} // holds one hint for maintenance
 
-	// forgetting is held by the sweep of finished IDs under way. It is taken before the write lock.
+	// forgetting is held by the sweep of finished IDs or stories under way. It is taken before the write lock.
 	forgetting sync.Mutex
 
 	background sync.WaitGroup
@@ -144,6 +144,7 @@ var (
 	_ punctual.Inspector          = (*Store)(nil)
 	_ punctual.Checker            = (*Store)(nil)
 	_ punctual.Examiner           = (*Store)(nil)
+	_ punctual.FinishedKeeper     = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 	_ punctual.SpaceReporter      = (*Store)(nil)
 )

@@ -12,13 +12,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Maintenance removes what is past its time: dead messages whose retention is over, and finished IDs
-// that were remembered long enough. It does so in small steps. A step reads what is to go without
+// Maintenance removes what is past its time: dead messages whose retention is over, finished IDs that were
+// remembered long enough, and stories that were kept long enough. It does so in small steps. A step reads what is to go without
 // the write lock, and takes the write lock for the one transaction that removes it; between
 // two steps everybody else has a turn.
 //
 // Nobody sees what is past its time and not removed yet: whoever reads compares with the clock
-// (RetentionEnd and Tx.Find in package writer, Tx.Remembered in package database).
+// (RetentionEnd and Tx.Find in package writer, Tx.Remembered in package database, Store.Finished).
 
 const (
 	sweepLimit = 1000 // what one transaction removes at most
@@ -90,13 +90,14 @@ var bySweep = heap.Order[*sweep]{
 
 // sweep removes some of what is past its time, and tells whether there is more.
 func (s *Store) sweep(ctx context.Context) (more bool, err error) {
-	for range sweepSteps {
-		if more = s.db.ForgetDue(s.clock.ms()); !more {
-			break
+	for _, of := range []database.Order{database.Remembered, database.Stories} {
+		left := true
+		for i := 0; i < sweepSteps && left && err == nil; i++ {
+			if left = s.db.ForgetDue(of, s.clock.ms()); left {
+				left, err = s.sweepFinished(ctx, of)
+			}
 		}
-		if more, err = s.sweepFinished(ctx); err != nil || !more {
-			break
-		}
+		more = more || left
 	}
 	for range sweepSteps {
 		t := s.sweeps.due(s.clock.ms())
@@ -166,14 +167,14 @@ func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
 	return err
 }
 
-// sweepFinished forgets the next finished IDs whose time is over, up to sweepLimit, and tells whether
-// there may be more.
-func (s *Store) sweepFinished(ctx context.Context) (more bool, err error) {
+// sweepFinished forgets the next finished IDs (database.Remembered) or stories (database.Stories) whose time is over, up to
+// sweepLimit, and tells whether there may be more.
+func (s *Store) sweepFinished(ctx context.Context, of database.Order) (more bool, err error) {
 	s.forgetting.Lock()
 	defer s.forgetting.Unlock()
 	var step *database.ForgetSweep
 	err = s.writer.Locked(ctx, func(tx *writer.Tx) (err error) {
-		step, err = tx.Upkeep().SweepRemembered(sweepLimit)
+		step, err = tx.Upkeep().SweepFinished(of, sweepLimit)
 		return err
 	})
 	if err != nil {

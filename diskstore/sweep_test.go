@@ -77,6 +77,11 @@ func (r *sweepRig) makeDead(t *testing.T, first, n int) {
 	}
 }
 
+// keepStories has finished messages leave a story, and no ID.
+func (r *sweepRig) keepStories(t *testing.T) {
+	configure(t, r.Store, "o", punctual.SettingsPatch{FinishedRetention: ptr(time.Hour), DedupeWindow: ptr(time.Duration(0))})
+}
+
 // remember makes n finished IDs.
 func (r *sweepRig) remember(t *testing.T, n int) {
 	t.Helper()
@@ -147,6 +152,7 @@ func TestSweepGoesOnWhereItEnded(t *testing.T) {
 	}{
 		{"dead", func(r *sweepRig) { r.makeDead(t, 0, n) }, database.Dead},
 		{"finished", func(r *sweepRig) { r.remember(t, n) }, database.Forgotten},
+		{"stories", func(r *sweepRig) { r.keepStories(t); r.remember(t, n) }, database.StoryEnds},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newSweepRig(t)
@@ -307,6 +313,51 @@ func TestSweepOfFinishedMeetsChanges(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
+// TestSweepOfStoriesMeetsChanges finishes a message with the same ID in the middle of a step that forgets the story of the first.
+func TestSweepOfStoriesMeetsChanges(t *testing.T) {
+	r := newSweepRig(t)
+	r.keepStories(t)
+	r.remember(t, 10)
+	done := make(chan struct{})
+	r.meanwhile(t, database.StoryEnds, func() {
+		defer close(done)
+		r.remember(t, 1)
+	})
+	r.clock.Advance(time.Hour)
+	await(t, done)
+	r.sweepUp(t)
+	if s, u := r.keys(t, database.Stories), r.keys(t, database.StoryEnds); s != 1 || u != 1 {
+		t.Errorf("%d stories are kept, of which %d will be forgotten; want 1", s, u)
+	}
+	if f, err := r.Finished(t.Context(), "o", "0"); err != nil || !f.At.Equal(testStart.Add(time.Hour)) {
+		t.Errorf("the story of an ID that was finished again: %+v, %v", f, err)
+	}
+	r.clock.Advance(time.Hour)
+	r.sweepUp(t)
+	if s, u := r.keys(t, database.Stories), r.keys(t, database.StoryEnds); s != 0 || u != 0 {
+		t.Errorf("%d stories are kept, of which %d will be forgotten; want none", s, u)
+	}
+	mustBeSound(t, r.Store)
+}
+
+// TestCheckOfStories: a story that cannot be read, or would never be forgotten, is found.
+func TestCheckOfStories(t *testing.T) {
+	r := newSweepRig(t)
+	r.keepStories(t)
+	r.remember(t, 1)
+	if r.keys(t, database.Stories) != 1 {
+		t.Fatal("no story is kept")
+	}
+	mustBeSound(t, r.Store)
+	if _, err := r.DeleteTopic(t.Context(), "o"); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.keys(t, database.Stories); s != 0 {
+		t.Errorf("%d stories of a deleted topic are kept", s)
+	}
+	mustBeSound(t, r.Store)
+}
+
 // TestSweepBoundary: nothing goes a millisecond before its time, and everything when it has come.
 func TestSweepBoundary(t *testing.T) {
 	r := newSweepRig(t)
@@ -316,7 +367,7 @@ func TestSweepBoundary(t *testing.T) {
 	r.amend(t, punctual.Amendment{Change: punctual.ChangeCancel, Topic: "o", ID: "done"})
 	look := func(want int) {
 		t.Helper()
-		for _, err := range []error{first2(r.sweepDead(t.Context(), r.topics.Get("o"))), first2(r.sweepFinished(t.Context()))} {
+		for _, err := range []error{first2(r.sweepDead(t.Context(), r.topics.Get("o"))), first2(r.sweepFinished(t.Context(), database.Remembered))} {
 			if err != nil {
 				t.Fatal(err)
 			}

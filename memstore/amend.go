@@ -56,7 +56,7 @@ func (t *topic) cancel(m *message, now instant) error {
 		m.cancelRequested = true
 		return punctual.ErrLeased
 	}
-	t.finish(m, now)
+	t.finish(m, punctual.OutcomeCancelled, now)
 	return nil
 }
 
@@ -67,7 +67,7 @@ func (t *topic) reschedule(m *message, now instant, due time.Time) error {
 		return punctual.ErrLeased
 	}
 	if m.cancelRequested {
-		t.finish(m, now)
+		t.finish(m, punctual.OutcomeCancelled, now)
 		return punctual.ErrNotFound
 	}
 	m.moveTo(due)

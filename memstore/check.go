@@ -59,6 +59,11 @@ func (c *checker) topic(name string, t *topic) {
 		c.hold(m.reason != "", "topic %s: dead %s has no reason", name, m.ID)
 		c.hold(m.token == 0 && !m.cancelRequested, "topic %s: dead %s has a lease", name, m.ID)
 	}
+	c.hold(len(t.stories) == len(t.ending), "topic %s: %d stories by ID, %d by time", name, len(t.stories), len(t.ending))
+	for i, x := range t.ending {
+		c.hold(x.index == i && t.stories[x.ID] == x, "topic %s: the story of %s is not where it is by ID and by time", name, x.ID)
+		c.hold(!byEnd.Before(x, t.ending[max(0, i-1)/2]), "topic %s: the story of %s ends before the one above it", name, x.ID)
+	}
 	for id := range t.finished {
 		c.hold(t.messages[id] == nil, "topic %s: %s is stored and finished", name, id)
 	}

@@ -26,6 +26,8 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"dead under a lease", func(o *topic) { o.dead[0].token = 1 }, "has a lease"},
 		{"stored and finished", func(o *topic) { o.messages["done"] = o.live[0] }, "stored and finished"},
 		{"finished count", func(o *topic) { delete(o.finished, "done") }, "finished IDs"},
+		{"story count", func(o *topic) { delete(o.stories, "done") }, "stories by ID"},
+		{"story out of place", func(o *topic) { o.ending[0].index = 7 }, "not where it is"},
 		{"wrong topic", func(o *topic) { o.live[0].Topic = "other" }, "of topic other"},
 		{"live with reason", func(o *topic) { o.live[0].reason = "whim" }, "reason whim"},
 		{"attempts", func(o *topic) { o.live[0].Attempt = -1 }, "-1 attempts"},
@@ -35,7 +37,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := New(&Options{Clock: storekit.NewManualClock(start)})
 			remember := time.Hour
-			configure(t, s, punctual.SettingsPatch{DedupeWindow: &remember})
+			configure(t, s, punctual.SettingsPatch{DedupeWindow: &remember, FinishedRetention: &remember})
 			for _, id := range []string{"done", "dead", "leased"} {
 				push(t, s, punctual.NewMessage{ID: id})
 			}

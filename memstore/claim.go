@@ -108,16 +108,15 @@ func (t *topic) mustEnd(m *message, now instant) bool {
 // end ends a message for which mustEnd holds. A cancel comes before attempts used up, and
 // those before expiry.
 func (t *topic) end(m *message, now instant) {
+	m.noteLeaseRanOut(now)
 	switch {
 	case m.cancelRequested:
-		t.finish(m, now)
+		t.finish(m, punctual.OutcomeCancelled, now)
 	case m.Attempt >= t.maxAttempts(m):
-		m.noteLeaseRanOut(now)
 		t.die(m, punctual.ReasonAttemptsUsedUp, now)
 	case m.DropExpired:
-		t.finish(m, now)
+		t.finish(m, punctual.OutcomeExpired, now)
 	default:
-		m.noteLeaseRanOut(now)
 		t.die(m, punctual.ReasonExpired, now)
 	}
 }
@@ -130,7 +129,7 @@ func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	m.noteLeaseRanOut(now)
 	m.Attempt++
 	s.token++
-	m.token = s.token
+	m.token, m.delivered = s.token, now.ms
 	t.hold(m, now.ms+storekit.CeilDuration(length))
 }
 

@@ -258,7 +258,7 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	if t == nil {
 		t = newTopic()
 	}
-	changed, err := storekit.ApplySettings(t.settings, p, 1)
+	changed, err := storekit.ApplySettings(t.settings, p, storekit.Abilities{Partitions: 1, KeepsFinished: true})
 	if err != nil {
 		return punctual.Settings{}, err
 	}

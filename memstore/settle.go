@@ -35,7 +35,7 @@ func (s *Store) settle(x *punctual.Settlement, now instant) error {
 	}
 	if m.cancelRequested && x.Verb != punctual.SettleAck && x.Verb != punctual.SettleDiscard {
 		if x.Verb != punctual.SettleExtend {
-			t.finish(m, now)
+			t.finish(m, punctual.OutcomeCancelled, now)
 		}
 		return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, punctual.ErrCancelled)
 	}
@@ -46,7 +46,7 @@ func (s *Store) settle(x *punctual.Settlement, now instant) error {
 func (t *topic) settle(m *message, x *punctual.Settlement, now instant) error {
 	switch x.Verb {
 	case punctual.SettleAck:
-		t.finish(m, now)
+		t.finish(m, punctual.OutcomeAcked, now)
 	case punctual.SettleRetry:
 		return t.retry(m, x, now)
 	case punctual.SettleSnooze:

@@ -26,8 +26,8 @@ type Options struct {
 }
 
 // Store keeps messages in memory. It implements punctual.Store, punctual.Inspector,
-// punctual.Checker, punctual.Examiner and punctual.DurabilityReporter, and is safe for concurrent use. Make one
-// with New.
+// punctual.Checker, punctual.Examiner, punctual.FinishedKeeper and punctual.DurabilityReporter, and is safe for
+// concurrent use. Make one with New.
 type Store struct {
 	maxBody int
 	clock   *storekit.SteadyClock
@@ -47,6 +47,7 @@ var (
 	_ punctual.Inspector          = (*Store)(nil)
 	_ punctual.Checker            = (*Store)(nil)
 	_ punctual.Examiner           = (*Store)(nil)
+	_ punctual.FinishedKeeper     = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 )
 
@@ -127,7 +128,7 @@ func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 
 func errClosed() error { return fmt.Errorf("memory store: %w", punctual.ErrClosed) }
 
-// existing returns a topic, or nil. It first lets go of dead messages and finished IDs that were kept long enough. Whoever looks at a
+// existing returns a topic, or nil. It first lets go of dead messages, finished IDs and stories that were kept long enough. Whoever looks at a
 // topic or changes its settings asks here, so what is seen never depends on when that happened last.
 func (s *Store) existing(name string, now instant) *topic {
 	t := s.topics[name]
@@ -141,6 +142,9 @@ func (s *Store) existing(name string, now instant) *topic {
 	}
 	for len(t.memory) > 0 && t.memory[0].at <= now.ms {
 		t.forgetFinished(t.memory[0])
+	}
+	for len(t.ending) > 0 && t.ending[0].until <= now.ms {
+		t.forgetStory(t.ending[0])
 	}
 	return t
 }

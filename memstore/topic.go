@@ -17,10 +17,12 @@ type topic struct {
 	settings punctual.Settings
 	messages map[string]*message
 	finished map[string]*message
+	stories  map[string]*story // of finished messages that are kept, by ID
 
 	// Queues of byTime: live messages by the time they next need attention, dead ones by the time they died, the finished
 	// by the time at which their ID is forgotten.
 	live, dead, memory []*message
+	ending             []*story // the stories as a queue of byEnd
 }
 
 func newTopic() *topic {
@@ -28,6 +30,7 @@ func newTopic() *topic {
 		settings: punctual.DefaultSettings(),
 		messages: make(map[string]*message),
 		finished: make(map[string]*message),
+		stories:  make(map[string]*story),
 	}
 }
 
@@ -43,6 +46,7 @@ type message struct {
 	index           int           // in its queue
 	expireAfter     time.Duration // from the first due time to Expires; 0 is never
 	token           int64         // the current one, also after its lease ran out; 0 when there is none
+	delivered       int64         // when its last lease began, in ms
 	cancelRequested bool          // implies a token
 	reason          punctual.DeathReason
 	failures        []punctual.Failure // replaced as a whole by AddFailure, never written to
@@ -120,9 +124,12 @@ func (t *topic) remove(m *message) {
 	}
 }
 
-// finish takes out a live message that was acked, cancelled or dropped.
-func (t *topic) finish(m *message, now instant) {
+// finish takes out a live message that was acked, cancelled or dropped, and keeps of it what the topic asks for.
+func (t *topic) finish(m *message, outcome punctual.Outcome, now instant) {
 	t.remove(m)
+	if keep := storekit.CeilDuration(t.settings.FinishedRetention); keep > 0 {
+		t.tell(m, outcome, now, keep)
+	}
 	if keep := storekit.CeilDuration(t.settings.DedupeWindow); keep > 0 {
 		f := &message{Message: punctual.Message{ID: m.ID}, at: now.ms + keep}
 		t.finished[f.ID] = f

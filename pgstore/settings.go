@@ -48,7 +48,7 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
 	}
 	// What is wrong with the patch alone must not make a topic.
-	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, maxPartitions); err != nil {
+	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, storekit.Abilities{Partitions: maxPartitions}); err != nil {
 		return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 	}
 	set, err := s.configure(ctx, topic, patch)
@@ -67,7 +67,7 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 		if err != nil {
 			return nil, err
 		}
-		if set, err = storekit.ApplySettings(old, patch, maxPartitions); err != nil {
+		if set, err = storekit.ApplySettings(old, patch, storekit.Abilities{Partitions: maxPartitions}); err != nil {
 			return nil, err
 		}
 		set.Backoff.Delays = slices.Clone(set.Backoff.Delays)

@@ -59,7 +59,7 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if n := patch.Partitions; n != nil && old.exists() && *n != old.size() {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %d partitions: the topic has %d, which is fixed when a topic comes into being; use a new topic: %w", topic, *n, old.size(), punctual.ErrInvalid)
 		}
-		set, err := storekit.ApplySettings(old.settings, patch, punctual.MaxPartitions)
+		set, err := storekit.ApplySettings(old.settings, patch, storekit.Abilities{Partitions: punctual.MaxPartitions})
 		if err != nil {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 		}

@@ -68,6 +68,14 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return call(ctx, s, "get", read(wire.MessagePath(topic, id)), nil, (*wire.Message).Info)
 }
 
+// Finished implements punctual.FinishedKeeper; ErrUnsupported when the server's store keeps no finished messages.
+func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
+	if err := errors.Join(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
+		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
+	}
+	return call(ctx, s, "finished", read(wire.FinishedPath(topic, id)), nil, (*wire.Finished).Finished)
+}
+
 // List implements punctual.Inspector.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -178,6 +179,22 @@ func (c *call) get() error {
 		return err
 	}
 	return c.write(http.StatusOK, wire.TypeRaw, m.Body)
+}
+
+var errKeepsNone = fmt.Errorf("this store keeps no finished messages: %w", punctual.ErrUnsupported)
+
+// finished answers with the story of a finished message.
+func (c *call) finished() error {
+	if c.server.keeper == nil {
+		return errKeepsNone
+	}
+	f, err := storeCall(c, func(ctx context.Context) (punctual.Finished, error) {
+		return c.server.keeper.Finished(ctx, c.path["topic"], c.path["id"])
+	})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, wire.FinishedOf(&f))
 }
 
 // list answers with one page.

@@ -137,6 +137,7 @@ const (
 	pathTopic    = wire.PathTopics + "/{topic}"
 	pathMessages = pathTopic + "/messages"
 	pathMessage  = pathMessages + "/{id}"
+	pathFinished = pathTopic + "/finished/{id}"
 )
 
 // routes is the table.
@@ -201,6 +202,13 @@ func messageRoutes() []*route {
 			method: http.MethodGet, path: pathMessage, action: ActionInspect, params: params(paramTopic, paramID),
 			answer: wire.Message{}, statuses: []int{http.StatusOK}, errors: []string{"not_found"},
 			id: "get", summary: "Look at a message; with Accept: application/octet-stream at its body alone", handle: (*call).get,
+		},
+		{
+			method: http.MethodGet, path: pathFinished, action: ActionInspect, params: params(paramTopic, paramID),
+			answer: wire.Finished{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "unsupported"},
+			id: "finished", summary: "Look at the story of a finished message: did it fire, when, how late",
+			detail: "It is kept for the topic's finished_retention, without body and headers. A stored message may have the same ID by now.",
+			handle: (*call).finished,
 		},
 		{
 			method: http.MethodDelete, path: pathMessage, action: ActionAmend, params: params(paramTopic, paramID),

@@ -30,6 +30,7 @@ type Server struct {
 	checker   punctual.Checker
 	examiner  punctual.Examiner
 	space     punctual.SpaceReporter
+	keeper    punctual.FinishedKeeper
 	options   Options
 	limits    Limits
 	log       *slog.Logger
@@ -84,6 +85,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.checker, _ = store.(punctual.Checker)
 	s.examiner, _ = store.(punctual.Examiner)
 	s.space, _ = store.(punctual.SpaceReporter)
+	s.keeper, _ = store.(punctual.FinishedKeeper)
 	s.info = wire.Info{
 		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,
 		Examiner: s.examiner != nil, Compact: wire.CompactVersion, Limits: s.limits.onWire(),

@@ -159,6 +159,21 @@ func testBatches(t *testing.T) {
 	}
 }
 
+func TestFinished(t *testing.T) {
+	r := newRig(t, nil)
+	r.ask("PATCH /v1/topics/t/settings", `{"finished_retention":"2d"}`).want(t, 200, `"finished_retention":"2d"`)
+	r.ask("PATCH /v1/topics/t/settings", `{"finished_retention":"400d"}`).problem(t, 400, "invalid")
+	r.ask("PUT /v1/topics/t/messages/a", "x").want(t, 201)
+	c := decode[wire.ClaimAnswer](t, r.ask("POST /v1/topics/t/claim", "").want(t, 200)).Messages[0]
+	r.ask("GET /v1/topics/t/finished/a", "").problem(t, 404, "not_found")
+	r.ask(fmt.Sprintf("POST /v1/topics/t/messages/a/ack?token=%d", c.Token), "").want(t, 200)
+	r.ask("GET /v1/topics/t/messages/a", "").problem(t, 404, "not_found")
+	r.ask("GET /v1/topics/t/finished/a", "").want(t, 200, `"outcome":"acked"`, `"attempt":1`, `"delivered":`, `"kept_until":`)
+	r.ask("GET /v1/topics/t/finished/b", "").problem(t, 404, "not_found")
+	r.Server = newServer(t, spacious{r.store}, &Options{Limits: Limits{StoreTime: time.Minute}}) // has no such interface
+	r.ask("GET /v1/topics/t/finished/a", "").problem(t, 422, "unsupported")
+}
+
 func TestTopics(t *testing.T) {
 	r := newRig(t, nil)
 	for i := range 5 {

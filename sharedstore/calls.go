@@ -87,6 +87,11 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return do(ctx, s, func(f full, _ bool) (int64, error) { return f.DeleteTopic(ctx, topic) }, false)
 }
 
+// Finished implements punctual.FinishedKeeper.
+func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Finished, error) { return f.Finished(ctx, topic, id) }, false)
+}
+
 // Check implements punctual.Checker.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
 	return do(ctx, s, func(f full, _ bool) (punctual.CheckReport, error) { return f.Check(ctx, progress) }, false)

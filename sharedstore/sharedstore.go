@@ -242,6 +242,7 @@ type full interface {
 	punctual.Inspector
 	punctual.Checker
 	punctual.Examiner
+	punctual.FinishedKeeper
 	punctual.SpaceReporter
 }
 

@@ -31,3 +31,8 @@ func AmendError(a *punctual.Amendment, kind error) error {
 	}
 	return fmt.Errorf("%s in %s: %w%s", a.ID, a.Topic, kind, note)
 }
+
+// NoStoryError returns the ErrNotFound of punctual.FinishedKeeper for an ID of which no story is kept.
+func NoStoryError(topic, id string) error {
+	return fmt.Errorf("story of a finished message %s in %s: %w", id, topic, punctual.ErrNotFound)
+}

@@ -7,23 +7,41 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// ApplySettings returns s with the patch applied, or an ErrInvalid that names the field. maxPartitions
-// is how many partitions of a topic the store can keep; more are an ErrUnsupported. A store that can
-// keep several refuses to change the number of a topic that exists.
-func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, maxPartitions int) (punctual.Settings, error) {
+// Abilities are what a store can do of that which settings may ask for.
+type Abilities struct {
+	// Partitions is into how many parts the store can divide a topic. One that can divide it refuses to change the number of a
+	// topic that exists.
+	Partitions int
+	// KeepsFinished tells that the store is a punctual.FinishedKeeper.
+	KeepsFinished bool
+}
+
+// AllAbilities are those of a store that can do everything. With them ApplySettings checks settings before it is known
+// which store they are for.
+func AllAbilities() Abilities {
+	return Abilities{Partitions: punctual.MaxPartitions, KeepsFinished: true}
+}
+
+// ApplySettings returns s with the patch applied, or an ErrInvalid that names the field. What the store cannot do is an
+// ErrUnsupported.
+func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities) (punctual.Settings, error) {
 	set(&s.Lease, p.Lease)
 	set(&s.MaxAttempts, p.MaxAttempts)
 	set(&s.Backoff, p.Backoff)
 	set(&s.DeadRetention, p.DeadRetention)
 	set(&s.DedupeWindow, p.DedupeWindow)
+	set(&s.FinishedRetention, p.FinishedRetention)
 	set(&s.PushPaused, p.PushPaused)
 	set(&s.DeliveryPaused, p.DeliveryPaused)
 	set(&s.Partitions, p.Partitions)
 	if err := checkSettings(s); err != nil {
 		return s, err
 	}
-	if s.Partitions > maxPartitions {
-		return s, errorf(punctual.ErrUnsupported, "%d partitions: this store divides a topic into at most %d", s.Partitions, maxPartitions)
+	switch {
+	case s.Partitions > can.Partitions:
+		return s, errorf(punctual.ErrUnsupported, "%d partitions: this store divides a topic into at most %d", s.Partitions, can.Partitions)
+	case s.FinishedRetention > 0 && !can.KeepsFinished:
+		return s, errorf(punctual.ErrUnsupported, "finished retention %v: this store keeps no finished messages", s.FinishedRetention)
 	}
 	return s, nil
 }
@@ -44,6 +62,8 @@ func checkSettings(s punctual.Settings) error {
 		return invalidf("dead retention %v: use a positive duration, or 0 to keep dead messages until purged", s.DeadRetention)
 	case s.DedupeWindow < 0:
 		return invalidf("dedupe window %v: use a positive duration, or 0 to forget finished IDs at once", s.DedupeWindow)
+	case s.FinishedRetention < 0 || s.FinishedRetention > punctual.MaxFinishedRetention:
+		return invalidf("finished retention %v: use a duration up to %v, or 0 to keep no finished messages", s.FinishedRetention, punctual.MaxFinishedRetention)
 	case s.Partitions < 1 || s.Partitions > punctual.MaxPartitions:
 		return invalidf("%d partitions: use 1 to %d", s.Partitions, punctual.MaxPartitions)
 	}

@@ -15,14 +15,15 @@ import (
 // The compatibility rules: a name and its form never change; a setting that is not there has its default; one
 // that is added later is left out at its default, so that older programs go on until somebody uses it.
 type storedSettings struct {
-	Lease          duration       `json:"lease"`
-	MaxAttempts    int            `json:"max_attempts"`
-	Backoff        *storedBackoff `json:"backoff"`
-	DeadRetention  duration       `json:"dead_retention"`
-	DedupeWindow   duration       `json:"dedupe_window"`
-	PushPaused     bool           `json:"push_paused"`
-	DeliveryPaused bool           `json:"delivery_paused"`
-	Partitions     int            `json:"partitions"`
+	Lease             duration       `json:"lease"`
+	MaxAttempts       int            `json:"max_attempts"`
+	Backoff           *storedBackoff `json:"backoff"`
+	DeadRetention     duration       `json:"dead_retention"`
+	DedupeWindow      duration       `json:"dedupe_window"`
+	FinishedRetention duration       `json:"finished_retention,omitzero"`
+	PushPaused        bool           `json:"push_paused"`
+	DeliveryPaused    bool           `json:"delivery_paused"`
+	Partitions        int            `json:"partitions"`
 }
 
 // storedBackoff has delays, or base, max and jitter.
@@ -50,7 +51,7 @@ func EncodeSettings(s punctual.Settings) ([]byte, error) {
 	x := storedSettings{
 		Lease: duration(s.Lease), MaxAttempts: s.MaxAttempts,
 		Backoff:       &storedBackoff{Base: duration(s.Backoff.Base), Max: duration(s.Backoff.Max), Jitter: s.Backoff.Jitter},
-		DeadRetention: duration(s.DeadRetention), DedupeWindow: duration(s.DedupeWindow),
+		DeadRetention: duration(s.DeadRetention), DedupeWindow: duration(s.DedupeWindow), FinishedRetention: duration(s.FinishedRetention),
 		PushPaused: s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
 	}
 	for _, d := range s.Backoff.Delays {
@@ -87,7 +88,7 @@ func decodeSettings(from *json.Decoder) (punctual.Settings, error) {
 	}
 	s := punctual.Settings{
 		Lease: time.Duration(x.Lease), MaxAttempts: x.MaxAttempts, Backoff: d.Backoff,
-		DeadRetention: time.Duration(x.DeadRetention), DedupeWindow: time.Duration(x.DedupeWindow),
+		DeadRetention: time.Duration(x.DeadRetention), DedupeWindow: time.Duration(x.DedupeWindow), FinishedRetention: time.Duration(x.FinishedRetention),
 		PushPaused: x.PushPaused, DeliveryPaused: x.DeliveryPaused, Partitions: x.Partitions,
 	}
 	if b := x.Backoff; b != nil {

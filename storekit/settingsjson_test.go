@@ -21,6 +21,10 @@ func TestGoldenSettings(t *testing.T) {
 			Lease: time.Minute, MaxAttempts: 7, Backoff: punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375},
 			DeadRetention: 48 * time.Hour, DedupeWindow: 1500 * time.Millisecond, PushPaused: true, DeliveryPaused: true, Partitions: 256,
 		},
+		"testdata/settings-finished.json": {
+			Lease: time.Minute, MaxAttempts: 7, Backoff: punctual.Backoff{Delays: []time.Duration{time.Second}}, DedupeWindow: time.Hour,
+			FinishedRetention: punctual.MaxFinishedRetention, Partitions: 1,
+		},
 		"testdata/settings-delays.json": {
 			Lease: 10 * time.Millisecond, MaxAttempts: 1, Backoff: punctual.Backoff{Delays: []time.Duration{0, 2 * time.Minute, 15 * time.Hour}}, Partitions: 1,
 		},
@@ -59,14 +63,15 @@ func TestDecodeSettings(t *testing.T) {
 		t.Errorf("settings of which nothing is there: %+v, %v; want the defaults", s, err)
 	}
 	for text, kind := range map[string]error{
-		``:                            punctual.ErrCorrupt,
-		`null`:                        nil,
-		`{"lease":30000000000}`:       punctual.ErrCorrupt,
-		`{"lease":"1 fortnight"}`:     punctual.ErrCorrupt,
-		`{"lease":"1ms"}`:             punctual.ErrCorrupt, // shorter than any lease
-		`{"max_attempts":0}`:          punctual.ErrCorrupt,
-		`{"lease":"1m","colour":"x"}`: punctual.ErrUnsupported,
-		`{"backoff":{"curve":2}}`:     punctual.ErrUnsupported,
+		``:                             punctual.ErrCorrupt,
+		`null`:                         nil,
+		`{"lease":30000000000}`:        punctual.ErrCorrupt,
+		`{"lease":"1 fortnight"}`:      punctual.ErrCorrupt,
+		`{"lease":"1ms"}`:              punctual.ErrCorrupt, // shorter than any lease
+		`{"max_attempts":0}`:           punctual.ErrCorrupt,
+		`{"finished_retention":"-1s"}`: punctual.ErrCorrupt,
+		`{"lease":"1m","colour":"x"}`:  punctual.ErrUnsupported,
+		`{"backoff":{"curve":2}}`:      punctual.ErrUnsupported,
 	} {
 		if _, err := DecodeSettings([]byte(text)); !errors.Is(err, kind) {
 			t.Errorf("%s: %v; want %v", text, err, kind)

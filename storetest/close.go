@@ -42,6 +42,9 @@ func closeMethods(s *harness) {
 	if c, ok := s.store.(punctual.Checker); ok {
 		calls["Check"] = func() error { _, err := c.Check(s.ctx, nil); return err }
 	}
+	if k, ok := s.store.(punctual.FinishedKeeper); ok {
+		calls["Finished"] = func() error { _, err := k.Finished(s.ctx, orders, x); return err }
+	}
 	for name, call := range calls {
 		s.wantErr(call(), punctual.ErrClosed, "%s after Close", name)
 	}

@@ -26,7 +26,13 @@ var unseenByLedger = map[string]string{
 	"delivers at once what has a negative delay":     "the workload asks for nothing malformed",
 	"lets one bad item stop the others":              "the workload asks for nothing malformed",
 	"rounds due times down":                          "the workload asks for whole milliseconds",
+	"keeps no story of what is cancelled":            noStories,
+	"forgets when a lease began":                     noStories,
+	"tells what was long forgotten":                  noStories,
+	"keeps a story only of those that remember IDs":  noStories,
 }
+
+const noStories = "the workload keeps no stories"
 
 // seenAs is another promise as which callers may see a bug: what is gone is also a taken ID that is free.
 var seenAs = map[string]string{"loses the dead": p7, "says cancelled and does nothing": p7, "loses one push in seven": p7}

@@ -90,6 +90,7 @@ type bug struct {
 	amend  func(*mutant, []punctual.Amendment) ([]punctual.Amended, error)
 	now    func(*mutant) time.Time
 	stats  func(*mutant, string) (punctual.TopicStats, error)
+	story  func(*mutant, *punctual.Finished, error) error
 }
 
 // mutant is memstore with a bug.
@@ -103,6 +104,7 @@ type mutant struct {
 	count  int               // guarded by mu
 	tokens map[string]int64  // by ID; guarded by mu
 	bodies map[string][]byte // by ID; guarded by mu
+	told   punctual.Finished // the last story; guarded by mu
 }
 
 func (m *mutant) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
@@ -145,6 +147,14 @@ func (m *mutant) Stats(ctx context.Context, topic string) (punctual.TopicStats, 
 		return m.Store.Stats(ctx, topic)
 	}
 	return m.stats(m, topic)
+}
+
+func (m *mutant) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
+	f, err := m.Store.Finished(ctx, topic, id)
+	if m.story != nil {
+		err = m.story(m, &f, err)
+	}
+	return f, err
 }
 
 // each calls the right store once per message, with a changed message.
@@ -422,6 +432,40 @@ var mutants = map[string]struct {
 			return st, err
 		},
 	}},
+	"keeps no story of what is cancelled": {promise: p13, groups: []string{"finished"}, random: true, bug: bug{
+		story: func(_ *mutant, f *punctual.Finished, err error) error {
+			if f.Outcome == punctual.OutcomeCancelled {
+				return storekit.NoStoryError(f.Topic, f.ID)
+			}
+			return err
+		},
+	}},
+	"forgets when a lease began": {promise: p13, groups: []string{"finished"}, random: true, bug: bug{
+		story: func(_ *mutant, f *punctual.Finished, err error) error {
+			f.Delivered = time.Time{}
+			return err
+		},
+	}},
+	"tells what was long forgotten": {promise: p13, groups: []string{"finished"}, bug: bug{
+		story: func(m *mutant, f *punctual.Finished, err error) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if err == nil {
+				m.told = *f
+			} else if m.told.ID != "" {
+				*f, err = m.told, nil
+			}
+			return err
+		},
+	}},
+	"keeps a story only of those that remember IDs": {promise: p13, groups: []string{"finished"}, random: true, bug: bug{
+		story: func(m *mutant, f *punctual.Finished, err error) error {
+			if set, _ := m.Settings(context.Background(), f.Topic); err == nil && set.DedupeWindow == 0 {
+				return storekit.NoStoryError(f.Topic, f.ID)
+			}
+			return err
+		},
+	}},
 }
 
 func isCancel(a punctual.Amendment) bool { return a.Change == punctual.ChangeCancel }
@@ -467,6 +511,50 @@ func TestSuiteKillsMutants(t *testing.T) {
 				t.Errorf("the store %s, and the suite reported %v; want %s broken", name, killers, mut.promise)
 			}
 		})
+	}
+}
+
+// plain is memstore without its optional interface FinishedKeeper, and lossy lets it be set all the same.
+type plain struct {
+	punctual.Store
+	punctual.Inspector
+	lossy bool
+}
+
+func (p plain) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
+	set, err := p.Settings(ctx, topic)
+	if err != nil {
+		return set, err
+	}
+	if _, err := storekit.ApplySettings(set, patch, storekit.Abilities{Partitions: 1, KeepsFinished: p.lossy}); err != nil {
+		return set, err
+	}
+	return p.Inspector.Configure(ctx, topic, patch)
+}
+
+// TestStoreWithoutStories: a store that keeps no finished messages passes, unless it takes the setting and forgets it.
+func TestStoreWithoutStories(t *testing.T) {
+	for _, lossy := range []bool{false, true} {
+		failed := 0
+		for _, g := range groups() {
+			if g.name != "finished" && g.name != "topics" && g.name != "close" {
+				continue
+			}
+			for _, c := range g.cases {
+				f := record(c.name, func(r *recorder) {
+					runCase(r, c, opener{open: func(clock storekit.Clock) punctual.Store {
+						s := memstore.New(&memstore.Options{Clock: clock})
+						return plain{s, s, lossy}
+					}})
+				})
+				if failed += len(f); !lossy && len(f) > 0 {
+					t.Errorf("%s/%s: %v", g.name, c.name, f)
+				}
+			}
+		}
+		if lossy && failed == 0 {
+			t.Error("a store that keeps no stories took the setting, and the suite did not show it")
+		}
 	}
 }
 

@@ -85,7 +85,8 @@ type comparison struct {
 	opener    opener
 	ctx       context.Context
 	store     punctual.Store
-	inspector punctual.Inspector // of store
+	inspector punctual.Inspector      // of store
+	keeper    punctual.FinishedKeeper // of store; nil: it has none
 	clock     *storekit.ManualClock
 	told      time.Time // what the store's clock said last
 	read      time.Time // where clock stood then; zero after a reopen
@@ -143,7 +144,10 @@ func (c *comparison) inspect() {
 	if err != nil {
 		c.Fatalf("the comparison needs an Inspector: %v", err)
 	}
-	c.inspector = i
+	c.inspector, c.keeper = i, nil
+	if k, err := keeperOf(c.ctx, c.store); err == nil {
+		c.keeper = k
+	}
 }
 
 // actions are drawn evenly; those that matter most are there more than once.

@@ -29,8 +29,10 @@ func (c *comparison) topic(t *rapid.T) string { return rapid.SampledFrom(c.topic
 // id draws from a small space. IDs that stores make are random, so a history with them
 // could not be repeated.
 func (c *comparison) id(t *rapid.T) string {
-	return rapid.SampledFrom([]string{"0", "1", "2", "3", "4"}).Draw(t, "id")
+	return rapid.SampledFrom(randomIDs()).Draw(t, "id")
 }
+
+func randomIDs() []string { return []string{"0", "1", "2", "3", "4"} }
 
 func (c *comparison) when(t *rapid.T) (due time.Time, delay time.Duration) {
 	delay = delays().Draw(t, "delay")
@@ -348,7 +350,11 @@ func (c *comparison) patch(topic string, p punctual.SettingsPatch) {
 func (c *comparison) configure(t *rapid.T) {
 	var p punctual.SettingsPatch
 	length := rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond, time.Minute})
-	switch rapid.IntRange(0, 7).Draw(t, "setting") {
+	last := 7
+	if c.keeper != nil {
+		last = 8
+	}
+	switch rapid.IntRange(0, last).Draw(t, "setting") {
 	case 0:
 		p.Lease = ptr(rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Minute, 0}).Draw(t, "lease"))
 	case 1:
@@ -365,6 +371,8 @@ func (c *comparison) configure(t *rapid.T) {
 		p.DeliveryPaused = ptr(rapid.Bool().Draw(t, "delivery paused"))
 	case 7: // let it run again
 		p.PushPaused, p.DeliveryPaused = ptr(false), ptr(false)
+	case 8:
+		p.FinishedRetention = ptr(length.Draw(t, "finished retention"))
 	}
 	topic := c.topic(t)
 	c.Logf("configure %s: %s", topic, showPatch(p))
@@ -429,11 +437,25 @@ func (c *comparison) look(t *rapid.T) {
 	if d := diffInfo(got, want); err == nil && d != "" {
 		c.broken(p13, "%s/%s in the store and in the model: %s", topic, id, d)
 	}
+	c.sameStory(topic, id)
 	f, err := c.inspector.Forecast(c.ctx, q)
 	w, wantErr := c.model.Forecast(c.ctx, q)
 	c.sameCode(p13, "Forecast", err, wantErr)
 	if !f.From.Equal(w.From) || f.Step != w.Step || !slices.Equal(f.Counts, w.Counts) || f.Overdue != w.Overdue || f.Beyond != w.Beyond {
 		c.broken(p13, "the forecast of %q in steps of %v is %+v; want %+v", q.Topic, q.Step, f, w)
+	}
+}
+
+// sameStory compares what is kept of a finished message. A store that was opened anew may have lost when its lease began.
+func (c *comparison) sameStory(topic, id string) {
+	if c.keeper == nil {
+		return
+	}
+	got, err := c.keeper.Finished(c.ctx, topic, id)
+	want, wantErr := c.model.Finished(c.ctx, topic, id)
+	c.sameCode(p13, fmt.Sprintf("Finished of %s/%s", topic, id), err, wantErr)
+	if d := diffFinished(got, want, c.opener.reopen != nil); err == nil && d != "" {
+		c.broken(p13, "the story of %s/%s: %s", topic, id, d)
 	}
 }
 
@@ -458,6 +480,9 @@ func (c *comparison) compareStats() {
 func (c *comparison) compareAll() {
 	c.sync()
 	for _, topic := range c.topics {
+		for _, id := range randomIDs() {
+			c.sameStory(topic, id)
+		}
 		for _, state := range states() {
 			q := punctual.ListQuery{Topic: topic, State: state, Limit: 2}
 			got, err := listAll(c.ctx, c.inspector, q)

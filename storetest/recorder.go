@@ -284,7 +284,7 @@ func (r *Recorder) Settings(ctx context.Context, topic string) (out punctual.Set
 // Configure implements punctual.Inspector. The patch must set all settings but the partitions, so that what it
 // makes does not hang on what was.
 func (r *Recorder) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (out punctual.Settings, err error) {
-	asked, err := storekit.ApplySettings(punctual.DefaultSettings(), p, punctual.MaxPartitions)
+	asked, err := storekit.ApplySettings(punctual.DefaultSettings(), p, storekit.AllAbilities())
 	if err != nil {
 		return out, err
 	}

@@ -135,6 +135,7 @@ func groups() []group {
 		{"topics", topicCases()},
 		{"inspect", inspectCases()},
 		{"purge", purgeCases()},
+		{"finished", finishedCases()},
 		{"clock", clockCases()},
 		{"badinput", badInputCases()},
 		{"ownership", ownershipCases()},

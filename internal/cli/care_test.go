@@ -147,9 +147,9 @@ func TestDeadPurge(t *testing.T) {
 func TestTopicSetAndShow(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--max-attempts", "7", "--backoff", "2m,10m,10m,1h,2h,6h,15h", "--json").ok().printsJSON(
-		`{"topic":"t","lease":"30s","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"0s","dedupe_window":"0s","push_paused":false,"delivery_paused":false,"partitions":1}`)
-	r.run("topic", "set", "t", "--lease", "1m", "--dead-retention", "4w", "--dedupe-window", "1d12h").ok()
-	const want = `{"topic":"t","lease":"1m","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"28d","dedupe_window":"1d12h","push_paused":false,"delivery_paused":false,"partitions":1}`
+		`{"topic":"t","lease":"30s","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"0s","dedupe_window":"0s","finished_retention":"0s","push_paused":false,"delivery_paused":false,"partitions":1}`)
+	r.run("topic", "set", "t", "--lease", "1m", "--dead-retention", "4w", "--dedupe-window", "1d12h", "--finished-retention", "30d").ok()
+	const want = `{"topic":"t","lease":"1m","max_attempts":7,"backoff":"2m,10m,10m,1h,2h,6h,15h","dead_retention":"28d","dedupe_window":"1d12h","finished_retention":"30d","push_paused":false,"delivery_paused":false,"partitions":1}`
 	r.run("topic", "show", "t", "--json").ok().printsJSON(want)
 	r.run("topic", "set", "t", "--backoff", "exp:1s..1h,jitter=0.5").ok().contains("exp:1s..1h,jitter=0.5", "28d", "1d12h")
 	r.run("topic", "show", "none").exits(exitUnwished, `topic show: topic "none": not found: 'punctual topics'`)

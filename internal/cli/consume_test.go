@@ -301,3 +301,23 @@ func TestConsumeTellsTheLatenessInAll(t *testing.T) {
 	r.clock.Advance(2*time.Minute + 5*time.Millisecond)
 	r.run("consume", "t", "--count", "1").ok().contains(`"due":"2026-11-20T10:02:00.000Z","first_due":"2026-11-20T10:00:00.000Z"`, `"late_ms":5,"total_late_ms":120005,"attempt":2`)
 }
+
+// Of a finished message get tells whether it fired, when, and how late, where the topic keeps that.
+func TestGetTellsOfFinishedMessages(t *testing.T) {
+	r := newRig(t)
+	r.run("topic", "set", "t", "--finished-retention", "30d").ok()
+	r.run("push", "t", "x", "--id", "a", "--in", "1m").ok()
+	r.run("push", "t", "x", "--id", "b", "--in", "1h").ok()
+	r.clock.Advance(time.Minute + 1500*time.Millisecond)
+	r.run("consume", "t", "--count", "1").ok()
+	r.run("cancel", "b").ok()
+	r.run("get", "a").ok().contains("finished     acked at 2026-11-20T10:01:01.500Z", "delivered    2026-11-20T10:01:01.500Z, 1.5s after it was due", "kept until   2026-12-20T10:01:01.500Z")
+	r.run("get", "b", "--topic", "t").ok().contains("finished     cancelled at", "attempts     0")
+	r.run("get", "a", "--json").ok().printsJSON(`{"id":"a","topic":"t","outcome":"acked","at":"2026-11-20T10:01:01.500Z","due":"2026-11-20T10:01:00.000Z",` +
+		`"first_due":"2026-11-20T10:01:00.000Z","created":"2026-11-20T10:00:00.000Z","attempt":1,"delivered":"2026-11-20T10:01:01.500Z","kept_until":"2026-12-20T10:01:01.500Z"}`)
+	r.run("push", "t", "again", "--id", "a", "--in", "1m").ok()
+	r.run("get", "a").ok().contains("state        scheduled", "body         again", "finished     acked at")
+	r.run("get", "a", "c").exits(exitUnwished, `ID "c": not found`).contains("body         again")
+	r.run("topic", "set", "t", "--finished-retention", "400d").exits(exitUsage, "finished retention")
+	r.run("topic", "show", "t").ok().contains("stories are kept", "30d")
+}

@@ -131,7 +131,7 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	docs := readDocs(t)
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
 	shapes := []any{
-		&pushJSON{}, &deliveryJSON{}, &cancelJSON{}, &amendJSON{}, &messageJSON{}, &topicJSON{}, &settingsJSON{}, &purgeJSON{},
+		&pushJSON{}, &deliveryJSON{}, &cancelJSON{}, &amendJSON{}, &messageJSON{}, &finishedJSON{}, &topicJSON{}, &settingsJSON{}, &purgeJSON{},
 		&forecastJSON{}, &checkJSON{}, &findingJSON{}, &versionJSON{}, &errorJSON{}, &demoJSON{}, &lineJSON{}, &importJSON{}, &rejectJSON{},
 	}
 	found := make([]bool, len(shapes))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,11 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
 )
 
 const getHelp = `Get shows messages with all that the store knows of them: state, times, attempts, the
-history of failures, headers and body. A message that was acked or cancelled is not stored any
-more.`
+history of failures, headers and body. Of a message that was acked, cancelled or dropped its
+story is shown, if the topic keeps it ('punctual topic set --finished-retention'): how it ended,
+when, and how late it was. An ID may have both, a message and the story of an earlier one.`
 
 const getExample = `  punctual get order-42
   punctual get visit-7 --topic reminder
@@ -29,8 +32,8 @@ func newGet(a *app) *cobra.Command {
 		Example: getExample,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.action(func(ctx context.Context, ids []string) error {
-			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-				return a.get(ctx, i, topic, ids)
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+				return a.get(ctx, i, stories{s}, topic, ids)
 			})
 		}),
 	}
@@ -38,7 +41,7 @@ func newGet(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) get(ctx context.Context, i punctual.Inspector, topic string, ids []string) error {
+func (a *app) get(ctx context.Context, i punctual.Inspector, k stories, topic string, ids []string) error {
 	places, err := lookUp(ctx, i, topic, ids)
 	if err != nil {
 		return err
@@ -46,21 +49,92 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, topic string, ids [
 	var missing []string
 	for _, p := range places {
 		m, err := getFound(ctx, i, p)
-		if punctual.ErrorCode(err) == "not_found" {
-			missing = append(missing, p.id)
-			continue
+		stored := err == nil
+		if stored {
+			err = a.showMessage(m)
 		}
+		if err != nil && punctual.ErrorCode(err) != "not_found" {
+			return err
+		}
+		told, err := k.of(ctx, i, p)
 		if err != nil {
 			return err
 		}
-		if err := a.showMessage(m); err != nil {
-			return err
+		if !stored && len(told) == 0 {
+			missing = append(missing, p.id)
+		}
+		for _, f := range told {
+			if err := a.showStory(f); err != nil {
+				return err
+			}
 		}
 	}
 	if missing != nil {
-		return unwishedf("not_found", "ID %q: not found: there is no such message; one that was acked or cancelled is not kept", strings.Join(missing, `", "`))
+		return unwishedf("not_found", "ID %q: not found: there is no such message, and no story of a finished one is kept", strings.Join(missing, `", "`))
 	}
 	return nil
+}
+
+// stories are those of finished messages that a store keeps, if it keeps any.
+type stories struct{ store punctual.Store }
+
+// of finds the story of an ID in the topic where it was found, or in all topics.
+func (k stories) of(ctx context.Context, i punctual.Inspector, p found) (told []punctual.Finished, err error) {
+	keeper, err := punctual.AsFinishedKeeper(k.store)
+	if err != nil {
+		return nil, nil
+	}
+	topics := []punctual.TopicStats{{Topic: p.topic}}
+	if p.topic == "" {
+		if topics, err = i.Topics(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range topics {
+		f, err := keeper.Finished(ctx, t.Topic, p.id)
+		switch {
+		case err == nil:
+			told = append(told, f)
+		case errors.Is(err, punctual.ErrUnsupported):
+			return nil, nil
+		case !errors.Is(err, punctual.ErrNotFound):
+			return nil, err
+		}
+	}
+	return told, nil
+}
+
+func (a *app) showStory(f punctual.Finished) error {
+	if a.json {
+		return a.out.writeJSON(finishedOf(f))
+	}
+	row := a.row
+	row("id", "%s", f.ID)
+	row("topic", "%s", f.Topic)
+	row("finished", "%s at %s", f.Outcome, stamp(f.At))
+	row("due", "%s", stamp(f.Due))
+	if !f.FirstDue.Equal(f.Due) {
+		row("first due", "%s", stamp(f.FirstDue))
+	}
+	if !f.Delivered.IsZero() {
+		row("delivered", "%s, %s after it was due", stamp(f.Delivered), notation.FormatDuration(f.ReadyFor()))
+	}
+	row("created", "%s", stamp(f.Created))
+	row("attempts", "%d", f.Attempt)
+	a.showFailures(f.Failures)
+	row("kept until", "%s", stamp(f.KeptUntil))
+	return nil
+}
+
+// row prints a name and what stands behind it.
+func (a *app) row(name, format string, args ...any) {
+	a.printf("%-12s %s\n", name, printable(fmt.Sprintf(format, args...)))
+}
+
+func (a *app) showFailures(fs []punctual.Failure) {
+	for _, f := range fs {
+		a.row("failure", "%d at %s: %s", f.Attempt, stamp(f.At), f.Error)
+	}
 }
 
 func getFound(ctx context.Context, i punctual.Inspector, f found) (punctual.Info, error) {
@@ -74,9 +148,7 @@ func (a *app) showMessage(m punctual.Info) error {
 	if a.json {
 		return a.out.writeJSON(messageOf(m))
 	}
-	row := func(name, format string, args ...any) {
-		a.printf("%-12s %s\n", name, printable(fmt.Sprintf(format, args...)))
-	}
+	row := a.row
 	row("id", "%s", m.ID)
 	row("topic", "%s", m.Topic)
 	row("state", "%s", m.State)
@@ -101,9 +173,7 @@ func (a *app) showMessage(m punctual.Info) error {
 	if m.State == punctual.StateDead {
 		row("died", "%s, %s", stamp(m.Died), m.Reason)
 	}
-	for _, f := range m.Failures {
-		row("failure", "%d at %s: %s", f.Attempt, stamp(f.At), f.Error)
-	}
+	a.showFailures(m.Failures)
 	for _, name := range sortedNames(m.Headers) {
 		row("header", "%s=%s", name, m.Headers[name])
 	}

@@ -132,17 +132,42 @@ type failureJSON struct {
 }
 
 func messageOf(m punctual.Info) messageJSON {
-	out := messageJSON{
+	return messageJSON{
 		ID: m.ID, Topic: m.Topic, State: m.State.String(), content: contentOf(m.Body),
 		Headers: headersOf(m.Headers), Due: stamp(m.Due), FirstDue: stamp(m.FirstDue), Created: stamp(m.Created),
 		Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Expires: stamp(m.Expires),
 		DropExpired: m.DropExpired, LeaseUntil: stamp(m.LeaseUntil),
-		CancelRequested: m.CancelRequested, Died: stamp(m.Died), Reason: string(m.Reason),
+		CancelRequested: m.CancelRequested, Died: stamp(m.Died), Reason: string(m.Reason), Failures: failuresOf(m.Failures),
 	}
-	for _, f := range m.Failures {
-		out.Failures = append(out.Failures, failureJSON{f.Attempt, stamp(f.At), f.Error})
+}
+
+func failuresOf(fs []punctual.Failure) (out []failureJSON) {
+	for _, f := range fs {
+		out = append(out, failureJSON{f.Attempt, stamp(f.At), f.Error})
 	}
 	return out
+}
+
+// finishedJSON is the story of a finished message, as get prints it.
+type finishedJSON struct {
+	ID        string        `json:"id"`
+	Topic     string        `json:"topic"`
+	Outcome   string        `json:"outcome"` // "acked", "cancelled" or "expired"
+	At        stamp         `json:"at"`
+	Due       stamp         `json:"due"`
+	FirstDue  stamp         `json:"first_due"`
+	Created   stamp         `json:"created"`
+	Attempt   int           `json:"attempt"`
+	Delivered stamp         `json:"delivered,omitzero"` // when its last lease began
+	Failures  []failureJSON `json:"failures,omitempty"`
+	KeptUntil stamp         `json:"kept_until"`
+}
+
+func finishedOf(f punctual.Finished) finishedJSON {
+	return finishedJSON{
+		ID: f.ID, Topic: f.Topic, Outcome: string(f.Outcome), At: stamp(f.At), Due: stamp(f.Due), FirstDue: stamp(f.FirstDue),
+		Created: stamp(f.Created), Attempt: f.Attempt, Delivered: stamp(f.Delivered), Failures: failuresOf(f.Failures), KeptUntil: stamp(f.KeptUntil),
+	}
 }
 
 // topicJSON is one topic, as topics and stats print it.
@@ -167,22 +192,24 @@ func topicOf(s punctual.TopicStats) topicJSON {
 // settingsJSON is a topic's settings, as topic set, show, pause and resume print
 // them. Durations are as the flags take them.
 type settingsJSON struct {
-	Topic          string `json:"topic"`
-	Lease          string `json:"lease"`
-	MaxAttempts    int    `json:"max_attempts"`
-	Backoff        string `json:"backoff"`
-	DeadRetention  string `json:"dead_retention"` // "0s": kept until purged
-	DedupeWindow   string `json:"dedupe_window"`  // "0s": not at all
-	PushPaused     bool   `json:"push_paused"`
-	DeliveryPaused bool   `json:"delivery_paused"`
-	Partitions     int    `json:"partitions"`
+	Topic             string `json:"topic"`
+	Lease             string `json:"lease"`
+	MaxAttempts       int    `json:"max_attempts"`
+	Backoff           string `json:"backoff"`
+	DeadRetention     string `json:"dead_retention"`     // "0s": kept until purged
+	DedupeWindow      string `json:"dedupe_window"`      // "0s": not at all
+	FinishedRetention string `json:"finished_retention"` // "0s": not at all
+	PushPaused        bool   `json:"push_paused"`
+	DeliveryPaused    bool   `json:"delivery_paused"`
+	Partitions        int    `json:"partitions"`
 }
 
 func settingsOf(topic string, s punctual.Settings) settingsJSON {
 	return settingsJSON{
 		Topic: topic, Lease: notation.FormatDuration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: notation.FormatBackoff(s.Backoff),
 		DeadRetention: notation.FormatDuration(s.DeadRetention), DedupeWindow: notation.FormatDuration(s.DedupeWindow),
-		PushPaused: s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
+		FinishedRetention: notation.FormatDuration(s.FinishedRetention),
+		PushPaused:        s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
 	}
 }
 

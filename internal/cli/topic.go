@@ -35,12 +35,15 @@ func (a *app) showSettings(topic string, s punctual.Settings) error {
 	if a.json {
 		return a.out.writeJSON(shape)
 	}
-	kept, remembered := shape.DeadRetention, shape.DedupeWindow
+	kept, remembered, stories := shape.DeadRetention, shape.DedupeWindow, shape.FinishedRetention
 	if s.DeadRetention == 0 {
 		kept = "until purged"
 	}
 	if s.DedupeWindow == 0 {
 		remembered = "not at all"
+	}
+	if s.FinishedRetention == 0 {
+		stories = "not at all"
 	}
 	for _, row := range [][2]string{
 		{"topic", topic},
@@ -49,6 +52,7 @@ func (a *app) showSettings(topic string, s punctual.Settings) error {
 		{"backoff", shape.Backoff},
 		{"dead are kept", kept},
 		{"finished IDs are remembered", remembered},
+		{"stories are kept", stories},
 		{"paused", pausedWord(s)},
 		{"partitions", fmt.Sprint(shape.Partitions)},
 	} {
@@ -62,7 +66,7 @@ func (a *app) configure(ctx context.Context, create bool, topic string, p punctu
 	if err := storekit.CheckTopic(topic); err != nil {
 		return err
 	}
-	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), p, punctual.MaxPartitions); err != nil {
+	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), p, storekit.AllAbilities()); err != nil {
 		return err // before a store is made for it
 	}
 	return a.withInspector(ctx, create, func(i punctual.Inspector, _ punctual.Store) error {

@@ -13,16 +13,17 @@ const topicSetHelp = `Set changes those settings of a topic whose flags are give
 store, and shows all of them. A backoff is a list of delays, the last one for all that
 follow, or exp:BASE..MAX with an optional jitter of 0 to 1. Several partitions let a topic in Redis
 use more cores, and the servers of a cluster; order holds within each. Their number can be set only
-while there is no such topic.`
+while there is no such topic. With a finished retention 'punctual get' tells of a message that
+was acked, cancelled or dropped whether it fired, when, and how late; its body is not kept.`
 
 const topicSetExample = `  punctual topic set order.cancel --lease 1m --max-attempts 5
   punctual topic set notify --backoff 2m,10m,10m,1h,2h,6h,15h
   punctual topic set jobs --backoff exp:1s..1h,jitter=0.2
-  punctual topic set order.cancel --dedupe-window 1d --dead-retention 4w
+  punctual topic set order.cancel --dedupe-window 1d --dead-retention 4w --finished-retention 30d
   punctual topic set jobs --partitions 8 --store redis://localhost`
 
 func newTopicSet(a *app) *cobra.Command {
-	var lease, retention, dedupe durationFlag
+	var lease, retention, dedupe, finished durationFlag
 	var maxAttempts, partitions int
 	var backoff string
 	cmd := &cobra.Command{
@@ -34,7 +35,7 @@ func newTopicSet(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeTopics(1),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		p := punctual.SettingsPatch{Lease: lease.d, DeadRetention: retention.d, DedupeWindow: dedupe.d}
+		p := punctual.SettingsPatch{Lease: lease.d, DeadRetention: retention.d, DedupeWindow: dedupe.d, FinishedRetention: finished.d}
 		if cmd.Flags().Changed("max-attempts") {
 			p.MaxAttempts = &maxAttempts
 		}
@@ -59,6 +60,7 @@ func newTopicSet(a *app) *cobra.Command {
 	flags.StringVar(&backoff, "backoff", "", "the `DELAYS` before retries (exp:1s..1h,jitter=0.2)")
 	flags.Var(&retention, "dead-retention", "how long dead messages are kept; 0: until purged (0)")
 	flags.Var(&dedupe, "dedupe-window", "how long the IDs of finished messages count as taken (0)")
+	flags.Var(&finished, "finished-retention", "how long the story of a finished message is kept; 0: not at all (0)")
 	flags.IntVar(&partitions, "partitions", 0, "into how many parts the topic is divided, on stores that can; fixed once the topic is there (1)")
 	return cmd
 }

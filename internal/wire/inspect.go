@@ -129,19 +129,20 @@ type Settings struct {
 	Lease       Duration `json:"lease"`
 	MaxAttempts int      `json:"max_attempts"`
 	// Backoff is "2m,10m,1h" or "exp:1s..1h,jitter=0.2".
-	Backoff        string   `json:"backoff"`
-	DeadRetention  Duration `json:"dead_retention"`
-	DedupeWindow   Duration `json:"dedupe_window"`
-	PushPaused     bool     `json:"push_paused"`
-	DeliveryPaused bool     `json:"delivery_paused"`
-	Partitions     int      `json:"partitions"`
+	Backoff           string   `json:"backoff"`
+	DeadRetention     Duration `json:"dead_retention"`
+	DedupeWindow      Duration `json:"dedupe_window"`
+	FinishedRetention Duration `json:"finished_retention"`
+	PushPaused        bool     `json:"push_paused"`
+	DeliveryPaused    bool     `json:"delivery_paused"`
+	Partitions        int      `json:"partitions"`
 }
 
 // SettingsOf is s for an answer.
 func SettingsOf(s punctual.Settings) Settings {
 	return Settings{
 		Lease: Duration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: notation.FormatBackoff(s.Backoff),
-		DeadRetention: Duration(s.DeadRetention), DedupeWindow: Duration(s.DedupeWindow),
+		DeadRetention: Duration(s.DeadRetention), DedupeWindow: Duration(s.DedupeWindow), FinishedRetention: Duration(s.FinishedRetention),
 		PushPaused: s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
 	}
 }
@@ -154,28 +155,29 @@ func (s *Settings) Settings() (punctual.Settings, error) {
 	}
 	return punctual.Settings{
 		Lease: time.Duration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: backoff,
-		DeadRetention: time.Duration(s.DeadRetention), DedupeWindow: time.Duration(s.DedupeWindow),
+		DeadRetention: time.Duration(s.DeadRetention), DedupeWindow: time.Duration(s.DedupeWindow), FinishedRetention: time.Duration(s.FinishedRetention),
 		PushPaused: s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
 	}, nil
 }
 
 // SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings: what is there is changed.
 type SettingsPatch struct {
-	Lease          *Duration `json:"lease,omitzero"`
-	MaxAttempts    *int      `json:"max_attempts,omitzero"`
-	Backoff        *string   `json:"backoff,omitzero"`
-	DeadRetention  *Duration `json:"dead_retention,omitzero"`
-	DedupeWindow   *Duration `json:"dedupe_window,omitzero"`
-	PushPaused     *bool     `json:"push_paused,omitzero"`
-	DeliveryPaused *bool     `json:"delivery_paused,omitzero"`
-	Partitions     *int      `json:"partitions,omitzero"`
+	Lease             *Duration `json:"lease,omitzero"`
+	MaxAttempts       *int      `json:"max_attempts,omitzero"`
+	Backoff           *string   `json:"backoff,omitzero"`
+	DeadRetention     *Duration `json:"dead_retention,omitzero"`
+	DedupeWindow      *Duration `json:"dedupe_window,omitzero"`
+	FinishedRetention *Duration `json:"finished_retention,omitzero"`
+	PushPaused        *bool     `json:"push_paused,omitzero"`
+	DeliveryPaused    *bool     `json:"delivery_paused,omitzero"`
+	Partitions        *int      `json:"partitions,omitzero"`
 }
 
 // SettingsPatchOf is p for a request.
 func SettingsPatchOf(p punctual.SettingsPatch) SettingsPatch {
 	out := SettingsPatch{
 		Lease: (*Duration)(p.Lease), MaxAttempts: p.MaxAttempts, DeadRetention: (*Duration)(p.DeadRetention),
-		DedupeWindow: (*Duration)(p.DedupeWindow), PushPaused: p.PushPaused, DeliveryPaused: p.DeliveryPaused,
+		DedupeWindow: (*Duration)(p.DedupeWindow), FinishedRetention: (*Duration)(p.FinishedRetention), PushPaused: p.PushPaused, DeliveryPaused: p.DeliveryPaused,
 		Partitions: p.Partitions,
 	}
 	if p.Backoff != nil {
@@ -189,7 +191,7 @@ func SettingsPatchOf(p punctual.SettingsPatch) SettingsPatch {
 func (p *SettingsPatch) Patch() (punctual.SettingsPatch, error) {
 	out := punctual.SettingsPatch{
 		Lease: (*time.Duration)(p.Lease), MaxAttempts: p.MaxAttempts, DeadRetention: (*time.Duration)(p.DeadRetention),
-		DedupeWindow: (*time.Duration)(p.DedupeWindow), PushPaused: p.PushPaused, DeliveryPaused: p.DeliveryPaused,
+		DedupeWindow: (*time.Duration)(p.DedupeWindow), FinishedRetention: (*time.Duration)(p.FinishedRetention), PushPaused: p.PushPaused, DeliveryPaused: p.DeliveryPaused,
 		Partitions: p.Partitions,
 	}
 	if p.Backoff != nil {

@@ -34,6 +34,11 @@ func MessagePath(topic, id string, rest ...string) string {
 	return TopicPath(topic, "messages") + "/" + escapeSegment(id) + behind(rest)
 }
 
+// FinishedPath is the path of the story of a finished message.
+func FinishedPath(topic, id string) string {
+	return TopicPath(topic, "finished") + "/" + escapeSegment(id)
+}
+
 func behind(rest []string) string {
 	if len(rest) == 0 {
 		return ""

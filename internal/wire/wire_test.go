@@ -214,17 +214,28 @@ func TestClaimsAndSettingsSurviveTheWire(t *testing.T) {
 		}
 		s := punctual.TopicStats{
 			Topic: c.Topics[0], Ready: rapid.Int64().Draw(t, "ready"), NextDue: stamp.Draw(t, "next"),
-			Settings: punctual.Settings{Lease: c.Lease, MaxAttempts: c.Max, Backoff: b, DedupeWindow: c.Wait, PushPaused: true, Partitions: 3},
+			Settings: punctual.Settings{Lease: c.Lease, MaxAttempts: c.Max, Backoff: b, DedupeWindow: c.Wait, FinishedRetention: c.Lease, PushPaused: true, Partitions: 3},
 		}
 		topic := travel(t, TopicOf(s))
 		gotS, err := topic.Stats()
 		same(t, gotS, s, err)
 
 		yes := true
-		p := punctual.SettingsPatch{Lease: &c.Lease, Backoff: &b, DeliveryPaused: &yes}
+		p := punctual.SettingsPatch{Lease: &c.Lease, Backoff: &b, FinishedRetention: &c.Wait, DeliveryPaused: &yes}
 		patch := travel(t, SettingsPatchOf(p))
 		gotP, err := patch.Patch()
 		same(t, gotP, p, err)
+
+		told := punctual.Finished{
+			ID: text.Draw(t, "ID"), Topic: c.Topics[0], Outcome: punctual.OutcomeAcked, At: s.NextDue, Due: s.NextDue, FirstDue: s.NextDue,
+			Created: s.NextDue, Attempt: 3, Failures: []punctual.Failure{{Attempt: 2, At: s.NextDue, Error: c.Topics[0]}}, KeptUntil: s.NextDue,
+		}
+		if rapid.Bool().Draw(t, "delivered") {
+			told.Delivered = s.NextDue
+		}
+		finished := travel(t, FinishedOf(&told))
+		gotF, err := finished.Finished()
+		same(t, gotF, told, err)
 
 		f := punctual.Forecast{From: s.NextDue, Step: c.Wait, Counts: []int64{1, s.Ready}, Overdue: 7, Beyond: math.MaxInt64}
 		forecast := travel(t, ForecastOf("a", f))

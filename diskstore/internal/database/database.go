@@ -78,12 +78,8 @@ type DB struct {
 	garbage []*Topic
 	// deleted are the numbers of topics that were deleted and may have left much.
 	deleted []uint32
-	// forgetFrom: below it there is no 'x' key.
-	forgetFrom []byte
-	// forgetAt is the time of forgetFrom.
-	forgetAt atomic.Int64
-	// rememberedSince has the 'f' keys that were written since a sweep began to read them; nil while none does.
-	rememberedSince map[string]bool
+	// remembered are finished IDs, stories what is kept of finished messages.
+	remembered, stories kept
 	// ranges is how many ranges of keys were deleted since the engine's buffer was flushed for that.
 	ranges atomic.Int64
 }
@@ -92,6 +88,8 @@ type DB struct {
 // the store has failed meanwhile: the engine may hang, or be stopped. An engine that panics on what it reads is damaged.
 func Open(dir string, o Options) (*DB, error) {
 	db := &DB{opt: o, dir: dir, state: o.State}
+	db.remembered.ids, db.remembered.ends = keyFinished, keyForget
+	db.stories.ids, db.stories.ends = keyStory, keyStoryEnd
 	type result struct {
 		kv  *pebble.DB
 		err error

@@ -12,14 +12,14 @@ import (
 
 func FuzzParseKeys(f *testing.F) {
 	p := record.Position{Ms: -1, Seq: 1<<64 - 1}
-	for _, b := range [][]byte{posKey(Live, 7, p), forgetKey(5, 6, "id"), p.Append(nil), p.Append([]byte{keyDead}), {}} {
+	for _, b := range [][]byte{posKey(Live, 7, p), forgetKey(keyForget, 5, 6, "id"), p.Append(nil), p.Append([]byte{keyDead}), {}} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if p, err := parsePosKey(b); err == nil && !bytes.Equal(posKey(Order(b[0]), uint32(beUint(b[1:5])), p), b) {
 			t.Errorf("key %x became %v", b, p)
 		}
-		if until, topic, id, err := parseForgetKey(b); err == nil && !bytes.Equal(forgetKey(until, topic, id)[1:], b[1:]) {
+		if until, topic, id, err := parseForgetKey(b); err == nil && !bytes.Equal(forgetKey(keyForget, until, topic, id)[1:], b[1:]) {
 			t.Errorf("key %x became %d %d %q", b, until, topic, id)
 		}
 		if p, err := record.ParsePosition(b); err == nil && !bytes.Equal(p.Append(nil), b) {

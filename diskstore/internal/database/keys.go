@@ -24,10 +24,12 @@ import (
 //	'i' topic(4) id                    -> kind(1) time(8) seq(8)   where the message with this ID is
 //	'f' topic(4) id                    -> until(8)     a finished ID that is remembered
 //	'x' until(8) topic(4) id           -> empty        finished IDs in the order they are forgotten
+//	's' topic(4) id                    -> story        what is kept of the message with this ID that finished last
+//	'u' until(8) topic(4) id           -> empty        stories in the order they are forgotten
 //
 // Every 'm' has its 'i' with kind live, every 'd' its 'i' with kind dead, and the reverse;
-// 'n' counts them, and every 'f' has its 'x'. Verify looks whether it is so. An 'x' may have outlived its
-// 'f' and its topic, or be earlier than its 'f' when the ID was finished again. 'M' "topic" is missing until
+// 'n' counts them, every 'f' has its 'x', and every 's' its 'u'. Verify looks whether it is so. An 'x' may have outlived its
+// 'f' and its topic, or be earlier than its 'f' when the ID was finished again; so with 'u' and 's'. 'M' "topic" is missing until
 // a topic is made, and in stores of the first releases.
 //
 // The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
@@ -42,9 +44,11 @@ const (
 	keyID        = 'i'
 	keyFinished  = 'f'
 	keyForget    = 'x'
+	keyStory     = 's'
+	keyStoryEnd  = 'u'
 )
 
-// Order is one of the orders in which messages or finished IDs stand, and the letter of its keys.
+// Order is one of the orders in which messages, finished IDs or stories stand, and the letter of its keys.
 type Order byte
 
 // The orders.
@@ -53,6 +57,8 @@ const (
 	Dead       Order = keyDead     // dead messages, by time of death
 	Remembered Order = keyFinished // finished IDs
 	Forgotten  Order = keyForget   // finished IDs, by the time at which they are forgotten
+	Stories    Order = keyStory    // stories of finished messages
+	StoryEnds  Order = keyStoryEnd // stories, by the time at which they are forgotten
 )
 
 // Place is where the message with an ID stands. The zero Place is nowhere.
@@ -113,9 +119,10 @@ func idKey(kind byte, topic uint32, id string) []byte {
 	return append(b, id...)
 }
 
-func forgetKey(until int64, topic uint32, id string) []byte {
+// forgetKey is the key of an ID in the order in which something is forgotten: keyForget or keyStoryEnd.
+func forgetKey(kind byte, until int64, topic uint32, id string) []byte {
 	b := make([]byte, 0, 13+len(id))
-	b = record.AppendTime(append(b, keyForget), until)
+	b = record.AppendTime(append(b, kind), until)
 	b = binary.BigEndian.AppendUint32(b, topic)
 	return append(b, id...)
 }

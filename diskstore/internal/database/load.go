@@ -34,7 +34,8 @@ type Loaded struct {
 // opener would not notice.
 func (db *DB) Load(durable uint64) (c Contents, err error) {
 	db.clock.Store(math.MinInt64) // the first transaction writes it
-	db.setForgetFrom(forgetFloor(record.MinPosition.Ms))
+	db.remembered.setFrom(db.remembered.floor(record.MinPosition.Ms))
+	db.stories.setFrom(db.stories.floor(record.MinPosition.Ms))
 	version, err := db.get([]byte(metaVersion))
 	if err != nil {
 		return c, err

@@ -18,6 +18,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // model is a database as maps. What it promises another engine has to promise, too.
@@ -31,6 +32,7 @@ type modelTopic struct {
 	settings   punctual.Settings
 	messages   map[string]modelMessage // by ID
 	remembered map[string]int64        // by ID, until when
+	stories    map[string]punctual.Finished
 }
 
 type modelMessage struct {
@@ -43,7 +45,7 @@ type modelMessage struct {
 func (m model) clone() model {
 	c := model{make(map[string]*modelTopic), m.clock, m.last}
 	for name, t := range m.topics {
-		c.topics[name] = &modelTopic{t.settings, maps.Clone(t.messages), maps.Clone(t.remembered)}
+		c.topics[name] = &modelTopic{t.settings, maps.Clone(t.messages), maps.Clone(t.remembered), maps.Clone(t.stories)}
 	}
 	return c
 }
@@ -168,7 +170,7 @@ func (r *run) topic(tx *Tx) (*Topic, *modelTopic) {
 		r.Fatal(err)
 	}
 	r.handles[name] = t
-	m := &modelTopic{punctual.DefaultSettings(), make(map[string]modelMessage), make(map[string]int64)}
+	m := &modelTopic{punctual.DefaultSettings(), make(map[string]modelMessage), make(map[string]int64), make(map[string]punctual.Finished)}
 	r.now.topics[name] = m
 	return t, m
 }
@@ -209,6 +211,13 @@ func (r *run) verb(tx *Tx) {
 	case verb == 2:
 		tx.Remember(t, id, until)
 		m.remembered[id] = until
+	case verb == 4:
+		f := punctual.Finished{
+			ID: id, Outcome: punctual.OutcomeAcked, At: storekit.FromMillis(now), Created: storekit.FromMillis(now - 1),
+			FirstDue: storekit.FromMillis(now), Due: storekit.FromMillis(now), KeptUntil: storekit.FromMillis(until),
+		}
+		tx.Tell(t, &f)
+		m.stories[id] = f
 	case verb == 3:
 		tx.Forget(t, id)
 		delete(m.remembered, id)
@@ -518,20 +527,25 @@ func TestForgetting(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+		of := rapid.SampledFrom([]Order{Remembered, Stories}).Draw(t, "of")
 		remember := func(tx *Tx) {
 			for range rapid.IntRange(0, 5).Draw(t, "IDs") {
 				id, until := fmt.Sprint(rapid.IntRange(0, 20).Draw(t, "ID")), now+rapid.Int64Range(1, 50).Draw(t, "ms")
-				tx.Remember(topic, id, until)
+				if of == Stories {
+					tx.Tell(topic, &punctual.Finished{ID: id, KeptUntil: storekit.FromMillis(until)})
+				} else {
+					tx.Remember(topic, id, until)
+				}
 				want[id] = until
 			}
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "rounds") {
 			commit(remember)
 			now += rapid.Int64Range(0, 20).Draw(t, "time passes")
-			due := db.ForgetDue(now)
+			due := db.ForgetDue(of, now)
 			for more := true; more; {
 				tx := db.Begin(now)
-				step, err := tx.SweepRemembered(rapid.IntRange(1, 5).Draw(t, "limit"))
+				step, err := tx.SweepFinished(of, rapid.IntRange(1, 5).Draw(t, "limit"))
 				if err := cmp.Or(err, step.Read()); err != nil {
 					t.Fatal(err)
 				}
@@ -540,8 +554,8 @@ func TestForgetting(t *testing.T) {
 			}
 			snap, left := db.Snapshot(), 0
 			for id, until := range want {
-				v, err := snap.get(idKey(keyFinished, topic.num, id))
-				if err != nil || until > now && len(v) != 8 {
+				v, err := snap.get(idKey(byte(of), topic.num, id))
+				if err != nil || until > now && len(v) < 8 {
 					t.Fatalf("ID %s, to be remembered until %d, is %x at %d: %v", id, until, v, now, err)
 				}
 				if until <= now && v != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
@@ -35,6 +36,17 @@ func (s *Snapshot) Find(topic uint32, id string) (Place, error) {
 // Get returns the record of a message, nil if it is not there.
 func (s *Snapshot) Get(topic uint32, order Order, at record.Position) ([]byte, error) {
 	return s.get(posKey(order, topic, at))
+}
+
+// Story returns what is kept of a finished message, false if nothing is.
+func (s *Snapshot) Story(topic uint32, id string) (f punctual.Finished, ok bool, err error) {
+	v, err := s.get(idKey(keyStory, topic, id))
+	if err != nil || v == nil {
+		return f, false, err
+	}
+	f, err = record.DecodeStory(v)
+	f.ID = id
+	return f, err == nil, s.db.state.ReadError("read the story of "+id, err)
 }
 
 // Topics reads all topics, sorted by name.

@@ -3,6 +3,7 @@ package database
 import (
 	"bytes"
 	"math"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -98,88 +99,107 @@ func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 	return len(found) == s.limit, nil
 }
 
-// ForgetSweep is one step of forgetting finished IDs whose time is over. One runs at a time.
+// kept is what is kept of finished messages for a time: keys by topic and ID, whose values begin with the time until which,
+// and keys in the order of that time. All but at is guarded by the write lock.
+type kept struct {
+	ids, ends byte // the letters of the keys
+	// from: below it there is no key of ends. at is the time of it.
+	from []byte
+	at   atomic.Int64
+	// since has the keys of ids that were written since a sweep began to read them; nil while none does.
+	since map[string]bool
+}
+
+func (k *kept) setFrom(key []byte) {
+	k.from = key
+	k.at.Store(record.Time(key[1:]))
+}
+
+// floor is where the keys of ends of a time begin.
+func (k *kept) floor(ms int64) []byte { return record.AppendTime([]byte{k.ends}, ms) }
+
+// kept is what the keys of an order keep: Remembered or Stories.
+func (db *DB) kept(of Order) *kept {
+	if of == Stories {
+		return &db.stories
+	}
+	return &db.remembered
+}
+
+// ForgetSweep is one step of forgetting finished IDs, or stories, whose time is over. One of each runs at a time.
 type ForgetSweep struct {
 	db    *DB
+	of    *kept
 	now   int64
 	limit int
 	it    *pebble.Iterator
-	found []forgottenID
-	next  []byte // of the 'x' keys that were there when it began, the first that stays
+	found []forgotten
+	next  []byte // of the keys of ends that were there when it began, the first that stays
 }
 
-// forgottenID is a finished ID whose time is over: its 'x' key, and its 'f' key if that goes too.
-type forgottenID struct{ forget, finished []byte }
+// forgotten is an ID whose time is over: its key of ends, and its key of ids if that goes too.
+type forgotten struct{ end, key []byte }
 
-// ForgetDue tells whether there may be a finished ID whose time is over. It needs no lock.
-func (db *DB) ForgetDue(now int64) bool { return db.forgetAt.Load() <= now }
+// ForgetDue tells whether there may be something whose time is over: finished IDs (Remembered) or Stories. It needs no lock.
+func (db *DB) ForgetDue(of Order, now int64) bool { return db.kept(of).at.Load() <= now }
 
-// SweepRemembered begins to forget up to limit finished IDs. Read must follow, and then Tx.ForgetSwept.
-func (tx *Tx) SweepRemembered(limit int) (*ForgetSweep, error) {
-	db := tx.db
-	it, err := db.kv.NewIter(&pebble.IterOptions{LowerBound: db.forgetFrom, UpperBound: []byte{keyForget + 1}})
+// SweepFinished begins to forget up to limit finished IDs (Remembered) or Stories. Read must follow, and then Tx.ForgetSwept.
+func (tx *Tx) SweepFinished(of Order, limit int) (*ForgetSweep, error) {
+	db, k := tx.db, tx.db.kept(of)
+	it, err := db.kv.NewIter(&pebble.IterOptions{LowerBound: k.from, UpperBound: []byte{k.ends + 1}})
 	if err != nil {
-		return nil, db.state.ReadError("read finished IDs", err)
+		return nil, db.state.ReadError("read what is kept of finished messages", err)
 	}
-	db.rememberedSince = make(map[string]bool)
-	return &ForgetSweep{db: db, now: tx.now, limit: limit, it: it}, nil
+	k.since = make(map[string]bool)
+	return &ForgetSweep{db: db, of: k, now: tx.now, limit: limit, it: it}, nil
 }
 
 // Read finds what is to go. It needs no lock.
 func (s *ForgetSweep) Read() error {
-	s.next = forgetFloor(math.MaxInt64)
+	s.next = s.of.floor(math.MaxInt64)
 	for ok := s.it.First(); ok; ok = s.it.Next() {
-		key := bytes.Clone(s.it.Key())
-		until, num, id, err := parseForgetKey(key)
+		end := bytes.Clone(s.it.Key())
+		until, num, id, err := parseForgetKey(end)
 		if err != nil {
 			return s.db.state.ReadError("sweep", errkind.JoinClose(err, s.it))
 		}
 		if len(s.found) == s.limit || until > s.now {
-			s.next = key
+			s.next = end
 			break
 		}
-		o := forgottenID{forget: key}
-		finished := idKey(keyFinished, num, id)
-		v, err := s.db.get(finished)
+		o := forgotten{end: end}
+		key := idKey(s.of.ids, num, id)
+		v, err := s.db.get(key)
 		if err != nil {
 			return errkind.JoinClose(err, s.it)
 		}
-		// Else the ID was pushed again since, or has finished again and is remembered longer.
-		if len(v) == 8 && record.Time(v) <= s.now {
-			o.finished = finished
+		// Else the ID was pushed again since, or has finished again and is kept longer.
+		if len(v) >= 8 && record.Time(v) <= s.now {
+			o.key = key
 		}
 		s.found = append(s.found, o)
 	}
-	s.db.swept(Forgotten, s.it)
+	s.db.swept(Order(s.of.ends), s.it)
 	return s.db.state.ReadError("sweep", errkind.JoinClose(s.it.Error(), s.it))
 }
 
 // ForgetSwept forgets what a step has found. more tells that there may be others.
 func (tx *Tx) ForgetSwept(s *ForgetSweep) (more bool) {
-	db := tx.db
-	since := db.rememberedSince
-	db.rememberedSince = nil
+	since := s.of.since
+	s.of.since = nil
 	for _, o := range s.found {
-		tx.set(o.forget, nil)
-		if o.finished != nil && !since[string(o.finished)] {
-			tx.set(o.finished, nil)
+		tx.set(o.end, nil)
+		if o.key != nil && !since[string(o.key)] {
+			tx.set(o.key, nil)
 		}
 	}
 	next := s.next
-	if floor := forgetFloor(s.now + 1); len(since) > 0 && bytes.Compare(floor, next) < 0 {
-		next = floor // the time of what was remembered since then ends later
+	if floor := s.of.floor(s.now + 1); len(since) > 0 && bytes.Compare(floor, next) < 0 {
+		next = floor // the time of what was written since then ends later
 	}
-	db.setForgetFrom(next)
+	s.of.setFrom(next)
 	return len(s.found) == s.limit
 }
-
-func (db *DB) setForgetFrom(key []byte) {
-	db.forgetFrom = key
-	db.forgetAt.Store(record.Time(key[1:]))
-}
-
-// forgetFloor is where the 'x' keys of a time begin.
-func forgetFloor(ms int64) []byte { return record.AppendTime([]byte{keyForget}, ms) }
 
 func (db *DB) swept(order Order, it *pebble.Iterator) {
 	if db.opt.Swept != nil {

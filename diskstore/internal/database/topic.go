@@ -26,7 +26,7 @@ type Topic struct {
 	deadFrom record.Position
 	// deadLeft counts the dead messages that have left.
 	deadLeft int64
-	// version counts the changes of the topic's IDs, stored and remembered.
+	// version counts the changes of the topic's IDs: stored, remembered and with a story.
 	version uint64
 
 	countedIn *Tx // writes the counts
@@ -130,7 +130,7 @@ func (k *TopicKeys) Len() int { return len(k.keys) }
 
 // Read reads the keys. It needs no lock.
 func (k *TopicKeys) Read() (err error) {
-	for _, kind := range []byte{keyID, keyFinished} {
+	for _, kind := range []byte{keyID, keyFinished, keyStory} {
 		if k.all && err == nil {
 			err = k.read(kind)
 		}
@@ -164,7 +164,7 @@ func (k *TopicKeys) read(kind byte) error {
 }
 
 // DeleteTopic deletes a topic and all that is in it, key by key if those that were read are all there are.
-// The topic is of no use afterwards. What is left are keys of 'x', which a sweep drops when their time comes.
+// The topic is of no use afterwards. What is left are keys of 'x' and 'u', which a sweep drops when their time comes.
 func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 	tx.set(nameKey(t.name), nil)
 	tx.set(topicKey(keyCounts, t.num), nil)
@@ -174,7 +174,7 @@ func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 			tx.set(key, nil)
 		}
 	} else {
-		for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished} {
+		for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyStory} {
 			prefix := topicKey(kind, t.num)
 			must(tx.b.DeleteRange(prefix, after(prefix), nil))
 			tx.ranges++

@@ -272,16 +272,25 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 
 // Remember keeps the ID of a message that is finished until a time in Unix milliseconds.
 func (tx *Tx) Remember(t *Topic, id string, until int64) {
-	db := tx.db
-	finished, forget := idKey(keyFinished, t.num, id), forgetKey(until, t.num, id)
+	tx.keep(&tx.db.remembered, t, id, record.AppendTime(nil, until))
+}
+
+// Tell keeps the story of a message that is finished, in place of an earlier one of the ID.
+func (tx *Tx) Tell(t *Topic, f *punctual.Finished) {
+	tx.keep(&tx.db.stories, t, f.ID, record.EncodeStory(f))
+}
+
+// keep keeps something of an ID. The value begins with the time until which.
+func (tx *Tx) keep(k *kept, t *Topic, id string, value []byte) {
+	key, end := idKey(k.ids, t.num, id), forgetKey(k.ends, record.Time(value), t.num, id)
 	t.version++
-	tx.set(finished, record.AppendTime(nil, until))
-	tx.set(forget, []byte{})
-	if db.rememberedSince != nil {
-		db.rememberedSince[string(finished)] = true
+	tx.set(key, value)
+	tx.set(end, []byte{})
+	if k.since != nil {
+		k.since[string(key)] = true
 	}
-	if string(forget) < string(db.forgetFrom) {
-		db.setForgetFrom(forget)
+	if string(end) < string(k.from) {
+		k.setFrom(end)
 	}
 }
 

@@ -95,14 +95,14 @@ func (s *Snapshot) verifyMessages(t Info, order Order, v Verifier) (n int64, err
 	return n, err
 }
 
-// VerifyRest looks for keys that belong to none of the topics, and remembered IDs that would never be
+// VerifyRest looks for keys that belong to none of the topics, and for remembered IDs and stories that would never be
 // forgotten.
 func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
 	known := make(map[uint32]bool, len(ts))
 	for _, t := range ts {
 		known[t.Num] = true
 	}
-	for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyCounts, keyWatermark} {
+	for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyStory, keyCounts, keyWatermark} {
 		err := v.each(s, []byte{kind}, false, func(key, value []byte) error {
 			switch {
 			case len(key) < 5:
@@ -111,8 +111,10 @@ func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
 				v.Problem("key %x belongs to no topic", key)
 			case kind == keyFinished && len(value) != 8:
 				v.Problem("remembered ID %q has the time %x", key[5:], value)
+			case kind == keyStory:
+				return s.verifyStory(key, value, v)
 			case kind == keyFinished:
-				forget, err := s.get(forgetKey(record.Time(value), binary.BigEndian.Uint32(key[1:]), string(key[5:])))
+				forget, err := s.get(forgetKey(keyForget, record.Time(value), binary.BigEndian.Uint32(key[1:]), string(key[5:])))
 				if err == nil && forget == nil {
 					v.Problem("remembered ID %q would never be forgotten", key[5:])
 				}
@@ -125,4 +127,18 @@ func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
 		}
 	}
 	return nil
+}
+
+// verifyStory looks whether a story can be read, and is forgotten one day.
+func (s *Snapshot) verifyStory(key, value []byte, v Verifier) error {
+	id := string(key[5:])
+	if _, err := record.DecodeStory(value); err != nil {
+		v.Problem("story of %q: %v", id, err)
+		return nil
+	}
+	end, err := s.get(forgetKey(keyStoryEnd, record.Time(value), binary.BigEndian.Uint32(key[1:]), id))
+	if err == nil && end == nil {
+		v.Problem("story of %q would never be forgotten", id)
+	}
+	return err
 }

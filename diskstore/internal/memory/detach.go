@@ -13,6 +13,7 @@ type Detached struct {
 	Topic     *Topic
 	ID        string       // known if it was leased
 	Lease     record.Lease // its place on disk, and the last lease since the record was written; token 0 if there was none
+	Began     int64        // when that lease was made, in Unix milliseconds; 0 when it was made before the store was opened
 	Cancelled bool         // no attempt was to follow the lease
 	Finished  bool         // it was acked: it is to be deleted, and nobody is to be told that it was there
 }

@@ -22,6 +22,8 @@ type message struct {
 	lease record.Lease
 	// id is known of a message that was leased.
 	id string
+	// began is when the lease was made, in Unix milliseconds; 0 when it was made before the store was opened.
+	began int64
 	// cancelled tells that no attempt may follow the lease.
 	cancelled bool
 	// granted is the lease that a claim writes to the claim log at this moment. It counts once it is there and the
@@ -128,7 +130,7 @@ func (x *Index) move(m *message, to state) {
 // detach takes a message out of memory. Called with mu held.
 func (x *Index) detach(m *message) Detached {
 	t := m.topic
-	d := Detached{Topic: t, ID: m.id, Lease: m.lease, Cancelled: m.cancelled, Finished: m.state == stateFinished}
+	d := Detached{Topic: t, ID: m.id, Lease: m.lease, Began: m.began, Cancelled: m.cancelled, Finished: m.state == stateFinished}
 	x.move(m, stateDetached)
 	return d
 }

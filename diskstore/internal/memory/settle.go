@@ -18,7 +18,7 @@ type Settled struct {
 	Refused bool
 }
 
-// Settle does settlements that are all acks or extensions of topics that remember no IDs: they change no message on disk. Otherwise
+// Settle does settlements that are all acks or extensions of topics that keep nothing of finished messages: they change no message on disk. Otherwise
 // ok is false and nothing has changed, since the items of a call take effect in their order. The caller writes the
 // claim log before it answers.
 //
@@ -29,7 +29,7 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 	defer x.mu.Unlock()
 	for i := range ss {
 		t := x.topics[ss[i].Topic]
-		if ss[i].Verb != punctual.SettleExtend && (ss[i].Verb != punctual.SettleAck || t != nil && t.settings.DedupeWindow != 0) {
+		if ss[i].Verb != punctual.SettleExtend && (ss[i].Verb != punctual.SettleAck || t != nil && t.keepsFinished()) {
 			return Settled{}, false
 		}
 	}
@@ -58,6 +58,11 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 	}
 	done.Finished = x.finished
 	return done, true
+}
+
+// keepsFinished tells whether something is to be kept of messages that finish. Called with mu held.
+func (t *Topic) keepsFinished() bool {
+	return t.settings.DedupeWindow != 0 || t.settings.FinishedRetention != 0
 }
 
 // LeaseLost is the error of a settlement whose token is not current (P4).

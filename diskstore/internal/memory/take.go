@@ -143,7 +143,7 @@ func (x *Index) Confirm(granted []*Taken, now int64) (made []*Taken, ended []rec
 			}
 			continue
 		}
-		m.granted, m.next, m.id, m.lease = nil, c.Lease.Until, c.Message.ID, *c.Lease
+		m.granted, m.next, m.id, m.lease, m.began = nil, c.Lease.Until, c.Message.ID, *c.Lease, c.Began
 		x.move(m, stateLeased)
 		if n := len(made); n == 0 || made[n-1].Topic != c.Topic {
 			x.wake(c.Topic, m.next) // whoever looked at the timeline meanwhile did not see these

@@ -51,6 +51,40 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
+func FuzzDecodeStory(f *testing.F) {
+	at := storekit.FromMillis(1_700_000_000_000)
+	for _, x := range []*punctual.Finished{
+		{Outcome: punctual.OutcomeCancelled, At: at, Created: at, FirstDue: at, Due: at, KeptUntil: at},
+		{
+			Outcome: punctual.OutcomeAcked, At: at, Created: at, FirstDue: at, Due: at, KeptUntil: at, Delivered: at, Attempt: 3,
+			Failures: []punctual.Failure{{Attempt: 1, At: at, Error: "no"}, {Attempt: 2, At: at, Error: ""}},
+		},
+	} {
+		b := EncodeStory(x)
+		if back, err := DecodeStory(b); err != nil || !reflect.DeepEqual(&back, x) {
+			f.Fatalf("%+v became %+v, %v", x, back, err)
+		}
+		f.Add(b)
+		f.Add(b[:len(b)/2])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, err := DecodeStory(b)
+		if err != nil {
+			if !errors.Is(err, punctual.ErrCorrupt) {
+				t.Errorf("error without its kind: %v", err)
+			}
+			return
+		}
+		if len(x.Failures)+len(x.Outcome) > len(b) {
+			t.Errorf("%d bytes became %d failures, an outcome of %d", len(b), len(x.Failures), len(x.Outcome))
+		}
+		again, err := DecodeStory(EncodeStory(&x))
+		if err != nil || !reflect.DeepEqual(again, x) {
+			t.Errorf("round trip: %+v became %+v, %v", x, again, err)
+		}
+	})
+}
+
 // normal is a record without what has no meaning: nothing is stored of an expiry of 0.
 func normal(r *Record) Record {
 	n := *r

@@ -96,13 +96,17 @@ func (r *Record) Encode() []byte {
 			b = appendString(appendString(b, name), r.Headers[name])
 		}
 	}
-	b = binary.AppendUvarint(b, uint64(len(r.Failures)))
-	for _, f := range r.Failures {
+	return append(appendFailures(b, r.Failures), r.Body...)
+}
+
+func appendFailures(b []byte, fs []punctual.Failure) []byte {
+	b = binary.AppendUvarint(b, uint64(len(fs)))
+	for _, f := range fs {
 		b = binary.AppendUvarint(b, uint64(f.Attempt))
 		b = binary.AppendVarint(b, storekit.Millis(f.At))
 		b = appendString(b, f.Error)
 	}
-	return append(b, r.Body...)
+	return b
 }
 
 func appendString(b []byte, s string) []byte {
@@ -140,9 +144,7 @@ func Decode(b []byte) (*Record, error) {
 			r.Headers[name] = d.String()
 		}
 	}
-	for n := d.Uvarint(); n > 0 && !d.Bad; n-- {
-		r.Failures = append(r.Failures, punctual.Failure{Attempt: int(d.Uvarint()), At: storekit.FromMillis(d.Varint()), Error: d.String()})
-	}
+	r.Failures = d.failures()
 	if len(d.Rest) > 0 {
 		r.Body = d.Rest
 	}
@@ -200,6 +202,14 @@ func (d *Decoder) String() string {
 	s := string(d.Rest[:n])
 	d.Rest = d.Rest[n:]
 	return s
+}
+
+// failures takes what appendFailures has written.
+func (d *Decoder) failures() (fs []punctual.Failure) {
+	for n := d.Uvarint(); n > 0 && !d.Bad; n-- {
+		fs = append(fs, punctual.Failure{Attempt: int(d.Uvarint()), At: storekit.FromMillis(d.Varint()), Error: d.String()})
+	}
+	return fs
 }
 
 // Message is the record as its readers see it.

@@ -43,7 +43,7 @@ type Upkeep interface {
 	Forget(*database.Topic, string)
 	SweepDead(*database.Topic, record.Position, int) (*database.DeadSweep, error)
 	RemoveSwept(*database.DeadSweep) (bool, error)
-	SweepRemembered(int) (*database.ForgetSweep, error)
+	SweepFinished(database.Order, int) (*database.ForgetSweep, error)
 	ForgetSwept(*database.ForgetSweep) bool
 }
 
@@ -272,14 +272,30 @@ func (tx *Tx) Remove(d memory.Detached, id string) {
 	tx.disk.Remove(tx.topic(d.Topic).Disk, database.Place{Order: database.Live, At: d.Lease.At}, id)
 }
 
-// Finish deletes a message that was acked, cancelled or dropped, and keeps its ID for as long as the topic asks.
-func (tx *Tx) Finish(d memory.Detached, id string) {
+// Finish deletes a message that was acked, cancelled or dropped, and keeps of it what the topic asks for: its ID, and its story. r is its
+// record with what its leases added. It may be nil if the topic keeps no stories.
+func (tx *Tx) Finish(d memory.Detached, id string, how punctual.Outcome, r *record.Record) {
 	tx.Remove(d, id)
 	t := tx.topic(d.Topic)
 	if window := t.Settings().DedupeWindow; window > 0 {
 		tx.disk.Remember(t.Disk, id, tx.Ms+storekit.CeilDuration(window))
 	}
+	if !KeepsStories(t) {
+		return
+	}
+	f := punctual.Finished{
+		ID: id, Outcome: how, At: storekit.FromMillis(tx.Ms), Created: storekit.FromMillis(r.Created),
+		FirstDue: storekit.FromMillis(r.FirstDue), Due: storekit.FromMillis(r.Due), Attempt: r.Attempts, Failures: r.Failures,
+		KeptUntil: storekit.FromMillis(tx.Ms + storekit.CeilDuration(t.Settings().FinishedRetention)),
+	}
+	if d.Began != 0 {
+		f.Delivered = storekit.FromMillis(d.Began)
+	}
+	tx.disk.Tell(t.Disk, &f)
 }
+
+// KeepsStories tells whether a topic keeps the stories of messages that finish now.
+func KeepsStories(t *topics.Topic) bool { return t.Settings().FinishedRetention > 0 }
 
 // DeadLetter moves a message to the dead.
 func (tx *Tx) DeadLetter(d memory.Detached, r *record.Record, reason punctual.DeathReason) {

@@ -1,0 +1,31 @@
+package diskstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Finished returns the story of a finished message; see punctual.FinishedKeeper.
+func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
+	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
+		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
+	}
+	tv, err := s.snapshotInto(ctx, topic, func(*topicView, *memory.Topic) error { return nil })
+	if err != nil {
+		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
+	}
+	defer tv.close()
+	f, ok, err := tv.snap.Story(tv.Num, id) // nothing is kept in topic 0, which is none
+	if err != nil {
+		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
+	}
+	if f.Topic = topic; !ok || storekit.Millis(f.KeptUntil) <= tv.now {
+		return punctual.Finished{}, storekit.NoStoryError(topic, id)
+	}
+	return f, nil
+}

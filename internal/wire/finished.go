@@ -1,0 +1,42 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Finished is the story of a message that has ended.
+type Finished struct {
+	ID    string `json:"id"`
+	Topic string `json:"topic"`
+	// Outcome is "acked", "cancelled" or "expired".
+	Outcome  string `json:"outcome"`
+	At       Time   `json:"at"`
+	Due      Time   `json:"due"`
+	FirstDue Time   `json:"first_due"`
+	Created  Time   `json:"created"`
+	Attempt  int    `json:"attempt"`
+	// Delivered is when its last lease began.
+	Delivered Time      `json:"delivered,omitzero"`
+	Failures  []Failure `json:"failures,omitzero"`
+	KeptUntil Time      `json:"kept_until"`
+}
+
+// FinishedOf is f for an answer.
+func FinishedOf(f *punctual.Finished) Finished {
+	return Finished{
+		ID: f.ID, Topic: f.Topic, Outcome: string(f.Outcome), At: Time(f.At),
+		Due: Time(f.Due), FirstDue: Time(f.FirstDue), Created: Time(f.Created), Attempt: f.Attempt,
+		Delivered: Time(f.Delivered), Failures: failuresOf(f.Failures), KeptUntil: Time(f.KeptUntil),
+	}
+}
+
+// Finished is the story as a store returns it.
+func (f *Finished) Finished() (punctual.Finished, error) {
+	return punctual.Finished{
+		ID: f.ID, Topic: f.Topic, Outcome: punctual.Outcome(f.Outcome), At: time.Time(f.At),
+		Due: time.Time(f.Due), FirstDue: time.Time(f.FirstDue), Created: time.Time(f.Created), Attempt: f.Attempt,
+		Delivered: time.Time(f.Delivered), Failures: failures(f.Failures), KeptUntil: time.Time(f.KeptUntil),
+	}, nil
+}

@@ -1,0 +1,455 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// finishedCases: is the story of a finished message kept, as long as the topic asks and no longer?
+func finishedCases() []testCase {
+	return []testCase{
+		{"refused where none is kept", p13, finishedRefused},
+		{"nothing by default", p13, finishedDefault},
+		{"every end", p13, finishedEnds},
+		{"how late", p13, finishedLate},
+		{"with its failures", p13, finishedFailures},
+		{"kept for as long as asked", p13, finishedForgotten},
+		{"fixed when it finishes", p13, finishedFixed},
+		{"does not hold the ID", p7, finishedFree},
+		{"remembered and kept", p7, finishedRemembered},
+		{"of the last one with the ID", p13, finishedAgain},
+		{"no story of what is not finished", p13, finishedNot},
+		{"gone with its topic", p13, finishedDeleted},
+		{"many in one call", p13, finishedMany},
+		{"malformed and unknown", p13, finishedMalformed},
+	}
+}
+
+// keeperOf is a store's FinishedKeeper, or an ErrUnsupported.
+func keeperOf(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, error) {
+	k, err := punctual.AsFinishedKeeper(s)
+	if err != nil {
+		return nil, err
+	}
+	// A wrapper of another store learns only now what that one can do.
+	if _, err = k.Finished(ctx, "never-heard-of", x); errors.Is(err, punctual.ErrUnsupported) {
+		return nil, err
+	}
+	return k, nil
+}
+
+func (s *harness) keeper() (punctual.FinishedKeeper, error) { return keeperOf(s.ctx, s.store) }
+
+// keep has the stories of a topic kept, or skips the case when the store keeps none.
+func (s *harness) keep(topic string, d time.Duration) {
+	s.Helper()
+	if _, err := s.keeper(); err != nil {
+		s.Skipf("skipped: the case needs a FinishedKeeper: %v", err)
+	}
+	s.configure(topic, punctual.SettingsPatch{FinishedRetention: &d})
+}
+
+// story is that of orders/ID, which must be kept.
+func (s *harness) story(id string) punctual.Finished {
+	s.Helper()
+	k, err := s.keeper()
+	if err != nil {
+		s.fail("the store keeps stories no more: %v", err)
+	}
+	f, err := k.Finished(s.ctx, orders, id)
+	if err != nil {
+		s.fail("Finished of %s/%s: unexpected error: %v", orders, id, err)
+	}
+	return f
+}
+
+// noStory: none is kept of orders/ID; when says in which situation.
+func (s *harness) noStory(id, when string) {
+	s.Helper()
+	k, err := s.keeper()
+	if err != nil {
+		s.fail("the store keeps stories no more: %v", err)
+	}
+	_, err = k.Finished(s.ctx, orders, id)
+	s.wantErr(err, punctual.ErrNotFound, "%s, Finished of %s/%s", when, orders, id)
+}
+
+// wantStory compares the story of orders/ID.
+func (s *harness) wantStory(want punctual.Finished, when string) {
+	s.Helper()
+	if d := diffFinished(s.story(want.ID), want, false); d != "" {
+		s.fail("the story of %s/%s, %s: %s", want.Topic, want.ID, when, d)
+	}
+}
+
+// diffFinished says in what a story differs from what it should be. With lost, it may have lost when the lease began.
+func diffFinished(got, want punctual.Finished, lost bool) string {
+	switch {
+	case got.ID != want.ID || got.Topic != want.Topic:
+		return fmt.Sprintf("it is of %s/%s; want %s/%s", got.Topic, got.ID, want.Topic, want.ID)
+	case got.Outcome != want.Outcome || !got.At.Equal(want.At):
+		return fmt.Sprintf("%s at %v; want %s at %v", got.Outcome, got.At, want.Outcome, want.At)
+	case !got.Created.Equal(want.Created) || !got.Due.Equal(want.Due) || !got.FirstDue.Equal(want.FirstDue):
+		return fmt.Sprintf("created %v, due %v, first due %v; want %v, %v, %v", got.Created, got.Due, got.FirstDue, want.Created, want.Due, want.FirstDue)
+	case got.Attempt != want.Attempt:
+		return fmt.Sprintf("attempt %d; want %d", got.Attempt, want.Attempt)
+	case !got.Delivered.Equal(want.Delivered) && !(lost && got.Delivered.IsZero()):
+		return fmt.Sprintf("delivered %v; want %v", got.Delivered, want.Delivered)
+	case !got.KeptUntil.Equal(want.KeptUntil):
+		return fmt.Sprintf("kept until %v; want %v", got.KeptUntil, want.KeptUntil)
+	}
+	return diffHistory(got.Failures, want.Failures)
+}
+
+// storyOfX is that of orders/x, pushed at noon, due at once and ended now, kept for an hour.
+func (s *harness) storyOfX(how punctual.Outcome) punctual.Finished {
+	s.Helper()
+	now := s.now()
+	return punctual.Finished{
+		ID: x, Topic: orders, Outcome: how, At: now, Created: noon, FirstDue: noon, Due: noon, KeptUntil: now.Add(time.Hour),
+	}
+}
+
+func finishedRefused(s *harness) {
+	s.inspector()
+	if _, err := s.keeper(); err == nil {
+		s.Skipf("skipped: the store keeps finished messages")
+	}
+	want := s.defaults()
+	_, err := s.inspector().Configure(s.ctx, orders, punctual.SettingsPatch{FinishedRetention: ptr(time.Hour), MaxAttempts: ptr(3)})
+	s.wantErr(err, punctual.ErrUnsupported, "Configure with a FinishedRetention in a store that keeps none")
+	s.wantSettings(orders, want)
+	s.wantTopics()
+	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(time.Duration(0))})
+}
+
+func finishedDefault(s *harness) {
+	s.keep(mails, time.Hour)
+	bringAcked(s)
+	s.noStory(x, "in a topic that keeps none")
+	bringCancelled(s)
+	s.noStory(x, "in a topic that keeps none")
+}
+
+func finishedEnds(s *harness) {
+	ends := map[string]struct {
+		finish  func(s *harness)
+		outcome punctual.Outcome
+		leased  bool // under a lease that began at noon
+		ranOut  bool // a claim has noted that nobody answered
+	}{
+		"acked": {func(s *harness) { s.ack(bringHeld(s)) }, punctual.OutcomeAcked, true, false},
+		"acked and cancelled": {func(s *harness) {
+			d := bringHeld(s)
+			s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
+			s.ack(d)
+		}, punctual.OutcomeAcked, true, false},
+		"cancelled": {func(s *harness) {
+			bringReady(s)
+			s.advance(time.Second)
+			s.outcome(cancel(orders, x), nil, isReady)
+		}, punctual.OutcomeCancelled, false, false},
+		"cancelled after its lease ran out": {func(s *harness) {
+			s.clock.Set(bringHeld(s).LeaseUntil)
+			s.outcome(cancel(orders, x), nil, isRunOut)
+		}, punctual.OutcomeCancelled, true, false},
+		"cancelled while leased, and retried": {func(s *harness) {
+			d := bringHeld(s)
+			s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
+			s.wantErr(s.settle(d, punctual.SettleRetry, 0), punctual.ErrCancelled, "retry of a cancelled message")
+		}, punctual.OutcomeCancelled, true, false},
+		"cancelled while leased, and met by a claim": {func(s *harness) {
+			d := bringHeld(s)
+			s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
+			s.clock.Set(d.LeaseUntil)
+			s.none(orders, "after the lease of a cancelled message")
+		}, punctual.OutcomeCancelled, true, true},
+		"cancelled while leased, and rescheduled": {func(s *harness) {
+			d := bringHeld(s)
+			s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
+			s.clock.Set(d.LeaseUntil)
+			s.outcome(reschedule(orders, x, time.Hour), punctual.ErrNotFound, isRunOut)
+		}, punctual.OutcomeCancelled, true, false},
+		"dropped": {func(s *harness) {
+			s.push(punctual.NewMessage{Topic: orders, ID: x, ExpireAfter: time.Second, DropExpired: true})
+			s.advance(time.Minute)
+			s.none(orders, "when its message has expired")
+		}, punctual.OutcomeExpired, false, false},
+	}
+	for name, end := range ends {
+		s := newHarness(s.T, s.promise, s.opener)
+		s.keep(orders, time.Hour)
+		end.finish(s)
+		want := s.storyOfX(end.outcome)
+		if end.leased {
+			want.Attempt, want.Delivered = 1, noon
+		}
+		if end.ranOut {
+			want.Failures = []punctual.Failure{{Attempt: 1, At: s.now(), Error: storekit.LeaseRanOut}}
+		}
+		s.wantStory(want, name)
+		s.wantState(orders, x, punctual.StateNone)
+		s.checkSound()
+		if s.opener.reopen == nil {
+			continue
+		}
+		s.reopen()
+		s.wantStory(want, name+" and reopened")
+		s.checkSound()
+	}
+}
+
+// bringHeld leases orders/x at noon and lets a moment pass.
+func bringHeld(s *harness) punctual.Delivery {
+	d := bringLeased(s)
+	s.advance(time.Second)
+	return d
+}
+
+func finishedLate(s *harness) {
+	s.keep(orders, time.Hour)
+	s.push(order(x, time.Minute))
+	s.advance(time.Minute + 1500*time.Millisecond)
+	d := s.one(orders)
+	s.done(d, punctual.SettleSnooze, 10*time.Second)
+	s.advance(12 * time.Second)
+	d = s.one(orders)
+	delivered := s.now()
+	s.advance(3 * time.Second)
+	s.done(d, punctual.SettleExtend, time.Hour)
+	s.ack(d)
+	want := s.storyOfX(punctual.OutcomeAcked)
+	want.FirstDue, want.Due = noon.Add(time.Minute), noon.Add(time.Minute+11500*time.Millisecond)
+	want.Attempt, want.Delivered = 1, delivered
+	s.wantStory(want, "snoozed and acked")
+	if f := s.story(x); f.ReadyFor() != 2*time.Second || f.TotalLate() != 13500*time.Millisecond {
+		s.fail("a story says it was ready for %v, late %v in all; want 2s, 13.5s", f.ReadyFor(), f.TotalLate())
+	}
+}
+
+func finishedFailures(s *harness) {
+	s.keep(orders, time.Hour)
+	d := bringLeased(s)
+	s.settleAs(punctual.Settlement{Topic: orders, ID: x, Token: d.Token, Verb: punctual.SettleRetry, Delay: time.Second, Error: "no route"})
+	s.advance(time.Second)
+	s.clock.Set(s.one(orders).LeaseUntil)
+	second := s.now()
+	d = s.one(orders)
+	s.advance(time.Second)
+	s.ack(d)
+	want := s.storyOfX(punctual.OutcomeAcked)
+	want.Due, want.Attempt, want.Delivered = noon.Add(time.Second), 3, second
+	want.Failures = []punctual.Failure{{Attempt: 1, At: noon, Error: "no route"}, {Attempt: 2, At: second, Error: storekit.LeaseRanOut}}
+	s.wantStory(want, "acked with the third attempt")
+
+	// What was given back is nobody's any more.
+	s.push(punctual.NewMessage{Topic: orders, ID: "y"})
+	d = s.one(orders)
+	s.settleAs(punctual.Settlement{Topic: orders, ID: "y", Token: d.Token, Verb: punctual.SettleRetry, Delay: time.Hour, Error: "no route"})
+	s.outcome(cancel(orders, "y"), nil, isRetried)
+	if f := s.story("y"); !f.Delivered.IsZero() || f.Attempt != 1 || len(f.Failures) != 1 || f.ReadyFor() != 0 || f.TotalLate() != 0 {
+		s.fail("the story of a message that was retried and cancelled: %+v; want no delivery, attempt 1, one failure", f)
+	}
+}
+
+func finishedForgotten(s *harness) {
+	s.keep(orders, time.Hour)
+	bringAcked(s)
+	s.advance(time.Hour - time.Millisecond)
+	s.story(x)
+	s.advance(2 * time.Millisecond)
+	s.noStory(x, "an hour after it finished")
+	s.checkSound()
+	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(punctual.MaxFinishedRetention)})
+	s.noStory(x, "after its time was over and a longer one was asked for")
+	bringAcked(s)
+	if f := s.story(x); !f.KeptUntil.Equal(f.At.Add(punctual.MaxFinishedRetention)) {
+		s.fail("a story is kept until %v; want %v later than %v", f.KeptUntil, punctual.MaxFinishedRetention, f.At)
+	}
+}
+
+func finishedFixed(s *harness) {
+	s.keep(orders, time.Hour)
+	bringAcked(s)
+	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(time.Duration(0))})
+	s.push(order("y", 0))
+	s.ack(s.one(orders))
+	s.noStory("y", "after the topic keeps none any more")
+	s.advance(time.Hour - time.Millisecond)
+	s.story(x)
+	s.advance(2 * time.Millisecond)
+	s.noStory(x, "an hour after it finished")
+}
+
+func finishedFree(s *harness) {
+	s.keep(orders, time.Hour)
+	bringAcked(s)
+	want := s.storyOfX(punctual.OutcomeAcked)
+	want.Attempt, want.Delivered = 1, noon
+	s.advance(time.Second)
+	for i, on := range []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsFail, punctual.IfExistsReplaceDead, punctual.IfExistsReplace} {
+		s.wantPush(s.try(second(on)), punctual.PushStored, isAcked)
+		s.wantState(orders, x, punctual.StateScheduled)
+		s.wantStory(want, "while its ID is used again")
+		s.outcome(cancel(orders, x), nil, isScheduled)
+		want = s.storyOfX(punctual.OutcomeCancelled)
+		want.Created, want.Due, want.FirstDue = s.now(), s.now().Add(2*time.Hour), s.now().Add(2*time.Hour)
+		s.wantStory(want, fmt.Sprint("cancelled, for the time ", i+1))
+		s.advance(time.Second)
+	}
+}
+
+func finishedRemembered(s *harness) {
+	s.keep(orders, time.Hour)
+	s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(2 * time.Hour)})
+	bringAcked(s)
+	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, "acked, remembered and kept")
+	s.story(x)
+	s.advance(time.Hour + time.Millisecond)
+	s.noStory(x, "an hour after it finished, while its ID is remembered")
+	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, "acked and remembered")
+	s.wantPush(s.try(second(punctual.IfExistsReplace)), punctual.PushStored, "acked and remembered")
+	s.outcome(cancel(orders, x), nil, isScheduled)
+	s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(time.Minute)})
+	s.wantPush(s.try(second(punctual.IfExistsReplace)), punctual.PushStored, "cancelled and remembered")
+	s.outcome(cancel(orders, x), nil, isScheduled)
+	s.advance(2 * time.Minute)
+	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, "cancelled and forgotten")
+	if f := s.story(x); f.Outcome != punctual.OutcomeCancelled {
+		s.fail("the story of a cancelled message says %q", f.Outcome)
+	}
+}
+
+func finishedAgain(s *harness) {
+	s.keep(orders, 2*time.Hour)
+	bringAcked(s)
+	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(time.Hour)})
+	s.push(punctual.NewMessage{Topic: orders, ID: x})
+	s.outcome(cancel(orders, x), nil, isReady)
+	want := s.storyOfX(punctual.OutcomeCancelled)
+	s.wantStory(want, "finished for the second time")
+	s.advance(time.Hour + time.Millisecond)
+	s.noStory(x, "an hour after its message was cancelled, and less than two after an earlier one was acked,")
+	s.checkSound()
+	// The other way round: the first story's time ends while the second one's lasts.
+	bringAcked(s)
+	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(3 * time.Hour)})
+	s.push(punctual.NewMessage{Topic: orders, ID: x})
+	s.outcome(cancel(orders, x), nil, isReady)
+	s.advance(2 * time.Hour)
+	if f := s.story(x); f.Outcome != punctual.OutcomeCancelled {
+		s.fail("the story of the second of two says %q; want %q", f.Outcome, punctual.OutcomeCancelled)
+	}
+}
+
+func finishedNot(s *harness) {
+	for name, bring := range map[string]func(s *harness){
+		"dead": func(s *harness) { bringDead(s) },
+		"dead and purged": func(s *harness) {
+			bringDead(s)
+			s.purge(punctual.PurgeQuery{Topic: orders, State: punctual.StateDead}, 1)
+		},
+		"dead and past its time": func(s *harness) {
+			bringDead(s)
+			s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Second)})
+			s.advance(time.Minute)
+		},
+		"dead and replaced":      func(s *harness) { bringDead(s); s.try(second(punctual.IfExistsReplace)) },
+		"scheduled":              func(s *harness) { bringScheduled(s) },
+		"scheduled and replaced": func(s *harness) { bringScheduled(s); s.try(second(punctual.IfExistsReplace)) },
+		"scheduled and purged":   func(s *harness) { bringScheduled(s); s.purge(punctual.PurgeQuery{Topic: orders}, 1) },
+		"leased":                 func(s *harness) { bringLeased(s) },
+		"leased and purged": func(s *harness) {
+			bringLeased(s)
+			s.purge(punctual.PurgeQuery{Topic: orders, State: punctual.StateLeased}, 1)
+		},
+		"leased, and to be cancelled": func(s *harness) { bringLeasedCancelled(s) },
+		"released":                    func(s *harness) { s.done(bringLeased(s), punctual.SettleRelease, 0) },
+	} {
+		s := newHarness(s.T, s.promise, s.opener)
+		s.keep(orders, time.Hour)
+		bring(s)
+		s.noStory(x, name)
+		s.checkSound()
+	}
+}
+
+func finishedDeleted(s *harness) {
+	s.keep(orders, time.Hour)
+	bringAcked(s)
+	s.story(x)
+	if n, err := s.inspector().DeleteTopic(s.ctx, orders); err != nil || n != 0 {
+		s.fail("DeleteTopic of a topic with a story alone: %d, %v; want 0", n, err)
+	}
+	s.noStory(x, "after its topic was deleted")
+	s.checkSound()
+	s.push(order(x, 0))
+	s.noStory(x, "after its topic was deleted and came again")
+	s.keep(orders, time.Hour)
+	s.ack(s.one(orders))
+	s.story(x)
+}
+
+// finishedMany finishes in every way in one call each: what is large goes in several steps.
+func finishedMany(s *harness) {
+	const n = 300
+	s.keep(orders, time.Hour)
+	var ms []punctual.NewMessage
+	for i := range n {
+		ms = append(ms, order(fmt.Sprint("acked-", i), 0), order(fmt.Sprint("cancelled-", i), time.Hour))
+	}
+	s.pushAll(ms...)
+	ds := s.take(orders, n)
+	var acks []punctual.Settlement
+	for _, d := range ds {
+		acks = append(acks, ackOf(d))
+	}
+	errs, err := s.store.Settle(s.ctx, acks)
+	if err = cmp.Or(append(errs, err)...); err != nil || len(errs) != n {
+		s.fail("%d acks: %d results, %v", n, len(errs), err)
+	}
+	var cancels []punctual.Amendment
+	for i := range n {
+		cancels = append(cancels, cancel(orders, fmt.Sprint("cancelled-", i)))
+	}
+	if done, err := s.store.Amend(s.ctx, cancels); err != nil || len(done) != n || done[n-1].Err != nil {
+		s.fail("%d cancels: %d results, %v", n, len(done), err)
+	}
+	for i := range n {
+		for _, how := range []punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled} {
+			if f := s.story(fmt.Sprintf("%s-%d", how, i)); f.Outcome != how || !f.At.Equal(noon) {
+				s.fail("the story of %s says %q at %v; want %q at %v", f.ID, f.Outcome, f.At, how, noon)
+			}
+		}
+	}
+	s.advance(time.Hour + time.Millisecond)
+	s.noStory("acked-0", "an hour later")
+	s.noStory(fmt.Sprint("cancelled-", n-1), "an hour later")
+}
+
+func finishedMalformed(s *harness) {
+	s.keep(orders, time.Hour)
+	k, err := s.keeper()
+	if err != nil {
+		s.fail("%v", err)
+	}
+	_, err = k.Finished(s.ctx, "no topic", x)
+	s.wantErr(err, punctual.ErrInvalid, "Finished of a malformed topic")
+	_, err = k.Finished(s.ctx, orders, "")
+	s.wantErr(err, punctual.ErrInvalid, "Finished of an empty ID")
+	_, err = k.Finished(s.ctx, "never-heard-of", x)
+	s.wantErr(err, punctual.ErrNotFound, "Finished in an unknown topic")
+	s.noStory(x, "before there was such a message")
+	want := s.settings(orders)
+	for _, bad := range []time.Duration{-1, punctual.MaxFinishedRetention + 1, 1<<63 - 1} {
+		_, err := s.inspector().Configure(s.ctx, orders, punctual.SettingsPatch{FinishedRetention: &bad})
+		s.wantErr(err, punctual.ErrInvalid, "Configure with a FinishedRetention of %v", bad)
+	}
+	s.wantSettings(orders, want)
+}
