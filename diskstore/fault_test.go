@@ -276,6 +276,12 @@ func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string
 		},
 		"Now": func() error { _, err := s.Now(ctx); return err },
 		"Get": func() error { _, err := s.Get(ctx, topic, id); return err },
+		"Finished": func() error {
+			if _, err := s.Finished(ctx, topic, id); !errors.Is(err, punctual.ErrNotFound) { // the message is leased
+				return err
+			}
+			return nil
+		},
 		"List": func() error {
 			_, err := s.List(ctx, punctual.ListQuery{Topic: topic, State: punctual.StateReady, Limit: 1})
 			return err
