@@ -32,7 +32,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	}
 	for i := range as {
 		x.results[i].Err = checkAmendment(&as[i])
-		j.items[i] = item{topic: as[i].Topic, done: x.results[i].Err != nil}
+		j.items[i] = item{topic: as[i].Topic, bytes: script.StateBytes, done: x.results[i].Err != nil}
 	}
 	x.items = j.items
 	if err := j.run(ctx); err != nil {

@@ -14,13 +14,11 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// longItems is how many items a call has that takes three scripts.
-const longItems = 2*script.Items + 100
-
-// longCall is a call of longItems items.
+// longCall is a call that takes three scripts.
 type longCall struct {
 	name    string
 	script  *script.Script
+	per     int // how many items one script takes
 	prepare func(t *testing.T, s *Store) []punctual.Delivery
 	// call returns the errors of its items.
 	call func(ctx context.Context, s *Store, ds []punctual.Delivery) (items []error, err error)
@@ -28,30 +26,36 @@ type longCall struct {
 	done func(st punctual.TopicStats) int64
 }
 
-func manyMessages(delay time.Duration) []punctual.NewMessage {
+// items is how many items the call has.
+func (c *longCall) items() int { return longItems(c.per) }
+
+func longItems(per int) int { return 5 * per / 2 }
+
+func manyMessages(per int, delay time.Duration) []punctual.NewMessage {
 	var ms []punctual.NewMessage
-	for i := range longItems {
+	for i := range longItems(per) {
 		ms = append(ms, punctual.NewMessage{Topic: "orders", ID: fmt.Sprint(i), Delay: delay})
 	}
 	return ms
 }
 
 func longCalls() []longCall {
-	pushed := func(delay time.Duration) func(t *testing.T, s *Store) []punctual.Delivery {
+	const amends = script.Bytes / script.StateBytes // rounded down
+	pushed := func(per int, delay time.Duration) func(t *testing.T, s *Store) []punctual.Delivery {
 		return func(t *testing.T, s *Store) []punctual.Delivery {
-			push(t, s, manyMessages(delay)...)
+			push(t, s, manyMessages(per, delay)...)
 			return nil
 		}
 	}
 	return []longCall{
 		{
-			"push", script.Push,
+			"push", script.Push, script.Items,
 			func(t *testing.T, s *Store) []punctual.Delivery {
 				divide(t, s, "orders", s.opt.Partitions) // so that it exists
 				return nil
 			},
 			func(ctx context.Context, s *Store, _ []punctual.Delivery) (items []error, err error) {
-				rs, err := s.Push(ctx, manyMessages(time.Hour))
+				rs, err := s.Push(ctx, manyMessages(script.Items, time.Hour))
 				for _, r := range rs {
 					if items = append(items, r.Err); (r.Err == nil) != (r.Status == punctual.PushStored) {
 						return nil, fmt.Errorf("a result that is neither: %+v", r)
@@ -62,10 +66,10 @@ func longCalls() []longCall {
 			func(st punctual.TopicStats) int64 { return st.Scheduled },
 		},
 		{
-			"cancel", script.Amend, pushed(time.Hour),
+			"cancel", script.Amend, amends, pushed(amends, time.Hour),
 			func(ctx context.Context, s *Store, _ []punctual.Delivery) (items []error, err error) {
 				var as []punctual.Amendment
-				for i := range longItems {
+				for i := range longItems(amends) {
 					as = append(as, punctual.Amendment{Change: punctual.ChangeCancel, Topic: "orders", ID: fmt.Sprint(i)})
 				}
 				out, err := s.Amend(ctx, as)
@@ -74,16 +78,16 @@ func longCalls() []longCall {
 				}
 				return items, err
 			},
-			func(st punctual.TopicStats) int64 { return longItems - st.Scheduled },
+			func(st punctual.TopicStats) int64 { return int64(longItems(amends)) - st.Scheduled },
 		},
 		{
-			"ack", script.Settle,
+			"ack", script.Settle, script.Items,
 			func(t *testing.T, s *Store) []punctual.Delivery {
 				t.Helper()
-				push(t, s, manyMessages(0)...)
-				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: longItems})
-				if err != nil || len(ds) != longItems {
-					t.Fatalf("claimed %d, %v; want %d", len(ds), err, longItems)
+				push(t, s, manyMessages(script.Items, 0)...)
+				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: longItems(script.Items)})
+				if err != nil || len(ds) != longItems(script.Items) {
+					t.Fatalf("claimed %d, %v; want %d", len(ds), err, longItems(script.Items))
 				}
 				return ds
 			},
@@ -94,7 +98,7 @@ func longCalls() []longCall {
 				}
 				return s.Settle(ctx, ss)
 			},
-			func(st punctual.TopicStats) int64 { return longItems - st.Leased },
+			func(st punctual.TopicStats) int64 { return int64(longItems(script.Items)) - st.Leased },
 		},
 	}
 }
@@ -112,7 +116,7 @@ func wantSome(t *testing.T, what string, s *Store, c longCall, items []error, do
 		}
 	}
 	st, err := s.Stats(t.Context(), "orders")
-	if err != nil || len(items) != longItems || n != done || c.done(st) != done {
+	if err != nil || len(items) != c.items() || n != done || c.done(st) != done {
 		t.Errorf("P13: %s answered %d of %d items as done, and did %d, %v; want %d", what, n, len(items), c.done(st), err, done)
 	}
 }
@@ -131,7 +135,7 @@ func TestRefusedInTheMiddle(t *testing.T) {
 					if items, err := c.call(t.Context(), s, ds); err != nil || sent.Seen() != 3 {
 						t.Fatalf("%s = %v by %d scripts; want three", c.name, err, sent.Seen())
 					} else {
-						wantSome(t, c.name, s, c, items, longItems)
+						wantSome(t, c.name, s, c, items, int64(c.items()))
 					}
 					return
 				}
@@ -149,7 +153,7 @@ func TestRefusedInTheMiddle(t *testing.T) {
 				if err != nil {
 					t.Fatalf("P13: %s = %v; want an error for each item that was not done", what, err)
 				}
-				wantSome(t, what, s, c, items, int64(n-1)*script.Items)
+				wantSome(t, what, s, c, items, int64((n-1)*c.per))
 			})
 		}
 	}
@@ -186,8 +190,8 @@ func TestRefusedInOnePartition(t *testing.T) {
 				if err != nil {
 					t.Fatalf("P13: %s = %v; want an error for each item that was not done", what, err)
 				}
-				want := int64(longItems)
-				for i := range longItems {
+				want := int64(c.items())
+				for i := range c.items() {
 					if keys.Home(fmt.Sprint(i), partitions) == refusedIn {
 						want--
 					}

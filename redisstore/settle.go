@@ -42,7 +42,7 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	g := s.route.NewChunks()
 	for i := range ss {
 		if results[i] = storekit.CheckSettlement(&ss[i]); results[i] == nil {
-			g.Add(route.Lane{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, len(ss[i].Error))
+			g.Add(route.Lane{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, settleBytes(&ss[i]))
 		}
 	}
 	if g.Empty() {
@@ -67,6 +67,14 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	return results, nil
+}
+
+// settleBytes counts against the limit of a script. An ack reads no more of a state than its token.
+func settleBytes(x *punctual.Settlement) int {
+	if x.Verb == punctual.SettleAck {
+		return 0
+	}
+	return script.StateBytes
 }
 
 // fillSettled reads the answer of settle.lua.

@@ -10,10 +10,13 @@ import (
 	"strings"
 )
 
-// What a script takes at most; longer calls are several scripts.
+// What a script takes at most; longer calls are several scripts. A script keeps the server from everybody else, so it is to
+// take no more than 5 ms.
 const (
-	Items = 500
-	Bytes = 4 << 20
+	Items = 200
+	Bytes = 1 << 20
+	// StateBytes counts for an item whose state is read and written anew, which nobody knows the length of.
+	StateBytes = 40 << 10
 )
 
 // RecordWindow is WINDOW of lua/call.lua, in ms.

@@ -4,7 +4,7 @@
 -- ARGV  3 'm' or 's': the hash to go through; 4 the cursor, 0 to begin
 -- Reply {now, micros, version, cursor to go on, 0 at the end, how many were read, problem ...}
 local hash = ARGV[3] == 'm' and M or S
-local got = call('HSCAN', hash, ARGV[4], 'COUNT', 200)
+local got = call('HSCAN', hash, ARGV[4], 'COUNT', 100)
 local out = reply(got[1], #got[2] / 2)
 
 local function say(id, text) out[#out + 1] = 'message ' .. id .. ' in ' .. hash .. ' ' .. text end

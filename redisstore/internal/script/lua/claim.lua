@@ -2,7 +2,7 @@
 -- not be delivered any more.
 --
 -- KEYS  of a partition
--- ARGV  3 how many at most (1 to 500), 4 length of the lease (0: the topic's), 5 bytes
+-- ARGV  3 how many at most (1 to 200), 4 length of the lease (0: the topic's), 5 bytes
 --       after which to stop, 6 '1' to let go of what was kept long enough
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
 --       next is when the next message needs attention, or NEVER, also while the topic is
@@ -152,11 +152,13 @@ local function look_at(place, id, raw, st)
   lease(id, raw, encode_state(st))
 end
 
--- Bodies are read a few at a time, because nobody knows how long they are.
-local AT_ONCE = 32
-local bytes = 0
-for first = 1, #ids, AT_ONCE do
-  local some = {unpack(ids, first, math.min(first + AT_ONCE - 1, #ids))}
+-- Messages are read a few at a time, because nobody knows how long they are: as many as will probably do. A state is written
+-- anew as well, so it counts twice, and STATE for all that is not its length.
+local AT_MOST, STATE = 32, 4096
+local bytes, first = 0, 1
+while first <= #ids and bytes < budget do
+  local n = first == 1 and 1 or math.max(1, math.min(AT_MOST, floor((budget - bytes) * (first - 1) / bytes)))
+  local some = {unpack(ids, first, math.min(first + n - 1, #ids))}
   local messages = call('HMGET', M, unpack(some))
   local known = states(some)
   for i = 1, #some do
@@ -169,10 +171,10 @@ for first = 1, #ids, AT_ONCE do
     else
       from_t = from_t + 1
     end
-    bytes = bytes + #raw
+    bytes = bytes + #raw + (known[id] and STATE + 2 * #known[id].failures or 0)
     if bytes >= budget then break end
   end
-  if bytes >= budget then break end
+  first = first + #some
 end
 
 -- Taken out before put in: a server out of memory would refuse to begin with an addition.

@@ -16,8 +16,8 @@ for _, e in ipairs(choose()) do
   local state = state_of(e.id, message, e.from)
   if reason == 0 or decode_state(e.id, state).reason == reason then
     for _, v in ipairs({e.id, e.at * places, string.sub(e.from, -1), message, state}) do found[#found + 1] = v end
-    bytes = bytes + #message
   end
+  bytes = bytes + #message + #state
   last = e
 end
 local out = reply(last.at * places, last.id)
