@@ -133,6 +133,10 @@ torture: deps ## Try the stores for long: random histories, races, kill -9, powe
 		$(SLOWRANDOM) -rapid.checks=$(CYCLES)
 	go test $(RACE) -count=1 -timeout=0 -v -run '$(SLOW)' $(SLOWOTHERS)
 
+.PHONY: latency-redis
+latency-redis: deps ## Ask a server's latency log how long scripts take, whatever the state (wants a quiet machine)
+	PUNCTUAL_LATENCY=1 go test -count=1 -timeout=10m -v -run '^TestLatencyLog$$' ./redisstore
+
 # How many faults make torture-redis brings about. It takes about an hour and a half.
 KILLS ?= 200
 FAILOVERS ?= 50

@@ -18,7 +18,7 @@
 //
 // Every change is one Lua script (lua/*.lua, which say what they are given and what they
 // answer). A script runs alone, reads the server's clock once, reads and checks all
-// that it needs, and then writes. No script takes more than 500 messages; longer calls
+// that it needs, and then writes. No script takes more than 200 messages; longer calls
 // are several scripts, each atomic (script.go).
 //
 // A waiting Claim sleeps until the time that the server has told, or until a notification comes. A

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Purge removes messages; see punctual.Inspector. Each 500 are one atomic step.
+// Purge removes messages; see punctual.Inspector. Each 200 are one atomic step.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err

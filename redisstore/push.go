@@ -33,8 +33,8 @@ const (
 	pushDead      = 8
 )
 
-// Push stores messages; see punctual.Store. Messages of one partition travel by up to 500, or
-// 4 MiB, per script.
+// Push stores messages; see punctual.Store. Messages of one partition travel by up to 200, or
+// 1 MiB, per script.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
