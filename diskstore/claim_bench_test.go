@@ -41,15 +41,29 @@ func BenchmarkPushInMemory(b *testing.B) {
 }
 
 // BenchmarkClaimAck claims messages that are due and acks them, so many at a time. The files are in memory: it measures the
-// store and not the disk. What is acked is deleted by maintenance, as always.
+// store and not the disk. What is acked is deleted by maintenance, as always, unless the topic keeps something of it.
 func BenchmarkClaimAck(b *testing.B) {
-	for _, many := range []int{1, 100} {
-		b.Run(fmt.Sprint(many, " at a time"), func(b *testing.B) {
+	hour := time.Hour
+	for _, c := range []struct {
+		name string
+		many int
+		set  punctual.SettingsPatch
+	}{
+		{"1 at a time", 1, punctual.SettingsPatch{}},
+		{"100 at a time", 100, punctual.SettingsPatch{}},
+		{"100 at a time, IDs remembered", 100, punctual.SettingsPatch{DedupeWindow: &hour}},
+		{"100 at a time, stories kept", 100, punctual.SettingsPatch{FinishedRetention: &hour}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			many := c.many
 			s, err := Open("store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart), MemoryBytes: 1 << 30, Logger: quiet})
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer s.Close()
+			if _, err := s.Configure(b.Context(), "o", c.set); err != nil {
+				b.Fatal(err)
+			}
 			const batch = 1000
 			for n := 0; n < b.N*many; n += batch {
 				ms := make([]punctual.NewMessage, batch)
