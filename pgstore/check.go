@@ -17,7 +17,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	}
 	defer s.calls.Done()
 	var report punctual.CheckReport
-	err := s.read(ctx, func() *step {
+	err := s.readAll(ctx, func() *step {
 		report = punctual.CheckReport{}
 		return s.step().add("check", s.reading(), func(rows scanner) error {
 			var topic string

@@ -174,7 +174,7 @@ func parsePlace(text string) (place, error) {
 	return place{at: ms, id: id}, nil
 }
 
-// Topics returns the statistics of every topic; see punctual.Inspector. It reads all live messages.
+// Topics returns the statistics of every topic; see punctual.Inspector. It reads all messages.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return all, nil
 }
 
-// Stats returns the statistics of one topic; see punctual.Inspector. It reads all its live messages.
+// Stats returns the statistics of one topic; see punctual.Inspector. It reads all its messages.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	if err := s.enter(ctx); err != nil {
 		return punctual.TopicStats{}, err
@@ -208,12 +208,27 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 
 func errNoTopic(name string) error { return fmt.Errorf("topic %s: %w", name, punctual.ErrNotFound) }
 
+// numberOf is the number of a topic, nil for all topics, and 0, which none has, for one that does not exist.
+func (s *Store) numberOf(ctx context.Context, topic *string) (*int32, error) {
+	if topic == nil {
+		return nil, nil
+	}
+	number := new(int32)
+	return number, s.read(ctx, func() *step {
+		return s.step().add("topic_number", []any{*topic}, func(rows scanner) error { return rows.Scan(number) })
+	})
+}
+
 func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicStats, err error) {
+	number, err := s.numberOf(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
 	var micros int64
-	err = s.read(ctx, func() *step {
+	err = s.readAll(ctx, func() *step {
 		all = []punctual.TopicStats{}
 		x := s.step().add("now", s.reading(), s.micros(&micros))
-		return x.add("stats", s.reading(topic), func(rows scanner) error {
+		return x.add("stats", s.reading(topic, number), func(rows scanner) error {
 			var t punctual.TopicStats
 			var text []byte
 			var next *int64
@@ -260,15 +275,19 @@ func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punct
 	if q.Topic != "" {
 		topic = &q.Topic
 	}
+	number, err := s.numberOf(ctx, topic)
+	if err != nil {
+		return f, err
+	}
 	var from *int64
 	if !q.From.IsZero() {
 		ms := storekit.Millis(q.From)
 		from = &ms
 	}
 	var micros int64
-	err = s.read(ctx, func() *step {
+	err = s.readAll(ctx, func() *step {
 		f = punctual.Forecast{Step: time.Duration(width) * time.Millisecond, Counts: make([]int64, q.Buckets)}
-		return s.step().add("forecast", s.reading(topic, from, width, q.Buckets), func(rows scanner) error {
+		return s.step().add("forecast", s.reading(number, from, width, q.Buckets), func(rows scanner) error {
 			var bucket *int64
 			var n int64
 			if err := rows.Scan(&micros, &bucket, &n); err != nil || bucket == nil {

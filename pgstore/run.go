@@ -92,9 +92,16 @@ func (s *Store) write(ctx context.Context, build func() *step) error {
 }
 
 // read is write for what changes nothing.
-func (s *Store) read(ctx context.Context, build func() *step) error {
+func (s *Store) read(ctx context.Context, build func() *step) error { return s.readBy(ctx, "plan", build) }
+
+// readAll is read for what counts all messages.
+func (s *Store) readAll(ctx context.Context, build func() *step) error {
+	return s.readBy(ctx, "plan_all", build)
+}
+
+func (s *Store) readBy(ctx context.Context, plan string, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
-		return build().behind("plan").send(ctx, s.pool)
+		return build().behind(plan).send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 }
 

@@ -1,4 +1,4 @@
--- Counts the live messages of topic $4, or of all topics when that is NULL, in $7 steps of $6 ms from $5, or from now: -1 are
+-- Counts the live messages of topic number $4, or of all topics when that is NULL, in $7 steps of $6 ms from $5, or from now: -1 are
 -- those that are overdue or leased, -2 those beyond. It reads all that are live, and locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT clock.micros, c.bucket, count(c.bucket)
@@ -7,6 +7,6 @@ FROM clock LEFT JOIN LATERAL (
                 WHEN (m.visible_at - coalesce($5::bigint, clock.micros / 1000)) / $6::bigint >= $7::bigint THEN -2
                 ELSE (m.visible_at - coalesce($5::bigint, clock.micros / 1000)) / $6::bigint END AS bucket
     FROM punctual.topic AS t JOIN punctual.message AS m ON m.topic = t.number
-    WHERE m.visible_at IS NOT NULL AND ($4::text IS NULL OR t.name = $4::text)
+    WHERE m.visible_at IS NOT NULL AND ($4::integer IS NULL OR m.topic = $4::integer)
 ) AS c ON true
 GROUP BY clock.micros, c.bucket
