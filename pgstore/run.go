@@ -92,7 +92,9 @@ func (s *Store) write(ctx context.Context, build func() *step) error {
 }
 
 // read is write for what changes nothing.
-func (s *Store) read(ctx context.Context, build func() *step) error { return s.readBy(ctx, "plan", build) }
+func (s *Store) read(ctx context.Context, build func() *step) error {
+	return s.readBy(ctx, "plan", build)
+}
 
 // readAll is read for what counts all messages.
 func (s *Store) readAll(ctx context.Context, build func() *step) error {
