@@ -79,7 +79,7 @@ var architecture = map[string]rule{
 	"internal/heap":            {},
 	"internal/notation":        {ours: []string{"."}},
 	"server": {
-		ours:    []string{".", "storekit", "internal/answers", "internal/wire"},
+		ours:    []string{".", "storekit", "internal/answers", "internal/batch", "internal/wire"},
 		outside: []string{"golang.org/x/time"},
 	},
 	"console":              {ours: []string{".", "storekit", "internal/notation", "internal/overview", "internal/wire"}},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,33 @@ func (b *batch[In, Out]) add(place int, item In) {
 	b.places = append(b.places, place)
 }
 
+// without leaves out the items that are refused, which have their results already.
+func without[In, Out any](items []In, refused []error, result func(*In, error) Out) *batch[In, Out] {
+	if !slices.ContainsFunc(refused, func(err error) bool { return err != nil }) {
+		return &batch[In, Out]{items: items}
+	}
+	b := newBatch[In, Out](len(items))
+	for i, err := range refused {
+		if err != nil {
+			b.results[i] = result(&items[i], err)
+			continue
+		}
+		b.add(i, items[i])
+	}
+	return b
+}
+
+// all are the results of the request, of which the store has these.
+func (b *batch[In, Out]) all(results []Out) []Out {
+	if b.results == nil {
+		return results
+	}
+	for i, r := range results {
+		b.results[b.places[i]] = r
+	}
+	return b.results
+}
+
 func (c *call) checkBatch(n int) error {
 	if n > c.server.limits.MaxBatch {
 		return fmt.Errorf("%d items in one request: at most %d are allowed: %w", n, c.server.limits.MaxBatch, punctual.ErrTooLarge)
@@ -54,29 +82,22 @@ func (c *call) pushMany() error {
 	if err != nil {
 		return err
 	}
-	b := newBatch[punctual.NewMessage, punctual.PushResult](len(ms))
-	for i := range ms {
-		if refused[i] != nil {
-			b.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: refused[i]}
-			continue
-		}
-		b.add(i, ms[i])
-	}
+	b := without(ms, refused, func(m *punctual.NewMessage, err error) punctual.PushResult {
+		return punctual.PushResult{ID: m.ID, Topic: m.Topic, Err: err}
+	})
 	results, err := storeBatch(c, b.items, c.server.store.Push)
 	if err != nil {
 		return err
 	}
-	for i, r := range results {
-		b.results[b.places[i]] = r
-	}
+	results = b.all(results)
 	if c.isLines() {
-		lines, err := wire.EncodePushLines(b.results)
+		lines, err := wire.EncodePushLines(results)
 		if err != nil {
 			return notEncoded(err)
 		}
 		return c.write(http.StatusOK, wire.TypeNDJSON, lines)
 	}
-	data, err := wire.EncodePushAnswer(c.form(), b.results)
+	data, err := wire.EncodePushAnswer(c.form(), results)
 	return c.encoded(data, err)
 }
 
@@ -189,14 +210,7 @@ func (c *call) settleMany() error {
 	if err != nil {
 		return err
 	}
-	b := newBatch[punctual.Settlement, error](len(ss))
-	for i := range ss {
-		if refused[i] != nil {
-			b.results[i] = refused[i]
-			continue
-		}
-		b.add(i, ss[i])
-	}
+	b := without(ss, refused, func(_ *punctual.Settlement, err error) error { return err })
 	errs, err := storeBatch(c, b.items, c.server.store.Settle)
 	if err != nil {
 		return err
@@ -204,9 +218,8 @@ func (c *call) settleMany() error {
 	now := time.Now()
 	for i, err := range errs {
 		c.server.windows.settled(&b.items[i], err, now)
-		b.results[b.places[i]] = err
 	}
-	data, err := wire.EncodeSettleAnswer(c.form(), ss, b.results)
+	data, err := wire.EncodeSettleAnswer(c.form(), ss, b.all(errs))
 	return c.encoded(data, err)
 }
 

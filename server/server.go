@@ -25,6 +25,7 @@ import (
 type Server struct {
 	store     punctual.Store // knows calls again that carry a request's key
 	answers   *answers.Store // is store, unless the store below knows calls again by itself
+	gathered  *gathered      // is below answers
 	takesBack takesBack      // is store, if that can take the answer of a claim back
 	inspector punctual.Inspector
 	checker   punctual.Checker
@@ -78,7 +79,8 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	}
 	s.store = store
 	if _, repeats := store.(storekit.Repeater); !repeats {
-		s.answers = answers.New(store, &answers.Options{Unchanged: true})
+		s.gathered = gather(store, s.limits.StoreTime)
+		s.answers = answers.New(s.gathered, &answers.Options{Unchanged: true})
 		s.store = s.answers
 	}
 	s.inspector, _ = store.(punctual.Inspector)
@@ -116,6 +118,9 @@ func (s *Server) Close() {
 	s.Drain()
 	if s.answers != nil {
 		s.answers.Drain()
+		if err := s.gathered.drain(); err != nil {
+			s.log.Error("calls of the store did not end", "error", err)
+		}
 	}
 }
 

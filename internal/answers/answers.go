@@ -26,7 +26,7 @@ type Options struct {
 	// ErrIndeterminate, and its leases run out. When that is not enough, calls with a key are ErrOverloaded.
 	// Default 64 MiB.
 	MaxBytes int64
-	// Unchanged tells that callers change neither what they pass in, even after return, nor the bodies, headers and failures
+	// Unchanged tells that callers change neither what they pass in, even after return, nor the results, bodies, headers and failures
 	// that they are given. So those need not be copied.
 	Unchanged bool
 }
@@ -102,7 +102,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 			}
 		},
 		do:   func(ctx context.Context) ([]punctual.PushResult, error) { return s.Store.Push(ctx, ms) },
-		copy: copyResults, size: sizeOfResults,
+		copy: copyItems[punctual.PushResult](s), size: sizeOfResults,
 	})
 	return rs, err
 }
@@ -133,10 +133,14 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 		return s.Store.Settle(ctx, ss)
 	}
 	errs, _, err := ask(ctx, s, r, kind[[]error]{
-		sum:  sumOf(func(h hash.Hash) { storekit.HashSettle(h, ss) }),
-		own:  func() { ss = append([]punctual.Settlement(nil), ss...) },
+		sum: sumOf(func(h hash.Hash) { storekit.HashSettle(h, ss) }),
+		own: func() {
+			if s.copies {
+				ss = append([]punctual.Settlement(nil), ss...)
+			}
+		},
 		do:   func(ctx context.Context) ([]error, error) { return s.Store.Settle(ctx, ss) },
-		copy: copyErrors, size: sizeOfErrors,
+		copy: copyItems[error](s), size: sizeOfErrors,
 	})
 	return errs, err
 }
@@ -151,7 +155,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 		sum:  sumOf(func(h hash.Hash) { storekit.HashAmend(h, as) }),
 		own:  func() { as = append([]punctual.Amendment(nil), as...) },
 		do:   func(ctx context.Context) ([]punctual.Amended, error) { return s.Store.Amend(ctx, as) },
-		copy: copyAmended, size: sizeOfAmended,
+		copy: copyItems[punctual.Amended](s), size: sizeOfAmended,
 	})
 	return out, err
 }

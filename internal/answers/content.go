@@ -43,9 +43,14 @@ func (s *Store) copyDeliveries(ds []punctual.Delivery) []punctual.Delivery {
 	return out
 }
 
-func copyResults(rs []punctual.PushResult) []punctual.PushResult { return slices.Clone(rs) }
-func copyErrors(errs []error) []error                            { return slices.Clone(errs) }
-func copyAmended(as []punctual.Amended) []punctual.Amended       { return slices.Clone(as) }
+func copyItems[T any](s *Store) func([]T) []T {
+	return func(items []T) []T {
+		if !s.copies {
+			return items
+		}
+		return slices.Clone(items)
+	}
+}
 
 // The sizes are about what an answer takes in memory.
 
