@@ -63,13 +63,13 @@ deps: ## Install what the tests need beside Go: Redis, PostgreSQL, pgbouncer and
 
 # These tests take minutes under the race detector and seconds without it. What runs at the same
 # time in them runs in others too; make torture has them under the race detector.
-SLOW := ^(TestAuditGoesBack|TestEveryRouteForEveryRole|TestLinksUnderAPrefix|TestFind|TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced|TestTwoProcesses|TestManyLapsedLeases|TestClockStepsBetweenCopies|TestAccountOfMemory|TestSweepGoesOnWhereItEnded|TestSpaceComesBack)$$
+SLOW := ^(TestAuditGoesBack|TestEveryRouteForEveryRole|TestLinksUnderAPrefix|TestFind|TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced|TestTwoProcesses|TestManyLapsedLeases|TestClockStepsBetweenCopies|TestAccountOfMemory|TestSweepGoesOnWhereItEnded|TestSpaceComesBack|TestImportKilled|TestImportFromPostgres|TestTwoImportsAtOnce|TestKilledAtEachStep|TestUncertain|TestKilledWhileResuming|TestLostAnswersOfTheSource)$$
 # The packages with such tests: those that take -rapid.checks, and the others.
 SLOWRANDOM := ./memstore ./diskstore ./diskstore/internal/database ./diskstore/internal/memory ./redisstore ./pgstore ./remotestore ./sharedstore
-SLOWOTHERS := ./console ./redisstore/internal/wait ./worker ./internal/importer
+SLOWOTHERS := ./console ./redisstore/internal/wait ./worker ./internal/importer ./internal/cli
 
 # How many random histories make test goes through for each way to a store.
-HISTORIES := 30
+HISTORIES := 12
 
 # The parts of make test run side by side, because many tests wait more than they work. They are built
 # without vet, because lint has it for all packages. Each part runs though another one fails.

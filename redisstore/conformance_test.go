@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"os"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,6 +65,9 @@ func TestPartitions(t *testing.T) {
 	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open, storetest.WithLossyClaims()) })
 }
 
+// generalGroups are the groups of the suite that make test has of the general case: those that meet scripts with both cases.
+var generalGroups = regexp.MustCompile("/(push|claim|settle|amend|duplicate|fencing)/")
+
 // The usual case of a script means the same as the general one, also where they take turns with the same messages. make torture
 // has both ways in the suite and in random histories.
 func TestGeneralCases(t *testing.T) {
@@ -75,7 +79,14 @@ func TestGeneralCases(t *testing.T) {
 			return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock, general: general})
 		}
 		if every == 1 || tortured() {
-			t.Run(name+", suite", func(t *testing.T) { storetest.Run(t, open) })
+			t.Run(name+", suite", func(t *testing.T) {
+				storetest.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+					if !tortured() && !generalGroups.MatchString(t.Name()) {
+						t.Skip("skipped: only in make torture")
+					}
+					return open(t, clock)
+				})
+			})
 		}
 		if every != 1 || tortured() {
 			t.Run(name+", random", func(t *testing.T) { storetest.RunRandom(t, open) })

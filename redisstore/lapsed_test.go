@@ -62,7 +62,7 @@ func perScript(t *testing.T, server *redistest.Server, call func() error) (took 
 
 // P14: no script takes longer than the largest claim, or hardly, however many leases have run out.
 func TestManyLapsedLeases(t *testing.T) {
-	const lapsed = 200_000
+	const lapsed = 60_000
 	server := redistest.Start(t, "--appendonly", "no")
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
