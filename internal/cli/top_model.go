@@ -234,7 +234,7 @@ func (t *topModel) find(id string) {
 		case err != nil:
 			return topFound{note: failed("find "+id, err)}
 		case len(topics) == 0:
-			return topFound{note: fmt.Sprintf("%s: not found: one that was acked or cancelled is not kept", oneLine(id, 40))}
+			return topFound{note: fmt.Sprintf("%s: not found: 'punctual get' tells of a finished one while its story is kept", oneLine(id, 40))}
 		case len(topics) > 1:
 			return topFound{note: fmt.Sprintf("%s is in %s: open one of them and look there", oneLine(id, 40), oneLine(strings.Join(topics, ", "), 60))}
 		}
