@@ -30,8 +30,8 @@ const (
 	consoleViews = 50
 	// consoleRest is longer than the console takes an answer for a new one when nobody looks.
 	consoleRest = 65 * time.Second
-	// consoleDay is how many times a page asks in a day.
-	consoleDay = int(24 * time.Hour / consoleRefresh)
+	// consoleAsks is how many times a page asks in two hours.
+	consoleAsks = int(2 * time.Hour / consoleRefresh)
 )
 
 // consoleWorld is a store that the console looks at.
@@ -255,7 +255,7 @@ func (w consoleWorld) cpu() (time.Duration, error) {
 	return own + server, err
 }
 
-// noteDay notes what an open page costs beside the idle store, and what a day of asking leaves in memory.
+// noteDay notes what an open page costs beside the idle store, and what two hours of asking leave in memory.
 func (w consoleWorld) noteDay(ctx context.Context, e *env, c *console.Console, idle float64) error {
 	e.say("a page is open")
 	look := func() error {
@@ -268,14 +268,14 @@ func (w consoleWorld) noteDay(ctx context.Context, e *env, c *console.Console, i
 	}
 	e.out.set("idle_cpu", idle)
 	e.out.set("open_cpu", max(0, open-idle))
-	e.say("a page asks as often as in a day")
-	for range consoleDay / 10 { // what is kept for a while is there then
+	e.say("a page asks as often as in two hours")
+	for range consoleAsks / 10 { // what is kept for a while is there then
 		if err := look(); err != nil {
 			return err
 		}
 	}
 	before := liveHeap()
-	for range consoleDay {
+	for range consoleAsks {
 		if err := look(); err != nil {
 			return err
 		}
@@ -307,7 +307,7 @@ func consoleTable(r run) string {
 		value("first view ms", "first_ms", digits), value("after a rest ms", "after_rest_ms", digits),
 		value("view p50 ms", "view_p50_ms", digits), value("p99 ms", "view_p99_ms", digits),
 		value("all counted after ms", "counted_after_ms", digits), value("open: share of a core", "open_cpu", smallPercent),
-		value("MB grown by a day of asking", "heap_grown_bytes", inMB), othersColumn)
+		value("MB grown by two hours of asking", "heap_grown_bytes", inMB), othersColumn)
 }
 
 // smallPercent is for shares far below one.

@@ -1,0 +1,97 @@
+package remotestore_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/storetest"
+)
+
+// steppedServer is a server whose store's clock the test sets, and a client that was connected before.
+type steppedServer struct {
+	*testing.T
+	store *remotestore.Store
+	below punctual.Store
+	shift func(ahead time.Duration) // of the clock below the store, against the machine's
+	ahead time.Duration
+}
+
+// overDisk serves a directory.
+func overDisk(t *testing.T) *steppedServer {
+	clock := new(storetest.ShiftedClock)
+	below, err := diskstore.Open(filepath.Join(t.TempDir(), "store"), &diskstore.Options{Clock: clock})
+	below = closing(t, below, err)
+	x := &steppedServer{T: t, store: connect(t, nil, serve(t, below, "").url), below: below}
+	x.shift = func(ahead time.Duration) { clock.Shift(ahead - x.ahead) }
+	return x
+}
+
+// step sets the clock, and makes sure that the store goes by it. A store's clock never goes back with its source.
+func (x *steppedServer) step(ahead time.Duration) {
+	x.Helper()
+	before, err := x.below.Now(x.Context())
+	if err != nil {
+		x.Fatal(err)
+	}
+	x.shift(ahead)
+	after, err := x.below.Now(x.Context())
+	if err != nil {
+		x.Fatal(err)
+	}
+	source := time.Now().Add(ahead)
+	switch {
+	case after.Before(before):
+		x.Fatalf("P8: the clock went back from %v to %v", before, after)
+	case source.Sub(before) > time.Minute && source.Sub(after) > time.Minute:
+		x.Fatalf("this test shows nothing: the source of the clock went to %v, and the clock from %v to %v", source, before, after)
+	}
+	x.ahead = ahead
+}
+
+// clockSteps are where the clock stands one after the other, against the machine's.
+var clockSteps = []time.Duration{
+	0, time.Second, time.Hour, -time.Hour, -time.Minute, 30 * 24 * time.Hour, 30*24*time.Hour - 5*time.Minute, 31 * 24 * time.Hour,
+}
+
+// P2, P7, P8, P11: whatever the clock of a server does, its clients push, claim, settle and amend at once, each call is carried out
+// once, and nothing comes early by the server's clock.
+func TestClockOfAServerSteps(t *testing.T) {
+	x := overDisk(t)
+	for i, ahead := range clockSteps {
+		x.step(ahead)
+		x.callsWork(fmt.Sprint("m", i))
+		if t.Failed() {
+			t.Fatalf("at step %d, to %v", i, ahead)
+		}
+	}
+}
+
+// callsWork makes each kind of call right behind a step.
+func (x *steppedServer) callsWork(id string) {
+	x.Helper()
+	ctx := x.Context()
+	rs, err := x.store.Push(ctx, []punctual.NewMessage{{Topic: "t", ID: id, Delay: time.Millisecond}, {Topic: "t", ID: id + "-far", Delay: time.Hour}})
+	if err != nil || rs[0].Status != punctual.PushStored || rs[1].Status != punctual.PushStored {
+		x.Fatalf("push: %+v, %v", rs, err)
+	}
+	as, err := x.store.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "t", ID: id + "-far"}})
+	if err != nil || as[0].Err != nil {
+		x.Fatalf("cancel: %+v, %v", as, err)
+	}
+	ds, err := x.store.Claim(ctx, punctual.Claim{Topics: []string{"t"}, Max: 10, Wait: time.Minute})
+	if err != nil || len(ds) != 1 || ds[0].ID != id || ds[0].Attempt != 1 {
+		x.Fatalf("claim: %+v, %v; want %s at the first attempt", ds, err, id)
+	}
+	if ds[0].Delivered.Before(ds[0].Due) {
+		x.Errorf("P2: %s was delivered at %v, before it was due at %v", id, ds[0].Delivered, ds[0].Due)
+	}
+	errs, err := x.store.Settle(ctx, ackOf(ds[0]))
+	if err != nil || errs[0] != nil {
+		x.Fatalf("ack: %v, %v", errs, err)
+	}
+}
