@@ -23,12 +23,13 @@ type keyed struct {
 	*answers.Store
 	punctual.Inspector
 	punctual.Checker
+	punctual.FinishedKeeper
 	calls atomic.Int64
 }
 
 func open(t *testing.T, clock storekit.Clock) punctual.Store {
 	below := memstore.New(&memstore.Options{Clock: clock})
-	s := &keyed{Store: answers.New(below, nil), Inspector: below, Checker: below}
+	s := &keyed{Store: answers.New(below, nil), Inspector: below, Checker: below, FinishedKeeper: below}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, punctual.ErrClosed) {
 			t.Errorf("close: %v", err)
