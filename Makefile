@@ -7,8 +7,9 @@ SHELL := bash
 # nothing of theirs enters the go.mod of those who import Punctual.
 TOOL := go tool -modfile=tools/go.mod
 
-# Modules of their own beside the main one, whose dependencies are not for everybody (docs/dependencies.md).
-MODULES := bench metrics/punctualotel packaging
+# Modules of their own beside the main one, whose dependencies are not for everybody (docs/dependencies.md). To
+# compile the other queues that bench measures takes minutes, so it has a target of its own, testbench.
+MODULES := metrics/punctualotel packaging
 
 # The race detector needs cgo, and go turns cgo off by itself where no C compiler is found.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -63,10 +64,12 @@ deps: ## Install what the tests need beside Go: Redis, PostgreSQL, pgbouncer and
 
 # These tests take minutes under the race detector and seconds without it. What runs at the same
 # time in them runs in others too; make torture has them under the race detector.
-SLOW := ^(TestAuditGoesBack|TestEveryRouteForEveryRole|TestLinksUnderAPrefix|TestFind|TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced|TestTwoProcesses|TestManyLapsedLeases|TestClockStepsBetweenCopies|TestAccountOfMemory|TestSweepGoesOnWhereItEnded|TestSpaceComesBack|TestImportKilled|TestImportFromPostgres|TestTwoImportsAtOnce|TestKilledAtEachStep|TestUncertain|TestKilledWhileResuming|TestLostAnswersOfTheSource)$$
-# The packages with such tests: those that take -rapid.checks, and the others.
+SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced|TestTwoProcesses|TestManyLapsedLeases|TestClockStepsBetweenCopies|TestAccountOfMemory|TestSweepGoesOnWhereItEnded|TestSpaceComesBack)$$
+# The packages with such tests: those that take -rapid.checks, and the others. PLAIN are those that run without the race
+# detector as a whole: they start processes and servers, and what is concurrent in them is in other packages.
 SLOWRANDOM := ./memstore ./diskstore ./diskstore/internal/database ./diskstore/internal/memory ./redisstore ./pgstore ./remotestore ./sharedstore
-SLOWOTHERS := ./console ./redisstore/internal/wait ./worker ./internal/importer ./internal/cli
+SLOWOTHERS := ./redisstore/internal/wait ./worker
+PLAIN := ./console ./internal/cli ./internal/importer
 
 # How many random histories make test goes through for each way to a store.
 HISTORIES := 12
@@ -74,25 +77,29 @@ HISTORIES := 12
 # The parts of make test run side by side, because many tests wait more than they work. They are built
 # without vet, because lint has it for all packages. Each part runs though another one fails.
 .PHONY: test
-test: deps ## Check format and code, then run every test, with the race detector
+test: deps ## Check format and code, then run every test, most of them with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going lint testmost $(if $(TESTFLAGS),,testslow testbench testreplicated)
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going lint testmost $(if $(TESTFLAGS),,testslow testreplicated)
 
-.PHONY: testmost testslow testbench testreplicated
+# RACED are the packages whose tests run under the race detector, all if some tests alone are asked for.
+RACED = $(if $(RACE)$(TESTFLAGS),$(if $(TESTFLAGS),./...,$$(comm -23 <(go list ./... | sort) <(go list $(PLAIN) | sort))),./...)
+
+# Without the race detector nothing needs the C compiler, which takes long over the database engine's compression.
+.PHONY: testmost testslow testreplicated
 testmost:
-	go test $(RACE) -vet=off -p 4 -shuffle=on -timeout=25m $(if $(RACE),$(if $(TESTFLAGS),,-skip '$(SLOW)')) $(TESTFLAGS) ./... # a loaded machine takes long
+	go test $(RACE) -vet=off -p 4 -shuffle=on -timeout=25m $(if $(RACE),$(if $(TESTFLAGS),,-skip '$(SLOW)')) $(TESTFLAGS) $(RACED) # a loaded machine takes long
 
+testslow: export CGO_ENABLED = 0
 testslow:
 	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWRANDOM) -rapid.checks=$(HISTORIES))
+	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m $(PLAIN))
 	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWOTHERS))
-
-testbench:
 	for module in $(MODULES); do (cd $$module && go test -vet=off -shuffle=on ./...) || exit 1; done
 
 testreplicated:
 	@if command -v $(RECENT) >/dev/null; then \
 		set -x; PUNCTUAL_REDIS_SERVER=$(RECENT) go test $(RACE) -vet=off -run 'Replica|L11' -skip 'ReplicatedKills' ./redisstore; \
-		PUNCTUAL_REDIS_SERVER=$(RECENT) go test -vet=off -run 'ReplicatedKills' ./redisstore; \
+		CGO_ENABLED=0 PUNCTUAL_REDIS_SERVER=$(RECENT) go test -vet=off -run 'ReplicatedKills' ./redisstore; \
 	else \
 		echo 'NOT TESTED: durability class "replicated" on Redis. It needs Redis or Valkey 7.2: install $(RECENT), on Debian 12 from backports.'; \
 	fi
@@ -103,6 +110,7 @@ redis: ## Test the stores in Redis on another server: make redis SERVER=/path/to
 	PUNCTUAL_REDIS_SERVER=$(SERVER) go test $(RACE) -shuffle=on $(TESTFLAGS) ./redisstore
 
 .PHONY: lint
+lint: export CGO_ENABLED = 0
 lint: ## Check format (gofumpt) and code (go vet, staticcheck)
 	@unformatted=$$($(TOOL) gofumpt -l .); \
 	if [[ -n $$unformatted ]]; then echo "run make fmt, these files are not formatted:"; echo "$$unformatted"; exit 1; fi
@@ -132,6 +140,7 @@ torture: deps ## Try the stores for long: random histories, races, kill -9, powe
 		go test $(RACE) -count=1 -timeout=0 -v -run 'Random|Races|Workload|^TestKill|PowerCut|^TestServed|$(SLOW)' \
 		$(SLOWRANDOM) -rapid.checks=$(CYCLES)
 	go test $(RACE) -count=1 -timeout=0 -v -run '$(SLOW)' $(SLOWOTHERS)
+	go test $(RACE) -count=1 -timeout=0 $(PLAIN)
 
 .PHONY: latency-redis
 latency-redis: deps ## Ask a server's latency log how long scripts take, whatever the state (wants a quiet machine)
@@ -156,6 +165,10 @@ torture-postgres: deps ## Kill PostgreSQL, cut its network and fail over under l
 
 # What make bench measures: a regular expression; cd bench && go run . list names the scenarios.
 ONLY ?= .
+
+.PHONY: testbench
+testbench: deps ## Check and test the programs that measure, a module of their own (5 minutes)
+	cd bench && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./... && go test -vet=off -shuffle=on ./...
 
 .PHONY: benchdeps
 benchdeps:

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSlowTestsAreRun: make test skips the tests named SLOW in one run and makes up for it in another, in the packages
-// SLOWRANDOM and SLOWOTHERS alone. A test of such a name in any other package would never run.
+// SLOWRANDOM, SLOWOTHERS and PLAIN alone. A test of such a name in any other package would never run.
 func TestSlowTestsAreRun(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestSlowTestsAreRun(t *testing.T) {
 		return string(m[1])
 	}
 	slow := regexp.MustCompile(strings.ReplaceAll(variable("SLOW"), "$$", "$"))
-	folders := strings.Fields(variable("SLOWRANDOM") + " " + variable("SLOWOTHERS"))
+	folders := strings.Fields(variable("SLOWRANDOM") + " " + variable("SLOWOTHERS") + " " + variable("PLAIN"))
 	test := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	found := 0
 	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

@@ -117,7 +117,7 @@ func (l *layout) with(set punctual.Settings, now int64) (*layout, error) {
 // one.
 func (s *Store) registry(ctx context.Context, verb, topic string, version int64) (*script.Answer, error) {
 	a, err := s.route.RunStore(ctx, script.Registry, s.names.Topics(), verb, topic, version, s.clock.Deadline(ctx, route.CallTime))
-	if errors.Is(err, errkind.Late) && punctual.Definite(err) && s.clock.Passed(ctx) {
+	if errors.Is(err, errkind.ErrLate) && punctual.Definite(err) && s.clock.Passed(ctx) {
 		return nil, context.DeadlineExceeded
 	}
 	return a, err

@@ -41,7 +41,7 @@ var kinds = []Kind{
 	{"MASTERDOWN", punctual.ErrUnreachable, true, "the server is a replica without its primary; try again"},
 	{"BUSY", punctual.ErrOverloaded, true, "the server is busy with somebody's script; try again, or end that one with SCRIPT KILL"},
 	{"ERR max number of clients reached", punctual.ErrOverloaded, true, "raise maxclients or use fewer connections"},
-	{"PUNCTUAL_LATE", Late, false, "by the server's clock the time of the call was over when it arrived; try again"},
+	{"PUNCTUAL_LATE", ErrLate, false, "by the server's clock the time of the call was over when it arrived; try again"},
 	{"PUNCTUAL_OTHER", punctual.ErrInvalid, false, "the key of the request was used for another call: take a new key for each call"},
 	{"OOM", punctual.ErrNoSpace, false, "the server has reached maxmemory and refuses pushes and new topics; all else passes"},
 	{"MISCONF", punctual.ErrDurability, false, "the server cannot write its data to disk and refuses changes: look at its log"},
@@ -56,8 +56,8 @@ var kinds = []Kind{
 // LateMark begins what a script says of a copy that came too late; the time by its clock follows, in ms.
 const LateMark = "PUNCTUAL_LATE "
 
-// Late is the kind of a call that was refused for its deadline. Nothing was done, now or later.
-var Late = fmt.Errorf("late: %w", punctual.ErrOverloaded)
+// ErrLate is the kind of a call that was refused for its deadline. Nothing was done, now or later.
+var ErrLate = fmt.Errorf("late: %w", punctual.ErrOverloaded)
 
 // LateTime is the time of the script that refused a call.
 func LateTime(err error) int64 {

@@ -33,7 +33,7 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 		h.Key = k
 		a, err := r.timed(ctx, sc, r.keysWithRecords(p, deadline, k != nil), append([]any{h, c.caller}, args...))
 		switch {
-		case err == nil, !errors.Is(err, errkind.Late), !punctual.Definite(err), try == Tries:
+		case err == nil, !errors.Is(err, errkind.ErrLate), !punctual.Definite(err), try == Tries:
 			return a, err
 		case ctx.Err() != nil:
 			return nil, ctx.Err()

@@ -156,7 +156,7 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 		if f.Unknown() && sc.Repeat == script.Reading {
 			f.Err, f.Passing = punctual.ErrUnreachable, true // a read never "may have happened"
 		}
-		if errors.Is(f.Err, errkind.Late) {
+		if errors.Is(f.Err, errkind.ErrLate) {
 			r.o.Clock.Correct(errkind.LateTime(err))
 		}
 		unsure = unsure || f.Unknown()
