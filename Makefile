@@ -74,12 +74,17 @@ PLAIN := ./console ./internal/cli ./internal/importer
 # How many random histories make test goes through for each way to a store.
 HISTORIES := 12
 
-# The parts of make test run side by side, because many tests wait more than they work. They are built
-# without vet, because lint has it for all packages. Each part runs though another one fails.
+# The tests under the race detector and the others run side by side, because many tests wait more than they work. Those
+# others and lint follow each other, because go commands that run at the same time compile the same packages twice. Tests
+# are built without vet, because lint has it for all packages. Each part runs though another one fails.
 .PHONY: test
 test: deps ## Check format and code, then run every test, most of them with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going lint testmost $(if $(TESTFLAGS),,testslow testreplicated)
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going testmost testrest
+
+.PHONY: testrest
+testrest:
+	@failed=0; for part in $(if $(TESTFLAGS),lint,testslow lint testreplicated); do $(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
 
 # RACED are the packages whose tests run under the race detector, all if some tests alone are asked for.
 RACED = $(if $(RACE)$(TESTFLAGS),$(if $(TESTFLAGS),./...,$$(comm -23 <(go list ./... | sort) <(go list $(PLAIN) | sort))),./...)
@@ -91,7 +96,7 @@ testmost:
 
 testslow: export CGO_ENABLED = 0
 testslow:
-	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWRANDOM) -rapid.checks=$(HISTORIES))
+	$(if $(RACE),go test -vet=off -p 3 -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWRANDOM) -rapid.checks=$(HISTORIES))
 	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m $(PLAIN))
 	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWOTHERS))
 	for module in $(MODULES); do (cd $$module && go test -vet=off -shuffle=on ./...) || exit 1; done
