@@ -145,7 +145,7 @@ const workloadRound = time.Second
 // RunWorkload has goroutines, a worker and a queue do all that can be done with a store for a while, without faults,
 // and holds what they saw against the ledger. The store must run on the clock given.
 //
-// claimTopics is Workload.ClaimTopics. With 1 the store may also give back what it leased for too long.
+// claimTopics is Workload.ClaimTopics. With 1 the store is one of those of Ledger.GivesBack.
 func RunWorkload(t *testing.T, open Open, lasts time.Duration, claimTopics int) {
 	clock := &ShiftedClock{}
 	s := open(t, clock)

@@ -157,9 +157,8 @@ type Ledger struct {
 	// Grace is how long after the end of its lease, in ms, a handler may be seen to start: what passes
 	// between the look at the clock and the first line of the handler. 0 does not check starts.
 	Grace int64
-	// GivesBack is for stores that make leases before they know whether these will still hold when the claim is answered: one
-	// that took longer than its leases may have leased messages that it gave back. So may one whose context ended first, and where
-	// the store never learns what it had leased, the leases run out.
+	// GivesBack is for stores where a claim whose context ended first may have leased messages. It gives them back, and
+	// where the store never learns what it had leased, the leases run out.
 	GivesBack bool
 	// Lossy is for stores behind a server, whose answers may be lost: a claim that failed may have leased messages that are given
 	// back behind its answer, or whose leases run out.
@@ -177,6 +176,7 @@ type Ledger struct {
 	done       []*call        // to be checked
 	ids        map[name]*track
 	topics     map[string]*topicHistory
+	shortest   map[string]int64  // the shortest lease that a topic was ever given by its settings, in ms
 	unnamed    map[string]*track // messages whose ID nobody was told, by life
 	handlers   handlerHistory
 	problems   []string
@@ -206,7 +206,7 @@ type call struct {
 func NewLedger(d Durable) *Ledger {
 	return &Ledger{
 		durable: d, calls: make(map[int64]*call), failed: make(map[int64]bool), ids: make(map[name]*track), topics: make(map[string]*topicHistory),
-		unnamed: make(map[string]*track), handlers: newHandlerHistory(),
+		shortest: make(map[string]int64), unnamed: make(map[string]*track), handlers: newHandlerHistory(),
 	}
 }
 
@@ -247,6 +247,7 @@ func (l *Ledger) Add(e Line) {
 		l.ended(ProcessOf(e.N), e.At)
 	case !e.Answer:
 		l.calls[e.N] = &call{Line: &e, from: l.line}
+		l.noteShortest(&e)
 	default:
 		l.answered(&e)
 	}
@@ -273,10 +274,7 @@ func (l *Ledger) answered(e *Line) {
 		if other := c.open(); len(other.Facts) > 0 {
 			l.indefinite = append(l.indefinite, other)
 		}
-		if l.mayGiveBack(c) {
-			other := *c // what it gives back is like what a claim leased whose answer nobody saw
-			l.indefinite = append(l.indefinite, &other)
-		}
+		l.indefinite = append(l.indefinite, l.givenBack(c)...)
 	case e.Code == "not_found":
 		c.answer = e
 		l.done = append(l.done, c)
@@ -285,7 +283,9 @@ func (l *Ledger) answered(e *Line) {
 		fallthrough
 	default:
 		ctxEnded := e.Code == punctual.ErrorCode(context.Canceled) || e.Code == punctual.ErrorCode(context.DeadlineExceeded)
-		if !e.Definite || c.Call == CallClaim && (l.Lossy || l.GivesBack && ctxEnded || l.mayGiveBack(c)) {
+		if given := l.givenBack(c); len(given) > 0 {
+			l.indefinite = append(l.indefinite, given...)
+		} else if !e.Definite || c.Call == CallClaim && (l.Lossy || l.GivesBack && ctxEnded) {
 			l.indefinite = append(l.indefinite, c)
 		}
 	}
@@ -314,15 +314,42 @@ func (c *call) open() *call {
 	return &other
 }
 
-// mayGiveBack tells whether a claim may have given messages back, perhaps behind its answer.
-func (l *Ledger) mayGiveBack(c *call) bool {
-	if c.Call != CallClaim || !l.GivesBack {
-		return false
+// mostGivenBack bounds how often one claim is thought to have given back what it leased. More need as many standstills
+// of the process, and each takes the ledger more states to look at.
+const mostGivenBack = 4
+
+// givenBack are copies of a claim that took longer than its leases last, one for each time that it may have leased messages
+// and given them back because the leases had run out meanwhile, perhaps behind its answer. What it gave back is
+// like what a claim leased whose answer nobody saw.
+func (l *Ledger) givenBack(c *call) (copies []*call) {
+	if c.Call != CallClaim {
+		return nil
 	}
-	took, lease := c.end-c.At, c.Facts[0].Delay
-	return lease > 0 && took >= lease || lease == 0 && slices.ContainsFunc(c.Topics, func(topic string) bool {
-		return took >= l.history(topic).leases(c).lo
-	})
+	lease := c.Facts[0].Delay
+	if lease == 0 {
+		lease = ms(punctual.DefaultSettings().Lease)
+		for topic, shortest := range l.shortest {
+			if len(c.Topics) == 0 || slices.Contains(c.Topics, topic) {
+				lease = min(lease, shortest)
+			}
+		}
+	}
+	for range min((c.end-c.At)/max(lease, 1), mostGivenBack) {
+		other := *c
+		copies = append(copies, &other)
+	}
+	return copies
+}
+
+// noteShortest takes the begin of a call that may change how long the leases of a topic last.
+func (l *Ledger) noteShortest(e *Line) {
+	if e.Call != CallConfigure || e.Settings == nil {
+		return
+	}
+	topic, lease := e.Facts[0].Topic, ms(e.Settings.Lease)
+	if shortest, ok := l.shortest[topic]; !ok || lease < shortest {
+		l.shortest[topic] = lease
+	}
 }
 
 // ServerKilled tells that a server between the callers and the store was killed between two clocks, and that the next one does not

@@ -263,6 +263,26 @@ var soundHistories = map[string]func(s *script){
 		s.reads(read(m, punctual.StateReady))
 		s.claim(m, 1)
 	},
+	"a claim that takes longer than two leases could give back neither": func(s *script) {
+		m, other := s.push(message("m")), s.push(message("other"))
+		n := s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.sleep(2 * scriptLease)
+		s.end(CallClaim, n, s.leased(other, 1))
+		s.sleep(2 * scriptLease)
+		m.Failures = "1 lease ran out|2 lease ran out"
+		s.claim(m, 3)
+	},
+	"a claim gives back what had been leased before": func(s *script) {
+		m, other := s.push(message("m")), s.push(message("other"))
+		s.claim(m, 1)
+		s.sleep(2 * scriptLease)
+		n := s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.sleep(scriptLease)
+		ready := read(m, punctual.StateReady)
+		ready.Attempt, ready.Failures = 1, "1 lease ran out"
+		s.reads(ready)
+		s.end(CallClaim, n, s.leased(other, 1))
+	},
 	"a claim whose context ended had leased what nobody learned of": func(s *script) {
 		m := s.push(message("m"))
 		s.fails(CallClaim, s.begin(CallClaim, Fact{Delay: scriptLease}), "deadline", true)
