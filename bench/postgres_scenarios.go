@@ -36,7 +36,7 @@ func postgresScenarios() []scenario {
 	var all []scenario
 	for _, x := range postgresSchedules {
 		all = append(all, scenario{
-			name: postgresScheduleName(x.callers, x.batch), about: fmt.Sprintf("PostgreSQL: %d callers, %d at a time, beside rows and River", x.callers, x.batch),
+			name: postgresScheduleName(x.callers, x.batch), about: fmt.Sprintf("PostgreSQL: %s, beside rows and River", callersLabel(x.callers, x.batch)),
 			takes: func(z sizes) time.Duration { return 3*z.RedisSpan + 10*time.Second },
 			run:   func(ctx context.Context, e *env) error { return schedulePostgres(ctx, e, x.callers, x.batch) },
 		})

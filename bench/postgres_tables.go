@@ -20,16 +20,8 @@ var postgresTables = []table{
 
 func postgresMachineTable(r run) string {
 	m, z := r.machine, r.machine.Sizes
-	var b strings.Builder
-	fmt.Fprintf(&b, "| | |\n|---|---|\n")
-	fmt.Fprintf(&b, "| measured | %s |\n", strings.TrimSuffix(strings.Replace(m.Run, "T", " ", 1), "Z")+" UTC")
-	fmt.Fprintf(&b, "| processor | %d cores, %s |\n", m.Cores, m.CPU)
-	fmt.Fprintf(&b, "| system | %s, %s, %s |\n", m.Kernel, m.FileSystem, m.Go)
-	fmt.Fprintf(&b, "| beside it | PostgreSQL %s on loopback, River %s |\n", orUnknown(m.Postgres), orUnknown(m.River))
-	fmt.Fprintf(&b, "| sizes | rates over %v, lateness over %v, %s messages due at once |\n", z.RedisSpan, z.RedisWindow, commas(int64(z.RedisBurst)))
-	fmt.Fprintf(&b, "| CPU used by others meanwhile | %s |\n", r.others())
-	fmt.Fprintf(&b, "| rounds | %s |\n", r.tellRounds())
-	return b.String()
+	return r.machineTable("beside it", fmt.Sprintf("PostgreSQL %s on loopback, River %s", orUnknown(m.Postgres), orUnknown(m.River)),
+		fmt.Sprintf("rates over %v, lateness over %v, %s messages due at once", z.RedisSpan, z.RedisWindow, commas(int64(z.RedisBurst))))
 }
 
 // The aims for the store on PostgreSQL.
@@ -52,14 +44,7 @@ func postgresAimsTable(r run) string {
 func postgresScheduleTable(r run) string {
 	var rows []row
 	for _, x := range postgresSchedules {
-		label := fmt.Sprintf("%d caller, batches of %d", x.callers, x.batch)
-		switch {
-		case x.batch == 1 && x.callers == 1:
-			label = "1 caller, one by one"
-		case x.batch == 1:
-			label = fmt.Sprintf("%d callers, one by one", x.callers)
-		}
-		rows = append(rows, row{label, postgresScheduleName(x.callers, x.batch)})
+		rows = append(rows, row{callersLabel(x.callers, x.batch), postgresScheduleName(x.callers, x.batch)})
 	}
 	return scenarioTable(r, "scheduled by", rows,
 		value("messages/s", "rate", digits),

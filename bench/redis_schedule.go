@@ -45,7 +45,7 @@ func redisScheduleScenarios() []scenario {
 	var all []scenario
 	for _, x := range redisSchedules() {
 		all = append(all, scenario{
-			name: x.name(), about: fmt.Sprintf("%d callers, %d at a time, appendfsync %s", x.callers, x.batch, x.fsync),
+			name: x.name(), about: fmt.Sprintf("%s, appendfsync %s", callersLabel(x.callers, x.batch), x.fsync),
 			takes: func(z sizes) time.Duration { return 4*z.RedisSpan + time.Second }, run: x.run,
 		})
 	}

@@ -19,17 +19,9 @@ var redisTables = []table{
 
 func redisMachineTable(r run) string {
 	m, z := r.machine, r.machine.Sizes
-	var b strings.Builder
-	fmt.Fprintf(&b, "| | |\n|---|---|\n")
-	fmt.Fprintf(&b, "| measured | %s |\n", strings.TrimSuffix(strings.Replace(m.Run, "T", " ", 1), "Z")+" UTC")
-	fmt.Fprintf(&b, "| processor | %d cores, %s |\n", m.Cores, m.CPU)
-	fmt.Fprintf(&b, "| system | %s, %s, %s |\n", m.Kernel, m.FileSystem, m.Go)
-	fmt.Fprintf(&b, "| beside it | redis-server %s on loopback, asynq %s |\n", orUnknown(m.Redis), orUnknown(m.Asynq))
-	fmt.Fprintf(&b, "| sizes | rates over %v, lateness over %v, %s messages due in one instant, %s pending |\n",
-		z.RedisSpan, z.RedisWindow, commas(int64(z.RedisBurst)), commas(int64(z.RedisPending)))
-	fmt.Fprintf(&b, "| CPU used by others meanwhile | %s |\n", r.others())
-	fmt.Fprintf(&b, "| rounds | %s |\n", r.tellRounds())
-	return b.String()
+	return r.machineTable("beside it", fmt.Sprintf("redis-server %s on loopback, asynq %s", orUnknown(m.Redis), orUnknown(m.Asynq)),
+		fmt.Sprintf("rates over %v, lateness over %v, %s messages due in one instant, %s pending",
+			z.RedisSpan, z.RedisWindow, commas(int64(z.RedisBurst)), commas(int64(z.RedisPending))))
 }
 
 func orUnknown(s string) string {
@@ -148,14 +140,7 @@ func earlyRow(r run) string {
 func redisScheduleTable(r run) string {
 	var rows []row
 	for _, x := range redisSchedules() {
-		label := fmt.Sprintf("1 caller, batches of %d", x.batch)
-		switch {
-		case x.batch == 1 && x.callers == 1:
-			label = "1 caller, one by one"
-		case x.batch == 1:
-			label = fmt.Sprintf("%d callers, one by one", x.callers)
-		}
-		rows = append(rows, row{label + comma(x.fsync), x.name()})
+		rows = append(rows, row{callersLabel(x.callers, x.batch) + comma(x.fsync), x.name()})
 	}
 	return scenarioTable(r, "scheduled by", rows,
 		value("messages/s", "rate", digits),

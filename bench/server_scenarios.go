@@ -31,12 +31,12 @@ type serverWork struct {
 func serverWorks() []serverWork {
 	var all []serverWork
 	for _, x := range []struct{ callers, batch int }{{16, 1}, {64, 1}, {16, 100}, {64, 100}} {
-		name, about := fmt.Sprintf("schedule-single-%d", x.callers), fmt.Sprintf("%d callers, one by one", x.callers)
+		name := fmt.Sprintf("schedule-single-%d", x.callers)
 		if x.batch > 1 {
-			name, about = fmt.Sprintf("schedule-batch-%d", x.callers), fmt.Sprintf("%d callers, %d at a time", x.callers, x.batch)
+			name = fmt.Sprintf("schedule-batch-%d", x.callers)
 		}
 		all = append(all, serverWork{
-			name: name, about: about, callers: x.callers,
+			name: name, about: callersLabel(x.callers, x.batch), callers: x.callers,
 			takes: func(z sizes) time.Duration { return z.RedisSpan + 2*time.Second },
 			run: func(ctx context.Context, e *env, p peer, _ string) error {
 				return serverSchedule(ctx, e, p, x.callers, x.batch)

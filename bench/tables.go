@@ -57,6 +57,18 @@ func (r run) rounds(scenario string) (n int) {
 // row is a scenario with the name it has in a table.
 type row struct{ label, scenario string }
 
+// callersLabel names how messages are scheduled.
+func callersLabel(callers, batch int) string {
+	who := fmt.Sprintf("%d callers", callers)
+	if callers == 1 {
+		who = "1 caller"
+	}
+	if batch == 1 {
+		return who + ", one by one"
+	}
+	return fmt.Sprintf("%s, batches of %d", who, batch)
+}
+
 // scenarioTable has a row for each scenario that was measured.
 func scenarioTable(r run, head string, rows []row, columns ...column) string {
 	var b strings.Builder
@@ -82,17 +94,27 @@ func scenarioTable(r run, head string, rows []row, columns ...column) string {
 }
 
 func machineTable(r run) string {
-	m, z := r.machine, r.machine.Sizes
+	z := r.machine.Sizes
+	return r.machineTable("memory", fmt.Sprintf("%d GiB", r.machine.MemoryGiB),
+		fmt.Sprintf("rates over %v, lateness over %v, %s messages due in one instant, %s pending", z.Span, z.Window, commas(int64(z.Burst)), commas(int64(z.Pending))))
+}
+
+// machineTable tells what the rounds of a part ran on. One row, what with its value, is the part's own.
+func (r run) machineTable(what, value, sizes string) string {
+	m := r.machine
 	var b strings.Builder
-	fmt.Fprintf(&b, "| | |\n|---|---|\n")
-	fmt.Fprintf(&b, "| measured | %s |\n", strings.TrimSuffix(strings.Replace(m.Run, "T", " ", 1), "Z")+" UTC")
-	fmt.Fprintf(&b, "| processor | %d cores, %s |\n", m.Cores, m.CPU)
-	fmt.Fprintf(&b, "| memory | %d GiB |\n", m.MemoryGiB)
-	fmt.Fprintf(&b, "| system | %s, %s, %s |\n", m.Kernel, m.FileSystem, m.Go)
-	fmt.Fprintf(&b, "| sizes | rates over %v, lateness over %v, %s messages due in one instant, %s pending |\n",
-		z.Span, z.Window, commas(int64(z.Burst)), commas(int64(z.Pending)))
-	fmt.Fprintf(&b, "| CPU used by others meanwhile | %s |\n", r.others())
-	fmt.Fprintf(&b, "| rounds | %s |\n", r.tellRounds())
+	b.WriteString("| | |\n|---|---|\n")
+	for _, row := range [][2]string{
+		{"measured", strings.TrimSuffix(strings.Replace(m.Run, "T", " ", 1), "Z") + " UTC"},
+		{"processor", fmt.Sprintf("%d cores, %s", m.Cores, m.CPU)},
+		{"system", fmt.Sprintf("%s, %s, %s", m.Kernel, m.FileSystem, m.Go)},
+		{what, value},
+		{"sizes", sizes},
+		{"CPU used by others meanwhile", r.others()},
+		{"rounds", r.tellRounds()},
+	} {
+		fmt.Fprintf(&b, "| %s | %s |\n", row[0], row[1])
+	}
 	return b.String()
 }
 

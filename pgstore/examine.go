@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // What a look at the server takes for worth a word.
@@ -57,8 +58,8 @@ func (s *Store) examine(ctx context.Context) ([]punctual.Finding, error) {
 // damage tells of messages that claims have met and could not read.
 func (x *examination) damage() {
 	if n, last := x.s.damage.seen(); n > 0 {
-		x.bad("damage", fmt.Sprintf("claims met messages %d times that cannot be read, the last one: %v", n, last),
-			"they are dead when their attempts are used up: find all with punctual check, restore them from a backup, or remove them with cancel and purge")
+		x.add(storekit.Bad("damage", fmt.Sprintf("claims met messages %d times that cannot be read, the last one: %v", n, last),
+			"they are dead when their attempts are used up: find all with punctual check, restore them from a backup, or remove them with cancel and purge"))
 	}
 }
 
@@ -68,19 +69,7 @@ type examination struct {
 	findings []punctual.Finding
 }
 
-func (x *examination) good(name, value string) { x.add(name, value, punctual.SeverityGood, "") }
-
-func (x *examination) warning(name, value, remedy string) {
-	x.add(name, value, punctual.SeverityWarning, remedy)
-}
-
-func (x *examination) bad(name, value, remedy string) {
-	x.add(name, value, punctual.SeverityBad, remedy)
-}
-
-func (x *examination) add(name, value string, s punctual.Severity, remedy string) {
-	x.findings = append(x.findings, punctual.Finding{Name: name, Value: value, Severity: s, Remedy: remedy})
-}
+func (x *examination) add(f punctual.Finding) { x.findings = append(x.findings, f) }
 
 // server looks at what decides about durability.
 func (x *examination) server(ctx context.Context) error {
@@ -89,26 +78,26 @@ func (x *examination) server(ctx context.Context) error {
 		return err
 	}
 	if v.version < oldest {
-		x.bad("version", fmt.Sprint(v.version/10000), "use PostgreSQL 13 or newer")
+		x.add(storekit.Bad("version", fmt.Sprint(v.version/10000), "use PostgreSQL 13 or newer"))
 	} else {
-		x.good("version", fmt.Sprintf("%d.%d", v.version/10000, v.version%10000))
+		x.add(storekit.Good("version", fmt.Sprintf("%d.%d", v.version/10000, v.version%10000)))
 	}
 	if v.standby || v.readOnly == "on" {
-		x.bad("role", "takes no changes", "name the primary: this is a standby, or transactions are read-only")
+		x.add(storekit.Bad("role", "takes no changes", "name the primary: this is a standby, or transactions are read-only"))
 	} else {
-		x.good("role", "primary")
+		x.add(storekit.Good("role", "primary"))
 	}
 	got, why := v.class(x.s.needs)
 	switch refusing := x.s.refuses(got, why); {
 	case refusing != nil:
-		x.bad("durability", string(got), refusing.Error())
+		x.add(storekit.Bad("durability", string(got), refusing.Error()))
 	case got == punctual.Volatile:
-		x.warning("durability", string(got), "a power cut loses messages: "+why)
+		x.add(storekit.Warning("durability", string(got), "a power cut loses messages: "+why))
 	default:
-		x.good("durability", string(got))
+		x.add(storekit.Good("durability", string(got)))
 	}
 	if v.standbys != "" && got != punctual.Replicated {
-		x.warning("synchronous standbys", v.standbys, "they are named, but changes do not wait for them: "+why)
+		x.add(storekit.Warning("synchronous standbys", v.standbys, "they are named, but changes do not wait for them: "+why))
 	}
 	return nil
 }
@@ -127,9 +116,9 @@ func (x *examination) latency(ctx context.Context) error {
 	}
 	value := least.Round(10 * time.Microsecond).String()
 	if least > slowPing {
-		x.warning("latency", value, "each call takes at least this long: run the store's processes near the server")
+		x.add(storekit.Warning("latency", value, "each call takes at least this long: run the store's processes near the server"))
 	} else {
-		x.good("latency", value)
+		x.add(storekit.Good("latency", value))
 	}
 	return nil
 }
@@ -149,15 +138,15 @@ func (x *examination) health(ctx context.Context) error {
 	}
 	x.vacuum(autovacuum, time.Duration(oldestAge)*time.Second, who, prepared, slots)
 	if value := fmt.Sprintf("%d of %d", used, most); float64(used) > fullConnections*float64(most) {
-		x.warning("connections", value, "few are left: raise max_connections, use smaller pools or a pooler")
+		x.add(storekit.Warning("connections", value, "few are left: raise max_connections, use smaller pools or a pooler"))
 	} else {
-		x.good("connections", value)
+		x.add(storekit.Good("connections", value))
 	}
 	value := fmt.Sprintf("%d rows, %d dead ones, %d MiB", live, dead, bytes>>20)
 	if dead > manyDeadRows && float64(dead) > deadRowsOfLive*float64(live) {
-		x.warning("message table", value, "claims pass by dead rows until they are removed: see the findings on snapshots and autovacuum, or run VACUUM "+x.s.opt.Schema+".message")
+		x.add(storekit.Warning("message table", value, "claims pass by dead rows until they are removed: see the findings on snapshots and autovacuum, or run VACUUM "+x.s.opt.Schema+".message"))
 	} else {
-		x.good("message table", value)
+		x.add(storekit.Good("message table", value))
 	}
 	return nil
 }
@@ -165,20 +154,20 @@ func (x *examination) health(ctx context.Context) error {
 // vacuum says what keeps dead rows from being removed.
 func (x *examination) vacuum(autovacuum string, age time.Duration, who *string, prepared, slots int64) {
 	if autovacuum != "on" {
-		x.bad("autovacuum", autovacuum, "set autovacuum to on: without it dead rows stay, and claims become slower and slower")
+		x.add(storekit.Bad("autovacuum", autovacuum, "set autovacuum to on: without it dead rows stay, and claims become slower and slower"))
 	} else {
-		x.good("autovacuum", autovacuum)
+		x.add(storekit.Good("autovacuum", autovacuum))
 	}
 	if age > oldSnapshot && who != nil {
-		x.warning("oldest snapshot", age.String()+", of process "+*who, "while it lasts no dead row is removed: end that transaction, and set idle_in_transaction_session_timeout")
+		x.add(storekit.Warning("oldest snapshot", age.String()+", of process "+*who, "while it lasts no dead row is removed: end that transaction, and set idle_in_transaction_session_timeout"))
 	} else {
-		x.good("oldest snapshot", age.String())
+		x.add(storekit.Good("oldest snapshot", age.String()))
 	}
 	if prepared > 0 {
-		x.warning("prepared transactions", fmt.Sprint(prepared), "until they end no dead row is removed that is younger: commit or roll back those in pg_prepared_xacts")
+		x.add(storekit.Warning("prepared transactions", fmt.Sprint(prepared), "until they end no dead row is removed that is younger: commit or roll back those in pg_prepared_xacts"))
 	}
 	if slots > 0 {
-		x.warning("replication slots", fmt.Sprintf("%d are not used", slots), "they keep dead rows: drop those in pg_replication_slots that nobody needs")
+		x.add(storekit.Warning("replication slots", fmt.Sprintf("%d are not used", slots), "they keep dead rows: drop those in pg_replication_slots that nobody needs"))
 	}
 }
 
@@ -191,13 +180,13 @@ func (x *examination) tables(ctx context.Context) error {
 	needed := len(migrations(x.s.opt.Schema))
 	switch {
 	case v == 0:
-		x.warning("tables", "none in schema "+x.s.opt.Schema, "run punctual migrate up")
+		x.add(storekit.Warning("tables", "none in schema "+x.s.opt.Schema, "run punctual migrate up"))
 	case v < needed:
-		x.bad("tables", fmt.Sprintf("version %d", v), fmt.Sprintf("this program needs version %d: run punctual migrate up", needed))
+		x.add(storekit.Bad("tables", fmt.Sprintf("version %d", v), fmt.Sprintf("this program needs version %d: run punctual migrate up", needed)))
 	case v > needed:
-		x.bad("tables", fmt.Sprintf("version %d", v), fmt.Sprintf("this program knows version %d: use a newer one", needed))
+		x.add(storekit.Bad("tables", fmt.Sprintf("version %d", v), fmt.Sprintf("this program knows version %d: use a newer one", needed)))
 	default:
-		x.good("tables", fmt.Sprintf("version %d", v))
+		x.add(storekit.Good("tables", fmt.Sprintf("version %d", v)))
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func Run(ctx context.Context, dir string, o Options) (findings []punctual.Findin
 			timer.Stop()
 			findings = append(findings, fs...)
 		case <-timer.C:
-			return append(findings, bad("disk", fmt.Sprintf("no answer for %v", o.Timeout),
+			return append(findings, storekit.Bad("disk", fmt.Sprintf("no answer for %v", o.Timeout),
 				"the disk hangs, and so would a store: look at the disk and at the kernel's log")), nil
 		case <-ctx.Done():
 			timer.Stop()
@@ -98,24 +98,12 @@ func Run(ctx context.Context, dir string, o Options) (findings []punctual.Findin
 	return findings, nil
 }
 
-func good(name, value string) punctual.Finding {
-	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityGood}
-}
-
-func warning(name, value, remedy string) punctual.Finding {
-	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityWarning, Remedy: remedy}
-}
-
-func bad(name, value, remedy string) punctual.Finding {
-	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityBad, Remedy: remedy}
-}
-
 // directory looks for the directory.
 func (x *examination) directory() []punctual.Finding {
 	if x.opt.Open != nil {
 		if err := x.opt.Open.Owned.Verify(); err != nil {
 			x.wrong = true
-			return []punctual.Finding{bad("directory", oneLine(err), "this store reports nothing more as stored: end this process or the other one, see to the directory, then open the store again")}
+			return []punctual.Finding{storekit.Bad("directory", oneLine(err), "this store reports nothing more as stored: end this process or the other one, see to the directory, then open the store again")}
 		}
 	}
 	full := x.dir
@@ -135,19 +123,19 @@ func (x *examination) directory() []punctual.Finding {
 		return x.refused(full, err)
 	case !info.IsDir():
 		x.wrong = true
-		return []punctual.Finding{bad("directory", x.base+", a file", "a store is a directory: name another place")}
+		return []punctual.Finding{storekit.Bad("directory", x.base+", a file", "a store is a directory: name another place")}
 	case x.base != full:
 		return []punctual.Finding{
-			good("directory", full+", not there yet"),
-			warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path"),
+			storekit.Good("directory", full+", not there yet"),
+			storekit.Warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path"),
 		}
 	}
-	return append([]punctual.Finding{good("directory", full)}, x.list(full)...)
+	return append([]punctual.Finding{storekit.Good("directory", full)}, x.list(full)...)
 }
 
 func (x *examination) refused(dir string, err error) []punctual.Finding {
 	x.wrong = true
-	return []punctual.Finding{bad("directory", fmt.Sprintf("%s: %v", dir, err), needsDirectory)}
+	return []punctual.Finding{storekit.Bad("directory", fmt.Sprintf("%s: %v", dir, err), needsDirectory)}
 }
 
 const needsDirectory = "the store needs a directory that its process may read and write: change the owner or the mode, or name another place"
@@ -157,23 +145,23 @@ func (x *examination) list(dir string) (findings []punctual.Finding) {
 	names, err := x.opt.FS.List(dir)
 	if err != nil {
 		x.wrong = true
-		return []punctual.Finding{bad("store", err.Error(), needsDirectory)}
+		return []punctual.Finding{storekit.Bad("store", err.Error(), needsDirectory)}
 	}
 	switch x.there, err = directory.HoldsStore(names); {
 	case errors.Is(err, punctual.ErrCorrupt):
 		x.wrong = true
-		return []punctual.Finding{bad("damage", err.Error(), restoreCure)}
+		return []punctual.Finding{storekit.Bad("damage", err.Error(), restoreCure)}
 	case errors.Is(err, punctual.ErrUnsupported):
 		return []punctual.Finding{brokenStore(err)}
 	case err != nil:
 		x.wrong = true
-		return []punctual.Finding{bad("store", err.Error(), "a store shares its directory with nothing: name another place")}
+		return []punctual.Finding{storekit.Bad("store", err.Error(), "a store shares its directory with nothing: name another place")}
 	case !x.there:
-		return []punctual.Finding{warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path")}
+		return []punctual.Finding{storekit.Warning("store", "none", "the first push makes it; if there should be one, look for a mistake in the path")}
 	}
 	for _, n := range names {
 		if strings.HasSuffix(n, claimlog.DamagedSuffix) {
-			findings = append(findings, warning("earlier damage", n,
+			findings = append(findings, storekit.Warning("earlier damage", n,
 				"a damaged claim log was met and this copy of it kept; no message was lost: look after the disk, then remove the file"))
 		}
 	}
@@ -185,9 +173,9 @@ const restoreCure = "the store refuses to open, so that nothing is lost silently
 // state is contents of a store that is open in this process.
 func (x *examination) state() []punctual.Finding {
 	if x.opt.Open.State.HasFailed() {
-		return []punctual.Finding{bad("store", oneLine(x.opt.Open.State.Cause()), "the store has stopped: see that the disk works, then open it again")}
+		return []punctual.Finding{storekit.Bad("store", oneLine(x.opt.Open.State.Cause()), "the store has stopped: see that the disk works, then open it again")}
 	}
-	return []punctual.Finding{good("store", fmt.Sprintf("format %d", directory.FormatVersion)), good("in use", "by this process")}
+	return []punctual.Finding{storekit.Good("store", fmt.Sprintf("format %d", directory.FormatVersion)), storekit.Good("in use", "by this process")}
 }
 
 // contents tells whether the store is free, and what opening it would meet.
@@ -208,14 +196,14 @@ func (x *examination) contents() []punctual.Finding {
 	}
 	x.passed = c.passed
 	if err != nil {
-		return []punctual.Finding{good("in use", "no"), brokenStore(err)}
+		return []punctual.Finding{storekit.Good("in use", "no"), brokenStore(err)}
 	}
 	text := fmt.Sprintf("format %d, %s, %s, %s", directory.FormatVersion, count(c.topics, "topic"), count(c.live, "message"), count(c.dead, "dead message"))
-	findings := []punctual.Finding{good("in use", "no"), good("store", text)}
+	findings := []punctual.Finding{storekit.Good("in use", "no"), storekit.Good("store", text)}
 	if len(c.damaged) == 0 {
-		return append(findings, good("damage", "none that opening would meet; a full check reads everything"))
+		return append(findings, storekit.Good("damage", "none that opening would meet; a full check reads everything"))
 	}
-	return append(findings, warning("damage", strings.Join(c.damaged, ", "),
+	return append(findings, storekit.Warning("damage", strings.Join(c.damaged, ", "),
 		"some attempts will not be counted and some messages may be delivered once more; no message is lost: look after the disk"))
 }
 
@@ -230,13 +218,13 @@ func count(n int64, what string) string {
 func brokenStore(err error) punctual.Finding {
 	switch {
 	case errors.Is(err, punctual.ErrCorrupt):
-		return bad("damage", oneLine(err), restoreCure)
+		return storekit.Bad("damage", oneLine(err), restoreCure)
 	case errors.Is(err, punctual.ErrUnsupported):
-		return bad("store", oneLine(err), "nothing is damaged: use the release of Punctual that wrote it, or a newer one")
+		return storekit.Bad("store", oneLine(err), "nothing is damaged: use the release of Punctual that wrote it, or a newer one")
 	case errors.Is(err, fs.ErrPermission):
-		return bad("store", oneLine(err), needsDirectory)
+		return storekit.Bad("store", oneLine(err), needsDirectory)
 	}
-	return bad("store", oneLine(err), "the store refuses to open: look at the disk and at the kernel's log")
+	return storekit.Bad("store", oneLine(err), "the store refuses to open: look at the disk and at the kernel's log")
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
@@ -252,13 +240,13 @@ func (x *examination) tryLock(do func()) []punctual.Finding {
 		return nil
 	}
 	if err = directory.LockError(x.dir, err); !errors.Is(err, punctual.ErrLocked) {
-		return []punctual.Finding{bad("in use", "not known: "+oneLine(err), needsDirectory)}
+		return []punctual.Finding{storekit.Bad("in use", "not known: "+oneLine(err), needsDirectory)}
 	}
 	by := "by another process"
 	if o, err := directory.ReadOwner(x.opt.FS, x.dir); err == nil {
 		by = "by " + o.String()
 	}
-	return []punctual.Finding{warning("in use", by, "one process owns a store at a time, so others cannot open it, and what it holds was not looked at")}
+	return []punctual.Finding{storekit.Warning("in use", by, "one process owns a store at a time, so others cannot open it, and what it holds was not looked at")}
 }
 
 // seen is what a look into a store that is not open found.
@@ -304,20 +292,20 @@ func (x *examination) probe() []punctual.Finding {
 	name := x.opt.FS.PathJoin(x.base, fmt.Sprintf("temporary.examine-%d-%x", os.Getpid(), rand.Uint64()))
 	f, err := x.opt.FS.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return []punctual.Finding{bad("writable", "no: "+oneLine(err), needsDirectory)}
+		return []punctual.Finding{storekit.Bad("writable", "no: "+oneLine(err), needsDirectory)}
 	}
 	median, err := timeFsync(f)
-	findings := []punctual.Finding{good("writable", "yes")}
+	findings := []punctual.Finding{storekit.Good("writable", "yes")}
 	switch {
 	case err != nil:
-		findings = append(findings, bad("fsync", oneLine(err), "what cannot be written and synced is not stored: look at the disk and at the kernel's log"))
+		findings = append(findings, storekit.Bad("fsync", oneLine(err), "what cannot be written and synced is not stored: look at the disk and at the kernel's log"))
 	case median > slowFsync:
-		findings = append(findings, warning("fsync", fsyncTime(median), "each push that comes alone waits that long; pushes that come together share one"))
+		findings = append(findings, storekit.Warning("fsync", fsyncTime(median), "each push that comes alone waits that long; pushes that come together share one"))
 	default:
-		findings = append(findings, good("fsync", fsyncTime(median)))
+		findings = append(findings, storekit.Good("fsync", fsyncTime(median)))
 	}
 	if err := x.opt.FS.Remove(name); err != nil {
-		findings = append(findings, warning("trial file", oneLine(err), "it can be removed by hand"))
+		findings = append(findings, storekit.Warning("trial file", oneLine(err), "it can be removed by hand"))
 	}
 	return findings
 }
@@ -351,16 +339,16 @@ func (x *examination) space() []punctual.Finding {
 		return nil // a file system in memory
 	}
 	if err != nil {
-		return []punctual.Finding{bad("free space", oneLine(err), "a store that cannot tell how much space is free takes no messages: look at the file system")}
+		return []punctual.Finding{storekit.Bad("free space", oneLine(err), "a store that cannot tell how much space is free takes no messages: look at the file system")}
 	}
 	text := fmt.Sprintf("%s, of which %s are kept in reserve", size(usage.AvailBytes), size(x.opt.ReserveBytes))
 	switch {
 	case usage.AvailBytes < x.opt.ReserveBytes:
-		return []punctual.Finding{bad("free space", text, "pushes are refused until there is room again; acks and cancels still work")}
+		return []punctual.Finding{storekit.Bad("free space", text, "pushes are refused until there is room again; acks and cancels still work")}
 	case usage.AvailBytes < 2*x.opt.ReserveBytes:
-		return []punctual.Finding{warning("free space", text, "pushes will be refused soon: make room")}
+		return []punctual.Finding{storekit.Warning("free space", text, "pushes will be refused soon: make room")}
 	}
-	return []punctual.Finding{good("free space", text)}
+	return []punctual.Finding{storekit.Good("free space", text)}
 }
 
 func size(n uint64) string {
@@ -381,10 +369,10 @@ func (x *examination) clock() []punctual.Finding {
 	case x.passed.IsZero():
 		return nil
 	case behind > clockBehind:
-		return []punctual.Finding{warning("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),
+		return []punctual.Finding{storekit.Warning("clock", fmt.Sprintf("%v behind the store's", behind.Round(time.Second)),
 			"the machine's clock was set back; the store's never runs backwards, and goes at half speed until the other has caught up: messages come late meanwhile")}
 	}
-	return []punctual.Finding{good("clock", "not behind the store's")}
+	return []punctual.Finding{storekit.Good("clock", "not behind the store's")}
 }
 
 // fileSystem is a kind of file system and what it means for the store.
@@ -402,14 +390,14 @@ func (x *examination) fileSystem() []punctual.Finding {
 	}
 	switch {
 	case !ok:
-		return []punctual.Finding{good("durability", string(punctual.Fsync))}
+		return []punctual.Finding{storekit.Good("durability", string(punctual.Fsync))}
 	case m.volatile:
 		return []punctual.Finding{
-			bad("file system", m.name, "it is in memory: a power cut or restart of the machine takes all messages: name a place on a disk"),
-			bad("durability", string(punctual.Volatile), "here the store cannot keep its promise "+string(punctual.Fsync)),
+			storekit.Bad("file system", m.name, "it is in memory: a power cut or restart of the machine takes all messages: name a place on a disk"),
+			storekit.Bad("durability", string(punctual.Volatile), "here the store cannot keep its promise "+string(punctual.Fsync)),
 		}
 	case m.remedy != "":
-		return []punctual.Finding{warning("file system", m.name, m.remedy), good("durability", string(punctual.Fsync))}
+		return []punctual.Finding{storekit.Warning("file system", m.name, m.remedy), storekit.Good("durability", string(punctual.Fsync))}
 	}
-	return []punctual.Finding{good("file system", m.name), good("durability", string(punctual.Fsync))}
+	return []punctual.Finding{storekit.Good("file system", m.name), storekit.Good("durability", string(punctual.Fsync))}
 }

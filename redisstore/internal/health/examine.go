@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -62,18 +63,7 @@ type examination struct {
 	findings []punctual.Finding
 }
 
-func (x *examination) good(name, value string) { x.add(name, value, punctual.SeverityGood, "") }
-func (x *examination) warning(name, value, remedy string) {
-	x.add(name, value, punctual.SeverityWarning, remedy)
-}
-
-func (x *examination) bad(name, value, remedy string) {
-	x.add(name, value, punctual.SeverityBad, remedy)
-}
-
-func (x *examination) add(name, value string, s punctual.Severity, remedy string) {
-	x.findings = append(x.findings, punctual.Finding{Name: name, Value: value, Severity: s, Remedy: remedy})
-}
+func (x *examination) add(f punctual.Finding) { x.findings = append(x.findings, f) }
 
 // of names a thing with its server where there are several.
 func (x *examination) of(name string, p *primary) string {
@@ -124,22 +114,22 @@ func (l link) near() bool {
 
 func (x *examination) connection() {
 	l := linkOf(x.h.client)
-	x.good("connection", strings.TrimSpace(l.kind+" "+strings.Join(l.hosts, ", ")))
+	x.add(storekit.Good("connection", strings.TrimSpace(l.kind+" "+strings.Join(l.hosts, ", "))))
 	switch {
 	case l.tls:
-		x.good("encryption", "TLS")
+		x.add(storekit.Good("encryption", "TLS"))
 	case l.near():
-		x.good("encryption", "none, and nothing leaves this machine")
+		x.add(storekit.Good("encryption", "none, and nothing leaves this machine"))
 	default:
-		x.warning("encryption", "none", "whoever is on the way reads and changes messages and the password: use TLS (rediss://)")
+		x.add(storekit.Warning("encryption", "none", "whoever is on the way reads and changes messages and the password: use TLS (rediss://)"))
 	}
 	switch {
 	case l.password:
-		x.good("password", "given")
+		x.add(storekit.Good("password", "given"))
 	case l.near():
-		x.good("password", "none, and only this machine is asked")
+		x.add(storekit.Good("password", "none, and only this machine is asked"))
 	default:
-		x.warning("password", "none", "whoever reaches the server reads and changes all messages: give it a user with a password (docs/format-redis.md has the rights)")
+		x.add(storekit.Warning("password", "none", "whoever reaches the server reads and changes all messages: give it a user with a password (docs/format-redis.md has the rights)"))
 	}
 }
 
@@ -156,18 +146,18 @@ func (x *examination) cluster(ctx context.Context) error {
 	info := ParseInfo(text)
 	covered := info["cluster_slots_ok"] + " of 16384 slots served"
 	if info["cluster_state"] == "ok" && info["cluster_slots_ok"] == "16384" {
-		x.good("cluster", covered)
+		x.add(storekit.Good("cluster", covered))
 	} else {
-		x.bad("cluster", covered+", state "+info["cluster_state"], "topics in the other slots cannot be used: give every slot a primary that is up (redis-cli --cluster check)")
+		x.add(storekit.Bad("cluster", covered+", state "+info["cluster_state"], "topics in the other slots cannot be used: give every slot a primary that is up (redis-cli --cluster check)"))
 	}
 	nodes, err := cluster.ClusterNodes(ctx).Result()
 	if err != nil {
 		return fmt.Errorf("CLUSTER NODES: %w", errkind.Of(err).Wrap(err))
 	}
 	if down := nodesDown(nodes); len(down) > 0 {
-		x.warning("nodes down", strings.Join(down, ", "), "what they did is done by others or not at all: bring them back, or take them out with CLUSTER FORGET")
+		x.add(storekit.Warning("nodes down", strings.Join(down, ", "), "what they did is done by others or not at all: bring them back, or take them out with CLUSTER FORGET"))
 	} else {
-		x.good("nodes down", "none")
+		x.add(storekit.Good("nodes down", "none"))
 	}
 	return nil
 }
@@ -187,19 +177,19 @@ func nodesDown(text string) []string {
 
 func (x *examination) primary(p *primary) {
 	if Older(p.info["redis_version"], oldest) {
-		x.bad(x.of("version", p), p.version(), "the scripts need Redis "+oldest+" or newer, or Valkey")
+		x.add(storekit.Bad(x.of("version", p), p.version(), "the scripts need Redis "+oldest+" or newer, or Valkey"))
 	} else {
-		x.good(x.of("version", p), p.version())
+		x.add(storekit.Good(x.of("version", p), p.version()))
 	}
 	if role := p.info["role"]; role == "master" {
-		x.good(x.of("role", p), "primary")
+		x.add(storekit.Good(x.of("role", p), "primary"))
 	} else {
-		x.bad(x.of("role", p), "replica of "+p.info["master_host"], "a replica takes no changes: name the primary, or let Sentinel or a cluster tell which it is")
+		x.add(storekit.Bad(x.of("role", p), "replica of "+p.info["master_host"], "a replica takes no changes: name the primary, or let Sentinel or a cluster tell which it is"))
 	}
 	if policy := p.info["maxmemory_policy"]; policy == "noeviction" {
-		x.good(x.of("eviction policy", p), policy)
+		x.add(storekit.Good(x.of("eviction policy", p), policy))
 	} else {
-		x.bad(x.of("eviction policy", p), policy, "a full server deletes messages: set maxmemory-policy to noeviction")
+		x.add(storekit.Bad(x.of("eviction policy", p), policy, "a full server deletes messages: set maxmemory-policy to noeviction"))
 	}
 	x.memory(p)
 	x.persistence(p)
@@ -212,13 +202,13 @@ func (x *examination) memory(p *primary) {
 	used, limit := number(p.info["used_memory"]), number(p.info["maxmemory"])
 	switch share := used / max(limit, 1); {
 	case limit == 0:
-		x.warning(name, megabytes(used)+", no limit", "a backlog can grow until the system ends the server: set maxmemory, and pushes are refused in time")
+		x.add(storekit.Warning(name, megabytes(used)+", no limit", "a backlog can grow until the system ends the server: set maxmemory, and pushes are refused in time"))
 	case share >= 1:
-		x.bad(name, megabytes(used)+" of "+megabytes(limit), "pushes are refused: raise maxmemory or consume the backlog")
+		x.add(storekit.Bad(name, megabytes(used)+" of "+megabytes(limit), "pushes are refused: raise maxmemory or consume the backlog"))
 	case share >= fullMemory:
-		x.warning(name, megabytes(used)+" of "+megabytes(limit), "at maxmemory pushes are refused: raise it or consume the backlog")
+		x.add(storekit.Warning(name, megabytes(used)+" of "+megabytes(limit), "at maxmemory pushes are refused: raise it or consume the backlog"))
 	default:
-		x.good(name, megabytes(used)+" of "+megabytes(limit))
+		x.add(storekit.Good(name, megabytes(used)+" of "+megabytes(limit)))
 	}
 }
 
@@ -236,16 +226,16 @@ func (x *examination) persistence(p *primary) {
 	name, fsync := x.of("append-only file", p), p.config["appendfsync"]
 	switch {
 	case p.info["aof_enabled"] != "1":
-		x.warning(name, "off", "a restart loses all since the last snapshot: set appendonly to yes and appendfsync to always")
+		x.add(storekit.Warning(name, "off", "a restart loses all since the last snapshot: set appendonly to yes and appendfsync to always"))
 	case fsync == "":
-		x.warning(name, "on, appendfsync unknown", "this user may not run CONFIG GET, so the least is assumed: give it +config|get")
+		x.add(storekit.Warning(name, "on, appendfsync unknown", "this user may not run CONFIG GET, so the least is assumed: give it +config|get"))
 	case fsync == "always":
-		x.good(name, "on, appendfsync always")
+		x.add(storekit.Good(name, "on, appendfsync always"))
 	default:
-		x.warning(name, "on, appendfsync "+fsync, "a power cut loses up to about two seconds, or more with appendfsync no: set appendfsync to always")
+		x.add(storekit.Warning(name, "on, appendfsync "+fsync, "a power cut loses up to about two seconds, or more with appendfsync no: set appendfsync to always"))
 	}
 	if p.config["no-appendfsync-on-rewrite"] == "yes" {
-		x.warning(x.of("sync during rewrites", p), "off", "a power cut during a rewrite of the file loses what came since it began: set no-appendfsync-on-rewrite to no")
+		x.add(storekit.Warning(x.of("sync during rewrites", p), "off", "a power cut during a rewrite of the file loses what came since it began: set no-appendfsync-on-rewrite to no"))
 	}
 	x.lastWrites(p)
 }
@@ -255,13 +245,13 @@ func (x *examination) lastWrites(p *primary) {
 	name := x.of("last writes to disk", p)
 	switch {
 	case p.info["aof_last_write_status"] == "err":
-		x.bad(name, "the append-only file failed", "the server refuses changes: look at its log and its disk")
+		x.add(storekit.Bad(name, "the append-only file failed", "the server refuses changes: look at its log and its disk"))
 	case p.info["rdb_last_bgsave_status"] == "err":
-		x.bad(name, "the snapshot failed", "with stop-writes-on-bgsave-error the server refuses changes: look at its log and its disk")
+		x.add(storekit.Bad(name, "the snapshot failed", "with stop-writes-on-bgsave-error the server refuses changes: look at its log and its disk"))
 	case p.info["aof_last_bgrewrite_status"] == "err":
-		x.warning(name, "the rewrite of the append-only file failed", "the file grows: look at the server's log and its disk")
+		x.add(storekit.Warning(name, "the rewrite of the append-only file failed", "the file grows: look at the server's log and its disk"))
 	default:
-		x.good(name, "good")
+		x.add(storekit.Good(name, "good"))
 	}
 }
 
@@ -276,13 +266,13 @@ func (x *examination) replicas(p *primary) {
 	value := fmt.Sprintf("%d, %d up to date", len(list), len(list)-len(late))
 	switch {
 	case len(late) > 0:
-		x.warning(name, value, "when one of these takes over, messages are lost; look at "+strings.Join(late, ", "))
+		x.add(storekit.Warning(name, value, "when one of these takes over, messages are lost; look at "+strings.Join(late, ", ")))
 	case len(list) > x.h.o.replicas() && x.h.o.Durability == punctual.Replicated:
-		x.warning(name, value, fmt.Sprintf("%d of them need not have a message yet and may still take over: ask for as many as there are (replicas=%d)", len(list)-x.h.o.replicas(), len(list)))
+		x.add(storekit.Warning(name, value, fmt.Sprintf("%d of them need not have a message yet and may still take over: ask for as many as there are (replicas=%d)", len(list)-x.h.o.replicas(), len(list))))
 	case len(list) == 0:
-		x.good(name, "none")
+		x.add(storekit.Good(name, "none"))
 	default:
-		x.good(name, value)
+		x.add(storekit.Good(name, value))
 	}
 }
 
@@ -293,10 +283,10 @@ func (x *examination) clock(p *primary) {
 		value = fmt.Sprintf("%v ahead of this machine", ahead)
 	}
 	if ahead.Abs() > maxSkew {
-		x.warning(name, value, "due times that are given as a time of day come early or late by this: set both clocks, as with NTP")
+		x.add(storekit.Warning(name, value, "due times that are given as a time of day come early or late by this: set both clocks, as with NTP"))
 		return
 	}
-	x.good(name, value)
+	x.add(storekit.Good(name, value))
 }
 
 func (x *examination) clocks(found []primary) {
@@ -305,10 +295,10 @@ func (x *examination) clocks(found []primary) {
 	}
 	value := fmt.Sprintf("%v apart", apartOf(found).Round(time.Millisecond))
 	if err := skewOf(found); err != nil {
-		x.bad("clocks of the nodes", value, "they are not one clock, and messages come late: set them, as with NTP")
+		x.add(storekit.Bad("clocks of the nodes", value, "they are not one clock, and messages come late: set them, as with NTP"))
 		return
 	}
-	x.good("clocks of the nodes", value)
+	x.add(storekit.Good("clocks of the nodes", value))
 }
 
 // durability says which class the servers give, and what would give a better one.
@@ -316,11 +306,11 @@ func (x *examination) durability(found []primary) {
 	class := classOf(x.h.client, found, &x.h.o)
 	switch {
 	case x.h.o.refuses(class) != nil:
-		x.bad("durability", string(class.durability), fmt.Sprintf("%s was asked for: %s", x.h.o.Durability, class.why))
+		x.add(storekit.Bad("durability", string(class.durability), fmt.Sprintf("%s was asked for: %s", x.h.o.Durability, class.why)))
 	case class.durability == punctual.Volatile:
-		x.warning("durability", string(class.durability), "acknowledged pushes may be lost; for more: "+class.why)
+		x.add(storekit.Warning("durability", string(class.durability), "acknowledged pushes may be lost; for more: "+class.why))
 	default:
-		x.good("durability", string(class.durability))
+		x.add(storekit.Good("durability", string(class.durability)))
 	}
 }
 
@@ -344,9 +334,9 @@ func (x *examination) latency(ctx context.Context) error {
 	for _, addr := range slices.Sorted(maps.Keys(medians)) {
 		name, value := x.of("latency", &primary{addr: addr}), medians[addr].Round(10*time.Microsecond).String()
 		if medians[addr] > slowPing {
-			x.warning(name, value, "each call takes at least this: bring the program and the server closer together")
+			x.add(storekit.Warning(name, value, "each call takes at least this: bring the program and the server closer together"))
 		} else {
-			x.good(name, value)
+			x.add(storekit.Good(name, value))
 		}
 	}
 	return err
@@ -378,11 +368,11 @@ func (x *examination) rights(ctx context.Context) error {
 	notifications = append(notifications, lacking.listening...)
 	switch {
 	case len(lacking.needed) > 0:
-		x.bad("rights", "lacking "+strings.Join(lacking.needed, " "), "some calls would fail: give them to this user with ACL SETUSER")
+		x.add(storekit.Bad("rights", "lacking "+strings.Join(lacking.needed, " "), "some calls would fail: give them to this user with ACL SETUSER"))
 	case len(notifications) > 0:
-		x.warning("rights", "lacking "+strings.Join(notifications, " "), "without notifications waiting claims are up to a second late: give them to this user with ACL SETUSER")
+		x.add(storekit.Warning("rights", "lacking "+strings.Join(notifications, " "), "without notifications waiting claims are up to a second late: give them to this user with ACL SETUSER"))
 	default:
-		x.good("rights", "all that are needed")
+		x.add(storekit.Good("rights", "all that are needed"))
 	}
 	return nil
 }
@@ -401,15 +391,15 @@ func (x *examination) data(ctx context.Context) error {
 	name := x.h.o.Names.Store()
 	switch {
 	case !there && x.h.epoch != "":
-		x.bad("data set", name+" has vanished", "the data was wiped, as by FLUSHALL or a server that came back empty: look for what did it and open the store anew")
+		x.add(storekit.Bad("data set", name+" has vanished", "the data was wiped, as by FLUSHALL or a server that came back empty: look for what did it and open the store anew"))
 	case !there:
-		x.warning("data set", "no "+name, "there is no store with this prefix yet: the first push makes one. If there was one, it was wiped")
+		x.add(storekit.Warning("data set", "no "+name, "there is no store with this prefix yet: the first push makes one. If there was one, it was wiped"))
 	case x.h.epoch != "" && epoch != x.h.epoch:
-		x.bad("data set", name+" is another one", "the data was wiped and begun anew: open the store anew")
+		x.add(storekit.Bad("data set", name+" is another one", "the data was wiped and begun anew: open the store anew"))
 	case format != formatVersion:
-		x.bad("data set", "format "+format, "this program knows format "+formatVersion+": "+otherFormat(format))
+		x.add(storekit.Bad("data set", "format "+format, "this program knows format "+formatVersion+": "+otherFormat(format)))
 	default:
-		x.good("data set", name+" is there, format "+format)
+		x.add(storekit.Good("data set", name+" is there, format "+format))
 	}
 	return nil
 }
