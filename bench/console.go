@@ -19,8 +19,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore"
 )
 
-// The console over a store with many pending messages: how long the first page takes after a start and later, what a page costs that is
-// open all day, and whether it makes memory grow.
+// The console over a store with many pending messages. It measures how long the first page takes, after a start and
+// later. It also measures what a page costs that is open all day, and whether it makes memory grow.
 
 const (
 	consoleTopics = 8

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/internal/pgtest"
 )
 
-// The PostgreSQL that is measured: a server of the bench's own for each measurement, on loopback, with its files in the folder
-// of the round and PostgreSQL's own settings but for the memory.
+// The PostgreSQL that is measured. Each measurement has a server of its own, on loopback, with its files in the
+// folder of the round. But for memory its settings are PostgreSQL's own.
 
 // postgresVersion is that of the server's program.
 func postgresVersion() string {

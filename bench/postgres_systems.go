@@ -20,9 +20,9 @@ import (
 
 // What is compared on PostgreSQL.
 const (
-	// sysRows is what pgbench would be told to do: rows inserted into a table, and deleted one by one with SKIP LOCKED.
-	// There is no claim, so a consumer that dies before it has worked loses nothing only because its transaction is open
-	// as long as it works, and nobody waits for a due time.
+	// sysRows is what pgbench would be told to do: rows inserted into a table, and deleted one by one with SKIP
+	// LOCKED. There is no claim. If a consumer dies before it has worked, nothing is lost, but only because its
+	// transaction is open as long as it works. Nobody waits for a due time.
 	sysRows = "rows"
 	// sysRiver is River as shipped, and sysRiverFast River with its cooldown and poll interval turned down and a fetch
 	// limit of 1000.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// How fast messages that are all due in one instant are claimed and acked on Redis by 1, 8 and
-// 32 processes, beside the reference and asynq with as many processes and as much concurrency.
+// How fast 1, 8 and 32 processes claim and ack messages on Redis that are all due in one instant. The reference and
+// asynq run beside them, with as many processes and as much concurrency.
 
 // redisDrain is a way of draining.
 type redisDrain struct {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// How late messages are delivered on Redis under a steady load whose due times are spread
-// evenly, with 1, 8 and 32 consumer processes, and how early those of asynq are, which knows whole
-// seconds only.
+// How late messages are delivered on Redis under a steady load, with 1, 8 and 32 consumer processes. The due times
+// are spread evenly. For asynq, which knows only whole seconds, it measures how early they are.
 
 const (
 	redisHands = 64 // concurrency of each process

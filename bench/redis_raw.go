@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// The reference: what the same Redis does when it is asked for nothing but to keep the bytes
-// of a message in a sorted set and a hash and to give them back. There is no claim, so a
-// consumer that dies loses what it took; nobody waits for a due time; and the program does next
-// to nothing itself: it writes the protocol by hand.
+// The reference: the same Redis keeps the bytes of a message in a sorted set and a hash, and gives them back. There
+// is no claim, so a consumer that dies loses what it took. Nobody waits for a due time. The program does next to
+// nothing itself, and writes the protocol by hand.
 
 const (
 	rawTimes  = "bench:t" // the sorted set: ID by due time

@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// head measures claims while acks pile up dead rows in front of the queue, with a floor from which claims begin and without,
-// with a snapshot held open, so that nothing can be cleared away, and without.
+// head measures claims while acks pile up dead rows in front of the queue. It does so with and without a floor from
+// which claims begin. It also does so with and without an open snapshot, which keeps dead rows from being cleared
+// away.
 func head(l *lab) error {
 	fmt.Fprintf(l.out, "Each variant: %d messages live, then %d pushes, claims and acks in batches of 500.\n\n", headBacklog, l.acks)
 	fmt.Fprintln(l.out, "| floor | snapshot | acks | claim p50 ms | p99 ms | buffers per claim | WAL bytes per life | lives/s | table MB | indexes MB | dead rows |")

@@ -11,8 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// notify measures pushes in transactions of their own by many connections: without NOTIFY, with one in each transaction, and
-// with one for all that were committed within 2 ms, sent by a connection of its own. One connection listens.
+// notify measures pushes by many connections, each in a transaction of its own. There are three variants: no NOTIFY,
+// one in each transaction, and one from a connection of its own for all that were committed within 2 ms. One
+// connection listens.
 func notify(l *lab) error {
 	fmt.Fprintln(l.out, "| callers | batch | NOTIFY | messages/s | server CPU µs per message | notifications received |")
 	fmt.Fprintln(l.out, "|--:|--:|---|--:|--:|--:|")

@@ -14,8 +14,9 @@ const (
 	topicMessages = 30
 )
 
-// topics measures claims over many topics, of which one in ten has something due: one statement for all of them laterally, one
-// for each topic, and an index over all topics by time alone. It also reads when each topic is due next.
+// topics measures claims over many topics, of which one in ten has something due. It compares one lateral statement
+// for all topics, one statement for each, and an index over all topics by time alone. It also reads when each topic
+// is due next.
 func topics(l *lab) (err error) {
 	ctx := l.ctx
 	conn, err := l.connect()
