@@ -92,10 +92,9 @@ func NewDelayQueueController(redisConfig RedisConfig) (*DelayQueueController, er
 	return p, err
 }
 
-// NewDelayQueueControllerOnStore returns a controller on any store of Punctual's that can be
-// inspected, which is any but one of your own making: on Redis behind Sentinel, on Redis
-// Cluster or over TLS, in memory for tests, in a directory without any server. The store stays
-// the caller's, to be closed after the controller.
+// NewDelayQueueControllerOnStore returns a controller on a store of Punctual's: Redis behind Sentinel, Redis Cluster,
+// Redis over TLS, a directory without any server, or memory for tests. The store must support inspection, as all of
+// Punctual's do. The store stays the caller's, to be closed after the controller.
 func NewDelayQueueControllerOnStore(s punctual.Store) (*DelayQueueController, error) {
 	c, err := connectionOn(s, false)
 	if err != nil {
@@ -165,11 +164,10 @@ func (p *DelayQueueController) checkOpen() error {
 
 func errClosed() error { return fmt.Errorf("the controller: %w", punctual.ErrClosed) }
 
-// Close ends the consuming of all topics, waits for the listeners that run, and lets go of
-// Redis; what is not acknowledged then is delivered again when its time until a retry is over.
-// When ctx ends first, Close waits no longer and returns an error that says how many listeners
-// still run. A second Close returns ErrClosed. A listener that calls Close waits for itself,
-// until ctx ends.
+// Close ends the consuming of all topics, waits for the listeners that run, and lets go of Redis. What is not
+// acknowledged by then is delivered again once its retryTime is over. When ctx ends first, Close waits no longer and
+// returns an error that says how many listeners still run. A second Close returns ErrClosed. A listener that calls
+// Close waits for itself, until ctx ends.
 //
 // The original has no such method: its goroutines end with the process.
 func (p *DelayQueueController) Close(ctx context.Context) error {

@@ -142,8 +142,8 @@ func (p *DelayQueueController) claim(ctx context.Context, t *topic, n int) ([]pu
 	return c.store.Claim(ctx, punctual.Claim{Topics: []string{t.name}, Max: n, Wait: claimWait})
 }
 
-// handOut starts a listener for each message that a claim brought which was sent at that time, unless
-// the consuming has ended meanwhile, or the message's lease: then it gives the message back, unstarted.
+// handOut starts a listener for each message of a claim that was sent at that time. If the consuming or the message's
+// lease has ended meanwhile, it gives the message back unstarted.
 func (p *DelayQueueController) handOut(ctx context.Context, got []punctual.Delivery, sent time.Time, free chan struct{}) {
 	claimed := time.Now()
 	for i := range got {
@@ -161,9 +161,9 @@ func (p *DelayQueueController) handOut(ctx context.Context, got []punctual.Deliv
 	}
 }
 
-// holds reports whether the lease of d surely still holds (P3). It began after the claim was sent; where that is
-// longer ago than the lease lasts, as when the claim had waited or its answer was held up, the store
-// tells its time.
+// holds reports whether the lease of d surely still holds (P3). The lease began after the claim was sent. If the
+// claim was sent longer ago than the lease lasts, because it waited or its answer was held up, the store's clock
+// decides.
 func (p *DelayQueueController) holds(d *punctual.Delivery, sent time.Time) bool {
 	if passed(sent) < d.LeaseUntil.Sub(d.Delivered)-time.Millisecond { // the store tells its time in whole milliseconds
 		return true

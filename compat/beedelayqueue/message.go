@@ -12,9 +12,8 @@ import (
 
 // DelayMsg is a message as a listener gets it. Its JSON is the original's, and Token.
 type DelayMsg struct {
-	// Id names the message within its topic, as in 20210826-042-1629936000123456-0001: the
-	// local date, the last three digits of the number of the process that pushed it, Unix
-	// microseconds, and four digits that count.
+	// Id names the message within its topic, as in 20210826-042-1629936000123456-0001. It is made of the local date,
+	// the last three digits of the pushing process's number, Unix microseconds, and four digits that count.
 	Id string `json:"id"`
 	// Topic is where it was pushed to.
 	Topic string `json:"topic"`
@@ -52,11 +51,11 @@ func messageOf(d *punctual.Delivery) *DelayMsg {
 // Push stores a message to be delivered at execTime and returns its ID. When the error is nil
 // it is as durable as Redis is set up to be.
 //
-// execTime is in Unix seconds. A number of less than ten digits is no such time but seconds from
-// now, by Redis's clock, since both are in use among the original's users: as a time it would
-// lie before 9 September 2001, and as seconds from now ten digits lie more than 31 years ahead.
-// So 1630000000 is 26 August 2021 and delivered at once, being past, and 1800 is in half an
-// hour. A negative number, or one after the year 9999, as milliseconds are, gives ErrInvalid.
+// execTime is in Unix seconds. A number of less than ten digits means seconds from now, by Redis's clock, because the
+// original's users use both forms. The two forms do not overlap in practice. As a time such a number lies before 9
+// September 2001, and ten digits of seconds are more than 31 years. So 1630000000 is 26 August 2021 and delivered at
+// once, being past, and 1800 is in half an hour. A negative number, or one after the year 9999, as milliseconds are,
+// gives ErrInvalid.
 //
 // The ID is returned with most errors, too: after one that wraps ErrIndeterminate the message may
 // be stored, and Remove takes it back.
