@@ -2,11 +2,10 @@ package diskstore
 
 import "context"
 
-// An ack needs no fsync of its own: to lose one in a power cut means one more delivery. So it
-// is written to the claim log, which outlives the process, and reported; the message stays
-// on disk, remembered as acked, until maintenance deletes it with thousands of others in one
-// transaction, or a transaction that meets it does. The acked frames of a segment of the
-// claim log are needed until those deletions are durable.
+// An ack needs no fsync of its own: to lose one in a power cut means one more delivery. It is reported once it is in
+// the claim log, which outlives the process. The message stays on disk, remembered as acked. Maintenance deletes it
+// with thousands of others in one transaction, unless a transaction meets it first and deletes it. The acked frames
+// of a segment of the claim log are needed until those deletions are durable.
 
 const (
 	ackedKick = 2048   // how many acked messages make maintenance delete them at once

@@ -12,9 +12,9 @@ import (
 // maxProblems bounds a report.
 const maxProblems = 100
 
-// Check reads everything in the store and compares it: every message with its ID, the IDs
-// with the messages, the counts, the watermarks, and what memory says with what the disk
-// says. See punctual.Checker.
+// Check reads everything in the store. It compares every message with its ID and every ID with its message, and
+// checks the counts and the watermarks. It also compares what is in memory with what is on disk. See
+// punctual.Checker.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
 	c := checker{s: s, ctx: ctx, progress: progress}
 	if err := c.tables(); err != nil {
@@ -56,9 +56,8 @@ func (c *checker) problem(format string, args ...any) {
 	}
 }
 
-// tables compares the levels of the database. The database does not look at a context while it
-// does so, hence the goroutine: the check ends with its context at once, and Close ends the goroutine
-// and waits for it.
+// tables compares the levels of the database. It runs in a goroutine, because the database does not look at a context
+// meanwhile. The check ends with its context at once; Close ends the goroutine and waits for it.
 func (c *checker) tables() error {
 	if err := c.s.state.EnterScan(); err != nil {
 		return err

@@ -55,9 +55,9 @@ const (
 	slowWait = 100
 )
 
-// look is one look of a claim into its topics. What it takes there it leases all at once in the
-// end, so that the time it needs for one topic does not use up the leases of the messages of another.
-// It reads the clock once: were time to go on, a slow look would meet again what it took.
+// look is one look of a claim into its topics. It leases all that it takes at once, in the end. So the time that one
+// topic needs does not use up the leases of another topic's messages. It reads the clock once: were time to go on, a
+// slow look would meet again what it took.
 type look struct {
 	s    *Store
 	c    *punctual.Claim

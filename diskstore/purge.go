@@ -65,9 +65,9 @@ func (p *purge) run(ctx context.Context) error {
 	if p.state != punctual.StateNone {
 		return p.pass(ctx, p.state)
 	}
-	// While one state is purged a message may go over into the other, or on its timeline to where the
-	// purge has been: claimed between the two passes, it is in neither. So all is gone only when a look
-	// at one instant finds nothing.
+	// While one state is purged, a message may go over into the other, or to a place on its timeline that the purge
+	// has passed. A message claimed between the two passes is in neither. So all is gone only when a look at one
+	// instant finds nothing.
 	for {
 		for _, state := range []punctual.State{punctual.StateLeased, punctual.StateNone} {
 			if err := p.pass(ctx, state); err != nil {

@@ -256,9 +256,9 @@ func (l *Log) Segment() int {
 	return l.num
 }
 
-// Replace begins a new segment, writes into it all leases of this moment, makes durable with barrier what the
-// database must know of all others, and then deletes the older segments. Claims and acks go on meanwhile, into
-// the new segment.
+// Replace begins a new segment and deletes the older ones. It writes all leases of this moment into the new segment.
+// Before it deletes, barrier makes durable what the database must know of all other leases. Claims and acks go on
+// meanwhile, into the new segment.
 //
 // A lease that memory does not know any more was ended by an ack or by a transaction. Until the
 // deletion of the message or the transaction is in the database's log, the older segments are all
@@ -455,10 +455,9 @@ func readLease(d *record.Decoder) record.Lease {
 	return l
 }
 
-// Read reads all segments. A frame that does not check ends its segment: the end of
-// a segment is torn by a crash, and after a power cut any part of it may be missing, because
-// claims are not synced. What is lost then are attempts, never messages; damaged is called with
-// a file of which more does not check than a crash can tear.
+// Read reads all segments. An unreadable frame ends its segment. A crash tears the end of a segment, and
+// after a power cut any part of it may be missing, because claims are not synced. What is lost then are attempts,
+// never messages. Read calls damaged for a file of which more is unreadable than a crash can tear.
 func Read(fs vfs.FS, dir string, damaged func(name string, data []byte, unreadable int) error) (*Contents, error) {
 	segments, err := Segments(fs, dir)
 	if err != nil {

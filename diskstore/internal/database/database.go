@@ -174,10 +174,9 @@ func (db *DB) engineOptions() *pebble.Options {
 	return o
 }
 
-// engineLog hears what the engine has to say. Its Fatalf is called after failures
-// that the engine cannot go on from; were it to return, a write whose fsync failed would be
-// reported as done, and to exit would end the program of our user. So it records the
-// failure and stops the calling goroutine; those who wait for it wait for failed too.
+// engineLog receives the engine's log. The engine calls Fatalf after failures that it cannot go on from. If Fatalf
+// returned, a write whose fsync failed would be reported as done. If it exited, the program of our user would end. So
+// it records the failure and stops the calling goroutine; those who wait for it wait for failed too.
 type engineLog struct{ db *DB }
 
 func (l engineLog) Infof(string, ...any) {}

@@ -27,10 +27,10 @@ import (
 //	's' topic(4) id                    -> story        what is kept of the message with this ID that finished last
 //	'u' until(8) topic(4) id           -> empty        stories in the order they are forgotten
 //
-// Every 'm' has its 'i' with kind live, every 'd' its 'i' with kind dead, and the reverse;
-// 'n' counts them, every 'f' has its 'x', and every 's' its 'u'. Verify looks whether it is so. An 'x' may have outlived its
-// 'f' and its topic, or be earlier than its 'f' when the ID was finished again; so with 'u' and 's'. 'M' "topic" is missing until
-// a topic is made, and in stores of the first releases.
+// Every 'm' has its 'i' with kind live, every 'd' its 'i' with kind dead, and the reverse. 'n' counts them. Every 'f'
+// has its 'x', and every 's' its 'u'. Verify checks all this. An 'x' may have outlived its 'f' and its topic, or be
+// earlier than its 'f' when the ID was finished again; so with 'u' and 's'. 'M' "topic" is missing until a topic is
+// made, and in stores of the first releases.
 //
 // The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
 // changes. A change that an older program would misread raises the format, gets a step where

@@ -99,8 +99,9 @@ func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 	return len(found) == s.limit, nil
 }
 
-// kept is what is kept of finished messages for a time: keys by topic and ID, whose values begin with the time until which,
-// and keys in the order of that time. All but at is guarded by the write lock.
+// kept is what is kept of finished messages for a time. One set of keys is by topic and ID, and their values begin
+// with the time until which they are kept. The other set is in the order of that time. All but at is guarded by the
+// write lock.
 type kept struct {
 	ids, ends byte // the letters of the keys
 	// from: below it there is no key of ends. at is the time of it.

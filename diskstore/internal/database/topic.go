@@ -102,9 +102,9 @@ func (db *DB) Stale(n int) (ts []*Topic, more bool) {
 // HasStale tells whether Stale would take a topic.
 func (db *DB) HasStale() bool { return len(db.stale) > 0 }
 
-// A deletion of a range costs every reader until it is flushed: the engine keeps those in its buffer
-// in one list, and makes the list anew for the first reader after each of them. So a topic of few
-// messages is deleted key by key, and after some ranges the buffer is flushed.
+// A deletion of a range costs every reader until it is flushed. The engine keeps such deletions of its buffer in one
+// list, and the first reader after each of them makes it anew. So a topic of few messages is deleted key by key, and
+// after some ranges the buffer is flushed.
 const (
 	DeleteSingly = 1000 // keys of IDs that are deleted one by one at most
 	DeleteRanges = 64   // ranges after which the engine's buffer is flushed

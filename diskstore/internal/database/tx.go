@@ -41,9 +41,9 @@ func (tx *Tx) Size() int {
 	return tx.b.Len()
 }
 
-// Apply makes the transaction what every later one sees, with what each writes besides: its number, the clock if that
-// has moved on, counts, lowest positions, and numbers when they run short. All lease tokens below tokens are used up with it; 0 says
-// nothing of them. It may hang with the disk.
+// Apply makes the transaction visible to every later one. It adds what every transaction writes: its number, the
+// clock if that has moved on, counts, lowest positions, and numbers when they run short. All lease tokens below
+// tokens are used up with it; 0 says nothing of them. It may hang with the disk.
 func (tx *Tx) Apply(tokens int64) error {
 	db := tx.db
 	db.last = tx.Num

@@ -110,9 +110,9 @@ func HoldsStore(names []string) (bool, error) {
 	return false, nil
 }
 
-// The names of two files tell what may read the directory, so that a program can tell it before it
-// writes anything: ours, FORMAT-N, is made before the database is, and the database's own. A
-// directory without the first has format 1.
+// The names of two files tell which program may read the directory, before the program writes anything. FORMAT-N is
+// ours and is made before the database is; the other one is the database's. A directory without the first has format
+// 1.
 const (
 	formatPrefix   = "FORMAT-"
 	databaseMarker = "marker.format-version."
@@ -321,11 +321,10 @@ func ReadOwner(fs vfs.FS, dir string) (last Owner, err error) {
 	return last, err
 }
 
-// Dir is the directory of a store, with the right to change it and the mark that shows it: a file
-// OWNER-*, with a random number in its name, that the owner makes when it opens the directory.
-// Whoever opens the directory removes the marks of all others before it reads anything. So an owner
-// whose mark is at the end of its path is the owner still, and the path still leads to its
-// directory; one that misses its mark fails.
+// Dir is the directory of a store, with the right to change it. Its mark shows that right: a file OWNER-* with a
+// random number in its name, which the owner makes when it opens the directory. Whoever opens the directory removes
+// the marks of all others before it reads anything. So an owner whose mark is at the end of its path is the owner
+// still, and the path still leads to its directory; one that misses its mark fails.
 //
 // When it looks for its mark decides what holds:
 //

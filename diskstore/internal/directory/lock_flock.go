@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// lockOpenDir takes the kernel's lock of an open directory (flock). It belongs to the opening, not
-// to the process or the name: it is held until this file is closed, and a second opening meets it by
-// whatever path it came. A file system that knows no such locks leaves it to the other means.
+// lockOpenDir takes the kernel's lock of an open directory (flock). The lock belongs to the opening, not to the
+// process or the name, and is held until this file is closed. A second opening meets it by whatever path it came. A
+// file system that knows no such locks leaves it to the other means.
 func lockOpenDir(d *os.File) error {
 	refused, err := flock(d, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(refused, syscall.EWOULDBLOCK) {

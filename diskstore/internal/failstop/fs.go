@@ -31,14 +31,13 @@ const (
 // that file, the database does not open after a power cut (cockroachdb/pebble issue 5825, not
 // yet in v2.1.7). So the directory is synced before a marker is created.
 //
-// When a change of a file fails the database panics, or tries again for ever, or reports
-// success, depending on the file; to panic would take our user's program with it. So the store
-// fails first and the goroutine stops: the database never learns of it.
+// When a change of a file fails, the database panics, tries again for ever, or reports success, depending on the
+// file. A panic would end our user's program. So the store fails first and the goroutine stops: the database never
+// learns of it.
 //
-// Every change of a file is counted, and refused when the store is closed: a failed
-// database may go on trying, and by then the directory can have a new owner. And a store that is not
-// the owner of its directory any more fails before it harms the new one, and before it reports
-// anything that the new one does not know.
+// Every change of a file is counted, and refused when the store is closed. A failed database may go on trying, and by
+// then the directory can have a new owner. A store that has lost its directory to a new owner fails before it harms
+// that one. It also fails before it reports anything that the new owner does not know.
 type FS struct {
 	vfs.FS
 	state *State

@@ -161,8 +161,8 @@ func (s *State) Indeterminate() error {
 	return fmt.Errorf("%w: %w", punctual.ErrIndeterminate, s.Failure())
 }
 
-// Do runs a change of files in a goroutine of its own, because the disk may hang, and fails the store
-// when it does not return in time or fails for another reason than space.
+// Do runs a change of files in a goroutine of its own, because the disk may hang. It fails the store when the change
+// does not return in time, or fails for another reason than space.
 func (s *State) Do(doing string, change func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- change() }()

@@ -42,8 +42,8 @@ const (
 	stateFinished
 )
 
-// What a message costs beside its record: itself with its places in a heap and in the table of messages; when
-// it was leased its places in two more tables; and each failure of its history.
+// What a message costs beside its record. MessageBytes is for the message with its places in a heap and in the table
+// of messages. A lease adds its places in two more tables, and each failure of its history.
 const (
 	MessageBytes = 256
 	leaseBytes   = 128

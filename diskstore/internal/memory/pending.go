@@ -47,9 +47,9 @@ func (x *Index) Expect(added []Added, now int64) (e Expected) {
 	return e
 }
 
-// Publish puts messages on their timelines whose transaction is durable now, unless they were taken away or moved
-// meanwhile: into the window if the timeline is loaded up to them, or can be because nothing on disk lies between.
-// The lease tokens that it reserved may be given out.
+// Publish puts messages on their timelines when their transaction is durable, unless they were taken away or moved
+// meanwhile. They go into the window if the timeline is loaded up to them. They also do if it can be, because nothing
+// on disk lies between. The lease tokens that it reserved may be given out.
 func (x *Index) Publish(e Expected, now int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

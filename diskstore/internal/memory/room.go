@@ -28,9 +28,9 @@ func (a *account) batchBytes() int64 { return min(loadBytes, a.bound()/4) }
 // hasRoom tells whether the loader may load ahead.
 func (a *account) hasRoom() bool { return a.used() < a.bound()/2 }
 
-// makeRoom cuts timelines in memory when n bytes more would be too many. It cuts down to half of the bound, so
-// that it is seldom needed, and those most that have most: a topic with a backlog leaves
-// room for the others (P14). Called with mu held.
+// makeRoom cuts timelines in memory when n bytes more would be too many. It cuts down to half of the bound, so that
+// it is seldom needed. It cuts most from those topics that have most, so a topic with a backlog leaves room for the
+// others (P14). Called with mu held.
 func (x *Index) makeRoom(n int64) {
 	a := &x.account
 	if a.used()+n <= a.bound() {

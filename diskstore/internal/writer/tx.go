@@ -53,9 +53,9 @@ func (tx *Tx) Upkeep() Upkeep { return tx.disk }
 // Full tells whether the transaction holds as much as it should.
 func (tx *Tx) Full() bool { return tx.disk.Size() >= txBytes }
 
-// Close gives the write lock back if Commit has not. err is the error of the function that defers it. When something was changed
-// and not committed, or taken out of memory and not changed, or the transaction broke off in a panic, the store
-// ends, and the error is its failure.
+// Close gives the write lock back if Commit has not. err is the error of the function that defers it. The store ends
+// when something was changed and not committed, or taken out of memory and not changed, or when the transaction
+// panicked. The error is then the store's failure.
 func (tx *Tx) Close(err *error) {
 	if !tx.held {
 		return

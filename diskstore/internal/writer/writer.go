@@ -174,9 +174,10 @@ func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i in
 	return next, nil
 }
 
-// run runs a commit to its end, in a goroutine of its own because the database may hang, or stop it (failstop.BlockForever).
-// The order of its steps is what the store promises: the next transaction need not wait for this fsync; nothing can be
-// claimed, and nobody answers, before it is done; and the claim log knows it first. done is buffered.
+// run runs a commit to its end, in a goroutine of its own because the database may hang, or stop it
+// (failstop.BlockForever). The order of its steps is what the store promises. The next transaction need not wait for
+// this fsync. Nothing can be claimed, and nobody answers, before it is done. The claim log knows it first. done is
+// buffered.
 func (w *Writer) run(tx *Tx, expected memory.Expected, done chan<- error) {
 	defer w.commits.Done()
 	defer func() {
