@@ -2,6 +2,7 @@ package remotestore_test
 
 import (
 	"bytes"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,35 +12,49 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/remotestore"
 	"github.com/punctualmq/punctual/server"
 )
 
-// TestProtocols: the store speaks the better protocol of those that the server speaks.
+// TestProtocols: changes speak the better protocol of those that the server speaks, and what can be carried out again the
+// cheaper one.
 func TestProtocols(t *testing.T) {
-	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+	for _, x := range []struct {
+		http1, http2  bool
+		changes, anew string
+	}{
+		{true, false, "HTTP/1.1", "HTTP/1.1"},
+		{false, true, "HTTP/2.0", "HTTP/2.0"},
+		{true, true, "HTTP/2.0", "HTTP/1.1"},
+	} {
 		h, err := server.New(closing(t, memstore.New(nil), nil), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(h.Close)
-		var others atomic.Int32 // requests with a body that came otherwise
+		var mu sync.Mutex
+		spoken := make(map[string]string) // guarded by mu: the protocol by path
 		hs := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Proto != protocol && r.Method == http.MethodPost {
-				others.Add(1)
+			if r.Method == http.MethodPost {
+				mu.Lock()
+				spoken[r.URL.Path] = r.Proto
+				mu.Unlock()
 			}
 			h.ServeHTTP(w, r)
-		}), protocol)
+		}), x.http1, x.http2)
 		t.Cleanup(hs.Close)
 		s := connect(t, nil, hs.URL)
 		pushOne(t, s, "a")
 		if errs, err := s.Settle(t.Context(), ackOf(claimOne(t, s))); err != nil || errs[0] != nil {
-			t.Errorf("%s: ack: %v, %v", protocol, errs, err)
+			t.Errorf("HTTP/1.1 %v, HTTP/2 %v: ack: %v, %v", x.http1, x.http2, errs, err)
 		}
-		if others.Load() > 0 {
-			t.Errorf("%s: %d requests came by another protocol", protocol, others.Load())
+		want := map[string]string{wire.PathPush: x.changes, wire.PathClaim: x.anew, wire.PathSettle: x.anew}
+		if mu.Lock(); !maps.Equal(spoken, want) {
+			t.Errorf("HTTP/1.1 %v, HTTP/2 %v: requests came by %v, want %v", x.http1, x.http2, spoken, want)
 		}
+		mu.Unlock()
 	}
 }
 
@@ -50,7 +65,7 @@ func TestServerLearnsHTTP2(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Close)
-	first := newHTTPServer(h, "HTTP/1.1")
+	first := newHTTPServer(h, true, false)
 	s := connect(t, nil, first.URL)
 	pushOne(t, s, "a")
 	first.Close()

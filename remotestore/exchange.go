@@ -401,7 +401,7 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 		}
 		return unsent{err}
 	}
-	client, err := e.choose(ctx)
+	client, err := e.choose(ctx, r.again)
 	if err != nil {
 		return nil, fail(err)
 	}

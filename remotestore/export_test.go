@@ -10,6 +10,6 @@ func (s *Store) SpeakJSON() {
 // SpeakHTTP1 makes s speak HTTP/1.1, as with a proxy that knows nothing else.
 func (s *Store) SpeakHTTP1() {
 	for _, e := range s.endpoints {
-		e.spoken.Store(e.http1)
+		e.spoken.Store(&spoken{changes: e.http1, anew: e.http1})
 	}
 }

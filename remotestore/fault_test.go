@@ -39,7 +39,7 @@ type faulty struct {
 func newFaulty(t *testing.T) *faulty {
 	f := &faulty{t: t, below: memstore.New(nil), lose: map[string]int{}, done: map[string]int{}, lost: make(chan string, 100)}
 	f.restart()
-	hs := newHTTPServer(f, "HTTP/2.0")
+	hs := newHTTPServer(f, true, true)
 	f.url = hs.URL
 	t.Cleanup(func() {
 		hs.Close()
@@ -49,12 +49,12 @@ func newFaulty(t *testing.T) *faulty {
 	return f
 }
 
-// newHTTPServer starts a server that speaks "HTTP/1.1" or "HTTP/2.0" without TLS.
-func newHTTPServer(h http.Handler, protocol string) *httptest.Server {
+// newHTTPServer starts a server without TLS that speaks HTTP/1.1 or HTTP/2, or both.
+func newHTTPServer(h http.Handler, http1, http2 bool) *httptest.Server {
 	hs := httptest.NewUnstartedServer(h)
 	hs.Config.Protocols = new(http.Protocols)
-	hs.Config.Protocols.SetHTTP1(protocol == "HTTP/1.1")
-	hs.Config.Protocols.SetUnencryptedHTTP2(protocol == "HTTP/2.0")
+	hs.Config.Protocols.SetHTTP1(http1)
+	hs.Config.Protocols.SetUnencryptedHTTP2(http2)
 	hs.Start()
 	return hs
 }

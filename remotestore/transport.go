@@ -18,14 +18,20 @@ import (
 type endpoint struct {
 	base string // in front of every path
 	name string // in errors
-	// client is for all requests, unless http1 is there: then it speaks HTTP/2 alone, and http1 is for a server that does not.
+	// client speaks what TLS agrees on, or HTTP/2 alone. http1 speaks HTTP/1.1; it is nil where client is for all requests.
 	client, http1 *http.Client
-	// spoken is the one of the two that the server answers; nil before that is known.
-	spoken atomic.Pointer[http.Client]
+	// spoken says which of the two is for which requests; nil before it is known what the server speaks.
+	spoken atomic.Pointer[spoken]
 	// instance is the memory of answers that the server at this URL has, as it said last; nil before it said anything.
 	instance atomic.Pointer[string]
 	// asked tells that the server was asked what it is, compact that it then knew the compact form.
 	asked, compact atomic.Bool
+}
+
+// spoken are the clients for an endpoint's requests.
+type spoken struct {
+	changes *http.Client // for what is carried out once
+	anew    *http.Client // for what can be carried out again
 }
 
 func newClient(t *http.Transport) *http.Client {
@@ -36,22 +42,24 @@ func newClient(t *http.Transport) *http.Client {
 	}
 }
 
-// unixEndpoint speaks HTTP/2 alone: its servers are Punctual's own.
+// unixEndpoint speaks as tcpEndpoint does without TLS.
 func (s *Store) unixEndpoint(path string) *endpoint {
-	t := newTransport()
-	t.Protocols = unencryptedHTTP2()
 	dial := s.opt.DialUnix
 	if dial == nil {
 		dial = unixsocket.Dial
 	}
+	t, t1 := newTransport(), newTransport()
+	t.Protocols = unencryptedHTTP2()
 	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) }
-	return &endpoint{base: "http://localhost", name: "unix:" + path, client: newClient(t)}
+	t1.DialContext = t.DialContext
+	return &endpoint{base: "http://localhost", name: "unix:" + path, client: newClient(t), http1: newClient(t1)}
 }
 
-// tcpEndpoint speaks what TLS agrees on, and without TLS HTTP/2 if the server does and no proxy is configured, else HTTP/1.1.
+// tcpEndpoint speaks what TLS agrees on. Without TLS, and if no proxy is configured, it speaks HTTP/2 where the server does.
 //
 // At the end of an HTTP/2 connection the server says which requests it has not begun, and the transport sends those again. An
-// HTTP/1.1 request that meets the end of an idle connection may have been carried out.
+// HTTP/1.1 request that meets the end of an idle connection may have been carried out. What can be carried out again speaks
+// HTTP/1.1 all the same, because that costs both sides less and nothing waits behind another request's bytes.
 func (s *Store) tcpEndpoint(base string, u *url.URL) *endpoint {
 	t := s.tcpTransport()
 	e := &endpoint{base: base, name: base, client: newClient(t)}
@@ -101,26 +109,41 @@ func unencryptedHTTP2() *http.Protocols {
 
 // choose returns the client for the next request. Before it is known what the server speaks, that is found out by a request
 // without a body and token: what follows the preface of HTTP/2 may be read as anything by one that does not know it.
-func (e *endpoint) choose(ctx context.Context) (*http.Client, error) {
+func (e *endpoint) choose(ctx context.Context, a again) (*http.Client, error) {
 	if e.http1 == nil {
 		return e.client, nil
 	}
-	if c := e.spoken.Load(); c != nil {
-		return c, nil
-	}
-	c := e.client
-	err := e.greets(ctx, c)
-	if timeout := net.Error(nil); err != nil && ctx.Err() == nil && !isDial(err) && !(errors.As(err, &timeout) && timeout.Timeout()) {
-		// The second attempt at HTTP/2 meets a server that was only being started anew.
-		if e.greets(ctx, e.http1) == nil && e.greets(ctx, e.client) != nil {
-			c, err = e.http1, nil
+	c := e.spoken.Load()
+	if c == nil {
+		var err error
+		if c, err = e.learn(ctx); err != nil {
+			return nil, err
 		}
+		e.spoken.Store(c)
 	}
-	if err != nil {
+	if a == anew {
+		return c.anew, nil
+	}
+	return c.changes, nil
+}
+
+// learn finds out what the server speaks.
+func (e *endpoint) learn(ctx context.Context) (*spoken, error) {
+	err := e.greets(ctx, e.client)
+	if err == nil {
+		if e.greets(ctx, e.http1) == nil {
+			return &spoken{changes: e.client, anew: e.http1}, nil
+		}
+		return &spoken{changes: e.client, anew: e.client}, nil
+	}
+	if timeout := net.Error(nil); ctx.Err() != nil || isDial(err) || errors.As(err, &timeout) && timeout.Timeout() {
 		return nil, err
 	}
-	e.spoken.Store(c)
-	return c, nil
+	// The second attempt at HTTP/2 meets a server that was only being started anew.
+	if e.greets(ctx, e.http1) == nil && e.greets(ctx, e.client) != nil {
+		return &spoken{changes: e.http1, anew: e.http1}, nil
+	}
+	return nil, err
 }
 
 // greets returns nil when the server answers anything by this client.
