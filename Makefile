@@ -188,8 +188,10 @@ benchdeps:
 bench: deps benchdeps ## Measure, and write docs/performance.md with its charts (30 minutes; ONLY=^redis: 15)
 	cd bench && go run . run -only '$(ONLY)' && go run . report
 
-# What the tests in a browser look at: mem, disk, or the URL of an empty Redis or PostgreSQL.
-STORE ?= mem
+# What the tests in a browser look at: all kinds of store, or one: mem, disk, redis, postgres, or the URL of an empty Redis or
+# PostgreSQL. PENDING is how many messages the largest store has, beside a tenth of that dead ones.
+STORE ?= all
+PENDING ?= 20000
 BROWSER := $(firstword $(foreach p,chromium chromium-browser google-chrome google-chrome-stable,$(shell command -v $(p))))
 
 .PHONY: browserdeps
@@ -205,9 +207,9 @@ browserdeps:
 	cd console/browsertest && npm ci --no-audit --no-fund
 
 .PHONY: browser
-browser: browserdeps ## Test the console's pages in Chromium, with axe-core (3 minutes; STORE=mem)
+browser: deps browserdeps ## Test the console's pages in Chromium, with axe-core (6 minutes; STORE=all PENDING=20000)
 	cd console/browsertest && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./...
-	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -timeout=30m $(TESTFLAGS) . -args -store '$(STORE)'
+	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -timeout=30m $(TESTFLAGS) . -args -store '$(STORE)' -pending '$(PENDING)'
 
 # Which pictures of the console the documentation shows.
 SHOWN := now-light now-dark ahead-light week-light message-dark dead-light
@@ -216,7 +218,7 @@ SHOWN := now-light now-dark ahead-light week-light message-dark dead-light
 screens: browserdeps ## Take pictures of all pages of the console into bin/console, and those that are shown into docs/img/console
 	@$(MAKE_BIN)
 	mkdir -p bin/console docs/img/console
-	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -run TestScreens . -args -screens '$(CURDIR)/bin/console'
+	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -run TestScreens . -args -store mem -screens '$(CURDIR)/bin/console'
 	for name in $(SHOWN); do cp bin/console/$$name.png docs/img/console/; done
 
 # The picture is the last frame of a recorded terminal.

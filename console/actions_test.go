@@ -58,6 +58,11 @@ func TestMessageActions(t *testing.T) {
 	if m := r.message("t", "a/b ?#%"); !m.Due.Equal(time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)) {
 		t.Errorf("at 9 in Berlin: due %v", m.Due)
 	}
+	// Clocks go from 2 to 3: half past 2 is no time of that day.
+	a := r.post(odd+"?zone=Europe/Berlin", url.Values{"do": {"reschedule"}, "at": {"2027-03-28T02:30"}})
+	if a.Code != http.StatusBadRequest || !strings.Contains(a.text, "there is no 2027-03-28T02:30 in Europe/Berlin") {
+		t.Errorf("at a time that a zone leaves out: %d %s", a.Code, a.text)
+	}
 	r.sent(odd, url.Values{"do": {"now"}})
 	if m := r.message("t", "a/b ?#%"); m.State != punctual.StateReady {
 		t.Errorf("now: %v", m.State)

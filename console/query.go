@@ -58,9 +58,14 @@ func (c *call) instant(name string) (time.Time, error) {
 		return t, nil
 	}
 	for _, form := range []string{wallClock, "2006-01-02T15:04", "2006-01-02T15:04:05.999", time.DateTime, "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.ParseInLocation(form, text, c.look.zone); err == nil {
-			return t, nil
+		t, err := time.ParseInLocation(form, text, c.look.zone)
+		if err != nil {
+			continue
 		}
+		if wall, _ := time.Parse(form, text); form != time.DateOnly && wall.Format(wallClock) != t.Format(wallClock) {
+			return time.Time{}, fmt.Errorf("there is no %s in %s: clocks go forward over it, choose another time: %w", text, c.look.zone, punctual.ErrInvalid)
+		}
+		return t, nil
 	}
 	return time.Time{}, fmt.Errorf("time %q is not understood: write it like 2026-11-20 10:00 or 2026-11-20T10:00:00Z: %w", text, punctual.ErrInvalid)
 }

@@ -306,7 +306,9 @@ func (c *call) readChange() (a punctual.Amendment, detail string, err error) {
 	if c.get("do") == "now" {
 		return a, "due now", nil
 	}
-	a.Due, a.Delay, err = c.when()
+	if a.Due, a.Delay, err = c.when(); err != nil {
+		return a, "", err
+	}
 	switch {
 	case a.Delay > 0:
 		detail = "due in " + notation.FormatDuration(a.Delay)
@@ -317,5 +319,5 @@ func (c *call) readChange() (a punctual.Amendment, detail string, err error) {
 	default:
 		detail = "due now"
 	}
-	return a, detail, err
+	return a, detail, nil
 }

@@ -25,6 +25,8 @@ type topicsPage struct {
 	Start          int
 	Next, Previous string
 	Sum            punctual.TopicStats
+	// Traffic is nil when nobody counts what goes in and out of topics.
+	Traffic *traffic
 }
 
 // topicRow is one topic in a table.
@@ -32,6 +34,8 @@ type topicRow struct {
 	punctual.TopicStats
 	// Late is how long the first ready message has waited, if that is long.
 	Late time.Duration
+	// Spark is the last hour; nil when it is not known.
+	Spark *spark
 }
 
 // tooLate is for how long a message may be ready before a page says that it is late.
@@ -61,6 +65,12 @@ func (c *call) showTopics() error {
 		p.Previous = c.withQuery("start", fmt.Sprint(max(0, p.Start-pageRows)))
 	}
 	p.Topics = p.Topics[p.Start:min(p.Start+pageRows, p.Shown)]
+	if c.console.observed.Load() {
+		p.Traffic = &traffic{Since: c.console.meter.Since()}
+		for i := range p.Topics {
+			p.Topics[i].Spark = c.spark(p.Topics[i].Topic)
+		}
+	}
 	return c.show("topics", p)
 }
 

@@ -21,7 +21,6 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/console"
-	"github.com/punctualmq/punctual/memstore"
 )
 
 // themes and widths are how each page is looked at.
@@ -37,8 +36,9 @@ func TestAccessible(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: run npm ci, as make browser does", err)
 	}
-	r := newRig(t, openStore(t), nil)
+	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
+	r.traffic()
 	for name, path := range pages() {
 		for _, theme := range themes {
 			for _, width := range widths {
@@ -73,7 +73,7 @@ func TestScreens(t *testing.T) {
 	if *screens == "" {
 		t.Skip("no -screens: make screens writes them")
 	}
-	r := newRig(t, openStore(t), nil)
+	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
 	for name, path := range pages() {
 		for _, theme := range themes {
@@ -91,8 +91,10 @@ func TestScreens(t *testing.T) {
 }
 
 // What comes from outside is text, wherever it is shown.
-func TestHostile(t *testing.T) {
-	r := newRig(t, openStore(t), nil)
+func TestHostile(t *testing.T) { overStores(t, hostile) }
+
+func hostile(t *testing.T, s punctual.Store) {
+	r := newRig(t, s, nil)
 	const evil = "<script>hacked=1</script><img src=x onerror=hacked=1>\"'>\u202eabc\u0007\x1b[31m"
 	id := `a/b?#%"<b>&`
 	r.push(punctual.NewMessage{Topic: "a/b:c", ID: id, Body: []byte(evil + strings.Repeat("A", 1<<19)), Headers: map[string]string{evil: evil}})
@@ -112,8 +114,10 @@ func TestHostile(t *testing.T) {
 }
 
 // All that people do works without the script.
-func TestWithoutScript(t *testing.T) {
-	r := newRig(t, openStore(t), nil)
+func TestWithoutScript(t *testing.T) { overStores(t, withoutScript) }
+
+func withoutScript(t *testing.T, s punctual.Store) {
+	r := newRig(t, s, nil)
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour}, punctual.NewMessage{Topic: "t", ID: "b", Delay: time.Hour})
 	r.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 	r.open("/topics/t")
@@ -156,7 +160,7 @@ func (r *rig) gone(topic, id string) {
 
 // Everything can be reached with the keyboard, and keys are off where text is typed.
 func TestKeyboard(t *testing.T) {
-	r := newRig(t, openStore(t), nil)
+	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
 	r.open("/")
 	r.press("?")
@@ -185,7 +189,7 @@ func TestKeyboard(t *testing.T) {
 
 // A page of another site cannot change anything.
 func TestCrossSite(t *testing.T) {
-	r := newRig(t, openStore(t), nil)
+	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -205,7 +209,7 @@ func TestCrossSite(t *testing.T) {
 
 // Who may only look sees no buttons that change.
 func TestReadOnly(t *testing.T) {
-	r := newRig(t, openStore(t), &console.Options{Authenticate: func(*http.Request) (*console.User, error) {
+	r := newRig(t, openStore(t, stores()[0]), &console.Options{Authenticate: func(*http.Request) (*console.User, error) {
 		return &console.User{Name: "guest", May: func(a console.Action, _ string) bool { return a == console.ActionInspect }}, nil
 	}})
 	r.seed()
@@ -231,7 +235,7 @@ func TestReadOnly(t *testing.T) {
 
 // A page that is renewed keeps focus, what was typed, selection, scroll and what is open, and stops while nobody sees it.
 func TestRenewal(t *testing.T) {
-	r := newRig(t, openStore(t), nil)
+	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
 	r.open("/")
 	r.do(chromedp.EmulateViewport(1000, 400))
@@ -276,7 +280,7 @@ func TestRenewal(t *testing.T) {
 
 // Seven tabs are renewed, which is one more than a browser has connections.
 func TestSevenTabs(t *testing.T) {
-	r := newRig(t, openStore(t), nil)
+	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
 	first := r.tab
 	tabs := []context.Context{first}
@@ -297,7 +301,7 @@ func TestSevenTabs(t *testing.T) {
 
 // Under a prefix everything stays under it, also for names that need escapes.
 func TestPrefix(t *testing.T) {
-	r := newRig(t, openStore(t), &console.Options{Prefix: "/ops/queues"})
+	r := newRig(t, openStore(t, stores()[0]), &console.Options{Prefix: "/ops/queues"})
 	id := "a/b ?#%"
 	r.push(punctual.NewMessage{Topic: "a-b", ID: "plain", Delay: time.Hour}, punctual.NewMessage{Topic: "a-b", ID: strings.ReplaceAll(id, " ", "_"), Delay: time.Hour})
 	r.open("/")
@@ -311,50 +315,14 @@ func TestPrefix(t *testing.T) {
 	r.until("it stays under the prefix", `location.pathname.startsWith("/ops/queues/")`)
 }
 
-// When the store fails, the old values stay and say so.
-func TestStoreGone(t *testing.T) {
-	s := memstore.New(nil)
-	r := newRig(t, s, nil)
-	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
-	r.open("/")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r.until("the page says that its values are old", `document.querySelector(".old") !== null`)
-	if !strings.Contains(eval[string](r, `document.querySelector("#live .numbers-row dd").textContent`), "1") {
-		t.Error("the old values are gone")
-	}
-	r.forgive()
-}
-
 // plain is a store that cannot be inspected.
 type plain struct{ punctual.Store }
 
 // What a store lacks is said, and the rest is shown.
 func TestStoreWithoutInspector(t *testing.T) {
-	r := newRig(t, plain{openStore(t)}, nil)
+	r := newRig(t, plain{openStore(t, stores()[0])}, nil)
 	r.open("/")
 	if text := r.pageText(); strings.TrimSpace(text) == "" {
 		t.Error("the page is empty")
-	}
-}
-
-// What a page shows does not grow with the messages there are.
-func TestManyMessages(t *testing.T) {
-	r := newRig(t, openStore(t), nil)
-	ms := make([]punctual.NewMessage, *many)
-	for n := range ms {
-		ms[n] = punctual.NewMessage{Topic: fmt.Sprintf("t%d", n%7), Delay: time.Duration(n%100_000) * time.Second, Body: []byte(`{"n":1}`)}
-	}
-	r.push(ms...)
-	for _, path := range []string{"/", "/ahead", "/week", "/topics", "/topics/t1", "/dead"} {
-		began := time.Now()
-		r.open(path)
-		took := time.Since(began)
-		nodes, rows := eval[int](r, `document.querySelectorAll("*").length`), eval[int](r, `document.querySelectorAll("table.rows tbody tr").length`)
-		t.Logf("%s with %d messages: %v to load, %d elements, %d rows", path, *many, took.Round(time.Millisecond), nodes, rows)
-		if nodes > 6000 || rows > 100 {
-			t.Errorf("%s has %d elements and %d rows", path, nodes, rows)
-		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,25 +25,22 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/console"
-	"github.com/punctualmq/punctual/diskstore"
-	"github.com/punctualmq/punctual/memstore"
-	"github.com/punctualmq/punctual/pgstore"
-	"github.com/punctualmq/punctual/redisstore"
 )
 
 var (
-	storeFlag = flag.String("store", "mem", "the store behind the console: mem, disk, or the URL of an empty Redis or PostgreSQL")
+	storeFlag = flag.String("store", "all", "the store behind the console: mem, disk, redis, postgres, or the URL of an empty Redis or PostgreSQL")
 	screens   = flag.String("screens", "", "write a picture of every page to this directory")
-	many      = flag.Int("many", 20_000, "how many messages TestManyMessages pushes")
+	pending   = flag.Int("pending", 20_000, "how many messages TestManyMessages pushes; a tenth of them dies")
 )
 
 // patience is how long a condition may take on a loaded machine.
-const patience = 2 * time.Minute
+var patience = 2 * time.Minute
 
 // browser is the one that all tests share, each in a tab of its own.
 var browser context.Context
 
 func TestMain(m *testing.M) {
+	flag.DurationVar(&patience, "patience", patience, "how long a condition may take")
 	flag.Parse()
 	os.Exit(run(m))
 }
@@ -76,53 +72,14 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "the browser does not start:", err)
 		return 1
 	}
-	return m.Run()
-}
-
-// openStore opens an empty store of the kind that -store names.
-func openStore(t *testing.T) punctual.Store {
-	t.Helper()
-	var s punctual.Store
-	var err error
-	switch name := *storeFlag; {
-	case name == "mem":
-		s = memstore.New(nil)
-	case name == "disk":
-		s, err = diskstore.Open(t.TempDir(), nil)
-	case strings.HasPrefix(name, "redis"):
-		s, err = redisstore.OpenURL(t.Context(), name, nil)
-	case strings.HasPrefix(name, "postgres"):
-		s, err = pgstore.OpenURL(t.Context(), name, nil)
-	default:
-		t.Fatalf("-store %q is not known", name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	i, err := punctual.AsInspector(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		topics, err := i.Topics(context.Background())
-		for _, topic := range topics {
-			_, gone := i.DeleteTopic(context.Background(), topic.Topic)
-			err = errors.Join(err, gone)
-		}
-		if err := errors.Join(err, s.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	if topics, err := i.Topics(t.Context()); err != nil || len(topics) > 0 {
-		t.Fatalf("the store has %d topics, %v; want an empty one", len(topics), err)
-	}
-	return s
+	return withServers(m)
 }
 
 // rig is a console and a tab that shows it.
 type rig struct {
 	t     *testing.T
 	store punctual.Store
+	pages *console.Console
 	url   string // of the console, without a slash at its end
 	tab   context.Context
 
@@ -154,8 +111,9 @@ func newRig(t *testing.T, s punctual.Store, o *console.Options) *rig {
 			t.Error(err)
 		}
 	})
-	r := &rig{t: t, store: s, url: server.URL + o.Prefix}
+	r := &rig{t: t, store: s, pages: c, url: server.URL + o.Prefix}
 	r.tab = r.newTab()
+	r.do(command(network.ClearBrowserCookies, cdp.Empty{})) // of another test
 	t.Cleanup(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -377,6 +335,16 @@ func (r *rig) seed() {
 	paused := true
 	if _, err := must(punctual.AsInspector(r.store)).Configure(r.t.Context(), "report", punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
 		r.t.Fatal(err)
+	}
+}
+
+// traffic tells the console of what a server has seen, in addition to what is in the store.
+func (r *rig) traffic() {
+	o := r.pages.Observer()
+	for n := range 40 {
+		due := time.Now()
+		o.OnPush(r.t.Context(), punctual.PushResult{Topic: "order.cancel", Status: punctual.PushStored}, time.Millisecond)
+		o.OnStart(r.t.Context(), &punctual.Delivery{Message: punctual.Message{Topic: "reminder", Due: due}, Delivered: due.Add(time.Duration(n*n) * time.Millisecond)})
 	}
 }
 

@@ -1,0 +1,54 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/punctualmq/punctual/internal/overview"
+)
+
+// spark is what went into a topic and out of it in the last hour, small enough for a row of a table: a picture, and the same in numbers.
+type spark struct {
+	// In and Out are the ways of two lines in a field of 60 by 20.
+	In, Out string
+	// Pushes and Deliveries are the sums, Most is the most of either in one minute.
+	Pushes, Deliveries, Most int64
+}
+
+// sparkHeight is the height of the field, in which a minute is 1 wide.
+const sparkHeight = 20
+
+// spark is nil for a topic that the meter does not count by itself, or when nobody feeds the meter.
+func (c *call) spark(topic string) *spark {
+	if !c.console.observed.Load() {
+		return nil
+	}
+	minutes := c.console.meter.Series(topic, trafficMinutes)
+	if minutes == nil {
+		return nil
+	}
+	return sparkOf(minutes)
+}
+
+func sparkOf(minutes []overview.Traffic) *spark {
+	s := &spark{}
+	for _, m := range minutes {
+		s.Pushes, s.Deliveries = s.Pushes+m.Pushes, s.Deliveries+m.Deliveries
+		s.Most = max(s.Most, m.Pushes, m.Deliveries)
+	}
+	if s.Most > 0 {
+		s.In = sparkPath(minutes, s.Most, func(m overview.Traffic) int64 { return m.Pushes })
+		s.Out = sparkPath(minutes, s.Most, func(m overview.Traffic) int64 { return m.Deliveries })
+	}
+	return s
+}
+
+// sparkPath is a line through the counts. A minute without any lies on the ground.
+func sparkPath(minutes []overview.Traffic, most int64, of func(overview.Traffic) int64) string {
+	const room = sparkHeight - 2 // the stroke is not cut off
+	var b strings.Builder
+	for i, m := range minutes {
+		b.WriteByte("ML"[min(i, 1)])
+		b.WriteString(number(float64(i)+0.5) + " " + number(1+room-room*float64(of(m))/float64(most)))
+	}
+	return b.String()
+}
