@@ -122,7 +122,7 @@ func withoutScript(t *testing.T, s punctual.Store) {
 	r.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 	r.open("/topics/t")
 	r.do(chromedp.Click(css(`a[href$="/messages/a"]`)), chromedp.WaitVisible(css(`details.confirm summary`)),
-		chromedp.Click(css(`details.confirm summary`)), chromedp.Click(css(`details.confirm button`)))
+		chromedp.Click(css(`details.confirm summary`)), chromedp.Click(css(`details.confirm button`)), chromedp.WaitVisible(css(`.notice`)))
 	r.gone("t", "a")
 	r.open("/topics/t/messages/b")
 	r.do(chromedp.SendKeys(css(`section.do input[name=in]`), "30m"), chromedp.Click(css(`section.do input[name=in]`)), chromedp.KeyEvent(kb.Enter))
