@@ -1,86 +1,168 @@
 package pgstore
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/punctualmq/punctual"
+	"github.com/jackc/pgx/v5"
 )
 
-// A plan that was made for an empty table still reads a full one by its indexes, message by message.
-func TestPlansForAnEmptyTable(t *testing.T) {
+// access is a way to rows of a table: an index, and what its condition must name besides the first column.
+type access struct{ index, condition string }
+
+// inOrder are the statements that read a table by more than the ID, or by less, and how.
+var inOrder = map[string][]access{
+	"claim":            {{"message_visible", "visible_at"}},
+	"heads":            {{"message_visible", "visible_at"}},
+	"list_scheduled":   {{"message_visible", "visible_at"}},
+	"list_leased":      {{"message_visible", "visible_at"}},
+	"list_ready":       {{"message_visible", "visible_at"}},
+	"list_dead":        {{"message_died", "died_at"}},
+	"list_dead_reason": {{"message_reason", "reason"}},
+	"purge_live":       {{"message_pkey", "id > "}},
+	"purge_dead":       {{"message_died", "died_at"}},
+	"outlived":         {{"message_died", "died_at"}, {"message_forget", "forget_at"}},
+	"topics_outliving": {{"message_died", "topic"}, {"message_forget", "topic"}}, // the first one of each
+	"topic_sweep":      {{"message_pkey", "topic"}},
+	"topic_swept":      {{"message_pkey", "topic"}, {"message_visible", "topic"}},
+}
+
+// readsAll are statements that read all that a topic has, or all of everything, for those who ask for that.
+var readsAll = []string{"check", "check_coded", "forecast", "stats", "topic_drop"}
+
+// TestPlans: whatever the server believes about the size of the tables, the plan that it keeps leads to each row by an index. So no
+// statement grows with the tables, or with the square of its batch.
+func TestPlans(t *testing.T) {
 	t.Parallel()
-	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	pooled, err := s.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.MaxConns = 1 // so that its plans can be seen
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
-	once := func() {
-		ackAll(t, s, leaseOne(t, s, "orders", "m"))
-		d := leaseOne(t, s, "orders", "n")
-		if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: d.ID, Token: d.Token, Verb: punctual.SettleRetry}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Amend(t.Context(), []punctual.Amendment{{Topic: "orders", ID: d.ID, Change: punctual.ChangeCancel}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := s.heads(t.Context(), []string{"orders"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	once()
-	if _, err := pool.Exec(t.Context(), inSchema("ALTER TABLE punctual.message SET (autovacuum_enabled = off)", s.opt.Schema)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pool.Exec(t.Context(), inSchema("VACUUM ANALYZE punctual.message", s.opt.Schema)); err != nil {
-		t.Fatal(err)
-	}
-	once()
-	pushOrders(t, s, 1000, time.Hour)
-	for statement, byIndex := range map[string]string{
-		"claim": "message_visible", "heads": "message_visible", "ack": "AND (id = i.id))",
-		"lock": "AND (id = i.id))", "update": "message_pkey", "remove": "message_pkey",
+	defer pooled.Release()
+	conn := pooled.Conn()
+	run(t, conn, inSchema("ALTER TABLE punctual.message SET (autovacuum_enabled = off)", s.opt.Schema))
+	run(t, conn, inSchema("ALTER TABLE punctual.topic SET (autovacuum_enabled = off)", s.opt.Schema))
+	for _, state := range []struct {
+		name    string
+		rows    int
+		analyse bool
+	}{
+		{"never analysed", 0, false},
+		{"empty", 0, true},
+		{"one row, thought empty", 1, false},
+		{"one row", 1, true},
+		{"full, thought of one row", 5000, false},
+		{"full", 5000, true},
 	} {
-		plan := cachedPlan(t, pool, s.sql.text(statement))
-		if strings.Contains(plan, "Seq Scan on message") || strings.Contains(plan, "Bitmap") || !strings.Contains(plan, byIndex) {
-			t.Errorf("the plan of %s, made when the table was empty, is\n%s", statement, plan)
+		run(t, conn, fillTables(s, state.rows))
+		if state.analyse {
+			run(t, conn, inSchema("VACUUM ANALYZE punctual.message, punctual.topic", s.opt.Schema))
+		}
+		for name := range s.sql {
+			if name != "info" && !slices.Contains(readsAll, name) {
+				keptPlan(t, conn, s, name).each(func(n planNode) {
+					if problem := n.problem(name); problem != "" {
+						t.Errorf("tables %s: %s.sql %s: %+v", state.name, name, problem, n)
+					}
+				})
+			}
 		}
 	}
 }
 
-// cachedPlan is the plan that the one connection of a pool has made for a statement.
-func cachedPlan(t *testing.T, pool *pgxpool.Pool, text string) string {
+// fillTables has the tables hold so many topics, and messages in some of them: live, dead and finished ones.
+func fillTables(s *Store, rows int) string {
+	return inSchema(fmt.Sprintf(`
+		INSERT INTO punctual.topic (name, settings, lease, max_attempts, dedupe_window, dead_retention, push_paused, delivery_paused)
+		SELECT n, '', 1, 1, 0, 0, false, false FROM generate_series(1, %d) AS n ON CONFLICT DO NOTHING;
+		INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, died_at, reason, forget_at)
+		SELECT n %% 3 + 1, n, CASE WHEN n %% 10 > 1 THEN n END, n, n, n, CASE n %% 10 WHEN 0 THEN n END, CASE n %% 10 WHEN 0 THEN 'discarded' END,
+		       CASE n %% 10 WHEN 1 THEN n END FROM generate_series(1, %[1]d) AS n ON CONFLICT DO NOTHING`, rows), s.opt.Schema)
+}
+
+// run runs statements without arguments and returns the first column of the last one.
+func run(t *testing.T, conn *pgx.Conn, text string) (rows [][]byte) {
 	t.Helper()
-	tx, err := pool.Begin(t.Context())
+	results, err := conn.PgConn().Exec(t.Context(), text).ReadAll()
 	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	for _, r := range results[len(results)-1].Rows {
+		rows = append(rows, r[0])
+	}
+	return rows
+}
+
+// keptPlan is the plan that the server makes for a statement without knowing its arguments, and keeps.
+func keptPlan(t *testing.T, conn *pgx.Conn, s *Store, name string) planNode {
+	t.Helper()
+	text := s.sql.text(name)
+	params := 0
+	for strings.Contains(text, fmt.Sprintf("$%d", params+1)) {
+		params++
+	}
+	args := ""
+	if params > 0 {
+		args = "(" + strings.TrimSuffix(strings.Repeat("NULL, ", params), ", ") + ")"
+	}
+	settings := s.sql.text("plan")
+	if name == "topics_keep" { // it runs in transactions of callers alone
+		settings = "SET LOCAL plan_cache_mode = force_generic_plan"
+	}
+	run(t, conn, "BEGIN; "+settings)
+	run(t, conn, "PREPARE it AS "+text)
+	explained := run(t, conn, "EXPLAIN (FORMAT JSON) EXECUTE it "+args)
+	run(t, conn, "ROLLBACK; DEALLOCATE it")
+	var plans []struct{ Plan planNode }
+	if err := json.Unmarshal(explained[0], &plans); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	var name string
-	var params int
-	err = tx.QueryRow(t.Context(), "SELECT name, cardinality(parameter_types) FROM pg_prepared_statements WHERE statement = $1", text).Scan(&name, &params)
-	if err != nil {
-		t.Fatal(err)
+	return plans[0].Plan
+}
+
+// planNode is a step of a plan, as the server describes it.
+type planNode struct {
+	Type       string     `json:"Node Type"`
+	Relation   string     `json:"Relation Name"`
+	Index      string     `json:"Index Name"`
+	Condition  string     `json:"Index Cond"`
+	Place      string     `json:"TID Cond"`
+	JoinFilter string     `json:"Join Filter"`
+	Parts      []planNode `json:"Plans"`
+}
+
+func (n planNode) each(f func(planNode)) {
+	f(n)
+	for _, p := range n.Parts {
+		p.each(f)
 	}
-	if _, err := tx.Exec(t.Context(), "SET LOCAL plan_cache_mode = force_generic_plan"); err != nil {
-		t.Fatal(err)
+}
+
+// problem says why a step of a statement may take long, or nothing.
+func (n planNode) problem(statement string) string {
+	switch {
+	case n.Type == "Nested Loop" && strings.Contains(n.JoinFilter, " = ") && statement != "examine":
+		return "compares each of two lists with each"
+	case n.Type == "ModifyTable" || n.Relation == "" || n.Relation == "store" || n.Place != "" || strings.HasPrefix(n.Relation, "pg_"):
+		return ""
+	case n.Relation == "message" && !n.leadsTo(statement):
+		return "reads more of the messages than it needs"
+	case n.Relation == "topic" && n.Condition == "" && statement != "topics_outliving" && statement != "topics_keep":
+		return "reads all topics"
 	}
-	nulls := strings.TrimSuffix(strings.Repeat("NULL, ", params), ", ")
-	rows, err := tx.Conn().PgConn().Exec(t.Context(), `EXPLAIN EXECUTE "`+name+`"(`+nulls+")").ReadAll()
-	if err != nil {
-		t.Fatal(err)
+	return ""
+}
+
+// leadsTo reports whether the step reads by topic and ID, or as the statement must.
+func (n planNode) leadsTo(statement string) bool {
+	if n.Index == "message_pkey" && strings.Contains(n.Condition, "topic = ") && strings.Contains(n.Condition, "id = ") {
+		return true
 	}
-	var plan strings.Builder
-	for _, r := range rows[0].Rows {
-		plan.Write(r[0])
-		plan.WriteByte('\n')
-	}
-	return plan.String()
+	return slices.ContainsFunc(inOrder[statement], func(a access) bool {
+		return n.Index == a.index && strings.Contains(n.Condition, "topic = ") && strings.Contains(n.Condition, a.condition)
+	})
 }

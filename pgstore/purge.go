@@ -3,13 +3,14 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 )
 
 // Purge removes messages without delivering them; see punctual.Inspector. It goes by the states that they have when it begins, and
-// takes effect in steps of 5000.
+// takes effect in steps of at most 5000.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
@@ -31,19 +32,53 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	return n, nil
 }
 
+// purge goes through a topic in steps.
 func (s *Store) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
 	micros, err := s.tick(ctx)
 	if err != nil {
 		return 0, err
 	}
 	from, to, now := storekit.CeilMillis(q.From), endOf(q.To), micros/1000
-	err = s.repeat(ctx, func() (string, []any) {
+	at := &purged{last: new(string)} // before all
+	for at.last != nil {
+		statement, args := "purge_live", []any{q.Topic, int32(q.State), from, to, now, sweepItems, at.died, *at.last}
 		if q.State == punctual.StateDead {
-			return "purge_dead", s.writing(q.Topic, from, to, now, sweepItems)
+			statement, args = "purge_dead", append(args[:1], from, to, now, sweepItems, at.died, *at.last)
 		}
-		return "purge_live", s.writing(q.Topic, int32(q.State), from, to, now, sweepItems)
-	}, func(n int64) { total += n })
-	return total, err
+		if at, err = s.purgeSome(ctx, statement, args); err != nil {
+			return total, err
+		}
+		total += int64(len(at.ids))
+	}
+	return total, nil
+}
+
+// purged is the answer of purge_live.sql and purge_dead.sql.
+type purged struct {
+	died   int64    // where to go on: a time of death, for the dead,
+	last   *string  // and an ID; nil when there is no more
+	number *int32   // the topic's
+	ids    []string // of the messages that were locked
+}
+
+// purgeSome locks what a step of a purge removes, and then removes it. One statement cannot do both: it does not see the row
+// that a change has left for which it waited.
+func (s *Store) purgeSome(ctx context.Context, statement string, args []any) (found *purged, err error) {
+	var micros int64
+	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		found = &purged{}
+		x := s.step().add(statement, s.writing(args...), func(rows scanner) error {
+			return rows.Scan(&micros, &found.died, &found.last, &found.number, &found.ids)
+		})
+		if err := tx.send(ctx, x); err != nil || len(found.ids) == 0 {
+			return nil, err
+		}
+		return s.step().add("remove", []any{slices.Repeat([]int32{*found.number}, len(found.ids)), found.ids}, nil), nil
+	})
+	if err == nil {
+		s.clock.hear(micros)
+	}
+	return found, err
 }
 
 // halfDone marks the error of a call of which an earlier part took effect.

@@ -153,24 +153,32 @@ func errPaused(topic string) error { return fmt.Errorf("push to %s: %w", topic, 
 
 // inserted is the answer of push.sql.
 type inserted struct {
-	micros int64
-	paused map[string]bool // the topics that there are, and whether they are paused
-	due    map[name]int64  // the messages that were stored, with their due times in ms
+	micros  int64
+	numbers map[string]int32 // of the topics that there are
+	paused  map[string]bool  // of the same
+	due     map[stored]int64 // the messages that were stored, with their due times in ms
 }
 
+// stored names a message that was stored.
+type stored struct {
+	topic int32
+	id    string
+}
+
+// scan reads a row of a topic, or one of a message.
 func (g *inserted) scan(rows scanner) error {
-	var n name
-	var paused bool
-	var id *string
+	var number int32
+	var topic, id *string
+	var paused *bool
 	var due *int64
-	if err := rows.Scan(&g.micros, &n.topic, &paused, &id, &due); err != nil {
+	if err := rows.Scan(&g.micros, &number, &topic, &paused, &id, &due); err != nil {
 		return err
 	}
-	g.paused[n.topic] = paused
 	if id != nil {
-		n.id = *id
-		g.due[n] = *due
+		g.due[stored{number, *id}] = *due
+		return nil
 	}
+	g.numbers[*topic], g.paused[*topic] = number, *paused
 	return nil
 }
 
@@ -189,13 +197,13 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 }
 
 func newInserted() *inserted {
-	return &inserted{paused: make(map[string]bool), due: make(map[name]int64)}
+	return &inserted{numbers: make(map[string]int32), paused: make(map[string]bool), due: make(map[stored]int64)}
 }
 
 // took takes in what became of a message, and reports whether that is decided: it was stored, or would be due too late.
 func (p *push) took(i int, got *inserted) bool {
 	r := &p.out[i]
-	if due, ok := got.due[p.name(i)]; ok {
+	if due, ok := got.due[stored{got.numbers[r.Topic], r.ID}]; ok {
 		r.Due, r.Status = storekit.FromMillis(due), storedAs(r.Status)
 		return true
 	}

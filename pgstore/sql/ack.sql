@@ -6,7 +6,8 @@ WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
     SELECT m.place, k.dedupe_window
     FROM (SELECT t.number, t.dedupe_window, i.id, i.token
-          FROM unnest($4::text[], $5::text[], $6::bigint[]) AS i (topic, id, token) JOIN punctual.topic AS t ON t.name = i.topic
+          FROM unnest($4::text[], $5::text[], $6::bigint[]) AS i (topic, id, token)
+               CROSS JOIN LATERAL (SELECT t.number, t.dedupe_window FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t
           ORDER BY t.number, i.id COLLATE "C") AS k
          CROSS JOIN LATERAL (
              SELECT m.ctid AS place FROM punctual.message AS m
@@ -30,5 +31,5 @@ number AS MATERIALIZED (SELECT count(*) AS of FROM done)
 SELECT clock.micros, number.of, d.topics, d.ids,
        CASE WHEN NOT $7::boolean AND NOT EXISTS (SELECT FROM held WHERE dedupe_window > 0) THEN set_config('synchronous_commit', 'off', true) END
 FROM clock CROSS JOIN number LEFT JOIN LATERAL (
-    SELECT array_agg(t.name) AS topics, array_agg(done.id) AS ids FROM done JOIN punctual.topic AS t ON t.number = done.topic
+    SELECT array_agg((SELECT t.name FROM punctual.topic AS t WHERE t.number = done.topic)) AS topics, array_agg(done.id) AS ids FROM done
 ) AS d ON number.of < cardinality($5::text[])

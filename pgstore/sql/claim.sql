@@ -35,12 +35,14 @@ number AS MATERIALIZED (
     WHERE found.wanted > 0 AND store.timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
 ),
 leased AS (
-    UPDATE punctual.message
-    SET visible_at = (SELECT until FROM t), attempts = attempts + 1, token = (SELECT token FROM number),
-        failures = CASE WHEN token = 0 THEN failures ELSE
-            (failures || convert_to(attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(failures) - 14):] END
-    WHERE ctid = ANY (ARRAY(SELECT place FROM taken WHERE NOT spent))
-    RETURNING id, due, first_due, created, expires, drop_expired, attempts, max_attempts, headers, body, failures
+    UPDATE punctual.message AS m
+    SET visible_at = (SELECT until FROM t), attempts = m.attempts + 1, token = (SELECT token FROM number),
+        failures = CASE WHEN m.token = 0 THEN m.failures ELSE
+            (m.failures || convert_to(m.attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(m.failures) - 14):] END
+    FROM taken
+    WHERE NOT taken.spent AND m.ctid = taken.place
+    RETURNING taken.visible_at AS before, m.id, m.due, m.first_due, m.created, m.expires, m.drop_expired, m.attempts, m.max_attempts,
+              m.headers, m.body, m.failures
 )
 SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken, found.spent,
        CASE WHEN found.seen < $5::bigint THEN
@@ -48,6 +50,6 @@ SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.se
             WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t) AND m.visible_at <= (SELECT now FROM t) + $8::bigint
             ORDER BY m.topic, m.visible_at, m.id LIMIT 1)
        END,
-       taken.visible_at, l.id, l.due, l.first_due, l.created, l.expires, l.drop_expired, l.attempts, l.max_attempts,
+       l.before, l.id, l.due, l.first_due, l.created, l.expires, l.drop_expired, l.attempts, l.max_attempts,
        l.headers, l.body, l.failures
-FROM clock CROSS JOIN found LEFT JOIN (leased AS l JOIN taken ON taken.id = l.id) ON true
+FROM clock CROSS JOIN found LEFT JOIN leased AS l ON true

@@ -6,4 +6,4 @@ SELECT clock.micros, n.name,
         WHERE m.topic = t.number AND m.visible_at <= clock.micros / 1000 + $5::bigint
         ORDER BY m.topic, m.visible_at, m.id LIMIT 1)
 FROM clock CROSS JOIN unnest($4::text[]) AS n (name)
-     LEFT JOIN punctual.topic AS t ON t.name = n.name AND NOT t.delivery_paused
+     LEFT JOIN LATERAL (SELECT t.number FROM punctual.topic AS t WHERE t.name = n.name AND NOT t.delivery_paused OFFSET 0) AS t ON true

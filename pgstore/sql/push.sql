@@ -1,5 +1,5 @@
--- Stores those messages whose topic exists and takes pushes and whose ID is free. It returns a row for each that it has
--- stored, and one for each topic without any.
+-- Stores those messages whose topic exists and takes pushes and whose ID is free. It returns a row for each
+-- topic, and one for each message that it has stored.
 -- Locks: nothing but what it inserts, in the order of topic and ID. Where another transaction has an ID under change it
 -- waits for that one.
 WITH clock AS MATERIALIZED (:clock:),
@@ -15,7 +15,7 @@ stored AS (
         SELECT t.number, i.*, coalesce(i.due_at, (clock.micros + 999) / 1000 + i.delay) AS due, clock.micros / 1000 AS now
         FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[])
                  AS i (topic, id, due_at, delay, max_attempts, drop_expired, expire_after, headers, body)
-             JOIN t ON t.name = i.topic CROSS JOIN clock
+             CROSS JOIN LATERAL (SELECT t.number, t.push_paused FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t CROSS JOIN clock
         WHERE NOT t.push_paused
     ) AS x
     WHERE x.due <= 253402300799999
@@ -23,5 +23,6 @@ stored AS (
     ON CONFLICT (topic, id) DO NOTHING
     RETURNING topic, id, due
 )
-SELECT clock.micros, t.name, t.push_paused, stored.id, stored.due
-FROM clock CROSS JOIN t LEFT JOIN stored ON stored.topic = t.number
+SELECT clock.micros, t.number, t.name, t.push_paused, NULL, NULL FROM clock CROSS JOIN t
+UNION ALL
+SELECT clock.micros, stored.topic, NULL, NULL, stored.id, stored.due FROM clock CROSS JOIN stored

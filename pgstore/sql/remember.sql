@@ -4,4 +4,5 @@ UPDATE punctual.message AS m
 SET forget_at = u.forget_at, visible_at = NULL, died_at = NULL, reason = NULL, token = 0, cancelled = false,
     headers = NULL, body = NULL, failures = NULL
 FROM unnest($1::integer[], $2::text[], $3::bigint[]) AS u (topic, id, forget_at)
-WHERE m.topic = u.topic AND m.id = u.id
+     CROSS JOIN LATERAL (SELECT l.ctid AS place FROM punctual.message AS l WHERE l.topic = u.topic AND l.id = u.id OFFSET 0) AS l
+WHERE m.ctid = l.place

@@ -16,10 +16,12 @@ stored AS (
         SELECT t.number, i.*, coalesce(i.due_at, (clock.micros + 999) / 1000 + i.delay) AS due, clock.micros / 1000 AS now
         FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[])
                  AS i (topic, id, due_at, delay, max_attempts, drop_expired, expire_after, headers, body)
-             JOIN t ON t.name = i.topic CROSS JOIN clock
+             CROSS JOIN LATERAL (SELECT t.number, t.push_paused FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t CROSS JOIN clock
     ) AS x
-    WHERE x.due <= 253402300799999 AND m.topic = x.number AND m.id = x.id
+    CROSS JOIN LATERAL (SELECT l.ctid AS place FROM punctual.message AS l WHERE l.topic = x.number AND l.id = x.id OFFSET 0) AS l
+    WHERE x.due <= 253402300799999 AND m.ctid = l.place
     RETURNING m.topic, m.id, m.due
 )
-SELECT clock.micros, t.name, t.push_paused, stored.id, stored.due
-FROM clock CROSS JOIN t LEFT JOIN stored ON stored.topic = t.number
+SELECT clock.micros, t.number, t.name, t.push_paused, NULL, NULL FROM clock CROSS JOIN t
+UNION ALL
+SELECT clock.micros, stored.topic, NULL, NULL, stored.id, stored.due FROM clock CROSS JOIN stored

@@ -14,7 +14,7 @@ spent AS MATERIALIZED (
              SELECT m.ctid AS place,
                     m.cancelled OR m.drop_expired AND m.attempts < coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t)) AS finish
              FROM punctual.message AS m
-             WHERE m.topic = (SELECT number FROM t) AND m.id = k.id AND m.visible_at <= (SELECT now FROM t)
+             WHERE m.topic = (SELECT number FROM t) AND m.id = k.id AND coalesce(m.visible_at <= (SELECT now FROM t), false)
                AND (m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
                     OR m.expires <= (SELECT now FROM t))
              FOR UPDATE SKIP LOCKED

@@ -3,6 +3,6 @@
 INSERT INTO punctual.topic (name, settings, lease, max_attempts, dedupe_window, dead_retention, push_paused, delivery_paused)
 SELECT n.name, $2::text, $3::bigint, $4::integer, $5::bigint, $6::bigint, $7::boolean, $8::boolean
 FROM unnest($1::text[]) AS n (name)
-WHERE NOT EXISTS (SELECT FROM punctual.topic AS t WHERE t.name = n.name)
+WHERE (SELECT t.number FROM punctual.topic AS t WHERE t.name = n.name) IS NULL
 ORDER BY n.name
 ON CONFLICT (name) DO NOTHING

@@ -1,6 +1,8 @@
--- Reads which topics have something that was kept long enough. It locks nothing.
+-- Reads which topics have something that was kept long enough. It reads the first of each that is, and locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT t.number FROM punctual.topic AS t CROSS JOIN clock
-WHERE EXISTS (SELECT FROM punctual.message AS m WHERE m.topic = t.number AND m.forget_at <= clock.micros / 1000)
+WHERE (SELECT m.forget_at FROM punctual.message AS m
+       WHERE m.topic = t.number AND m.forget_at IS NOT NULL ORDER BY m.topic, m.forget_at LIMIT 1) <= clock.micros / 1000
    OR t.dead_retention > 0
-      AND EXISTS (SELECT FROM punctual.message AS m WHERE m.topic = t.number AND m.died_at <= clock.micros / 1000 - t.dead_retention)
+      AND (SELECT m.died_at FROM punctual.message AS m
+           WHERE m.topic = t.number AND m.died_at IS NOT NULL ORDER BY m.topic, m.died_at, m.id LIMIT 1) <= clock.micros / 1000 - t.dead_retention

@@ -8,4 +8,5 @@ SET visible_at = u.visible_at, due = u.due, first_due = u.first_due, expires = u
 FROM unnest($1::integer[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::integer[],
             $9::boolean[], $10::bigint[], $11::text[], $12::bytea[])
          AS u (topic, id, visible_at, due, first_due, expires, token, attempts, cancelled, died_at, reason, failure)
-WHERE m.topic = u.topic AND m.id = u.id
+     CROSS JOIN LATERAL (SELECT l.ctid AS place FROM punctual.message AS l WHERE l.topic = u.topic AND l.id = u.id OFFSET 0) AS l
+WHERE m.ctid = l.place
