@@ -30,8 +30,8 @@ type Options struct {
 	Location *time.Location
 	// Logger gets what fails inside. It never gets tokens or bodies. Default: none.
 	Logger *slog.Logger
-	// API is where the HTTP interface of the same store answers, for the curl lines that pages show: a URL, or "/" for the host
-	// under which the console is seen. Default: no such lines.
+	// API is where the HTTP interface of the same store answers, for the curl lines that pages show. It is a URL, or
+	// "/" for the host under which the console is seen. Default: no such lines.
 	API string
 	// Authenticate says who sends a request, or returns an error that wraps punctual.ErrUnauthenticated. It is asked once for each
 	// request, so it must be quick. Default: whoever is on this machine may do everything, and others nothing.
