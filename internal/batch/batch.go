@@ -56,8 +56,8 @@ type Batcher[T, R any] struct {
 	mu sync.Mutex
 	// main has the calls of all keys that have no lane of their own.
 	main lane[T, R]
-	// apart has a lane for each key that was in a late batch, until a batch of that lane was in time, or nothing
-	// of the key is under way any more.
+	// apart has a lane for each key that was in a late batch. A lane ends when a batch of it was in time, or when
+	// nothing of its key is under way any more.
 	apart map[string]*lane[T, R]
 	// alarm overtakes the batch of main; nil before the first.
 	alarm *time.Timer
@@ -440,9 +440,9 @@ func (b *Batcher[T, R]) Fits(items []T) int {
 	return min(len(items), b.cfg.MaxItems)
 }
 
-// Close refuses further calls and waits for those under way, those that wait included. When ctx ends first, those that
-// wait are refused as well, the context of Run is ended, and Close returns ctx's error without waiting any longer; it
-// may be called again to do so.
+// Close refuses further calls and waits for those under way, those that wait included. When ctx ends first, Close
+// refuses those that wait as well, ends the context of Run, and returns ctx's error without waiting any longer. It
+// may be called again to wait further.
 func (b *Batcher[T, R]) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -54,8 +54,8 @@ func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	}
 }
 
-// runCommand runs CMD to its end, in a process group of its own, so that a signal from
-// the terminal does not reach it and its whole group can be ended.
+// runCommand runs CMD to its end, in a process group of its own. So a signal from the terminal does not reach it, and
+// its whole group can be ended.
 func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, tail *tail) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", string(c.flags.exec))
 	cmd.Stdin = bytes.NewReader(d.Body)

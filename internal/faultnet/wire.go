@@ -12,8 +12,9 @@ import (
 // startTimeout bounds how long a test waits for something to happen; it only bounds hangs.
 const startTimeout = time.Minute
 
-// Wire carries bytes between those who connect to it and a server. Either direction can be cut for all connections: what is sent
-// then arrives when the cut ends, as TCP sends it again, also when its sender has given up by then.
+// Wire carries bytes between those who connect to it and a server. Either direction can be cut for all connections.
+// What is sent during a cut arrives when the cut ends, as TCP sends it again. It arrives even if its sender has given
+// up by then.
 type Wire struct {
 	// Addr is the host and port for clients and replicas, in place of the server's.
 	Addr string

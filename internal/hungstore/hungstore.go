@@ -14,8 +14,8 @@ import (
 // Topic is the topic whose calls hang.
 const Topic = "hung"
 
-// Store is a store in which some calls for Topic do not return before the caller leaves or the test mends it, as when the
-// topic is on a node that does not answer. All methods are safe for concurrent use.
+// Store is a store in which some calls for Topic hang, as if the topic were on a node that does not answer. Such a
+// call returns when its caller leaves or the test calls Mend. All methods are safe for concurrent use.
 type Store struct {
 	punctual.Store
 	ops    []string

@@ -71,8 +71,9 @@ type Options struct {
 	// Names are the sorted sets' keys (ZSet), topics (BeeDelayQueue), queues (Redisson, Asynq, River) or the table
 	// (Postgres) to take over. None means all that are found; a ZSet and a table need one.
 	Names []string
-	// Parts selects among the sets that a system keeps for each name: for BeeDelayQueue "order"
-	// and "ack", default "order"; for Asynq "scheduled" and "retry", for River "scheduled" and "retryable", default both.
+	// Parts selects among the sets that a system keeps for each name. For BeeDelayQueue they are "order" and "ack",
+	// default "order". For Asynq they are "scheduled" and "retry", for River "scheduled" and "retryable", default
+	// both.
 	Parts []string
 	// Topic takes everything over into this topic.
 	Topic string

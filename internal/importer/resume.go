@@ -50,8 +50,8 @@ func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs [
 	return m.decide(ctx, s, r, open)
 }
 
-// sort makes the messages of staged entries, and tells apart those that may be pushed again, those
-// that people must decide about, and those of these that are too young for it.
+// sort makes the messages of staged entries and divides them into three. Those that are certain may be pushed again;
+// people must decide about the open ones. The young ones are in doubt, too, but too young to be decided about.
 func (m *mover) sort(ctx context.Context, s *source, es []*entry, now time.Time) (certain, open, young []*entry, err error) {
 	for _, e := range es {
 		s.restore(e)

@@ -206,8 +206,8 @@ func (s *source) decode(e *entry) {
 	}
 }
 
-// reasonOf says what Check found wrong: a message that was read has a due time and an ID that are
-// right, so it is the topic, or else what it carries.
+// reasonOf says what CheckPush found wrong. The due time and the ID of a message that was read are right, so it is
+// the topic, or else what the message carries.
 func reasonOf(m *punctual.NewMessage) Reason {
 	if storekit.CheckTopic(m.Topic) != nil {
 		return BadTopic

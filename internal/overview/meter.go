@@ -221,8 +221,8 @@ func (s *series) at(number int64) *slot {
 // idle tells that nothing passed in the last day.
 func (s *series) idle(now int64) bool { return now-s.last >= MeterMinutes }
 
-// latenessBounds are the upper bounds of the buckets of lateness, in milliseconds: 1, 2 and 5 times the powers of ten up to 1.4 hours, and
-// one for what is later. PromptLimit is one of them.
+// latenessBounds are the upper bounds of the buckets of lateness, in milliseconds. They are 1, 2 and 5 times the
+// powers of ten, up to 1.4 hours, and one for what is later. PromptLimit is one of them.
 var latenessBounds = [...]uint32{
 	1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, math.MaxUint32,
 }

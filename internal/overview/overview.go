@@ -211,8 +211,8 @@ func (r *Reader) Read(ctx context.Context) (*Overview, error) {
 	return out, nil
 }
 
-// addPictures adds what falls due. Before a picture was counted for the first time, those of more distant times are not begun: in
-// a store of many messages they take far longer, and the first one is what people look at.
+// addPictures adds what falls due. Until a picture was counted for the first time, those of more distant times are
+// not begun. In a store of many messages those take far longer, and people look at the first one.
 func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts) {
 	for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
 		k := &r.pictures[n]

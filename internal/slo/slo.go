@@ -86,8 +86,9 @@ func (l *Lateness) Delivered(d *punctual.Delivery) {
 	}
 }
 
-// BurnRate is how many times more deliveries were late in the last window than may be: 0 when none was late or none was
-// made, 1 when exactly as many as promised, 100 at 1s@99 when all were.
+// BurnRate is how many times more deliveries were late in the last window than may be. It is 0 when none was late or
+// none was made, and 1 when exactly as many were late as the objective allows. With 1s@99 it is 100 when all were
+// late.
 func (l *Lateness) BurnRate(window time.Duration) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +105,9 @@ func (l *Lateness) BurnRate(window time.Duration) float64 {
 	return 100 * float64(late) / float64(total) / (100 - l.objective.Percent)
 }
 
-// Degraded says why the promise is not kept now, or nothing. It is not kept while more was late than may be both in the last
-// five minutes and in the last hour: one look alone is either out of date or excited by little.
+// Degraded says why the promise is not kept now, or nothing. It is broken while more deliveries were late than may
+// be, both in the last five minutes and in the last hour. The hour alone is out of date, and five minutes alone react
+// to a few late deliveries.
 func (l *Lateness) Degraded() []string {
 	short, long := l.BurnRate(5*time.Minute), l.BurnRate(time.Hour)
 	if short <= 1 || long <= 1 {

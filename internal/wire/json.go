@@ -16,9 +16,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// DecodeRequest reads one JSON value. What a lenient decoder would mend or pass over is an ErrInvalid that names the place:
-// a name twice, a name that is not known, text that is not UTF-8, nesting beyond all use, data behind the value. More items, topics
-// or headers than a request may have are an ErrTooLarge.
+// DecodeRequest reads one JSON value. What a lenient decoder would mend or pass over is an ErrInvalid that names the
+// place. That is a name twice, an unknown name, text that is not UTF-8, nesting beyond all use, or data behind the
+// value. More items, topics or headers than a request may have are an ErrTooLarge.
 func DecodeRequest(data []byte, into any) error {
 	if err := json.Unmarshal(data, into, json.RejectUnknownMembers(true)); err != nil {
 		return malformed(data, err)

@@ -14,8 +14,8 @@ type SettleItem struct {
 	Token int64  `json:"token,string"`
 	// Verb is "ack", "retry", "snooze", "discard", "release" or "extend".
 	Verb string `json:"verb"`
-	// In is when the next attempt is due, for a retry (left out: as the topic's backoff says) and a snooze (left out: now); for
-	// an extension the new length of the lease from now (left out: the topic's).
+	// In is when the next attempt is due. Left out, it means the topic's backoff for a retry, and now for a snooze.
+	// For an extension it is the new length of the lease from now; left out, it is the topic's.
 	In string `json:"in,omitzero"`
 	// Error is kept in the history, for a retry and a discard.
 	Error string `json:"error,omitzero"`

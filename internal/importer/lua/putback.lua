@@ -4,7 +4,7 @@
 --       asynq: two for each item: the task's hash, and where it is kept
 -- ARGV  1 kind, then for each item: member, score, record
 -- Result: for each item 1 back (also by an earlier try of the same call), 0 another run has
--- adopted or finished it, 2 its place is taken: a new task has the same ID (asynq).
+-- adopted or finished it, 2 its place is taken. A new task with the same ID takes it (asynq).
 -- A member that was added again meanwhile stays as it is there: the newer one counts, as it
 -- always does in a sorted set.
 local kind, set, staging = ARGV[1], KEYS[1], KEYS[2]

@@ -7,7 +7,7 @@
 --       asynq:         two for each item: the task's hash, and where it is kept meanwhile
 -- ARGV  1 kind, then for each item: member, score, record, SHA-1 of the task (asynq, else "")
 -- Result: for each item 1 taken (also by an earlier try of the same call), 0 gone, 2 changed,
--- 3 still staged from before; or a single -1 when the lock is held.
+-- 3 still staged from before. While the lock is held it is a single -1.
 local kind, set, staging = ARGV[1], KEYS[1], KEYS[2]
 
 local function expect(key, want)
