@@ -22,10 +22,9 @@ func (s *Store) InPartitions(of func(id string) int) {
 	s.partition = of
 }
 
-// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them,
-// or says why no store may have chosen them: unknown, dead, under a lease, not due, to be
-// ended rather than delivered, or later than one that was left out. A lease of 0 is the
-// topic's.
+// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them. Otherwise it says why no
+// store may have chosen them. A message may be unknown, dead, under a lease or not due. It may also have to be ended
+// rather than delivered, or be later than one that was left out. A lease of 0 is the topic's.
 //
 // Like a Claim it ends on its way the messages that must not be delivered any more, as far
 // as they are strictly earlier. Those with the same time as the last one the other store
@@ -51,8 +50,8 @@ func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]p
 	return found, nil
 }
 
-// EndThese ends exactly these messages, as if a Claim had met them, or says why no claim
-// may have done so: for the reasons of ClaimThese, or because they are to be delivered.
+// EndThese ends exactly these messages, as if a Claim had met them. Otherwise it says why no claim may have done so:
+// for the reasons of ClaimThese, or because they are to be delivered.
 func (s *Store) EndThese(topic string, ids []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,9 +112,9 @@ func (s *Store) firstBefore(t *topic, m *message) *message {
 	return first
 }
 
-// NextAt returns the earliest time at which a live message of these topics, or of any
-// topic when none is named, next needs attention: its due time, or the end of its lease.
-// It lies in the past while a message is ready. It is false when there is no live message.
+// NextAt returns the earliest time at which a live message of these topics next needs attention: its due time, or the
+// end of its lease. No topics means all. It lies in the past while a message is ready. It is false when there is no
+// live message.
 func (s *Store) NextAt(topics ...string) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,8 +39,8 @@ func newTopic() *topic {
 type message struct {
 	punctual.Message // Body and Headers are never written to
 
-	// at is the one time that counts, in ms: the due time while nobody holds a lease, else
-	// the end of the lease; the time of death of a dead one.
+	// at is the one time that counts, in ms. It is the end of the lease while somebody holds one, else the due time.
+	// For a dead message it is the time of death.
 	at              int64
 	seq             uint64        // orders equal times by arrival
 	index           int           // in its queue
