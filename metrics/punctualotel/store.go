@@ -11,10 +11,10 @@ import (
 	"github.com/punctualmq/punctual/metrics/internal/reading"
 )
 
-// AddStore measures what s holds whenever the metrics are read: messages by state, how far ahead they are due, how old
-// the oldest ready one is, and how much room there is. A store with many messages takes a while to count them: it spends
-// at most a tenth of the time on that, and in between answers with what it counted last. Unregister what it returns before
-// closing the store.
+// AddStore measures what s holds whenever the metrics are read. It measures messages by state, how far ahead they are
+// due, how old the oldest ready one is, and how much room there is. A store with many messages takes a while to count
+// them. It spends at most a tenth of the time on that; in between it answers with what it counted last. Unregister
+// what it returns before closing the store.
 //
 // ErrUnsupported: s cannot be inspected.
 func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {

@@ -80,8 +80,8 @@ type Reader struct {
 	err  error      // guarded by mu
 }
 
-// idle is how many times as long as a look took its answer is used again: a store of many messages
-// spends at most a tenth of the time on being looked at, however often somebody asks.
+// idle is how many times as long as a look took its answer is used again. So a store of many messages spends at most
+// a tenth of the time on looks, however often somebody asks.
 const idle = 9
 
 // NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. A look that takes
