@@ -15,8 +15,8 @@ func (k *Kit) Scheduled(topic string) []punctual.Info {
 	return k.list(topic, punctual.StateScheduled)
 }
 
-// Ready returns the messages of a topic whose time has come and that no handler has seen
-// yet, the earliest first: until Advance, or while the topic is paused or has no handler.
+// Ready returns the messages of a topic whose time has come and that no handler has seen yet, the earliest first.
+// They stay ready until Advance, or while the topic is paused or has no handler.
 func (k *Kit) Ready(topic string) []punctual.Info {
 	k.tb.Helper()
 	return k.list(topic, punctual.StateReady)
