@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// batch sends items that can be carried out, those of which check says nothing, in as few requests as the server's
-// limit allows, and returns a result for each item in order. What one request cannot carry is halved.
+// batch sends those items of which check says nothing, in as few requests as the server's limit allows. It returns a
+// result for each item, in order. What one request cannot carry is halved.
 //
 // The error of the first request is that of the call. A later one leaves what is done before in place, so its items
 // have the error.

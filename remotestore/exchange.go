@@ -233,8 +233,8 @@ func (x *sending) write(e *endpoint, header http.Header) (body []byte, err error
 	return body, nil
 }
 
-// name adds to a request with a key what the server has to know of it, and makes it anew if an earlier copy went to a
-// memory that this server does not have.
+// name adds to a request with a key what the server has to know of it. If an earlier copy went to a server whose
+// memory this one does not have, name makes the request anew.
 func (x *sending) name(ctx context.Context, e *endpoint, header http.Header) error {
 	if e.instance.Load() == nil || !e.asked.Load() {
 		if _, err := x.ask(ctx, e); err != nil {

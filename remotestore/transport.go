@@ -107,8 +107,8 @@ func unencryptedHTTP2() *http.Protocols {
 	return p
 }
 
-// choose returns the client for the next request. Before it is known what the server speaks, that is found out by a request
-// without a body and token: what follows the preface of HTTP/2 may be read as anything by one that does not know it.
+// choose returns the client for the next request. It finds out first what the server speaks, by a request without
+// body and token. A server that does not know HTTP/2 may read what follows its preface as anything.
 func (e *endpoint) choose(ctx context.Context, a again) (*http.Client, error) {
 	if e.http1 == nil {
 		return e.client, nil
