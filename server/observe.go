@@ -8,9 +8,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// observed tells an Observer what passes between the server and its store, as a Queue and a Worker do: OnStart for each
-// message that a claim brought, OnSettle for each settlement, OnLeaseLost for each holder who was told so. A call that the
-// store knows again counts again. Its optional interfaces are not those of the store.
+// observed tells an Observer what passes between the server and its store, as a Queue and a Worker do. It calls
+// OnStart for each message that a claim brought, OnSettle for each settlement, and OnLeaseLost for each holder who
+// was told so. A call that the store knows again counts again. Its optional interfaces are not those of the store.
 type observed struct {
 	punctual.Store
 	observer *punctual.Observer

@@ -30,8 +30,9 @@ type Options struct {
 	Version string
 	// OnRequest, if not nil, is told of each request when it has been answered. It must be quick.
 	OnRequest func(ctx context.Context, r RequestInfo)
-	// Observer, if not nil, is told what clients do with the store, as one of a Queue or a Worker is: OnStart for each message
-	// that a claim brings, OnSettle for each settlement. OnFinish is never called. It must not be changed afterwards.
+	// Observer, if not nil, is told what clients do with the store, as one of a Queue or a Worker is. OnStart is
+	// called for each message that a claim brings, OnSettle for each settlement. OnFinish is never called. It must
+	// not be changed afterwards.
 	Observer *punctual.Observer
 	// Metrics, if not nil, answers GET /metrics, for who may inspect all topics.
 	Metrics http.Handler
