@@ -166,8 +166,8 @@ func (s *Store) takeOver() error {
 	return nil
 }
 
-// Share lets other processes use the store that this process has opened in dir, until stop is called, which has to be before
-// the store is closed: it answers what is under way and ends waiting claims. Open does this by itself.
+// Share lets other processes use the store that this process has opened in dir, until stop is called. Call stop
+// before you close the store: it answers what is under way and ends waiting claims. Open does this by itself.
 func Share(s *diskstore.Store, dir string, log *slog.Logger) (stop func() error, err error) {
 	h, err := server.New(s, &server.Options{Logger: log, Limits: server.Limits{Rate: 1e9, Burst: 1e9}})
 	if err != nil {
