@@ -16,8 +16,9 @@ func NewID(now time.Time) string {
 	return ulid.MustNew(uint64(ms), rand.Reader).String()
 }
 
-// IDOfKey returns the ID of the n-th message of a push with this key, if the store is to make it up: the same for each
-// copy of the push, whichever process carries it out. It is a ULID which, unlike that of NewID, tells no time.
+// IDOfKey returns the ID of the n-th message of a push with this key, if the store is to make it up. The ID is the
+// same for each copy of the push, whichever process carries it out. It is a ULID which, unlike that of NewID, tells
+// no time.
 func IDOfKey(key string, n int) string {
 	sum := sha256.Sum256([]byte("id " + strconv.Itoa(n) + " " + key))
 	return ulid.ULID(sum[:16]).String()

@@ -45,8 +45,8 @@ func WithRequest(ctx context.Context, r Request) context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
 
-// WithoutRequest returns a context as ctx without its request, for a call that is another one: such as a settlement
-// that gives back what a claim has leased, also behind the claim's NotAfter.
+// WithoutRequest returns a context as ctx without its request, for a call that is another one. An example is a
+// settlement that gives back what a claim has leased, also behind the claim's NotAfter.
 func WithoutRequest(ctx context.Context) context.Context {
 	return context.WithValue(ctx, requestKey{}, nil)
 }

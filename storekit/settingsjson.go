@@ -12,8 +12,8 @@ import (
 // storedSettings are a topic's settings as stores keep them: JSON, drawn in docs/format.md. A store that keeps
 // columns or fields instead is free to.
 //
-// The compatibility rules: a name and its form never change; a setting that is not there has its default; one
-// that is added later is left out at its default, so that older programs go on until somebody uses it.
+// The compatibility rules: a name and its form never change. A setting that is not there has its default. One that is
+// added later is left out at its default, so that older programs go on until somebody uses it.
 type storedSettings struct {
 	Lease             duration       `json:"lease"`
 	MaxAttempts       int            `json:"max_attempts"`
@@ -65,8 +65,8 @@ func EncodeSettings(s punctual.Settings) ([]byte, error) {
 }
 
 // DecodeSettings is the inverse of EncodeSettings. A setting that this program does not know is an ErrUnsupported,
-// since the next change would lose it; anything else that cannot be read, or breaks the rules of
-// ApplySettings, is an ErrCorrupt.
+// since the next change would lose it. Anything else that cannot be read, or breaks the rules of ApplySettings, is an
+// ErrCorrupt.
 func DecodeSettings(text []byte) (punctual.Settings, error) {
 	known := json.NewDecoder(bytes.NewReader(text))
 	known.DisallowUnknownFields()

@@ -31,10 +31,9 @@ func CeilDuration(d time.Duration) int64 {
 	return ms
 }
 
-// DueAt turns a due time or a delay into the due time to store: due if it is not
-// zero, else delay after now, which is the store's clock as finely as it knows it.
-// Both are rounded up to whole milliseconds (P2). A time in the past is kept. Beyond
-// MaxDue it returns an ErrInvalid (P9).
+// DueAt turns a due time or a delay into the due time to store. It is due if that is not zero, else delay after now,
+// which is the store's clock as finely as it knows it. Both are rounded up to whole milliseconds (P2). A time in the
+// past is kept. Beyond MaxDue it returns an ErrInvalid (P9).
 func DueAt(now, due time.Time, delay time.Duration) (time.Time, error) {
 	var ms int64
 	if due.IsZero() {
