@@ -198,8 +198,8 @@ func attemptsHistory(s *harness) {
 	}
 }
 
-// attemptsReason: a claim ends a message that it may not deliver for the first reason that holds, of a
-// cancel under its last lease, attempts that are used up, and the expiry.
+// attemptsReason: a claim ends a message that it may not deliver for the first reason that holds. The reasons are, in
+// this order, a cancel under its last lease, attempts used up, and the expiry.
 func attemptsReason(s *harness) {
 	for _, drop := range []bool{false, true} {
 		t := newHarness(s.T, s.promise, s.opener)

@@ -31,9 +31,9 @@ func (c *ShiftedClock) After(t time.Time) (<-chan time.Time, func()) {
 // allDue is further ahead than any time that a workload asks for.
 const allDue = 100 * time.Hour
 
-// Audit compares all that a store holds with the history: it reads everything, makes everything due by
-// shifting the clock that the store runs on, has it delivered and acked, and reads again. An error is
-// for a store that cannot be read; what is wrong with its content is among the ledger's problems.
+// Audit compares all that a store holds with the history. It reads everything and makes everything due by shifting
+// the clock that the store runs on. Then it has everything delivered and acked, and reads again. An error is for a
+// store that cannot be read; what is wrong with its content is among the ledger's problems.
 func (l *Ledger) Audit(ctx context.Context, s punctual.Store, process int64, clock *ShiftedClock) error {
 	rec := NewRecorder(s, process, clock.Now, l.Add)
 	if err := l.checkStore(ctx, s); err != nil {

@@ -36,8 +36,8 @@ func duplicateKeep(s *harness) { s.duplicateKept(punctual.IfExistsKeep) }
 
 func duplicateReplaceDead(s *harness) { s.duplicateKept(punctual.IfExistsReplaceDead) }
 
-// duplicateKept pushes a taken ID in every situation: a message that will be delivered stays, and a dead one is replaced or
-// makes the push an error that says what to do.
+// duplicateKept pushes a taken ID in every situation. A message that will be delivered stays. A dead one is replaced,
+// or makes the push an error that says what to do.
 func (s *harness) duplicateKept(how punctual.IfExists) {
 	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
 		var before punctual.Info

@@ -52,8 +52,8 @@ type Event struct {
 	Token int64
 	Verb  punctual.Verb
 	Delay time.Duration
-	// Now is the store's clock, read before a settlement was called, or when a handler could not have started yet; After the
-	// same, read after the settlement, or in the handler.
+	// Now is the store's clock, read before a settlement was called, or when a handler could not have started yet.
+	// After is the same clock, read after the settlement, or in the handler.
 	Now, After time.Time
 
 	// Due is what the store told: the time of a push, a reschedule or a delivery.
@@ -98,10 +98,9 @@ type Violation struct {
 
 func (v Violation) String() string { return v.Promise + ": " + v.Text }
 
-// CheckHistory returns every promise that a complete history of a store breaks: complete
-// means that it has all calls since the store was empty, and that after the last one
-// nothing in it was scheduled, ready or leased. It is a pure function of what clients saw
-// and knows nothing of any store, so that it judges them all alike.
+// CheckHistory returns every promise that a complete history of a store breaks. A complete history has all calls
+// since the store was empty. After the last call nothing in the store was scheduled, ready or leased. CheckHistory is
+// a pure function of what clients saw and knows nothing of any store, so that it judges them all alike.
 //
 // Each rule holds whatever the order in which overlapping calls took effect; a rule
 // that would need to know that order is not here.

@@ -22,11 +22,11 @@ import (
 // keeps both what was and what would be. A set that becomes empty is a broken promise: nothing
 // that the contract allows explains what the callers saw.
 //
-// One rule for each transition replaces the special cases that a list of forbidden patterns needs:
-// a message's several lives, overlapping calls, repeated IDs in one call and reads need
-// none. It stays tractable because IDs are independent of one another, so each is searched
-// alone, and because few calls for one ID overlap. Overlapping calls are tried in each order, but only when an
-// answer has to be explained (Lowe, "Testing for linearizability": just-in-time linearization).
+// With one rule for each transition there are no special cases, as a list of forbidden patterns needs them. The rule
+// holds for a message's several lives, overlapping calls, repeated IDs in one call and reads. It stays tractable
+// because IDs are independent of one another, so each is searched alone, and because few calls for one ID overlap.
+// Overlapping calls are tried in each order, but only when an answer has to be explained (Lowe, "Testing for
+// linearizability": just-in-time linearization).
 //
 // Times are spans: the clock of the caller before and behind a call bounds what the store's clock
 // showed when the call took effect. An answer that tells a time narrows the span to it.
@@ -154,14 +154,14 @@ const (
 type Ledger struct {
 	// Expected are the codes of errors that a call may fail with as a whole. Others are reported.
 	Expected []string
-	// Grace is how long after the end of its lease, in ms, a handler may be seen to start: what passes
+	// Grace is how long after the end of its lease, in ms, a handler may be seen to start. It covers what passes
 	// between the look at the clock and the first line of the handler. 0 does not check starts.
 	Grace int64
 	// GivesBack is for stores where a claim whose context ended first may have leased messages. It gives them back, and
 	// where the store never learns what it had leased, the leases run out.
 	GivesBack bool
-	// Lossy is for stores behind a server, whose answers may be lost: a claim that failed may have leased messages that are given
-	// back behind its answer, or whose leases run out.
+	// Lossy is for stores behind a server, whose answers may be lost. A claim that failed may then have leased
+	// messages, which are given back behind its answer or whose leases run out.
 	Lossy bool
 
 	durable    Durable
@@ -318,9 +318,9 @@ func (c *call) open() *call {
 // of the process, and each takes the ledger more states to look at.
 const mostGivenBack = 4
 
-// givenBack are copies of a claim that took longer than its leases last, one for each time that it may have leased messages
-// and given them back because the leases had run out meanwhile, perhaps behind its answer. What it gave back is
-// like what a claim leased whose answer nobody saw.
+// givenBack are copies of a claim that took longer than its leases last. There is one for each time that it may have
+// leased messages and given them back because the leases had run out meanwhile. It may have done so behind its
+// answer. What it gave back is like what a claim leased whose answer nobody saw.
 func (l *Ledger) givenBack(c *call) (copies []*call) {
 	if c.Call != CallClaim {
 		return nil
@@ -408,8 +408,8 @@ func (l *Ledger) ended(process, at int64) {
 	}
 }
 
-// keptByFailure returns, for a process whose store has failed, what claims may have leased and not returned: while such a
-// claim was under way, a change took the message out of its hands, and then could not be made. The store wrote the
+// keptByFailure returns, for a process whose store has failed, what claims may have leased and not returned. While
+// such a claim was under way, a change took the message from it, and then could not be made. The store wrote the
 // lease down and can write no more. gone are the calls whose outcome is open.
 func (l *Ledger) keptByFailure(process int64, gone []*call) (leased []*call) {
 	if !l.failed[process] {

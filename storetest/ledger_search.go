@@ -327,8 +327,9 @@ func (l *Ledger) explain(t *track) {
 	}
 }
 
-// likenUnseen makes claims whose answer nobody saw, and that ended at the same time, alike but for their begin: each gives
-// a lease of any length that one of them gives. Then it matters only how many took effect, not which; a kill leaves many.
+// likenUnseen makes claims alike, but for their begin, whose answer nobody saw and that ended at the same time. Each
+// then gives a lease of any length that one of them gives. Then it matters only how many took effect, not which; a
+// kill leaves many.
 func likenUnseen(ops []*op) {
 	byEnd := make(map[int64]span)
 	for _, o := range ops {

@@ -233,8 +233,8 @@ func (o *op) apply(in *intern, s *state) (next []*state, reason string) {
 	return next, reason
 }
 
-// lapsed returns the states that time alone may have made of one: an end by a claim that found
-// the message used up, cancelled or expired, or what is kept for a while and no longer.
+// lapsed returns the states that time alone may have made of one. A claim may have ended a message that it found used
+// up, cancelled or expired. What is kept for a while may have gone.
 func (o *op) lapsed(in *intern, s *state) []*state {
 	t := o.time()
 	switch s.phase {

@@ -10,9 +10,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The transitions of an ID, one function for each item of the contract. Each takes a state in which the ID may be and
-// returns those in which it may be when the op has taken effect with the answer that was seen, or with any
-// if none was.
+// The transitions of an ID, one function for each item of the contract. Each takes a state in which the ID may be. It
+// returns those in which it may be when the op has taken effect with the answer that was seen, or with any answer if
+// none was.
 
 func (o *op) step(in *intern, s *state) ([]*state, string) {
 	switch o.kind {

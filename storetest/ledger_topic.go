@@ -66,8 +66,8 @@ func (h *topicHistory) replaced(i int, at int64) bool {
 	})
 }
 
-// forget drops what no call behind a line can concern: IDs that are not there, until a call names them, and settings that were
-// replaced before every message was last seen. No call may be under way.
+// forget drops what no call behind a line can concern. That is IDs that are not there, until a call names them, and
+// settings that were replaced before every message was last seen. No call may be under way.
 func (h *topicHistory) forget(line int64) {
 	seen := line + 1
 	h.ids = slices.DeleteFunc(h.ids, func(t *track) bool {

@@ -23,9 +23,9 @@ const (
 	raceIDs     = 8
 )
 
-// RunRaces lets goroutines push, claim, settle, cancel and reschedule the same few
-// messages, and workers handle them, on the real clock with leases so short that many run out,
-// and judges what they saw with CheckHistory. It is worth most under -race. It takes a few seconds.
+// RunRaces lets goroutines push, claim, settle, cancel and reschedule the same few messages, and workers handle them.
+// It uses the real clock, with leases so short that many run out, and judges what they saw with CheckHistory. It is
+// worth most under -race. It takes a few seconds.
 func RunRaces(t *testing.T, open Open, opts ...Option) {
 	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
 	history, err := r.run()

@@ -22,8 +22,8 @@ import (
 // compares every answer, and at the end everything that is stored. The store needs an
 // Inspector. With WithReopen it is reopened now and then.
 //
-// What the contract leaves open the model follows: which of equally due messages a claim
-// takes, the values of tokens, and how the store's clock catches up after a step back.
+// The model follows the store in what the contract leaves open. That is which of equally due messages a claim takes,
+// the values of tokens, and how the store's clock catches up after a step back.
 //
 // A failure is made as short as possible and logged with the one command that repeats
 // it. The number of histories is that of package rapid (100, -rapid.checks), and so is the

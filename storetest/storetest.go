@@ -64,9 +64,10 @@ func WithClockElsewhere() Option {
 	return func(o *options) { o.elsewhere = true }
 }
 
-// WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends: the store gives back then what the
-// claim has leased, and its attempt is not counted. In RunRaces the answer may also come, or what was lost be given back, only when
-// the short leases have run out, as on a network. The claim then returns none of them, and attempts count that nobody saw.
+// WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends. The store then gives
+// back what the claim has leased, and its attempt is not counted. In RunRaces the answer may also come, or what was
+// lost be given back, only when the short leases have run out, as on a network. The claim then returns none of them,
+// and attempts count that nobody saw.
 func WithLossyClaims() Option {
 	return func(o *options) { o.lossyClaims = true }
 }

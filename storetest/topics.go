@@ -67,8 +67,8 @@ func (s *harness) defaults() punctual.Settings {
 	return d
 }
 
-// everySetting changes all fields of the settings, also those that come to be, but for those that the store
-// cannot: Partitions in any case, and FinishedRetention in one that keeps no stories.
+// everySetting changes all fields of the settings, also those that are added later. It leaves out those that the
+// store cannot change: Partitions in any case, and FinishedRetention in a store that keeps no stories.
 func everySetting(s *harness) punctual.SettingsPatch {
 	s.Helper()
 	var p punctual.SettingsPatch

@@ -84,8 +84,8 @@ func waitOtherTopic(s *harness) {
 	}
 }
 
-// waitFarPush: while nothing is pending a claim may sleep for good, so it must be told of the first
-// message however far ahead that is due, even if the store does not look at it yet.
+// waitFarPush: while nothing is pending a claim may sleep for good. So it must be told of the first message, however
+// far ahead that is due, even if the store does not look at it yet.
 func waitFarPush(s *harness) {
 	for _, ahead := range []time.Duration{3 * time.Second, 11 * time.Second, time.Minute, 59 * time.Minute} {
 		s.wakeUp(fmt.Sprintf("the due time, %v ahead, of a message pushed meanwhile", ahead), func() {}, func() {
@@ -95,8 +95,8 @@ func waitFarPush(s *harness) {
 	}
 }
 
-// suddenClock is a clock that can be put forward without a notice to those who wait for a time: so does
-// a machine that was suspended, or whose clock is set. Their waits last as long as before.
+// suddenClock is a clock that can be put forward without a notice to those who wait for a time. A machine that was
+// suspended, or whose clock is set, does the same. Their waits last as long as before.
 type suddenClock struct {
 	*storekit.ManualClock
 	ahead atomic.Int64 // of the ManualClock, ns
