@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A worker with a backlog claims ahead of its free slots: as many messages as the slots handle in aheadTime and in two claims,
-// at least one and at most aheadMost for each slot. So a slot has its next message at once, and a store is asked for more at a time the
-// longer it takes to answer. There is nothing ahead for handlers that take aheadTime: what waits here could be with another worker. What no slot took
-// for aheadWait, or somewhat longer where claims are slow, is given back. Its attempt does not count, and for aheadRest nothing more
-// is claimed ahead.
+// A worker with a backlog claims ahead of its free slots. It claims as many messages as the slots handle in aheadTime
+// and in two claims, at least one and at most aheadMost for each slot. So a slot has its next message at once, and a
+// store is asked for more at a time the longer it takes to answer. There is nothing ahead for handlers that take
+// aheadTime: what waits here could be with another worker. What no slot took for aheadWait, or somewhat longer where
+// claims are slow, is given back. Its attempt does not count, and for aheadRest nothing more is claimed ahead.
 //
 // A claim that asks for messages ahead does not wait in the store, and is sent only after one that brought all that it
 // asked for. So a worker that is idle, when many messages become due at once, takes no more than it has slots.
@@ -205,9 +205,9 @@ func (s *slots) passed() {
 	s.ahead.beside--
 }
 
-// waitedTooLong takes out of the queue what has waited for too long, or everything at the end of the session, and returns
-// when to look again; zero for not before something is claimed ahead. While there is much to do it looks as often,
-// so that the claims need not ask for it.
+// waitedTooLong takes out of the queue what has waited for too long, or everything at the end of the session. It
+// returns when to look again; zero means not before something is claimed ahead. While there is much to do it looks as
+// often, so that the claims need not ask for it.
 func (s *slots) waitedTooLong(now time.Time, all bool) (ms []*message, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

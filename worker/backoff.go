@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// backoff spaces the tries of something that keeps failing: 50 ms, doubling up to 5 s, each
-// up to half shorter at random so that workers that failed together do not try together.
-// The zero value is at its start. It is not safe for concurrent use.
+// backoff spaces the tries of something that keeps failing. Waits begin at 50 ms and double up to 5 s. Each is up to
+// half shorter at random, so that workers that failed together do not try together. The zero value is at its start.
+// It is not safe for concurrent use.
 type backoff struct{ tries int }
 
 const (

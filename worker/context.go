@@ -14,9 +14,9 @@ import (
 // session. One goroutine, the watcher, sees to all three for all messages in flight. So a message costs neither a timer
 // nor a place in a list of children that every slot would have to lock.
 
-// handlerContext is the context of one handler. It costs little until it is used. A
-// handler that waits for its end, or derives another context, gets one of the standard library's behind it: so
-// context.Cause and derived contexts are as ever, and no goroutine stands behind those either.
+// handlerContext is the context of one handler. It costs little until it is used. A handler that waits for its end,
+// or derives another context, gets one of the standard library's behind it. So context.Cause and derived contexts
+// work as ever, and no goroutine stands behind those either.
 type handlerContext struct {
 	context.Context // the values; it does not end
 	deadline        time.Time

@@ -11,18 +11,18 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A worker keeps the leases of the messages in its slots: one goroutine, the renewer, renews them
-// in batches, another one, the watcher (context.go), ends a handler's context when the lease is over.
+// A worker keeps the leases of the messages in its slots. One goroutine, the renewer, renews them in batches. Another
+// one, the watcher (context.go), ends a handler's context when the lease is over.
 //
-// Until when a lease surely holds is told by the bound of the store's clock (clock.go), so
-// that it does not matter what the local wall clock says (P8). After a renewal it is the
-// lease's length from when the renewal was sent, which is surely before the store granted it, and
-// less one tick, since the store rounds its clock down.
+// Until when a lease surely holds is told by the bound of the store's clock (clock.go), so that it does not matter
+// what the local wall clock says (P8). After a renewal the lease surely holds for its length, counted from when the
+// renewal was sent. That is surely before the store granted it. One tick is taken off, since the store rounds its
+// clock down.
 //
-// A handler starts only under a lease that surely holds (P3). Where that is not sure, because
-// the answer to the claim travelled for long, or the process stood still, the lease is renewed
-// first: then the store says whether it is still this worker's. What somebody else has by then is
-// let go, and what cannot be renewed is given back unstarted (ensureLease).
+// A handler starts only under a lease that surely holds (P3). That is not sure when the answer to the claim travelled
+// for long, or the process stood still. Then the lease is renewed first, and the store says whether it is still this
+// worker's. What somebody else has by then is let go, and what cannot be renewed is given back unstarted
+// (ensureLease).
 //
 // From then on the local count only decides when a handler is told to give up. Whether a
 // settlement is good is for the store to say.
@@ -480,8 +480,9 @@ func (f *inflight) prolong(m *message, sent time.Time) {
 	}
 }
 
-// postpone notes that the lease of m is to be renewed again soon: each twelfth of its length, about
-// eight times in all, and more and more often shortly before its end.
+// postpone notes that the lease of m is to be renewed again soon. The wait is a twelfth of the lease's length, but at
+// most half of what is left of the lease. So there are about eight tries, and more and more often ones shortly before
+// its end.
 func (f *inflight) postpone(m *message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,9 +13,9 @@ type panicError struct{ text string }
 
 func (e *panicError) Error() string { return e.text }
 
-// newPanicError describes a panic with value p: the value, then the stack from where it
-// happened, one call a line, so that the lines that matter fit into a message's history
-// (MaxErrorBytes). It must be called by the deferred function that recovered.
+// newPanicError describes a panic with value p: the value, then the stack from where it happened, one call a line. So
+// the lines that matter fit into a message's history (MaxErrorBytes). It must be called by the deferred function that
+// recovered.
 func newPanicError(p any) *panicError {
 	var b strings.Builder
 	fmt.Fprintf(&b, "panic: %v", p)

@@ -76,10 +76,9 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 // Start begins to claim and handle messages, and returns at once. It returns an error when
 // the worker was set up wrongly, runs already or was stopped.
 //
-// When ctx ends nothing more is claimed, while running handlers go on: call Stop to wait for
-// them. Handlers see the values of ctx, not its end. If the store cannot recover (it was
-// closed, has failed or is damaged, or refuses the claim as invalid) the worker claims nothing
-// more, logs the error, and Stop returns it.
+// When ctx ends nothing more is claimed, while running handlers go on: call Stop to wait for them. Handlers see the
+// values of ctx, not its end. If the store cannot recover, the worker claims nothing more, logs the error, and Stop
+// returns it. That is so when the store was closed, has failed or is damaged, or refuses the claim as invalid.
 func (w *Worker) Start(ctx context.Context) error {
 	_, err := w.start(ctx)
 	return err
@@ -193,11 +192,10 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 // what happens when. Leases are renewed meanwhile. By a real clock a message pushed just now
 // is due in the next millisecond only, and left to the next Drain.
 //
-// It ends early with an error when ctx ends (a handler that runs then gets to know by
-// its own context, and may give its message back as in Stop), when Stop is called, or when a claim or a
-// settlement fails: nothing is retried beyond the lease in flight. A handler that keeps its message
-// due, say by Snooze(0), keeps Drain busy. Drain may be called again, but not
-// together with another one or with Start. A handler that ends its goroutine (as t.FailNow
+// It ends early with an error when ctx ends, when Stop is called, or when a claim or a settlement fails. Nothing is
+// retried beyond the lease in flight. A handler that runs when ctx ends gets to know by its own context, and may give
+// its message back as in Stop. A handler that keeps its message due, say by Snooze(0), keeps Drain busy. Drain may be
+// called again, but not together with another one or with Start. A handler that ends its goroutine (as t.FailNow
 // does) ends the caller's.
 func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	s, err := w.enter(ctx, ctx, true)

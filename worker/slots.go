@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// slots counts the slots of a worker. A topic that has a message in a slot takes a further one only while one free slot
-// remains for each topic that has none, so that handlers which hang in one topic leave the others a slot each (P14).
+// slots counts the slots of a worker. A topic that has a message in a slot takes a further one only while one free
+// slot remains for each topic that has none. So handlers that hang in one topic leave the others a slot each (P14).
 // Where topics outnumber slots, one free slot is kept for all of them; with one slot, none.
 type slots struct {
 	// total and keep do not change once there is a session: how many there are, and how many are kept at most.

@@ -38,20 +38,21 @@ import (
 //
 // The goroutines, and what each owns:
 //
-//   - the poller (Worker.poller), one while the worker runs: it alone reserves free slots and decides
-//     which claims are sent, and at the end waits for all slots
-//     and ends the renewer and the watcher. Stop waits for it.
-//   - a claim (poller.ask), one for each call of Store.Claim under way, where there are several topics; and a look at
-//     the store's clock (Store.Now), once a minute when claims do not show it. The poller waits for them.
-//   - the renewer (Worker.renewLeases), one while the worker runs or drains: it renews the leases
-//     under which handlers run, and gives back what was claimed ahead and found no slot in time. The poller, or Drain, waits for it.
+//   - the poller (Worker.poller), one while the worker runs. It alone reserves free slots and decides which claims
+//     are sent. At the end it waits for all slots and ends the renewer and the watcher. Stop waits for it.
+//   - a claim (poller.ask), one for each call of Store.Claim under way, where there are several topics. One more
+//     goroutine looks at the store's clock (Store.Now), once a minute when claims do not show it. The poller waits
+//     for them.
+//   - the renewer (Worker.renewLeases), one while the worker runs or drains. It renews the leases under which
+//     handlers run, and gives back what was claimed ahead and found no slot in time. The poller, or Drain, waits for
+//     it.
 //   - the watcher (Worker.watch), as long as the renewer: it ends the contexts of handlers at their
 //     timeouts, when leases have lasted their length, and when a stop's time is up. It never waits
 //     for the store.
-//   - the slots (Worker.slot), started as they are needed, at most Concurrency: each takes one
-//     message after the other, renews its lease if it may have ended, runs its handler and settles
-//     it. The poller ends them and waits for them. A handler that never returns keeps its slot, and
-//     the poller, for ever; Stop tells how many there are. One that ends its goroutine has it replaced.
+//   - the slots (Worker.slot), started as they are needed, at most Concurrency. Each takes one message after the
+//     other, renews its lease if it may have ended, runs its handler and settles it. The poller ends them and waits
+//     for them. A handler that never returns keeps its slot, and the poller, for ever; Stop tells how many there are.
+//     One that ends its goroutine has it replaced.
 //   - a settlement (Worker.pass), one for each message that is settled beside the slots, because its slot had its next message
 //     and the store takes long. The poller waits for them.
 //   - the settler's (batch.Batcher.drain) while settlements are on their way.
@@ -69,10 +70,9 @@ type Config struct {
 	// long as its handler runs, so it need not be longer than a handler; it is how long
 	// a message waits after its worker died. Default 0: as the topic's settings say.
 	Lease time.Duration
-	// Timeout is how long a handler may run unless its Handle says otherwise: then its
-	// context ends with context.DeadlineExceeded and its lease is not renewed any more, so
-	// that a stuck handler does not hold its message for ever. It keeps its slot until it
-	// returns. Default 1 h; a negative Timeout sets no limit.
+	// Timeout is how long a handler may run unless its Handle says otherwise. After that its context ends with
+	// context.DeadlineExceeded and its lease is not renewed any more. So a stuck handler does not hold its message
+	// for ever. It keeps its slot until it returns. Default 1 h; a negative Timeout sets no limit.
 	Timeout time.Duration
 	// ShutdownTimeout is how long Run waits for running handlers at its end. Default 25 s,
 	// within the 30 s that container platforms usually leave.
