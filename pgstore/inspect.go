@@ -36,8 +36,9 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return found[0], nil
 }
 
-// settled returns when all that was read until now is durable (P13). A message that is there is so already. One that is gone may have
-// been acked by a commit that did not wait for the disk, and so may one that is missing from a list or a count.
+// settled returns when all that was read until now is durable (P13). A message that is there is so already. One that
+// is gone may have been acked by a commit that did not wait for the disk. So may one that is missing from a list or a
+// count.
 func (s *Store) settled(ctx context.Context) error {
 	var micros int64
 	err := s.read(ctx, func() *step {

@@ -28,8 +28,8 @@ type Options struct {
 	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability, naming the setting, when it
 	// cannot. Empty takes the server as it is.
 	//
-	// A server that stops giving it while the store is open, which is looked at every 30 s, has pushes refused with
-	// ErrDurability until it gives it again; all else goes on.
+	// The server is looked at every 30 s while the store is open. While it does not give the class, pushes are
+	// refused with ErrDurability; all else goes on.
 	Durability punctual.Durability
 	// DurableAcks has acks wait for the disk, as all else does. Without it a crash of the server may take back those of its last
 	// moments, about 0.6 s, and their messages are delivered once more.

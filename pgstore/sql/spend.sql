@@ -1,5 +1,5 @@
--- Ends those of the messages $5 of topic $4 that a claim has met and that must not be delivered any more: they are dead, or removed,
--- or their IDs are remembered.
+-- Ends those of the messages $5 of topic $4 that a claim has met and that must not be delivered any more. They are
+-- dead then, or removed, or their IDs are remembered.
 -- Locks: the rows that it ends, in the order of ID; it passes by what others have locked.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
