@@ -433,9 +433,9 @@ func (s *Store) expired(d *punctual.Delivery) bool {
 	return storekit.CeilMillis(d.LeaseUntil) <= s.clock.Guess()/1000
 }
 
-// unexpired is what a claim returns of what it has leased: only what is still leased by the store's
-// clock (P3), also when the server was last heard of long ago. The rest is given back unstarted, unless another claim
-// has it by then.
+// unexpired is what a claim returns of what it has leased. That is only what is still leased by the store's clock
+// (P3), also when the server was last heard of long ago. The rest is given back unstarted, unless another claim has
+// it by then.
 func (s *Store) unexpired(ctx context.Context, ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	now := s.clock.Guess() / 1000
 	over := func(d punctual.Delivery) bool { return storekit.CeilMillis(d.LeaseUntil) <= now }

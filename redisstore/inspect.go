@@ -235,9 +235,9 @@ type listed struct {
 	info punctual.Info
 }
 
-// earliest returns the lister whose next message comes first, or nil if none has any. open is the one that has come the
-// least far and may have more to read, nil if there is none: for lists by reason looks bounds how many messages are read, and is
-// lowered.
+// earliest returns the lister whose next message comes first, or nil if none has any. open is the one that has come
+// the least far and may have more to read, nil if there is none. For lists by reason looks bounds how many messages
+// are read, and is lowered.
 func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *lister, err error) {
 	for _, l := range lists {
 		for len(l.ahead) == 0 && !l.ended && (!l.begun || l.reason == 0 || *looks > 0) {

@@ -215,9 +215,9 @@ func (s *Store) renew(ctx context.Context, p keys.Partition, seen int64, old *la
 	return l, nil
 }
 
-// supersede makes a new version when partition p will not take the present one: because a
-// deletion of the topic broke off when p had been emptied, or because partition 0 has lost a
-// version, in a failover, that p still has. The newest settings that are left go on.
+// supersede makes a new version when partition p will not take the present one. That is so when a deletion of the
+// topic broke off after p had been emptied. It is also so when partition 0 has lost a version, in a failover, that p
+// still has. The newest settings that are left go on.
 func (s *Store) supersede(ctx context.Context, p keys.Partition, l *layout) error {
 	other, err := s.readLayout(ctx, p)
 	if err != nil {

@@ -45,9 +45,9 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 // purgeRounds bounds how often a purge of all that is live begins anew.
 const purgeRounds = 16
 
-// purge removes what is selected, going on behind the last removed, so that it ends even
-// when others push faster. One of all that is live begins anew until one script finds all: a message
-// may have been claimed on the way and given back to a place that was passed.
+// purge removes what is selected, going on behind the last removed, so that it ends even when others push faster. A
+// purge of all that is live begins anew until one script finds all. A message may have been claimed on the way and
+// given back to a place that was passed.
 func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (total int64, err error) {
 	var after place
 	for rounds := 1; ; {
@@ -90,10 +90,9 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return d.removed, nil
 }
 
-// deletion is a DeleteTopic on its way. It empties partition 0 last: until then a partition
-// that was emptied refuses pushes, so that nothing is stored in a topic that is going, and if
-// nobody goes on, the topic can be used again (Store.supersede). After that the topic is
-// gone, and the next one of its name begins with a higher version.
+// deletion is a DeleteTopic on its way. It empties partition 0 last. Until then a partition that was emptied refuses
+// pushes, so that nothing is stored in a topic that is going. If nobody goes on, the topic can be used again
+// (Store.supersede). After that the topic is gone, and the next one of its name begins with a higher version.
 type deletion struct {
 	s       *Store
 	topic   string

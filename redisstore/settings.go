@@ -15,9 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The settings of a topic are in the hash g of its partitions: as JSON for programs, and field
-// by field for the scripts, so that a change holds for every process at once. How a change
-// gets to all partitions is in layout.go.
+// The settings of a topic are in the hash g of its partitions: as JSON for programs, and field by field for the
+// scripts. So a change holds for every process at once. How a change gets to all partitions is in layout.go.
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {

@@ -30,8 +30,8 @@ type Options struct {
 	// Durability, if not empty, is the class that the server must give: Open returns
 	// ErrDurability, naming the setting, when it cannot. Empty takes the server as it is.
 	//
-	// A server that stops giving it while the store is open, which is looked at every 30 s, has pushes
-	// refused with ErrDurability until it gives it again; all else goes on.
+	// The server is looked at every 30 s while the store is open. While it does not give the class, pushes are
+	// refused with ErrDurability; all else goes on.
 	Durability punctual.Durability
 	// Replicas is how many replicas have to have synced a change to their disks before the call
 	// returns, with Durability punctual.Replicated. Default 1. Only with all replicas that may
@@ -97,12 +97,11 @@ var (
 	_ storekit.Repeater           = (*Store)(nil)
 )
 
-// Open connects a store to a server, after having checked that the server can keep what it is
-// given (Redis 6.2 or newer, no eviction; see Options.Durability). The client stays the
-// caller's. A client for Redis Cluster, for Sentinel or for a single server will do; a
-// redis.Ring will not, because it loses keys when its members change. Nor will a client that waits for an
-// answer, or to send, for more than 10 s or without end (ReadTimeout, WriteTimeout): a server that
-// hangs would hold up every call for as long.
+// Open connects a store to a server, after having checked that the server can keep what it is given (Redis 6.2 or
+// newer, no eviction; see Options.Durability). The client stays the caller's. A client for Redis Cluster, for
+// Sentinel or for a single server will do; a redis.Ring will not, because it loses keys when its members change. Nor
+// will a client that waits for an answer, or to send, for more than 10 s or without end (ReadTimeout, WriteTimeout).
+// A server that hangs would hold up every call for as long.
 func Open(ctx context.Context, client redis.UniversalClient, o *Options) (*Store, error) {
 	s, err := newStore(client, o)
 	if err != nil {

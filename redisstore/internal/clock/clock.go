@@ -41,8 +41,8 @@ func (c *Clock) Fake() bool { return c.fake != nil }
 // longer to arrive.
 const freshFor = 10 * time.Second
 
-// Args are what every script is told: the floor, and the time of a test in seconds and
-// microseconds, rounded up but not into the next millisecond; seconds below 0 for that of the server.
+// Args are what every script is told: the floor, and the time of a test in seconds and microseconds. The time is
+// rounded up, but not into the next millisecond. Seconds below 0 stand for the server's time.
 func (c *Clock) Args() (floor, seconds, micros int64) {
 	c.mu.Lock()
 	floor = c.floor
@@ -80,8 +80,8 @@ func (c *Clock) Correct(ms int64) {
 	}
 }
 
-// Deadline is that of a call which is made now, in ms by the store's clock: so many ms ahead, the end of ctx or
-// what a request in ctx says, whichever comes first.
+// Deadline is that of a call which is made now, in ms by the store's clock. It is the earliest of three: so many ms
+// ahead, the end of ctx, and what a request in ctx says.
 func (c *Clock) Deadline(ctx context.Context, ahead int64) int64 {
 	left := ahead
 	if end, ok := ctx.Deadline(); ok {

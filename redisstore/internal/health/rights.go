@@ -101,8 +101,8 @@ func (h *Health) tryScripted(ctx context.Context, c redis.UniversalClient) ([]st
 	return nil, fmt.Errorf("rights: %w", errkind.Of(err).Wrap(err))
 }
 
-// triedKeys are the keys of the scripts that are tried: those of the store, because some
-// proxies let no script pass without; none on a cluster, where each node is asked.
+// triedKeys are the keys of the scripts that are tried. They are those of the store, because some proxies let no
+// script pass without keys. On a cluster there are none, because each node is asked.
 func (h *Health) triedKeys() []string {
 	if _, ok := h.client.(*redis.ClusterClient); ok {
 		return nil

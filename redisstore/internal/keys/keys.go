@@ -91,8 +91,8 @@ const tokenStep = punctual.MaxPartitions
 // OfToken returns the number of the partition whose lease the token is.
 func OfToken(token int64) int { return int(uint64(token) % tokenStep) }
 
-// Home is the number of the partition, of n, to which a message with the given ID belongs:
-// its FNV-1a hash of 64 bits, the upper half folded into the lower, modulo n.
+// Home is the number of the partition, of n, to which a message with the given ID belongs. It is the ID's FNV-1a hash
+// of 64 bits, the upper half folded into the lower, modulo n.
 func Home(id string, n int) int {
 	h := uint64(14695981039346656037)
 	for i := range len(id) {

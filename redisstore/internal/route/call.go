@@ -43,8 +43,8 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 	}
 }
 
-// slots are numbered 0, 1, 2 ...; each is a caller that has one call under way at a time, so there are as
-// many as this process ever had calls under way at once.
+// slots are numbered 0, 1, 2 ... Each is a caller that has one call under way at a time. So there are as many as this
+// process ever had calls under way at once.
 type slots struct {
 	sender string // the store that they are of
 

@@ -130,9 +130,9 @@ func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any)
 	return a, nil
 }
 
-// Send runs a script that is not told the time: again if Redis certainly refused to for a reason that may pass, and also
-// if no answer came, where it may be sent twice. Once a copy may have been carried out, no
-// refusal of a later one is definite.
+// Send runs a script that is not told the time. It sends it again if Redis certainly refused it for a reason that may
+// pass. It also does so if no answer came, where the script may be sent twice. Once a copy may have been carried out,
+// no refusal of a later one is definite.
 func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) ([]any, error) {
 	pause, unsure := FirstPause, false
 	for try := 1; ; try++ {

@@ -25,8 +25,8 @@ const RecordWindow = 60_000
 // LeasePlaces is PLACES of lua/select.lua.
 const LeasePlaces = 1024
 
-// MoreMark begins what a script says that has put as many messages into x as one may, and is to be sent
-// again before it can do what it was asked to.
+// MoreMark begins the error of a script that has put as many messages into x as one script may. The script is to be
+// sent again before it can do what it was asked to.
 const MoreMark = "PUNCTUAL_MORE"
 
 // Script is one file of lua/, with what stands in front of it.

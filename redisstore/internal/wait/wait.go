@@ -792,10 +792,9 @@ func (w *Waiter) Close() {
 // maxJitter bounds, in ms, by how much a poll is put off.
 const maxJitter = 8
 
-// adapt learns from a claim at the time at which a message was due. If it was gone, other
-// processes wait for the same messages, and all of them ask at the same moment. So each asks
-// a little later, by chance: the first of many is hardly later than before, and most of the
-// others learn of what comes next without having asked in vain.
+// adapt learns from a claim at the time at which a message was due. If it was gone, other processes wait for the same
+// messages, and all of them ask at the same moment. So each asks a little later, by chance. The first of many is
+// hardly later than before. Most of the others learn of what comes next without having asked in vain.
 func (p *part) adapt(found int) {
 	if found > 0 {
 		p.jitter /= 2

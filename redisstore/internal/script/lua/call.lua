@@ -1,6 +1,6 @@
--- What scripts that change messages or settings share, behind start.lua. A caller whose answer was
--- lost sends the call again, and it is carried out once, whichever copy comes first; and a copy that
--- comes too late changes nothing, so that nothing need be remembered for longer.
+-- What scripts that change messages or settings share, behind start.lua. A caller whose answer was lost sends the
+-- call again. The call is carried out once, whichever copy comes first. A copy that comes too late changes nothing,
+-- so nothing need be remembered for longer.
 --
 -- KEYS  9 r  hash: what calls were answered, in windows: 'window' -> its number; caller -> number of the call
 --       (double) and its answer (msgpack), in the window of its deadline. Two hashes take turns.

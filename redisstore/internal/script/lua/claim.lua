@@ -109,11 +109,10 @@ local function must_end(st)
   return st.drop and 'finish' or REASON_EXPIRED
 end
 
--- Everything is read and decided before the first write.
--- Not below eight times the time in ms: a primary that fails over may have given tokens that its
--- replica does not know of, and they must not be given again (P4). A partition would have to
--- be claimed from more than 8000 times a second, all the time, to be ahead of that; and it ends
--- in the year 2109, when numbers become too large to be exact.
+-- Everything is read and decided before the first write. No token is below eight times the time in ms. A primary that
+-- fails over may have given tokens that its replica does not know of, and they must not be given again (P4). To be
+-- ahead of that, a partition would have to be claimed from more than 8000 times a second, all the time. It ends in
+-- the year 2109, when numbers become too large to be exact.
 if now < LAST_TOKEN_TIME then raise_token(8 * now * TOKEN_STEP) end
 local token = cfg.token + TOKEN_STEP
 local till_text = int(now + length)

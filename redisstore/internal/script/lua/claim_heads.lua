@@ -1,7 +1,7 @@
--- Most claims find nothing. They are answered here, behind start.lua and before all
--- else, which halves what they cost the server. KEYS, ARGV and reply are those of claim.lua. One
--- that was sent before has to leave a record, and goes on; so do some others, and one that is told to, where
--- something may have been kept long enough, because nobody else lets go of it.
+-- Most claims find nothing. They are answered here, behind start.lua and before all else, which halves what they cost
+-- the server. KEYS, ARGV and reply are those of claim.lua. A claim that was sent before has to leave a record, and
+-- goes on. So do some others, and one that is told to, where something may have been kept long enough: nobody else
+-- removes it.
 local tidy = now % 256 == 0 or (g[7] ~= '0' or g[8] ~= '0') and (now % 16 == 0 or ARGV[6] == '1')
 local usual = flags == 0 and g[4] and g[6] ~= '1' and not tidy
 local next_leased

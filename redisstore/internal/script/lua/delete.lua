@@ -1,7 +1,7 @@
--- delete takes a topic out of a partition with all that belongs to it, in one step. What stays
--- for a day is the version, so that nothing brings the topic back that has not seen it go; the clock; and
--- the token counter, so that tokens grow when the topic comes into being again. Afterwards versions and tokens grow
--- because they begin with the time.
+-- delete takes a topic out of a partition with all that belongs to it, in one step. Three things stay for a day. The
+-- version stays so that nothing brings the topic back that has not seen it go. The token counter stays so that tokens
+-- grow when the topic comes into being again. The clock stays, too. Afterwards versions and tokens grow because they
+-- begin with the time.
 --
 -- KEYS  of a partition
 -- ARGV  3 the version that the topic is deleted from, 4 '1' in partition 0, which comes last and

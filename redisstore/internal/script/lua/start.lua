@@ -73,13 +73,13 @@ local function write_clock()
   g[2] = now_text
 end
 
--- make_room comes before a first write that adds something: a server out of memory refuses that, and
--- lets a script go on that has called a command which removes, even one without effect.
+-- make_room comes before a first write that adds something. A server out of memory refuses such a write. It lets a
+-- script go on that has called a command which removes, even one without effect.
 local function make_room() call('HDEL', G, '-') end
 
--- lease_token is the token of a lease without a state, from its score, which is the end of the lease less
--- (32 × length + turn) / 1024: length is the place in g's lengths of how long the lease was given for, turn which of
--- the leases of that ms it is.
+-- lease_token is the token of a lease without a state, from its score. The score is the end of the lease less (32 ×
+-- length + turn) / 1024. length is the place in g's lengths of how long the lease was given for. turn is which of the
+-- leases of that ms it is.
 local function lease_token(score)
   local till = ceil(score)
   local k = (till - score) * 1024
