@@ -1,7 +1,9 @@
 package punctual_test
 
 import (
+	"bytes"
 	"go/ast"
+	"go/doc/comment"
 	"go/version"
 	"io/fs"
 	"maps"
@@ -37,56 +39,124 @@ func TestLinksInDocuments(t *testing.T) {
 	}
 }
 
-// longestSentence is how many words a sentence of a page or of the comments below has at most. Twenty-five is the aim.
+// longestSentence is how many words a sentence of a page or a comment has at most. Twenty-five is the aim.
 const longestSentence = 30
 
-// Sentences are short. Code, tables, drawings and lists of links are no sentences; a name in code quotes is one word.
+// Sentences are short, in pages and in comments. Code, tables, drawings and lists of links are no sentences; a name in code quotes is one word.
 func TestSentencesInDocuments(t *testing.T) {
-	prose := packageComments(t)
+	prose := proseOfComments(t)
 	for _, page := range pages(t) {
 		if shortSentences.MatchString(page) && !strings.Contains(page, ".zh-") {
-			prose[page] = readText(t, page)
+			prose[page] = paragraphs(readText(t, page))
 		}
 	}
 	checked := 0
-	for _, page := range slices.Sorted(maps.Keys(prose)) {
-		for _, paragraph := range paragraphs(prose[page]) {
+	for _, name := range slices.Sorted(maps.Keys(prose)) {
+		for _, paragraph := range prose[name] {
 			for _, sentence := range sentenceEnd.Split(paragraph, -1) {
 				checked++
 				if n := len(strings.Fields(sentence)); n > longestSentence {
-					t.Errorf("%s: a sentence of %d words, cut it: %s", page, n, sentence)
+					t.Errorf("%s: a sentence of %d words, cut it: %s", name, n, sentence)
 				}
 			}
 		}
 	}
-	if checked < 1000 {
+	if checked < 10000 {
 		t.Errorf("only %d sentences were found", checked)
 	}
 }
 
-// packageComments are the comments of the packages, and all comments of the root, by the file that has them.
-func packageComments(t *testing.T) map[string]string {
+// proseOfComments are the paragraphs of the comments in all modules, by the file that has them.
+func proseOfComments(t *testing.T) map[string][]string {
 	t.Helper()
-	sources, err := readSources(os.DirFS("."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	comments := make(map[string]string)
-	for _, s := range sources {
-		if s.ast.Doc != nil {
-			comments[s.path] = s.ast.Doc.Text()
+	prose := make(map[string][]string)
+	for _, module := range []string{".", "bench", "metrics/punctualotel"} {
+		sources, err := readSources(os.DirFS(module))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if s.dir() == "." && !s.isTest() {
-			for _, c := range s.ast.Comments {
-				comments[s.path] += "\n\n" + c.Text()
+		for _, s := range sources {
+			if s.isTest() && s.ast.Doc != nil {
+				prose[path.Join(module, s.path)] = commentParagraphs(s.ast.Doc.Text())
+			}
+			if !s.isTest() {
+				prose[path.Join(module, s.path)] = goComments(s)
 			}
 		}
 	}
-	return comments
+	for _, name := range scripts(t) {
+		for _, m := range scriptComment.FindAllString(readText(t, name), -1) {
+			text := scriptField.ReplaceAllString(scriptMargin.ReplaceAllString(m, ""), "\n$0")
+			prose[name] = append(prose[name], commentParagraphs(text)...)
+		}
+	}
+	return prose
+}
+
+// goComments are the paragraphs of a file's comments. A comment that begins behind code goes on in
+// the lines below it, which the parser takes for another comment.
+func goComments(s source) []string {
+	var all []string
+	text, line, column := "", 0, 0
+	for _, group := range s.ast.Comments {
+		begin := s.fset.Position(group.Pos())
+		lineStart := bytes.LastIndexByte(s.text[:begin.Offset], '\n') + 1
+		alone := len(bytes.TrimSpace(s.text[lineStart:begin.Offset])) == 0
+		if !alone || begin.Line != line+1 || begin.Column != column {
+			all = append(all, commentParagraphs(text)...)
+			text = ""
+		}
+		text += group.Text()
+		line, column = s.fset.Position(group.End()).Line, begin.Column
+	}
+	return append(all, commentParagraphs(text)...)
+}
+
+// commentParagraphs are the paragraphs and list items of a comment in the form of Go's, each on one line.
+func commentParagraphs(text string) []string {
+	return blockParagraphs(new(comment.Parser).Parse(text).Content)
+}
+
+func blockParagraphs(blocks []comment.Block) []string {
+	var all []string
+	for _, b := range blocks {
+		switch b := b.(type) {
+		case *comment.Paragraph:
+			plain := string(new(comment.Printer).Text(&comment.Doc{Content: []comment.Block{b}}))
+			all = append(all, codeQuote.ReplaceAllString(strings.ReplaceAll(plain, "\n", " "), "x"))
+		case *comment.List:
+			for _, item := range b.Items {
+				all = append(all, blockParagraphs(item.Content)...)
+			}
+		}
+	}
+	return all
+}
+
+// scripts are the files in Lua and SQL.
+func scripts(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		if ext := path.Ext(name); ext == ".lua" || ext == ".sql" {
+			out = append(out, filepath.ToSlash(name))
+		}
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		t.Fatalf("found %d scripts, error %v", len(out), err)
+	}
+	return out
 }
 
 var (
 	shortSentences = regexp.MustCompile(`^([A-Z]+|docs/.*)\.md$`)
+	scriptComment  = regexp.MustCompile(`(?m)(?:^[ \t]*--.*\n)+|[ \t]--.*\n(?:[ \t]+--.*\n)*`)
+	scriptMargin   = regexp.MustCompile(`(?m)^[ \t]*-- ?`)
+	scriptField    = regexp.MustCompile(`(?m)^(KEYS|ARGV|Reply|Result|Locks)\b`)
 	sentenceEnd    = regexp.MustCompile(`[.!?][)"*]*\s+`)
 	codeBlock      = regexp.MustCompile("(?ms)^ *```.*?^ *```")
 	codeQuote      = regexp.MustCompile("`[^`]*`")
