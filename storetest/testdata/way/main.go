@@ -1,5 +1,5 @@
-// Way takes one message from its push to its deletion, and writes down which functions ran meanwhile.
-// ARCHITECTURE.md has the command.
+// Way takes one message from its push to its deletion, in a directory or in Redis, and writes down which functions ran
+// meanwhile. ARCHITECTURE.md has the commands.
 package main
 
 import (
@@ -7,23 +7,23 @@ import (
 	"log"
 	"os"
 	"runtime/coverage"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/redisstore"
 )
 
 func main() {
-	dir, err := os.MkdirTemp("", "punctual-way-")
+	if len(os.Args) != 3 {
+		log.Fatal("usage: way STORE FOLDER. STORE is a new directory or redis://HOST:PORT, FOLDER gets the counts")
+	}
+	s, err := open(os.Args[1])
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	s, err := diskstore.Open(dir, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := way(context.Background(), s); err != nil {
+	if err := way(context.Background(), s, os.Args[2]); err != nil {
 		log.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -31,9 +31,16 @@ func main() {
 	}
 }
 
+func open(store string) (punctual.Store, error) {
+	if strings.Contains(store, "://") {
+		return redisstore.OpenURL(context.Background(), store, nil)
+	}
+	return diskstore.Open(store, nil)
+}
+
 // way takes a message through the store. Each call is there twice: what happens once, such as the making
 // of the topic, is not counted.
-func way(ctx context.Context, s punctual.Store) error {
+func way(ctx context.Context, s punctual.Store, folder string) error {
 	for range 2 {
 		if err := coverage.ClearCounters(); err != nil {
 			return err
@@ -51,8 +58,8 @@ func way(ctx context.Context, s punctual.Store) error {
 		}
 		time.Sleep(2 * time.Second) // until the message is deleted
 	}
-	if err := coverage.WriteMetaDir(os.Args[1]); err != nil {
+	if err := coverage.WriteMetaDir(folder); err != nil {
 		return err
 	}
-	return coverage.WriteCountersDir(os.Args[1])
+	return coverage.WriteCountersDir(folder)
 }
