@@ -1,4 +1,4 @@
-package punctual
+package punctual_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/punctualmq/punctual"
 )
 
 // sentinels returns the names of the package-level errors of errors.go, in order.
@@ -72,7 +74,7 @@ func TestErrorKindsAreComplete(t *testing.T) {
 
 func TestErrorKindsAreDistinct(t *testing.T) {
 	codes := map[string]bool{"canceled": true, "deadline": true, "internal": true, "": true}
-	for _, k := range ErrorKinds() {
+	for _, k := range punctual.ErrorKinds() {
 		if codes[k.Code] {
 			t.Errorf("code %q is used twice or reserved", k.Code)
 		}
@@ -87,17 +89,17 @@ func TestErrorKindsAreDistinct(t *testing.T) {
 }
 
 func TestErrorCodeAndDefinite(t *testing.T) {
-	for _, k := range ErrorKinds() {
-		wrapped := fmt.Errorf("push: %w", errorf(k.Err, "a detail"))
-		if got := ErrorCode(wrapped); got != k.Code {
+	for _, k := range punctual.ErrorKinds() {
+		wrapped := fmt.Errorf("push: %w", fmt.Errorf("a detail: %w", k.Err))
+		if got := punctual.ErrorCode(wrapped); got != k.Code {
 			t.Errorf("ErrorCode(%v) is %q: want %q", wrapped, got, k.Code)
 		}
-		if got := Definite(wrapped); got != (k.Err != ErrIndeterminate) {
+		if got := punctual.Definite(wrapped); got != (k.Err != punctual.ErrIndeterminate) {
 			t.Errorf("P13: Definite(%v) is %v", wrapped, got)
 		}
-		both := fmt.Errorf("%w: %w", wrapped, ErrIndeterminate)
-		if Definite(both) || ErrorCode(both) != "indeterminate" {
-			t.Errorf("P13: %v passes as definite, code %q", both, ErrorCode(both))
+		both := fmt.Errorf("%w: %w", wrapped, punctual.ErrIndeterminate)
+		if punctual.Definite(both) || punctual.ErrorCode(both) != "indeterminate" {
+			t.Errorf("P13: %v passes as definite, code %q", both, punctual.ErrorCode(both))
 		}
 	}
 	for _, test := range []struct {
@@ -107,14 +109,14 @@ func TestErrorCodeAndDefinite(t *testing.T) {
 	}{
 		{context.Canceled, "canceled", true},
 		{fmt.Errorf("claim: %w", context.DeadlineExceeded), "deadline", true},
-		{fmt.Errorf("%w: %w", ErrIndeterminate, context.DeadlineExceeded), "indeterminate", false},
+		{fmt.Errorf("%w: %w", punctual.ErrIndeterminate, context.DeadlineExceeded), "indeterminate", false},
 		{errors.New("who knows"), "internal", false},
 		{nil, "", false},
 	} {
-		if got := ErrorCode(test.err); got != test.code {
+		if got := punctual.ErrorCode(test.err); got != test.code {
 			t.Errorf("ErrorCode(%v) is %q: want %q", test.err, got, test.code)
 		}
-		if got := Definite(test.err); got != test.definite {
+		if got := punctual.Definite(test.err); got != test.definite {
 			t.Errorf("P13: Definite(%v) is %v", test.err, got)
 		}
 	}
@@ -135,7 +137,7 @@ func errorTable(t *testing.T) string {
 	names := listed(t)
 	var b strings.Builder
 	b.WriteString("| error | code | did not happen | meaning |\n|---|---|---|---|\n")
-	for i, k := range ErrorKinds() {
+	for i, k := range punctual.ErrorKinds() {
 		definite := "certainly"
 		if !k.Definite {
 			definite = "not known"

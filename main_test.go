@@ -1,4 +1,4 @@
-package punctual
+package punctual_test
 
 import (
 	"testing"
