@@ -47,6 +47,9 @@ func TestRollingRestart(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() && lines.Text() != "ready" {
 		}
+		if err := lines.Err(); err != nil {
+			t.Fatalf("read what the program prints: %v", err)
+		}
 		go func() {
 			for lines.Scan() {
 				id, late, ok := strings.Cut(lines.Text(), " ")

@@ -36,6 +36,9 @@ func TestNotify(t *testing.T) {
 	for lines.Scan() && !strings.Contains(lines.Text(), "attempt failed") {
 		t.Log(lines.Text())
 	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("read the program's log: %v", err)
+	}
 	last := lines.Text()
 	if err := program.Process.Kill(); err != nil {
 		t.Fatal(err)
