@@ -6,13 +6,19 @@ SHELL := bash
 # The formatter and the linter are pinned in a module of their own (tools/go.mod), so that
 # nothing of theirs enters the go.mod of those who import Punctual.
 TOOL := go tool -modfile=tools/go.mod
+LINT := $(CURDIR)/bin/lint
 
 # Modules of their own beside the main one, whose dependencies are not for everybody (docs/dependencies.md). To
 # compile the other queues that bench measures takes minutes, so it has a target of its own, testbench.
 MODULES := metrics/punctualotel packaging
 
-# The race detector needs cgo, and go turns cgo off by itself where no C compiler is found.
-RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+# The race detector needs cgo, and go turns cgo off by itself where no C compiler is found. The tag keeps the C compiler
+# from the compression of the database engine, which takes it a minute.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race -tags=pebblegozstd)
+
+# The compiler and the linter are faster with more memory. The tests run without that, because some measure memory.
+BUILDGC := GOGC=200
+TESTGC := -exec='env -u GOGC'
 
 # bin keeps itself out of version control.
 MAKE_BIN := mkdir -p bin && echo '*' > bin/.gitignore
@@ -66,10 +72,12 @@ deps: ## Install what the tests need beside Go: Redis, PostgreSQL, pgbouncer and
 # time in them runs in others too; make torture has them under the race detector.
 SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEveryFault|TestFullDisk|TestFullDiskEmpties|TestKillAtEveryChange|TestNoTransactionIsLarge|TestWithLittleMemory|TestRandomHistories.*|TestKill|TestKillServer|TestKillOneOfTwoServers|TestKillOwner|TestPowerCut|TestCluster|TestServed|TestGeneralCases|TestManyTopics|TestStoppedNode|TestReplicatedKills.*|TestModel|TestOver(Memory|Owner|Disk|Postgres)|TestRollingRestart|TestConformance|TestPartitions|TestServerGoneBetweenDoingAndAnswering|TestAheadDelaysNobody|TestFailedSyncOfTheLog|TestHangingDisk|TestManyTopicsWithManyMessages|TestFailedStoreLeavesItsFilesAlone|TestBacklogLargerThanMemory|TestCloseEndsA(Check|Compaction)|TestCheckEndsWithItsContext|TestMarkerNeedsItsDirectorySynced|TestTwoProcesses|TestManyLapsedLeases|TestClockStepsBetweenCopies|TestAccountOfMemory|TestSweepGoesOnWhereItEnded|TestSpaceComesBack)$$
 # The packages with such tests: those that take -rapid.checks, and the others. PLAIN are those that run without the race
-# detector as a whole: they start processes and servers, and what is concurrent in them is in other packages.
+# detector as a whole: they start processes and servers, and what is concurrent in them is in other packages. So do those
+# of SEQUENTIAL, where neither code nor tests start a goroutine.
 SLOWRANDOM := ./memstore ./diskstore ./diskstore/internal/database ./diskstore/internal/memory ./redisstore ./pgstore ./remotestore ./sharedstore
 SLOWOTHERS := ./redisstore/internal/wait ./worker
-PLAIN := ./console ./internal/cli ./internal/importer
+PLAIN := ./console ./internal/cli ./internal/importer ./cmd/punctual
+SEQUENTIAL := ./diskstore/internal/record ./examples/notify ./internal/heap ./internal/notation ./internal/slo ./internal/wire ./metrics/punctualprom ./redisstore/internal/errkind ./redisstore/internal/keys ./redisstore/internal/record ./redisstore/internal/script
 
 # How many random histories make test goes through for each way to a store.
 HISTORIES := 12
@@ -87,19 +95,19 @@ testrest:
 	@failed=0; for part in $(if $(TESTFLAGS),lint,testslow lint testreplicated); do $(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
 
 # RACED are the packages whose tests run under the race detector, all if some tests alone are asked for.
-RACED = $(if $(RACE)$(TESTFLAGS),$(if $(TESTFLAGS),./...,$$(comm -23 <(go list ./... | sort) <(go list $(PLAIN) | sort))),./...)
+RACED = $(if $(RACE)$(TESTFLAGS),$(if $(TESTFLAGS),./...,$$(comm -23 <(go list ./... | sort) <(go list $(PLAIN) $(SEQUENTIAL) | sort))),./...)
 
-# Without the race detector nothing needs the C compiler, which takes long over the database engine's compression.
+# Without the race detector nothing needs the C compiler.
 .PHONY: testmost testslow testreplicated
 testmost:
-	go test $(RACE) -vet=off -p 4 -shuffle=on -timeout=25m $(if $(RACE),$(if $(TESTFLAGS),,-skip '$(SLOW)')) $(TESTFLAGS) $(RACED) # a loaded machine takes long
+	$(BUILDGC) go test $(RACE) $(TESTGC) -vet=off -p 4 -shuffle=on -timeout=25m $(if $(RACE),$(if $(TESTFLAGS),,-skip '$(SLOW)')) $(TESTFLAGS) $(RACED) # a loaded machine takes long
 
 testslow: export CGO_ENABLED = 0
 testslow:
-	$(if $(RACE),go test -vet=off -p 3 -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWRANDOM) -rapid.checks=$(HISTORIES))
-	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m $(PLAIN))
-	$(if $(RACE),go test -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWOTHERS))
-	for module in $(MODULES); do (cd $$module && go test -vet=off -shuffle=on ./...) || exit 1; done
+	$(if $(RACE),$(BUILDGC) go test $(TESTGC) -vet=off -p 3 -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWRANDOM) -rapid.checks=$(HISTORIES))
+	$(if $(RACE),$(BUILDGC) go test $(TESTGC) -vet=off -shuffle=on -timeout=25m $(PLAIN) $(SEQUENTIAL))
+	$(if $(RACE),$(BUILDGC) go test $(TESTGC) -vet=off -shuffle=on -timeout=25m -run '$(SLOW)' $(SLOWOTHERS))
+	for module in $(MODULES); do (cd $$module && $(BUILDGC) go test $(TESTGC) -vet=off -shuffle=on ./...) || exit 1; done
 
 testreplicated:
 	@if command -v $(RECENT) >/dev/null; then \
@@ -116,12 +124,18 @@ redis: ## Test the stores in Redis on another server: make redis SERVER=/path/to
 
 .PHONY: lint
 lint: export CGO_ENABLED = 0
-lint: ## Check format (gofumpt) and code (go vet, staticcheck)
+lint: linter ## Check format (gofumpt) and code (go vet, staticcheck)
 	@unformatted=$$($(TOOL) gofumpt -l .); \
 	if [[ -n $$unformatted ]]; then echo "run make fmt, these files are not formatted:"; echo "$$unformatted"; exit 1; fi
-	go vet ./...
-	$(TOOL) staticcheck ./...
-	for module in $(MODULES); do (cd $$module && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./...) || exit 1; done
+	$(BUILDGC) $(LINT) ./...
+	for module in $(MODULES); do (cd $$module && $(BUILDGC) $(LINT) ./...) || exit 1; done
+
+# The analyzers of go vet and staticcheck are one program (tools/lint), because both read all dependencies.
+.PHONY: linter
+linter: export CGO_ENABLED = 0
+linter:
+	@$(MAKE_BIN)
+	@$(BUILDGC) go -C tools build -o $(LINT) ./lint
 
 .PHONY: fmt
 fmt: ## Format all Go files (gofumpt)
@@ -145,7 +159,7 @@ torture: deps ## Try the stores for long: random histories, races, kill -9, powe
 		go test $(RACE) -count=1 -timeout=0 -v -run 'Random|Races|Workload|^TestKill|PowerCut|^TestServed|$(SLOW)' \
 		$(SLOWRANDOM) -rapid.checks=$(CYCLES)
 	go test $(RACE) -count=1 -timeout=0 -v -run '$(SLOW)' $(SLOWOTHERS)
-	go test $(RACE) -count=1 -timeout=0 $(PLAIN)
+	go test $(RACE) -count=1 -timeout=0 $(PLAIN) $(SEQUENTIAL)
 
 .PHONY: latency-redis
 latency-redis: deps ## Ask a server's latency log how long scripts take, whatever the state (wants a quiet machine)
@@ -172,8 +186,8 @@ torture-postgres: deps ## Kill PostgreSQL, cut its network and fail over under l
 ONLY ?= .
 
 .PHONY: testbench
-testbench: deps ## Check and test the programs that measure, a module of their own (5 minutes)
-	cd bench && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./... && go test -vet=off -shuffle=on ./...
+testbench: deps linter ## Check and test the programs that measure, a module of their own (5 minutes)
+	cd bench && $(LINT) ./... && go test -vet=off -shuffle=on ./...
 
 .PHONY: benchdeps
 benchdeps:
@@ -207,8 +221,8 @@ browserdeps:
 	cd console/browsertest && npm ci --no-audit --no-fund
 
 .PHONY: browser
-browser: deps browserdeps ## Test the console's pages in Chromium, with axe-core (6 minutes; STORE=all PENDING=20000)
-	cd console/browsertest && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./...
+browser: deps browserdeps linter ## Test the console's pages in Chromium, with axe-core (6 minutes; STORE=all PENDING=20000)
+	cd console/browsertest && $(LINT) ./...
 	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -timeout=30m $(TESTFLAGS) . -args -store '$(STORE)' -pending '$(PENDING)'
 
 # Which pictures of the console the documentation shows.
