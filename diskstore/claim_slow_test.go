@@ -188,8 +188,8 @@ func (k *killRig) whileItMoves(c punctual.Claim) (ds []punctual.Delivery, err er
 	}
 }
 
-// TestClaimDoesNotWaitForASlowTopic: a claim of two topics returns with the message of the one, while the other must be
-// read from disk or has a message to end, and the disk hangs.
+// TestClaimDoesNotWaitForASlowTopic: the disk hangs, and a claim of two topics returns with the message of the one.
+// The other must be read from disk or has a message to end.
 func TestClaimDoesNotWaitForASlowTopic(t *testing.T) {
 	for _, kind := range slowKinds {
 		for _, topics := range [][]string{{"quick", "slow"}, {"slow", "quick"}} {
@@ -245,7 +245,7 @@ func (k *killRig) mustComeThrough(comes bool) {
 }
 
 // TestWaiterIsHintedWhileItLooks: what comes between the look of a waiting claim and its sleep must wake it, however
-// far ahead it is due: the claim may have seen nothing, and would sleep for good.
+// far ahead it is due. The claim may have seen nothing, and would sleep for good.
 func TestWaiterIsHintedWhileItLooks(t *testing.T) {
 	k := newKillRig(t)
 	w := k.waiters.add([]string{"o"})

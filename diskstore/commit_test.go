@@ -12,9 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestPushesShareAnFsync holds the fsync of one push while others come: none of them returns
-// and none of their messages can be claimed before it is durable; then one or two more are
-// enough for all.
+// TestPushesShareAnFsync holds the fsync of one push while others come. Until it is durable none of them returns and
+// none of their messages can be claimed. Then one or two more fsyncs are enough for all.
 func TestPushesShareAnFsync(t *testing.T) {
 	f, begun, release := &faults{}, make(chan struct{}), make(chan struct{})
 	s := openAt(t, "store", &Options{fs: hookFS{vfs.NewMem(), f.hook}})

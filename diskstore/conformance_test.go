@@ -53,8 +53,8 @@ func openInMemory(t *testing.T, clock storekit.Clock) punctual.Store {
 	return openAt(t, "store", &Options{Clock: clock, fs: vfs.NewCrashableMem()})
 }
 
-// kill opens a copy of the files as they are; the old store goes on until the end of the test, on
-// its own, as if it were the memory of the process that is gone.
+// kill opens a copy of the files as they are. The old store goes on by itself until the end of the test, as if it
+// were the memory of the process that is gone.
 func kill(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	return openAt(t, "store", &Options{Clock: clock, fs: afterKill(old.(*Store).opt.fs.(*vfs.MemFS))})

@@ -22,8 +22,8 @@ import (
 // for another number.
 const crashClones = 100
 
-// TestPowerCut cuts the power of a machine that works on a store: each clone of its files, with
-// any part of what was not synced missing, must open and hold all that was acknowledged.
+// TestPowerCut cuts the power of a machine that works on a store. Each clone of its files, with any part of what was
+// not synced missing, must open and hold all that was acknowledged.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	seed := tortureSeed(t)
@@ -100,8 +100,8 @@ func (p *powerCuts) note(e storetest.Line) {
 	p.lines = append(p.lines, e)
 }
 
-// hook lets some fsyncs of the log hang for a moment, in which calls are made that find what is not durable yet, and takes
-// a clone before some of the calls, more often before those that matter.
+// hook lets some fsyncs of the log hang for a moment. Meanwhile calls are made that find what is not durable yet. It
+// also takes a clone before some of the calls, more often before those that matter.
 func (p *powerCuts) hook(op fsOp) error {
 	hangs := p.hangs(op)
 	if hangs > 0 {
@@ -243,9 +243,9 @@ func (p *powerCuts) check(t *testing.T, i int, c powerClone) *storetest.Ledger {
 	return l
 }
 
-// TestMarkerNeedsItsDirectorySynced shows what failstop.FS is for: without it a power cut while a
-// new MANIFEST comes into force may leave a marker that names a file which is not there
-// (cockroachdb/pebble issue 5825). The bare database is cut as a check of the test itself.
+// TestMarkerNeedsItsDirectorySynced shows what failstop.FS is for. Without it a power cut while a new MANIFEST comes
+// into force may leave a marker that names a missing file (cockroachdb/pebble issue 5825). The bare database is cut
+// as a check of the test itself.
 func TestMarkerNeedsItsDirectorySynced(t *testing.T) {
 	r := rand.New(rand.NewPCG(tortureSeed(t), 0))
 	bare := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS { return fs })

@@ -373,9 +373,9 @@ func TestEveryChangeLooksForTheMark(t *testing.T) {
 	}
 }
 
-// workAfter pushes before and after something that is done to the directory, and makes the store
-// begin new files meanwhile: a table, a log and a segment of the claim log. It returns the IDs that
-// were reported as stored, and the first error.
+// workAfter pushes before and after something that is done to the directory. Meanwhile it makes the store begin new
+// files: a table, a log and a segment of the claim log. It returns the IDs that were reported as stored, and the
+// first error.
 func workAfter(t *testing.T, s *Store, happens func()) (ids []string, failed error) {
 	t.Helper()
 	ids = pushAll(t, s, "before", 50)

@@ -44,9 +44,8 @@ func within(t *testing.T, what string, f func()) bool {
 	}
 }
 
-// ourGoroutines are the stacks of the goroutines of this package, but for the tests' own and for
-// those that a failed store cannot end: those inside the database, and the one that Close left
-// waiting for them (shutDown).
+// ourGoroutines are the stacks of the goroutines of this package, but for the tests' own and those that a failed
+// store cannot end. The latter are inside the database, or left waiting for it by Close (shutDown).
 func ourGoroutines() (stacks []string) {
 	buf := make([]byte, 4<<20)
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -249,9 +248,9 @@ func anyLease(s *Store) punctual.Settlement {
 	return punctual.Settlement{Topic: "t0", ID: "x", Token: 1, Verb: punctual.SettleAck}
 }
 
-// callsOf is a call of each method of a store that a failed store refuses. A sound store takes each of them
-// without an error while the lease of held is in force: it is the state of the store that refuses, not a
-// check of the arguments before it.
+// callsOf is a call of each method of a store that a failed store refuses. A sound store takes each of them without
+// an error while the lease of held is in force. So it is the state of the store that refuses, not a check of the
+// arguments before it.
 func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string]func() error {
 	topic, id, attempts := held.Topic, held.ID, 3
 	return map[string]func() error{
@@ -356,8 +355,8 @@ func failedStoreTakesNoCall(t *testing.T) {
 	}
 }
 
-// TestEveryFault fails the n-th change of a file, for every few n until the life of the store ends before it,
-// once or from then on, in each moment of that life: making it, work, flush, close, reopening.
+// TestEveryFault fails the n-th change of a file, once or from then on. It does so for every few n until the life of
+// the store ends before the n-th change. That life is making it, work, flush, close and reopening.
 func TestEveryFault(t *testing.T) { alone(t, everyFault) }
 
 func everyFault(t *testing.T) {

@@ -15,14 +15,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Each format version that was ever released has a directory testdata/format-N, made by
-// the first release that wrote it: a store with a message in every state, a lease in the claim
-// log and an ack that is only there. Every later release must read it.
+// Each format version that was ever released has a directory testdata/format-N, made by the first release that wrote
+// it. It is a store with a message in every state, a lease in the claim log and an ack that is only there. Every
+// later release must read it.
 //
 // What a version gains without a new number gets a directory format-N-WHAT.
 //
-// When directory.FormatVersion rises, or something is added, name the new directory in goldenNew, run
-// PUNCTUAL_GOLDEN=write go test -run Golden ./diskstore once and commit it; the old ones stay as they are.
+// When directory.FormatVersion rises, or something is added, name the new directory in goldenNew. Run
+// PUNCTUAL_GOLDEN=write go test -run Golden ./diskstore once and commit it. The old ones stay as they are.
 func TestGoldenFormats(t *testing.T) {
 	if os.Getenv("PUNCTUAL_GOLDEN") == "write" {
 		writeGolden(t, filepath.Join("testdata", goldenNew))
@@ -74,8 +74,9 @@ var goldenSettings = punctual.SettingsPatch{
 	DeadRetention: ptr(48 * time.Hour), DedupeWindow: ptr(24 * time.Hour), PushPaused: ptr(false), DeliveryPaused: ptr(false),
 }
 
-// fillGolden leaves a store with: scheduled, ready, leased (attempt 1), dead, retried
-// (attempt 1, one failure), acked (gone), and in topic "done" a finished ID that is remembered, with its story.
+// fillGolden leaves a store with a message in each state: scheduled, ready, leased (attempt 1), dead, retried
+// (attempt 1, one failure) and acked (gone). In topic "done" it leaves a finished ID that is remembered, with its
+// story.
 func fillGolden(t *testing.T, s *Store) {
 	configure(t, s, goldenTopic, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
 	configure(t, s, "done", goldenSettings)

@@ -328,8 +328,8 @@ func playAndCopy(t *testing.T) *killed {
 	k := &killed{}
 	mem := vfs.NewCrashableMem()
 	clock := storekit.NewManualClock(testStart)
-	// The lock is held while the files are copied, so that the step that the copy names is the one of its files: the
-	// database changes files in goroutines of its own.
+	// The database changes files in goroutines of its own. So the lock is held while the files are copied: the step
+	// that the copy names is the one of its files.
 	copyNow := func(c killCopy) {
 		k.mu.Lock()
 		defer k.mu.Unlock()

@@ -28,8 +28,8 @@ func newLedger() *storetest.Ledger {
 	return l
 }
 
-// TestKill kills a process that works on a store, again and again, at random moments, some of
-// them during its recovery, and holds all that was ever acknowledged against what it finds.
+// TestKill kills a process that works on a store, again and again, at random moments, some of them during its
+// recovery. It compares all that was ever acknowledged with what it finds.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	k := &killRun{t: t, dir: t.TempDir(), ledger: newLedger(), rng: rand.New(rand.NewPCG(tortureSeed(t), 0))}

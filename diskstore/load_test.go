@@ -16,9 +16,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What is just being pushed and due soon meets what is just being loaded; claims, cancels and
-// reschedules meet both, and memory is so small that timelines are cut all the time. Every
-// message must come exactly once, or be cancelled, and never before its time.
+// Messages that are being pushed and due soon meet those that are being loaded. Claims, cancels and reschedules meet
+// both. Memory is so small that timelines are cut all the time. Every message must come exactly once, or be
+// cancelled, and never before its time.
 func TestPushMeetsLoad(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) { pushMeetsLoad(t, seed) })

@@ -17,9 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestNumbersAtTheirEdges starts every counter shortly before a place where a narrower or signed
-// number would wrap, and leads a store across it: messages, leases and acks are told apart, also
-// after a kill.
+// TestNumbersAtTheirEdges starts every counter shortly before a place where a narrower or signed number would wrap,
+// and takes a store past it. Messages, leases and acks are still told apart, also after a kill.
 func TestNumbersAtTheirEdges(t *testing.T) {
 	for _, edge := range []uint64{1 << 8, 1 << 16, 1 << 31, 1 << 32, 1 << 53, 1 << 62} {
 		t.Run(fmt.Sprintf("at %d", edge), func(t *testing.T) {

@@ -71,8 +71,8 @@ func (o *outcomes) add(line storetest.Line) {
 	}
 }
 
-// TestFullDisk pushes to a real, small file system until the guard refuses, fills the reserve up to a
-// rest, and sees that what frees space still works and nothing acknowledged is lost.
+// TestFullDisk pushes to a real, small file system until the guard refuses, and fills the reserve up to a rest. Then
+// what frees space still works, and nothing acknowledged is lost.
 func TestFullDisk(t *testing.T) {
 	mount := mountSmall(t, "size=64m")
 	dir := filepath.Join(mount, "store")

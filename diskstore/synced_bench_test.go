@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// What it costs that answers wait for the fsync of what they rest on: 64 callers push new messages, push an
-// ID that is taken, or do either; and a reader looks at a message while they push.
+// What it costs that answers wait for the fsync of what they rest on. 64 callers push new messages, push an ID that
+// is taken, or do either. A reader looks at a message while they push.
 
 const benchCallers = 64
 

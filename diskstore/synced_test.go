@@ -333,9 +333,8 @@ func (h *held) after(ask func(context.Context, *Store) (string, error)) string {
 	return text
 }
 
-// TestAnswersRestOnWhatIsDurable holds the fsync of a change and asks about it: nobody answers before
-// the fsync is done, for a power cut would make the answer untrue; and what is answered then is true
-// after a power cut.
+// TestAnswersRestOnWhatIsDurable holds the fsync of a change and asks about it. Nobody answers before the fsync is
+// done, for a power cut would make the answer untrue. What is answered then is true after a power cut.
 func TestAnswersRestOnWhatIsDurable(t *testing.T) {
 	for _, q := range questions() {
 		t.Run(q.name, func(t *testing.T) {
@@ -369,8 +368,8 @@ func TestAnswersRestOnWhatIsDurable(t *testing.T) {
 	}
 }
 
-// TestQuestionsThatCannotBeAnswered: who gives up, or asks a store that fails then, learns that a read did
-// nothing, and of all else that it may or may not have happened, as of the change that it met.
+// TestQuestionsThatCannotBeAnswered: a caller gives up, or its store fails meanwhile. A read then did nothing. All
+// else may or may not have happened, like the change that it met.
 func TestQuestionsThatCannotBeAnswered(t *testing.T) { alone(t, questionsThatCannotBeAnswered) }
 
 func questionsThatCannotBeAnswered(t *testing.T) {
@@ -398,8 +397,8 @@ func questionsThatCannotBeAnswered(t *testing.T) {
 	}
 }
 
-// TestTokensWaitForTheirReservation: claims wait for no fsync, so they use no token of a block whose
-// reservation is not durable; after a power cut the same tokens would be given out again (P4).
+// TestTokensWaitForTheirReservation: claims wait for no fsync, so they use no token of a block whose reservation is
+// not durable. After a power cut the same tokens would be given out again (P4).
 func TestTokensWaitForTheirReservation(t *testing.T) {
 	const left, more = 3, 4
 	var limit int64

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestRemovalBehindAChange: an ack or a purge that waits for a change of the same message under way, such as the extension of its
-// lease, removes the message in the state that the change has left.
+// TestRemovalBehindAChange: an ack or a purge waits for a change of the same message under way, such as the extension
+// of its lease. It then removes the message in the state that the change has left.
 func TestRemovalBehindAChange(t *testing.T) {
 	t.Parallel()
 	ack := func(ctx context.Context, s *Store, d *punctual.Delivery) error {

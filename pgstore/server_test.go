@@ -228,8 +228,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// P14: messages at the head of a topic that cannot be delivered keep nobody from those behind them: used up, cancelled under their
-// lease, expired, or held by a transaction of somebody's.
+// P14: messages at the head of a topic that cannot be delivered keep nobody from those behind them. They are used up,
+// cancelled under their lease, expired, or held by somebody's transaction.
 func TestPoisonHead(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})

@@ -161,8 +161,8 @@ func disturbances() []disturbance {
 	}
 }
 
-// P3, P4, P5, P6, P7, P13: whatever happens to the copies of a call on their way, its answer is
-// that of an undisturbed one, and so is what it leaves behind.
+// P3, P4, P5, P6, P7, P13: copies of a call, or answers to them, are lost or come late. The call's answer is that of
+// an undisturbed one, and so is what it leaves behind.
 func TestLostAnswerIsGivenAgain(t *testing.T) {
 	server := redistest.Start(t)
 	start := time.Unix(1_800_000_000, 0)

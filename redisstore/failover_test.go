@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// throughFailover stores messages that fall due during a failover, makes sure that the replica
-// has them, and expects a consumer that was waiting all the time to get them all: what is
-// lost in a failover by class volatile is only what the replica had not received.
+// throughFailover stores messages that fall due during a failover, and makes sure that the replica has them. It
+// expects a consumer that was waiting all the time to get them all. By class volatile a failover loses only what the
+// replica had not received.
 func throughFailover(t *testing.T, client redis.UniversalClient, owner *redistest.Server, failover func()) {
 	t.Helper()
 	producer, consumer := openStore(t, client, nil), openStore(t, client, nil)

@@ -107,7 +107,7 @@ func (x *tokensGrow) use(s *Store, n int) {
 	}
 }
 
-// P4: the tokens of an ID grow although the clock stands still, and the topic is deleted and comes again
+// P4: the tokens of an ID grow although the clock stands still, and the topic is deleted and comes again. It comes
 // with fewer partitions, or more, so that the ID is in one with a counter of its own.
 func TestTokensGrowAcrossDeletions(t *testing.T) {
 	s, clock := openStill(t, Options{})
@@ -146,8 +146,8 @@ func TestAnswerGivenAgainTellsTheTime(t *testing.T) {
 	}
 }
 
-// P8: a partition's clock goes on for a process that was never told of it, though the server's was set
-// back meanwhile; and what one partition has told a process holds in all others.
+// P8: a partition's clock goes on for a process that was never told of it, though the server's was set back
+// meanwhile. What one partition has told a process holds in all others.
 func TestClockOfPartitionAndOfProcess(t *testing.T) {
 	old, clock := openStill(t, Options{})
 	start := clock.Now()

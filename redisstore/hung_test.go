@@ -72,8 +72,8 @@ func (h *hungNode) halt(t *testing.T) {
 	}
 }
 
-// wantBeside fails the test unless a call for both nodes was soon done for the sound one, and its item for the
-// hung one has an error that is definite exactly if nothing was sent.
+// wantBeside fails the test unless a call for both nodes was soon done for the sound one. Its item for the hung node
+// must have an error that is definite exactly if nothing was sent.
 func wantBeside(t *testing.T, what string, begun time.Time, err, hung, sound error, sent bool) {
 	t.Helper()
 	took := time.Since(begun)
@@ -89,8 +89,8 @@ func wantBeside(t *testing.T, what string, begun time.Time, err, hung, sound err
 	}
 }
 
-// A node that is slow for longer than wait.LateAfter and goes on is waited for by calls that need nobody else, those
-// that were sent before it counted as failing and those that came then.
+// A node is slow for longer than wait.LateAfter and goes on. Calls that need nobody else wait for it: those sent
+// before it counted as failing, and those that came then.
 func TestSlowNode(t *testing.T) {
 	h := onHungNode(t, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)})
 	h.halt(t)
@@ -122,8 +122,8 @@ func TestSlowNode(t *testing.T) {
 	}
 }
 
-// P14: a claim of topics of which one is on a node that hangs gets the messages of the others, whether it waits or not,
-// also those that become due later. Once the node goes on, its messages are claimed.
+// P14: one topic of a claim is on a node that hangs. The claim gets the messages of the others, whether it waits or
+// not, also those that become due later. Once the node goes on, its messages are claimed.
 func TestHungNodeAndClaims(t *testing.T) {
 	h := onHungNode(t)
 	push(t, h.Store, punctual.NewMessage{Topic: h.hung, ID: "kept", Due: time.Unix(1, 0)})

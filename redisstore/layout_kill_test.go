@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// kill lets a call be carried out by a process that dies in front of its n-th script, or when
-// the answer to it is on its way, and reports whether there was such a script.
+// kill lets a process make a call and die before its n-th script, or while the answer to that is on its way. It
+// reports whether there was such a script.
 func kill(t *testing.T, p *process, n int, behind bool, call func(ctx context.Context) error) bool {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())

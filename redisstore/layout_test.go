@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/internal/redistest"
 )
 
-// P12: a message that was rescheduled before its first claim is due when it was told to be,
-// not when its record says, and the partition forgets about that once nothing waits.
+// P12: a message that was rescheduled before its first claim is due when it was told to be, not when its record says.
+// The partition forgets about that once nothing waits.
 func TestRescheduledBeforeFirstClaim(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, connect(t, server), nil)

@@ -207,8 +207,8 @@ func TestSettingsStoredAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// A claim that waits for a topic that is not there gets messages of all its partitions when it comes;
-// with the clock standing still only a notification can wake it.
+// A claim that waits for a topic that is not there gets messages of all its partitions when it comes. The clock
+// stands still, so only a notification can wake the claim.
 func TestWaitingClaimSeesTopicCome(t *testing.T) {
 	o := &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1e9, 0))}
 	consumer, producer := openStore(t, connect(t, shared), o), openStore(t, connect(t, shared), o)
@@ -255,8 +255,8 @@ func TestTopicComesBetweenWaits(t *testing.T) {
 	}
 }
 
-// P1, P13: a partition that has lost its settings, as in a failover, gets them again from the
-// first push; when partition 0 has lost a version, the newest that is left goes on.
+// P1, P13: a partition that has lost its settings, as in a failover, gets them again from the first push. When
+// partition 0 has lost a version, the newest that is left goes on.
 func TestLostVersions(t *testing.T) {
 	prefix := fresh()
 	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 4}) }

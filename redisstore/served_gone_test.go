@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A client that goes when its claim has leased, at the time until which the claim may be carried out, gets nothing: what it would
-// have had is free at once, and the attempt is not counted.
+// A client goes when its claim has leased, at the time until which the claim may be carried out. It gets nothing:
+// what it would have had is free at once, and the attempt is not counted.
 func TestServedClientGone(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))

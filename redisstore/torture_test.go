@@ -24,8 +24,8 @@ const killRounds = 5
 // killClients is how many processes work at the same time.
 const killClients = 2
 
-// killPartitions is into how many parts a topic is divided. A claim that looks into several parts or topics may lease messages in
-// one that it gives back when another is slow, which the ledger cannot tell from leases that nobody made.
+// killPartitions is into how many parts a topic is divided. A claim that looks into several parts or topics may lease
+// messages in one and give them back when another is slow. The ledger cannot tell those from leases that nobody made.
 const killPartitions = 1
 
 // TestKill has processes work on one server. In each round the server is killed, or hangs, or cuts all connections, or the

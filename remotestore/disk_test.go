@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storetest"
 )
 
-// first are the groups of the suite that make test has over a directory: what a server does for a store, and what a store may
-// answer otherwise than one in memory.
+// first are the groups of the suite that make test runs over a directory. They are what a server does for a store,
+// and what a store may answer otherwise than one in memory.
 var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|close|reopen)/")
 
 // TestOverDisk is the suite over a directory whose server ends and begins anew; all groups of it in make torture.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// roughProxy stands between clients and a server and does at random what networks do: it delays what it carries, resets
-// connections while a request is on its way, and loses answers that the server has given.
+// roughProxy stands between clients and a server and does at random what networks do. It delays what it carries,
+// resets connections while a request is on its way, and loses answers that the server has given.
 type roughProxy struct {
 	addr, server string
 	listener     net.Listener

@@ -58,8 +58,8 @@ var clockSteps = []time.Duration{
 	0, time.Second, time.Hour, -time.Hour, -time.Minute, 30 * 24 * time.Hour, 30*24*time.Hour - 5*time.Minute, 31 * 24 * time.Hour,
 }
 
-// P2, P7, P8, P11: whatever the clock of a server does, its clients push, claim, settle and amend at once, each call is carried out
-// once, and nothing comes early by the server's clock.
+// P2, P7, P8, P11: whatever the clock of a server does, its clients push, claim, settle and amend at once. Each call
+// is carried out once, and nothing comes early by the server's clock.
 func TestClockOfAServerSteps(t *testing.T) {
 	x := overDisk(t)
 	for i, ahead := range clockSteps {

@@ -105,8 +105,8 @@ func (l aheadLoad) lateness(t *testing.T, ahead bool) (late []time.Duration, cla
 	return late, claimsAhead
 }
 
-// TestAheadDelaysNobody: beside workers that claim ahead no message is more than 5 ms later than beside workers that do not, but
-// for one in a hundred; and that one by no more than it takes to give it back.
+// TestAheadDelaysNobody: workers that claim ahead make no message more than 5 ms later than workers that do not. One
+// in a hundred may be later, by no more than it takes to give it back.
 func TestAheadDelaysNobody(t *testing.T) {
 	for _, l := range aheadLoads() {
 		t.Run(l.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 // faulty is a store in memory whose answers a test can hold up or replace.
 type faulty struct {
 	*memstore.Store
-	// claimed is called with what a claim brought, settled with the number of the call of Settle, from 1; what it
-	// returns is the answer to the caller, nil for that of the store.
+	// claimed is called with what a claim brought, settled with the number of the call of Settle, from 1. What
+	// settled returns is the answer to the caller; nil stands for the store's answer.
 	claimed func([]punctual.Delivery)
 	settled func(n int) error
 	before  func(n int) error // the same, instead of the store's doing

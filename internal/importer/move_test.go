@@ -127,8 +127,8 @@ func (r *rig) killed(o Options, step string, nth int) {
 // A run that is killed between any two steps, and begun again, delivers each message exactly once,
 // whether or not what it had pushed was delivered and finished in between.
 func TestKilledAtEachStep(t *testing.T) {
-	// The second run begins with what the first one left: so it pushes once more before it comes to the
-	// batch that the first one had not begun, and takes and finishes only that one.
+	// The second run begins with what the first one left, so it pushes once more. Then it comes to the batch that the
+	// first one had not begun, and takes and finishes only that one.
 	second := map[string]int{"taken": 1, "pushed": 2, "finished": 1}
 	for _, k := range allKinds() {
 		for step, nth := range second {
@@ -337,8 +337,8 @@ func TestOneRefusedWhileResuming(t *testing.T) {
 	}
 }
 
-// What may have been stored by a push without an answer does not go back, whatever a later push of it
-// is told: it stays in staging until a run finds it in the store.
+// What a push without an answer may have stored does not go back, whatever a later push of it is told. It stays in
+// staging until a run finds it in the store.
 func TestRefusedAfterPushWithoutAnswer(t *testing.T) {
 	tooMuch := fmt.Errorf("too much: %w", punctual.ErrTooLarge)
 	second := map[string]struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P8: the latest time that was told is never lower, whatever is told later, and what the clock probably says goes on
-// from the answer by which it is furthest ahead.
+// P8: the latest time that was told is never lower, whatever is told later. What the clock probably says goes on from
+// the answer by which it is furthest ahead.
 func TestItNeverRunsBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)

@@ -212,8 +212,8 @@ func (f *fake) left() (due, leased int) {
 	return len(f.due), len(f.leased)
 }
 
-// beside is how late messages may be beside a node that was stopped: a second for want of notifications (P11), another
-// one because all claims may have asked that node (P14), and what the way takes.
+// beside is how late messages may be beside a node that was stopped. One second is for want of notifications (P11),
+// another one because all claims may have asked that node (P14). The rest is what the way takes.
 const beside = 2*time.Second + 100*time.Millisecond
 
 // P11, P14, P3: of three nodes one is stopped for 20 s, there are 10,000 topics and no notifications, and claims end at random.
