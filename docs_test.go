@@ -1,7 +1,6 @@
 package punctual_test
 
 import (
-	"bytes"
 	"go/ast"
 	"go/doc/comment"
 	"go/version"
@@ -70,17 +69,16 @@ func TestSentencesInDocuments(t *testing.T) {
 func proseOfComments(t *testing.T) map[string][]string {
 	t.Helper()
 	prose := make(map[string][]string)
-	for _, module := range []string{".", "bench", "metrics/punctualotel"} {
+	for _, module := range []string{".", "bench", "console/browsertest", "metrics/punctualotel", "packaging"} {
 		sources, err := readSources(os.DirFS(module))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range sources {
-			if s.isTest() && s.ast.Doc != nil {
-				prose[path.Join(module, s.path)] = commentParagraphs(s.ast.Doc.Text())
-			}
-			if !s.isTest() {
-				prose[path.Join(module, s.path)] = goComments(s)
+			name := path.Join(module, s.path)
+			for _, group := range s.ast.Comments {
+				text := exampleOutput.ReplaceAllString(group.Text(), "")
+				prose[name] = append(prose[name], commentParagraphs(text)...)
 			}
 		}
 	}
@@ -91,25 +89,6 @@ func proseOfComments(t *testing.T) map[string][]string {
 		}
 	}
 	return prose
-}
-
-// goComments are the paragraphs of a file's comments. A comment that begins behind code goes on in
-// the lines below it, which the parser takes for another comment.
-func goComments(s source) []string {
-	var all []string
-	text, line, column := "", 0, 0
-	for _, group := range s.ast.Comments {
-		begin := s.fset.Position(group.Pos())
-		lineStart := bytes.LastIndexByte(s.text[:begin.Offset], '\n') + 1
-		alone := len(bytes.TrimSpace(s.text[lineStart:begin.Offset])) == 0
-		if !alone || begin.Line != line+1 || begin.Column != column {
-			all = append(all, commentParagraphs(text)...)
-			text = ""
-		}
-		text += group.Text()
-		line, column = s.fset.Position(group.End()).Line, begin.Column
-	}
-	return append(all, commentParagraphs(text)...)
 }
 
 // commentParagraphs are the paragraphs and list items of a comment in the form of Go's, each on one line.
@@ -154,6 +133,7 @@ func scripts(t *testing.T) []string {
 
 var (
 	shortSentences = regexp.MustCompile(`^([A-Z]+|docs/.*)\.md$`)
+	exampleOutput  = regexp.MustCompile(`(?ims)^(unordered )?output:.*`)
 	scriptComment  = regexp.MustCompile(`(?m)(?:^[ \t]*--.*\n)+|[ \t]--.*\n(?:[ \t]+--.*\n)*`)
 	scriptMargin   = regexp.MustCompile(`(?m)^[ \t]*-- ?`)
 	scriptField    = regexp.MustCompile(`(?m)^(KEYS|ARGV|Reply|Result|Locks)\b`)
