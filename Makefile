@@ -6,7 +6,6 @@ SHELL := bash
 # The formatter and the linter are pinned in a module of their own (tools/go.mod), so that
 # nothing of theirs enters the go.mod of those who import Punctual.
 TOOL := go tool -modfile=tools/go.mod
-LINT := $(CURDIR)/bin/lint
 
 # Modules of their own beside the main one, whose dependencies are not for everybody (docs/dependencies.md). To
 # compile the other queues that bench measures takes minutes, so it has a target of its own, testbench.
@@ -124,18 +123,13 @@ redis: ## Test the stores in Redis on another server: make redis SERVER=/path/to
 
 .PHONY: lint
 lint: export CGO_ENABLED = 0
-lint: linter ## Check format (gofumpt) and code (go vet, staticcheck)
+lint: export GOGC = 200
+lint: ## Check format (gofumpt) and code (go vet, staticcheck)
 	@unformatted=$$($(TOOL) gofumpt -l .); \
 	if [[ -n $$unformatted ]]; then echo "run make fmt, these files are not formatted:"; echo "$$unformatted"; exit 1; fi
-	$(BUILDGC) $(LINT) ./...
-	for module in $(MODULES); do (cd $$module && $(BUILDGC) $(LINT) ./...) || exit 1; done
-
-# The analyzers of go vet and staticcheck are one program (tools/lint), because both read all dependencies.
-.PHONY: linter
-linter: export CGO_ENABLED = 0
-linter:
-	@$(MAKE_BIN)
-	@$(BUILDGC) go -C tools build -o $(LINT) ./lint
+	go vet ./...
+	$(TOOL) staticcheck ./...
+	for module in $(MODULES); do (cd $$module && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./...) || exit 1; done
 
 .PHONY: fmt
 fmt: ## Format all Go files (gofumpt)
@@ -186,8 +180,8 @@ torture-postgres: deps ## Kill PostgreSQL, cut its network and fail over under l
 ONLY ?= .
 
 .PHONY: testbench
-testbench: deps linter ## Check and test the programs that measure, a module of their own (5 minutes)
-	cd bench && $(LINT) ./... && go test -vet=off -shuffle=on ./...
+testbench: deps ## Check and test the programs that measure, a module of their own (5 minutes)
+	cd bench && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./... && go test -vet=off -shuffle=on ./...
 
 .PHONY: benchdeps
 benchdeps:
@@ -221,8 +215,8 @@ browserdeps:
 	cd console/browsertest && npm ci --no-audit --no-fund
 
 .PHONY: browser
-browser: deps browserdeps linter ## Test the console's pages in Chromium, with axe-core (6 minutes; STORE=all PENDING=20000)
-	cd console/browsertest && $(LINT) ./...
+browser: deps browserdeps ## Test the console's pages in Chromium, with axe-core (6 minutes; STORE=all PENDING=20000)
+	cd console/browsertest && go vet ./... && go tool -modfile="$(CURDIR)/tools/go.mod" staticcheck ./...
 	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -timeout=30m $(TESTFLAGS) . -args -store '$(STORE)' -pending '$(PENDING)'
 
 # Which pictures of the console the documentation shows.
