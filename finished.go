@@ -46,7 +46,7 @@ type Finished struct {
 	// Attempt counts its deliveries, without those that were snoozed or released.
 	Attempt int
 	// Delivered is when its last lease began. It is zero when the message never had one, or had given it back. A store
-	// may have lost it when it was opened anew between that claim and the end.
+	// may have lost it when it was opened anew, or its server's clock stood still, between that claim and the end.
 	Delivered time.Time
 	// Failures is the history of failed attempts, oldest first, as the message had it.
 	Failures []Failure

@@ -13,7 +13,7 @@ import (
 // maxProblems is how many problems a CheckReport holds at most.
 const maxProblems = 100
 
-// Check goes through all messages of all topics; see punctual.Checker. It may run while the
+// Check goes through all messages and stories of all topics; see punctual.Checker. It may run while the
 // store is in use: each script looks at some messages at one instant.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
 	if err := s.enter(ctx); err != nil {
@@ -60,14 +60,14 @@ func (c *checker) topic(ctx context.Context, topic string) error {
 		return err
 	}
 	for _, p := range parts {
-		if err := errors.Join(c.scan(ctx, p, "m"), c.scan(ctx, p, "s")); err != nil {
+		if err := errors.Join(c.scan(ctx, p, "m"), c.scan(ctx, p, "s"), c.scan(ctx, p, "h"), c.scan(ctx, p, "u")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// scan goes through one of the two hashes of a partition.
+// scan goes through one of the hashes of a partition, or the times at which its stories are forgotten.
 func (c *checker) scan(ctx context.Context, p keys.Partition, hash string) error {
 	for cursor := "0"; ; {
 		a, err := c.s.route.Run(ctx, script.Check, p, nil, hash, cursor)

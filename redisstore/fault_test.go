@@ -100,7 +100,9 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})
 	held := situations(t, s)
-	for _, key := range s.names.Partition("orders", 0).Keys() {
+	keepStories(t, s, time.Hour)
+	p := s.names.Partition("orders", 0)
+	for _, key := range append(p.Keys(), p.Stories()...) {
 		kept := do(t, server, "EXISTS", key) == "1"
 		if kept {
 			do(t, server, "RENAME", key, "kept")

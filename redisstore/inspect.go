@@ -28,27 +28,28 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
-	info, err := s.get(ctx, topic, id)
+	info, err := atHome(ctx, s, topic, id, s.getFrom)
 	if err != nil {
 		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, err)
 	}
 	return info, nil
 }
 
-// get asks the partition of a message, and again if the topic is another one than was known.
-func (s *Store) get(ctx context.Context, topic, id string) (punctual.Info, error) {
+// atHome asks the partition of an ID, and again if the topic is another one than was known.
+func atHome[T any](ctx context.Context, s *Store, topic, id string, ask func(context.Context, keys.Partition, string) (T, int64, error)) (T, error) {
 	for l := s.layouts.known(topic); ; {
 		p := s.names.Partition(topic, keys.Home(id, l.size()))
-		info, version, err := s.getFrom(ctx, p, id)
+		found, version, err := ask(ctx, p, id)
 		if !errors.Is(err, punctual.ErrNotFound) || version == l.version {
-			return info, err
+			return found, err
 		}
 		now, err := s.renew(ctx, p, version, l)
-		if err != nil {
-			return punctual.Info{}, err
+		if err == nil && now.version == l.version {
+			err = punctual.ErrNotFound
 		}
-		if now.version == l.version {
-			return punctual.Info{}, punctual.ErrNotFound
+		if err != nil {
+			var none T
+			return none, err
 		}
 		l = now
 	}

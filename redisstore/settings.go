@@ -58,7 +58,7 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if n := patch.Partitions; n != nil && old.exists() && *n != old.size() {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %d partitions: the topic has %d, which is fixed when a topic comes into being; use a new topic: %w", topic, *n, old.size(), punctual.ErrInvalid)
 		}
-		set, err := storekit.ApplySettings(old.settings, patch, storekit.Abilities{Partitions: punctual.MaxPartitions})
+		set, err := storekit.ApplySettings(old.settings, patch, storekit.AllAbilities())
 		if err != nil {
 			return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 		}
@@ -109,6 +109,11 @@ func (l *layout) with(set punctual.Settings, now int64) (*layout, error) {
 	next.settings.Backoff.Delays = slices.Clone(set.Backoff.Delays)
 	var err error
 	next.fields, err = next.hash()
+	// A topic that never kept stories does not have the field, by which the scripts know it. One that keeps none any more may
+	// still have some.
+	if keep := storekit.CeilDuration(set.FinishedRetention); keep > 0 || slices.Contains(l.fields, any(finishedField)) {
+		next.fields = append(next.fields, finishedField, keep)
+	}
 	return next, err
 }
 
@@ -142,6 +147,9 @@ func (l *layout) hash() ([]any, error) {
 		"jitter", jitter,
 	}, nil
 }
+
+// finishedField is the field of the hash g for how long stories are kept.
+const finishedField = "finished_retention"
 
 // maxDoublings is after how many attempts the longest delay is surely reached: it is at most
 // ten years, which is less than 2^59 ns.

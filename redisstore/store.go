@@ -93,6 +93,7 @@ var (
 	_ punctual.Inspector          = (*Store)(nil)
 	_ punctual.Checker            = (*Store)(nil)
 	_ punctual.Examiner           = (*Store)(nil)
+	_ punctual.FinishedKeeper     = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 	_ storekit.Repeater           = (*Store)(nil)
 )

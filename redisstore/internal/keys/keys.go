@@ -58,21 +58,63 @@ const Settings = 6
 // Args has the keys of partitions as arguments of scripts, so that they are made once.
 type Args struct {
 	mu sync.RWMutex
-	of map[string][]any // guarded by mu: by Partition.Tag; the slices never change
+	of map[string][]any // guarded by mu: by Partition.Tag, what all returns; the slices never change
 }
 
 // mostArgs is how many partitions Args remembers.
 const mostArgs = 10_000
 
-// Of returns the keys of p, and behind them those of its two hashes of records. Nobody may change them.
+// Of returns the keys of p for a script that only reads. Nobody may change them.
 func (k *Args) Of(p Partition) []any {
+	all := k.all(p)
+	return withStories(all[:Count:Count], all)
+}
+
+// WithRecords returns the keys of p for a script with a record in the hash of that number, and both hashes if the call has a key.
+func (k *Args) WithRecords(p Partition, number int64, key bool) []any {
+	all := k.all(p)
+	names := append(all[:Count:Count], all[Count+number])
+	if key {
+		names = append(names, all[Count+1-number])
+	}
+	return withStories(names, all)
+}
+
+// withStories adds the keys of the stories, where there may be some.
+func withStories(names, all []any) []any {
+	if more := all[Count+records:]; len(more) > 0 {
+		return append(names, more...)
+	}
+	return names
+}
+
+// records is how many hashes of records a partition has.
+const records = 2
+
+// all returns the keys of p, those of its hashes of records, and those of its stories where there may be some.
+func (k *Args) all(p Partition) []any {
 	k.mu.RLock()
 	args := k.of[p.Tag]
 	k.mu.RUnlock()
 	if args != nil {
 		return args
 	}
-	for _, key := range append(p.Keys(), p.Records(0), p.Records(1)) {
+	return k.keep(p, false)
+}
+
+// Tell notes that a partition may have stories. Given and returned are the keys of a script for it, to which those of the
+// stories are added.
+func (k *Args) Tell(names []any) []any {
+	first := names[0].(string)
+	return withStories(names, k.keep(Partition{Tag: first[:len(first)-1]}, true))
+}
+
+func (k *Args) keep(p Partition, stories bool) (args []any) {
+	of := append(p.Keys(), p.Records(0), p.Records(1))
+	if stories {
+		of = append(of, p.Stories()...)
+	}
+	for _, key := range of {
 		args = append(args, key)
 	}
 	k.mu.Lock()
@@ -111,6 +153,10 @@ func (p Partition) Channel() string { return p.Tag + "notify" }
 
 // Records is the key of one of the two hashes, 0 and 1, that have what calls were answered.
 func (p Partition) Records(i int64) string { return p.Tag + "r" + strconv.FormatInt(i, 10) }
+
+// Stories are the keys of the stories of finished messages: of them, and of when they are forgotten. Their names are the last in
+// KEYS of scripts where there may be stories, and tell so.
+func (p Partition) Stories() []string { return []string{p.Tag + "h", p.Tag + "u"} }
 
 // Never is a key that is never there, in the slot of the store's own.
 func (n Names) Never() string { return n.Prefix + "{" + n.Store() + "}:never" }

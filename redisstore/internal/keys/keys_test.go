@@ -33,14 +33,14 @@ func TestKeysOfAPartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := n.Partition("orders", 3)
-	all := append(p.Keys(), p.Records(0), p.Records(1), p.Channel())
+	all := append(append(p.Keys(), p.Records(0), p.Records(1), p.Channel()), p.Stories()...)
 	for _, key := range all {
 		if !strings.HasPrefix(key, "punctual:{orders#3}:") {
 			t.Errorf("%s is in another slot", key)
 		}
 	}
 	slices.Sort(all)
-	if len(slices.Compact(all)) != Count+3 {
+	if len(slices.Compact(all)) != Count+5 {
 		t.Errorf("two of %q are the same", all)
 	}
 	if got := p.Keys()[Settings]; got != "punctual:{orders#3}:g" {
@@ -48,6 +48,32 @@ func TestKeysOfAPartition(t *testing.T) {
 	}
 	if got := OfToken(7*tokenStep + 3); got != 3 {
 		t.Errorf("the token is of partition %d, want 3", got)
+	}
+}
+
+// The keys of the stories are given behind all others, and only where there may be some: their last letter tells the scripts so.
+func TestKeysOfStories(t *testing.T) {
+	var a Args
+	p := Names{Prefix: "p:"}.Partition("topic", 0)
+	without := [][]any{a.Of(p), a.WithRecords(p, 1, false), a.WithRecords(p, 1, true)}
+	for i, n := range []int{Count, Count + 1, Count + 2} {
+		if len(without[i]) != n {
+			t.Errorf("the keys are %v; want %d", without[i], n)
+		}
+	}
+	told := a.Tell(without[1])
+	for i, names := range [][]any{a.Of(p), a.WithRecords(p, 1, false), a.WithRecords(p, 1, true)} {
+		if want := append(slices.Clone(without[i]), "p:{topic#0}:h", "p:{topic#0}:u"); !slices.Equal(names, want) {
+			t.Errorf("the keys are %v; want %v", names, want)
+		}
+	}
+	if !slices.Equal(told, a.WithRecords(p, 1, false)) {
+		t.Errorf("the keys to send at once are %v", told)
+	}
+	for _, key := range append(p.Keys(), p.Records(0), p.Records(1)) {
+		if strings.HasSuffix(key, "u") {
+			t.Errorf("%s looks as if the keys of stories were there", key)
+		}
 	}
 }
 

@@ -26,13 +26,15 @@ import (
 //
 // What changes (hash s); written by the scripts alone:
 //
-//	version(1)=1 flags(1) reason(1) failures(1) attempt(4) token(double)
-//	due(double) maxAttempts(4) [firstDue(double)] [expireAfter(double)]
+//	version(1) flags(1) reason(1) failures(1) attempt(4) token(double)
+//	due(double) maxAttempts(4) [created(double) began(double)] [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
+// Version 2 has when the message was created and its lease began. firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
 const (
 	formatVersion = 1
+	// timedVersion is that of a state with times, for a story.
+	timedVersion = 2
 	// HeadBytes is how long what the scripts write of a message is, and maxAttempts.
 	HeadBytes = 21
 )
@@ -167,6 +169,10 @@ func (m *Message) addState(id, state string) error {
 	d.double() // token
 	m.Due = d.double()
 	d.uint32() // maxAttempts again, for the scripts
+	if version == timedVersion {
+		d.double() // when it was created, again
+		d.double() // when its lease began
+	}
 	if m.FirstDue = m.Due; flags&flagFirst != 0 {
 		m.FirstDue = d.double()
 	}
@@ -176,7 +182,7 @@ func (m *Message) addState(id, state string) error {
 	for range failures {
 		m.Failures = append(m.Failures, d.failure())
 	}
-	if d.bad || version != formatVersion || int(reason) >= len(reasons) {
+	if d.bad || version != formatVersion && version != timedVersion || int(reason) >= len(reasons) {
 		return unreadable("state of message", id, version, len(state))
 	}
 	m.Reason = reasons[reason]

@@ -63,6 +63,54 @@ func TestStateIsAdded(t *testing.T) {
 	}
 }
 
+// A state with times is read like one without.
+func TestStateWithTimes(t *testing.T) {
+	message := pushed(&punctual.NewMessage{}, 1000, 2000)
+	state := stateOf(flagFirst, 0, 4, 5000, AppendDouble(AppendDouble(AppendDouble(nil, 1000), 4500), 3000)...)
+	m, err := Read("x", message, "\x02"+state[1:])
+	if err != nil || m.Attempt != 4 || m.Due != 5000 || m.FirstDue != 3000 {
+		t.Errorf("read %+v, %v", m, err)
+	}
+}
+
+// A story says what it has, and one that is cut off, too long or of another version is damage.
+func TestStory(t *testing.T) {
+	ms := func(b []byte, n int64, bytes int) []byte {
+		return append(b, binary.LittleEndian.AppendUint64(nil, uint64(n))[:bytes]...)
+	}
+	head := func(kind byte) []byte {
+		return ms(ms(ms(ms([]byte{kind}, 9000, 6), 1000, 5), 1000, 6), -5000, 7)
+	}
+	short := string(head(1<<5 | 1))
+	f, err := ReadStory("orders", "x", short)
+	want := punctual.Finished{
+		ID: "x", Topic: "orders", Outcome: punctual.OutcomeCancelled, At: storekit.FromMillis(9000), KeptUntil: storekit.FromMillis(10000),
+		Created: storekit.FromMillis(1000), FirstDue: storekit.FromMillis(-5000), Due: storekit.FromMillis(-5000),
+	}
+	if err != nil || !reflect.DeepEqual(f, want) {
+		t.Errorf("read %+v, %v; want %+v", f, err, want)
+	}
+	b := ms(ms(head(1<<5|storyDelivered|storyMoved|storyAttempts), 500, 5), -6000, 7)
+	b = append(binary.LittleEndian.AppendUint32(b, 3), 1)
+	b = append(AppendDouble(binary.LittleEndian.AppendUint32(b, 2), 7000), 2, 0, 'n', 'o')
+	f, err = ReadStory("orders", "x", string(b))
+	want.Outcome, want.FirstDue, want.Attempt = punctual.OutcomeAcked, storekit.FromMillis(-6000), 3
+	want.Delivered = storekit.FromMillis(8500)
+	want.Failures = []punctual.Failure{{Attempt: 2, At: storekit.FromMillis(7000), Error: "no"}}
+	if err != nil || !reflect.DeepEqual(f, want) {
+		t.Errorf("read %+v, %v; want %+v", f, err, want)
+	}
+	bad := []string{short + "x", string(head(2 << 5)), string(head(1<<5 | 3)), ""}
+	for n := range b {
+		bad = append(bad, string(b[:n]))
+	}
+	for _, raw := range bad {
+		if _, err := ReadStory("orders", "x", raw); !errors.Is(err, punctual.ErrCorrupt) {
+			t.Errorf("P13: %d bytes: %v; want ErrCorrupt", len(raw), err)
+		}
+	}
+}
+
 // P13: a record that is cut off, or of another version, is damage.
 func TestDamage(t *testing.T) {
 	message, state := pushed(&punctual.NewMessage{Headers: map[string]string{"name": "value"}}, 1, 2), stateOf(0, 0, 1, 2)

@@ -31,7 +31,7 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 		deadline := r.o.Clock.Deadline(ctx, CallTime)
 		h := r.header(c.number, deadline)
 		h.Key = k
-		a, err := r.timed(ctx, sc, r.keysWithRecords(p, deadline, k != nil), append([]any{h, c.caller}, args...))
+		a, err := r.timed(ctx, sc, r.keyArgs.WithRecords(p, RecordsAt(deadline), k != nil), append([]any{h, c.caller}, args...))
 		switch {
 		case err == nil, !errors.Is(err, errkind.ErrLate), !punctual.Definite(err), try == Tries:
 			return a, err
@@ -77,17 +77,6 @@ func (s *slots) end(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free = append(s.free, c)
-}
-
-// keysWithRecords are the KEYS of a script with records. One with a key has both hashes of them.
-func (r *Router) keysWithRecords(p keys.Partition, deadline int64, key bool) []any {
-	all := r.keyArgs.Of(p)
-	first := RecordsAt(deadline)
-	names := append(all[:keys.Count:keys.Count], all[keys.Count+first])
-	if key {
-		names = append(names, all[keys.Count+1-first])
-	}
-	return names
 }
 
 // RecordsAt is which of the two hashes of records a call with such a deadline has its record in.

@@ -86,7 +86,7 @@ func (r *Router) Run(ctx context.Context, sc *script.Script, p keys.Partition, k
 	if sc.Repeat == script.Recorded {
 		a, err = r.recorded(ctx, sc, p, k, args)
 	} else {
-		a, err = r.timed(ctx, sc, r.keyArgs.Of(p)[:keys.Count], append([]any{r.header(0, 0), ""}, args...))
+		a, err = r.timed(ctx, sc, r.keyArgs.Of(p), append([]any{r.header(0, 0), ""}, args...))
 	}
 	if err != nil {
 		return nil, err
@@ -149,6 +149,11 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 				return nil, errkind.Doubt(unsure, err)
 			}
 			try-- // it has come further
+			continue
+		}
+		if redis.HasErrorPrefix(err, script.StoriesMark) {
+			keys = r.keyArgs.Tell(keys)
+			try-- // it has done nothing, and knows better now
 			continue
 		}
 		f := errkind.Of(err)

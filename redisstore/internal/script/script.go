@@ -29,6 +29,9 @@ const LeasePlaces = 1024
 // sent again before it can do what it was asked to.
 const MoreMark = "PUNCTUAL_MORE"
 
+// StoriesMark begins what a script says that wants the keys of the stories as well. It has done nothing.
+const StoriesMark = "PUNCTUAL_STORIES"
+
 // Script is one file of lua/, with what stands in front of it.
 type Script struct {
 	Name, Text, SHA string
@@ -53,6 +56,7 @@ var (
 	Settle    = compose("settle", Recorded, "start", "call", "settle_usual", "settings", "prelude", "settle")
 	Amend     = change("amend", "amend")
 	Get       = reader("get", "get")
+	Finished  = reader("finished", "finished")
 	List      = reader("list", "select", "list")
 	Stats     = reader("stats", "stats")
 	Forecast  = reader("forecast", "forecast")

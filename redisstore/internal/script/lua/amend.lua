@@ -14,6 +14,12 @@ local out = reply(NEVER)
 local ids = {}
 for i = 3, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
+local may_end = {}
+for i = 3, #ARGV, 2 do
+  local id = ARGV[i]
+  if string.byte(ARGV[i + 1]) == CANCEL_IT or known[id] and known[id].cancel then may_end[#may_end + 1] = id end
+end
+if not complete(may_end, known) then return redis.error_reply('PUNCTUAL_MORE messages are long') end
 local was = head()
 local changed = false
 local function begin_change()
@@ -34,7 +40,7 @@ end
 
 local function end_it(id, from)
   begin_change()
-  finish(id, from)
+  finish(id, from, known[id], CANCELLED)
   known[id] = false
 end
 

@@ -9,7 +9,7 @@
 -- A caller has one call under way at a time, and the number of each is greater than that of the one before.
 local again = flags % 2 == 1
 local field, content
-if KEYS[10] then field, content = string.sub(ARGV[1], 42, 57), string.sub(ARGV[1], 58) end
+if #ARGV[1] > 41 then field, content = string.sub(ARGV[1], 42, 57), string.sub(ARGV[1], 58) end
 
 -- No deadline is further ahead. So there are never more than two windows, and the one before them is past for
 -- good: whoever writes a record writes the clock. The record of a key is kept for as long, from the time on at which

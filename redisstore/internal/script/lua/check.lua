@@ -1,10 +1,17 @@
 -- check looks at some messages of a partition for what must never be.
 --
 -- KEYS  of a partition
--- ARGV  3 'm' or 's': the hash to go through; 4 the cursor, 0 to begin
+-- ARGV  3 'm', 's', 'h' or 'u': what to go through; 4 the cursor, 0 to begin
 -- Reply {now, micros, version, cursor to go on, 0 at the end, how many were read, problem ...}
-local hash = ARGV[3] == 'm' and M or S
-local got = call('HSCAN', hash, ARGV[4], 'COUNT', 100)
+local hash = ({m = M, s = S, h = H, u = U})[ARGV[3]]
+if not hash then return reply('0', 0) end
+local got
+if ARGV[3] == 'u' then
+  local last = ARGV[4] + 15
+  got = {last + 1 < call('ZCARD', U) and int(last + 1) or '0', call('ZRANGE', U, ARGV[4], int(last), 'WITHSCORES')}
+else
+  got = call('HSCAN', hash, ARGV[4], 'COUNT', 100)
+end
 local out = reply(got[1], #got[2] / 2)
 
 local function say(id, text) out[#out + 1] = 'message ' .. id .. ' in ' .. hash .. ' ' .. text end
@@ -50,10 +57,54 @@ local function check_state(id, raw)
   if st.cancel and not leased then say(id, 'is to be cancelled without a lease') end
 end
 
+-- ends_at is the set of IDs whose stories are forgotten at a time.
+local known_ends = {}
+local function ends_at(till)
+  local set = known_ends[till]
+  if set then return set end
+  set = {}
+  for _, member in ipairs(call('ZRANGEBYSCORE', U, till, till)) do
+    local ids = {}
+    ids_of(member, ids)
+    for _, id in ipairs(ids) do set[id] = true end
+  end
+  known_ends[till] = set
+  return set
+end
+
+-- story_length is how long a story is by what it says, or nil if it says nothing that makes sense.
+local function story_length(raw)
+  if not story_end(raw) then return nil end
+  local kind, n = string.byte(raw) % STORY_VERSION, STORY_BYTES
+  if has(kind, DELIVERED) then n = n + 5 end
+  if has(kind, MOVED_ONCE) then n = n + 7 end
+  if has(kind, ATTEMPTS) then
+    local failed = string.byte(raw, n + 5)
+    n = n + 5
+    for _ = 1, failed or 0 do
+      if #raw < n + 14 then return nil end
+      n = n + 14 + struct.unpack('<I2', raw, n + 13)
+    end
+  end
+  return kind % 4 <= DROPPED and n or nil
+end
+
+local function check_story(id, raw)
+  if story_length(raw) ~= #raw then
+    say(id, 'has a story that cannot be read')
+  elseif not ends_at(int(story_end(raw)))[id] then
+    say(id, 'has a story that would never be forgotten')
+  end
+end
+
 for i = 1, #got[2], 2 do
   local id, raw = got[2][i], got[2][i + 1]
   if ARGV[3] == 'm' then
     check_message(id, raw)
+  elseif ARGV[3] == 'h' then
+    check_story(id, raw)
+  elseif ARGV[3] == 'u' then
+    if not ids_of(id, {}) then out[#out + 1] = 'a member of ' .. U .. ' cannot be read' end
   elseif id ~= TABLE_FIELD then
     check_state(id, raw)
   end

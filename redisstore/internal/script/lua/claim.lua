@@ -16,7 +16,8 @@ local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV
 local function give_back(held)
   for id, st in pairs(held) do
     if st.cancel then
-      finish(id, L)
+      st.attempt, st.token = st.attempt - 1, 0
+      finish(id, L, st, CANCELLED)
     else
       st.attempt = st.attempt - 1
       wait(id, st, L)
@@ -63,7 +64,10 @@ local function answer_again()
   local bodies, records, held = {}, {}, {}
   for i, id in ipairs(still) do
     bodies[i], records[i] = messages[id], encode_state(known[id])
-    if kept.till <= now and ceil(call('ZSCORE', L, id)) <= now then held[id] = known[id] end
+    if kept.till <= now and ceil(call('ZSCORE', L, id)) <= now then
+      held[id] = known[id]
+      held[id].created = held[id].created or created_of(messages[id])
+    end
   end
   if field then answered_to(kept) end
   if kept.till <= now then
@@ -142,12 +146,13 @@ local function look_at(place, id, raw, st)
   end
   if from_l[place] and st.token == 0 then corrupt('message ' .. id .. ' in ' .. L .. ' has no token') end
   local ends = must_end(st)
-  if ends ~= 'finish' and st.token ~= 0 then fail(st, LEASE_RAN_OUT) end
+  if st.token ~= 0 then fail(st, LEASE_RAN_OUT) end
+  st.created = st.created or created_of(raw)
   if ends then
     ended[#ended + 1], ended_as[#ended_as + 1] = id, {st = st, reason = ends}
     return
   end
-  st.attempt, st.token = st.attempt + 1, token
+  st.attempt, st.token, st.began = st.attempt + 1, token, now
   lease(id, raw, encode_state(st))
 end
 
@@ -185,7 +190,7 @@ if from_l_count > 0 then
 end
 for i, id in ipairs(ended) do
   local e = ended_as[i]
-  if e.reason == 'finish' then finish(id) else die(id, e.st, nil, e.reason) end
+  if e.reason == 'finish' then finish(id, nil, e.st, e.st.cancel and CANCELLED or DROPPED) else die(id, e.st, nil, e.reason) end
 end
 if leased > 0 then
   call('ZADD', L, unpack(leases))

@@ -20,6 +20,7 @@ if not g[3] then cfg.token = tonumber(ARGV[5]) end
 raise_token(tonumber(ARGV[6]))
 local n = call('ZCARD', T) + call('ZCARD', L) + call('ZCOUNT', D, '(' .. int(gone), '+inf')
 call('UNLINK', T, L, D, F, M, S, G, X)
+if H then call('UNLINK', H, U) end
 if last then latest = latest + 1 end
 call('HSET', G, 'version', int(latest), 'token', int(cfg.token), 'clock', int(now))
 call('PEXPIRE', G, KEPT_MS)

@@ -8,6 +8,10 @@ local finished_count = call('ZCARD', F)
 local lapsed_count = call('ZCARD', X)
 call('HLEN', M)
 local state_count = math.max(call('HLEN', S) - 1, 0) -- without TABLE_FIELD
+if H then
+  call('HLEN', H)
+  call('ZCARD', U)
+end
 
 -- raise_token makes all further tokens greater than a token of another partition.
 local function raise_token(above)
@@ -57,31 +61,46 @@ end
 
 local STATE = '<BBBBI4ddI4'
 local STATE_BYTES = 28
+local TIMES, TIMES_BYTES = '<dd', 16 -- of version 2, behind STATE: when the message was created, and its lease began
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
+-- A token tells when its lease began, but where tokens were ahead of the clock: 8 of them are a ms. A state of version 1
+-- has in its flags by how many ms the token was ahead, at most NOT_KNOWN, which tells nothing.
+local AHEAD, NOT_KNOWN = 32, 7
+local function token_time(token) return floor(token / (8 * TOKEN_STEP)) end
+
 local function decode_state(id, raw)
-  local flags = #raw >= STATE_BYTES and string.byte(raw) == 1 and string.byte(raw, 2)
-  local rest = STATE_BYTES
+  local version = #raw >= STATE_BYTES and string.byte(raw)
+  local flags = (version == 1 or version == 2) and string.byte(raw, 2)
+  local more = version == 2 and STATE_BYTES + TIMES_BYTES or STATE_BYTES
+  local rest = more
   if flags and has(flags, FIRST) then rest = rest + 8 end
   if flags and has(flags, EXPIRES) then rest = rest + 8 end
   if not flags or #raw < rest then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
   local _, _, reason, failed, attempt, token, due, max = struct.unpack(STATE, raw)
-  local first, after = due, 0
-  if has(flags, FIRST) then first = struct.unpack('<d', raw, STATE_BYTES + 1) end
+  local first, after, created, began = due, 0, nil, nil
+  if version == 2 then
+    created, began = struct.unpack(TIMES, raw, STATE_BYTES + 1)
+  elseif token ~= 0 and floor(flags / AHEAD) < NOT_KNOWN then
+    began = token_time(token) - floor(flags / AHEAD)
+  end
+  if has(flags, FIRST) then first = struct.unpack('<d', raw, more + 1) end
   if has(flags, EXPIRES) then after = struct.unpack('<d', raw, rest - 7) end
   return {
     drop = has(flags, DROP), cancel = has(flags, CANCEL), moved = has(flags, MOVED),
     reason = reason, failed = failed, attempt = attempt, max = max,
     token = token, due = due, first = first, after = after, failures = string.sub(raw, rest + 1),
+    created = created, began = began,
   }
 end
 
 -- state_token is the token in a state, 0 unless the message is leased.
 local function state_token(id, raw)
-  if #raw < STATE_BYTES or string.byte(raw) ~= 1 then
+  local version = string.byte(raw)
+  if #raw < STATE_BYTES or version ~= 1 and version ~= 2 then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
   return (struct.unpack('<d', raw, 9))
@@ -89,10 +108,16 @@ end
 
 local function encode_state(st)
   local flags = (st.drop and DROP or 0) + (st.cancel and CANCEL or 0) + (st.after > 0 and EXPIRES or 0) + (st.moved and MOVED or 0)
-  local more = ''
-  if st.first ~= st.due then flags, more = flags + FIRST, struct.pack('<d', st.first) end
+  local version, more = 1, ''
+  if st.created then
+    version, more = 2, struct.pack(TIMES, st.created, st.token ~= 0 and st.began or 0)
+  elseif st.token ~= 0 then
+    local ahead = token_time(st.token) - (st.began or 0)
+    flags = flags + AHEAD * ((ahead < 0 or ahead > NOT_KNOWN) and NOT_KNOWN or ahead)
+  end
+  if st.first ~= st.due then flags, more = flags + FIRST, more .. struct.pack('<d', st.first) end
   if st.after > 0 then more = more .. struct.pack('<d', st.after) end
-  return struct.pack(STATE, 1, flags, st.reason, st.failed, st.attempt, st.token, st.due, st.max) .. more .. st.failures
+  return struct.pack(STATE, version, flags, st.reason, st.failed, st.attempt, st.token, st.due, st.max) .. more .. st.failures
 end
 
 local MESSAGE = '<BddI4'
@@ -106,6 +131,12 @@ local function message_flags(id, raw)
   return flags
 end
 
+-- created_of is when a message was created, for a state where stories are kept, and else nil.
+local function created_of(raw)
+  if cfg.finished_retention == 0 then return nil end
+  return (struct.unpack('<d', raw, 2))
+end
+
 -- fresh is the state of a message that was never claimed. due is the time that it waits for,
 -- if it is not the one in the message.
 local function fresh(id, raw, due)
@@ -115,7 +146,7 @@ local function fresh(id, raw, due)
   due = due or first
   return {
     drop = has(flags, DROP), cancel = false, moved = due ~= first, reason = 0, failed = 0, attempt = 0, max = max,
-    token = 0, due = due, first = due, after = after, failures = '',
+    token = 0, due = due, first = due, after = after, failures = '', created = created_of(raw),
   }
 end
 
@@ -127,7 +158,7 @@ local function is_usual(score) return score % 1 ~= 0 end
 local function usual_state(id, raw, score)
   if not is_usual(score) then corrupt('message ' .. id .. ' in ' .. L .. ' has no state') end
   local st = fresh(id, raw)
-  st.attempt, st.token = 1, lease_token(score)
+  st.attempt, st.token, st.began = 1, lease_token(score)
   return st
 end
 
@@ -218,6 +249,118 @@ local function leave_set(id, from)
   if from == L then leave(id) elseif from then call('ZREM', from, id) end
 end
 
+-- Stories of finished messages, where the topic keeps them. The form is drawn in docs/format-redis.md.
+
+local ACKED, CANCELLED, DROPPED = 0, 1, 2 -- outcomes
+local STORY, STORY_VERSION, STORY_BYTES = '<BI6I5I6i7', 32, 25
+local DELIVERED, MOVED_ONCE, ATTEMPTS = 4, 8, 16 -- flags beside the outcome
+-- ENDS is how many IDs one member of u has at most.
+local ENDS = 32
+
+local stories, story_ids = {}, {} -- those of this script: ID, story, ID, story ...; and the IDs
+
+-- tell notes the story of a message that finishes now. st is its state.
+local function tell(id, st, outcome)
+  if cfg.finished_retention == 0 then return end
+  local kind, more, n = STORY_VERSION + outcome, '', #stories
+  local delivered = st.token ~= 0 and (st.began or 0) > 0
+  if delivered then kind, more = kind + DELIVERED, pack('<I5', math.max(now - st.began, 0)) end
+  if st.first ~= st.due then kind, more = kind + MOVED_ONCE, more .. pack('<i7', st.first) end
+  if st.failed > 0 or st.attempt ~= (delivered and 1 or 0) then
+    kind, more = kind + ATTEMPTS, more .. pack('<I4B', st.attempt, st.failed) .. st.failures
+  end
+  stories[n + 1], stories[n + 2] = id, pack(STORY, kind, now, cfg.finished_retention, st.created, st.due) .. more
+  story_ids[#story_ids + 1] = id
+end
+
+-- write_stories writes the stories of this script, behind something that took out.
+local function write_stories()
+  if #stories == 0 then return end
+  call('HSET', H, unpack(stories))
+  local till, ends = int(now + cfg.finished_retention), {}
+  for first = 1, #story_ids, ENDS do
+    local ids = {}
+    for i = first, math.min(first + ENDS - 1, #story_ids) do ids[#ids + 1] = string.char(#story_ids[i]) .. story_ids[i] end
+    ends[#ends + 1], ends[#ends + 2] = till, table.concat(ids)
+  end
+  call('ZADD', U, unpack(ends))
+  stories, story_ids = {}, {}
+end
+
+-- ids_of appends the IDs of a member of u, and reports whether it can be read.
+local function ids_of(member, ids)
+  local at = 1
+  while at <= #member do
+    local n = string.byte(member, at)
+    ids[#ids + 1] = string.sub(member, at + 1, at + n)
+    at = at + 1 + n
+  end
+  return at == #member + 1
+end
+
+-- story_end is when a story is forgotten, or nil if it cannot be read.
+local function story_end(raw)
+  if #raw < STORY_BYTES or floor(string.byte(raw) / STORY_VERSION) ~= 1 then return nil end
+  local _, at, kept_for = unpack_from(STORY, raw)
+  return at + kept_for
+end
+
+-- STORY_SWEEP is how many stories one script lets go of: more than it can add.
+local STORY_SWEEP, SOME_ENDS = 256, 16
+
+-- sweep_stories lets go of some stories that were kept long enough, and reports whether there were any. The ID of one may have a
+-- later story by now, which ends at another time.
+local function sweep_stories()
+  if not H then return false end
+  local n = 0
+  while n < STORY_SWEEP do
+    local ends, ids, over = call('ZRANGEBYSCORE', U, '-inf', now_text, 'LIMIT', 0, SOME_ENDS), {}, {}
+    if #ends == 0 then break end
+    for _, member in ipairs(ends) do ids_of(member, ids) end
+    for i, raw in ipairs(call('HMGET', H, unpack(ids))) do
+      if raw and (story_end(raw) or NEVER) <= now then over[#over + 1] = ids[i] end
+    end
+    if #over > 0 then call('HDEL', H, unpack(over)) end
+    call('ZREM', U, unpack(ends))
+    n = n + #ids
+  end
+  -- Who keeps none any more needs no keys when the last one is gone.
+  if g[11] == '0' and call('ZCARD', U) == 0 then call('HDEL', G, 'finished_retention') end
+  return n > 0
+end
+
+-- READ is how many bytes of messages one script reads for their stories.
+local READ = 1048576
+
+-- complete sees to it that the state of each message that may finish here is known and tells when it was created, where stories
+-- are kept. known are the states. It reports false when that would be too much at once: then some messages have such a
+-- state by now, and the caller comes again.
+local function complete(ids, known)
+  if cfg.finished_retention == 0 then return true end
+  local some, bytes, all = {}, 0, true
+  for _, id in ipairs(ids) do
+    if not known[id] or not known[id].created then
+      local n = call('HSTRLEN', M, id)
+      all = #some == 0 or bytes + n <= READ
+      if not all then break end
+      if n > 0 then some[#some + 1], bytes = id, bytes + n end
+    end
+  end
+  local records = {}
+  for i, raw in ipairs(#some > 0 and call('HMGET', M, unpack(some)) or {}) do
+    local id = some[i]
+    local st = known[id] or fresh(id, raw, tonumber(call('ZSCORE', T, id) or nil))
+    message_flags(id, raw)
+    st.created, known[id] = created_of(raw), st
+    records[#records + 1], records[#records + 2] = id, encode_state(st)
+  end
+  if all then return true end
+  make_room()
+  put_states(records)
+  write_clock()
+  return false
+end
+
 -- Transitions. Each takes the message from where it is to where it belongs.
 
 local earliest = NEVER -- the earliest time at which a message that was moved needs attention
@@ -253,8 +396,9 @@ local function remove(id, from)
   call('HDEL', S, id)
 end
 
--- finish takes out a message that was acked, cancelled or dropped.
-local function finish(id, from)
+-- finish takes out a message that was acked, cancelled or dropped, whose state is known where stories are kept.
+local function finish(id, from, st, outcome)
+  tell(id, st, outcome)
   remove(id, from)
   if cfg.dedupe_window > 0 then
     call('ZADD', F, int(now + cfg.dedupe_window), id)
@@ -266,10 +410,10 @@ end
 -- so that they do not gather.
 local SWEEP = 512
 
--- sweep lets go of some dead messages and finished IDs that were kept long enough, and reports
+-- sweep lets go of some dead messages, finished IDs and stories that were kept long enough, and reports
 -- whether there were any.
 local function sweep()
-  local swept = false
+  local swept = sweep_stories()
   if dead_count > 0 and gone > -NEVER then
     local ids = call('ZRANGEBYSCORE', D, '-inf', int(gone), 'LIMIT', 0, SWEEP)
     if #ids > 0 then
@@ -292,6 +436,7 @@ end
 -- settle_clock ends every script that wrote: the clock never falls behind this. It writes
 -- after all else, because a server out of memory refuses it unless something was written.
 local function settle_clock()
+  write_stories()
   write_clock()
   sweep()
 end

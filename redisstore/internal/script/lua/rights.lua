@@ -10,7 +10,7 @@
 local STORE, NONE = ARGV[1], ARGV[2]
 local tries = {
   {'HDEL', NONE, 'f'}, {'HEXISTS', NONE, 'f'}, {'HGET', NONE, 'f'}, {'HGETALL', NONE}, {'HLEN', NONE}, {'HMGET', NONE, 'f'},
-  {'HSCAN', NONE, '0'}, {'HSET', NONE, 'f', 'v', 'no value for this one'},
+  {'HSCAN', NONE, '0'}, {'HSTRLEN', NONE, 'f'}, {'HSET', NONE, 'f', 'v', 'no value for this one'},
   {'ZADD', NONE, 'NX', 'XX', '0', 'm'}, {'ZCARD', NONE}, {'ZCOUNT', NONE, '0', '0'}, {'ZMSCORE', NONE, 'm'},
   {'ZRANGE', NONE, '0', '0'}, {'ZRANGEBYSCORE', NONE, '0', '0'}, {'ZREM', NONE, 'm'}, {'ZSCORE', NONE, 'm'},
   {'ZREMRANGEBYRANK', NONE, '0', '0'}, {'PEXPIRE', NONE, '1'}, {'PERSIST', NONE},

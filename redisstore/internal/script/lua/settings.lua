@@ -18,6 +18,7 @@ local cfg = {
   delivery_paused = g[6] == '1',
   dedupe_window = tonumber(g[7] or 0),
   dead_retention = tonumber(g[8] or 0),
+  finished_retention = tonumber(g[11] or 0),
 }
 
 -- A message that waits without a state is due at the time in its record, unless moved is set:

@@ -35,20 +35,23 @@ local was = only_acks and NEVER or head() -- an ack makes nothing need attention
 local token, known = {}, {}
 local scores = call('ZMSCORE', L, unpack(ids))
 local usual = {} -- what has no state and must have one
+local may_end, keeps = {}, cfg.finished_retention > 0 -- where stories are kept an ack needs the state, too
 for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
   local id, score, is_ack = ids[n], tonumber(scores[n] or 0), items[5 * n - 2] == ACK
   if raw then
     token[id] = state_token(id, raw)
-    if not is_ack then known[id] = decode_state(id, raw) end
+    if keeps or not is_ack then known[id] = decode_state(id, raw) end
+    if keeps and (is_ack or known[id].cancel) then may_end[#may_end + 1] = id end
   else
     token[id] = is_usual(score) and lease_token(score) or 0
-    if not is_ack then usual[#usual + 1] = id end
+    if keeps or not is_ack then usual[#usual + 1] = id end
   end
 end
 add_usual_states(known, usual)
 for _, id in ipairs(usual) do
   if token[id] ~= 0 and not known[id] then corrupt('message ' .. id .. ' is not in ' .. M) end
 end
+if not complete(may_end, known) then return redis.error_reply('PUNCTUAL_MORE messages are long') end
 
 -- The topic's backoff: delays of the first attempts in ms, of which the last one is for
 -- all further ones, and the part by which chance lengthens them.
@@ -75,6 +78,7 @@ local acked = {}
 local function ack(id)
   acked[#acked + 1] = id
   token[id] = 0
+  tell(id, known[id], ACKED)
 end
 
 local function extend(id, st, delay)
@@ -95,7 +99,7 @@ local function settle(id, verb, delay, text)
   local st = known[id]
   if st.cancel and verb ~= DISCARD then
     if verb ~= EXTEND then
-      finish(id, L)
+      finish(id, L, st, CANCELLED)
       token[id], changed = 0, true
     end
     return 2

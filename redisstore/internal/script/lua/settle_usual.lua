@@ -1,4 +1,4 @@
--- The usual case of settle.lua: acks of leases without states that run. KEYS, ARGV and reply are those of
+-- The usual case of settle.lua: acks of leases without states that run, in a topic without stories. KEYS, ARGV and reply are those of
 -- settle.lua.
 if kept then return kept end
 local items = cmsgpack.unpack(ARGV[3])
@@ -31,7 +31,7 @@ local function usual_acks()
   return ids
 end
 
-if only_acks and flags == 0 and g[4] and g[10] then
+if only_acks and flags == 0 and g[4] and g[10] and not g[11] then
   local ids = usual_acks()
   if ids then
     local removed = call('HDEL', M, unpack(ids))

@@ -9,7 +9,10 @@
 --       7 g  hash: the partition's clock, token counter and settings
 --       8 x  sorted set: leased messages whose lease has run out, by due time: the first ones of l,
 --            as many as somebody has had to see in that order
---       9 r  of scripts that change something: see record.lua
+--       9 r  of scripts that change something: see call.lua
+--       the last two, where the topic keeps or kept stories of finished messages:
+--         h  hash: ID -> story
+--         u  sorted set: IDs of stories, some in each member, by the time at which they are forgotten
 -- ARGV  1 packed: the latest time that the caller was told, in ms; seconds and microseconds: the time for
 --       tests, seconds below 0 for that of the server; number of the call and its deadline in ms, of scripts with
 --       records (five doubles); flags (B): 1 the call was sent before, 2 no usual case, for tests
@@ -30,6 +33,8 @@
 
 local call, floor, ceil, pack, unpack_from = redis.call, math.floor, math.ceil, struct.pack, struct.unpack
 local T, L, D, F, M, S, G, X = unpack(KEYS)
+local H, U
+if string.byte(KEYS[#KEYS], -1) == 117 then H, U = KEYS[#KEYS - 1], KEYS[#KEYS] end
 local told, seconds, us, number, deadline, flags = unpack_from('<dddddB', ARGV[1])
 local caller = ARGV[2]
 
@@ -48,7 +53,10 @@ local function int(n) return string.format('%.0f', n) end
 local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
 
 -- There is a topic here if it has a lease.
-local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'moved', 'lengths')
+local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'moved', 'lengths', 'finished_retention')
+
+-- Only callers who know that there may be stories give their keys. This teaches them.
+if g[11] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be stories: give their keys, too') end
 
 -- The clock, read once. It never runs backwards: not behind what this partition or the
 -- caller has seen. now is rounded down, up is rounded up, micros is what now leaves off.
@@ -77,15 +85,15 @@ end
 -- script go on that has called a command which removes, even one without effect.
 local function make_room() call('HDEL', G, '-') end
 
--- lease_token is the token of a lease without a state, from its score. The score is the end of the lease less (32 ×
--- length + turn) / 1024. length is the place in g's lengths of how long the lease was given for. turn is which of the
--- leases of that ms it is.
+-- lease_token is the token of a lease without a state, and when that began, from its score. The score is the end of the
+-- lease less (32 × length + turn) / 1024. length is the place in g's lengths of how long the lease was given for. turn
+-- is which of the leases of that ms it is.
 local function lease_token(score)
   local till = ceil(score)
   local k = (till - score) * 1024
   local turn = k % 32
   local length = unpack_from('<d', g[10], (k - turn) / 4 + 1)
-  return (8 * (till - length) + turn) * TOKEN_STEP + g[3] % TOKEN_STEP
+  return (8 * (till - length) + turn) * TOKEN_STEP + g[3] % TOKEN_STEP, till - length
 end
 
 -- NEAR is how far ahead what becomes due is told at once, in ms. Consumers look each second, so they find

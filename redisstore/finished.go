@@ -1,0 +1,53 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/record"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Finished returns the story of a finished message; see punctual.FinishedKeeper.
+func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.Finished{}, err
+	}
+	defer s.calls.Done()
+	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
+		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
+	}
+	f, err := atHome(ctx, s, topic, id, s.storyFrom)
+	if errors.Is(err, punctual.ErrNotFound) {
+		return punctual.Finished{}, storekit.NoStoryError(topic, id)
+	}
+	if err != nil {
+		return punctual.Finished{}, fmt.Errorf("finished %s of %s: %w", id, topic, err)
+	}
+	return f, nil
+}
+
+// storyFrom asks one partition for a story, and returns the version of the settings there.
+func (s *Store) storyFrom(ctx context.Context, p keys.Partition, id string) (punctual.Finished, int64, error) {
+	a, err := s.route.Run(ctx, script.Finished, p, nil, id)
+	if err != nil {
+		return punctual.Finished{}, 0, err
+	}
+	if len(a.Items) == 0 {
+		return punctual.Finished{}, a.Version, punctual.ErrNotFound
+	}
+	raw := a.Text()
+	if a.Bad {
+		return punctual.Finished{}, 0, script.BadReply(script.Finished)
+	}
+	f, err := record.ReadStory(p.Topic, id, raw)
+	if err == nil && storekit.Millis(f.KeptUntil) <= a.Now {
+		err = punctual.ErrNotFound
+	}
+	return f, a.Version, err
+}

@@ -1,0 +1,377 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// keepStories has the stories of orders kept for d; 0 is no longer.
+func keepStories(t testing.TB, s *Store, d time.Duration) {
+	t.Helper()
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{FinishedRetention: &d}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantStory: that of orders/ID is kept, with the outcome, and how many attempts.
+func wantStory(t *testing.T, s *Store, id string, how punctual.Outcome, attempt int) punctual.Finished {
+	t.Helper()
+	f, err := s.Finished(t.Context(), "orders", id)
+	if err != nil || f.Outcome != how || f.Attempt != attempt {
+		t.Errorf("the story of %s: %+v, %v; want %s, attempt %d", id, f, err, how, attempt)
+	}
+	return f
+}
+
+// cancelAll cancels messages of orders in one call.
+func cancelAll(t testing.TB, s *Store, ids ...string) {
+	t.Helper()
+	var as []punctual.Amendment
+	for _, id := range ids {
+		as = append(as, punctual.Amendment{Change: punctual.ChangeCancel, Topic: "orders", ID: id})
+	}
+	out, err := s.Amend(t.Context(), as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range out {
+		if o.Err != nil {
+			t.Fatalf("cancel of %s: %v", ids[i], o.Err)
+		}
+	}
+}
+
+// acks are acks of all deliveries.
+func acks(ds []punctual.Delivery) (ss []punctual.Settlement) {
+	for _, d := range ds {
+		ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
+	}
+	return ss
+}
+
+// settled settles, all of which must be done.
+func settled(t testing.TB, s *Store, ss []punctual.Settlement) {
+	t.Helper()
+	errs, err := s.Settle(t.Context(), ss)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A topic that keeps no stories has no keys for them, and a program that never met one that does sends no more of them.
+func TestStoriesCostNothing(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	other := openStore(t, connect(t, server), nil)
+	finish := func(id string) {
+		t.Helper()
+		push(t, other, punctual.NewMessage{ID: id, Due: time.Unix(1, 0)})
+		ack(t, other, claimOne(t, other, 0))
+	}
+	numbers := func() int {
+		got, err := other.client.HMGet(t.Context(), s.names.Partition("orders", 0).Keys()[6], finishedField).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(got) - strings.Count(fmt.Sprint(got), "<nil>")
+	}
+	stories := s.names.Partition("orders", 0).Stories()
+	finish("before")
+	if numbers() != 0 || do(t, server, "EXISTS", stories[0], stories[1]) != "0" {
+		t.Errorf("a topic that keeps no stories has something for them")
+	}
+	if _, err := other.Finished(t.Context(), "orders", "before"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("a story of a topic that keeps none: %v; want ErrNotFound", err)
+	}
+	// The other process learns it from a script, once.
+	keepStories(t, s, time.Hour)
+	n, _ := scripted(t, server)
+	finish("kept")
+	first, _ := scripted(t, server)
+	finish("too")
+	second, _ := scripted(t, server)
+	if first-n <= second-first {
+		t.Errorf("the first message after the setting took %d scripts, the next one %d; want one more for the first, which has to learn of it", first-n, second-first)
+	}
+	wantStory(t, other, "kept", punctual.OutcomeAcked, 1)
+	wantStory(t, s, "too", punctual.OutcomeAcked, 1)
+	wantSound(t, s)
+}
+
+// P10: stories go when their time is over: in a busy topic as fast as new ones come, and in one that nobody changes but consumers
+// wait for. When a topic keeps none any more, nothing is left in the end.
+func TestStoriesAreSwept(t *testing.T) {
+	for _, batch := range []int{1, script.Items} {
+		server := redistest.Start(t)
+		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+		s := openStore(t, connect(t, server), &Options{clock: clock})
+		keepStories(t, s, time.Millisecond)
+		for round := range 8 {
+			var ms []punctual.NewMessage
+			for i := range batch {
+				ms = append(ms, punctual.NewMessage{Topic: "orders", ID: fmt.Sprint(round, "-", i)})
+			}
+			push(t, s, ms...)
+			clock.Advance(10 * time.Millisecond)
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: batch})
+			if err != nil || len(ds) != batch {
+				t.Fatalf("claimed %d, %v; want %d", len(ds), err, batch)
+			}
+			settled(t, s, acks(ds))
+		}
+		stories := s.names.Partition("orders", 0).Stories()
+		left, err := strconv.Atoi(do(t, server, "HLEN", stories[0]))
+		if err != nil || left == 0 || left > 2*batch {
+			t.Errorf("P10: batches of %d: %d stories are there, %v; want those of the last rounds", batch, left, err)
+		}
+		keepStories(t, s, 0)
+		clock.Advance(time.Minute)
+		for looks := 0; do(t, server, "EXISTS", stories[0], stories[1]) != "0"; looks++ {
+			if looks == 40 {
+				t.Fatalf("P10: batches of %d: after %d looks there are stories", batch, looks)
+			}
+			clock.Advance(time.Millisecond)
+			if ds, err := s.Claim(t.Context(), orders(0)); err != nil || len(ds) > 0 {
+				t.Fatalf("claimed %v, %v; want nothing", ds, err)
+			}
+		}
+		if got := do(t, server, "HEXISTS", s.names.Partition("orders", 0).Keys()[6], finishedField); got != "0" {
+			t.Errorf("batches of %d: %s is there, though nothing is kept any more", batch, finishedField)
+		}
+		wantSound(t, s)
+	}
+}
+
+// A later story of an ID outlives the end of an earlier one, in whatever company the ID was, and leaves nothing behind.
+func TestStoriesOfIDsThatComeAgain(t *testing.T) {
+	server := redistest.Start(t)
+	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+	s := openStore(t, connect(t, server), &Options{clock: clock})
+	finish := func(keep time.Duration, ids ...string) {
+		t.Helper()
+		keepStories(t, s, keep)
+		for _, id := range ids {
+			push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})
+		}
+		cancelAll(t, s, ids...)
+		clock.Advance(time.Second)
+		wantSound(t, s)
+	}
+	finish(time.Minute, "a", "b", "c")
+	finish(2*time.Minute, "a", "b")
+	finish(3*time.Minute, "a")
+	finish(4*time.Minute, "a", "b", "c")
+	finish(time.Minute, "b")
+	finish(10*time.Second, "x")
+	for _, want := range []string{"a b c x", "a b c", "a c", "a c", "a c", ""} {
+		var kept []string
+		for _, id := range []string{"a", "b", "c", "x"} {
+			if _, err := s.Finished(t.Context(), "orders", id); err == nil {
+				kept = append(kept, id)
+			}
+		}
+		if got := strings.Join(kept, " "); got != want {
+			t.Errorf("at %v the stories of %q are kept; want %q", clock.Now(), got, want)
+		}
+		clock.Advance(50 * time.Second)
+		push(t, s, punctual.NewMessage{ID: "sweep", Delay: time.Hour, IfExists: punctual.IfExistsReplace})
+		cancelAll(t, s, "sweep")
+		wantSound(t, s)
+	}
+}
+
+// Messages whose bodies are too long for one script are read in several, before any of them ends: when a story must tell when
+// they were created, and nothing else says so.
+func TestStoriesOfLongMessages(t *testing.T) {
+	server := redistest.Start(t)
+	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+	s := openStore(t, connect(t, server), &Options{clock: clock})
+	created := clock.Now()
+	body := make([]byte, 600<<10)
+	var waiting []string
+	for i := range 4 {
+		waiting = append(waiting, fmt.Sprint("waiting-", i))
+		push(t, s, punctual.NewMessage{ID: waiting[i], Body: body, Delay: time.Hour}, punctual.NewMessage{ID: fmt.Sprint("leased-", i), Body: body})
+	}
+	push(t, s, punctual.NewMessage{ID: "moved", Body: body, Delay: time.Hour})
+	if out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "orders", ID: "moved", Delay: time.Minute}}); err != nil || out[0].Err != nil {
+		t.Fatal(out, err)
+	}
+	clock.Advance(time.Second)
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100})
+	if err != nil || len(ds) != 4 {
+		t.Fatalf("claimed %d, %v; want 4", len(ds), err)
+	}
+	clock.Advance(time.Second)
+	keepStories(t, s, time.Hour)
+	n, _ := scripted(t, server)
+	settled(t, s, acks(ds))
+	cancelAll(t, s, append(slices.Clone(waiting), "moved")...)
+	if n2, _ := scripted(t, server); n2-n < 6 {
+		t.Errorf("9 messages of 600 KiB ended in %d scripts; want each to read at most 1 MiB", n2-n)
+	}
+	for _, id := range waiting {
+		if f := wantStory(t, s, id, punctual.OutcomeCancelled, 0); !f.Created.Equal(created) || !f.Due.Equal(created.Add(time.Hour)) || !f.At.Equal(clock.Now()) {
+			t.Errorf("the story of %s: %+v", id, f)
+		}
+	}
+	if f := wantStory(t, s, "moved", punctual.OutcomeCancelled, 0); !f.Created.Equal(created) || !f.Due.Equal(created.Add(time.Minute)) || !f.FirstDue.Equal(f.Due) {
+		t.Errorf("the story of one that was rescheduled: %+v", f)
+	}
+	for _, d := range ds {
+		if f := wantStory(t, s, d.ID, punctual.OutcomeAcked, 1); !f.Created.Equal(created) || !f.Delivered.Equal(d.Delivered) {
+			t.Errorf("the story of %s: %+v; want it delivered at %v", d.ID, f, d.Delivered)
+		}
+	}
+	wantSound(t, s)
+	if left := do(t, server, "EXISTS", s.names.Partition("orders", 0).Keys()[4]); left != "0" {
+		t.Error("messages are left")
+	}
+}
+
+// The story of a usual lease tells when that began, however long it was given for; so does that of one with a state, also when
+// tokens were ahead of the clock and the topic kept no stories yet.
+func TestStoriesTellWhenLeasesBegan(t *testing.T) {
+	for _, general := range []func() bool{nil, always} {
+		s, clock := openStill(t, Options{general: general})
+		clock.Advance(time.Millisecond) // no claim of a ms that claims sweep in is a usual one
+		var ds []punctual.Delivery
+		for i := range 40 {
+			push(t, s, punctual.NewMessage{ID: fmt.Sprint(i)})
+			got, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Lease: time.Duration(1+i%4) * time.Minute})
+			if err != nil || len(got) != 1 {
+				t.Fatalf("claimed %v, %v", got, err)
+			}
+			if usual := do(t, shared, "HLEN", s.names.Partition("orders", 0).Keys()[5]) == "0"; i == 0 && usual != (general == nil) {
+				t.Fatalf("this test shows nothing: the first lease has no state: %v", usual)
+			}
+			ds = append(ds, got...)
+		}
+		keepStories(t, s, time.Hour)
+		clock.Advance(time.Second)
+		settled(t, s, []punctual.Settlement{{Topic: "orders", ID: ds[1].ID, Token: ds[1].Token, Verb: punctual.SettleExtend, Delay: time.Hour}})
+		settled(t, s, acks(ds))
+		for _, d := range ds {
+			if f := wantStory(t, s, d.ID, punctual.OutcomeAcked, 1); !f.Delivered.Equal(d.Delivered) {
+				t.Errorf("the story of %s: its lease began at %v; want %v", d.ID, f.Delivered, d.Delivered)
+			}
+		}
+		wantSound(t, s)
+	}
+}
+
+// What must never be is found, too, where stories are kept.
+func TestCheckOfStories(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	keepStories(t, s, time.Hour)
+	for _, id := range []string{"a", "b", "c"} {
+		push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})
+		cancelAll(t, s, id)
+	}
+	wantSound(t, s)
+	stories := s.names.Partition("orders", 0).Stories()
+	do(t, server, "HSET", stories[0], "a", "nonsense")
+	do(t, server, "ZREM", stories[1], "\x01b")
+	do(t, server, "ZADD", stories[1], "1", "\x09ab")
+	r, err := s.Check(t.Context(), nil)
+	slices.Sort(r.Problems)
+	if err != nil || len(r.Problems) != 3 {
+		t.Fatalf("Check = %q, %v; want three problems", r.Problems, err)
+	}
+	for i, want := range []string{"a member of", "message a in punctual:{orders#0}:h has a story that cannot be read", "message b in punctual:{orders#0}:h has a story that would never be forgotten"} {
+		if !strings.Contains(r.Problems[i], want) {
+			t.Errorf("a problem is %q; want %q", r.Problems[i], want)
+		}
+	}
+	if _, err := s.Finished(t.Context(), "orders", "a"); !errors.Is(err, punctual.ErrCorrupt) {
+		t.Errorf("P13: a damaged story: %v; want ErrCorrupt", err)
+	}
+}
+
+// A story is found where its ID is at home, also by a process that knows another number of partitions; and goes with its topic.
+func TestStoriesOfPartitions(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), &Options{Partitions: 8})
+	other := openStore(t, connect(t, server), nil)
+	finish := func(ids ...string) {
+		t.Helper()
+		keepStories(t, s, time.Hour)
+		for _, id := range ids {
+			push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})
+		}
+		cancelAll(t, s, ids...)
+	}
+	finish("a", "b", "c", "d")
+	wantStory(t, other, "d", punctual.OutcomeCancelled, 0)
+	if n, err := s.DeleteTopic(t.Context(), "orders"); err != nil || n != 0 {
+		t.Fatalf("DeleteTopic = %d, %v; want 0", n, err)
+	}
+	for n := range 8 {
+		if stories := s.names.Partition("orders", n).Stories(); do(t, server, "EXISTS", stories[0], stories[1]) != "0" {
+			t.Errorf("the stories of partition %d are there although the topic is gone", n)
+		}
+	}
+	three := 3
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{Partitions: &three}); err != nil {
+		t.Fatal(err)
+	}
+	finish("a", "b", "c", "d")
+	for _, id := range []string{"a", "b", "c", "d"} {
+		wantStory(t, other, id, punctual.OutcomeCancelled, 0)
+	}
+	wantSound(t, other)
+}
+
+// memoryOf is what some keys take of the server's memory.
+func memoryOf(t *testing.T, server *redistest.Server, keys ...string) (bytes float64) {
+	t.Helper()
+	for _, key := range keys {
+		n, err := strconv.ParseFloat(do(t, server, "MEMORY", "USAGE", key, "SAMPLES", "0"), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += n
+	}
+	return bytes
+}
+
+// P10: a story is small: two strings of 32 bytes, what Redis needs for a field of a hash, and a share of a member of a set.
+func TestBytesOfAStory(t *testing.T) {
+	server := redistest.Start(t, "--appendonly", "no", "--save", "")
+	for batch, most := range map[int]float64{1: 300, script.Items: 160} {
+		s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
+		keep, n := time.Hour, 5*batch+1000
+		if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{FinishedRetention: &keep, DedupeWindow: &keep}); err != nil {
+			t.Fatal(err)
+		}
+		for done := 0; done < n; done += batch {
+			ms := make([]punctual.NewMessage, batch)
+			for i := range ms {
+				ms[i] = punctual.NewMessage{Topic: "orders", Due: time.Unix(1, 0)} // its ID has 26 bytes
+			}
+			push(t, s, ms...)
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: batch})
+			if err != nil || len(ds) != batch {
+				t.Fatalf("claimed %d, %v", len(ds), err)
+			}
+			settled(t, s, acks(ds))
+		}
+		p := s.names.Partition("orders", 0)
+		story, id := memoryOf(t, server, p.Stories()...)/float64(n), memoryOf(t, server, p.Keys()[3])/float64(n)
+		t.Logf("batches of %d: %.0f bytes for a story, %.0f for a remembered ID", batch, story, id)
+		if story < 60 || story > most {
+			t.Errorf("P10: batches of %d: a story takes %.0f bytes of the server; want at most %.0f", batch, story, most)
+		}
+	}
+}
