@@ -190,8 +190,8 @@ func TestStoriesOfIDsThatComeAgain(t *testing.T) {
 	}
 }
 
-// Messages whose bodies are too long for one script are read in several, before any of them ends: when a story must tell when
-// they were created, and nothing else says so.
+// A story tells when its message was created. Where only long bodies say so, they are read in several scripts before any
+// of the messages ends.
 func TestStoriesOfLongMessages(t *testing.T) {
 	server := redistest.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -239,7 +239,7 @@ func TestStoriesOfLongMessages(t *testing.T) {
 	}
 }
 
-// The story of a usual lease tells when that began, however long it was given for; so does that of one with a state, also when
+// A story tells when a usual lease began, however long that was given for. Of other leases it tells so, too, although
 // tokens were ahead of the clock and the topic kept no stories yet.
 func TestStoriesTellWhenLeasesBegan(t *testing.T) {
 	for _, general := range []func() bool{nil, always} {
