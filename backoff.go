@@ -13,8 +13,8 @@ type Backoff struct {
 	Base time.Duration
 	// Max bounds the delay before jitter.
 	Max time.Duration
-	// Jitter, 0 to 1, lengthens each delay by a random part of up to Jitter times
-	// itself, so that messages that failed together do not come back together.
+	// Jitter, 0 to 1, lengthens each delay by a random part of up to Jitter times itself. So messages that failed
+	// together do not come back together.
 	Jitter float64
 }
 

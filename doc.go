@@ -39,8 +39,8 @@
 // place of the first, with [FailIfExists] it is an error. [Queue.PushMany] stores many
 // messages with a result for each.
 //
-// Concurrent pushes travel to the store together, so a store that syncs to disk does so
-// once for all of them; a lone push does not wait for others.
+// Concurrent pushes travel to the store together, so a store that syncs to disk does so once for all of them. A lone
+// push does not wait for others.
 //
 // A [Topic] carries values instead of bytes:
 //
@@ -69,12 +69,10 @@
 //	})
 //	err := w.Run(ctx) // until ctx ends; running handlers may finish
 //
-// What the handler returns decides: nil is an ack, any error a retry after the topic's
-// [Backoff]. [Snooze] comes back later without using an attempt, [RetryAfter] chooses the
-// delay, [Discard] gives up. The worker renews the lease while the handler runs, and ends
-// its context when the lease is lost. Delivery is at least once, so a handler must bear to
-// see a message again; [Delivery].Token, which grows with every claim of a topic's ID, can
-// serve as a fence.
+// What the handler returns decides: nil is an ack, any error a retry after the topic's [Backoff]. [Snooze] comes back
+// later without using an attempt, [RetryAfter] chooses the delay, [Discard] gives up. The worker renews the lease
+// while the handler runs, and ends its context when the lease is lost. Delivery is at least once, so a handler must
+// bear to see a message again. [Delivery].Token can serve as a fence: it grows with every claim of a topic's ID.
 //
 // # Errors
 //
@@ -90,7 +88,6 @@
 //
 // # Testing
 //
-// Package punctualtest has a store in memory with a clock that the test moves, so that a
-// handler due in half an hour is tested without waiting. With memstore and the system
-// clock, Queue and Worker also run inside testing/synctest.
+// Package punctualtest has a store in memory with a clock that the test moves. So a handler due in half an hour is
+// tested without waiting. With memstore and the system clock, Queue and Worker also run inside testing/synctest.
 package punctual

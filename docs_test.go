@@ -117,7 +117,7 @@ func scripts(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && entry.Name() == "testdata" {
+		if err == nil && entry.IsDir() && name != "." && (entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".")) {
 			return fs.SkipDir
 		}
 		if ext := path.Ext(name); ext == ".lua" || ext == ".sql" {

@@ -7,9 +7,8 @@ import "context"
 // "punctual doctor" prints. A store's package has a function of the same name for a store that
 // refuses to open.
 type Examiner interface {
-	// Examine looks at what is below the store and changes nothing there. The findings are in
-	// an order that reads well; the error is for a look that could not be finished, and comes
-	// with what was found until then.
+	// Examine looks at what is below the store and changes nothing there. The findings are in an order that reads
+	// well. The error is for a look that could not be finished, and comes with what was found until then.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 

@@ -9,7 +9,7 @@ import (
 // topic asks (Settings.FinishedRetention). Find it by type assertion (AsFinishedKeeper). A store without it refuses a
 // FinishedRetention above 0 with ErrUnsupported.
 //
-// The story is written in the same atomic step as the end of the message, so it is never wrong, and it is as durable as
+// The story is written in the same atomic step as the end of the message. So it is never wrong, and as durable as
 // that end. A message that is purged, or deleted with its topic, leaves none. A dead message is not finished: it is
 // there, with its history, for Settings.DeadRetention.
 //

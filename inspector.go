@@ -39,11 +39,9 @@ type Inspector interface {
 	// lease runs out meanwhile. The IDs of purged messages are free at once: Settings.DedupeWindow
 	// does not hold them.
 	Purge(ctx context.Context, q PurgeQuery) (int64, error)
-	// DeleteTopic removes a topic with its settings and all its messages, leased and
-	// dead ones included, and what it remembers; it returns how many messages went.
-	// All its IDs are free at once.
-	// ErrNotFound when there is no such topic. In a topic of several partitions it takes
-	// effect in one atomic step for each.
+	// DeleteTopic removes a topic with its settings, all its messages, leased and dead ones included, and what it
+	// remembers. It returns how many messages it removed. All its IDs are free at once. ErrNotFound when there is no
+	// such topic. In a topic of several partitions it takes effect in one atomic step for each.
 	DeleteTopic(ctx context.Context, topic string) (int64, error)
 }
 

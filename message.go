@@ -17,8 +17,8 @@ type Message struct {
 	// Due is the earliest instant at which the message may be delivered. A retry or
 	// snooze moves it to the time of the next attempt.
 	Due time.Time
-	// FirstDue is when the message was to be delivered for the first time: the due time
-	// of its push, or of the last reschedule or requeue.
+	// FirstDue is when the message was to be delivered for the first time. It is the due time of its push, or of the
+	// last reschedule or requeue.
 	FirstDue time.Time
 	// Attempt counts the deliveries so far, this one included. Snooze and
 	// Release take theirs back.
@@ -130,8 +130,8 @@ type Delivery struct {
 // negative.
 func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
 
-// ReadyFor is how long the message could have been claimed before it was: since the due time of this attempt, or since
-// its push when that came later. It is the lateness that metrics and consoles show.
+// ReadyFor is how long the message could have been claimed before it was. It counts from the due time of this
+// attempt, or from its push when that came later. It is the lateness that metrics and consoles show.
 func (d *Delivery) ReadyFor() time.Duration {
 	if d.Created.After(d.Due) {
 		return d.Delivered.Sub(d.Created)

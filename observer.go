@@ -6,19 +6,17 @@ import (
 	"time"
 )
 
-// Observer is told what a Queue or a Worker does, for metrics and traces. Each function
-// may be nil. They are called synchronously, from any goroutine and from several at
-// once, on the way of the message: they must be quick and must not block. What they
-// are given is theirs to read during the call, not to keep or to change.
+// Observer is told what a Queue or a Worker does, for metrics and traces. Each function may be nil. They are called
+// synchronously, from any goroutine and from several at once. They are on the way of the message, so they must be
+// quick and must not block. What they are given is theirs to read during the call, not to keep or to change.
 //
 // ctx carries the values of the one that it is about: the caller of a Queue, the handler of a
 // message, the worker for the rest. It may have ended.
 //
 // An Observer must not be changed once a Queue or Worker has it.
 type Observer struct {
-	// OnPush is called once for each message pushed, when its outcome is known to the
-	// caller: r.Status for what was stored, r.Err for what was refused or is not known.
-	// took is the time that the whole call took.
+	// OnPush is called once for each message pushed, when its outcome is known to the caller. r.Status says what was
+	// stored, r.Err what was refused or is not known. took is the time that the whole call took.
 	OnPush func(ctx context.Context, r PushResult, took time.Duration)
 	// OnAmend is called once for each cancel, reschedule and requeue; r.Err says what it
 	// met, was refused for, or that its outcome is not known. took is the time of the whole call.
@@ -29,8 +27,8 @@ type Observer struct {
 	OnClaim func(ctx context.Context, n int, took time.Duration)
 	// OnStart is called before a handler is given d. d.Late() says how late it is.
 	OnStart func(ctx context.Context, d *Delivery)
-	// OnFinish is called when the handler of d is done and v has been decided: err is
-	// what the handler returned (nil for SettleAck), took how long it ran.
+	// OnFinish is called when the handler of d is done and v has been decided. err is what the handler returned (nil
+	// for SettleAck), took how long it ran.
 	OnFinish func(ctx context.Context, d *Delivery, v Verb, took time.Duration, err error)
 	// OnSettle is called once for each settlement when its outcome is known: err is what the store
 	// said of it, nil when it was done. took includes repetitions. A worker tells of what ends a lease,

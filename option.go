@@ -117,10 +117,10 @@ func (o spreadOption) applyPush(m *NewMessage) error {
 	return nil
 }
 
-// ID names the message, 1 to 128 printable ASCII bytes, in place of a generated ID. It
-// makes the push idempotent (P7): as long as the topic holds a message with this ID, a
-// further push keeps the first, unless Replace or FailIfExists is given. If that one is dead,
-// so that it would not be delivered, the push is ErrDuplicate unless ReplaceDead is given.
+// ID names the message, 1 to 128 printable ASCII bytes, in place of a generated ID. It makes the push idempotent
+// (P7). As long as the topic holds a message with this ID, a further push keeps the first, unless Replace or
+// FailIfExists is given. If that one is dead, so that it would not be delivered, the push is ErrDuplicate unless
+// ReplaceDead is given.
 func ID(s string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ID = s

@@ -14,10 +14,9 @@ import (
 	"github.com/punctualmq/punctual/internal/batch"
 )
 
-// Queue is the push side: it stores messages and changes those that wait. It gathers
-// concurrent single calls into batches for the store, without a timer: while one batch
-// is on its way the next gathers, and a lone call goes at once. All methods are safe for
-// concurrent use; calls made one after the other take effect in that order.
+// Queue is the push side: it stores messages and changes those that wait. It gathers concurrent single calls into
+// batches for the store, without a timer. While one batch is on its way the next gathers; a lone call goes at once.
+// All methods are safe for concurrent use; calls made one after the other take effect in that order.
 //
 // A call whose context ends while it waits for its turn definitely did nothing. When the
 // store has the call already, the error wraps ErrIndeterminate: it may or may not have
@@ -57,8 +56,8 @@ type QueueConfig struct {
 const (
 	defaultMaxBatch        = 1000
 	defaultMaxPendingBytes = 64 << 20
-	// maxBatchBytes bounds one call to the store, unless a single message is larger, so
-	// that a batch of large bodies does not keep small ones waiting for long.
+	// maxBatchBytes bounds one call to the store, unless a single message is larger. So a batch of large bodies does
+	// not keep small ones waiting for long.
 	maxBatchBytes = 4 << 20
 	// lateBatch is how long a call to the store may take until those that wait go on without it,
 	// and its topics go separately (P14).
@@ -302,9 +301,9 @@ func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []str
 	return rs, err
 }
 
-// Close refuses further calls with ErrClosed and waits for those under way; it does not
-// close the store. When ctx ends first, single calls that still wait for their turn are
-// refused as well, and Close returns an error that wraps ctx's; it may be called again.
+// Close refuses further calls with ErrClosed and waits for those under way; it does not close the store. When ctx
+// ends first, Close refuses single calls that still wait for their turn, too, and returns an error that wraps ctx's.
+// It may be called again.
 func (q *Queue) Close(ctx context.Context) error {
 	if q == nil || q.pushes == nil {
 		return q.refused()

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Reconciliation compares a topic with the program's own records, say a table of orders, and mends what differs. It is
-// the net under pushes and cancels that were lost. They get lost by a crash between the commit of an order and its
-// push, by a store of class Volatile, and by a database that was restored.
+// Reconciliation compares a topic with the program's own records, say a table of orders, and mends what differs. It
+// is the net under pushes and cancels that were lost. They get lost by a crash between the commit of an order and its
+// push. A store of class Volatile and a restored database lose some, too.
 type Reconciliation struct {
 	// Topic is the one to compare. It is required.
 	Topic string
-	// List returns what should be pending, a page at a time: first with an empty after, then with the next of the page
-	// before, until next is empty. Of each message it gives ID and Due, and body, headers and limits as for a push. Due
-	// is an instant, so that what is pushed again keeps the rest of its delay; one in the past delivers at once. IfExists may be
-	// IfExistsKeep or IfExistsReplaceDead. List is required.
+	// List returns what should be pending, a page at a time. after is empty first, then the next of the page before,
+	// until next is empty. Of each message it gives ID and Due, and body, headers and limits as for a push. Due is an
+	// instant, so that what is pushed again keeps the rest of its delay; one in the past delivers at once. IfExists
+	// may be IfExistsKeep or IfExistsReplaceDead. List is required.
 	//
 	// It must read what is committed. What it reads may be Window/2 old at most, also on a replica that lags.
 	List func(ctx context.Context, after string) (page []NewMessage, next string, err error)
@@ -25,7 +25,7 @@ type Reconciliation struct {
 	// They are cancelled. It must name only what it knows: an order that is not in the table may still be uncommitted.
 	// With it each pass also lists the whole topic.
 	Unwanted func(ctx context.Context, ids []string) ([]string, error)
-	// Window is how long the topic has to remember finished IDs (Settings.DedupeWindow), so that a message which is
+	// Window is how long the topic has to remember finished IDs (Settings.DedupeWindow). So a message that is
 	// finished between its listing and its push is not delivered again. A shorter setting is raised to it. A page has
 	// half of it, from the call of List until it is pushed. Default 10 min, at least 1 s.
 	Window time.Duration
@@ -37,8 +37,8 @@ type Reconciliation struct {
 	// LeaseTopic is where Reconcile keeps the message whose lease says which process makes the pass. All processes that
 	// reconcile a topic share it, and nothing else uses it. Default Topic with ".reconcile" behind it.
 	LeaseTopic string
-	// Report, if not nil, is called by Reconcile after each pass of this process, and for an error of the store while it waits
-	// for its turn.
+	// Report, if not nil, is called by Reconcile after each pass of this process. It is also called for an error of
+	// the store while Reconcile waits for its turn.
 	Report func(r Reconciled, err error)
 }
 
@@ -78,8 +78,8 @@ const (
 	minReconcile           = time.Second
 	// reconcileLease is how long a pass stays with a process that has died.
 	reconcileLease = 30 * time.Second
-	// reconcilePause is how long Reconcile waits after an error before it claims again, and a pass that failed is made again
-	// after reconcileRetry, if Every is not shorter.
+	// reconcilePause is how long Reconcile waits after an error before it claims again. A pass that failed is made
+	// again after reconcileRetry, or after Every if that is shorter.
 	reconcilePause = time.Second
 	reconcileRetry = time.Minute
 	// reconcileSettle bounds the call that ends a pass when ctx has ended.
@@ -90,8 +90,8 @@ const (
 	reconcileID = "pass"
 )
 
-// Reconcile makes a pass of r at an interval until ctx ends, and then returns nil. It may run in many processes at once: one
-// of them makes the pass, the one that holds the lease of a message which Reconcile keeps for that. When it dies,
+// Reconcile makes a pass of r at an interval until ctx ends, and then returns nil. It may run in many processes at
+// once. The one that holds the lease of a message which Reconcile keeps for that makes the pass. When it dies,
 // another one goes on within 30 s. A pass that fails is reported, and made again after a minute or Every.
 //
 // It returns an error when r is not valid or the store cannot recover: it was closed, has failed or is damaged. q pushes

@@ -5,23 +5,20 @@ import (
 	"time"
 )
 
-// A Store keeps messages, each at the time it next needs attention: a scheduled
-// message at its due time, a leased one at the end of its lease. That one idea
-// carries every store. Claiming takes the earliest whose time has come and moves
-// its time to the end of the lease. So the message of a consumer that died is
-// simply due again, and nothing has to look for it.
+// A Store keeps messages, each at the time it next needs attention. That is the due time of a scheduled message, and
+// the end of the lease of a leased one. That one idea carries every store. Claiming takes the earliest whose time has
+// come and moves its time to the end of the lease. So the message of a consumer that died is simply due again, and
+// nothing has to look for it.
 //
 // A message is named by its topic and its ID; the same ID in two topics is two
 // messages. A topic comes into being on first push or with its first settings.
 //
-// All methods are safe for concurrent use. Slices and maps passed in are the
-// caller's again after return; what is returned is the caller's too. Results are
-// per item, in the order given, and items of one call take effect in that order.
-// A non-nil error of the call means that no item's outcome is known beyond what
-// the error says: Definite(err) tells whether the operation certainly did not
-// happen. Item errors never stop the other items. A store may carry out a large call in
-// several steps, in order. When it cannot make a later one its items have that error, a
-// definite one, while those before have their results.
+// All methods are safe for concurrent use. Slices and maps passed in are the caller's again after return; what is
+// returned is the caller's too. Results are per item, in the order given, and items of one call take effect in that
+// order. A non-nil error of the call means that no item's outcome is known beyond what the error says. Definite(err)
+// tells whether the operation certainly did not happen. Item errors never stop the other items. A store may carry out
+// a large call in several steps, in order. When it cannot make a later one its items have that error, a definite one,
+// while those before have their results.
 //
 // An answer rests on what is as durable as the store promises. That holds too of an answer that
 // changed nothing, such as that an ID is taken, or a message not found.
@@ -69,11 +66,10 @@ type Store interface {
 	// and its attempt does not count, unless another claim has it by then. How long the answer travels is for the receiver to
 	// judge, by Delivered, LeaseUntil and Now; Worker does.
 	//
-	// When nothing is due Claim waits up to c.Wait, asleep until the next due time or
-	// a hint, and returns an empty slice and nil when that time has passed. When
-	// ctx ends first it returns ctx's error and holds no lease. A store that learns later
-	// what it had leased releases it, the attempt uncounted. If it never learns, the leases
-	// run out.
+	// When nothing is due Claim waits up to c.Wait, asleep until the next due time or a hint. It returns an empty
+	// slice and nil when that time has passed. When ctx ends first it returns ctx's error and holds no lease. A store
+	// that learns later what it had leased releases it, the attempt uncounted. If it never learns, the leases run
+	// out.
 	Claim(ctx context.Context, c Claim) ([]Delivery, error)
 
 	// Settle lets holders finish, give back, give up or extend. A token that is not

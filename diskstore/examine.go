@@ -12,9 +12,9 @@ import (
 // punctual.Examiner. It is for stores that refuse to open; an open one has a method of the
 // same name. Of the options Clock, ReserveBytes and CommitTimeout count; o may be nil.
 //
-// Nothing is changed, but where it is allowed one small file is made, written, synced and removed:
-// in the directory, or in the nearest one above that exists. The lock is tried for an instant,
-// and held only to look again at what seems damaged.
+// Nothing is changed, but where it is allowed one small file is made, written, synced and removed. It is in the
+// directory, or in the nearest one above that exists. The lock is tried for an instant, and held only to look again
+// at what seems damaged.
 //
 // The damage found is what opening the store would meet; only Check reads everything. A disk that
 // does not answer for CommitTimeout is a finding; the goroutine that asked it ends when it answers.

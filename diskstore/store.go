@@ -44,8 +44,8 @@ type Options struct {
 	// CommitTimeout is how long a change may wait for the disk before the store is
 	// taken for failed. Default 30 s.
 	CommitTimeout time.Duration
-	// LockWait is how long Open waits for another owner of the directory to end, as in a restart where
-	// the new process begins before the old one is gone. Default 0: ErrLocked at once.
+	// LockWait is how long Open waits for another owner of the directory to end. In a restart the new process may
+	// begin before the old one is gone. Default 0: ErrLocked at once.
 	LockWait time.Duration
 
 	fs         vfs.FS                               // tests put faults and crashes here

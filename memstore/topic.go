@@ -19,8 +19,8 @@ type topic struct {
 	finished map[string]*message
 	stories  map[string]*story // of finished messages that are kept, by ID
 
-	// Queues of byTime: live messages by the time they next need attention, dead ones by the time they died, the finished
-	// by the time at which their ID is forgotten.
+	// Queues of byTime. Live messages are in the order of when they next need attention, dead ones of when they died.
+	// Finished ones are in the order of when their ID is forgotten.
 	live, dead, memory []*message
 	ending             []*story // the stories as a queue of byEnd
 }

@@ -167,8 +167,8 @@ type some struct {
 	unreadable  []error // one for each message that was leased and cannot be read
 }
 
-// claimSome runs claim.sql once. A message that cannot be read keeps its lease until that runs out, and is dead when its
-// attempts are used up, so it holds up no other one.
+// claimSome runs claim.sql once. A message that cannot be read keeps its lease until that runs out. It is dead when
+// its attempts are used up, so it holds up no other one.
 func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease time.Duration) (*some, error) {
 	var length *int64
 	if lease > 0 {

@@ -167,8 +167,9 @@ func (s *Store) AmendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]
 	return c.out, nil
 }
 
-// CancelTx cancels one message in a transaction of the caller's, as Queue.Cancel does: nil when it was cancelled, ErrLeased when
-// somebody works on it, ErrNotFound when it is not there. None of them aborts the transaction.
+// CancelTx cancels one message in a transaction of the caller's, as Queue.Cancel does. The error is nil when it was
+// cancelled, ErrLeased when somebody works on it, ErrNotFound when it is not there. None of them aborts the
+// transaction.
 func (s *Store) CancelTx(ctx context.Context, tx Tx, topic, id string) error {
 	out, err := s.AmendTx(ctx, tx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id}})
 	if err != nil {

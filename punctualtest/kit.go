@@ -1,5 +1,5 @@
-// Package punctualtest tests code that uses Punctual without waiting: a store in memory
-// whose clock stands still until the test moves it, and the handlers run when it does.
+// Package punctualtest tests code that uses Punctual without waiting. It has a store in memory whose clock stands
+// still until the test moves it. The handlers run when it moves.
 //
 //	kit := punctualtest.New(t)
 //	kit.Handle("order.close", closeOrder)

@@ -37,9 +37,9 @@
 // is ErrIndeterminate when no copy gets an answer. What Redis refused to run is tried again a few times when that
 // may help, and then a definite error (errors.go has the table).
 //
-// A hash of the store's own proves that the data set is still the one that was opened. When
-// it has vanished, by a FLUSHALL or a server that came back empty, the store stops with
-// ErrStoreFailed instead of going on as if nothing had been stored (server.go).
+// A hash of the store's own proves that the data set is still the one that was opened. When it has vanished, by a
+// FLUSHALL or a server that came back empty, the store stops with ErrStoreFailed. It does not go on as if nothing had
+// been stored (server.go).
 //
 // # What is asked of the servers
 //

@@ -1,5 +1,5 @@
-// Package remotestore is a store that a Punctual server holds: the same Store, Inspector, Checker and Examiner over
-// HTTP, so that Queue and Worker run on it unchanged.
+// Package remotestore is a store that a Punctual server holds. It is the same Store, Inspector, Checker and Examiner
+// over HTTP, so Queue and Worker run on it unchanged.
 //
 // A network fault is a fault of the store, and told as one:
 //

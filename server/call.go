@@ -143,8 +143,8 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// readBody reads the whole body before anything is done, so that a half request changes nothing and the end of the connection
-// is noticed while a claim waits.
+// readBody reads the whole body before anything is done. So a half request changes nothing, and the end of the
+// connection is noticed while a claim waits.
 func (c *call) readBody() error {
 	s, r := c.server, c.r
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {

@@ -16,9 +16,9 @@ type Options struct {
 	// Authenticator says who sends a request. Default: nobody is asked, and everybody may do everything. Serve then listens
 	// on loopback addresses and unix sockets alone.
 	Authenticator Authenticator
-	// Hosts are the names, without port, under which clients reach the server, beside "localhost", loopback and other IP
-	// addresses. A request for another name is refused, since a page in a browser could have sent it by DNS rebinding;
-	// those over TLS and unix sockets are not looked at. "*" allows every name.
+	// Hosts are the names, without port, under which clients reach the server, beside "localhost", loopback and other
+	// IP addresses. A request for another name is refused, since a page in a browser could have sent it by DNS
+	// rebinding. Those over TLS and unix sockets are not looked at. "*" allows every name.
 	Hosts []string
 	// Origins are those of web pages, such as "https://console.example.com", that may send requests which change something.
 	Origins []string

@@ -1,11 +1,11 @@
 // Package sharedstore opens the store in a directory, whoever owns it.
 //
-// A directory has one owner at a time, and that is package diskstore's rule. Here the owner listens on a unix socket in
-// the directory, of mode 0600, and every other process of the same user that opens the directory goes through it. So any
-// number of processes push, consume, look and cancel at the same time, with the promises of the one store below.
+// A directory has one owner at a time, and that is package diskstore's rule. Here the owner listens on a unix socket
+// in the directory, of mode 0600. Every other process of the same user that opens the directory goes through it. So
+// any number of processes push, consume, look and cancel at the same time, with the promises of the one store below.
 //
-// When the owner closes the store or dies, one of the others takes the directory over with its next call, and the rest
-// go on through that one's socket. A program is restarted without a gap in this way: the new process begins while the
+// When the owner closes the store or dies, one of the others takes the directory over with its next call. The rest go
+// on through that one's socket. A program is restarted without a gap in this way: the new process begins while the
 // old one still runs.
 //
 //   - Calls that had not reached an owner that ended are carried out by the next one.

@@ -11,10 +11,9 @@ import (
 // handler it must know that the lease surely still holds (P3). So it keeps a bound: a time
 // that the store's clock has surely not passed. A lease that ends behind the bound holds.
 //
-// The bound rests on two facts. The store's clock never runs backwards; and when an answer to
-// a call sent at s shows the time D, the store's clock had not passed D at s. So at any later
-// instant it shows at most D and what has passed since s. Every claim that brought something
-// gives such a bound, and so does every call of Now.
+// The bound rests on two facts. The store's clock never runs backwards. When an answer to a call sent at s shows the
+// time D, the store's clock had not passed D at s. So at any later instant it shows at most D and what has passed
+// since s. Every claim that brought something gives such a bound, and so does every call of Now.
 //
 //   - A claim that waited gives a bound that is its waiting too late: the lease may seem over
 //     while it holds. There an earlier bound is better; of two bounds the earlier one counts.

@@ -14,10 +14,9 @@ import (
 // A worker keeps the leases of the messages in its slots. One goroutine, the renewer, renews them in batches. Another
 // one, the watcher (context.go), ends a handler's context when the lease is over.
 //
-// Until when a lease surely holds is told by the bound of the store's clock (clock.go), so that it does not matter
-// what the local wall clock says (P8). After a renewal the lease surely holds for its length, counted from when the
-// renewal was sent. That is surely before the store granted it. One tick is taken off, since the store rounds its
-// clock down.
+// The bound of the store's clock (clock.go) tells until when a lease surely holds. So it does not matter what the
+// local wall clock says (P8). After a renewal the lease surely holds for its length, counted from when the renewal
+// was sent. That is surely before the store granted it. One tick is taken off, since the store rounds its clock down.
 //
 // A handler starts only under a lease that surely holds (P3). That is not sure when the answer to the claim travelled
 // for long, or the process stood still. Then the lease is renewed first, and the store says whether it is still this
@@ -272,9 +271,9 @@ func (f *inflight) endOf(m *message) time.Time {
 	return m.endsAt
 }
 
-// due returns the messages to renew now in groups that go together. When the time of one has come those whose
-// time is near go with it, so that leases which began one after the other travel together from then on. It
-// notes when to look again, which is at the time given, unless that is zero, or before.
+// due returns the messages to renew now in groups that go together. When the time of one has come, those whose time
+// is near go with it. So leases that began one after the other are renewed together from then on. It notes when to
+// look again, which is at the time given, unless that is zero, or before.
 func (f *inflight) due(now, again time.Time) (groups [][]*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

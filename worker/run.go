@@ -186,11 +186,10 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 	}
 }
 
-// Drain claims and handles what is due now, one message at a time in the calling goroutine,
-// until nothing is due, and returns how many handlers it ran. The topics are asked in the order
-// of their Handle calls, within a topic the earliest due comes first: so a test knows
-// what happens when. Leases are renewed meanwhile. By a real clock a message pushed just now
-// is due in the next millisecond only, and left to the next Drain.
+// Drain claims and handles what is due now, one message at a time in the calling goroutine, until nothing is due. It
+// returns how many handlers it ran. The topics are asked in the order of their Handle calls, within a topic the
+// earliest due comes first: so a test knows what happens when. Leases are renewed meanwhile. By a real clock a
+// message pushed just now is due in the next millisecond only, and left to the next Drain.
 //
 // It ends early with an error when ctx ends, when Stop is called, or when a claim or a settlement fails. Nothing is
 // retried beyond the lease in flight. A handler that runs when ctx ends gets to know by its own context, and may give

@@ -124,8 +124,8 @@ func (s *slots) occupy(r *route) {
 	}
 }
 
-// release gives back the slot of a message of r, whose handler took so long, and takes one for a message that was claimed
-// ahead, if one may have it.
+// release gives back the slot of a message of r, whose handler took so long. It takes one for a message that was
+// claimed ahead, if one may have it.
 func (s *slots) release(r *route, took time.Duration) (next *message) {
 	s.mu.Lock()
 	s.ahead.handled(took)

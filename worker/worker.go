@@ -46,9 +46,8 @@ import (
 //   - the renewer (Worker.renewLeases), one while the worker runs or drains. It renews the leases under which
 //     handlers run, and gives back what was claimed ahead and found no slot in time. The poller, or Drain, waits for
 //     it.
-//   - the watcher (Worker.watch), as long as the renewer: it ends the contexts of handlers at their
-//     timeouts, when leases have lasted their length, and when a stop's time is up. It never waits
-//     for the store.
+//   - the watcher (Worker.watch), as long as the renewer. It ends the contexts of handlers at their timeouts, when
+//     leases have lasted their length, and when a stop's time is up. It never waits for the store.
 //   - the slots (Worker.slot), started as they are needed, at most Concurrency. Each takes one message after the
 //     other, renews its lease if it may have ended, runs its handler and settles it. The poller ends them and waits
 //     for them. A handler that never returns keeps its slot, and the poller, for ever; Stop tells how many there are.
@@ -66,9 +65,9 @@ type Config struct {
 	// served when the earlier ones have nothing due. Otherwise each claim asks in a random
 	// order drawn by Weight, so that no topic starves.
 	Strict bool
-	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed as
-	// long as its handler runs, so it need not be longer than a handler; it is how long
-	// a message waits after its worker died. Default 0: as the topic's settings say.
+	// Lease overrides the topics' lease length, MinLease to MaxLease. A lease is renewed as long as its handler runs,
+	// so it need not be longer than a handler. The lease is how long a message waits after its worker died. Default
+	// 0: as the topic's settings say.
 	Lease time.Duration
 	// Timeout is how long a handler may run unless its Handle says otherwise. After that its context ends with
 	// context.DeadlineExceeded and its lease is not renewed any more. So a stuck handler does not hold its message
@@ -138,10 +137,11 @@ func (c *Config) check() error {
 // it, register handlers with Handle, then either Run (or Start and Stop) it, or Drain it. All methods
 // are safe for concurrent use.
 //
-// It claims as many messages as it has free slots, and of a backlog for quick handlers some milliseconds' worth ahead, the more the
-// longer the store takes. Those count as attempts when its process dies. It renews leases at a third of the lease's length while
-// handlers run, and settles each message as the handler's error says (see Handler). It works with any Store, also one that is reached over a network:
-// store errors are retried, and what could not be settled is delivered again when its lease ends.
+// It claims as many messages as it has free slots. Of a backlog for quick handlers it claims some milliseconds' worth
+// ahead, the more the longer the store takes. Those count as attempts when its process dies. It renews leases at a
+// third of the lease's length while handlers run, and settles each message as the handler's error says (see Handler).
+// It works with any Store, also one that is reached over a network. Store errors are retried. What could not be
+// settled is delivered again when its lease ends.
 type Worker struct {
 	store    punctual.Store
 	cfg      Config
