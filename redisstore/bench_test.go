@@ -225,10 +225,16 @@ func BenchmarkRawPush(b *testing.B) {
 }
 
 // BenchmarkDrain claims and acks in batches, through the Store.
-func BenchmarkDrain(b *testing.B) {
+func BenchmarkDrain(b *testing.B) { benchDrain(b, 0) }
+
+// BenchmarkDrainWithStories is the same in a topic that keeps the stories of finished messages.
+func BenchmarkDrainWithStories(b *testing.B) { benchDrain(b, time.Hour) }
+
+func benchDrain(b *testing.B, stories time.Duration) {
 	for _, size := range []int{64, 500} {
 		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
 			bb := newBench(b)
+			keepStories(b, bb.store, stories)
 			bb.fill(b.N, time.Unix(1, 0))
 			bb.begin()
 			var left atomic.Int64
