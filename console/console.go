@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/consumers"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
@@ -40,13 +42,17 @@ type Options struct {
 	// gets, as programs send it: Bearer TOKEN. Without it, Authenticate knows people by other means, such as a cookie of the
 	// program around the console, or a certificate.
 	LoginByToken bool
+	// Consumers tells who works on a topic, such as Server.Consumers of the server beside the console. Default: what the store tells, if
+	// it does (punctual.ConsumerReporter), else what Console.Observer is told.
+	Consumers func(ctx context.Context, topic string) (punctual.Consumers, error)
 }
 
 // Console is the pages of a store. It is an http.Handler, safe for concurrent use. Make one with New.
 type Console struct {
 	store     punctual.Store
-	inspector punctual.Inspector      // nil when the store has none
-	keeper    punctual.FinishedKeeper // nil when the store has none
+	inspector punctual.Inspector        // nil when the store has none
+	keeper    punctual.FinishedKeeper   // nil when the store has none
+	reporter  punctual.ConsumerReporter // nil when the store has none
 	options   Options
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
@@ -58,6 +64,7 @@ type Console struct {
 	gatherer *gatherer
 	reader   *overview.Reader
 	meter    *overview.Meter
+	tracker  *consumers.Tracker
 	observed atomic.Bool   // somebody feeds the meter
 	scanFor  time.Duration // scanTime, but in tests
 }
@@ -73,10 +80,11 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	}
 	c := &Console{
 		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(), routes: routes(),
-		meter: overview.NewMeter(), scanFor: scanTime,
+		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime,
 	}
 	c.inspector, _ = store.(punctual.Inspector)
 	c.keeper, _ = store.(punctual.FinishedKeeper)
+	c.reporter, _ = store.(punctual.ConsumerReporter)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = &auditLog{store: store, inspector: c.inspector, log: c.log}
 	c.gatherer = newGatherer(c.audit)

@@ -25,6 +25,7 @@ type topicPage struct {
 	// NoStories tells that the store keeps no finished messages.
 	NoStories bool
 	Backoff   string
+	Workers   *workers
 }
 
 // stateTab leads to the list of one state.
@@ -66,6 +67,9 @@ func (c *call) showTopic() error {
 		p.Ahead, err = c.topicAhead(p.frame, topic)
 	}
 	if err != nil {
+		return err
+	}
+	if p.Workers, err = c.workersOf(topic); err != nil {
 		return err
 	}
 	return c.show("topic", p)

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"fmt"
 	"math"
+	"os"
 	"strings"
 	"time"
 
@@ -9,11 +11,20 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Observer returns what counts rates and lateness for the first page. Give it to the Server, Queue or Worker that uses the same store.
-// Without it the page says nothing of them.
+// Observer returns what counts rates and lateness, and what handlers hold. Give it to the Server, Queue or Worker that uses the same
+// store. Without it the pages say nothing of them.
 func (c *Console) Observer() *punctual.Observer {
 	c.observed.Store(true)
-	return c.meter.Observer()
+	if c.options.Consumers != nil || c.reporter != nil {
+		return c.meter.Observer()
+	}
+	return punctual.JoinObservers(c.meter.Observer(), c.tracker.Observer(ownName()))
+}
+
+// ownName is what this program is called among the consumers of a topic.
+func ownName() string {
+	host, _ := os.Hostname() // a name without it says less, and does no harm
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 // traffic is what passed in the last hour.

@@ -414,6 +414,7 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 	if r.onLine != nil {
 		header.Set("Accept", wire.TypeNDJSON)
 	}
+	header.Set(wire.HeaderConsumer, s.opt.Name)
 	if token := s.token.get(); token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}

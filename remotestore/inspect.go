@@ -76,6 +76,15 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return call(ctx, s, "finished", read(wire.FinishedPath(topic, id)), nil, (*wire.Finished).Finished)
 }
 
+// Consumers implements punctual.ConsumerReporter: it is what the server sees that answers. ErrUnsupported when that is too old to
+// look.
+func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
+	if err := storekit.CheckTopic(topic); err != nil {
+		return punctual.Consumers{}, fmt.Errorf("consumers: %w", err)
+	}
+	return call(ctx, s, "consumers", read(wire.TopicPath(topic, "consumers")), nil, (*wire.Consumers).All)
+}
+
 // List implements punctual.Inspector.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)

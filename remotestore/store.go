@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,6 +35,9 @@ type Options struct {
 	RetryFor time.Duration
 	// Logger gets what the store has to say on its own. Default slog.Default.
 	Logger *slog.Logger
+	// Name is what this program is called where people look who works on a topic, in at most 128 printable ASCII characters. Default
+	// the name of the machine and the number of the process, such as web-3/4711.
+	Name string
 
 	// DialUnix, if set, connects to the path of a unix: URL. Default: a connection whose other end runs as the same
 	// user or root.
@@ -84,6 +88,13 @@ func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 	if s.opt.Logger == nil {
 		s.opt.Logger = slog.Default()
 	}
+	if s.opt.Name == "" {
+		host, _ := os.Hostname() // a name without it says little, and does no harm
+		s.opt.Name = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	if err := checkName(s.opt.Name); err != nil {
+		return nil, fmt.Errorf("open remote store: %w", err)
+	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	err := s.token.open(&s.opt)
 	if err == nil {
@@ -97,6 +108,14 @@ func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("open remote store: %w", err)
 	}
 	return s, nil
+}
+
+// checkName returns an ErrInvalid unless name can stand in a header.
+func checkName(name string) error {
+	if len(name) > wire.MaxConsumerName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return fmt.Errorf("name %q: use at most %d printable ASCII characters: %w", name, wire.MaxConsumerName, punctual.ErrInvalid)
+	}
+	return nil
 }
 
 // parseURLs makes the endpoints.

@@ -218,6 +218,7 @@ func (c *call) settleMany() error {
 	now := time.Now()
 	for i, err := range errs {
 		c.server.windows.settled(&b.items[i], err, now)
+		c.server.tracker.Settled(&b.items[i], err)
 	}
 	data, err := wire.EncodeSettleAnswer(c.form(), ss, b.all(errs))
 	return c.encoded(data, err)

@@ -65,6 +65,7 @@ func (c *call) claim(req punctual.Claim) error {
 	}
 	c.body = nil
 	c.releaseBody()
+	defer c.server.tracker.Waits(c.caller(), req.Topics)()
 	if stream {
 		return c.stream(req)
 	}
@@ -131,6 +132,7 @@ func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Del
 	if err := c.mayClaim(req.Topics); err != nil {
 		return nil, c.giveBack(ctx, ds, err)
 	}
+	s.tracker.Claimed(c.caller(), ds)
 	return ds, nil
 }
 
@@ -160,6 +162,7 @@ type takesBack interface {
 // returns cause.
 func (c *call) giveBack(ctx context.Context, ds []punctual.Delivery, cause error) error {
 	s := c.server
+	s.tracker.Returned(ds)
 	var err error
 	if s.takesBack != nil {
 		limited, end := context.WithTimeout(context.WithoutCancel(ctx), s.limits.StoreTime)

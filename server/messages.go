@@ -276,6 +276,7 @@ func (c *call) settleOne() error {
 		return err
 	}
 	c.server.windows.settled(&settlement, errs[0], time.Now())
+	c.server.tracker.Settled(&settlement, errs[0])
 	if errs[0] != nil {
 		return errs[0]
 	}

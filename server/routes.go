@@ -285,6 +285,13 @@ func topicRoutes() []*route {
 			answer: wire.Topic{}, statuses: ok, errors: []string{"not_found"}, id: "stats", summary: "Count the messages of a topic", handle: (*call).stats,
 		},
 		{
+			method: http.MethodGet, path: pathTopic + "/consumers", action: ActionInspect, params: params(paramTopic),
+			answer: wire.Consumers{}, statuses: ok,
+			id: "consumers", summary: "Look who works on a topic: claims under way, leases held, messages of the last five minutes",
+			detail: "This server tells what it saw itself. A consumer is a token or certificate, an address, and what a claim's header Punctual-Consumer says.",
+			handle: (*call).consumers,
+		},
+		{
 			method: http.MethodDelete, path: pathTopic, action: ActionAdmin, params: params(paramTopic),
 			answer: wire.Purged{}, statuses: ok, errors: []string{"not_found"},
 			id: "deleteTopic", summary: "Delete a topic with its settings and all its messages", handle: (*call).deleteTopic,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/answers"
+	"github.com/punctualmq/punctual/internal/consumers"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -44,6 +45,7 @@ type Server struct {
 	draining context.Context // ended by Drain
 	drain    func()
 	windows  windows
+	tracker  *consumers.Tracker
 
 	mu      sync.Mutex
 	clients map[string]*client // by name of the principal; guarded by mu
@@ -63,7 +65,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	}
 	s := &Server{
 		options: *o, limits: o.Limits.withDefaults(), log: o.Logger, origin: http.NewCrossOriginProtection(),
-		routes: routes(), clients: make(map[string]*client),
+		routes: routes(), clients: make(map[string]*client), tracker: consumers.New(),
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	if s.log == nil {

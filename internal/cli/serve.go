@@ -99,7 +99,10 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 			return err
 		}
 		var h *server.Server // known when the first request comes
-		pages, err := a.newConsole(s, &f.run, func(r *http.Request) (*server.Principal, error) { return h.Authenticate(r) })
+		pages, err := a.newConsole(s, &f.run, consoleServer{
+			authenticate: func(r *http.Request) (*server.Principal, error) { return h.Authenticate(r) },
+			consumers:    func(ctx context.Context, topic string) (punctual.Consumers, error) { return h.Consumers(ctx, topic) },
+		})
 		if err != nil {
 			return err
 		}

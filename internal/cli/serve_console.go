@@ -35,16 +35,22 @@ func (f *consoleFlags) check() error {
 	return nil
 }
 
-// newConsole returns the console of a store, or nil if nobody wants one. authenticate is the server's.
-func (a *app) newConsole(s punctual.Store, f *runFlags, authenticate func(*http.Request) (*server.Principal, error)) (*console.Console, error) {
+// consoleServer is what the console asks the server beside it.
+type consoleServer struct {
+	authenticate func(*http.Request) (*server.Principal, error)
+	consumers    func(context.Context, string) (punctual.Consumers, error)
+}
+
+// newConsole returns the console of a store, or nil if nobody wants one.
+func (a *app) newConsole(s punctual.Store, f *runFlags, beside consoleServer) (*console.Console, error) {
 	if f.console.off {
 		return nil, nil
 	}
 	return console.New(s, &console.Options{
 		Version: a.version(), HideBodies: f.console.hideBodies, ShowHeaders: f.console.headers, Logger: a.logger(), API: "/",
-		LoginByToken: f.tokens != "",
+		LoginByToken: f.tokens != "", Consumers: beside.consumers,
 		Authenticate: func(r *http.Request) (*console.User, error) {
-			p, err := authenticate(r)
+			p, err := beside.authenticate(r)
 			if err != nil {
 				return nil, err
 			}

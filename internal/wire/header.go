@@ -15,6 +15,8 @@ const (
 	HeaderInstance = "Punctual-Instance"
 	// HeaderAnswered lists keys of requests, separated by commas, whose answers have arrived and may be forgotten.
 	HeaderAnswered = "Punctual-Answered"
+	// HeaderConsumer is what the sender of a claim calls itself, for people who look at a topic: see MaxConsumerName.
+	HeaderConsumer = "Punctual-Consumer"
 	// HeaderID, HeaderTopic, HeaderToken, HeaderDue, HeaderAttempt and HeaderLeaseUntil come with a message whose body is the answer's.
 	HeaderID         = "Punctual-Id"
 	HeaderTopic      = "Punctual-Topic"
@@ -44,6 +46,9 @@ const StatusOtherInstance = http.StatusMisdirectedRequest
 
 // MaxRequestKey bounds the bytes of a HeaderRequest, which are printable ASCII without spaces.
 const MaxRequestKey = 128
+
+// MaxConsumerName bounds the bytes of a HeaderConsumer; a server leaves out what is longer.
+const MaxConsumerName = 128
 
 // CheckRequestKey returns an ErrInvalid unless key can be a HeaderRequest.
 func CheckRequestKey(key string) error {

@@ -237,6 +237,17 @@ func TestClaimsAndSettingsSurviveTheWire(t *testing.T) {
 		gotF, err := finished.Finished()
 		same(t, gotF, told, err)
 
+		one := punctual.Consumer{
+			User: text.Draw(t, "user"), Address: "::1", Name: c.Topics[0], Waiting: 2, Leases: c.Max, NextEnd: s.NextDue, Claimed: s.Ready, Settled: 5, LastSeen: s.NextDue,
+		}
+		who := punctual.Consumers{All: []punctual.Consumer{one, {User: "b", LastSeen: s.NextDue}}, Since: s.NextDue}
+		if rapid.Bool().Draw(t, "others") {
+			who.Others = one
+		}
+		consumers := travel(t, ConsumersOf(who))
+		gotC, err := consumers.All()
+		same(t, gotC, who, err)
+
 		f := punctual.Forecast{From: s.NextDue, Step: c.Wait, Counts: []int64{1, s.Ready}, Overdue: 7, Beyond: math.MaxInt64}
 		forecast := travel(t, ForecastOf("a", f))
 		same(t, forecast.Forecast(), f, nil)

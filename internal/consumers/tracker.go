@@ -1,0 +1,301 @@
+// Package consumers notes who claims messages and who holds their leases, from what passes one process. It is in memory alone, and
+// bounded.
+package consumers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+const (
+	// mostRows bounds the consumers that are told apart, one of two topics counting twice. Further ones are summed up by topic.
+	mostRows = 1000
+	// mostTopics bounds the topics that have a row for the others.
+	mostTopics = 1000
+	// mostLeases bounds the leases that are followed.
+	mostLeases = 200_000
+	// keptFor is how long one who neither waits nor holds a lease is still shown.
+	keptFor = 10 * time.Second
+	// rateMinutes is how many minutes Claimed and Settled count.
+	rateMinutes = 5
+)
+
+// Caller is who makes a call.
+type Caller struct{ User, Address, Name string }
+
+// Tracker notes who works on which topic. Its methods are safe for concurrent use.
+//
+// The leases that it follows are an upper bound of those held: one that another process ended, such as a purge, counts until it
+// would have run out.
+type Tracker struct {
+	since      time.Time
+	seed       maphash.Seed
+	mostLeases int // mostLeases, but in tests
+
+	mu     sync.Mutex
+	rows   map[key]*row     // guarded by mu
+	others map[string]*row  // guarded by mu: by topic, those for whom there was no room in rows
+	leases map[lease]*ended // guarded by mu
+	swept  time.Time        // guarded by mu: when leases that ran out were looked for last because there was no room
+}
+
+type key struct {
+	topic  string
+	caller Caller
+}
+
+// lease is one claim of one message. An ID may be long, so its hash stands for it.
+type lease struct {
+	topic, id uint64
+	token     int64
+}
+
+// ended says when a lease ends, unless it is extended, and whose it is.
+type ended struct {
+	row    *row
+	until  time.Time
+	length time.Duration
+}
+
+// row is one consumer of one topic.
+type row struct {
+	key
+	waiting, leases int
+	seen            time.Time
+	minutes         [rateMinutes]minute
+}
+
+// minute counts one minute since 1970.
+type minute struct {
+	number           int64
+	claimed, settled int64
+}
+
+// New returns a Tracker that has seen nothing.
+func New() *Tracker {
+	return &Tracker{
+		since: time.Now(), seed: maphash.MakeSeed(), mostLeases: mostLeases,
+		rows: make(map[key]*row), others: make(map[string]*row), leases: make(map[lease]*ended),
+	}
+}
+
+// Waits notes that a claim is under way until the function that it returns is called.
+func (t *Tracker) Waits(c Caller, topics []string) (done func()) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rows := make([]*row, 0, len(topics))
+	for _, topic := range topics {
+		r := t.admit(key{topic, c}, now)
+		r.waiting, r.seen = r.waiting+1, now
+		rows = append(rows, r)
+	}
+	return func() {
+		now := time.Now()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, r := range rows {
+			r.waiting, r.seen = r.waiting-1, now
+		}
+	}
+}
+
+// Claimed notes who got messages. One that is noted already is not noted again.
+func (t *Tracker) Claimed(c Caller, ds []punctual.Delivery) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range ds {
+		d := &ds[i]
+		l := t.leaseOf(d.Topic, d.ID, d.Token)
+		if t.leases[l] != nil {
+			continue
+		}
+		r := t.admit(key{d.Topic, c}, now)
+		r.seen = now
+		r.at(now).claimed++
+		if t.hasRoom(now) {
+			length := d.LeaseUntil.Sub(d.Delivered)
+			t.leases[l] = &ended{r, now.Add(length), length}
+			r.leases++
+		}
+	}
+}
+
+// Settled notes what a holder said of a lease; err is what the store said to that.
+func (t *Tracker) Settled(s *punctual.Settlement, err error) {
+	if err != nil && !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled) {
+		return // it is still held
+	}
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.leaseOf(s.Topic, s.ID, s.Token)
+	e := t.leases[l]
+	if e == nil {
+		return
+	}
+	e.row.seen = now
+	if s.Verb == punctual.SettleExtend && err == nil {
+		e.until = now.Add(cmp.Or(s.Delay, e.length))
+		return
+	}
+	t.forget(l, e)
+	if err == nil && s.Verb != punctual.SettleRelease {
+		e.row.at(now).settled++
+	}
+}
+
+// Returned notes that messages did not reach who claimed them.
+func (t *Tracker) Returned(ds []punctual.Delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range ds {
+		l := t.leaseOf(ds[i].Topic, ds[i].ID, ds[i].Token)
+		if e := t.leases[l]; e != nil {
+			t.forget(l, e)
+		}
+	}
+}
+
+// Consumers implements punctual.ConsumerReporter. It never fails.
+func (t *Tracker) Consumers(_ context.Context, topic string) (punctual.Consumers, error) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sweep(now)
+	next := make(map[*row]time.Time)
+	for _, e := range t.leases {
+		if at := next[e.row]; e.row.topic == topic && (at.IsZero() || e.until.Before(at)) {
+			next[e.row] = e.until
+		}
+	}
+	out := punctual.Consumers{Since: t.since}
+	for k, r := range t.rows {
+		if k.topic == topic {
+			out.All = append(out.All, r.consumer(now, next[r]))
+		}
+	}
+	if r := t.others[topic]; r != nil {
+		out.Others = r.consumer(now, next[r])
+	}
+	slices.SortFunc(out.All, func(a, b punctual.Consumer) int {
+		return cmp.Or(cmp.Compare(b.Leases, a.Leases), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.User, b.User),
+			cmp.Compare(a.Address, b.Address), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// Observer returns what feeds the Tracker in a program whose workers are the only consumer: it is one without user and address.
+func (t *Tracker) Observer(name string) *punctual.Observer {
+	c := Caller{Name: name}
+	return &punctual.Observer{
+		OnStart:  func(_ context.Context, d *punctual.Delivery) { t.Claimed(c, []punctual.Delivery{*d}) },
+		OnSettle: func(_ context.Context, s punctual.Settlement, _ time.Duration, err error) { t.Settled(&s, err) },
+		OnLeaseLost: func(_ context.Context, d *punctual.Delivery, _ error) {
+			t.Returned([]punctual.Delivery{*d})
+		},
+	}
+}
+
+// leaseOf names a lease. The caller holds mu.
+func (t *Tracker) leaseOf(topic, id string, token int64) lease {
+	return lease{maphash.String(t.seed, topic), maphash.String(t.seed, id), token}
+}
+
+// admit returns the row of a consumer, or the one of the others when there is no room. The caller holds mu.
+func (t *Tracker) admit(k key, now time.Time) *row {
+	if r := t.rows[k]; r != nil {
+		return r
+	}
+	if len(t.rows) >= mostRows {
+		t.makeRoom(now)
+	}
+	r := &row{key: key{strings.Clone(k.topic), Caller{strings.Clone(k.caller.User), strings.Clone(k.caller.Address), strings.Clone(k.caller.Name)}}}
+	if len(t.rows) < mostRows {
+		t.rows[r.key] = r
+		return r
+	}
+	if others := t.others[k.topic]; others != nil {
+		return others
+	}
+	r.caller = Caller{}
+	if len(t.others) < mostTopics {
+		t.others[r.topic] = r
+	}
+	return r
+}
+
+// hasRoom tells whether one more lease can be followed. The caller holds mu.
+func (t *Tracker) hasRoom(now time.Time) bool {
+	if len(t.leases) >= t.mostLeases {
+		t.makeRoom(now)
+	}
+	return len(t.leases) < t.mostLeases
+}
+
+// makeRoom looks for what ran out, once a second. The caller holds mu.
+func (t *Tracker) makeRoom(now time.Time) {
+	if now.Sub(t.swept) >= time.Second {
+		t.swept = now
+		t.sweep(now)
+	}
+}
+
+// sweep forgets leases that ran out, and consumers that have gone. The caller holds mu.
+func (t *Tracker) sweep(now time.Time) {
+	for l, e := range t.leases {
+		if !e.until.After(now) {
+			t.forget(l, e)
+		}
+	}
+	gone := func(r *row) bool { return r.waiting == 0 && r.leases == 0 && now.Sub(r.seen) >= keptFor }
+	for k, r := range t.rows {
+		if gone(r) {
+			delete(t.rows, k)
+		}
+	}
+	for topic, r := range t.others {
+		if gone(r) {
+			delete(t.others, topic)
+		}
+	}
+}
+
+// forget ends a lease. The caller holds mu.
+func (t *Tracker) forget(l lease, e *ended) {
+	delete(t.leases, l)
+	e.row.leases--
+}
+
+// at is the minute under way.
+func (r *row) at(now time.Time) *minute {
+	number := now.Unix() / 60
+	m := &r.minutes[number%rateMinutes]
+	if m.number != number {
+		*m = minute{number: number}
+	}
+	return m
+}
+
+// consumer is the row as it is told.
+func (r *row) consumer(now, next time.Time) punctual.Consumer {
+	out := punctual.Consumer{
+		User: r.caller.User, Address: r.caller.Address, Name: r.caller.Name,
+		Waiting: r.waiting, Leases: r.leases, NextEnd: next, LastSeen: r.seen,
+	}
+	for _, m := range r.minutes {
+		if now.Unix()/60-m.number < rateMinutes {
+			out.Claimed, out.Settled = out.Claimed+m.claimed, out.Settled+m.settled
+		}
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+package consumers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+var ann, bob = Caller{"ann", "10.0.0.1", "w1"}, Caller{"bob", "10.0.0.2", "w2"}
+
+// deliveries are n claimed messages with tokens from first on, leased for a minute.
+func deliveries(topic string, first, n int) []punctual.Delivery {
+	var out []punctual.Delivery
+	for i := range n {
+		now := time.Now()
+		out = append(out, punctual.Delivery{
+			Message: punctual.Message{Topic: topic, ID: fmt.Sprint("m", first+i)}, Token: int64(first + i), Delivered: now, LeaseUntil: now.Add(time.Minute),
+		})
+	}
+	return out
+}
+
+func settlement(d punctual.Delivery, v punctual.Verb) *punctual.Settlement {
+	return &punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v}
+}
+
+// of is what the tracker tells of a topic.
+func of(t *testing.T, tr *Tracker, topic string) punctual.Consumers {
+	t.Helper()
+	c, err := tr.Consumers(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// held tells who holds how many leases, and has how many claims under way.
+func held(c punctual.Consumers) (out string) {
+	for _, r := range c.All {
+		out += fmt.Sprintf("%s:%d+%d ", r.User, r.Leases, r.Waiting)
+	}
+	return out
+}
+
+// Each has the leases that were given to it, until they are settled, lost, given back, or run out.
+func TestWhoHoldsWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New()
+		first, second := deliveries("t", 1, 5), deliveries("t", 10, 3)
+		tr.Claimed(ann, first)
+		tr.Claimed(ann, first) // the answer is sent again
+		tr.Claimed(bob, second)
+		tr.Claimed(bob, deliveries("u", 20, 1))
+		if got := held(of(t, tr, "t")); got != "ann:5+0 bob:3+0 " {
+			t.Fatalf("after the claims: %s", got)
+		}
+		tr.Settled(settlement(first[0], punctual.SettleAck), nil)
+		tr.Settled(settlement(first[1], punctual.SettleAck), errors.New("the network failed"))
+		tr.Settled(settlement(first[2], punctual.SettleAck), punctual.ErrLeaseLost)
+		tr.Settled(settlement(first[2], punctual.SettleAck), nil)
+		tr.Returned(second[:1])
+		if c := of(t, tr, "t"); held(c) != "ann:3+0 bob:2+0 " || c.All[0].Claimed != 5 || c.All[0].Settled != 1 {
+			t.Fatalf("after the settlements: %+v", c)
+		}
+		time.Sleep(50 * time.Second)
+		tr.Settled(settlement(first[3], punctual.SettleExtend), nil)
+		time.Sleep(10 * time.Second)
+		c := of(t, tr, "t")
+		if held(c) != "ann:1+0 " || !c.All[0].NextEnd.Equal(time.Now().Add(50*time.Second)) {
+			t.Fatalf("when the leases have run out that nobody extended: %+v", c)
+		}
+		time.Sleep(50 * time.Second)
+		if c := of(t, tr, "t"); len(c.All) != 0 || len(tr.leases) != 0 || len(tr.rows) != 0 {
+			t.Fatalf("when all leases have run out: %+v", c)
+		}
+	})
+}
+
+// A claim that is under way counts for as long as it waits, and one that ended is shown for a while.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New()
+		done := tr.Waits(ann, []string{"t", "u"})
+		again := tr.Waits(ann, []string{"t"})
+		time.Sleep(time.Hour)
+		if got := held(of(t, tr, "t")) + held(of(t, tr, "u")); got != "ann:0+2 ann:0+1 " {
+			t.Fatalf("while they wait: %s", got)
+		}
+		done()
+		again()
+		if got := held(of(t, tr, "t")); got != "ann:0+0 " {
+			t.Fatalf("just after: %s", got)
+		}
+		time.Sleep(keptFor)
+		if got := held(of(t, tr, "t")) + held(of(t, tr, "u")); got != "" {
+			t.Fatalf("a while after: %s", got)
+		}
+	})
+}
+
+// Rates count the last five minutes.
+func TestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New()
+		defer tr.Waits(ann, []string{"t"})()
+		for n := range 10 {
+			d := deliveries("t", n, 1)
+			tr.Claimed(ann, d)
+			tr.Settled(settlement(d[0], punctual.SettleAck), nil)
+			if n < 9 {
+				time.Sleep(time.Minute)
+			}
+		}
+		if c := of(t, tr, "t").All[0]; c.Claimed != rateMinutes || c.Settled != rateMinutes {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// However many there are, memory is bounded, nobody is left out of the sums, and what has gone makes room.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New()
+		for n := range mostRows + 50 {
+			tr.Claimed(Caller{User: fmt.Sprint("u", n)}, deliveries("t", n, 2))
+		}
+		c := of(t, tr, "t")
+		if len(c.All) != mostRows || c.Others.Leases == 0 || c.Others.User != "" {
+			t.Fatalf("%d told apart, the others %+v", len(c.All), c.Others)
+		}
+		tr.mostLeases = 5000
+		for n := range 5 {
+			tr.Claimed(ann, deliveries("t", 10_000+1000*n, 1000))
+		}
+		if len(tr.leases) != tr.mostLeases {
+			t.Errorf("%d leases are followed; want the most", len(tr.leases))
+		}
+		time.Sleep(time.Minute)
+		tr.Claimed(bob, deliveries("t", 100_000, 1))
+		if got := held(of(t, tr, "t")); len(tr.rows) > 2 || len(tr.leases) != 1 || got != "bob:1+0 " {
+			t.Errorf("when all others have gone: %d rows, %s", len(tr.rows), got)
+		}
+	})
+}
+
+// The workers of a program are one consumer, which is told what handlers hold.
+func TestObserver(t *testing.T) {
+	tr := New()
+	o := tr.Observer("this program")
+	ds := deliveries("t", 1, 3)
+	for i := range ds {
+		o.OnStart(context.Background(), &ds[i])
+	}
+	o.OnSettle(context.Background(), *settlement(ds[0], punctual.SettleAck), 0, nil)
+	o.OnLeaseLost(context.Background(), &ds[1], punctual.ErrLeaseLost)
+	if c := of(t, tr, "t"); len(c.All) != 1 || c.All[0].Leases != 1 || c.All[0].Name != "this program" {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,0 +1,71 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Consumers are those who work on a topic, as far as this server sees.
+type Consumers struct {
+	Consumers []Consumer `json:"consumers"`
+	// Others sums up those who are not in Consumers.
+	Others *Consumer `json:"others,omitempty"`
+	// Since is when the server began to look.
+	Since Time `json:"since"`
+}
+
+// Consumer is one who claims messages of a topic.
+type Consumer struct {
+	User    string `json:"user,omitempty"`
+	Address string `json:"address,omitempty"`
+	Name    string `json:"name,omitempty"`
+	// Waiting is how many of its claims are under way, Leases how many messages it holds.
+	Waiting int `json:"waiting"`
+	Leases  int `json:"leases"`
+	// NextEnd is when the first of its leases ends.
+	NextEnd Time `json:"next_end,omitzero"`
+	// Claimed and Settled count messages of the last five minutes.
+	Claimed  int64 `json:"claimed"`
+	Settled  int64 `json:"settled"`
+	LastSeen Time  `json:"last_seen"`
+}
+
+// ConsumersOf is c for an answer.
+func ConsumersOf(c punctual.Consumers) Consumers {
+	out := Consumers{Consumers: make([]Consumer, 0, len(c.All)), Since: Time(c.Since)}
+	for _, one := range c.All {
+		out.Consumers = append(out.Consumers, consumerOf(one))
+	}
+	if c.Others != (punctual.Consumer{}) {
+		others := consumerOf(c.Others)
+		out.Others = &others
+	}
+	return out
+}
+
+func consumerOf(c punctual.Consumer) Consumer {
+	return Consumer{
+		User: c.User, Address: c.Address, Name: c.Name, Waiting: c.Waiting, Leases: c.Leases, NextEnd: Time(c.NextEnd),
+		Claimed: c.Claimed, Settled: c.Settled, LastSeen: Time(c.LastSeen),
+	}
+}
+
+// All are those of the answer, as punctual has them.
+func (c *Consumers) All() (punctual.Consumers, error) {
+	out := punctual.Consumers{Since: time.Time(c.Since)}
+	for _, one := range c.Consumers {
+		out.All = append(out.All, one.consumer())
+	}
+	if c.Others != nil {
+		out.Others = c.Others.consumer()
+	}
+	return out, nil
+}
+
+func (c Consumer) consumer() punctual.Consumer {
+	return punctual.Consumer{
+		User: c.User, Address: c.Address, Name: c.Name, Waiting: c.Waiting, Leases: c.Leases, NextEnd: time.Time(c.NextEnd),
+		Claimed: c.Claimed, Settled: c.Settled, LastSeen: time.Time(c.LastSeen),
+	}
+}
