@@ -115,7 +115,7 @@ func (c *amending) decide(i int, l *locked, write *changes) (out punctual.Amende
 
 func cancel(r *row, state punctual.State, l *locked, set *punctual.Settings, write *changes) error {
 	if state != punctual.StateLeased {
-		write.finish(r, set, l.now)
+		write.finish(r, punctual.OutcomeCancelled, set, l.now)
 		return nil
 	}
 	if !r.cancelled {
@@ -132,7 +132,7 @@ func reschedule(r *row, state punctual.State, due int64, l *locked, set *punctua
 		return punctual.ErrLeased
 	}
 	if r.cancelled {
-		write.finish(r, set, l.now)
+		write.finish(r, punctual.OutcomeCancelled, set, l.now)
 		return punctual.ErrNotFound
 	}
 	r.moveTo(due)

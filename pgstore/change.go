@@ -56,14 +56,15 @@ func (l *locked) look(rows scanner) error {
 	return err
 }
 
-// changes collects what becomes of locked messages, as the arguments of update.sql, remove.sql and remember.sql.
+// changes collects what becomes of locked messages, as the arguments of update.sql, tell.sql, remove.sql and remember.sql.
 type changes struct {
 	s          *Store
 	updated    []*row
 	failures   [][]byte // of those updated; nil adds none
 	removed    []*row
 	remembered []*row
-	refused    bool // an item is answered by what was found and not by a change
+	told       []*row // of those that end
+	refused    bool   // an item is answered by what was found and not by a change
 }
 
 func (s *Store) changes() *changes { return &changes{s: s} }
@@ -77,8 +78,12 @@ func (c *changes) update(r *row, failure []byte) {
 // remove takes a message out without a trace.
 func (c *changes) remove(r *row) { c.removed = append(c.removed, r) }
 
-// finish takes out a message that was acked, cancelled or dropped; its topic may remember the ID.
-func (c *changes) finish(r *row, set *punctual.Settings, now int64) {
+// finish takes out a message that was acked or cancelled. Its topic may keep its story, and remember the ID.
+func (c *changes) finish(r *row, how punctual.Outcome, set *punctual.Settings, now int64) {
+	if keep := storekit.CeilDuration(set.FinishedRetention); keep > 0 {
+		r.outcome, r.endedAt, r.toldUntil = string(how), now, now+keep
+		c.told = append(c.told, r)
+	}
 	keep := storekit.CeilDuration(set.DedupeWindow)
 	if keep == 0 {
 		c.remove(r)
@@ -94,6 +99,9 @@ func (c *changes) step() *step {
 	x := c.s.step()
 	if len(c.updated) > 0 {
 		x.add("update", c.updateArgs(), nil)
+	}
+	if len(c.told) > 0 { // before the messages are gone
+		x.add("tell", c.toldArgs(), nil)
 	}
 	if len(c.removed) > 0 {
 		numbers, ids := namesOf(c.removed)
@@ -118,6 +126,15 @@ func namesOf(rs []*row) (numbers []int32, ids []string) {
 		numbers, ids = append(numbers, r.number), append(ids, r.id)
 	}
 	return numbers, ids
+}
+
+func (c *changes) toldArgs() []any {
+	numbers, ids := namesOf(c.told)
+	outcomes, ended, until := make([]string, len(ids)), make([]int64, len(ids)), make([]int64, len(ids))
+	for i, r := range c.told {
+		outcomes[i], ended[i], until[i] = r.outcome, r.endedAt, r.toldUntil
+	}
+	return []any{numbers, ids, outcomes, ended, until}
 }
 
 func (c *changes) updateArgs() []any {

@@ -36,6 +36,16 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 				progress(report.Live + report.Dead)
 			}
 			return nil
+		}).add("check_stories", nil, func(rows scanner) error {
+			var topic string
+			var problems []string
+			if err := rows.Scan(&topic, &problems); err != nil {
+				return err
+			}
+			for _, p := range problems {
+				addProblem(&report, topic, p)
+			}
+			return nil
 		}).add("check_coded", nil, func(rows scanner) error { return checkCoded(rows, &report) })
 	})
 	if err != nil {

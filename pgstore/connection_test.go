@@ -150,7 +150,7 @@ func TestLostCommit(t *testing.T) {
 		}
 		return rs[0], rs[0].Err
 	}
-	if _, err := push("first", punctual.IfExistsKeep); err != nil {
+	if _, err := push("chosen", punctual.IfExistsKeep); err != nil {
 		t.Fatal(err)
 	}
 
@@ -163,7 +163,7 @@ func TestLostCommit(t *testing.T) {
 	}
 
 	// The next ones take several steps, of which the last one has the commit.
-	if _, err := push("first", punctual.IfExistsReplace); err != nil { // the driver describes COMMIT
+	if _, err := push("chosen", punctual.IfExistsReplace); err != nil { // the driver describes COMMIT
 		t.Fatal(err)
 	}
 	cancel := func(id string) error {
@@ -191,13 +191,13 @@ func TestLostCommit(t *testing.T) {
 	}
 
 	ack := func() error {
-		errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: "first", Token: ds[0].Token, Verb: punctual.SettleAck}})
+		errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: "chosen", Token: ds[0].Token, Verb: punctual.SettleAck}})
 		if err != nil {
 			return err
 		}
 		return errs[0]
 	}
-	b.breakAt(true, "DELETE FROM", "first")
+	b.breakAt(true, "DELETE FROM", "chosen")
 	err = ack()
 	b.happened(t, 4)
 	wantIndeterminate(t, "ack whose answer is lost", err)

@@ -95,8 +95,8 @@ func (s *Store) writeClock() {
 	}
 }
 
-// sweep removes what no answer depends on: the dead and remembered that were kept long enough, and the messages of deleted
-// topics.
+// sweep removes what no answer depends on: the dead, the stories and the remembered that were kept long enough, and the
+// messages of deleted topics.
 func (s *Store) sweep(ctx context.Context) error {
 	outliving, err := s.numbers(ctx, "topics_outliving", s.reading())
 	if err != nil {
@@ -133,15 +133,20 @@ func (s *Store) numbers(ctx context.Context, statement string, args []any) (foun
 	return found, err
 }
 
-// sweepOutlived removes the dead of a topic that were kept long enough, and the IDs that need not be remembered.
+// sweepOutlived removes the dead and the stories of a topic that were kept long enough, and the IDs that need not be remembered.
 func (s *Store) sweepOutlived(ctx context.Context, number int32) error {
-	return s.repeat(ctx, func() (string, []any) { return "outlived", s.writing(number, sweepItems) }, nil)
+	if err := s.repeat(ctx, func() (string, []any) { return "outlived", s.writing(number, sweepItems) }, nil); err != nil {
+		return err
+	}
+	return s.repeat(ctx, func() (string, []any) { return "stories_outlived", s.writing(number, sweepItems) }, nil)
 }
 
-// sweepTopic removes the messages of a deleted topic.
+// sweepTopic removes the messages and stories of a deleted topic.
 func (s *Store) sweepTopic(ctx context.Context, number int32) error {
-	if err := s.repeat(ctx, func() (string, []any) { return "topic_sweep", []any{number, sweepItems} }, nil); err != nil {
-		return err
+	for _, sweep := range []string{"topic_sweep", "stories_sweep"} {
+		if err := s.repeat(ctx, func() (string, []any) { return sweep, []any{number, sweepItems} }, nil); err != nil {
+			return err
+		}
 	}
 	return s.write(ctx, func() *step { return s.step().add("topic_swept", []any{number}, nil) })
 }

@@ -126,11 +126,11 @@ func (x *examination) latency(ctx context.Context) error {
 // health looks for what keeps dead rows from being removed, and what runs out.
 func (x *examination) health(ctx context.Context) error {
 	var version, autovacuum string
-	var oldestAge, prepared, slots, most, used, live, dead, bytes int64
+	var oldestAge, prepared, slots, most, used, live, dead, bytes, stories, storyBytes int64
 	var who *string
 	err := x.s.read(ctx, func() *step {
 		return x.s.step().add("examine", []any{x.s.opt.Schema}, func(rows scanner) error {
-			return rows.Scan(&version, &autovacuum, &oldestAge, &who, &prepared, &slots, &most, &used, &live, &dead, &bytes)
+			return rows.Scan(&version, &autovacuum, &oldestAge, &who, &prepared, &slots, &most, &used, &live, &dead, &bytes, &stories, &storyBytes)
 		})
 	})
 	if err != nil {
@@ -147,6 +147,9 @@ func (x *examination) health(ctx context.Context) error {
 		x.add(storekit.Warning("message table", value, "claims pass by dead rows until they are removed: see the findings on snapshots and autovacuum, or run VACUUM "+x.s.opt.Schema+".message"))
 	} else {
 		x.add(storekit.Good("message table", value))
+	}
+	if stories > 0 {
+		x.add(storekit.Good("story table", fmt.Sprintf("%d rows, %d MiB", stories, storyBytes>>20)))
 	}
 	return nil
 }

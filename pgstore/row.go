@@ -27,6 +27,9 @@ type row struct {
 	diedAt                *int64
 	reason                *string
 	forgetAt              *int64
+
+	outcome            string // of a message that ends, for its story
+	endedAt, toldUntil int64
 }
 
 // scanRow reads a row of lock.sql.

@@ -12,6 +12,9 @@ import (
 // maxPartitions is into how many parts this store divides a topic: claims pass by what others have locked, so one is enough.
 const maxPartitions = 1
 
+// abilities are what this store can do with settings.
+var abilities = storekit.Abilities{Partitions: maxPartitions, KeepsFinished: true}
+
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
 	if err := s.enter(ctx); err != nil {
@@ -48,7 +51,7 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
 	}
 	// What is wrong with the patch alone must not make a topic.
-	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, storekit.Abilities{Partitions: maxPartitions}); err != nil {
+	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, abilities); err != nil {
 		return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
 	}
 	set, err := s.configure(ctx, topic, patch)
@@ -67,7 +70,7 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 		if err != nil {
 			return nil, err
 		}
-		if set, err = storekit.ApplySettings(old, patch, storekit.Abilities{Partitions: maxPartitions}); err != nil {
+		if set, err = storekit.ApplySettings(old, patch, abilities); err != nil {
 			return nil, err
 		}
 		set.Backoff.Delays = slices.Clone(set.Backoff.Delays)
@@ -109,5 +112,6 @@ func settingsArgs(set punctual.Settings) ([]any, error) {
 	return []any{
 		string(text), storekit.CeilDuration(set.Lease), int32(set.MaxAttempts), storekit.CeilDuration(set.DedupeWindow),
 		storekit.CeilDuration(set.DeadRetention), set.PushPaused, set.DeliveryPaused,
+		storekit.CeilDuration(set.FinishedRetention),
 	}, nil
 }

@@ -131,13 +131,13 @@ func (c *settling) decide(i int, l *locked, write *changes) error {
 	set := l.settings[x.Topic]
 	if r.cancelled && x.Verb != punctual.SettleAck && x.Verb != punctual.SettleDiscard {
 		if x.Verb != punctual.SettleExtend {
-			write.finish(r, set, l.now)
+			write.finish(r, punctual.OutcomeCancelled, set, l.now)
 		}
 		return c.lost(i, punctual.ErrCancelled)
 	}
 	switch x.Verb {
 	case punctual.SettleAck:
-		write.finish(r, set, l.now)
+		write.finish(r, punctual.OutcomeAcked, set, l.now)
 		return nil
 	case punctual.SettleRetry:
 		return c.retry(x, r, l, write)

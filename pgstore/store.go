@@ -49,8 +49,8 @@ type Options struct {
 	checkEvery, heartbeat time.Duration
 }
 
-// Store keeps messages in PostgreSQL. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner and
-// punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and close it with Close.
+// Store keeps messages in PostgreSQL. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
+// punctual.FinishedKeeper and punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and close it with Close.
 type Store struct {
 	pool  *pgxpool.Pool
 	opt   Options
@@ -83,6 +83,7 @@ var (
 	_ punctual.Checker            = (*Store)(nil)
 	_ punctual.Examiner           = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
+	_ punctual.FinishedKeeper     = (*Store)(nil)
 )
 
 // Open opens a store on a pool, which stays the caller's. PostgreSQL 13 or newer is needed.

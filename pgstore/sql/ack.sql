@@ -1,19 +1,28 @@
 -- Finishes messages under their current token. It returns how many, and which ones if that is not all. The others it leaves as they
 -- are, and so it does those that somebody changed while it waited for their locks: it cannot see where they are then.
--- Locks: the rows that it removes, in the order of topic and ID.
+-- The story of each is kept where its topic asks for that.
+-- Locks: the rows that it removes, and then their stories, in the order of topic and ID.
 -- The commit does not wait for the disk, unless $7 or an ID is to be remembered: an ack that is lost has its message delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
-    SELECT m.place, k.dedupe_window
-    FROM (SELECT t.number, t.dedupe_window, i.id, i.token
+    SELECT m.place, k.dedupe_window, k.finished_retention
+    FROM (SELECT t.number, t.dedupe_window, t.finished_retention, i.id, i.token
           FROM unnest($4::text[], $5::text[], $6::bigint[]) AS i (topic, id, token)
-               CROSS JOIN LATERAL (SELECT t.number, t.dedupe_window FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t
+               CROSS JOIN LATERAL (SELECT t.number, t.dedupe_window, t.finished_retention FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t
           ORDER BY t.number, i.id COLLATE "C") AS k
          CROSS JOIN LATERAL (
              SELECT m.ctid AS place FROM punctual.message AS m
              WHERE m.topic = k.number AND m.id = k.id AND m.token = k.token AND k.token <> 0
              FOR UPDATE
          ) AS m
+),
+told AS (
+    INSERT INTO punctual.story (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
+    SELECT m.topic, m.id, 'acked', clock.micros / 1000, clock.micros / 1000 + held.finished_retention,
+           m.created, m.first_due, m.due, m.leased_at, m.attempts, m.failures
+    FROM held JOIN punctual.message AS m ON m.ctid = held.place CROSS JOIN clock
+    WHERE held.finished_retention > 0
+    ON CONFLICT (topic, id) DO UPDATE SET :story:
 ),
 removed AS (
     DELETE FROM punctual.message WHERE ctid = ANY (ARRAY(SELECT place FROM held WHERE dedupe_window = 0))

@@ -37,6 +37,7 @@ number AS MATERIALIZED (
 leased AS (
     UPDATE punctual.message AS m
     SET visible_at = (SELECT until FROM t), attempts = m.attempts + 1, token = (SELECT token FROM number),
+        leased_at = (SELECT now FROM t),
         failures = CASE WHEN m.token = 0 THEN m.failures ELSE
             (m.failures || convert_to(m.attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(m.failures) - 14):] END
     FROM taken

@@ -1,9 +1,9 @@
 -- Ends those of the messages $5 of topic $4 that a claim has met and that must not be delivered any more. They are
--- dead then, or removed, or their IDs are remembered.
--- Locks: the rows that it ends, in the order of ID; it passes by what others have locked.
+-- dead then, or removed, or their IDs are remembered and their stories kept.
+-- Locks: the rows that it ends, and then their stories, in the order of ID; it passes by what others have locked.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
-    SELECT topic.number, topic.max_attempts, topic.dedupe_window, clock.micros / 1000 AS now
+    SELECT topic.number, topic.max_attempts, topic.dedupe_window, topic.finished_retention, clock.micros / 1000 AS now
     FROM punctual.topic AS topic CROSS JOIN clock
     WHERE topic.name = $4::text
 ),
@@ -19,6 +19,16 @@ spent AS MATERIALIZED (
                     OR m.expires <= (SELECT now FROM t))
              FOR UPDATE SKIP LOCKED
          ) AS m
+),
+told AS (
+    INSERT INTO punctual.story (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
+    SELECT m.topic, m.id, CASE WHEN m.cancelled THEN 'cancelled' ELSE 'expired' END, t.now, t.now + t.finished_retention,
+           m.created, m.first_due, m.due, CASE WHEN m.token <> 0 THEN m.leased_at END, m.attempts,
+           CASE WHEN m.token = 0 THEN m.failures ELSE
+               (m.failures || convert_to(m.attempts || ' ' || t.now || ' lease ran out', 'UTF8'))[greatest(1, cardinality(m.failures) - 14):] END
+    FROM t CROSS JOIN spent JOIN punctual.message AS m ON m.ctid = spent.place
+    WHERE spent.finish AND t.finished_retention > 0
+    ON CONFLICT (topic, id) DO UPDATE SET :story:
 ),
 died AS (
     UPDATE punctual.message

@@ -1,0 +1,221 @@
+package pgstore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+)
+
+func keepStories(t *testing.T, s *Store, topic string, d time.Duration) {
+	t.Helper()
+	if _, err := s.Configure(t.Context(), topic, punctual.SettingsPatch{FinishedRetention: &d}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func noStory(t *testing.T, s *Store, topic, id, when string) {
+	t.Helper()
+	if f, err := s.Finished(t.Context(), topic, id); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("%s there is a story of %s: %+v, %v", when, id, f, err)
+	}
+}
+
+// count is the number of rows of a table of the store.
+func count(t *testing.T, s *Store, table string) (n int) {
+	t.Helper()
+	if err := s.pool.QueryRow(t.Context(), inSchema("SELECT count(*) FROM punctual."+table, s.opt.Schema)).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A message that is cancelled in a transaction of the caller's leaves its story exactly if that commits.
+func TestStoryOfACancelInATransaction(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
+		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+		keepStories(t, s, "orders", time.Hour)
+		for _, id := range []string{`kept "1"`, "gone"} {
+			if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id, Delay: time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+			commit := id != "gone"
+			tx, _, end := begin(t, s)
+			if err := s.CancelTx(t.Context(), tx, "orders", id); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			noStory(t, s, "orders", id, "before the commit")
+			if err := end(commit); err != nil {
+				t.Fatal(err)
+			}
+			if !commit {
+				noStory(t, s, "orders", id, "after the rollback")
+				continue
+			}
+			f, err := s.Finished(t.Context(), "orders", id)
+			if err != nil || f.Outcome != punctual.OutcomeCancelled || f.ID != id || f.Topic != "orders" || !f.Delivered.IsZero() {
+				t.Errorf("%s: after the commit the story is %+v, %v", name, f, err)
+			}
+		}
+	}
+}
+
+// The first end of a message counts: an ack that waits for a cancel in a transaction leaves the story of the one that took effect.
+func TestStoryOfTheEndThatTookEffect(t *testing.T) {
+	t.Parallel()
+	for _, commit := range []bool{true, false} {
+		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+		keepStories(t, s, "orders", time.Hour)
+		d := leaseOne(t, s, "orders", "m")
+		var holding int
+		if _, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = 0", s.opt.Schema)); err != nil { // its lease is over
+			t.Fatal(err)
+		}
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&holding); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CancelTx(t.Context(), Pgx(tx), "orders", "m"); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan []error, 1)
+		go func() { done <- settleAll(t, s, d) }()
+		awaitBlocked(t, s, holding)
+		if commit {
+			err = tx.Commit(t.Context())
+		} else {
+			err = tx.Rollback(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, outcome := error(nil), punctual.OutcomeAcked
+		if commit {
+			want, outcome = punctual.ErrLeaseLost, punctual.OutcomeCancelled
+		}
+		if errs := <-done; !errors.Is(errs[0], want) {
+			t.Errorf("an ack behind a cancel (commit: %v): %v, want %v", commit, errs[0], want)
+		}
+		if f, err := s.Finished(t.Context(), "orders", "m"); err != nil || f.Outcome != outcome {
+			t.Errorf("a cancel (commit: %v) before an ack leaves %+v, %v; want %s", commit, f, err, outcome)
+		}
+	}
+}
+
+// Stories are removed when their time is over, or with their topic.
+func TestStoriesAreSwept(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+	keepStories(t, s, "short", time.Millisecond)
+	keepStories(t, s, "long", time.Hour)
+	for _, topic := range []string{"short", "long"} {
+		ackAll(t, s, leaseOne(t, s, topic, "m"))
+	}
+	waitUntil(t, "the time of a story to end", func() bool {
+		_, err := s.Finished(t.Context(), "short", "m")
+		return errors.Is(err, punctual.ErrNotFound)
+	})
+	if n := count(t, s, "story"); n != 2 {
+		t.Fatalf("%d stories are stored before the sweep, want 2: this shows nothing", n)
+	}
+	if err := s.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Finished(t.Context(), "long", "m"); err != nil || count(t, s, "story") != 1 {
+		t.Errorf("after a sweep %d stories are stored, want 1: %v", count(t, s, "story"), err)
+	}
+	if _, err := s.DeleteTopic(t.Context(), "long"); err != nil {
+		t.Fatal(err)
+	}
+	if stories, dropped := count(t, s, "story"), count(t, s, "dropped_topic"); stories+dropped != 0 {
+		t.Errorf("after its topic was deleted %d stories are stored, and %d deleted topics noted", stories, dropped)
+	}
+}
+
+// Check names stories that no sound store has.
+func TestDamagedStory(t *testing.T) {
+	t.Parallel()
+	for column, value := range map[string]string{"outcome": `'eaten'`, "forget_at": "ended_at", "attempts": "-1", "failures": `ARRAY['?'::bytea]`} {
+		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+		keepStories(t, s, "orders", time.Hour)
+		ackAll(t, s, leaseOne(t, s, "orders", "m"))
+		if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 {
+			t.Fatalf("Check of a sound store: %+v, %v", r, err)
+		}
+		if n, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.story SET "+column+" = "+value, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
+			t.Fatalf("the damage was not done: %v, %v", n, err)
+		}
+		r, err := s.Check(t.Context(), nil)
+		if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "topic orders: m ") {
+			t.Errorf("%s: Check answers %+v, %v; want the story", column, r, err)
+		}
+		if _, err := s.Finished(t.Context(), "orders", "m"); column == "failures" && !errors.Is(err, punctual.ErrCorrupt) {
+			t.Errorf("a story whose history cannot be read is told with %v", err)
+		}
+	}
+}
+
+// TestMigrateFromVersion1: what version 1 has stored is there in this one, and a lease that it gave is still good.
+func TestMigrateFromVersion1(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, shared)
+	o := &Options{Schema: fresh(), OwnPool: true, NoListen: true}
+	fillVersion1(t, pool, o)
+	if _, err := Open(t.Context(), pool, o); punctual.ErrorCode(err) != "unsupported" || !strings.Contains(err.Error(), "migrate up") {
+		t.Fatalf("Open on tables of version 1: %v; want unsupported, with what to do", err)
+	}
+	if v, err := MigrationStatus(t.Context(), pool, o); err != nil || v.Tables != 1 || len(v.Pending) != v.Program-1 {
+		t.Fatalf("MigrationStatus of version 1: %+v, %v", v, err)
+	}
+	o.Migrate = true
+	s := openStore(t, pool, o)
+	st, err := s.Stats(t.Context(), "orders")
+	if err != nil || st.Scheduled != 1 || st.Leased != 1 || st.Dead != 1 || st.Settings.FinishedRetention != 0 || st.Settings.MaxAttempts != 7 {
+		t.Fatalf("statistics after the migration: %+v, %v", st, err)
+	}
+	keepStories(t, s, "orders", time.Hour)
+	ackAll(t, s, punctual.Delivery{Message: punctual.Message{Topic: "orders", ID: "leased"}, Token: 1})
+	if f, err := s.Finished(t.Context(), "orders", "leased"); err != nil || f.Outcome != punctual.OutcomeAcked || f.Attempt != 1 || !f.Delivered.IsZero() {
+		t.Errorf("the story of a message that version 1 has leased: %+v, %v; want one that does not know when", f, err)
+	}
+	rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "finished"}})
+	if err != nil || rs[0].Status != punctual.PushDuplicate || rs[0].Existing != punctual.StateNone {
+		t.Errorf("push of an ID that version 1 remembers: %+v, %v; want a duplicate", rs, err)
+	}
+	if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 || r.Live != 1 || r.Dead != 1 {
+		t.Errorf("Check after the migration: %+v, %v", r, err)
+	}
+}
+
+// fillVersion1 makes the tables of version 1, with a message of each kind in the topic orders.
+func fillVersion1(t *testing.T, pool *pgxpool.Pool, o *Options) {
+	t.Helper()
+	s, err := newStore(pool, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.apply(t.Context(), migrations(o.Schema)[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"SELECT nextval('punctual.claim_number')",
+		`INSERT INTO punctual.topic (name, settings, lease, max_attempts, dedupe_window, dead_retention, push_paused, delivery_paused)
+		 VALUES ('orders', '{"max_attempts":7}', 30000, 7, 0, 0, false, false)`,
+		`INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, token, attempts, died_at, reason, forget_at) VALUES
+		 (1, 'scheduled', 4000000000000, 4000000000000, 4000000000000, 1000, 0, 0, NULL, NULL, NULL),
+		 (1, 'leased', 4000000000000, 2000, 2000, 1000, 1, 1, NULL, NULL, NULL),
+		 (1, 'dead', NULL, 2000, 2000, 1000, 0, 1, 3000, 'discarded', NULL),
+		 (1, 'finished', NULL, 2000, 2000, 1000, 0, 1, NULL, NULL, 4000000000000)`,
+	} {
+		if _, err := pool.Exec(t.Context(), inSchema(text, o.Schema)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
