@@ -33,7 +33,7 @@ func TestConsumers(t *testing.T) {
 	if _, err := a.Push(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
-	ds, err := a.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 3, Lease: time.Hour})
+	ds, err := a.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 3, Lease: time.Hour, Wait: 50 * time.Second}) // due times are rounded up
 	if err != nil || len(ds) != 3 {
 		t.Fatal(ds, err)
 	}
@@ -42,7 +42,7 @@ func TestConsumers(t *testing.T) {
 	var claimed struct {
 		Messages []struct{ ID, Token string }
 	}
-	b.post(t.Context(), "/v1/topics/t/claim?max=2&lease=1h", &claimed)
+	b.post(t.Context(), "/v1/topics/t/claim?max=2&lease=1h&wait=50s", &claimed)
 	if len(claimed.Messages) != 2 {
 		t.Fatalf("b got %d messages", len(claimed.Messages))
 	}
