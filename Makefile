@@ -81,17 +81,19 @@ SEQUENTIAL := ./diskstore/internal/record ./examples/notify ./internal/heap ./in
 # How many random histories make test goes through for each way to a store.
 HISTORIES := 12
 
-# The tests under the race detector and the others run side by side, because many tests wait more than they work. Those
-# others and lint follow each other, because go commands that run at the same time compile the same packages twice. Tests
-# are built without vet, because lint has it for all packages. Each part runs though another one fails.
+# Two lanes run side by side, because many tests wait more than they work: what needs the race detector, and what does
+# not. The parts of a lane follow each other, because go commands that run at the same time compile the same packages
+# twice. Tests are built without vet, because lint has it for all packages. Each part runs though another one fails.
 .PHONY: test
 test: deps ## Check format and code, then run every test, most of them with the race detector
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going testmost testrest
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going testraced testrest
 
-.PHONY: testrest
-testrest:
-	@failed=0; for part in $(if $(TESTFLAGS),lint,testslow lint testreplicated); do $(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
+.PHONY: testraced testrest
+testraced: PARTS := testmost $(if $(TESTFLAGS),,testreplicated)
+testrest: PARTS := $(if $(TESTFLAGS),,testslow) lint
+testraced testrest:
+	@failed=0; for part in $(PARTS); do $(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
 
 # RACED are the packages whose tests run under the race detector, all if some tests alone are asked for.
 RACED = $(if $(RACE)$(TESTFLAGS),$(if $(TESTFLAGS),./...,$$(comm -23 <(go list ./... | sort) <(go list $(PLAIN) $(SEQUENTIAL) | sort))),./...)
