@@ -339,8 +339,7 @@ func TestTooManyConnections(t *testing.T) {
 	server := pgtest.Start(t, "fsync=off", "max_connections=12", "superuser_reserved_connections=1")
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, NoListen: true})
 	pushOrders(t, s, 3, 0)
-	s.pool.Reset()
-	taken := takeConnections(t, server)
+	taken := takeConnections(t, s, server)
 	rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "refused"}})
 	if err == nil {
 		t.Fatalf("this test shows nothing: the push got a connection: %+v", rs)
@@ -360,20 +359,37 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// takeConnections takes all that the server has.
-func takeConnections(t *testing.T, server *pgtest.Server) (taken []*pgx.Conn) {
+// takeConnections takes all that the server has, also those that the store's pool had. The server frees one of those only
+// a while after the pool has closed it.
+func takeConnections(t *testing.T, s *Store, server *pgtest.Server) (taken []*pgx.Conn) {
 	t.Helper()
-	for {
-		c, err := pgx.Connect(t.Context(), server.URL("postgres"))
-		if err != nil {
-			if len(taken) == 0 {
-				t.Fatal(err)
+	alone := 0 // how often in a row there was no connection but ours; the last one's place is free a moment later
+	waitUntil(t, "nobody else has a connection", func() bool {
+		s.pool.Reset()
+		before := len(taken)
+		for {
+			c, err := pgx.Connect(t.Context(), server.URL("postgres"))
+			if err != nil {
+				break
 			}
-			return taken
+			t.Cleanup(func() { _ = c.Close(context.Background()) })
+			taken = append(taken, c)
 		}
-		t.Cleanup(func() { _ = c.Close(context.Background()) })
-		taken = append(taken, c)
-	}
+		if len(taken) == 0 {
+			return false
+		}
+		var all int
+		err := taken[0].QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'").Scan(&all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone++
+		if all > len(taken) || len(taken) > before {
+			alone = 0
+		}
+		return alone == 3
+	})
+	return taken
 }
 
 // P14, P13: somebody who holds a message's row, and a role that waits only so long. The call is refused definitely, and passes when
