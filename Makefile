@@ -73,7 +73,7 @@ SLOW := ^(TestMillionDueAtOnce|TestManyTopicsShareTheBound|TestDamaged.*|TestEve
 # The packages with such tests: those that take -rapid.checks, and the others. PLAIN are those that run without the race
 # detector as a whole: they start processes and servers, and what is concurrent in them is in other packages. So do those
 # of SEQUENTIAL, where neither code nor tests start a goroutine.
-SLOWRANDOM := ./memstore ./diskstore ./diskstore/internal/database ./diskstore/internal/memory ./redisstore ./pgstore ./remotestore ./sharedstore
+SLOWRANDOM := ./diskstore ./diskstore/internal/database ./diskstore/internal/memory ./redisstore ./pgstore ./remotestore ./sharedstore
 SLOWOTHERS := ./redisstore/internal/wait ./worker
 PLAIN := ./console ./internal/cli ./internal/importer ./cmd/punctual
 SEQUENTIAL := ./diskstore/internal/record ./examples/notify ./internal/heap ./internal/notation ./internal/slo ./internal/wire ./metrics/punctualprom ./redisstore/internal/errkind ./redisstore/internal/keys ./redisstore/internal/record ./redisstore/internal/script

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/consumers"
 )
 
 // workers is who works on a topic.
@@ -77,7 +78,7 @@ func workerRowOf(one punctual.Consumer) workerRow {
 	row := workerRow{Consumer: one, Who: visible(strings.TrimSpace(one.User + " " + one.Name))}
 	row.Who = cmp.Or(row.Who, visible(one.Address))
 	row.Address = visible(one.Address)
-	perMinute := func(n int64) string { return thousands((n + rateMinutes/2) / rateMinutes) }
-	row.ClaimedPerMinute, row.SettledPerMinute = perMinute(one.Claimed), perMinute(one.Settled)
+	row.ClaimedPerMinute = perMinute(one.Claimed, consumers.RateMinutes)
+	row.SettledPerMinute = perMinute(one.Settled, consumers.RateMinutes)
 	return row
 }

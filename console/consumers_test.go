@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // The page of a topic shows who works on it, as Options.Consumers tells, and sums up those for whom there is no room.
@@ -54,7 +55,7 @@ func TestConsumersOfThisProgram(t *testing.T) {
 	o := r.console.Observer()
 	d := &punctual.Delivery{Message: punctual.Message{Topic: "t", ID: "a"}, Token: 7, Delivered: noon, LeaseUntil: noon.Add(time.Hour)}
 	o.OnStart(t.Context(), d)
-	if text := r.page("/topics/t"); !strings.Contains(text, ownName()) || !strings.Contains(text, `<td class="n">1</td>`) {
+	if text := r.page("/topics/t"); !strings.Contains(text, wire.OwnName()) || !strings.Contains(text, `<td class="n">1</td>`) {
 		t.Errorf("the page does not show what a handler holds: %s", text)
 	}
 	o.OnSettle(t.Context(), punctual.Settlement{Topic: "t", ID: "a", Token: 7, Verb: punctual.SettleAck}, 0, nil)

@@ -1,14 +1,13 @@
 package console
 
 import (
-	"fmt"
 	"math"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // Observer returns what counts rates and lateness, and what handlers hold. Give it to the Server, Queue or Worker that uses the same
@@ -18,14 +17,11 @@ func (c *Console) Observer() *punctual.Observer {
 	if c.options.Consumers != nil || c.reporter != nil {
 		return c.meter.Observer()
 	}
-	return punctual.JoinObservers(c.meter.Observer(), c.tracker.Observer(ownName()))
+	return punctual.JoinObservers(c.meter.Observer(), c.tracker.Observer(wire.OwnName()))
 }
 
-// ownName is what this program is called among the consumers of a topic.
-func ownName() string {
-	host, _ := os.Hostname() // a name without it says less, and does no harm
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
-}
+// perMinute is the mean of a count over some minutes.
+func perMinute(n, minutes int64) string { return thousands((n + minutes/2) / minutes) }
 
 // traffic is what passed in the last hour.
 type traffic struct {
@@ -78,7 +74,7 @@ func (c *call) traffic(f *frame) *traffic {
 			name  string
 			count int64
 		}{{"pushes", sum.Pushes}, {"deliveries", sum.Deliveries}, {"acks", sum.Acks}, {"retries", sum.Retries}, {"discards", sum.Discards}} {
-			t.Rates = append(t.Rates, rate{r.name, thousands((r.count + rateMinutes/2) / rateMinutes)})
+			t.Rates = append(t.Rates, rate{r.name, perMinute(r.count, rateMinutes)})
 		}
 	}
 	t.Curve = curveOf(f, c.console.meter.Series("", trafficMinutes))

@@ -135,31 +135,31 @@ func (s *Store) numbers(ctx context.Context, statement string, args []any) (foun
 
 // sweepOutlived removes the dead and the stories of a topic that were kept long enough, and the IDs that need not be remembered.
 func (s *Store) sweepOutlived(ctx context.Context, number int32) error {
-	if err := s.repeat(ctx, func() (string, []any) { return "outlived", s.writing(number, sweepItems) }, nil); err != nil {
-		return err
+	for _, sweep := range []string{"outlived", "stories_outlived"} {
+		if err := s.repeat(ctx, sweep, func() []any { return s.writing(number, sweepItems) }); err != nil {
+			return err
+		}
 	}
-	return s.repeat(ctx, func() (string, []any) { return "stories_outlived", s.writing(number, sweepItems) }, nil)
+	return nil
 }
 
 // sweepTopic removes the messages and stories of a deleted topic.
 func (s *Store) sweepTopic(ctx context.Context, number int32) error {
 	for _, sweep := range []string{"topic_sweep", "stories_sweep"} {
-		if err := s.repeat(ctx, func() (string, []any) { return sweep, []any{number, sweepItems} }, nil); err != nil {
+		if err := s.repeat(ctx, sweep, func() []any { return []any{number, sweepItems} }); err != nil {
 			return err
 		}
 	}
 	return s.write(ctx, func() *step { return s.step().add("topic_swept", []any{number}, nil) })
 }
 
-// repeat runs a statement that removes some rows until it finds none, each time in a transaction of its own. removed, if not nil,
-// is told how many.
-func (s *Store) repeat(ctx context.Context, statement func() (name string, args []any), removed func(n int64)) error {
+// repeat runs a statement that removes some rows until it finds none, each time in a transaction of its own.
+func (s *Store) repeat(ctx context.Context, statement string, args func() []any) error {
 	for {
 		var n int64
 		err := s.write(ctx, func() *step {
-			name, args := statement()
 			x := s.step()
-			x.Queue(s.sql.text(name), args...).Query(func(rows pgx.Rows) error {
+			x.Queue(s.sql.text(statement), args()...).Query(func(rows pgx.Rows) error {
 				rows.Close()
 				n = rows.CommandTag().RowsAffected()
 				return rows.Err()
@@ -168,9 +168,6 @@ func (s *Store) repeat(ctx context.Context, statement func() (name string, args 
 		})
 		if err != nil {
 			return err
-		}
-		if removed != nil {
-			removed(n)
 		}
 		if n == 0 {
 			return nil

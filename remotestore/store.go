@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -89,10 +88,9 @@ func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 		s.opt.Logger = slog.Default()
 	}
 	if s.opt.Name == "" {
-		host, _ := os.Hostname() // a name without it says little, and does no harm
-		s.opt.Name = fmt.Sprintf("%s/%d", host, os.Getpid())
+		s.opt.Name = wire.OwnName()
 	}
-	if err := checkName(s.opt.Name); err != nil {
+	if err := wire.CheckConsumerName(s.opt.Name); err != nil {
 		return nil, fmt.Errorf("open remote store: %w", err)
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -108,14 +106,6 @@ func Open(ctx context.Context, urls []string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("open remote store: %w", err)
 	}
 	return s, nil
-}
-
-// checkName returns an ErrInvalid unless name can stand in a header.
-func checkName(name string) error {
-	if len(name) > wire.MaxConsumerName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return fmt.Errorf("name %q: use at most %d printable ASCII characters: %w", name, wire.MaxConsumerName, punctual.ErrInvalid)
-	}
-	return nil
 }
 
 // parseURLs makes the endpoints.

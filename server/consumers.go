@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strings"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/consumers"
@@ -28,7 +27,7 @@ func (c *call) caller() consumers.Caller {
 		out.Address = host
 	}
 	name := c.r.Header.Get(wire.HeaderConsumer)
-	if len(name) <= wire.MaxConsumerName && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if wire.CheckConsumerName(name) == nil {
 		out.Name = name
 	}
 	return out

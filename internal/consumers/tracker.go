@@ -24,8 +24,8 @@ const (
 	mostLeases = 200_000
 	// keptFor is how long one who neither waits nor holds a lease is still shown.
 	keptFor = 10 * time.Second
-	// rateMinutes is how many minutes Claimed and Settled count.
-	rateMinutes = 5
+	// RateMinutes is how many minutes Claimed and Settled of a punctual.Consumer count.
+	RateMinutes = 5
 )
 
 // Caller is who makes a call.
@@ -70,7 +70,7 @@ type row struct {
 	key
 	waiting, leases int
 	seen            time.Time
-	minutes         [rateMinutes]minute
+	minutes         [RateMinutes]minute
 }
 
 // minute counts one minute since 1970.
@@ -279,7 +279,7 @@ func (t *Tracker) forget(l lease, e *ended) {
 // at is the minute under way.
 func (r *row) at(now time.Time) *minute {
 	number := now.Unix() / 60
-	m := &r.minutes[number%rateMinutes]
+	m := &r.minutes[number%RateMinutes]
 	if m.number != number {
 		*m = minute{number: number}
 	}
@@ -293,7 +293,7 @@ func (r *row) consumer(now, next time.Time) punctual.Consumer {
 		Waiting: r.waiting, Leases: r.leases, NextEnd: next, LastSeen: r.seen,
 	}
 	for _, m := range r.minutes {
-		if now.Unix()/60-m.number < rateMinutes {
+		if now.Unix()/60-m.number < RateMinutes {
 			out.Claimed, out.Settled = out.Claimed+m.claimed, out.Settled+m.settled
 		}
 	}

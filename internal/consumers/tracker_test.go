@@ -116,7 +116,7 @@ func TestRates(t *testing.T) {
 				time.Sleep(time.Minute)
 			}
 		}
-		if c := of(t, tr, "t").All[0]; c.Claimed != rateMinutes || c.Settled != rateMinutes {
+		if c := of(t, tr, "t").All[0]; c.Claimed != RateMinutes || c.Settled != RateMinutes {
 			t.Errorf("%+v", c)
 		}
 	})

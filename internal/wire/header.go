@@ -1,6 +1,13 @@
 package wire
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+)
 
 // The names of headers.
 const (
@@ -47,8 +54,22 @@ const StatusOtherInstance = http.StatusMisdirectedRequest
 // MaxRequestKey bounds the bytes of a HeaderRequest, which are printable ASCII without spaces.
 const MaxRequestKey = 128
 
-// MaxConsumerName bounds the bytes of a HeaderConsumer; a server leaves out what is longer.
+// MaxConsumerName bounds the bytes of a HeaderConsumer; a server leaves out what CheckConsumerName refuses.
 const MaxConsumerName = 128
+
+// OwnName is what this program is called among the consumers of a topic, unless it has a name of its own.
+func OwnName() string {
+	host, _ := os.Hostname() // a name without it says less, and does no harm
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+// CheckConsumerName returns an ErrInvalid unless name can be a HeaderConsumer.
+func CheckConsumerName(name string) error {
+	if len(name) > MaxConsumerName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return fmt.Errorf("name %q: use at most %d printable ASCII characters: %w", name, MaxConsumerName, punctual.ErrInvalid)
+	}
+	return nil
+}
 
 // CheckRequestKey returns an ErrInvalid unless key can be a HeaderRequest.
 func CheckRequestKey(key string) error {
