@@ -17,9 +17,8 @@ import (
 	"testing/fstest"
 )
 
-// The form of the code, as a test. The rules read the .go files themselves. A test that asked "go list" would keep
-// answering from the test cache after a forbidden import had come in: the cache does not see what a child process
-// reads.
+// The form of the code, as a test. The rules read the .go files themselves. A test that asked "go list" would pass
+// from the test cache after a forbidden import had come in. The cache does not see what a child process reads.
 
 const modulePath = "github.com/punctualmq/punctual"
 

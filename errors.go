@@ -135,8 +135,8 @@ func ErrorKinds() []ErrorKind {
 	}
 }
 
-// ErrorCode returns the code of the first kind that err wraps, "canceled" or "deadline" for
-// the context's errors, "" for nil and "internal" for anything else.
+// ErrorCode returns the code of the first kind that err wraps. The context's errors are "canceled"
+// and "deadline", nil is "", anything else "internal".
 func ErrorCode(err error) string {
 	if err == nil {
 		return ""

@@ -27,8 +27,8 @@ func makeVariable(t *testing.T, name string) string {
 	return string(m[1])
 }
 
-// TestSlowTestsAreRun: make test skips the tests named SLOW in one run and makes up for it in another, in the packages
-// SLOWRANDOM, SLOWOTHERS, PLAIN and SEQUENTIAL alone. A test of such a name in any other package would never run.
+// TestSlowTestsAreRun: one run of make test skips the tests named SLOW. Another run has them, but only in the packages
+// SLOWRANDOM, SLOWOTHERS, PLAIN and SEQUENTIAL. A test of such a name in any other package would never run.
 func TestSlowTestsAreRun(t *testing.T) {
 	slow := regexp.MustCompile(strings.ReplaceAll(makeVariable(t, "SLOW"), "$$", "$"))
 	var folders []string

@@ -10,8 +10,8 @@ import (
 // synchronously, from any goroutine and from several at once. They are on the way of the message, so they must be
 // quick and must not block. What they are given is theirs to read during the call, not to keep or to change.
 //
-// ctx carries the values of the one that it is about: the caller of a Queue, the handler of a
-// message, the worker for the rest. It may have ended.
+// ctx carries the values of the one that it is about. That is the caller of a Queue, the handler of
+// a message, or else the worker. It may have ended.
 //
 // An Observer must not be changed once a Queue or Worker has it.
 type Observer struct {

@@ -222,8 +222,8 @@ func TestAuditLogIsRead(t *testing.T) {
 	}
 }
 
-// Without Options.Authenticate the console is for this machine alone. A page of another site reaches it under a name of its own by
-// DNS rebinding, and a proxy on this machine passes on requests of others.
+// Without Options.Authenticate the console is for this machine alone. A page of another site reaches it under a name of
+// its own by DNS rebinding. A proxy on this machine passes on requests of others.
 func TestThisMachine(t *testing.T) {
 	r := newRig(t, nil)
 	for _, c := range []struct {

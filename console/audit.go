@@ -64,8 +64,8 @@ const (
 )
 
 // auditLog keeps the changes in the store that they change, as messages of a topic whose delivery is paused. An entry is due when it may be
-// forgotten, and purged when it is ready. It is written before the change, and replaced by its result: so there is no change
-// without an entry, and where the console ended in between the entry says so.
+// forgotten, and purged when it is ready. It is written before the change, and replaced by its result. So there is no
+// change without an entry. Where the console ended in between, the entry says so.
 type auditLog struct {
 	store     punctual.Store
 	inspector punctual.Inspector // nil when the store has none
@@ -185,8 +185,9 @@ const (
 	grain = time.Millisecond
 )
 
-// before returns at least n entries older than an instant, the newest first, and where to go on; that is zero when there are no more. A store
-// lists in the order of time, so it looks at stretches that end at the instant, longer ones where there is little.
+// before returns at least n entries older than an instant, the newest first. It also returns where to go on, or zero
+// when there are no more. A store lists in the order of time, so it looks at stretches that end at the instant, longer
+// ones where there is little.
 func (l *auditLog) before(ctx context.Context, to, now time.Time, n int) (found []entry, next time.Time, err error) {
 	oldest := now.Add(-auditRetention)
 	width := time.Hour

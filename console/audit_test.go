@@ -188,7 +188,8 @@ func TestAuditIsKept(t *testing.T) {
 	}
 }
 
-// Pages of the log go back in time without a gap or a repetition, through bursts and through weeks without anything, in a bounded number of calls.
+// Pages of the log go back in time without a gap or a repetition, through bursts and through empty weeks. They take a
+// bounded number of calls.
 func TestAuditGoesBack(t *testing.T) {
 	l, _, clock := recorder(t, nil)
 	var want []string

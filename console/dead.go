@@ -252,8 +252,8 @@ func (c *call) requeueAll(ctx context.Context, i punctual.Inspector, q punctual.
 	}
 }
 
-// share is the place of message n in a time over which messages are spread, however many there are: multiples of the golden ratio fill
-// it evenly.
+// share is the place of message n in a time over which messages are spread. Multiples of the golden ratio fill it
+// evenly, however many messages there are.
 func share(spread time.Duration, n int) time.Duration {
 	_, place := math.Modf(float64(n) / math.Phi)
 	return time.Duration(place * float64(spread)).Truncate(time.Millisecond)

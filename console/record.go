@@ -26,9 +26,9 @@ type Change struct {
 
 // Record has a change made and entered into the audit log: do makes it, and returns how many messages it changed.
 //
-// A change that amends is entered once it is made. The first one has an entry of its own at once. What the same user does
-// to the same topic in the next 10 seconds is gathered into one more, which says how many calls it was. So what programs
-// do fills no log.
+// A change that amends is entered once it is made. The first one has an entry of its own at once. What the same user
+// does to the same topic in the next 10 seconds goes into one more entry. That entry says how many calls it was. So
+// what programs do fills no log.
 func (c *Console) Record(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	e := entry{Who: ch.Who, From: ch.From, Verb: ch.Verb, Topic: ch.Topic, ID: ch.ID, Detail: ch.Detail}
 	if !ch.Amends {

@@ -143,8 +143,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	})
 }
 
-// A form without the browser's own token is refused, and nothing changes: no token, that of another browser, of another console, of
-// the time before a login.
+// A form without the browser's own token is refused, and nothing changes. Tried are no token, another browser's,
+// another console's, and one from before a login.
 func TestFormsNeedTheirToken(t *testing.T) {
 	for _, login := range []bool{false, true} {
 		o := &Options{}

@@ -6,7 +6,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// spark is what went into a topic and out of it in the last hour, small enough for a row of a table: a picture, and the same in numbers.
+// spark is what went into a topic and out of it in the last hour. It is a picture small enough for a row of a table,
+// and the same in numbers.
 type spark struct {
 	// In and Out are the ways of two lines in a field of 60 by 20.
 	In, Out string

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// visible is text with what could deceive a reader written out: control characters, marks that turn the direction of text,
+// visible is text with what could deceive a reader written out. That is control characters, marks of text direction,
 // characters without a width, and bytes that are no UTF-8. Line ends and tabs stay.
 func visible(s string) string {
 	if !strings.ContainsFunc(s, deceives) {

@@ -160,8 +160,8 @@ func (s *Store) nextDue(topics []string, now instant) int64 {
 	return next
 }
 
-// lookAgain is how long a claim sleeps at most while something lies ahead: after a suspend or a step of the
-// clock nothing is later than this (P11).
+// lookAgain is how long a claim sleeps at most while something lies ahead. So a suspend or a step of the
+// clock makes nothing later than this (P11).
 const lookAgain = time.Second
 
 // sleep waits for next, for limit to pass, for ctx to end or for a change. It is called with mu held and

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A claim that waits while the store's clock is ahead of its source must come when the
-// store's clock reaches the due time, not when the source does.
+// A claim may wait while the store's clock is ahead of its source. It must come when the store's
+// clock reaches the due time, not when the source does.
 func TestClaimWaitsBehindAStepBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}

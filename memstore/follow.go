@@ -15,7 +15,7 @@ import (
 // of several messages with equal times a claim takes first.
 
 // InPartitions tells ClaimThese and EndThese that the other store keeps its topics in several
-// partitions: order holds only among messages for whose IDs of returns the same number.
+// partitions. Order holds only among messages for whose IDs of returns the same number.
 func (s *Store) InPartitions(of func(id string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,8 +3,8 @@
 // is compared with, so it is written to be plainly right rather than fast.
 //
 // One mutex guards everything. Each topic has its messages by ID and two timelines.
-// One has the live messages by the time at which they next need attention, the other one the
-// dead by the time at which they died. The store starts no goroutine.
+// One has the live messages by the time at which they next need attention. The other has the dead
+// messages by the time at which they died. The store starts no goroutine.
 package memstore
 
 import (

@@ -123,8 +123,8 @@ func (k *Kit) close() {
 // Handle registers the handler of a topic, or replaces it: say by one that succeeds, for
 // the time after an outage. Called by a handler it takes effect from the next instant on.
 //
-// A topic that has the default backoff gets one without jitter, so that retries come after
-// exactly 1 s, 2 s, 4 s and so on. Any other backoff stays as it is.
+// A topic that has the default backoff gets one without jitter. So retries come after exactly 1 s,
+// 2 s, 4 s and so on. Any other backoff stays as it is.
 func (k *Kit) Handle(topic string, h punctual.Handler, opts ...worker.HandleOption) {
 	k.tb.Helper()
 	k.steadyBackoff(topic)

@@ -7,7 +7,7 @@ import (
 )
 
 // estimate is what the server's clock is thought to show. It only says until when a request may be carried out, and
-// in which time new IDs sort; every answer that matters comes from the server.
+// in which time new IDs sort. Every answer that matters comes from the server.
 type estimate struct {
 	mu     sync.Mutex
 	heard  time.Time // guarded by mu: when it was read, by the machine's clock

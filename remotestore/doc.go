@@ -8,8 +8,9 @@
 //
 // Before it comes to that the store asks again, for Options.RetryFor, at each of its servers in turn. Every push,
 // claim, settlement and amendment has a key by which the server knows a copy, so that it is carried out once. A server
-// that keeps those answers in its memory and has been started anew since cannot know. What then was sent to the old
-// one is ErrIndeterminate, but for claims and settlements, which a lease and a token make safe to send anew.
+// that keeps those answers in its memory and has been started anew since cannot know. So ErrIndeterminate is the
+// answer to what was sent to the old one. Claims and settlements are sent anew, because a lease and a token make
+// that safe.
 //
 // Claims wait at the server, in parts when they wait for longer than it allows.
 package remotestore

@@ -22,7 +22,8 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// faulty is a server that carries requests out and then does to some of them what a network or the end of a process may do.
+// faulty is a server that carries requests out. Then it does to some of them what a network or the end of a process may
+// do.
 type faulty struct {
 	t     *testing.T
 	below *memstore.Store

@@ -32,8 +32,9 @@ const (
 // killClients is how many processes work at the same time.
 const killClients = 2
 
-// TestKillServer kills the server of a directory again and again while processes work through it, half of them over a network that
-// delays, resets connections and loses answers. What they were told is held against what they and a look at everything find.
+// TestKillServer kills the server of a directory again and again while processes work through it. Half of them use a
+// network that delays, resets connections and loses answers. What they were told is held against what they and a look
+// at everything find.
 func TestKillServer(t *testing.T) {
 	t.Parallel()
 	k := newKillRun(t, storetest.KeepsTransactions, filepath.Join(t.TempDir(), "store"), 1)

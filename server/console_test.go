@@ -75,7 +75,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// A form whose bytes do not come in time, or take more memory than there is, ends; the connection of a page that takes long does not.
+// A form whose bytes do not come in time, or take more memory than there is, ends. The connection of a page that takes
+// long does not.
 func TestConsoleWithinLimits(t *testing.T) {
 	r := newRig(t, &Options{Console: pages{}, Limits: Limits{BodyTime: 50 * time.Millisecond, MaxMemory: 1000}})
 	a := &abused{r, serveWith(t, r.Server, nil)}

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The description of the interface is made of the table of routes and of the types of the bodies, so that it cannot say
+// The description of the interface is made from the table of routes and the types of the bodies. So it cannot say
 // anything else than they do.
 
 type object = map[string]any

@@ -100,8 +100,8 @@ type Limits struct {
 	// twice that.
 	Rate  float64
 	Burst int
-	// BodyTime bounds how long the body of a request may take, WriteTime how long a client may take to read an answer, or one
-	// line of a stream. Default 60 s and 30 s.
+	// BodyTime bounds how long the body of a request may take. Default 60 s. WriteTime bounds how long a client may
+	// take to read an answer, or one line of a stream. Default 30 s.
 	BodyTime, WriteTime time.Duration
 	// StoreTime bounds a call of the store beside its waiting; a check is not bounded. Default 60 s.
 	StoreTime time.Duration

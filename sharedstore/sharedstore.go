@@ -261,8 +261,8 @@ func (s *Store) enter() (f full, owned *diskstore.Store, err error) {
 	return s.remote, nil, nil
 }
 
-// do calls the store, and again at the next owner as long as the call did not reach one, or unsure says that it may
-// be made anew.
+// do calls the store. It calls the next owner as long as the call did not reach one, or unsure says that it may be
+// made anew.
 func do[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, error), unsure bool) (R, error) {
 	anew := false
 	var until time.Time // when to give up; zero before the first failure

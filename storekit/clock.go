@@ -10,9 +10,9 @@ import (
 type Clock interface {
 	// Now is the current time.
 	Now() time.Time
-	// After returns a channel that receives once the clock has reached t, at once if it
-	// has already, and a function that ends the wait early. A suspended machine or a
-	// stepped clock may make it late; callers that care look again at least each second.
+	// After returns a channel that receives once the clock has reached t, at once if it already
+	// has. The function ends the wait early. A suspended machine or a stepped clock may make it
+	// late; callers that care look again at least each second.
 	After(t time.Time) (reached <-chan time.Time, stop func())
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Request travels in the context of a Push, Claim, Settle or Amend to a store that is a [Repeater], and
+// Request travels in the context of a Push, Claim, Settle or Amend to a store that is a [Repeater]. It
 // makes that call one which may be sent again.
 type Request struct {
 	// Key names the call: 1 to 128 printable ASCII bytes that no other call of any caller has.

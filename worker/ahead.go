@@ -11,8 +11,8 @@ import (
 // aheadTime: what waits here could be with another worker. What no slot took for aheadWait, or somewhat longer where
 // claims are slow, is given back. Its attempt does not count, and for aheadRest nothing more is claimed ahead.
 //
-// A claim that asks for messages ahead does not wait in the store, and is sent only after one that brought all that it
-// asked for. So a worker that is idle, when many messages become due at once, takes no more than it has slots.
+// A claim that asks for messages ahead does not wait in the store. It is sent only after a claim that brought all that
+// it asked for. So a worker that is idle, when many messages become due at once, takes no more than it has slots.
 const (
 	aheadTime = 5 * time.Millisecond
 	aheadMost = 8
@@ -62,8 +62,9 @@ func (a *ahead) handled(took time.Duration) {
 	a.busy += took
 }
 
-// measure decides anew how many messages there may be ahead of so many slots, by what these did in the time that has passed and
-// in that before. Both must tell of quick handlers: their slots may be idle most of the time, because the store takes long.
+// measure decides anew how many messages may be ahead of so many slots. It goes by what these did in the time that has
+// passed and in the time before. Both must tell of quick handlers: their slots may be idle most of the time, because
+// the store takes long.
 func (a *ahead) measure(passed time.Duration, slots int) {
 	rate := float64(a.done) / passed.Seconds()
 	// Handlers that have not returned count as slow: each slot must have had its turn in aheadMeasure.

@@ -100,8 +100,8 @@ func (c *handlerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// contextRoot is the parent of a handler's standard context. It gives it values and a deadline, and ends it
-// when end is called, with an error that the standard library's own cancel does not have. Nobody else sees the root.
+// contextRoot is the parent of a handler's standard context. It gives that context values and a deadline. A call of
+// end ends it, with an error that the standard library's own cancel cannot give. Nobody else sees the root.
 //
 // It rests on the standard library calling the AfterFunc method of a parent that has one (see
 // context.AfterFunc), here once for each root.
@@ -170,8 +170,8 @@ func (w *Worker) watch(ctx context.Context, s *session) {
 	}
 }
 
-// endOverdue ends the contexts of handlers that have run for as long as they may, and of those
-// whose lease has not been renewed until its end.
+// endOverdue ends the contexts of handlers whose time is over. Either they have run for as long as
+// they may, or their lease was not renewed until its end.
 func (w *Worker) endOverdue(now time.Time) {
 	timedOut, expired := w.inflight.overdue(now)
 	for _, m := range timedOut {
@@ -220,9 +220,9 @@ func endHandlers(ms []*message, s *session) {
 	}
 }
 
-// atStop turns the outcome of a handler that gave up because the worker's time was up into
-// a release, which does not count as an attempt. What a handler asked for by Snooze, RetryAfter or
-// Discard, and any other error, stands.
+// atStop turns the outcome of a handler that gave up because the worker's time was up into a
+// release. A release does not count as an attempt. What a handler asked for by Snooze, RetryAfter
+// or Discard, and any other error, stands.
 func (m *message) atStop(o outcome) outcome {
 	if m.stop.Err() == nil || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff {
 		return o

@@ -50,8 +50,8 @@ func TestWorkerClaimsBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "clai
 
 func TestWorkerSettlesBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "ack", "x") }
 
-// handlesBesideHung has op hang for the hung topic, which holds the messages named, and looks whether those of the others
-// are handled and acked in time.
+// handlesBesideHung has op hang for the hung topic, which holds the messages named. The messages of the other topics
+// must be handled and acked in time.
 func handlesBesideHung(t *testing.T, op string, inHung ...string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

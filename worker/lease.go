@@ -144,8 +144,8 @@ func (w *Worker) begin(s *session, got *claimed) []*message {
 	return ms
 }
 
-// observe takes note of the store's clock as the answer to a call shows it, and returns the latest time
-// that it can show by now. A zero time shows nothing.
+// observe takes note of the store's clock as the answer to a call shows it. It returns the latest time
+// that the clock can show by now. A zero time shows nothing.
 func (f *inflight) observe(sent, received, shown time.Time) (latest time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -430,8 +430,8 @@ func TestWorkerSettlesAfterTheLocalCountEnded(t *testing.T) {
 	})
 }
 
-// TestWorkerCountsAWaitingClaimFromItsAnswer checks both bounds of the local count: the handler
-// is told before the store's lease ends, and hardly before it, though the claim had waited.
+// TestWorkerCountsAWaitingClaimFromItsAnswer checks both bounds of the local count after a claim
+// that waited. The handler is told before the store's lease ends, and hardly before it.
 func TestWorkerCountsAWaitingClaimFromItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

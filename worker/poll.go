@@ -16,8 +16,9 @@ import (
 // A topic whose slots were all taken then, and has one again, is asked for in a second claim meanwhile. So each topic
 // is in at most one claim under way.
 //
-// A claim that fails or takes longer than it may is ended, and each of its topics is asked for separately until an answer was
-// in time. So a topic that hangs, or fails, costs the others one such claim, less than a second (P14).
+// A claim that takes longer than it may is ended. After that, or after a failure, each of its topics is asked for
+// separately until an answer was in time. So a topic that hangs, or fails, costs the others one such claim, less than a
+// second (P14).
 
 const (
 	// claimWait is how long a claim waits in the store when nothing is due, for a worker with one topic.

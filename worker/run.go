@@ -131,14 +131,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Stop(stop)
 }
 
-// Stop ends the worker: nothing more is claimed, what was claimed but not started is given back without
-// using an attempt, running handlers finish and are settled.
+// Stop ends the worker: nothing more is claimed, and running handlers finish and are settled. What was
+// claimed but not started is given back without using an attempt.
 //
 // When ctx ends first, the contexts of the running handlers end with a cause that wraps
 // ErrClosed. Those that return a context error within a second give their message back
-// without using an attempt. Then Stop returns an error that says how many handlers had
-// to be told and how many have not returned yet; it does not wait for those. Once they
-// return they are still settled, as far as the store will have it.
+// without using an attempt. Then Stop returns an error, and does not wait for the others. The error
+// says how many handlers had to be told and how many have not returned yet. Once they return they
+// are still settled, as far as the store will have it.
 //
 // Stop may be called again, also at the same time, and waits again. Without a Start it only prevents one.
 // A Drain under way is ended after the message in flight. Called from a handler Stop waits
@@ -187,8 +187,8 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 }
 
 // Drain claims and handles what is due now, one message at a time in the calling goroutine, until nothing is due. It
-// returns how many handlers it ran. The topics are asked in the order of their Handle calls, within a topic the
-// earliest due comes first: so a test knows what happens when. Leases are renewed meanwhile. By a real clock a
+// returns how many handlers it ran. The topics are asked in the order of their Handle calls. Within a topic the
+// earliest due comes first, so a test knows what happens when. Leases are renewed meanwhile. By a real clock a
 // message pushed just now is due in the next millisecond only, and left to the next Drain.
 //
 // It ends early with an error when ctx ends, when Stop is called, or when a claim or a settlement fails. Nothing is

@@ -636,8 +636,8 @@ func TestWorkerStopWhileTheStoreDoesNotSettle(t *testing.T) {
 	})
 }
 
-// TestWorkerForgetsWhatIsDone: a message that was handled is free for the garbage collector, even
-// though the worker runs on and the lease would have gone on for a day.
+// TestWorkerForgetsWhatIsDone: a message that was handled is free for the garbage collector. It
+// does not matter that the worker runs on and the lease would last for a day.
 func TestWorkerForgetsWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -48,8 +48,8 @@ func TestSlotsKept(t *testing.T) {
 	}
 }
 
-// TestSlotsOfClaimsUnderWay: what a claim under way has reserved for topics without a slot serves one of them, so that
-// the topic that it left out may have one slot more.
+// TestSlotsOfClaimsUnderWay: a slot that a claim under way has reserved serves one of the topics without a slot. So
+// the topic that the claim left out may have one slot more.
 func TestSlotsOfClaimsUnderWay(t *testing.T) {
 	var s slots
 	s.init(8)

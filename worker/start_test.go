@@ -50,8 +50,8 @@ func (r *watched) handler(d time.Duration) punctual.Handler {
 	})
 }
 
-// wantHeld checks that d is leased under its own token: an extension, which memstore grants to no other, leaves
-// the lease as long as it was.
+// wantHeld checks that d is leased under its own token. It extends the lease to where it ends already, which
+// memstore grants to no other token.
 func (r *watched) wantHeld(d *punctual.Delivery) {
 	r.t.Helper()
 	i, err := r.mem.Get(context.Background(), d.Topic, d.ID)

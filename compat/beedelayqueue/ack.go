@@ -13,9 +13,9 @@ import (
 // it is delivered again at once, or, when it has had its retries, discarded: it is dead with
 // punctual.ReasonDiscarded.
 //
-// It may be called from anywhere, also after the listener has returned, by another controller
-// or in another process, as long as the message was not delivered again meanwhile. What went
-// wrong is logged, since there is no result, as in the original; Settle returns it.
+// It may be called until the message is delivered again, also after the listener has returned.
+// Another controller and another process may call it, too. What went wrong is logged, since there
+// is no result, as in the original; Settle returns it.
 func (p *DelayQueueController) Ack(msg DelayMsg, tf bool) {
 	if err := p.Settle(msg, tf); err != nil {
 		p.log.Error("a message could not be acknowledged", "topic", msg.Topic, "id", msg.Id, "delivery", msg.RetryCount, "ok", tf, "err", err)

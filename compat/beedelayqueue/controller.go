@@ -92,9 +92,9 @@ func NewDelayQueueController(redisConfig RedisConfig) (*DelayQueueController, er
 	return p, err
 }
 
-// NewDelayQueueControllerOnStore returns a controller on a store of Punctual's: Redis behind Sentinel, Redis Cluster,
-// Redis over TLS, a directory without any server, or memory for tests. The store must support inspection, as all of
-// Punctual's do. The store stays the caller's, to be closed after the controller.
+// NewDelayQueueControllerOnStore returns a controller on a store of Punctual's. That may be Redis behind Sentinel,
+// Redis Cluster, Redis over TLS, a directory without any server, or memory for tests. The store must support
+// inspection, as all of Punctual's do. The store stays the caller's, to be closed after the controller.
 func NewDelayQueueControllerOnStore(s punctual.Store) (*DelayQueueController, error) {
 	c, err := connectionOn(s, false)
 	if err != nil {

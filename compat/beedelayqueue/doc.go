@@ -1,6 +1,6 @@
 // Package BeeDelayQueue is the programming interface of the library BeeDelayQueue
-// (github.com/godgoto/BeeDelayQueue) on Punctual's store in Redis, so that a program moves over
-// by changing the path of one import:
+// (github.com/godgoto/BeeDelayQueue) on Punctual's store in Redis. A program moves over by changing
+// the path of one import:
 //
 //	import "github.com/punctualmq/punctual/compat/beedelayqueue"
 //
@@ -10,10 +10,10 @@
 //
 // # What is the original's, and which
 //
-// Names, parameters and results are those of commit ebb1240d of the original, which its readme
-// describes: Push takes the time at which to deliver, and GetTimeUnix returns an error, too. Commit 8d9b568c, the last one, takes seconds from now instead, and its
-// GetTimeUnix returns only the time. Push takes both, see there; a program written for that
-// commit has to take a second result from GetTimeUnix.
+// Names, parameters and results are those of commit ebb1240d of the original, which its readme describes. There Push
+// takes the time at which to deliver, and GetTimeUnix returns an error, too. Commit 8d9b568c, the last one, takes
+// seconds from now instead, and its GetTimeUnix returns only the time. Push takes both, see there; a program written
+// for that commit has to take a second result from GetTimeUnix.
 //
 // The behaviour is what the readme promises, also where the code did otherwise:
 // docs/beedelayqueue.md compares the two. New are Remove, Settle, Close, DelayMsg.Token and
@@ -21,12 +21,12 @@
 //
 // # How it works
 //
-// Each topic is a topic of Punctual, and each message one of its messages: whatever Punctual
-// has, from the command line to a Worker, works on them. The time until a retry is the lease of
-// a topic, the number of retries its MaxAttempts less one. Nothing renews a lease: a message
-// that is not acknowledged within it is delivered again. One that has been given up is dead,
-// and "punctual dead list --on DAY" shows those of a day.
+// Each topic is a topic of Punctual, and each message one of its messages. Whatever Punctual has,
+// from the command line to a Worker, works on them. The time until a retry is the lease of a topic,
+// the number of retries its MaxAttempts less one. Nothing renews a lease: a message that is not
+// acknowledged within it is delivered again. One that has been given up is dead, and "punctual dead
+// list --on DAY" shows those of a day.
 //
-// One goroutine per topic with a listener claims messages (consume, in listen.go), and each
-// message has one that calls the listener; Close ends the former and waits for all.
+// One goroutine per topic with a listener claims messages (consume, in listen.go). Each message has
+// one that calls the listener. Close ends the former and waits for all.
 package BeeDelayQueue

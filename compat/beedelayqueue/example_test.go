@@ -25,8 +25,8 @@ func (p *MassageListener) OnMassage(msg *BeeDelayQueue.DelayMsg) bool {
 }
 
 // The program of BeeDelayQueue's readme: the same calls in the same order. It differs in the
-// import, in the second that the message waits in place of five, and in that it closes the
-// controller and ends when the message has come.
+// import, and waits one second in place of five. It closes the controller and ends when the message
+// has come.
 func Example() {
 	var redisConfig BeeDelayQueue.RedisConfig
 	redisConfig.Addr = BeeDelayQueue.ServerAddr() // 127.0.0.1:6379 there

@@ -197,8 +197,8 @@ func (p *DelayQueueController) giveBackUnstarted(d *punctual.Delivery) {
 	}
 }
 
-// hear calls the listener. When it panics, the message is given back for when its lease would
-// end, so that a panic is as good as no Ack, but stands in the message's history.
+// hear calls the listener. When it panics, the message is given back for when its lease would end.
+// So a panic is as good as no Ack, but stands in the message's history.
 func (p *DelayQueueController) hear(d *punctual.Delivery, claimed time.Time) {
 	msg := messageOf(d)
 	kept := *msg // the listener may change its own

@@ -25,8 +25,8 @@ type DelayMsg struct {
 	// RetryCount counts the deliveries, this one included: 1 for the first. Four deliveries
 	// are three retries.
 	RetryCount int64 `json:"retryCount"`
-	// CreateTime is when it was pushed, in Unix seconds by Redis's clock, rounded down; for
-	// one that "punctual import" took over, when it was pushed to BeeDelayQueue.
+	// CreateTime is when it was pushed, in Unix seconds by Redis's clock, rounded down. For a
+	// message that "punctual import" took over it is when that was pushed to BeeDelayQueue.
 	CreateTime int64 `json:"createTime"`
 	// Token proves to Ack which delivery is meant; it is not in the original. Whoever
 	// acknowledges a copy of the message, in this process or elsewhere, hands it along.

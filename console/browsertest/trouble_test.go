@@ -76,7 +76,8 @@ func TestSlowStore(t *testing.T) {
 	r.stored("the message is due", "t", "a", func(m punctual.Info) bool { return m.State == punctual.StateReady })
 }
 
-// On the day on which clocks change, Week marks the hour, days of Ahead have 23 hours, and the picker says that there is no such time.
+// On the day on which clocks change, Week marks the hour and days of Ahead have 23 hours. The picker says that there is
+// no such time.
 func TestClocksChange(t *testing.T) {
 	berlin := must(time.LoadLocation("Europe/Berlin"))
 	now := time.Date(2027, 3, 27, 22, 0, 0, 0, time.UTC) // clocks go from 2 to 3 in the next night

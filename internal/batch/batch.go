@@ -17,8 +17,8 @@ import (
 type Config[T, R any] struct {
 	// Op names the operation in errors.
 	Op string
-	// Run carries out a batch, at least one item, and returns one answer for each, or an error that goes
-	// to every caller of the batch. It may be called several times at once. The items are the Batcher's again
+	// Run carries out a batch of at least one item. It returns one answer for each, or an error that goes to
+	// every caller of the batch. It may be called several times at once. The items are the Batcher's again
 	// after return.
 	Run func(ctx context.Context, items []T) ([]R, error)
 	// Size is an item's share of MaxBytes and MaxPending, at least 1.
@@ -41,8 +41,8 @@ type Config[T, R any] struct {
 // A Batcher gathers calls. All methods are safe for concurrent use. One that is dropped without Close leaves nothing
 // behind, since it has no goroutine while nothing is under way.
 //
-// The calls that one goroutine makes one after the other take effect in that order, because the next call begins after
-// the answer to the last. Only a call whose context ended may take effect later than the next one.
+// The calls that one goroutine makes take effect in their order, because each begins after the answer to the one
+// before. Only a call whose context ended may take effect later than the next one.
 type Batcher[T, R any] struct {
 	cfg Config[T, R]
 	// calls is the context of every Run. It is no caller's, since a batch serves many; it ends when Close runs

@@ -474,8 +474,8 @@ func TestThousandsOfCallers(t *testing.T) {
 	t.Logf("%d calls in %d batches", callers*each, batches.Load())
 }
 
-// Whatever callers leave and whatever batches fail: who got an answer was carried out, who got a
-// definite error was not, and nobody else's answer is mixed up.
+// The promises hold whatever callers leave and whatever batches fail. A call with an answer was
+// carried out, one with a definite error was not, and no answers are mixed up.
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := roomy()
@@ -663,8 +663,8 @@ func TestLateKeyGoesApart(t *testing.T) {
 	})
 }
 
-// TestSharedBatchOfALateKey: what was in the same batch as a key that hangs is answered with it, and what comes
-// later with the same key is not.
+// TestSharedBatchOfALateKey: what was in the same batch as a key that hangs is answered with it. A later call
+// with the same key as that is not kept waiting.
 func TestSharedBatchOfALateKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, h := make(chan struct{}), &hanging{mended: make(chan struct{})}

@@ -33,8 +33,8 @@ type Caller struct{ User, Address, Name string }
 
 // Tracker notes who works on which topic. Its methods are safe for concurrent use.
 //
-// The leases that it follows are an upper bound of those held: one that another process ended, such as a purge, counts until it
-// would have run out.
+// The leases that it follows are an upper bound of those held. A lease that another process ended, as by a purge,
+// counts until it would have run out.
 type Tracker struct {
 	since      time.Time
 	seed       maphash.Seed

@@ -88,8 +88,9 @@ func readAsynq(e *entry, queue string, byType bool) (m punctual.NewMessage, p *p
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// asynqID is the task's own ID if that is a UUID, as asynq makes them. One that a program chose may
-// come again for another task, once this one is done; it gets an ID that says which of them it is.
+// asynqID is the task's own ID if that is a UUID, as asynq makes them. An ID that a program chose
+// may come again for another task once this one is done. So that task gets an ID that says which of
+// them it is.
 func asynqID(queue string, e *entry) string {
 	if uuid.MatchString(e.member) {
 		return e.member

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// BeeDelayQueue keeps each message as JSON in sorted sets, scores in seconds: one set for those
-// that wait, and one for those that were delivered and not acked.
+// BeeDelayQueue keeps each message as JSON in a sorted set, with a score in seconds. One set has
+// those that wait, the other those that were delivered and not acked.
 const (
 	beeOrder   = "BeeDelay:Queue:Order:"
 	beeLock    = "BeeDelay:Queue:Lock:"

@@ -40,8 +40,8 @@ func stagingKey(set string) string {
 	}
 }
 
-// hashTag is the part of a key that decides its slot: what is between the first { and the next },
-// unless that is nothing; else the whole key.
+// hashTag is the part of a key that decides its slot. It is what stands between the first { and the
+// next }, or the whole key where that is nothing.
 func hashTag(key string) string {
 	_, behind, ok := strings.Cut(key, "{")
 	tag, _, closed := strings.Cut(behind, "}")

@@ -4,8 +4,9 @@
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
-//  1. take: one atomic step on the source's server takes it out of the other system and puts it into
-//     staging, a hash or table beside it. So no consumer of the other system has it as well.
+//  1. take: one atomic step on the source's server takes it out of the other system. The same step
+//     puts it into staging, a hash or table beside it. So no consumer of the other system has it as
+//     well.
 //  2. push: it is stored under an ID that is made from the message itself. A second push of the
 //     same one finds its ID taken and changes nothing.
 //  3. finish: it leaves staging.

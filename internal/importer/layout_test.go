@@ -240,8 +240,8 @@ func TestBeeDelayQueue(t *testing.T) {
 	}
 }
 
-// While a consumer of BeeDelayQueue holds the lock, it may have read a message that it is about
-// to remove, and will deliver it in any case.
+// A consumer of BeeDelayQueue that holds the lock may have read a message that it is about to
+// remove. It will deliver that message in any case.
 func TestBeeDelayQueueLock(t *testing.T) {
 	r := newRig(t)
 	r.bee(beeOrder+"jobs", "jobs", "1", "x", r.now()-1, 1)

@@ -329,8 +329,8 @@ func (m *mover) deliverFailed(ctx context.Context, s *source, r *SetReport, es [
 	return returned, errors.Join(fmt.Errorf("push into the store: %w", cause), err)
 }
 
-// classify decides what a push result means: nil and nil is stored; a problem leaves the one message
-// in the source; an error ends the run.
+// classify decides what a push result means. Nil and nil is stored, a problem leaves the one message
+// in the source, an error ends the run.
 func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult, sure bool) (*problem, error) {
 	if errors.Is(res.Err, punctual.ErrInvalid) || errors.Is(res.Err, punctual.ErrTooLarge) {
 		return problemf(Refused, "the store refused it: %v", res.Err), nil

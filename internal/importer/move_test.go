@@ -124,8 +124,8 @@ func (r *rig) killed(o Options, step string, nth int) {
 	}
 }
 
-// A run that is killed between any two steps, and begun again, delivers each message exactly once,
-// whether or not what it had pushed was delivered and finished in between.
+// A run that is killed between any two steps and begun again delivers each message exactly once. It
+// does so also where what it had pushed was delivered and finished in between.
 func TestKilledAtEachStep(t *testing.T) {
 	// The second run begins with what the first one left, so it pushes once more. Then it comes to the batch that the
 	// first one had not begun, and takes and finishes only that one.
@@ -826,8 +826,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// The same member with another time is another message, also long after the first one was moved
-// and done; with the same time it is the same message.
+// The same member with another time is another message, also long after the first one was moved and
+// done. With the same time it is the same message.
 func TestMemberAddedAgain(t *testing.T) {
 	r := newRig(t)
 	for _, due := range []int64{r.now() - 5, r.now() - 4, r.now() - 4} {

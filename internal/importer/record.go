@@ -9,9 +9,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// record is the value of a staged message: all that the run which took it had decided, so that
-// another run stores the very same message. The member, and for asynq the task's hash, are kept
-// beside it as they were.
+// record is the value of a staged message. It has all that the run which took it had decided, so
+// that another run stores the very same message. The member, and for asynq the task's hash, are
+// kept beside it as they were.
 type record struct {
 	// Version is 1.
 	Version int `json:"v"`

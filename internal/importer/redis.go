@@ -224,8 +224,8 @@ func (o *redisOrigin) readKept(ctx context.Context, s *source, es []*entry) erro
 	return o.readTasks(ctx, s, es, func(e *entry) string { return s.keptKey(e.member) })
 }
 
-// walks are the ways in which the members are visited: in the order of Redisson's list first, because that is the
-// cheaper one where it has them.
+// walks are the ways in which the members are visited. The order of Redisson's list comes first, because it is
+// cheaper for the members that the list has.
 func (o *redisOrigin) walks(s *source) []walk {
 	if s.list != "" {
 		return []walk{o.walkList, o.walkSet}

@@ -21,8 +21,8 @@ var adoptText string
 //go:embed lua/putback.lua
 var putBackText string
 
-// runScript runs a script. All of them give the same answer when they are run a second time because
-// the first answer was lost, which the client does by itself.
+// runScript runs a script. The client runs a script again by itself when the first answer is lost.
+// Every script gives the same answer then.
 func (o *redisOrigin) runScript(ctx context.Context, name, text string, keys []string, args []any) ([]int64, error) {
 	reply, err := redis.NewScript(text).Run(ctx, o.client, keys, args...).Result()
 	if err != nil {

@@ -154,8 +154,8 @@ func FormatBackoff(b punctual.Backoff) string {
 	return strings.Join(parts, ",")
 }
 
-// FormatTime writes t in UTC as ParseTime reads it: with exactly three digits of milliseconds when that is all it has,
-// else with as many as it needs.
+// FormatTime writes t in UTC as ParseTime reads it. It writes three digits of a second's fraction, and more only for a
+// time finer than a millisecond.
 func FormatTime(t time.Time) string { return string(AppendTime(nil, t)) }
 
 // AppendTime is FormatTime behind b.

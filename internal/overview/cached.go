@@ -51,8 +51,8 @@ func (c *cached[T]) begin(r *Reader, p policy, look func(context.Context) (T, er
 	return running
 }
 
-// await returns the answer once running is closed, or what there is when ctx ends: what a store takes long for comes with
-// a later call.
+// await returns the answer once running is closed, or what there is when ctx ends. What a store takes long for comes
+// with a later call.
 func (c *cached[T]) await(ctx context.Context, running <-chan struct{}) answer[T] {
 	if running != nil {
 		select {

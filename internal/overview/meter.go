@@ -14,16 +14,17 @@ import (
 // MeterMinutes is how far a Meter looks back, in minutes: one day.
 const MeterMinutes = 24 * 60
 
-// meteredTopics is how many topics a Meter counts by themselves. Their numbers take at most 17 MB: 112 bytes for each
-// minute of the day, held by the hour, and only for hours in which something passed.
+// meteredTopics is how many topics a Meter counts by themselves. Their numbers take at most 17 MB. That is 112 bytes
+// for each minute of the day, held by the hour, for hours in which something passed.
 const meteredTopics = 100
 
 // PromptLimit is how late a message may be and still count as in time: what promise P11 allows.
 const PromptLimit = time.Second
 
 // Meter counts what passes a Server, a Queue or a Worker, by the minute for a day, over all topics and by topic. It knows what
-// its Observer was told since it was made, and nothing of other processes. It is in memory alone, and bounded: the first 100
-// topics have numbers of their own, and a topic that was idle for a day makes room. Its methods are safe for concurrent use.
+// its Observer was told since it was made, and nothing of other processes. It is in memory alone, and bounded. The
+// first 100 topics have numbers of their own, and a topic that was idle for a day makes room. Its methods are safe for
+// concurrent use.
 //
 // MeterMinutes are those of the machine's clock, lateness is by the store's.
 type Meter struct {

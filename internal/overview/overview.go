@@ -1,5 +1,5 @@
-// Package overview tells what a person wants to know of a store at first glance: what there is, what falls due when, and what
-// needs attention. The pages of the console and "punctual top" show it.
+// Package overview tells what a person wants to know of a store at first glance. That is what there is, what falls due
+// when, and what needs attention. The pages of the console and "punctual top" show it.
 package overview
 
 import (
@@ -111,8 +111,9 @@ type topicCounts struct {
 const (
 	// leastAge is how long an answer is used at least.
 	leastAge = time.Second
-	// countShare and share are how many times as long as a look took its answer is used, for the counts and for what may be older. There
-	// are four of those, so an open page costs the store little over half a percent of its time at most.
+	// countShare and share bound how often the store is looked into. An answer is used for so many times as long as
+	// its look took: countShare for the counts, share for what may be older. There are four of those, so an open page
+	// costs the store little over half a percent of its time at most.
 	countShare, share = 400, 1000
 	// mostAsked bounds the counts ahead that are kept for pages of one topic.
 	mostAsked = 256

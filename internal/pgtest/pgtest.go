@@ -90,9 +90,9 @@ func (s *Server) killAtEnd(t testing.TB) {
 // elsewhere it is empty, and each server makes its own.
 var template string
 
-// Run is for a TestMain: it runs the tests of a package with one server for all of them, which it
-// puts into shared, and returns the exit code. That server runs with the settings given. leaks looks for
-// goroutines that are left when all tests have passed. tests is the *testing.M, or what runs it with more around it.
+// Run is for a TestMain. It runs the tests of a package with one server for all of them, and returns the exit code.
+// It puts that server, which runs with the settings given, into shared. leaks looks for goroutines that are left
+// when all tests have passed. tests is the *testing.M, or what runs it with more around it.
 func Run(tests interface{ Run() int }, shared **Server, leaks func() error, settings ...string) int {
 	code, err := run(tests, shared, settings)
 	if err == nil && code == 0 {
@@ -293,7 +293,7 @@ func (s *Server) Database(t testing.TB) string {
 	return s.URL(name)
 }
 
-// Do carries out statements, each in a transaction of its own, in the database "postgres", and returns the rows:
+// Do carries out statements in the database "postgres", each in a transaction of its own. It returns the rows,
 // one a line, with | between the columns. It is for steering servers, not for data.
 func (s *Server) Do(statements ...string) (string, error) {
 	args := []string{"-XAtq", "-v", "ON_ERROR_STOP=1", "-d", s.URL("postgres")}

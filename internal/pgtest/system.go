@@ -204,8 +204,8 @@ func status(pid int) (state string, parent int) {
 	return fields[0], parent
 }
 
-// processorTime is what a process has used, and with its children those that it has waited for: utime, stime, cutime and
-// cstime, in hundredths of a second. It is 0 when the process is gone.
+// processorTime is what a process has used, on request with the children that it has waited for. It adds utime, stime,
+// cutime and cstime, in hundredths of a second. It is 0 when the process is gone.
 func processorTime(pid int, withChildren bool) time.Duration {
 	fields := statusFields(pid)
 	if len(fields) < 15 {

@@ -175,8 +175,8 @@ func (c *Cluster) Move(key string, to *Server) error {
 	return nil
 }
 
-// ownerOf returns the primary that serves a key, and its ID. It asks for slots: while one is moved, a key of it may be at neither
-// node for those who do not know of the other.
+// ownerOf returns the primary that serves a key, and its ID. It asks for slots and not for keys. While a slot is moved,
+// a key of it may be at neither node for those who do not know of the other.
 func (c *Cluster) ownerOf(key string) (*Server, string, error) {
 	slot, err := c.Slot(key)
 	if err != nil {

@@ -222,8 +222,8 @@ func (f *Fault) Await() []Event {
 	}
 }
 
-// Happened returns what the fault was done to, and fails the test at once if it has not happened as
-// often as it was asked for.
+// Happened returns what the fault was done to. It fails the test at once if the fault has not
+// happened as often as it was asked for.
 func (f *Fault) Happened() []Event {
 	f.p.t.Helper()
 	f.mu.Lock()

@@ -15,8 +15,8 @@ import (
 )
 
 // Proxy stands between clients and one server. It carries whole requests and answers, and does to some
-// of them what a network may do. Each method that asks for a fault returns it, and the test fails at its
-// end when one did not happen: what it saw then shows nothing.
+// of them what a network may do. Each method that asks for a fault returns it. The test fails at its end
+// when one did not happen, because what it saw then shows nothing.
 type Proxy struct {
 	// Addr is the host and port for clients, in place of the server's.
 	Addr string

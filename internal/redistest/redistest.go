@@ -134,7 +134,7 @@ func (s *Server) killAtEnd(t testing.TB) {
 	})
 }
 
-// Run is for a TestMain: it runs the tests of a package with one server for all of them, which it
+// Run is for a TestMain. It runs the tests of a package with one server for all of them, which it
 // puts into shared, and returns the exit code. leaks looks for goroutines that are left when all
 // tests have passed.
 func Run(m *testing.M, shared **Server, leaks func() error) int {

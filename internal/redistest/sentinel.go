@@ -22,7 +22,7 @@ type Sentinel struct {
 	watcher *Server
 }
 
-// StartSentinel starts a primary, a replica and a Sentinel for one test, which makes the
+// StartSentinel starts a primary, a replica and a Sentinel for one test. The Sentinel makes the
 // replica the primary when the other has not answered for half a second.
 func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	t.Helper()

@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// maxPath is how long the path of a socket may be for the kernel: 108 bytes on Linux, 104 on BSD, with a zero at the
-// end.
+// maxPath is how long the path of a socket may be. The kernel has 108 bytes on Linux and 104 on BSD, with a zero at
+// the end.
 const maxPath = 103
 
 // Listen makes the socket path and listens on it. One that is there is replaced: the caller knows that whoever made

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// The JSON of answers that carry many messages, written without reflection: exactly what Encode makes of PushAnswer,
-// ClaimAnswer and SettleAnswer, whose types say what there is.
+// The JSON of answers that carry many messages, written without reflection. It is exactly what Encode makes of
+// PushAnswer, ClaimAnswer and SettleAnswer.
 
 // jsonWriter appends to what it is. Each member begins with a comma, a bracket or a brace.
 type jsonWriter struct {

@@ -9,8 +9,8 @@
 // A push makes a span "create TOPIC" and writes its context to the header "traceparent" of the message. Each attempt to
 // handle the message makes a span "process TOPIC" whose parent is that one. So one trace has the request that pushed, the
 // wait of seconds or months, all attempts, and what they call. It is a parent and not a link because a message has one
-// cause, and because whoever looks for what became of a request has one trace to look at. The decision whether a trace is
-// sampled is made once, by whoever pushes.
+// cause. Whoever looks for what became of a request has one trace to look at. The decision whether a trace is sampled
+// is made once, by whoever pushes.
 //
 // The metrics have the names, labels and meaning of those of package punctualprom, with dots.
 //

@@ -93,8 +93,8 @@ func value(s tracetest.SpanStub, key attribute.Key) string {
 	return "(none)"
 }
 
-// TestOneTraceSpansTheWait pushes under a span, waits a day, and fails once: the request, the push and both attempts
-// are in one trace, and what a handler calls is, too.
+// TestOneTraceSpansTheWait pushes under a span, waits a day, and fails once. The request, the push, both attempts
+// and what a handler calls are in one trace.
 func TestOneTraceSpansTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/punctualmq/punctual/metrics/internal/reading"
 )
 
-// AddStore registers metrics of what s holds: messages by state, how far ahead they are due, how old the oldest ready
-// one is, and how much room there is. They are read when they are asked for. A store with many messages takes a while
-// to count them. It spends at most a tenth of the time on that; in between it answers with what it counted last. How
-// far ahead they are due is left out when that cannot be counted in time.
+// AddStore registers metrics of what s holds. They show messages by state, how far ahead they are due, the age of the
+// oldest ready one, and how much room there is. They are read when they are asked for. A store with many messages
+// takes a while to count them. It spends at most a tenth of the time on that; in between it answers with what it
+// counted last. How far ahead they are due is left out when that cannot be counted in time.
 //
 // ErrUnsupported: s cannot be inspected. A second store needs a registry of its own, or one with labels
 // (prometheus.WrapRegistererWith), and metrics of its own.

@@ -1,5 +1,5 @@
-// Package access says who may do what on a server: one file names tokens and the subjects of client certificates, and
-// what each may do with which topics.
+// Package access says who may do what on a server. One file names tokens and the subjects of client certificates. It
+// says what each of them may do with which topics.
 //
 // The file is JSON, drawn here; the command "punctual token" writes it. It holds no secrets, only the hash of each.
 //
