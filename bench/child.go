@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// A round runs in a process of its own: the bench starts itself again with this verb and a
-// task, and reads lines of JSON from its standard output.
+// A round runs in a process of its own. The bench starts itself again with this verb and a task,
+// and reads lines of JSON from its standard output.
 const childVerb = "child"
 
 // task is what a child is to do.

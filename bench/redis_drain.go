@@ -98,8 +98,8 @@ func (x redisDrain) run(ctx context.Context, e *env) error {
 }
 
 // compare measures asynq, with its defaults and with its polls turned down. Its rate is counted
-// from its first delivery, because how long it waits before that has to do with its polls and
-// not with how fast it is. The better one counts.
+// from its first delivery. How long it waits before that has to do with its polls and not with how
+// fast it is. The better one counts.
 func (x redisDrain) compare(ctx context.Context, e *env, rate float64) error {
 	best := 0.0
 	for _, rival := range []contender{{sysAsynq, "asynq_"}, {sysAsynqFast, "asynq_fast_"}} {

@@ -65,8 +65,8 @@ func (c *rawConn) send() error {
 	return err
 }
 
-// header reads the first line of a reply of the given kind: ':' an integer, '$' a text with its
-// length, '*' a list with its length.
+// header reads the first line of a reply of the given kind. That is ':' for an integer, '$' for a
+// text with its length, '*' for a list with its length.
 func (c *rawConn) header(kind byte) (int, error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {

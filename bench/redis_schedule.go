@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// How many messages a second can be scheduled on Redis, due 1 to 25 hours ahead, beside the
-// reference and asynq, each in turn on a fresh server.
+// How many messages a second can be scheduled on Redis, due 1 to 25 hours ahead. The reference and
+// asynq stand beside, each in turn on a fresh server.
 
 // redisSchedule is a way of scheduling.
 type redisSchedule struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The Redis that is measured: a redis-server of the bench's own for each measurement, on
+// The Redis that is measured is a redis-server of the bench's own for each measurement. It is on
 // loopback, with an append-only file in the folder of the round.
 
 // When the server's append-only file is synced: appendfsync.

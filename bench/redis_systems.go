@@ -18,12 +18,12 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// What is compared on Redis. Each system is used as its own documentation says, from a program
-// of its own and on a server of its own, with the same messages.
+// What is compared on Redis. Each system is used as its own documentation says, with the same
+// messages. Each has a program of its own and a server of its own.
 const (
 	sysPunctual = "punctual"
-	// sysRaw is the reference of redis_raw.go, with a ZADD and an HSET for each message, and
-	// sysLists the same with one of each for a whole list.
+	// sysRaw is the reference of redis_raw.go, with a ZADD and an HSET for each message. sysLists
+	// is the same with one of each for a whole list.
 	sysRaw   = "raw"
 	sysLists = "lists"
 	// sysAsynq is asynq with its defaults, and sysAsynqFast asynq with its polls turned down.
@@ -31,8 +31,8 @@ const (
 	sysAsynqFast = "asynq-fast"
 )
 
-// asynq's polls, turned down: how often due tasks are looked for (default 5 s), and how often an
-// empty queue is looked at again (default 1 s).
+// asynq's polls, turned down. The first is how often due tasks are looked for (default 5 s), the
+// other how often an empty queue is looked at again (default 1 s).
 const (
 	fastDelayedCheck = 100 * time.Millisecond
 	fastTaskCheck    = 10 * time.Millisecond

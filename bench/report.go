@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// bench report puts the tables of the newest run between the markers of docs/performance.md,
-// leaves the words around them as they are, and draws the charts. It does so for each part of
-// the page for which the file has a run, and leaves the others as they are.
+// bench report puts the tables of the newest run between the markers of docs/performance.md, and
+// draws the charts. It leaves the words around them as they are. It does so for each part of the
+// page for which the file has a run, and leaves the others as they are.
 
 // part is what the page tells of one store.
 type part struct {

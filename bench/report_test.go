@@ -37,8 +37,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// onAnyGround checks that a chart can be read on a light and on a dark page: nothing is black or white, which text without a
-// colour would be too.
+// onAnyGround checks that a chart can be read on a light and on a dark page. Nothing in it is black or white, and no
+// text is without a colour, since that is black.
 func onAnyGround(t *testing.T, file string) {
 	t.Helper()
 	for _, part := range strings.Split(string(readFile(t, file)), "<")[1:] {

@@ -98,8 +98,8 @@ func makeDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// plan lists the rounds: fresh stores round by round, so that a noisy minute does not hit all
-// rounds of one scenario, then the large store.
+// plan lists the rounds: first those on fresh stores, then the large store. It goes round by round,
+// so that a noisy minute does not hit all rounds of one scenario.
 func plan(o runOptions) []round {
 	var rounds []round
 	for n := 1; n <= o.rounds; n++ {

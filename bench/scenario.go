@@ -40,8 +40,8 @@ type env struct {
 	out   *Result
 }
 
-// scenarios returns all scenarios in the order in which they run: those on fresh stores
-// round by round, then those on the large store one after the other.
+// scenarios returns all scenarios in the order in which they run. Those on fresh stores run round
+// by round, then those on the large store one after the other.
 func scenarios() []scenario {
 	var all []scenario
 	all = append(all, scheduleScenarios()...)

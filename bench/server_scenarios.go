@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// Punctual's server beside the same store as a library, beanstalkd and NATS: scheduling, a drain, lateness, and what ten thousand
-// clients that wait cost in memory. CPU time is that of the server and of all clients together.
+// Punctual's server beside the same store as a library, beanstalkd and NATS. Measured are scheduling, a drain,
+// lateness, and the memory for ten thousand clients that wait. CPU time is that of the server and of all clients
+// together.
 
 const (
 	serverHands   = 64

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// How late messages are delivered under a steady load: so many a second are pushed, each due
-// 1 to 3 seconds ahead, and a worker acks them.
+// How late messages are delivered under a steady load. So many a second are pushed, each due 1 to 3
+// seconds ahead, and a worker acks them.
 
 const (
 	producers    = 4
@@ -22,8 +22,8 @@ const (
 	steadyBatch  = 1000
 	minAhead     = time.Second
 	maxAhead     = 3 * time.Second
-	// steadySlots is the worker's concurrency: at 100k/s a slot is busy for the time of an ack,
-	// some milliseconds, so that hundreds are needed at once.
+	// steadySlots is the worker's concurrency. At 100k/s a slot is busy for the time of an ack,
+	// some milliseconds, so hundreds are needed at once.
 	steadySlots = 256
 	// settleTime is how long nothing may arrive when something is still to come.
 	settleTime = 30 * time.Second
@@ -183,8 +183,8 @@ func (l *load) produce(ctx context.Context) error {
 	return nil
 }
 
-// producer pushes its share of the rate, at each tick as much as is missing, so that the rate
-// stays the same after a slow push. It pushes lists of at most steadyBatch, so that the
+// producer pushes its share of the rate. At each tick it pushes as much as is missing, so that the
+// rate stays the same after a slow push. It pushes lists of at most steadyBatch, so that the
 // duration of a push is that of one call of the store.
 func (l *load) producer(ctx context.Context, i int) error {
 	share := float64(l.rate) / producers

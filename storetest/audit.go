@@ -142,8 +142,8 @@ func (l *Ledger) checkStore(ctx context.Context, s punctual.Store) error {
 // workloadRound is how long a workload runs between two looks at the ledger.
 const workloadRound = time.Second
 
-// RunWorkload has goroutines, a worker and a queue do all that can be done with a store for a while, without faults,
-// and holds what they saw against the ledger. The store must run on the clock given.
+// RunWorkload has goroutines, a worker and a queue do all that can be done with a store for a while, without faults.
+// It holds what they saw against the ledger. The store must run on the clock given.
 //
 // claimTopics is Workload.ClaimTopics. With 1 the store is one of those of Ledger.GivesBack.
 func RunWorkload(t *testing.T, open Open, lasts time.Duration, claimTopics int) {

@@ -185,8 +185,8 @@ func badContext(s *harness) {
 	}
 }
 
-// definitely reports whether a call with an ended context did its work; its error, if
-// any, must be that of the context or say that the outcome is unknown.
+// definitely reports whether a call with an ended context did its work. Its error, if any, must be
+// that of the context or say that the outcome is unknown.
 func (s *harness) definitely(what string, err error) bool {
 	s.Helper()
 	if err != nil && punctual.ErrorCode(err) != "canceled" && punctual.ErrorCode(err) != "indeterminate" {

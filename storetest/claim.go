@@ -254,9 +254,9 @@ func claimFineLease(s *harness) {
 	}
 }
 
-// claimSlow: the clock goes on by an hour at one of the moments at which a claim reads it, as it does for a process that
-// stands still. What the claim returns is leased by the clock as the claim read it last, and what it does
-// not return has used up no attempt.
+// claimSlow: the clock goes on by an hour at one of the moments at which a claim reads it. So it does for a process
+// that stands still. What the claim returns is leased by the clock as the claim read it last. What it does not
+// return has used up no attempt.
 func claimSlow(s *harness) {
 	if s.opener.elsewhere {
 		s.Skipf("skipped: the case cannot tell which readings of the clock are the claim's own")

@@ -87,7 +87,7 @@ func closeUnderLoad(s *harness) {
 }
 
 // closeUnderReaders closes while others read all that there is, which may last longer than anything
-// else: Close ends it, and does not wait for its end.
+// else. Close stops the reading, and does not wait until all is read.
 func closeUnderReaders(s *harness) {
 	in := s.inspector()
 	for i := range 4 {

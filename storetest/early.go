@@ -87,8 +87,8 @@ func earlyFineDelay(s *harness) {
 	}
 }
 
-// earlyFineClock: the delay counts from the moment of storing, however finely the
-// store knows it, so the due time is never before that moment plus the delay.
+// earlyFineClock: the delay counts from the moment of storing, however finely the store knows it.
+// So the due time is never before that moment plus the delay.
 func earlyFineClock(s *harness) {
 	for _, f := range fractions() {
 		for _, delay := range []time.Duration{0, 1, 100 * time.Microsecond, time.Millisecond, 1_500 * time.Microsecond} {

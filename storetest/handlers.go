@@ -18,8 +18,8 @@ const (
 	raceHands   = 3
 )
 
-// raceWorker is a Worker that takes part in a race, and what it and its handlers saw: which message was handled from
-// when to when, under which lease. It stands between the worker and the store, and holds some answers
+// raceWorker is a Worker that takes part in a race, and what it and its handlers saw. That is which message was
+// handled from when to when, under which lease. It stands between the worker and the store, and holds some answers
 // back for longer than the leases last.
 type raceWorker struct {
 	*race

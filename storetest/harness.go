@@ -20,8 +20,8 @@ const (
 	mails  = "mails"
 )
 
-// harness is the store under test in one case, with the clock that the case moves and
-// helpers that fail the case in the name of its promise.
+// harness is the store under test in one case, with the clock that the case moves. Its helpers fail
+// the case in the name of its promise.
 type harness struct {
 	T
 	promise string

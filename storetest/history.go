@@ -232,7 +232,7 @@ func invented(h *idHistory) (out []Violation) {
 	return out
 }
 
-// early: no delivery before the due time it carries, nor before the delay of the retry
+// early: no delivery before the due time it carries. Nor is there one before the delay of the retry
 // or snooze that it follows, unless a reschedule came between.
 func early(h *idHistory) (out []Violation) {
 	for _, l := range h.lives {
@@ -320,8 +320,8 @@ func overlapping(h *idHistory) (out []Violation) {
 	return out
 }
 
-// startedLate: a handler starts under a lease that was delivered, once, and has not ended by the store's clock as read
-// when it could not have started yet.
+// startedLate: a handler starts under a lease that was delivered, once, and that has not ended. The store's clock
+// tells that, read when the handler could not have started yet.
 func startedLate(h *idHistory) (out []Violation) {
 	seen := make(map[int64]bool)
 	for _, s := range h.starts {
@@ -459,8 +459,8 @@ func resurrected(h *idHistory) (out []Violation) {
 	return out
 }
 
-// cancelledDelivered: after any answer to a cancel no claim returns a message that was
-// pushed before; after cancelled or not found, no token of it is accepted either.
+// cancelledDelivered: after any answer to a cancel no claim returns a message that was pushed
+// before. After cancelled or not found, no token of it is accepted either.
 func cancelledDelivered(h *idHistory) (out []Violation) {
 	for _, c := range h.cancels {
 		if c.Err != nil && !errors.Is(c.Err, punctual.ErrLeased) && !errors.Is(c.Err, punctual.ErrNotFound) {
@@ -590,8 +590,8 @@ func unaccounted(h *idHistory) []Violation {
 	return nil
 }
 
-// stillOpen counts the messages that neither their holder ended nor are dead at the end, and apart from them those that their
-// holder has perhaps ended. It reports those that nobody can have ended.
+// stillOpen counts the messages that their holder did not end and that are not dead at the end. It counts apart those
+// that their holder has perhaps ended. It reports those that nobody can have ended.
 func (h *idHistory) stillOpen() (open, unsure int, out []Violation) {
 	const end = int64(1<<63 - 1)
 	for _, l := range h.lives {

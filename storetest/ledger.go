@@ -12,9 +12,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The ledger checks all tests that take a store through faults. It knows nothing of
-// any store: it reads the lines that callers wrote down, one before each call and one behind
-// it, and says which promise was broken. It is a pure function of those lines.
+// The ledger checks all tests that take a store through faults. It knows nothing of any store. It
+// reads the lines that callers wrote down, one before each call and one after it. It says which
+// promise was broken. It is a pure function of those lines.
 //
 // For each message ID the ledger keeps the set of states in which the ID may be. A call maps a state to
 // the states that may follow, by the contract of the root package. An answer keeps the states
@@ -38,7 +38,7 @@ import (
 type Line struct {
 	// Call is the kind of call: one of the constants that begin with Call.
 	Call string `json:"c"`
-	// N is the number of the call, the same before and behind it; its upper 32 bits are the number
+	// N is the number of the call, the same before and behind it. Its upper 32 bits are the number
 	// of the process that made it.
 	N int64 `json:"n"`
 	// Answer is false before the call and true behind it.
@@ -352,9 +352,9 @@ func (l *Ledger) noteShortest(e *Line) {
 	}
 }
 
-// ServerKilled tells that a server between the callers and the store was killed between two clocks, and that the next one does not
-// know its answers. A claim under way is made anew, and the leases of the one before run out. So is an extension, which then
-// takes effect twice. It comes before the lines of answers behind the kill.
+// ServerKilled tells that a server between the callers and the store was killed between two clocks. The next server
+// does not know its answers. A claim under way is made anew, and the leases of the one before run out. So is an
+// extension, which then takes effect twice. It comes before the lines of answers behind the kill.
 func (l *Ledger) ServerKilled(from, to int64) { l.kills = append(l.kills, span{from, to}) }
 
 // lostInKills are the claims and extensions whose answers a killed server took with it, of which c was the later copy.

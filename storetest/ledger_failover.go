@@ -106,8 +106,8 @@ func (l *Ledger) cut(x *call, touched map[name]*track) {
 	}
 }
 
-// untimely tells whether an op has to wait for a failover, or cannot come behind it: what was lost came before, and the same
-// call at the replica behind.
+// untimely tells whether an op has to wait for a failover, or cannot come behind it. What was lost comes before it,
+// and the same call at the replica behind it.
 func (s *search) untimely(c explanation, q *op) bool {
 	if len(s.l.failovers) == 0 {
 		return false

@@ -275,8 +275,8 @@ type search struct {
 	left    int             // how many more to follow
 }
 
-// The ledger gives an ID up when it has more explanations of a line than maxExplanations, or over all lines
-// more than firstExplanations and so many for each.
+// The ledger gives an ID up when it has too many explanations. One line may have maxExplanations, and all
+// lines together firstExplanations and so many for each.
 const maxExplanations, firstExplanations, explanationsPerLine = 1000, 4000, 20
 
 type edge struct {

@@ -11,8 +11,8 @@ import (
 )
 
 // The transitions of an ID, one function for each item of the contract. Each takes a state in which the ID may be. It
-// returns those in which it may be when the op has taken effect with the answer that was seen, or with any answer if
-// none was.
+// returns those in which it may be when the op has taken effect with the answer that was seen. Without an answer it
+// returns those of any answer.
 
 func (o *op) step(in *intern, s *state) ([]*state, string) {
 	switch o.kind {
@@ -327,9 +327,9 @@ func (o *op) settle(in *intern, s *state) ([]*state, string) {
 		return o.answers("lease_lost", []*state{s})
 	}
 	if o.status() == "lease_lost" && s.until.lo <= o.time().hi {
-		// The lease has run out, and a claim under way may have taken the message: its old token is
-		// stale by then, while its new lease is not made. That a late holder succeeds where
-		// nobody claims is for the cases of group settle.
+		// The lease has run out, and a claim under way may have taken the message. Its old token is
+		// stale by then, while its new lease is not made. That a late holder succeeds where nobody
+		// claims is for the cases of group settle.
 		return []*state{s}, ""
 	}
 	verb := o.ask.Verb

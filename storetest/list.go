@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// listAll reads all pages of a list and returns an error when they are not well-formed:
-// too large, out of order, of another state or topic, or without end.
+// listAll reads all pages of a list. It returns an error when they are not well-formed: too large,
+// out of order, of another state or topic, or without end.
 func listAll(ctx context.Context, in punctual.Inspector, q punctual.ListQuery) ([]punctual.Info, error) {
 	var all []punctual.Info
 	limit := q.Limit

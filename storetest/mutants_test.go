@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// This file shows that the suite can fail: each mutant is memstore with one deliberate
-// bug, and the suite must report the promise that the bug breaks.
+// This file shows that the suite can fail. Each mutant is memstore with one deliberate bug, and the
+// suite must report the promise that the bug breaks.
 
 // recorder is a T that keeps what a case reports instead of failing the test. It is
 // also what package rapid wants of a test.

@@ -89,8 +89,8 @@ func (c *hurrying) Now() time.Time {
 	return c.ManualClock.Now()
 }
 
-// purgeRipening lets time pass while a purge runs, so that messages become ready and leases run out
-// at one of its steps, in each run at a later one.
+// purgeRipening lets time pass while a purge runs. Messages become ready and leases run out at one
+// of its steps, in each run at a later one.
 func purgeRipening(s *harness) {
 	const n, step = 10, 10 * time.Millisecond
 	s.inspector()

@@ -163,8 +163,8 @@ func (c *raceClient) record(e Event, call int64) {
 	c.events = append(c.events, e)
 }
 
-// step does one thing. All clients do everything, mostly claim, which sleeps for up to a
-// few milliseconds when nothing is due: so leases have the time to run out.
+// step does one thing. All clients do everything, mostly claim. A claim sleeps for up to a few
+// milliseconds when nothing is due, so leases have the time to run out.
 func (c *raceClient) step() error {
 	switch c.rnd.IntN(10) {
 	case 0, 1, 2:
@@ -295,8 +295,8 @@ func (c *raceClient) any(d Event) error {
 	return err
 }
 
-// drain acks all that is left, until a claim has waited in vain for longer than any
-// lease or delay of the race lasts, and notes the dead.
+// drain acks all that is left, and notes the dead. It ends when a claim has waited in vain for
+// longer than any lease or delay of the race lasts.
 func (c *raceClient) drain() error {
 	for {
 		ds, err := c.claim(punctual.Claim{Topics: []string{orders}, Max: raceIDs, Wait: 500 * time.Millisecond})

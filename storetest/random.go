@@ -167,7 +167,7 @@ func (c *comparison) broken(promise, format string, args ...any) {
 	c.Fatalf("%s: %s", promise, fmt.Sprintf(format, args...))
 }
 
-// sync puts the model's clock to that of the store, which must not run backwards, and
+// sync puts the model's clock to that of the store. The store's clock must not run backwards, and
 // must stand still while the clock that it was given does.
 func (c *comparison) sync() {
 	c.Helper()

@@ -200,8 +200,8 @@ func (c *comparison) settings(topic string) punctual.Settings {
 	return set
 }
 
-// followEnded ends in the model those messages, to be ended when a claim meets them, that
-// the store's claim has met; how many beside its deliveries is open.
+// followEnded ends in the model the messages that the store's claim has met and ended. How many a
+// claim ends beside its deliveries is open.
 func (c *comparison) followEnded(topic string) {
 	if c.settings(topic).DeliveryPaused {
 		return

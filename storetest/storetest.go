@@ -28,9 +28,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Open opens a fresh, empty store that reads its time from clock, or the real time
-// when clock is nil, and has it closed by t.Cleanup. Some cases close the store
-// themselves, so a second Close must not fail the test.
+// Open opens a fresh, empty store and has it closed by t.Cleanup. The store reads its time from
+// clock, or the real time when clock is nil. Some cases close the store themselves, so a second
+// Close must not fail the test.
 type Open func(t *testing.T, clock storekit.Clock) punctual.Store
 
 // Reopen closes old, which reads its time from clock, and opens the same data again
@@ -47,14 +47,14 @@ type options struct {
 	lossyClaims bool
 }
 
-// WithReopen tells the suite how to reopen a durable store: Run then adds the cases
-// of group "reopen", and RunRandom reopens in the middle of its histories.
+// WithReopen tells the suite how to reopen a durable store. Run then adds the cases of group
+// "reopen", and RunRandom reopens in the middle of its histories.
 func WithReopen(r Reopen) Option {
 	return func(o *options) { o.reopen = r }
 }
 
-// WithPartitions tells the suite that the store keeps its topics in several partitions: order
-// (P12) then holds only among messages for whose IDs of returns the same number.
+// WithPartitions tells the suite that the store keeps its topics in several partitions. Order (P12)
+// then holds only among messages for whose IDs of returns the same number.
 func WithPartitions(of func(id string) int) Option {
 	return func(o *options) { o.partition = of }
 }
@@ -65,9 +65,9 @@ func WithClockElsewhere() Option {
 }
 
 // WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends. The store then gives
-// back what the claim has leased, and its attempt is not counted. In RunRaces the answer may also come, or what was
-// lost be given back, only when the short leases have run out, as on a network. The claim then returns none of them,
-// and attempts count that nobody saw.
+// back what the claim has leased, and its attempt is not counted. In RunRaces the answer may also come when the
+// short leases have run out, as on a network. What was lost may be given back as late. The claim then returns none
+// of them, and attempts count that nobody saw.
 func WithLossyClaims() Option {
 	return func(o *options) { o.lossyClaims = true }
 }
@@ -80,9 +80,9 @@ func collect(opts []Option) options {
 	return o
 }
 
-// Run runs every conformance case, each on a store of its own with a clock that the
-// case moves, so that nothing waits for real time. Cases that need an optional
-// interface are skipped, and say so, when the store does not have it.
+// Run runs every conformance case, each on a store of its own. The case moves the store's clock, so
+// nothing waits for real time. Cases that need an optional interface are skipped, and say so, when
+// the store does not have it.
 func Run(t *testing.T, open Open, opts ...Option) {
 	o := collect(opts)
 	for _, g := range groups() {
@@ -101,7 +101,7 @@ func Run(t *testing.T, open Open, opts ...Option) {
 }
 
 // RunReopen runs the cases of group "reopen" alone. It is for further ways in which the process of a
-// durable store may end: reopen may leave old as a kill leaves it, and open its data again.
+// durable store may end. So reopen may leave old as a kill leaves it, and open its data again.
 func RunReopen(t *testing.T, open Open, reopen Reopen) {
 	for _, c := range reopenCases() {
 		t.Run(c.name, func(t *testing.T) {

@@ -422,8 +422,8 @@ func topicDeletedAnew(s *harness) {
 	s.ack(s.one(orders))
 }
 
-// divide makes a topic of n partitions, and skips the rest of the case on a store that cannot divide
-// topics, after having seen that the refusal changed nothing.
+// divide makes a topic of n partitions. On a store that cannot divide topics it skips the rest of
+// the case, once it has seen that the refusal changed nothing.
 func (s *harness) divide(topic string, n int) {
 	s.Helper()
 	got, err := s.inspector().Configure(s.ctx, topic, punctual.SettingsPatch{Partitions: ptr(n), Lease: ptr(time.Hour)})
@@ -442,8 +442,8 @@ func (s *harness) divide(topic string, n int) {
 	}
 }
 
-// topicDivided: messages of a topic in many partitions are found in every way, and their IDs are taken;
-// after a deletion the topic may come again with another number.
+// topicDivided: messages of a topic in many partitions are found in every way, and their IDs are taken.
+// After a deletion the topic may come again with another number.
 func topicDivided(s *harness) {
 	const n = 24
 	var last int64

@@ -42,8 +42,8 @@ func waitCases() []testCase {
 	}
 }
 
-// rounds is how often a wake-up is tried: whether the claim already sleeps when the
-// event comes is up to the scheduler, so both orders are met.
+// rounds is how often a wake-up is tried. Whether the claim already sleeps when the event comes is
+// up to the scheduler, so both orders are met.
 const rounds = 20
 
 // asleep lets the waiting claim run until it probably sleeps. Nothing depends on it.
@@ -231,7 +231,7 @@ func waitResume(s *harness) {
 	})
 }
 
-// waitNotEarly moves the clock up to the due time in steps; wakes also checks that the
+// waitNotEarly moves the clock up to the due time in steps. Then wakes also checks that the
 // delivery was not early by the clock at which the claim was answered.
 func waitNotEarly(s *harness) {
 	for range rounds {

@@ -183,8 +183,8 @@ func (w *Workload) size(r *rand.Rand) int {
 	return 20 + r.IntN(200)
 }
 
-// message is a new message of any kind. Those of large calls go to topics with many IDs: where dozens of items for one ID
-// overlap, a ledger has too many orders to try.
+// message is a new message of any kind. Those of large calls go to topics with many IDs. Where dozens of items for one
+// ID overlap, a ledger has too many orders to try.
 func (w *Workload) message(r *rand.Rand, now int64, large bool) punctual.NewMessage {
 	n := name{topic: someTopic(r)}
 	kind := r.IntN(5)

@@ -12,8 +12,8 @@ import (
 )
 
 // notify measures pushes by many connections, each in a transaction of its own. There are three variants: no NOTIFY,
-// one in each transaction, and one from a connection of its own for all that were committed within 2 ms. One
-// connection listens.
+// one in each transaction, and one for all that were committed within 2 ms. The last comes from a connection of its
+// own. One connection listens.
 func notify(l *lab) error {
 	fmt.Fprintln(l.out, "| callers | batch | NOTIFY | messages/s | server CPU µs per message | notifications received |")
 	fmt.Fprintln(l.out, "|--:|--:|---|--:|--:|--:|")
