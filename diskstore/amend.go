@@ -12,7 +12,7 @@ import (
 )
 
 // Amend cancels, reschedules or requeues messages by ID; see punctual.Store. Amendments that move more
-// than 8 MiB in all are made in several steps; if a later step cannot be made, its items alone have that
+// than 8 MiB in all are made in several steps. If a later step cannot be made, its items alone have that
 // error.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if err := storekit.CheckBatch(len(as)); err != nil {

@@ -50,8 +50,8 @@ const (
 	// claimBytes is what the messages of one claim hold at most, but for the last of them. With
 	// punctual.MaxClaim messages of the largest size it would be 10 GiB.
 	claimBytes = 64 << 20
-	// slowWait is how long, by the store's clock in ms, a claim waits in all for steps that
-	// may be slow, while there may be something else to bring.
+	// slowWait is how long a claim waits in all for steps that may be slow, while there may be
+	// something else to bring. It is in ms of the store's clock.
 	slowWait = 100
 )
 

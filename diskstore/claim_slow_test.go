@@ -132,7 +132,7 @@ func TestNobodyTakesWhatIsBeingLeased(t *testing.T) {
 	}
 }
 
-// slowDisk is a store in which a step of a claim of topic "slow" has to wait until it is let go, and topic "quick" has
+// slowDisk is a store in which a step of a claim of topic "slow" has to wait until it is let go. Its topic "quick" has
 // message q.
 type slowDisk struct {
 	*killRig

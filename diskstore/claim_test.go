@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// killRig is a store in memory of which a test can see what a kill -9 would leave: the files as
-// they were written, synced or not.
+// killRig is a store in memory. A test can see what a kill -9 would leave of it: the files as they
+// were written, synced or not.
 type killRig struct {
 	*Store
 	t      *testing.T

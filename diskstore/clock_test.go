@@ -40,8 +40,8 @@ func TestAfterMeetsAnAdvance(t *testing.T) {
 // afterPowerCut is what is on the disk when all that was not synced is lost.
 func afterPowerCut(mem *vfs.MemFS) *vfs.MemFS { return mem.CrashClone(vfs.CrashCloneCfg{}) }
 
-// clockOf is where the clock of a store starts that is opened from a copy of files on a machine whose
-// own clock was set back by a day.
+// clockOf opens a store from a copy of files and returns where its clock starts. The machine's own
+// clock was set back by a day.
 func clockOf(t *testing.T, files *vfs.MemFS, now time.Time) time.Time {
 	t.Helper()
 	s, err := Open("store", &Options{fs: files, Clock: storekit.NewManualClock(now.Add(-24 * time.Hour)), Logger: quiet})
@@ -103,8 +103,8 @@ func TestClockAfterPowerCut(t *testing.T) {
 	at(clock.Now(), "after a look at the clock")
 }
 
-// TestUpkeepByItself lets time pass for a store that is used: it writes watermarks and the clock
-// without being asked or closed, and nothing any more when it is not used.
+// TestUpkeepByItself lets time pass for a store that is used. It writes watermarks and the clock
+// without being asked or closed. When it is not used it writes nothing any more.
 func TestUpkeepByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, f := vfs.NewCrashableMem(), &faults{}

@@ -71,9 +71,9 @@ func TestPushesShareAnFsync(t *testing.T) {
 	}
 }
 
-// TestWatermark: the mark below which nothing is ever looked for passes what is finished,
-// stops before what is leased, and goes back for what is pushed below it. Without it each look
-// would begin with all that was ever deleted.
+// TestWatermark: the mark below which nothing is ever looked for passes what is finished. It stops
+// before what is leased, and goes back for what is pushed below it. Without it each look would
+// begin with all that was ever deleted.
 func TestWatermark(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock})

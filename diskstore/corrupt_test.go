@@ -68,7 +68,7 @@ type damagedStore struct {
 	mem   *vfs.MemFS
 	lines []storetest.Line
 	// tail is where the last acknowledged record begins in the newest log of a killed store.
-	// Damage behind it looks to the database like a record that a power cut tore; the durable marker
+	// Damage behind it looks to the database like a record that a power cut tore. The durable marker
 	// in the claim log tells the two apart.
 	tail int
 }

@@ -133,8 +133,8 @@ func (p *powerCuts) hangs(op fsOp) time.Duration {
 	return time.Duration(1+p.rng.IntN(25)) * time.Millisecond
 }
 
-// cut takes a clone, with mu held. Nobody can write a line meanwhile, so that the cut has a place between two lines:
-// what was answered before it was answered before the cut.
+// cut takes a clone, with mu held. Nobody can write a line meanwhile, so the cut has a place between two lines. What
+// was answered before it was answered before the cut.
 func (p *powerCuts) cut(op fsOp) {
 	c := powerClone{op: op, percent: p.rng.IntN(101), lines: len(p.lines)}
 	if p.rng.IntN(3) == 0 {

@@ -102,7 +102,7 @@ func mustBeRefused(t *testing.T, o opened) {
 }
 
 // TestOwnerReadsItsLock: a backup or a checksum in the owner's own process opens and closes every
-// file, and with the file go the POSIX locks of the process.
+// file. With a file go the POSIX locks of the process.
 func TestOwnerReadsItsLock(t *testing.T) {
 	dir := t.TempDir()
 	s := openAt(t, dir, nil)
@@ -295,8 +295,8 @@ func formerOwnerLeavesFilesAlone(t *testing.T) {
 	closeStore(t, s)
 }
 
-// TestEveryChangeLooksForTheMark takes the mark away before, or during, each kind of change of a file:
-// nothing is made or removed without it, and nothing is reported as kept.
+// TestEveryChangeLooksForTheMark takes the mark away before, or during, each kind of change of a file.
+// Without the mark nothing is made or removed, and nothing is reported as kept.
 func TestEveryChangeLooksForTheMark(t *testing.T) {
 	buf := []byte("x")
 	for _, c := range []struct {
@@ -396,8 +396,8 @@ func workAfter(t *testing.T, s *Store, happens func()) (ids []string, failed err
 	return ids, nil
 }
 
-// flush has the database begin a new log and write a table, in a goroutine of its own because the
-// database of a store that fails does not return.
+// flush has the database begin a new log and write a table. It does so in a goroutine of its own,
+// because the database of a store that fails does not return.
 func flush(t *testing.T, s *Store) (err error) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -413,7 +413,7 @@ func flush(t *testing.T, s *Store) (err error) {
 }
 
 // TestDirectoryStaysTheSame: a store opened by a relative path, or through a link, stays where it
-// was opened when the process goes elsewhere or the link leads elsewhere.
+// was opened. The process may go elsewhere, and the link may lead elsewhere.
 func TestDirectoryStaysTheSame(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -544,8 +544,8 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 	mustHold(t, after, ids)
 }
 
-// TestNewerFormat: a store that a newer program has written is refused with both formats and
-// what to do, and nothing in the directory is changed, by Open nor by Examine.
+// TestNewerFormat: a store that a newer program has written is refused with both formats and what
+// to do. Neither Open nor Examine changes anything in the directory.
 func TestNewerFormat(t *testing.T) {
 	for _, c := range []struct {
 		what   string

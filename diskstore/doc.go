@@ -20,10 +20,9 @@
 // # How it works
 //
 // The messages of a topic lie on disk in the order in which they fall due, bodies
-// included, so that delivery reads them in sequence. The start of that order is also in
-// memory (the window of a timeline, package memory), loaded ahead in batches and
-// bounded in bytes; what lies behind it is not. Leased messages are in memory too, without
-// their bodies, each at the end of its lease.
+// included, so that delivery reads them in sequence. The start of that order is also in memory (the
+// window of a timeline, package memory). It is loaded ahead in batches and bounded in bytes. Leased
+// messages are in memory too, without their bodies, each at the end of its lease.
 //
 // All changes pass one write lock (package writer): one transaction at a time reads what it
 // needs, decides, and is applied to the database. The wait for its fsync happens

@@ -70,8 +70,8 @@ func mustLeaveNothing(t *testing.T) {
 }
 
 // alone runs a test in a process of its own. A failed store cannot end the goroutines that its
-// database keeps, or that are stuck in it, and a bad mistake ends the process; neither may
-// disturb the other tests. What is left of our own goroutines is a failure.
+// database keeps, or that are stuck in it. A bad mistake ends the process. Neither may disturb the
+// other tests. What is left of our own goroutines is a failure.
 func alone(t *testing.T, body func(t *testing.T)) {
 	if os.Getenv("PUNCTUAL_ALONE") == t.Name() {
 		body(t)
@@ -128,8 +128,8 @@ func (r *rig) history() *storetest.Ledger {
 	return l
 }
 
-// verdict opens copies of the disk as a restart of the process and as a power cut would leave
-// it, and compares them with the history.
+// verdict opens copies of the disk as a restart of the process and as a power cut would leave it.
+// It compares them with the history.
 func (r *rig) verdict(what string) {
 	r.t.Helper()
 	for _, percent := range []int{100, 50, 0} {
@@ -308,8 +308,8 @@ func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string
 	}
 }
 
-// TestFailedStoreTakesNoCall makes each call on a sound store, which takes it, and on one that has failed,
-// which refuses it and changes nothing, neither in its files nor in memory.
+// TestFailedStoreTakesNoCall makes each call on a sound store, which takes it, and on one that has failed.
+// That one refuses it and changes nothing, neither in its files nor in memory.
 func TestFailedStoreTakesNoCall(t *testing.T) { alone(t, failedStoreTakesNoCall) }
 
 func failedStoreTakesNoCall(t *testing.T) {

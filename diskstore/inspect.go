@@ -35,7 +35,7 @@ type topicView struct {
 }
 
 // snapshot begins a view, and returns it when all that is in it is durable. It must be closed. capture is called
-// with the write lock held: what it copies of memory and what the view reads from the database are of the
+// with the write lock held. So what it copies of memory and what the view reads from the database are of the
 // same instant.
 func (s *Store) snapshot(ctx context.Context, capture func(v view) error) (v view, err error) {
 	if err := s.state.Enter(); err != nil {
@@ -99,7 +99,7 @@ func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *
 }
 
 // snapshotAll takes a view of all topics, sorted by name. How long others wait for it depends on the work
-// in hand, not on how many topics there are: all else is read from the database.
+// in hand, not on how many topics there are. All else is read from the database.
 func (s *Store) snapshotAll(ctx context.Context) (view, []topicView, error) {
 	var inMemory map[uint32]memory.View
 	deadFrom := make(map[uint32]record.Position)

@@ -19,7 +19,8 @@ import (
 
 // TestKillAtEveryChange plays one history that uses leases in every way, and copies the files
 // before every change of one, as kill -9 would leave them. Each copy must open and be, in every
-// respect, what package memstore is after the calls that had returned, or after the one under way too.
+// respect, what package memstore is after the calls that had returned. The call under way may have
+// happened too.
 func TestKillAtEveryChange(t *testing.T) {
 	k := playAndCopy(t)
 	for i, c := range k.copies {
@@ -411,8 +412,8 @@ func (k *killed) copyRecovery(t *testing.T, c killCopy) (copies []killCopy) {
 	return copies
 }
 
-// judge compares a copy with the model after the calls that had returned, and, if one was under
-// way, after that one too, or after a part of it.
+// judge compares a copy with the model after the calls that had returned. If one was under way it
+// also compares after that one, or after a part of it.
 func (k *killed) judge(t *testing.T, c killCopy) {
 	t.Helper()
 	models := []*player{k.model(t, c.step+1, nil)}

@@ -11,9 +11,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 )
 
-// The loader brings the start of a timeline from disk into memory before it is due, so that nothing waits for the
-// disk when the time comes. It holds the write lock, so nothing is added or deleted on disk while it reads. Claims,
-// and transactions that become durable meanwhile, change only memory; the merge of the batch takes account of them.
+// The loader brings the start of a timeline from disk into memory before it is due. So nothing waits for the disk
+// when the time comes. It holds the write lock, so nothing is added or deleted on disk while it reads. Claims, and
+// transactions that become durable meanwhile, change only memory; the merge of the batch takes account of them.
 
 const (
 	loadMessages = 4096  // a batch at most

@@ -180,7 +180,7 @@ func (c *courier) reportMissing(pushers, each int) {
 	}
 }
 
-// TestLoadBehindAWholeMillisecond: when the timeline is loaded up to the end of a millisecond, the next
+// TestLoadBehindAWholeMillisecond: a timeline is loaded up to the end of a millisecond. Then the next
 // load begins behind it, however many messages of that millisecond are still on disk.
 func TestLoadBehindAWholeMillisecond(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)

@@ -7,9 +7,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 )
 
-// Maintenance writes down watermarks and the clock, forgets what is past its
-// retention, keeps lease tokens in stock and replaces full segments of the claim log. Only where the
-// clock starts again after a power cut depends on when it does so (clock.go).
+// Maintenance writes down watermarks and the clock, and forgets what is past its retention. It keeps
+// lease tokens in stock, and replaces full segments of the claim log. Only where the clock starts
+// again after a power cut depends on when it does so (clock.go).
 
 const (
 	maintenanceInterval = time.Second
@@ -70,8 +70,8 @@ func (s *Store) maintain(withMarks bool) error {
 	return err
 }
 
-// writeWatermarks writes watermarks and the clock if there was anything to do since the last time, or a
-// time was given out that a power cut would take.
+// writeWatermarks writes watermarks and the clock if there was anything to do since the last time. It
+// also does so if a time was given out that a power cut would take.
 func (s *Store) writeWatermarks(ctx context.Context) error {
 	for {
 		if more, err := s.writeSomeWatermarks(ctx); err != nil || !more {

@@ -138,7 +138,7 @@ func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 }
 
 // restoreLeases brings back the leases that the claim log tells of and the database does not
-// contradict, and the acks of messages that are still on disk.
+// contradict. It also brings back the acks of messages that are still on disk.
 func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog.Contents) error {
 	for _, l := range contents.Acked {
 		t, r, err := s.recordOf(byNum, l)

@@ -13,8 +13,8 @@ import (
 )
 
 // Push stores messages; see punctual.Store. It returns after the fsync, which it shares
-// with everyone who waits at that moment. Messages of more than 8 MiB in all are stored in several steps;
-// if a later step cannot be made, its messages alone have that error.
+// with everyone who waits at that moment. Messages of more than 8 MiB in all are stored in several steps.
+// If a later step cannot be made, its messages alone have that error.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	if err := storekit.CheckBatch(len(ms)); err != nil {
 		return nil, err

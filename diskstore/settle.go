@@ -17,7 +17,7 @@ import (
 
 // Settle finishes, gives back, gives up or extends leases; see punctual.Store. Acks and
 // extensions outlive the process when it returns, everything else a power cut too, with an fsync
-// shared by all who wait. Settlements that rewrite more than 8 MiB in all are made in several steps; if a
+// shared by all who wait. Settlements that rewrite more than 8 MiB in all are made in several steps. If a
 // later step cannot be made, its items alone have that error.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if err := storekit.CheckBatch(len(ss)); err != nil {

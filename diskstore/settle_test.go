@@ -54,7 +54,7 @@ func settlement(d punctual.Delivery, v punctual.Verb) []punctual.Settlement {
 	return []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v}}
 }
 
-// TestExtendThatIsHalfDone: an extension is in force in memory when the claim log does not take it, so
+// TestExtendThatIsHalfDone: an extension is in force in memory when the claim log does not take it. So
 // nobody may say that it certainly did not happen.
 func TestExtendThatIsHalfDone(t *testing.T) {
 	for _, with := range [][]punctual.Verb{{}, {punctual.SettleSnooze}} {
@@ -194,8 +194,8 @@ func TestAckOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestAckedMeanwhile: an ack does not wait for its turn, so it may come after a transaction has found the
-// message, and before it takes it away. The message is then finished, once.
+// TestAckedMeanwhile: an ack does not wait for its turn. So it may come when a transaction has found the
+// message and has not yet taken it away. The message is then finished, once.
 func TestAckedMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(tx *writer.Tx, f writer.Found) error{
 		"cancel":     amendFound(punctual.ChangeCancel),

@@ -30,16 +30,16 @@ type Options struct {
 	// Logger gets what the store has to say on its own, above all why it failed.
 	// Default slog.Default().
 	Logger *slog.Logger
-	// MemoryBytes bounds the memory for messages, over all topics: those near their due time, those that
-	// are being pushed, and leases (without the bodies, about half a KiB each). Leases are
-	// the work in hand and never refused: when they take more than three quarters of it, what is beyond comes
-	// on top. So do the bodies that one claim brings its caller, at most 64 MiB. Default 64 MiB.
+	// MemoryBytes bounds the memory for messages, over all topics. It counts those near their due time, those
+	// being pushed, and leases (without the bodies, about half a KiB each). Leases are the work in hand and
+	// never refused: when they take more than three quarters of it, what is beyond comes on top. So do the
+	// bodies that one claim brings its caller, at most 64 MiB. Default 64 MiB.
 	MemoryBytes int64
 	// CacheBytes is the size of the database's block cache. Default 32 MiB.
 	CacheBytes int64
 	// ReserveBytes is the free disk space below which pushes are refused with ErrNoSpace
 	// while acks and cancels pass. Default 256 MiB. With less the disk may fill up all the same,
-	// because the database needs room to put in order what it has, and the store fails.
+	// because the database needs room to put in order what it has. Then the store fails.
 	ReserveBytes uint64
 	// CommitTimeout is how long a change may wait for the disk before the store is
 	// taken for failed. Default 30 s.
@@ -98,7 +98,7 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// restAlone tells that an error of a call is one of its later items alone: those before have happened,
+// restAlone tells that an error of a call is one of its later items alone. Those before have happened,
 // and those from next on certainly have not. Otherwise the error is that of the call.
 func restAlone(next int, err error) bool { return next > 0 && punctual.Definite(err) }
 

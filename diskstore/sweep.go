@@ -12,12 +12,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Maintenance removes what is past its time: dead messages whose retention is over, finished IDs that were remembered
-// long enough, and stories that were kept long enough. It does so in small steps. A step reads what is to go without
-// the write lock. It takes the lock for the one transaction that removes it, so between two steps everybody else has
-// a turn.
+// Maintenance removes what is past its time. That is dead messages whose retention is over, finished IDs that were
+// remembered long enough, and stories that were kept long enough. It does so in small steps. A step reads what is to
+// go without the write lock. It takes the lock for the one transaction that removes it, so between two steps
+// everybody else has a turn.
 //
-// Nobody sees what is past its time and not removed yet: whoever reads compares with the clock
+// Nobody sees what is past its time and not removed yet. Whoever reads compares with the clock
 // (RetentionEnd and Tx.Find in package writer, Tx.Remembered in package database, Store.Finished).
 
 const (

@@ -613,8 +613,8 @@ func TestMarksOfWhatChanged(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestWatermarkWaitsForWhatIsNotSynced: a watermark that passed a message whose push is still on its way
-// would hide it from the next opener, though the push is reported as done later.
+// TestWatermarkWaitsForWhatIsNotSynced: a watermark must not pass a message whose push is still on its
+// way. It would hide the message from the next opener, though the push is reported as done later.
 func TestWatermarkWaitsForWhatIsNotSynced(t *testing.T) {
 	mem, f := vfs.NewCrashableMem(), &faults{}
 	clock := storekit.NewManualClock(testStart)

@@ -1,5 +1,5 @@
 // Package claimlog keeps frames that outlive the process: who holds which lease, and which messages are finished.
-// A claim is appended with one write before the message is handed out, so that its attempt survives kill -9 (P6)
+// A claim is appended with one write before the message is handed out. So its attempt survives kill -9 (P6)
 // without waiting for an fsync. Segments are files claims-NNNNNN.log of frames:
 //
 //	length(4) crc32c(4) payload        little endian; length and checksum are of the payload
@@ -14,14 +14,13 @@
 //
 // Of several leases of one message the one with the highest token counts, and of those
 // the one renewed most often. A message that is not in the database, or there with this token or a
-// higher one, has no lease. So order and repetition do not matter, and a segment is replaced by
-// starting the next one and appending all leases of that moment to it. Two frames of a lease
-// with the same token and renewals are the same: a lease is not written before its attempt is
-// counted.
+// higher one, has no lease. So order and repetition do not matter. A segment is replaced by
+// starting the next one and appending all leases of that moment to it. Two frames of a lease with
+// the same token and renewals are the same: a lease is not written before its attempt is counted.
 //
-// The durable marker is for damage: a database whose newest log was cut off or damaged opens without
-// what came behind, as it must after a crash. But when the claim log has seen a
-// transaction durable that the database does not know, more is missing than a crash takes.
+// The durable marker is for damage. A database whose newest log was cut off or damaged opens without
+// what came behind, as it must after a crash. But when the claim log has seen a transaction durable
+// that the database does not know, more is missing than a crash takes.
 //
 // The clock goes before a frame when it has moved since it was written last, here or in a durable
 // transaction. So it starts again behind nothing that anybody was told (P8).
@@ -157,8 +156,8 @@ func (l *Log) AppendAcked(leases []record.Lease) error {
 	return l.do(b)
 }
 
-// KeepClock sees to it that a time which is about to be given out is not forgotten: it writes the clock down unless that is known
-// to have reached ms. On a full disk it lets it pass: whoever asks for the time can do nothing about that.
+// KeepClock sees to it that a time which is about to be given out is not forgotten. It writes the clock down unless a
+// written clock has reached ms. On a full disk it lets it pass: whoever asks for the time can do nothing about that.
 func (l *Log) KeepClock(ms int64) error {
 	if l.clockLogged.Load() >= ms {
 		return nil
@@ -260,9 +259,9 @@ func (l *Log) Segment() int {
 // Before it deletes, barrier makes durable what the database must know of all other leases. Claims and acks go on
 // meanwhile, into the new segment.
 //
-// A lease that memory does not know any more was ended by an ack or by a transaction. Until the
-// deletion of the message or the transaction is in the database's log, the older segments are all
-// that a kill leaves of its attempt.
+// A lease that memory does not know any more was ended by an ack or by a transaction. The deletion
+// of the message, or the transaction, may not be in the database's log yet. Then the older segments
+// are all that a kill leaves of its attempt.
 func (l *Log) Replace(leases func() []record.Lease, barrier func() error) error {
 	l.replacing.Lock()
 	defer l.replacing.Unlock()

@@ -1,5 +1,6 @@
-// Package database keeps the messages of the embedded store on disk: records in order of their time, the place
-// of each ID, counts, and the numbers that are used up. It alone imports the database engine. It knows neither leases nor who waits.
+// Package database keeps the messages of the embedded store on disk. It has records in order of their time, the place
+// of each ID, counts, and the numbers that are used up. It alone imports the database engine. It knows neither leases
+// nor who waits.
 //
 // Its surface speaks of topics, positions, IDs and records; keys and batches stay inside. So another engine may
 // take the place of this one. It has to promise:
@@ -270,8 +271,8 @@ type Limits struct {
 	Overhead int64
 }
 
-// ReadDue reads the live messages of a topic behind a position, and tells where the first one stands that it left:
-// MaxPosition if there is none.
+// ReadDue reads the live messages of a topic behind a position. It tells where the first one stands that it left,
+// or MaxPosition if there is none.
 func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.Stored, next record.Position, err error) {
 	it, err := db.iterate(db.kv, Live, t.num, after.Next(), record.MaxPosition)
 	if err != nil {

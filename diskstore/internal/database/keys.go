@@ -28,13 +28,13 @@ import (
 //	'u' until(8) topic(4) id           -> empty        stories in the order they are forgotten
 //
 // Every 'm' has its 'i' with kind live, every 'd' its 'i' with kind dead, and the reverse. 'n' counts them. Every 'f'
-// has its 'x', and every 's' its 'u'. Verify checks all this. An 'x' may have outlived its 'f' and its topic, or be
-// earlier than its 'f' when the ID was finished again; so with 'u' and 's'. 'M' "topic" is missing until a topic is
-// made, and in stores of the first releases.
+// has its 'x', and every 's' its 'u'. Verify checks all this. An 'x' may have outlived its 'f' and its topic. It
+// may also be earlier than its 'f', when the ID was finished again. The same goes for 'u' and 's'. 'M' "topic" is
+// missing until a topic is made, and in stores of the first releases.
 //
 // The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
-// changes. A change that an older program would misread raises the format, gets a step where
-// Load compares versions, and golden directories of every released version stay in testdata.
+// changes. A change that an older program would misread raises the format, and gets a step where
+// Load compares versions. Golden directories of every released version stay in testdata.
 const (
 	keyTopic     = 'T'
 	keyCounts    = 'n'

@@ -500,8 +500,8 @@ func (r *run) powerCut() {
 	r.compare(r.db, r.now)
 }
 
-// TestForgetting: each remembered ID is forgotten when its time is over and not before, in steps, also when it is
-// remembered anew while a step reads.
+// TestForgetting: each remembered ID is forgotten when its time is over and not before, in steps. That holds also
+// when it is remembered anew while a step reads.
 func TestForgetting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db, _ := openIn(t, vfs.NewMem(), 0)

@@ -19,8 +19,8 @@ const (
 // Reclaimer gives the space of deleted messages back. It is for one goroutine.
 type Reclaimer struct {
 	db *DB
-	// left is what earlier compactions could not drop, by the beginning of the stretch, because something was
-	// still reading it; it is not tried again for that alone.
+	// left is what earlier compactions could not drop because something was still reading it, by the
+	// beginning of the stretch. It is not tried again for that alone.
 	left map[string]uint64
 }
 
@@ -121,8 +121,8 @@ func (db *DB) noteGarbage(t *Topic) {
 	}
 }
 
-// stretches takes up to n topics that have left something, and returns the ranges of keys of which counts and lowest positions
-// say that nothing in them lives. Nothing is lost if they are wrong: a compaction drops only what was deleted.
+// stretches takes up to n topics that have left something. It returns the ranges of keys in which nothing lives by
+// their counts and lowest positions. Nothing is lost if they are wrong: a compaction drops only what was deleted.
 func (db *DB) stretches(n int) map[*Topic][]stretch {
 	// The oldest first: those that are noted again come behind them.
 	ts := db.garbage[:min(n, len(db.garbage))]

@@ -13,7 +13,7 @@ import (
 
 // A step of a sweep begins with the write lock held, reads without it, and removes what it read in a transaction.
 // Each step begins where the last one ended. A deleted key stays in the way of an iterator until a
-// compaction drops it, so to begin anew each time costs more with every step.
+// compaction drops it. So to begin anew each time would cost more with every step.
 
 // DeadSweep is one step of removing dead messages that died before a position.
 type DeadSweep struct {

@@ -220,8 +220,8 @@ func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record, reaso
 	tx.move(t, r.ID, Place{Order: Live, At: from}, to, r.Encode())
 }
 
-// move takes a message from one place to another: its record, where its ID leads, the counts of its topic and below which position
-// there is none. What came from nowhere is new, and what goes there is deleted.
+// move takes a message from one place to another. It changes the record, where its ID leads, the counts of its topic,
+// and below which position there is none. What came from nowhere is new, and what goes there is deleted.
 func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	t.version++
 	if from.Order != to.Order && t.countedIn != tx {

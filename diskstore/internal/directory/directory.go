@@ -85,8 +85,8 @@ func resolve(fs vfs.FS, dir string) (string, error) {
 }
 
 // HoldsStore tells from the names in a directory whether it holds a store. Something else that it
-// holds is an error, and so is what a newer program wrote; what the making of a store left that was
-// cut short is not.
+// holds is an error, and so is what a newer program wrote. What is left when the making of a store
+// was cut short is none.
 func HoldsStore(names []string) (bool, error) {
 	if err := checkFormats(names); err != nil {
 		return false, err
@@ -161,8 +161,8 @@ func writeFormat(fs vfs.FS, dir string, names []string) error {
 }
 
 // openDirs are the directories that have an owner in this process. The kernel's lock does not tell
-// on every system and file system, and a second attempt to lock the file LOCK within one process
-// takes the first one's lock away.
+// on every system and file system. A second attempt to lock the file LOCK within one process takes
+// the first one's lock away.
 var openDirs struct {
 	sync.Mutex
 	infos []fs.FileInfo // guarded by Mutex
@@ -324,7 +324,7 @@ func ReadOwner(fs vfs.FS, dir string) (last Owner, err error) {
 // Dir is the directory of a store, with the right to change it. Its mark shows that right: a file OWNER-* with a
 // random number in its name, which the owner makes when it opens the directory. Whoever opens the directory removes
 // the marks of all others before it reads anything. So an owner whose mark is at the end of its path is the owner
-// still, and the path still leads to its directory; one that misses its mark fails.
+// still, and the path still leads to its directory. An owner that misses its mark fails.
 //
 // When it looks for its mark decides what holds:
 //
@@ -332,12 +332,12 @@ func ReadOwner(fs vfs.FS, dir string) (last Owner, err error) {
 //     If the mark is there then, a successor has not yet begun to read, and will read what was
 //     written. If it is not, nothing is reported. So what either of them reports, both know.
 //   - Before a file is made, renamed or removed. The two number their files alike: to make one may
-//     replace a file of the successor. What makes a file superfluous was written before it is removed,
-//     so with the mark still there the successor reads that first and does not need the file.
+//     replace a file of the successor. What makes a file superfluous was written before it is removed.
+//     So with the mark still there the successor reads that first and does not need the file.
 //
-// A file can still be made in the instant between the look and the making, if a lock fails and
-// another process opens the whole store in that instant. The locks are the first line, this is the
-// second. The mark is not synced: a power cut ends every process that could meet it.
+// A file can still be made in the instant between the look and the making. For that a lock must
+// fail and another process open the whole store in that instant. The locks are the first line, this
+// is the second. The mark is not synced: a power cut ends every process that could meet it.
 type Dir struct {
 	fs    vfs.FS
 	path  string

@@ -11,9 +11,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// spaceGuard refuses pushes while the disk is nearly full. It must do so early: on a
-// full disk the database neither writes nor fails, it hangs; and acks and cancels need a little
-// space themselves before they free any.
+// spaceGuard refuses pushes while the disk is nearly full. It must do so early. On a full disk the
+// database neither writes nor fails, it hangs. Acks and cancels need a little space themselves
+// before they free any.
 type spaceGuard struct {
 	fs      vfs.FS
 	dir     string

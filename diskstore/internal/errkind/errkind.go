@@ -16,7 +16,7 @@ import (
 )
 
 // plainError is an error of the database in one line. The database adds stacks and internal notes to its
-// texts, and more of them when an error is logged, which help nobody who has to mend a disk.
+// texts, and more of them when an error is logged. They help nobody who has to mend a disk.
 type plainError struct{ err error }
 
 // Plain returns err with a text of one line.

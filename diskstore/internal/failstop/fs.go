@@ -27,9 +27,9 @@ const (
 
 // FS is the file system that the store and its database see. It adds three things.
 //
-// A marker names the current MANIFEST. If it reaches the disk before the directory entry of
-// that file, the database does not open after a power cut (cockroachdb/pebble issue 5825, not
-// yet in v2.1.7). So the directory is synced before a marker is created.
+// A marker names the current MANIFEST. It may reach the disk before the directory entry of that
+// file. Then the database does not open after a power cut (cockroachdb/pebble issue 5825, not yet
+// in v2.1.7). So the directory is synced before a marker is created.
 //
 // When a change of a file fails, the database panics, tries again for ever, or reports success, depending on the
 // file. A panic would end our user's program. So the store fails first and the goroutine stops: the database never
@@ -278,7 +278,7 @@ func (g *changeCounter) run(change func() error) (ran bool, err error) {
 	return true, err
 }
 
-// close refuses all further changes and calls after, if not nil, as soon as no change is under way, which is
+// close refuses all further changes. It calls after, if not nil, as soon as no change is under way, which is
 // at once unless the disk hangs.
 func (g *changeCounter) close(after func()) {
 	g.mu.Lock()

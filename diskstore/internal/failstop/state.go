@@ -244,7 +244,7 @@ func (s *State) AwaitProgress(doing string, done <-chan error) error {
 	}
 }
 
-// RefuseChanges refuses all further changes of files and calls after, if not nil, as soon as none is under
+// RefuseChanges refuses all further changes of files. It calls after, if not nil, as soon as none is under
 // way, which is at once unless the disk hangs.
 func (s *State) RefuseChanges(after func()) { s.changes.close(after) }
 
@@ -255,7 +255,7 @@ func (s *State) Still() bool {
 	return s.changes.shut && s.changes.underWay == 0
 }
 
-// BlockForever keeps a goroutine of a failed database from going on. It does not end it: the deferred calls of a
-// goroutine that is in the middle of something would unlock what is not locked, and with it end the program.
-// The goroutine and what it holds are lost until the process ends, which is the price of going on without the store.
+// BlockForever keeps a goroutine of a failed database from going on. It does not end it. The deferred calls of a
+// goroutine that is in the middle of something would unlock what is not locked, and so end the program. The
+// goroutine and what it holds are lost until the process ends, which is the price of going on without the store.
 func BlockForever() { select {} }

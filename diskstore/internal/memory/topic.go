@@ -78,8 +78,8 @@ func (t *Topic) Drop() (finished int) {
 	return finished
 }
 
-// Lowest is the place of the first message that is on disk and not dead, or a lower bound of it; now if there is none.
-// Called with the write lock held.
+// Lowest is the place of the first message that is on disk and not dead, or a lower bound of it. It is now if there is
+// none. Called with the write lock held.
 func (t *Topic) Lowest(now int64) record.Position {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package record is what the embedded store keeps of a message: its position in the order of its topic, its record
-// and its lease, and the bytes of them. It knows no files and no keys, and has no state.
+// Package record is what the embedded store keeps of a message. That is its position in the order of its topic,
+// its record, its lease, and their bytes. It knows no files and no keys, and has no state.
 package record
 
 import (
@@ -26,9 +26,9 @@ import (
 //	count { attempt, at, len error }                  failures, oldest first
 //	body                                              the rest
 //
-// The compatibility rules: a new field takes a new flag and stands before the ID; the version
-// rises only when an older program would misread the rest. Blocks of the database carry
-// checksums, so the record has none of its own.
+// The compatibility rules: a new field takes a new flag and stands before the ID. The version rises
+// only when an older program would misread the rest. Blocks of the database carry checksums, so the
+// record has none of its own.
 type Record struct {
 	ID          string
 	Attempts    int

@@ -69,7 +69,7 @@ func (r *Registry) Add(disk *database.Topic, s punctual.Settings) *Topic {
 	return t
 }
 
-// Remove takes a topic out of memory, with all that is in it, and returns how many of its messages were finished and
+// Remove takes a topic out of memory, with all that is in it. It returns how many of its messages were finished and
 // still on disk.
 func (r *Registry) Remove(t *Topic) (finished int) {
 	finished = t.Memory.Drop()

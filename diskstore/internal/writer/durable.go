@@ -80,8 +80,8 @@ type unlogged struct {
 	under map[chan struct{}]struct{} // guarded by mu
 }
 
-// Logging is told before a settlement changes memory, which needs no write lock; the function that it returns is
-// called when the claim log has the settlement, or cannot. Whoever may have met it waits for that: a
+// Logging is told before a settlement changes memory, which needs no write lock. The function that it returns is
+// called when the claim log has the settlement, or cannot take it. Whoever may have met it waits for that: a
 // kill would take it back.
 func (w *Writer) Logging() (logged func()) {
 	u, c := &w.unlogged, make(chan struct{})
