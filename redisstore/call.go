@@ -68,7 +68,8 @@ type keyedClaim struct {
 	done chan struct{} // closed when it has ended
 }
 
-// begin notes a claim and returns what is to be called when it has ended, or returns the one with the same key that is under way.
+// begin notes a claim and returns what is to be called when it has ended. If a claim with the same key is under way it
+// returns that one.
 func (c *keyedClaims) begin(key string, end func()) (leave func(), other *keyedClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,8 +41,8 @@ func TestNoAnswerAtAll(t *testing.T) {
 	}
 }
 
-// P3, P5: a copy that arrives after another one changes nothing: it gets the answer of the
-// other, and an error when the slot has gone on.
+// P3, P5: a copy that arrives after another one changes nothing. It gets the answer of the other,
+// and an error when the slot has gone on.
 func TestLateCopy(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, connect(t, server), nil)

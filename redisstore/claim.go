@@ -77,13 +77,14 @@ func claimKey(ctx context.Context) *keyed {
 	return k
 }
 
-// firstStep is how long a claim that may have been sent before waits until it looks once more for what was leased then;
-// the time doubles.
+// firstStep is how long a claim that may have been sent before waits until it looks once more for what was leased then.
+// The time doubles.
 const firstStep = time.Second
 
 // claimKeyed is a claim with a key. In each partition there is one record of what it has leased, so a copy leases nothing there.
-// One that may have been sent before looks first where that has leased something, and again while it waits: the earlier one may
-// still be under way in another process. One that is under way in this process it waits for. It ends when its request says so.
+// One that may have been sent before looks first where that has leased something. It looks again while it waits,
+// because the earlier one may still be under way in another process. One that is under way in this process it waits
+// for. It ends when its request says so.
 func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]punctual.Delivery, error) {
 	ctx = context.WithValue(ctx, claimKeyName{}, k)
 	c.Topics = distinct(c.Topics)
@@ -368,8 +369,8 @@ func (l scan) room(topic string) int {
 	return min(n, left)
 }
 
-// furtherTime is for how long a claim with messages in hand waits for a further script, in ms: far longer
-// than a script takes, and far shorter than most leases.
+// furtherTime is for how long a claim with messages in hand waits for a further script, in ms. That is
+// far longer than a script takes, and far shorter than most leases.
 const furtherTime int64 = 500
 
 // further is a step. With messages in hand it takes at most furtherTime, because their leases run. A node that does not

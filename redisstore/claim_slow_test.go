@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// claimSlowly has a claim look into both partitions of a topic, each with one message due, and keeps
-// what the second look is told back until the claim has returned.
+// claimSlowly has a claim look into both partitions of a topic, each with one message due. It keeps
+// back the answer to the second look until the claim has returned.
 func claimSlowly(t *testing.T, hold func(p *redistest.Proxy, which redistest.Which) *redistest.Fault) (s *Store, first punctual.Delivery, slow *redistest.Fault) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -40,7 +40,7 @@ func inEach(n int) []punctual.NewMessage {
 	return ms
 }
 
-// P3: a claim that has leased something returns it although a further look gets no answer; what that
+// P3: a claim that has leased something returns it although a further look gets no answer. What that
 // look leases late is given back, and no attempt counts.
 func TestClaimReturnsBesideASlowLook(t *testing.T) {
 	t.Run("not carried out", func(t *testing.T) {

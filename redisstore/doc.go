@@ -1,5 +1,5 @@
-// Package redisstore keeps messages in Redis, where several machines share the work: a
-// single server, one behind Sentinel, or a Redis Cluster; 6.2 or newer, or Valkey.
+// Package redisstore keeps messages in Redis, where several machines share the work. It takes a
+// single server, one behind Sentinel, or a Redis Cluster, of version 6.2 or newer, or Valkey.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	store, err := redisstore.Open(ctx, client, nil)

@@ -54,8 +54,8 @@ func (k *failoverRun) killPrimary(i int, primary *redistest.Server, topics []str
 	k.journal.Write(e)
 }
 
-// awaitPushes waits until a push to one of some topics, or to any for none, was stored that began behind all that the journal
-// has now.
+// awaitPushes waits until a push to one of some topics was stored, or to any topic for none. The push must have begun
+// behind all that the journal has now.
 func (k *failoverRun) awaitPushes(topics []string) {
 	seen := 0
 	if err := storetest.ReadJournal(k.path, func(storetest.Line) { seen++ }); err != nil {
@@ -136,7 +136,7 @@ func TestReplicatedKillsBehindSentinel(t *testing.T) {
 	t.Logf("%d failovers with %d calls under way", k.rounds, k.underWay)
 }
 
-// P1 to P8: processes work while nodes of a cluster fail over, again and again; in one round of five slots of the
+// P1 to P8: processes work while nodes of a cluster fail over, again and again. In one round of five slots of the
 // other nodes are moved meanwhile.
 func TestReplicatedKillsInCluster(t *testing.T) {
 	t.Parallel()

@@ -30,8 +30,8 @@ func do(t testing.TB, s *redistest.Server, words ...string) string {
 	return reply
 }
 
-// situations fills a topic with a message in each state, and one finished ID that is
-// remembered, and returns the lease of the one that is leased.
+// situations fills a topic with a message in each state, and one finished ID that is remembered. It
+// returns the lease of the one that is leased.
 func situations(t testing.TB, s *Store) punctual.Delivery {
 	t.Helper()
 	keep := time.Hour
@@ -196,8 +196,8 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// L09: when the data set was wiped, by FLUSHALL or a server that came back empty, the store
-// stops and says so; it takes no message for stored.
+// L09: the data set was wiped, by FLUSHALL or a server that came back empty. Then the store stops
+// and says so, and reports no message as stored.
 func TestClassic_L09_Wiped(t *testing.T) {
 	server := redistest.Start(t)
 	for name := range changes(nil, punctual.Delivery{}) {
@@ -348,8 +348,8 @@ func errorReplies(t testing.TB, s *redistest.Server, prefix string) int {
 	return n
 }
 
-// trouble runs a consumer and a producer while something is done to the server, and then
-// expects everything that was reported stored to be delivered (P1), without a new push.
+// trouble runs a consumer and a producer while something is done to the server. Then everything
+// that was reported stored must be delivered (P1), without a new push.
 func trouble(t *testing.T, client func() redis.UniversalClient, cause func()) {
 	t.Helper()
 	troubleFor(t, client, func(*Store) {}, cause)

@@ -108,8 +108,8 @@ func TestStoriesCostNothing(t *testing.T) {
 	wantSound(t, s)
 }
 
-// P10: stories go when their time is over: in a busy topic as fast as new ones come, and in one that nobody changes but consumers
-// wait for. When a topic keeps none any more, nothing is left in the end.
+// P10: stories go when their time is over. In a busy topic they go as fast as new ones come, and they go in one that
+// nobody changes but consumers wait for. When a topic keeps none any more, nothing is left in the end.
 func TestStoriesAreSwept(t *testing.T) {
 	for _, batch := range []int{1, script.Items} {
 		server := redistest.Start(t)
@@ -346,7 +346,8 @@ func memoryOf(t *testing.T, server *redistest.Server, keys ...string) (bytes flo
 	return bytes
 }
 
-// P10: a story is small: two strings of 32 bytes, what Redis needs for a field of a hash, and a share of a member of a set.
+// P10: a story is small. It takes two strings of 32 bytes, what Redis needs for a field of a hash, and a share of a
+// member of a set.
 func TestBytesOfAStory(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "no", "--save", "")
 	for batch, most := range map[int]float64{1: 300, script.Items: 160} {

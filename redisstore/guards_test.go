@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What guards in the scripts are for that no other test would miss: each needs a clock that stands
-// still, or more messages than one script sweeps.
+// What guards in the scripts are for that no other test would miss. Each test needs a clock that
+// stands still, or more messages than one script sweeps.
 
 // openStill opens a store whose clock is moved by the test.
 func openStill(t *testing.T, o Options) (*Store, *storekit.ManualClock) {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// T06: connections that are dead at the other end while this one believes in them, those of
-// commands and that of the notifications, heal by themselves.
+// T06: connections may be dead at the other end while this one believes in them. Those of commands
+// and that of the notifications heal by themselves.
 func TestClassic_T06_HalfOpenConnections(t *testing.T) {
 	server := redistest.Start(t)
 	p := redistest.StartProxy(t, server)

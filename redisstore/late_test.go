@@ -23,7 +23,7 @@ import (
 // What a copy can do that arrives when its caller has given up: nothing, once its deadline is past by the
 // store's clock.
 
-// givenUp makes a call of which the first copy is held until the caller has given up, with an error that says that
+// givenUp makes a call of which the first copy is held until the caller has given up. The caller's error says that
 // it may have happened.
 func givenUp(t *testing.T, p *redistest.Proxy, sc *script.Script, ctx context.Context, end func(), call func(ctx context.Context) error) *redistest.Fault {
 	t.Helper()

@@ -22,8 +22,8 @@ import (
 //  3. partition 0 notes that all have it (spread).
 //
 // Nobody acts on a version before all partitions have it: who meets one that has not been
-// spread does steps 2 and 3 first. So whoever acts on an older version learns of the newer one
-// from whatever partition it turns to, and a push for an older version is refused there.
+// spread does steps 2 and 3 first. So whoever acts on an older version learns of the newer one from
+// whatever partition it turns to. There a push for an older version is refused.
 //
 // docs/decisions/0011 says why.
 
@@ -165,8 +165,8 @@ func (s *Store) spread(ctx context.Context, topic string, l *layout) error {
 	return err
 }
 
-// store gives a partition a version of the settings, and reports whether it took it: base
-// is the version that it must have, or empty for any older one.
+// store gives a partition a version of the settings, and reports whether it took it. base is the
+// version that it must have, or empty for any older one.
 func (s *Store) store(ctx context.Context, sc *script.Script, p keys.Partition, l *layout, base string) (bool, error) {
 	args := append([]any{base, l.version, p.Number, l.token, script.Flag(l.spread == l.version)}, l.fields...)
 	a, err := s.route.Run(ctx, sc, p, nil, args...)

@@ -162,7 +162,7 @@ func TestKilledCreation(t *testing.T) {
 	})
 }
 
-// A deletion that breaks off anywhere may have removed some messages; what is stored afterwards
+// A deletion that breaks off anywhere may have removed some messages. What is stored afterwards
 // stays, also by a process that still knows the old topic.
 func TestKilledDeletion(t *testing.T) {
 	eachDeath(t, func(x *survivors) {
@@ -215,8 +215,8 @@ func TestKilledDeletionOfTopicMadeAnew(t *testing.T) {
 	}
 }
 
-// Two processes that change, delete and use a topic at once: every push that was acknowledged
-// after the last deletion is delivered, and no call fails.
+// Two processes change, delete and use a topic at once. Every push that was acknowledged after the
+// last deletion is delivered, and no call fails.
 func TestDeletionsUnderLoad(t *testing.T) {
 	prefix := fresh()
 	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 3}) }

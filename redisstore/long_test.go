@@ -103,8 +103,8 @@ func longCalls() []longCall {
 	}
 }
 
-// wantSome fails the test unless so many items of a call were done, as the store tells too, and all others
-// definitely not, for want of memory.
+// wantSome fails the test unless so many items of a call were done, as the store tells too. All others
+// must be definitely not done, for want of memory.
 func wantSome(t *testing.T, what string, s *Store, c longCall, items []error, done int64) {
 	t.Helper()
 	var n int64
@@ -159,8 +159,8 @@ func TestRefusedInTheMiddle(t *testing.T) {
 	}
 }
 
-// P13: the same with partitions, whose scripts run side by side: the items of the one that is refused have its
-// error; when all are refused nothing was done.
+// P13: the same with partitions, whose scripts run side by side. The items of the one that is refused have its
+// error. When all are refused nothing was done.
 func TestRefusedInOnePartition(t *testing.T) {
 	const partitions = 3
 	server := redistest.Start(t)

@@ -161,8 +161,8 @@ func TestTopicMadeAnewWithOtherPartitions(t *testing.T) {
 	}
 }
 
-// The number of partitions is that of a topic's first settings, in a patch of its own or of the store;
-// another one later is refused, and changes nothing.
+// The number of partitions is that of a topic's first settings, in a patch of its own or of the store.
+// Another number later is refused, and changes nothing.
 func TestPartitionsAreFixed(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	divide(t, s, "own", 2) // fewer than the store's

@@ -74,8 +74,8 @@ func snapshot(t *testing.T, s *redistest.Server, status string) {
 	}
 }
 
-// P13: what a server refuses has not happened, and says so; when it is over, a consumer that
-// was waiting all the time goes on without a new push.
+// P13: what a server refuses has not happened, and says so. When it is over, a consumer that was
+// waiting all the time goes on without a new push.
 func TestRefusals(t *testing.T) {
 	for name, r := range refusals {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func pair(t *testing.T) (primary, replica *redistest.Server) {
 	return primary, replica
 }
 
-// openReplicated opens a store, as soon as the replicas are there for their primary: one that
+// openReplicated opens a store as soon as the replicas are there for their primary. A replica that
 // has just got all data first writes a new append-only file.
 func openReplicated(t *testing.T, c redis.UniversalClient, o *Options) *Store {
 	t.Helper()

@@ -9,14 +9,15 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 )
 
-// A routing sends the items of a call to their partitions: in rounds, because a partition may
-// say that the topic is not as was thought. Messages of one partition stay in their order.
+// A routing sends the items of a call to their partitions. It does so in rounds, because a
+// partition may say that the topic is not as was thought. Messages of one partition stay in their
+// order.
 type routing struct {
 	s     *Store
 	items []item
-	// create makes topics that do not exist. A partition whose version of the settings is
-	// another then does nothing, and its messages begin anew; without it they do so only when
-	// there is a new version.
+	// create makes topics that do not exist. A partition whose version of the settings is another
+	// then does nothing, and its messages begin anew. Without create they do so only when there is
+	// a new version.
 	create bool
 	// id returns the ID of the message of an item.
 	id func(i int) string
@@ -215,7 +216,7 @@ type renewal struct {
 	superseded bool // which was made for them
 }
 
-// renew finds out what another version means. Where there is no new one, somebody may be deleting the topic; he gets
+// renew finds out what another version means. Where there is no new one, somebody may be deleting the topic. He gets
 // the time to finish, and if that takes too long he is gone.
 func (j *routing) renew(ctx context.Context, x mismatch, old *layout, refusals int) (renewal, error) {
 	l, err := j.s.renew(ctx, x.p, x.seen, old)

@@ -117,8 +117,8 @@ func TestSettingsOfServerChange(t *testing.T) {
 	}
 }
 
-// What lies in Redis already is not touched by a program that does not know its format; it says what to do, and so
-// does an examination.
+// What lies in Redis already is not touched by a program that does not know its format. Open and an examination
+// say what to do.
 func TestOtherFormats(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	for format, remedy := range map[string]string{"1": "another prefix", "3": "the version of Punctual that wrote it"} {

@@ -82,7 +82,7 @@ func (s *Store) create(ctx context.Context, topic string, old *layout) (*layout,
 }
 
 // change gives a topic other settings, or reports false when the old ones are not current any
-// more. A new topic is entered among the names of topics first, so that none is missing there: a deletion of
+// more. A new topic is entered among the names of topics first, so that none is missing there. A deletion of
 // an older version leaves the name.
 func (s *Store) change(ctx context.Context, topic string, old *layout, set punctual.Settings) (*layout, bool, error) {
 	l, err := old.with(set, s.clock.Guess()/1000)

@@ -28,9 +28,9 @@ const killClients = 2
 // messages in one and give them back when another is slow. The ledger cannot tell those from leases that nobody made.
 const killPartitions = 1
 
-// TestKill has processes work on one server. In each round the server is killed, or hangs, or cuts all connections, or the
-// network carries nothing in one direction, and then the processes are killed. What they were told is held against what they
-// and a look at everything find.
+// TestKill has processes work on one server. In each round something happens to the server, and then the processes are
+// killed. It is killed, hangs, cuts all connections, or its network carries nothing in one direction. What they were
+// told is held against what they and a look at everything find.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendfsync", "always")

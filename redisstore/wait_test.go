@@ -237,8 +237,8 @@ func TestOneLookPerMessage(t *testing.T) {
 	n, seconds := calls(t, server)-before, time.Since(begin).Seconds()
 	end()
 	waiting.Wait()
-	// Push, look and ack for each; a look may come a little early, and after a message was
-	// taken somebody looks whether it was the last.
+	// Push, look and ack for each. A look may come a little early, and after a message was taken
+	// somebody looks whether it was the last.
 	if float64(n) > 7*messages+seconds+5 {
 		t.Errorf("%d messages through their lives with %d claims waiting took %d scripts", messages, waiters, n)
 	}

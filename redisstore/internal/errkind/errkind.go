@@ -1,4 +1,4 @@
-// Package errkind says what a failed command means: whether what it was to change may have happened, whether it is worth
+// Package errkind says what a failed command means. That is whether its change may have happened, whether it is worth
 // trying again, and what the user can do. It has no state.
 package errkind
 

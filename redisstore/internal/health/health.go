@@ -1,5 +1,6 @@
-// Package health looks at the servers of a store: version, eviction, durability, clocks, the user's rights, and whether the
-// data set is still the one that was opened. It says why pushes are refused, and has one background loop.
+// Package health looks at the servers of a store. It checks version, eviction, durability, clocks, the user's rights,
+// and whether the data set is still the one that was opened. It says why pushes are refused, and has one background
+// loop.
 package health
 
 import (
@@ -218,8 +219,8 @@ func (h *Health) Soon() {
 	}
 }
 
-// Check notices what has become dangerous: it refuses pushes as long as the server
-// cannot keep them as was asked for, and stops the store when the data is gone.
+// Check notices what has become dangerous. It refuses pushes as long as the server cannot keep them
+// as was asked for, and stops the store when the data is gone.
 func (h *Health) Check() {
 	ctx, end := context.WithTimeout(context.Background(), checkTimeout)
 	defer end()

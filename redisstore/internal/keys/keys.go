@@ -1,5 +1,5 @@
-// Package keys names what a store has in Redis: the keys and channels of partitions, and the partition that a message or a
-// token belongs to.
+// Package keys names what a store has in Redis: the keys and channels of partitions. It also tells which partition a
+// message or a token belongs to.
 package keys
 
 import (
@@ -70,7 +70,8 @@ func (k *Args) Of(p Partition) []any {
 	return withStories(all[:Count:Count], all)
 }
 
-// WithRecords returns the keys of p for a script with a record in the hash of that number, and both hashes if the call has a key.
+// WithRecords returns the keys of p for a script with a record in the hash of that number. If the call has a key they
+// include both hashes.
 func (k *Args) WithRecords(p Partition, number int64, key bool) []any {
 	all := k.all(p)
 	names := append(all[:Count:Count], all[Count+number])

@@ -17,9 +17,8 @@ import (
 )
 
 // PingEvery is how often the connection is tried. It is taken for dead when nothing has
-// come for twice as long, not even the answer to a PING. The client's own health check notices
-// only when it cannot write, which a proxy that forgets connections lets it do for a quarter
-// of an hour.
+// come for twice as long, not even the answer to a PING. The client's own health check notices only
+// when it cannot write. A proxy that forgets connections lets it write for a quarter of an hour.
 const PingEvery = 3 * time.Second
 
 // The pause between two connections doubles from the first to the last, as long as none lasts. A

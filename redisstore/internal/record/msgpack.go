@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Scripts take lists of short values in the form of msgpack (msgpack.org), because Redis and this
-// program are both quicker with one value than with thousands. Only what the
-// scripts need is here: arrays, strings and numbers.
+// Scripts take lists of short values in the form of msgpack (msgpack.org). Redis and this program
+// are both quicker with one value than with thousands. Only what the scripts need is here: arrays,
+// strings and numbers.
 
 const (
 	packFixString = 0xa0 // and the length, below 32

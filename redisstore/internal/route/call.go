@@ -12,18 +12,18 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// A call whose answer is lost is sent again, with the same number and deadline; lua/call.lua keeps what
-// each caller was answered last and carries a call out once. So a connection that breaks, or a
+// A call whose answer is lost is sent again, with the same number and deadline. The script lua/call.lua
+// keeps what each caller was answered last, and carries a call out once. So a connection that breaks, or a
 // failover, costs time and leaves no doubt, as long as a copy gets through in the end. A copy that arrives
 // behind the deadline, by the store's clock, changes nothing: what its caller has given up cannot undo
 // what came later.
 
-// CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before: as long as its
-// copies may be under way.
+// CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before. Its copies may
+// be under way for as long.
 const CallTime = 15_000
 
 // recorded runs a script that lua/call.lua stands in front of. When the server's clock is not where it was
-// thought to be, the call is late although it has just been made; it is made anew if nothing was done.
+// thought to be, the call is late although it has just been made. It is made anew if nothing was done.
 func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args []any) (*script.Answer, error) {
 	c := r.slots.begin()
 	defer r.slots.end(c)

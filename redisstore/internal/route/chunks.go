@@ -15,7 +15,7 @@ import (
 // one script may take, and takes them there. Items of a partition keep their order.
 //
 // Nodes are asked side by side. One that does not answer for a second is not waited for where others have
-// been asked too (P14): its items have an error of their own. What it does later is nobody's.
+// been asked too (P14). Its items have an error of their own. What it does later is nobody's.
 type Chunks struct {
 	r *Router
 	// Pack makes the arguments of the script for a chunk. It is not called once Run has returned.

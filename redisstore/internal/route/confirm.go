@@ -116,10 +116,10 @@ func (r *Router) evalOn(ctx context.Context, node redis.UniversalClient, line []
 
 // wait adds WAITAOF to a pipeline and returns the last one, whose answer counts.
 //
-// There are several, because a replica is asked once for each that has to wait, and otherwise
-// tells only once a second what it has on disk. The first time it is asked while it is still
-// writing; so one alone would nearly always take a second. When one has what it waited for, those
-// behind it return at once.
+// There are several, because a replica is asked once for each that has to wait. Otherwise it tells
+// only once a second what it has on disk. The first time it is asked while it is still writing; so
+// one alone would nearly always take a second. When one has what it waited for, those behind it
+// return at once.
 func (r *Router) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceCmd {
 	left := r.replicaTimeout().Milliseconds()
 	for ms := int64(1); ; ms = min(2*ms, longestWait) {

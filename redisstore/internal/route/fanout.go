@@ -18,8 +18,8 @@ func (r *Router) nodeSlack() time.Duration {
 	return r.o.Slack + r.replicaTimeout()
 }
 
-// Node names the node of a cluster that serves a partition; empty is a server that is the only one, or a
-// node that is not known.
+// Node names the node of a cluster that serves a partition. It is empty for a server that is the only
+// one, and for a node that is not known.
 func (r *Router) Node(p wait.Part) string {
 	if _, ok := r.client.(*redis.ClusterClient); !ok {
 		return ""

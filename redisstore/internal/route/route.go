@@ -72,8 +72,8 @@ type onceCmd struct{ *redis.Cmd }
 // NoRetry tells the client.
 func (onceCmd) NoRetry() bool { return true }
 
-// Tries is how often a command is sent that Redis certainly did not carry out, for a reason
-// that may pass; between them it waits from FirstPause, doubling.
+// Tries is how often a command is sent that Redis certainly did not carry out, for a reason that
+// may pass. The pauses between begin with FirstPause and double.
 const (
 	Tries      = 5
 	FirstPause = 10 * time.Millisecond

@@ -1,5 +1,5 @@
-// Package script has the Lua scripts of a store: their texts, what it means to send one twice, what they are given and
-// how their answers are read. It has no state.
+// Package script has the Lua scripts of a store. It says what it means to send one twice, what they are given and how
+// their answers are read. It has no state.
 package script
 
 import (

@@ -60,7 +60,8 @@ func (n *Nodes) Recovered(node string) <-chan struct{} {
 }
 
 // Await returns true once a node does not fail, or false when it fails for another LateAfter or ctx ends. It calls late
-// before it waits, for those who need not: a busy machine is soon back, and a call for one node alone can only fail instead.
+// before it waits, for calls that need not wait: a busy machine is soon back. A call for one node alone can only fail
+// instead.
 func (n *Nodes) Await(ctx context.Context, node string, late func()) bool {
 	recovered := n.Recovered(node)
 	if recovered == nil {

@@ -183,8 +183,9 @@ func New(c Clock, s Store, n *Nodes) *Waiter {
 }
 
 // Claim waits for messages and returns the first that come, from one partition. When nothing has come until the time
-// of the request it returns nothing, or why a partition could not be looked into. A context that ends, or closing, which
-// is closed when the store closes, ends the waiting, but not for an answer that is under way from a node that answers.
+// of the request it returns nothing, or why a partition could not be looked into. The waiting ends when the context
+// ends, or closing is closed, which happens when the store closes. It does not end for an answer that is under way from
+// a node that answers.
 func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
 	w.start.Do(func() { w.work.Go(w.poll) })
 	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1)}
@@ -476,8 +477,8 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	w.concludeAll()
 }
 
-// afterClaim is when a partition is to be polled after a claim. After one that found nothing it rests 1, 2, 4, 8 ms, and
-// when its clock stands still, as one does that was set back, up to a second. Called with mu held.
+// afterClaim is when a partition is to be polled after a claim. After one that found nothing it rests 1, 2, 4, 8 ms.
+// When its clock stands still, as one does that was set back, it rests up to a second. Called with mu held.
 func (w *Waiter) afterClaim(p *part, got Answer) int64 {
 	if got.Err != nil || got.Now == 0 || len(got.Deliveries) > 0 {
 		p.empty = 0
@@ -668,7 +669,8 @@ func (w *Waiter) pollDue() int64 {
 		p.topic.wanted = now
 		if !p.due {
 			p.polls++
-			// What is due is not kept waiting by all that is only to be tidied: while a partition is ready, no other one becomes so for that.
+			// What is due is not kept waiting by what is only to be tidied. So while a partition is ready, no other one
+			// is polled to tidy it.
 			if p.tidy = p.polls >= tidyEach && w.ready == 0; p.tidy {
 				p.polls = 0
 			}

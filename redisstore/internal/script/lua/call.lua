@@ -12,8 +12,8 @@ local field, content
 if #ARGV[1] > 41 then field, content = string.sub(ARGV[1], 42, 57), string.sub(ARGV[1], 58) end
 
 -- No deadline is further ahead. So there are never more than two windows, and the one before them is past for
--- good: whoever writes a record writes the clock. The record of a key is kept for as long, from the time on at which
--- it was written, so it is in the window after the present one.
+-- good: whoever writes a record writes the clock. The record of a key is kept for as long, from the time at which it
+-- was written. So it is in the window after the present one.
 local WINDOW = 60000
 local window = floor(deadline / WINDOW)
 

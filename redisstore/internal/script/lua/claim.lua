@@ -45,8 +45,8 @@ local function answered_to(record)
 end
 
 -- Of what the call leased before, all that is still leased by it. Nothing, when the leases have run out on the
--- way (P3). With a key, or behind the deadline, somebody may have been told, and may be at work; else nobody is, unless he
--- has extended his lease.
+-- way (P3). With a key, or behind the deadline, somebody may have been told, and may be at work. Else nobody is, unless
+-- he has extended his lease.
 local function answer_again()
   local ids = ids_again()
   local known, messages, still = states(ids), {}, {}

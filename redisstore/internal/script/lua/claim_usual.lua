@@ -5,8 +5,8 @@ local TURNS, LENGTHS = 32, 32            -- see lease_token
 local LAST_USUAL_LEASE = 8796093022208   -- 2^43: up to here a score has room for them
 local AT_ONCE = 64                       -- bodies are read a few at a time: nobody knows how long they are
 
--- usual_lease is token, end and score of a new lease, and the lengths if there is a new one; nil if a score
--- cannot tell it.
+-- usual_lease is token, end and score of a new lease, and the lengths if there is a new one. It is nil if a
+-- score cannot tell it.
 local function usual_lease(length)
   local counter = tonumber(g[3] or 0)
   local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * now, 0) + 1

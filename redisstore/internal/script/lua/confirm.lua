@@ -1,4 +1,4 @@
--- confirm changes a hash in front of WAITAOF, which waits for what its connection has changed: a
+-- confirm changes a hash in front of WAITAOF, which waits for what its connection has changed. A
 -- script that found its work done already has changed nothing. It has no prelude.
 --
 -- KEYS  1 a hash

@@ -332,9 +332,9 @@ end
 -- READ is how many bytes of messages one script reads for their stories.
 local READ = 1048576
 
--- complete sees to it that the state of each message that may finish here is known and tells when it was created, where stories
--- are kept. known are the states. It reports false when that would be too much at once: then some messages have such a
--- state by now, and the caller comes again.
+-- complete reads the states of the messages that may finish here, where stories are kept. Each is then known and tells
+-- when its message was created. known are the states. It reports false when that would be too much at once: then some
+-- messages have such a state by now, and the caller comes again.
 local function complete(ids, known)
   if cfg.finished_retention == 0 then return true end
   local some, bytes, all = {}, 0, true

@@ -1,8 +1,10 @@
 -- What list and purge share: the choice of messages by state and time. It stands between
 -- the prelude and either script.
 --
--- ARGV  3 state (as in punctual.State; 0 is all but the dead, for purge alone); 4 from, 5 to (ms, both included); 6, 7 place behind
---       which to begin: time and ID, empty to begin at the first; 8 how many at most
+-- ARGV  3 state, as in punctual.State; 0 is all but the dead, for purge alone.
+--       4 from, 5 to (ms, both included).
+--       6 time, 7 ID of the place behind which to begin; both are empty to begin at the first.
+--       8 how many at most.
 
 -- Leased messages of one ms are in the order of their scores, which differ by 1/PLACES or more. So the
 -- place of one is its score times that.

@@ -30,8 +30,8 @@ for i = 1, #items, 5 do
 end
 local was = only_acks and NEVER or head() -- an ack makes nothing need attention earlier
 
--- token is the current token of each message that is leased; known the state of those with
--- which more is to be done than to ack them.
+-- token is the current token of each message that is leased. known is the state of those with which
+-- more is to be done than to ack them.
 local token, known = {}, {}
 local scores = call('ZMSCORE', L, unpack(ids))
 local usual = {} -- what has no state and must have one
@@ -53,8 +53,8 @@ for _, id in ipairs(usual) do
 end
 if not complete(may_end, known) then return redis.error_reply('PUNCTUAL_MORE messages are long') end
 
--- The topic's backoff: delays of the first attempts in ms, of which the last one is for
--- all further ones, and the part by which chance lengthens them.
+-- The topic's backoff: delays of the first attempts in ms, and the part by which chance lengthens
+-- them. The last delay is for all further attempts.
 local delays, jitter = {0}, 0
 if backoff then
   local b = call('HMGET', G, 'delays', 'jitter')
