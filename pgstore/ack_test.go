@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/internal/pgtest"
 )
 
-// An ack does not wait for the disk: a server that stops at once may take it back, and the message is there again with its lease. It
-// stays done where somebody was told that it is gone, and where its ID is remembered.
+// An ack does not wait for the disk. A server that stops at once may take it back, and the message is there again with
+// its lease. It stays done where somebody was told that it is gone, and where its ID is remembered.
 func TestAcksOfAServerThatStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "wal_writer_delay=10s")

@@ -127,7 +127,8 @@ func (s *Store) heads(ctx context.Context, topics []string) (now int64, heads ma
 	return micros / 1000, heads, nil
 }
 
-// headOf is when to look at a topic again, in ms, by an answer of the time given: at its next message, or where the answer ends.
+// headOf is when to look at a topic again, in ms, by an answer of the time given. That is at its next message, or where
+// the answer ends.
 func headOf(next *int64, micros int64) int64 {
 	if next == nil {
 		return micros/1000 + lookAhead.Milliseconds() + 1

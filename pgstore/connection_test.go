@@ -441,8 +441,8 @@ func TestTimeoutsOfRole(t *testing.T) {
 	}
 }
 
-// A server that begins to refuse changes on connections that stay open, as one that was made a standby, is a definite error; work
-// goes on when it is over.
+// A server may begin to refuse changes on connections that stay open, as one that was made a standby. That is a
+// definite error, and work goes on when it is over.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")

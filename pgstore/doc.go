@@ -8,17 +8,17 @@
 //
 // # Layout
 //
-// A message is one row of one table, with the time at which it next needs attention: its due time, or the end of its
-// lease. One index orders live messages by topic and that time, the primary key finds all by topic and ID.
-// docs/format-postgres.md draws the tables.
+// A message is one row of one table, with the time at which it next needs attention. That is its due time, or the
+// end of its lease. One index orders live messages by topic and that time, the primary key finds all by topic and
+// ID. docs/format-postgres.md draws the tables.
 //
 // # How it works
 //
 // Each statement is a file in sql, which says what it locks. Pushes, acks and claims are one message to the server each,
 // which is one transaction (push.go, settle.go, claim.go). All other changes lock their messages, decide in Go what becomes
-// of each, and write that together with the commit (change.go). Everybody who locks several messages does so
-// in the order of topic and ID, and claims pass by what is locked, so nobody waits in a circle. A transaction has at
-// most 1000 items; longer calls are several (parts.go).
+// of each, and write that together with the commit (change.go). Everybody who locks several messages does so in the
+// order of topic and ID. Claims pass by what is locked. So nobody waits in a circle. A transaction has at most 1000
+// items; longer calls are several (parts.go).
 //
 // A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server's timeline
 // changes, so no token is given twice when a standby takes over without the last claims (claim.sql).
@@ -38,6 +38,7 @@
 // a definite error. When the answer to a commit is lost the error is ErrIndeterminate (run.go, errors.go).
 //
 // Open looks at version and durability, and so does the store again every 30 s (durability.go). Each transaction that changes
-// something raises synchronous_commit for itself where the session has less than it needs (clock.sql). An ack turns it off for
-// itself, unless an ID is to be remembered (ack.sql); answers that say that something is gone wait for the disk (durable.sql).
+// something raises synchronous_commit for itself where the session has less than it needs (clock.sql). An ack turns it
+// off for itself, unless an ID is to be remembered (ack.sql). Answers that say that something is gone wait for the disk
+// (durable.sql).
 package pgstore

@@ -14,7 +14,7 @@ const (
 	tickEvery = time.Second
 	// checkEvery is how often the server's settings are looked at, and what was kept long enough is removed.
 	checkEvery = 30 * time.Second
-	// restored is how far the clock in the tables may go back: with synchronous_commit=off a crash takes up to three
+	// restored is how far the clock in the tables may go back. With synchronous_commit=off a crash takes up to three
 	// wal_writer_delay, of 10 s at most each.
 	restored = 30 * time.Second
 	// sweepItems bounds what one statement removes.

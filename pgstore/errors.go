@@ -48,8 +48,8 @@ var faults = []fault{
 	{"XX00", punctual.ErrCorrupt, "the server found damaged data; look at its log"},
 }
 
-// noPrepared is for a pooler, such as pgbouncer before 1.21, that gives each transaction another connection, without the
-// statements that were prepared on the last one.
+// noPrepared is for a pooler, such as pgbouncer before 1.21, that gives each transaction another connection. That one
+// lacks the statements that were prepared on the last one.
 const noPrepared = "a pooler is in between that carries no prepared statements: add default_query_exec_mode=cache_describe to the pool's URL"
 
 // explain says in the vocabulary what an error of the driver means. unknown is the kind of a lost answer.

@@ -64,7 +64,8 @@ func TestStoryOfACancelInATransaction(t *testing.T) {
 	}
 }
 
-// The first end of a message counts: an ack that waits for a cancel in a transaction leaves the story of the one that took effect.
+// The first end of a message counts. An ack that waits for a cancel in a transaction leaves the story of the one that
+// took effect.
 func TestStoryOfTheEndThatTookEffect(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {

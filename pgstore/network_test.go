@@ -112,8 +112,8 @@ func TestHalfOpenListener(t *testing.T) {
 	waitUntil(t, "the store listens on another connection", func() bool { return listener(t, server, port) != 0 })
 }
 
-// P14: a process that stands still and does not read what it is told holds up nobody, and the server ends its connection, so that it
-// keeps no dead rows.
+// P14: a process that stands still and does not read what it is told holds up nobody. The server ends its connection,
+// so that it keeps no dead rows.
 func TestUnreadListener(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")

@@ -258,8 +258,8 @@ func (s *Store) createTopics(ctx context.Context, w way, topics []string) error 
 	})
 }
 
-// pushTaken pushes messages whose ID somebody had. Those whose ID or topic is gone meanwhile it returns: whoever stores new rows
-// may wait for other transactions, and holds no row then that they may want.
+// pushTaken pushes messages whose ID somebody had. It returns those whose ID or topic is gone meanwhile. Whoever stores
+// new rows may wait for other transactions, and holds no row then that they may want.
 func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, err error) {
 	if len(part) == 0 {
 		return nil, nil

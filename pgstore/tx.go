@@ -18,7 +18,7 @@ import (
 // Tx is a transaction of the caller's, in the database of the store. Make one with Pgx or SQL.
 //
 // What is done in it takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The store
-// never ends it and tries nothing again. An error of the call leaves it aborted, as PostgreSQL does; errors.As
+// never ends it and tries nothing again. An error of the call leaves it aborted, as PostgreSQL does. errors.As
 // finds the *pgconn.PgError of pgx in it, so that a serialization failure can be told.
 //
 // The store raises synchronous_commit in it where it is less than the store's class needs.

@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The configuration of a command that runs for long: each of its flags can also be given by an environment variable or by
-// a file in YAML. The flag --tls-cert is PUNCTUAL_TLS_CERT and "tls-cert:" there. What stands on the command line counts
-// first, then the environment, then the file, then the default.
+// The configuration of a command that runs for long. Each of its flags can also be given by an environment variable or
+// by a file in YAML. The flag --tls-cert is PUNCTUAL_TLS_CERT and "tls-cert:" there. What stands on the command line
+// counts first, then the environment, then the file, then the default.
 
 // config is where the flags of a command take their values from.
 type config struct {

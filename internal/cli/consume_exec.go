@@ -25,8 +25,8 @@ const (
 const (
 	// defaultSnooze is how long exitSnooze puts a message off.
 	defaultSnooze = 30 * time.Second
-	// keptStderr is how much of the end of CMD's standard error is kept as the
-	// error; with the exit status before it, it stays within punctual.MaxErrorBytes.
+	// keptStderr is how much of the end of CMD's standard error is kept as the error. With the exit
+	// status before it, it stays within punctual.MaxErrorBytes.
 	keptStderr = punctual.MaxErrorBytes - 64
 	// pipeGrace is how long to wait, after CMD has ended, for a process that it left
 	// behind to let go of standard error.

@@ -74,7 +74,7 @@ func TestDeadPurgeAndRequeueOnLocalDays(t *testing.T) {
 	r.run("dead", "requeue", "--all", "--on", "2026-11-21").ok().contains("a")
 }
 
-// A message that dies again as soon as it was requeued is requeued once, and one that died before the
+// A message that dies again as soon as it was requeued is requeued once. One that died before the
 // command began is not left out.
 func TestRequeuedOnceThoughItDiesAgain(t *testing.T) {
 	for _, c := range []struct{ args, want string }{

@@ -160,8 +160,8 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	}
 }
 
-// sameNames tells whether v prints the names that text has, no more and no less; input shapes
-// print nulls for what is not there, which do not count.
+// sameNames tells whether v prints the names that text has, no more and no less. Input shapes print
+// nulls for what is not there, which do not count.
 func sameNames(t *testing.T, text string, v any) bool {
 	t.Helper()
 	printed, err := jsonLine(v)

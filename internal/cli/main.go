@@ -19,8 +19,8 @@ func Main() int {
 	ctx, interrupt := context.WithCancelCause(context.Background())
 	defer interrupt(nil)
 
-	// Taken, so that a write to a closed pipe fails instead of ending the process, and not
-	// ignored, which the commands of consume --exec would inherit.
+	// Taken, so that a write to a closed pipe fails instead of ending the process. Not ignored,
+	// because the commands of consume --exec would inherit that.
 	pipes := make(chan os.Signal, 1)
 	signal.Notify(pipes, syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)

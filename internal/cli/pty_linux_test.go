@@ -180,8 +180,8 @@ func TestTheBarOfAFileHasAPercentage(t *testing.T) {
 // partly is a percentage that is neither 0 nor 100.
 var partly = regexp.MustCompile(`(0\.0[1-9]|0\.[1-9]\d|[1-9]\d?\.\d+)%`)
 
-// screen is what remains on the screen of text with the escape sequences that bars and
-// tables use: up by n lines, erase the line, erase what follows.
+// screen is what remains on the screen of text with the escape sequences that bars and tables use.
+// These are up by n lines, erase the line, erase what follows.
 func screen(text string) string {
 	lines, row := []string{""}, 0
 	for text != "" {

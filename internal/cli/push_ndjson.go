@@ -21,9 +21,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// push --ndjson: one goroutine reads and parses lines into a backlog, the command's own
-// takes what has gathered, pushes it as one batch and prints the results. While a batch is
-// on its way the next one gathers; a lone line goes at once.
+// push --ndjson: one goroutine reads and parses lines into a backlog. The command's own takes what
+// has gathered, pushes it as one batch and prints the results. While a batch is on its way the next
+// one gathers; a lone line goes at once.
 
 const (
 	// maxLine bounds a line of input: twice a body, for its escapes, and room for the rest.

@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// quota is a store that hands out at most so many deliveries, for consume --count: it
-// never claims a message that the run would not print.
+// quota is a store that hands out at most so many deliveries, for consume --count. It never claims
+// a message that the run would not print.
 type quota struct {
 	punctual.Store
 	limited bool

@@ -31,7 +31,7 @@ func (s *heldBackOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.
 }
 
 // TestConsumeCountsWhatItStarted: a delivery whose lease had ended before it could start is none of those that
-// --count asks for, and does not keep the run from ending.
+// --count asks for. It does not keep the run from ending.
 func TestConsumeCountsWhatItStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)

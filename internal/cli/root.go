@@ -1,5 +1,5 @@
-// Package cli is the command line of Punctual: one file per subcommand, and the
-// only place that chooses a store and wires it to a Queue or a Worker.
+// Package cli is the command line of Punctual, one file per subcommand. It is the only place that
+// chooses a store and wires it to a Queue or a Worker.
 //
 // A command is built by a newX(a *app) function. Its flags and arguments are
 // checked before a store is opened. Its answer goes to a.out, one line or one JSON

@@ -173,9 +173,9 @@ func fromSystemd() ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// reportToSystemd says that the server is ready, that it stops when ctx ends, and, where a watchdog was asked for, every
-// so often that the store answers. Without systemd it does nothing. The function that it returns waits until it has ended; ctx
-// must have ended then.
+// reportToSystemd says that the server is ready, and that it stops when ctx ends. Where a watchdog was asked for it
+// says every so often that the store answers. Without systemd it does nothing. The function that it returns waits until
+// it has ended; ctx must have ended then.
 func reportToSystemd(ctx context.Context, s punctual.Store, log *slog.Logger) (wait func()) {
 	notify := func(state string) bool {
 		there, err := daemon.SdNotify(false, state)

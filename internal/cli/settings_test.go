@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A setting is to be found in everything that shows or stores settings: the flags and the JSON of the command line,
-// its page, and the pages of both formats. That stores keep it is for storetest.
+// A setting is to be found in everything that shows or stores settings. That is the flags and the JSON of the
+// command line, its page, and the pages of both formats. That stores keep it is for storetest.
 func TestEverySettingIsEverywhere(t *testing.T) {
 	flags := make(map[string]bool)
 	for _, path := range []string{"topic set", "topic pause"} {

@@ -226,8 +226,8 @@ func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error
 	return s.open(ctx, p)
 }
 
-// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it: one that
-// has just begun, or is about to end.
+// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it.
+// That owner has just begun, or is about to end.
 const lockedFor = 2 * time.Second
 
 // place is where a store is, for a command that makes none.

@@ -91,7 +91,7 @@ func oneLine(s string, n int) string {
 }
 
 // sayNothing says on standard error that a list is empty, so that people do not take it for a
-// failure; scripts that read JSON see no lines.
+// failure. Scripts that read JSON see no lines.
 func (a *app) sayNothing(what string) {
 	if !a.json {
 		fmt.Fprintf(a.errs, "no %s\n", what)

@@ -11,9 +11,9 @@ import (
 // timeForms says what --at takes.
 const timeForms = "2026-11-20T10:00:00Z, '2026-11-20 9:00', 'tomorrow 9:00', 'mon 9am' or '9:30pm'"
 
-// readTime reads what --at takes: an RFC 3339 time, or a day and a time of day, or a time of
-// day alone, in the local time zone. Words that it does not know are refused, because a time that
-// is understood in part is a wrong one.
+// readTime reads what --at takes. That is an RFC 3339 time, or a day and a time of day, or a time
+// of day alone, in the local time zone. Words that it does not know are refused, because a time
+// that is understood in part is a wrong one.
 func (a *app) readTime(s string) (time.Time, error) {
 	withZone := dateAndTime.MatchString(s) && (strings.HasSuffix(s, "Z") || strings.ContainsAny(s[len(time.DateOnly):], "+-"))
 	if withZone || notation.HasLongYear(s) {

@@ -217,7 +217,7 @@ func (t *topModel) hour(height int) []string {
 	return append(lines, fit(axis.String(), t.width))
 }
 
-// column is the part of a column that lies in a level of a picture of some height; what is not 0 is at least a sliver.
+// column is the part of a column that lies in a level of a picture of some height. What is not 0 is at least a sliver.
 func column(n, most int64, height, level int) string {
 	eighths := int(float64(n) / float64(most) * float64(height*8))
 	if n > 0 {

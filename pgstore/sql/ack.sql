@@ -1,8 +1,9 @@
--- Finishes messages under their current token. It returns how many, and which ones if that is not all. The others it leaves as they
--- are, and so it does those that somebody changed while it waited for their locks: it cannot see where they are then.
--- The story of each is kept where its topic asks for that.
+-- Finishes messages under their current token. It returns how many, and which ones if that is not all. The others it
+-- leaves as they are. It also leaves those that somebody changed while it waited for their locks, since it cannot see
+-- where they are then. The story of each is kept where its topic asks for that.
 -- Locks: the rows that it removes, and then their stories, in the order of topic and ID.
--- The commit does not wait for the disk, unless $7 or an ID is to be remembered: an ack that is lost has its message delivered again.
+-- The commit does not wait for the disk, unless $7 or an ID is to be remembered. An ack that is lost has its message
+-- delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
     SELECT m.place, k.dedupe_window, k.finished_retention
