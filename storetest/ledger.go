@@ -176,7 +176,7 @@ type Ledger struct {
 	done       []*call        // to be checked
 	ids        map[name]*track
 	topics     map[string]*topicHistory
-	shortest   map[string]int64  // the shortest lease that a topic was ever given by its settings, in ms
+	leases     map[string]span   // the shortest and the longest lease that a topic ever had by its settings, in ms
 	unnamed    map[string]*track // messages whose ID nobody was told, by life
 	handlers   handlerHistory
 	problems   []string
@@ -206,7 +206,7 @@ type call struct {
 func NewLedger(d Durable) *Ledger {
 	return &Ledger{
 		durable: d, calls: make(map[int64]*call), failed: make(map[int64]bool), ids: make(map[name]*track), topics: make(map[string]*topicHistory),
-		shortest: make(map[string]int64), unnamed: make(map[string]*track), handlers: newHandlerHistory(),
+		leases: make(map[string]span), unnamed: make(map[string]*track), handlers: newHandlerHistory(),
 	}
 }
 
@@ -247,7 +247,7 @@ func (l *Ledger) Add(e Line) {
 		l.ended(ProcessOf(e.N), e.At)
 	case !e.Answer:
 		l.calls[e.N] = &call{Line: &e, from: l.line}
-		l.noteShortest(&e)
+		l.noteLease(&e)
 	default:
 		l.answered(&e)
 	}
@@ -328,9 +328,9 @@ func (l *Ledger) givenBack(c *call) (copies []*call) {
 	lease := c.Facts[0].Delay
 	if lease == 0 {
 		lease = ms(punctual.DefaultSettings().Lease)
-		for topic, shortest := range l.shortest {
+		for topic, lengths := range l.leases {
 			if len(c.Topics) == 0 || slices.Contains(c.Topics, topic) {
-				lease = min(lease, shortest)
+				lease = min(lease, lengths.lo)
 			}
 		}
 	}
@@ -341,15 +341,23 @@ func (l *Ledger) givenBack(c *call) (copies []*call) {
 	return copies
 }
 
-// noteShortest takes the begin of a call that may change how long the leases of a topic last.
-func (l *Ledger) noteShortest(e *Line) {
+// noteLease takes the begin of a call that may change how long the leases of a topic last. The history of a topic
+// takes it only when calls are checked, which is too late for those who ask now.
+func (l *Ledger) noteLease(e *Line) {
 	if e.Call != CallConfigure || e.Settings == nil {
 		return
 	}
 	topic, lease := e.Facts[0].Topic, ms(e.Settings.Lease)
-	if shortest, ok := l.shortest[topic]; !ok || lease < shortest {
-		l.shortest[topic] = lease
+	lengths := l.leasesOf(topic)
+	l.leases[topic] = span{min(lengths.lo, lease), max(lengths.hi, lease)}
+}
+
+// leasesOf returns the shortest and the longest lease that a topic may have had by its settings, in ms.
+func (l *Ledger) leasesOf(topic string) span {
+	if lengths, ok := l.leases[topic]; ok {
+		return lengths
 	}
+	return exactly(ms(punctual.DefaultSettings().Lease))
 }
 
 // ServerKilled tells that a server between the callers and the store was killed between two clocks. The next server

@@ -28,20 +28,11 @@ func (h *handlerHistory) extended(l *Ledger, c *call) {
 		if f.Verb == extend && c.answer.Facts[i].Status == "ok" {
 			length := exactly(f.Delay)
 			if f.Delay == 0 {
-				length = l.history(f.Topic).leases(c)
+				length = l.leasesOf(f.Topic)
 			}
 			h.extensions[held{name{f.Topic, f.ID}, f.Token}] = length.plus(span{c.At, c.end})
 		}
 	}
-}
-
-// leases are the lengths that the topic's leases may have during a call.
-func (h *topicHistory) leases(c *call) span {
-	out := span{1 << 62, 0}
-	for _, x := range h.during(c.from, c.to) {
-		out = span{min(out.lo, ms(x.Lease)), max(out.hi, ms(x.Lease))}
-	}
-	return out
 }
 
 func (h *handlerHistory) end(key held, f *Fact) span {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -134,11 +135,20 @@ func (s *script) amend(id string, change punctual.Change, status string) {
 
 // configure sets settings of the topic.
 func (s *script) configure(change func(x *punctual.Settings)) {
-	x := punctual.DefaultSettings()
+	n, x := s.beginConfigure(change)
+	s.endConfigure(n, x)
+}
+
+func (s *script) beginConfigure(change func(x *punctual.Settings)) (n int64, x punctual.Settings) {
+	x = punctual.DefaultSettings()
 	change(&x)
 	s.calls++
 	s.write(Line{Call: CallConfigure, N: s.calls, Facts: []Fact{{Topic: scriptTopic}}, Settings: &x})
-	s.write(Line{Call: CallConfigure, N: s.calls, Answer: true, Settings: &x})
+	return s.calls, x
+}
+
+func (s *script) endConfigure(n int64, x punctual.Settings) {
+	s.write(Line{Call: CallConfigure, N: n, Answer: true, Settings: &x})
 }
 
 // stats tells the counts of the topic, from scheduled to dead, under the default settings.
@@ -331,6 +341,26 @@ var soundHistories = map[string]func(s *script){
 		s.sleep(2 * scriptLease)
 		m.Failures = "1 lease ran out"
 		s.handler(LineStart, s.claim(m, 2))
+	},
+	"an extension by the topic's lease takes a lease that is being made shorter": func(s *script) {
+		m := s.push(message("m"))
+		d := s.claim(m, 1)
+		s.handler(LineStart, d)
+		n, shorter := s.beginConfigure(func(x *punctual.Settings) { x.Lease = 2 * scriptLease * time.Millisecond })
+		s.settle(d, extend, "ok")
+		s.endConfigure(n, shorter)
+		s.sleep(3 * scriptLease)
+		m.Failures = "1 lease ran out"
+		s.handler(LineStart, s.claim(m, 2))
+	},
+	"an extension by the topic's lease takes a lease that is being made longer": func(s *script) {
+		s.configure(func(x *punctual.Settings) { x.Lease = scriptLease * time.Millisecond })
+		d := s.claim(s.push(message("m")), 1)
+		n, longer := s.beginConfigure(func(x *punctual.Settings) { x.Lease = 10 * scriptLease * time.Millisecond })
+		s.settle(d, extend, "ok")
+		s.endConfigure(n, longer)
+		s.sleep(3 * scriptLease)
+		s.handler(LineStart, d)
 	},
 	"a cancel during a lease comes too late": func(s *script) {
 		d := s.claim(s.push(message("m")), 1)
