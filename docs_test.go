@@ -38,8 +38,8 @@ func TestLinksInDocuments(t *testing.T) {
 	}
 }
 
-// longestSentence is how many words a sentence of a page or a comment has at most. Twenty-five is the aim.
-const longestSentence = 30
+// longestSentence is how many words a sentence of a page or a comment has at most.
+const longestSentence = 25
 
 // Sentences are short, in pages and in comments. Code, tables, drawings and lists of links are no sentences; a name in code quotes is one word.
 func TestSentencesInDocuments(t *testing.T) {

@@ -31,8 +31,8 @@ const (
 	sysAsynqFast = "asynq-fast"
 )
 
-// asynq's polls, turned down. The first is how often due tasks are looked for (default 5 s), the
-// other how often an empty queue is looked at again (default 1 s).
+// asynq's polls, turned down. The first is how often due tasks are looked for (default 5 s). The
+// other is how often an empty queue is looked at again (default 1 s).
 const (
 	fastDelayedCheck = 100 * time.Millisecond
 	fastTaskCheck    = 10 * time.Millisecond
