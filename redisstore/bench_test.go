@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -244,6 +245,28 @@ func benchDrain(b *testing.B, stories time.Duration) {
 				clients.Go(func() { drain(bb, &left, size) })
 			}
 			clients.Wait()
+			bb.end(b.N)
+		})
+	}
+}
+
+// BenchmarkAck acks what was claimed before, 64 in a call, in a topic that keeps no stories and in one that does.
+func BenchmarkAck(b *testing.B) {
+	for _, stories := range []time.Duration{0, time.Hour} {
+		b.Run(fmt.Sprint("stories=", stories > 0), func(b *testing.B) {
+			bb := newBench(b)
+			keepStories(b, bb.store, stories)
+			bb.fill(b.N, time.Unix(1, 0))
+			var held []punctual.Delivery
+			for len(held) < b.N {
+				ds, err := bb.store.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: 200, Lease: time.Hour})
+				bb.must(err)
+				held = append(held, ds...)
+			}
+			bb.begin()
+			for some := range slices.Chunk(held, 64) {
+				settled(b, bb.store, acks(some))
+			}
 			bb.end(b.N)
 		})
 	}

@@ -131,37 +131,43 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 func TestWrongTypesInUsualCases(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	failed := make(map[string]bool)
-	for n := range keys.Count {
-		for _, name := range []string{"push", "claim", "ack"} {
-			s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
-			push(t, s, punctual.NewMessage{ID: "leased", Due: time.Unix(1, 0)})
-			held := claimOne(t, s, 0)
-			push(t, s, punctual.NewMessage{ID: "ready", Due: time.Unix(1, 0)})
-			changes := changes(s, held)
-			changes["push"] = func(ctx context.Context) error {
-				_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "orders", Delay: time.Hour}})
-				return err
+	for _, keep := range []time.Duration{0, time.Hour} { // of stories, and of finished IDs
+		for n := range keys.Count + 2 {
+			for _, name := range []string{"push", "claim", "ack"} {
+				s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
+				if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{FinishedRetention: &keep, DedupeWindow: &keep}); err != nil {
+					t.Fatal(err)
+				}
+				push(t, s, punctual.NewMessage{ID: "leased", Due: time.Unix(1, 0)})
+				held := claimOne(t, s, 0)
+				push(t, s, punctual.NewMessage{ID: "ready", Due: time.Unix(1, 0)})
+				changes := changes(s, held)
+				changes["push"] = func(ctx context.Context) error {
+					_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "orders", Delay: time.Hour}})
+					return err
+				}
+				p := s.names.Partition("orders", 0)
+				key := append(p.Keys(), p.Stories()...)[n]
+				kept := do(t, server, "EXISTS", key) == "1"
+				if kept {
+					do(t, server, "RENAME", key, "kept")
+				}
+				do(t, server, "SET", key, "planted")
+				before := do(t, server, "DEBUG", "DIGEST")
+				err := changes[name](t.Context())
+				failed[name] = failed[name] || err != nil
+				if err != nil && (!errors.Is(err, punctual.ErrCorrupt) || !punctual.Definite(err)) {
+					t.Errorf("P13: %s with a planted %s, finished kept for %v = %v; want ErrCorrupt", name, key, keep, err)
+				}
+				if after := do(t, server, "DEBUG", "DIGEST"); err != nil && after != before {
+					t.Errorf("P13: %s with a planted %s, finished kept for %v, failed and changed the data all the same", name, key, keep)
+				}
+				do(t, server, "DEL", key)
+				if kept {
+					do(t, server, "RENAME", "kept", key)
+				}
+				wantSound(t, s)
 			}
-			key := s.names.Partition("orders", 0).Keys()[n]
-			kept := do(t, server, "EXISTS", key) == "1"
-			if kept {
-				do(t, server, "RENAME", key, "kept")
-			}
-			do(t, server, "SET", key, "planted")
-			before := do(t, server, "DEBUG", "DIGEST")
-			err := changes[name](t.Context())
-			failed[name] = failed[name] || err != nil
-			if err != nil && (!errors.Is(err, punctual.ErrCorrupt) || !punctual.Definite(err)) {
-				t.Errorf("P13: %s with a planted %s = %v; want ErrCorrupt", name, key, err)
-			}
-			if after := do(t, server, "DEBUG", "DIGEST"); err != nil && after != before {
-				t.Errorf("P13: %s with a planted %s failed and changed the data all the same", name, key)
-			}
-			do(t, server, "DEL", key)
-			if kept {
-				do(t, server, "RENAME", "kept", key)
-			}
-			wantSound(t, s)
 		}
 	}
 	for _, name := range []string{"push", "claim", "ack"} {

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,6 +269,79 @@ func TestStoriesTellWhenLeasesBegan(t *testing.T) {
 			}
 		}
 		wantSound(t, s)
+	}
+}
+
+// inner is how many commands the scripts of a call have called.
+func inner(t *testing.T, server *redistest.Server, call func()) (n int) {
+	t.Helper()
+	count := func() (sum int) {
+		for _, m := range regexp.MustCompile(`cmdstat_([a-z|]+):calls=([0-9]+)`).FindAllStringSubmatch(do(t, server, "INFO", "commandstats"), -1) {
+			if calls, err := strconv.Atoi(m[2]); err == nil && m[1] != "info" && !strings.HasPrefix(m[1], "eval") {
+				sum += calls
+			}
+		}
+		return sum
+	}
+	before := count()
+	call()
+	return count() - before
+}
+
+// The usual case of an ack leaves the stories that the general one does, and forgets as many.
+func TestStoriesOfUsualAcks(t *testing.T) {
+	server := redistest.Start(t)
+	told, calls := make(map[bool][]punctual.Finished), make(map[bool]int)
+	for _, general := range []bool{false, true} {
+		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+		s := openStore(t, connect(t, server), &Options{Prefix: fresh(), clock: clock, general: func() bool { return general }})
+		keep := time.Hour
+		if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{FinishedRetention: &keep, DedupeWindow: &keep}); err != nil {
+			t.Fatal(err)
+		}
+		round := func(name string) (ids []string) {
+			t.Helper()
+			var ms []punctual.NewMessage
+			for i := range 70 { // two members of u are full, and one is not
+				ids = append(ids, name+strings.Repeat("x", i%3)+strconv.Itoa(i))
+				ms = append(ms, punctual.NewMessage{Topic: "orders", ID: ids[i], Due: clock.Now().Add(time.Duration(i) * time.Millisecond)})
+			}
+			ms[0].Due = time.Unix(-1, 0) // before 1970
+			push(t, s, ms...)
+			clock.Advance(101 * time.Millisecond)
+			var held []punctual.Delivery
+			for i := range 2 { // leases of two lengths
+				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 35, Lease: time.Duration(1+i) * time.Minute})
+				if err != nil || len(ds) != 35 {
+					t.Fatalf("claimed %d, %v; want 35", len(ds), err)
+				}
+				held = append(held, ds...)
+				clock.Advance(2 * time.Second)
+			}
+			calls[general] = inner(t, server, func() { settled(t, s, acks(held)) })
+			return ids
+		}
+		for _, id := range round("a") {
+			f := wantStory(t, s, id, punctual.OutcomeAcked, 1)
+			told[general] = append(told[general], f)
+			if !f.KeptUntil.Equal(f.At.Add(keep)) || !f.At.Equal(clock.Now()) {
+				t.Errorf("the story of %s: %+v; want it to end now and to be kept for an hour", id, f)
+			}
+		}
+		wantSound(t, s)
+		clock.Advance(keep)
+		round("b")
+		stories := s.names.Partition("orders", 0).Stories()
+		if n := do(t, server, "HLEN", stories[0]); n != "70" {
+			t.Errorf("P10: %s stories are there, 70 of which are to be kept still", n)
+		}
+		wantSound(t, s)
+	}
+	if calls[false] >= calls[true] {
+		t.Fatalf("this test shows nothing: the usual case has called %d commands, the general one %d", calls[false], calls[true])
+	}
+	if !reflect.DeepEqual(told[false], told[true]) {
+		t.Errorf("usual acks leave\n%v\ngeneral ones\n%v", told[false], told[true])
 	}
 }
 

@@ -51,9 +51,9 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push      = compose("push", Recorded, "start", "call", "push_usual", "settings", "prelude", "push")
-	Claim     = compose("claim", Recorded, "start", "claim_heads", "call", "claim_usual", "settings", "prelude", "claim")
-	Settle    = compose("settle", Recorded, "start", "call", "settle_usual", "settings", "prelude", "settle")
+	Push      = compose("push", Recorded, "start", "call", "push_usual", "settings", "stories", "prelude", "push")
+	Claim     = compose("claim", Recorded, "start", "claim_heads", "call", "claim_usual", "settings", "stories", "prelude", "claim")
+	Settle    = compose("settle", Recorded, "start", "call", "stories", "settle_usual", "settings", "prelude", "settle")
 	Amend     = change("amend", "amend")
 	Get       = reader("get", "get")
 	Finished  = reader("finished", "finished")
@@ -76,12 +76,12 @@ var (
 
 // reader makes a script that changes nothing.
 func reader(name string, of ...string) *Script {
-	return compose(name, Reading, append([]string{"start", "settings", "prelude"}, of...)...)
+	return compose(name, Reading, append([]string{"start", "settings", "stories", "prelude"}, of...)...)
 }
 
 // change makes a script that lua/call.lua knows again.
 func change(name string, of ...string) *Script {
-	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "prelude"}, of...)...)
+	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "stories", "prelude"}, of...)...)
 }
 
 //go:embed lua/*.lua

@@ -249,13 +249,7 @@ local function leave_set(id, from)
   if from == L then leave(id) elseif from then call('ZREM', from, id) end
 end
 
--- Stories of finished messages, where the topic keeps them. The form is drawn in docs/format-redis.md.
-
-local ACKED, CANCELLED, DROPPED = 0, 1, 2 -- outcomes
-local STORY, STORY_VERSION, STORY_BYTES = '<BI6I5I6i7', 32, 25
-local DELIVERED, MOVED_ONCE, ATTEMPTS = 4, 8, 16 -- flags beside the outcome
--- ENDS is how many IDs one member of u has at most.
-local ENDS = 32
+-- Stories of finished messages, where the topic keeps them: see stories.lua.
 
 local stories, story_ids = {}, {} -- those of this script: ID, story, ID, story ...; and the IDs
 
@@ -276,57 +270,8 @@ end
 -- write_stories writes the stories of this script, behind something that took out.
 local function write_stories()
   if #stories == 0 then return end
-  call('HSET', H, unpack(stories))
-  local till, ends = int(now + cfg.finished_retention), {}
-  for first = 1, #story_ids, ENDS do
-    local ids = {}
-    for i = first, math.min(first + ENDS - 1, #story_ids) do ids[#ids + 1] = string.char(#story_ids[i]) .. story_ids[i] end
-    ends[#ends + 1], ends[#ends + 2] = till, table.concat(ids)
-  end
-  call('ZADD', U, unpack(ends))
+  put_stories(story_ids, stories, cfg.finished_retention)
   stories, story_ids = {}, {}
-end
-
--- ids_of appends the IDs of a member of u, and reports whether it can be read.
-local function ids_of(member, ids)
-  local at = 1
-  while at <= #member do
-    local n = string.byte(member, at)
-    ids[#ids + 1] = string.sub(member, at + 1, at + n)
-    at = at + 1 + n
-  end
-  return at == #member + 1
-end
-
--- story_end is when a story is forgotten, or nil if it cannot be read.
-local function story_end(raw)
-  if #raw < STORY_BYTES or floor(string.byte(raw) / STORY_VERSION) ~= 1 then return nil end
-  local _, at, kept_for = unpack_from(STORY, raw)
-  return at + kept_for
-end
-
--- STORY_SWEEP is how many stories one script lets go of: more than it can add.
-local STORY_SWEEP, SOME_ENDS = 256, 16
-
--- sweep_stories lets go of some stories that were kept long enough, and reports whether there were any. The ID of one may have a
--- later story by now, which ends at another time.
-local function sweep_stories()
-  if not H then return false end
-  local n = 0
-  while n < STORY_SWEEP do
-    local ends, ids, over = call('ZRANGEBYSCORE', U, '-inf', now_text, 'LIMIT', 0, SOME_ENDS), {}, {}
-    if #ends == 0 then break end
-    for _, member in ipairs(ends) do ids_of(member, ids) end
-    for i, raw in ipairs(call('HMGET', H, unpack(ids))) do
-      if raw and (story_end(raw) or NEVER) <= now then over[#over + 1] = ids[i] end
-    end
-    if #over > 0 then call('HDEL', H, unpack(over)) end
-    call('ZREM', U, unpack(ends))
-    n = n + #ids
-  end
-  -- Who keeps none any more needs no keys when the last one is gone.
-  if g[11] == '0' and call('ZCARD', U) == 0 then call('HDEL', G, 'finished_retention') end
-  return n > 0
 end
 
 -- READ is how many bytes of messages one script reads for their stories.
@@ -413,7 +358,7 @@ local SWEEP = 512
 -- sweep lets go of some dead messages, finished IDs and stories that were kept long enough, and reports
 -- whether there were any.
 local function sweep()
-  local swept = sweep_stories()
+  local swept = H and sweep_stories() or false
   if dead_count > 0 and gone > -NEVER then
     local ids = call('ZRANGEBYSCORE', D, '-inf', int(gone), 'LIMIT', 0, SWEEP)
     if #ids > 0 then
