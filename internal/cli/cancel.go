@@ -8,9 +8,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const cancelHelp = `Cancel removes messages that are not yet worked on. Each ID has a definite outcome: cancelled
-(it will never be delivered), leased (too late: it is being worked on, but no further
-attempt will be made after this one) or not_found.
+const cancelHelp = `Cancel removes messages that are not yet worked on. Each ID has a definite outcome. With cancelled
+it will never be delivered. With leased it is too late: it is being worked on, but no further
+attempt will follow. The third is not_found.
 
 ` + idsHelp
 

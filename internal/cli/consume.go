@@ -16,15 +16,15 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-const consumeHelp = `Consume takes messages of the topics as they fall due and prints each as one JSON line;
-a message is acked once its line was written. It runs until it is interrupted: the first
-SIGINT or SIGTERM lets what is under way finish, the second ends at once.
+const consumeHelp = `Consume takes messages of the topics as they fall due and prints each as one JSON line. A message
+is acked once its line was written. It runs until it is interrupted: the first SIGINT or SIGTERM
+lets what is under way finish, the second ends at once.
 
-With --exec each message is given to CMD, run by sh -c, and the JSON line is only printed,
-after CMD succeeded, with --json. CMD gets the body on standard input and in its environment
+With --exec each message is given to CMD, run by sh -c, and the JSON line is only printed, after
+CMD succeeded, with --json. CMD gets the body on standard input. In its environment are
 PUNCTUAL_ID, PUNCTUAL_TOPIC, PUNCTUAL_ATTEMPT, PUNCTUAL_DUE and, for each header,
-PUNCTUAL_HEADER_NAME (upper case, other characters than letters and digits as _). What CMD
-prints goes to standard output and standard error; the end of its standard error is kept
+PUNCTUAL_HEADER_NAME. NAME is in upper case, with _ for other characters than letters and digits.
+What CMD prints goes to standard output and standard error; the end of its standard error is kept
 as the error of a failed attempt. Its exit code decides:
 
   0   ack          75  snooze: again after --snooze, without using an attempt

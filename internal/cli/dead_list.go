@@ -9,12 +9,11 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const deadListHelp = `List shows the dead messages of a topic, or of all, in the order in which they died, with
-the reason and the last error; of several topics one after the other. --on keeps those of one
-day, in the local time zone (TZ), or with --utc in UTC. --reason keeps those that are dead for
-it. With --json there is one object per line with all that is known of a message; with
---limit 0, too, this is an export: all of them, however many, at no more memory than a thousand
-take.`
+const deadListHelp = `List shows the dead messages of a topic, or of all topics one after the other, with the reason and
+the last error. They come in the order in which they died. --on keeps those of one day, in the
+local time zone (TZ), or with --utc in UTC. --reason keeps those that are dead for it. With --json
+there is one object per line with all that is known of a message. With --limit 0, too, this is an
+export of all. It takes no more memory than a thousand do.`
 
 const deadListExample = `  punctual dead list
   punctual dead list order.cancel --on 2026-11-20

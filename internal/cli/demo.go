@@ -13,11 +13,11 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 )
 
-const demoHelp = `Demo plays the story of a shop for about 15 seconds, on a fresh store in a temporary directory:
-an order that is not paid in time is closed. Some orders are paid, one gets more time, one fails
-and is retried, one can never be closed and ends dead, and the store is closed and opened again
-in between. At the end it says how late the deliveries were and checks each promise; it
-exits with 1 if one was broken.`
+const demoHelp = `Demo plays the story of a shop for about 15 seconds, on a fresh store in a temporary directory. An
+order that is not paid in time is closed. Some orders are paid, one gets more time, one fails and
+is retried, one can never be closed and ends dead. The store is closed and opened again in
+between. At the end it says how late the deliveries were and checks each promise; it exits with 1
+if one was broken.`
 
 const demoExample = `  punctual demo
   punctual demo --json

@@ -216,7 +216,7 @@ func newExitCodesHelp() *cobra.Command {
 	b.WriteString("{\"error\":{\"code\":…,\"message\":…,\"definite\":…}}, where definite tells that the\n")
 	b.WriteString("operation certainly did not happen. The codes and their exit codes:\n\n")
 	for _, e := range errorCodes() {
-		fmt.Fprintf(&b, "  %-14s %d\n", e.code, e.exit)
+		fmt.Fprintf(&b, "  %-15s %d\n", e.code, e.exit)
 	}
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-const getHelp = `Get shows messages with all that the store knows of them: state, times, attempts, the
-history of failures, headers and body. Of a message that was acked, cancelled or dropped its
-story is shown, if the topic keeps it ('punctual topic set --finished-retention'): how it ended,
-when, and how late it was. An ID may have both, a message and the story of an earlier one.`
+const getHelp = `Get shows messages with all that the store knows of them: state, times, attempts, the history of
+failures, headers and body. If the topic keeps it ('punctual topic set --finished-retention'), the
+story of a message that was acked, cancelled or dropped is shown. It says how the message ended,
+when, and how late. An ID may have both, a message and the story of an earlier one.`
 
 const getExample = `  punctual get order-42
   punctual get visit-7 --topic reminder

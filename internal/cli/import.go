@@ -22,11 +22,10 @@ and none delivered twice by the import.
 Without --yes it only looks: it counts what is there, says when it is due, shows samples, and
 lists what cannot be imported and why. Nothing is changed.
 
-With --yes each message is taken out of the other system in one step on its server, so that no
-old consumer can have it as well, is pushed here, and is then done. A run that was killed is
-gone on with by the next run of the same command; two runs at once do no harm; producers and
-consumers of the other system may go on meanwhile. Messages that cannot be imported stay where
-they are, and the exit code is 1.
+With --yes one step on its server takes each message out of the other system, so no old consumer
+can have it as well. Then it is pushed here. The next run of the same command goes on where a
+killed one ended, and two runs at once do no harm. Producers and consumers of the other system may
+go on meanwhile. Messages that cannot be imported stay where they are, and the exit code is 1.
 
 docs/importing.md has the steps for each system, with both systems running side by side.`
 

@@ -6,8 +6,8 @@ import (
 	"github.com/punctualmq/punctual/internal/importer"
 )
 
-const importZSetHelp = `Import what a program keeps in a plain sorted set: the member is the body, the score the time at
-which it is due, in seconds or milliseconds since 1970. Without --yes and --unit the unit is
+const importZSetHelp = `Import what a program keeps in a plain sorted set. The member is the body. The score is the time
+at which it is due, in seconds or milliseconds since 1970. Without --yes and --unit the unit is
 guessed from the scores, and shown.
 
 A message's ID is made from key, score and member, so that the same one is never stored twice.
@@ -70,9 +70,9 @@ const importRedissonHelp = `Import what Redisson's delayed queues (RDelayedQueue
 that are found. Each element goes into the topic that has the queue's name. What a client has
 moved to the destination queue already stays for the old consumers.
 
---codec says how the bodies were written. raw keeps the bytes as they are, whatever wrote them;
-string (StringCodec) and json (JsonJacksonCodec) do so, too, and refuse what is not UTF-8 or
-JSON; json-text takes the text out of JSON strings.`
+--codec says how the bodies were written. raw keeps the bytes as they are, whatever wrote them.
+string (StringCodec) and json (JsonJacksonCodec) do so, too, and refuse what is not UTF-8 or JSON.
+json-text takes the text out of JSON strings.`
 
 const importRedissonExample = `  punctual import redisson --from redis://localhost
   punctual import redisson orders --codec json --from redis://localhost --yes
@@ -94,11 +94,11 @@ func newImportRedisson(a *app) *cobra.Command {
 	return cmd
 }
 
-const importAsynqHelp = `Import the tasks that asynq has scheduled, and those that wait for a retry: of the queues that are
-named, or of all that are found. A task's payload is the body; its type, timeout and last error are
-in the headers asynq-type, asynq-timeout and asynq-error, beside its own. It keeps its ID if
-that is a UUID, as asynq makes them; one that a program chose is in the header asynq-id. The retries
-that are left become attempts, and its deadline its expiry.
+const importAsynqHelp = `Import the tasks that asynq has scheduled, and those that wait for a retry. They are those of the
+queues that are named, or of all that are found. A task's payload is the body; its type, timeout
+and last error are in the headers asynq-type, asynq-timeout and asynq-error, beside its own. It
+keeps its ID if that is a UUID, as asynq makes them; one that a program chose is in the header
+asynq-id. The retries that are left become attempts, and its deadline its expiry.
 
 A task goes into the topic that has the queue's name; with --by-type into that of its type. A unique
 lock stays with asynq until its time is over; asynq's retention has no counterpart. Tasks that
@@ -125,19 +125,19 @@ func newImportAsynq(a *app) *cobra.Command {
 	return cmd
 }
 
-const importPostgresHelp = `Import what a program keeps in a table of its own: rows with an ID, a due time and a body, in
+const importPostgresHelp = `Import what a program keeps in a table of its own. Its rows have an ID, a due time and a body, in
 the columns that --id, --due and --body name. The ID's column is unique by itself, mostly the
-primary key; it becomes the message's ID, so that the program can cancel by it. The due time is
-a timestamp, or a number of seconds or milliseconds since 1970 (--unit). A body is taken byte
-for byte from a bytea, and as text from any other type.
+primary key; it becomes the message's ID, so that the program can cancel by it. The due time is a
+timestamp, or a number of seconds or milliseconds since 1970 (--unit). A body is taken byte for
+byte from a bytea, and as text from any other type.
 
 --where is a condition in SQL that only pending rows meet. Imported rows are deleted from the
 table. Rows that a transaction has locked stay, so consumers that select with FOR UPDATE and
 delete in the same transaction may run meanwhile. Those that mark a row as running, work, and
 delete it later may run if --where leaves such rows out.
 
-Rows of a table that has other uses, such as orders, are not to be imported: push a message for
-each of them, or let Reconcile do so (docs/reconcile.md).`
+Do not import rows of a table that has other uses, such as orders. Push a message for each of
+them, or let Reconcile do so (docs/reconcile.md).`
 
 const importPostgresExample = `  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop
   punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop --yes
@@ -164,9 +164,9 @@ func newImportPostgres(a *app) *cobra.Command {
 	return cmd
 }
 
-const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry: of the queues that
-are named, or of all that are found. A job's arguments are the body, as JSON; its kind,
-priority, tags, metadata and last error are in the headers river-kind, river-priority,
+const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry. They are those of the
+queues that are named, or of all that are found. A job's arguments are the body, as JSON. Its
+kind, priority, tags, metadata and last error are in the headers river-kind, river-priority,
 river-tags, river-metadata and river-error. Its ID is river- and the number that it had. The
 attempts that are left stay.
 

@@ -21,7 +21,7 @@ func newTopic(a *app) *cobra.Command {
 		Long: `A topic's settings live in the store and apply to every process that uses it. A topic comes into
 being with its first message or its first settings.`,
 		Example: `  punctual topic show order.cancel
-  punctual topic set order.cancel --max-attempts 7 --backoff 2m,10m,10m,1h,2h,6h,15h
+  punctual topic set order.cancel --max-attempts 8 --backoff 2m,10m,10m,1h,2h,6h,15h
   punctual topic pause order.cancel`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -10,14 +10,14 @@ import (
 )
 
 const topicSetHelp = `Set changes those settings of a topic whose flags are given, for every process that uses the
-store, and shows all of them. A backoff is a list of delays, the last one for all that
-follow, or exp:BASE..MAX with an optional jitter of 0 to 1. Several partitions let a topic in Redis
-use more cores, and the servers of a cluster; order holds within each. Their number can be set only
-while there is no such topic. With a finished retention 'punctual get' tells of a message that
-was acked, cancelled or dropped whether it fired, when, and how late; its body is not kept.`
+store, and shows all of them. A backoff is a list of delays, the last one for all that follow, or
+exp:BASE..MAX with an optional jitter of 0 to 1. Several partitions let a topic in Redis use more
+cores, and the servers of a cluster; order holds within each. Their number can be set only while
+there is no such topic. With a finished retention 'punctual get' tells whether a message that was
+acked, cancelled or dropped fired, when, and how late. Its body is not kept.`
 
 const topicSetExample = `  punctual topic set order.cancel --lease 1m --max-attempts 5
-  punctual topic set notify --backoff 2m,10m,10m,1h,2h,6h,15h
+  punctual topic set notify --max-attempts 8 --backoff 2m,10m,10m,1h,2h,6h,15h
   punctual topic set jobs --backoff exp:1s..1h,jitter=0.2
   punctual topic set order.cancel --dedupe-window 1d --dead-retention 4w --finished-retention 30d
   punctual topic set jobs --partitions 8 --store redis://localhost`
