@@ -123,6 +123,11 @@ redis: ## Test the stores in Redis on another server: make redis SERVER=/path/to
 	@if [[ ! -x "$(SERVER)" ]]; then echo "name a server that can be run: make redis SERVER=/path/to/valkey-server" >&2; exit 1; fi
 	PUNCTUAL_REDIS_SERVER=$(SERVER) go test $(RACE) -shuffle=on $(TESTFLAGS) ./redisstore
 
+.PHONY: postgres
+postgres: ## Test the store in PostgreSQL on another version: make postgres BIN=/folder/of/initdb/and/postgres
+	@if [[ ! -x "$(BIN)/postgres" ]]; then echo "name the folder of a server's programs: make postgres BIN=/path/to/bin" >&2; exit 1; fi
+	PUNCTUAL_POSTGRES_BIN=$(BIN) go test -vet=off -shuffle=on -timeout=25m $(TESTFLAGS) ./pgstore -rapid.checks=$(HISTORIES)
+
 .PHONY: lint
 lint: export CGO_ENABLED = 0
 lint: export GOGC = 200

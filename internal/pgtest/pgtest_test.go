@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -136,13 +137,37 @@ func TestDatabase(t *testing.T) {
 	}
 }
 
+// A folder that has servers alone, of whatever version, gets a replica too: its clients are the system's.
+func TestServersAlone(t *testing.T) {
+	sys, err := findSystem()
+	must(t, err)
+	alone := Folder(t)
+	for _, program := range []string{"initdb", "postgres"} {
+		must(t, os.Symlink(filepath.Join(sys.bin, program), filepath.Join(alone, program)))
+	}
+	must(t, os.Chmod(alone, 0o755))
+	t.Setenv(binVariable, alone)
+	primary := Start(t)
+	do(t, primary, "create table t (n int)", "insert into t values (1)")
+	replica := StartReplica(t, primary)
+	do(t, primary, "insert into t values (2)")
+	for do(t, replica, "select sum(n) from t") != "3" {
+	}
+	must(t, replica.Promote())
+	do(t, replica, "insert into t values (4)")
+	if got := do(t, replica, "select sum(n) from t"); got != "7" {
+		t.Errorf("on the replica: %q", got)
+	}
+}
+
 // A server that is missing is an error with a remedy, and so is one that does not start.
 func TestMissing(t *testing.T) {
-	t.Setenv(binVariable, t.TempDir())
-	if _, err := findSystem(); err == nil || !strings.Contains(err.Error(), binVariable) {
-		t.Errorf("error %v, want one that names %s", err, binVariable)
-	}
-	t.Setenv(binVariable, "")
+	t.Run("programs", func(t *testing.T) {
+		t.Setenv(binVariable, t.TempDir())
+		if _, err := findSystem(); err == nil || !strings.Contains(err.Error(), binVariable) {
+			t.Errorf("error %v, want one that names %s", err, binVariable)
+		}
+	})
 	if _, err := launch(Folder(t), []string{"shared_buffers=none"}); err == nil || !strings.Contains(err.Error(), "shared_buffers") {
 		t.Errorf("error %v, want one with the server's own words", err)
 	}

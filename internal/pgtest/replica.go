@@ -3,7 +3,9 @@ package pgtest
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +38,12 @@ func launchReplica(folder string, primary *Server, settings []string) (*Server, 
 	name := strings.ReplaceAll(filepath.Base(folder), "-", "_")
 	data := filepath.Join(folder, "data")
 	from := fmt.Sprintf("host=%s port=%s user=postgres application_name=%s", host, port, name)
-	if _, err := sys.run(folder, "pg_basebackup", "-D", data, "-d", from, "-X", "stream", "-c", "fast", "-R", "--no-sync"); err != nil {
+	if has(sys.bin, "pg_basebackup") {
+		_, err = sys.run(folder, "pg_basebackup", "-D", data, "-d", from, "-X", "stream", "-c", "fast", "-R", "--no-sync")
+	} else {
+		err = primary.copyTo(data, from)
+	}
+	if err != nil {
 		return nil, err
 	}
 	s, err := launchData(sys, data, settings)
@@ -45,6 +52,37 @@ func launchReplica(folder string, primary *Server, settings []string) (*Server, 
 	}
 	s.Name = name
 	return s, nil
+}
+
+// copyTo makes the data directory of a replica as PostgreSQL's pages describe it for programs of one's own, because a
+// pg_basebackup of an older version refuses a newer server. The connection must stay the same from start to stop.
+func (s *Server) copyTo(data, from string) error {
+	begin, end := "pg_backup_start('replica', true)", "pg_backup_stop(false)"
+	number, err := s.Do("show server_version_num")
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.Atoi(number); err != nil || n < 150000 {
+		begin, end = "pg_start_backup('replica', true, false)", "pg_stop_backup(false, false)"
+	}
+	// Files come and go in a running server, so cp may miss one; the server replays what became of it.
+	out, err := s.Do("select "+begin+" is not null", `\! cp -Rp `+s.Dir+" "+data+` 2>/dev/null || true`, "select labelfile from "+end)
+	if err != nil {
+		return err
+	}
+	_, label, _ := strings.Cut(out, "\n")
+	for name, text := range map[string]string{"backup_label": label, "standby.signal": ""} {
+		if err := os.WriteFile(filepath.Join(data, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+		if err := s.system.own(filepath.Join(data, name)); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(filepath.Join(data, "postmaster.pid")); err != nil {
+		return err
+	}
+	return addSettings(data, []string{"primary_conninfo=" + from})
 }
 
 // awaitStream waits until the primary knows that changes stream to a replica.

@@ -23,6 +23,8 @@ const binVariable = "PUNCTUAL_POSTGRES_BIN"
 // system is where the programs are, and under whose account they run.
 type system struct {
 	bin string
+	// clients is the folder of psql where bin has none: a folder of servers alone, of whatever version.
+	clients string
 	// account is that of an ordinary user where the test is root, whom PostgreSQL refuses; nil is that of the test.
 	account *syscall.Credential
 	env     []string // more variables for programs
@@ -30,21 +32,29 @@ type system struct {
 
 // findSystem looks for the programs in the folder that the variable names, in PATH and where Debian has them.
 func findSystem() (system, error) {
-	bin, err := findBin()
+	account, err := ordinaryUser()
 	if err != nil {
 		return system{}, err
 	}
-	account, err := ordinaryUser()
-	return system{bin: bin, account: account}, err
+	dir := os.Getenv(binVariable)
+	if dir != "" && has(dir, "initdb", "postgres", "psql") {
+		return system{bin: dir, account: account}, nil
+	}
+	installed, err := findInstalled()
+	switch {
+	case err != nil:
+		return system{}, err
+	case dir == "":
+		return system{bin: installed, account: account}, nil
+	case !has(dir, "initdb", "postgres"):
+		return system{}, fmt.Errorf("%s names %s, which has no initdb and postgres", binVariable, dir)
+	}
+	return system{bin: dir, clients: installed, account: account}, nil
 }
 
-func findBin() (string, error) {
-	if dir := os.Getenv(binVariable); dir != "" {
-		if !hasServer(dir) {
-			return "", fmt.Errorf("%s names %s, which has no initdb and postgres", binVariable, dir)
-		}
-		return dir, nil
-	}
+// findInstalled is the folder of the programs that the system has, servers and clients.
+func findInstalled() (string, error) {
+	hasServer := func(dir string) bool { return has(dir, "initdb", "postgres", "psql") }
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil && hasServer(filepath.Dir(path)) {
 			return filepath.Dir(path), nil
@@ -71,14 +81,9 @@ func Version() (string, error) {
 	return strings.TrimSpace(strings.TrimPrefix(text, "postgres (PostgreSQL) ")), err
 }
 
-// hasServer reports whether a folder has the programs that a server needs.
-func hasServer(dir string) bool {
-	for _, program := range []string{"initdb", "postgres", "psql"} {
-		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
-			return false
-		}
-	}
-	return true
+// has reports whether a folder has some programs.
+func has(dir string, programs ...string) bool {
+	return !slices.ContainsFunc(programs, func(p string) bool { return !exists(filepath.Join(dir, p)) })
 }
 
 // version is the number in /usr/lib/postgresql/NUMBER/bin, or 0.
@@ -122,8 +127,11 @@ func (sys system) own(dir string) error {
 
 // command is a program of PostgreSQL or of the system, run under the account in a folder of its.
 func (sys system) command(dir, program string, args ...string) *exec.Cmd {
-	if own := filepath.Join(sys.bin, program); exists(own) {
-		program = own
+	for _, folder := range []string{sys.bin, sys.clients} {
+		if folder != "" && has(folder, program) {
+			program = filepath.Join(folder, program)
+			break
+		}
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
