@@ -38,15 +38,11 @@ func (s *Store) claimPatiently(ctx context.Context, c punctual.Claim) ([]punctua
 	return s.waits.claim(ctx, c)
 }
 
-// answerGrace is how long a claim goes on for an answer when its context has ended.
-const answerGrace = time.Second
-
 // claimAside claims what is due. A context that ends breaks no connection at once, since that would leave leases that
 // nobody holds: the answer is awaited for a little while.
 func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	aside, end := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	aside, end := outliving(ctx)
 	defer end()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerGrace, end) })()
 	ds, err := s.claimDue(aside, c)
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()

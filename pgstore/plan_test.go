@@ -1,13 +1,20 @@
 package pgstore
 
 import (
+	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/punctualmq/punctual"
 )
 
 // access is a way to rows of a table: an index, and what its condition must name besides the first column.
@@ -77,6 +84,147 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// TestPlansInCallersTransaction: there the statements have the plans of TestPlans too, and the caller's settings are what they were behind
+// each call, also behind one whose context ends half way.
+func TestPlansInCallersTransaction(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	var stored []punctual.NewMessage
+	for _, id := range []string{"a", "b", "c"} {
+		stored = append(stored, punctual.NewMessage{Topic: "orders", ID: id, Delay: time.Hour})
+	}
+	if _, err := s.Push(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	tx, conn := callersConn(t, s)
+	// The server takes the tables for so small that it is best to read all of them, and each statement for one that has run often.
+	run(t, conn, inSchema("ANALYZE punctual.message, punctual.story, punctual.topic", s.opt.Schema))
+	run(t, conn, "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
+	before := settingsOf(t, conn)
+
+	calls := map[string]func(ctx context.Context, in Tx) error{
+		"push": func(ctx context.Context, in Tx) error {
+			_, err := s.PushTx(ctx, in, []punctual.NewMessage{
+				{Topic: "new", ID: "a"},
+				{Topic: "orders", ID: "a", IfExists: punctual.IfExistsReplace},
+				{Topic: "orders", ID: "b"},
+			})
+			return err
+		},
+		"amend": func(ctx context.Context, in Tx) error {
+			_, err := s.AmendTx(ctx, in, []punctual.Amendment{
+				{Change: punctual.ChangeReschedule, Topic: "orders", ID: "b", Delay: time.Hour},
+				{Change: punctual.ChangeCancel, Topic: "orders", ID: "c"},
+			})
+			return err
+		},
+		"cancel of none": func(ctx context.Context, in Tx) error {
+			err := s.CancelTx(ctx, in, "orders", "none")
+			if errors.Is(err, punctual.ErrNotFound) {
+				return nil
+			}
+			return fmt.Errorf("want not found: %w", err)
+		},
+	}
+	for name, call := range calls {
+		statements := 0
+		run(t, conn, "SAVEPOINT begun")
+		err := call(t.Context(), SQL(queryFunc(func(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+			statements++
+			explain(t, conn, text).each(func(n planNode) {
+				if problem := n.problem(name); problem != "" {
+					t.Errorf("%s: %s: %+v in\n%s", name, problem, n, text)
+				}
+			})
+			return tx.QueryContext(ctx, text, args...)
+		})))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if left := changed(before, settingsOf(t, conn)); len(left) > 0 {
+			t.Errorf("%s leaves %v", name, left)
+		}
+		run(t, conn, "ROLLBACK TO begun")
+		for stop := range statements { // the context ends behind so many statements
+			ctx, end := context.WithCancel(t.Context())
+			sent := 0
+			err := call(ctx, SQL(queryFunc(func(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+				if sent++; sent == stop+1 {
+					end()
+				}
+				if ctx.Err() != nil { // which database/sql sees before it sends anything
+					return nil, ctx.Err()
+				}
+				return tx.QueryContext(ctx, text, args...)
+			})))
+			if !errors.Is(err, context.Canceled) && (err != nil || stop < statements-1) {
+				t.Errorf("%s, ended behind %d of %d statements: %v", name, stop, statements, err)
+			}
+			if left := changed(before, settingsOf(t, conn)); len(left) > 0 {
+				t.Errorf("%s, ended behind %d of %d statements, leaves %v", name, stop, statements, left)
+			}
+			run(t, conn, "ROLLBACK TO begun")
+		}
+	}
+}
+
+// callersConn is a connection for a caller's transaction, by database/sql and as the driver has it.
+func callersConn(t *testing.T, s *Store) (tx *sql.Conn, conn *pgx.Conn) {
+	t.Helper()
+	db := stdlib.OpenDBFromPool(s.pool)
+	t.Cleanup(func() { _ = db.Close() })
+	tx, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Close() })
+	if err := tx.Raw(func(driver any) error { conn = driver.(*stdlib.Conn).Conn(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return tx, conn
+}
+
+// queryFunc is a transaction of database/sql with something around each statement.
+type queryFunc func(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+
+func (f queryFunc) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	return f(ctx, text, args...)
+}
+
+// settingsOf are all settings that hold on a connection, but for the one that the store raises.
+func settingsOf(t *testing.T, conn *pgx.Conn) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, row := range run(t, conn, "SELECT name || '=' || setting FROM pg_settings WHERE name <> 'synchronous_commit'") {
+		name, value, _ := strings.Cut(string(row), "=")
+		all[name] = value
+	}
+	return all
+}
+
+// changed are the settings that have another value than before.
+func changed(before, after map[string]string) map[string]string {
+	maps.DeleteFunc(after, func(name, value string) bool { return before[name] == value })
+	return after
+}
+
+// TestPlanWithin: what a caller's transaction is given is what the store's own have.
+func TestPlanWithin(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	_, conn := callersConn(t, s)
+	before := settingsOf(t, conn)
+	var got [2]map[string]string
+	for i, name := range []string{"plan", "plan_within"} {
+		run(t, conn, "BEGIN; "+s.sql.text(name))
+		got[i] = changed(before, settingsOf(t, conn))
+		run(t, conn, "ROLLBACK")
+	}
+	if len(got[0]) == 0 || !maps.Equal(got[0], got[1]) {
+		t.Errorf("plan.sql settles %v, and plan_within.sql %v", got[0], got[1])
+	}
+}
+
 // fillTables has the tables hold so many topics, and messages in some of them: live, dead and finished ones.
 func fillTables(s *Store, rows int) string {
 	return inSchema(fmt.Sprintf(`
@@ -105,7 +253,14 @@ func run(t *testing.T, conn *pgx.Conn, text string) (rows [][]byte) {
 // keptPlan is the plan that the server makes for a statement without knowing its arguments, and keeps.
 func keptPlan(t *testing.T, conn *pgx.Conn, s *Store, name string) planNode {
 	t.Helper()
-	text := s.sql.text(name)
+	run(t, conn, "BEGIN; "+s.sql.text("plan"))
+	defer run(t, conn, "ROLLBACK")
+	return explain(t, conn, s.sql.text(name))
+}
+
+// explain is the plan that the server makes of a statement under the settings of the transaction.
+func explain(t *testing.T, conn *pgx.Conn, text string) planNode {
+	t.Helper()
 	params := 0
 	for strings.Contains(text, fmt.Sprintf("$%d", params+1)) {
 		params++
@@ -114,14 +269,9 @@ func keptPlan(t *testing.T, conn *pgx.Conn, s *Store, name string) planNode {
 	if params > 0 {
 		args = "(" + strings.TrimSuffix(strings.Repeat("NULL, ", params), ", ") + ")"
 	}
-	settings := s.sql.text("plan")
-	if name == "topics_keep" { // it runs in transactions of callers alone
-		settings = "SET LOCAL plan_cache_mode = force_generic_plan"
-	}
-	run(t, conn, "BEGIN; "+settings)
 	run(t, conn, "PREPARE it AS "+text)
 	explained := run(t, conn, "EXPLAIN (FORMAT JSON) EXECUTE it "+args)
-	run(t, conn, "ROLLBACK; DEALLOCATE it")
+	run(t, conn, "DEALLOCATE it")
 	var plans []struct{ Plan planNode }
 	if err := json.Unmarshal(explained[0], &plans); err != nil {
 		t.Fatal(err)
@@ -156,7 +306,7 @@ func (n planNode) problem(statement string) string {
 		return ""
 	case (n.Relation == "message" || n.Relation == "story") && !n.leadsTo(statement):
 		return "reads more of the table than it needs"
-	case n.Relation == "topic" && n.Condition == "" && statement != "topics_outliving" && statement != "topics_keep":
+	case n.Relation == "topic" && n.Condition == "" && statement != "topics_outliving":
 		return "reads all topics"
 	}
 	return ""

@@ -58,9 +58,9 @@ func (x *step) add(name string, args []any, each func(scanner) error) *step {
 	return x
 }
 
-// behind puts a statement without arguments, whose rows nobody reads, before all others.
-func (x *step) behind(name string) *step {
-	first := x.s.step().add(name, nil, nil)
+// behind puts a statement without arguments before all others.
+func (x *step) behind(name string, each func(scanner) error) *step {
+	first := x.s.step().add(name, nil, each)
 	x.QueuedQueries = append(first.QueuedQueries, x.QueuedQueries...)
 	x.each = append(first.each, x.each...)
 	return x
@@ -79,6 +79,16 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTime)
 }
 
+// answerGrace is how long a call goes on for an answer when its context has ended.
+const answerGrace = time.Second
+
+// outliving is a context that ends a little later than another one.
+func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, end := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerGrace, end) })
+	return longer, func() { stop(); end() }
+}
+
 // write runs a transaction of one step. make makes the step anew for each try.
 func (s *Store) write(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
@@ -87,7 +97,7 @@ func (s *Store) write(ctx context.Context, build func() *step) error {
 			return unsent{err}
 		}
 		defer conn.Release()
-		return build().behind("plan").send(ctx, conn)
+		return build().behind("plan", nil).send(ctx, conn)
 	}, punctual.ErrIndeterminate)
 }
 
@@ -103,7 +113,7 @@ func (s *Store) readAll(ctx context.Context, build func() *step) error {
 
 func (s *Store) readBy(ctx context.Context, plan string, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
-		return build().behind(plan).send(ctx, s.pool)
+		return build().behind(plan, nil).send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 }
 
@@ -143,7 +153,7 @@ type transaction struct {
 func (t *transaction) send(ctx context.Context, x *step) error {
 	if !t.begun {
 		t.begun = true
-		x.behind("plan")
+		x.behind("plan", nil)
 		begin := t.s.step()
 		begin.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 		begin.QueuedQueries = append(begin.QueuedQueries, x.QueuedQueries...)

@@ -21,7 +21,8 @@ import (
 // never ends it and tries nothing again. An error of the call leaves it aborted, as PostgreSQL does. errors.As
 // finds the *pgconn.PgError of pgx in it, so that a serialization failure can be told.
 //
-// The store raises synchronous_commit in it where it is less than the store's class needs.
+// The store raises synchronous_commit in it where it is less than the store's class needs. Other settings that it changes
+// have the caller's values again behind each call.
 type Tx struct {
 	send func(ctx context.Context, x *step) error
 }
@@ -128,17 +129,22 @@ func (s *Store) PushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 		return nil, fmt.Errorf("push: %w", err)
 	}
 	p := s.pushOf(ms)
-	way := callersWay{s, tx}
-	for _, part := range p.parts() {
-		err := way.write(ctx, func() *step {
-			return s.step().add("topics_share", []any{s.class, p.topics(part)}, nil).add("topics_keep", []any{p.topics(part)}, nil)
-		})
-		if err == nil {
-			_, err = p.push(ctx, way, part)
+	err := s.inCallers(ctx, tx, func(way *callersWay) error {
+		for _, part := range p.parts() {
+			err := way.write(ctx, func() *step {
+				return s.step().add("topics_share", []any{s.class, p.topics(part)}, nil).add("topics_keep", []any{p.topics(part)}, nil)
+			})
+			if err == nil {
+				_, err = p.push(ctx, way, part)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("push: %w", err)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("push: %w", err)
 	}
 	return p.out, nil
 }
@@ -154,15 +160,20 @@ func (s *Store) AmendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]
 	}
 	c := s.amendingOf(as)
 	c.within = true
-	way := callersWay{s, tx}
-	for _, part := range c.parts() {
-		_, x, err := c.amend(ctx, way, part)
-		if err == nil && x.Len() > 0 {
-			err = way.send(ctx, x)
+	err := s.inCallers(ctx, tx, func(way *callersWay) error {
+		for _, part := range c.parts() {
+			_, x, err := c.amend(ctx, way, part)
+			if err == nil && x.Len() > 0 {
+				err = way.send(ctx, x)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("amend: %w", err)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("amend: %w", err)
 	}
 	return c.out, nil
 }
@@ -189,20 +200,68 @@ func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (
 	return out[0], out[0].Err
 }
 
-// callersWay runs the steps of a call in a transaction of the caller's.
+// callersWay runs the steps of a call in a transaction of the caller's. Its statements have the plans of the store's own
+// transactions (plan.sql), and the caller's settings are given back behind them.
 type callersWay struct {
 	s  *Store
 	tx Tx
+
+	names, was []string // the settings that are changed, and the caller's values; none before the first step
+	changed    bool     // they are not given back yet
 }
 
-func (w callersWay) write(ctx context.Context, build func() *step) error { return w.send(ctx, build()) }
+// inCallers runs f with the way of a caller's transaction, and leaves that with the settings that it had.
+func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersWay) error) error {
+	w := &callersWay{s: s, tx: tx}
+	err := f(w)
+	if !w.changed || len(w.names) == 0 || errors.As(err, new(*pgconn.PgError)) { // an aborted transaction gives them back by its end
+		return err
+	}
+	// A context that ends between two statements leaves the transaction whole.
+	ctx, end := outliving(ctx)
+	defer end()
+	giving := w.do(ctx, w.givingBack(s.step()))
+	if err == nil || giving == nil {
+		return errors.Join(err, giving)
+	}
+	return fmt.Errorf("%w (roll the transaction back, whose settings are not given back: %v)", err, giving)
+}
 
-func (w callersWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
+// givingBack adds to a step what gives the settings back.
+func (w *callersWay) givingBack(x *step) *step { return x.add("plan_back", []any{w.names, w.was}, nil) }
+
+func (w *callersWay) write(ctx context.Context, build func() *step) error {
+	return w.send(ctx, build())
+}
+
+func (w *callersWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
 	return f(ctx, w)
 }
 
-// send sends a step. Nothing is committed by it, so its error is definite.
-func (w callersWay) send(ctx context.Context, x *step) error {
+// send sends a step. The first one tells what the caller's settings are, so that the later ones can give them back themselves.
+func (w *callersWay) send(ctx context.Context, x *step) error {
+	known := len(w.names) > 0
+	if known {
+		w.givingBack(x)
+	}
+	if !w.changed {
+		x.behind("plan_within", func(rows scanner) error {
+			var name, was, now string
+			err := rows.Scan(&name, &was, &now)
+			if !known && err == nil {
+				w.names, w.was = append(w.names, name), append(w.was, was)
+			}
+			return err
+		})
+	}
+	w.changed = true // also when this fails: it is not known where
+	err := w.do(ctx, x)
+	w.changed = err != nil || !known
+	return err
+}
+
+// do sends statements. Nothing is committed by them, so their error is definite.
+func (w *callersWay) do(ctx context.Context, x *step) error {
 	err := w.tx.send(ctx, x)
 	if err == nil {
 		return nil

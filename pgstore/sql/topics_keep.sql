@@ -1,7 +1,10 @@
 -- Refuses, with a serialization failure, a topic that was deleted since the transaction's snapshot was taken. A transaction that is
 -- read committed takes a new snapshot for each statement, and needs none of this.
--- Locks: the rows of topics, against deletion, unless the transaction is read committed.
-SELECT number FROM punctual.topic
-WHERE name = ANY ($1::text[]) AND current_setting('transaction_isolation') <> 'read committed'
-ORDER BY number
-FOR KEY SHARE
+-- Locks: the rows of topics, against deletion and in the order of their numbers, unless the transaction is read committed.
+SELECT t.number
+FROM (SELECT t.number
+      FROM unnest($1::text[]) AS n (name)
+           CROSS JOIN LATERAL (SELECT t.number FROM punctual.topic AS t WHERE t.name = n.name OFFSET 0) AS t
+      WHERE current_setting('transaction_isolation') <> 'read committed'
+      ORDER BY t.number) AS k
+     CROSS JOIN LATERAL (SELECT t.number FROM punctual.topic AS t WHERE t.number = k.number FOR KEY SHARE) AS t
