@@ -18,8 +18,8 @@ import (
 // Tx is a transaction of the caller's, in the database of the store. Make one with Pgx or SQL.
 //
 // What is done in it takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The store
-// never ends it and tries nothing again. An error of the call leaves it aborted, as PostgreSQL does. errors.As
-// finds the *pgconn.PgError of pgx in it, so that a serialization failure can be told.
+// never ends it and tries nothing again. Roll it back behind an error of the call: PostgreSQL has aborted it, or a part of the
+// call's messages is in it. errors.As finds the *pgconn.PgError of pgx in the error. So a serialization failure can be told.
 //
 // The store raises synchronous_commit in it where it is less than the store's class needs. Other settings that it changes
 // have the caller's values again behind each call.
@@ -27,19 +27,27 @@ type Tx struct {
 	send func(ctx context.Context, x *step) error
 }
 
-// Pgx is for transactions of pgx: a pgx.Tx, also one of a pool.
+// Pgx is for transactions of pgx: a pgx.Tx, also one of a pool. A pool itself or a connection does not fit: the message would
+// be there though the order is rolled back.
 func Pgx(tx interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+	Rollback(ctx context.Context) error
 },
 ) Tx {
 	return Tx{func(ctx context.Context, x *step) error { return x.send(ctx, tx) }}
 }
 
-// SQL is for transactions of database/sql, with any driver for PostgreSQL: a *sql.Tx, or a *sql.Conn with one.
+// SQL is for transactions of database/sql, with any driver for PostgreSQL: a *sql.Tx, or a *sql.Conn with one. With a *sql.DB, or
+// what has one in it, each call returns ErrInvalid.
 func SQL(tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 },
 ) Tx {
+	if _, ok := tx.(interface{ Begin() (*sql.Tx, error) }); ok {
+		return Tx{func(context.Context, *step) error {
+			return fmt.Errorf("%T is no transaction: begin one and pass that: %w", tx, punctual.ErrInvalid)
+		}}
+	}
 	return Tx{func(ctx context.Context, x *step) error {
 		for i, q := range x.QueuedQueries {
 			if err := queryEach(ctx, tx.QueryContext, q, x.each[i]); err != nil {

@@ -185,6 +185,25 @@ func testTxTaken(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
+// What is no transaction is refused, since the message would be there whatever becomes of the order.
+func TestTxOfNone(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	db := stdlib.OpenDBFromPool(s.pool)
+	defer func() { _ = db.Close() }()
+	for name, tx := range map[string]Tx{"a database": SQL(db), "what has one in it": SQL(struct{ *sql.DB }{db})} {
+		if _, err := s.PushTx(t.Context(), tx, []punctual.NewMessage{message("outside")}); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("PushTx in %s: %v; want ErrInvalid", name, err)
+		}
+		if err := s.CancelTx(t.Context(), tx, "orders", "outside"); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("CancelTx in %s: %v; want ErrInvalid", name, err)
+		}
+	}
+	if _, err := s.Get(t.Context(), "orders", "outside"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("Get: %v; want not found", err)
+	}
+}
+
 // A serialization failure of the caller's transaction comes through as it is.
 func TestTxSerializationFailure(t *testing.T) {
 	t.Parallel()
