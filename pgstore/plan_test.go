@@ -84,7 +84,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestPlansInCallersTransaction: there the statements have the plans of TestPlans too, and the caller's settings are what they were behind
+// TestPlansInCallersTransaction: there the statements have the plans of TestPlans too. The caller's settings are what they were behind
 // each call, also behind one whose context ends half way.
 func TestPlansInCallersTransaction(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestPlansInCallersTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx, conn := callersConn(t, s)
-	// The server takes the tables for so small that it is best to read all of them, and each statement for one that has run often.
+	// The server takes the tables for so small that it is best to read all of them. Each statement has run often, it is told.
 	run(t, conn, inSchema("ANALYZE punctual.message, punctual.story, punctual.topic", s.opt.Schema))
 	run(t, conn, "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
 	before := settingsOf(t, conn)
