@@ -22,3 +22,10 @@ type Backoff struct {
 func DefaultBackoff() Backoff {
 	return Backoff{Base: time.Second, Max: time.Hour, Jitter: 0.2}
 }
+
+// RetryDelays is a change for Configure: a message that failed is delivered again after each of these delays in turn.
+// It is dead when the attempt after the last delay fails, too. So it sets Backoff.Delays, and MaxAttempts to one more
+// than there are delays.
+func RetryDelays(delays ...time.Duration) func(s *Settings) {
+	return func(s *Settings) { s.Backoff.Delays, s.MaxAttempts = delays, len(delays)+1 }
+}

@@ -24,8 +24,8 @@
 //
 // # Push
 //
-// A [Queue] works on a store; package diskstore keeps messages in a directory, package
-// memstore in memory.
+// A [Queue] works on a store. Package diskstore keeps messages in a directory, redisstore in Redis,
+// pgstore in PostgreSQL, memstore in memory.
 //
 //	store, err := diskstore.Open("orders", nil)
 //	...
@@ -35,9 +35,9 @@
 // When Push returns without an error, the message is as durable as the store promises.
 // Options say when ([In], [At], [Level], [Spread]), under which [ID], and what else holds for
 // the message ([Header], [MaxAttempts], [Expire]). Pushing an ID that is taken keeps the
-// first message, so a push with an ID may be repeated safely. With [Replace] it takes the
-// place of the first, with [FailIfExists] it is an error. [Queue.PushMany] stores many
-// messages with a result for each.
+// first message, so a push with an ID may be repeated safely. If the first is dead, the push is
+// [ErrDuplicate]. With [Replace] it takes the place of the first, with [FailIfExists] it is an
+// error. [Queue.PushMany] stores many messages with a result for each.
 //
 // Concurrent pushes travel to the store together, so a store that syncs to disk does so once for all of them. A lone
 // push does not wait for others.

@@ -15,7 +15,7 @@ import (
 
 // A payment notice is sent again after 2, 10, 10 minutes, 1, 2, 6 and 15 hours, until the
 // shop answers.
-func ExampleBackoff_delays() {
+func ExampleRetryDelays() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})
@@ -23,12 +23,7 @@ func ExampleBackoff_delays() {
 	q := punctual.NewQueue(store, nil)
 
 	const m, h = time.Minute, time.Hour
-	attempts := 8
-	_, err := store.Configure(ctx, "payment.notify", punctual.SettingsPatch{
-		Backoff:     &punctual.Backoff{Delays: []time.Duration{2 * m, 10 * m, 10 * m, 1 * h, 2 * h, 6 * h, 15 * h}},
-		MaxAttempts: &attempts,
-	})
-	if err != nil {
+	if _, err := q.Configure(ctx, "payment.notify", punctual.RetryDelays(2*m, 10*m, 10*m, 1*h, 2*h, 6*h, 15*h)); err != nil {
 		fmt.Println("not configured:", err)
 		return
 	}

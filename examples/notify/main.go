@@ -20,8 +20,7 @@ func main() {
 	}
 	payments := punctual.NewTopic[string](punctual.NewQueue(store, nil), "payment.notify")
 	const m, h = time.Minute, time.Hour
-	delays := []time.Duration{2 * m, 10 * m, 10 * m, h, 2 * h, 6 * h, 15 * h}
-	if _, err := payments.Configure(ctx, func(s *punctual.Settings) { s.MaxAttempts, s.Backoff.Delays = 8, delays }); err != nil {
+	if _, err := payments.Configure(ctx, punctual.RetryDelays(2*m, 10*m, 10*m, h, 2*h, 6*h, 15*h)); err != nil {
 		log.Fatal(err)
 	}
 	if _, err := payments.Push(ctx, "A-17", punctual.ID("A-17"), punctual.In(time.Second)); err != nil {

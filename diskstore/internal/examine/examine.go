@@ -246,7 +246,7 @@ func (x *examination) tryLock(do func()) []punctual.Finding {
 	if o, err := directory.ReadOwner(x.opt.FS, x.dir); err == nil {
 		by = "by " + o.String()
 	}
-	return []punctual.Finding{storekit.Warning("in use", by, "one process owns a store at a time, so others cannot open it, and what it holds was not looked at")}
+	return []punctual.Finding{storekit.Warning("in use", by, "one process owns a directory at a time, and others go through it if it shares it; what the store holds was not looked at")}
 }
 
 // seen is what a look into a store that is not open found.
