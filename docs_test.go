@@ -65,6 +65,44 @@ func TestSentencesInDocuments(t *testing.T) {
 	}
 }
 
+// A file of Go, Lua or SQL that a comment names is there. One named without folders is beside, above or below the comment's own file.
+func TestFilesNamedInComments(t *testing.T) {
+	folders := make(map[string][]string) // of each file's name
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == "node_modules" {
+			return fs.SkipDir
+		}
+		folder, base := path.Split(filepath.ToSlash(name))
+		folders[base] = append(folders[base], "/"+folder)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for name, paragraphs := range proseOfComments(t) {
+		own := "/" + path.Dir(name) + "/"
+		for _, m := range fileInProse.FindAllStringSubmatch(strings.Join(paragraphs, "\n"), -1) {
+			named++
+			folder, base := path.Split(m[1])
+			if !slices.ContainsFunc(folders[base], func(f string) bool {
+				if folder != "" {
+					return strings.HasSuffix(f, "/"+folder)
+				}
+				return strings.HasPrefix(f, own) || strings.HasPrefix(own, f) || own == "/./"
+			}) {
+				t.Errorf("%s names %s in a comment, which is not there", name, m[1])
+			}
+		}
+	}
+	if named < 100 {
+		t.Errorf("only %d names of files were found", named)
+	}
+}
+
+// fileInProse finds the name of a file, with or without folders, that does not belong to an address.
+var fileInProse = regexp.MustCompile(`(?:^|[\s(])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:go|lua|sql))\b`)
+
 // proseOfComments are the paragraphs of the comments in all modules, by the file that has them.
 func proseOfComments(t *testing.T) map[string][]string {
 	t.Helper()
