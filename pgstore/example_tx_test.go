@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -63,4 +64,28 @@ func ExampleStore_PushTx() {
 	if err != nil {
 		fmt.Println("not paid, and not cancelled:", err)
 	}
+}
+
+// With database/sql a transaction goes to SQL, whatever the driver.
+func ExampleSQL() {
+	closeLater := func(ctx context.Context, db *sql.DB, store *pgstore.Store, order string) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // does nothing behind a commit
+		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (number) VALUES ($1)", order); err != nil {
+			return err
+		}
+		m := punctual.NewMessage{Topic: "order.close", ID: order, Delay: 30 * time.Minute}
+		pushed, err := store.PushTx(ctx, pgstore.SQL(tx), []punctual.NewMessage{m})
+		if err != nil {
+			return err
+		}
+		if pushed[0].Err != nil {
+			return pushed[0].Err
+		}
+		return tx.Commit()
+	}
+	_ = closeLater
 }
