@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -15,7 +15,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
 	}
-	tv, err := s.snapshotInto(ctx, topic, func(*topicView, *memory.Topic) error { return nil })
+	tv, err := s.snapshotInto(ctx, topic, func(*topicView, *topics.Topic) error { return nil })
 	if err != nil {
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
 	}

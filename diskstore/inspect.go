@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,6 +25,7 @@ type view struct {
 	s    *Store
 	now  int64
 	snap *database.Snapshot
+	due  map[uint32]database.Due // of topics of which ready messages are to be counted; never nil
 }
 
 // topicView is one topic in a view; its number is 0 if there is no such topic.
@@ -41,7 +43,7 @@ func (s *Store) snapshot(ctx context.Context, capture func(v view) error) (v vie
 	if err := s.state.Enter(); err != nil {
 		return v, err
 	}
-	v.s = s
+	v.s, v.due = s, make(map[uint32]database.Due)
 	begun := false
 	defer func() {
 		if !begun {
@@ -61,17 +63,25 @@ func (s *Store) snapshot(ctx context.Context, capture func(v view) error) (v vie
 
 // snapshotTopic takes a view of one topic.
 func (s *Store) snapshotTopic(ctx context.Context, name string) (*topicView, error) {
-	return s.snapshotInto(ctx, name, func(tv *topicView, t *memory.Topic) error {
-		tv.View = t.View()
+	return s.snapshotInto(ctx, name, func(tv *topicView, t *topics.Topic) error {
+		tv.View = t.Memory.View()
+		return nil
+	})
+}
+
+// snapshotCounted takes a view of one topic whose ready messages are to be counted.
+func (s *Store) snapshotCounted(ctx context.Context, name string) (*topicView, error) {
+	return s.snapshotInto(ctx, name, func(tv *topicView, t *topics.Topic) error {
+		tv.View, tv.due[tv.Num] = t.Memory.View(), t.Disk.CountDue(tv.now)
 		return nil
 	})
 }
 
 // snapshotMessage takes a view of one message, and tells where it is.
 func (s *Store) snapshotMessage(ctx context.Context, name, id string) (tv *topicView, p database.Place, err error) {
-	tv, err = s.snapshotInto(ctx, name, func(tv *topicView, t *memory.Topic) error {
+	tv, err = s.snapshotInto(ctx, name, func(tv *topicView, t *topics.Topic) error {
 		p, err = tv.snap.Find(tv.Num, id)
-		tv.View = t.ViewOf(p.At)
+		tv.View = t.Memory.ViewOf(p.At)
 		return err
 	})
 	return tv, p, err
@@ -79,7 +89,7 @@ func (s *Store) snapshotMessage(ctx context.Context, name, id string) (tv *topic
 
 // snapshotInto takes a view of one topic. capture copies its messages with the write lock held; it is not
 // called if there is no such topic.
-func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *topicView, t *memory.Topic) error) (*topicView, error) {
+func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *topicView, t *topics.Topic) error) (*topicView, error) {
 	if err := storekit.CheckTopic(name); err != nil {
 		return nil, err
 	}
@@ -92,7 +102,7 @@ func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *
 		}
 		tv.Num, tv.Settings, tv.Live, tv.Dead = t.Disk.Num(), topics.Copy(*t.Settings()), t.Disk.Live(), t.Disk.Dead()
 		tv.Lowest, tv.deadFrom = t.Disk.Lowest(), t.Disk.DeadFrom()
-		return capture(tv, t.Memory)
+		return capture(tv, t)
 	})
 	tv.view = v
 	return tv, err
@@ -105,6 +115,7 @@ func (s *Store) snapshotAll(ctx context.Context) (view, []topicView, error) {
 	deadFrom := make(map[uint32]record.Position)
 	v, err := s.snapshot(ctx, func(v view) error {
 		inMemory = s.index.ViewAll()
+		maps.Copy(v.due, s.db.CountDue(v.now))
 		s.sweeps.each(v.now, func(t *topics.Topic) { deadFrom[t.Disk.Num()] = t.Disk.DeadFrom() })
 		return nil
 	})
@@ -128,6 +139,9 @@ func (s *Store) snapshotAll(ctx context.Context) (view, []topicView, error) {
 
 func (v view) close() {
 	defer v.s.state.Leave()
+	for _, d := range v.due {
+		d.Abandon()
+	}
 	if v.snap == nil {
 		return
 	}
@@ -342,8 +356,7 @@ func parseCursor(text string) (record.Position, error) {
 	return record.ParsePosition(raw)
 }
 
-// Topics returns the statistics of every topic; see punctual.Inspector. It counts ready
-// messages one by one.
+// Topics returns the statistics of every topic; see punctual.Inspector. It reads what has become due since the last look.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	v, tvs, err := s.snapshotAll(ctx)
 	if err != nil {
@@ -359,10 +372,9 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return out, nil
 }
 
-// Stats returns the statistics of one topic; see punctual.Inspector. It counts ready
-// messages one by one.
+// Stats returns the statistics of one topic; see punctual.Inspector. It reads what has become due since the last look.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
-	tv, err := s.snapshotTopic(ctx, topic)
+	tv, err := s.snapshotCounted(ctx, topic)
 	if err != nil {
 		return punctual.TopicStats{}, fmt.Errorf("stats: %w", err)
 	}
@@ -380,23 +392,39 @@ func (tv *topicView) stats(ctx context.Context) (punctual.TopicStats, error) {
 		return out, err
 	}
 	out.Dead -= unswept
-	err = tv.scan(ctx, punctual.StateReady, span{record.MinPosition, record.MaxPosition}, func(_ database.Order, at, _ record.Position) (bool, error) {
-		if out.Ready++; out.Ready == 1 {
-			out.NextDue = storekit.FromMillis(at.Ms)
-		}
-		return true, nil
-	})
-	if err != nil {
+	if out.Ready, err = tv.countReady(ctx); err != nil {
 		return out, err
 	}
 	out.Scheduled = tv.Live - int64(len(tv.Finished)) - out.Ready - out.Leased
-	if out.Ready > 0 || out.Scheduled == 0 {
+	first := punctual.StateReady
+	if out.Ready == 0 {
+		first = punctual.StateScheduled
+	}
+	if out.Ready+out.Scheduled == 0 {
 		return out, nil
 	}
-	return out, tv.scan(ctx, punctual.StateScheduled, span{record.MinPosition, record.MaxPosition}, func(_ database.Order, at, _ record.Position) (bool, error) {
+	return out, tv.scan(ctx, first, span{record.MinPosition, record.MaxPosition}, func(_ database.Order, at, _ record.Position) (bool, error) {
 		out.NextDue = storekit.FromMillis(at.Ms)
 		return false, nil
 	})
+}
+
+// countReady counts the messages whose time has come, less those that are leased or finished: their time has come, too.
+func (tv *topicView) countReady(ctx context.Context) (int64, error) {
+	due, ok := tv.due[tv.Num]
+	if !ok {
+		due.From = record.MinPosition
+	}
+	n := due.Known
+	err := tv.scanStored(ctx, database.Live, span{due.From, record.Position{Ms: tv.now + 1}}, func(database.Order, record.Position, record.Position) (bool, error) {
+		n++
+		return true, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	due.Counted(n)
+	return n - tv.leasedNow() - int64(len(tv.Finished)), nil
 }
 
 // unswept counts the dead messages whose retention is over and are still on disk.
@@ -440,7 +468,7 @@ func (s *Store) snapshotForecast(ctx context.Context, topic string) (view, []top
 	if topic == "" {
 		return s.snapshotAll(ctx)
 	}
-	tv, err := s.snapshotTopic(ctx, topic)
+	tv, err := s.snapshotCounted(ctx, topic)
 	if err != nil {
 		return view{}, nil, err
 	}

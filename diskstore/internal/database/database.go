@@ -79,6 +79,9 @@ type DB struct {
 	garbage []*Topic
 	// deleted are the numbers of topics that were deleted and may have left much.
 	deleted []uint32
+	// large are the topics with at least largeFrom live messages.
+	large     map[*Topic]struct{}
+	largeFrom int64 // LargeTopic, but in tests
 	// remembered are finished IDs, stories what is kept of finished messages.
 	remembered, stories kept
 	// ranges is how many ranges of keys were deleted since the engine's buffer was flushed for that.
@@ -88,7 +91,7 @@ type DB struct {
 // Open opens the database in a directory, and makes it unless it is to be read only. It returns when the engine has opened, or
 // the store has failed meanwhile: the engine may hang, or be stopped. An engine that panics on what it reads is damaged.
 func Open(dir string, o Options) (*DB, error) {
-	db := &DB{opt: o, dir: dir, state: o.State}
+	db := &DB{opt: o, dir: dir, state: o.State, large: make(map[*Topic]struct{}), largeFrom: LargeTopic}
 	db.remembered.ids, db.remembered.ends = keyFinished, keyForget
 	db.stories.ids, db.stories.ends = keyStory, keyStoryEnd
 	type result struct {

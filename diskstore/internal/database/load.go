@@ -84,6 +84,7 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 			t.deadFrom = record.MinPosition
 		}
 		db.noteGarbage(t)
+		db.noteLarge(t)
 		db.topicNum = max(db.topicNum, t.num+1)
 		c.Topics = append(c.Topics, Loaded{t, i.Settings})
 	}

@@ -117,11 +117,13 @@ func TestModel(t *testing.T) {
 		r := &run{T: t, fs: vfs.NewCrashableMem(), handles: make(map[string]*Topic), now: model{topics: make(map[string]*modelTopic), clock: 1000}}
 		r.then = []model{r.now.clone()}
 		r.db, _ = openIn(t, r.fs, 0)
+		r.db.largeFrom = 2
 		defer func() { r.close() }()
 		t.Repeat(map[string]func(*rapid.T){
 			"transaction": func(t *rapid.T) { r.T = t; r.transaction() },
 			"wait":        func(t *rapid.T) { r.T = t; r.wait() },
 			"read":        func(t *rapid.T) { r.T = t; r.read() },
+			"due":         func(t *rapid.T) { r.T = t; r.countDue() },
 			"snapshot":    func(t *rapid.T) { r.T = t; r.snapshot() },
 			"power cut":   func(t *rapid.T) { r.T = t; r.powerCut() },
 			"sweep":       func(t *rapid.T) { r.T = t; r.sweepDead() },
@@ -399,6 +401,47 @@ func (r *run) read() {
 	r.compare(r.db, r.now)
 }
 
+// countDue counts the due messages of each topic in a snapshot, as somebody who looks does: from where the last count ended.
+// What changes meanwhile shows in the next count. Some counts are given up, and some begin while another one is under way.
+func (r *run) countDue() {
+	snap, then := r.db.Snapshot(), r.now.clone()
+	all := r.db.CountDue(then.clock)
+	counts, numbers := make(map[string][]Due), make(map[string]uint32)
+	for name, t := range r.handles {
+		numbers[name] = t.num
+		if due, ok := all[t.num]; ok {
+			counts[name] = append(counts[name], due)
+		}
+		counts[name] = append(counts[name], t.CountDue(then.clock))
+	}
+	r.meanwhile()
+	for _, name := range slices.Sorted(maps.Keys(then.topics)) {
+		var want int64
+		for _, id := range then.topics[name].in(Live) {
+			if then.topics[name].messages[id].at.Ms <= then.clock {
+				want++
+			}
+		}
+		for _, due := range counts[name] {
+			n := due.Known
+			err := snap.Scan(r.Context(), numbers[name], Live, due.From, record.Position{Ms: then.clock + 1}, func(record.Position) (bool, error) {
+				n++
+				return true, nil
+			})
+			if err != nil || n != want {
+				r.Fatalf("topic %s at %d: %d due, of which %d known before %v, %v; want %d", name, then.clock, n, due.Known, due.From, err, want)
+			}
+			if rapid.IntRange(0, 3).Draw(r.T, "give up") > 0 {
+				due.Counted(n)
+			}
+			due.Abandon()
+		}
+	}
+	if err := snap.Close(); err != nil {
+		r.Fatal(err)
+	}
+}
+
 // snapshot takes one, changes the database, and compares.
 func (r *run) snapshot() {
 	snap, then := r.db.Snapshot(), r.now.clone()
@@ -484,6 +527,7 @@ func (r *run) powerCut() {
 	var c Contents
 	r.fs = clone
 	r.db, c = openIn(r.T, clone, durable)
+	r.db.largeFrom = 2
 	kept := int(r.db.LastTxn() - durable)
 	if kept < 0 || kept >= len(models) {
 		r.Fatalf("after a power cut %d transactions are there, %d of them waited for, %d were made", r.db.LastTxn(), durable, int(durable)+len(models)-1)

@@ -26,6 +26,10 @@ type Topic struct {
 	deadFrom record.Position
 	// deadLeft counts the dead messages that have left.
 	deadLeft int64
+	// large tells that there are many live messages; due and counting are kept of those alone. due is the last count, counting
+	// the one under way.
+	large         bool
+	due, counting *dueCount
 	// version counts the changes of the topic's IDs: stored, remembered and with a story.
 	version uint64
 
@@ -182,6 +186,7 @@ func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 	}
 	t.deadLeft += t.dead
 	t.live, t.dead, t.deleted, t.deadFrom = 0, 0, true, record.MaxPosition
+	tx.db.noteLarge(t)
 	tx.db.deleted = append(tx.db.deleted, t.num)
 }
 

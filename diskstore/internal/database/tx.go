@@ -61,6 +61,7 @@ func (tx *Tx) Apply(tokens int64) error {
 			v := binary.BigEndian.AppendUint64(nil, uint64(t.live))
 			tx.set(topicKey(keyCounts, t.num), binary.BigEndian.AppendUint64(v, uint64(t.dead)))
 		}
+		db.noteLarge(t)
 	}
 	for _, t := range tx.lowered {
 		if !t.deleted {
@@ -239,6 +240,7 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	switch from.Order {
 	case Live:
 		t.live--
+		t.addDue(from.At.Ms, -1)
 	case Dead:
 		t.dead--
 		t.deadLeft++
@@ -255,6 +257,7 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	switch {
 	case to.Order == Live:
 		t.live++
+		t.addDue(to.At.Ms, 1)
 		if to.At.Less(t.lowest) {
 			t.lowest = to.At
 			if t.loweredIn != tx {
