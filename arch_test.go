@@ -71,7 +71,7 @@ var architecture = map[string]rule{
 	"metrics/punctualprom":     {ours: []string{".", "metrics/internal/reading"}, outside: []string{"github.com/prometheus/client_golang"}},
 	"metrics/internal/reading": {ours: []string{"."}},
 	"internal/overview":        {ours: []string{"."}},
-	"internal/consumers":       {ours: []string{"."}},
+	"internal/consumers":       {ours: []string{".", "internal/heap"}},
 	"internal/slo":             {ours: []string{".", "internal/notation"}, outside: []string{"github.com/prometheus/client_golang"}},
 	"internal/tlsfile":         {ours: []string{"."}},
 	"server/access":            {ours: []string{".", "server"}, outside: []string{"github.com/go-json-experiment/json"}},

@@ -44,9 +44,14 @@ func (c *call) showAhead() error {
 	for _, o := range spans() {
 		p.Spans = append(p.Spans, choice{Value: c.withQuery("span", o.name), Text: c.look.language.text("span." + o.name), Chosen: o.name == s.name})
 	}
-	over, err := c.console.reader.Read(c.r.Context())
+	c.renew()
+	over, err := c.console.reader.ReadIn(c.r.Context(), c.look.zone)
 	if err != nil {
 		return err
+	}
+	if over.Counting {
+		p.Counting, p.Now = true, time.Now()
+		return c.show("ahead", p)
 	}
 	p.Now = over.AsOf
 	if over.Err != nil {

@@ -93,7 +93,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	if c.content, err = readContent(); err != nil {
 		return nil, err
 	}
-	c.reader, err = overview.New(store, &overview.Options{Zone: c.options.Location})
+	c.reader, err = overview.New(store, &overview.Options{Zone: c.options.Location, Hurry: true})
 	return c, err
 }
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/url"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/overview"
@@ -11,7 +12,8 @@ import (
 type nowPage struct {
 	*frame
 	Over *overview.Overview
-	// Verdict is the key of the one sentence: "late", "paused", "fine", "idle", "unknown".
+	// Verdict is the key of the one sentence: "late", "paused", "fine", "idle", "unknown",
+	// "empty", "counting".
 	Verdict string
 	Late    *overview.Oldest
 	// First is the picture of the next hour, Further those of longer times; what is not counted yet is lacking.
@@ -35,9 +37,14 @@ type finding struct {
 
 func (c *call) showNow() error {
 	p := &nowPage{frame: c.frame("now")}
+	c.renew()
 	var err error
-	if p.Over, err = c.console.reader.Read(c.r.Context()); err != nil {
+	if p.Over, err = c.console.reader.ReadIn(c.r.Context(), c.look.zone); err != nil {
 		return err
+	}
+	if p.Over.Counting {
+		p.Verdict, p.Now = "counting", time.Now()
+		return c.show("now", p)
 	}
 	p.Now = p.Over.AsOf
 	if p.Over.Err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -73,6 +74,25 @@ func TestColumns(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1k", 1234: "1.2k", 99_999: "99k", 2_000_000: "2M", 3_400_000_000: "3.4G"} {
 		if got := shortCount(n); got != want {
 			t.Errorf("shortCount(%d) is %s, want %s", n, got, want)
+		}
+	}
+}
+
+// The days of Ahead are those of the zone in which the page shows them, east and west of UTC.
+func TestDaysOfTheLook(t *testing.T) {
+	r := newRig(t, nil) // noon of 2026-11-22 UTC
+	r.push("t", "a", 8*time.Hour)
+	r.push("t", "b", 14*time.Hour)
+	for zone, want := range map[string][]string{
+		"UTC":              {"Sun 2026-11-22", "Mon 2026-11-23"},
+		"Asia/Shanghai":    {"Mon 2026-11-23"},
+		"America/New_York": {"Sun 2026-11-22"},
+	} {
+		text := r.counted("/ahead?span=90d&zone=" + zone)
+		for _, day := range []string{"Sun 2026-11-22", "Mon 2026-11-23"} {
+			if got, want := strings.Contains(text, day), slices.Contains(want, day); got != want {
+				t.Errorf("in %s the table has %s: %v, want %v", zone, day, got, want)
+			}
 		}
 	}
 }

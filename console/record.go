@@ -30,6 +30,7 @@ type Change struct {
 // does to the same topic in the next 10 seconds goes into one more entry. That entry says how many calls it was. So
 // what programs do fills no log.
 func (c *Console) Record(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
+	defer c.reader.Recount()
 	e := entry{Who: ch.Who, From: ch.From, Verb: ch.Verb, Topic: ch.Topic, ID: ch.ID, Detail: ch.Detail}
 	if !ch.Amends {
 		return c.audit.carryOut(ctx, e, do)

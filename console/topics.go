@@ -74,20 +74,25 @@ func (c *call) showTopics() error {
 	return c.show("topics", p)
 }
 
+// renew has what is shown counted again when that was long ago, for somebody who opens a page.
+func (c *call) renew() {
+	if !c.fragment {
+		c.console.reader.Renew()
+	}
+}
+
 // visibleTopics counts the topics that who looks may inspect, and notes the store's clock in the frame. The topic of the audit log has a
 // page of its own.
 func (c *call) visibleTopics(f *frame) ([]punctual.TopicStats, error) {
-	inspector, err := c.inspector()
-	if err != nil {
+	if _, err := c.inspector(); err != nil {
 		return nil, err
 	}
-	if f.Now, err = c.now(); err != nil {
-		return nil, err
-	}
-	all, err := inspector.Topics(c.r.Context())
+	c.renew()
+	now, all, err := c.console.reader.Topics(c.r.Context())
 	if err != nil {
 		return nil, fmt.Errorf("count the topics: %w", err)
 	}
+	f.Now = now
 	return slices.DeleteFunc(all, func(s punctual.TopicStats) bool {
 		return s.Topic == overview.AuditTopic || c.may(ActionInspect, s.Topic) != nil
 	}), nil

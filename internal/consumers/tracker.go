@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/heap"
 )
 
 const (
@@ -42,6 +43,7 @@ type Tracker struct {
 
 	mu     sync.Mutex
 	rows   map[key]*row     // guarded by mu
+	rest   row              // guarded by mu: those for whom there was no room in others
 	others map[string]*row  // guarded by mu: by topic, those for whom there was no room in rows
 	leases map[lease]*ended // guarded by mu
 	swept  time.Time        // guarded by mu: when leases that ran out were looked for last because there was no room
@@ -60,17 +62,26 @@ type lease struct {
 
 // ended says when a lease ends, unless it is extended, and whose it is.
 type ended struct {
+	lease
+	place  int // in the queue of its row
 	row    *row
 	until  time.Time
 	length time.Duration
 }
 
+// byEnd orders the leases of a row by their ends.
+var byEnd = heap.Order[*ended]{
+	Before: func(a, b *ended) bool { return a.until.Before(b.until) },
+	Place:  func(e *ended) *int { return &e.place },
+}
+
 // row is one consumer of one topic.
 type row struct {
 	key
-	waiting, leases int
-	seen            time.Time
-	minutes         [RateMinutes]minute
+	waiting int
+	leases  []*ended // a queue of byEnd
+	seen    time.Time
+	minutes [RateMinutes]minute
 }
 
 // minute counts one minute since 1970.
@@ -124,8 +135,9 @@ func (t *Tracker) Claimed(c Caller, ds []punctual.Delivery) {
 		r.at(now).claimed++
 		if t.hasRoom(now) {
 			length := d.LeaseUntil.Sub(d.Delivered)
-			t.leases[l] = &ended{r, now.Add(length), length}
-			r.leases++
+			e := &ended{lease: l, row: r, until: now.Add(length), length: length}
+			t.leases[l] = e
+			byEnd.Push(&r.leases, e)
 		}
 	}
 }
@@ -146,9 +158,10 @@ func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 	e.row.seen = now
 	if s.Verb == punctual.SettleExtend && err == nil {
 		e.until = now.Add(cmp.Or(s.Delay, e.length))
+		byEnd.Fix(e.row.leases, e)
 		return
 	}
-	t.forget(l, e)
+	t.forget(e)
 	if err == nil && s.Verb != punctual.SettleRelease {
 		e.row.at(now).settled++
 	}
@@ -161,7 +174,7 @@ func (t *Tracker) Returned(ds []punctual.Delivery) {
 	for i := range ds {
 		l := t.leaseOf(ds[i].Topic, ds[i].ID, ds[i].Token)
 		if e := t.leases[l]; e != nil {
-			t.forget(l, e)
+			t.forget(e)
 		}
 	}
 }
@@ -172,20 +185,14 @@ func (t *Tracker) Consumers(_ context.Context, topic string) (punctual.Consumers
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweep(now)
-	next := make(map[*row]time.Time)
-	for _, e := range t.leases {
-		if at := next[e.row]; e.row.topic == topic && (at.IsZero() || e.until.Before(at)) {
-			next[e.row] = e.until
-		}
-	}
 	out := punctual.Consumers{Since: t.since}
 	for k, r := range t.rows {
 		if k.topic == topic {
-			out.All = append(out.All, r.consumer(now, next[r]))
+			out.All = append(out.All, r.consumer(now))
 		}
 	}
 	if r := t.others[topic]; r != nil {
-		out.Others = r.consumer(now, next[r])
+		out.Others = r.consumer(now)
 	}
 	slices.SortFunc(out.All, func(a, b punctual.Consumer) int {
 		return cmp.Or(cmp.Compare(b.Leases, a.Leases), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.User, b.User),
@@ -227,10 +234,11 @@ func (t *Tracker) admit(k key, now time.Time) *row {
 	if others := t.others[k.topic]; others != nil {
 		return others
 	}
-	r.caller = Caller{}
-	if len(t.others) < mostTopics {
-		t.others[r.topic] = r
+	if len(t.others) >= mostTopics {
+		return &t.rest
 	}
+	r.caller = Caller{}
+	t.others[r.topic] = r
 	return r
 }
 
@@ -252,12 +260,13 @@ func (t *Tracker) makeRoom(now time.Time) {
 
 // sweep forgets leases that ran out, and consumers that have gone. The caller holds mu.
 func (t *Tracker) sweep(now time.Time) {
-	for l, e := range t.leases {
-		if !e.until.After(now) {
-			t.forget(l, e)
+	gone := func(r *row) bool {
+		for len(r.leases) > 0 && !r.leases[0].until.After(now) {
+			t.forget(r.leases[0])
 		}
+		return r.waiting == 0 && len(r.leases) == 0 && now.Sub(r.seen) >= keptFor
 	}
-	gone := func(r *row) bool { return r.waiting == 0 && r.leases == 0 && now.Sub(r.seen) >= keptFor }
+	gone(&t.rest)
 	for k, r := range t.rows {
 		if gone(r) {
 			delete(t.rows, k)
@@ -271,9 +280,9 @@ func (t *Tracker) sweep(now time.Time) {
 }
 
 // forget ends a lease. The caller holds mu.
-func (t *Tracker) forget(l lease, e *ended) {
-	delete(t.leases, l)
-	e.row.leases--
+func (t *Tracker) forget(e *ended) {
+	delete(t.leases, e.lease)
+	byEnd.Remove(&e.row.leases, e)
 }
 
 // at is the minute under way.
@@ -287,10 +296,13 @@ func (r *row) at(now time.Time) *minute {
 }
 
 // consumer is the row as it is told.
-func (r *row) consumer(now, next time.Time) punctual.Consumer {
+func (r *row) consumer(now time.Time) punctual.Consumer {
 	out := punctual.Consumer{
 		User: r.caller.User, Address: r.caller.Address, Name: r.caller.Name,
-		Waiting: r.waiting, Leases: r.leases, NextEnd: next, LastSeen: r.seen,
+		Waiting: r.waiting, Leases: len(r.leases), LastSeen: r.seen,
+	}
+	if len(r.leases) > 0 {
+		out.NextEnd = r.leases[0].until
 	}
 	for _, m := range r.minutes {
 		if now.Unix()/60-m.number < RateMinutes {

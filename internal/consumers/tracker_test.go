@@ -162,3 +162,29 @@ func TestObserver(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// BenchmarkConsumers asks who works on a topic while as many leases are followed as can be.
+func BenchmarkConsumers(b *testing.B) {
+	for _, topics := range []int{1, 100} {
+		b.Run(fmt.Sprint(topics, " topics"), func(b *testing.B) {
+			tr := New()
+			for n := range topics {
+				for c := range 10 {
+					ds := deliveries(fmt.Sprint("t", n), c*mostLeases/topics/10, mostLeases/topics/10)
+					for i := range ds {
+						ds[i].LeaseUntil = ds[i].Delivered.Add(time.Hour)
+					}
+					tr.Claimed(Caller{User: fmt.Sprint(c)}, ds)
+				}
+			}
+			if len(tr.leases) != mostLeases {
+				b.Fatalf("%d leases are followed", len(tr.leases))
+			}
+			for b.Loop() {
+				if c, err := tr.Consumers(b.Context(), "t0"); err != nil || len(c.All) != 10 {
+					b.Fatalf("%+v, %v", c, err)
+				}
+			}
+		})
+	}
+}

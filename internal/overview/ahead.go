@@ -115,6 +115,16 @@ type Ahead struct {
 	Overdue, Beyond int64
 }
 
+// in is the same with its edges in a time zone.
+func (a *Ahead) in(zone *time.Location) *Ahead {
+	out := *a
+	out.Zone, out.Edges = zone, slices.Clone(a.Edges)
+	for n, e := range out.Edges {
+		out.Edges[n] = e.In(zone)
+	}
+	return &out
+}
+
 // Sum is how many are due within the steps.
 func (a *Ahead) Sum() (n int64) {
 	for _, c := range a.Counts {

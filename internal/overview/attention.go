@@ -273,7 +273,7 @@ func (r *Reader) herd(ctx context.Context, p *Picture, n int) (Finding, bool, er
 	if step == Day {
 		layout = "on " + time.DateOnly
 	}
-	f.Text = fmt.Sprintf("%s%s messages are due within the %s %s", in, Grouped(count), step, at.Format(layout))
+	f.Text = fmt.Sprintf("%s%s messages are due within the %s %s", in, Grouped(count), step, at.In(r.o.Zone).Format(layout))
 	return f, true, nil
 }
 

@@ -24,11 +24,14 @@ type Options struct {
 	Drawn int
 	// Herd is how many messages due within one minute are many. Default 10,000.
 	Herd int64
-	// Timeout bounds one look for the counts. Default 5 s.
+	// Timeout bounds one look for the counts. Default 30 s.
 	Timeout time.Duration
 	// Patience is how long Read waits for what a store takes long to count. It then shows what there was before.
 	// Default 50 ms.
 	Patience time.Duration
+	// Hurry has Read wait no longer for the first counts than for the others. Until they are there, Overview.Counting
+	// is true.
+	Hurry bool
 	// Meter, if not nil, is handed on by each Overview.
 	Meter *Meter
 }
@@ -41,6 +44,8 @@ type Overview struct {
 	Took time.Duration
 	// Err says why there is nothing newer; everything else is then as of AsOf.
 	Err error
+	// Counting tells that the messages are being counted, and nothing else is known.
+	Counting bool
 	// Inspected is false for a store that is not a punctual.Inspector: it has no counts, pictures and topics.
 	Inspected bool
 	// Topics are sorted by name.
@@ -87,14 +92,16 @@ type Reader struct {
 	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
 
-	counts   cached[topicCounts]
-	pictures [3]cached[Picture] // minutes, hours, days
-	doctor   cached[[]punctual.Finding]
+	counts cached[topicCounts]
+	doctor cached[[]punctual.Finding]
 
 	mu     sync.Mutex
 	closed bool                           // guarded by mu
 	asked  map[AheadQuery]*cached[*Ahead] // guarded by mu: at most mostAsked
-	looks  sync.WaitGroup                 // grows only under mu while not closed
+	// pictures are guarded by mu: at most mostPictures.
+	pictures map[drawing]*cached[Picture]
+	costs    [3]time.Duration // guarded by mu: how long the last counts of the topics took
+	looks    sync.WaitGroup   // grows only under mu while not closed
 
 	turn chan struct{} // has room for the forecasts that are made at the same time
 }
@@ -112,9 +119,17 @@ const (
 	// leastAge is how long an answer is used at least.
 	leastAge = time.Second
 	// countShare and share bound how often the store is looked into. An answer is used for so many times as long as
-	// its look took: countShare for the counts, share for what may be older. There are four of those, so an open page
-	// costs the store little over half a percent of its time at most.
-	countShare, share = 400, 1000
+	// its look took: countShare for the counts, share for the pictures. So an open page costs the store less than
+	// half a percent of its time, unless answers would become too old.
+	countShare, share = 500, 1500
+	// mostCountAge is how old counts become for that.
+	mostCountAge = 5 * time.Minute
+	// costly is how long a count of the topics takes that is not made for each page.
+	costly = 100 * time.Millisecond
+	// newEnough is how old counts are that somebody who opens a page is shown.
+	newEnough = 10 * time.Second
+	// mostPictures bounds the pictures that are kept, three for each time zone.
+	mostPictures = 24
 	// mostAsked bounds the counts ahead that are kept for pages of one topic.
 	mostAsked = 256
 	// longAgo is how old what was read is when nobody wants to see it any more.
@@ -133,7 +148,7 @@ func New(store punctual.Store, o *Options) (*Reader, error) {
 	if store == nil {
 		return nil, fmt.Errorf("overview: no store: give one: %w", punctual.ErrInvalid)
 	}
-	r := &Reader{store: store, asked: make(map[AheadQuery]*cached[*Ahead]), turn: make(chan struct{}, 2)}
+	r := &Reader{store: store, asked: make(map[AheadQuery]*cached[*Ahead]), pictures: make(map[drawing]*cached[Picture]), turn: make(chan struct{}, 2)}
 	if o != nil {
 		r.o = *o
 	}
@@ -142,7 +157,7 @@ func New(store punctual.Store, o *Options) (*Reader, error) {
 	}
 	setDefault(&r.o.Drawn, 5)
 	setDefault(&r.o.Herd, 10_000)
-	setDefault(&r.o.Timeout, 5*time.Second)
+	setDefault(&r.o.Timeout, 30*time.Second)
 	setDefault(&r.o.Patience, 50*time.Millisecond)
 	r.o.Drawn = min(r.o.Drawn, 8)
 	r.inspector, _ = punctual.AsInspector(store)
@@ -180,24 +195,41 @@ func (r *Reader) start(f func()) bool {
 // Expire has the next Read look again: its caller has just changed the store, and wants to see that.
 func (r *Reader) Expire() {
 	r.counts.expire()
-	for n := range r.pictures {
-		r.pictures[n].expire()
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, c := range r.pictures {
+		c.expire()
+	}
 	for _, c := range r.asked {
 		c.expire()
 	}
 }
 
+// Recount has the next Read count the topics again: something small has changed.
+func (r *Reader) Recount() { r.counts.expire() }
+
+// Renew has the next Read count the topics again when that was long ago. It is for somebody who opens a page.
+// A page that is open all day does without.
+func (r *Reader) Renew() {
+	if c := r.counts.await(r.ctx, nil); time.Since(c.read) > max(newEnough, 10*c.took) {
+		r.Recount()
+	}
+}
+
 // Read returns the overview, which is at most a second old while the store answers quickly. It fails only while the store
 // could never be read; later Overview.Err says what fails. What is slow to count comes with a later call.
-func (r *Reader) Read(ctx context.Context) (*Overview, error) {
+func (r *Reader) Read(ctx context.Context) (*Overview, error) { return r.ReadIn(ctx, r.o.Zone) }
+
+// ReadIn is Read with pictures of the hours and days of a time zone.
+func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, error) {
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
 	c, err := r.quick(ctx, patient)
 	if err != nil {
 		return nil, err
+	}
+	if c.read.IsZero() {
+		return &Overview{Counting: true, Inspected: true, Meter: r.o.Meter}, nil
 	}
 	out := &Overview{
 		AsOf: c.value.now, Took: c.took, Err: c.err, Inspected: r.inspector != nil && !c.value.lacking, Topics: c.value.topics,
@@ -206,7 +238,7 @@ func (r *Reader) Read(ctx context.Context) (*Overview, error) {
 	out.add()
 	examining := r.examine()
 	if len(out.Topics) > 0 {
-		r.addPictures(patient, out, c.value)
+		r.addPictures(patient, out, c.value, zone)
 	}
 	out.Attention = attention(out, r.examined(patient, examining))
 	return out, nil
@@ -214,13 +246,12 @@ func (r *Reader) Read(ctx context.Context) (*Overview, error) {
 
 // addPictures adds what falls due. Until a picture was counted for the first time, those of more distant times are
 // not begun. In a store of many messages those take far longer, and people look at the first one.
-func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts) {
+func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts, zone *time.Location) {
 	for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
-		k := &r.pictures[n]
-		a := k.await(ctx, k.begin(r, picturePolicy(Minute+Step(n)), func(ctx context.Context) (Picture, error) {
-			return r.draw(ctx, Minute+Step(n), c)
-		}))
-		*p = a.value
+		d := drawing{Minute + Step(n), stepZone(Minute+Step(n), c.now, zone)}
+		k := r.pictureFor(d)
+		a := k.await(ctx, k.begin(r, picturePolicy(d.step), func(ctx context.Context) (Picture, error) { return r.draw(ctx, d, c) }))
+		*p = a.value.in(zone)
 		p.Err = a.err
 		if a.read.IsZero() && a.err == nil {
 			return
@@ -228,12 +259,126 @@ func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts) 
 	}
 }
 
+// drawing is which picture is meant.
+type drawing struct {
+	step Step
+	zone *time.Location
+}
+
+// stepZone is a time zone with the same steps as another one, so that people in many zones share a picture. Minutes
+// are the same everywhere, and hours in all zones that are whole hours apart.
+func stepZone(s Step, now time.Time, zone *time.Location) *time.Location {
+	steps, _ := s.picture()
+	whole := func(t time.Time) bool {
+		_, offset := t.In(zone).Zone()
+		return offset%3600 == 0
+	}
+	if s == Minute || s == Hour && whole(now) && whole(now.Add(time.Duration(steps+1)*time.Hour)) {
+		return time.UTC
+	}
+	return zone
+}
+
+// in is the picture with its edges in a time zone.
+func (p Picture) in(zone *time.Location) Picture {
+	if p.All == nil || p.All.Zone == zone {
+		return p
+	}
+	p.All, p.Topics = p.All.in(zone), slices.Clone(p.Topics)
+	for n, a := range p.Topics {
+		p.Topics[n] = a.in(zone)
+	}
+	return p
+}
+
+// pictureFor is the place of a picture. When there are too many the one that nobody has asked for longest goes.
+func (r *Reader) pictureFor(d drawing) *cached[Picture] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return place(r.pictures, d, mostPictures)
+}
+
+// place is the place of an answer among at most so many. The one that nobody has asked for longest makes room.
+func place[K comparable, T any](all map[K]*cached[T], key K, most int) *cached[T] {
+	if c := all[key]; c != nil {
+		return c
+	}
+	if len(all) >= most {
+		var oldest K
+		var since time.Time
+		for k, c := range all {
+			if used := c.lastUsed(); since.IsZero() || used.Before(since) {
+				oldest, since = k, used
+			}
+		}
+		delete(all, oldest)
+	}
+	c := &cached[T]{used: time.Now()}
+	all[key] = c
+	return c
+}
+
+// Topics counts the messages of the topics, and tells as of when. Where that takes the store long, it is an answer
+// that others have got, too, which may be some minutes old.
+func (r *Reader) Topics(ctx context.Context) (time.Time, []punctual.TopicStats, error) {
+	if !r.isCostly() {
+		c, err := r.count(ctx)
+		if err == nil && (r.inspector == nil || c.lacking) {
+			err = fmt.Errorf("count the topics: the store cannot be inspected: %w", punctual.ErrUnsupported)
+		}
+		return c.now, c.topics, err
+	}
+	running := r.beginCount()
+	c := r.counts.await(ctx, nil)
+	if !c.isUsable() {
+		c = r.counts.await(ctx, running)
+	}
+	switch {
+	case c.err != nil:
+		return time.Time{}, nil, c.err
+	case c.read.IsZero():
+		return time.Time{}, nil, context.Cause(ctx)
+	}
+	return c.value.now, slices.Clone(c.value.topics), nil
+}
+
+// countsFor is how long counts are used.
+func countsFor(took time.Duration) time.Duration { return freshFor(mostCountAge, countShare)(took) }
+
+// isUsable tells whether somebody still wants to see the answer. It is too old when nobody has looked for long.
+func (a answer[T]) isUsable() bool {
+	return a.err != nil || time.Since(a.read) <= max(longAgo, 2*countsFor(a.took))
+}
+
+// beginCount has the topics counted, unless that was done of late.
+func (r *Reader) beginCount() <-chan struct{} {
+	return r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: countsFor}, r.count)
+}
+
+// isCostly tells whether the last counts all took the store long. One that was slow by chance is not taken for that.
+func (r *Reader) isCostly() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Min(r.costs[:]) >= costly
+}
+
+// noteCost notes how long a count of the topics took.
+func (r *Reader) noteCost(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	copy(r.costs[1:], r.costs[:])
+	r.costs[0] = took
+}
+
 // quick is the answer of the quick look. It waits for the first one, and for one after a long time in which nobody
-// looked, but not for a store that failed last.
+// looked. Callers in a hurry do not: they get an empty one. Nobody waits for a store that failed last.
 func (r *Reader) quick(ctx, patient context.Context) (answer[topicCounts], error) {
-	running := r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: freshFor(30*time.Second, countShare)}, r.count)
+	running := r.beginCount()
 	c := r.counts.await(patient, running)
-	if c.err == nil && time.Since(c.read) > longAgo {
+	if !c.isUsable() {
+		if r.o.Hurry && ctx.Err() == nil {
+			return answer[topicCounts]{}, nil
+		}
 		c = r.counts.await(ctx, running)
 	}
 	switch {
@@ -265,6 +410,7 @@ func lateness(t punctual.TopicStats, now time.Time) (time.Duration, bool) {
 
 // count is the quick look: the clock and the counts of the topics.
 func (r *Reader) count(ctx context.Context) (topicCounts, error) {
+	began := time.Now()
 	now, err := r.store.Now(ctx)
 	if err != nil {
 		return topicCounts{}, fmt.Errorf("read the store's clock: %w", err)
@@ -281,6 +427,7 @@ func (r *Reader) count(ctx context.Context) (topicCounts, error) {
 	if err != nil {
 		return topicCounts{}, fmt.Errorf("count the messages of the topics: %w", err)
 	}
+	r.noteCost(time.Since(began))
 	for _, t := range all {
 		if t.Topic == AuditTopic {
 			out.hidden = append(out.hidden, t)
@@ -292,9 +439,9 @@ func (r *Reader) count(ctx context.Context) (topicCounts, error) {
 }
 
 // draw counts ahead for one picture: all topics, and the largest each.
-func (r *Reader) draw(ctx context.Context, s Step, c topicCounts) (Picture, error) {
-	steps, _ := s.picture()
-	q := AheadQuery{Step: s, Steps: steps, Zone: r.o.Zone}
+func (r *Reader) draw(ctx context.Context, d drawing, c topicCounts) (Picture, error) {
+	steps, _ := d.step.picture()
+	q := AheadQuery{Step: d.step, Steps: steps, Zone: d.zone}
 	now, err := r.store.Now(ctx)
 	if err != nil {
 		return Picture{}, fmt.Errorf("read the store's clock: %w", err)
@@ -415,22 +562,7 @@ func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
 func (r *Reader) askedFor(q AheadQuery) *cached[*Ahead] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.asked[q]; c != nil {
-		return c
-	}
-	if len(r.asked) >= mostAsked {
-		var oldest AheadQuery
-		var since time.Time
-		for q, c := range r.asked {
-			if used := c.lastUsed(); since.IsZero() || used.Before(since) {
-				oldest, since = q, used
-			}
-		}
-		delete(r.asked, oldest)
-	}
-	c := &cached[*Ahead]{used: time.Now()}
-	r.asked[q] = c
-	return c
+	return place(r.asked, q, mostAsked)
 }
 
 func (c *cached[T]) lastUsed() time.Time {

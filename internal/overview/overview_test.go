@@ -27,6 +27,8 @@ type watched struct {
 	calls    map[string]int
 	fails    error
 	hangs    string // the call that hangs
+	slowed   string // the call that takes so long
+	takes    time.Duration
 	findings []punctual.Finding
 }
 
@@ -34,7 +36,12 @@ func (w *watched) called(ctx context.Context, name string) error {
 	w.mu.Lock()
 	w.calls[name]++
 	fails, hangs := w.fails, w.hangs
+	takes := time.Duration(0)
+	if w.slowed == name {
+		takes = w.takes
+	}
 	w.mu.Unlock()
+	time.Sleep(takes)
 	if hangs == name {
 		<-ctx.Done()
 		return ctx.Err()
@@ -85,6 +92,11 @@ func (w *watched) count(name string) int {
 	n := w.calls[name]
 	w.calls[name] = 0
 	return n
+}
+
+// slow has a call take long.
+func (w *watched) slow(name string, takes time.Duration) {
+	w.set(func() { w.slowed, w.takes = name, takes })
 }
 
 // scene is a store and a reader in a bubble of time that begins at midnight of 2000-01-01 UTC.
@@ -245,6 +257,117 @@ func TestDaysOfAZone(t *testing.T) {
 		}
 		if short := a.Edges[86].Sub(a.Edges[85]); short != 23*time.Hour || a.Edges[85].Format(time.DateOnly) != "2000-03-26" {
 			t.Errorf("the day of %v has %v, want 23h", a.Edges[85], short)
+		}
+	})
+}
+
+// Each zone has its own days, also where clocks change, and people in zones with the same hours share their picture.
+func TestPicturesOfZones(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "", 24*time.Hour+30*time.Minute) // 2000-01-02 00:30 UTC
+		for _, c := range []struct {
+			zone  string
+			day   string
+			hours int
+		}{{"UTC", "2000-01-02", 24}, {"America/New_York", "2000-01-01", 24}, {"Asia/Shanghai", "2000-01-02", 24}, {"Asia/Kolkata", "2000-01-02", 24}} {
+			zone, err := time.LoadLocation(c.zone)
+			if err != nil {
+				t.Skip(err)
+			}
+			o, err := s.r.ReadIn(t.Context(), zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := fullest(o.Days.All.Counts)
+			if begin := o.Days.All.Edges[n]; o.Days.All.Counts[n] != 1 || begin.In(zone).Format(time.DateTime) != c.day+" 00:00:00" {
+				t.Errorf("in %s %d are due on the day that begins at %v, want %s", c.zone, o.Days.All.Counts[n], begin.In(zone), c.day)
+			}
+			if got := o.Days.All.Edges[n+1].Sub(o.Days.All.Edges[n]); got != time.Duration(c.hours)*time.Hour {
+				t.Errorf("in %s the day has %v", c.zone, got)
+			}
+			n = fullest(o.Hours.All.Counts)
+			if begin := o.Hours.All.Edges[n]; begin.Location() != zone || begin.Minute() != 0 || o.Hours.All.Counts[n] != 1 {
+				t.Errorf("in %s an hour begins at %v", c.zone, begin)
+			}
+		}
+		if n := s.count("forecast"); n != 1+2+4 {
+			t.Errorf("%d forecasts for four zones, want one of the minutes, two of the hours and four of the days", n)
+		}
+		for n := range 3 * mostPictures {
+			if _, err := s.r.ReadIn(t.Context(), time.FixedZone("", 60*n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(s.r.pictures); n > mostPictures {
+			t.Errorf("%d pictures are kept", n)
+		}
+	})
+}
+
+// In a hurry the first view does not wait for the counts, nor one after a time in which nobody looked.
+func TestHurry(t *testing.T) {
+	inBubble(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		s.slow("topics", 3*time.Second)
+		counting := func(want bool) {
+			t.Helper()
+			began := time.Now()
+			o := s.read()
+			if waited := time.Since(began); waited > 50*time.Millisecond || o.Counting != want || o.Counting != (len(o.Topics) == 0) {
+				t.Errorf("waited %v for %+v; want counting %v", waited, o, want)
+			}
+		}
+		counting(true)
+		time.Sleep(3 * time.Second)
+		counting(false)
+		time.Sleep(3 * mostCountAge) // nobody looks
+		counting(true)
+		time.Sleep(3 * time.Second)
+		counting(false)
+		s.count("topics")
+		time.Sleep(30 * time.Second)
+		if counting(false); s.count("topics") != 0 {
+			t.Error("a page that is open has a costly store counted twice a minute")
+		}
+		s.r.Renew()
+		if counting(false); s.count("topics") != 1 {
+			t.Error("somebody who opens a page is shown counts of 30 s ago, and no newer ones come")
+		}
+	})
+}
+
+// Where the topics are quickly counted each page counts them. Else pages share a count, until something is changed.
+func TestTopics(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		topics := func(looks int) {
+			t.Helper()
+			s.count("topics")
+			at, all, err := s.r.Topics(t.Context())
+			if err != nil || len(all) != 1 || at.IsZero() {
+				t.Errorf("%v, %+v, %v", at, all, err)
+			}
+			if n := s.count("topics"); n != looks {
+				t.Errorf("%d counts, want %d", n, looks)
+			}
+		}
+		topics(1)
+		topics(1)
+		s.slow("topics", time.Second)
+		for range 3 {
+			topics(1)
+		}
+		topics(1) // the one that is shared
+		topics(0)
+		time.Sleep(30 * time.Second)
+		topics(0)
+		s.r.Recount()
+		if _, _, err := s.r.Topics(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if n := s.count("topics"); n != 1 {
+			t.Errorf("after a change %d counts, want 1", n)
 		}
 	})
 }
