@@ -196,6 +196,66 @@ func TestLatencyLog(t *testing.T) {
 			return err
 		})
 	})
+	t.Run("stories", func(t *testing.T) {
+		r.t = t
+		r.store(1)
+		keepStories(t, r.s, time.Minute)
+		finish := func(what string, x punctual.Settlement) {
+			var ds []punctual.Delivery
+			r.bounded("claim many"+what, func() (err error) { ds, err = r.claim(script.Items); return err })
+			if len(ds) == 0 {
+				t.Fatal("this test shows nothing: none was claimed")
+			}
+			r.bounded("ack many"+what, func() error { return r.settle(ds, x) })
+		}
+		ack := punctual.Settlement{Verb: punctual.SettleAck}
+		for n := 0; n < many; n += script.Items { // stories of 200,000
+			if err := r.many(script.Items, punctual.NewMessage{}); err != nil {
+				t.Fatal(err)
+			}
+			ds, err := r.claim(script.Items)
+			if err == nil {
+				err = r.settle(ds, ack)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := do(t, server, "HLEN", r.s.names.Partition("orders", 0).Stories()[0]); n != strconv.Itoa(many) {
+			t.Fatalf("this test shows nothing: %s stories are kept", n)
+		}
+		long := make([]byte, 4<<10)
+		for _, m := range []punctual.NewMessage{{}, {Body: long[:4000]}, {ID: strings.Repeat("i", punctual.MaxIDBytes-3)}, {Body: long, ID: "l"}} {
+			if err := r.many(script.Items, m); err != nil {
+				t.Fatal(err)
+			}
+			finish(fmt.Sprintf(" with bodies of %d and IDs of %d or more", len(m.Body), len(m.ID)), ack)
+		}
+		if err := r.many(script.Items, punctual.NewMessage{ID: "c"}); err != nil {
+			t.Fatal(err)
+		}
+		r.bounded("cancel many", func() error { return r.amend("c", punctual.Amendment{Change: punctual.ChangeCancel}) })
+		if err := r.many(script.Items, punctual.NewMessage{ID: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 17 { // as many failures as are kept: each is part of a story
+			var ds []punctual.Delivery
+			r.bounded(fmt.Sprint("claim many with failures, ", n+1), func() (err error) { ds, err = r.claim(script.Items); return err })
+			x := punctual.Settlement{Verb: punctual.SettleRetry, Error: strings.Repeat("x", punctual.MaxErrorBytes)}
+			if n == 16 {
+				x = ack
+			}
+			r.bounded(fmt.Sprint("settle many with failures, ", n+1), func() error { return r.settle(ds, x) })
+		}
+		r.clock.Advance(time.Hour)
+		for n := range 10 {
+			if err := r.many(script.Items, punctual.NewMessage{}); err != nil {
+				t.Fatal(err)
+			}
+			finish(fmt.Sprint(" while 200,000 stories are swept, ", n+1), ack)
+		}
+		r.bounded("delete the topic", func() error { _, err := r.s.DeleteTopic(t.Context(), "orders"); return err })
+	})
 	t.Run("lapsed", func(t *testing.T) {
 		r.t = t
 		r.store(1)

@@ -90,6 +90,7 @@ type killRun struct {
 	round    int              // where those of this round begin in lines
 	kills    [][2]int64       // clocks between which a server was killed, in this round
 	underWay int              // calls during those of all rounds
+	stories  int              // that had to be there, when looked at
 	began    time.Time
 }
 
@@ -110,6 +111,9 @@ func newKillRun(t *testing.T, d storetest.Durable, url, class string) *killRun {
 
 // auditProcess is the number of the process that reads what is there; those that look between the rounds have the numbers behind it.
 const auditProcess = 1 << 20
+
+// manyRounds is in how many rounds some topic is sure to have kept a story.
+const manyRounds = 50
 
 // linesKept is about how many lines are kept for a look at what broke a promise.
 const linesKept = 100_000
@@ -138,6 +142,9 @@ func (k *killRun) run(rounds int, fault func(i int)) {
 	}
 	if k.ledger.Deliveries == 0 || k.ledger.Acknowledged == 0 {
 		k.t.Error("the rounds were too short for anything to happen")
+	}
+	if rounds >= manyRounds && k.stories == 0 && withStories(k.class) {
+		k.t.Error("this test shows nothing of stories: none had to be there")
 	}
 	if k.ledger.UnderWay == 0 || k.underWay == 0 {
 		k.t.Error("this test shows nothing: no call was under way when a process was killed, or none when a server was")
@@ -232,8 +239,11 @@ func (k *killRun) look(process int64) error {
 	if err != nil {
 		return err
 	}
-	err = storetest.NewRecorder(s, process, nil, k.add).Look(k.t.Context())
-	return errors.Join(err, s.Close())
+	r := storetest.NewRecorder(s, process, nil, k.add)
+	err = r.Look(k.t.Context())
+	kept, err2 := k.ledger.LookAtStories(k.t.Context(), r)
+	k.stories += kept
+	return errors.Join(err, err2, s.Close())
 }
 
 // audit has all that is left delivered and acknowledged in the end.
@@ -244,7 +254,7 @@ func (k *killRun) audit(client redis.UniversalClient) {
 		k.t.Error(err)
 	}
 	k.report()
-	k.t.Logf("%d processes killed, in %v: %s", k.process, time.Since(k.began).Round(time.Second), k.ledger)
+	k.t.Logf("%d processes killed, %d stories looked at that had to be there, in %v: %s", k.process, k.stories, time.Since(k.began).Round(time.Second), k.ledger)
 }
 
 func (k *killRun) report() {
@@ -252,6 +262,9 @@ func (k *killRun) report() {
 		k.t.Error(p)
 	}
 }
+
+// withStories tells whether a class, or the URL of a store that asks for it, is one whose runs have topics that keep stories.
+func withStories(class string) bool { return strings.HasSuffix(class, "fsync") }
 
 // TestKillChild is a process that a killRun starts and kills; by itself it does nothing.
 func TestKillChild(t *testing.T) {
@@ -273,7 +286,7 @@ func TestKillChild(t *testing.T) {
 	c.Say(storetest.Working)
 	w := &storetest.Workload{
 		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
-		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1,
+		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1, Stories: withStories(c.Store),
 	}
 	w.Run(context.Background())
 }

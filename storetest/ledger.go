@@ -64,6 +64,7 @@ const (
 	CallSettle    = "settle"
 	CallAmend     = "amend"
 	CallGet       = "get"   // Get of one message, or what a List has found
+	CallStory     = "story" // the story of a finished message
 	CallLook      = "look"  // all messages of all topics, read while nothing else was done
 	CallStats     = "stats" // one fact: the counts of a topic
 	CallSettings  = "settings"
@@ -127,7 +128,8 @@ type Fact struct {
 	// From and To bound a purge.
 	From int64 `json:"1,omitempty"`
 	To   int64 `json:"2,omitempty"`
-	// Status is the outcome in a word: "ok", that of PushStatus, what an amendment did, or the code of an error.
+	// Status is the outcome in a word: "ok", that of PushStatus, what an amendment did, how a finished message ended, or the
+	// code of an error.
 	Status string `json:"3,omitempty"`
 	// Count is how many messages a purge or deletion removed. Counts are those of a topic by state, from
 	// scheduled to dead.

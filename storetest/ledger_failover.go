@@ -151,7 +151,7 @@ func (o *op) confirmed(in *intern, s *state, next []*state) []*state {
 			if changed {
 				n.undo = s
 			}
-		case opGet, opCount:
+		case opGet, opStory, opCount:
 			n.undo = s.undo
 		case opPush, opAmend, opPurge, opDelete:
 			named := o.kind == opPush || o.kind == opAmend

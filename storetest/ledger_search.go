@@ -45,6 +45,7 @@ const (
 	opSettle
 	opAmend
 	opGet
+	opStory
 	opPurge
 	opDelete
 	opCount // Stats looked at the ID
@@ -69,6 +70,10 @@ func (l *Ledger) items(c *call, touched map[name]*track) {
 		l.claimed(c, touched)
 	case CallGet, CallLook:
 		l.read(c, touched)
+	case CallStory:
+		if c.answer != nil {
+			l.asked(c, opStory, touched)
+		}
 	}
 }
 
@@ -245,9 +250,9 @@ func (l *Ledger) tracksOf(topics []string, touched map[name]*track) (out []*trac
 	return out
 }
 
-// mayBeThere is also true of what was given up, of which nothing is known.
+// mayBeThere tells whether a message may be there, or a story. It is also true of what was given up, of which nothing is known.
 func (t *track) mayBeThere() bool {
-	return t.givenUp || slices.ContainsFunc(t.states, func(s *state) bool { return s.phase != phaseAbsent })
+	return t.givenUp || slices.ContainsFunc(t.states, func(s *state) bool { return s.phase != phaseAbsent || s.told != "" })
 }
 
 // mayBeDue tells whether a claim may lease the message before a time; pushes not checked yet may be due.

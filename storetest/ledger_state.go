@@ -70,6 +70,9 @@ type state struct {
 	forget   span // when a finished ID is forgotten
 	// top is the greatest token seen of this ID, in all its lives.
 	top int64
+	// told is how the last message that left a story has ended, "" while no story is kept of the ID. A workload has stories
+	// kept for longer than it runs, so none is ever forgotten.
+	told punctual.Outcome
 	// fallback is what a message was before a claim that nobody saw answered: it may have failed and given the message back.
 	fallback *state
 	// undo is the state to which a power cut may go back; nil when the store promises to keep this one.
@@ -82,8 +85,8 @@ const unseenToken = -1
 
 const extend = punctual.SettleExtend
 
-// gone is the state of an ID whose message has ended without a trace.
-func (s *state) gone(why string) state { return state{top: s.top, why: why} }
+// gone is the state of an ID whose message has ended and left no story of its own.
+func (s *state) gone(why string) state { return state{top: s.top, told: s.told, why: why} }
 
 // attention is when a live message next needs attention.
 func (s *state) attention() span {
@@ -143,6 +146,9 @@ func (s *state) String() string {
 	}
 	if s.failures != "" {
 		fmt.Fprintf(&b, ", failures %s", s.failures)
+	}
+	if s.told != "" {
+		fmt.Fprintf(&b, ", with a story that says %s", s.told)
 	}
 	if s.undo != nil {
 		b.WriteString(", may be undone by a power cut or a failover")
@@ -296,7 +302,7 @@ func (o *op) ends(in *intern, s *state) (out []*state) {
 	when := span{max(s.attention().lo, 0), t.hi}
 	var ended []*state
 	if s.cancel {
-		ended = o.finish(in, s, "cancelled under its lease", when, o.setsSince())
+		ended = o.finish(in, s, wasCancelledLate, when, o.setsSince())
 	} else {
 		die := func(reason punctual.DeathReason) {
 			d := s.dies(reason, when)
@@ -309,7 +315,7 @@ func (o *op) ends(in *intern, s *state) (out []*state) {
 		if s.expires.lo != 0 && s.expires.lo <= t.hi {
 			when.lo = max(when.lo, s.expires.lo)
 			if s.drop {
-				ended = append(ended, o.finish(in, s, "expired", when, o.setsSince())...)
+				ended = append(ended, o.finish(in, s, hasExpired, when, o.setsSince())...)
 			} else {
 				die(punctual.ReasonExpired)
 			}
@@ -366,10 +372,26 @@ func addFailure(history string, attempt int, text string) string {
 	return strings.Join(all[max(0, len(all)-storekit.MaxFailures):], "|")
 }
 
-// finish is the end of a message without a trace but for what the topic remembers.
+// Why a message is gone that leaves a story.
+const (
+	wasAcked         = "acked"
+	wasCancelled     = "cancelled"
+	wasCancelledLate = "cancelled under its lease"
+	hasExpired       = "expired"
+)
+
+// outcomes are what a story says of these ends.
+var outcomes = map[string]punctual.Outcome{
+	wasAcked: punctual.OutcomeAcked, wasCancelled: punctual.OutcomeCancelled, wasCancelledLate: punctual.OutcomeCancelled, hasExpired: punctual.OutcomeExpired,
+}
+
+// finish is the end of a message without a trace but for what the topic remembers, and the story that it keeps.
 func (o *op) finish(in *intern, s *state, why string, when span, sets []*punctual.Settings) (out []*state) {
 	for _, x := range sets {
 		f := s.gone(why)
+		if x.FinishedRetention > 0 {
+			f.told = outcomes[why]
+		}
 		if x.DedupeWindow > 0 {
 			f.phase = phaseFinished
 			f.forget = span{when.lo + ms(x.DedupeWindow), when.hi + ms(x.DedupeWindow)}

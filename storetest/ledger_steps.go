@@ -28,6 +28,8 @@ func (o *op) step(in *intern, s *state) ([]*state, string) {
 		return o.amend(in, s)
 	case opGet:
 		return o.get(in, s)
+	case opStory:
+		return o.story(s)
 	case opPurge, opDelete:
 		return o.remove(in, s)
 	case opCut:
@@ -142,7 +144,7 @@ func (o *op) store(in *intern, s *state, status string) ([]*state, string) {
 		}
 		return nil, reason
 	}
-	n := state{phase: phaseLive, incarnation: o.life(), top: s.top}
+	n := state{phase: phaseLive, incarnation: o.life(), top: s.top, told: s.told}
 	var reason string
 	if n.due, reason = o.dueAsked(); reason != "" {
 		return nil, reason
@@ -215,7 +217,7 @@ func (o *op) deliver(in *intern, s *state) ([]*state, string) {
 
 func promiseOfEnd(why string) string {
 	switch why {
-	case "cancelled", "cancelled under its lease":
+	case wasCancelled, wasCancelledLate:
 		return p5
 	case "it was never pushed":
 		return p13
@@ -337,7 +339,7 @@ func (o *op) settle(in *intern, s *state) ([]*state, string) {
 		if verb == punctual.SettleExtend {
 			return o.answers("cancelled", []*state{s})
 		}
-		return o.answers("cancelled", in.kept(o.finish(in, s, "cancelled under its lease", o.time(), o.sets())))
+		return o.answers("cancelled", in.kept(o.finish(in, s, wasCancelledLate, o.time(), o.sets())))
 	}
 	return o.answers("ok", o.settled(in, s))
 }
@@ -365,13 +367,17 @@ func (o *op) settled(in *intern, s *state) []*state {
 	return in.next(n)
 }
 
-// acked: an ack is durable where the topic remembers the ID.
+// acked: an ack is durable where the topic remembers the ID, or keeps stories.
 func (o *op) acked(in *intern, s *state) (out []*state) {
-	for _, f := range o.finish(in, s, "acked", o.time(), o.sets()) {
-		if f.phase == phaseFinished {
-			out = append(out, in.next(*f)...)
-		} else {
-			out = append(out, in.undoable(*f, s)...)
+	for _, x := range o.sets() {
+		for _, f := range o.finish(in, s, wasAcked, o.time(), []*punctual.Settings{x}) {
+			next := in.undoable
+			if x.DedupeWindow > 0 || x.FinishedRetention > 0 {
+				next = func(f state, _ *state) []*state { return in.next(f) }
+			}
+			if p := next(*f, s)[0]; !slices.Contains(out, p) {
+				out = append(out, p)
+			}
 		}
 	}
 	return out
@@ -453,7 +459,7 @@ func (o *op) amend(in *intern, s *state) ([]*state, string) {
 	}
 	if s.token == 0 || s.is(punctual.StateReady, t) {
 		if o.ask.Change == punctual.ChangeCancel {
-			add(o.answers("cancelled", in.kept(o.finish(in, s, "cancelled", t, o.sets()))))
+			add(o.answers("cancelled", in.kept(o.finish(in, s, wasCancelled, t, o.sets()))))
 		} else {
 			add(o.reschedule(in, s))
 		}
@@ -476,7 +482,7 @@ func (o *op) cancelledLate(in *intern, s *state) []*state {
 
 func (o *op) reschedule(in *intern, s *state) ([]*state, string) {
 	if s.cancel {
-		return o.answers("not_found", in.kept(o.finish(in, s, "cancelled under its lease", o.time(), o.sets())))
+		return o.answers("not_found", in.kept(o.finish(in, s, wasCancelledLate, o.time(), o.sets())))
 	}
 	return o.moved(in, s, "rescheduled")
 }
@@ -537,6 +543,15 @@ func (o *op) get(in *intern, s *state) ([]*state, string) {
 	return []*state{in.of(n)}, ""
 }
 
+// story is a look at the story of the ID. It is written with the end of a message, so there is none of what did not
+// happen, and no end without one.
+func (o *op) story(s *state) ([]*state, string) {
+	if told := punctual.Outcome(o.got.Status); told != s.told {
+		return fails("%s: the story of the ID says %q, it should say %q: %v", p13, told, s.told, s)
+	}
+	return []*state{s}, ""
+}
+
 func (o *op) mayRead(s *state) string {
 	f, t := o.got, o.time()
 	if r := s.differs(f); r != "" {
@@ -568,7 +583,9 @@ func (o *op) remove(in *intern, s *state) ([]*state, string) {
 			return fails("%s: a topic is not found that has a message: %v", p1, s)
 		}
 		o.meets(s)
-		return in.next(s.gone("deleted with its topic")), ""
+		gone := s.gone("deleted with its topic")
+		gone.told = ""
+		return in.next(gone), ""
 	}
 	o.meets(s)
 	if s.phase == phaseAbsent || s.phase == phaseFinished {

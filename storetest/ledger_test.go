@@ -158,6 +158,16 @@ func (s *script) stats(counts ...int64) {
 	s.write(Line{Call: CallStats, N: n, Answer: true, Facts: []Fact{{Counts: counts}}, Settings: &x})
 }
 
+// keepStories has the topic keep the stories of finished messages.
+func (s *script) keepStories() {
+	s.configure(func(x *punctual.Settings) { x.FinishedRetention = workloadStories })
+}
+
+// story tells how the last message of an ID has ended by its story, "" for none.
+func (s *script) story(id string, how punctual.Outcome) {
+	s.call(CallStory, Fact{ID: id}, Fact{Topic: scriptTopic, ID: id, Status: string(how)})
+}
+
 // soundSoFar says that the next lines break a promise.
 func (s *script) soundSoFar() { s.sound = len(s.lines) }
 
@@ -196,6 +206,43 @@ func (s *script) broken(lines int) []string {
 var soundHistories = map[string]func(s *script){
 	"a message is acked": func(s *script) {
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
+		s.reads(missing("m"))
+	},
+	"ends leave stories where the topic keeps them, and a purge none": func(s *script) {
+		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
+		s.story("m", "")
+		s.keepStories()
+		s.story("m", "")
+		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
+		s.story("m", punctual.OutcomeAcked)
+		s.push(message("m"))
+		s.story("m", punctual.OutcomeAcked)
+		s.call(CallPurge, Fact{}, Fact{Count: 1})
+		s.story("m", punctual.OutcomeAcked)
+		s.push(message("m"))
+		s.amend("m", punctual.ChangeCancel, "cancelled")
+		s.story("m", punctual.OutcomeCancelled)
+		s.configure(func(*punctual.Settings) {})
+		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
+		s.story("m", punctual.OutcomeCancelled)
+		s.call(CallDelete, Fact{}, Fact{})
+		s.story("m", "")
+	},
+	"an ack of which nobody knows has left a story": func(s *script) {
+		s.keepStories()
+		d := s.claim(s.push(message("m")), 1)
+		s.begin(CallSettle, Fact{ID: "m", Token: d.Token, Verb: punctual.SettleAck})
+		s.gone()
+		s.story("m", punctual.OutcomeAcked)
+		s.reads(missing("m"))
+	},
+	"what expired has a story when it is gone": func(s *script) {
+		s.keepStories()
+		m := message("m")
+		m.ExpireAfter, m.Drop = 1, true
+		s.push(m)
+		s.call(CallClaim, Fact{Delay: scriptLease})
+		s.story("m", punctual.OutcomeExpired)
 		s.reads(missing("m"))
 	},
 	"a claim that began before the push delivers under an ID that the push never told": func(s *script) {
@@ -595,6 +642,33 @@ var brokenHistories = map[string]struct {
 		s.soundSoFar()
 		m.Failures = "1 lease ran out"
 		s.claim(m, 1)
+	}},
+	"an end has left no story": {p13, func(s *script) {
+		s.keepStories()
+		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
+		s.soundSoFar()
+		s.story("m", "")
+	}},
+	"a story tells of another end": {p13, func(s *script) {
+		s.keepStories()
+		s.push(message("m"))
+		s.amend("m", punctual.ChangeCancel, "cancelled")
+		s.soundSoFar()
+		s.story("m", punctual.OutcomeAcked)
+	}},
+	"a story tells of a message that is there": {p13, func(s *script) {
+		s.keepStories()
+		s.push(message("m"))
+		s.soundSoFar()
+		s.story("m", punctual.OutcomeAcked)
+	}},
+	"an ack that left a story is taken back by a power cut": {p1, func(s *script) {
+		s.keepStories()
+		d := s.claim(s.push(message("m")), 1)
+		s.settle(d, punctual.SettleAck, "ok")
+		s.soundSoFar()
+		s.powerCut()
+		s.reads(read(d, punctual.StateReady))
 	}},
 	"the history lacks a lease that ran out": {p6, func(s *script) {
 		m := s.push(message("m"))

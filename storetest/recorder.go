@@ -238,6 +238,24 @@ func (r *Recorder) Get(ctx context.Context, topic, id string) (out punctual.Info
 	return out, err
 }
 
+// Story looks at the story of a finished message, of a store that keeps some.
+func (r *Recorder) Story(ctx context.Context, topic, id string) error {
+	k, err := punctual.AsFinishedKeeper(r.store)
+	if err != nil {
+		return err
+	}
+	r.do(Line{Call: CallStory, Facts: []Fact{{Topic: topic, ID: id}}}, func(answer *Line) error {
+		var f punctual.Finished
+		f, err = k.Finished(ctx, topic, id)
+		if errors.Is(err, punctual.ErrNotFound) {
+			err = nil
+		}
+		answer.Facts = []Fact{{Topic: topic, ID: id, Status: string(f.Outcome)}}
+		return err
+	})
+	return err
+}
+
 // List implements punctual.Inspector.
 func (r *Recorder) List(ctx context.Context, q punctual.ListQuery) (out punctual.Page, err error) {
 	r.do(Line{Call: CallGet, Facts: []Fact{{Topic: q.Topic, State: q.State}}}, func(answer *Line) error {

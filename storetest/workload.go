@@ -39,6 +39,9 @@ type Workload struct {
 	// ClaimTopics is how many topics a claim names at most, 0 for all there are; the worker has no more topics either. Where a
 	// store asks for each topic apart, a claim of many may lease messages that it gives back.
 	ClaimTopics int
+	// Stories has some of the rare topics, and the first of the worker, keep the stories of finished messages, and looks at
+	// them. The store has to keep some.
+	Stories bool
 	// PurgeLive has some purges take all that is not dead, which is one instant only where a store can look at one.
 	PurgeLive bool
 	// Worker runs a Worker and a Queue beside the plain calls. HoldClaims holds some of the worker's claims
@@ -54,7 +57,7 @@ type Workload struct {
 }
 
 // The topics of a workload: a few with much to do, many with little, and those of the worker. Only the rare ones
-// change their settings, are paused, purged as a whole and deleted.
+// change their settings, are paused, purged as a whole and deleted; the first of the worker may keep stories.
 const (
 	hotTopics    = 4
 	rareTopics   = 300
@@ -430,6 +433,9 @@ func (w *Workload) Inspect(_ context.Context, r *rand.Rand) error {
 	rare := rareTopic(someRare(r))
 	var err error
 	switch n := r.IntN(40); {
+	case n < 6 && w.Stories:
+		x := w.some(r, name{topic: rare})
+		err = w.rec.Story(ctx, x.topic, x.id)
 	case n < 14:
 		x := w.some(r, name{topic: someTopic(r)})
 		_, err = w.rec.Get(ctx, x.topic, x.id)
@@ -441,7 +447,7 @@ func (w *Workload) Inspect(_ context.Context, r *rand.Rand) error {
 	case n < 27:
 		_, err = w.rec.Settings(ctx, rare)
 	case n < 33:
-		_, err = w.rec.Configure(ctx, rare, someSettings(r))
+		_, err = w.rec.Configure(ctx, rare, w.someSettings(r))
 	case n < 36:
 		_, err = w.rec.Purge(ctx, punctual.PurgeQuery{Topic: rare, State: w.purgedState(r)})
 	case n < 38:
@@ -476,7 +482,7 @@ func (w *Workload) purgeSome(ctx context.Context, r *rand.Rand) error {
 }
 
 // someSettings sets all that can be set.
-func someSettings(r *rand.Rand) punctual.SettingsPatch {
+func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
 	s := punctual.DefaultSettings()
 	s.Lease = []time.Duration{30 * time.Second, 50 * time.Millisecond, 200 * time.Millisecond}[r.IntN(3)]
 	s.MaxAttempts = []int{1, 2, 10, 1000}[r.IntN(4)]
@@ -486,14 +492,20 @@ func someSettings(r *rand.Rand) punctual.SettingsPatch {
 	s.DeadRetention = []time.Duration{0, 0, 60 * time.Millisecond, time.Hour}[r.IntN(4)]
 	s.DedupeWindow = []time.Duration{0, 0, 40 * time.Millisecond, time.Hour}[r.IntN(4)]
 	s.PushPaused, s.DeliveryPaused = r.IntN(10) == 0, r.IntN(10) == 0
+	if w.Stories {
+		s.FinishedRetention = []time.Duration{0, workloadStories, workloadStories}[r.IntN(3)]
+	}
 	return wholePatch(s)
 }
+
+// workloadStories is for how long stories are kept: longer than any run takes.
+const workloadStories = 30 * 24 * time.Hour
 
 // wholePatch sets all but the partitions.
 func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 	return punctual.SettingsPatch{
 		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
-		DedupeWindow: &s.DedupeWindow, PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused,
+		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused,
 	}
 }
 
@@ -502,6 +514,12 @@ func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 const workerLease = 300 * time.Millisecond
 
 func (w *Workload) work(ctx context.Context) {
+	if w.Stories {
+		s := punctual.DefaultSettings()
+		s.FinishedRetention = workloadStories
+		// Where this fails the next process does it.
+		_, _ = w.rec.Configure(ctx, workerTopic(0), wholePatch(s))
+	}
 	runner := worker.New(w.rec, &worker.Config{
 		Concurrency: 8, Lease: workerLease, Logger: slog.New(slog.DiscardHandler), ShutdownTimeout: 5 * time.Second,
 	})
