@@ -128,8 +128,8 @@ type Fact struct {
 	// From and To bound a purge.
 	From int64 `json:"1,omitempty"`
 	To   int64 `json:"2,omitempty"`
-	// Status is the outcome in a word: "ok", that of PushStatus, what an amendment did, how a finished message ended, or the
-	// code of an error.
+	// Status is the outcome in a word: "ok", that of PushStatus, what an amendment did, or the code of an error. Of a story it
+	// is how the message ended, "" without one.
 	Status string `json:"3,omitempty"`
 	// Count is how many messages a purge or deletion removed. Counts are those of a topic by state, from
 	// scheduled to dead.
