@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.De
 
 // claimDue leases what is due, up to c.Max. An error that follows the first lease ends the claim early.
 func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	topics, err := s.dueTopics(ctx, c.Topics)
+	topics, err := s.dueTopics(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 		if c.PerTopic > 0 {
 			left = min(left, c.PerTopic-countOf(found, topic))
 		}
-		ds, full, err := s.claimTopic(ctx, topic, left, c.Lease)
+		ds, full, err := s.claimTopic(ctx, c, topic, left)
 		found = append(found, ds...)
 		if err != nil && len(found) == 0 {
 			return nil, err
@@ -86,24 +87,27 @@ func countOf(ds []punctual.Delivery, topic string) (n int) {
 }
 
 // dueTopics are those of several topics that have something due, in their order. One alone need not be asked.
-func (s *Store) dueTopics(ctx context.Context, topics []string) ([]string, error) {
-	if len(topics) == 1 {
-		return topics, nil
+func (s *Store) dueTopics(ctx context.Context, c punctual.Claim) ([]string, error) {
+	if len(c.Topics) == 1 {
+		return c.Topics, nil
 	}
-	now, heads, err := s.heads(ctx, topics)
+	now, heads, err := s.heads(ctx, s.waits.look(c.Topics, c.Wait > 0))
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(topics), func(t string) bool { return heads[t] > now }), nil
+	return slices.DeleteFunc(slices.Clone(c.Topics), func(t string) bool { return heads[t] > now }), nil
 }
 
 // heads reads when each topic next needs attention, in ms, and the clock.
-func (s *Store) heads(ctx context.Context, topics []string) (now int64, heads map[string]int64, err error) {
+func (s *Store) heads(ctx context.Context, seen map[string]glance) (now int64, heads map[string]int64, err error) {
 	var micros int64
-	seen := s.waits.look(topics)
+	topics, floors := slices.Sorted(maps.Keys(seen)), make([]int64, len(seen))
+	for i, topic := range topics {
+		floors[i] = seen[topic].floor
+	}
 	err = s.read(ctx, func() *step {
 		heads = make(map[string]int64)
-		return s.step().add("heads", s.reading(topics, lookAhead.Milliseconds()), func(rows scanner) error {
+		return s.step().add("heads", s.reading(topics, lookAhead.Milliseconds(), floors), func(rows scanner) error {
 			var topic string
 			var at *int64
 			if err := rows.Scan(&micros, &topic, &at); err != nil {
@@ -118,7 +122,7 @@ func (s *Store) heads(ctx context.Context, topics []string) (now int64, heads ma
 	}
 	s.clock.hear(micros)
 	for topic, at := range heads {
-		s.waits.saw(topic, at, seen[topic])
+		s.waits.saw(topic, at, min(at, behind(micros)), seen[topic])
 	}
 	return micros / 1000, heads, nil
 }
@@ -133,10 +137,10 @@ func headOf(next *int64, micros int64) int64 {
 }
 
 // claimTopic leases up to n messages of a topic. It stops early, and says so, when they are as many bytes as one claim takes.
-func (s *Store) claimTopic(ctx context.Context, topic string, n int, lease time.Duration) (found []punctual.Delivery, full bool, err error) {
+func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, n int) (found []punctual.Delivery, full bool, err error) {
 	for n > 0 {
 		limit := min(n, partItems)
-		got, err := s.claimSome(ctx, topic, limit, lease)
+		got, err := s.claimSome(ctx, c, topic, limit)
 		if err != nil {
 			return found, false, err
 		}
@@ -166,17 +170,17 @@ type some struct {
 
 // claimSome runs claim.sql once. A message that cannot be read keeps its lease until that runs out. It is dead when
 // its attempts are used up, so it holds up no other one.
-func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease time.Duration) (*some, error) {
+func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, limit int) (*some, error) {
 	var length *int64
-	if lease > 0 {
-		ms := storekit.CeilDuration(lease)
+	if c.Lease > 0 {
+		ms := storekit.CeilDuration(c.Lease)
 		length = &ms
 	}
 	var got *some
-	seen := s.waits.look([]string{topic})
+	seen := s.waits.look([]string{topic}, c.Wait > 0)[topic]
 	err := s.write(ctx, func() *step {
 		got = &some{}
-		return s.step().add("claim", s.writing(topic, limit, length, claimBytes, lookAhead.Milliseconds()), func(rows scanner) error { return got.scan(rows, topic) })
+		return s.step().add("claim", s.writing(topic, limit, length, claimBytes, lookAhead.Milliseconds(), seen.floor), func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if err != nil {
 		return nil, err
@@ -193,7 +197,7 @@ func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease ti
 	if got.seen == limit { // there may be more
 		at = got.micros / 1000
 	}
-	s.waits.saw(topic, at, seen[topic])
+	s.waits.saw(topic, at, got.floor(seen.floor), seen)
 	// Those claimed are in the order of RETURNING, which is none.
 	slices.SortFunc(got.ds, func(a, b punctual.Delivery) int {
 		return cmp.Or(a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
@@ -202,6 +206,27 @@ func (s *Store) claimSome(ctx context.Context, topic string, limit int, lease ti
 		got.ds[i].LeaseUntil = storekit.FromMillis(*got.until)
 	}
 	return got, nil
+}
+
+// lookBack is how far behind now a claim looks at least: the pushes of the last moments may not be committed yet.
+const lookBack = 2 * time.Second
+
+func behind(micros int64) int64 { return micros/1000 - lookBack.Milliseconds() }
+
+// floor is the time before which the claim has left nothing. It took all that it met, unless they were too many bytes or some were spent.
+// Until all are sorted LeaseUntil is where a message stood in its topic.
+func (g *some) floor(from int64) int64 {
+	switch {
+	case g.taken < g.seen || len(g.spent) > 0:
+		return from
+	case g.seen == 0:
+		return behind(g.micros)
+	}
+	last := from
+	for i := range g.ds {
+		last = max(last, g.ds[i].LeaseUntil.UnixMilli())
+	}
+	return min(last, behind(g.micros))
 }
 
 // spend ends messages that a claim has met and that must not be delivered any more.

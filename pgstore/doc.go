@@ -29,6 +29,9 @@
 // a second one statement reads the times of all topics that are waited for. Processes tell each other by NOTIFY only of what
 // is due within 2 s, behind the commit, many topics at a time (notify.go). Notifications may be lost.
 //
+// A claim that waits begins at a floor, before which this process knows of nothing. So it keeps away from the index entries of
+// finished messages, which stay as long as a snapshot needs them. Notices lower the floor, and the look of each second sets it anew.
+//
 // Behind a pooler that gives each transaction another connection nothing else changes: the store keeps no state in a session. One that
 // carries no prepared statements, such as pgbouncer before 1.21, needs default_query_exec_mode=cache_describe in the pool's URL.
 //

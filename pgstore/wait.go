@@ -13,6 +13,9 @@ import (
 // never is a time that no clock reaches, in ms.
 const never int64 = math.MaxInt64 / 1000
 
+// noFloor is before all messages, some of which may be due before 1970.
+const noFloor int64 = math.MinInt64
+
 const (
 	// pollEvery is how long nobody looks at a topic that is waited for, at most: notifications may be lost (P11). In ms.
 	pollEvery = 1000
@@ -47,6 +50,7 @@ type waited struct {
 	waiting []*waiter // in the order in which they came
 	at      int64     // when a claim can find something, in ms; never if nothing is known to come
 	notices int       // how many have come
+	floor   int64     // before it no message is known to be that a claim can find, in ms; see saw
 	asking  bool      // a waiter was told to look
 	vain    int       // how many of them in a row found nothing
 	wanted  int64     // when somebody waited
@@ -126,7 +130,7 @@ func (w *waits) join(me *waiter) {
 	for _, name := range me.topics {
 		t := w.topics[name]
 		if t == nil {
-			t = &waited{at: never}
+			t = &waited{at: never, floor: noFloor}
 			w.topics[name] = t
 		}
 		t.waiting = append(t.waiting, me)
@@ -201,28 +205,52 @@ func (w *waits) offer(t *waited, now int64) {
 	}
 }
 
-// look is called before topics are read; saw takes its result.
-func (w *waits) look(topics []string) map[string]int {
+// glance is what was known of a topic when somebody began to look at it.
+type glance struct {
+	notices int
+	floor   int64 // nothing before it is looked at
+}
+
+// look is called before topics are read; saw takes its result. By the floor a claim keeps away from the entries of finished messages,
+// which stay in the index until no snapshot needs them. Without it the whole topic is looked at.
+func (w *waits) look(topics []string, fromFloor bool) map[string]glance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen := make(map[string]int, len(topics))
+	seen := make(map[string]glance, len(topics))
 	for _, name := range topics {
+		g := glance{floor: noFloor}
 		if t := w.topics[name]; t != nil {
-			seen[name] = t.notices
+			g.notices = t.notices
+			if fromFloor {
+				g.floor = t.floor
+			}
 		}
+		seen[name] = g
 	}
 	return seen
 }
 
-// saw takes in when a claim can find something in a topic. What was noticed since the reading began stays.
-func (w *waits) saw(name string, at int64, seen int) {
+// saw takes in when a claim can find something in a topic, and before which time there was nothing. What was noticed since
+// the reading began stays.
+//
+// The floor is a guess. Others may put messages before it, or give back what a claim has passed by. Of most of that
+// comes a notice, and the poll of each second looks at the whole topic (P11).
+func (w *waits) saw(name string, at, floor int64, seen glance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.topics[name]
 	if t == nil {
 		return
 	}
-	if t.notices != seen {
+	whole := seen.floor == noFloor
+	switch {
+	case whole && floor < t.floor: // something was found before it, which a claim under way must not pass by
+		t.floor = floor
+		t.notices++
+	case t.notices == seen.notices:
+		t.floor = max(t.floor, floor)
+	}
+	if t.notices != seen.notices {
 		at = min(at, t.at)
 	}
 	t.at = at
@@ -238,6 +266,7 @@ func (w *waits) notice(name string, at int64) {
 		return
 	}
 	t.notices++
+	t.floor = min(t.floor, at)
 	if at < t.at {
 		t.at = at
 		w.offer(t, w.s.clock.guess()/1000)
@@ -355,7 +384,7 @@ func (w *waits) readHeads(names []string) {
 	defer end()
 	var failed error
 	for some := range slices.Chunk(names, headsAtOnce) {
-		if _, _, err := w.s.heads(ctx, some); err != nil {
+		if _, _, err := w.s.heads(ctx, w.look(some, false)); err != nil {
 			failed = err
 		}
 	}

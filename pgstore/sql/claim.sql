@@ -1,7 +1,8 @@
 -- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Those that must not be
 -- delivered any more it passes by and names as spent, for spend.sql. It takes messages up to $7 bytes in all, but at
 -- least one. It returns a row for each message that it has leased, or one row without a message. When it saw less than
--- it asked for it also tells when the next message needs attention, if that is within $8 ms.
+-- it asked for it also tells when the next message needs attention, if that is within $8 ms. It looks at nothing before time $9,
+-- where the entries of finished messages are.
 -- Locks: the rows that it takes; it passes by what others have locked, and so waits for nobody.
 -- A server whose timeline is not that of the epoch makes the token NULL, which the table refuses.
 WITH clock AS MATERIALIZED (:clock:),
@@ -15,7 +16,7 @@ due AS MATERIALIZED (
            m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
                OR coalesce(m.expires <= (SELECT now FROM t), false) AS spent
     FROM punctual.message AS m
-    WHERE m.topic = (SELECT number FROM t) AND m.visible_at <= (SELECT now FROM t)
+    WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= (SELECT now FROM t)
     ORDER BY m.topic, m.visible_at, m.id
     LIMIT $5::bigint
     FOR UPDATE OF m SKIP LOCKED
