@@ -92,6 +92,21 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return do(ctx, s, func(f full, _ bool) (punctual.Finished, error) { return f.Finished(ctx, topic, id) }, false)
 }
 
+// Consumers implements punctual.ConsumerReporter. It tells of the processes that use the directory of another one, not of the
+// owner's own claims: those pass no socket. It is an ErrUnsupported while the directory cannot be shared.
+func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
+	return do(ctx, s, func(f full, _ bool) (punctual.Consumers, error) {
+		r, ok := f.(punctual.ConsumerReporter)
+		if !ok {
+			r, ok = s.reporter()
+		}
+		if !ok {
+			return punctual.Consumers{}, fmt.Errorf("this store does not know who claims: its directory is not shared: %w", punctual.ErrUnsupported)
+		}
+		return r.Consumers(ctx, topic)
+	}, false)
+}
+
 // Check implements punctual.Checker.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
 	return do(ctx, s, func(f full, _ bool) (punctual.CheckReport, error) { return f.Check(ctx, progress) }, false)

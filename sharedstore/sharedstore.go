@@ -58,6 +58,7 @@ type Store struct {
 	mu      sync.Mutex
 	closed  bool               // guarded by mu
 	owned   *diskstore.Store   // guarded by mu: set once this process owns the directory, and then for good
+	shared  *server.Server     // guarded by mu: set with owned, nil where the directory cannot be shared
 	unshare func() error       // guarded by mu: set with owned
 	remote  *remotestore.Store // set before Open returns, nil for one that was the owner from the beginning
 	calls   sync.WaitGroup     // grows only while not closed
@@ -155,33 +156,39 @@ func (s *Store) takeOver() error {
 	if err != nil {
 		return err
 	}
-	unshare, err := Share(d, s.dir, s.opt.Logger)
+	shared, unshare, err := share(d, s.dir, s.opt.Logger)
 	if err != nil {
 		s.opt.Logger.Info("the directory of a store cannot be shared; other processes find it locked", "dir", s.dir, "error", err)
 		unshare = func() error { return nil }
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owned, s.unshare = d, unshare
+	s.owned, s.shared, s.unshare = d, shared, unshare
 	return nil
 }
 
 // Share lets other processes use the store that this process has opened in dir, until stop is called. Call stop
 // before you close the store: it answers what is under way and ends waiting claims. Open does this by itself.
 func Share(s *diskstore.Store, dir string, log *slog.Logger) (stop func() error, err error) {
-	h, err := server.New(s, &server.Options{Logger: log, Limits: server.Limits{Rate: 1e9, Burst: 1e9}})
+	_, stop, err = share(s, dir, log)
+	return stop, err
+}
+
+// share is Share, and returns the server for the others.
+func share(s *diskstore.Store, dir string, log *slog.Logger) (h *server.Server, stop func() error, err error) {
+	h, err = server.New(s, &server.Options{Logger: log, Limits: server.Limits{Rate: 1e9, Burst: 1e9}})
 	if err != nil {
-		return nil, fmt.Errorf("share store %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("share store %s: %w", dir, err)
 	}
 	path := filepath.Join(dir, SocketName)
 	l, err := unixsocket.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("share store %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("share store %s: %w", dir, err)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(ctx, &server.ServeOptions{DrainTime: drainTime}, l) }()
-	return sync.OnceValue(func() error {
+	return h, sync.OnceValue(func() error {
 		end()
 		err := <-done
 		// Still the owner, so this is no successor's socket.
@@ -228,6 +235,13 @@ func errClosed() error { return fmt.Errorf("shared store: %w", punctual.ErrClose
 
 // Dir is the path of the directory.
 func (s *Store) Dir() string { return s.dir }
+
+// reporter is what the owner of the directory knows of the others.
+func (s *Store) reporter() (punctual.ConsumerReporter, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shared, s.shared != nil
+}
 
 // Owner tells whether this process owns the directory.
 func (s *Store) Owner() bool {

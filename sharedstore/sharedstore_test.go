@@ -37,6 +37,31 @@ func closed(t testing.TB, s punctual.Store) {
 	}
 }
 
+// TestConsumers: who claims through the owner is told apart, whoever of the processes is asked.
+func TestConsumers(t *testing.T) {
+	dir := t.TempDir()
+	owner, other := open(t, dir), open(t, dir)
+	push(t, owner, "a", "b", "c")
+	ds, err := claim(other, t.Context(), 2, 10*time.Second)
+	if err != nil || len(ds) != 2 {
+		t.Fatalf("%d messages, %v", len(ds), err)
+	}
+	for name, s := range map[string]*sharedstore.Store{"owner": owner, "other": other} {
+		r, err := punctual.AsConsumerReporter(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.Consumers(t.Context(), "t")
+		if err != nil || len(c.All) != 1 || c.All[0].Leases != 2 || c.All[0].Name == "" {
+			t.Errorf("the %s says %+v, %v; want one that holds two leases", name, c, err)
+		}
+	}
+	ack(t, other, ds)
+	if c, err := owner.Consumers(t.Context(), "t"); err != nil || len(c.All) != 1 || c.All[0].Leases != 0 || c.All[0].Settled != 2 {
+		t.Errorf("after the acks: %+v, %v", c, err)
+	}
+}
+
 func push(t testing.TB, s punctual.Store, ids ...string) {
 	t.Helper()
 	for _, id := range ids {

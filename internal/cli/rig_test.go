@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"reflect"
@@ -44,6 +45,8 @@ type rig struct {
 	// amended, if not nil, is called when messages were changed by their IDs, before the command
 	// learns of it. Its error takes the place of the answer.
 	amended func(as []punctual.Amendment) error
+	// reporter, if not nil, is what the store knows of consumers.
+	reporter *reporter
 	// pushed, if not nil, is called while messages are being pushed, before they are stored.
 	pushed func()
 }
@@ -77,6 +80,13 @@ func (s rigStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctua
 		err = s.r.amended(as)
 	}
 	return out, err
+}
+
+func (s rigStore) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
+	if s.r.reporter == nil {
+		return punctual.Consumers{}, fmt.Errorf("this store does not know who claims: %w", punctual.ErrUnsupported)
+	}
+	return s.r.reporter.Consumers(ctx, topic)
 }
 
 func (s rigStore) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {

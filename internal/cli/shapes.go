@@ -34,6 +34,29 @@ func (s *stamp) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+// consumerJSON is what consumers prints for one who works on a topic. Others is true for the sum of those who are not told
+// apart.
+type consumerJSON struct {
+	Topic    string `json:"topic"`
+	User     string `json:"user,omitempty"`
+	Name     string `json:"name,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Others   bool   `json:"others,omitempty"`
+	Waiting  int    `json:"waiting"`
+	Leases   int    `json:"leases"`
+	NextEnd  stamp  `json:"next_end,omitzero"`
+	Claimed  int64  `json:"claimed"`
+	Settled  int64  `json:"settled"`
+	LastSeen stamp  `json:"last_seen,omitzero"`
+}
+
+func consumerOf(topic string, c punctual.Consumer, others bool) consumerJSON {
+	return consumerJSON{
+		Topic: topic, User: c.User, Name: c.Name, Address: c.Address, Others: others, Waiting: c.Waiting, Leases: c.Leases,
+		NextEnd: stamp(c.NextEnd), Claimed: c.Claimed, Settled: c.Settled, LastSeen: stamp(c.LastSeen),
+	}
+}
+
 // content is a body as JSON: "body" when it is valid UTF-8, else "body_base64".
 type content struct {
 	Body       *string `json:"body,omitempty"`

@@ -373,6 +373,9 @@ func (t *topModel) topicBody(p *topPage) topBody {
 		names = append(names, fmt.Sprintf("%s %s", state, overview.Grouped([]int64{s.Scheduled, s.Ready, s.Leased, s.Dead}[k])))
 	}
 	settings := fmt.Sprintf("lease %s, %d attempts, paused: %s", overview.Short(s.Settings.Lease), s.Settings.MaxAttempts, pausedWord(s.Settings))
+	if p.workers != "" {
+		settings += "; " + p.workers
+	}
 	what := [...]string{"DUE", "READY SINCE", "LEASE ENDS", "DIED"}[n]
 	b.fixed = append(b.fixed, "  "+tabs(names, n), fit("  "+settings, t.width),
 		paint(text.Bold, fit("  "+fit("ID", t.idWidth(p))+" "+fit(what, 30)+" ATTEMPTS, LAST ERROR", t.width)))

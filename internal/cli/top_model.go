@@ -42,6 +42,7 @@ type topPage struct {
 	cursor, first int // the row that is chosen, and the first one shown
 
 	list    *punctual.Page // nil while it was not read yet
+	workers string         // who works on the topic, in words; empty where nobody knows
 	message *punctual.Info
 	err     error
 }
@@ -100,6 +101,7 @@ type (
 	topLoaded struct {
 		page    topPage
 		list    *punctual.Page
+		workers string
 		message *punctual.Info
 		err     error
 	}
@@ -131,7 +133,7 @@ func (t *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case topLoaded:
 		t.loading = false
 		if p := t.page(); p.same(m.page) {
-			p.list, p.message, p.err = m.list, m.message, m.err
+			p.list, p.workers, p.message, p.err = m.list, m.workers, m.message, m.err
 		} else {
 			t.load()
 		}
@@ -210,6 +212,9 @@ func (t *topModel) load() {
 		l, err := t.inspector.List(ctx, punctual.ListQuery{Topic: p.topic, State: p.state, From: p.from, Limit: limit, After: p.after})
 		if out.err = err; err == nil {
 			out.list = &l
+		}
+		if all, err := consumersOf(ctx, t.store, p.topic); err == nil {
+			out.workers = consumersLine(all)
 		}
 		return out
 	})

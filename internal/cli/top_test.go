@@ -29,7 +29,7 @@ func (r *rig) top() *screenOf {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { reader.Close() })
-	s := &screenOf{topModel: newTopModel(r.app(&buffer{}, &buffer{}), r.store, r.store, reader, time.UTC), r: r}
+	s := &screenOf{topModel: newTopModel(r.app(&buffer{}, &buffer{}), r.store, rigStore{keptOpen{r.store}, r}, reader, time.UTC), r: r}
 	s.run = func(f func(context.Context) tea.Msg) { s.results = append(s.results, f(r.t.Context())) }
 	s.send(topTick{})
 	return s
@@ -151,6 +151,19 @@ func TestTopWalksToAMessage(t *testing.T) {
 	s.typed("gt").shows("TOPIC", "SCHEDULED").typed("enter").shows("[scheduled 2]", "first", "in 1h", "second")
 	s.typed("enter").shows("Message first", "[scheduled] ──▶ ready", "next due", "2026-11-20 11:00:00.000 UTC  in 1h", "body         <b>�[2Jhello")
 	s.typed("esc", "j", "enter").shows("Message second").typed("esc", "esc").shows(" Topics ")
+}
+
+// The page of a topic says who works on it, where the store knows.
+func TestTopShowsConsumers(t *testing.T) {
+	r := newRig(t)
+	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
+	if text := r.top().typed("g", "t", "enter").shows("lease 30s").text(); strings.Contains(text, "leases held") {
+		t.Errorf("a store that does not know shows %s", text)
+	}
+	r.reporter = &reporter{All: []punctual.Consumer{{User: "ann", Waiting: 1, Leases: 7}, {User: "bob", Leases: 2}}}
+	r.top().typed("g", "t", "enter").shows("9 leases held, 1 claims wait")
+	r.reporter = &reporter{}
+	r.top().typed("g", "t", "enter").shows("no consumers")
 }
 
 // Nothing changes before the question was answered with yes.
