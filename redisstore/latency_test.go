@@ -235,7 +235,7 @@ func TestLatencyLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.bounded("cancel many", func() error { return r.amend("c", punctual.Amendment{Change: punctual.ChangeCancel}) })
-		if err := r.many(script.Items, punctual.NewMessage{ID: "r"}); err != nil {
+		if err := r.many(script.Items, punctual.NewMessage{ID: "r", MaxAttempts: 100}); err != nil {
 			t.Fatal(err)
 		}
 		for n := range 17 { // as many failures as are kept: each is part of a story
@@ -249,6 +249,7 @@ func TestLatencyLog(t *testing.T) {
 		}
 		r.clock.Advance(time.Hour)
 		for n := range 10 {
+			r.clock.Advance(time.Millisecond)
 			if err := r.many(script.Items, punctual.NewMessage{}); err != nil {
 				t.Fatal(err)
 			}
