@@ -451,3 +451,75 @@ func TestBytesOfAStory(t *testing.T) {
 		}
 	}
 }
+
+// An ack needs all that its story tells. So acks of messages with long histories are more scripts than others, and each settlement
+// of a call has its own answer all the same.
+func TestAcksOfLongHistories(t *testing.T) {
+	server := redistest.Start(t)
+	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+	s := openStore(t, connect(t, server), &Options{Prefix: fresh(), clock: clock})
+	keepStories(t, s, time.Hour)
+	const n, failures = 60, 16 // as many as are kept
+	var ms []punctual.NewMessage
+	for i := range n {
+		ms = append(ms, punctual.NewMessage{Topic: "orders", ID: strconv.Itoa(i), MaxAttempts: 100})
+	}
+	push(t, s, ms...)
+	claim := func() []punctual.Delivery {
+		t.Helper()
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: n})
+		if err != nil || len(ds) != n {
+			t.Fatalf("claimed %d, %v; want %d", len(ds), err, n)
+		}
+		return ds
+	}
+	for range failures {
+		ss := acks(claim())
+		for i := range ss {
+			ss[i].Verb, ss[i].Delay, ss[i].Error = punctual.SettleRetry, time.Millisecond, strings.Repeat("x", punctual.MaxErrorBytes)
+		}
+		settled(t, s, ss)
+		clock.Advance(time.Second)
+	}
+	ss := acks(claim())
+	lost, given := 25, 40 // one lease that somebody else has, and one message that is given back, among the acks
+	ss[lost].Token++
+	ss[given].Verb = punctual.SettleRelease
+	before, _ := scripted(t, server)
+	errs, err := s.Settle(t.Context(), ss)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := scripted(t, server); after-before < 5 { // with all that is acked at once it is 3
+		t.Errorf("%d scripts acked %d messages whose histories are %d KiB each; want more", after-before, n, failures)
+	}
+	for i, err := range errs {
+		switch {
+		case i == lost:
+			if !errors.Is(err, punctual.ErrLeaseLost) {
+				t.Errorf("with another token: %v; want ErrLeaseLost", err)
+			}
+		case err != nil:
+			t.Errorf("settlement %d: %v", i, err)
+		case i != given:
+			wantStory(t, s, ss[i].ID, punctual.OutcomeAcked, failures+1)
+		}
+	}
+	if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Leased != 1 || st.Ready != 1 || st.Scheduled != 0 {
+		t.Errorf("%+v, %v; want one leased and one ready", st, err)
+	}
+	wantSound(t, s)
+	clock.Advance(time.Hour)
+	push(t, s, punctual.NewMessage{Topic: "orders", ID: "last"}) // each change lets go of some stories
+	stories := s.names.Partition("orders", 0).Stories()
+	left := do(t, server, "HLEN", stories[0])
+	for left != "0" {
+		push(t, s, punctual.NewMessage{Topic: "orders", ID: "last", IfExists: punctual.IfExistsReplace})
+		now := do(t, server, "HLEN", stories[0])
+		if now == left {
+			t.Fatalf("P10: %s stories are never let go of", left)
+		}
+		left = now
+	}
+	wantSound(t, s)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
@@ -18,6 +19,7 @@ const (
 	settleLost      = 1
 	settleCancelled = 2
 	settleTooFar    = 3
+	settleAnew      = 4
 )
 
 // Settle finishes, gives back, gives up or extends leases; see punctual.Store.
@@ -36,17 +38,38 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	return s.settle(ctx, ss, key)
 }
 
-// settle is Settle within a call that is under way.
+// settle is Settle within a call that is under way. What was too much for its script is asked for anew. The first of a
+// script is always done, so that comes to an end.
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
-	g := s.route.NewChunks()
+	items := make([]int, 0, len(ss))
 	for i := range ss {
 		if results[i] = storekit.CheckSettlement(&ss[i]); results[i] == nil {
-			g.Add(route.Lane{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, settleBytes(&ss[i]))
+			items = append(items, i)
 		}
 	}
-	if g.Empty() {
-		return results, nil
+	some := len(items) < len(ss) // have an answer
+	for len(items) > 0 {
+		left, err := s.settleItems(ctx, ss, items, results, key)
+		if err != nil && !some {
+			return nil, fmt.Errorf("settle: %w", err)
+		}
+		if err != nil {
+			for _, i := range items {
+				results[i] = settleError(&ss[i], err)
+			}
+			break
+		}
+		items, some = left, true
+	}
+	return results, nil
+}
+
+// settleItems asks for some of the settlements, and returns those that are to be asked for anew.
+func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed) (left []int, err error) {
+	g := s.route.NewChunks()
+	for _, i := range items {
+		g.Add(route.Lane{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, settleBytes(&ss[i]))
 	}
 	g.Pack = func(c *route.Chunk) []any {
 		if onlyAcks(ss, c.Items) {
@@ -60,13 +83,16 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 			return nil, err
 		}
 		s.waits.notify(c.Partition, a.Int())
-		return func() error { return fillSettled(a, ss, results, c.Items) }, nil
+		return func() error {
+			again, err := fillSettled(a, ss, results, c.Items)
+			left = append(left, again...)
+			return err
+		}, nil
 	}
 	g.Run(ctx)
-	if err := g.Outcome(func(i int, err error) { results[i] = settleError(&ss[i], err) }); err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
-	return results, nil
+	err = g.Outcome(func(i int, err error) { results[i] = settleError(&ss[i], err) })
+	slices.Sort(left)
+	return left, err
 }
 
 // settleBytes counts against the limit of a script. An ack reads no more of a state than its token.
@@ -77,8 +103,8 @@ func settleBytes(x *punctual.Settlement) int {
 	return script.StateBytes
 }
 
-// fillSettled reads the answer of settle.lua.
-func fillSettled(a *script.Answer, ss []punctual.Settlement, results []error, items []int) error {
+// fillSettled reads the answer of settle.lua. left are the items that it has left for another script.
+func fillSettled(a *script.Answer, ss []punctual.Settlement, results []error, items []int) (left []int, err error) {
 	for !a.Bad && len(a.Items) > 0 {
 		n, status := a.Int(), a.Int()
 		if n < 0 || n >= int64(len(items)) {
@@ -86,12 +112,16 @@ func fillSettled(a *script.Answer, ss []punctual.Settlement, results []error, it
 			break
 		}
 		i := items[n]
+		if status == settleAnew {
+			left = append(left, i)
+			continue
+		}
 		results[i] = notSettled(&ss[i], status)
 	}
 	if a.Bad {
-		return script.BadReply(script.Settle)
+		return nil, script.BadReply(script.Settle)
 	}
-	return nil
+	return left, nil
 }
 
 func settleError(x *punctual.Settlement, err error) error {

@@ -7,7 +7,7 @@
 --       text of the error; or, if 4 is '1', of acks: token, how many IDs, these IDs, and the next token ...
 -- Reply {now, micros, version, notified, place, status, place, status ...}
 --       place is that of a settlement among those given, from 0; one that is not named was done
---       status 1 lease lost, 2 cancelled, 3 due too far ahead
+--       status 1 lease lost, 2 cancelled, 3 due too far ahead, 4 nothing was done: too much at once, to be asked anew
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
 local out = reply(NEVER)
@@ -29,13 +29,25 @@ for i = 1, #items, 5 do
   backoff = backoff or items[i + 2] == RETRY and items[i + 3] < 0
 end
 local was = only_acks and NEVER or head() -- an ack makes nothing need attention earlier
+local keeps = cfg.finished_retention > 0 -- where stories are kept an ack needs the state, too
+
+-- STATES is how many bytes of states one script reads for stories, but at least one of them. left are the settlements behind that.
+local STATES = 262144
+local left, bytes = {}, 0
+for n = 1, keeps and #ids or 0 do
+  bytes = bytes + call('HSTRLEN', S, ids[n])
+  if n > 1 and bytes > STATES then
+    for i = n, #ids do left[#left + 1], ids[i] = i - 1, nil end
+    break
+  end
+end
 
 -- token is the current token of each message that is leased. known is the state of those with which
 -- more is to be done than to ack them.
 local token, known = {}, {}
 local scores = call('ZMSCORE', L, unpack(ids))
 local usual = {} -- what has no state and must have one
-local may_end, keeps = {}, cfg.finished_retention > 0 -- where stories are kept an ack needs the state, too
+local may_end = {}
 for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
   local id, score, is_ack = ids[n], tonumber(scores[n] or 0), items[5 * n - 2] == ACK
   if raw then
@@ -128,7 +140,7 @@ local function settle(id, verb, delay, text)
   return nil
 end
 
-for i = 1, #items, 5 do
+for i = 1, 5 * #ids, 5 do
   local id, verb = items[i], items[i + 2]
   local status
   if token[id] == 0 or token[id] ~= items[i + 1] then
@@ -142,6 +154,10 @@ for i = 1, #items, 5 do
     local n = #out
     out[n + 1], out[n + 2] = (i - 1) / 5, status
   end
+end
+for _, place in ipairs(left) do
+  local n = #out
+  out[n + 1], out[n + 2] = place, 4
 end
 changed = changed or #acked > 0
 -- What was acked goes in one command per key.

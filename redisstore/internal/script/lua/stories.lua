@@ -45,23 +45,36 @@ if H then
     return at + kept_for
   end
 
-  -- STORY_SWEEP is how many stories one script lets go of: more than it can add.
-  local STORY_SWEEP, SOME_ENDS = 256, 16
+  -- STORY_SWEEP is how many stories one script lets go of, more than it can add, and SWEEP_BYTES how long they are in all.
+  local STORY_SWEEP, SWEEP_BYTES, SOME_ENDS = 256, 262144, 16
 
-  -- sweep_stories lets go of some stories that were kept long enough, and reports whether there were any. The ID of one may have
-  -- a later story by now, which ends at another time.
+  -- let_go removes those of some stories that were kept long enough, and returns how many bytes it has read. The ID of one may
+  -- have a later story by now, which ends at another time.
+  local function let_go(ids)
+    local over, bytes = {}, 0
+    for i, raw in ipairs(call('HMGET', H, unpack(ids))) do
+      bytes = bytes + #(raw or '')
+      if raw and (story_end(raw) or NEVER) <= now then over[#over + 1] = ids[i] end
+    end
+    if #over > 0 then call('HDEL', H, unpack(over)) end
+    return bytes
+  end
+
+  -- sweep_stories lets go of some stories that were kept long enough, and reports whether there were any.
   sweep_stories = function()
-    local n = 0
-    while n < STORY_SWEEP do
-      local ends, ids, over = call('ZRANGEBYSCORE', U, '-inf', now_text, 'LIMIT', 0, SOME_ENDS), {}, {}
+    local n, bytes = 0, 0
+    while n < STORY_SWEEP and bytes < SWEEP_BYTES do
+      local ends, first, ids = call('ZRANGEBYSCORE', U, '-inf', now_text, 'LIMIT', 0, SOME_ENDS), 1, {}
       if #ends == 0 then break end
-      for _, member in ipairs(ends) do ids_of(member, ids) end
-      for i, raw in ipairs(call('HMGET', H, unpack(ids))) do
-        if raw and (story_end(raw) or NEVER) <= now then over[#over + 1] = ids[i] end
+      for i, member in ipairs(ends) do
+        ids_of(member, ids)
+        if #ids >= ENDS or i == #ends then
+          bytes = bytes + let_go(ids)
+          call('ZREM', U, unpack(ends, first, i))
+          n, first, ids = n + #ids, i + 1, {}
+          if bytes >= SWEEP_BYTES then break end
+        end
       end
-      if #over > 0 then call('HDEL', H, unpack(over)) end
-      call('ZREM', U, unpack(ends))
-      n = n + #ids
     end
     -- Who keeps none any more needs no keys when the last one is gone.
     if g[11] == '0' and call('ZCARD', U) == 0 then call('HDEL', G, 'finished_retention') end
