@@ -23,8 +23,6 @@ type chart struct {
 	Scale string
 	// Total is what the bars between Overdue and Beyond count.
 	Total, Overdue, Beyond int64
-	// Left is where the numbers of the lines stand.
-	Left string
 }
 
 // bar is a column of parts, one upon the other.
@@ -103,7 +101,7 @@ const (
 // draw makes the picture and its table.
 func (f *frame) draw(k columns) *chart {
 	text := f.call.look.language.text
-	c := &chart{Name: k.name, Height: chartHeight, Left: "0", Log: k.log, Scale: k.scale, Ticks: k.ticks}
+	c := &chart{Name: k.name, Height: chartHeight, Log: k.log, Scale: k.scale, Ticks: k.ticks}
 	n := len(k.edges) - 1
 	sums := make([]int64, n)
 	for _, s := range k.series {
@@ -121,7 +119,6 @@ func (f *frame) draw(k columns) *chart {
 	c.Lines = scale.lines()
 	left, width := 0.0, 100.0
 	if k.around {
-		c.Left = percent(sideWidth + sideGap)
 		left, width = sideWidth+sideGap, 100-2*(sideWidth+sideGap)
 		c.Bars = append(c.Bars, f.column(k, scale, 0, sideWidth, c.Overdue, func(s series) int64 { return s.overdue }, text("chart.overdue"), k.pathOverdue, "overdue"))
 	}
