@@ -17,8 +17,8 @@ counts what each claimed and settled in the last five minutes. A lease does not 
 So only a server knows, of the clients that it has seen since it started. The process that owns a
 directory knows the others that use it.`
 
-const consumersExample = `  punctual consumers order.cancel --store http://localhost:8080
-  punctual consumers order.cancel --json --store http://localhost:8080
+const consumersExample = `  punctual consumers order.close --store http://localhost:7878
+  punctual consumers order.close --json --store http://localhost:7878
   punctual consumers jobs --store disk:/var/lib/punctual`
 
 func newConsumers(a *app) *cobra.Command {
