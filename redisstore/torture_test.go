@@ -143,7 +143,7 @@ func (k *killRun) run(rounds int, fault func(i int)) {
 	if k.ledger.Deliveries == 0 || k.ledger.Acknowledged == 0 {
 		k.t.Error("the rounds were too short for anything to happen")
 	}
-	if rounds >= manyRounds && k.stories == 0 && withStories(k.class) {
+	if rounds >= manyRounds && k.stories == 0 {
 		k.t.Error("this test shows nothing of stories: none had to be there")
 	}
 	if k.ledger.UnderWay == 0 || k.underWay == 0 {
@@ -263,9 +263,6 @@ func (k *killRun) report() {
 	}
 }
 
-// withStories tells whether a class, or the URL of a store that asks for it, is one whose runs have topics that keep stories.
-func withStories(class string) bool { return strings.HasSuffix(class, "fsync") }
-
 // TestKillChild is a process that a killRun starts and kills; by itself it does nothing.
 func TestKillChild(t *testing.T) {
 	c, ok := storetest.ChildOf(t)
@@ -286,7 +283,7 @@ func TestKillChild(t *testing.T) {
 	c.Say(storetest.Working)
 	w := &storetest.Workload{
 		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
-		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1, Stories: withStories(c.Store),
+		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1, Stories: true,
 	}
 	w.Run(context.Background())
 }

@@ -21,6 +21,7 @@ func finishedCases() []testCase {
 		{"with its failures", p13, finishedFailures},
 		{"kept for as long as asked", p13, finishedForgotten},
 		{"fixed when it finishes", p13, finishedFixed},
+		{"kept again", p13, finishedKeptAgain},
 		{"does not hold the ID", p7, finishedFree},
 		{"remembered and kept", p7, finishedRemembered},
 		{"of the last one with the ID", p13, finishedAgain},
@@ -285,6 +286,27 @@ func finishedFixed(s *harness) {
 	s.story(x)
 	s.advance(2 * time.Millisecond)
 	s.noStory(x, "an hour after it finished")
+}
+
+// finishedKeptAgain: a topic that kept stories, keeps none, and is to keep them again does so, whether or not anything
+// was changed in between.
+func finishedKeptAgain(s *harness) {
+	for n := range 2 {
+		s.keep(orders, time.Hour)
+		s.keep(orders, 0)
+		if n > 0 {
+			s.push(order("none", 0))
+			s.ack(s.one(orders))
+			s.noStory("none", "in a topic that keeps none just then")
+		}
+		s.keep(orders, time.Hour)
+		id := fmt.Sprint("again-", n)
+		s.push(order(id, 0))
+		s.ack(s.one(orders))
+		if f := s.story(id); f.Outcome != punctual.OutcomeAcked {
+			s.fail("the story of %s: %+v; want acked", id, f)
+		}
+	}
 }
 
 func finishedFree(s *harness) {

@@ -18,7 +18,11 @@ if not g[3] then cfg.token = tonumber(ARGV[5]) end
 raise_token(tonumber(ARGV[6]))
 -- What the old settings have let go does not come back with the new ones.
 local fields = {'gone', int(gone), 'version', int(new), 'token', int(cfg.token)}
-for i = 8, #ARGV do fields[#fields + 1] = ARGV[i] end
+for i = 8, #ARGV, 2 do
+  fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]
+  -- By the old value the sweep would remove the new one.
+  if ARGV[i] == 'finished_retention' then g[11] = ARGV[i + 1] end
+end
 call('HSET', G, unpack(fields))
 if not cfg.version then call('PERSIST', G) end -- what a deletion has left was to go
 g[1] = new
