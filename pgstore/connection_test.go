@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,7 +91,7 @@ func openBreaking(t *testing.T, server *pgtest.Server, o Options) (*Store, *brea
 type breaking struct {
 	net.Conn
 	b      *breaker
-	broken bool // used by one goroutine at a time, as the driver uses a connection
+	broken atomic.Bool
 }
 
 func (c *breaking) Write(message []byte) (int, error) {
@@ -99,22 +100,28 @@ func (c *breaking) Write(message []byte) (int, error) {
 	case breaks && !behind:
 		return 0, errors.Join(io.ErrClosedPipe, c.Close())
 	case breaks:
-		c.broken = true
+		c.broken.Store(true)
 	}
 	return c.Conn.Write(message)
 }
 
-// Read of a broken connection awaits that the server is ready for the next transaction, and then fails.
+// Read of a broken connection awaits that the server is ready for the next transaction, and then fails. While a write takes
+// long the driver reads beside it. So what a read brings may be the beginning of the answer that is to be lost.
 func (c *breaking) Read(into []byte) (int, error) {
-	if !c.broken {
-		return c.Conn.Read(into)
+	var answer io.Reader = c.Conn
+	if !c.broken.Load() {
+		n, err := c.Conn.Read(into)
+		if err != nil || !c.broken.Load() {
+			return n, err
+		}
+		answer = io.MultiReader(bytes.NewReader(into[:n]), c.Conn)
 	}
 	for {
 		var head [5]byte // the kind of a message and its length, which counts itself
-		if _, err := io.ReadFull(c.Conn, head[:]); err != nil {
+		if _, err := io.ReadFull(answer, head[:]); err != nil {
 			return 0, err
 		}
-		if _, err := io.CopyN(io.Discard, c.Conn, int64(binary.BigEndian.Uint32(head[1:]))-4); err != nil {
+		if _, err := io.CopyN(io.Discard, answer, int64(binary.BigEndian.Uint32(head[1:]))-4); err != nil {
 			return 0, err
 		}
 		if head[0] == 'Z' {

@@ -48,7 +48,7 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 			items = append(items, i)
 		}
 	}
-	some := len(items) < len(ss) // have an answer
+	some := false // have an answer
 	for len(items) > 0 {
 		left, err := s.settleItems(ctx, ss, items, results, key)
 		if err != nil && !some {
