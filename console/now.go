@@ -12,10 +12,10 @@ import (
 type nowPage struct {
 	*frame
 	Over *overview.Overview
-	// Verdict is the key of the one sentence: "late", "paused", "fine", "idle", "unknown",
+	// Headline is the key of the one sentence: "late", "paused", "fine", "idle", "unknown",
 	// "empty", "counting".
-	Verdict string
-	Late    *overview.Oldest
+	Headline string
+	Late     *overview.Oldest
 	// First is the picture of the next hour, Further those of longer times; what is not counted yet is lacking.
 	First   *chart
 	Further []*chart
@@ -43,7 +43,7 @@ func (c *call) showNow() error {
 		return err
 	}
 	if p.Over.Counting {
-		p.Verdict, p.Now = "counting", time.Now()
+		p.Headline, p.Now = "counting", time.Now()
 		return c.show("now", p)
 	}
 	p.Now = p.Over.AsOf
@@ -51,7 +51,7 @@ func (c *call) showNow() error {
 		p.Stale = visible(p.Over.Err.Error())
 	}
 	p.Late = p.Over.Oldest
-	p.Verdict = verdict(p.Over)
+	p.Headline = headline(p.Over)
 	p.Traffic = c.traffic(p.frame)
 	for i, picture := range []overview.Picture{p.Over.Minutes, p.Over.Hours, p.Over.Days} {
 		if picture.All == nil {
@@ -71,8 +71,8 @@ func (c *call) showNow() error {
 	return c.show("now", p)
 }
 
-// verdict is the answer to the question whether messages are delivered in time.
-func verdict(o *overview.Overview) string {
+// headline is the answer to the question whether messages are delivered in time.
+func headline(o *overview.Overview) string {
 	switch {
 	case o.Err != nil || !o.Inspected:
 		return "unknown"

@@ -128,9 +128,9 @@ func (r *rig) history() *storetest.Ledger {
 	return l
 }
 
-// verdict opens copies of the disk as a restart of the process and as a power cut would leave it.
+// checkCopies opens copies of the disk as a restart of the process and as a power cut would leave it.
 // It compares them with the history.
-func (r *rig) verdict(what string) {
+func (r *rig) checkCopies(what string) {
 	r.t.Helper()
 	for _, percent := range []int{100, 50, 0} {
 		l := r.history()
@@ -364,7 +364,7 @@ func everyFault(t *testing.T) {
 	if !probe.script("no fault") {
 		t.Fatal("a life without a fault does not come to its end")
 	}
-	probe.verdict("no fault")
+	probe.checkCopies("no fault")
 	total, _, _ := probe.faults.state()
 	const samples = 8
 	step := max(total/samples, 1)
@@ -412,7 +412,7 @@ func oneFault(t *testing.T, what string, k int, fault error, sticky bool) (reach
 	case !reached && !complete:
 		t.Errorf("%s: the life of the store ended with an error after %d changes, before any fault", what, count)
 	}
-	r.verdict(what)
+	r.checkCopies(what)
 	return reached
 }
 
@@ -455,7 +455,7 @@ func failedSyncOfTheLog(t *testing.T) {
 		if !errors.Is(err, punctual.ErrStoreFailed) {
 			t.Errorf("%s: close: %v, want ErrStoreFailed", what, err)
 		}
-		r.verdict(what)
+		r.checkCopies(what)
 	}
 }
 
@@ -611,7 +611,7 @@ func failedStoreLeavesItsFilesAlone(t *testing.T) {
 		t.Errorf("push to the new store: %v", err)
 	}
 	closeStore(t, young)
-	r.verdict("after a failed store was reopened in the same process")
+	r.checkCopies("after a failed store was reopened in the same process")
 }
 
 // openWhenFree opens the store as soon as its directory is let go.
@@ -727,5 +727,5 @@ func hangs(t *testing.T, what string, hang func(fsOp) bool, call func(context.Co
 	if !errors.Is(err, punctual.ErrStoreFailed) {
 		t.Errorf("%s: close: %v, want ErrStoreFailed", what, err)
 	}
-	r.verdict(what)
+	r.checkCopies(what)
 }

@@ -561,7 +561,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	}
 	t.Configure(settings)
 	s.sweeps.plan(t)
-	tx.Upkeep().PutSettings(t.Disk, settings)
+	tx.Maintenance().PutSettings(t.Disk, settings)
 	if err := tx.Commit(ctx); err != nil {
 		return punctual.Settings{}, err
 	}

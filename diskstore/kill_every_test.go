@@ -24,10 +24,10 @@ import (
 func TestKillAtEveryChange(t *testing.T) {
 	k := playAndCopy(t)
 	for i, c := range k.copies {
-		k.judge(t, c)
+		k.checkCopy(t, c)
 		if c.done && i%4 == 0 {
 			for _, again := range k.copyRecovery(t, c) {
-				k.judge(t, again)
+				k.checkCopy(t, again)
 			}
 		}
 		if t.Failed() {
@@ -412,9 +412,9 @@ func (k *killed) copyRecovery(t *testing.T, c killCopy) (copies []killCopy) {
 	return copies
 }
 
-// judge compares a copy with the model after the calls that had returned. If one was under way it
+// checkCopy compares a copy with the model after the calls that had returned. If one was under way it
 // also compares after that one, or after a part of it.
-func (k *killed) judge(t *testing.T, c killCopy) {
+func (k *killed) checkCopy(t *testing.T, c killCopy) {
 	t.Helper()
 	models := []*player{k.model(t, c.step+1, nil)}
 	if !c.done {

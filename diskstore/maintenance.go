@@ -100,11 +100,11 @@ func (s *Store) saveWatermarks(tx *writer.Tx, limit int) (more bool) {
 	for tx.DeleteAcked() {
 	}
 	s.watermarksAt = s.db.NextNumber()
-	tx.Upkeep().SetClock()
+	tx.Maintenance().SetClock()
 	stale, more := s.db.Stale(limit)
 	for _, t := range stale {
 		if p := s.topics.Get(t.Name()).Memory.Lowest(tx.Ms); p != t.Lowest() {
-			tx.Upkeep().SetLowest(t, p)
+			tx.Maintenance().SetLowest(t, p)
 		}
 	}
 	return more

@@ -127,7 +127,7 @@ func (s *Store) restore() error {
 // writeFirst reserves numbers and writes what fill adds, before the store is in use.
 func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 	err := s.writer.Do(context.Background(), func(tx *writer.Tx) error {
-		tx.Upkeep().SetClock()
+		tx.Maintenance().SetClock()
 		fill(tx)
 		return nil
 	})

@@ -84,7 +84,7 @@ func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, res *punct
 	}
 	remembered := false
 	if !old.Exists() {
-		if remembered, err = tx.Upkeep().Remembered(t.Disk, m.ID); err != nil {
+		if remembered, err = tx.Maintenance().Remembered(t.Disk, m.ID); err != nil {
 			return false, err
 		}
 	}
@@ -92,7 +92,7 @@ func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, res *punct
 	switch {
 	case !old.Exists() && !remembered:
 	case !old.Exists() && m.IfExists == punctual.IfExistsReplace:
-		tx.Upkeep().Forget(t.Disk, m.ID) // the ID is in use again
+		tx.Maintenance().Forget(t.Disk, m.ID) // the ID is in use again
 	case dead && (m.IfExists == punctual.IfExistsKeep || m.IfExists == punctual.IfExistsFail):
 		died := storekit.FromMillis(old.Place.At.Ms)
 		*res = punctual.PushResult{ID: m.ID, Topic: m.Topic, Existing: punctual.StateDead, Err: storekit.DuplicateError(t.Name, m.ID, died)}

@@ -279,7 +279,7 @@ func TestRetentionEndsToTheMillisecond(t *testing.T) {
 		if err != nil || f.Exists() != step.there {
 			t.Errorf("%v after it died, with a retention of an hour, a dead message is there: %v, %v; want %v", step.by, f.Exists(), err, step.there)
 		}
-		if (tx.Upkeep().Size() == 0) != step.there {
+		if (tx.Maintenance().Size() == 0) != step.there {
 			t.Error("a dead message whose retention is over is not deleted by who meets it")
 		}
 	}

@@ -49,7 +49,7 @@ type Options struct {
 	LockWait time.Duration
 
 	fs         vfs.FS                               // tests put faults and crashes here
-	byHand     bool                                 // tests call the upkeep themselves
+	byHand     bool                                 // tests call the maintenance themselves
 	claimLimit int64                                // size at which a segment of the claim log is replaced
 	swept      func(order database.Order, keys int) // tests learn how many keys a step of a sweep passed
 	purging    func(punctual.State)                 // tests act before each pass of a purge

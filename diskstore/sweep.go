@@ -114,7 +114,7 @@ func (s *Store) sweep(ctx context.Context) (more bool, err error) {
 func (s *Store) sweepDead(ctx context.Context, t *topics.Topic) (more bool, err error) {
 	var step *database.DeadSweep
 	err = s.writer.Locked(ctx, func(tx *writer.Tx) (err error) {
-		if step, err = tx.Upkeep().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), sweepLimit); step == nil {
+		if step, err = tx.Maintenance().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), sweepLimit); step == nil {
 			s.sweeps.plan(t)
 		}
 		return err
@@ -130,10 +130,10 @@ func (s *Store) sweepDead(ctx context.Context, t *topics.Topic) (more bool, err 
 		return false, err
 	}
 	defer tx.Close(&err)
-	if more, err = tx.Upkeep().RemoveSwept(step); err != nil {
+	if more, err = tx.Maintenance().RemoveSwept(step); err != nil {
 		return false, err
 	}
-	if s.sweeps.plan(t); tx.Upkeep().Size() == 0 {
+	if s.sweeps.plan(t); tx.Maintenance().Size() == 0 {
 		return false, nil
 	}
 	return more, tx.Commit(ctx)
@@ -155,14 +155,14 @@ func (s *Store) sweepAll(ctx context.Context, name string) error {
 
 // sweepRest removes what has passed its retention since the last step of a sweep, which is little.
 func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
-	step, err := tx.Upkeep().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), int(t.Disk.Dead()))
+	step, err := tx.Maintenance().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), int(t.Disk.Dead()))
 	if step == nil || err != nil {
 		return err
 	}
 	if err := step.Read(); err != nil {
 		return err
 	}
-	_, err = tx.Upkeep().RemoveSwept(step)
+	_, err = tx.Maintenance().RemoveSwept(step)
 	s.sweeps.plan(t)
 	return err
 }
@@ -174,7 +174,7 @@ func (s *Store) sweepFinished(ctx context.Context, of database.Order) (more bool
 	defer s.forgetting.Unlock()
 	var step *database.ForgetSweep
 	err = s.writer.Locked(ctx, func(tx *writer.Tx) (err error) {
-		step, err = tx.Upkeep().SweepFinished(of, sweepLimit)
+		step, err = tx.Maintenance().SweepFinished(of, sweepLimit)
 		return err
 	})
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Store) sweepFinished(ctx context.Context, of database.Order) (more bool
 		return false, err
 	}
 	defer tx.Close(&err)
-	if more = tx.Upkeep().ForgetSwept(step); tx.Upkeep().Size() == 0 {
+	if more = tx.Maintenance().ForgetSwept(step); tx.Maintenance().Size() == 0 {
 		return false, nil
 	}
 	return more, tx.Commit(ctx)

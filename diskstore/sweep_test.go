@@ -591,10 +591,10 @@ func TestMarksOfWhatChanged(t *testing.T) {
 	marks := func() (n int) {
 		t.Helper()
 		err := r.writer.Do(t.Context(), func(tx *writer.Tx) error {
-			tx.Upkeep().SetClock()
-			before := tx.Upkeep().Size()
+			tx.Maintenance().SetClock()
+			before := tx.Maintenance().Size()
 			r.saveWatermarks(tx, watermarksLimit)
-			n = (tx.Upkeep().Size() - before) / 24 // bytes of a watermark, and of the clock less
+			n = (tx.Maintenance().Size() - before) / 24 // bytes of a watermark, and of the clock less
 			return nil
 		})
 		if err != nil {

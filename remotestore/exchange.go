@@ -207,7 +207,7 @@ func (x *sending) send(ctx context.Context, e *endpoint) (p *reply, next bool, e
 		}
 		return nil, x.r.again != once || !x.unsure, err
 	}
-	return x.judge(ctx, e, resp, header)
+	return x.classify(ctx, e, resp, header)
 }
 
 // write returns the body for this server, and says in which forms it and the answer are.
@@ -290,8 +290,8 @@ func errOtherInstance(e *endpoint) error {
 	return fmt.Errorf("%s has been started anew and does not know what became of the request", e.name)
 }
 
-// judge says what an answer means, with what became of earlier copies in mind.
-func (x *sending) judge(ctx context.Context, e *endpoint, resp *response, header http.Header) (p *reply, next bool, err error) {
+// classify says what an answer means, with what became of earlier copies in mind.
+func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, header http.Header) (p *reply, next bool, err error) {
 	if resp.status == wire.StatusOtherInstance && *e.instance.Load() != header.Get(wire.HeaderInstance) {
 		e.asked.Store(false) // it may be of another version
 		return nil, true, otherInstance{errOtherInstance(e)}

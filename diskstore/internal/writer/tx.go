@@ -33,8 +33,8 @@ type Tx struct {
 	detached int
 }
 
-// Upkeep changes what nobody can claim: dead messages, remembered IDs, settings, watermarks.
-type Upkeep interface {
+// Maintenance changes what nobody can claim: dead messages, remembered IDs, settings, watermarks.
+type Maintenance interface {
 	Size() int
 	SetClock()
 	SetLowest(*database.Topic, record.Position)
@@ -47,8 +47,8 @@ type Upkeep interface {
 	ForgetSwept(*database.ForgetSweep) bool
 }
 
-// Upkeep returns what changes no live message.
-func (tx *Tx) Upkeep() Upkeep { return tx.disk }
+// Maintenance returns what changes no live message.
+func (tx *Tx) Maintenance() Maintenance { return tx.disk }
 
 // Full tells whether the transaction holds as much as it should.
 func (tx *Tx) Full() bool { return tx.disk.Size() >= txBytes }
