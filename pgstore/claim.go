@@ -99,7 +99,7 @@ func (s *Store) dueTopics(ctx context.Context, c punctual.Claim) ([]string, erro
 }
 
 // heads reads when each topic next needs attention, in ms, and the clock.
-func (s *Store) heads(ctx context.Context, seen map[string]glance) (now int64, heads map[string]int64, err error) {
+func (s *Store) heads(ctx context.Context, seen map[string]lookState) (now int64, heads map[string]int64, err error) {
 	var micros int64
 	topics, floors := slices.Sorted(maps.Keys(seen)), make([]int64, len(seen))
 	for i, topic := range topics {

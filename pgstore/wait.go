@@ -205,20 +205,20 @@ func (w *waits) offer(t *waited, now int64) {
 	}
 }
 
-// glance is what was known of a topic when somebody began to look at it.
-type glance struct {
+// lookState is what was known of a topic when somebody began to look at it.
+type lookState struct {
 	notices int
 	floor   int64 // nothing before it is looked at
 }
 
 // look is called before topics are read; saw takes its result. By the floor a claim keeps away from the entries of finished messages,
 // which stay in the index until no snapshot needs them. Without it the whole topic is looked at.
-func (w *waits) look(topics []string, fromFloor bool) map[string]glance {
+func (w *waits) look(topics []string, fromFloor bool) map[string]lookState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen := make(map[string]glance, len(topics))
+	seen := make(map[string]lookState, len(topics))
 	for _, name := range topics {
-		g := glance{floor: noFloor}
+		g := lookState{floor: noFloor}
 		if t := w.topics[name]; t != nil {
 			g.notices = t.notices
 			if fromFloor {
@@ -235,7 +235,7 @@ func (w *waits) look(topics []string, fromFloor bool) map[string]glance {
 //
 // The floor is a guess. Others may put messages before it, or give back what a claim has passed by. Of most of that
 // comes a notice, and the poll of each second looks at the whole topic (P11).
-func (w *waits) saw(name string, at, floor int64, seen glance) {
+func (w *waits) saw(name string, at, floor int64, seen lookState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.topics[name]
