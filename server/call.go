@@ -448,6 +448,7 @@ func (c *call) fail(err error) {
 // notice logs what the operator has to know, and hands on that the store has failed.
 func (s *Server) notice(c *call, err error) {
 	if errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
+		s.failStore()
 		if s.options.OnStoreFailed != nil {
 			s.options.OnStoreFailed(err)
 		}

@@ -29,7 +29,10 @@ type ServeOptions struct {
 	HeaderTime, IdleTime time.Duration
 	// MaxHeader bounds the bytes of a request's head. Default 64 KiB.
 	MaxHeader int
-	// DrainTime bounds how long requests may go on when ctx has ended. Default 30 s.
+	// DrainDelay is for how long connections are still accepted when ctx has ended. /readyz fails meanwhile, so a load balancer
+	// that asks it sends requests elsewhere before the port is closed. It is cut short when the store fails. Default 0.
+	DrainDelay time.Duration
+	// DrainTime bounds how long requests may go on behind that. Default 30 s.
 	DrainTime time.Duration
 }
 
@@ -84,6 +87,9 @@ func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Li
 	case err = <-failed:
 	}
 	s.Drain()
+	if err == nil {
+		err = s.awaitBalancers(options.DrainDelay, failed)
+	}
 	ending, end := context.WithTimeout(context.WithoutCancel(ctx), options.DrainTime)
 	defer end()
 	if e := hs.Shutdown(ending); e != nil {
@@ -92,6 +98,23 @@ func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Li
 	serving.Wait()
 	s.Close()
 	return err
+}
+
+// awaitBalancers lets a server that drains go on answering for a while, unless it has nothing to answer with.
+func (s *Server) awaitBalancers(delay time.Duration, failed <-chan error) error {
+	if delay <= 0 {
+		return nil
+	}
+	s.log.Info("draining: /readyz fails, and requests are answered still", "for", delay)
+	over := time.NewTimer(delay)
+	defer over.Stop()
+	select {
+	case err := <-failed:
+		return err
+	case <-s.storeFailed.Done():
+	case <-over.C:
+	}
+	return nil
 }
 
 // MayServe returns an ErrForbidden for an address that other machines can reach, unless strangers are kept out. Serve asks it of each

@@ -44,8 +44,12 @@ type Server struct {
 
 	draining context.Context // ended by Drain
 	drain    func()
-	windows  windows
-	tracker  *consumers.Tracker
+
+	storeFailed context.Context // ended when the store has failed
+	failStore   func()
+
+	windows windows
+	tracker *consumers.Tracker
 
 	mu      sync.Mutex
 	clients map[string]*client // by name of the principal; guarded by mu
@@ -68,6 +72,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		routes: routes(), clients: make(map[string]*client), tracker: consumers.New(),
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
+	s.storeFailed, s.failStore = context.WithCancel(context.Background())
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

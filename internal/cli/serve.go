@@ -23,8 +23,9 @@ console in a browser, at /. It prints where it listens. GET /openapi.json descri
 docs/server.md explains it.
 
 It listens on loopback addresses and unix sockets alone until it has TLS and tokens, since anyone
-who can connect can read and change everything. SIGTERM drains: claims that wait get an empty
-answer, what is under way is finished, and the exit code is 0.
+who can connect can read and change everything. SIGTERM drains: /readyz fails, claims that wait get
+an empty answer, what is under way is finished, and the exit code is 0. Behind a load balancer
+--drain-delay keeps the port open until the balancer has seen that.
 
 Each flag can be given by the environment (PUNCTUAL_TLS_CERT for --tls-cert) or in a file in YAML
 ("tls-cert: FILE"). The command line counts first, then the environment, then the file. Sockets that
@@ -46,6 +47,7 @@ type serveFlags struct {
 	origins []string
 	expose  bool
 	drain   durationFlag
+	delay   durationFlag
 	run     runFlags
 }
 
@@ -76,6 +78,7 @@ func newServe(a *app) *cobra.Command {
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "an `ORIGIN` of web pages that may change something, like https://console.example.com (repeatable)")
 	flags.BoolVar(&f.expose, "expose-without-tls-and-tokens", false, "listen also where other machines can connect, and let anyone there do everything")
 	flags.Var(&f.drain, "drain", "how long requests may go on after SIGTERM (default 30s)")
+	flags.Var(&f.delay, "drain-delay", "after SIGTERM accept connections for this long still, while /readyz fails (default 0s)")
 	f.run.addTo(cmd)
 	return cmd
 }
@@ -113,7 +116,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		if h, err = server.New(s, &o); err != nil {
 			return err
 		}
-		how := server.ServeOptions{ExposeWithoutTLSAndTokens: f.expose, DrainTime: f.drain.or(0), MaxConnections: f.run.connections}
+		how := server.ServeOptions{ExposeWithoutTLSAndTokens: f.expose, DrainDelay: f.delay.or(0), DrainTime: f.drain.or(0), MaxConnections: f.run.connections}
 		if f.run.tls.Cert != "" {
 			if how.TLS, err = tlsfile.Config(f.run.tls, a.logger()); err != nil {
 				return err

@@ -258,6 +258,29 @@ func TestServeUnderSystemd(t *testing.T) {
 	}
 }
 
+// A server that is told to end keeps its port open while load balancers look, and says that it is not ready.
+func TestServeDrainsBehindABalancer(t *testing.T) {
+	s := newShell(t)
+	p := s.start("serve", "--listen", "127.0.0.1:0", "--drain-delay", "1h")
+	url := listening(t, p)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	if status, body := ask(t, client, "GET", url+"/readyz", ""); status != 200 {
+		t.Errorf("ready: %d %s", status, body)
+	}
+	p.signal(syscall.SIGTERM)
+	p.says("/readyz fails")
+	if status, body := ask(t, client, "GET", url+"/readyz", ""); status != 503 {
+		t.Errorf("ready after SIGTERM: %d %s, want 503", status, body)
+	}
+	if status, body := ask(t, client, "POST", url+"/v1/topics/t/messages", ""); status != 201 {
+		t.Errorf("push after SIGTERM: %d %s, want 201", status, body)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitSignal+int(syscall.SIGTERM) {
+		t.Errorf("exit code %d after the second signal: %s", code, p.errs.String())
+	}
+}
+
 // failedStore is a store whose medium has failed.
 type failedStore struct{ keptOpen }
 
