@@ -191,7 +191,7 @@ func TestLeastRights(t *testing.T) {
 }
 
 // leastRights are those of docs/format-redis.md.
-const leastRights = "~punctual:* &punctual:* -@all +eval +evalsha +pexpire +persist +@hash +@sortedset +@set +unlink +time +publish +subscribe +unsubscribe +ping +info +hello +config|get"
+const leastRights = "~punctual:* &punctual:* -@all +eval +evalsha +pexpire +persist +@hash +@sortedset +@set +unlink +time +publish +subscribe +unsubscribe +pubsub|numsub +ping +info +hello +config|get"
 
 // The page and the test name the same rights.
 func TestRightsInDocuments(t *testing.T) {

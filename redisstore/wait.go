@@ -74,6 +74,22 @@ func (w *waits) Unsubscribe(p wait.Part) {
 	w.listener.Unsubscribe(w.s.names.Partition(p.Topic, p.Number).Channel())
 }
 
+// Processes implements wait.Store. Each process that waits has one subscription. On a cluster some are not
+// counted, because a process subscribes at one node for all its topics. Too few are better than too many.
+func (w *waits) Processes(p wait.Part) int {
+	ctx := context.Background()
+	part := w.s.names.Partition(p.Topic, p.Number)
+	node, err := w.s.route.NodeOf(ctx, part.Tag)
+	if err != nil {
+		return 0
+	}
+	n, err := node.PubSubNumSub(ctx, part.Channel()).Result()
+	if err != nil {
+		return 0
+	}
+	return int(n[part.Channel()])
+}
+
 // Over implements wait.Store.
 func (w *waits) Over(d *punctual.Delivery) bool { return w.s.expired(d) }
 

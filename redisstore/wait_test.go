@@ -277,3 +277,36 @@ func TestClaimsShareWhatIsKnown(t *testing.T) {
 	}
 	t.Error("each claim of a hundred has asked")
 }
+
+// The processes that wait for a topic are counted by their subscriptions. Who may not count them goes without.
+func TestProcesses(t *testing.T) {
+	server := redistest.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	p := wait.Part{Topic: "orders"}
+	if n := s.waits.Processes(p); n != 0 {
+		t.Errorf("%d processes wait before anybody does", n)
+	}
+	var claims sync.WaitGroup
+	defer claims.Wait()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	for range 3 {
+		other := openStore(t, connect(t, server), nil)
+		claims.Go(func() { _, _ = other.Claim(ctx, orders(time.Hour)) })
+	}
+	for deadline := time.Now().Add(time.Minute); s.waits.Processes(p) != 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d processes wait; want 3", s.waits.Processes(p))
+		}
+	}
+	do(t, server, "ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-pubsub")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "blind", Password: "any"})
+	closeAtEnd(t, client.Close)
+	blind := openStore(t, client, nil)
+	if n := blind.waits.Processes(p); n != 0 {
+		t.Errorf("who may not count the processes knows of %d", n)
+	}
+	if log := do(t, server, "ACL", "LOG"); !strings.Contains(log, "pubsub") {
+		t.Errorf("this test shows nothing: nobody was refused: %s", log)
+	}
+}

@@ -52,6 +52,8 @@ type Store interface {
 	Subscribe(p Part)
 	// Unsubscribe ends that.
 	Unsubscribe(p Part)
+	// Processes is how many processes wait for a partition, this one among them; 0 if that is not known.
+	Processes(p Part) int
 	// Heads asks a node, in one pipeline, when a claim can find something in each partition.
 	Heads(node string, ps []Part) []Head
 	// Claim leases up to n messages of a partition, and may tidy it. It does not mind when ctx ends.
@@ -141,9 +143,7 @@ type part struct {
 	polls    int   // how many there were where nothing was known to be due, since the last one that tidied
 	tidy     bool  // the next claim lets the store tidy the partition
 	err      error // of the last poll
-	jitter   int64 // by how many ms polls are put off, at most
-	empty    int   // how many claims in a row found nothing
-	seen     int64 // the partition's clock at the last claim
+	turns
 }
 
 // claim is a claim that waits. All fields but the first three are guarded by Waiter.mu.
@@ -477,21 +477,22 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	w.concludeAll()
 }
 
-// afterClaim is when a partition is to be polled after a claim. After one that found nothing it rests 1, 2, 4, 8 ms.
-// When its clock stands still, as one does that was set back, it rests up to a second. Called with mu held.
+// afterClaim is when a partition is to be polled after a claim. Called with mu held.
 func (w *Waiter) afterClaim(p *part, got Answer) int64 {
-	if got.Err != nil || got.Now == 0 || len(got.Deliveries) > 0 {
-		p.empty = 0
+	now := w.clock.Now()
+	rest := p.restAfter(got)
+	if rest == 0 {
 		return got.At
 	}
-	most := 3
-	if got.Now <= p.seen {
-		most = 10
+	if p.toCount(now) {
+		w.work.Go(func() {
+			n := w.store.Processes(p.Part)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			p.processes = n
+		})
 	}
-	rest := min(int64(1000)<<min(p.empty, most), pollEvery)
-	p.empty++
-	p.seen = got.Now
-	return max(got.At, w.clock.Now()+rest)
+	return max(got.At, now+rest)
 }
 
 // polled takes in when the next poll of a partition can find something. Called with mu held.
@@ -789,27 +790,6 @@ func (w *Waiter) Close() {
 	close(w.quit)
 	w.start.Do(func() {}) // the poller does not begin any more
 	w.work.Wait()
-}
-
-// maxJitter bounds, in ms, by how much a poll is put off.
-const maxJitter = 8
-
-// adapt learns from a claim at the time at which a message was due. If it was gone, other processes wait for the same
-// messages, and all of them ask at the same moment. So each asks a little later, by chance. The first of many is
-// hardly later than before. Most of the others learn of what comes next without having asked in vain.
-func (p *part) adapt(found int) {
-	if found > 0 {
-		p.jitter /= 2
-		return
-	}
-	p.jitter = min(2*p.jitter+1, maxJitter)
-}
-
-func (p *part) withJitter(at int64) int64 {
-	if p.jitter == 0 || at == Never {
-		return at
-	}
-	return at + 1000*rand.Int64N(p.jitter+1)
 }
 
 // times is a heap of partitions by the time of their next poll.

@@ -36,6 +36,8 @@ type fake struct {
 	way   time.Duration // how long it takes to a node and, for a claim, back
 	node  func(p Part) string
 
+	processes int
+
 	mu       sync.Mutex
 	stopped  map[string]chan struct{} // guarded by mu: closed when the node goes on
 	waiting  map[Part]*dues           // guarded by mu: by due time
@@ -74,6 +76,7 @@ func newFake(t *testing.T, node func(p Part) string) *fake {
 
 func (f *fake) Node(p Part) string    { return f.node(p) }
 func (f *fake) Partitions(string) int { return 1 }
+func (f *fake) Processes(Part) int    { return f.processes }
 func (f *fake) Subscribe(Part)        {}
 func (f *fake) Unsubscribe(Part)      {}
 func (f *fake) Reload()               {}
@@ -132,7 +135,7 @@ func (f *fake) Claim(_ context.Context, p Part, n int, lease time.Duration, _ bo
 		m := heap.Pop(f.waiting[p]).(message)
 		until := now + lease.Microseconds()
 		f.leased[m.id] = until
-		ds = append(ds, punctual.Delivery{Message: punctual.Message{Topic: p.Topic, ID: m.id}, LeaseUntil: time.UnixMicro(until)})
+		ds = append(ds, punctual.Delivery{Message: punctual.Message{Topic: p.Topic, ID: m.id, Due: time.UnixMicro(m.at)}, LeaseUntil: time.UnixMicro(until)})
 	}
 	a := Answer{Deliveries: ds, At: f.next(p), Now: now / 1000}
 	f.mu.Unlock()

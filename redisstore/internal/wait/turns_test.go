@@ -1,0 +1,108 @@
+package wait
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Processes that find in vain what was due look a little later, by chance, and at once again
+// when they are alone.
+func TestJitter(t *testing.T) {
+	p := &turns{}
+	if at := p.withJitter(1000); at != 1000 {
+		t.Errorf("put off to %d at first; want not at all", at)
+	}
+	for range 10 {
+		p.adapt(0)
+	}
+	late := map[int64]bool{}
+	for range 1000 {
+		late[(p.withJitter(1000)-1000)/1000] = true
+	}
+	if len(late) != maxJitter+1 || !late[0] || !late[maxJitter] {
+		t.Errorf("put off by %v ms; want 0 to %d", slices.Sorted(maps.Keys(late)), maxJitter)
+	}
+	if at := p.withJitter(Never); at != Never {
+		t.Errorf("never was put off to %d", at)
+	}
+	for range 4 {
+		p.adapt(1)
+	}
+	if at := p.withJitter(1000); at != 1000 {
+		t.Errorf("put off to %d after finding something; want not at all", at)
+	}
+}
+
+// P11: of many processes that wait for the same messages few look in vain, and no message is late for that. Those that take most
+// of them go, one after the other.
+func TestTurns(t *testing.T) {
+	for _, processes := range []int{2, 8, 32} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { takeTurns(t, processes, 4000) })
+		})
+	}
+}
+
+// takeTurns has processes claim messages that become due one each ms. Of those that take most half go on the way.
+func takeTurns(t *testing.T, processes, messages int) {
+	f := newFake(t, func(Part) string { return "" })
+	f.processes = processes
+	closing := make(chan struct{})
+	var claims sync.WaitGroup
+	var mu sync.Mutex
+	var late []time.Duration        // guarded by mu
+	took := make([]int, processes)  // guarded by mu
+	gone := make([]bool, processes) // guarded by mu
+	for i := range processes {
+		w, nodes := open(f)
+		claims.Go(func() {
+			defer nodes.Close()
+			defer w.Close()
+			for left := false; !left; {
+				r := Request{Topics: []string{"orders"}, Max: 64, Lease: time.Minute, Until: f.clock.Now() + time.Minute.Microseconds()}
+				ds, err := w.Claim(t.Context(), r, closing, punctual.ErrClosed)
+				mu.Lock()
+				for _, d := range ds {
+					late = append(late, f.handled([]punctual.Delivery{d}))
+				}
+				took[i] += len(ds)
+				left = err != nil || gone[i]
+				mu.Unlock()
+			}
+		})
+	}
+	time.Sleep(2 * time.Second)
+	const ahead = 2 * time.Second
+	for i := range messages {
+		f.push(Part{Topic: "orders"}, fmt.Sprint(i), ahead+time.Duration(i)*time.Millisecond)
+	}
+	time.Sleep(ahead)
+	for range processes / 2 { // who has taken most takes one claim more, and goes
+		time.Sleep(time.Duration(messages/processes) * time.Millisecond)
+		mu.Lock()
+		most := slices.Index(took, slices.Max(took))
+		gone[most], took[most] = true, 0
+		mu.Unlock()
+	}
+	time.Sleep(time.Duration(messages) * time.Millisecond)
+	close(closing)
+	claims.Wait()
+	if len(late) != messages {
+		t.Fatalf("P1: %d of %d messages came", len(late), messages)
+	}
+	slices.Sort(late)
+	t.Logf("%d claims for %d messages, late by %v (median), %v (p99), %v at most", f.claims, messages, late[messages/2], late[messages*99/100], late[messages-1])
+	if f.claims > 2*messages {
+		t.Errorf("%d claims for %d messages; want hardly more than one each", f.claims, messages)
+	}
+	if most := late[messages-1]; most > time.Second || late[messages*99/100] > 250*time.Millisecond {
+		t.Errorf("P11: %v late at most, %v (p99)", most, late[messages*99/100])
+	}
+}
