@@ -30,6 +30,11 @@ const (
 	consoleViews = 50
 	// consoleRest is longer than the console takes an answer for a new one when nobody looks.
 	consoleRest = 65 * time.Second
+	// consoleOpen is for how many windows a page stays open. Counts are made seldom where they take long, so some of
+	// these windows have one.
+	consoleOpen = 2
+	// consoleOpenPostgres is longer: there one count takes longest.
+	consoleOpenPostgres = 10
 	// consoleAsks is how many times a page asks in two hours.
 	consoleAsks = int(2 * time.Hour / consoleRefresh)
 )
@@ -39,6 +44,8 @@ type consoleWorld struct {
 	store punctual.Store
 	// serverCPU is the CPU time of the server below the store, which may be nil.
 	serverCPU func() (time.Duration, error)
+	// open is for how many windows a page stays open.
+	open int
 }
 
 // consoleStores are the stores, and how each is made with n messages pending.
@@ -46,11 +53,12 @@ var consoleStores = []struct {
 	name    string
 	pending func(sizes) int
 	each    time.Duration // that a message takes to push
+	open    time.Duration // windows
 	with    func(ctx context.Context, e *env, n int, f func(consoleWorld) error) error
 }{
-	{"diskstore", func(z sizes) int { return z.Pending }, 8 * time.Microsecond, withConsoleDisk},
-	{"redis", func(z sizes) int { return z.RedisPending }, 20 * time.Microsecond, withConsoleRedis},
-	{"postgres", func(z sizes) int { return z.RedisPending }, 40 * time.Microsecond, withConsolePostgres},
+	{"diskstore", func(z sizes) int { return z.Pending }, 8 * time.Microsecond, consoleOpen, withConsoleDisk},
+	{"redis", func(z sizes) int { return z.RedisPending }, 20 * time.Microsecond, consoleOpen, withConsoleRedis},
+	{"postgres", func(z sizes) int { return z.RedisPending }, 40 * time.Microsecond, consoleOpenPostgres, withConsolePostgres},
 }
 
 func consoleName(store string) string { return "console/" + store }
@@ -61,7 +69,7 @@ func consoleScenarios() []scenario {
 		all = append(all, scenario{
 			name: consoleName(s.name), about: "the console over many pending messages on " + s.name, maxRounds: 1,
 			takes: func(z sizes) time.Duration {
-				return time.Duration(s.pending(z))*s.each + 2*z.Window + consoleRest + 30*time.Second
+				return time.Duration(s.pending(z))*s.each + s.open*z.Window + consoleRest + 30*time.Second
 			},
 			run: func(ctx context.Context, e *env) error {
 				n := s.pending(e.sizes)
@@ -105,7 +113,7 @@ func withConsoleDisk(ctx context.Context, e *env, n int, f func(consoleWorld) er
 	if store, err = diskstore.Open(e.dir, nil); err != nil {
 		return err
 	}
-	return closeStore(store, f(consoleWorld{store: store}))
+	return closeStore(store, f(consoleWorld{store: store, open: consoleOpen}))
 }
 
 func withConsoleRedis(ctx context.Context, e *env, n int, f func(consoleWorld) error) error {
@@ -120,7 +128,7 @@ func withConsoleRedis(ctx context.Context, e *env, n int, f func(consoleWorld) e
 		}
 		err = fillConsole(ctx, e, store, n)
 		if err == nil {
-			err = f(consoleWorld{store, cpu})
+			err = f(consoleWorld{store, cpu, consoleOpen})
 		}
 		return closeStore(store, err)
 	})
@@ -134,15 +142,26 @@ func withConsolePostgres(ctx context.Context, e *env, n int, f func(consoleWorld
 		}
 		err = fillConsole(ctx, e, store, n)
 		if err == nil {
-			err = f(consoleWorld{store, s.CPU})
+			_, err = s.pool.Exec(ctx, "VACUUM (ANALYZE)") // what the server would do by itself some time later
+		}
+		if err == nil {
+			_, err = s.pool.Exec(ctx, "CHECKPOINT")
+		}
+		if err == nil {
+			err = f(consoleWorld{store, s.CPU, consoleOpenPostgres})
 		}
 		return closeStore(store, err)
 	})
 }
 
-// watchConsole measures what a person meets, and what it costs.
+// watchConsole measures what a person meets, and what it costs. A page is open from the first look on.
 func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
-	idle, err := w.load(ctx, e, nil)
+	e.say("nobody looks")
+	idle, err := w.load(ctx, time.Now().Add(consoleRest), nil)
+	if err != nil {
+		return err
+	}
+	before, err := w.cpu()
 	if err != nil {
 		return err
 	}
@@ -151,15 +170,28 @@ func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
 	if err != nil {
 		return err
 	}
+	e.out.set("pending", float64(n))
+	e.out.set("idle_cpu", idle)
 	err = openConsole(ctx, e, c, began)
 	if err == nil {
-		err = w.noteDay(ctx, e, c, idle)
+		e.say("a page is open")
+		_, err = w.load(ctx, began.Add(time.Duration(w.open)*e.sizes.Window), func() error { return ask(ctx, c) })
 	}
-	e.out.set("pending", float64(n))
+	if err == nil {
+		var after time.Duration
+		after, err = w.cpu()
+		e.out.set("open_cpu", max(0, (after-before).Seconds()/time.Since(began).Seconds()-idle))
+	}
+	if err == nil {
+		err = openLater(ctx, e, c)
+	}
+	if err == nil {
+		err = noteMemory(ctx, e, c)
+	}
 	return errors.Join(err, c.Close())
 }
 
-// openConsole opens pages as a person does: the first after a start, others, and one after a rest.
+// openConsole opens pages as a person does who comes first.
 func openConsole(ctx context.Context, e *env, c *console.Console, began time.Time) error {
 	e.say("opening pages")
 	for _, p := range []struct{ name, path string }{
@@ -176,6 +208,12 @@ func openConsole(ctx context.Context, e *env, c *console.Console, began time.Tim
 		return err
 	}
 	e.out.set("counted_after_ms", ms(whole.Sub(began)))
+	return nil
+}
+
+// openLater opens pages when others have, and once more after a rest.
+func openLater(ctx context.Context, e *env, c *console.Console) error {
+	e.say("opening pages once more")
 	rec := newRecorder()
 	for range consoleViews {
 		took, _, err := view(ctx, c, "/")
@@ -193,6 +231,12 @@ func openConsole(ctx context.Context, e *env, c *console.Console, began time.Tim
 	}
 	took, _, err := view(ctx, c, "/")
 	e.out.set("after_rest_ms", ms(took))
+	return err
+}
+
+// ask is what an open page does.
+func ask(ctx context.Context, c *console.Console) error {
+	_, _, err := view(ctx, c, "/fragment")
 	return err
 }
 
@@ -214,7 +258,7 @@ func view(ctx context.Context, c *console.Console, path string) (time.Duration, 
 func untilCounted(ctx context.Context, c *console.Console) (time.Time, error) {
 	for {
 		_, text, err := view(ctx, c, "/")
-		if err != nil || strings.Count(text, "<svg") >= 3 {
+		if err != nil || strings.Count(text, `<figure class="chart"`) >= 3 {
 			return time.Now(), err
 		}
 		if err := sleepUntil(ctx, time.Now().Add(100*time.Millisecond)); err != nil {
@@ -223,14 +267,14 @@ func untilCounted(ctx context.Context, c *console.Console) (time.Time, error) {
 	}
 }
 
-// load is the CPU time in a second, of this process and of the server, over a window in which f runs every consoleRefresh.
-func (w consoleWorld) load(ctx context.Context, e *env, f func() error) (float64, error) {
-	start, used := time.Now(), time.Duration(0)
+// load is the CPU time in a second, of this process and of the server, until a time. f runs every consoleRefresh.
+func (w consoleWorld) load(ctx context.Context, until time.Time, f func() error) (float64, error) {
+	start := time.Now()
 	before, err := w.cpu()
 	if err != nil {
 		return 0, err
 	}
-	for next := start; time.Since(start) < e.sizes.Window; {
+	for next := start; time.Now().Before(until); {
 		if f != nil {
 			if err := f(); err != nil {
 				return 0, err
@@ -242,8 +286,7 @@ func (w consoleWorld) load(ctx context.Context, e *env, f func() error) (float64
 		}
 	}
 	after, err := w.cpu()
-	used = after - before
-	return used.Seconds() / time.Since(start).Seconds(), err
+	return (after - before).Seconds() / time.Since(start).Seconds(), err
 }
 
 func (w consoleWorld) cpu() (time.Duration, error) {
@@ -255,28 +298,17 @@ func (w consoleWorld) cpu() (time.Duration, error) {
 	return own + server, err
 }
 
-// noteDay notes what an open page costs beside the idle store, and what two hours of asking leave in memory.
-func (w consoleWorld) noteDay(ctx context.Context, e *env, c *console.Console, idle float64) error {
-	e.say("a page is open")
-	look := func() error {
-		_, _, err := view(ctx, c, "/fragment")
-		return err
-	}
-	open, err := w.load(ctx, e, look)
-	if err != nil {
-		return err
-	}
-	e.out.set("idle_cpu", idle)
-	e.out.set("open_cpu", max(0, open-idle))
+// noteMemory notes what two hours of asking leave in memory.
+func noteMemory(ctx context.Context, e *env, c *console.Console) error {
 	e.say("a page asks as often as in two hours")
 	for range consoleAsks / 10 { // what is kept for a while is there then
-		if err := look(); err != nil {
+		if err := ask(ctx, c); err != nil {
 			return err
 		}
 	}
 	before := liveHeap()
 	for range consoleAsks {
-		if err := look(); err != nil {
+		if err := ask(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -304,7 +336,8 @@ func consoleTable(r run) string {
 	}
 	return scenarioTable(r, "console over",
 		rows, value("pending", "pending", func(v float64) string { return commas(int64(v)) }),
-		value("first view ms", "first_ms", digits), value("after a rest ms", "after_rest_ms", digits),
+		value("first view ms", "first_ms", digits), value("topics", "topics_ms", digits), value("one topic", "topic_ms", digits),
+		value("dead", "dead_ms", digits), value("after a rest ms", "after_rest_ms", digits),
 		value("view p50 ms", "view_p50_ms", digits), value("p99 ms", "view_p99_ms", digits),
 		value("all counted after ms", "counted_after_ms", digits), value("open: share of a core", "open_cpu", smallPercent),
 		value("MB grown by two hours of asking", "heap_grown_bytes", inMB), othersColumn)

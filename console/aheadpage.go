@@ -53,7 +53,7 @@ func (c *call) showAhead() error {
 		p.Counting, p.Now = true, time.Now()
 		return c.show("ahead", p)
 	}
-	p.Now = over.AsOf
+	p.noteCounts(over.AsOf, over.Counted, over.Partial)
 	if over.Err != nil {
 		p.Stale = visible(over.Err.Error())
 	}

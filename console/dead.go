@@ -61,7 +61,7 @@ func (c *call) showDead() error {
 		return err
 	}
 	for _, s := range all {
-		if s.Dead > 0 && (p.Topic == "" || p.Topic == s.Topic) {
+		if (s.Dead > 0 || p.Partial) && (p.Topic == "" || p.Topic == s.Topic) {
 			p.Topics = append(p.Topics, rowOf(s, p.Now))
 			p.All += s.Dead
 		}
@@ -78,6 +78,9 @@ func (c *call) showDead() error {
 	}
 	if err := c.groupDead(p); err != nil {
 		return err
+	}
+	if p.Partial {
+		p.All, p.Whole = int64(p.Sample), false
 	}
 	if p.Topic != "" && len(p.Topics) == 1 {
 		if p.List, err = c.list(p.frame, p.Topic, punctual.StateDead, p.Topics[0].Settings); err != nil {

@@ -20,6 +20,9 @@ type frame struct {
 	Now time.Time
 	// Stale says why the page shows old values, or nothing.
 	Stale string
+	// Partial tells that the store is counting, and Counted when what a page shows was counted, if that is long ago.
+	Partial bool
+	Counted time.Time
 }
 
 func (c *call) frame(page string) *frame { return &frame{call: c, Page: page, Now: time.Now()} }
@@ -93,6 +96,25 @@ func (f *frame) MessagePath(topic, id string, rest ...string) string {
 
 // apiVersion is what the paths of the HTTP interface begin with. Those of the console are the same behind it.
 const apiVersion = wire.PathInfo
+
+// noteCounts notes as of when the counts of the page are.
+func (f *frame) noteCounts(asOf, counted time.Time, partial bool) {
+	f.Now, f.Partial = asOf, partial
+	if !partial && asOf.Sub(counted) >= oldCounts {
+		f.Counted = counted
+	}
+}
+
+// oldCounts is how old counts are whose age is told.
+const oldCounts = 10 * time.Second
+
+// Known is a count of what a page does not know before the store has counted.
+func (f *frame) Known(n int64) string {
+	if f.Partial {
+		return "…"
+	}
+	return f.Count(n)
+}
 
 // Count is a number with its thousands apart.
 func (f *frame) Count(n int64) string { return thousands(n) }

@@ -46,7 +46,7 @@ func (c *call) showNow() error {
 		p.Headline, p.Now = "counting", time.Now()
 		return c.show("now", p)
 	}
-	p.Now = p.Over.AsOf
+	p.noteCounts(p.Over.AsOf, p.Over.Counted, p.Over.Partial)
 	if p.Over.Err != nil {
 		p.Stale = visible(p.Over.Err.Error())
 	}
@@ -80,7 +80,7 @@ func headline(o *overview.Overview) string {
 		return "late"
 	case len(o.Topics) == 0:
 		return "empty"
-	case o.Totals.Scheduled+o.Totals.Ready+o.Totals.Leased == 0:
+	case !o.Partial && o.Totals.Scheduled+o.Totals.Ready+o.Totals.Leased == 0:
 		return "idle"
 	}
 	for _, t := range o.Topics {

@@ -37,7 +37,7 @@ type stateTab struct {
 }
 
 func (c *call) showTopic() error {
-	inspector, err := c.inspector()
+	_, err := c.inspector()
 	if err != nil {
 		return err
 	}
@@ -47,9 +47,13 @@ func (c *call) showTopic() error {
 	if p.Now, err = c.now(); err != nil {
 		return err
 	}
-	stats, err := inspector.Stats(c.r.Context(), topic)
+	c.renew()
+	stats, counts, err := c.console.reader.Stats(c.r.Context(), topic)
 	if err != nil {
 		return fmt.Errorf("count topic %s: %w", topic, err)
+	}
+	if !counts.AsOf.IsZero() {
+		p.noteCounts(counts.AsOf, counts.Counted, counts.Partial)
 	}
 	p.Stats = rowOf(stats, p.Now)
 	state := c.chosenState(stats)
@@ -63,7 +67,7 @@ func (c *call) showTopic() error {
 	}
 	p.Fields, p.NoStories = c.settingFields(stats.Settings), c.keeper() == nil
 	p.Chosen = spanCalled(c.get("span")).name
-	if stats.Scheduled > 0 {
+	if stats.Scheduled > 0 || p.Partial {
 		p.Ahead, err = c.topicAhead(p.frame, topic)
 	}
 	if err != nil {

@@ -88,12 +88,12 @@ func (c *call) visibleTopics(f *frame) ([]punctual.TopicStats, error) {
 		return nil, err
 	}
 	c.renew()
-	now, all, err := c.console.reader.Topics(c.r.Context())
+	all, err := c.console.reader.Topics(c.r.Context())
 	if err != nil {
 		return nil, fmt.Errorf("count the topics: %w", err)
 	}
-	f.Now = now
-	return slices.DeleteFunc(all, func(s punctual.TopicStats) bool {
+	f.noteCounts(all.AsOf, all.Counted, all.Partial)
+	return slices.DeleteFunc(all.Topics, func(s punctual.TopicStats) bool {
 		return s.Topic == overview.AuditTopic || c.may(ActionInspect, s.Topic) != nil
 	}), nil
 }

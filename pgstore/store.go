@@ -84,6 +84,7 @@ var (
 	_ punctual.Examiner           = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 	_ punctual.FinishedKeeper     = (*Store)(nil)
+	_ punctual.Surveyor           = (*Store)(nil)
 )
 
 // Open opens a store on a pool, which stays the caller's. PostgreSQL 13 or newer is needed.

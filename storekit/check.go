@@ -199,6 +199,27 @@ func CheckForecast(q punctual.ForecastQuery) error {
 	return nil
 }
 
+// CheckSurvey returns an ErrInvalid that says what is wrong with the query, or nil.
+func CheckSurvey(q punctual.SurveyQuery) error {
+	if n := len(q.Edges); n < 2 || n > punctual.MaxEdges {
+		return invalidf("survey with %d edges: use 2 to %d", n, punctual.MaxEdges)
+	}
+	for i, e := range q.Edges[1:] {
+		if e.Sub(q.Edges[i]) < time.Millisecond {
+			return invalidf("survey whose edge %v is followed by %v: each is at least 1ms behind the one before", q.Edges[i], e)
+		}
+	}
+	if q.Largest < 0 || q.Largest > punctual.MaxLargest {
+		return invalidf("survey of the %d largest topics: use 0 to %d", q.Largest, punctual.MaxLargest)
+	}
+	for _, t := range q.Without {
+		if err := CheckTopic(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ForecastStart is where the first bucket of a forecast begins, in milliseconds since 1970, seen from
 // now.
 func ForecastStart(q punctual.ForecastQuery, now int64) (int64, error) {

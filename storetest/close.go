@@ -45,6 +45,13 @@ func closeMethods(s *harness) {
 	if k, ok := s.store.(punctual.FinishedKeeper); ok {
 		calls["Finished"] = func() error { _, err := k.Finished(s.ctx, orders, x); return err }
 	}
+	if v, ok := s.store.(punctual.Surveyor); ok {
+		calls["Survey"] = func() error {
+			_, err := v.Survey(s.ctx, punctual.SurveyQuery{Edges: []time.Time{noon, noon.Add(time.Hour)}})
+			return err
+		}
+		calls["Heads"] = func() error { _, err := v.Heads(s.ctx); return err }
+	}
 	for name, call := range calls {
 		s.wantErr(call(), punctual.ErrClosed, "%s after Close", name)
 	}

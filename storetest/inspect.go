@@ -33,6 +33,9 @@ func inspectCases() []testCase {
 		{"forecast over all time", p13, inspectForecastAll},
 		{"forecast in steps of broken milliseconds", p13, inspectForecastFine},
 		{"malformed forecast", p13, inspectForecastMalformed},
+		{"survey", p13, inspectSurvey},
+		{"heads", p13, inspectHeads},
+		{"malformed survey", p13, inspectSurveyMalformed},
 	}
 }
 

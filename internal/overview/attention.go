@@ -200,8 +200,11 @@ func ofDead(t punctual.TopicStats, _ time.Time) (Finding, bool) {
 	}, t.Dead > 0
 }
 
+// looker counts ahead.
+type looker func(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error)
+
 // examinePicture finds what is unusual in a picture: a herd, and in that of the days what is due in more than a year.
-func (r *Reader) examinePicture(ctx context.Context, p *Picture, topics []punctual.TopicStats) error {
+func (r *Reader) examinePicture(ctx context.Context, p *Picture, topics []punctual.TopicStats, look looker) error {
 	counts, step := p.All.Counts, p.All.Step
 	if step == Day { // those before are seen by the hour
 		counts = slices.Clone(counts)
@@ -209,7 +212,7 @@ func (r *Reader) examinePicture(ctx context.Context, p *Picture, topics []punctu
 	}
 	n := fullest(counts)
 	if count := counts[n]; count >= r.o.Herd && (step == Hour || standsOut(p.All, n)) {
-		f, ok, err := r.herd(ctx, p, n)
+		f, ok, err := r.herd(ctx, p, n, look)
 		if err != nil {
 			return err
 		}
@@ -240,7 +243,7 @@ func standsOut(a *Ahead, n int) bool {
 }
 
 // herd describes the herd in step n. An hour is looked at by the minute, because a thousand a minute are no herd.
-func (r *Reader) herd(ctx context.Context, p *Picture, n int) (Finding, bool, error) {
+func (r *Reader) herd(ctx context.Context, p *Picture, n int, look looker) (Finding, bool, error) {
 	at, count, step := p.All.Edges[n], p.All.Counts[n], p.All.Step
 	f := Finding{Kind: KindHerd, Severity: punctual.SeverityWarning, State: punctual.StateScheduled}
 	for _, t := range p.Topics {
@@ -252,7 +255,7 @@ func (r *Reader) herd(ctx context.Context, p *Picture, n int) (Finding, bool, er
 		step = Minute
 		end := p.All.Edges[n+1]
 		q := AheadQuery{Topic: f.Topic, Step: Minute, Zone: r.o.Zone, Steps: int(end.Sub(Minute.begin(p.All.AsOf)) / time.Minute)}
-		a, err := r.look(ctx, q, p.All.AsOf)
+		a, err := look(ctx, q, p.All.AsOf)
 		if err != nil {
 			return f, false, err
 		}

@@ -88,9 +88,11 @@ func (c *cached[T]) look(ctx context.Context, p policy, look func(context.Contex
 	close(running)
 }
 
-// expire has the next caller look again.
-func (c *cached[T]) expire() {
+// expire has the next caller look again, once the last answer is older than so many times as long as it took.
+func (c *cached[T]) expire(times time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fresh = time.Time{}
+	if rested := c.read.Add(times * c.took); rested.Before(c.fresh) {
+		c.fresh = rested
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,12 @@ type Overview struct {
 	Err error
 	// Counting tells that the messages are being counted, and nothing else is known.
 	Counting bool
+	// Partial tells that they are being counted, and that of the topics only the ready messages are known, up to
+	// punctual.HeadReady.
+	Partial bool
+	// Counted is the store's clock at the count of what is scheduled, leased and dead. It is before AsOf in a large
+	// store that is a punctual.Surveyor, and zero before the first count.
+	Counted time.Time
 	// Inspected is false for a store that is not a punctual.Inspector: it has no counts, pictures and topics.
 	Inspected bool
 	// Topics are sorted by name.
@@ -87,12 +94,14 @@ type Picture struct {
 type Reader struct {
 	store     punctual.Store
 	inspector punctual.Inspector // nil when the store is none
+	surveyor  punctual.Surveyor  // nil when the store is none
 	o         Options
 
 	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
 
 	counts cached[topicCounts]
+	heads  cached[punctual.Heads] // of a surveyor
 	doctor cached[[]punctual.Finding]
 
 	mu     sync.Mutex
@@ -100,8 +109,8 @@ type Reader struct {
 	asked  map[AheadQuery]*cached[*Ahead] // guarded by mu: at most mostAsked
 	// pictures are guarded by mu: at most mostPictures.
 	pictures map[drawing]*cached[Picture]
-	costs    [3]time.Duration // guarded by mu: how long the last counts of the topics took
-	looks    sync.WaitGroup   // grows only under mu while not closed
+	costs    []time.Duration // guarded by mu: how long the last counts of the topics took, at most mostCosts
+	looks    sync.WaitGroup  // grows only under mu while not closed
 
 	turn chan struct{} // has room for the forecasts that are made at the same time
 }
@@ -113,6 +122,8 @@ type topicCounts struct {
 	hidden []punctual.TopicStats
 	// lacking tells that the store turned out not to be a punctual.Inspector, as one behind a server may.
 	lacking bool
+	// surveyed is what the same look found to be due when; nil when the store is no surveyor.
+	surveyed *surveyed
 }
 
 const (
@@ -124,6 +135,8 @@ const (
 	countShare, share = 500, 1500
 	// mostCountAge is how old counts become for that.
 	mostCountAge = 5 * time.Minute
+	// mostCosts is how many counts tell whether counting is costly.
+	mostCosts = 3
 	// costly is how long a count of the topics takes that is not made for each page.
 	costly = 100 * time.Millisecond
 	// newEnough is how old counts are that somebody who opens a page is shown.
@@ -161,6 +174,7 @@ func New(store punctual.Store, o *Options) (*Reader, error) {
 	setDefault(&r.o.Patience, 50*time.Millisecond)
 	r.o.Drawn = min(r.o.Drawn, 8)
 	r.inspector, _ = punctual.AsInspector(store)
+	r.surveyor, _ = punctual.AsSurveyor(store)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -194,19 +208,27 @@ func (r *Reader) start(f func()) bool {
 
 // Expire has the next Read look again: its caller has just changed the store, and wants to see that.
 func (r *Reader) Expire() {
-	r.counts.expire()
+	r.Recount()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.pictures {
-		c.expire()
+		c.expire(0)
 	}
 	for _, c := range r.asked {
-		c.expire()
+		c.expire(0)
 	}
 }
 
-// Recount has the next Read count the topics again: something small has changed.
-func (r *Reader) Recount() { r.counts.expire() }
+// Recount has the next Read count the topics again: something small has changed. A survey that is costly rests for
+// ten times as long as the one before took.
+func (r *Reader) Recount() {
+	r.heads.expire(0)
+	if r.surveyor != nil && r.isCostly() {
+		r.counts.expire(10)
+		return
+	}
+	r.counts.expire(0)
+}
 
 // Renew has the next Read count the topics again when that was long ago. It is for somebody who opens a page.
 // A page that is open all day does without.
@@ -224,20 +246,23 @@ func (r *Reader) Read(ctx context.Context) (*Overview, error) { return r.ReadIn(
 func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, error) {
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
+	heads := r.beginHeads()
 	c, err := r.quick(ctx, patient)
 	if err != nil {
 		return nil, err
 	}
-	if c.read.IsZero() {
+	h := r.heads.await(patient, heads)
+	if c.read.IsZero() && h.read.IsZero() {
 		return &Overview{Counting: true, Inspected: true, Meter: r.o.Meter}, nil
 	}
 	out := &Overview{
-		AsOf: c.value.now, Took: c.took, Err: c.err, Inspected: r.inspector != nil && !c.value.lacking, Topics: c.value.topics,
-		Meter: r.o.Meter,
+		AsOf: c.value.now, Counted: c.value.now, Took: c.took, Err: c.err, Inspected: r.inspector != nil && !c.value.lacking, Topics: c.value.topics,
+		Partial: c.read.IsZero(), Meter: r.o.Meter,
 	}
+	out.addHeads(h)
 	out.add()
 	examining := r.examine()
-	if len(out.Topics) > 0 {
+	if len(out.Topics) > 0 && !out.Partial {
 		r.addPictures(patient, out, c.value, zone)
 	}
 	out.Attention = attention(out, r.examined(patient, examining))
@@ -248,9 +273,13 @@ func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, er
 // not begun. In a store of many messages those take far longer, and people look at the first one.
 func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts, zone *time.Location) {
 	for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
+		if found, ok := c.surveyed.picture(Minute+Step(n), zone, out.AsOf); ok {
+			*p = found
+			continue
+		}
 		d := drawing{Minute + Step(n), stepZone(Minute+Step(n), c.now, zone)}
 		k := r.pictureFor(d)
-		a := k.await(ctx, k.begin(r, picturePolicy(d.step), func(ctx context.Context) (Picture, error) { return r.draw(ctx, d, c) }))
+		a := k.await(ctx, k.begin(r, r.picturePolicy(d.step), func(ctx context.Context) (Picture, error) { return r.draw(ctx, d, c) }))
 		*p = a.value.in(zone)
 		p.Err = a.err
 		if a.read.IsZero() && a.err == nil {
@@ -318,56 +347,78 @@ func place[K comparable, T any](all map[K]*cached[T], key K, most int) *cached[T
 	return c
 }
 
-// Topics counts the messages of the topics, and tells as of when. Where that takes the store long, it is an answer
-// that others have got, too, which may be some minutes old.
-func (r *Reader) Topics(ctx context.Context) (time.Time, []punctual.TopicStats, error) {
+// Topics counts the messages of the topics. Where that takes the store long, it is an answer that others have got, too, which
+// may be some minutes old. Of a surveyor it is at first what the heads tell.
+func (r *Reader) Topics(ctx context.Context) (Counts, error) {
 	if !r.isCostly() {
 		c, err := r.count(ctx)
 		if err == nil && (r.inspector == nil || c.lacking) {
 			err = fmt.Errorf("count the topics: the store cannot be inspected: %w", punctual.ErrUnsupported)
 		}
-		return c.now, c.topics, err
+		return Counts{AsOf: c.now, Counted: c.now, Topics: c.topics}, err
 	}
 	running := r.beginCount()
+	if r.surveyor != nil {
+		return r.surveyedTopics(ctx, running)
+	}
 	c := r.counts.await(ctx, nil)
-	if !c.isUsable() {
+	if !r.isUsable(c) {
 		c = r.counts.await(ctx, running)
 	}
 	switch {
 	case c.err != nil:
-		return time.Time{}, nil, c.err
+		return Counts{}, c.err
 	case c.read.IsZero():
-		return time.Time{}, nil, context.Cause(ctx)
+		return Counts{}, context.Cause(ctx)
 	}
-	return c.value.now, slices.Clone(c.value.topics), nil
+	return Counts{AsOf: c.value.now, Counted: c.value.now, Topics: slices.Clone(c.value.topics)}, nil
+}
+
+// Counts are the topics, as of an instant of the store's clock.
+type Counts struct {
+	AsOf time.Time
+	// Counted and Partial are as those of an Overview.
+	Counted time.Time
+	Partial bool
+	// Topics are sorted by name.
+	Topics []punctual.TopicStats
 }
 
 // countsFor is how long counts are used.
-func countsFor(took time.Duration) time.Duration { return freshFor(mostCountAge, countShare)(took) }
+func (r *Reader) countsFor(took time.Duration) time.Duration {
+	if r.surveyor != nil {
+		return max(leastAge, surveyShare*took)
+	}
+	return freshFor(mostCountAge, countShare)(took)
+}
 
-// isUsable tells whether somebody still wants to see the answer. It is too old when nobody has looked for long.
-func (a answer[T]) isUsable() bool {
-	return a.err != nil || time.Since(a.read) <= max(longAgo, 2*countsFor(a.took))
+// isUsable tells whether somebody still wants to see the counts. They are too old when nobody has looked for long.
+func (r *Reader) isUsable(a answer[topicCounts]) bool {
+	return a.err != nil || time.Since(a.read) <= max(longAgo, 2*r.countsFor(a.took))
 }
 
 // beginCount has the topics counted, unless that was done of late.
 func (r *Reader) beginCount() <-chan struct{} {
-	return r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: countsFor}, r.count)
+	return r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: r.countsFor}, r.count)
 }
 
-// isCostly tells whether the last counts all took the store long. One that was slow by chance is not taken for that.
+// isCostly tells whether the last counts all took the store long. One that was slow by chance is not taken for that. A
+// surveyor's are costly until it is known how long they take.
 func (r *Reader) isCostly() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Min(r.costs[:]) >= costly
+	if r.surveyor != nil {
+		return len(r.costs) == 0 || slices.Min(r.costs) >= costly
+	}
+	return len(r.costs) == mostCosts && slices.Min(r.costs) >= costly
 }
 
 // noteCost notes how long a count of the topics took.
 func (r *Reader) noteCost(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	copy(r.costs[1:], r.costs[:])
-	r.costs[0] = took
+	r.costs = append(r.costs, took)
+	r.costs = r.costs[max(0, len(r.costs)-mostCosts):]
 }
 
 // quick is the answer of the quick look. It waits for the first one, and for one after a long time in which nobody
@@ -375,7 +426,7 @@ func (r *Reader) noteCost(took time.Duration) {
 func (r *Reader) quick(ctx, patient context.Context) (answer[topicCounts], error) {
 	running := r.beginCount()
 	c := r.counts.await(patient, running)
-	if !c.isUsable() {
+	if !r.isUsable(c) {
 		if r.o.Hurry && ctx.Err() == nil {
 			return answer[topicCounts]{}, nil
 		}
@@ -419,6 +470,11 @@ func (r *Reader) count(ctx context.Context) (topicCounts, error) {
 	if r.inspector == nil {
 		return out, nil
 	}
+	if r.surveyor != nil {
+		out, err = r.survey(ctx, now)
+		r.noteCost(time.Since(began))
+		return out, err
+	}
 	all, err := r.inspector.Topics(ctx)
 	if errors.Is(err, punctual.ErrUnsupported) {
 		out.lacking = true
@@ -428,14 +484,19 @@ func (r *Reader) count(ctx context.Context) (topicCounts, error) {
 		return topicCounts{}, fmt.Errorf("count the messages of the topics: %w", err)
 	}
 	r.noteCost(time.Since(began))
+	out.keep(all)
+	return out, nil
+}
+
+// keep takes the topics over, those that are hidden apart from the others.
+func (c *topicCounts) keep(all []punctual.TopicStats) {
 	for _, t := range all {
 		if t.Topic == AuditTopic {
-			out.hidden = append(out.hidden, t)
+			c.hidden = append(c.hidden, t)
 		} else {
-			out.topics = append(out.topics, t)
+			c.topics = append(c.topics, t)
 		}
 	}
-	return out, nil
 }
 
 // draw counts ahead for one picture: all topics, and the largest each.
@@ -466,7 +527,7 @@ func (r *Reader) draw(ctx context.Context, d drawing, c topicCounts) (Picture, e
 	} else if out.All, err = r.lookAtAll(ctx, q, now, c.hidden); err != nil {
 		return Picture{}, err
 	}
-	return out, r.examinePicture(ctx, &out, c.topics)
+	return out, r.examinePicture(ctx, &out, c.topics, r.look)
 }
 
 // lookAtAll counts ahead for all topics but those hidden.
@@ -539,8 +600,13 @@ func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
 	}
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
+	if r.surveyor != nil {
+		if a, err := r.surveyedAhead(patient, q); a != nil || err != nil {
+			return a, err
+		}
+	}
 	c := r.askedFor(q)
-	a := c.await(patient, c.begin(r, picturePolicy(q.Step), func(ctx context.Context) (*Ahead, error) {
+	a := c.await(patient, c.begin(r, r.picturePolicy(q.Step), func(ctx context.Context) (*Ahead, error) {
 		now, err := r.store.Now(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read the store's clock: %w", err)
@@ -572,8 +638,11 @@ func (c *cached[T]) lastUsed() time.Time {
 }
 
 // picturePolicy has a picture counted at leisure.
-func picturePolicy(s Step) policy {
+func (r *Reader) picturePolicy(s Step) policy {
 	_, most := s.picture()
+	if r.surveyor != nil {
+		most = math.MaxInt64
+	}
 	return policy{timeout: time.Minute, fresh: freshFor(most, share)}
 }
 

@@ -1,0 +1,254 @@
+package overview
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// A store that reads every message to count them, a punctual.Surveyor, is looked into in two ways. A survey counts all, and
+// brings all pictures with it. The next one follows after so many times as long as it took. So what an open page costs
+// is bounded, whatever the size of the store. What must be known at once comes from the heads of the topics, which are cheap. That is
+// what is ready, for how long, and what is paused.
+
+const (
+	// surveyShare and headShare are how many times as long as they took a survey and the heads are used.
+	surveyShare, headShare = 400, 1000
+)
+
+// surveyed is what a survey found to be due when.
+type surveyed struct {
+	edges []time.Time
+	all   *dueCounts // without the hidden topics
+	// largest are the topics that pictures show apart from the others.
+	largest []*dueCounts
+	// found is what is unusual in the picture of a step.
+	found map[Step][]Finding
+}
+
+// survey counts the topics and all pictures in one look.
+func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error) {
+	v := &surveyed{edges: surveyEdges(now, r.o.Zone), found: make(map[Step][]Finding)}
+	found, err := r.surveyor.Survey(ctx, punctual.SurveyQuery{Edges: v.edges, Largest: r.o.Drawn, Without: []string{AuditTopic}})
+	if err != nil {
+		return topicCounts{}, fmt.Errorf("count the messages: %w", err)
+	}
+	v.all = (*dueCounts)(&found.All)
+	for i := range found.Largest {
+		v.largest = append(v.largest, (*dueCounts)(&found.Largest[i]))
+	}
+	out := topicCounts{now: found.At, surveyed: v}
+	out.keep(found.Topics)
+	look := func(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
+		if a, ok := v.ahead(q, now); ok {
+			return a, nil
+		}
+		return r.look(ctx, q, now)
+	}
+	for step := Minute; step <= Day; step++ {
+		p, ok := v.picture(step, r.o.Zone, now)
+		if !ok {
+			continue
+		}
+		if err := r.examinePicture(ctx, &p, out.topics, look); err != nil {
+			return out, err
+		}
+		v.found[step] = p.found
+	}
+	return out, nil
+}
+
+// surveyEdges are the edges of all steps that somebody may ask for. Hours reach as far as the page Week. Minutes reach as far as the
+// picture of the hours, in which herds are looked for. Each reaches a day further, for those who ask later.
+func surveyEdges(now time.Time, zone *time.Location) []time.Time {
+	hours, _ := Hour.picture()
+	days, _ := Day.picture()
+	var all []time.Time
+	for _, q := range []AheadQuery{
+		{Step: Minute, Steps: (hours + 24) * 60}, {Step: Hour, Steps: 9 * 24}, {Step: Hour, Steps: 9 * 24, Zone: zone}, {Step: Day, Steps: days + 1, Zone: zone},
+	} {
+		all = append(all, q.edges(now)...)
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return slices.CompactFunc(all, time.Time.Equal)
+}
+
+// picture is drawn from the survey, if its edges are in it.
+func (v *surveyed) picture(step Step, zone *time.Location, now time.Time) (p Picture, ok bool) {
+	q := AheadQuery{Step: step, Zone: zone}
+	q.Steps, _ = step.picture()
+	edges := q.edges(now)
+	at := v.places(edges)
+	if at == nil {
+		return p, false
+	}
+	p.All, p.found = v.all.between(q, now, edges, at), v.found[step]
+	for _, t := range v.largest {
+		p.Topics = append(p.Topics, t.between(q, now, edges, at))
+	}
+	return p, true
+}
+
+// ahead answers from the survey, if it has the topic and the edges. now may be later than the survey.
+func (v *surveyed) ahead(q AheadQuery, now time.Time) (*Ahead, bool) {
+	edges := q.edges(now)
+	at := v.places(edges)
+	if at == nil {
+		return nil, false
+	}
+	if q.Topic == "" {
+		return v.all.between(q, now, edges, at), true
+	}
+	for _, t := range v.largest {
+		if t.Topic == q.Topic {
+			return t.between(q, now, edges, at), true
+		}
+	}
+	return nil, false
+}
+
+// places are where the edges stand among those of the survey, nil if one of them is not there.
+func (v *surveyed) places(edges []time.Time) []int {
+	if v == nil {
+		return nil
+	}
+	at := make([]int, len(edges))
+	for i, e := range edges {
+		var found bool
+		if at[i], found = slices.BinarySearchFunc(v.edges, e, time.Time.Compare); !found {
+			return nil
+		}
+	}
+	return at
+}
+
+// dueCounts are those of a survey, of one topic or all.
+type dueCounts punctual.DueCounts
+
+// between counts ahead in steps whose edges stand at these places.
+func (d *dueCounts) between(q AheadQuery, now time.Time, edges []time.Time, at []int) *Ahead {
+	q.Topic = d.Topic
+	out := &Ahead{AheadQuery: q, AsOf: now, Edges: edges, Counts: make([]int64, q.Steps), Overdue: d.Overdue, Beyond: d.Beyond}
+	for i := range out.Counts {
+		out.Counts[i] = sum(d.Counts[at[i]:at[i+1]])
+	}
+	out.Beyond += sum(d.Counts[at[q.Steps]:])
+	return out
+}
+
+func sum(counts []int64) (n int64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// beginHeads has the heads read, unless that was done of late. It returns nil for a store that is no surveyor.
+func (r *Reader) beginHeads() <-chan struct{} {
+	if r.surveyor == nil {
+		return nil
+	}
+	fresh := func(took time.Duration) time.Duration { return max(leastAge, headShare*took) }
+	return r.heads.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.Heads)
+}
+
+// surveyedAhead answers from the last survey. It returns nil where that does not have the answer, and ErrCounting before the first one.
+func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, error) {
+	c := r.counts.await(patient, r.beginCount())
+	switch {
+	case c.read.IsZero() && c.err == nil:
+		return nil, ErrCounting
+	case c.read.IsZero() || !r.isUsable(c):
+		return nil, c.err
+	}
+	a, _ := c.value.surveyed.ahead(q, c.value.now.Add(time.Since(c.read)))
+	return a, nil
+}
+
+// Stats counts one topic. Where counting is costly it is what Topics knows.
+func (r *Reader) Stats(ctx context.Context, topic string) (punctual.TopicStats, Counts, error) {
+	if r.surveyor == nil || !r.isCostly() {
+		s, err := r.inspector.Stats(ctx, topic)
+		return s, Counts{}, err
+	}
+	c, err := r.Topics(ctx)
+	if err != nil {
+		return punctual.TopicStats{}, c, err
+	}
+	n, found := slices.BinarySearchFunc(c.Topics, topic, func(s punctual.TopicStats, name string) int { return strings.Compare(s.Topic, name) })
+	if !found {
+		return punctual.TopicStats{}, c, fmt.Errorf("topic %s: %w", topic, punctual.ErrNotFound)
+	}
+	return c.Topics[n], c, nil
+}
+
+// surveyedTopics is what is known of the topics without waiting for a survey.
+func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (Counts, error) {
+	heads := r.beginHeads()
+	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	c := r.counts.await(patient, running)
+	h := r.heads.await(ctx, heads)
+	if !r.isUsable(c) {
+		c = answer[topicCounts]{err: c.err}
+	}
+	switch {
+	case h.err != nil:
+		return Counts{}, h.err
+	case c.err != nil:
+		return Counts{}, c.err
+	case h.read.IsZero():
+		return Counts{}, context.Cause(ctx)
+	}
+	if h.value.At.Before(c.value.now) {
+		return Counts{AsOf: c.value.now, Counted: c.value.now, Topics: slices.Clone(c.value.topics)}, nil
+	}
+	topics := withHeads(c.value.topics, h.value)
+	return Counts{AsOf: h.value.At, Counted: c.value.now, Partial: c.read.IsZero(), Topics: topics}, nil
+}
+
+// addHeads brings an overview up to date with what the heads tell.
+func (o *Overview) addHeads(h answer[punctual.Heads]) {
+	if o.Err == nil {
+		o.Err = h.err
+	}
+	if h.read.IsZero() || h.value.At.Before(o.AsOf) {
+		return
+	}
+	o.AsOf, o.Topics = h.value.At, withHeads(o.Topics, h.value)
+}
+
+// withHeads are the topics there are, with what is ready, for how long, and what is paused. All else is as it was counted.
+func withHeads(counted []punctual.TopicStats, h punctual.Heads) []punctual.TopicStats {
+	out := make([]punctual.TopicStats, 0, len(h.Topics))
+	for _, head := range h.Topics {
+		if head.Topic == AuditTopic {
+			continue
+		}
+		t := punctual.TopicStats{Topic: head.Topic}
+		for len(counted) > 0 && counted[0].Topic <= head.Topic {
+			if counted[0].Topic == head.Topic {
+				t = counted[0]
+			}
+			counted = counted[1:]
+		}
+		t.Settings = head.Settings
+		if head.Ready < punctual.HeadReady {
+			t.Ready = head.Ready
+		} else {
+			t.Ready = max(t.Ready, head.Ready)
+		}
+		switch {
+		case head.Ready > 0:
+			t.NextDue = head.Due
+		case !t.NextDue.After(h.At):
+			t.NextDue = time.Time{} // it was ready, and is gone
+		}
+		out = append(out, t)
+	}
+	return out
+}

@@ -1,0 +1,248 @@
+package overview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// surveying is a store in memory that answers as a punctual.Surveyor, by looking at each message.
+type surveying struct{ *watched }
+
+func (s surveying) scheduled(ctx context.Context, topic string) ([]punctual.Info, error) {
+	page, err := s.List(ctx, punctual.ListQuery{Topic: topic, State: punctual.StateScheduled, Limit: 10_000})
+	if page.Next != "" {
+		err = errors.New("the test has too many messages")
+	}
+	return page.Messages, err
+}
+
+func (s surveying) Survey(ctx context.Context, q punctual.SurveyQuery) (out punctual.Survey, err error) {
+	if err := s.called(ctx, "survey"); err != nil {
+		return out, err
+	}
+	if out.At, err = s.Store.Now(ctx); err != nil {
+		return out, err
+	}
+	if out.Topics, err = s.Store.Topics(ctx); err != nil {
+		return out, err
+	}
+	out.All.Counts = make([]int64, len(q.Edges)-1)
+	for _, t := range largest(slices.DeleteFunc(slices.Clone(out.Topics), func(t punctual.TopicStats) bool { return slices.Contains(q.Without, t.Topic) }), 1000) {
+		all, err := s.scheduled(ctx, t.Topic)
+		if err != nil {
+			return out, err
+		}
+		one := punctual.DueCounts{Topic: t.Topic, Counts: make([]int64, len(q.Edges)-1), Overdue: t.Ready + t.Leased}
+		for _, m := range all {
+			if at, found := slices.BinarySearchFunc(q.Edges, m.Due, time.Time.Compare); at == len(q.Edges) || at == len(q.Edges)-1 && found {
+				one.Beyond++
+			} else if found {
+				one.Counts[at]++
+			} else if at > 0 {
+				one.Counts[at-1]++
+			}
+		}
+		for i, n := range one.Counts {
+			out.All.Counts[i] += n
+		}
+		out.All.Overdue, out.All.Beyond = out.All.Overdue+one.Overdue, out.All.Beyond+one.Beyond
+		if len(out.Largest) < q.Largest {
+			out.Largest = append(out.Largest, one)
+		}
+	}
+	return out, nil
+}
+
+func (s surveying) Heads(ctx context.Context) (out punctual.Heads, err error) {
+	if err := s.called(ctx, "heads"); err != nil {
+		return out, err
+	}
+	if out.At, err = s.Store.Now(ctx); err != nil {
+		return out, err
+	}
+	all, err := s.Store.Topics(ctx)
+	for _, t := range all {
+		h := punctual.TopicHead{Topic: t.Topic, Settings: t.Settings, Ready: min(t.Ready, punctual.HeadReady)}
+		if h.Ready > 0 {
+			h.Due = t.NextDue
+		}
+		out.Topics = append(out.Topics, h)
+	}
+	return out, err
+}
+
+// inSurvey is inBubble with a surveyor.
+func inSurvey(t *testing.T, o *Options, f func(t *testing.T, s scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{Store: memstore.New(nil), calls: make(map[string]int)}
+		defer w.Close()
+		r, err := New(surveying{w}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		f(t, scene{t, w, r})
+	})
+}
+
+// fillForPictures pushes what falls into steps of all lengths, and some that is hidden.
+func (s scene) fillForPictures() {
+	for n := range 40 {
+		s.push(fmt.Sprintf("t%d", n%7), fmt.Sprint(n), time.Duration(n*n)*7*time.Minute)
+		s.push("far", fmt.Sprint(n), time.Duration(n)*3*24*time.Hour+time.Minute)
+	}
+	s.push(AuditTopic, "x", time.Hour)
+	s.push("ready", "x", 0)
+}
+
+// What a survey brings is what the forecasts say, in every zone, also a while later.
+func TestSurveyEqualsForecasts(t *testing.T) {
+	for _, name := range []string{"UTC", "America/New_York", "Asia/Kolkata"} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pictures := func(in func(*testing.T, *Options, func(*testing.T, scene)), calls string) (all []string) {
+			in(t, &Options{Zone: zone, Patience: time.Hour}, func(t *testing.T, s scene) {
+				s.fillForPictures()
+				for range 2 {
+					o := s.read()
+					if s.count(calls) == 0 {
+						t.Errorf("no %s was asked for, so this test shows nothing", calls)
+					}
+					for _, p := range []Picture{o.Minutes, o.Hours, o.Days} {
+						all = append(all, fmt.Sprint(p.All.Edges[0], p.All.Counts, p.All.Beyond, p.All.Overdue))
+						for _, t := range p.Topics {
+							all = append(all, fmt.Sprint(t.Topic, t.Counts, t.Beyond, t.Overdue))
+						}
+					}
+					time.Sleep(90 * time.Minute)
+				}
+			})
+			return all
+		}
+		forecasts, survey := pictures(inBubble, "forecast"), pictures(inSurvey, "survey")
+		if !slices.Equal(forecasts, survey) {
+			t.Errorf("%s: the forecasts say\n%s\nand the survey\n%s", name, strings.Join(forecasts, "\n"), strings.Join(survey, "\n"))
+		}
+	}
+}
+
+// A survey of a minute ago has the steps of now.
+func TestOldSurvey(t *testing.T) {
+	inSurvey(t, &Options{Patience: time.Hour}, func(t *testing.T, s scene) {
+		s.push("a", "1", 2*time.Minute+time.Second)
+		s.push("a", "2", 100*time.Minute)
+		s.slow("survey", time.Second)
+		s.read()
+		s.count("survey")
+		time.Sleep(61 * time.Second)
+		o := s.read()
+		if a := o.Minutes.All; a.Counts[1] != 1 || a.Sum() != 1 || a.Beyond != 1 || !a.Edges[0].Equal(o.AsOf.Truncate(time.Minute)) {
+			t.Errorf("a minute later: %+v as of %v", a, o.AsOf)
+		}
+		if a, err := s.r.Ahead(t.Context(), AheadQuery{Topic: "a", Step: Hour, Steps: 8 * 24}); err != nil || a.Sum() != 2 {
+			t.Errorf("the week of a topic: %+v, %v", a, err)
+		}
+		if surveys, forecasts := s.count("survey"), s.count("forecast"); surveys+forecasts > 0 {
+			t.Errorf("%d surveys and %d forecasts more", surveys, forecasts)
+		}
+	})
+}
+
+// What a page costs that is open all day is bounded by how long the looks take, also where they take long.
+func TestShareOfSurveys(t *testing.T) {
+	for _, takes := range []time.Duration{3 * time.Second, 25 * time.Second} {
+		inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
+			s.push("a", "1", 24*time.Hour)
+			s.slow("survey", takes)
+			const day = 10 * time.Hour
+			for end := time.Now().Add(day); time.Now().Before(end); time.Sleep(time.Minute) {
+				s.read()
+			}
+			surveys, others := s.count("survey"), s.count("forecast")+s.count("topics")
+			share := float64(surveys) * takes.Seconds() / day.Seconds()
+			if surveys < 3 || others > 0 || share > 0.0035 {
+				t.Errorf("surveys of %v: %d in %v, %.2f %% of the time, and %d other counts", takes, surveys, day, 100*share, others)
+			}
+		})
+	}
+}
+
+// Before the first survey has ended a page shows the topics, what is ready and what is late. Then it is of now, though the survey is not.
+func TestHeads(t *testing.T) {
+	inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
+		s.push("a", "1", 0)
+		s.push("b", "1", time.Hour)
+		s.push(AuditTopic, "1", time.Hour)
+		time.Sleep(time.Minute)
+		s.slow("survey", 3*time.Second)
+		began := time.Now()
+		o := s.read()
+		all, err := s.r.Topics(t.Context())
+		if waited := time.Since(began); err != nil || waited > 100*time.Millisecond {
+			t.Errorf("waited %v, %v", waited, err)
+		}
+		if !o.Partial || len(o.Topics) != 2 || o.Topics[0].Ready != 1 || !strings.HasPrefix(kinds(o), "late a") || !o.Counted.IsZero() {
+			t.Errorf("before the first survey: %+v, %s", o, kinds(o))
+		}
+		if !all.Partial || len(all.Topics) != 2 || all.Topics[0].Ready != 1 {
+			t.Errorf("before the first survey the topics are %+v", all)
+		}
+		time.Sleep(3 * time.Second)
+		if o = s.read(); o.Partial || o.Totals.Scheduled != 1 || o.Minutes.All == nil {
+			t.Errorf("behind the survey: %+v", o)
+		}
+		s.count("survey")
+		s.push("c", "1", 0)
+		s.pause("b", false, true)
+		if _, err := s.DeleteTopic(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		o = s.read()
+		if len(o.Topics) != 2 || o.Topics[1].Ready != 1 || o.Topics[0].Scheduled != 1 || kinds(o) != "late c, delivery paused b" {
+			t.Errorf("half a minute later: %+v, %s", o.Topics, kinds(o))
+		}
+		if old := o.AsOf.Sub(o.Counted); s.count("survey") != 0 || old < 20*time.Second {
+			t.Errorf("what was counted is %v old", old)
+		}
+		if stats, c, err := s.r.Stats(t.Context(), "c"); err != nil || stats.Ready != 1 || c.Counted.IsZero() {
+			t.Errorf("the topic: %+v, %+v, %v", stats, c, err)
+		}
+		if _, _, err := s.r.Stats(t.Context(), "a"); !errors.Is(err, punctual.ErrNotFound) {
+			t.Errorf("a topic that was deleted: %v", err)
+		}
+		for range 20 { // somebody changes much
+			s.r.Recount()
+			s.read()
+			time.Sleep(time.Second)
+		}
+		if n := s.count("survey"); n > 1 {
+			t.Errorf("%d surveys of 3 s in 20 s", n)
+		}
+	})
+}
+
+// A surveyor that is quick is counted for each page, as other stores are.
+func TestQuickSurveyor(t *testing.T) {
+	inSurvey(t, nil, func(t *testing.T, s scene) {
+		for n := range 3 {
+			s.push("a", fmt.Sprint(n), time.Hour)
+			all, err := s.r.Topics(t.Context())
+			if err != nil || all.Partial || all.Topics[0].Scheduled != int64(n+1) {
+				t.Errorf("behind push %d: %+v, %v", n+1, all, err)
+			}
+		}
+	})
+}

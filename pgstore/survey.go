@@ -1,0 +1,143 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Survey counts all topics and what is due between times in one look; see punctual.Surveyor. It reads all messages.
+func (s *Store) Survey(ctx context.Context, q punctual.SurveyQuery) (punctual.Survey, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.Survey{}, err
+	}
+	defer s.calls.Done()
+	if err := storekit.CheckSurvey(q); err != nil {
+		return punctual.Survey{}, fmt.Errorf("survey: %w", err)
+	}
+	out, err := s.survey(ctx, q)
+	if err == nil {
+		err = s.settled(ctx)
+	}
+	if err != nil {
+		return punctual.Survey{}, fmt.Errorf("survey: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Store) survey(ctx context.Context, q punctual.SurveyQuery) (out punctual.Survey, err error) {
+	edges := make([]int64, len(q.Edges))
+	for i, e := range q.Edges {
+		edges[i] = storekit.CeilMillis(e)
+	}
+	without := append([]string{}, q.Without...)
+	var micros int64
+	err = s.readAll(ctx, func() *step {
+		steps := len(edges) - 1
+		out = punctual.Survey{Topics: []punctual.TopicStats{}, All: punctual.DueCounts{Counts: make([]int64, steps)}}
+		x := s.step().add("now", s.reading(), s.micros(&micros)) // also of a store without topics
+		return x.add("survey", s.reading(edges, q.Largest, without), func(rows scanner) error {
+			var r surveyRow
+			if err := r.scan(rows, &micros); err != nil {
+				return err
+			}
+			if r.step != nil {
+				r.addTo(&out, steps)
+				return nil
+			}
+			t, err := r.stats()
+			out.Topics = append(out.Topics, t)
+			return err
+		})
+	})
+	if err != nil {
+		return out, err
+	}
+	s.clock.hear(micros)
+	out.At = storekit.FromMillis(micros / 1000)
+	return out, nil
+}
+
+// surveyRow is a row of survey.sql: of a topic, or of one step of one topic or of all.
+type surveyRow struct {
+	topic                          *string
+	settings                       []byte
+	scheduled, ready, leased, dead *int64
+	next                           *int64
+	step                           *int32 // nil in the row of a topic
+	n, size                        *int64
+}
+
+func (r *surveyRow) scan(rows scanner, micros *int64) error {
+	return rows.Scan(micros, &r.topic, &r.settings, &r.scheduled, &r.ready, &r.leased, &r.dead, &r.next, &r.step, &r.n, &r.size)
+}
+
+// stats are those of the row of a topic.
+func (r *surveyRow) stats() (t punctual.TopicStats, err error) {
+	t = punctual.TopicStats{Topic: *r.topic, Scheduled: *r.scheduled, Ready: *r.ready, Leased: *r.leased, Dead: *r.dead}
+	if r.next != nil {
+		t.NextDue = storekit.FromMillis(*r.next)
+	}
+	t.Settings, err = storekit.DecodeSettings(r.settings)
+	return t, err
+}
+
+// addTo adds the row of a step. Rows of a topic follow each other.
+func (r *surveyRow) addTo(out *punctual.Survey, steps int) {
+	c := &out.All
+	if r.topic != nil {
+		if last := len(out.Largest) - 1; last < 0 || out.Largest[last].Topic != *r.topic {
+			out.Largest = append(out.Largest, punctual.DueCounts{Topic: *r.topic, Counts: make([]int64, steps)})
+		}
+		c = &out.Largest[len(out.Largest)-1]
+	}
+	switch at := int(*r.step); {
+	case at < 0:
+		c.Overdue += *r.n
+	case at > steps:
+		c.Beyond += *r.n
+	case at > 0:
+		c.Counts[at-1] += *r.n
+	}
+}
+
+// Heads tells of each topic what is ready, up to a bound; see punctual.Surveyor.
+func (s *Store) Heads(ctx context.Context) (punctual.Heads, error) {
+	if err := s.enter(ctx); err != nil {
+		return punctual.Heads{}, err
+	}
+	defer s.calls.Done()
+	var out punctual.Heads
+	var micros int64
+	err := s.read(ctx, func() *step {
+		out.Topics = []punctual.TopicHead{}
+		return s.step().add("topic_heads", s.reading(punctual.HeadReady), func(rows scanner) error {
+			var name *string
+			var settings []byte
+			var due *int64
+			var h punctual.TopicHead
+			if err := rows.Scan(&micros, &name, &settings, &h.Ready, &due); err != nil || name == nil {
+				return err
+			}
+			h.Topic = *name
+			if due != nil {
+				h.Due = storekit.FromMillis(*due)
+			}
+			var err error
+			h.Settings, err = storekit.DecodeSettings(settings)
+			out.Topics = append(out.Topics, h)
+			return err
+		})
+	})
+	if err == nil {
+		err = s.settled(ctx)
+	}
+	if err != nil {
+		return punctual.Heads{}, fmt.Errorf("heads of the topics: %w", err)
+	}
+	s.clock.hear(micros)
+	out.At = storekit.FromMillis(micros / 1000)
+	return out, nil
+}
