@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,15 +41,18 @@ func (s *Store) claimPatiently(ctx context.Context, c punctual.Claim) ([]punctua
 }
 
 // claimAside claims what is due. A context that ends breaks no connection at once, since that would leave leases that
-// nobody holds: the answer is awaited for a little while.
+// nobody holds: the answer is awaited for a little while. When none comes the error says so, beside the context's.
 func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	aside, end := outliving(ctx)
 	defer end()
 	ds, err := s.claimDue(aside, c)
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return ds, err
+	case errors.Is(err, punctual.ErrIndeterminate):
+		return nil, fmt.Errorf("%w (%w)", err, ctx.Err())
 	}
-	return ds, err
+	return nil, ctx.Err()
 }
 
 // claimDue leases what is due, up to c.Max. An error that follows the first lease ends the claim early.
@@ -59,6 +63,7 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 	}
 	found := []punctual.Delivery{}
 	begun := time.Now()
+	var broke error // behind the first lease
 	for _, topic := range topics {
 		left := c.Max - len(found)
 		if c.PerTopic > 0 {
@@ -69,11 +74,11 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 		if err != nil && len(found) == 0 {
 			return nil, err
 		}
-		if err != nil || full || len(found) == c.Max {
+		if broke = err; err != nil || full || len(found) == c.Max {
 			break
 		}
 	}
-	return s.withoutLapsed(found, begun), nil
+	return s.stillHeld(ctx, found, begun, broke)
 }
 
 // countOf is more than 0 before a claim comes to a topic only if it names that topic twice.
@@ -270,8 +275,20 @@ func (g *some) scan(rows scanner, topic string) error {
 	return nil
 }
 
+// stillHeld is the answer of a claim: what it still holds, or why it has found no more if that is nothing.
+func (s *Store) stillHeld(ctx context.Context, found []punctual.Delivery, begun time.Time, broke error) ([]punctual.Delivery, error) {
+	if errors.Is(broke, punctual.ErrIndeterminate) && s.opt.gaveBack != nil {
+		s.opt.gaveBack(ctx, nil)
+	}
+	held := s.withoutLapsed(ctx, found, begun)
+	if len(held) == 0 && broke != nil {
+		return nil, broke
+	}
+	return held, nil
+}
+
 // withoutLapsed gives back what may have no lease any more by now: the answer was long under way, or the process stood still.
-func (s *Store) withoutLapsed(found []punctual.Delivery, begun time.Time) []punctual.Delivery {
+func (s *Store) withoutLapsed(ctx context.Context, found []punctual.Delivery, begun time.Time) []punctual.Delivery {
 	if len(found) == 0 {
 		return found
 	}
@@ -287,6 +304,9 @@ func (s *Store) withoutLapsed(found []punctual.Delivery, begun time.Time) []punc
 		}
 		return over
 	})
+	if s.opt.gaveBack != nil && len(lapsed) > 0 {
+		s.opt.gaveBack(ctx, lapsed)
+	}
 	s.giveBack(lapsed)
 	return held
 }

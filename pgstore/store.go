@@ -47,6 +47,9 @@ type Options struct {
 	clock storekit.Clock
 	// checkEvery and heartbeat, for tests, take the place of the constants.
 	checkEvery, heartbeat time.Duration
+	// gaveBack, for tests, is told by a claim what it had leased and is about to give back. It is told nothing where the claim
+	// may have leased what it does not know.
+	gaveBack func(ctx context.Context, ds []punctual.Delivery)
 }
 
 // Store keeps messages in PostgreSQL. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,

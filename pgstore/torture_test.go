@@ -109,7 +109,7 @@ func newKillRun(t *testing.T, server *pgtest.Server) *killRun {
 		t: t, server: server, address: server.Addr, class: "fsync", path: path, journal: journal, ledger: storetest.NewLedger(storetest.KeepsAll),
 		rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0)), deadlines: true, began: time.Now(),
 	}
-	k.ledger.GivesBack = true
+	k.ledger.TellsGivenBack = true
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "overloaded", "unreachable"}
 	pool := newPool(t, server)
 	defer pool.Close()
@@ -257,7 +257,9 @@ func (k *killRun) add(e storetest.Line) {
 }
 
 // quietly are the options of stores under kills.
-func quietly() *Options { return &Options{Logger: slog.New(slog.DiscardHandler)} }
+func quietly() *Options {
+	return &Options{Logger: slog.New(slog.DiscardHandler), gaveBack: storetest.GaveBack}
+}
 
 // look reads all that is there. Without it, what each kill leaves open would multiply from round to round.
 func (k *killRun) look(process int64) error {

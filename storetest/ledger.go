@@ -75,6 +75,8 @@ const (
 	// LineStart and LineStop tell that a handler began and ended; they are no calls.
 	LineStart = "start"
 	LineStop  = "stop"
+	// LineGaveBack has what the claim N leased and is about to give back; see GaveBack.
+	LineGaveBack = "gave back"
 	// LineFailover is written just before a primary is killed and, as its answer, once it is gone and before its replica takes
 	// over. What the replica did not have is lost. Topics are those of the primary; none stands for all.
 	LineFailover = "failover"
@@ -162,6 +164,9 @@ type Ledger struct {
 	// GivesBack is for stores where a claim whose context ended first may have leased messages. It gives them back, and
 	// where the store never learns what it had leased, the leases run out.
 	GivesBack bool
+	// TellsGivenBack is for stores whose claims tell what they leased and give back, by GaveBack. Of those of other stores
+	// that took longer than their leases last, the ledger has to think that they may have given back anything.
+	TellsGivenBack bool
 	// Lossy is for stores behind a server, whose answers may be lost. A claim that failed may then have leased
 	// messages, which are given back behind its answer or whose leases run out.
 	Lossy bool
@@ -170,12 +175,13 @@ type Ledger struct {
 	line       int64
 	now        int64 // the latest clock of any line
 	calls      map[int64]*call
-	indefinite []*call        // answered, and not definite: they may take effect until their process ends
-	failed     map[int64]bool // processes that were told that their store has failed
-	kills      []span         // clocks between which a server was killed
-	failovers  []*call        // since the last check
-	failing    *call          // a failover whose end was not told yet, or nil
-	done       []*call        // to be checked
+	gaveBack   map[int64][]*call // of claims under way: releases of what they leased, with its deliveries as their answers
+	indefinite []*call           // answered, and not definite: they may take effect until their process ends
+	failed     map[int64]bool    // processes that were told that their store has failed
+	kills      []span            // clocks between which a server was killed
+	failovers  []*call           // since the last check
+	failing    *call             // a failover whose end was not told yet, or nil
+	done       []*call           // to be checked
 	ids        map[name]*track
 	topics     map[string]*topicHistory
 	leases     map[string]span   // the shortest and the longest lease that a topic ever had by its settings, in ms
@@ -207,7 +213,7 @@ type call struct {
 // NewLedger returns a ledger of a store that keeps what d says.
 func NewLedger(d Durable) *Ledger {
 	return &Ledger{
-		durable: d, calls: make(map[int64]*call), failed: make(map[int64]bool), ids: make(map[name]*track), topics: make(map[string]*topicHistory),
+		durable: d, calls: make(map[int64]*call), gaveBack: make(map[int64][]*call), failed: make(map[int64]bool), ids: make(map[name]*track), topics: make(map[string]*topicHistory),
 		leases: make(map[string]span), unnamed: make(map[string]*track), handlers: newHandlerHistory(),
 	}
 }
@@ -243,6 +249,8 @@ func (l *Ledger) Add(e Line) {
 	switch {
 	case e.Call == LineStart || e.Call == LineStop:
 		l.handlers.add(l, &e)
+	case e.Call == LineGaveBack:
+		l.gaveBack[e.N] = append(l.gaveBack[e.N], &call{Line: releases(&e), from: l.line, answer: &e})
 	case e.Call == LineFailover:
 		l.failedOver(&e)
 	case e.Call == LineEnd:
@@ -267,6 +275,7 @@ func (l *Ledger) answered(e *Line) {
 		l.failed[ProcessOf(e.N)] = true
 	}
 	l.done = append(l.done, l.lostInKills(c)...)
+	l.indefinite = append(l.indefinite, l.toldGivenBack(c)...)
 	switch {
 	case e.Code == "":
 		l.Acknowledged++
@@ -324,7 +333,7 @@ const mostGivenBack = 4
 // leased messages and given them back because the leases had run out meanwhile. It may have done so behind its
 // answer. What it gave back is like what a claim leased whose answer nobody saw.
 func (l *Ledger) givenBack(c *call) (copies []*call) {
-	if c.Call != CallClaim {
+	if c.Call != CallClaim || l.TellsGivenBack {
 		return nil
 	}
 	lease := c.Facts[0].Delay
@@ -341,6 +350,34 @@ func (l *Ledger) givenBack(c *call) (copies []*call) {
 		copies = append(copies, &other)
 	}
 	return copies
+}
+
+// releases is the settlement of what a claim gives back.
+func releases(e *Line) *Line {
+	out := &Line{Call: CallSettle, N: e.N, At: e.At}
+	for _, f := range e.Facts {
+		out.Facts = append(out.Facts, Fact{Topic: f.Topic, ID: f.ID, Token: f.Token, Verb: punctual.SettleRelease})
+	}
+	return out
+}
+
+// toldGivenBack has what a claim told to have leased be delivered by it. It returns the releases, of which nobody was
+// told whether they were done: without them the leases run out.
+func (l *Ledger) toldGivenBack(c *call) []*call {
+	given := l.gaveBack[c.N]
+	delete(l.gaveBack, c.N)
+	for _, g := range given {
+		if len(g.Facts) == 0 { // it may have leased anything
+			*g = *c
+			g.answer = nil
+			continue
+		}
+		leased := *c
+		leased.answer = g.answer
+		l.done = append(l.done, &leased)
+		g.to, g.end, g.answer = c.to, c.end, nil
+	}
+	return given
 }
 
 // noteLease takes the begin of a call that may change how long the leases of a topic last. The history of a topic
@@ -408,6 +445,7 @@ func (l *Ledger) ended(process, at int64) {
 		open := c.to == 0
 		c.to, c.end, c.answer = l.line, max(at, c.At), nil
 		l.done = append(l.done, c)
+		l.done = append(l.done, l.toldGivenBack(c)...)
 		if open {
 			l.done = append(l.done, l.lostInKills(c)...)
 		}

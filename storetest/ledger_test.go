@@ -20,6 +20,8 @@ type script struct {
 	cuts []int
 	// sound is how many lines the history has before the one that breaks a promise.
 	sound int
+	// tells is TellsGivenBack of the ledger.
+	tells bool
 }
 
 const (
@@ -102,6 +104,11 @@ func (s *script) claim(m Fact, attempt int) Fact {
 	d := s.leased(m, attempt)
 	s.end(CallClaim, n, d)
 	return d
+}
+
+// gaveBack has a claim under way tell what it gives back.
+func (s *script) gaveBack(n int64, d Fact) {
+	s.write(Line{Call: LineGaveBack, N: n, Facts: []Fact{d}})
 }
 
 func (s *script) settle(d Fact, verb punctual.Verb, status string) {
@@ -192,6 +199,7 @@ const scriptGrace = 10
 func (s *script) broken(lines int) []string {
 	l := NewLedger(KeepsTransactions)
 	l.Expected, l.Grace, l.GivesBack = []string{"deadline", "store_failed", "unreachable"}, scriptGrace, true
+	l.TellsGivenBack = s.tells
 	for i, e := range s.lines[:lines] {
 		if slices.Contains(s.cuts, i) {
 			l.PowerCut(e.At)
@@ -329,6 +337,57 @@ var soundHistories = map[string]func(s *script){
 		m.Failures = "1 lease ran out|2 lease ran out"
 		s.claim(m, 3)
 	},
+	"a claim tells what it gives back, and claims it again": func(s *script) {
+		s.tells = true
+		m := s.push(message("m"))
+		n := s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.gaveBack(n, s.leased(m, 1))
+		s.sleep(2 * scriptLease)
+		d := s.leased(m, 1)
+		s.end(CallClaim, n, d)
+		s.settle(d, punctual.SettleAck, "ok")
+		s.reads(missing("m"))
+	},
+	"a claim tells what it gives back, which comes too late": func(s *script) {
+		s.tells = true
+		m := s.push(message("m"))
+		n := s.begin(CallClaim, Fact{Delay: scriptLease})
+		d := s.leased(m, 1)
+		s.gaveBack(n, d)
+		s.sleep(2 * scriptLease)
+		s.fails(CallClaim, n, "unreachable", true)
+		m.Failures = "1 lease ran out"
+		s.settle(s.claim(m, 2), punctual.SettleAck, "ok")
+	},
+	"a claim tells what it gives back, whose ID nobody was told": func(s *script) {
+		s.tells = true
+		n, m := s.beginPush(Fact{Life: "life", Size: 20, Due: firstMillisecond})
+		s.fails(CallPush, n, "deadline", false)
+		m.ID = "made"
+		n = s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.gaveBack(n, s.leased(m, 1))
+		s.sleep(2 * scriptLease)
+		s.end(CallClaim, n)
+		s.claim(m, 1)
+	},
+	"a claim tells that it may have leased more than it knows": func(s *script) {
+		s.tells = true
+		m, other := s.push(message("m")), s.push(message("other"))
+		n := s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.write(Line{Call: LineGaveBack, N: n})
+		s.end(CallClaim, n, s.leased(other, 1))
+		s.sleep(2 * scriptLease)
+		m.Failures = "1 lease ran out"
+		s.claim(m, 2)
+	},
+	"a process ends whose claim had told what it gives back": func(s *script) {
+		s.tells = true
+		m := s.push(message("m"))
+		s.gaveBack(s.begin(CallClaim, Fact{Delay: scriptLease}), s.leased(m, 1))
+		s.sleep(2 * scriptLease)
+		s.gone()
+		s.settle(s.claim(m, 1), punctual.SettleAck, "ok")
+	},
 	"a claim gives back what had been leased before": func(s *script) {
 		m, other := s.push(message("m")), s.push(message("other"))
 		s.claim(m, 1)
@@ -422,6 +481,26 @@ var brokenHistories = map[string]struct {
 	promise string
 	write   func(s *script)
 }{
+	"a claim leased what it does not tell to give back": {p6, func(s *script) {
+		s.tells = true
+		m := s.push(message("m"))
+		n := s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.sleep(2 * scriptLease)
+		s.fails(CallClaim, n, "unreachable", true)
+		s.soundSoFar()
+		m.Failures = "1 lease ran out"
+		s.claim(m, 2)
+	}},
+	"a claim gives back what it was too early to lease": {p2, func(s *script) {
+		s.tells = true
+		early := message("m")
+		early.Due += 1000
+		m := s.push(early)
+		n := s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.soundSoFar()
+		s.gaveBack(n, s.leased(m, 1))
+		s.end(CallClaim, n)
+	}},
 	"what was pushed is not found": {p1, func(s *script) {
 		s.push(message("m"))
 		s.soundSoFar()

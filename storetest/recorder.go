@@ -115,7 +115,7 @@ func (r *Recorder) Claim(ctx context.Context, c punctual.Claim) (out []punctual.
 		before.Topics = slices.Clone(c.Topics)
 	}
 	r.do(before, func(answer *Line) error {
-		out, err = r.store.Claim(ctx, c)
+		out, err = r.store.Claim(context.WithValue(ctx, claimKey{}, claimUnderWay{r, answer.N}), c)
 		for i := range out {
 			f := deliveryFact(&out[i])
 			if !slices.Contains(c.Topics, f.Topic) {
@@ -129,6 +129,29 @@ func (r *Recorder) Claim(ctx context.Context, c punctual.Claim) (out []punctual.
 		r.hold(ctx)
 	}
 	return out, err
+}
+
+// claimKey is the key of the claimUnderWay in the context of a claim that a Recorder makes.
+type claimKey struct{}
+
+type claimUnderWay struct {
+	r *Recorder
+	n int64
+}
+
+// GaveBack writes down what a claim had leased and is about to give back, since the leases ran out before its answer
+// was there. No deliveries stand for what the claim may have leased and does not know. A store whose claims all do so,
+// with their context, has a ledger with TellsGivenBack.
+func GaveBack(ctx context.Context, ds []punctual.Delivery) {
+	c, ok := ctx.Value(claimKey{}).(claimUnderWay)
+	if !ok {
+		return
+	}
+	e := Line{Call: LineGaveBack, N: c.n, At: c.r.now()}
+	for i := range ds {
+		e.Facts = append(e.Facts, deliveryFact(&ds[i]))
+	}
+	c.r.emit(e)
 }
 
 func deliveryFact(d *punctual.Delivery) Fact {
