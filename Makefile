@@ -163,7 +163,7 @@ torture: deps ## Try the stores for long: random histories, races, kill -9, powe
 	go test $(RACE) -count=1 -timeout=0 $(PLAIN) $(SEQUENTIAL)
 
 .PHONY: latency-redis
-latency-redis: deps ## Ask a server's latency log how long scripts take, whatever the state (wants a quiet machine)
+latency-redis: deps ## Ask a server's latency log how long scripts take, whatever the state (1 to 5 minutes)
 	PUNCTUAL_LATENCY=1 go test -count=1 -timeout=10m -v -run '^TestLatencyLog$$' ./redisstore
 
 # How many faults make torture-redis brings about. It takes about an hour and a half.

@@ -157,7 +157,7 @@ func (sel selection) args(after place, limit int) []any {
 }
 
 // List returns one page of a topic's messages; see punctual.Inspector. Equal times are
-// ordered by ID. A page of more than 200 messages, or 1 MiB, or of several partitions is put
+// ordered by ID. A page of more than 200 messages, or 512 KiB, or of several partitions is put
 // together from several instants.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	if err := s.enter(ctx); err != nil {

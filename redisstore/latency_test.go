@@ -2,8 +2,11 @@ package redisstore
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,10 +23,51 @@ const longestScript = 5 * time.Millisecond
 
 // latencyRun asks a server's latency log how long scripts took.
 type latencyRun struct {
-	t      *testing.T
-	server *redistest.Server
-	s      *Store
-	clock  *storekit.ManualClock
+	t       *testing.T
+	server  *redistest.Server
+	s       *Store
+	clock   *storekit.ManualClock
+	longest map[string]time.Duration // of this run, by what was called
+}
+
+// latencyRuns is how often a line over the limit is tried. What a script does itself it does each time. A moment for which
+// the system keeps the server from its core comes elsewhere the next time.
+const latencyRuns = 6
+
+// state runs what asks for a state of the data set, again while a line is over the limit each time. It fails with the
+// lines that always are.
+func (r *latencyRun) state(t *testing.T, name string, run func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		r.t = t
+		least := make(map[string]time.Duration)
+		var over []string
+		for n := range latencyRuns {
+			r.longest = make(map[string]time.Duration)
+			run(t)
+			for line, took := range r.longest {
+				if old, ok := least[line]; n == 0 || ok && took < old {
+					least[line] = took
+				}
+			}
+			over = slices.DeleteFunc(slices.Sorted(maps.Keys(least)), func(line string) bool { return least[line] <= longestScript })
+			if t.Failed() || len(over) == 0 {
+				break
+			}
+			t.Logf("over %v in each of %d runs: %q", longestScript, n+1, over)
+		}
+		for _, line := range over {
+			t.Errorf("P14: a script of %s took %v at the least in %d runs; want at most %v", line, least[line], latencyRuns, longestScript)
+		}
+	})
+}
+
+// goFirst lets the server go before all other processes, where chrt is there and may do so. Else it waits for a core as
+// long as any of them on a busy machine.
+func (r *latencyRun) goFirst() {
+	pid := regexp.MustCompile(`process_id:(\d+)`).FindStringSubmatch(do(r.t, r.server, "INFO", "server"))[1]
+	if out, err := exec.Command("chrt", "--fifo", "--pid", "1", pid).CombinedOutput(); err != nil {
+		r.t.Logf("the server does not go before other processes: %v %s", err, out)
+	}
 }
 
 // worst is the longest command since the log was reset, as the log has it.
@@ -54,7 +98,7 @@ func (r *latencyRun) cpu() (used time.Duration) {
 	return used
 }
 
-// bounded makes a call, and fails the test when one of its scripts took too long.
+// bounded makes a call, and notes how long the longest of its scripts took.
 func (r *latencyRun) bounded(name string, call func() error) {
 	r.t.Helper()
 	do(r.t, r.server, "LATENCY", "RESET")
@@ -75,9 +119,7 @@ func (r *latencyRun) bounded(name string, call func() error) {
 	if n2 == n+1 { // what it waited for a core is not its own
 		worst = min(worst, each)
 	}
-	if worst > longestScript {
-		r.t.Errorf("P14: a script of %s took %v; want at most %v", name, worst, longestScript)
-	}
+	r.longest[name] = max(r.longest[name], worst)
 }
 
 // store begins a data set anew.
@@ -158,21 +200,21 @@ func (r *latencyRun) inspect(state string) {
 	r.bounded("check "+state, func() error { _, err := r.s.Check(ctx, nil); return err })
 }
 
-// P14: by the server's own latency log no script takes more than 5 ms, whatever the state. It wants a quiet machine: a
-// server that the system keeps from its core for a moment is as late.
+// P14: by the server's own latency log no script takes more than 5 ms, whatever the state. What is over that is tried
+// again, because a server that the system keeps from its core for a moment is as late.
 func TestLatencyLog(t *testing.T) {
 	if os.Getenv("PUNCTUAL_LATENCY") == "" {
-		t.Skip("it measures times, and wants a quiet machine: make latency-redis")
+		t.Skip("it measures times, for a minute or more: make latency-redis")
 	}
 	const many = 200_000
 	server := redistest.Start(t, "--appendonly", "no", "--save", "", "--latency-monitor-threshold", "1")
 	r := &latencyRun{t: t, server: server}
+	r.goFirst()
 	do(t, server, "EVAL", "local t = redis.call('TIME') repeat local n = redis.call('TIME') until (n[1] - t[1]) * 1000000 + n[2] - t[2] > 20000", "0")
 	if worst := r.worst(); worst < 20*time.Millisecond {
 		t.Fatalf("this test shows nothing: the latency log has %v of a script that took 20 ms", worst)
 	}
-	t.Run("waiting", func(t *testing.T) {
-		r.t = t
+	r.state(t, "waiting", func(t *testing.T) {
 		r.store(1)
 		r.bounded("push 200,000", func() error { return r.many(many, punctual.NewMessage{ID: "a", Body: make([]byte, 200)}) })
 		r.bounded("push many that are there", func() error { return r.many(script.Items, punctual.NewMessage{ID: "a"}) })
@@ -196,8 +238,7 @@ func TestLatencyLog(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("stories", func(t *testing.T) {
-		r.t = t
+	r.state(t, "stories", func(t *testing.T) {
 		r.store(1)
 		keepStories(t, r.s, time.Minute)
 		finish := func(what string, x punctual.Settlement) {
@@ -257,8 +298,7 @@ func TestLatencyLog(t *testing.T) {
 		}
 		r.bounded("delete the topic", func() error { _, err := r.s.DeleteTopic(t.Context(), "orders"); return err })
 	})
-	t.Run("lapsed", func(t *testing.T) {
-		r.t = t
+	r.state(t, "lapsed", func(t *testing.T) {
 		r.store(1)
 		lease(t, r.s, many)
 		r.clock.Advance(time.Hour)
@@ -269,8 +309,7 @@ func TestLatencyLog(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("dead", func(t *testing.T) {
-		r.t = t
+	r.state(t, "dead", func(t *testing.T) {
 		r.store(1)
 		keep := time.Minute
 		if _, err := r.s.Configure(t.Context(), "orders", punctual.SettingsPatch{DeadRetention: &keep, DedupeWindow: &keep}); err != nil {
@@ -314,8 +353,7 @@ func TestLatencyLog(t *testing.T) {
 		})
 		r.bounded("purge of what is left", func() error { _, err := r.s.Purge(t.Context(), punctual.PurgeQuery{Topic: "orders"}); return err })
 	})
-	t.Run("large", func(t *testing.T) {
-		r.t = t
+	r.state(t, "large", func(t *testing.T) {
 		for _, size := range []int{8 << 10, 64 << 10, punctual.DefaultMaxBody} {
 			r.store(1)
 			n := max(16<<20/size, 8)
@@ -331,8 +369,7 @@ func TestLatencyLog(t *testing.T) {
 			r.bounded("ack "+what, func() error { return r.settle(ds, punctual.Settlement{Verb: punctual.SettleAck}) })
 		}
 	})
-	t.Run("deleted", func(t *testing.T) {
-		r.t = t
+	r.state(t, "deleted", func(t *testing.T) {
 		r.store(4)
 		if err := r.many(many, punctual.NewMessage{}); err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ const (
 )
 
 // Push stores messages; see punctual.Store. Messages of one partition travel by up to 200, or
-// 1 MiB, per script.
+// 512 KiB, per script.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err

@@ -14,9 +14,9 @@ import (
 // take no more than 5 ms.
 const (
 	Items = 200
-	Bytes = 1 << 20
+	Bytes = 512 << 10
 	// StateBytes counts for an item whose state is read and written anew, which nobody knows the length of.
-	StateBytes = 40 << 10
+	StateBytes = 20 << 10
 )
 
 // RecordWindow is WINDOW of lua/call.lua, in ms.

@@ -18,25 +18,28 @@ local function usual_lease(length)
   return token, till, till - (32 * place + turn) / 1024, 8 * place == #lengths and lengths .. pack('<d', length)
 end
 
--- usual_messages reads messages, or returns nil if one is not usual.
+-- usual_messages reads messages, the first ones if that is enough for one script, and leaves out the IDs of the others.
+-- It returns nil if one is not usual.
 local function usual_messages(ids)
   local out, byte, n = {}, string.byte, #ids
-  local first, last = 1, 1
-  while first <= n do
+  local first, last, bytes, enough = 1, 1, 0, tonumber(ARGV[5])
+  while first <= n and bytes < enough do
     local some = call('HMGET', M, unpack(ids, first, last))
     for i = 1, #some do
       local raw = some[i]
       if not raw or byte(raw) ~= PLAIN or #raw < MESSAGE_BYTES or #raw > USUAL_BYTES then return nil end
       out[first + i - 1] = raw
+      bytes = bytes + #raw
     end
     first, last = last + 1, math.min(last + AT_ONCE, n)
   end
+  if #out < n then ids = {unpack(ids, 1, #out)} end
   if call('HLEN', S) > 1 then -- what waits may have been claimed before
     for _, state in ipairs(call('HMGET', S, unpack(ids))) do
       if state then return nil end
     end
   end
-  return out
+  return out, ids
 end
 
 if usual and not kept and next_leased > now and not g[9] then
@@ -44,7 +47,8 @@ if usual and not kept and next_leased > now and not g[9] then
   if length == 0 then length = tonumber(g[4]) end
   local token, till, score, lengths = usual_lease(length)
   local ids = token and call('ZRANGEBYSCORE', T, '-inf', now_text, 'LIMIT', 0, ARGV[3])
-  local messages = ids and usual_messages(ids)
+  local messages
+  if ids then messages, ids = usual_messages(ids) end
   if messages then
     local leases, text = {}, string.format('%.17g', score)
     for i = 1, #ids do leases[2 * i - 1], leases[2 * i] = text, ids[i] end
