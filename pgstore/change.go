@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"maps"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -37,12 +38,14 @@ func (s *Store) lockNames(ctx context.Context, to stepper, share []string, part 
 		return err
 	})
 	x.add("look", s.writing(distinct(part, func(i int) string { return nameOf(i).topic })), l.look)
-	err := to.send(ctx, x)
-	if err == nil {
-		l.now = l.micros / 1000
-		s.clock.hear(l.micros)
+	if err := to.send(ctx, x); err != nil {
+		return l, err
 	}
-	return l, err
+	// Whoever deletes a topic does not wait for locks of its messages. What is found of a deleted topic is gone.
+	maps.DeleteFunc(l.rows, func(n name, _ *row) bool { return l.settings[n.topic] == nil })
+	l.now = l.micros / 1000
+	s.clock.hear(l.micros)
+	return l, nil
 }
 
 // look reads a row of look.sql.

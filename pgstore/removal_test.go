@@ -174,3 +174,77 @@ func awaitBlocked(t *testing.T, s *Store, pid int) {
 		}
 	}
 }
+
+// A topic that is deleted while a change waits for its message takes the message along: the change finds nothing.
+func TestTopicDeletedUnderAChange(t *testing.T) {
+	t.Parallel()
+	amend := func(c punctual.Change) func(*Store, punctual.Delivery) error {
+		return func(s *Store, d punctual.Delivery) error {
+			rs, err := s.Amend(t.Context(), []punctual.Amendment{{Change: c, Topic: d.Topic, ID: d.ID}})
+			if err != nil {
+				return err
+			}
+			return rs[0].Err
+		}
+	}
+	settle := func(v punctual.Verb) func(*Store, punctual.Delivery) error {
+		return func(s *Store, d punctual.Delivery) error {
+			errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v}})
+			if err != nil {
+				return err
+			}
+			return errs[0]
+		}
+	}
+	for name, c := range map[string]struct {
+		leased bool
+		do     func(*Store, punctual.Delivery) error
+		want   error
+	}{
+		"cancel":     {false, amend(punctual.ChangeCancel), punctual.ErrNotFound},
+		"reschedule": {false, amend(punctual.ChangeReschedule), punctual.ErrNotFound},
+		"retry":      {true, settle(punctual.SettleRetry), punctual.ErrLeaseLost},
+		"discard":    {true, settle(punctual.SettleDiscard), punctual.ErrLeaseLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			d := punctual.Delivery{Message: punctual.Message{Topic: "orders", ID: "a"}}
+			if c.leased {
+				d = leaseOne(t, s, "orders", "a")
+			} else if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "a", Delay: time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+			tx, err := s.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(t.Context()) }()
+			if _, err := tx.Exec(t.Context(), inSchema("SELECT FROM punctual.message WHERE id = 'a' FOR UPDATE", s.opt.Schema)); err != nil {
+				t.Fatal(err)
+			}
+			answer := make(chan error, 1)
+			go func() { answer <- c.do(s, d) }()
+			for waiting := 0; waiting == 0; {
+				select {
+				case err := <-answer:
+					t.Fatalf("%s did not wait for who has the message locked: %v", name, err)
+				default:
+				}
+				err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%"+s.opt.Schema+"%'").Scan(&waiting)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if number, _, err := s.dropTopic(t.Context(), "orders"); err != nil || number == 0 {
+				t.Fatalf("the topic was not deleted: %d, %v", number, err)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-answer; !errors.Is(err, c.want) {
+				t.Errorf("%s of a message whose topic was deleted meanwhile: %v, want %v", name, err, c.want)
+			}
+		})
+	}
+}

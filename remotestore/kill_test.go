@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,28 +17,31 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/internal/pgtest"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/punctualmq/punctual/pgstore"
 	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/remotestore"
-	"github.com/punctualmq/punctual/server"
 	"github.com/punctualmq/punctual/storetest"
 )
 
-// How many rounds the ordinary test run makes on a directory and on Redis; PUNCTUAL_TORTURE_CYCLES asks for another number.
+// How many rounds the ordinary test run makes on a directory, and with two servers; PUNCTUAL_TORTURE_CYCLES asks for another number.
 const (
-	killRounds      = 2
-	killRoundsRedis = 1
+	killRounds           = 2
+	killRoundsTwoServers = 1
 )
 
 // killClients is how many processes work at the same time.
 const killClients = 2
+
+// The servers are processes of the command itself, "punctual serve".
 
 // TestKillServer kills the server of a directory again and again while processes work through it. Half of them use a
 // network that delays, resets connections and loses answers. What they were told is held against what they and a look
 // at everything find.
 func TestKillServer(t *testing.T) {
 	t.Parallel()
-	k := newKillRun(t, storetest.KeepsTransactions, filepath.Join(t.TempDir(), "store"), 1)
+	k := newKillRun(t, storetest.KeepsTransactions, diskPrefix+filepath.Join(t.TempDir(), "store"), 1)
 	p := newRoughProxy(t, k.servers[0].addr, k.rng.Uint64())
 	k.urls = []string{"http://" + k.servers[0].addr, "http://" + p.addr}
 	rough := func() bool { return p.resets.Load() > 0 && p.lost.Load() > 0 && p.delays.Load() > 0 }
@@ -53,24 +57,53 @@ func TestKillServer(t *testing.T) {
 func TestKillOneOfTwoServers(t *testing.T) {
 	t.Parallel()
 	rs := redistest.Start(t, "--appendfsync", "always")
-	k := newKillRun(t, storetest.KeepsAll, redisPrefix+rs.Addr, 2)
-	a, b := "http://"+k.servers[0].addr, "http://"+k.servers[1].addr
-	k.urls = []string{a + "," + b, b + "," + a}
-	k.redis = rs
-	k.run(killRoundsRedis, func() bool { return true })
+	k := newKillRun(t, storetest.KeepsAll, redisPrefix+rs.Addr+"/0?durability=fsync", 2)
+	k.sharesAnswers = true
+	k.idle = func() (bool, error) {
+		list, err := rs.Do("CLIENT", "LIST")
+		return strings.Count(list, " addr=") <= 1, err
+	}
+	k.useBoth()
+	k.run(killRoundsTwoServers, func() bool { return true })
 }
 
-// redisPrefix stands in front of the address of a Redis server, in place of a directory.
-const redisPrefix = "redis://"
+// TestKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There each server alone knows its answers.
+func TestKillOneOfTwoServersOnPostgres(t *testing.T) {
+	t.Parallel()
+	ps := pgtest.Start(t)
+	k := newKillRun(t, storetest.KeepsAll, ps.URL("postgres"), 2)
+	k.idle = func() (bool, error) {
+		n, err := ps.Do("select count(*) from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()")
+		return strings.TrimSpace(n) == "0", err
+	}
+	k.useBoth()
+	k.run(killRoundsTwoServers, func() bool { return true })
+}
+
+// useBoth has the clients know both servers, each another one first.
+func (k *killRun) useBoth() {
+	a, b := "http://"+k.servers[0].addr, "http://"+k.servers[1].addr
+	k.urls = []string{a + "," + b, b + "," + a}
+}
+
+// What the names of stores begin with, as the command line writes them.
+const (
+	diskPrefix  = "disk:"
+	redisPrefix = "redis://"
+)
 
 // killRun is the parent of the processes that are killed.
 type killRun struct {
 	t       *testing.T
 	dir     string
+	program string // the command
 	store   string
 	servers []*killedServer
-	redis   *redistest.Server // nil for a directory
-	urls    []string          // of the clients in turn
+	urls    []string // of the clients in turn
+	// sharesAnswers says that the store keeps answers for all servers, so the ledger need not be told of kills.
+	sharesAnswers bool
+	// idle tells whether nobody is connected to the servers below; nil for a directory.
+	idle    func() (bool, error)
 	ledger  *storetest.Ledger
 	rng     *rand.Rand
 	process int64
@@ -92,7 +125,7 @@ type killedServer struct {
 
 func newKillRun(t *testing.T, keeps storetest.Durable, store string, servers int) *killRun {
 	t.Helper()
-	k := &killRun{t: t, dir: t.TempDir(), store: store, ledger: storetest.NewLedger(keeps), rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0))}
+	k := &killRun{t: t, dir: t.TempDir(), program: buildCommand(t), store: store, ledger: storetest.NewLedger(keeps), rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0))}
 	// A copy of a claim may come when the leases of the first have run out, and is answered without them.
 	k.ledger.Lossy, k.ledger.GivesBack = true, true
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "unreachable", "overloaded"}
@@ -109,10 +142,15 @@ func newKillRun(t *testing.T, keeps storetest.Durable, store string, servers int
 	return k
 }
 
-// freeAddr is an address on which nobody listens.
+// freeAddr is an address on which nobody listens. On Linux it is one that no outgoing connection has as its own, which would
+// keep a server from listening there again.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = "127.0.0.2"
+	}
+	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,21 +182,34 @@ func (k *killRun) run(rounds int, enough func() bool) {
 	}
 }
 
-// audit delivers and reads all that is left. The clock of Redis cannot be shifted here, so what is there was read in the last
-// round, and a check reads it once more.
+// audit delivers and reads all that is left in a directory. Other clocks cannot be shifted here, so what is there was read in
+// the last round, and a check reads it once more.
 func (k *killRun) audit() {
-	clock := &storetest.ShiftedClock{}
-	s, err := openBelow(k.t.Context(), k.store, clock)
+	ctx, quiet := k.t.Context(), slog.New(slog.DiscardHandler)
+	if dir, ok := strings.CutPrefix(k.store, diskPrefix); ok {
+		clock := &storetest.ShiftedClock{}
+		s, err := diskstore.Open(dir, &diskstore.Options{Logger: quiet, Clock: clock})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if err := errors.Join(k.ledger.Audit(ctx, s, auditProcess, clock), s.Close()); err != nil {
+			k.t.Error(err)
+		}
+		return
+	}
+	var s punctual.Store
+	var err error
+	if strings.HasPrefix(k.store, redisPrefix) {
+		s, err = redisstore.OpenURL(ctx, k.store, &redisstore.Options{Logger: quiet})
+	} else {
+		s, err = pgstore.OpenURL(ctx, k.store, &pgstore.Options{Logger: quiet})
+	}
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	if k.redis == nil {
-		err = k.ledger.Audit(k.t.Context(), s, auditProcess, clock)
-	} else {
-		var r punctual.CheckReport
-		if r, err = s.(punctual.Checker).Check(k.t.Context(), nil); len(r.Problems) > 0 {
-			k.t.Errorf("check: %q", r.Problems)
-		}
+	r, err := s.(punctual.Checker).Check(ctx, nil)
+	if len(r.Problems) > 0 {
+		k.t.Errorf("check: %q", r.Problems)
 	}
 	if err := errors.Join(err, s.Close()); err != nil {
 		k.t.Error(err)
@@ -197,7 +248,7 @@ func (k *killRun) round(i int) {
 		k.kill(s)
 		if n == 1 && i%2 == 0 { // and once more, while it starts
 			k.launch(s)
-			time.Sleep(time.Duration(k.rng.IntN(20_000)) * time.Microsecond)
+			time.Sleep(time.Duration(k.rng.IntN(150_000)) * time.Microsecond)
 			k.kill(s)
 			k.starting++
 		}
@@ -231,7 +282,7 @@ func (k *killRun) round(i int) {
 
 // launch starts a server and returns when it begins to open its store.
 func (k *killRun) launch(s *killedServer) {
-	p, err := storetest.StartChild("TestKillServerChild", storetest.Child{Store: k.store, Journal: s.addr})
+	p, err := storetest.StartChild("TestKillServerChild", storetest.Child{Program: k.program, Store: k.store, Journal: s.addr})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -243,9 +294,12 @@ func (k *killRun) launch(s *killedServer) {
 func (k *killRun) start(s *killedServer) {
 	if s.process == nil {
 		k.launch(s)
-		k.await(s.process, storetest.Working)
+		k.await(s.process, serving)
 	}
 }
+
+// serving is what serve prints first, when it listens: "Serving STORE on ADDRESS".
+const serving byte = 'S'
 
 func (k *killRun) await(p *storetest.ChildProcess, sign byte) {
 	for what := range p.Said {
@@ -290,7 +344,7 @@ func (k *killRun) startClients(journal string) (ps []*storetest.ChildProcess) {
 
 // read hands the lines of a round to the ledger, and counts the calls that were under way at a kill.
 func (k *killRun) read(journal string) {
-	if k.redis == nil {
+	if !k.sharesAnswers {
 		for _, x := range k.kills {
 			k.ledger.ServerKilled(x.from, x.to)
 		}
@@ -339,22 +393,21 @@ func (k *killRun) read(journal string) {
 	}
 }
 
-// awaitQuiet waits until Redis has seen the end of all connections, behind which nothing of theirs can come.
+// awaitQuiet waits until the servers below have seen the end of all connections, behind which nothing of theirs can come.
 func (k *killRun) awaitQuiet() {
-	if k.redis == nil {
+	if k.idle == nil {
 		return
 	}
-	list := ""
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		var err error
-		if list, err = k.redis.Do("CLIENT", "LIST"); err != nil {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		quiet, err := k.idle()
+		if err != nil {
 			k.t.Fatal(err)
 		}
-		if strings.Count(list, " addr=") <= 1 {
+		if quiet {
 			return
 		}
 	}
-	k.t.Fatalf("the connections of processes that were killed are still there:\n%s", list)
+	k.t.Fatal("the connections of processes that were killed are still there")
 }
 
 func (k *killRun) add(e storetest.Line) {
@@ -377,49 +430,16 @@ func (k *killRun) report() {
 	}
 }
 
-// openBelow opens the store that servers serve: a directory, with a clock unless it is nil, or Redis.
-func openBelow(ctx context.Context, store string, clock *storetest.ShiftedClock) (punctual.Store, error) {
-	quiet := slog.New(slog.DiscardHandler)
-	if strings.HasPrefix(store, redisPrefix) {
-		return redisstore.OpenURL(ctx, store, &redisstore.Options{Durability: punctual.Fsync, Logger: quiet})
-	}
-	o := &diskstore.Options{Logger: quiet}
-	if clock != nil {
-		o.Clock = clock
-	}
-	return diskstore.Open(store, o)
-}
-
-// TestKillServerChild is a server that its parent kills; by itself it does nothing.
+// TestKillServerChild becomes a server that its parent kills; by itself it does nothing.
 func TestKillServerChild(t *testing.T) {
 	c, ok := storetest.ChildOf(t)
 	if !ok {
 		t.Skip("this is a child process of another test")
 	}
 	c.Say(storetest.Opening)
-	s, err := openBelow(t.Context(), c.Store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := server.New(s, &server.Options{Limits: server.Limits{Rate: 1e6}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := listenAgain(c.Journal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Say(storetest.Working)
-	t.Fatal(h.Serve(t.Context(), nil, l))
-}
-
-// listenAgain listens on an address, also while a connection of somebody else has its port.
-func listenAgain(addr string) (l net.Listener, err error) {
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if l, err = net.Listen("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
-			return l, err
-		}
-	}
+	// What it prints goes to the parent, through the shell because systems name the call for that differently.
+	serve := []string{"/bin/sh", "-c", `exec "$0" "$@" >&3`, c.Program, "serve", "--no-console", "--rate", "1000000", "--store", c.Store, "--listen", c.Journal}
+	t.Fatal(syscall.Exec(serve[0], serve, os.Environ()))
 }
 
 // TestKillClientChild is a process that works on a server; by itself it does nothing.

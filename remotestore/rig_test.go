@@ -3,8 +3,11 @@ package remotestore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -16,7 +19,39 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if command.dir != "" {
+			os.RemoveAll(command.dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+// command is the program punctual, built when the first test wants it.
+var command struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// buildCommand returns the path of the program punctual.
+func buildCommand(t *testing.T) string {
+	t.Helper()
+	command.once.Do(func() {
+		if command.dir, command.err = os.MkdirTemp("", "punctual-"); command.err != nil {
+			return
+		}
+		out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", command.dir, "../cmd/punctual").CombinedOutput()
+		if err != nil {
+			command.err = fmt.Errorf("build the command: %w\n%s", err, out)
+		}
+	})
+	if command.err != nil {
+		t.Fatal(command.err)
+	}
+	return filepath.Join(command.dir, "punctual")
+}
 
 // served is a server of a store.
 type served struct {

@@ -50,6 +50,8 @@ func FromEnv(t testing.TB, variable string, def int) int {
 
 // Child is what a child process that runs a workload is told.
 type Child struct {
+	// Program is the command that the child becomes, if it does not work by itself.
+	Program string
 	// Store says where the store is.
 	Store string
 	// Journal is the file for its lines.
