@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/punctualmq/punctual"
 )
 
@@ -204,8 +205,11 @@ func measureLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem
 	return s.note(ctx, e.out, c.prefix, before, n)
 }
 
+// heldShare is which part of the messages of postgres-size follows with a snapshot held.
+const heldShare = 10
+
 // sizePostgres takes many messages through their lives, and notes what claims take in the first and the last tenth, and what the
-// table has become.
+// table has become. Then it holds a snapshot, and does the same with some more.
 func sizePostgres(ctx context.Context, e *env) error {
 	return e.withPostgres(ctx, func(s *postgresServer) (err error) {
 		sys, err := openPostgresSystem(ctx, sysPunctual, s)
@@ -213,29 +217,65 @@ func sizePostgres(ctx context.Context, e *env) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, sys.close()) }()
-		want := int64(e.sizes.PostgresLives)
-		var claims []time.Duration
-		began := time.Now()
-		l := &lives{
-			sys: sys.(lifeSystem), enough: func(done int64) bool { return done >= want },
-			claimed: func(took time.Duration) { claims = append(claims, took) },
-		}
-		n, err := l.run(ctx)
-		if err != nil {
+		if err := manyLives(ctx, e, sys.(lifeSystem), "", int64(e.sizes.PostgresLives)); err != nil {
 			return err
 		}
-		e.out.set("messages", float64(n))
-		e.out.set("rate", float64(n)/time.Since(began).Seconds())
-		tenth := max(1, len(claims)/10)
-		first, last := slices.Sorted(slices.Values(claims[:tenth])), slices.Sorted(slices.Values(claims[len(claims)-tenth:]))
-		e.out.set("first_claim_p50_ms", ms(first[tenth/2]))
-		e.out.set("first_claim_p99_ms", ms(first[tenth*99/100]))
-		e.out.set("last_claim_p50_ms", ms(last[tenth/2]))
-		e.out.set("last_claim_p99_ms", ms(last[tenth*99/100]))
 		var table, indexes int64
 		err = s.pool.QueryRow(ctx, "select pg_table_size('punctual.message'), pg_indexes_size('punctual.message')").Scan(&table, &indexes)
 		e.out.set("table_bytes", float64(table))
 		e.out.set("index_bytes", float64(indexes))
-		return errors.Join(err, expectPending(ctx, sys, 0))
+		if err != nil {
+			return err
+		}
+		release, err := s.holdSnapshot(ctx)
+		if err != nil {
+			return err
+		}
+		e.say("a snapshot is held from here")
+		err = manyLives(ctx, e, sys.(lifeSystem), "held_", int64(max(1, e.sizes.PostgresLives/heldShare)))
+		return errors.Join(err, release(), expectPending(ctx, sys, 0))
 	})
+}
+
+// holdSnapshot opens a snapshot, because of which no row that is finished from here on can be cleared away until release is called.
+func (s *postgresServer) holdSnapshot(ctx context.Context) (release func() error, err error) {
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return nil, err
+	}
+	release = func() error { return tx.Rollback(context.WithoutCancel(ctx)) }
+	if _, err := tx.Exec(ctx, "select count(*) from punctual.topic"); err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return release, nil
+}
+
+// manyLives takes want messages through their lives, and notes what claims take in the first and the last tenth. It says how far
+// it is each tenth.
+func manyLives(ctx context.Context, e *env, sys lifeSystem, prefix string, want int64) error {
+	var claims []time.Duration
+	began, said := time.Now(), int64(0)
+	l := &lives{
+		sys: sys, claimed: func(took time.Duration) { claims = append(claims, took) },
+		enough: func(done int64) bool {
+			if tenths := done * 10 / want; tenths > said {
+				said = tenths
+				e.say("%d of %d messages after %v", done, want, time.Since(began).Round(time.Second))
+			}
+			return done >= want
+		},
+	}
+	n, err := l.run(ctx)
+	if err != nil {
+		return err
+	}
+	e.out.set(prefix+"messages", float64(n))
+	e.out.set(prefix+"rate", float64(n)/time.Since(began).Seconds())
+	tenth := max(1, len(claims)/10)
+	first, last := slices.Sorted(slices.Values(claims[:tenth])), slices.Sorted(slices.Values(claims[len(claims)-tenth:]))
+	e.out.set(prefix+"first_claim_p50_ms", ms(first[tenth/2]))
+	e.out.set(prefix+"first_claim_p99_ms", ms(first[tenth*99/100]))
+	e.out.set(prefix+"last_claim_p50_ms", ms(last[tenth/2]))
+	e.out.set(prefix+"last_claim_p99_ms", ms(last[tenth*99/100]))
+	return nil
 }

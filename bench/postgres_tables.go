@@ -122,5 +122,8 @@ func postgresSizeTable(r run) string {
 		value("p99 ms", "first_claim_p99_ms", digits),
 		value("last tenth p50 ms", "last_claim_p50_ms", digits),
 		value("p99 ms", "last_claim_p99_ms", digits),
+		value("then with a snapshot held", "held_messages", func(v float64) string { return commas(int64(v)) }),
+		value("last tenth p50 ms", "held_last_claim_p50_ms", digits),
+		value("p99 ms", "held_last_claim_p99_ms", digits),
 		othersColumn, roundsColumn)
 }

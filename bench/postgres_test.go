@@ -36,7 +36,7 @@ func TestPostgresRun(t *testing.T) {
 		postgresDrain:                  {"rate", "rows_rate", "river_rate", "river_fast_rate", "times_river", "server_us_per_message", "river_fast_transactions_per_message"},
 		postgresFleet:                  {"rate", "river_fast_rate", "times_river", "server_us_per_message"},
 		postgresLife:                   {"rate", "rows_rate", "ratio", "cpu_us_per_message", "server_us_per_message"},
-		postgresSize:                   {"messages", "rate", "table_bytes", "index_bytes", "last_claim_p99_ms"},
+		postgresSize:                   {"messages", "rate", "table_bytes", "index_bytes", "last_claim_p99_ms", "held_messages", "held_last_claim_p50_ms"},
 		postgresLateness:               {"start_p99_ms", "early", "transactions_per_message"},
 	} {
 		for _, v := range values {
