@@ -63,6 +63,7 @@ type Console struct {
 	audit    *auditLog
 	gatherer *gatherer
 	reader   *overview.Reader
+	drawn    drawn
 	meter    *overview.Meter
 	tracker  *consumers.Tracker
 	observed atomic.Bool   // somebody feeds the meter

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html/template"
 	"net/url"
 	"time"
 
@@ -17,8 +18,8 @@ type nowPage struct {
 	Headline string
 	Late     *overview.Oldest
 	// First is the picture of the next hour, Further those of longer times; what is not counted yet is lacking.
-	First   *chart
-	Further []*chart
+	First   template.HTML
+	Further []template.HTML
 	// Counting tells that the store has not finished counting what falls due.
 	Counting bool
 	Findings []finding
@@ -58,7 +59,10 @@ func (c *call) showNow() error {
 			p.Counting = p.Counting || len(p.Over.Topics) > 0
 			continue
 		}
-		drawn := c.pictureChart(p.frame, &picture, spans()[i])
+		drawn, err := c.drawnPicture(p.frame, &picture, spans()[i])
+		if err != nil {
+			return err
+		}
 		if i == 0 {
 			p.First, p.Hour = drawn, picture.All.Sum()
 		} else {

@@ -158,7 +158,11 @@ func (r *Reader) beginHeads() <-chan struct{} {
 
 // surveyedAhead answers from the last survey. It returns nil where that does not have the answer, and ErrCounting before the first one.
 func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, error) {
-	c := r.counts.await(patient, r.beginCount())
+	running := r.beginCount()
+	c := r.counts.await(patient, nil)
+	if c.read.IsZero() || !r.isCostly() {
+		c = r.counts.await(patient, running)
+	}
 	switch {
 	case c.read.IsZero() && c.err == nil:
 		return nil, ErrCounting
@@ -191,7 +195,10 @@ func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (C
 	heads := r.beginHeads()
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
-	c := r.counts.await(patient, running)
+	c := r.counts.await(patient, nil)
+	if c.read.IsZero() || !r.isUsable(c) {
+		c = r.counts.await(patient, running)
+	}
 	h := r.heads.await(ctx, heads)
 	if !r.isUsable(c) {
 		c = answer[topicCounts]{err: c.err}

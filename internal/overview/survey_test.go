@@ -246,3 +246,30 @@ func TestQuickSurveyor(t *testing.T) {
 		}
 	})
 }
+
+// Nobody who opens a page waits for a survey that is under way, when there is an earlier one.
+func TestNobodyWaitsForASurvey(t *testing.T) {
+	inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
+		s.push("a", "1", time.Hour)
+		s.slow("survey", 3*time.Second)
+		s.read()
+		time.Sleep(5 * time.Minute)
+		s.count("survey")
+		s.r.Renew()
+		began := time.Now()
+		o := s.read()
+		if _, err := s.r.Topics(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.r.Ahead(t.Context(), AheadQuery{Step: Minute, Steps: 60}); err != nil {
+			t.Error(err)
+		}
+		if waited := time.Since(began); waited > 0 || o.Partial {
+			t.Errorf("waited %v for %+v", waited, o)
+		}
+		synctest.Wait()
+		if n := s.count("survey"); n != 1 {
+			t.Errorf("%d surveys are under way, so this test shows nothing", n)
+		}
+	})
+}
