@@ -227,7 +227,7 @@ browser: deps browserdeps ## Test the console's pages in Chromium, with axe-core
 	cd console/browsertest && PUNCTUAL_BROWSER=required go test -count=1 -timeout=30m $(TESTFLAGS) . -args -store '$(STORE)' -pending '$(PENDING)'
 
 # Which pictures of the console the documentation shows.
-SHOWN := now-light now-dark ahead-light week-light message-dark dead-light
+SHOWN := now-light now-dark ahead-light week-light topics-light message-dark dead-light
 
 .PHONY: screens
 screens: browserdeps ## Take pictures of all pages of the console into bin/console, and those that are shown into docs/img/console

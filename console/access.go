@@ -131,7 +131,7 @@ func thisMachine(r *http.Request) (*User, error) {
 	case r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Real-Ip") != "":
 	case !overSocket(r) && (!isLoopback(r.RemoteAddr) || !isLoopback(r.Host)):
 	default:
-		return &User{Name: "this machine", May: Everything}, nil
+		return &User{Name: localUser, May: Everything}, nil
 	}
 	return nil, fmt.Errorf("the console answers to this machine alone, under localhost or 127.0.0.1, until Options.Authenticate says who may use it: %w", punctual.ErrForbidden)
 }

@@ -78,6 +78,9 @@ func (f *frame) stepLabel(t time.Time, step overview.Step) string {
 	return day + " " + t.Format("2006-01-02")
 }
 
+// lastTick is how far to the right in percent labels stand. On a narrow screen one further on would stand upon "beyond".
+const lastTick = 88
+
 // ticks are the labels below a picture: at round times, at most about eight.
 func (f *frame) ticks(edges []time.Time, step overview.Step) []tick {
 	var out []tick
@@ -102,7 +105,7 @@ func (f *frame) ticks(edges []time.Time, step overview.Step) []tick {
 				text = t.Format("01-02")
 			}
 		}
-		if text != "" {
+		if text != "" && 100*i < lastTick*n {
 			out = append(out, tick{X: percent(100 * float64(i) / float64(n)), Text: text})
 		}
 	}

@@ -61,7 +61,8 @@ func (c *call) showDead() error {
 		return err
 	}
 	for _, s := range all {
-		if (s.Dead > 0 || p.Partial) && (p.Topic == "" || p.Topic == s.Topic) {
+		// Before the first count only the topic that is asked for is looked at: most have none, and to see that takes many calls.
+		if (s.Dead > 0 && p.Topic == "") || p.Topic == s.Topic && (s.Dead > 0 || p.Partial) {
 			p.Topics = append(p.Topics, rowOf(s, p.Now))
 			p.All += s.Dead
 		}

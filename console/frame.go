@@ -55,7 +55,15 @@ type choice struct {
 func (f *frame) Version() string { return f.call.console.options.Version }
 
 // User is who is logged in, or "".
-func (f *frame) User() string { return f.call.user() }
+func (f *frame) User() string {
+	if name := f.call.user(); name != localUser {
+		return name
+	}
+	return f.call.look.language.text("who.local")
+}
+
+// localUser is who is on this machine, where nobody logs in. The audit log has that name in every language.
+const localUser = "this machine"
 
 // CSRF is the token of forms.
 func (f *frame) CSRF() string { return f.call.csrfToken() }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -68,22 +69,28 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
-// TestScreens writes the pictures of the documentation.
+// TestScreens writes the pictures of the documentation: each page in light and dark, narrow as on a phone, and in Chinese.
 func TestScreens(t *testing.T) {
 	if *screens == "" {
 		t.Skip("no -screens: make screens writes them")
 	}
-	r := newRig(t, openStore(t, stores()[0]), nil)
-	r.seed()
-	for name, path := range pages() {
-		for _, theme := range themes {
-			r.look(theme, 1280)
+	r := newShop(t)
+	for name, path := range shopPages() {
+		for _, v := range []struct {
+			name, theme, language string
+			width                 int64
+		}{{"light", "light", "en", 1280}, {"dark", "dark", "en", 1280}, {"narrow", "light", "en", 390}, {"narrow-dark", "dark", "en", 390}, {"zh", "light", "zh-CN", 1280}} {
+			r.look(v.theme, v.width)
+			r.do(command(network.SetCookie, network.SetCookieParams{Name: "punctual_language", Value: v.language, URL: r.url + "/"}))
 			r.open(path)
+			r.until("all is counted", `!document.body.innerText.includes("still counting") && !document.body.innerText.includes("仍在统计")`)
+			// The whole page, up to where it only goes on in the same way.
+			r.do(chromedp.EmulateViewport(v.width, max(720, min(eval[int64](r.rig, `document.documentElement.scrollHeight`), 2400))))
 			picture, err := chromedp.Run(r.tab, chromedp.CaptureScreenshot())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(*screens, name+"-"+theme+".png"), picture, 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(*screens, name+"-"+v.name+".png"), picture, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

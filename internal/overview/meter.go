@@ -120,34 +120,46 @@ func (m *Meter) find(topic string) *series {
 // Observer returns what feeds the Meter. It may be given to any number of Servers, Queues and Workers.
 func (m *Meter) Observer() *punctual.Observer {
 	return &punctual.Observer{
-		OnPush: func(_ context.Context, r punctual.PushResult, _ time.Duration) {
+		OnPush: func(ctx context.Context, r punctual.PushResult, _ time.Duration) {
 			if r.Err == nil && r.Status != punctual.PushDuplicate {
-				m.count(r.Topic, func(c *slot) { c.pushes++ })
+				m.count(ctx, r.Topic, func(c *slot) { c.pushes++ })
 			}
 		},
-		OnStart: func(_ context.Context, d *punctual.Delivery) {
+		OnStart: func(ctx context.Context, d *punctual.Delivery) {
 			late := d.ReadyFor()
-			m.count(d.Topic, func(c *slot) { c.delivered(late) })
+			m.count(ctx, d.Topic, func(c *slot) { c.delivered(late) })
 		},
-		OnSettle: func(_ context.Context, s punctual.Settlement, _ time.Duration, err error) {
+		OnSettle: func(ctx context.Context, s punctual.Settlement, _ time.Duration, err error) {
 			if err != nil {
 				return
 			}
 			switch s.Verb {
 			case punctual.SettleAck:
-				m.count(s.Topic, func(c *slot) { c.acks++ })
+				m.count(ctx, s.Topic, func(c *slot) { c.acks++ })
 			case punctual.SettleRetry:
-				m.count(s.Topic, func(c *slot) { c.retries++ })
+				m.count(ctx, s.Topic, func(c *slot) { c.retries++ })
 			case punctual.SettleDiscard:
-				m.count(s.Topic, func(c *slot) { c.discards++ })
+				m.count(ctx, s.Topic, func(c *slot) { c.discards++ })
 			}
 		},
 	}
 }
 
+// instant is the key of a context's time.
+type instant struct{}
+
+// At has a Meter count what it is told with the context in the minute of t. It is for pictures, which cannot wait an hour.
+func At(ctx context.Context, t time.Time) context.Context {
+	return context.WithValue(ctx, instant{}, t)
+}
+
 // count counts in the present minute of the topic and of all.
-func (m *Meter) count(topic string, add func(*slot)) {
-	now := minuteOf(time.Now())
+func (m *Meter) count(ctx context.Context, topic string, add func(*slot)) {
+	at, ok := ctx.Value(instant{}).(time.Time)
+	if !ok {
+		at = time.Now()
+	}
+	now := minuteOf(at)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	add(m.total.enter(now))
