@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// To write out a picture takes far longer than all else of a page, and an open page asks for the same ones every two seconds. So those
-// written last are kept.
+// To write out a picture takes far longer than all else of a page. An open page asks for the same ones every two
+// seconds, so those written last are kept.
 
 // mostDrawn bounds the pictures that are kept. Each has some 10 kB.
 const mostDrawn = 64
