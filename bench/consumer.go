@@ -21,6 +21,8 @@ type consumerTask struct {
 	System string `json:"system"`
 	Addr   string `json:"addr"`
 	Slots  int    `json:"slots"` // concurrency; for the reference the size of its batches
+	// Topics is how many numbered topics it serves; 0 stands for the usual one.
+	Topics int `json:"topics,omitempty"`
 	// Instant is when the reference begins to take; the others know by themselves.
 	Instant time.Time `json:"instant"`
 	// Records is the file for what was handled.
@@ -44,6 +46,7 @@ type record struct {
 
 // records are what this process handled.
 type records struct {
+	more chan struct{} // holds one: there is more to tell
 	mu   sync.Mutex
 	list []record // guarded by mu
 	bad  error    // guarded by mu: the first body that is none of a letter
@@ -59,6 +62,10 @@ func (r *records) handle(body []byte) {
 		return
 	}
 	r.list = append(r.list, record{l.seq, l.due, now})
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
 }
 
 func (r *records) count() int64 {
@@ -92,7 +99,7 @@ func consumerCommand(ctx context.Context, args []string, stdin io.Reader, stdout
 
 func runConsumer(ctx context.Context, t consumerTask, stdout io.Writer) error {
 	lines := json.NewEncoder(stdout)
-	var handled records
+	handled := records{more: make(chan struct{}, 1)}
 	var begin time.Duration
 	var telling sync.WaitGroup
 	told := make(chan struct{})
@@ -118,21 +125,21 @@ func runConsumer(ctx context.Context, t consumerTask, stdout io.Writer) error {
 	return lines.Encode(consumerReport{Done: true, CPU: end - begin})
 }
 
-// tell tells how many were handled, when there are more, until over is closed.
+// tell tells how many were handled, when there are more, until over is closed. An idle consumer does not wake for it.
 func (r *records) tell(lines *json.Encoder, over <-chan struct{}) error {
-	tick := time.NewTicker(tellEvery)
-	defer tick.Stop()
-	for last := int64(0); ; {
+	for {
 		select {
 		case <-over:
 			return nil
-		case <-tick.C:
+		case <-r.more:
 		}
-		if n := r.count(); n > last {
-			last = n
-			if err := lines.Encode(consumerReport{Handled: n}); err != nil {
-				return err
-			}
+		if err := lines.Encode(consumerReport{Handled: r.count()}); err != nil {
+			return err
+		}
+		select {
+		case <-over:
+			return nil
+		case <-time.After(tellEvery):
 		}
 	}
 }

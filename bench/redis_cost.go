@@ -208,8 +208,10 @@ func runRedisIdle(ctx context.Context, e *env, system string, processes int) err
 		if err != nil {
 			return err
 		}
+		begun := time.Now()
 		c, err := watchIdle(ctx, e, s)
-		if _, err = joinStop(f, err); err != nil {
+		cpu, err := joinStop(f, err)
+		if err != nil {
 			return err
 		}
 		each := c.took.Seconds() * float64(processes)
@@ -217,6 +219,7 @@ func runRedisIdle(ctx context.Context, e *env, system string, processes int) err
 		e.out.set("scripts_per_s", float64(c.scripts)/each)
 		e.out.set("script_commands_per_s", float64(c.inside)/each)
 		e.out.set("redis_cpu", c.cpu.Seconds()/c.took.Seconds())
+		e.out.set("all_cpu", c.cpu.Seconds()/c.took.Seconds()+cpu.Seconds()/time.Since(begun).Seconds())
 		if n := f.handled.Load(); n > 0 {
 			return fmt.Errorf("%d messages were delivered hours before they were due (P2)", n)
 		}

@@ -46,7 +46,7 @@ func redisScheduleScenarios() []scenario {
 	for _, x := range redisSchedules() {
 		all = append(all, scenario{
 			name: x.name(), about: fmt.Sprintf("%s, appendfsync %s", callersLabel(x.callers, x.batch), x.fsync),
-			takes: func(z sizes) time.Duration { return 4*z.RedisSpan + time.Second }, run: x.run,
+			takes: func(z sizes) time.Duration { return 5*z.RedisSpan + time.Second }, run: x.run,
 		})
 	}
 	return all
@@ -59,34 +59,46 @@ func (x redisSchedule) run(ctx context.Context, e *env) error {
 	pairs, lists := &pushing{redisSchedule: x, system: sysRaw}, &pushing{redisSchedule: x, system: sysLists}
 	// What the callers have on its way at one time, as lists of one caller.
 	lists.callers, lists.batch = 1, x.callers*x.batch
+	// The same, by pairs of commands.
+	piped := &pushing{redisSchedule: lists.redisSchedule, system: sysRaw}
 	own, rival := &pushing{redisSchedule: x, system: sysPunctual}, &pushing{redisSchedule: x, system: sysAsynq}
 	steps := []func() error{
 		func() error { return pairs.measure(ctx, e, half) },
 		func() error { return lists.measure(ctx, e, half) },
+		func() error { return piped.measure(ctx, e, half) },
 		func() error { return own.measure(ctx, e, whole) },
 		func() error { return rival.measure(ctx, e, whole) },
 		func() error { return pairs.measure(ctx, e, half) },
 		func() error { return lists.measure(ctx, e, half) },
+		func() error { return piped.measure(ctx, e, half) },
 	}
+	nothing := func() error { return nil }
 	if x.batch > 1 { // asynq has no batches
-		steps[3] = func() error { return nil }
+		steps[4] = nothing
+	}
+	if x.callers == 1 { // they are what pairs are
+		steps[2], steps[len(steps)-1] = nothing, nothing
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	x.note(e.out, pairs, lists, own, rival)
+	x.note(e.out, pairs, lists, piped, own, rival)
 	return nil
 }
 
-func (x redisSchedule) note(out *Result, pairs, lists, own, rival *pushing) {
+func (x redisSchedule) note(out *Result, pairs, lists, piped, own, rival *pushing) {
 	own.note(out, "")
 	own.last.note(out)
 	pairs.note(out, "raw_")
 	lists.note(out, "lists_")
 	out.set("ratio", own.rate()/pairs.rate())
 	out.set("lists_ratio", own.rate()/lists.rate())
+	if piped.items > 0 {
+		piped.note(out, "piped_")
+		out.set("piped_ratio", own.rate()/piped.rate())
+	}
 	if rival.items > 0 {
 		rival.note(out, "asynq_")
 		out.set("times_asynq", own.rate()/rival.rate())

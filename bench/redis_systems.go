@@ -216,10 +216,16 @@ func consumePunctual(ctx context.Context, t consumerTask, ready func(), handle f
 		return err
 	}
 	w := worker.New(store, &worker.Config{Concurrency: t.Slots, Logger: warnings()})
-	w.Handle(topic, punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+	h := punctual.HandlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		handle(d.Body)
 		return nil
-	}))
+	})
+	for n := range t.Topics {
+		w.Handle(numberedTopic(n), h)
+	}
+	if t.Topics == 0 {
+		w.Handle(topic, h)
+	}
 	if err := w.Start(context.WithoutCancel(ctx)); err != nil {
 		return closeStore(store, err)
 	}

@@ -33,11 +33,18 @@ func orUnknown(s string) string {
 
 // The aims for the store on Redis.
 const (
-	aimDrainTimes    = 10.0  // asynq's rate
-	aimScheduleTimes = 5.0   // asynq's rate
-	aimRedisMemory   = 480.0 // bytes
-	aimCommands      = 0.1   // per message
+	aimDrainTimes    = 10.0 // asynq's rate, 64 handlers
+	aimScheduleTimes = 2.3  // asynq's rate, 64 callers
+	aimScheduleBare  = 0.65 // of the bare commands, 64 callers
+	aimLoneTimes     = 1.0  // asynq's rate, one caller
+	aimRedisMemory   = 470.0
+	aimCommands      = 0.08  // per message, 64 handlers
+	aimRedisLife     = 12.0  // µs of the server, 64 handlers
 	aimRedisLate     = 5.0   // ms, handler start, p99, at 2k/s
+	aimRedisLateMany = 6.0   // the same with 32 processes
+	aimRedisLate20k  = 15.0  // the same at 20k/s
+	aimRedisTopics   = 50.0  // the same with 10,000 topics
+	aimRedisIdle     = 0.005 // cores, a process and its server
 )
 
 // goal is an aim for a value: to be at least or below a limit.
@@ -48,27 +55,26 @@ type goal struct {
 }
 
 func redisAims() []goal {
+	const one, callers = "redis-schedule/single-1", "redis-schedule/single-64"
 	all := []goal{
-		{"schedule, 64 callers one by one", "redis-schedule/single-64", "times_asynq", " times asynq", true, aimScheduleTimes},
+		{"drain, 64 handlers", "redis-drain/1x64", "times_asynq", " times asynq", true, aimDrainTimes},
+		{"schedule, 64 callers one by one", callers, "piped_ratio", " of the bare commands, pipelined", true, aimScheduleBare},
+		{"the same", callers, "times_asynq", " times asynq", true, aimScheduleTimes},
+		{"schedule, 1 caller", one, "times_asynq", " times asynq", true, aimLoneTimes},
+		{"Redis CPU for a message's life under load, 64 handlers", lifeName(redisHands), "redis_us_per_message", " µs", false, aimRedisLife},
+		{"commands for a message's life under load, 64 handlers", lifeName(redisHands), "commands_per_message", "", false, aimCommands},
 	}
-	for _, x := range redisDrains() {
-		if x.rivals && x.fsync == everySecond {
-			all = append(all, goal{fmt.Sprintf("drain, %s", processes(x.processes)), x.name(), "times_asynq", " times asynq", true, aimDrainTimes})
-		}
+	late := func(what string, x redisLateness, limit float64) {
+		all = append(all, goal{fmt.Sprintf("lateness at %s, p99, %s", what, processes(x.processes)), x.name(), "start_p99_ms", " ms", false, limit})
 	}
-	all = append(all,
-		goal{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory},
-		goal{"the same, at its most while they become so many", memoryScenario, "worst_bytes_per_message", " bytes", false, aimRedisMemory})
-	for _, slots := range lifeSlots {
-		what := fmt.Sprintf("commands per message through its life under load, concurrency %d", slots)
-		all = append(all, goal{what, lifeName(slots), "commands_per_message", "", false, aimCommands})
-	}
-	for _, x := range redisLatenesses(2_000) {
-		if x.system == sysPunctual {
-			all = append(all, goal{"lateness at 2,000/s, p99, " + processes(x.processes), x.name(), "start_p99_ms", " ms", false, aimRedisLate})
-		}
-	}
-	return all
+	late("2,000/s", redisLateness{2_000, sysPunctual, 1}, aimRedisLate)
+	late("2,000/s", redisLateness{2_000, sysPunctual, 8}, aimRedisLate)
+	late("2,000/s", redisLateness{2_000, sysPunctual, 32}, aimRedisLateMany)
+	late("20,000/s", redisLateness{20_000, sysPunctual, 1}, aimRedisLate20k)
+	return append(all,
+		goal{"lateness in 10,000 topics of one worker, p99", topicsScenario, "start_p99_ms", " ms", false, aimRedisTopics},
+		goal{"CPU of an idle process and its server", idleName(sysPunctual, 1), "all_cpu", " cores", false, aimRedisIdle},
+		goal{"Redis memory for a pending message of 200 bytes", memoryScenario, "bytes_per_message", " bytes", false, aimRedisMemory})
 }
 
 func processes(n int) string {
@@ -146,6 +152,8 @@ func redisScheduleTable(r run) string {
 		value("messages/s", "rate", digits),
 		value("pairs/s", "raw_rate", digits),
 		value("ratio", "ratio", ratio),
+		value("pairs, 64 in a pipeline/s", "piped_rate", digits),
+		value("ratio", "piped_ratio", ratio),
 		value("lists/s", "lists_rate", digits),
 		value("ratio", "lists_ratio", ratio),
 		value("asynq/s", "asynq_rate", digits),
@@ -193,6 +201,7 @@ func redisLatenessTable(r run) string {
 			rows = append(rows, row{fmt.Sprintf("%s/s, %s, %s", commas(int64(rate)), systemLabel(x.system), processes(x.processes)), x.name()})
 		}
 	}
+	rows = append(rows, row{fmt.Sprintf("%d/s in 10,000 topics, Punctual, 1 process", topicsRate), topicsScenario})
 	return scenarioTable(r, "load", rows,
 		value("handler start p50 ms", "start_p50_ms", digits),
 		value("p99 ms", "start_p99_ms", digits),
@@ -257,5 +266,6 @@ func redisIdleTable(r run) string {
 		value("all commands sent", "commands_per_s", digits),
 		value("commands inside scripts", "script_commands_per_s", digits),
 		value("Redis CPU, all processes, cores", "redis_cpu", digits),
+		value("with the processes' own, cores", "all_cpu", digits),
 		othersColumn)
 }

@@ -22,7 +22,7 @@ func TestRedisRun(t *testing.T) {
 	}
 	o := runOptions{
 		dir: filepath.Join(t.TempDir(), "data"), results: filepath.Join(t.TempDir(), "r.ndjson"), rounds: 1, sizes: tinySizes(),
-		only: mustCompile(`^redis-(schedule/(single-64|batch-100-always)|drain/1x64|lateness/2k-punctual-8|cost/(memory|life-64|idle-punctual-1))$`),
+		only: mustCompile(`^redis-(schedule/(single-64|batch-100-always)|drain/1x64|lateness/2k-punctual-8|cost/(memory|life-64|idle-punctual-1))$|^topics/redis$`),
 	}
 	var progress lockedText
 	if err := runAll(t.Context(), o, &progress); err != nil {
@@ -33,13 +33,14 @@ func TestRedisRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for scenario, values := range map[string][]string{
-		"redis-schedule/single-64":        {"rate", "ratio", "lists_ratio", "times_asynq", "redis_us_per_message", "asynq_redis_us_per_message", "commands_per_message", "call_p99_ms"},
+		"redis-schedule/single-64":        {"rate", "ratio", "lists_ratio", "piped_ratio", "times_asynq", "redis_us_per_message", "asynq_redis_us_per_message", "commands_per_message", "call_p99_ms"},
 		"redis-schedule/batch-100-always": {"rate", "ratio", "lists_ratio"},
 		"redis-drain/1x64":                {"rate", "ratio", "times_asynq", "first_ms", "asynq_first_ms", "cpu_us_per_message", "asynq_fast_redis_us_per_message"},
 		"redis-lateness/2k-punctual-8":    {"start_p50_ms", "start_p99_ms", "early_share", "commands_per_message", "redis_us_per_message"},
 		memoryScenario:                    {"bytes_per_message", "raw_bytes_per_message", "asynq_worst_bytes_per_message"},
 		lifeName(64):                      {"commands_per_message", "asynq_script_commands_per_message"},
-		idleName(sysPunctual, 1):          {"scripts_per_s", "commands_per_s", "redis_cpu"},
+		idleName(sysPunctual, 1):          {"scripts_per_s", "commands_per_s", "redis_cpu", "all_cpu"},
+		topicsScenario:                    {"start_p99_ms", "early_share"},
 	} {
 		for _, v := range append(values, "others_cpu") {
 			if _, ok := runs[0].over(scenario, v); !ok {
@@ -261,7 +262,7 @@ func TestConsumerRefuses(t *testing.T) {
 }
 
 func TestRecords(t *testing.T) {
-	var r records
+	r := records{more: make(chan struct{}, 1)}
 	want := letter{5, time.UnixMilli(1234)}
 	r.handle(want.body())
 	path := filepath.Join(t.TempDir(), "records")

@@ -52,6 +52,7 @@ func scenarios() []scenario {
 	all = append(all, redisDrainScenarios()...)
 	all = append(all, redisLatenessScenarios()...)
 	all = append(all, redisCostScenarios()...)
+	all = append(all, redisTopicsScenarios()...)
 	all = append(all, postgresScenarios()...)
 	all = append(all, serverScenarios()...)
 	all = append(all, consoleScenarios()...)
