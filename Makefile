@@ -118,6 +118,10 @@ testreplicated:
 		echo 'NOT TESTED: durability class "replicated" on Redis. It needs Redis or Valkey 7.2: install $(RECENT), on Debian 12 from backports.'; \
 	fi
 
+.PHONY: client
+client: ## Have npm generate a client in TypeScript from /openapi.json, and try it (1 minute; needs npm and a network)
+	PUNCTUAL_TEST_NPM=1 go test -count=1 -v -run '^TestGeneratedClient$$' ./server
+
 .PHONY: redis
 redis: ## Test the stores in Redis on another server: make redis SERVER=/path/to/valkey-server
 	@if [[ ! -x "$(SERVER)" ]]; then echo "name a server that can be run: make redis SERVER=/path/to/valkey-server" >&2; exit 1; fi

@@ -13,7 +13,7 @@ import (
 // has to be asked for.
 func TestGeneratedClient(t *testing.T) {
 	if os.Getenv("PUNCTUAL_TEST_NPM") == "" {
-		t.Skip("PUNCTUAL_TEST_NPM=1 has npm generate a client in TypeScript, and tries it")
+		t.Skip("make client has npm generate a client in TypeScript, and tries it")
 	}
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/typescript")); err != nil {
