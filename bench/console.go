@@ -32,7 +32,7 @@ const (
 	consoleRest = 65 * time.Second
 	// consoleOpen is for how many windows a page stays open. Counts are made seldom where they take long, so some of
 	// these windows have one.
-	consoleOpen = 2
+	consoleOpen = 1
 	// consoleOpenPostgres is longer: there one count takes longest.
 	consoleOpenPostgres = 10
 	// consoleAsks is how many times a page asks in two hours.
@@ -69,7 +69,7 @@ func consoleScenarios() []scenario {
 		all = append(all, scenario{
 			name: consoleName(s.name), about: "the console over many pending messages on " + s.name, maxRounds: 1,
 			takes: func(z sizes) time.Duration {
-				return time.Duration(s.pending(z))*s.each + s.open*z.Window + consoleRest + 30*time.Second
+				return time.Duration(s.pending(z))*s.each + (1+s.open)*z.Window + consoleRest + 30*time.Second
 			},
 			run: func(ctx context.Context, e *env) error {
 				n := s.pending(e.sizes)
@@ -157,7 +157,7 @@ func withConsolePostgres(ctx context.Context, e *env, n int, f func(consoleWorld
 // watchConsole measures what a person meets, and what it costs. A page is open from the first look on.
 func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
 	e.say("nobody looks")
-	idle, err := w.load(ctx, time.Now().Add(consoleRest), nil)
+	idle, err := w.load(ctx, time.Now().Add(e.sizes.Window), nil)
 	if err != nil {
 		return err
 	}
