@@ -50,6 +50,40 @@ func TestWorkerClaimsBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "clai
 
 func TestWorkerSettlesBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "ack", "x") }
 
+// Topics that outnumber the slots have no claim each: the last of them would be asked for when all others have waited. One
+// that is in a group with the hung one waits until the group is divided, three times here.
+func TestWorkerClaimsManyTopicsBesideAHungOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := hungstore.New(r.mem, "claim")
+		seen := &record{}
+		w := worker.New(s, r.config(worker.Config{Concurrency: 8}))
+		h := handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+			seen.add("%s", d.Topic)
+			return nil
+		})
+		const many = 400
+		w.Handle(hung, h)
+		for i := range many {
+			w.Handle(fmt.Sprint("topic-", i), h)
+		}
+		last := fmt.Sprint("topic-", many-1)
+		r.runs(w)
+		time.Sleep(isolated)
+		synctest.Wait()
+		s.WantHanging(t)
+		r.push(last, "x")
+		time.Sleep(4 * isolated)
+		synctest.Wait()
+		s.WantHanging(t)
+		if got := seen.all(); !slices.Equal(got, []string{last}) {
+			t.Errorf("P14: %v after the last of %d topics had a message, these were handled: %q", 4*isolated, many, got)
+		}
+		s.Mend()
+		r.stops(w)
+	})
+}
+
 // handlesBesideHung has op hang for the hung topic, which holds the messages named. The messages of the other topics
 // must be handled and acked in time.
 func handlesBesideHung(t *testing.T, op string, inHung ...string) {

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -18,7 +20,8 @@ import (
 //
 // A claim that takes longer than it may is ended. After that, or after a failure, each of its topics is asked for
 // separately until an answer was in time. So a topic that hangs, or fails, costs the others one such claim, less than a
-// second (P14).
+// second (P14). Topics that outnumber the slots are asked for in groups, which are divided again if they are late,
+// too: thousands of claims would wait for slots, one after the other.
 
 const (
 	// claimWait is how long a claim waits in the store when nothing is due, for a worker with one topic.
@@ -26,6 +29,10 @@ const (
 	// sharedWait is the same for one with several: soon after it is over a claim that hangs is known from one
 	// that waits.
 	sharedWait = 500 * time.Millisecond
+	// mostGroups is in how many claims one that was late or failed is divided, at most.
+	mostGroups = 64
+	// lateEach is how much longer than others a claim may take for each of its topics.
+	lateEach = 50 * time.Microsecond
 )
 
 // poller is what a session knows of its claims. Only the goroutine that polls uses it.
@@ -38,6 +45,8 @@ type poller struct {
 	underWay int
 	// failing counts the topics whose latest claim failed.
 	failing int
+	// groups counts the groups there were.
+	groups int
 	// backlog tells that the latest claim brought all that it asked for, of messages that may wait for a slot.
 	backlog bool
 	// looked is when the store's clock was last asked for.
@@ -49,8 +58,9 @@ type polled struct {
 	*route
 	// asked is the claim under way for it, or nil.
 	asked *ask
-	// apart tells that it is asked for separately, because a claim that it was part of failed or was late.
-	apart bool
+	// group is the number of those that it is asked for with, because a claim for more of them failed or was late. It is 0
+	// while the topic is asked for with all others.
+	group int
 	// rest is when it may be asked for again.
 	rest time.Time
 	// tries spaces claims that fail.
@@ -130,27 +140,36 @@ func (p *poller) lookAtClock() {
 	}
 }
 
-// askAll sends a claim for each topic that goes apart, and one for all others, as far as there are slots.
+// askAll sends a claim for each group, and one for all that are in none, as far as there are slots.
 func (p *poller) askAll() {
 	now := time.Now()
 	var shared []*polled
+	groups := make(map[int][]*polled)
 	for _, t := range p.polls {
 		switch {
 		case t.asked != nil || t.rest.After(now):
-		case t.apart:
-			p.ask([]*polled{t})
+		case t.group > 0:
+			groups[t.group] = append(groups[t.group], t)
 		default:
 			shared = append(shared, t)
 		}
 	}
+	most := p.w.slots.total
+	if len(p.polls) > most { // or the first group would take all slots
+		most = max(1, most/(len(groups)+1))
+	}
+	for _, g := range slices.Sorted(maps.Keys(groups)) {
+		p.ask(p.order(groups[g]), most)
+	}
 	if len(shared) > 0 {
-		p.ask(p.order(shared))
+		p.ask(p.order(shared), p.w.slots.total)
 	}
 }
 
-// ask sends a claim for some of all, in that order, if there are slots for any or messages to claim ahead.
-func (p *poller) ask(all []*polled) {
-	ts, r := p.w.slots.reserve(all)
+// ask sends a claim for some of all, in that order, if there are slots for any or messages to claim ahead. It takes at most so many
+// slots.
+func (p *poller) ask(all []*polled, most int) {
+	ts, r := p.w.slots.reserve(all, most)
 	a := &ask{polls: ts, reserved: r, claim: punctual.Claim{Max: r.slots, PerTopic: r.perTopic, Wait: claimWait, Lease: p.w.cfg.Lease}}
 	if len(p.polls) > 1 {
 		a.claim.Wait = sharedWait
@@ -169,7 +188,7 @@ func (p *poller) ask(all []*polled) {
 	}
 	ctx := p.s.claims
 	if len(a.polls) > 1 {
-		a.late = time.Now().Add(a.claim.Wait + lateCall)
+		a.late = time.Now().Add(a.mayTake())
 		ctx, a.cancel = context.WithCancel(ctx)
 	}
 	p.underWay++
@@ -184,10 +203,15 @@ func (p *poller) ask(all []*polled) {
 	go call()
 }
 
+// mayTake is how long a claim takes that is not late.
+func (a *ask) mayTake() time.Duration {
+	return a.claim.Wait + lateCall + time.Duration(len(a.polls))*lateEach
+}
+
 // ahead is how many messages of ts to claim ahead of free slots.
 func (p *poller) ahead(ts []*polled) int {
 	n := p.w.slots.roomAhead(time.Now())
-	if !p.backlog || p.w.cfg.Strict || p.w.cfg.Concurrency == 1 || slices.ContainsFunc(ts, func(t *polled) bool { return t.apart || !t.mayWaitAhead() }) {
+	if !p.backlog || p.w.cfg.Strict || p.w.cfg.Concurrency == 1 || slices.ContainsFunc(ts, func(t *polled) bool { return t.group > 0 || !t.mayWaitAhead() }) {
 		return 0
 	}
 	return n
@@ -222,16 +246,40 @@ func (p *poller) giveUpLate() {
 		a.cancel()
 		p.w.slots.settle(a.reserved, nil)
 		p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // what is ahead may have the slots now
-		p.part(a)
-		p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for separately", "topics", a.claim.Topics, "after", a.claim.Wait+lateCall)
+		for _, t := range a.polls {
+			t.asked = nil
+		}
+		p.divide(a)
+		p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
 	}
 }
 
-// part lets the topics of a go apart.
-func (p *poller) part(a *ask) {
-	for _, t := range a.polls {
-		t.asked, t.apart = nil, true
+// divide puts the topics of a into groups, of one topic each if there are slots for so many.
+func (p *poller) divide(a *ask) {
+	groups := make(map[int]bool)
+	for _, t := range p.polls {
+		groups[t.group] = true
 	}
+	n := max(2, min(mostGroups, p.w.slots.total-len(groups)))
+	each := (len(a.polls) + n - 1) / n
+	if len(p.polls) <= p.w.slots.total {
+		each = 1
+	}
+	for some := range slices.Chunk(a.polls, each) {
+		p.groups++
+		for _, t := range some {
+			t.group = p.groups
+		}
+	}
+}
+
+// someOf are the topics as a log names them.
+func someOf(topics []string) []string {
+	const most = 10
+	if len(topics) <= most {
+		return topics
+	}
+	return append(slices.Clone(topics[:most]), fmt.Sprintf("and %d more", len(topics)-most))
 }
 
 // take passes on what a claim brought and decides when its topics are asked for again. The error, if any, is final.
@@ -291,7 +339,9 @@ func (p *poller) conclude(a *ask) error {
 		return nil
 	}
 	for _, t := range a.polls {
-		t.apart = took > a.claim.Wait+lateCall
+		if took <= a.mayTake() {
+			t.group = 0
+		}
 		if t.tries.reset() {
 			if p.failing--; p.failing == 0 {
 				p.w.cfg.Logger.Info("claims succeed again")
@@ -315,10 +365,11 @@ func (p *poller) failed(a *ask) {
 			p.failing++
 		}
 		wait := t.tries.next()
-		if t.apart = true; len(a.polls) == 1 {
+		if len(a.polls) == 1 {
 			t.rest = time.Now().Add(wait)
 		}
 	}
+	p.divide(a)
 }
 
 // claimed is the answer to one claim. It does not change once the claim has returned.

@@ -53,8 +53,9 @@ type reservation struct {
 	covers int
 }
 
-// reserve takes free slots for a claim of some of the topics, and returns which ones; none when there is no slot for any.
-func (s *slots) reserve(topics []*polled) (chosen []*polled, r reservation) {
+// reserve takes free slots, at most so many, for a claim of some of the topics, and returns which ones; none when there is no slot
+// for any.
+func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.slots = s.free - s.kept(0)
@@ -83,9 +84,10 @@ func (s *slots) reserve(topics []*polled) (chosen []*polled, r reservation) {
 	if r.perTopic > 0 {
 		r.slots = min(r.slots, len(chosen)*r.perTopic)
 	}
-	if r.slots < 1 {
+	if r.slots = min(r.slots, most); r.slots < 1 {
 		return nil, reservation{}
 	}
+	r.covers = min(r.covers, r.slots)
 	s.free -= r.slots
 	s.covered += r.covers
 	return chosen, r

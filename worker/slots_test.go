@@ -21,7 +21,7 @@ func TestSlotsKept(t *testing.T) {
 		}
 		hangs := all[0].route
 		for range 3 * c.slots { // each claim brings as much as it may, all of one topic
-			chosen, r := s.reserve(all[:1])
+			chosen, r := s.reserve(all[:1], s.total)
 			if len(chosen) == 0 {
 				break
 			}
@@ -36,7 +36,7 @@ func TestSlotsKept(t *testing.T) {
 		}
 		taken := 0
 		for _, p := range all[1:] {
-			chosen, r := s.reserve([]*polled{p})
+			chosen, r := s.reserve([]*polled{p}, s.total)
 			if len(chosen) > 0 {
 				taken = max(taken, r.slots)
 				s.settle(r, []*message{{route: p.route}})
@@ -55,7 +55,7 @@ func TestSlotsOfClaimsUnderWay(t *testing.T) {
 	s.init(8)
 	s.serves(3)
 	a, b, c := &polled{route: &route{}}, &polled{route: &route{}}, &polled{route: &route{}}
-	_, r := s.reserve([]*polled{a, b, c})
+	_, r := s.reserve([]*polled{a, b, c}, s.total)
 	if r.slots != 6 || r.covers != 1 {
 		t.Fatalf("the first claim is for %d, want 6: two slots are kept", r.slots)
 	}
@@ -64,15 +64,15 @@ func TestSlotsOfClaimsUnderWay(t *testing.T) {
 		got[i] = &message{route: a.route}
 	}
 	s.settle(r, got)
-	chosen, r := s.reserve([]*polled{a, b, c})
+	chosen, r := s.reserve([]*polled{a, b, c}, s.total)
 	if len(chosen) != 2 || r.slots != 2 || r.perTopic != 1 || r.covers != 2 {
 		t.Fatalf("the second claim is for %+v of %d topics, want 1 for each of the two without a slot", r, len(chosen))
 	}
-	if chosen, _ := s.reserve([]*polled{a}); len(chosen) != 0 {
+	if chosen, _ := s.reserve([]*polled{a}, s.total); len(chosen) != 0 {
 		t.Error("a topic takes the slot that is kept for another")
 	}
 	s.release(a.route, 0)
-	if chosen, r := s.reserve([]*polled{a}); len(chosen) != 1 || r.slots != 1 {
+	if chosen, r := s.reserve([]*polled{a}, s.total); len(chosen) != 1 || r.slots != 1 {
 		t.Errorf("%d topics, %d messages: want the slot that came back for the topic that was left out", len(chosen), r.slots)
 	}
 }
@@ -83,12 +83,12 @@ func TestSlotsOfLimitedTopics(t *testing.T) {
 	s.init(16)
 	s.serves(2)
 	limited, other := &polled{route: &route{maxSlots: 3}}, &polled{route: &route{}}
-	chosen, r := s.reserve([]*polled{limited, other})
+	chosen, r := s.reserve([]*polled{limited, other}, s.total)
 	if len(chosen) != 2 || r.slots != 6 || r.perTopic != 3 {
 		t.Fatalf("a claim of %d topics for %d messages, %d of each; want 2, 6 and 3", len(chosen), r.slots, r.perTopic)
 	}
 	s.settle(r, []*message{{route: limited.route}, {route: limited.route}, {route: limited.route}, {route: other.route}})
-	chosen, r = s.reserve([]*polled{limited, other})
+	chosen, r = s.reserve([]*polled{limited, other}, s.total)
 	if len(chosen) != 1 || r.slots != 12 || r.perTopic != 0 {
 		t.Errorf("beside a topic at its limit a claim of %d topics is for %d messages, %d of each; want 1 and all 12 slots", len(chosen), r.slots, r.perTopic)
 	}

@@ -25,6 +25,8 @@ const (
 	pollTogether int64 = 25_000
 	// forgetAfter is for how long a partition is remembered, with its subscription, that nobody waits for.
 	forgetAfter int64 = 60_000_000
+	// gatherFor is how long a claim that has found something looks into more partitions, at most.
+	gatherFor int64 = 10_000
 )
 
 // HeadsAtOnce is how many partitions one pipeline asks for.
@@ -92,7 +94,7 @@ type Request struct {
 
 // Waiter lets claims wait for messages. Each partition has a time at which a poll can find something. When it comes, and
 // nothing is known to be due, heads are read: those of a node in pipelines, nodes side by side. Where something is due
-// one of the claims asks for it, each claim for one partition at a time.
+// one of the claims asks for it, each claim for one partition at a time, until nothing more is due or it has what it may have.
 //
 // All methods are safe for concurrent use.
 type Waiter struct {
@@ -146,16 +148,21 @@ type part struct {
 	turns
 }
 
-// claim is a claim that waits. All fields but the first three are guarded by Waiter.mu.
+// claim is a claim that waits. All fields but the first four are guarded by Waiter.mu.
 type claim struct {
 	Request
 	ctx    context.Context
 	result chan result // holds one
 
+	first chan struct{} // receives when it has found something; holds one
+
 	topics []*topic
 	joined int64
+	found  []punctual.Delivery
+	next   int  // the place in topics of the one asked last
 	asking *ask // what it waits for an answer to
 	gone   bool // it has its result
+	enough bool // it has it although a look was under way
 	over   bool // its time is over
 	left   error
 	doubt  error // of an answer that was lost: what it had leased nobody knows
@@ -182,21 +189,30 @@ func New(c Clock, s Store, n *Nodes) *Waiter {
 	}
 }
 
-// Claim waits for messages and returns the first that come, from one partition. When nothing has come until the time
+// Claim waits for messages and returns the first that come. With them come those that are due in other partitions, unless looking
+// there takes long: the leases of the first ones run. When nothing has come until the time
 // of the request it returns nothing, or why a partition could not be looked into. The waiting ends when the context
 // ends, or closing is closed, which happens when the store closes. It does not end for an answer that is under way from
 // a node that answers.
 func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
 	w.start.Do(func() { w.work.Go(w.poll) })
-	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1)}
+	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1), first: make(chan struct{}, 1)}
 	w.join(c)
 	over, stop := w.clock.After(r.Until)
 	defer func() { stop() }()
+	var enough <-chan time.Time
 	done := ctx.Done()
 	for {
 		select {
 		case got := <-c.result:
 			return got.ds, got.err
+		case <-c.first:
+			var stopGathering func()
+			enough, stopGathering = w.clock.After(w.clock.Now() + gatherFor)
+			defer stopGathering()
+		case <-enough:
+			enough = nil
+			w.stopGathering(c)
 		case <-over:
 			over = nil
 			if w.clock.Now() < r.Until { // it was only some time before
@@ -386,9 +402,17 @@ func (w *Waiter) serve(c *claim) {
 	if c.gone || c.left != nil || c.asking != nil || w.ready == 0 {
 		return
 	}
-	for _, t := range c.topics {
+	from := 0
+	if len(c.found) > 0 {
+		from = c.next
+	}
+	for i, t := range c.topics[from:] {
+		if t.ready == 0 {
+			continue
+		}
+		n := c.room(t)
 		for range t.parts {
-			if t.ready == 0 {
+			if n == 0 || t.ready == 0 {
 				break
 			}
 			t.turn++
@@ -402,23 +426,35 @@ func (w *Waiter) serve(c *claim) {
 				w.schedule(p)
 				continue
 			}
-			w.ask(c, p)
+			c.next = from + i
+			w.ask(c, p, n)
 			return
 		}
 	}
 }
 
-// ask has a claim ask for a partition. Called with mu held.
-func (w *Waiter) ask(c *claim, p *part) {
+// room is how many messages of a topic a claim may still find. Called with mu held.
+func (c *claim) room(t *topic) int {
+	n := c.Max - len(c.found)
+	if c.PerTopic == 0 {
+		return n
+	}
+	has := 0
+	for i := range c.found {
+		if c.found[i].Topic == t.name {
+			has++
+		}
+	}
+	return min(n, c.PerTopic-has)
+}
+
+// ask has a claim ask for up to n messages of a partition. Called with mu held.
+func (w *Waiter) ask(c *claim, p *part, n int) {
 	w.notReady(p)
 	a := &ask{part: p, claim: c, expected: p.expected}
 	tidy := p.tidy
 	p.asking, p.begun, p.noticed, p.unsure, p.expected, p.tidy = true, w.clock.Now(), Never, false, false, false
 	c.asking = a
-	n := c.Max
-	if c.PerTopic > 0 {
-		n = min(n, c.PerTopic)
-	}
 	node, lease := p.node, c.Lease
 	w.work.Go(func() {
 		call := w.nodes.Begin(node, p.Part, func() { w.late(a) })
@@ -458,8 +494,13 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	w.polled(p, p.withJitter(w.afterClaim(p, got)), got.Err)
 	ds := got.Deliveries
 	if waited && len(ds) > 0 {
-		w.finish(c, ds, nil)
+		if c.found = append(c.found, ds...); len(c.found) == len(ds) {
+			c.first <- struct{}{} // has room
+		}
 		ds = nil
+	}
+	if waited && c.Alone && len(c.found) > 0 { // the record of its call has one answer
+		w.finish(c, nil, nil)
 	}
 	if waited && got.Over {
 		w.finish(c, nil, nil)
@@ -534,7 +575,7 @@ func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 		return over
 	})
 	for _, c := range p.topic.waiting {
-		if c.gone || c.left != nil || c.asking != nil || c.Alone || from.Alone || c.Lease != from.Lease || len(ds) == 0 {
+		if c.gone || c.left != nil || c.asking != nil || c.Alone || from.Alone || from.enough || c.Lease != from.Lease || len(ds) == 0 {
 			continue
 		}
 		n := min(c.Max, len(ds))
@@ -549,9 +590,20 @@ func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 	}
 }
 
-// finish gives a claim its result, unless it has one. Called with mu held.
+// stopGathering has a claim return what it has found. What a look brings that is under way goes back.
+func (w *Waiter) stopGathering(c *claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.enough = !c.gone
+	w.finish(c, nil, nil)
+}
+
+// finish gives a claim its result, unless it has one: what it has found, if that is something. Called with mu held.
 func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
 	if !c.gone {
+		if len(c.found) > 0 {
+			ds, err = c.found, nil
+		}
 		if err != nil && err != c.left && c.doubt != nil && punctual.Definite(err) {
 			err = fmt.Errorf("%w (a former look: %w)", err, c.doubt)
 		}
@@ -578,6 +630,8 @@ func (w *Waiter) end(c *claim, why error) {
 func (w *Waiter) conclude(c *claim) {
 	switch {
 	case c.gone || c.asking != nil:
+	case len(c.found) > 0:
+		w.finish(c, nil, nil)
 	case c.left != nil:
 		w.finish(c, nil, c.left)
 	case c.over:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -383,6 +384,87 @@ func TestLateAnswers(t *testing.T) {
 			nodes.Close()
 		})
 	}
+}
+
+// A claim brings what is due in several partitions, up to what it may have in all and of each topic.
+func TestClaimGathers(t *testing.T) {
+	for name, c := range map[string]struct {
+		max, perTopic int
+		alone         bool
+		want          map[string]int
+	}{
+		"all":               {max: 10, want: map[string]int{"a": 3, "b": 3, "c": 3}},
+		"as many as it may": {max: 5, want: map[string]int{"a": 3, "b": 2}},
+		"of each topic":     {max: 10, perTopic: 2, want: map[string]int{"a": 2, "b": 2, "c": 2}},
+		"alone":             {max: 10, alone: true, want: map[string]int{"a": 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t, func(Part) string { return "node" })
+				w, nodes := open(f)
+				topics := []string{"a", "b", "c"}
+				for _, topic := range topics {
+					for i := range 3 {
+						f.push(Part{Topic: topic}, fmt.Sprint(topic, i), -time.Second)
+					}
+				}
+				r := Request{Topics: topics, Max: c.max, PerTopic: c.perTopic, Alone: c.alone, Lease: time.Hour, Until: f.clock.Now() + time.Minute.Microseconds()}
+				ds, err := w.Claim(t.Context(), r, nil, nil)
+				f.handled(ds)
+				got := make(map[string]int)
+				for _, d := range ds {
+					got[d.Topic]++
+				}
+				if err != nil || !maps.Equal(got, c.want) {
+					t.Errorf("a claim brought %v, %v; want %v", got, err, c.want)
+				}
+				if _, leased := f.left(); leased > 0 {
+					t.Errorf("%d messages are leased that nobody holds", leased)
+				}
+				w.Close()
+				nodes.Close()
+			})
+		})
+	}
+}
+
+// P3: a claim that has something does not wait for a node that is slow. What that node leases is given back.
+func TestSlowNodeKeepsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(p Part) string { return "node of " + p.Topic })
+		w, nodes := open(f)
+		topics := []string{"quick", "slow"}
+		f.push(Part{Topic: "quick"}, "quick", 800*time.Microsecond)
+		f.push(Part{Topic: "slow"}, "slow", time.Millisecond)
+		claim := func() ([]punctual.Delivery, error) {
+			return w.Claim(t.Context(), Request{Topics: topics, Max: 10, Lease: time.Hour, Until: f.clock.Now() + time.Minute.Microseconds()}, nil, nil)
+		}
+		var goOn func()
+		var stopping sync.WaitGroup
+		stopping.Go(func() {
+			time.Sleep(500 * time.Microsecond) // both nodes have told by then when something is due
+			goOn = f.stop("node of slow")
+		})
+		ds, err := claim()
+		stopping.Wait()
+		if hung, _ := f.counts(); hung == 0 {
+			t.Fatal("this test shows nothing: the slow node was not asked")
+		}
+		if late := f.handled(ds); err != nil || len(ds) != 1 || ds[0].ID != "quick" || late > 20*time.Millisecond {
+			t.Errorf("beside a slow node a claim brought %v, %v, %v late", ds, err, late)
+		}
+		goOn()
+		time.Sleep(time.Second)
+		if _, released := f.counts(); released != 1 {
+			t.Errorf("%d messages were given back; want that of the slow node", released)
+		}
+		if ds, err = claim(); err != nil || len(ds) != 1 || ds[0].ID != "slow" {
+			t.Errorf("afterwards a claim brought %v, %v", ds, err)
+		}
+		f.handled(ds)
+		w.Close()
+		nodes.Close()
+	})
 }
 
 // lossy is a fake whose first answer is lost, and which cannot be reached from then on.
