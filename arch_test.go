@@ -45,7 +45,7 @@ var architecture = map[string]rule{
 		},
 		outside: []string{"github.com/cockroachdb/pebble/v2"},
 	},
-	"redisstore":                  {ours: []string{".", "storekit", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/health", "redisstore/internal/keys", "redisstore/internal/notify", "redisstore/internal/record", "redisstore/internal/route", "redisstore/internal/script", "redisstore/internal/wait"}, outside: []string{"github.com/redis/go-redis/v9"}},
+	"redisstore":                  {ours: []string{".", "storekit", "internal/tlsfile", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/health", "redisstore/internal/keys", "redisstore/internal/notify", "redisstore/internal/record", "redisstore/internal/route", "redisstore/internal/script", "redisstore/internal/wait"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/clock":   {ours: []string{"storekit"}},
 	"redisstore/internal/errkind": {ours: []string{"."}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/health":  {ours: []string{".", "storekit", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}, outside: []string{"github.com/redis/go-redis/v9"}},

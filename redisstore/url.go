@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/tlsfile"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -238,28 +238,10 @@ func (a *address) secure() (*tls.Config, error) {
 	if !a.tls {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file := a.query.Get("ca"); file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, badURL("ca: %v", err)
-		}
-		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, badURL("ca: %s holds no certificate in PEM form", file)
-		}
-	}
-	cert, key := a.query.Get("cert"), a.query.Get("key")
-	if cert == "" && key == "" {
-		return c, nil
-	}
-	if cert == "" || key == "" {
-		return nil, badURL("cert and key go together: one is missing")
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	c, err := tlsfile.Client(a.query.Get("ca"), a.query.Get("cert"), a.query.Get("key"))
 	if err != nil {
-		return nil, badURL("cert and key: %v", err)
+		return nil, badURL("%v", err)
 	}
-	c.Certificates = []tls.Certificate{pair}
 	return c, nil
 }
 

@@ -82,6 +82,32 @@ func ask(t *testing.T, client *http.Client, method, url, token string) (int, str
 	return answer.StatusCode, string(text)
 }
 
+// Commands speak to a server that has an authority of its own, and show it a certificate, by what stands behind the ? of its URL.
+func TestCertificatesOfAClient(t *testing.T) {
+	s := newShell(t)
+	dir := t.TempDir()
+	cert, key, _ := selfSigned(t, dir)
+	tokens := filepath.Join(dir, "tokens.json")
+	s.run("token", "new", "pusher", "--actions", "push,amend", "--subject", "CN=test", "--tokens", tokens).ok()
+	p := s.start("serve", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--tokens", tokens, "--tls-client-ca", cert, "--tls-client-required")
+	url := listening(t, p)
+	push := func(where string) result {
+		return s.run("push", "orders", "hi", "--id", "A-17", "--in", "1h", "--store", where)
+	}
+	push(url).exits(exitError, "?ca=FILE")
+	push(url+"?ca="+cert).exits(exitError, "cert=FILE&key=FILE")
+	push(url+"?ca="+key).exits(exitUsage, "holds no certificate")
+	push(url+"?cert="+cert).exits(exitUsage, "go together")
+	push(url+"?ca="+cert+"&ca="+cert).exits(exitUsage, "each once")
+	push(url+"?token=secret").exits(exitUsage, "use ca, cert and key")
+	whole := url + "?ca=" + cert + "&cert=" + cert + "&key=" + key
+	push(whole).ok()
+	s.run("cancel", "A-17", "--store", whole+"&ca=").exits(exitUsage, "each once")
+	s.run("cancel", "A-17", "--store", whole).ok()
+	p.signal(syscall.SIGTERM)
+	p.wait()
+}
+
 // TestServeAsConfigured: a file configures TLS, tokens, logs and an objective. Who has a token does what it allows, the metrics
 // tell of it, and a message that was late makes the server degraded, not unready.
 func TestServeAsConfigured(t *testing.T) {

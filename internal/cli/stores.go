@@ -3,9 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/internal/tlsfile"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/remotestore"
 	"github.com/punctualmq/punctual/sharedstore"
@@ -110,19 +114,62 @@ func openDisk(ctx context.Context, p place) (punctual.Store, error) {
 }
 
 // openRemote opens the store at a server: where is HOST:PORT, perhaps with a path, or for a socket its path. Several servers of
-// one store are separated by commas.
+// one store are separated by commas. With https, what certificates are for may follow a ?.
 func openRemote(prefix string) func(context.Context, place) (punctual.Store, error) {
 	return func(ctx context.Context, p place) (punctual.Store, error) {
+		o := remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log}
+		where := p.where
+		if prefix == "https:" {
+			var err error
+			if where, o.TLS, err = certificates(where); err != nil {
+				return nil, err
+			}
+		}
 		var urls []string
-		for part := range strings.SplitSeq(p.where, ",") {
+		for part := range strings.SplitSeq(where, ",") {
 			urls = append(urls, prefix+strings.TrimPrefix(part, prefix))
 		}
-		s, err := remotestore.Open(ctx, urls, &remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log})
+		s, err := remotestore.Open(ctx, urls, &o)
 		if err != nil {
-			return nil, err
+			return nil, withCertificateRemedy(err)
 		}
 		return s, nil
 	}
+}
+
+// certificates cuts from https://HOST:PORT?ca=FILE&cert=FILE&key=FILE what stands behind the ?. The configuration is nil where
+// nothing does.
+func certificates(where string) (rest string, c *tls.Config, err error) {
+	rest, text, ok := strings.Cut(where, "?")
+	if !ok {
+		return rest, nil, nil
+	}
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return "", nil, usagef("store https:%s: what follows the ? cannot be read: use ca=FILE, or cert=FILE&key=FILE, or all three", rest)
+	}
+	for name, values := range query {
+		if !slices.Contains([]string{"ca", "cert", "key"}, name) || len(values) != 1 {
+			return "", nil, usagef("store https:%s: unknown or repeated option %q: use ca, cert and key, each once", rest, name)
+		}
+	}
+	if c, err = tlsfile.Client(query.Get("ca"), query.Get("cert"), query.Get("key")); err != nil {
+		return "", nil, usagef("store https:%s: %v", rest, err)
+	}
+	return rest, c, nil
+}
+
+// withCertificateRemedy says what to do when one side does not know who vouches for the other.
+func withCertificateRemedy(err error) error {
+	const certificateRequired = tls.AlertError(116) // RFC 8446, section 6
+	stranger, alert := x509.UnknownAuthorityError{}, tls.AlertError(0)
+	switch {
+	case errors.As(err, &stranger):
+		return fmt.Errorf("%w; name the certificates of who vouches for the server with ?ca=FILE behind its URL", err)
+	case errors.As(err, &alert) && alert == certificateRequired:
+		return fmt.Errorf("%w; show a certificate of your own with ?cert=FILE&key=FILE behind its URL", err)
+	}
+	return err
 }
 
 // examineRemote asks the server what its store stands on.

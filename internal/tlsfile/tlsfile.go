@@ -1,5 +1,6 @@
 // Package tlsfile makes the TLS configuration of a server from files, and reads the files again when they change. So a
-// certificate is renewed without a restart: connections that exist go on, new ones get the new certificate.
+// certificate is renewed without a restart: connections that exist go on, new ones get the new certificate. It makes that of a
+// client, too.
 package tlsfile
 
 import (
