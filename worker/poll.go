@@ -21,7 +21,7 @@ import (
 // A claim that takes longer than it may is ended. After that, or after a failure, each of its topics is asked for
 // separately until an answer was in time. So a topic that hangs, or fails, costs the others one such claim, less than a
 // second (P14). Topics that outnumber the slots are asked for in groups, which are divided again if they are late,
-// too: thousands of claims would wait for slots, one after the other.
+// too. Thousands of claims would wait for slots, one after the other.
 
 const (
 	// claimWait is how long a claim waits in the store when nothing is due, for a worker with one topic.

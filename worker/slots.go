@@ -53,8 +53,8 @@ type reservation struct {
 	covers int
 }
 
-// reserve takes free slots, at most so many, for a claim of some of the topics, and returns which ones; none when there is no slot
-// for any.
+// reserve takes free slots, at most so many, for a claim of some of the topics. It returns which ones; none when there is no
+// slot for any.
 func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -95,15 +95,15 @@ func TestCertificatesOfAClient(t *testing.T) {
 		return s.run("push", "orders", "hi", "--id", "A-17", "--in", "1h", "--store", where)
 	}
 	push(url).exits(exitError, "?ca=FILE")
-	push(url+"?ca="+cert).exits(exitError, "cert=FILE&key=FILE")
+	push(url+"?ca="+cert).exits(exitError, "cannot be reached") // it meets the alert, or the end of the connection behind that
 	push(url+"?ca="+key).exits(exitUsage, "holds no certificate")
 	push(url+"?cert="+cert).exits(exitUsage, "go together")
 	push(url+"?ca="+cert+"&ca="+cert).exits(exitUsage, "each once")
 	push(url+"?token=secret").exits(exitUsage, "use ca, cert and key")
 	whole := url + "?ca=" + cert + "&cert=" + cert + "&key=" + key
 	push(whole).ok()
-	s.run("cancel", "A-17", "--store", whole+"&ca=").exits(exitUsage, "each once")
-	s.run("cancel", "A-17", "--store", whole).ok()
+	s.run("cancel", "A-17", "--topic", "orders", "--store", whole+"&ca=").exits(exitUsage, "each once")
+	s.run("cancel", "A-17", "--topic", "orders", "--store", whole).ok()
 	p.signal(syscall.SIGTERM)
 	p.wait()
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -161,12 +162,11 @@ func certificates(where string) (rest string, c *tls.Config, err error) {
 
 // withCertificateRemedy says what to do when one side does not know who vouches for the other.
 func withCertificateRemedy(err error) error {
-	const certificateRequired = tls.AlertError(116) // RFC 8446, section 6
-	stranger, alert := x509.UnknownAuthorityError{}, tls.AlertError(0)
+	stranger, remote := x509.UnknownAuthorityError{}, (*net.OpError)(nil)
 	switch {
 	case errors.As(err, &stranger):
 		return fmt.Errorf("%w; name the certificates of who vouches for the server with ?ca=FILE behind its URL", err)
-	case errors.As(err, &alert) && alert == certificateRequired:
+	case errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(remote.Error(), "certificate required"): // crypto/tls exports no type for it
 		return fmt.Errorf("%w; show a certificate of your own with ?cert=FILE&key=FILE behind its URL", err)
 	}
 	return err

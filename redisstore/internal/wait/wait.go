@@ -94,7 +94,7 @@ type Request struct {
 
 // Waiter lets claims wait for messages. Each partition has a time at which a poll can find something. When it comes, and
 // nothing is known to be due, heads are read: those of a node in pipelines, nodes side by side. Where something is due
-// one of the claims asks for it, each claim for one partition at a time, until nothing more is due or it has what it may have.
+// one of the claims asks for it, each claim for one partition at a time. It goes on until nothing more is due or it has what it may have.
 //
 // All methods are safe for concurrent use.
 type Waiter struct {
