@@ -25,7 +25,7 @@ const (
 	pollTogether int64 = 25_000
 	// forgetAfter is for how long a partition is remembered, with its subscription, that nobody waits for.
 	forgetAfter int64 = 60_000_000
-	// gatherFor is how long a claim that has found something looks into more partitions, at most.
+	// gatherFor is how long a claim that has found something begins to look into more partitions.
 	gatherFor int64 = 10_000
 )
 
@@ -152,18 +152,18 @@ type part struct {
 type claim struct {
 	Request
 	ctx    context.Context
-	result chan result // holds one
-
-	first chan struct{} // receives when it has found something; holds one
+	result chan result   // holds one
+	first  chan struct{} // receives when it has found something; holds one
 
 	topics []*topic
 	joined int64
 	found  []punctual.Delivery
-	next   int  // the place in topics of the one asked last
-	asking *ask // what it waits for an answer to
-	gone   bool // it has its result
-	enough bool // it has it although a look was under way
-	over   bool // its time is over
+	since  int64 // when it found the first of them
+	next   int   // the place in topics of the one asked last
+	asking *ask  // what it waits for an answer to
+	gone   bool  // it has its result
+	enough bool  // it has it although a look is under way
+	over   bool  // its time is over
 	left   error
 	doubt  error // of an answer that was lost: what it had leased nobody knows
 }
@@ -189,9 +189,9 @@ func New(c Clock, s Store, n *Nodes) *Waiter {
 	}
 }
 
-// Claim waits for messages and returns the first that come. With them come those that are due in other partitions, unless looking
-// there takes long: the leases of the first ones run. When nothing has come until the time
-// of the request it returns nothing, or why a partition could not be looked into. The waiting ends when the context
+// Claim waits for messages and returns the first that come. With them come those that are due in other partitions, as far as
+// looks take no longer than 10 ms, since leases run. It waits for no look that takes longer than
+// LateAfter. When nothing has come until the time of the request it returns nothing, or why a partition could not be looked into. The waiting ends when the context
 // ends, or closing is closed, which happens when the store closes. It does not end for an answer that is under way from
 // a node that answers.
 func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
@@ -200,19 +200,19 @@ func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, 
 	w.join(c)
 	over, stop := w.clock.After(r.Until)
 	defer func() { stop() }()
-	var enough <-chan time.Time
+	var late <-chan time.Time
 	done := ctx.Done()
 	for {
 		select {
 		case got := <-c.result:
 			return got.ds, got.err
 		case <-c.first:
-			var stopGathering func()
-			enough, stopGathering = w.clock.After(w.clock.Now() + gatherFor)
-			defer stopGathering()
-		case <-enough:
-			enough = nil
-			w.stopGathering(c)
+			var stopLate func()
+			late, stopLate = w.clock.After(w.clock.Now() + LateAfter.Microseconds())
+			defer stopLate()
+		case <-late:
+			late = nil
+			w.leave(c)
 		case <-over:
 			over = nil
 			if w.clock.Now() < r.Until { // it was only some time before
@@ -404,7 +404,9 @@ func (w *Waiter) serve(c *claim) {
 	}
 	from := 0
 	if len(c.found) > 0 {
-		from = c.next
+		if from = c.next; c.Alone || w.clock.Now()-c.since > gatherFor { // the record of its call has one answer, or leases run
+			return
+		}
 	}
 	for i, t := range c.topics[from:] {
 		if t.ready == 0 {
@@ -494,13 +496,12 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	w.polled(p, p.withJitter(w.afterClaim(p, got)), got.Err)
 	ds := got.Deliveries
 	if waited && len(ds) > 0 {
-		if c.found = append(c.found, ds...); len(c.found) == len(ds) {
+		if len(c.found) == 0 {
+			c.since = w.clock.Now()
 			c.first <- struct{}{} // has room
 		}
+		c.found = append(c.found, ds...)
 		ds = nil
-	}
-	if waited && c.Alone && len(c.found) > 0 { // the record of its call has one answer
-		w.finish(c, nil, nil)
 	}
 	if waited && got.Over {
 		w.finish(c, nil, nil)
@@ -590,8 +591,8 @@ func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 	}
 }
 
-// stopGathering has a claim return what it has found. What a look brings that is under way goes back.
-func (w *Waiter) stopGathering(c *claim) {
+// leave has a claim return what it has found. What a look brings that is under way goes back.
+func (w *Waiter) leave(c *claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.enough = !c.gone
