@@ -155,7 +155,7 @@ func (p *poller) askAll() {
 		}
 	}
 	most := p.w.slots.total
-	if len(p.polls) > most { // or the first group would take all slots
+	if p.outnumbered() { // or the first group would take all slots
 		most = max(1, most/(len(groups)+1))
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
@@ -246,32 +246,32 @@ func (p *poller) giveUpLate() {
 		a.cancel()
 		p.w.slots.settle(a.reserved, nil)
 		p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // what is ahead may have the slots now
-		for _, t := range a.polls {
-			t.asked = nil
-		}
 		p.divide(a)
 		p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
 	}
 }
 
-// divide puts the topics of a into groups, of one topic each if there are slots for so many.
+// divide ends the wait of the topics of a and puts them into groups, of one topic each if there are slots for so many.
 func (p *poller) divide(a *ask) {
-	groups := make(map[int]bool)
-	for _, t := range p.polls {
-		groups[t.group] = true
-	}
-	n := max(2, min(mostGroups, p.w.slots.total-len(groups)))
-	each := (len(a.polls) + n - 1) / n
-	if len(p.polls) <= p.w.slots.total {
-		each = 1
+	each := 1
+	if p.outnumbered() {
+		groups := make(map[int]bool)
+		for _, t := range p.polls {
+			groups[t.group] = true
+		}
+		n := max(2, min(mostGroups, p.w.slots.total-len(groups)))
+		each = (len(a.polls) + n - 1) / n
 	}
 	for some := range slices.Chunk(a.polls, each) {
 		p.groups++
 		for _, t := range some {
-			t.group = p.groups
+			t.asked, t.group = nil, p.groups
 		}
 	}
 }
+
+// outnumbered tells that there are more topics than slots.
+func (p *poller) outnumbered() bool { return len(p.polls) > p.w.slots.total }
 
 // someOf are the topics as a log names them.
 func someOf(topics []string) []string {
@@ -338,8 +338,9 @@ func (p *poller) conclude(a *ask) error {
 		p.failed(a)
 		return nil
 	}
+	inTime := took <= a.mayTake()
 	for _, t := range a.polls {
-		if took <= a.mayTake() {
+		if inTime {
 			t.group = 0
 		}
 		if t.tries.reset() {

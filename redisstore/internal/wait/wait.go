@@ -94,7 +94,8 @@ type Request struct {
 
 // Waiter lets claims wait for messages. Each partition has a time at which a poll can find something. When it comes, and
 // nothing is known to be due, heads are read: those of a node in pipelines, nodes side by side. Where something is due
-// one of the claims asks for it, each claim for one partition at a time. It goes on until nothing more is due or it has what it may have.
+// one of the claims asks for it, each claim for one partition at a time. It goes on until nothing more is due or it has
+// what it may have.
 //
 // All methods are safe for concurrent use.
 type Waiter struct {
@@ -190,10 +191,10 @@ func New(c Clock, s Store, n *Nodes) *Waiter {
 }
 
 // Claim waits for messages and returns the first that come. With them come those that are due in other partitions, as far as
-// looks take no longer than 10 ms, since leases run. It waits for no look that takes longer than
-// LateAfter. When nothing has come until the time of the request it returns nothing, or why a partition could not be looked into. The waiting ends when the context
-// ends, or closing is closed, which happens when the store closes. It does not end for an answer that is under way from
-// a node that answers.
+// looks take no longer than 10 ms, since leases run. It waits for no look that takes longer than LateAfter. When nothing
+// has come until the time of the request it returns nothing, or why a partition could not be looked into. The waiting ends
+// when the context ends, or closing is closed, which happens when the store closes. It does not end for an answer that is
+// under way from a node that answers.
 func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
 	w.start.Do(func() { w.work.Go(w.poll) })
 	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1), first: make(chan struct{}, 1)}
