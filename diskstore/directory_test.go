@@ -473,7 +473,7 @@ func directoryGone(t *testing.T) {
 		}, "store-moved"},
 		{"removed", os.RemoveAll, ""},
 	} {
-		for _, closed := range []bool{false, true} {
+		for _, first := range []string{"a change of a file", "the free space", "close"} { // what finds it
 			parent := t.TempDir()
 			dir := filepath.Join(parent, "store")
 			s, err := Open(dir, &Options{Logger: quiet})
@@ -485,8 +485,11 @@ func directoryGone(t *testing.T) {
 				if err := c.happens(dir); err != nil {
 					t.Fatal(err)
 				}
+				if first == "the free space" {
+					s.owned.ForgetSpace()
+				}
 			}
-			if closed {
+			if first == "close" {
 				ids = pushAll(t, s, "before", 50)
 				change()
 			} else {

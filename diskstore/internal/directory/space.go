@@ -28,12 +28,19 @@ type spaceGuard struct {
 // spaceLook is how often the guard asks how much space is free.
 const spaceLook = 250 * time.Millisecond
 
-// CheckSpace returns ErrNoSpace when less than the reserve is free.
+// CheckSpace returns ErrNoSpace when less than the reserve is free. A directory that is gone fails the store: the push
+// that finds it may come before any change of a file.
 func (d *Dir) CheckSpace() error {
 	g := &d.space
 	switch free, err := d.FreeSpace(); {
 	case errors.Is(err, vfs.ErrUnsupported):
 		return nil // a file system in memory
+	case IsMissing(err):
+		if gone := d.Verify(); gone != nil {
+			d.state.Fail(gone)
+			return d.state.Usable()
+		}
+		return errkind.Classify("ask how much space is free", err)
 	case err != nil:
 		return errkind.Classify("ask how much space is free", err)
 	case free < g.reserve:
