@@ -68,6 +68,8 @@ type Console struct {
 	tracker  *consumers.Tracker
 	observed atomic.Bool   // somebody feeds the meter
 	scanFor  time.Duration // scanTime, but in tests
+	// requeueFor is requeueTime, but in tests.
+	requeueFor time.Duration
 }
 
 // New returns the console of a store, which stays the caller's. Close the console before the store. A prefix that is none
@@ -81,7 +83,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	}
 	c := &Console{
 		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(), routes: routes(),
-		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime,
+		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime, requeueFor: requeueTime,
 	}
 	c.inspector, _ = store.(punctual.Inspector)
 	c.keeper, _ = store.(punctual.FinishedKeeper)

@@ -43,6 +43,8 @@ type deadPage struct {
 	Reasons []choice
 	// Export is where the list is as lines of JSON.
 	Export string
+	// On is where the form goes on whose time was up, if not "".
+	On string
 }
 
 // deadGroup is dead messages of the same topic with the same reason and error.
@@ -51,11 +53,12 @@ type deadGroup struct {
 	Count                int
 	Newest               time.Time
 	Example              string
-	Path                 string
+	// Path is the list of the group, ReasonPath that of all with its reason.
+	Path, ReasonPath string
 }
 
 func (c *call) showDead() error {
-	p := &deadPage{frame: c.frame("dead"), Topic: c.get("topic"), Whole: true}
+	p := &deadPage{frame: c.frame("dead"), Topic: c.get("topic"), Whole: true, On: c.get("on")}
 	all, err := c.visibleTopics(p.frame)
 	if err != nil {
 		return err
@@ -88,7 +91,11 @@ func (c *call) showDead() error {
 			return err
 		}
 	}
-	p.Export = p.TopicPath(p.Topic, "dead.ndjson") + "?" + url.Values{"reason": {c.get("reason")}, "from": {c.get("from")}, "to": {c.get("to")}}.Encode()
+	if p.List != nil {
+		chosen := url.Values{"reason": {p.List.Reason}, "from": {p.List.Since}, "to": {p.List.Until}}
+		p.List.Errors.addTo(chosen)
+		p.Export = p.TopicPath(p.Topic, "dead.ndjson") + "?" + chosen.Encode()
+	}
 	for _, r := range []punctual.DeathReason{punctual.ReasonAttemptsUsedUp, punctual.ReasonDiscarded, punctual.ReasonExpired} {
 		p.Reasons = append(p.Reasons, choice{Value: string(r), Text: string(r), Chosen: c.get("reason") == string(r)})
 	}
@@ -117,7 +124,10 @@ func (c *call) groupDead(p *deadPage) error {
 			g := groups[key]
 			if g == nil {
 				g = &deadGroup{Topic: key.Topic, Reason: key.Reason, Error: key.Error, Newest: m.Died, Example: m.ID}
-				g.Path = p.Path("/dead") + "?" + url.Values{"topic": {m.Topic}, "reason": {g.Reason}}.Encode()
+				of := url.Values{"topic": {m.Topic}, "reason": {g.Reason}}
+				g.ReasonPath = p.Path("/dead") + "?" + of.Encode()
+				deathFilter{Text: g.Error, Whole: true}.addTo(of)
+				g.Path = p.Path("/dead") + "?" + of.Encode()
 				groups[key] = g
 			}
 			g.Count++
@@ -155,34 +165,27 @@ func daysBefore(now time.Time, n int) []time.Time {
 	return edges
 }
 
-// lastError is the first line of what went wrong last, without what differs from one message to the next: numbers.
-func lastError(m *punctual.Info) string {
-	if len(m.Failures) == 0 {
-		return ""
-	}
-	text := m.Failures[len(m.Failures)-1].Error
-	for i, r := range text {
-		if r == '\n' {
-			text = text[:i]
-			break
-		}
-	}
-	const most = 160
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
-	return visible(text)
-}
-
 const (
-	// requeuePage is how many dead messages are requeued in one call of the store, requeueTime for how long one form goes on.
+	// requeuePage is how many dead messages are looked at in one call of the store, requeueTime for how long one form goes on.
 	requeuePage = 1000
 	requeueTime = 20 * time.Second
 )
 
+// deathQuery reads the fields of a form that choose dead messages.
+func (c *call) deathQuery(limit int) (q punctual.ListQuery, errors deathFilter, err error) {
+	q = punctual.ListQuery{Topic: c.path["topic"], State: punctual.StateDead, Reason: punctual.DeathReason(c.get("reason")), Limit: limit}
+	if q.From, err = c.instant("from"); err != nil {
+		return q, errors, err
+	}
+	if q.To, err = c.instant("to"); err != nil {
+		return q, errors, err
+	}
+	errors, err = c.deathFilter()
+	return q, errors, err
+}
+
 // requeueDead requeues the dead messages that the form's fields choose, spread over a time if asked for.
 func (c *call) requeueDead() error {
-	topic := c.path["topic"]
 	inspector, err := c.inspector()
 	if err != nil {
 		return err
@@ -191,13 +194,11 @@ func (c *call) requeueDead() error {
 	if err != nil {
 		return err
 	}
-	q := punctual.ListQuery{Topic: topic, State: punctual.StateDead, Reason: punctual.DeathReason(c.get("reason")), Limit: requeuePage}
-	if q.From, err = c.instant("from"); err != nil {
+	q, filter, err := c.deathQuery(requeuePage)
+	if err != nil {
 		return err
 	}
-	if q.To, err = c.instant("to"); err != nil {
-		return err
-	}
+	q.After = c.get("on")
 	if end := now.Add(time.Millisecond); q.To.IsZero() || q.To.After(end) {
 		q.To = end // one that dies again meanwhile is not taken a second time
 	}
@@ -205,55 +206,84 @@ func (c *call) requeueDead() error {
 	if err != nil {
 		return err
 	}
-	more := false
-	detail := fmt.Sprintf("reason %q, spread over %s", q.Reason, notation.FormatDuration(spread))
-	n, err := c.carryOut(deed{verb: "requeue", topic: topic, detail: detail}, func(ctx context.Context) (n int64, err error) {
-		n, more, err = c.requeueAll(ctx, inspector, q, spread)
-		return n, err
+	var r requeued
+	detail := fmt.Sprintf("reason %q, %s, spread over %s", q.Reason, filter, notation.FormatDuration(spread))
+	n, err := c.carryOut(deed{verb: "requeue", topic: q.Topic, detail: detail}, func(ctx context.Context) (n int64, err error) {
+		r, err = c.requeueAll(ctx, inspector, q, filter, spread)
+		return r.done, err
 	})
-	back := c.frame("").Path("/dead") + "?" + url.Values{"topic": {topic}}.Encode()
-	switch {
-	case err != nil:
-		return fmt.Errorf("requeue dead messages of %s (%s were): %w", topic, thousands(n), err)
-	case more:
-		return c.redirect(back, notice{Key: "notice.requeued.more", Args: []string{thousands(n)}})
+	if err != nil {
+		return fmt.Errorf("requeue dead messages of %s (%s were, of %s looked at): %w", q.Topic, thousands(n), thousands(r.looked), err)
 	}
-	return c.redirect(back, notice{Key: "notice.requeued", Args: []string{thousands(n)}})
+	back := url.Values{"topic": {q.Topic}}
+	note := notice{Key: "notice.requeued", Args: []string{thousands(n), thousands(r.looked)}}
+	if r.next != "" { // the form on the next page goes on there, with the same messages before it
+		note.Key = "notice.requeued.more"
+		for name, value := range map[string]string{"reason": string(q.Reason), "from": exact(q.From), "to": exact(q.To), "on": r.next, "after": r.next} {
+			if value != "" {
+				back.Set(name, value)
+			}
+		}
+		filter.addTo(back)
+	}
+	return c.redirect(c.frame("").Path("/dead")+"?"+back.Encode(), note)
 }
 
-// requeueAll requeues page by page. more tells that the time was up first.
-func (c *call) requeueAll(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, spread time.Duration) (n int64, more bool, err error) {
-	end := time.Now().Add(requeueTime)
+// requeued is what became of dead messages that were to be requeued.
+type requeued struct {
+	done, looked int64
+	// next is where to go on when the time was up first.
+	next string
+}
+
+// requeueAll requeues page by page those that the filter keeps, until there are no more or the time is up.
+func (c *call) requeueAll(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, filter deathFilter, spread time.Duration) (r requeued, err error) {
+	end := time.Now().Add(c.console.requeueFor)
 	for number := 0; ; {
 		page, err := i.List(ctx, q)
 		if err != nil {
-			return n, false, err
+			return r, err
 		}
-		as := make([]punctual.Amendment, len(page.Messages))
-		for k, m := range page.Messages {
-			as[k] = punctual.Amendment{Change: punctual.ChangeRequeue, Topic: q.Topic, ID: m.ID, Delay: share(spread, number)}
-			number++
-		}
-		rs, err := c.console.store.Amend(ctx, as)
-		if err != nil {
-			return n, false, err
-		}
-		for _, r := range rs {
-			switch {
-			case r.Err == nil:
-				n++
-			case !errors.Is(r.Err, punctual.ErrNotDead) && !errors.Is(r.Err, punctual.ErrNotFound):
-				return n, false, r.Err
+		as := make([]punctual.Amendment, 0, len(page.Messages))
+		for k := range page.Messages {
+			if m := &page.Messages[k]; filter.keeps(m) {
+				as = append(as, punctual.Amendment{Change: punctual.ChangeRequeue, Topic: q.Topic, ID: m.ID, Delay: share(spread, number)})
+				number++
 			}
 		}
-		if page.Next == "" {
-			return n, false, nil
+		r.looked += int64(len(page.Messages))
+		n, err := c.requeueSome(ctx, as)
+		if r.done += n; err != nil {
+			return r, err
+		}
+		if q.After = page.Next; q.After == "" {
+			return r, nil
 		}
 		if time.Now().After(end) {
-			return n, true, nil
+			r.next = q.After
+			return r, nil
 		}
-		q.After = page.Next
 	}
+}
+
+// requeueSome counts those that were dead until now. One that is not any more was requeued or purged by somebody else.
+func (c *call) requeueSome(ctx context.Context, as []punctual.Amendment) (n int64, err error) {
+	if len(as) == 0 {
+		return 0, nil
+	}
+	rs, err := c.console.store.Amend(ctx, as)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range rs {
+		switch {
+		case r.Err == nil:
+			n++
+		case !errors.Is(r.Err, punctual.ErrNotDead) && !errors.Is(r.Err, punctual.ErrNotFound):
+			err = r.Err
+		}
+	}
+	return n, err
 }
 
 // share is the place of message n in a time over which messages are spread. Multiples of the golden ratio fill it
@@ -269,11 +299,8 @@ func (c *call) exportDead() error {
 	if err != nil {
 		return err
 	}
-	q := punctual.ListQuery{Topic: c.path["topic"], State: punctual.StateDead, Reason: punctual.DeathReason(c.get("reason")), Limit: 500}
-	if q.From, err = c.instant("from"); err != nil {
-		return err
-	}
-	if q.To, err = c.instant("to"); err != nil {
+	q, filter, err := c.deathQuery(scanPage)
+	if err != nil {
 		return err
 	}
 	page, err := inspector.List(c.r.Context(), q)
@@ -289,6 +316,9 @@ func (c *call) exportDead() error {
 	out := bufio.NewWriter(c.w)
 	for {
 		for i := range page.Messages {
+			if !filter.keeps(&page.Messages[i]) {
+				continue
+			}
 			if err := c.writeLine(out, &page.Messages[i]); err != nil {
 				panic(http.ErrAbortHandler) // the browser must not take a part for the whole
 			}

@@ -18,9 +18,9 @@ import (
 const (
 	// findParallel is how many topics are asked for an ID at once, findTopics how many at most.
 	findParallel, findTopics = 16, 2000
-	// scanStep is how many messages a search by header looks at, scanPage how many in one call of the store.
+	// scanStep is how many messages a look through a list looks at, scanPage how many in one call of the store.
 	scanStep, scanPage = 10_000, 500
-	// scanTime bounds such a search besides.
+	// scanTime bounds such a look besides.
 	scanTime = 3 * time.Second
 )
 
@@ -179,26 +179,17 @@ func (c *call) findHeader(p *findPage) error {
 	if err != nil {
 		return fmt.Errorf("read the settings of %s: %w", p.Topic, err)
 	}
-	q := punctual.ListQuery{Topic: p.Topic, State: state, Limit: scanPage, After: c.get("after")}
-	for end := time.Now().Add(c.console.scanFor); ; {
-		page, err := inspector.List(c.r.Context(), q)
-		if err != nil {
-			return fmt.Errorf("look through %s: %w", p.Topic, err)
-		}
-		for i := range page.Messages {
-			m := &page.Messages[i]
-			if p.Looked++; hasHeader(m.Headers, p.Name, p.Value) {
-				p.Found = append(p.Found, c.row(m, p.Now, settings))
-			}
-			p.Last = orderTime(m)
-		}
-		q.After = page.Next
-		if q.After == "" || p.Looked >= scanStep || len(p.Found) >= pageRows || time.Now().After(end) {
-			break
-		}
+	q := punctual.ListQuery{Topic: p.Topic, State: state, After: c.get("after")}
+	found, err := c.scan(c.r.Context(), inspector, q, func(m *punctual.Info) bool { return hasHeader(m.Headers, p.Name, p.Value) })
+	if err != nil {
+		return fmt.Errorf("look through %s: %w", p.Topic, err)
 	}
-	if q.After != "" {
-		p.Next = c.withQuery("after", q.After)
+	p.Looked, p.Last = found.looked, found.last
+	for i := range found.found {
+		p.Found = append(p.Found, c.row(&found.found[i], p.Now, settings))
+	}
+	if found.next != "" {
+		p.Next = c.withQuery("after", found.next)
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ type frame struct {
 	Now time.Time
 	// Stale says why the page shows old values, or nothing.
 	Stale string
+	// Still tells that no part of the page is renewed, since that would take long.
+	Still bool
 	// Partial tells that the store is counting, and Counted when what a page shows was counted, if that is long ago.
 	Partial bool
 	Counted time.Time
@@ -79,7 +81,7 @@ func (f *frame) Here() string {
 
 // Fragment is where the part of the page that changes is renewed from; "" when the page has none.
 func (f *frame) Fragment() string {
-	if f.call.route == nil || !f.call.route.live {
+	if f.call.route == nil || !f.call.route.live || f.Still {
 		return ""
 	}
 	path, query, _ := strings.Cut(strings.TrimPrefix(f.Here(), f.Path("")), "?")

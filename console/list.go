@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
 )
 
 // messageRow is one message in a list.
@@ -80,8 +81,15 @@ type messageList struct {
 	// From and To are the bounds as the form has them; Window tells that there are any.
 	From, To string
 	Window   bool
-	// Reason is that of dead messages.
+	// Since and Until are the bounds to the millisecond, in no time zone.
+	Since, Until string
+	// Reason and Errors choose dead messages.
 	Reason string
+	Errors deathFilter
+	// Scanned tells that Looked messages were looked at for those that fit, up to one of the time Last.
+	Scanned bool
+	Looked  int
+	Last    time.Time
 	// First and Next are where the list begins and goes on, if not "".
 	First, Next string
 }
@@ -102,19 +110,54 @@ func (c *call) list(f *frame, topic string, state punctual.State, settings punct
 	if q.To, err = c.instant("to"); err != nil {
 		return nil, err
 	}
-	page, err := inspector.List(c.r.Context(), q)
+	l := &messageList{State: state.String(), From: f.Input(q.From), To: f.Input(q.To), Window: !q.From.IsZero() || !q.To.IsZero(), Reason: string(q.Reason)}
+	l.Since, l.Until = exact(q.From), exact(q.To)
+	messages, err := c.listed(f, l, inspector, &q)
 	if err != nil {
 		return nil, fmt.Errorf("list the %s messages of %s: %w", state, topic, err)
 	}
-	l := &messageList{State: state.String(), From: f.Input(q.From), To: f.Input(q.To), Window: !q.From.IsZero() || !q.To.IsZero(), Reason: string(q.Reason)}
-	for i := range page.Messages {
-		l.Messages = append(l.Messages, c.row(&page.Messages[i], f.Now, settings))
-	}
-	if page.Next != "" {
-		l.Next = c.withQuery("after", page.Next)
+	for i := range messages {
+		l.Messages = append(l.Messages, c.row(&messages[i], f.Now, settings))
 	}
 	if q.After != "" {
 		l.First = c.withQuery("after", "")
 	}
 	return l, nil
+}
+
+// exact is a time as a field without a picker has it; "" for the zero one.
+func exact(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return notation.FormatTime(t)
+}
+
+// listed reads the messages of a list, of the dead those that have the error asked for. A part that takes a look through many messages is
+// not renewed.
+func (c *call) listed(f *frame, l *messageList, i punctual.Inspector, q *punctual.ListQuery) (messages []punctual.Info, err error) {
+	next := ""
+	if q.State == punctual.StateDead {
+		if l.Errors, err = c.deathFilter(); err != nil {
+			return nil, err
+		}
+	}
+	if l.Errors.keepsAll() {
+		page, err := i.List(c.r.Context(), *q)
+		if err != nil {
+			return nil, err
+		}
+		messages, next = page.Messages, page.Next
+	} else {
+		s, err := c.scan(c.r.Context(), i, *q, l.Errors.keeps)
+		if err != nil {
+			return nil, err
+		}
+		messages, next = s.found, s.next
+		l.Scanned, l.Looked, l.Last, f.Still = true, s.looked, s.last, true
+	}
+	if next != "" {
+		l.Next = c.withQuery("after", next)
+	}
+	return messages, nil
 }
