@@ -65,6 +65,7 @@ type Console struct {
 	reader   *overview.Reader
 	drawn    drawn
 	meter    *overview.Meter
+	lateness lateness
 	tracker  *consumers.Tracker
 	observed atomic.Bool   // somebody feeds the meter
 	scanFor  time.Duration // scanTime, but in tests

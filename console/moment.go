@@ -1,6 +1,10 @@
 package console
 
-import "time"
+import (
+	"math"
+	"strconv"
+	"time"
+)
 
 // moment is an instant as pages show it.
 type moment struct {
@@ -59,6 +63,14 @@ func (f *frame) Span(d time.Duration) string {
 		return whole
 	}
 	return ""
+}
+
+// Lateness is a span, to the tenth of a second where that tells whether a promise was kept. It is rounded up.
+func (f *frame) Lateness(d time.Duration) string {
+	if d <= time.Second || d >= 10*time.Second {
+		return f.Span(d)
+	}
+	return f.call.look.language.text("unit.s", strconv.FormatFloat(math.Ceil(d.Seconds()*10)/10, 'f', -1, 64))
 }
 
 // Input is an instant as a field for date and time has it, "" for none.

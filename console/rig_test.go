@@ -183,6 +183,7 @@ func pagePaths() []string {
 		"/week", "/week?topic=order.close&zone=Asia/Kolkata", "/topics", "/topics?q=order&sort=due", "/topics/order.close", "/topics/order.close?state=leased",
 		"/topics/order.close?from=2026-11-22T12:10&to=2026-11-22T12:20", "/topics/a-b%2Fc:d", "/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25",
 		"/topics/a-b%2Fc:d/messages/a%2Fb%20%3F%23%25?body=hex", "/topics/pay?state=dead", "/topics/pay/messages/dead-1",
+		"/lateness", "/lateness?span=24h", "/lateness?topic=pay",
 		"/find", "/find?id=late-1&stay=1", "/find?topic=a-b/c:d&state=scheduled&name=tenant&value=shop", "/dead", "/dead?topic=pay", "/try", "/try?topic=late&pushed=late-1",
 		"/try?topic=late&pushed=gone&due=2026-11-22T12:00:00Z",
 	}

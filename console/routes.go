@@ -63,6 +63,7 @@ func routes() []*route {
 		{method: get, path: "/", action: ActionInspect, live: true, handle: (*call).showNow},
 		{method: get, path: "/ahead", action: ActionInspect, live: true, handle: (*call).showAhead},
 		{method: get, path: "/week", action: ActionInspect, perTopic: true, live: true, handle: (*call).showWeek},
+		{method: get, path: "/lateness", action: ActionInspect, perTopic: true, live: true, handle: (*call).showLateness},
 		{method: get, path: "/topics", action: ActionInspect, perTopic: true, live: true, handle: (*call).showTopics},
 		{method: get, path: "/find", action: ActionInspect, perTopic: true, handle: (*call).showFind},
 		{method: get, path: "/dead", action: ActionInspect, perTopic: true, live: true, handle: (*call).showDead},

@@ -200,7 +200,7 @@ func TestTopicsAreKeptApart(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(func(_ Action, topic string) bool { return strings.HasPrefix(topic, "order.") })})
 	r.fill()
 	for path, code := range map[string]int{
-		"/topics": 200, "/find": 200, "/find?id=dead-1": 200, "/dead": 200, "/try": 200, "/": 403, "/ahead": 403, "/week": 403, "/week?topic=order.close": 200,
+		"/topics": 200, "/find": 200, "/find?id=dead-1": 200, "/dead": 200, "/try": 200, "/": 403, "/ahead": 403, "/week": 403, "/lateness": 200, "/lateness?topic=pay": 403, "/lateness?topic=order.close": 200, "/week?topic=order.close": 200,
 		"/week?topic=pay": 403, "/topics/pay": 403, "/topics/pay/messages/dead-1": 403, "/topics/pay/messages/dead-1/body": 403, "/dead?topic=pay": 403,
 		"/find?topic=pay&id=dead-1": 403, "/find?topic=pay&name=x&state=dead": 403, "/topics/pay/dead.ndjson": 403, "/try?topic=pay&pushed=dead-1": 403,
 		"/topics/order.close": 200,

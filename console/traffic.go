@@ -42,16 +42,21 @@ type rate struct {
 
 // curve is lateness over time on a logarithmic scale: a picture, and a table.
 type curve struct {
-	Paths  []curvePath
-	Lines  []line
-	Prompt float64 // where the line of the promise is
-	Ticks  []tick
-	Rows   []curveRow
+	// Name is the key of the caption; Path leads to more, if not "".
+	Name, Path string
+	Paths      []curvePath
+	Lines      []line
+	Prompt     float64 // where the line of the promise is
+	// Oldest is where the line of the message is that has been ready for longest; HasOldest tells that there is one.
+	Oldest    float64
+	HasOldest bool
+	Ticks     []tick
+	Rows      []curveRow
 }
 
 type curvePath struct{ Name, D string }
 
-// curveRow is a minute in which something was delivered.
+// curveRow is a step in which something was delivered.
 type curveRow struct {
 	Label         string
 	Deliveries    int64
@@ -77,29 +82,36 @@ func (c *call) traffic(f *frame) *traffic {
 			t.Rates = append(t.Rates, rate{r.name, perMinute(r.count, rateMinutes)})
 		}
 	}
-	t.Curve = curveOf(f, c.console.meter.Series("", trafficMinutes))
+	if t.Curve = curveOf(f, latenessSpans()[0], c.console.meter.Series("", trafficMinutes), 0); t.Curve != nil {
+		t.Curve.Path = f.Path("/lateness")
+	}
 	return t
 }
 
-func curveOf(f *frame, all []overview.Traffic) *curve {
-	most := 10 * time.Second // the line of the promise is in the picture
-	some := false
+// heights says how high a lateness stands in a picture, by its logarithm.
+type heights struct {
+	most   time.Duration
+	height float64
+}
+
+// leastMost has the line of the promise in every picture.
+const leastMost = 10 * time.Second
+
+// heightsFor has room for the latest of some steps, and for one that waits.
+func heightsFor(height float64, oldest time.Duration, all ...overview.Traffic) heights {
+	h := heights{max(leastMost, oldest), height}
 	for _, m := range all {
-		most, some = max(most, m.Max), some || m.Deliveries > 0
+		h.most = max(h.most, m.Max)
 	}
-	if !some {
-		return nil
-	}
-	height := func(d time.Duration) float64 {
-		const room = chartHeight - 14
-		return round(chartHeight - room*math.Log10(float64(d.Milliseconds())+1)/math.Log10(float64(most.Milliseconds())+1))
-	}
-	c := &curve{Prompt: height(overview.PromptLimit)}
-	for _, d := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute, time.Hour} {
-		if d <= most {
-			c.Lines = append(c.Lines, line{Y: height(d), Text: f.Span(d)})
-		}
-	}
+	return h
+}
+
+func (h heights) of(d time.Duration) float64 {
+	return round(h.height - (h.height-h.height/10)*math.Log10(float64(d.Milliseconds())+1)/math.Log10(float64(h.most.Milliseconds())+1))
+}
+
+// latenessPaths are the lines of the latest, the 99th and the middle one of a hundred deliveries.
+func (h heights) latenessPaths(all []overview.Traffic) (out []curvePath) {
 	for _, p := range []struct {
 		name string
 		of   func(overview.Traffic) time.Duration
@@ -108,21 +120,36 @@ func curveOf(f *frame, all []overview.Traffic) *curve {
 		{"p99", func(t overview.Traffic) time.Duration { return t.P99 }},
 		{"p50", func(t overview.Traffic) time.Duration { return t.P50 }},
 	} {
-		c.Paths = append(c.Paths, curvePath{p.name, pathOf(all, func(t overview.Traffic) float64 { return height(p.of(t)) })})
+		out = append(out, curvePath{p.name, pathOf(all, func(t overview.Traffic) float64 { return h.of(p.of(t)) })})
+	}
+	return out
+}
+
+// curveOf is nil when nothing was delivered. oldest is for how long a message has been ready by now; 0 is none.
+func curveOf(f *frame, s latenessSpan, all []overview.Traffic, oldest time.Duration) *curve {
+	h := heightsFor(chartHeight, oldest, all...)
+	c := &curve{Name: "late." + s.name, Prompt: h.of(overview.PromptLimit), Oldest: h.of(oldest), HasOldest: oldest > 0, Paths: h.latenessPaths(all)}
+	for _, d := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+		if d <= h.most {
+			c.Lines = append(c.Lines, line{Y: h.of(d), Text: f.Span(d)})
+		}
 	}
 	for i, m := range all {
 		at := m.From.In(f.call.look.zone)
-		if at.Minute()%10 == 0 {
+		if (60*at.Hour()+at.Minute())%s.tick == 0 {
 			c.Ticks = append(c.Ticks, tick{X: percent(100 * float64(i) / float64(len(all))), Text: at.Format("15:04")})
 		}
 		if m.Deliveries > 0 {
-			c.Rows = append(c.Rows, curveRow{at.Format("15:04"), m.Deliveries, f.Span(m.P50), f.Span(m.P99), f.Span(m.Max)})
+			c.Rows = append(c.Rows, curveRow{at.Format("15:04"), m.Deliveries, f.Lateness(m.P50), f.Lateness(m.P99), f.Lateness(m.Max)})
 		}
+	}
+	if c.Rows == nil {
+		return nil
 	}
 	return c
 }
 
-// pathOf is the way of a line through the minutes, in hundredths of the picture. A minute without deliveries has no lateness, and breaks it; one
+// pathOf is the way of a line through the steps, in hundredths of the picture. A step without deliveries has no lateness, and breaks it; one
 // between two such is a short stroke.
 func pathOf(all []overview.Traffic, y func(overview.Traffic) float64) string {
 	var b strings.Builder

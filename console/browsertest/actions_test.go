@@ -55,7 +55,7 @@ func TestPages(t *testing.T) {
 		r := newRig(t, s, nil)
 		r.seed()
 		shown := map[string]string{
-			"now": "Scheduled", "ahead": "order.cancel", "week": "order.cancel", "topics": "payment.notify", "topic": "order-", "dead-topic": "503",
+			"now": "Scheduled", "ahead": "order.cancel", "week": "order.cancel", "lateness": "Lateness", "topics": "payment.notify", "topic": "order-", "dead-topic": "503",
 			"message": "visit-3", "find": "order-7", "dead": "no such customer", "dead-letters": "503", "try": "Push", "audit": "",
 		}
 		for name, path := range pages() {

@@ -76,6 +76,9 @@ func TestScreens(t *testing.T) {
 	}
 	r := newShop(t)
 	for name, path := range shopPages() {
+		if *only != "" && !strings.HasPrefix(name, *only) {
+			continue
+		}
 		for _, v := range []struct {
 			name, theme, language string
 			width                 int64

@@ -30,6 +30,7 @@ import (
 var (
 	storeFlag = flag.String("store", "all", "the store behind the console: mem, disk, redis, postgres, or the URL of an empty Redis or PostgreSQL")
 	screens   = flag.String("screens", "", "write a picture of every page to this directory")
+	only      = flag.String("only", "", "write pictures of the pages alone whose names begin so")
 	pending   = flag.Int("pending", 20_000, "how many messages TestManyMessages pushes; a tenth of them dies")
 )
 
@@ -355,7 +356,7 @@ func (r *rig) traffic() {
 // pages are the pages of a store that seed has filled, by name.
 func pages() map[string]string {
 	return map[string]string{
-		"now": "/", "ahead": "/ahead", "week": "/week", "topics": "/topics", "topic": "/topics/order.cancel", "dead-topic": "/topics/payment.notify?state=dead",
+		"now": "/", "ahead": "/ahead", "week": "/week", "lateness": "/lateness", "topics": "/topics", "topic": "/topics/order.cancel", "dead-topic": "/topics/payment.notify?state=dead",
 		"message": "/topics/reminder/messages/visit-3", "find": "/find?id=order-7", "dead": "/dead", "dead-letters": "/dead?topic=payment.notify", "try": "/try", "audit": "/audit",
 	}
 }

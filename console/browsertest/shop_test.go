@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func newShop(t *testing.T) *shop {
 	s.deaths()
 	s.attempts()
 	s.ahead()
-	s.hour()
+	s.day()
 	return s
 }
 
@@ -141,7 +142,7 @@ func (s *shop) ahead() {
 
 // consumers are two programs that close orders.
 func (s *shop) consumers(_ context.Context, topic string) (punctual.Consumers, error) {
-	c := punctual.Consumers{Since: s.now.Add(-3 * time.Hour)}
+	c := punctual.Consumers{Since: s.now.Add(-counted)}
 	if topic == "order.cancel" {
 		c.All = []punctual.Consumer{
 			{User: "shop", Address: "10.0.0.12", Name: "closer-1", Waiting: 1, Leases: 4, NextEnd: s.now.Add(21 * time.Second), Claimed: 131, Settled: 127, LastSeen: s.now.Add(-time.Second)},
@@ -151,22 +152,28 @@ func (s *shop) consumers(_ context.Context, topic string) (punctual.Consumers, e
 	return c, nil
 }
 
-// hour is what has passed the server in the last hour.
-func (s *shop) hour() {
+// counted is since when the server of the pictures has counted: for longer than any of them looks back.
+const counted = 26 * time.Hour
+
+// day is what has passed the server since then.
+func (s *shop) day() {
 	o := s.pages.Observer()
-	for minute := -60; minute <= 0; minute++ {
-		ctx := overview.At(s.t.Context(), time.Now().Add(time.Duration(minute)*time.Minute))
+	for minute := -int(counted / time.Minute); minute <= 0; minute++ {
+		ctx := overview.At(s.t.Context(), s.now.Add(time.Duration(minute)*time.Minute))
+		hour := s.now.Add(time.Duration(minute) * time.Minute).Hour()
+		busy := 0.55 - 0.45*math.Cos(2*math.Pi*float64(hour-3)/24) // people sleep at night
 		for _, topic := range []struct {
-			name string
-			rate float64
-		}{{"order.cancel", 44}, {"reminder", 12}, {"payment.notify", 7}} {
-			n := int(topic.rate * (1 + 0.4*math.Sin(float64(minute)/7+topic.rate) + 0.2*math.Sin(float64(minute*minute))))
+			name       string
+			rate       float64
+			slow, kept int // how many times as late as others, and which part is not paid in time
+		}{{"order.cancel", 44, 1, 8}, {"reminder", 12, 3, 100}, {"payment.notify", 7, 9, 100}} {
+			n := int(topic.rate * busy * (1 + 0.4*math.Sin(float64(minute)/7+topic.rate) + 0.2*math.Sin(float64(minute*minute))))
 			for k := range n {
 				o.OnPush(ctx, punctual.PushResult{Topic: topic.name, Status: punctual.PushStored}, time.Millisecond)
-				if k%8 == 7 {
-					continue // it was paid
+				if k%topic.kept == 7 {
+					continue
 				}
-				late := 2*time.Millisecond + time.Duration(k*k%(17+minute*minute%9))*time.Millisecond
+				late := 2*time.Millisecond + time.Duration(topic.slow*(k*k%(17+minute*minute%9)))*time.Millisecond
 				if k == 20 {
 					late *= time.Duration(2 + minute*minute%7)
 				}
@@ -190,6 +197,7 @@ func shopPages() map[string]string {
 	all := pages()
 	all["message"], all["find"], all["topic-dead"] = "/topics/payment.notify/messages/payment-71", "/find?id=order-107&stay=1", all["dead-topic"]
 	delete(all, "dead-topic")
-	all["ahead-90d"] = "/ahead?span=90d"
+	all["ahead-90d"], all["lateness-24h"] = "/ahead?span=90d", "/lateness?span=24h"
+	all["dead-group"] = "/dead?" + url.Values{"topic": {"payment.notify"}, "match": {"is"}, "error": {"no such customer"}}.Encode()
 	return all
 }

@@ -28,9 +28,8 @@ const PromptLimit = time.Second
 //
 // MeterMinutes are those of the machine's clock, lateness is by the store's.
 type Meter struct {
-	since time.Time
-
 	mu     sync.Mutex
+	since  time.Time          // guarded by mu
 	total  series             // guarded by mu
 	topics map[string]*series // guarded by mu; never more than meteredTopics
 	full   int64              // guarded by mu: the minute in which no topic could make room, so that it is tried once a minute
@@ -42,7 +41,11 @@ func NewMeter() *Meter {
 }
 
 // Since is when the Meter began to count.
-func (m *Meter) Since() time.Time { return m.since }
+func (m *Meter) Since() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.since
+}
 
 // Traffic is what passed in some time.
 type Traffic struct {
@@ -62,22 +65,35 @@ type Traffic struct {
 // Series returns what passed in each of the last n minutes, oldest first, the one under way included; n is at most MeterMinutes. An empty topic
 // asks for all topics together. It is nil for a topic that the Meter does not count by itself.
 func (m *Meter) Series(topic string, n int) []Traffic {
-	n = min(max(n, 1), MeterMinutes)
+	steps, _ := m.Steps(topic, min(n, MeterMinutes), 1)
+	return steps
+}
+
+// Steps is Series in steps of some minutes, at most 60, and what passed in all of them together. Steps begin at multiples of their length. They
+// reach back a day at most, and are nil for a topic that the Meter does not count by itself.
+func (m *Meter) Steps(topic string, n, minutes int) (steps []Traffic, all Traffic) {
+	minutes = min(max(minutes, 1), 60)
+	n = min(max(n, 1), MeterMinutes/minutes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.find(topic)
 	if s == nil {
-		return nil
+		return nil, Traffic{}
 	}
-	out := make([]Traffic, n)
+	steps = make([]Traffic, n)
 	now := minuteOf(time.Now())
-	for i := range out {
-		number := now - int64(n-1-i)
+	first := now - now%int64(minutes) - int64((n-1)*minutes)
+	var whole window
+	for i := range steps {
+		begin := first + int64(i*minutes)
 		var w window
-		w.add(s.at(number))
-		out[i] = w.traffic(number)
+		for number := begin; number < begin+int64(minutes); number++ {
+			w.add(s.at(number))
+		}
+		whole.merge(&w)
+		steps[i] = w.traffic(begin)
 	}
-	return out
+	return steps, whole.traffic(first)
 }
 
 // Total returns what passed in the last n minutes together, the one under way included. It tells whether the Meter counts the topic by
@@ -148,7 +164,8 @@ func (m *Meter) Observer() *punctual.Observer {
 // instant is the key of a context's time.
 type instant struct{}
 
-// At has a Meter count what it is told with the context in the minute of t. It is for pictures, which cannot wait an hour.
+// At has a Meter count what it is told with the context in the minute of t. A Meter that is told of a time before its first has counted since
+// then. It is for pictures, which cannot wait an hour.
 func At(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, instant{}, t)
 }
@@ -162,6 +179,9 @@ func (m *Meter) count(ctx context.Context, topic string, add func(*slot)) {
 	now := minuteOf(at)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if ok && at.Before(m.since) {
+		m.since = at
+	}
 	add(m.total.enter(now))
 	if s := m.admit(topic, now); s != nil {
 		add(s.enter(now))
@@ -275,6 +295,19 @@ func (w *window) add(c *slot) {
 	w.sum.Max = max(w.sum.Max, milliseconds(c.max))
 	for i, n := range c.lateness {
 		w.lateness[i] += int64(n)
+	}
+}
+
+// merge adds another window.
+func (w *window) merge(other *window) {
+	w.sum.Pushes += other.sum.Pushes
+	w.sum.Deliveries += other.sum.Deliveries
+	w.sum.Acks += other.sum.Acks
+	w.sum.Retries += other.sum.Retries
+	w.sum.Discards += other.sum.Discards
+	w.sum.Max = max(w.sum.Max, other.sum.Max)
+	for i, n := range other.lateness {
+		w.lateness[i] += n
 	}
 }
 

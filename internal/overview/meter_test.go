@@ -247,3 +247,58 @@ func TestMeterIsShared(t *testing.T) {
 		t.Errorf("%d pushes, %d by topic; want 4000", c.Pushes, byTopic)
 	}
 }
+
+// Steps add up minutes, begin at multiples of their length, and have the sums and quantiles of all their minutes.
+func TestMeterSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(7 * time.Minute) // in the middle of a quarter of an hour
+		m := NewMeter()
+		f := feed{t, m.Observer()}
+		for n := range 40 { // one each minute, so whole steps have 15
+			f.deliver("a", time.Duration(n+1)*100*time.Millisecond)
+			if n < 39 {
+				time.Sleep(time.Minute)
+			}
+		}
+		steps, all := m.Steps("a", 4, 15)
+		var counts []int64
+		for n, s := range steps {
+			counts = append(counts, s.Deliveries)
+			if s.From.Minute()%15 != 0 || n > 0 && s.From.Sub(steps[n-1].From) != 15*time.Minute {
+				t.Errorf("step %d begins at %v", n, s.From)
+			}
+		}
+		if want := []int64{8, 15, 15, 2}; !slices.Equal(counts, want) {
+			t.Errorf("the steps have %v deliveries, want %v", counts, want)
+		}
+		if all.Deliveries != 40 || all.Max != 4*time.Second || all.Late != 30 || all.P50 != 2*time.Second {
+			t.Errorf("all together: %+v", all)
+		}
+		sum, _ := m.Total("a", 60)
+		if sum.P99 != all.P99 || sum.Deliveries != all.Deliveries {
+			t.Errorf("steps %+v differ from the minutes %+v", all, sum)
+		}
+		if steps, _ := m.Steps("unknown", 4, 15); steps != nil {
+			t.Error("a topic that is not counted has steps")
+		}
+		if steps, _ := m.Steps("", 1000, 60); len(steps) != 24 {
+			t.Errorf("%d hours", len(steps))
+		}
+	})
+}
+
+// A Meter that is told of the past has counted since then, so that what it shows and what it says agree.
+func TestMeterOfThePast(t *testing.T) {
+	m := NewMeter()
+	made, past := m.Since(), time.Now().Add(-3*time.Hour)
+	o := m.Observer()
+	o.OnPush(At(t.Context(), time.Now().Add(time.Minute)), punctual.PushResult{Topic: "a", Status: punctual.PushStored}, 0)
+	o.OnPush(t.Context(), punctual.PushResult{Topic: "a", Status: punctual.PushStored}, 0)
+	if !m.Since().Equal(made) {
+		t.Errorf("it has counted since %v, but was made at %v", m.Since(), made)
+	}
+	o.OnPush(At(t.Context(), past), punctual.PushResult{Topic: "a", Status: punctual.PushStored}, 0)
+	if !m.Since().Equal(past) {
+		t.Errorf("it has counted since %v, and was told of %v", m.Since(), past)
+	}
+}

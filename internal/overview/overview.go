@@ -246,14 +246,36 @@ func (r *Reader) Read(ctx context.Context) (*Overview, error) { return r.ReadIn(
 func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, error) {
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
+	out, counts, err := r.glance(ctx, patient)
+	if err != nil || out.Counting {
+		return out, err
+	}
+	examining := r.examine()
+	if len(out.Topics) > 0 && !out.Partial {
+		r.addPictures(patient, out, counts, zone)
+	}
+	out.Attention = attention(out, r.examined(patient, examining))
+	return out, nil
+}
+
+// Glance is Read without pictures and findings, for who wants to know only what is ready and for how long.
+func (r *Reader) Glance(ctx context.Context) (*Overview, error) {
+	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	out, _, err := r.glance(ctx, patient)
+	return out, err
+}
+
+// glance is what the quick looks tell.
+func (r *Reader) glance(ctx, patient context.Context) (*Overview, topicCounts, error) {
 	heads := r.beginHeads()
 	c, err := r.quick(ctx, patient)
 	if err != nil {
-		return nil, err
+		return nil, topicCounts{}, err
 	}
 	h := r.heads.await(patient, heads)
 	if c.read.IsZero() && h.read.IsZero() {
-		return &Overview{Counting: true, Inspected: true, Meter: r.o.Meter}, nil
+		return &Overview{Counting: true, Inspected: true, Meter: r.o.Meter}, topicCounts{}, nil
 	}
 	out := &Overview{
 		AsOf: c.value.now, Counted: c.value.now, Took: c.took, Err: c.err, Inspected: r.inspector != nil && !c.value.lacking, Topics: c.value.topics,
@@ -261,12 +283,7 @@ func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, er
 	}
 	out.addHeads(h)
 	out.add()
-	examining := r.examine()
-	if len(out.Topics) > 0 && !out.Partial {
-		r.addPictures(patient, out, c.value, zone)
-	}
-	out.Attention = attention(out, r.examined(patient, examining))
-	return out, nil
+	return out, c.value, nil
 }
 
 // addPictures adds what falls due. Until a picture was counted for the first time, those of more distant times are

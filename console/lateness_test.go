@@ -1,0 +1,111 @@
+package console
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/overview"
+)
+
+// delivered tells the console of a delivery, some minutes ago.
+func (r *rig) delivered(topic string, late, ago time.Duration) {
+	r.t.Helper()
+	ctx := overview.At(r.t.Context(), time.Now().Add(-ago))
+	r.console.Observer().OnStart(ctx, &punctual.Delivery{Message: punctual.Message{Topic: topic, Due: noon}, Delivered: noon.Add(late)})
+}
+
+// wordsOf is a page without its marks, in one line.
+func wordsOf(page string) string {
+	return strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")), " ")
+}
+
+// The page says how late deliveries were, of all topics and of each, the latest first, and in the table what the lines say.
+func TestLateness(t *testing.T) {
+	r := newRig(t, nil)
+	if text := r.page("/lateness"); !strings.Contains(text, "does not know how late") || strings.Contains(text, "<figure") {
+		t.Error("nobody counts, and the page does not say so")
+	}
+	r.push("waits", "a", 0)
+	r.clock.Advance(42 * time.Second)
+	for n := range 200 {
+		r.delivered("quick", 3*time.Millisecond, time.Duration(n%50)*time.Minute)
+	}
+	for range 3 {
+		r.delivered("slow", 1900*time.Millisecond, 5*time.Minute)
+		r.delivered("yesterday", 90*time.Second, 5*time.Hour)
+	}
+	page := wordsOf(r.page("/lateness"))
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(page, "in waits") && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		page = wordsOf(r.page("/lateness")) // the store is being asked
+	}
+	for _, want := range []string{
+		"Deliveries 203 Later than 1 s 3 median 5 ms 99 of 100 1.9 s latest 1.9 s", "Ready for longest by now: 42 s, in waits",
+		"slow median 1.9 s · 99 of 100 1.9 s · latest 1.9 s 3 over 1 s", "slow 3 3 1.9 s 1.9 s 1.9 s", "quick 200 0 3 ms 3 ms 3 ms",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q: %s", want, page)
+		}
+	}
+	if strings.Contains(page, "yesterday") || strings.Index(page, "slow") > strings.Index(page, "quick") {
+		t.Error("the hour has what is older, or the latest topic is not the first")
+	}
+	day := wordsOf(r.page("/lateness?span=24h"))
+	if !strings.Contains(day, "Deliveries 206") || !strings.Contains(day, "yesterday 3 3 1 min 30 s") || strings.Index(day, "yesterday") > strings.Index(day, "slow") {
+		t.Errorf("the day is %s", day)
+	}
+	one := r.page("/lateness?topic=slow")
+	if text := wordsOf(one); !strings.Contains(text, "Deliveries 3 ") || strings.Contains(text, "quick") || strings.Contains(text, "42 s") {
+		t.Errorf("the page of one topic is %s", text)
+	}
+	if !strings.Contains(r.page("/fragment/lateness?topic=slow"), "1.9 s") || !strings.Contains(one, `data-from="/fragment/lateness?topic=slow"`) {
+		t.Error("the page of one topic is not renewed")
+	}
+	if text := r.page("/"); !strings.Contains(text, `href="/lateness"`) {
+		t.Error("the page Now does not lead to it")
+	}
+}
+
+// Who may inspect some topics sees those, and no sum of all.
+func TestLatenessOfSomeTopics(t *testing.T) {
+	r := newRig(t, &Options{Authenticate: who(func(_ Action, topic string) bool { return topic == "mine" })})
+	r.push("theirs", "a", 0)
+	r.clock.Advance(time.Minute)
+	r.delivered("mine", time.Second, 0)
+	r.delivered("theirs", 2*time.Hour, 0)
+	if text := wordsOf(r.page("/lateness")); strings.Contains(text, "theirs") || strings.Contains(text, "2 h") || strings.Contains(text, "Deliveries 2") || !strings.Contains(text, "mine 1 0 1 s") {
+		t.Errorf("the page is %s", text)
+	}
+}
+
+// The lines stand where the numbers are: the promise below what breaks it, above what keeps it.
+func TestHeightsOfLateness(t *testing.T) {
+	h := heightsFor(100, 0, overview.Traffic{Max: time.Minute})
+	kept, promise, broken, most := h.of(900*time.Millisecond), h.of(overview.PromptLimit), h.of(2*time.Second), h.of(time.Minute)
+	if !(100 > kept && kept > promise && promise > broken && broken > most && most == 10) || h.of(0) != 100 {
+		t.Errorf("%v %v %v %v", kept, promise, broken, most)
+	}
+	f := &frame{call: &call{look: look{language: &language{texts: map[string]string{"unit.s": "{0} s", "unit.ms": "{0} ms", "unit.min": "{0} min"}}}}}
+	for d, want := range map[time.Duration]string{
+		time.Second: "1 s", 1001 * time.Millisecond: "1.1 s", 2 * time.Second: "2 s", 9950 * time.Millisecond: "10 s", 12500 * time.Millisecond: "12 s", 999 * time.Millisecond: "999 ms",
+	} {
+		if got := f.Lateness(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
+
+// A topic has a small picture only while there are few; the table has all.
+func TestManyTopicsAreLate(t *testing.T) {
+	r := newRig(t, nil)
+	for n := range mostSmall + 10 {
+		r.delivered(fmt.Sprintf("t%02d", n), time.Duration(n+2)*time.Second, 0)
+	}
+	page := r.page("/lateness")
+	if small, rows := strings.Count(page, `class="chart small"`), strings.Count(page, `<th scope="row" class="id">`); small != mostSmall || rows != mostSmall+10 {
+		t.Errorf("%d small pictures, %d rows", small, rows)
+	}
+}
