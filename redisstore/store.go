@@ -101,7 +101,7 @@ var (
 // Open connects a store to a server. First it checks that the server can keep what it is given (Redis 6.2 or newer,
 // no eviction; see Options.Durability). The client stays the caller's. A client for Redis Cluster, for Sentinel or
 // for a single server will do. A redis.Ring will not, because it loses keys when its members change. Nor will a
-// client that waits for an answer, or to send, for more than 10 s or without end (ReadTimeout, WriteTimeout). A
+// client of another kind than its server, such as one for a single server at a node of a cluster. Nor will a client that waits for an answer, or to send, for more than 10 s or without end (ReadTimeout, WriteTimeout). A
 // server that hangs would hold up every call for as long.
 func Open(ctx context.Context, client redis.UniversalClient, o *Options) (*Store, error) {
 	s, err := newStore(client, o)

@@ -251,6 +251,7 @@ func (a *address) client(secure *tls.Config) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: a.primary, SentinelAddrs: a.hosts, SentinelUsername: a.user, SentinelPassword: a.password,
 			Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure,
+			DialerRetries: 1, // or each try asks all Sentinels five times, each of them as often: over half a minute
 		})
 	case "cluster":
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.hosts, Username: a.user, Password: a.password, TLSConfig: secure})

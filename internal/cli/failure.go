@@ -189,11 +189,11 @@ func remedy(code string) string {
 	case "paused":
 		return "let pushes in again with 'punctual topic resume TOPIC'"
 	case "no_space":
-		return "free some space on the disk, or purge what is not needed"
+		return "make room where the store is (disk, or maxmemory of Redis), or purge what is not needed"
 	case "corrupt":
-		return "keep a copy of the directory as it is; 'punctual check' lists what is wrong"
+		return "keep a copy of the data as it is; 'punctual check' lists what is wrong"
 	case "store_failed":
-		return "mend the disk, then start again"
+		return "mend what stopped it, then start again"
 	case "unreachable":
 		return "see that it runs and that the network is up, then try again"
 	case "overloaded":

@@ -37,7 +37,7 @@ var kinds = []Kind{
 	{"TRYAGAIN", punctual.ErrOverloaded, true, "the slot is being moved to another node; try again"},
 	{"CLUSTERDOWN", punctual.ErrUnreachable, true, "the cluster is down or does not cover all slots; try again"},
 	{"LOADING", punctual.ErrUnreachable, true, "the server is loading its data; try again"},
-	{"READONLY", punctual.ErrUnreachable, true, "the server is a replica, as during a failover; try again"},
+	{"READONLY", punctual.ErrUnreachable, true, "the server is a replica: name the primary, its Sentinels or the cluster; after a failover try again"},
 	{"MASTERDOWN", punctual.ErrUnreachable, true, "the server is a replica without its primary; try again"},
 	{"BUSY", punctual.ErrOverloaded, true, "the server is busy with somebody's script; try again, or end that one with SCRIPT KILL"},
 	{"ERR max number of clients reached", punctual.ErrOverloaded, true, "raise maxclients or use fewer connections"},
@@ -50,7 +50,9 @@ var kinds = []Kind{
 	{"NOAUTH", punctual.ErrUnsupported, false, "the server asks for a password"},
 	{"WRONGPASS", punctual.ErrUnsupported, false, "the server does not accept this user and password"},
 	{"NOPERM", punctual.ErrUnsupported, false, "this user lacks a right; see docs/format-redis.md for those that are needed"},
-	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: Redis 6.2 or newer is needed"},
+	{"ERR DB index is out of range", punctual.ErrInvalid, false, "the server has no database of this number: use a smaller one, or raise databases in its configuration"},
+	{"ERR This instance has cluster support disabled", punctual.ErrUnsupported, false, "the server is not part of a cluster: use redis:// (redis.NewClient)"},
+	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: it is a Sentinel (redis+sentinel://), or older than Redis 6.2"},
 }
 
 // LateMark begins what a script says of a copy that came too late; the time by its clock follows, in ms.
@@ -92,6 +94,10 @@ func Of(err error) Kind {
 	switch {
 	case errors.As(err, &u):
 		return Kind{Err: u.error}
+	case askedSentinels(err) && errors.Is(err, redis.Nil):
+		return Kind{Err: punctual.ErrUnreachable, Passing: true, remedy: "the Sentinels know no primary of this name: correct it, or have them monitor one (SENTINEL MASTERS shows them)"}
+	case askedSentinels(err) && strings.Contains(err.Error(), "unknown command"):
+		return Kind{Err: punctual.ErrUnsupported, remedy: "what was named as a Sentinel is none: name the Sentinels, as a rule at port 26379, or use redis:// (redis.NewClient)"}
 	case errors.As(err, &reply):
 		return classifyReply(reply.Error())
 	case errors.Is(err, redis.ErrClosed):
@@ -109,6 +115,23 @@ func Of(err error) Kind {
 	}
 	return Kind{remedy: noAnswer}
 }
+
+// OfRead says what a failed command means that changes nothing. So nothing "may have happened".
+func OfRead(err error) error {
+	k := Of(err)
+	switch {
+	case k.Unknown() && errors.Is(err, context.Canceled):
+		return err
+	case k.Unknown():
+		k = Kind{Err: punctual.ErrUnreachable, remedy: "no answer came: see that Redis listens there, and that it speaks TLS just where the client does (rediss://)"}
+	case k.Err == nil:
+		k = Kind{Err: punctual.ErrUnsupported, remedy: "the server refuses what is needed"}
+	}
+	return k.Wrap(err)
+}
+
+// askedSentinels reports whether the client for Sentinel has found no primary.
+func askedSentinels(err error) bool { return strings.Contains(err.Error(), "all sentinels specified") }
 
 // classifyReply is Of for what Redis itself answered.
 func classifyReply(text string) Kind {

@@ -37,6 +37,9 @@ func (h *Health) Connection() []punctual.Finding {
 // Examine asks the servers, and puts what they say in order.
 func (h *Health) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	x := &examination{h: h, findings: h.Connection()}
+	if err := h.checkMode(ctx); err != nil {
+		return x.findings, fmt.Errorf("examine redis store: %w", err)
+	}
 	found, err := primaries(ctx, h.client)
 	x.many = len(found) > 1
 	if err == nil {
@@ -141,7 +144,7 @@ func (x *examination) cluster(ctx context.Context) error {
 	}
 	text, err := cluster.ClusterInfo(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("CLUSTER INFO: %w", errkind.Of(err).Wrap(err))
+		return fmt.Errorf("CLUSTER INFO: %w", errkind.OfRead(err))
 	}
 	info := ParseInfo(text)
 	covered := info["cluster_slots_ok"] + " of 16384 slots served"
@@ -152,7 +155,7 @@ func (x *examination) cluster(ctx context.Context) error {
 	}
 	nodes, err := cluster.ClusterNodes(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("CLUSTER NODES: %w", errkind.Of(err).Wrap(err))
+		return fmt.Errorf("CLUSTER NODES: %w", errkind.OfRead(err))
 	}
 	if down := nodesDown(nodes); len(down) > 0 {
 		x.add(storekit.Warning("nodes down", strings.Join(down, ", "), "what they did is done by others or not at all: bring them back, or take them out with CLUSTER FORGET"))
@@ -320,11 +323,11 @@ func (x *examination) latency(ctx context.Context) error {
 	medians := make(map[string]time.Duration) // guarded by mu, by address
 	err := forEachPrimary(ctx, x.h.client, func(ctx context.Context, c redis.UniversalClient) error {
 		median, err := ping(ctx, c)
-		if redis.HasErrorPrefix(err, "NOPERM") {
+		if redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "MISCONF") {
 			return nil // a finding of its own
 		}
 		if err != nil {
-			return fmt.Errorf("PING: %w", errkind.Of(err).Wrap(err))
+			return fmt.Errorf("PING: %w", errkind.OfRead(err))
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -358,6 +361,10 @@ func ping(ctx context.Context, c redis.UniversalClient) (time.Duration, error) {
 
 func (x *examination) rights(ctx context.Context) error {
 	lacking, err := x.h.lackingRights(ctx)
+	if errors.Is(err, punctual.ErrDurability) {
+		x.add(storekit.Warning("rights", "unknown", "they cannot be tried while the server refuses changes: mend that first"))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -384,7 +391,7 @@ func (x *examination) data(ctx context.Context) error {
 		return nil // a finding of its own
 	}
 	if err != nil {
-		return fmt.Errorf("HMGET: %w", errkind.Of(err).Wrap(err))
+		return fmt.Errorf("HMGET: %w", errkind.OfRead(err))
 	}
 	format, _ := got[0].(string)
 	epoch, there := got[1].(string)

@@ -83,6 +83,9 @@ const (
 
 // Open checks the server and finds, or begins, the data set.
 func (h *Health) Open(ctx context.Context) error {
+	if err := h.checkMode(ctx); err != nil {
+		return err
+	}
 	if err := h.checkRights(ctx); err != nil {
 		return err
 	}
@@ -138,6 +141,9 @@ func (h *Health) checkRights(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := lacking.err(); err != nil {
+		return err
+	}
 	notifications, err := h.lackingToListen(ctx)
 	if err != nil {
 		return err
@@ -145,7 +151,7 @@ func (h *Health) checkRights(ctx context.Context) error {
 	if notifications = append(notifications, lacking.listening...); len(notifications) > 0 {
 		h.o.Logger.Warn("redis store: no notifications, so waiting claims are up to a second late: this user lacks rights", "rights", strings.Join(notifications, " "))
 	}
-	return lacking.err()
+	return nil
 }
 
 func (h *Health) setDurability(d punctual.Durability) {

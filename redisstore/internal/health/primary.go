@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func forEachPrimary(ctx context.Context, client redis.UniversalClient, f func(co
 	})
 	switch {
 	case err != nil && asked == 0:
-		return fmt.Errorf("CLUSTER SLOTS: %w", errkind.Of(err).Wrap(err))
+		return fmt.Errorf("CLUSTER SLOTS: %w", errkind.OfRead(err))
 	case err == nil && asked == 0:
 		return fmt.Errorf("the cluster has no primary: %w", punctual.ErrUnreachable)
 	}
@@ -78,12 +79,12 @@ func forEachPrimary(ctx context.Context, client redis.UniversalClient, f func(co
 func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
 	text, err := c.Info(ctx).Result()
 	if err != nil {
-		return primary{}, fmt.Errorf("INFO: %w", errkind.Of(err).Wrap(err))
+		return primary{}, fmt.Errorf("INFO: %w", errkind.OfRead(err))
 	}
 	begin := time.Now()
 	now, err := c.Time(ctx).Result()
 	if err != nil {
-		return primary{}, fmt.Errorf("TIME: %w", errkind.Of(err).Wrap(err))
+		return primary{}, fmt.Errorf("TIME: %w", errkind.OfRead(err))
 	}
 	here := begin.Add(time.Since(begin) / 2)
 	p := primary{addr: route.AddrOf(c), info: ParseInfo(text), ahead: now.Sub(here)}
@@ -115,6 +116,28 @@ func (p *primary) version() string {
 		return "Valkey " + v
 	}
 	return "Redis " + p.info["redis_version"]
+}
+
+// checkMode is an error when the client is of another kind than its server. Such a client may work at first, and fail later.
+func (h *Health) checkMode(ctx context.Context) error {
+	if _, ok := h.client.(*redis.ClusterClient); ok {
+		return nil // which has read CLUSTER SLOTS
+	}
+	text, err := h.client.Info(ctx, "server").Result()
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return nil // checkRights names it
+	case err != nil:
+		return fmt.Errorf("INFO: %w", errkind.OfRead(err))
+	}
+	info := ParseInfo(text)
+	switch cmp.Or(info["redis_mode"], info["server_mode"]) { // the second is Valkey's
+	case "cluster":
+		return fmt.Errorf("the server is a node of a cluster: use redis+cluster:// (redis.NewClusterClient): %w", punctual.ErrUnsupported)
+	case "sentinel":
+		return fmt.Errorf("the server is a Sentinel: use redis+sentinel://HOST/PRIMARY (redis.NewFailoverClient): %w", punctual.ErrUnsupported)
+	}
+	return nil
 }
 
 // fit says why a server must not be used, or nothing.

@@ -83,7 +83,7 @@ func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (need
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			needed = append(needed, rightOf(t.command, err.Error(), h.o.Names))
 		default:
-			return nil, fmt.Errorf("%s: %w", t.command, errkind.Of(err).Wrap(err))
+			return nil, fmt.Errorf("%s: %w", t.command, errkind.OfRead(err))
 		}
 	}
 	return needed, nil
@@ -98,7 +98,7 @@ func (h *Health) tryScripted(ctx context.Context, c redis.UniversalClient) ([]st
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return []string{"EVAL", err.Error()}, nil
 	}
-	return nil, fmt.Errorf("rights: %w", errkind.Of(err).Wrap(err))
+	return nil, fmt.Errorf("rights: %w", errkind.OfRead(err))
 }
 
 // triedKeys are the keys of the scripts that are tried. They are those of the store, because some proxies let no
@@ -121,7 +121,7 @@ func (h *Health) lackingToListen(ctx context.Context) ([]string, error) {
 	case strings.Contains(err.Error(), "NOPERM"):
 		return []string{rightOf("subscribe", err.Error(), h.o.Names)}, nil
 	}
-	return nil, fmt.Errorf("subscribe: %w", errkind.Of(err).Wrap(err))
+	return nil, fmt.Errorf("subscribe: %w", errkind.OfRead(err))
 }
 
 // add notes what tryScripted found.

@@ -1,0 +1,83 @@
+package redisstore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/redistest"
+)
+
+// wrong are URLs that name a server of another kind, or what it does not have.
+type wrong struct {
+	url  string
+	want error
+	says string
+}
+
+// P13: who names a server of another kind is told so at once, by Open and by a look. Nothing may have happened.
+func (w wrong) refused(t *testing.T) {
+	t.Helper()
+	s, err := OpenURL(t.Context(), w.url, nil)
+	if err == nil {
+		closeAtEnd(t, s.Close)
+	}
+	_, looked := ExamineURL(t.Context(), w.url, nil)
+	for _, err := range []error{err, looked} {
+		if !errors.Is(err, w.want) || !punctual.Definite(err) || !strings.Contains(err.Error(), w.says) {
+			t.Errorf("P13: %s: %v; want %v, definite, that says %q", w.url, err, w.want, w.says)
+		}
+	}
+}
+
+func TestWrongServer(t *testing.T) {
+	single, node := redistest.Start(t), redistest.Start(t, "--cluster-enabled", "yes")
+	for _, w := range []wrong{
+		{"redis://" + single.Addr + "/99", punctual.ErrInvalid, "no database of this number"},
+		{"redis+cluster://" + single.Addr, punctual.ErrUnsupported, "use redis://"},
+		{"redis+sentinel://" + single.Addr + "/main", punctual.ErrUnsupported, "use redis://"},
+		{"redis://" + node.Addr, punctual.ErrUnsupported, "use redis+cluster://"},
+		{"redis+sentinel://127.0.0.1:1/main", punctual.ErrUnreachable, "nobody listens"},
+	} {
+		w.refused(t)
+	}
+}
+
+func TestWrongSentinel(t *testing.T) {
+	sentinel := redistest.StartSentinel(t)
+	for _, w := range []wrong{
+		{"redis://" + sentinel.Addr, punctual.ErrUnsupported, "use redis+sentinel://"},
+		{"redis+cluster://" + sentinel.Addr, punctual.ErrUnsupported, "redis+sentinel://"},
+		{"redis+sentinel://" + sentinel.Addr + "/another", punctual.ErrUnreachable, "no primary of this name"},
+	} {
+		w.refused(t)
+	}
+}
+
+// A server that wants TLS closes the connection of who speaks without.
+func TestPlainToTLS(t *testing.T) {
+	wrong{"redis://" + startSecure(t, newAuthority(t, "ca")), punctual.ErrUnreachable, "rediss://"}.refused(t)
+}
+
+// A server that cannot write to its disk refuses even a ping. It can be looked at all the same.
+func TestExamineWhereDiskFails(t *testing.T) {
+	failing := refusals["MISCONF"]
+	server := redistest.Start(t, failing.args...)
+	s := openStore(t, connect(t, server), nil)
+	failing.begin(t, server)
+	if _, err := server.Do("PING"); err == nil || !strings.Contains(err.Error(), "MISCONF") {
+		t.Fatalf("this test shows nothing: ping is answered with %v", err)
+	}
+	all, err := s.Examine(t.Context())
+	if err != nil {
+		t.Errorf("a look: %v", err)
+	}
+	if f := finding(t, all, "last writes to disk"); f.Severity != punctual.SeverityBad {
+		t.Errorf("%+v; want it bad", f)
+	}
+	if f := finding(t, all, "rights"); f.Severity != punctual.SeverityWarning {
+		t.Errorf("%+v; want a warning", f)
+	}
+	failing.end(t, server)
+}
