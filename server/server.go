@@ -84,11 +84,13 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 			return nil, fmt.Errorf("origin %q: write it like https://console.example.com: %w (%w)", origin, punctual.ErrInvalid, err)
 		}
 	}
-	s.store = store
-	if _, repeats := store.(storekit.Repeater); !repeats {
-		s.gathered = gather(store, s.limits.StoreTime)
+	s.store = guarded{store, s.log}
+	repeater, repeats := store.(storekit.Repeater)
+	s.takesBack, _ = store.(takesBack)
+	if !repeats {
+		s.gathered = gather(s.store, s.limits.StoreTime)
 		s.answers = answers.New(s.gathered, &answers.Options{Unchanged: true})
-		s.store = s.answers
+		s.store, s.takesBack, repeater = s.answers, s.answers, s.answers
 	}
 	s.inspector, _ = store.(punctual.Inspector)
 	s.checker, _ = store.(punctual.Checker)
@@ -102,10 +104,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	if d, ok := store.(punctual.DurabilityReporter); ok {
 		s.info.Durability = d.Durability()
 	}
-	if r, ok := s.store.(storekit.Repeater); ok {
-		s.info.Repeats = wire.Duration(r.Repeats())
-	}
-	s.takesBack, _ = s.store.(takesBack)
+	s.info.Repeats = wire.Duration(repeater.Repeats())
 	if o.Observer != nil {
 		s.store = observed{s.store, o.Observer}
 	}
