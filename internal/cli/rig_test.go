@@ -124,12 +124,21 @@ func (b *buffer) String() string {
 
 // app is a run whose mem: is the rig's store.
 func (r *rig) app(out, err io.Writer) *app {
-	a := newApp(Streams{In: r.in, Out: out, Err: err, Getenv: func(name string) string { return r.env[name] }})
+	a := newApp(Streams{In: r.in, Out: out, Err: err, Getenv: func(name string) string { return r.env[name] }, Environ: r.environ})
 	a.now = r.clock.Now
 	a.schemes = []scheme{{name: "mem", form: "mem:", open: func(context.Context, place) (punctual.Store, error) {
 		return rigStore{keptOpen{r.store}, r}, nil
 	}}}
 	return a
+}
+
+// environ lists the rig's environment.
+func (r *rig) environ() []string {
+	var list []string
+	for name, value := range r.env {
+		list = append(list, name+"="+value)
+	}
+	return list
 }
 
 func (r *rig) run(args ...string) result {

@@ -26,6 +26,8 @@ type Streams struct {
 	Out, Err io.Writer
 	// Getenv looks up an environment variable; nil stands for os.Getenv.
 	Getenv func(string) string
+	// Environ lists them as os.Environ does, which nil stands for when Getenv is nil, too. Without it none are listed.
+	Environ func() []string
 }
 
 // Run carries out one command line and returns its exit code. When ctx ends, a
@@ -41,6 +43,8 @@ type app struct {
 	out    *output
 	errs   *output
 	getenv func(string) string
+	// environ lists the environment, to find mistakes in it.
+	environ func() []string
 	// now is the machine's clock: what "tomorrow" means to whoever types it. The times of messages
 	// are by the store's clock.
 	now func() time.Time
@@ -61,14 +65,20 @@ type app struct {
 }
 
 func newApp(s Streams) *app {
-	if s.Getenv == nil {
+	switch {
+	case s.Getenv == nil && s.Environ == nil:
+		s.Getenv, s.Environ = os.Getenv, os.Environ
+	case s.Getenv == nil:
 		s.Getenv = os.Getenv
+	case s.Environ == nil:
+		s.Environ = func() []string { return nil }
 	}
 	return &app{
 		in:      s.In,
 		out:     &output{w: s.Out},
 		errs:    &output{w: s.Err},
 		getenv:  s.Getenv,
+		environ: s.Environ,
 		now:     time.Now,
 		schemes: schemes(),
 	}
@@ -176,6 +186,9 @@ func addTo(root *cobra.Command, group string, cmds ...*cobra.Command) {
 func (a *app) action(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.operation = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		if err := a.refuseSlips(cmd.Root()); err != nil {
+			return err
+		}
 		if err := f(cmd.Context(), args); err != nil {
 			return err
 		}

@@ -70,6 +70,7 @@ func newServe(a *app) *cobra.Command {
 		if f.run.config.print {
 			return a.printConfig(&f.run.config, cmd)
 		}
+		a.warnOfVariables(cmd.Root())
 		return a.serve(ctx, f)
 	})
 	flags := cmd.Flags()
