@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -106,6 +107,11 @@ func (p *Principal) Allows(a Action, topic string) bool {
 		a &^= g.Actions
 	}
 	return a == 0
+}
+
+// mayAnywhere tells whether a grant allows a on some topic.
+func (p *Principal) mayAnywhere(a Action) bool {
+	return slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.Actions&a == a })
 }
 
 func (g Grant) covers(topic string) bool {

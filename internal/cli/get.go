@@ -70,7 +70,7 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k stories, topic st
 		}
 	}
 	if missing != nil {
-		return unwishedf("not_found", "ID %q: not found: there is no such message, and no story of a finished one is kept", strings.Join(missing, `", "`))
+		return unwishedf("not_found", "ID %q: not found: there is no such message, and no story of a finished one is kept%s", strings.Join(missing, `", "`), a.notLookedInto(topic))
 	}
 	return nil
 }

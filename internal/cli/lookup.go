@@ -32,7 +32,10 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 	var topics []punctual.TopicStats
 	if topic == "" {
 		var err error
-		if topics, err = i.Topics(ctx); err != nil {
+		switch topics, err = i.Topics(ctx); {
+		case errors.Is(err, punctual.ErrForbidden):
+			return nil, fmt.Errorf("look for the topics of the IDs: %w; name the topic with --topic", err)
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -69,6 +72,16 @@ func topicsWith(ctx context.Context, i punctual.Inspector, topics []punctual.Top
 		}
 	}
 	return holders, nil
+}
+
+// notLookedInto says of IDs that were looked for in all topics that some topics may not have been seen, or is empty.
+func (a *app) notLookedInto(topic string) string {
+	kind, _, _ := strings.Cut(a.storeName(), ":")
+	p := a.place("")
+	if byToken := p.token != "" || p.tokenFile != ""; topic != "" || kind != "https" && (!byToken || kind != "http" && kind != "unix") {
+		return ""
+	}
+	return "; only topics that the token or certificate may inspect were looked into: name another one with --topic"
 }
 
 // amended is what became of one ID.
@@ -158,7 +171,7 @@ func (a *app) changeByID(ctx context.Context, topic string, ids []string, c chan
 
 // changeIDs finds the IDs in topic, or in any when it is empty, changes them and prints each outcome.
 func (a *app) changeIDs(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string, ids []string, c change) error {
-	t := &tally{change: c.template.Change}
+	t := &tally{change: c.template.Change, unseen: a.notLookedInto(topic)}
 	return a.eachID(ctx, ids, t, func(ctx context.Context, ids []string) error {
 		places, err := lookUp(ctx, i, topic, ids)
 		if err != nil {
@@ -189,6 +202,7 @@ func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.
 // tally counts outcomes, and keeps the first that was not the wished one.
 type tally struct {
 	change       punctual.Change
+	unseen       string // of app.notLookedInto
 	done, others int
 	first        amended
 }
@@ -209,6 +223,9 @@ func (t *tally) result() error {
 		return nil
 	}
 	text := fmt.Sprintf("ID %q: %s", t.first.id, explain(t.first.outcome.Err, t.change))
+	if t.first.topic == "" {
+		text += t.unseen
+	}
 	if t.done > 1 {
 		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, doneWord(t.change), text)
 	}
