@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -40,6 +38,12 @@ type poller struct {
 	w     *Worker
 	s     *session
 	polls []*polled // in order of Handle
+	order order
+	// whole is the claim under way for all topics, or nil.
+	whole *ask
+	// apart tells that a topic may be asked for without the others: it has a claim of its own, is in a group or rests. Else no
+	// claim walks over the topics.
+	apart bool
 	// answers receives the claims that have returned; it has room for all that may be under way.
 	answers  chan *ask
 	underWay int
@@ -56,7 +60,7 @@ type poller struct {
 // polled is a topic as the poller sees it.
 type polled struct {
 	*route
-	// asked is the claim under way for it, or nil.
+	// asked is the claim under way for it, or nil. That for all topics is poller.whole.
 	asked *ask
 	// group is the number of those that it is asked for with, because a claim for more of them failed or was late. It is 0
 	// while the topic is asked for with all others.
@@ -143,6 +147,13 @@ func (p *poller) lookAtClock() {
 // askAll sends a claim for each group, and one for all that are in none, as far as there are slots.
 func (p *poller) askAll() {
 	now := time.Now()
+	if p.whole != nil {
+		return
+	}
+	if !p.apart {
+		p.ask(p.inOrder(now), p.w.slots.total)
+		return
+	}
 	var shared []*polled
 	groups := make(map[int][]*polled)
 	for _, t := range p.polls {
@@ -159,10 +170,15 @@ func (p *poller) askAll() {
 		most = max(1, most/(len(groups)+1))
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
-		p.ask(p.order(groups[g]), most)
+		p.ask(p.draw(groups[g]), most)
 	}
-	if len(shared) > 0 {
-		p.ask(p.order(shared), p.w.slots.total)
+	switch len(shared) {
+	case 0:
+	case len(p.polls):
+		p.apart = false
+		p.ask(p.inOrder(now), p.w.slots.total)
+	default:
+		p.ask(p.draw(shared), p.w.slots.total)
 	}
 }
 
@@ -182,9 +198,13 @@ func (p *poller) ask(all []*polled, most int) {
 	if len(a.polls) == 0 {
 		return
 	}
-	for _, t := range a.polls {
-		t.asked = a
-		a.claim.Topics = append(a.claim.Topics, t.topic)
+	if len(a.polls) == len(p.polls) {
+		p.whole, a.claim.Topics = a, p.order.names
+	} else {
+		p.apart, a.claim.Topics = true, namesOf(a.polls)
+		for _, t := range a.polls {
+			t.asked = a
+		}
 	}
 	ctx := p.s.claims
 	if len(a.polls) > 1 {
@@ -211,7 +231,7 @@ func (a *ask) mayTake() time.Duration {
 // ahead is how many messages of ts to claim ahead of free slots.
 func (p *poller) ahead(ts []*polled) int {
 	n := p.w.slots.roomAhead(time.Now())
-	if !p.backlog || p.w.cfg.Strict || p.w.cfg.Concurrency == 1 || slices.ContainsFunc(ts, func(t *polled) bool { return t.group > 0 || !t.mayWaitAhead() }) {
+	if n == 0 || !p.backlog || p.w.cfg.Strict || p.w.cfg.Concurrency == 1 || slices.ContainsFunc(ts, func(t *polled) bool { return t.group > 0 || !t.mayWaitAhead() }) {
 		return 0
 	}
 	return n
@@ -219,6 +239,12 @@ func (p *poller) ahead(ts []*polled) int {
 
 // nextTime is when a claim becomes late or a topic has rested, whichever is first; zero when there is neither.
 func (p *poller) nextTime() (next time.Time) {
+	switch {
+	case p.whole != nil:
+		return p.whole.late
+	case !p.apart:
+		return time.Time{}
+	}
 	for _, t := range p.polls {
 		at := t.rest
 		if t.asked != nil {
@@ -234,21 +260,33 @@ func (p *poller) nextTime() (next time.Time) {
 // giveUpLate ends the claims that take too long and lets their slots and topics go.
 func (p *poller) giveUpLate() {
 	now := time.Now()
+	if a := p.whole; a != nil {
+		if a.isLate(now) {
+			p.giveUp(a)
+		}
+		return
+	}
 	for _, t := range p.polls {
 		if !t.rest.After(now) {
 			t.rest = time.Time{}
 		}
-		a := t.asked
-		if a == nil || a.late.IsZero() || a.late.After(now) {
-			continue
+		if a := t.asked; a != nil && a.isLate(now) {
+			p.giveUp(a)
 		}
-		a.late, a.givenUp = time.Time{}, true
-		a.cancel()
-		p.w.slots.settle(a.reserved, nil)
-		p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // what is ahead may have the slots now
-		p.divide(a)
-		p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
 	}
+}
+
+// isLate tells that a claim is over which has not been given up.
+func (a *ask) isLate(now time.Time) bool { return !a.late.IsZero() && !a.late.After(now) }
+
+// giveUp ends a claim that takes too long.
+func (p *poller) giveUp(a *ask) {
+	a.late, a.givenUp = time.Time{}, true
+	a.cancel()
+	p.w.slots.settle(a.reserved, nil)
+	p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // what is ahead may have the slots now
+	p.divide(a)
+	p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
 }
 
 // divide ends the wait of the topics of a and puts them into groups, of one topic each if there are slots for so many.
@@ -262,11 +300,24 @@ func (p *poller) divide(a *ask) {
 		n := max(2, min(mostGroups, p.w.slots.total-len(groups)))
 		each = (len(a.polls) + n - 1) / n
 	}
+	p.free(a)
+	p.apart = true
 	for some := range slices.Chunk(a.polls, each) {
 		p.groups++
 		for _, t := range some {
-			t.asked, t.group = nil, p.groups
+			t.group = p.groups
 		}
+	}
+}
+
+// free notes that a claim is no longer under way for its topics.
+func (p *poller) free(a *ask) {
+	if p.whole == a {
+		p.whole = nil
+		return
+	}
+	for _, t := range a.polls {
+		t.asked = nil
 	}
 }
 
@@ -304,9 +355,7 @@ func (p *poller) take(a *ask) error {
 	if p.backlog = len(ms) == a.claim.Max && ms[0].length >= aheadLease; p.backlog && before { // it did not wait in the store
 		p.w.slots.claimed(a.got.received.Sub(a.got.sent))
 	}
-	for _, t := range a.polls {
-		t.asked = nil
-	}
+	p.free(a)
 	if p.s.claims.Err() != nil {
 		return nil
 	}
@@ -339,6 +388,10 @@ func (p *poller) conclude(a *ask) error {
 		return nil
 	}
 	inTime := took <= a.mayTake()
+	atOnce := len(a.got.deliveries) == 0 && took < shortestBackoff && a.claim.Wait > 0 // as from a store or proxy that does not wait
+	if !p.apart && p.failing == 0 && !atOnce {
+		return nil
+	}
 	for _, t := range a.polls {
 		if inTime {
 			t.group = 0
@@ -348,8 +401,8 @@ func (p *poller) conclude(a *ask) error {
 				p.w.cfg.Logger.Info("claims succeed again")
 			}
 		}
-		if len(a.got.deliveries) == 0 && took < shortestBackoff && a.claim.Wait > 0 { // as from a store or proxy that does not wait
-			t.rest = a.got.received.Add(shortestBackoff)
+		if atOnce {
+			p.apart, t.rest = true, a.got.received.Add(shortestBackoff)
 		}
 	}
 	return nil
@@ -420,42 +473,4 @@ func (w *Worker) dispatch(s *session, ms []*message) {
 	for _, m := range ms {
 		s.ready <- m
 	}
-}
-
-// order returns ts in the order in which a claim is to ask for them.
-func (p *poller) order(ts []*polled) []*polled {
-	if p.w.cfg.Strict || len(ts) == 1 {
-		return ts
-	}
-	weights := make([]int, len(ts))
-	for i, t := range ts {
-		weights[i] = t.weight
-	}
-	return drawOrder(ts, weights)
-}
-
-// drawOrder returns topics in a random order. Each comes first as often as its share of the weights, second as
-// often as its share of what is left, and so on. For that each draws an exponentially distributed time with its
-// weight as rate, and the earliest comes first. See Efraimidis and Spirakis, "Weighted random sampling with a
-// reservoir", 2006.
-func drawOrder[T any](topics []T, weights []int) []T {
-	times := make([]float64, len(topics))
-	for i, w := range weights {
-		times[i] = rand.ExpFloat64() / float64(w)
-	}
-	d := draw[T]{slices.Clone(topics), times}
-	sort.Sort(d)
-	return d.topics
-}
-
-type draw[T any] struct {
-	topics []T
-	times  []float64
-}
-
-func (d draw[T]) Len() int           { return len(d.topics) }
-func (d draw[T]) Less(i, j int) bool { return d.times[i] < d.times[j] }
-func (d draw[T]) Swap(i, j int) {
-	d.topics[i], d.topics[j] = d.topics[j], d.topics[i]
-	d.times[i], d.times[j] = d.times[j], d.times[i]
 }

@@ -69,7 +69,11 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 	s.handlers, s.endHandlers = context.WithCancelCause(handlers)
 	s.values, s.open = context.WithoutCancel(handlers), make(chan struct{})
 	w.session = s
-	w.slots.serves(len(w.topics))
+	limited := false
+	for _, r := range w.routes {
+		limited = limited || r.maxSlots > 0
+	}
+	w.slots.serves(len(w.topics), limited)
 	return s, nil
 }
 

@@ -10,8 +10,10 @@ import (
 // slot remains for each topic that has none. So handlers that hang in one topic leave the others a slot each (P14).
 // Where topics outnumber slots, one free slot is kept for all of them; with one slot, none.
 type slots struct {
-	// total and keep do not change once there is a session: how many there are, and how many are kept at most.
-	total, keep int
+	// total and keep do not change once there is a session: how many there are, and how many are kept at most. Nor do topics,
+	// how many they are for, and limited, whether one of these has MaxSlots.
+	total, keep, topics int
+	limited             bool
 	// back has room for one signal that a slot came back, or that half of what was claimed ahead is used.
 	back chan struct{}
 	// slow tells that settling takes long; see pass.
@@ -32,9 +34,9 @@ func (s *slots) init(total int) {
 	s.back = make(chan struct{}, 1)
 }
 
-// serves sets for how many topics the slots are. Nothing is claimed yet.
-func (s *slots) serves(topics int) {
-	s.idle = topics
+// serves sets for how many topics the slots are, and whether one of them has MaxSlots. Nothing is claimed yet.
+func (s *slots) serves(topics int, limited bool) {
+	s.idle, s.topics, s.limited = topics, topics, limited
 	switch {
 	case s.total == 1:
 		s.keep = 0
@@ -59,14 +61,7 @@ func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reserva
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.slots = s.free - s.kept(0)
-	idle := true
-	for _, t := range topics {
-		if t.maxSlots > 0 && t.busy >= t.maxSlots || r.slots < 1 && t.busy > 0 {
-			continue
-		}
-		chosen = append(chosen, t)
-		idle = idle && t.busy == 0
-	}
+	chosen, idle := s.choose(topics, r.slots > 0)
 	if len(chosen) == 0 {
 		return nil, reservation{}
 	}
@@ -76,9 +71,11 @@ func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reserva
 			r.slots, r.perTopic, r.covers = n, 1, n
 		}
 	}
-	for _, t := range chosen {
-		if t.maxSlots > 0 {
-			r.perTopic = min(max(r.perTopic, r.slots), t.maxSlots-t.busy)
+	if s.limited {
+		for _, t := range chosen {
+			if t.maxSlots > 0 {
+				r.perTopic = min(max(r.perTopic, r.slots), t.maxSlots-t.busy)
+			}
 		}
 	}
 	if r.perTopic > 0 {
@@ -91,6 +88,23 @@ func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reserva
 	s.free -= r.slots
 	s.covered += r.covers
 	return chosen, r
+}
+
+// choose returns those of some topics that may have a slot, and whether all of them are idle. spare tells that there are
+// slots beside those that are kept. The caller holds mu.
+func (s *slots) choose(topics []*polled, spare bool) (chosen []*polled, idle bool) {
+	if spare && !s.limited && len(topics) == s.topics { // there may be thousands
+		return topics, s.idle == s.topics
+	}
+	idle = true
+	for _, t := range topics {
+		if t.maxSlots > 0 && t.busy >= t.maxSlots || !spare && t.busy > 0 {
+			continue
+		}
+		chosen = append(chosen, t)
+		idle = idle && t.busy == 0
+	}
+	return chosen, idle
 }
 
 // kept is how many free slots are kept for idle topics but for some of these. The caller holds mu.

@@ -14,7 +14,7 @@ func TestSlotsKept(t *testing.T) {
 	} {
 		var s slots
 		s.init(c.slots)
-		s.serves(c.topics)
+		s.serves(c.topics, false)
 		var all []*polled
 		for range c.topics {
 			all = append(all, &polled{route: &route{}})
@@ -53,7 +53,7 @@ func TestSlotsKept(t *testing.T) {
 func TestSlotsOfClaimsUnderWay(t *testing.T) {
 	var s slots
 	s.init(8)
-	s.serves(3)
+	s.serves(3, false)
 	a, b, c := &polled{route: &route{}}, &polled{route: &route{}}, &polled{route: &route{}}
 	_, r := s.reserve([]*polled{a, b, c}, s.total)
 	if r.slots != 6 || r.covers != 1 {
@@ -81,7 +81,7 @@ func TestSlotsOfClaimsUnderWay(t *testing.T) {
 func TestSlotsOfLimitedTopics(t *testing.T) {
 	var s slots
 	s.init(16)
-	s.serves(2)
+	s.serves(2, true)
 	limited, other := &polled{route: &route{maxSlots: 3}}, &polled{route: &route{}}
 	chosen, r := s.reserve([]*polled{limited, other}, s.total)
 	if len(chosen) != 2 || r.slots != 6 || r.perTopic != 3 {

@@ -109,6 +109,7 @@ type Waiter struct {
 
 	mu     sync.Mutex
 	topics map[string]*topic // guarded by mu
+	groups groups            // guarded by mu: lists of topics that are waited for, or were
 	times  times             // guarded by mu: partitions to be polled
 	until  int64             // guarded by mu: when the poller wakes by itself
 	ready  int               // guarded by mu: partitions that are ready
@@ -118,12 +119,12 @@ type Waiter struct {
 
 // topic is a topic that is waited for, or was. All fields are guarded by Waiter.mu.
 type topic struct {
-	name    string
-	parts   []*part
-	waiting []*claim // in the order in which they came; some may be gone
-	wanted  int64    // when somebody waited
-	ready   int      // partitions that are ready
-	turn    int      // the partition to begin with when several are ready
+	name   string
+	parts  []*part
+	seats  []seat // in the groups that have it
+	wanted int64  // when somebody waited, in groups that are gone
+	ready  int    // partitions that are ready
+	turn   int    // the partition to begin with when several are ready
 }
 
 // part is a partition of such a topic. All fields but the first two are guarded by Waiter.mu.
@@ -156,12 +157,12 @@ type claim struct {
 	result chan result   // holds one
 	first  chan struct{} // receives when it has found something; holds one
 
-	topics []*topic
+	group  *group
 	joined int64
 	found  []punctual.Delivery
 	since  int64 // when it found the first of them
-	next   int   // the place in topics of the one asked last
 	asking *ask  // what it waits for an answer to
+	seen   int   // so many topics, the first of its group, were polled since it came
 	gone   bool  // it has its result
 	enough bool  // it has it although a look is under way
 	over   bool  // its time is over
@@ -186,7 +187,7 @@ type ask struct {
 func New(c Clock, s Store, n *Nodes) *Waiter {
 	return &Waiter{
 		clock: c, store: s, nodes: n, quit: make(chan struct{}), rearm: make(chan struct{}, 1),
-		topics: make(map[string]*topic), until: Never,
+		topics: make(map[string]*topic), groups: groups{of: make(map[listKey][]*group)}, until: Never,
 	}
 }
 
@@ -237,34 +238,49 @@ func (w *Waiter) join(c *claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.joined = w.clock.Now()
-	c.topics = make([]*topic, 0, len(c.Topics))
-	for _, name := range c.Topics {
+	g := w.groups.find(c.Topics)
+	if g == nil {
+		g = w.groups.add(c.Topics, w.topicsOf(c.Topics))
+	}
+	c.group = g
+	w.groups.enter(g, c)
+	for i := g.unpolled.next(0); i >= 0; i = g.unpolled.next(i + 1) {
+		g.unpolled.remove(i)
+		for _, p := range g.topics[i].parts {
+			w.pollAgain(p)
+		}
+	}
+	w.serve(c)
+}
+
+// topicsOf returns the topics of some names, and makes known those that are not. Called with mu held.
+func (w *Waiter) topicsOf(names []string) []*topic {
+	topics := make([]*topic, len(names))
+	for i, name := range names {
 		t := w.topics[name]
 		if t == nil {
 			t = &topic{name: name}
 			w.topics[name] = t
+			w.grow(t, w.store.Partitions(name)) // Resize tells what comes later
 		}
-		w.grow(t, w.store.Partitions(name))
-		t.waiting = slices.DeleteFunc(t.waiting, func(o *claim) bool { return o.gone })
-		if n := len(t.waiting); n > 0 && t.waiting[n-1] == c {
-			continue
-		}
-		t.wanted = c.joined
-		t.waiting = append(t.waiting, c)
-		c.topics = append(c.topics, t)
-		for _, p := range t.parts {
-			if p.ready || p.polling || p.asking {
-				continue
-			}
-			if p.err != nil { // whoever comes new tries at once
-				p.err, p.at, p.due = nil, c.joined, false
-				w.schedule(p)
-			} else if p.place < 0 {
-				w.schedule(p)
-			}
-		}
+		topics[i] = t
 	}
-	w.serve(c)
+	return topics
+}
+
+// pollAgain has a partition polled for which nobody has waited, or which could not be polled. Called with mu held.
+func (w *Waiter) pollAgain(p *part) {
+	now := w.clock.Now()
+	switch {
+	case p.ready || p.polling || p.asking:
+	case p.err != nil: // whoever comes new tries at once
+		p.err, p.at, p.due = nil, now, false
+		w.schedule(p)
+	case p.due && p.at <= now:
+		w.makeReady(p)
+	case p.place < 0:
+		w.schedule(p)
+	}
 }
 
 // grow makes partitions known. Called with mu held.
@@ -299,7 +315,7 @@ func (w *Waiter) Fail(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.topics[name]; t != nil {
-		for _, c := range t.waiting {
+		for _, c := range t.claims() {
 			w.finish(c, nil, err)
 		}
 	}
@@ -375,22 +391,26 @@ func (w *Waiter) makeReady(p *part) {
 	}
 	if !p.ready {
 		p.ready = true
-		p.topic.ready++
 		w.ready++
+		if p.topic.ready++; p.topic.ready == 1 {
+			p.topic.tellReady()
+		}
 	}
 }
 
 func (w *Waiter) notReady(p *part) {
 	if p.ready {
 		p.ready = false
-		p.topic.ready--
 		w.ready--
+		if p.topic.ready--; p.topic.ready == 0 {
+			p.topic.tellReady()
+		}
 	}
 }
 
 // offer has the longest waiting claim ask that can. Called with mu held.
 func (w *Waiter) offer(p *part) {
-	for _, c := range p.topic.waiting {
+	for _, c := range p.topic.claims() {
 		if !p.ready {
 			return
 		}
@@ -403,16 +423,11 @@ func (w *Waiter) serve(c *claim) {
 	if c.gone || c.left != nil || c.asking != nil || w.ready == 0 {
 		return
 	}
-	from := 0
-	if len(c.found) > 0 {
-		if from = c.next; c.Alone || w.clock.Now()-c.since > gatherFor { // the record of its call has one answer, or leases run
-			return
-		}
+	if len(c.found) > 0 && (c.Alone || w.clock.Now()-c.since > gatherFor) { // the record of its call has one answer, or leases run
+		return
 	}
-	for i, t := range c.topics[from:] {
-		if t.ready == 0 {
-			continue
-		}
+	for i := c.group.ready.next(0); i >= 0; i = c.group.ready.next(i + 1) {
+		t := c.group.topics[i]
 		n := c.room(t)
 		for range t.parts {
 			if n == 0 || t.ready == 0 {
@@ -429,7 +444,6 @@ func (w *Waiter) serve(c *claim) {
 				w.schedule(p)
 				continue
 			}
-			c.next = from + i
 			w.ask(c, p, n)
 			return
 		}
@@ -549,6 +563,7 @@ func (w *Waiter) polled(p *part, at int64, err error) {
 		p.polled = p.begun
 	} else {
 		again = now + pollEvery
+		p.topic.tellUnpolled()
 	}
 	at = min(at, p.noticed)
 	p.due = at <= max(again, now)
@@ -576,7 +591,7 @@ func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 		}
 		return over
 	})
-	for _, c := range p.topic.waiting {
+	for _, c := range p.topic.claims() {
 		if c.gone || c.left != nil || c.asking != nil || c.Alone || from.Alone || from.enough || c.Lease != from.Lease || len(ds) == 0 {
 			continue
 		}
@@ -610,6 +625,7 @@ func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
 			err = fmt.Errorf("%w (a former look: %w)", err, c.doubt)
 		}
 		c.gone = true
+		w.groups.leave(c.group, w.clock.Now())
 		c.result <- result{ds, err}
 	}
 }
@@ -655,7 +671,7 @@ func (w *Waiter) concludeAll() {
 // cannot be. Called with mu held.
 func (w *Waiter) seen(c *claim) (bool, error) {
 	var failed error
-	for _, t := range c.topics {
+	for _, t := range c.group.topics[c.seen:] {
 		for _, p := range t.parts {
 			switch {
 			case p.err != nil:
@@ -665,6 +681,9 @@ func (w *Waiter) seen(c *claim) (bool, error) {
 			case p.polled < c.joined-pollEvery:
 				return false, nil
 			}
+		}
+		if failed == nil {
+			c.seen++
 		}
 	}
 	return true, failed
@@ -677,7 +696,7 @@ func NotAnswering(node string) error {
 
 // hopeless reports whether no partition of a claim could be polled. Called with mu held.
 func (w *Waiter) hopeless(c *claim) bool {
-	for _, t := range c.topics {
+	for _, t := range c.group.topics {
 		for _, p := range t.parts {
 			if p.err == nil && !w.nodes.Failing(p.node) {
 				return false
@@ -717,13 +736,13 @@ func (w *Waiter) pollDue() int64 {
 	for until := now; len(w.times) > 0 && w.times[0].at <= until; {
 		p := heap.Pop(&w.times).(*part)
 		switch {
-		case !slices.ContainsFunc(p.topic.waiting, func(c *claim) bool { return !c.gone }):
-			continue // whoever comes next schedules it
+		case !p.topic.waited():
+			p.topic.tellUnpolled()
+			continue
 		case p.due && p.at > now:
 			later = append(later, p)
 			continue
 		}
-		p.topic.wanted = now
 		if !p.due {
 			p.polls++
 			// What is due is not kept waiting by what is only to be tidied. So while a partition is ready, no other one
@@ -786,7 +805,7 @@ func (w *Waiter) readHeads(node string, ps []*part) {
 	// First all that is due is known, so that each claim asks for the first of its order.
 	for i, p := range ps {
 		if err := got[i].Err; err != nil {
-			for _, c := range p.topic.waiting {
+			for _, c := range p.topic.claims() {
 				if !c.gone && c.asking == nil && (!ofNode(err) || w.hopeless(c)) {
 					w.finish(c, nil, err)
 				}
@@ -807,8 +826,9 @@ func (w *Waiter) forget(now int64) {
 		return
 	}
 	w.swept = now
+	w.groups.removeIdle(now - forgetAfter)
 	for name, t := range w.topics {
-		if t.wanted > now-forgetAfter || slices.ContainsFunc(t.waiting, func(c *claim) bool { return !c.gone }) ||
+		if len(t.seats) > 0 || t.wanted > now-forgetAfter ||
 			slices.ContainsFunc(t.parts, func(p *part) bool { return p.polling || p.asking }) {
 			continue
 		}
@@ -831,10 +851,8 @@ func (w *Waiter) Waiting(name string) (claims int, quiet bool) {
 	if t == nil {
 		return 0, true
 	}
-	for _, c := range t.waiting {
-		if !c.gone {
-			claims++
-		}
+	for _, s := range t.seats {
+		claims += s.group.live
 	}
 	return claims, !slices.ContainsFunc(t.parts, func(p *part) bool {
 		return p.ready || p.polling || p.asking || p.polled == -Never || p.at <= w.clock.Now()
