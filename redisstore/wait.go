@@ -122,7 +122,7 @@ func (w *waits) Heads(_ string, ps []wait.Part) []wait.Head {
 	for i, part := range ps {
 		names := w.s.names.Partition(part.Topic, part.Number).Keys()
 		heads[i] = head{
-			pipe.ZRangeWithScores(ctx, names[0], 0, 0), pipe.ZRangeWithScores(ctx, names[1], 0, 0),
+			pipe.ZRangeWithScores(ctx, names[0], 0, 1), pipe.ZRangeWithScores(ctx, names[1], 0, 0),
 			pipe.HMGet(ctx, names[keys.Settings], "version", "lease", "clock"), w.s.layouts.known(part.Topic),
 		}
 	}
@@ -148,26 +148,41 @@ func (w *waits) head(part wait.Part, h head, micros int64) wait.Head {
 		w.s.route.Refresh(context.Background(), err)
 		return wait.Head{At: wait.Never, Err: unread(err)}
 	}
-	next := clock.Never
-	for _, zs := range [][]redis.Z{h.t.Val(), h.l.Val()} {
-		if len(zs) > 0 {
-			next = min(next, int64(math.Ceil(zs[0].Score)))
-		}
-	}
+	next, then := h.next()
 	version, past := numberIn(h.g.Val()[0]), numberIn(h.g.Val()[2])
 	if h.g.Val()[1] == nil { // the topic is not there
 		version = -version
 	}
 	w.renewSoon(part, version, h.known)
 	if next == clock.Never {
-		return wait.Head{At: wait.Never}
+		return wait.Head{At: wait.Never, Then: wait.Never}
 	}
 	if w.s.clock.Fake() {
-		return wait.Head{At: w.s.clock.At(next)}
+		return wait.Head{At: w.s.clock.At(next), Then: w.s.clock.At(then)}
 	}
 	// The store's clock is that of the server, but for what it has told already.
 	micros = max(micros, 1000*past, 1000*w.s.clock.Floor())
-	return wait.Head{At: w.s.clock.Now() + 1000*next - micros}
+	ahead := w.s.clock.Now() - micros
+	return wait.Head{At: ahead + 1000*next, Then: ahead + 1000*then}
+}
+
+// next is when the first message needs attention, and when the second does, or before.
+func (h head) next() (next, then int64) {
+	next, then = clock.Never, clock.Never
+	see := func(at int64) {
+		if at < next {
+			next, at = at, next
+		}
+		then = min(then, at)
+	}
+	for _, z := range h.t.Val() {
+		see(int64(math.Ceil(z.Score)))
+	}
+	for _, z := range h.l.Val() { // what comes behind it was not read
+		see(int64(math.Ceil(z.Score)))
+		see(int64(math.Ceil(z.Score)))
+	}
+	return next, then
 }
 
 // numberIn is a number in a hash; 0 if it is not there.

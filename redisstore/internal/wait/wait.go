@@ -32,8 +32,15 @@ const (
 // HeadsAtOnce is how many partitions one pipeline asks for.
 const HeadsAtOnce = 256
 
-// tidyEach is how many polls of an idle partition there are, at least, for one that lets the store tidy it.
-const tidyEach = 16
+const (
+	// tidyEach is how many polls of an idle partition there are, at least, for one that lets the store tidy it.
+	tidyEach = 16
+	// tidyMost is how many idle partitions are tidied in a second, at most.
+	tidyMost = 32
+)
+
+// asksAtOnce is how many partitions a claim asks at a time.
+const asksAtOnce = 16
 
 // Clock is what the waiting is measured by. It never jumps.
 type Clock interface {
@@ -68,8 +75,9 @@ type Store interface {
 
 // Head is when a claim can find something in a partition.
 type Head struct {
-	At  int64 // by Clock; Never if nothing is there
-	Err error
+	At   int64 // by Clock; Never if nothing is there
+	Then int64 // when it can find a second message, or before
+	Err  error
 }
 
 // Answer is what a claim has found in a partition.
@@ -135,6 +143,7 @@ type part struct {
 	node     string
 	place    int   // in times, -1 if it is not there
 	at       int64 // when a poll can find something
+	then     int64 // before that time it finds one message at most, as far as is known
 	due      bool  // a message is known to be due at that time, so a claim is sent at once
 	expected bool  // that was known before the time came
 	ready    bool  // the time has come, and it waits for a claim to ask
@@ -159,13 +168,14 @@ type claim struct {
 
 	group  *group
 	joined int64
-	found  []punctual.Delivery
-	since  int64 // when it found the first of them
-	asking *ask  // what it waits for an answer to
-	seen   int   // so many topics, the first of its group, were polled since it came
-	gone   bool  // it has its result
-	enough bool  // it has it although a look is under way
-	over   bool  // its time is over
+	found  []punctual.Delivery // in the order of its topics
+	places []int               // of their topics in the group
+	since  int64               // when it found the first of them
+	asks   []*ask              // what it waits for answers to
+	seen   int                 // so many topics, the first of its group, were polled since it came
+	gone   bool                // it has its result
+	enough bool                // it has it although a look is under way
+	over   bool                // its time is over
 	left   error
 	doubt  error // of an answer that was lost: what it had leased nobody knows
 }
@@ -176,10 +186,12 @@ type result struct {
 	err error
 }
 
-// ask is a question of a claim about a partition.
+// ask is a question of a claim about a partition, for up to n messages.
 type ask struct {
 	part     *part
 	claim    *claim
+	place    int // of the topic in the claim's group
+	n        int
 	expected bool
 }
 
@@ -346,7 +358,10 @@ func (w *Waiter) notice(p *part, at int64) {
 			p.at, p.due = now, false
 		}
 	case at < p.at:
-		p.at, p.due, p.expected = at, true, true
+		p.at, p.then, p.due, p.expected = at, p.at, true, true
+	case at > p.at:
+		p.then = min(p.then, at)
+		return
 	default:
 		return
 	}
@@ -418,17 +433,41 @@ func (w *Waiter) offer(p *part) {
 	}
 }
 
-// serve has a claim ask for the first topic in its order that has something due. Called with mu held.
+// serve has a claim ask for the first topics in its order that have something due. Where that is one message it asks for
+// one, and goes on with the next. Else it asks for all that it may have, so the topics that come later get what is left.
+// Called with mu held.
 func (w *Waiter) serve(c *claim) {
-	if c.gone || c.left != nil || c.asking != nil || w.ready == 0 {
-		return
+	now := w.clock.Now()
+	for w.mayAsk(c, now) {
+		a := w.nextFor(c, now)
+		if a == nil {
+			return
+		}
+		if a.part.tidy || a.part.then > now {
+			a.n = 1
+		}
+		w.ask(a)
 	}
-	if len(c.found) > 0 && (c.Alone || w.clock.Now()-c.since > gatherFor) { // the record of its call has one answer, or leases run
-		return
+}
+
+// mayAsk reports whether a claim may ask for more. Called with mu held.
+func (w *Waiter) mayAsk(c *claim, now int64) bool {
+	switch {
+	case c.gone || c.left != nil || w.ready == 0:
+		return false
+	case len(c.asks) == 0 && len(c.found) == 0:
+		return true
+	case c.Alone: // the record of its call has one answer
+		return false
 	}
+	return len(c.asks) < asksAtOnce && (len(c.found) == 0 || now-c.since <= gatherFor) // leases run
+}
+
+// nextFor is the next question of a claim, for all messages that it may have, or nil. Called with mu held.
+func (w *Waiter) nextFor(c *claim, now int64) *ask {
 	for i := c.group.ready.next(0); i >= 0; i = c.group.ready.next(i + 1) {
 		t := c.group.topics[i]
-		n := c.room(t)
+		n := c.room(i)
 		for range t.parts {
 			if n == 0 || t.ready == 0 {
 				break
@@ -438,41 +477,45 @@ func (w *Waiter) serve(c *claim) {
 			if !p.ready {
 				continue
 			}
-			if p.node = w.store.Node(p.Part); w.nodes.Failing(p.node) {
-				w.notReady(p)
-				p.at = w.clock.Now() + testEvery.Microseconds()
-				w.schedule(p)
-				continue
+			if p.node = w.store.Node(p.Part); !w.nodes.Failing(p.node) {
+				return &ask{part: p, claim: c, place: i, n: n, expected: p.expected}
 			}
-			w.ask(c, p, n)
-			return
+			w.notReady(p)
+			p.at = now + testEvery.Microseconds()
+			w.schedule(p)
 		}
 	}
+	return nil
 }
 
-// room is how many messages of a topic a claim may still find. Called with mu held.
-func (c *claim) room(t *topic) int {
-	n := c.Max - len(c.found)
+// room is how many messages of the topic in a place a claim may still ask for. Called with mu held.
+func (c *claim) room(place int) int {
+	all, of := len(c.found), 0
+	for _, a := range c.asks {
+		all += a.n
+		if a.place == place {
+			of += a.n
+		}
+	}
 	if c.PerTopic == 0 {
-		return n
+		return c.Max - all
 	}
-	has := 0
-	for i := range c.found {
-		if c.found[i].Topic == t.name {
-			has++
+	for _, found := range c.places {
+		if found == place {
+			of++
 		}
 	}
-	return min(n, c.PerTopic-has)
+	return min(c.Max-all, c.PerTopic-of)
 }
 
-// ask has a claim ask for up to n messages of a partition. Called with mu held.
-func (w *Waiter) ask(c *claim, p *part, n int) {
+// ask has a claim ask. Called with mu held.
+func (w *Waiter) ask(a *ask) {
+	c, p := a.claim, a.part
+	c.asks = append(c.asks, a)
 	w.notReady(p)
-	a := &ask{part: p, claim: c, expected: p.expected}
 	tidy := p.tidy
 	p.asking, p.begun, p.noticed, p.unsure, p.expected, p.tidy = true, w.clock.Now(), Never, false, false, false
-	c.asking = a
-	node, lease := p.node, c.Lease
+	node, n, lease := p.node, a.n, c.Lease
 	w.work.Go(func() {
 		call := w.nodes.Begin(node, p.Part, func() { w.late(a) })
 		got := w.store.Claim(c.ctx, p.Part, n, lease, tidy)
@@ -481,12 +524,25 @@ func (w *Waiter) ask(c *claim, p *part, n int) {
 	})
 }
 
+// take takes in what a claim has found. Called with mu held.
+func (c *claim) take(a *ask, ds []punctual.Delivery) {
+	i, _ := slices.BinarySearch(c.places, a.place+1)
+	c.found = slices.Insert(c.found, i, ds...)
+	c.places = slices.Insert(c.places, i, slices.Repeat([]int{a.place}, len(ds))...)
+}
+
+// dropped notes that a claim does not wait for an answer any more, and reports whether it did. Called with mu held.
+func (c *claim) dropped(a *ask) bool {
+	n := len(c.asks)
+	c.asks = slices.DeleteFunc(c.asks, func(o *ask) bool { return o == a })
+	return len(c.asks) < n
+}
+
 // late lets a claim ask elsewhere when a node has not answered for too long.
 func (w *Waiter) late(a *ask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a.claim.asking == a {
-		a.claim.asking = nil
+	if a.claim.dropped(a) {
 		w.serve(a.claim)
 		w.conclude(a.claim)
 	}
@@ -497,10 +553,7 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p, c := a.part, a.claim
-	waited := c.asking == a && !c.gone
-	if c.asking == a {
-		c.asking = nil
-	}
+	waited := c.dropped(a) && !c.gone
 	p.asking = false
 	if got.Err != nil && ofNode(got.Err) { // others are asked before a node that does not answer
 		got.At = max(got.At, w.clock.Now()+pollEvery)
@@ -508,14 +561,14 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	if a.expected && got.Now > 0 {
 		p.adapt(len(got.Deliveries))
 	}
-	w.polled(p, p.withJitter(w.afterClaim(p, got)), got.Err)
+	w.polled(p, p.withJitter(w.afterClaim(p, got)), got.At, got.Err)
 	ds := got.Deliveries
 	if waited && len(ds) > 0 {
 		if len(c.found) == 0 {
 			c.since = w.clock.Now()
 			c.first <- struct{}{} // has room
 		}
-		c.found = append(c.found, ds...)
+		c.take(a, ds)
 		ds = nil
 	}
 	if waited && got.Over {
@@ -552,8 +605,8 @@ func (w *Waiter) afterClaim(p *part, got Answer) int64 {
 	return max(got.At, now+rest)
 }
 
-// polled takes in when the next poll of a partition can find something. Called with mu held.
-func (w *Waiter) polled(p *part, at int64, err error) {
+// polled takes in when the next poll of a partition can find something, and a second message. Called with mu held.
+func (w *Waiter) polled(p *part, at, then int64, err error) {
 	now := w.clock.Now()
 	again := p.begun + pollEvery // what came meanwhile it may not have seen
 	if p.polled == -Never {      // so that those who are asked for together at first are spread over the second
@@ -565,7 +618,10 @@ func (w *Waiter) polled(p *part, at int64, err error) {
 		again = now + pollEvery
 		p.topic.tellUnpolled()
 	}
-	at = min(at, p.noticed)
+	if p.noticed < at {
+		at, then = p.noticed, at
+	}
+	p.then = then
 	p.due = at <= max(again, now)
 	p.expected = p.due && at > now
 	p.at = min(at, again)
@@ -592,7 +648,7 @@ func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 		return over
 	})
 	for _, c := range p.topic.claims() {
-		if c.gone || c.left != nil || c.asking != nil || c.Alone || from.Alone || from.enough || c.Lease != from.Lease || len(ds) == 0 {
+		if c.gone || c.left != nil || len(c.asks) > 0 || c.Alone || from.Alone || from.enough || c.Lease != from.Lease || len(ds) == 0 {
 			continue
 		}
 		n := min(c.Max, len(ds))
@@ -647,7 +703,7 @@ func (w *Waiter) end(c *claim, why error) {
 // conclude gives a claim that is to end its result, if it need not wait for anything more. Called with mu held.
 func (w *Waiter) conclude(c *claim) {
 	switch {
-	case c.gone || c.asking != nil:
+	case c.gone || len(c.asks) > 0:
 	case len(c.found) > 0:
 		w.finish(c, nil, nil)
 	case c.left != nil:
@@ -747,7 +803,7 @@ func (w *Waiter) pollDue() int64 {
 			p.polls++
 			// What is due is not kept waiting by what is only to be tidied. So while a partition is ready, no other one
 			// is polled to tidy it.
-			if p.tidy = p.polls >= tidyEach && w.ready == 0; p.tidy {
+			if p.tidy = p.polls >= w.tidyEach() && w.ready == 0; p.tidy {
 				p.polls = 0
 			}
 		}
@@ -787,6 +843,9 @@ func (w *Waiter) pollDue() int64 {
 	return w.until
 }
 
+// tidyEach is how many polls of a partition there are for one that tidies it. Called with mu held.
+func (w *Waiter) tidyEach() int { return max(tidyEach, len(w.times)/tidyMost) }
+
 // readHeads asks a node when some partitions have something.
 func (w *Waiter) readHeads(node string, ps []*part) {
 	names := make([]Part, len(ps))
@@ -800,13 +859,13 @@ func (w *Waiter) readHeads(node string, ps []*part) {
 	defer w.mu.Unlock()
 	for i, p := range ps {
 		p.polling = false
-		w.polled(p, got[i].At, got[i].Err)
+		w.polled(p, got[i].At, got[i].Then, got[i].Err)
 	}
 	// First all that is due is known, so that each claim asks for the first of its order.
 	for i, p := range ps {
 		if err := got[i].Err; err != nil {
 			for _, c := range p.topic.claims() {
-				if !c.gone && c.asking == nil && (!ofNode(err) || w.hopeless(c)) {
+				if !c.gone && len(c.asks) == 0 && (!ofNode(err) || w.hopeless(c)) {
 					w.finish(c, nil, err)
 				}
 			}

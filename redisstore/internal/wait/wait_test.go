@@ -111,6 +111,17 @@ func (f *fake) next(p Part) int64 {
 	return Never
 }
 
+// second is when the second message is due.
+func (f *fake) second(p Part) int64 {
+	d := f.waiting[p]
+	if d == nil || len(*d) < 2 {
+		return Never
+	}
+	first := heap.Pop(d).(message)
+	defer heap.Push(d, first)
+	return (*d)[0].at
+}
+
 func (f *fake) Heads(node string, ps []Part) []Head {
 	f.travel(node)
 	f.mu.Lock()
@@ -121,7 +132,7 @@ func (f *fake) Heads(node string, ps []Part) []Head {
 		if f.node(p) != node {
 			f.t.Errorf("%v was asked of %s", p, node)
 		}
-		out[i].At = f.next(p)
+		out[i].At, out[i].Then = f.next(p), f.second(p)
 	}
 	return out
 }
@@ -305,11 +316,11 @@ func TestTidyingKeepsNobodyWaiting(t *testing.T) {
 		for i := range topics {
 			topics[i] = fmt.Sprint("t", i)
 		}
-		f.push(Part{Topic: topics[len(topics)-1]}, "x", time.Minute)
-		r := Request{Topics: topics, Max: 1, Lease: 30 * time.Second, Until: f.clock.Now() + 3*time.Minute.Microseconds()}
+		f.push(Part{Topic: topics[len(topics)-1]}, "x", 2*time.Minute)
+		r := Request{Topics: topics, Max: 1, Lease: 30 * time.Second, Until: f.clock.Now() + 4*time.Minute.Microseconds()}
 		ds, err := w.Claim(t.Context(), r, nil, nil)
 		if err != nil || len(ds) != 1 {
-			t.Fatalf("P11: a claim of %d topics got %v, %v within three minutes; want what was due after one", len(topics), ds, err)
+			t.Fatalf("P11: a claim of %d topics got %v, %v within four minutes; want what was due after two", len(topics), ds, err)
 		}
 		if late := f.handled(ds); late > time.Second {
 			t.Errorf("P11: in %d idle topics a message was %v late", len(topics), late)

@@ -1,0 +1,203 @@
+package wait
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// counting is a fake that counts how often it is asked about a topic.
+type counting struct {
+	*fake
+	mu    sync.Mutex
+	asked int // guarded by mu
+}
+
+func (f *counting) Partitions(string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return 1
+}
+
+// manyTopics are numbered topics.
+func manyTopics(n int) []string {
+	topics := make([]string, n)
+	for i := range topics {
+		topics[i] = fmt.Sprint("t", i)
+	}
+	return topics
+}
+
+// A claim of topics that were claimed before, in the same order, does not ask about them again, nor is anything made for them.
+func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 2_000
+		f := &counting{fake: newFake(t, func(Part) string { return "" })}
+		nodes := NewNodes(f, 0)
+		w := New(f.clock, f, nodes)
+		topics := manyTopics(many)
+		n := 0
+		claim := func(topics []string) {
+			topic := topics[rand.IntN(len(topics))]
+			n++
+			f.push(Part{Topic: topic}, fmt.Sprint(n), -time.Millisecond)
+			w.Notice(Part{Topic: topic}, f.clock.Now())
+			r := Request{Topics: slices.Clone(topics), Max: 10, Lease: time.Minute, Until: f.clock.Now() + 10_000_000}
+			ds, err := w.Claim(t.Context(), r, nil, nil)
+			if err != nil || len(ds) != 1 || ds[0].Topic != topic {
+				t.Fatalf("a claim brought %v, %v; want the message of %s", ds, err, topic)
+			}
+			f.handled(ds)
+		}
+		claim(topics)
+		if f.asked != many {
+			t.Fatalf("the first claim of %d topics asked about %d", many, f.asked)
+		}
+		w.mu.Lock()
+		known := w.groups.find(topics)
+		w.mu.Unlock()
+		for range 100 {
+			claim(topics)
+		}
+		w.mu.Lock()
+		if w.groups.find(topics) != known || len(w.groups.idle) != 1 {
+			t.Errorf("after 100 claims of the same topics there are %d groups; want the first", len(w.groups.idle))
+		}
+		w.mu.Unlock()
+		for range 3 * idleGroups {
+			rand.Shuffle(many, func(i, j int) { topics[i], topics[j] = topics[j], topics[i] })
+			claim(topics)
+		}
+		claim(topics[:many/2])
+		if f.asked != many {
+			t.Errorf("claims of %d topics in another order asked about %d", many, f.asked-many)
+		}
+		w.mu.Lock()
+		if n := len(w.groups.idle); n != idleGroups || len(w.topics[topics[0]].seats) != idleGroups {
+			t.Errorf("P10: nobody waits in %d groups that are kept, and a topic is in %d; want %d", n, len(w.topics[topics[0]].seats), idleGroups)
+		}
+		w.mu.Unlock()
+		w.Close()
+		nodes.Close()
+	})
+}
+
+// A claim asks for what is due in several topics at a time where each has one message, as heads tell. It brings them in the order
+// of its topics.
+func TestClaimAsksTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(Part) string { return "" })
+		w, nodes := open(f)
+		topics := manyTopics(asksAtOnce)
+		for _, topic := range topics {
+			f.push(Part{Topic: topic}, topic, -time.Second)
+		}
+		ds, err := w.Claim(t.Context(), Request{Topics: topics, Max: 100, Lease: time.Minute, Until: f.clock.Now() + 1_000_000}, nil, nil)
+		if took := time.Duration(f.clock.Now()) * time.Microsecond; took != 3*farAway { // there for heads, there and back for claims
+			t.Errorf("a claim of %d messages in as many topics took %v; want %v, one look after the other takes %v", asksAtOnce, took, 3*farAway, (1+2*asksAtOnce)*farAway)
+		}
+		var got []string
+		for _, d := range ds {
+			got = append(got, d.Topic)
+		}
+		if err != nil || !slices.Equal(got, topics) {
+			t.Errorf("a claim brought %q, %v; want one of each topic, in their order", got, err)
+		}
+		f.handled(ds)
+		w.Close()
+		nodes.Close()
+	})
+}
+
+// Of claims of several lists that have a topic in common the one that has waited longest has its message.
+func TestLongestWaitingOfSeveralGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(Part) string { return "" })
+		w, nodes := open(f)
+		var mu sync.Mutex
+		var order []int // guarded by mu
+		var claims sync.WaitGroup
+		lists := [][]string{{"a", "both"}, {"both", "b"}, {"a", "both"}, {"both"}}
+		for i, topics := range lists {
+			claims.Go(func() {
+				ds, err := w.Claim(t.Context(), Request{Topics: topics, Max: 1, Lease: time.Minute, Until: f.clock.Now() + 60_000_000}, nil, nil)
+				if err != nil || len(ds) != 1 {
+					t.Errorf("claim %d: %v, %v", i, ds, err)
+				}
+				f.handled(ds)
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+			})
+			time.Sleep(time.Millisecond)
+		}
+		for i := range lists {
+			time.Sleep(2 * time.Second)
+			f.push(Part{Topic: "both"}, fmt.Sprint(i), 0)
+			w.Notice(Part{Topic: "both"}, f.clock.Now())
+		}
+		claims.Wait()
+		if !slices.Equal(order, []int{0, 1, 2, 3}) {
+			t.Errorf("claims were served in the order %v; want that in which they came", order)
+		}
+		w.Close()
+		nodes.Close()
+	})
+}
+
+// P11: what falls due while nobody waits, and what could not be polled then, the next claim has polled.
+func TestNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(Part) string { return "" })
+		w, nodes := open(f)
+		topics := manyTopics(100)
+		claim := func(wait time.Duration) ([]punctual.Delivery, error) {
+			return w.Claim(t.Context(), Request{Topics: topics, Max: 1, Lease: time.Minute, Until: f.clock.Now() + wait.Microseconds()}, nil, nil)
+		}
+		if ds, err := claim(3 * time.Second); err != nil || len(ds) > 0 {
+			t.Fatalf("claim: %v, %v", ds, err)
+		}
+		time.Sleep(20 * time.Second)
+		heads := f.heads
+		time.Sleep(20 * time.Second)
+		if f.heads != heads {
+			t.Errorf("P10: %d heads were read while nobody waited", f.heads-heads)
+		}
+		f.push(Part{Topic: topics[70]}, "x", 0)
+		ds, err := claim(time.Minute)
+		if err != nil || len(ds) != 1 || f.handled(ds) > time.Second {
+			t.Errorf("P11: a claim brought %v, %v", ds, err)
+		}
+		w.Close()
+		nodes.Close()
+	})
+}
+
+func TestPlaces(t *testing.T) {
+	for _, n := range []int{1, 63, 64, 65, 200} {
+		s, want := newPlaces(n), make([]bool, n)
+		for range 500 {
+			i := rand.IntN(n)
+			want[i] = rand.IntN(3) == 0
+			s.set(i, want[i])
+			from := rand.IntN(n + 1)
+			next := -1
+			if from < n {
+				next = slices.Index(want[from:], true)
+			}
+			if next >= 0 {
+				next += from
+			}
+			if got := s.next(from); got != next {
+				t.Fatalf("of %d places %v, the next from %d on is %d; want %d", n, want, from, got, next)
+			}
+		}
+	}
+}
