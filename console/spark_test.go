@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,45 @@ func TestSparksOfTopics(t *testing.T) {
 	}
 	o.OnStart(t.Context(), &punctual.Delivery{Message: punctual.Message{Topic: "counted", Due: noon}, Delivered: noon})
 	text := r.page("/topics")
-	if !strings.Contains(text, "in 3, out 1, most ") || strings.Count(text, `<span class="spark">`) != 1 || !strings.Contains(text, "Last hour") {
+	if !strings.Contains(text, "in 3, out 1, most ") || strings.Count(text, `class="in"`) != 1 || !strings.Contains(text, "Last hour") {
 		t.Errorf("the page does not show what passed: %s", text)
+	}
+}
+
+// The bars of a topic have the height of what is due, and hours that are over are not among them.
+func TestSparksAhead(t *testing.T) {
+	a := &overview.Ahead{Counts: []int64{4, 0, 2}, Edges: []time.Time{noon, noon.Add(time.Hour), noon.Add(2 * time.Hour), noon.Add(3 * time.Hour)}, Beyond: 1}
+	if s := sparkAheadOf(a, noon); s.Sum != 6 || s.Most != 4 || s.Bars != "M0.5 20V2M2.5 20V11" || !s.Later {
+		t.Errorf("%+v", s)
+	}
+	if s := sparkAheadOf(a, noon.Add(time.Hour)); s.Sum != 2 || s.Most != 2 || s.Bars != "M1.5 20V2" {
+		t.Errorf("an hour later: %+v", s)
+	}
+	if s := sparkAheadOf(a, noon.Add(9*time.Hour)); s.Sum != 0 || s.Bars != "" {
+		t.Errorf("much later: %+v", s)
+	}
+}
+
+// The table of topics shows what falls due in each, and an open table asks for it seldom.
+func TestTopicsAhead(t *testing.T) {
+	r, s := newCounted(t)
+	for n := range pageRows + 20 {
+		r.push(fmt.Sprintf("t%02d", n), "a", time.Duration(n+1)*time.Hour)
+		r.push(fmt.Sprintf("t%02d", n), "b", time.Duration(n+1)*time.Hour)
+	}
+	r.push("late", "a", 0)
+	began := time.Now()
+	page := r.page("/topics")
+	for end := time.Now().Add(2 * time.Minute); strings.Contains(page, "…") && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		page = r.page("/fragment/topics")
+	}
+	if bars, later := strings.Count(page, ">2, most 2/h<"), strings.Count(page, `<span class="none">later</span>`); bars != 47 || later != 2 {
+		t.Errorf("%d topics have bars, %d are due later; 47 and 2 would be right: %s", bars, later, page)
+	}
+	for range 20 {
+		r.page("/fragment/topics")
+	}
+	if most := int64(pageRows) * (1 + int64(time.Since(began)/time.Second)); s.forecasts.Load() > most {
+		t.Errorf("%d forecasts; at most %d a second are needed", s.forecasts.Load(), pageRows)
 	}
 }

@@ -34,6 +34,8 @@ type topicRow struct {
 	punctual.TopicStats
 	// Late is how long the first ready message has waited, if that is long.
 	Late time.Duration
+	// Ahead is what falls due; nil while it is not known.
+	Ahead *sparkAhead
 	// Spark is the last hour; nil when it is not known.
 	Spark *spark
 }
@@ -65,6 +67,7 @@ func (c *call) showTopics() error {
 		p.Previous = c.withQuery("start", fmt.Sprint(max(0, p.Start-pageRows)))
 	}
 	p.Topics = p.Topics[p.Start:min(p.Start+pageRows, p.Shown)]
+	c.addAhead(p.Topics, p.Now)
 	if c.console.observed.Load() {
 		p.Traffic = &traffic{Since: c.console.meter.Since()}
 		for i := range p.Topics {

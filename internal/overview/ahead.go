@@ -86,6 +86,8 @@ type AheadQuery struct {
 	Steps int
 	// Zone is whose hours and days are meant; nil is UTC.
 	Zone *time.Location
+
+	row bool // of a table, which is counted less often than a picture
 }
 
 // edges are where the steps begin, and where the last one ends.

@@ -583,12 +583,20 @@ func (s Step) picture() (steps int, most time.Duration) {
 
 // look counts ahead when it is its turn: a store of many messages is not asked for all pictures at once.
 func (r *Reader) look(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
+	a, _, err := r.timedLook(ctx, q, now)
+	return a, err
+}
+
+// timedLook is look, and tells how long it took from its turn on.
+func (r *Reader) timedLook(ctx context.Context, q AheadQuery, now time.Time) (a *Ahead, took time.Duration, err error) {
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
-		return Look(ctx, r.inspector, q, now)
+		began := time.Now()
+		a, err = Look(ctx, r.inspector, q, now)
+		return a, time.Since(began), err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("count what is due by %s: %w", q.Step, context.Cause(ctx))
+		return nil, 0, fmt.Errorf("count what is due by %s: %w", q.Step, context.Cause(ctx))
 	}
 }
 
@@ -644,6 +652,61 @@ func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
 		return nil, ErrCounting
 	}
 	return a.value, nil
+}
+
+// AheadOf counts ahead for the rows of a table, as q says but for each of the topics. It waits for all together as Read does, and lacks what is
+// not counted by then. All rows share what a picture may cost, so the more there are, the longer each is used.
+func (r *Reader) AheadOf(ctx context.Context, q AheadQuery, topics []string) map[string]*Ahead {
+	out := make(map[string]*Ahead, len(topics))
+	if r.inspector == nil {
+		return out
+	}
+	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	var c answer[topicCounts]
+	if r.surveyor != nil {
+		if c = r.counts.await(patient, nil); c.read.IsZero() {
+			c = r.counts.await(patient, r.beginCount())
+		}
+		if c.read.IsZero() {
+			return out // the survey that is being made has most of them
+		}
+	}
+	var once sync.Once
+	var now time.Time
+	var failed error
+	clock := func(ctx context.Context) (time.Time, error) {
+		once.Do(func() { now, failed = r.store.Now(ctx) })
+		return now, failed
+	}
+	fresh := freshFor(math.MaxInt64, share*time.Duration(len(topics)))
+	waiting := make(map[string]*cached[*Ahead])
+	running := make(map[string]<-chan struct{})
+	for _, topic := range topics {
+		q := q
+		q.Topic, q.row = topic, true
+		if a, ok := c.value.surveyed.ahead(q, c.value.now.Add(time.Since(c.read))); ok {
+			out[topic] = a
+			continue
+		}
+		waiting[topic] = r.askedFor(q)
+		var own time.Duration // without the wait for others
+		p := policy{timeout: time.Minute, fresh: func(time.Duration) time.Duration { return fresh(own) }}
+		running[topic] = waiting[topic].begin(r, p, func(ctx context.Context) (a *Ahead, err error) {
+			now, err := clock(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("read the store's clock: %w", err)
+			}
+			a, own, err = r.timedLook(ctx, q, now)
+			return a, err
+		})
+	}
+	for topic, k := range waiting {
+		if a := k.await(patient, running[topic]); a.value != nil {
+			out[topic] = a.value
+		}
+	}
+	return out
 }
 
 // askedFor is the place of an answer. When there are too many the one that nobody has asked for longest goes.

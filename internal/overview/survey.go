@@ -18,22 +18,25 @@ import (
 const (
 	// surveyShare and headShare are how many times as long as they took a survey and the heads are used.
 	surveyShare, headShare = 400, 1000
+	// surveyTopics is how many topics a survey counts by themselves: those of a page of a table.
+	surveyTopics = 50
 )
 
 // surveyed is what a survey found to be due when.
 type surveyed struct {
 	edges []time.Time
 	all   *dueCounts // without the hidden topics
-	// largest are the topics that pictures show apart from the others.
+	// largest are topics that were counted by themselves, of which pictures show drawn apart from the others.
 	largest []*dueCounts
+	drawn   int
 	// found is what is unusual in the picture of a step.
 	found map[Step][]Finding
 }
 
 // survey counts the topics and all pictures in one look.
 func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error) {
-	v := &surveyed{edges: surveyEdges(now, r.o.Zone), found: make(map[Step][]Finding)}
-	found, err := r.surveyor.Survey(ctx, punctual.SurveyQuery{Edges: v.edges, Largest: r.o.Drawn, Without: []string{AuditTopic}})
+	v := &surveyed{edges: surveyEdges(now, r.o.Zone), drawn: r.o.Drawn, found: make(map[Step][]Finding)}
+	found, err := r.surveyor.Survey(ctx, punctual.SurveyQuery{Edges: v.edges, Largest: max(r.o.Drawn, surveyTopics), Without: []string{AuditTopic}})
 	if err != nil {
 		return topicCounts{}, fmt.Errorf("count the messages: %w", err)
 	}
@@ -87,7 +90,7 @@ func (v *surveyed) picture(step Step, zone *time.Location, now time.Time) (p Pic
 		return p, false
 	}
 	p.All, p.found = v.all.between(q, now, edges, at), v.found[step]
-	for _, t := range v.largest {
+	for _, t := range v.largest[:min(v.drawn, len(v.largest))] {
 		p.Topics = append(p.Topics, t.between(q, now, edges, at))
 	}
 	return p, true

@@ -273,3 +273,46 @@ func TestNobodyWaitsForASurvey(t *testing.T) {
 		}
 	})
 }
+
+// The rows of an open table are counted in a bounded share of the time, however many there are, and nobody waits long for them.
+func TestShareOfRows(t *testing.T) {
+	q := AheadQuery{Step: Hour, Steps: 48}
+	inBubble(t, nil, func(t *testing.T, s scene) {
+		var topics []string
+		for n := range 30 {
+			topics = append(topics, fmt.Sprint("t", n))
+			s.push(topics[n], "a", 90*time.Minute)
+		}
+		const takes, day = 40 * time.Millisecond, 10 * time.Hour
+		s.slow("forecast", takes)
+		began := time.Now()
+		if first := s.r.AheadOf(t.Context(), q, topics); len(first) == 0 || len(first) == len(topics) || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("after %v there are %d rows; some are right", time.Since(began), len(first))
+		}
+		time.Sleep(2 * time.Second)
+		for end := time.Now().Add(day); time.Now().Before(end); time.Sleep(20 * time.Second) {
+			if all := s.r.AheadOf(t.Context(), q, topics); len(all) != len(topics) || all["t7"].Topic != "t7" || all["t7"].Sum()+all["t7"].Overdue != 1 {
+				t.Fatalf("there are %d rows, one is %+v", len(all), all["t7"])
+			}
+		}
+		n := s.count("forecast")
+		if share := float64(n) * takes.Seconds() / day.Seconds(); n <= 10*len(topics) || share > 0.001 {
+			t.Errorf("%d forecasts of %d rows take %.2f %% of the time", n, len(topics), 100*share)
+		}
+	})
+	inSurvey(t, nil, func(t *testing.T, s scene) {
+		var topics []string
+		for n := range surveyTopics + 5 {
+			topics = append(topics, fmt.Sprint("t", n))
+			s.push(topics[n], "a", 90*time.Minute)
+		}
+		s.slow("survey", 10*time.Second)
+		if first := s.r.AheadOf(t.Context(), q, topics); len(first) > 0 || s.count("forecast") > 0 {
+			t.Errorf("before the first survey there are %d rows", len(first))
+		}
+		time.Sleep(11 * time.Second)
+		if all := s.r.AheadOf(t.Context(), q, topics); len(all) != len(topics) || all["t3"].Sum() != 1 || s.count("forecast") != 5 {
+			t.Errorf("%d rows, %d forecasts", len(all), s.count("forecast"))
+		}
+	})
+}
