@@ -23,7 +23,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	if progress == nil {
 		progress = func(int64) {}
 	}
-	topics, err := s.topicNames(ctx)
+	topics, err := s.topics.All(ctx)
 	if err != nil {
 		return punctual.CheckReport{}, fmt.Errorf("check: %w", err)
 	}

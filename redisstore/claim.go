@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
@@ -175,13 +176,13 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 
 // allPartitions is all partitions of some topics, of which it asks where they are not known. The error is that of a topic that
 // is left out.
-func (s *Store) allPartitions(ctx context.Context, topics []string) (targets []keys.Partition, err error) {
-	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
-	layouts, errs := route.Each(ctx, s.route, topics, func(topic string) (*layout, error) { return s.layout(ctx, topic) })
-	for _, topic := range topics {
+func (s *Store) allPartitions(ctx context.Context, names []string) (targets []keys.Partition, err error) {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	layouts, errs := route.Each(ctx, s.route, names, func(topic string) (*topics.Layout, error) { return s.topics.Get(ctx, topic) })
+	for _, topic := range names {
 		err = cmp.Or(err, errs[topic])
 		if l := layouts[topic]; l != nil {
-			for n := range l.size() {
+			for n := range l.Size() {
 				targets = append(targets, s.names.Partition(topic, n))
 			}
 		}
@@ -192,7 +193,7 @@ func (s *Store) allPartitions(ctx context.Context, topics []string) (targets []k
 // target is a partition to ask, with what was known of its topic when that was decided.
 type target struct {
 	keys.Partition
-	known *layout
+	known *topics.Layout
 }
 
 // targetsOf is all partitions of some topics, those of a topic beginning with another one
@@ -201,9 +202,9 @@ func (s *Store) targetsOf(topics []string) []target {
 	var targets []target
 	first := int(s.claims.Add(1))
 	for _, topic := range topics {
-		l := s.layouts.known(topic)
-		for n := range l.size() {
-			targets = append(targets, target{s.names.Partition(topic, (first+n)%l.size()), l})
+		l := s.topics.Known(topic)
+		for n := range l.Size() {
+			targets = append(targets, target{s.names.Partition(topic, (first+n)%l.Size()), l})
 		}
 	}
 	return targets
@@ -301,7 +302,7 @@ func (s *Store) withSomethingDue(ctx context.Context, targets []target) ([]targe
 			failed = wait.NotAnswering(s.route.Node(partOf(targets[i].Partition)))
 		case heads[i].Err != nil:
 			failed = heads[i].Err
-		case heads[i].At <= now || targets[i].known == unknownTopic:
+		case heads[i].At <= now || targets[i].known == topics.Unknown:
 			some = append(some, targets[i])
 		}
 	}
@@ -349,7 +350,7 @@ func (l scan) step(ctx context.Context) found {
 		return f
 	}
 	f.ds, f.seen, f.err = l.s.claimPartition(ctx, l.c, target.Partition, n)
-	f.stale = f.err == nil && target.known != nil && f.seen != target.known.version
+	f.stale = f.err == nil && target.known != nil && f.seen != target.known.Version
 	f.at++
 	return f
 }
@@ -491,7 +492,7 @@ func joined(ds, more []punctual.Delivery) []punctual.Delivery {
 // another version than was known. It asks once per claim and topic.
 func (s *Store) addPartitions(ctx context.Context, targets []target, i int, seen int64) ([]target, error) {
 	old := targets[i]
-	l, err := s.renew(ctx, old.Partition, seen, old.known)
+	l, err := s.topics.Renew(ctx, old.Partition, seen, old.known)
 	if err != nil {
 		return nil, err
 	}
@@ -501,7 +502,7 @@ func (s *Store) addPartitions(ctx context.Context, targets []target, i int, seen
 		}
 	}
 	var more []target
-	for n := old.known.size(); n < l.size(); n++ {
+	for n := old.known.Size(); n < l.Size(); n++ {
 		more = append(more, target{Partition: s.names.Partition(old.Topic, n)})
 	}
 	return slices.Insert(targets, i+1, more...), nil

@@ -10,7 +10,7 @@
 // # Layout
 //
 // A topic has one or more partitions, among which messages are divided by a hash of their ID
-// (layout.go, routing.go). The keys of a partition share a hash tag. Sorted sets hold the
+// (internal/topics, routing.go). The keys of a partition share a hash tag. Sorted sets hold the
 // waiting messages by due time, the leased by the end of their lease, and the dead. Hashes hold
 // the messages themselves. docs/format-redis.md draws them.
 //

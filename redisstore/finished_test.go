@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -81,7 +82,7 @@ func TestStoriesCostNothing(t *testing.T) {
 		ack(t, other, claimOne(t, other, 0))
 	}
 	numbers := func() int {
-		got, err := other.client.HMGet(t.Context(), s.names.Partition("orders", 0).Keys()[6], finishedField).Result()
+		got, err := other.client.HMGet(t.Context(), s.names.Partition("orders", 0).Keys()[6], topics.FinishedField).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,8 +148,8 @@ func TestStoriesAreSwept(t *testing.T) {
 				t.Fatalf("claimed %v, %v; want nothing", ds, err)
 			}
 		}
-		if got := do(t, server, "HEXISTS", s.names.Partition("orders", 0).Keys()[6], finishedField); got != "0" {
-			t.Errorf("batches of %d: %s is there, though nothing is kept any more", batch, finishedField)
+		if got := do(t, server, "HEXISTS", s.names.Partition("orders", 0).Keys()[6], topics.FinishedField); got != "0" {
+			t.Errorf("batches of %d: %s is there, though nothing is kept any more", batch, topics.FinishedField)
 		}
 		wantSound(t, s)
 	}

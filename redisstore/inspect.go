@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -37,14 +37,14 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 
 // atHome asks the partition of an ID, and again if the topic is another one than was known.
 func atHome[T any](ctx context.Context, s *Store, topic, id string, ask func(context.Context, keys.Partition, string) (T, int64, error)) (T, error) {
-	for l := s.layouts.known(topic); ; {
-		p := s.names.Partition(topic, keys.Home(id, l.size()))
+	for l := s.topics.Known(topic); ; {
+		p := s.names.Partition(topic, keys.Home(id, l.Size()))
 		found, version, err := ask(ctx, p, id)
-		if !errors.Is(err, punctual.ErrNotFound) || version == l.version {
+		if !errors.Is(err, punctual.ErrNotFound) || version == l.Version {
 			return found, err
 		}
-		now, err := s.renew(ctx, p, version, l)
-		if err == nil && now.version == l.version {
+		now, err := s.topics.Renew(ctx, p, version, l)
+		if err == nil && now.Version == l.Version {
 			err = punctual.ErrNotFound
 		}
 		if err != nil {
@@ -301,39 +301,31 @@ func (l *lister) fill(ctx context.Context, looks *int) error {
 
 // partitions are all of a topic as it is now.
 func (s *Store) partitions(ctx context.Context, topic string) ([]keys.Partition, error) {
-	l, err := s.load(ctx, topic)
+	l, err := s.topics.Load(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	return s.partitionsOf(topic, l), nil
-}
-
-func (s *Store) partitionsOf(topic string, l *layout) []keys.Partition {
-	var out []keys.Partition
-	for n := range l.size() {
-		out = append(out, s.names.Partition(topic, n))
-	}
-	return out
+	return s.topics.Partitions(topic, l), nil
 }
 
 // stats counts one topic, or returns ErrNotFound; again if the settings are others than was known.
 func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
-	for l := s.layouts.known(topic); ; {
-		out := punctual.TopicStats{Topic: topic, Settings: l.ownSettings()}
+	for l := s.topics.Known(topic); ; {
+		out := punctual.TopicStats{Topic: topic, Settings: l.Settings()}
 		x, err := s.count(ctx, l, &out)
 		if err != nil {
 			return punctual.TopicStats{}, err
 		}
 		now := l
 		if x != nil {
-			if now, err = s.renew(ctx, x.p, x.seen, l); err != nil {
+			if now, err = s.topics.Renew(ctx, x.p, x.seen, l); err != nil {
 				return punctual.TopicStats{}, err
 			}
 		}
 		switch {
-		case now.version != l.version:
+		case now.Version != l.Version:
 			l = now
-		case l.exists():
+		case l.Exists():
 			return out, nil
 		default:
 			return punctual.TopicStats{}, punctual.ErrNotFound
@@ -343,13 +335,13 @@ func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, e
 
 // count adds up the counts of all partitions, and returns one that has another version of the
 // settings, if there is one.
-func (s *Store) count(ctx context.Context, l *layout, out *punctual.TopicStats) (x *mismatch, err error) {
-	for _, p := range s.partitionsOf(out.Topic, l) {
+func (s *Store) count(ctx context.Context, l *topics.Layout, out *punctual.TopicStats) (x *mismatch, err error) {
+	for _, p := range s.topics.Partitions(out.Topic, l) {
 		a, err := s.route.Run(ctx, script.Stats, p, nil)
 		if err != nil {
 			return nil, err
 		}
-		if a.Version != l.version {
+		if a.Version != l.Version {
 			x = &mismatch{p, a.Version}
 		}
 		if a.Version <= 0 {
@@ -393,7 +385,7 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 		return nil, err
 	}
 	defer s.calls.Done()
-	topics, err := s.topicNames(ctx)
+	topics, err := s.topics.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("topics: %w", err)
 	}
@@ -411,20 +403,6 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return out, nil
 }
 
-// topicNames returns the names of all topics, sorted, and perhaps some that were deleted.
-func (s *Store) topicNames(ctx context.Context) ([]string, error) {
-	a, err := s.registry(ctx, "list", "", 0)
-	if err != nil {
-		return nil, err
-	}
-	topics := a.List()
-	if a.Bad {
-		return nil, script.BadReply(script.Registry)
-	}
-	slices.Sort(topics)
-	return topics, nil
-}
-
 // Forecast counts messages by due time; see punctual.Inspector. The step is rounded up to
 // whole milliseconds. More than 500 buckets are counted at several instants.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
@@ -438,7 +416,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 	topics := []string{q.Topic}
 	if q.Topic == "" {
 		var err error
-		if topics, err = s.topicNames(ctx); err != nil {
+		if topics, err = s.topics.All(ctx); err != nil {
 			return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 		}
 	}

@@ -87,11 +87,11 @@ func (x *survivors) agree(partitions ...int) {
 	}
 	var versions []int64
 	for n := range set.Partitions {
-		l, err := x.young.readLayout(x.t.Context(), x.young.names.Partition(x.topic, n))
+		l, err := x.young.topics.Read(x.t.Context(), x.young.names.Partition(x.topic, n))
 		if err != nil {
 			x.t.Fatal(err)
 		}
-		if versions = append(versions, l.version); l.version != versions[0] || l.settings.DedupeWindow != set.DedupeWindow {
+		if versions = append(versions, l.Version); l.Version != versions[0] || l.Settings().DedupeWindow != set.DedupeWindow {
 			x.t.Errorf("P13: the partitions have versions %v of the settings; want one", versions)
 		}
 	}

@@ -149,8 +149,8 @@ func TestTopicMadeAnewWithOtherPartitions(t *testing.T) {
 			}
 			divide(t, other, "orders", sizes[1])
 			push(t, other, x)
-			if l := stale.layouts.known("orders"); l.size() != sizes[0] {
-				t.Fatalf("this test shows nothing: the other process knows %d partitions", l.size())
+			if l := stale.topics.Known("orders"); l.Size() != sizes[0] {
+				t.Fatalf("this test shows nothing: the other process knows %d partitions", l.Size())
 			}
 			if err := use(stale); err != nil {
 				t.Errorf("P1: %s by a process that knows %d partitions where there are %d: %v", name, sizes[0], sizes[1], err)

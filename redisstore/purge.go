@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -92,7 +93,7 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 
 // deletion is a DeleteTopic on its way. It empties partition 0 last. Until then a partition that was emptied refuses
 // pushes, so that nothing is stored in a topic that is going. If nobody goes on, the topic can be used again
-// (Store.supersede). After that the topic is gone, and the next one of its name begins with a higher version.
+// (topics.Registry.Supersede). After that the topic is gone, and the next one of its name begins with a higher version.
 type deletion struct {
 	s       *Store
 	topic   string
@@ -102,8 +103,8 @@ type deletion struct {
 
 func (d *deletion) run(ctx context.Context) error {
 	for {
-		l, err := d.s.load(ctx, d.topic)
-		if err == nil && !l.exists() {
+		l, err := d.s.topics.Load(ctx, d.topic)
+		if err == nil && !l.Exists() {
 			err = punctual.ErrNotFound
 		}
 		done := false
@@ -116,8 +117,7 @@ func (d *deletion) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		case done:
-			// A name without a topic does no harm.
-			if _, err := d.s.registry(ctx, "remove", d.topic, l.version); err != nil {
+			if err := d.s.topics.Deleted(ctx, d.topic, l); err != nil {
 				return errkind.HalfDone(err)
 			}
 			return nil
@@ -127,10 +127,10 @@ func (d *deletion) run(ctx context.Context) error {
 
 // empty empties all partitions, the first one last, or reports that the settings have changed
 // meanwhile. A token above all that were given stays in partition 0.
-func (d *deletion) empty(ctx context.Context, l *layout) (bool, error) {
-	above := l.token
-	for n := l.size() - 1; n >= 0; n-- {
-		a, err := d.s.route.Run(ctx, script.Delete, d.s.names.Partition(d.topic, n), nil, l.version, script.Flag(n == 0), n, above)
+func (d *deletion) empty(ctx context.Context, l *topics.Layout) (bool, error) {
+	above := l.Token
+	for n := l.Size() - 1; n >= 0; n-- {
+		a, err := d.s.route.Run(ctx, script.Delete, d.s.names.Partition(d.topic, n), nil, l.Version, script.Flag(n == 0), n, above)
 		if err != nil {
 			return false, err
 		}
@@ -145,6 +145,5 @@ func (d *deletion) empty(ctx context.Context, l *layout) (bool, error) {
 		d.removed += removed
 		above = max(above, token)
 	}
-	d.s.adopt(d.topic, &layout{version: -l.version - 1, settings: d.s.newSettings()})
 	return true, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -96,12 +97,12 @@ func (s *Store) check(m *punctual.NewMessage) error {
 }
 
 // args makes the arguments of push.lua.
-func (p *pushing) args(l *layout, c *route.Chunk) []any {
-	return p.pack(c, l.version)
+func (p *pushing) args(l *topics.Layout, c *route.Chunk) []any {
+	return p.pack(c, l.Version)
 }
 
 // ask pushes some messages to a partition.
-func (p *pushing) ask(ctx context.Context, l *layout, c *route.Chunk, args []any) (int64, func() error, error) {
+func (p *pushing) ask(ctx context.Context, l *topics.Layout, c *route.Chunk, args []any) (int64, func() error, error) {
 	if err := p.s.health.Refusal(); err != nil {
 		return 0, nil, err
 	}
@@ -109,7 +110,7 @@ func (p *pushing) ask(ctx context.Context, l *layout, c *route.Chunk, args []any
 	if err != nil {
 		return 0, nil, err
 	}
-	stored := a.Version == l.version
+	stored := a.Version == l.Version
 	if stored {
 		p.s.waits.notify(c.Partition, a.Int())
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 )
 
 // A routing sends the items of a call to their partitions. It does so in rounds, because a
@@ -22,15 +23,15 @@ type routing struct {
 	// id returns the ID of the message of an item.
 	id func(i int) string
 	// pack makes the arguments of the script for some messages.
-	pack func(l *layout, c *route.Chunk) []any
+	pack func(l *topics.Layout, c *route.Chunk) []any
 	// ask runs a script for some messages in a partition, and returns the version found there. What takes in
 	// the answer marks the messages that are answered as done.
-	ask func(ctx context.Context, l *layout, c *route.Chunk, args []any) (version int64, take func() error, err error)
+	ask func(ctx context.Context, l *topics.Layout, c *route.Chunk, args []any) (version int64, take func() error, err error)
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)
 
-	layouts  map[string]*layout // by topic
-	refusals map[string]int     // by topic: for how many rounds pushes were refused without a new version
+	layouts  map[string]*topics.Layout // by topic
+	refusals map[string]int            // by topic: for how many rounds pushes were refused without a new version
 }
 
 // item is where one message of the call stands.
@@ -50,7 +51,7 @@ type mismatch struct {
 
 // run goes on until every message is done. The error is that of a call in which no message was answered.
 func (j *routing) run(ctx context.Context) error {
-	j.layouts = make(map[string]*layout)
+	j.layouts = make(map[string]*topics.Layout)
 	for {
 		j.resolve(ctx)
 		g := j.plan()
@@ -73,7 +74,7 @@ func (j *routing) resolve(ctx context.Context) {
 		if known = st.topic; j.layouts[st.topic] != nil {
 			continue
 		}
-		if l := j.s.layouts.known(st.topic); l.exists() {
+		if l := j.s.topics.Known(st.topic); l.Exists() {
 			j.layouts[st.topic] = l
 			continue
 		}
@@ -85,10 +86,10 @@ func (j *routing) resolve(ctx context.Context) {
 	if len(unknown) == 0 {
 		return
 	}
-	found, errs := route.Each(ctx, j.s.route, slices.Collect(maps.Keys(unknown)), func(topic string) (*layout, error) {
-		l, err := j.s.layout(ctx, topic)
-		for err == nil && j.create && !l.exists() {
-			l, err = j.s.create(ctx, topic, l)
+	found, errs := route.Each(ctx, j.s.route, slices.Collect(maps.Keys(unknown)), func(topic string) (*topics.Layout, error) {
+		l, err := j.s.topics.Get(ctx, topic)
+		for err == nil && j.create && !l.Exists() {
+			l, err = j.s.topics.Create(ctx, topic, l)
 		}
 		return l, err
 	})
@@ -129,14 +130,14 @@ func (j *routing) outcome() error {
 // plan sorts the messages that are not done by their partition.
 func (j *routing) plan() *route.Chunks {
 	g := j.s.route.NewChunks()
-	var l *layout
+	var l *topics.Layout
 	topic := ""
 	for i := range j.items {
 		if st := &j.items[i]; !st.done {
 			if l == nil || st.topic != topic {
 				l, topic = j.layouts[st.topic], st.topic
 			}
-			g.Add(route.Lane{Topic: topic, Number: keys.Home(j.id(i), l.size())}, i, st.bytes).Note = l
+			g.Add(route.Lane{Topic: topic, Number: keys.Home(j.id(i), l.Size())}, i, st.bytes).Note = l
 		}
 	}
 	return g
@@ -146,15 +147,15 @@ func (j *routing) plan() *route.Chunks {
 // version, if there is one.
 func (j *routing) round(ctx context.Context, g *route.Chunks) map[string]mismatch {
 	var mismatches map[string]mismatch
-	g.Pack = func(c *route.Chunk) []any { return j.pack(c.Note.(*layout), c) }
+	g.Pack = func(c *route.Chunk) []any { return j.pack(c.Note.(*topics.Layout), c) }
 	g.Ask = func(ctx context.Context, c *route.Chunk, args []any) (func() error, error) {
-		l := c.Note.(*layout)
+		l := c.Note.(*topics.Layout)
 		version, take, err := j.ask(ctx, l, c, args)
 		if err != nil {
 			return nil, err
 		}
 		return func() error { // with the lock of g
-			if version != l.version {
+			if version != l.Version {
 				if mismatches == nil {
 					mismatches = make(map[string]mismatch)
 				}
@@ -218,17 +219,17 @@ type renewal struct {
 
 // renew finds out what another version means. Where there is no new one, somebody may be deleting the topic. He gets
 // the time to finish, and if that takes too long he is gone.
-func (j *routing) renew(ctx context.Context, x mismatch, old *layout, refusals int) (renewal, error) {
-	l, err := j.s.renew(ctx, x.p, x.seen, old)
+func (j *routing) renew(ctx context.Context, x mismatch, old *topics.Layout, refusals int) (renewal, error) {
+	l, err := j.s.topics.Renew(ctx, x.p, x.seen, old)
 	switch {
 	case err != nil:
 		return renewal{}, err
-	case l.version != old.version:
+	case l.Version != old.Version:
 		return renewal{anew: true, changed: true}, nil
 	case !j.create:
 		return renewal{}, nil
 	case refusals < route.Tries:
 		return renewal{anew: true}, j.s.route.Pause(ctx, route.FirstPause<<refusals)
 	}
-	return renewal{anew: true, changed: true, superseded: true}, j.s.supersede(ctx, x.p, l)
+	return renewal{anew: true, changed: true, superseded: true}, j.s.topics.Supersede(ctx, x.p, l)
 }

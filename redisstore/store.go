@@ -16,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
@@ -67,17 +68,17 @@ type Options struct {
 // punctual.Checker, punctual.Examiner, storekit.Repeater and punctual.DurabilityReporter, and is safe for concurrent use.
 // Make one with Open, and close it with Close.
 type Store struct {
-	client  redis.UniversalClient
-	names   keys.Names
-	opt     Options
-	clock   *clock.Clock
-	waits   waits
-	route   *route.Router
-	health  *health.Health
-	sender  string // names this store in what it publishes, and in the records of its calls
-	keyed   keyedClaims
-	layouts layouts
-	claims  atomic.Uint64 // how many claims have begun, to begin each at another partition
+	client redis.UniversalClient
+	names  keys.Names
+	opt    Options
+	clock  *clock.Clock
+	waits  waits
+	route  *route.Router
+	health *health.Health
+	sender string // names this store in what it publishes, and in the records of its calls
+	keyed  keyedClaims
+	topics *topics.Registry
+	claims atomic.Uint64 // how many claims have begun, to begin each at another partition
 
 	closing chan struct{}  // closed when Close begins
 	calls   sync.WaitGroup // methods under way; Add only with mu held and closed false
@@ -143,7 +144,6 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 		s.opt.Logger = slog.Default()
 	}
 	s.clock = clock.New(o.clock)
-	s.layouts.init()
 	s.route = route.New(client, route.Options{
 		Names: n, Clock: s.clock, Sender: s.sender, Replicas: s.replicasToAwait(), ReplicaTimeout: s.opt.ReplicaTimeout, Slack: s.opt.slack,
 		General: s.opt.general, Closing: s.closing, Closed: errClosed(), Unconfirmed: func() { s.health.Soon() }, Answered: s.sawVersion,
@@ -151,6 +151,10 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	s.health = health.New(client, health.Options{
 		Names: n, Route: s.route, Logger: s.opt.Logger, Durability: s.opt.Durability, Replicas: s.opt.Replicas, MustExist: s.opt.MustExist,
 		CheckEvery: s.opt.checkEvery, Fail: s.fail,
+	})
+	s.topics = topics.New(topics.Options{
+		Names: n, Clock: s.clock, Route: s.route, Logger: s.opt.Logger, Partitions: s.opt.Partitions,
+		Adopted: func(topic string, l *topics.Layout, changed bool) { s.waits.waiter.Resize(topic, l.Size(), changed) },
 	})
 	s.waits.init(s)
 	return s, nil
@@ -275,7 +279,7 @@ func (s *Store) fail(err error) error {
 // may mean that the whole data set is gone; then the store stops. A claim from a topic that has
 // never been there is no reason to ask, because it may wait there for long.
 func (s *Store) sawVersion(ctx context.Context, sc *script.Script, topic string, version int64) error {
-	if version != 0 || sc == script.Claim && s.layouts.known(topic).version == 0 {
+	if version != 0 || sc == script.Claim && s.topics.Known(topic).Version == 0 {
 		return nil
 	}
 	return s.health.CheckData(ctx, false)

@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/notify"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 )
@@ -62,7 +63,7 @@ func (w *waits) notify(p keys.Partition, at int64) { w.Notified(partOf(p), at) }
 func (w *waits) Node(p wait.Part) string { return w.s.route.Node(p) }
 
 // Partitions implements wait.Store.
-func (w *waits) Partitions(topic string) int { return w.s.layouts.known(topic).size() }
+func (w *waits) Partitions(topic string) int { return w.s.topics.Known(topic).Size() }
 
 // Subscribe implements wait.Store.
 func (w *waits) Subscribe(p wait.Part) {
@@ -101,7 +102,7 @@ type head struct {
 	t, l *redis.ZSliceCmd
 	g    *redis.SliceCmd // version, lease, clock
 	// known is what was known of the topic before that.
-	known *layout
+	known *topics.Layout
 }
 
 func (h head) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
@@ -123,7 +124,7 @@ func (w *waits) Heads(_ string, ps []wait.Part) []wait.Head {
 		names := w.s.names.Partition(part.Topic, part.Number).Keys()
 		heads[i] = head{
 			pipe.ZRangeWithScores(ctx, names[0], 0, 1), pipe.ZRangeWithScores(ctx, names[1], 0, 0),
-			pipe.HMGet(ctx, names[keys.Settings], "version", "lease", "clock"), w.s.layouts.known(part.Topic),
+			pipe.HMGet(ctx, names[keys.Settings], "version", "lease", "clock"), w.s.topics.Known(part.Topic),
 		}
 	}
 	server := pipe.Time(ctx)
@@ -214,7 +215,7 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 	c := w.s.clock
 	p := w.s.names.Partition(part.Topic, part.Number)
 	for {
-		guess, known := c.Guess(), w.s.layouts.known(p.Topic)
+		guess, known := c.Guess(), w.s.topics.Known(p.Topic)
 		ds, version, got, err := w.s.claimSome(ctx, lease, p, min(n, script.Items), tidy)
 		if err != nil {
 			return wait.Answer{At: wait.Never, Err: err}
@@ -242,8 +243,8 @@ const renewalsAtOnce = 8
 
 // renewSoon finds out what has become of a topic if a partition has another version than was known. What comes up
 // while a node has enough to do is seen again at the next poll.
-func (w *waits) renewSoon(part wait.Part, version int64, known *layout) {
-	if version == known.version || known != w.s.layouts.known(part.Topic) { // or it is known by now
+func (w *waits) renewSoon(part wait.Part, version int64, known *topics.Layout) {
+	if version == known.Version || known != w.s.topics.Known(part.Topic) { // or it is known by now
 		return
 	}
 	node := w.Node(wait.Part{Topic: part.Topic})
@@ -260,7 +261,7 @@ func (w *waits) renewSoon(part wait.Part, version int64, known *layout) {
 	w.busy[node]++
 	w.s.duties.Go(func() {
 		p := w.s.names.Partition(part.Topic, part.Number)
-		_, err := w.s.renew(context.Background(), p, version, known)
+		_, err := w.s.topics.Renew(context.Background(), p, version, known)
 		if err != nil && punctual.Definite(err) && !errors.Is(err, punctual.ErrUnreachable) {
 			w.waiter.Fail(part.Topic, err)
 		}

@@ -41,7 +41,7 @@ func (p twoProcesses) Push(ctx context.Context, ms []punctual.NewMessage) ([]pun
 	rs, err := p.Store.Push(ctx, ms)
 	for _, r := range rs {
 		if r.Due.Sub(storekit.FromMillis(p.clock.Floor())) > 2*time.Second {
-			n := keys.Home(r.ID, p.layouts.known(r.Topic).size())
+			n := keys.Home(r.ID, p.topics.Known(r.Topic).Size())
 			p.claims.waits.waiter.Notice(partOf(p.names.Partition(r.Topic, n)), -wait.Never)
 		}
 	}

@@ -1,0 +1,115 @@
+package topics
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Layout is a version of a topic's settings, as partition 0 has it. It does not change once another
+// goroutine can see it, which is when it is adopted.
+type Layout struct {
+	// Version is 0 or less if there is no such topic; see script.Answer.Version.
+	Version int64
+	// Token is the newest of partition 0.
+	Token int64
+
+	spread   int64             // the version that all partitions are known to have
+	settings punctual.Settings // the defaults if there is no such topic
+	fields   []any             // of the hash g: what the partitions have copies of
+}
+
+// Unknown is a topic of which nothing is known.
+var Unknown = &Layout{settings: punctual.DefaultSettings()}
+
+// Exists reports whether there is such a topic.
+func (l *Layout) Exists() bool { return l.Version > 0 }
+
+// Size is the number of partitions. Of a topic that does not exist it is 1: partition 0 knows.
+func (l *Layout) Size() int {
+	if !l.Exists() {
+		return 1
+	}
+	return l.settings.Partitions
+}
+
+// Settings are for the caller to keep.
+func (l *Layout) Settings() punctual.Settings {
+	set := l.settings
+	set.Backoff.Delays = slices.Clone(set.Backoff.Delays)
+	return set
+}
+
+// latest is the newest version that partition 0 has had, whether or not the topic exists.
+func (l *Layout) latest() int64 { return max(l.Version, -l.Version) }
+
+// with is the next version, with other settings. That of a topic that comes into being is not below now, in
+// ms, because nobody may know the versions that there were before.
+func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
+	version := l.latest() + 1
+	if !l.Exists() {
+		version = max(version, now)
+	}
+	next := &Layout{Version: version, Token: l.Token, settings: set}
+	next.settings.Backoff.Delays = slices.Clone(set.Backoff.Delays)
+	var err error
+	next.fields, err = fieldsOf(set)
+	// A topic that never kept stories does not have the field, by which the scripts know it. One that keeps none any more may
+	// still have some.
+	if keep := storekit.CeilDuration(set.FinishedRetention); keep > 0 || slices.Contains(l.fields, any(FinishedField)) {
+		next.fields = append(next.fields, FinishedField, keep)
+	}
+	return next, err
+}
+
+// FinishedField is the field of the hash g for how long stories are kept.
+const FinishedField = "finished_retention"
+
+// fieldsOf are the fields of the hash g that hold settings: as JSON for programs, and one by one for the scripts.
+func fieldsOf(set punctual.Settings) ([]any, error) {
+	text, err := storekit.EncodeSettings(set)
+	if err != nil {
+		return nil, err
+	}
+	delays, jitter := backoffFields(set.Backoff)
+	return []any{
+		"settings", text,
+		"lease", storekit.CeilDuration(set.Lease),
+		"max_attempts", set.MaxAttempts,
+		"push_paused", script.Flag(set.PushPaused),
+		"delivery_paused", script.Flag(set.DeliveryPaused),
+		"dedupe_window", storekit.CeilDuration(set.DedupeWindow),
+		"dead_retention", storekit.CeilDuration(set.DeadRetention),
+		"delays", delays,
+		"jitter", jitter,
+	}, nil
+}
+
+// maxDoublings is after how many attempts the longest delay is surely reached: it is at most
+// ten years, which is less than 2^59 ns.
+const maxDoublings = 60
+
+// backoffFields writes a backoff as the delays, in ms, after the first attempts, of which the
+// last is for all further ones, and the jitter.
+func backoffFields(b punctual.Backoff) (delays, jitter string) {
+	steps := b.Delays
+	if len(steps) == 0 {
+		jitter = strconv.FormatFloat(b.Jitter, 'g', -1, 64)
+		b.Jitter = 0
+		for n := 1; n <= maxDoublings && (n == 1 || steps[n-2] < b.Max); n++ {
+			steps = append(steps, storekit.RetryDelay(b, n))
+		}
+	}
+	var out []string
+	for _, d := range steps {
+		out = append(out, strconv.FormatInt(storekit.CeilDuration(d), 10))
+	}
+	if jitter == "" {
+		jitter = "0"
+	}
+	return strings.Join(out, " "), jitter
+}

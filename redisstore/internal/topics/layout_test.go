@@ -1,0 +1,72 @@
+package topics
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// The scripts are given each delay of a backoff until the longest is reached, or those that were named, and the jitter.
+func TestBackoffFields(t *testing.T) {
+	for _, c := range []struct {
+		backoff        punctual.Backoff
+		delays, jitter string
+	}{
+		{punctual.Backoff{Base: time.Second, Max: 5 * time.Second, Jitter: 0.25}, "1000 2000 4000 5000", "0.25"},
+		{punctual.Backoff{Base: time.Second, Max: time.Second}, "1000", "0"},
+		{punctual.Backoff{Delays: []time.Duration{2 * time.Minute, 1500 * time.Microsecond}}, "120000 2", "0"},
+	} {
+		if delays, jitter := backoffFields(c.backoff); delays != c.delays || jitter != c.jitter {
+			t.Errorf("backoffFields(%+v) = %q, %q; want %q, %q", c.backoff, delays, jitter, c.delays, c.jitter)
+		}
+	}
+}
+
+// A topic that comes into being has a version above all that there were, and one not below the clock, because nobody may know
+// those. One that exists counts on.
+func TestNextVersion(t *testing.T) {
+	const now = 1000
+	for _, c := range []struct{ version, want int64 }{{0, now}, {-7, now}, {-now - 7, now + 8}, {3, 4}, {now + 3, now + 4}} {
+		l, err := (&Layout{Version: c.version}).with(punctual.DefaultSettings(), now)
+		if err != nil || l.Version != c.want {
+			t.Errorf("the version after %d is %d (%v); want %d", c.version, l.Version, err, c.want)
+		}
+	}
+}
+
+// Scripts know by a field that a topic keeps stories. It stays when the retention is taken back, for the stories that there are.
+func TestFieldOfStories(t *testing.T) {
+	set := punctual.DefaultSettings()
+	has := func(l *Layout) bool { return slices.Contains(l.fields, any(FinishedField)) }
+	step := func(l *Layout, keep time.Duration) *Layout {
+		set.FinishedRetention = keep
+		next, err := l.with(set, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next
+	}
+	never := step(Unknown, 0)
+	kept := step(never, time.Hour)
+	ended := step(kept, 0)
+	if has(never) || !has(kept) || !has(ended) {
+		t.Errorf("the field is there: never kept %v, kept %v, no longer kept %v; want false, true, true", has(never), has(kept), has(ended))
+	}
+}
+
+// What a caller changes of the settings that it was given changes nothing here.
+func TestSettingsAreTheCallers(t *testing.T) {
+	set := punctual.DefaultSettings()
+	set.Backoff.Delays = []time.Duration{time.Second}
+	l, err := Unknown.with(set, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Backoff.Delays[0] = time.Hour
+	l.Settings().Backoff.Delays[0] = time.Hour
+	if got := l.Settings().Backoff.Delays[0]; got != time.Second {
+		t.Errorf("the first delay is %v; want 1s", got)
+	}
+}

@@ -1,0 +1,318 @@
+// Package topics knows which partitions a topic has, and how a change of settings reaches all of them.
+//
+// Partition 0 of a topic decides on its settings. The number of partitions is one of them, and stays
+// as the topic was created with. Every partition has a copy, in its hash g, for its scripts. Each change makes a new version:
+//
+//  1. partition 0 takes it, if it still has the version that the change was made from;
+//  2. all other partitions take it, unless they have a later one;
+//  3. partition 0 notes that all have it (spread).
+//
+// Nobody acts on a version before all partitions have it: who meets one that has not been
+// spread does steps 2 and 3 first. So whoever acts on an older version learns of the newer one from
+// whatever partition it turns to. There a push for an older version is refused.
+//
+// docs/decisions/0011 says why.
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/clock"
+	"github.com/punctualmq/punctual/redisstore/internal/errkind"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Options configure a Registry.
+type Options struct {
+	Names  keys.Names
+	Clock  *clock.Clock
+	Route  *route.Router
+	Logger *slog.Logger
+	// Partitions is how many a topic has that comes into being.
+	Partitions int
+	// Adopted is told what has become known of a topic, and whether it is another version than before.
+	Adopted func(topic string, l *Layout, changed bool)
+}
+
+// Registry remembers what this process knows of topics, and changes them. What it knows may be out of date, but has been
+// spread. All methods are safe for concurrent use.
+type Registry struct {
+	o Options
+
+	mu sync.Mutex
+	of map[string]*Layout // guarded by mu: by topic
+}
+
+// New returns a Registry that knows of no topic.
+func New(o Options) *Registry { return &Registry{o: o, of: make(map[string]*Layout)} }
+
+// Known returns what is known of a topic: Unknown if that is nothing.
+func (r *Registry) Known(topic string) *Layout {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.of[topic]; l != nil {
+		return l
+	}
+	return Unknown
+}
+
+// learn remembers a layout and reports whether it is another version than what was known.
+func (r *Registry) learn(topic string, l *Layout) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.of[topic]
+	if l.Version == 0 {
+		delete(r.of, topic) // there may be any number of them
+	} else {
+		r.of[topic] = l
+	}
+	return old == nil && l.Version != 0 || old != nil && old.Version != l.Version
+}
+
+// Partitions are those of a topic with a layout.
+func (r *Registry) Partitions(topic string, l *Layout) []keys.Partition {
+	var out []keys.Partition
+	for n := range l.Size() {
+		out = append(out, r.o.Names.Partition(topic, n))
+	}
+	return out
+}
+
+// Get returns the layout of a topic, from memory if it is known.
+func (r *Registry) Get(ctx context.Context, topic string) (*Layout, error) {
+	if l := r.Known(topic); l.Exists() {
+		return l, nil
+	}
+	return r.Load(ctx, topic)
+}
+
+// Load asks partition 0 for a topic's layout, and sees to it that all partitions have it.
+func (r *Registry) Load(ctx context.Context, topic string) (*Layout, error) {
+	l, err := r.Read(ctx, r.o.Names.Partition(topic, 0))
+	if err != nil {
+		return nil, err
+	}
+	if l.Exists() && l.spread < l.Version {
+		if err := r.spread(ctx, topic, l); err != nil {
+			return nil, err
+		}
+	}
+	r.adopt(topic, l)
+	return l, nil
+}
+
+// adopt makes a layout known to this process, and to the claims that wait in it.
+func (r *Registry) adopt(topic string, l *Layout) {
+	changed := r.learn(topic, l)
+	r.o.Adopted(topic, l, changed)
+}
+
+// Read reads the layout as one partition has it.
+func (r *Registry) Read(ctx context.Context, p keys.Partition) (*Layout, error) {
+	a, err := r.o.Route.Run(ctx, script.Layout, p, nil)
+	if err != nil {
+		return nil, err
+	}
+	l := &Layout{Version: a.Version, Token: a.Int(), spread: a.Int(), settings: r.newSettings(), fields: a.Items}
+	if a.Bad || len(a.Items)%2 != 0 {
+		return nil, script.BadReply(script.Layout)
+	}
+	if !l.Exists() {
+		return l, nil
+	}
+	for len(a.Items) > 0 {
+		field, value := a.Text(), a.Text()
+		if field != "settings" {
+			continue
+		}
+		if l.settings, err = storekit.DecodeSettings([]byte(value)); err != nil {
+			return nil, fmt.Errorf("settings of topic %s cannot be read: %w", p.Topic, err)
+		}
+		if n := l.Size(); n < 1 || n > punctual.MaxPartitions {
+			return nil, fmt.Errorf("settings of topic %s name %d partitions: %w", p.Topic, n, punctual.ErrCorrupt)
+		}
+	}
+	if a.Bad {
+		return nil, script.BadReply(script.Layout)
+	}
+	return l, nil
+}
+
+// newSettings are those of a topic that comes into being.
+func (r *Registry) newSettings() punctual.Settings {
+	set := punctual.DefaultSettings()
+	set.Partitions = r.o.Partitions
+	return set
+}
+
+// spread carries a version to all partitions, and has partition 0 note it. It may be done by
+// several processes at once, and again after some of it was done. A token of partition 0 goes
+// along: it is above all that were given before the topic was last deleted.
+func (r *Registry) spread(ctx context.Context, topic string, l *Layout) error {
+	for n := 1; n < l.Size(); n++ {
+		if _, err := r.store(ctx, script.Copy, r.o.Names.Partition(topic, n), l, ""); err != nil {
+			return err
+		}
+	}
+	_, err := r.o.Route.Run(ctx, script.Spread, r.o.Names.Partition(topic, 0), nil, l.Version)
+	return err
+}
+
+// store gives a partition a version of the settings, and reports whether it took it. base is the
+// version that it must have, or empty for any older one.
+func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partition, l *Layout, base string) (bool, error) {
+	args := append([]any{base, l.Version, p.Number, l.Token, script.Flag(l.spread == l.Version)}, l.fields...)
+	a, err := r.o.Route.Run(ctx, sc, p, nil, args...)
+	if err != nil {
+		return false, err
+	}
+	done := a.Int() == 1
+	if a.Bad {
+		return false, script.BadReply(sc)
+	}
+	return done, nil
+}
+
+// propose makes a version the one of partition 0, if that still has the version base, and
+// then spreads it.
+func (r *Registry) propose(ctx context.Context, topic string, l *Layout, base int64) (bool, error) {
+	if l.Size() == 1 {
+		l.spread = l.Version
+		l.fields = append(slices.Clone(l.fields), "spread", l.Version)
+	}
+	done, err := r.store(ctx, script.Configure, r.o.Names.Partition(topic, 0), l, strconv.FormatInt(base, 10))
+	if err != nil || !done {
+		return false, err
+	}
+	if l.spread < l.Version {
+		if err := r.spread(ctx, topic, l); err != nil {
+			return false, errkind.HalfDone(err)
+		}
+	}
+	r.adopt(topic, l)
+	return true, nil
+}
+
+// Renew is called when partition p has answered with another version than that of old, by
+// which it was asked. It returns the layout to go on with; that is old's version again if
+// partition 0 does not know any other.
+func (r *Registry) Renew(ctx context.Context, p keys.Partition, seen int64, old *Layout) (*Layout, error) {
+	l, err := r.Load(ctx, p.Topic)
+	if err != nil || l.Version != old.Version || !l.Exists() {
+		return l, err
+	}
+	if max(seen, -seen) < l.Version {
+		r.o.Logger.Warn("redis store: a partition has lost its latest settings, and perhaps messages with them, as after a failover", "topic", p.Topic, "partition", p.Number)
+		return l, r.spread(ctx, p.Topic, l)
+	}
+	return l, nil
+}
+
+// Supersede makes a new version when partition p will not take the present one. That is so when a deletion of the
+// topic broke off after p had been emptied. It is also so when partition 0 has lost a version, in a failover, that p
+// still has. The newest settings that are left go on.
+func (r *Registry) Supersede(ctx context.Context, p keys.Partition, l *Layout) error {
+	other, err := r.Read(ctx, p)
+	if err != nil {
+		return err
+	}
+	from := l
+	if other.Exists() && other.Version > l.Version {
+		from = other
+	}
+	next := &Layout{Version: max(other.latest(), l.Version) + 1, Token: max(other.Token, l.Token), settings: from.settings, fields: from.fields}
+	_, err = r.propose(ctx, p.Topic, next, l.Version)
+	return err
+}
+
+// Configure changes a topic's settings, and makes the topic if there is none.
+func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
+	for {
+		old, err := r.Load(ctx, topic)
+		if err != nil {
+			return punctual.Settings{}, err
+		}
+		if n := patch.Partitions; n != nil && old.Exists() && *n != old.Size() {
+			return punctual.Settings{}, fmt.Errorf("%d partitions: the topic has %d, which is fixed when a topic comes into being; use a new topic: %w", *n, old.Size(), punctual.ErrInvalid)
+		}
+		set, err := storekit.ApplySettings(old.settings, patch, storekit.AllAbilities())
+		if err != nil {
+			return punctual.Settings{}, err
+		}
+		l, done, err := r.change(ctx, topic, old, set)
+		if err != nil {
+			return punctual.Settings{}, err
+		}
+		if done {
+			return l.Settings(), nil
+		}
+	}
+}
+
+// Create makes a topic that does not exist, and returns what is known of it then.
+func (r *Registry) Create(ctx context.Context, topic string, old *Layout) (*Layout, error) {
+	l, done, err := r.change(ctx, topic, old, r.newSettings())
+	if err != nil || done {
+		return l, err
+	}
+	return r.Load(ctx, topic)
+}
+
+// change gives a topic other settings, or reports false when the old ones are not current any
+// more. A new topic is entered among the names of topics first, so that none is missing there. A deletion of
+// an older version leaves the name.
+func (r *Registry) change(ctx context.Context, topic string, old *Layout, set punctual.Settings) (*Layout, bool, error) {
+	l, err := old.with(set, r.o.Clock.Guess()/1000)
+	if err != nil {
+		return nil, false, err
+	}
+	if !old.Exists() {
+		if _, err := r.names(ctx, "add", topic, l.Version); err != nil {
+			return nil, false, err
+		}
+	}
+	done, err := r.propose(ctx, topic, l, old.latest())
+	return l, done, err
+}
+
+// names runs the script of the names of topics, for one that comes into being with a version, or was deleted from
+// one.
+func (r *Registry) names(ctx context.Context, verb, topic string, version int64) (*script.Answer, error) {
+	a, err := r.o.Route.RunStore(ctx, script.Registry, r.o.Names.Topics(), verb, topic, version, r.o.Clock.Deadline(ctx, route.CallTime))
+	if errors.Is(err, errkind.ErrLate) && punctual.Definite(err) && r.o.Clock.Passed(ctx) {
+		return nil, context.DeadlineExceeded
+	}
+	return a, err
+}
+
+// Deleted makes known that a version of a topic was deleted, and takes the topic from the names. A name without a topic does
+// no harm.
+func (r *Registry) Deleted(ctx context.Context, topic string, l *Layout) error {
+	r.adopt(topic, &Layout{Version: -l.Version - 1, settings: r.newSettings()})
+	_, err := r.names(ctx, "remove", topic, l.Version)
+	return err
+}
+
+// All returns the names of all topics, sorted, and perhaps some that were deleted.
+func (r *Registry) All(ctx context.Context) ([]string, error) {
+	a, err := r.names(ctx, "list", "", 0)
+	if err != nil {
+		return nil, err
+	}
+	topics := a.List()
+	if a.Bad {
+		return nil, script.BadReply(script.Registry)
+	}
+	slices.Sort(topics)
+	return topics, nil
+}
