@@ -26,4 +26,4 @@ func open(t *testing.T, clock storekit.Clock) punctual.Store {
 }
 
 // TestWorkload does everything at once for a while.
-func TestWorkload(t *testing.T) { storetest.RunWorkload(t, open, 12*time.Second, 0) }
+func TestWorkload(t *testing.T) { storetest.RunWorkload(t, open, 6*time.Second, 0) }

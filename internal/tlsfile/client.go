@@ -2,10 +2,8 @@ package tlsfile
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 )
 
 // Client returns a configuration for the client of a server. ca, if not empty, names a PEM file of the authorities that vouch for
@@ -14,12 +12,9 @@ import (
 func Client(ca, cert, key string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
-		text, err := os.ReadFile(ca)
-		if err != nil {
+		var err error
+		if c.RootCAs, err = authorities(ca); err != nil {
 			return nil, fmt.Errorf("ca: %w", err)
-		}
-		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("ca: %s holds no certificate in PEM form", ca)
 		}
 	}
 	switch {

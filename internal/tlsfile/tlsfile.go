@@ -122,17 +122,25 @@ func (f Files) config() (*tls.Config, error) {
 	if f.ClientCA == "" {
 		return c, nil
 	}
-	text, err := os.ReadFile(f.ClientCA)
-	if err != nil {
+	if c.ClientCAs, err = authorities(f.ClientCA); err != nil {
 		return nil, fmt.Errorf("read the roots of client certificates: %w", err)
-	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM: %w", f.ClientCA, punctual.ErrInvalid)
 	}
 	c.ClientAuth = tls.VerifyClientCertIfGiven
 	if f.ClientRequired {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	return c, nil
+}
+
+// authorities are those in a PEM file.
+func authorities(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM: %w", path, punctual.ErrInvalid)
+	}
+	return pool, nil
 }
