@@ -137,6 +137,9 @@ func (s *Store) parseURL(text string) (*endpoint, error) {
 		}
 		return s.unixEndpoint(full), nil
 	}
+	if kind, _, _ := strings.Cut(text, ":"); opensKind(kind) != "" {
+		return nil, fmt.Errorf("%s: is no URL of a server: %w; use %s, or the URL of a 'punctual serve' over it", kind, punctual.ErrInvalid, opensKind(kind))
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		if e := (*url.Error)(nil); errors.As(err, &e) {
@@ -148,7 +151,7 @@ func (s *Store) parseURL(text string) (*endpoint, error) {
 	case u.User != nil:
 		return nil, fmt.Errorf("URL of server %s: a URL is seen by many, so it holds no name or password: %w; use a token", u.Host, punctual.ErrInvalid)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != "":
-		return nil, fmt.Errorf("URL of server %q: %w; use http://HOST:PORT, https://HOST:PORT or unix:PATH", text, punctual.ErrInvalid)
+		return nil, fmt.Errorf("URL of server %q: %w; use http://HOST:PORT, https://HOST:PORT or unix:PATH, and sharedstore.Open for a directory", text, punctual.ErrInvalid)
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("URL of server %s: it has a query or fragment: %w", u.Host, punctual.ErrInvalid)
 	case u.Scheme == "http" && s.token.set() && !s.opt.PlaintextToken && !loopback(u.Hostname()):
@@ -156,6 +159,21 @@ func (s *Store) parseURL(text string) (*endpoint, error) {
 	}
 	base := u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/")
 	return s.tcpEndpoint(base, u), nil
+}
+
+// opensKind is what opens a store of a kind that the command line knows and this package does not, or nothing.
+func opensKind(kind string) string {
+	switch kind {
+	case "disk":
+		return "sharedstore.Open(ctx, PATH, nil)"
+	case "mem":
+		return "memstore.New(nil)"
+	case "redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster":
+		return "redisstore.OpenURL"
+	case "postgres", "postgresql":
+		return "pgstore.OpenURL"
+	}
+	return ""
 }
 
 func loopback(host string) bool {
