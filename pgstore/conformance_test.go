@@ -15,12 +15,33 @@ import (
 // TestOverPostgres is the suite of all stores.
 func TestOverPostgres(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, openFresh, storetest.WithReopen(reopen))
+	open, again := onePool(t)
+	storetest.Run(t, open, storetest.WithReopen(again))
 }
 
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
-	storetest.RunRandom(t, openFresh, storetest.WithReopen(reopen))
+	open, again := onePool(t)
+	storetest.RunRandom(t, open, storetest.WithReopen(again))
+}
+
+// onePool opens stores on one pool: a new connection costs the server more than most cases.
+func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
+	pool := newPool(t, shared)
+	t.Cleanup(pool.Close)
+	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
+		t.Helper()
+		return openStore(t, pool, &Options{Schema: emptySchema(t, pool), clock: clock})
+	}
+	again := func(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
+		t.Helper()
+		s := old.(*Store)
+		if err := s.Close(); err != nil {
+			t.Fatalf("close: %v", err)
+		}
+		return openStore(t, pool, &Options{Schema: s.opt.Schema, clock: clock})
+	}
+	return open, again
 }
 
 func TestRaces(t *testing.T) {
