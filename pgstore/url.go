@@ -123,6 +123,12 @@ func parseURL(text string, o *Options) (*pgxpool.Config, error) {
 
 // ownOptions takes this store's options out of values.
 func ownOptions(values url.Values, o *Options) (password string, err error) {
+	own := []string{"schema", "durability", "acks", "password-file"}
+	for _, name := range own {
+		if len(values[name]) > 1 {
+			return "", badURL("option %q is given twice", name)
+		}
+	}
 	if values.Has("schema") {
 		o.Schema = values.Get("schema")
 	}
@@ -148,7 +154,7 @@ func ownOptions(values url.Values, o *Options) (password string, err error) {
 			return "", badURL("the first line of the password-file %s is empty", file)
 		}
 	}
-	for _, name := range []string{"schema", "durability", "acks", "password-file"} {
+	for _, name := range own {
 		values.Del(name)
 	}
 	return password, nil

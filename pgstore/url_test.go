@@ -29,7 +29,7 @@ func TestParseURL(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"mysql://me:secret@h/d", "postgres:h", "postgres://me:secret@h:port/d", "postgres://me:secret@h/d?durability=some",
-		"postgres://me:secret@h/d?password-file=/nowhere/at/all", "postgres://me:secret@h/d?%zz",
+		"postgres://me:secret@h/d?password-file=/nowhere/at/all", "postgres://me:secret@h/d?%zz", "postgres://me:secret@h/d?schema=a&schema=b",
 	} {
 		if _, err := parseURL(bad, &Options{}); !errors.Is(err, punctual.ErrInvalid) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("parse of %s: %v; want invalid, without the password", bad, err)

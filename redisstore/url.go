@@ -190,6 +190,9 @@ func (a *address) options(o Options) (Options, error) {
 	o.OwnClient = true
 	for name, values := range a.query {
 		value, err := values[0], error(nil)
+		if len(values) > 1 {
+			return o, badURL("option %q is given twice", name)
+		}
 		switch name {
 		case "prefix":
 			o.Prefix = value

@@ -38,7 +38,7 @@ func TestBadURLs(t *testing.T) {
 	for _, text := range []string{
 		"", "redis:", "http://a", "redis+tls://u:secret@a", "redis+://a", "redis://", "redis://u:secret@", "redis://u:secret@a,b", "redis://a:99999", "redis://a:b", "redis://u:sec%zzret@a",
 		"redis://a/x", "redis://a/-1", "redis+sentinel://u:secret@a", "redis+sentinel://a/", "redis+sentinel://a/main/x", "redis+cluster://u:secret@a,b/1", "redis+cluster://a,,b",
-		"redis://u:secret@a?prefx=b", "redis://u:secret@a?durability=most", "redis://a?%zz",
+		"redis://u:secret@a?prefx=b", "redis://u:secret@a?durability=most", "redis://a?%zz", "redis://u:secret@a?prefix=b&prefix=c",
 	} {
 		s, err := OpenURL(t.Context(), text, nil)
 		if !errors.Is(err, punctual.ErrInvalid) || s != nil {
