@@ -97,7 +97,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	if c.content, err = readContent(); err != nil {
 		return nil, err
 	}
-	c.reader, err = overview.New(store, &overview.Options{Zone: c.options.Location, Hurry: true})
+	c.reader, err = overview.New(store, &overview.Options{Zone: c.options.Location, Hurry: true, Logger: c.log})
 	return c, err
 }
 

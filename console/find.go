@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -149,14 +150,31 @@ func eachInParallel(ctx context.Context, n int, do func(ctx context.Context, i i
 		}
 		at.Go(func() {
 			defer func() { <-slots }()
+			defer func() {
+				if cause := recover(); cause != nil {
+					cancel(panicked{cause, debug.Stack()})
+				}
+			}()
 			if err := do(ctx, i); err != nil {
 				cancel(err)
 			}
 		})
 	}
 	at.Wait()
-	return context.Cause(ctx)
+	err := context.Cause(ctx)
+	if p := (panicked{}); errors.As(err, &p) {
+		panic(fmt.Sprintf("%v\n%s", p.cause, p.stack)) // here ServeHTTP recovers it
+	}
+	return err
 }
+
+// panicked is a panic on its way to the goroutine of the request.
+type panicked struct {
+	cause any
+	stack []byte
+}
+
+func (panicked) Error() string { return "the store panicked" }
 
 // findHeader looks at messages of one topic and state, a bounded number of them, for those with a header.
 func (c *call) findHeader(p *findPage) error {

@@ -2,7 +2,10 @@ package overview
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -43,7 +46,7 @@ func (c *cached[T]) begin(r *Reader, p policy, look func(context.Context) (T, er
 		return c.running
 	}
 	running := make(chan struct{})
-	if !r.start(func() { c.look(r.ctx, p, look, running) }) {
+	if !r.start(func() { c.look(r.ctx, p, guarded(r.o.Logger, look), running) }) {
 		c.err = errClosed
 		return nil
 	}
@@ -87,6 +90,22 @@ func (c *cached[T]) look(ctx context.Context, p policy, look func(context.Contex
 	c.running = nil
 	close(running)
 }
+
+// guarded makes a panic the error of that look. The look has a goroutine of its own, where nobody else could recover, and the
+// whole server would end.
+func guarded[T any](log *slog.Logger, look func(context.Context) (T, error)) func(context.Context) (T, error) {
+	return func(ctx context.Context) (value T, err error) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				log.Error("a look made the store panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+				err = errPanicked
+			}
+		}()
+		return look(ctx)
+	}
+}
+
+var errPanicked = errors.New("the store panicked, and the log says where")
 
 // expire has the next caller look again, once the last answer is older than so many times as long as it took.
 func (c *cached[T]) expire(times time.Duration) {

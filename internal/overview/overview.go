@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -33,6 +34,8 @@ type Options struct {
 	// Hurry has Read wait no longer for the first counts than for the others. Until they are there, Overview.Counting
 	// is true.
 	Hurry bool
+	// Logger is told of a store that panics. Default: nobody.
+	Logger *slog.Logger
 	// Meter, if not nil, is handed on by each Overview.
 	Meter *Meter
 }
@@ -167,6 +170,9 @@ func New(store punctual.Store, o *Options) (*Reader, error) {
 	}
 	if r.o.Zone == nil {
 		r.o.Zone = time.UTC
+	}
+	if r.o.Logger == nil {
+		r.o.Logger = slog.New(slog.DiscardHandler)
 	}
 	setDefault(&r.o.Drawn, 5)
 	setDefault(&r.o.Herd, 10_000)
