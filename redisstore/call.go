@@ -3,13 +3,11 @@ package redisstore
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -96,38 +94,5 @@ func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 		return err
 	}
 	defer s.calls.Done()
-	return s.undelivered(ctx, ds)
-}
-
-// undelivered is Undelivered within a call that is under way.
-func (s *Store) undelivered(ctx context.Context, ds []punctual.Delivery) error {
-	r, ok := storekit.RequestOf(ctx)
-	ctx = storekit.WithoutRequest(ctx)
-	var failed error
-	mine := make(map[keys.Partition]bool)
-	ss := make([]punctual.Settlement, 0, len(ds))
-	for _, d := range ds {
-		p := s.names.Partition(d.Topic, keys.OfToken(d.Token))
-		if _, asked := mine[p]; ok && !asked {
-			got, err := s.route.Send(ctx, script.Forget, []any{p.Records(0), p.Records(1)}, []any{fieldOf(r.Key, nil)})
-			failed = errors.Join(failed, err)
-			mine[p] = err == nil && len(got) == 1 && got[0] == int64(1)
-		}
-		if !ok || mine[p] {
-			ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease})
-		}
-	}
-	if len(ss) == 0 {
-		return failed
-	}
-	errs, err := s.settle(ctx, ss, nil)
-	for _, e := range errs {
-		if !errors.Is(e, punctual.ErrLeaseLost) && !errors.Is(e, punctual.ErrCancelled) {
-			err = errors.Join(err, e)
-		}
-	}
-	if err = errors.Join(failed, err); err != nil {
-		return fmt.Errorf("give back what was leased: %w", err)
-	}
-	return nil
+	return s.leases.undelivered(ctx, ds)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -68,17 +67,18 @@ type Options struct {
 // punctual.Checker, punctual.Examiner, storekit.Repeater and punctual.DurabilityReporter, and is safe for concurrent use.
 // Make one with Open, and close it with Close.
 type Store struct {
-	client redis.UniversalClient
-	names  keys.Names
-	opt    Options
-	clock  *clock.Clock
-	waits  waits
-	route  *route.Router
-	health *health.Health
-	sender string // names this store in what it publishes, and in the records of its calls
-	keyed  keyedClaims
-	topics *topics.Registry
-	claims atomic.Uint64 // how many claims have begun, to begin each at another partition
+	client  redis.UniversalClient
+	names   keys.Names
+	opt     Options
+	clock   *clock.Clock
+	waits   waits
+	route   *route.Router
+	health  *health.Health
+	sender  string // names this store in what it publishes, and in the records of its calls
+	keyed   keyedClaims
+	topics  *topics.Registry
+	leases  leases
+	scanner scanner
 
 	closing chan struct{}  // closed when Close begins
 	calls   sync.WaitGroup // methods under way; Add only with mu held and closed false
@@ -157,6 +157,11 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 		Adopted: func(topic string, l *topics.Layout, changed bool) { s.waits.waiter.Resize(topic, l.Size(), changed) },
 	})
 	s.waits.init(s)
+	s.leases = leases{
+		route: s.route, names: n, clock: s.clock, log: s.opt.Logger, calls: &s.calls,
+		settle: func(ctx context.Context, ss []punctual.Settlement) ([]error, error) { return s.settle(ctx, ss, nil) },
+	}
+	s.scanner.leases, s.scanner.topics, s.scanner.heads = &s.leases, s.topics, s.waits.Heads
 	return s, nil
 }
 

@@ -92,10 +92,10 @@ func (w *waits) Processes(p wait.Part) int {
 }
 
 // Over implements wait.Store.
-func (w *waits) Over(d *punctual.Delivery) bool { return w.s.expired(d) }
+func (w *waits) Over(d *punctual.Delivery) bool { return w.s.leases.expired(d) }
 
 // Release implements wait.Store.
-func (w *waits) Release(ctx context.Context, ds []punctual.Delivery) { w.s.release(ctx, ds) }
+func (w *waits) Release(ctx context.Context, ds []punctual.Delivery) { w.s.leases.giveBack(ctx, ds) }
 
 // head is what is read of a partition.
 type head struct {
@@ -216,7 +216,7 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 	p := w.s.names.Partition(part.Topic, part.Number)
 	for {
 		guess, known := c.Guess(), w.s.topics.Known(p.Topic)
-		ds, version, got, err := w.s.claimSome(ctx, lease, p, min(n, script.Items), tidy)
+		ds, version, got, err := w.s.leases.some(ctx, lease, p, min(n, script.Items), tidy)
 		if err != nil {
 			return wait.Answer{At: wait.Never, Err: err}
 		}
