@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -101,3 +103,75 @@ func TestDrainDelayEnds(t *testing.T) {
 		t.Errorf("the port is still open: %v", err)
 	}
 }
+
+// A client with HTTP/2 does not hold up the end: a server that begins anew is back the sooner.
+func TestIdleConnectionsDoNotHoldUpTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, memstore.New(nil), nil)
+		l := newPipes()
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx, nil, l) }()
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{Protocols: protocols, DialContext: l.dial}
+		defer transport.CloseIdleConnections()
+		answer, err := (&http.Client{Transport: transport}).Get("http://x/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(answer.Body); err != nil || answer.ProtoMajor != 2 {
+			t.Fatalf("HTTP/%d, %v; want HTTP/2", answer.ProtoMajor, err)
+		}
+		answer.Body.Close()
+		synctest.Wait()
+		begun := time.Now()
+		end()
+		if err := <-done; err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+		if took := time.Since(begun); took < farewellTime || took >= time.Second { // by a clock that only moves when all wait
+			t.Errorf("Serve returned after %v; want the time of a farewell, and less than the second of net/http", took)
+		}
+	})
+}
+
+// pipes is a listener in memory.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.conns <- halfPipe{there}:
+		return here, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// halfPipe is a pipe whose sending side cannot be closed alone.
+type halfPipe struct{ net.Conn }
+
+func (p halfPipe) CloseWrite() error { return p.Close() }

@@ -64,6 +64,8 @@ func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Li
 		}
 	}
 	hs := s.httpServer(&options)
+	idle := &idleConns{of: make(map[net.Conn]bool)}
+	hs.ConnState = idle.changed
 	connections := &connectionCount{limit: options.MaxConnections}
 	failed := make(chan error, len(listeners))
 	var serving sync.WaitGroup
@@ -92,6 +94,8 @@ func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Li
 	}
 	ending, end := context.WithTimeout(context.WithoutCancel(ctx), options.DrainTime)
 	defer end()
+	timer := time.AfterFunc(farewellTime, idle.close)
+	defer timer.Stop()
 	if e := hs.Shutdown(ending); e != nil {
 		err = errors.Join(err, fmt.Errorf("requests were still under way after %v: %w", options.DrainTime, e), hs.Close())
 	}
@@ -156,6 +160,50 @@ func (s *Server) httpServer(o *ServeOptions) *http.Server {
 	return hs
 }
 
+// farewellTime is how long connections with HTTP/2 stay open when the server ends, so that clients read that they are to send
+// nothing more.
+const farewellTime = 100 * time.Millisecond
+
+// idleConns are the connections without a request. net/http keeps those with HTTP/2 open for a second behind the farewell, in
+// which a store with one owner serves nobody. So their sending side is closed earlier. Clients that have read everything
+// close theirs then.
+type idleConns struct {
+	mu      sync.Mutex
+	of      map[net.Conn]bool // guarded by mu
+	closing bool              // guarded by mu
+}
+
+// changed is http.Server.ConnState.
+func (i *idleConns) changed(c net.Conn, state http.ConnState) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case state != http.StateIdle:
+		delete(i.of, c)
+	case i.closing:
+		closeWrite(c)
+	default:
+		i.of[c] = true
+	}
+}
+
+// close closes the sending side of idle connections, and of those that become idle.
+func (i *idleConns) close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closing = true
+	for c := range i.of {
+		closeWrite(c)
+	}
+}
+
+// closeWrite closes the sending side of a connection. One that cannot do so is closed by net/http later.
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // it may be closed already
+	}
+}
+
 // connectionCount counts the open connections of all listeners.
 type connectionCount struct {
 	limit int
@@ -217,6 +265,14 @@ func (l *boundedListener) turnAway(conn net.Conn) {
 type countedConn struct {
 	net.Conn
 	release func()
+}
+
+// CloseWrite closes the sending side, where there are two.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // Close closes the connection.
