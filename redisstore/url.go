@@ -254,10 +254,14 @@ func (a *address) client(secure *tls.Config) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: a.primary, SentinelAddrs: a.hosts, SentinelUsername: a.user, SentinelPassword: a.password,
 			Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure,
-			DialerRetries: 1, // or each try asks all Sentinels five times, each of them as often: over half a minute
+			DialerRetries: dials,
 		})
 	case "cluster":
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.hosts, Username: a.user, Password: a.password, TLSConfig: secure})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.hosts, Username: a.user, Password: a.password, TLSConfig: secure, DialerRetries: dials})
 	}
-	return redis.NewClient(&redis.Options{Addr: a.hosts[0], Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure})
+	return redis.NewClient(&redis.Options{Addr: a.hosts[0], Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure, DialerRetries: dials})
 }
+
+// dials is how often each try of a command dials. The client and the store try again by themselves. With the five times of
+// go-redis an address that does not answer took 100 s to be reported.
+const dials = 1

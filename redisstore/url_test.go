@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestParseURL(t *testing.T) {
@@ -84,6 +85,27 @@ func TestOpenURL(t *testing.T) {
 	} {
 		if _, err := OpenURL(t.Context(), text, nil); !errors.Is(err, want) {
 			t.Errorf("OpenURL(%q) = %v; want %v", text, err, want)
+		}
+	}
+}
+
+// An address that does not answer is reported after the dials of a few tries, not after five times as many.
+func TestDialsOfURLs(t *testing.T) {
+	for _, text := range []string{"redis://a", "redis+sentinel://a/main", "redis+cluster://a,b"} {
+		client, _, err := connectURL(text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeAtEnd(t, client.Close)
+		got := 0
+		switch c := client.(type) {
+		case *redis.Client:
+			got = c.Options().DialerRetries
+		case *redis.ClusterClient:
+			got = c.Options().DialerRetries
+		}
+		if got != 1 {
+			t.Errorf("%s: each try dials %d times; want 1", text, got)
 		}
 	}
 }
