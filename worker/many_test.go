@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,5 +63,86 @@ func TestClaimsOfManyTopicsShareAList(t *testing.T) {
 		if len(first) < 4 {
 			t.Errorf("in %d lists only %d topics came first", len(lists), len(first))
 		}
+	})
+}
+
+// P14: many topics whose claim was late are asked for in one claim again, once they answer in time. Each part of them would cost
+// as many claims for ever.
+func TestManyTopicsGoTogetherAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 1000
+		r := newRig(t)
+		w := r.worker(worker.Config{Concurrency: 64})
+		for i := range many {
+			w.Handle(fmt.Sprint("topic-", i), acks(&record{}))
+		}
+		var mu sync.Mutex
+		var named []int // guarded by mu: by how many topics each claim is
+		r.store.spoil(func(c punctual.Claim) error {
+			mu.Lock()
+			named = append(named, len(c.Topics))
+			first := len(named) == 1
+			mu.Unlock()
+			if first {
+				time.Sleep(10 * time.Second)
+			}
+			time.Sleep(time.Duration(rand.Int64N(int64(10 * time.Millisecond))))
+			return nil
+		}, nil)
+		r.runs(w)
+		for i := range 800 { // the claims return at different times
+			time.Sleep(5 * time.Millisecond)
+			r.push(fmt.Sprint("topic-", i*17%many), "x")
+		}
+		mu.Lock()
+		if len(named) < 64 || named[1] >= many {
+			t.Errorf("this test shows nothing: after a late claim there were others, of %d topics", named)
+		}
+		if last := named[len(named)-10:]; slices.Min(last) < many {
+			t.Errorf("some seconds after one was late claims name %d topics; want all %d", last, many)
+		}
+		mu.Unlock()
+		time.Sleep(10 * time.Second)
+		r.stops(w)
+	})
+}
+
+// P14: when many topics have taken all slots, the poller rests. The slot that comes back is for a topic that has none.
+func TestManyTopicsWithoutASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, slots = 300, 4
+		r := newRig(t)
+		w := r.worker(worker.Config{Concurrency: slots})
+		seen, returns := &record{}, make(chan struct{})
+		for i := range many {
+			w.Handle(fmt.Sprint("topic-", i), handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+				seen.add("%s", d.Topic)
+				<-returns
+				return nil
+			}))
+		}
+		r.runs(w)
+		for n := range 2 * slots { // more than it has slots
+			r.push("topic-0", fmt.Sprint(n))
+		}
+		time.Sleep(time.Second)
+		r.push("topic-1", "x")
+		time.Sleep(time.Second)
+		if n := len(seen.all()); n != slots {
+			t.Fatalf("%d handlers run; want one in each of %d slots", n, slots)
+		}
+		_, before, _ := r.store.counts()
+		time.Sleep(time.Minute)
+		if _, claims, _ := r.store.counts(); claims > before {
+			t.Errorf("%d claims were sent without a slot", claims-before)
+		}
+		r.push("topic-200", "x")
+		returns <- struct{}{}
+		time.Sleep(100 * time.Millisecond)
+		if all := seen.all(); len(all) != slots+1 || all[slots] != "topic-200" {
+			t.Errorf("P14: in the slot that came back runs %q; want the topic that had none", all[slots:])
+		}
+		close(returns)
+		r.stops(w)
 	})
 }

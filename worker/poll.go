@@ -29,6 +29,10 @@ const (
 	sharedWait = 500 * time.Millisecond
 	// mostGroups is in how many claims one that was late or failed is divided, at most.
 	mostGroups = 64
+	// shortFor is for how long many topics wait for a slot that is not kept.
+	shortFor = 20 * time.Millisecond
+	// meetFor is for how long topics wait for others to be asked for with them.
+	meetFor = 50 * time.Millisecond
 	// lateEach is how much longer than others a claim may take for each of its topics.
 	lateEach = 50 * time.Microsecond
 )
@@ -44,6 +48,11 @@ type poller struct {
 	// apart tells that a topic may be asked for without the others: it has a claim of its own, is in a group or rests. Else no
 	// claim walks over the topics.
 	apart bool
+	// meet is when claims of parts of the topics end, held that topics wait then for others, up to meetFor.
+	meet time.Time
+	held bool
+	// short is since when there is no slot but those that are kept, zero while there is one.
+	short time.Time
 	// answers receives the claims that have returned; it has room for all that may be under way.
 	answers  chan *ask
 	underWay int
@@ -121,7 +130,9 @@ func (w *Worker) poll(s *session) error {
 			}
 		case <-back:
 		case <-timer.C:
-			p.giveUpLate()
+			if len(p.answers) == 0 { // a process that stood still has both
+				p.giveUpLate()
+			}
 		case <-s.claims.Done():
 		}
 	}
@@ -151,14 +162,19 @@ func (p *poller) askAll() {
 		return
 	}
 	if !p.apart {
-		p.ask(p.inOrder(now), p.w.slots.total)
+		if !p.awaitsSlot(now) {
+			p.ask(p.inOrder(now), p.w.slots.total)
+		}
 		return
 	}
 	var shared []*polled
 	groups := make(map[int][]*polled)
-	for _, t := range p.polls {
+	parted := false // a topic that is in no group has a claim without the others
+	for _, t := range p.inOrder(now) {
 		switch {
-		case t.asked != nil || t.rest.After(now):
+		case t.asked != nil:
+			parted = parted || t.group == 0
+		case t.rest.After(now):
 		case t.group > 0:
 			groups[t.group] = append(groups[t.group], t)
 		default:
@@ -170,16 +186,47 @@ func (p *poller) askAll() {
 		most = max(1, most/(len(groups)+1))
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
-		p.ask(p.draw(groups[g]), most)
+		p.ask(groups[g], most)
 	}
-	switch len(shared) {
-	case 0:
-	case len(p.polls):
-		p.apart = false
-		p.ask(p.inOrder(now), p.w.slots.total)
-	default:
-		p.ask(p.draw(shared), p.w.slots.total)
+	if p.held = len(shared) > 0 && p.awaitsOthers(now, parted); p.held || len(shared) == 0 {
+		return
 	}
+	p.apart = len(shared) < len(p.polls)
+	p.ask(shared, p.w.slots.total)
+}
+
+// awaitsSlot reports whether a claim of many topics is to wait for a slot. Without one that is not kept it would be for the
+// topics that have none, which is another list each time. Most handlers return soon.
+func (p *poller) awaitsSlot(now time.Time) bool {
+	switch {
+	case len(p.polls) <= drawnEach || p.w.slots.spare():
+		p.short = time.Time{}
+		return false
+	case p.short.IsZero():
+		p.short = now
+	}
+	return now.Before(p.short.Add(shortFor))
+}
+
+// awaitsOthers reports whether topics that are in no group are to wait for others, to be asked for with them. Claims of parts
+// of many topics would go on as they are, each at another time. So all of them end at the same time.
+func (p *poller) awaitsOthers(now time.Time, parted bool) bool {
+	switch {
+	case !p.outnumbered() || p.untilMeet(now) > 0:
+		return false
+	case parted && now.Before(p.meet.Add(meetFor)):
+		return true
+	}
+	p.meet = now.Add(sharedWait)
+	return false
+}
+
+// untilMeet is how long a claim of a part of the topics is to wait; 0 when that is not worth a claim.
+func (p *poller) untilMeet(now time.Time) time.Duration {
+	if left := p.meet.Sub(now); left >= shortestBackoff {
+		return left
+	}
+	return 0
 }
 
 // ask sends a claim for some of all, in that order, if there are slots for any or messages to claim ahead. It takes at most so many
@@ -189,6 +236,9 @@ func (p *poller) ask(all []*polled, most int) {
 	a := &ask{polls: ts, reserved: r, claim: punctual.Claim{Max: r.slots, PerTopic: r.perTopic, Wait: claimWait, Lease: p.w.cfg.Lease}}
 	if len(p.polls) > 1 {
 		a.claim.Wait = sharedWait
+	}
+	if left := p.untilMeet(time.Now()); p.apart && left > 0 {
+		a.claim.Wait = left
 	}
 	if n := p.ahead(all); n > 0 { // who has which slot is decided when they are there
 		p.w.slots.settle(r, nil)
@@ -243,7 +293,13 @@ func (p *poller) nextTime() (next time.Time) {
 	case p.whole != nil:
 		return p.whole.late
 	case !p.apart:
+		if end := p.short.Add(shortFor); end.After(time.Now()) {
+			return end
+		}
 		return time.Time{}
+	}
+	if p.held {
+		next = p.meet.Add(meetFor)
 	}
 	for _, t := range p.polls {
 		at := t.rest

@@ -90,6 +90,13 @@ func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reserva
 	return chosen, r
 }
 
+// spare reports whether there are free slots beside those that are kept.
+func (s *slots) spare() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free > s.kept(0)
+}
+
 // choose returns those of some topics that may have a slot, and whether all of them are idle. spare tells that there are
 // slots beside those that are kept. The caller holds mu.
 func (s *slots) choose(topics []*polled, spare bool) (chosen []*polled, idle bool) {
