@@ -28,7 +28,11 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 		return nil, err
 	}
 	defer s.calls.Done()
-	if err := storekit.CheckClaim(&c); err != nil {
+	checked := c
+	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // to check thousands again takes longer than to compare them
+		checked.Topics = c.Topics[:1]
+	}
+	if err := storekit.CheckClaim(&checked); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfClaim(c) })

@@ -2,7 +2,6 @@ package storekit
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -17,7 +16,8 @@ func CheckTopic(name string) error {
 		return invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
 	}
 	for i := range len(name) {
-		if c := name[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("._:/-", c) < 0 {
+		// From - to : are - . / the digits and : which are all allowed. A claim may name thousands of topics.
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '-' || c > ':') && (c < 'A' || c > 'Z') && c != '_' {
 			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
 		}
 	}

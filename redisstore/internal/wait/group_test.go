@@ -180,6 +180,26 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
+// A claim goes by the last poll of each partition when a server is behind with them. It returns in time.
+func TestClaimReturnsBesideSlowPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(Part) string { return "" })
+		f.way = 2 * time.Second
+		w, nodes := open(f)
+		topics := manyTopics(100)
+		for i := range 10 {
+			until := f.clock.Now() + 500_000
+			ds, err := w.Claim(t.Context(), Request{Topics: topics, Max: 1, Lease: time.Minute, Until: until}, nil, nil)
+			late := time.Duration(f.clock.Now()-until) * time.Microsecond
+			if err != nil || len(ds) > 0 || (late > time.Second) != (i == 0) {
+				t.Errorf("claim %d brought %v, %v, and was %v late; want the first alone to wait for a poll", i, ds, err, late)
+			}
+		}
+		w.Close()
+		nodes.Close()
+	})
+}
+
 func TestPlaces(t *testing.T) {
 	for _, n := range []int{1, 63, 64, 65, 200} {
 		s, want := newPlaces(n), make([]bool, n)

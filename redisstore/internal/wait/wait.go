@@ -153,6 +153,8 @@ type part struct {
 	unsure   bool  // a poll is to follow the one under way
 	begun    int64 // when the last poll began
 	polled   int64 // the same of the last one that was answered
+	dropped  int64 // when a poll was left out, because nobody waited
+	missed   bool  // nobody has waited for long since the last one that was answered
 	polls    int   // how many there were where nothing was known to be due, since the last one that tidied
 	tidy     bool  // the next claim lets the store tidy the partition
 	err      error // of the last poll
@@ -201,6 +203,13 @@ func New(c Clock, s Store, n *Nodes) *Waiter {
 		clock: c, store: s, nodes: n, quit: make(chan struct{}), rearm: make(chan struct{}, 1),
 		topics: make(map[string]*topic), groups: groups{of: make(map[listKey][]*group)}, until: Never,
 	}
+}
+
+// Knows reports whether a claim of the same topics, in the same order, was made before, as far as it is remembered.
+func (w *Waiter) Knows(topics []string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.groups.find(topics) != nil
 }
 
 // Claim waits for messages and returns the first that come. With them come those that are due in other partitions, as far as
@@ -291,6 +300,7 @@ func (w *Waiter) pollAgain(p *part) {
 	case p.due && p.at <= now:
 		w.makeReady(p)
 	case p.place < 0:
+		p.missed = now-p.dropped > pollEvery
 		w.schedule(p)
 	}
 }
@@ -613,7 +623,7 @@ func (w *Waiter) polled(p *part, at, then int64, err error) {
 		again = p.begun + rand.Int64N(pollEvery)
 	}
 	if p.err = err; err == nil {
-		p.polled = p.begun
+		p.polled, p.missed = p.begun, false
 	} else {
 		again = now + pollEvery
 		p.topic.tellUnpolled()
@@ -724,7 +734,8 @@ func (w *Waiter) concludeAll() {
 }
 
 // seen reports whether all partitions of a claim were polled within a second before it came, or later, or why one
-// cannot be. Called with mu held.
+// cannot be. A server that is slow may be behind with the polls. Then a claim goes by the last one, if claims have come one
+// after the other since then. Called with mu held.
 func (w *Waiter) seen(c *claim) (bool, error) {
 	var failed error
 	for _, t := range c.group.topics[c.seen:] {
@@ -734,7 +745,7 @@ func (w *Waiter) seen(c *claim) (bool, error) {
 				failed = p.err
 			case w.nodes.Failing(p.node):
 				failed = NotAnswering(p.node)
-			case p.polled < c.joined-pollEvery:
+			case p.polled < c.joined-pollEvery && (p.missed || p.polled == -Never):
 				return false, nil
 			}
 		}
@@ -793,6 +804,7 @@ func (w *Waiter) pollDue() int64 {
 		p := heap.Pop(&w.times).(*part)
 		switch {
 		case !p.topic.waited():
+			p.dropped = now
 			p.topic.tellUnpolled()
 			continue
 		case p.due && p.at > now:
