@@ -19,9 +19,15 @@ func clickOn(selector string) step { return chromedp.Click(css(selector)) }
 // submit clicks on what leads to another page, and waits for that.
 func (r *rig) submit(selector string) {
 	r.t.Helper()
+	r.leads(selector, clickOn(selector))
+}
+
+// leads carries out steps that lead to another page, and waits for that.
+func (r *rig) leads(what string, steps ...step) {
+	r.t.Helper()
 	r.run("window.before = true")
-	r.do(clickOn(selector))
-	r.until(selector+" leads to another page", `window.before === undefined && document.readyState === "complete"`)
+	r.do(steps...)
+	r.until(what+" leads to another page", `window.before === undefined && document.readyState === "complete"`)
 }
 
 // fill gives a field its value, as a picker or a list of choices does.
@@ -259,14 +265,19 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Whoever has no session is asked for a token, and whoever leaves has none.
-func TestLogin(t *testing.T) {
-	r := newRig(t, openStore(t, stores()[0]), &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*console.User, error) {
+// byToken lets in who has the token "right".
+func byToken() *console.Options {
+	return &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*console.User, error) {
 		if q.Header.Get("Authorization") != "Bearer right" {
 			return nil, fmt.Errorf("the token is not known: %w", punctual.ErrUnauthenticated)
 		}
 		return &console.User{Name: "ann", May: func(console.Action, string) bool { return true }}, nil
-	}})
+	}}
+}
+
+// Whoever has no session is asked for a token, and whoever leaves has none.
+func TestLogin(t *testing.T) {
+	r := newRig(t, openStore(t, stores()[0]), byToken())
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})
 	r.open("/topics/t")
 	r.until("a token is asked for", `location.pathname === "/login" && document.querySelector("input[name=token]") !== null`)

@@ -30,13 +30,47 @@ var (
 	widths = []int64{320, 1440}
 )
 
-// Every page is without a violation that axe-core finds, in both themes, narrow and wide. The policy of the pages forbids foreign
-// scripts, so axe is evaluated by the browser's driver, which stands above it.
-func TestAccessible(t *testing.T) {
-	axe, err := os.ReadFile("node_modules/axe-core/axe.min.js")
+// axe has a page examined by axe-core. The policy of the pages forbids foreign scripts, so axe is evaluated by the browser's driver, which stands
+// above it.
+type axe string
+
+func newAxe(t *testing.T) axe {
+	t.Helper()
+	text, err := os.ReadFile("node_modules/axe-core/axe.min.js")
 	if err != nil {
 		t.Fatalf("%v: run npm ci, as make browser does", err)
 	}
+	return axe(text)
+}
+
+// check opens what is closed. It fails the test for each violation on the page that is shown, and for one that is wider than the screen.
+func (a axe) check(r *rig, what string, width int64) {
+	r.t.Helper()
+	r.run(`document.querySelectorAll("main details").forEach(d => d.open = true)`)
+	r.do(chromedp.Evaluate[chromedp.Void](string(a) + "; 0"))
+	var found []struct {
+		ID, Help string
+		Nodes    []struct{ HTML, FailureSummary string }
+	}
+	text, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => JSON.stringify(r.violations.map(v => ({ID: v.id, Help: v.help, Nodes: v.nodes.slice(0, 3).map(n => ({HTML: n.html, FailureSummary: n.failureSummary}))}))))`,
+		chromedp.EvalAwaitPromise))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, v := range found {
+		r.t.Errorf("%s, %d px: %s: %s: %+v", what, width, v.ID, v.Help, v.Nodes)
+	}
+	if wide := eval[int64](r, `document.documentElement.scrollWidth`); wide > width {
+		r.t.Errorf("%s: %d px wide on a screen of %d", what, wide, width)
+	}
+}
+
+// Every page is without a violation that axe-core finds, in both themes, narrow and wide.
+func TestAccessible(t *testing.T) {
+	a := newAxe(t)
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
 	r.traffic()
@@ -45,28 +79,58 @@ func TestAccessible(t *testing.T) {
 			for _, width := range widths {
 				r.look(theme, width)
 				r.open(path)
-				r.do(chromedp.Evaluate[chromedp.Void](string(axe) + "; 0"))
-				var found []struct {
-					ID, Help string
-					Nodes    []struct{ HTML, FailureSummary string }
-				}
-				text, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => JSON.stringify(r.violations.map(v => ({ID: v.id, Help: v.help, Nodes: v.nodes.slice(0, 3).map(n => ({HTML: n.html, FailureSummary: n.failureSummary}))}))))`,
-					chromedp.EvalAwaitPromise))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := json.Unmarshal([]byte(text), &found); err != nil {
-					t.Fatal(err)
-				}
-				for _, v := range found {
-					t.Errorf("%s, %s, %d px: %s: %s: %+v", name, theme, width, v.ID, v.Help, v.Nodes)
-				}
-				if wide := eval[int64](r, `document.documentElement.scrollWidth`); wide > width {
-					t.Errorf("%s, %s: %d px wide on a screen of %d", name, theme, wide, width)
-				}
+				a.check(r, name+", "+theme, width)
 			}
 		}
 	}
+}
+
+// The same holds for pages in Chinese, of an empty store, of errors and of what is finished, and for the login. Each is
+// looked at in one theme when narrow, in the other when wide.
+func TestAccessibleBesides(t *testing.T) {
+	a := newAxe(t)
+	looks := map[string]int64{"dark": 320, "light": 1440}
+	each := func(r *rig, what, shows string, open func()) {
+		t.Helper()
+		for theme, width := range looks {
+			r.look(theme, width)
+			open()
+			r.until(what+" is shown", fmt.Sprintf(`document.readyState === "complete" && document.querySelector(%q) !== null`, shows))
+			a.check(r, what+", "+theme, width)
+		}
+	}
+	full := newRig(t, openStore(t, stores()[0]), nil)
+	full.seed()
+	full.traffic()
+	full.finish("order.done", "o-1")
+	each(full, "a finished message", "dl.facts", func() { full.open("/topics/order.done/messages/o-1") })
+	each(full, "a group of the dead", "td.error a", func() { full.open("/dead?topic=payment.notify&match=is&error=no+such+customer") })
+	each(full, "no such message", "main h1", func() { full.visit("/topics/reminder/messages/nobody") })
+	each(full, "no such page", "main h1", func() { full.visit("/nowhere") })
+	each(full, "a refused form", ".problem", func() {
+		full.open("/topics/reminder/messages/visit-3")
+		full.fill("section.do input[name=in]", "soon")
+		full.submit("section.do label:has(input[name=at]) ~ button")
+	})
+	each(full, "the keys", "dialog[open]", func() { full.open("/topics"); full.press("?") })
+	full.forgive()
+	full.do(command(network.SetCookie, network.SetCookieParams{Name: "punctual_language", Value: "zh-CN", URL: full.url + "/"}))
+	for name, path := range pages() {
+		each(full, name+" in Chinese", "html[lang=zh-CN]", func() { full.open(path) })
+	}
+
+	empty := newRig(t, openStore(t, "mem"), nil)
+	for name, path := range map[string]string{"now": "/", "ahead": "/ahead", "week": "/week", "lateness": "/lateness", "topics": "/topics", "dead": "/dead", "find": "/find", "audit": "/audit"} {
+		each(empty, name+" of an empty store", "html[lang=en]", func() { empty.open(path) })
+	}
+	closed := newRig(t, openStore(t, "mem"), byToken())
+	each(closed, "the login", "input[name=token]", func() { closed.open("/") })
+	each(closed, "a refused login", ".problem", func() {
+		closed.open("/login")
+		closed.do(chromedp.SendKeys(css("input[name=token]"), "wrong"))
+		closed.submit("form.login button")
+	})
+	closed.forgive()
 }
 
 // TestScreens writes the pictures of the documentation: each page in light and dark, narrow as on a phone, and in Chinese.
@@ -107,7 +171,8 @@ func hostile(t *testing.T, s punctual.Store) {
 	r := newRig(t, s, nil)
 	const evil = "<script>hacked=1</script><img src=x onerror=hacked=1>\"'>\u202eabc\u0007\x1b[31m"
 	id := `a/b?#%"<b>&`
-	r.push(punctual.NewMessage{Topic: "a/b:c", ID: id, Body: []byte(evil + strings.Repeat("A", 1<<19)), Headers: map[string]string{evil: evil}})
+	body := evil + strings.Repeat("<i>", 1<<20/3)
+	r.push(punctual.NewMessage{Topic: "a/b:c", ID: id, Body: []byte(body[:1<<20]), Headers: map[string]string{evil: evil}})
 	r.kill("a/b:c", evil, 1)
 	message := "/topics/" + url.PathEscape("a/b:c") + "/messages/" + url.PathEscape(id)
 	for _, path := range []string{"/", "/topics", "/topics/" + url.PathEscape("a/b:c") + "?state=dead", message, message + "?body=hex", "/dead", "/dead?topic=a/b:c", "/find?id=" + url.QueryEscape(id)} {
@@ -273,6 +338,16 @@ func TestRenewal(t *testing.T) {
 			t.Errorf("renewal loses %s", what)
 		}
 	}
+	r.run(`document.activeElement.blur()`)
+	r.press("?")
+	r.until("the dialog is open", `document.getElementById("keys").open && document.getElementById("keys").contains(document.activeElement)`)
+	total := eval[string](r, `document.querySelector("#live .numbers-row dd").innerText`)
+	r.push(punctual.NewMessage{Topic: "new", ID: "z", Delay: 30 * time.Minute})
+	r.until("the page is renewed below the dialog", fmt.Sprintf(`document.querySelector("#live .numbers-row dd").innerText !== %q`, total))
+	if !eval[bool](r, `document.getElementById("keys").open && document.getElementById("keys").contains(document.activeElement)`) {
+		t.Error("renewal closes a dialog, or takes the focus from it")
+	}
+	r.do(chromedp.KeyEvent(kb.Escape))
 	r.run(`Object.defineProperty(document, "hidden", {get: () => true, configurable: true}); document.dispatchEvent(new Event("visibilitychange"))`)
 	before := r.requests()
 	time.Sleep(7 * time.Second) // three times the interval: nothing is to happen

@@ -126,8 +126,8 @@ func newRig(t *testing.T, s punctual.Store, o *console.Options) *rig {
 }
 
 // newTab opens a tab. What goes wrong in it fails the test: an exception, an error in the log, a request to another host.
-func (r *rig) newTab() context.Context {
-	tab, end := chromedp.NewContext(browser)
+func (r *rig) newTab(options ...chromedp.ContextOption) context.Context {
+	tab, end := chromedp.NewContext(browser, options...)
 	r.t.Cleanup(end)
 	host := must(url.Parse(r.url)).Host
 	heard := chromedp.Listen(tab, func(event any) {
@@ -224,6 +224,16 @@ func (r *rig) open(path string) {
 	}
 }
 
+// visit goes to a page that may be one of an error.
+func (r *rig) visit(path string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.tab, patience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.NavigateResponse(r.url+path)); err != nil {
+		r.t.Fatalf("visit %s: %v", path, err)
+	}
+}
+
 // eval is the value of an expression of the page.
 func eval[T any](r *rig, expression string) T {
 	r.t.Helper()
@@ -309,6 +319,24 @@ func (r *rig) kill(topic, reason string, n int) {
 	}
 	if errs, err := r.store.Settle(r.t.Context(), ss); err != nil || errors.Join(errs...) != nil {
 		r.t.Fatal(err, errs)
+	}
+}
+
+// finish has one message delivered and acked, in a topic that keeps its story.
+func (r *rig) finish(topic, id string) {
+	r.t.Helper()
+	day := 24 * time.Hour
+	if _, err := must(punctual.AsInspector(r.store)).Configure(r.t.Context(), topic, punctual.SettingsPatch{FinishedRetention: &day}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.push(punctual.NewMessage{Topic: topic, ID: id})
+	ds, err := r.store.Claim(r.t.Context(), punctual.Claim{Topics: []string{topic}, Max: 1, Wait: patience})
+	if err != nil || len(ds) != 1 {
+		r.t.Fatalf("claim of %s: %d, %v", topic, len(ds), err)
+	}
+	errs, err := r.store.Settle(r.t.Context(), []punctual.Settlement{{Topic: topic, ID: id, Token: ds[0].Token, Verb: punctual.SettleAck}})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
