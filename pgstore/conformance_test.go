@@ -90,12 +90,3 @@ func pooledPool(t *testing.T, pooler *pgtest.Bouncer) *pgxpool.Pool {
 	}
 	return pool
 }
-
-func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
-	t.Helper()
-	s := old.(*Store)
-	if err := s.Close(); err != nil {
-		t.Fatalf("close: %v", err)
-	}
-	return openStore(t, newPool(t, shared), &Options{Schema: s.opt.Schema, OwnPool: true, clock: clock})
-}
