@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -220,4 +221,57 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 	}
+}
+
+// When a node stood still, all polls that were to come meanwhile come at once. They part again: a server that reads the heads of
+// thousands of partitions at a time keeps everybody else waiting, each second.
+func TestPollsPartAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 4_000
+		f := newFake(t, func(Part) string { return "" })
+		w, nodes := open(f)
+		ctx, end := context.WithCancel(t.Context())
+		var claims sync.WaitGroup
+		claims.Go(func() {
+			for ctx.Err() == nil {
+				r := Request{Topics: manyTopics(many), Max: 1, Lease: time.Minute, Until: f.clock.Now() + 500_000}
+				if ds, err := w.Claim(ctx, r, nil, nil); len(ds) > 0 || err != nil && ctx.Err() == nil {
+					t.Errorf("a claim brought %v, %v; want nothing", ds, err)
+				}
+			}
+		})
+		// crowd is how many of the last polls began at the same time.
+		crowd := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			began := make(map[int64]int)
+			most := 0
+			for _, topic := range w.topics {
+				for _, p := range topic.parts {
+					began[p.begun]++
+					most = max(most, began[p.begun])
+				}
+			}
+			return most
+		}
+		time.Sleep(20 * time.Second)
+		if n := crowd(); n > 2*HeadsAtOnce {
+			t.Errorf("%d of %d partitions are polled at the same time before the node stood still; want at most %d", n, many, 2*HeadsAtOnce)
+		}
+		goOn := f.stop("")
+		time.Sleep(3 * time.Second)
+		goOn()
+		time.Sleep(500 * time.Millisecond)
+		if n := crowd(); n < many/2 {
+			t.Errorf("this test shows nothing: when the node went on %d of %d partitions were polled at the same time", n, many)
+		}
+		time.Sleep(20 * time.Second)
+		if n := crowd(); n > 2*HeadsAtOnce {
+			t.Errorf("%d of %d partitions are polled at the same time 20 s after the node stood still; want at most %d", n, many, 2*HeadsAtOnce)
+		}
+		end()
+		claims.Wait()
+		w.Close()
+		nodes.Close()
+	})
 }

@@ -23,6 +23,9 @@ const (
 	pollEvery int64 = 1_000_000
 	// pollTogether is how much earlier than that a partition is polled in the pipeline of others.
 	pollTogether int64 = 25_000
+	// pollApart is how much earlier, at most, a partition is polled again that was polled with more than one pipeline takes.
+	// A server or process that stands still makes such crowds, and without that they would stay together for ever.
+	pollApart = pollEvery / 4
 	// forgetAfter is for how long a partition is remembered, with its subscription, that nobody waits for.
 	forgetAfter int64 = 60_000_000
 	// gatherFor is how long a claim that has found something begins to look into more partitions.
@@ -148,6 +151,7 @@ type part struct {
 	expected bool  // that was known before the time came
 	ready    bool  // the time has come, and it waits for a claim to ask
 	polling  bool  // heads are being read
+	crowded  bool  // with those of more partitions than one pipeline takes
 	asking   bool  // a claim is asking
 	noticed  int64 // the earliest that was noticed while a poll was under way
 	unsure   bool  // a poll is to follow the one under way
@@ -621,7 +625,10 @@ func (w *Waiter) polled(p *part, at, then int64, err error) {
 	again := p.begun + pollEvery // what came meanwhile it may not have seen
 	if p.polled == -Never {      // so that those who are asked for together at first are spread over the second
 		again = p.begun + rand.Int64N(pollEvery)
+	} else if p.crowded {
+		again -= rand.Int64N(pollApart)
 	}
+	p.crowded = false
 	if p.err = err; err == nil {
 		p.polled, p.missed = p.begun, false
 	} else {
@@ -837,6 +844,9 @@ func (w *Waiter) pollDue() int64 {
 		heap.Push(&w.times, p)
 	}
 	for node, ps := range heads {
+		for _, p := range ps {
+			p.crowded = len(ps) > HeadsAtOnce
+		}
 		w.work.Go(func() {
 			for some := range slices.Chunk(ps, HeadsAtOnce) {
 				w.readHeads(node, some)
