@@ -19,7 +19,9 @@ import (
 // part is what the page tells of one store.
 type part struct {
 	// has tells whether a scenario belongs to it.
-	has    func(scenario string) bool
+	has func(scenario string) bool
+	// alone, if not nil, tells whether a scenario belongs to it that is a run of its own.
+	alone  func(scenario string) bool
 	tables []table
 	charts []picture
 }
@@ -38,24 +40,42 @@ type picture struct {
 
 func onRedis(scenario string) bool { return strings.HasPrefix(scenario, "redis-") }
 
+func onTopics(scenario string) bool { return scenario == topicsScenario }
+
 func onPostgres(scenario string) bool { return strings.HasPrefix(scenario, "postgres-") }
+
+func embedded(scenario string) bool {
+	return !onRedis(scenario) && !onTopics(scenario) && !onPostgres(scenario) && !onServer(scenario) && !onConsole(scenario)
+}
 
 func parts() []part {
 	return []part{
-		{func(s string) bool { return !onRedis(s) && !onPostgres(s) && !onServer(s) && !onConsole(s) }, tables, charts},
-		{onRedis, redisTables, redisCharts},
-		{onPostgres, postgresTables, nil},
-		{onServer, serverTables, nil},
-		{onConsole, consoleTables, nil},
+		{has: embedded, tables: tables, charts: charts},
+		{has: onRedis, alone: onTopics, tables: redisTables, charts: redisCharts},
+		{has: onPostgres, tables: postgresTables},
+		{has: onServer, tables: serverTables},
+		{has: onConsole, tables: consoleTables},
 	}
 }
 
-// newest returns the newest run that has results of the part, and of its results only those.
+// newest returns the newest run that has results of the part, and of its results only those. The newest of what is a run of
+// its own goes with them.
 func (p part) newest(runs []run) (run, bool) {
+	r, found := newestWith(runs, p.has)
+	if p.alone != nil && found {
+		if other, there := newestWith(runs, p.alone); there {
+			r.results = append(r.results, other.results...)
+		}
+	}
+	return r, found
+}
+
+// newestWith returns the newest run that has results of some scenarios, and only those.
+func newestWith(runs []run, has func(scenario string) bool) (run, bool) {
 	for _, r := range slices.Backward(runs) {
 		only := run{machine: r.machine}
 		for _, res := range r.results {
-			if p.has(res.Scenario) {
+			if has(res.Scenario) {
 				only.results = append(only.results, res)
 			}
 		}
