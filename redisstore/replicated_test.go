@@ -278,7 +278,7 @@ func TestReplicatedCluster(t *testing.T) {
 	closeAtEnd(t, client.Close)
 	needWaitAOF(t, cluster.Nodes[0], client)
 	o := replicated
-	o.ReplicaTimeout, o.checkEvery = 100*time.Millisecond, time.Hour
+	o.ReplicaTimeout, o.checkEvery = 2*time.Second, time.Hour // a disk that others use takes long
 	s := openReplicated(t, client, &o)
 	for i := range 20 {
 		push(t, s, punctual.NewMessage{Topic: fmt.Sprint("topic", i)})
