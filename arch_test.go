@@ -57,6 +57,7 @@ var architecture = map[string]rule{
 	"redisstore/internal/topics":  {ours: []string{".", "storekit", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}},
 	"redisstore/internal/wait":    {ours: []string{"."}},
 	"pgstore":                     {ours: []string{".", "storekit"}, outside: []string{"github.com/jackc/pgx/v5"}},
+	"storetest/transitions":       {ours: []string{".", "storekit", "memstore"}},
 	"storetest":                   {ours: []string{".", "storekit", "memstore", "worker"}, outside: []string{"pgregory.net/rapid"}},
 	"punctualtest":                {ours: []string{".", "storekit", "memstore", "worker"}},
 	"internal/cli": {

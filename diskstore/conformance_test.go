@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
 func TestConformance(t *testing.T) {
@@ -23,6 +24,12 @@ func TestRandomHistories(t *testing.T) {
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	storetest.RunRaces(t, openFresh)
+}
+
+// TestTransitions compares every transition of a message's life with memstore.
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	transitions.Run(t, openFresh)
 }
 
 func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {

@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual/internal/pgtest"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
 // TestOverPostgres is the suite of all stores.
@@ -47,6 +48,13 @@ func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	storetest.RunRaces(t, openFresh, storetest.WithLossyClaims())
+}
+
+// TestTransitions compares every transition of a message's life with memstore: SQL repeats the rules.
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	open, _ := onePool(t)
+	transitions.Run(t, open)
 }
 
 // TestWorkload does everything at once for a while.

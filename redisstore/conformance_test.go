@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
 func TestConformance(t *testing.T) {
@@ -26,6 +27,20 @@ func TestRandomHistories(t *testing.T) {
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	storetest.RunRaces(t, openFresh, storetest.WithLossyClaims())
+}
+
+// TestTransitions compares every transition of a message's life with memstore, because Lua repeats the rules, and does so
+// twice: for the fast path and for the general one.
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	transitions.Run(t, openFresh)
+}
+
+func TestTransitionsOfGeneralCases(t *testing.T) {
+	t.Parallel()
+	transitions.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock, general: func() bool { return true }})
+	})
 }
 
 // TestWorkload does everything at once for a while.

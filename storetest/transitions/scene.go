@@ -1,0 +1,249 @@
+package transitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// scene is a topic of one store with messages that go through a situation together, one for each operation. It writes
+// down what the store answers, for each message by itself.
+type scene struct {
+	store     punctual.Store
+	inspector punctual.Inspector
+	keeper    punctual.FinishedKeeper // nil: the store keeps no finished messages
+	clock     *storekit.ManualClock
+	begin     time.Time
+	topic     string
+	messages  []*message
+	shared    strings.Builder // what is answered for the topic as a whole
+}
+
+// message is one message of a scene, or an ID without a message.
+type message struct {
+	id   string
+	text strings.Builder
+	// token is that of the message's newest lease and stale that of the one before. They are 0 until there was one.
+	token, stale int64
+}
+
+func (m *message) note(format string, args ...any) { fmt.Fprintf(&m.text, format+"\n", args...) }
+
+// tokenOf is the token of the newest lease, or one that is not current: that of the lease before, if there was one.
+// Where there was none, it is a token that nobody was given for this message.
+func (m *message) tokenOf(which string) int64 {
+	if which == "stale" {
+		return max(m.stale, 1)
+	}
+	return max(m.token, 1)
+}
+
+// only is the scene with one of its messages.
+func (s *scene) only(m *message) *scene {
+	return &scene{
+		store: s.store, inspector: s.inspector, keeper: s.keeper, clock: s.clock, begin: s.begin, topic: s.topic,
+		messages: []*message{m},
+	}
+}
+
+func (s *scene) all(format string, args ...any) {
+	for _, m := range s.messages {
+		m.note(format, args...)
+	}
+}
+
+// answer is an error by its code, because texts differ between stores, and whether it is definite.
+func answer(err error) string {
+	if err == nil {
+		return "done"
+	}
+	return fmt.Sprintf("%s, definite %t", punctual.ErrorCode(err), punctual.Definite(err))
+}
+
+// begun pushes the messages, due after delay.
+func (s *scene) begun(delay time.Duration) {
+	s.push(punctual.NewMessage{Delay: delay, Body: []byte("first"), Headers: map[string]string{"k": "v"}})
+}
+
+// leased pushes the messages and leases them.
+func (s *scene) leased() {
+	s.begun(0)
+	s.claim()
+}
+
+func (s *scene) push(n punctual.NewMessage) {
+	var ms []punctual.NewMessage
+	for _, m := range s.messages {
+		n.Topic, n.ID = s.topic, m.id
+		ms = append(ms, n)
+	}
+	rs, err := s.store.Push(context.Background(), ms)
+	if err != nil || len(rs) != len(ms) {
+		s.all("push: %d results of the call, %s", len(rs), answer(err))
+		return
+	}
+	for i, m := range s.messages {
+		r := rs[i]
+		m.note("push: %q, existing %q, due %s, %s", r.Status, r.Existing, s.relative(r.Due), answer(r.Err))
+	}
+}
+
+func (s *scene) claim() {
+	ds, err := s.store.Claim(context.Background(), punctual.Claim{Topics: []string{s.topic}, Max: 100})
+	if err != nil {
+		s.all("claim: %s", answer(err))
+		return
+	}
+	claimed := make(map[string]punctual.Delivery, len(ds))
+	for _, d := range ds {
+		claimed[d.ID] = d
+	}
+	if len(claimed) != len(ds) {
+		s.all("claim: %d deliveries of %d messages", len(ds), len(claimed))
+	}
+	for _, m := range s.messages {
+		d, ok := claimed[m.id]
+		if !ok {
+			m.note("claim: nothing")
+			continue
+		}
+		grown := "above the tokens before"
+		if d.Token <= m.token {
+			grown = "NOT above the tokens before"
+		}
+		m.stale, m.token = m.token, d.Token
+		m.note("claim: %s, delivered %s, lease until %s, token %s", s.facts(&d.Message), s.relative(d.Delivered), s.relative(d.LeaseUntil), grown)
+		s.failures(m, d.Failures)
+	}
+}
+
+func (s *scene) settle(v punctual.Verb, delay time.Duration, token string) {
+	text := ""
+	if v == punctual.SettleRetry || v == punctual.SettleDiscard {
+		text = "no answer"
+	}
+	var ss []punctual.Settlement
+	for _, m := range s.messages {
+		ss = append(ss, punctual.Settlement{Topic: s.topic, ID: m.id, Token: m.tokenOf(token), Verb: v, Delay: delay, Error: text})
+	}
+	errs, err := s.store.Settle(context.Background(), ss)
+	if err != nil || len(errs) != len(ss) {
+		s.all("%s: %d results of the call, %s", v, len(errs), answer(err))
+		return
+	}
+	for i, m := range s.messages {
+		m.note("%s: %s", v, answer(errs[i]))
+	}
+}
+
+func (s *scene) amend(c punctual.Change, delay time.Duration) {
+	var as []punctual.Amendment
+	for _, m := range s.messages {
+		as = append(as, punctual.Amendment{Change: c, Topic: s.topic, ID: m.id, Delay: delay})
+	}
+	rs, err := s.store.Amend(context.Background(), as)
+	if err != nil || len(rs) != len(as) {
+		s.all("%s: %d results of the call, %s", c, len(rs), answer(err))
+		return
+	}
+	for i, m := range s.messages {
+		m.note("%s: %s, due %s", c, answer(rs[i].Err), s.relative(rs[i].Due))
+	}
+}
+
+func (s *scene) configure(p punctual.SettingsPatch) {
+	if _, err := s.inspector.Configure(context.Background(), s.topic, p); err != nil {
+		s.all("configure: %s", answer(err))
+	}
+}
+
+func (s *scene) pause() {
+	s.configure(punctual.SettingsPatch{PushPaused: ptr(true), DeliveryPaused: ptr(true)})
+}
+
+func (s *scene) advance(d time.Duration) { s.clock.Advance(d) }
+
+func (s *scene) state(m *message) punctual.State {
+	info, err := s.inspector.Get(context.Background(), s.topic, m.id)
+	if err != nil {
+		return punctual.StateNone
+	}
+	return info.State
+}
+
+// observe writes down all that the contract shows of the messages and their topic.
+func (s *scene) observe() {
+	ctx := context.Background()
+	for _, m := range s.messages {
+		info, err := s.inspector.Get(ctx, s.topic, m.id)
+		if err != nil {
+			m.note("get: %s", answer(err))
+		} else {
+			m.note("get: %s, %s, lease until %s, cancel requested %t, died %s %q", info.State, s.facts(&info.Message),
+				s.relative(info.LeaseUntil), info.CancelRequested, s.relative(info.Died), info.Reason)
+			s.failures(m, info.Failures)
+		}
+		s.finished(m)
+	}
+	for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
+		page, err := s.inspector.List(ctx, punctual.ListQuery{Topic: s.topic, State: state})
+		fmt.Fprintf(&s.shared, "list of %s: %d, %s\n", state, len(page.Messages), answer(err))
+	}
+	stats, err := s.inspector.Stats(ctx, s.topic)
+	fmt.Fprintf(&s.shared, "stats: scheduled %d, ready %d, leased %d, dead %d, next due %s, %s\n",
+		stats.Scheduled, stats.Ready, stats.Leased, stats.Dead, s.relative(stats.NextDue), answer(err))
+}
+
+func (s *scene) finished(m *message) {
+	if s.keeper == nil {
+		return
+	}
+	f, err := s.keeper.Finished(context.Background(), s.topic, m.id)
+	switch {
+	case errors.Is(err, punctual.ErrNotFound):
+	case err != nil:
+		m.note("finished: %s", answer(err))
+	default:
+		m.note("finished: %s at %s, created %s, first due %s, due %s, attempt %d, delivered %s, kept until %s", f.Outcome, s.relative(f.At),
+			s.relative(f.Created), s.relative(f.FirstDue), s.relative(f.Due), f.Attempt, s.relative(f.Delivered), s.relative(f.KeptUntil))
+		s.failures(m, f.Failures)
+	}
+}
+
+// future writes down what becomes of the messages later, because a rule may have changed what nothing shows yet: whether
+// an ID is remembered, how many attempts are left, whether an old token still counts.
+func (s *scene) future() {
+	s.push(punctual.NewMessage{IfExists: punctual.IfExistsFail, Delay: 20 * time.Minute})
+	s.settle(punctual.SettleExtend, time.Second, "current")
+	s.configure(punctual.SettingsPatch{PushPaused: ptr(false), DeliveryPaused: ptr(false)})
+	s.advance(2 * time.Hour)
+	s.claim()
+	s.settle(punctual.SettleRetry, 0, "current")
+	s.claim()
+	s.observe()
+}
+
+// facts is what a message carries.
+func (s *scene) facts(m *punctual.Message) string {
+	return fmt.Sprintf("body %q headers %v, due %s, first due %s, attempt %d of %d, created %s, expires %s, drop %t", m.Body, m.Headers,
+		s.relative(m.Due), s.relative(m.FirstDue), m.Attempt, m.MaxAttempts, s.relative(m.Created), s.relative(m.Expires), m.DropExpired)
+}
+
+func (s *scene) failures(m *message, fs []punctual.Failure) {
+	for _, f := range fs {
+		m.note("    attempt %d failed at %s: %s", f.Attempt, s.relative(f.At), f.Error)
+	}
+}
+
+// relative is a time as its distance from the beginning of the scene.
+func (s *scene) relative(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return fmt.Sprint(t.Sub(s.begin))
+}

@@ -1,0 +1,184 @@
+// Package transitions compares two stores in every transition of a message's life.
+//
+// A transition is a situation of a message (scheduled, leased for the last time, acked long ago), an operation on it (a
+// push with its ID, a settlement with the current or a stale token, an amendment, a claim) and the retentions of its
+// topic. Run brings a message into each situation through the public contract, on the store and on package memstore,
+// carries out the operation, and compares the answer and all that the contract shows of the message afterwards.
+//
+// The cases of package storetest say what is right. The table of transitions says that a store which repeats the rules
+// in another language, in Lua or SQL for instance, decides each combination as package memstore does, also the
+// combinations that nobody thought of. What only the medium has, such as a stale entry of an index, is for the store's
+// Checker to find.
+//
+// A store's test is one line:
+//
+//	func TestTransitions(t *testing.T) { transitions.Run(t, open) }
+package transitions
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Run compares the store with package memstore in every transition. Open opens an empty store that reads its time from
+// the clock, and has it closed by t.Cleanup. The store needs an Inspector. Situations take turns on one store, each in
+// a topic that is deleted afterwards, and the messages of one situation share their calls, because most stores open
+// slower than they answer.
+func Run(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store) {
+	for _, set := range settings() {
+		t.Run(set.name, func(t *testing.T) {
+			pair := newPair(func(clock storekit.Clock) punctual.Store { return open(t, clock) })
+			defer pair.model.Close() // it has nothing to close that could fail
+			for _, at := range situations() {
+				t.Run(at.name, func(t *testing.T) {
+					different, err := pair.differences(set, at)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, text := range different[:min(len(different), maxPrinted)] {
+						t.Error(text)
+					}
+					if len(different) > maxPrinted {
+						t.Errorf("%d of %d operations differ", len(different), len(operations()))
+					}
+				})
+			}
+			if c, ok := pair.store.(punctual.Checker); ok {
+				if r, err := c.Check(context.Background(), nil); err != nil || len(r.Problems) > 0 {
+					t.Errorf("the store's own scan after all transitions: %q, %v", r.Problems, err)
+				}
+			}
+		})
+	}
+}
+
+// maxPrinted bounds how many transitions of a situation are printed when a store differs in many.
+const maxPrinted = 3
+
+// noon is where the clocks start: whole milliseconds, far from any edge.
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// pair is the store under test and the model, each with a clock of its own, because a transition moves it.
+type pair struct {
+	store, model      punctual.Store
+	clock, modelClock *storekit.ManualClock
+}
+
+func newPair(open func(storekit.Clock) punctual.Store) *pair {
+	p := &pair{clock: storekit.NewManualClock(noon), modelClock: storekit.NewManualClock(noon)}
+	p.store = open(p.clock)
+	p.model = memstore.New(&memstore.Options{Clock: p.modelClock})
+	return p
+}
+
+// differences carries out every operation in one situation on both stores. It returns a text for each operation in which
+// they differ, and an error when a situation could not be brought about.
+func (p *pair) differences(set setting, at situation) ([]string, error) {
+	var together []operation
+	var groups [][]operation
+	for _, op := range operations() {
+		if op.alone {
+			groups = append(groups, []operation{op})
+		} else {
+			together = append(together, op)
+		}
+	}
+	groups = append(groups, together)
+	var texts []string
+	for _, ops := range groups {
+		got, err := transitions(p.store, p.clock, set, at, ops)
+		if err != nil {
+			return nil, fmt.Errorf("the store: %w", err)
+		}
+		want, err := transitions(p.model, p.modelClock, set, at, ops)
+		if err != nil {
+			return nil, fmt.Errorf("the model: %w", err)
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				texts = append(texts, fmt.Sprintf("%s of a message that is %s, in a topic that %s:\n--- the store\n%s--- package memstore\n%s",
+					nameOf(ops, i), at.name, set.name, got[i], want[i]))
+			}
+		}
+	}
+	return texts, nil
+}
+
+// nameOf names the i-th text of transitions: those of the operations, and the one of the whole topic behind them.
+func nameOf(ops []operation, i int) string {
+	if i < len(ops) {
+		return ops[i].name
+	}
+	return "every operation"
+}
+
+// transitions carries out operations in one situation on one store, each on a message of its own. It returns for each
+// operation what was answered and seen, and as the last text what the topic as a whole shows. All times in the texts
+// are relative to the beginning, so that the texts of two stores are equal when their decisions are.
+func transitions(store punctual.Store, clock *storekit.ManualClock, set setting, at situation, ops []operation) ([]string, error) {
+	inspector, err := punctual.AsInspector(store)
+	if err != nil {
+		return nil, fmt.Errorf("the table of transitions needs an Inspector: %w", err)
+	}
+	s := &scene{store: store, inspector: inspector, clock: clock, begin: clock.Now(), topic: "transitions"}
+	if k, err := punctual.AsFinishedKeeper(store); err == nil {
+		s.keeper = k
+	}
+	for i := range ops {
+		s.messages = append(s.messages, &message{id: fmt.Sprintf("x-%d", i)})
+	}
+	s.configure(set.patch)
+	at.bring(s)
+	for _, m := range s.messages {
+		if state := s.state(m); state != at.state {
+			return nil, fmt.Errorf("the message is %q and not %q in the situation %q of a topic that %s:\n%s", state, at.state, at.name, set.name, m.text.String())
+		}
+	}
+	for i, op := range ops {
+		op.do(s.only(s.messages[i]))
+	}
+	s.observe()
+	s.future()
+	if _, err := inspector.DeleteTopic(context.Background(), s.topic); err != nil {
+		return nil, fmt.Errorf("deleting the topic of a situation: %w", err)
+	}
+	clock.Advance(24 * time.Hour) // nothing of this situation is due, leased or kept in the next one
+	var texts []string
+	for _, m := range s.messages {
+		texts = append(texts, m.text.String())
+	}
+	return append(texts, s.shared.String()), nil
+}
+
+// setting is what a topic keeps of messages that have ended, and for how long.
+type setting struct {
+	name  string
+	patch punctual.SettingsPatch
+}
+
+func settings() []setting {
+	patch := func(change func(*punctual.SettingsPatch)) punctual.SettingsPatch {
+		// Delays without jitter, and few attempts, so that the last one is soon reached.
+		p := punctual.SettingsPatch{
+			MaxAttempts: ptr(2), Lease: ptr(leaseLength), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}},
+		}
+		change(&p)
+		return p
+	}
+	return []setting{
+		{"keeps nothing", patch(func(*punctual.SettingsPatch) {})},
+		{"keeps IDs", patch(func(p *punctual.SettingsPatch) { p.DedupeWindow = ptr(time.Hour) })},
+		{"keeps finished messages", patch(func(p *punctual.SettingsPatch) { p.FinishedRetention = ptr(time.Hour) })},
+		{"keeps everything, for different times", patch(func(p *punctual.SettingsPatch) {
+			p.DedupeWindow, p.FinishedRetention, p.DeadRetention = ptr(10*time.Minute), ptr(3*time.Hour), ptr(time.Hour)
+		})},
+	}
+}
+
+func ptr[V any](v V) *V { return &v }

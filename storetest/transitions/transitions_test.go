@@ -1,0 +1,108 @@
+package transitions
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+func openModel(clock storekit.Clock) punctual.Store {
+	return memstore.New(&memstore.Options{Clock: clock})
+}
+
+// The model agrees with itself. So each situation can be brought about, and no transition depends on chance.
+func TestModelAgreesWithItself(t *testing.T) {
+	Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		s := openModel(clock)
+		t.Cleanup(func() { _ = s.Close() }) // it has nothing to close that could fail
+		return s
+	})
+}
+
+// mutant is a store with one rule broken.
+type mutant struct {
+	*memstore.Store
+	push   func(*punctual.NewMessage)
+	settle func(*punctual.Settlement)
+	amend  func(*punctual.Amendment)
+}
+
+func (m *mutant) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	for i := range ms {
+		if m.push != nil {
+			m.push(&ms[i])
+		}
+	}
+	return m.Store.Push(ctx, ms)
+}
+
+func (m *mutant) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	for i := range ss {
+		if m.settle != nil {
+			m.settle(&ss[i])
+		}
+	}
+	return m.Store.Settle(ctx, ss)
+}
+
+func (m *mutant) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	for i := range as {
+		if m.amend != nil {
+			m.amend(&as[i])
+		}
+	}
+	return m.Store.Amend(ctx, as)
+}
+
+// A store that decides one combination otherwise is found, and the text names the combination.
+func TestDifferencesAreFound(t *testing.T) {
+	for _, m := range []struct {
+		name   string
+		mutant mutant
+		at, op string // of a text that must be among those printed
+	}{
+		{"a dead holder is replaced although the push would fail", mutant{push: func(m *punctual.NewMessage) {
+			if m.IfExists == punctual.IfExistsFail {
+				m.IfExists = punctual.IfExistsReplaceDead
+			}
+		}}, "dead because it expired", "push, fail"},
+		{"a snooze counts its attempt", mutant{settle: func(s *punctual.Settlement) {
+			if s.Verb == punctual.SettleSnooze {
+				s.Verb = punctual.SettleRetry
+			}
+		}}, "leased for the last time", "snooze after 0s, current token"},
+		{"a failure loses its text", mutant{settle: func(s *punctual.Settlement) { s.Error = "" }}, "leased", "retry after 0s, current token"},
+		{"a requeue is due at once", mutant{amend: func(a *punctual.Amendment) {
+			if a.Change == punctual.ChangeRequeue {
+				a.Delay = 0
+			}
+		}}, "dead because it was discarded", "requeue after 1h30m0s"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			pair := newPair(func(clock storekit.Clock) punctual.Store {
+				m.mutant.Store = memstore.New(&memstore.Options{Clock: clock})
+				return &m.mutant
+			})
+			var all []string
+			for _, set := range settings() {
+				for _, at := range situations() {
+					if at.name != m.at {
+						continue // the mutant may break how other situations are brought about
+					}
+					different, err := pair.differences(set, at)
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, different...)
+				}
+			}
+			if found := strings.Join(all, "\n"); !strings.Contains(found, m.op+" of a message that is "+m.at+",") {
+				t.Errorf("%q of a message that is %q is not among the differences found:\n%s", m.op, m.at, found)
+			}
+		})
+	}
+}
