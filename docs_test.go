@@ -5,7 +5,6 @@ import (
 	"go/doc/comment"
 	"go/version"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -35,33 +34,6 @@ func TestLinksInDocuments(t *testing.T) {
 				t.Errorf("%s links to %s, but %s has no such heading", page, target, file)
 			}
 		}
-	}
-}
-
-// longestSentence is how many words a sentence of a page or a comment has at most.
-const longestSentence = 25
-
-// Sentences are short, in pages and in comments. Code, tables, drawings and lists of links are no sentences; a name in code quotes is one word.
-func TestSentencesInDocuments(t *testing.T) {
-	prose := proseOfComments(t)
-	for _, page := range pages(t) {
-		if shortSentences.MatchString(page) && !strings.Contains(page, ".zh-") {
-			prose[page] = paragraphs(readText(t, page))
-		}
-	}
-	checked := 0
-	for _, name := range slices.Sorted(maps.Keys(prose)) {
-		for _, paragraph := range prose[name] {
-			for _, sentence := range sentenceEnd.Split(paragraph, -1) {
-				checked++
-				if n := len(strings.Fields(sentence)); n > longestSentence {
-					t.Errorf("%s: a sentence of %d words, cut it: %s", name, n, sentence)
-				}
-			}
-		}
-	}
-	if checked < 10000 {
-		t.Errorf("only %d sentences were found", checked)
 	}
 }
 
@@ -170,43 +142,12 @@ func scripts(t *testing.T) []string {
 }
 
 var (
-	shortSentences = regexp.MustCompile(`^([A-Z]+|docs/.*)\.md$`)
-	exampleOutput  = regexp.MustCompile(`(?ims)^(unordered )?output:.*`)
-	scriptComment  = regexp.MustCompile(`(?m)(?:^[ \t]*--.*\n)+|[ \t]--.*\n(?:[ \t]+--.*\n)*`)
-	scriptMargin   = regexp.MustCompile(`(?m)^[ \t]*-- ?`)
-	scriptField    = regexp.MustCompile(`(?m)^(KEYS|ARGV|Reply|Result|Locks)\b`)
-	sentenceEnd    = regexp.MustCompile(`[.!?][)"*]*\s+`)
-	codeBlock      = regexp.MustCompile("(?ms)^ *```.*?^ *```")
-	codeQuote      = regexp.MustCompile("`[^`]*`")
-	linkTarget     = regexp.MustCompile(`\]\([^)]*\)`)
-	listItem       = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
-	noProse        = regexp.MustCompile(`^(\s*\||#| {4}|\t)|[─│▶└]`)
+	exampleOutput = regexp.MustCompile(`(?ims)^(unordered )?output:.*`)
+	scriptComment = regexp.MustCompile(`(?m)(?:^[ \t]*--.*\n)+|[ \t]--.*\n(?:[ \t]+--.*\n)*`)
+	scriptMargin  = regexp.MustCompile(`(?m)^[ \t]*-- ?`)
+	scriptField   = regexp.MustCompile(`(?m)^(KEYS|ARGV|Reply|Result|Locks)\b`)
+	codeQuote     = regexp.MustCompile("`[^`]*`")
 )
-
-// paragraphs are the paragraphs and list items of a page, each on one line, without code.
-func paragraphs(text string) []string {
-	var all []string
-	var lines []string
-	end := func() {
-		all = append(all, strings.Join(lines, " "))
-		lines = nil
-	}
-	for line := range strings.Lines(codeBlock.ReplaceAllString(text, "\n\n")) {
-		if strings.TrimSpace(line) == "" {
-			end()
-			continue
-		}
-		item := listItem.MatchString(line)
-		if item || len(lines) == 0 && noProse.MatchString(line) || strings.HasPrefix(strings.TrimSpace(line), "|") {
-			end()
-		}
-		if item || len(lines) > 0 || !noProse.MatchString(line) {
-			lines = append(lines, linkTarget.ReplaceAllString(codeQuote.ReplaceAllString(strings.TrimSpace(line), "x"), "]"))
-		}
-	}
-	end()
-	return all
-}
 
 // Every test, Go file and member of a type that a document names in code quotes exists.
 func TestNamesInDocuments(t *testing.T) {

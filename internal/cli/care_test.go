@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -317,11 +316,6 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 				t.Errorf("%s: help line of %d columns: %s", c.CommandPath(), n, line)
 			}
 		}
-		for _, sentence := range sentencesOf(c.Long) {
-			if n := len(strings.Fields(sentence)); n > 25 {
-				t.Errorf("%s: help has a sentence of %d words, cut it: %s", c.CommandPath(), n, sentence)
-			}
-		}
 	}
 	r := newRig(t)
 	r.run().ok().contains("scheduled ─", "Start here: punctual demo")
@@ -330,22 +324,6 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	r.run("help", "topic", "nosuch").exits(exitUsage, "unknown help topic")
 	r.run("help", "exit-codes").ok().contains("Wrong usage", "not_found")
 }
-
-// sentencesOf are the sentences of a help text. Indented lines are lists and drawings; what is in quotes is one word.
-func sentencesOf(help string) []string {
-	var all []string
-	for paragraph := range strings.SplitSeq(help, "\n\n") {
-		text := inQuotes.ReplaceAllString(indentedLine.ReplaceAllString(paragraph, ""), "x")
-		all = append(all, endOfSentence.Split(text, -1)...)
-	}
-	return all
-}
-
-var (
-	indentedLine  = regexp.MustCompile(`(?m)^  .*$`)
-	inQuotes      = regexp.MustCompile(`'[^']*'|"[^"]*"`)
-	endOfSentence = regexp.MustCompile(`[.!?]\)?(\s+|$)`)
-)
 
 func TestCompletion(t *testing.T) {
 	r := newRig(t)
