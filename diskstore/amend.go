@@ -62,8 +62,10 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (due time.Time, resu
 		if !remove(tx, f) { // acked since it was found
 			result = punctual.ErrNotFound
 		}
-	case !f.Exists() || dead && a.Change != punctual.ChangeRequeue:
+	case !f.Exists():
 		result = punctual.ErrNotFound
+	case dead && a.Change != punctual.ChangeRequeue:
+		return time.Time{}, storekit.AmendDeadError(a), nil
 	case !dead && a.Change == punctual.ChangeRequeue:
 		result = punctual.ErrNotDead
 	case dead:

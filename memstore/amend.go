@@ -42,7 +42,7 @@ func (s *Store) amend(a *punctual.Amendment, now instant) (time.Time, error) {
 	case a.Change == punctual.ChangeRequeue:
 		err = t.requeue(m, now, due)
 	case m.state(now) == punctual.StateDead:
-		err = punctual.ErrNotFound
+		return time.Time{}, storekit.AmendDeadError(a)
 	case a.Change == punctual.ChangeCancel:
 		due, err = time.Time{}, t.cancel(m, now)
 	default:

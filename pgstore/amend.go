@@ -100,7 +100,7 @@ func (c *amending) decide(i int, l *locked, write *changes) (out punctual.Amende
 	case a.Change == punctual.ChangeRequeue:
 		err = requeue(r, state, due, write)
 	case state == punctual.StateDead:
-		err = punctual.ErrNotFound
+		return punctual.Amended{Err: storekit.AmendDeadError(a)}
 	case a.Change == punctual.ChangeCancel:
 		err = cancel(r, state, l, set, write)
 	default:

@@ -53,8 +53,8 @@ type Options struct {
 type Change struct {
 	// Who asks for it, and from which address.
 	Who, From string
-	// Verb is "configure", "purge", "delete topic", "cancel", "reschedule" or "requeue", or "amend" for a request with several of the
-	// last three.
+	// Verb is "configure", "purge", "delete topic", "cancel", "reschedule", "requeue" or "delete", or "amend" for a request with several of the
+	// last four.
 	Verb string
 	// Topic is empty for several. ID is there if it is about one message.
 	Topic, ID string

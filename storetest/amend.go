@@ -50,6 +50,7 @@ func cancelEverywhere(s *harness) {
 	}
 	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
 		o := s.outcome(cancel(orders, x), orNotFound(want, at), at.name)
+		s.saysDead(o, at)
 		if o.Err == nil {
 			s.wantState(orders, x, punctual.StateNone)
 			s.outcome(cancel(orders, x), punctual.ErrNotFound, isCancelled)
@@ -57,6 +58,14 @@ func cancelEverywhere(s *harness) {
 		s.advance(24 * time.Hour)
 		s.none(orders, "a day after the cancel of a message that was "+at.name)
 	})
+}
+
+// saysDead: an ErrNotFound says of a dead message that it is dead, and of no other one.
+func (s *harness) saysDead(o punctual.Amended, at situation) {
+	s.Helper()
+	if o.Err != nil && strings.Contains(o.Err.Error(), "it is dead; requeue it, or delete it") != (at.state == punctual.StateDead) {
+		s.fail("an amendment of a message that is %s says %q", at.name, o.Err)
+	}
 }
 
 // orNotFound is the answer in a situation, ErrNotFound in those that are not named.

@@ -370,6 +370,27 @@ func duplicateRememberedLater(s *harness) {
 		s.wantPush(s.try(second(punctual.IfExistsKeep)), want, fmt.Sprintf("pushed with Remember %v, replaced by one with %v, and acked", first, m.Remember))
 	}
 
+	// So has one that replaces it in the same call, also where something else was retried.
+	s.push(order("other", 0))
+	s.done(s.one(orders), punctual.SettleRetry, 24*time.Hour)
+	for _, first := range []time.Duration{0, time.Hour} {
+		a, b := order(x, 0), second(punctual.IfExistsReplace)
+		a.Remember, b.Remember, b.Delay = first, time.Hour-first, 0
+		rs := s.pushAll(a, b)
+		s.wantPush(rs[0], punctual.PushStored, isUnknown)
+		s.wantPush(rs[1], punctual.PushReplaced, isReady)
+		d := s.one(orders)
+		if d.Remember != time.Hour-first {
+			s.fail("a message with Remember %v that replaced one with %v in its call is delivered with %v", b.Remember, a.Remember, d.Remember)
+		}
+		s.ack(d)
+		if first > 0 {
+			break // in the other order the ID is remembered
+		}
+		s.advance(2 * time.Hour)
+	}
+	s.outcome(remove(orders, "other"), nil, isRetried)
+
 	// One that died and was removed was not done.
 	m := order(x, 0)
 	m.Remember = time.Hour
