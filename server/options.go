@@ -60,7 +60,7 @@ type Change struct {
 	Topic, ID string
 	// Detail is the settings, the state, or when a message is due. It never has bodies.
 	Detail string
-	// Amends tells that messages are changed by their IDs, as programs do all day.
+	// Amends tells that messages are changed by their IDs, as programs do all day; it is false of a request that deletes some.
 	Amends bool
 }
 

@@ -37,7 +37,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		"cancel":        {"", "", Change{Verb: "cancel", Topic: "t", ID: "x", Amends: true}, 1},
 		"reschedule":    {"?in=2h", "", Change{Verb: "reschedule", Topic: "t", ID: "x", Detail: "in 2h", Amends: true}, 1},
 		"requeue":       {"", "", Change{Verb: "requeue", Topic: "t", ID: "x", Amends: true}, 1},
-		"deleteMessage": {"", "", Change{Verb: "delete", Topic: "t", ID: "x", Amends: true}, 1},
+		"deleteMessage": {"", "", Change{Verb: "delete", Topic: "t", ID: "x"}, 1},
 		"deleteTopic":   {"", "", Change{Verb: "delete topic", Topic: "t"}, 2},
 		"configure":     {"", ` {"max_attempts":3} `, Change{Verb: "configure", Topic: "t", Detail: `{"max_attempts":3}`}, 1},
 		"pause":         {"", "", Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
