@@ -180,7 +180,7 @@ func (t *Topic[T]) Delete(ctx context.Context, id string) error {
 
 // Handler returns a Handler, for worker.Handle, that decodes the body and calls f. A body that does not decode is an
 // error like any other, so that the message is retried. While a new release is rolled out its messages also reach
-// processes of the old one, and another attempt may reach one that knows their form.
+// processes of the old one. Another attempt may reach one that knows their form.
 func (t *Topic[T]) Handler(f func(ctx context.Context, v T, d *Delivery) error) Handler {
 	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
 		var v T

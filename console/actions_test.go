@@ -86,7 +86,9 @@ func TestMessageActions(t *testing.T) {
 	if _, err := r.store.Get(t.Context(), "t", "f"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("a deleted message: %v", err)
 	}
-	isDelete := func(e entry) bool { return e.Verb == "delete" && e.Topic == "t" && e.ID == "f" && e.Result == resultDone }
+	isDelete := func(e entry) bool {
+		return e.Verb == "delete" && e.Topic == "t" && e.ID == "f" && e.Result == resultDone
+	}
 	if all := r.entries(); !slices.ContainsFunc(all, isDelete) {
 		t.Errorf("the audit log says nothing of the delete: %+v", all)
 	}

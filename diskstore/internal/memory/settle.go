@@ -18,7 +18,7 @@ type Settled struct {
 	Refused bool
 }
 
-// Settle does settlements that are all acks or extensions of which nothing is to be kept once they are finished: they change no message on disk. Otherwise
+// Settle does settlements that are all extensions, or acks of messages of which nothing is to be kept. They change no message on disk. Otherwise
 // ok is false and nothing has changed, since the items of a call take effect in their order. The caller writes the
 // claim log before it answers.
 //

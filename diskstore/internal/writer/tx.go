@@ -272,7 +272,7 @@ func (tx *Tx) Remove(d memory.Detached, id string) {
 	tx.disk.Remove(tx.topic(d.Topic).Disk, database.Place{Order: database.Live, At: d.Lease.At}, id)
 }
 
-// Finish deletes a message that was acked, cancelled or dropped, and keeps of it what it and its topic ask for: its ID, and its story. r is
+// Finish deletes a message that was acked, cancelled or dropped. It keeps the ID and the story, as message and topic ask. r is
 // its record with what its leases added. It may be nil unless KeepsRecord.
 func (tx *Tx) Finish(d memory.Detached, id string, how punctual.Outcome, r *record.Record) {
 	tx.Remove(d, id)

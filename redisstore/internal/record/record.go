@@ -30,7 +30,7 @@ import (
 //	due(double) maxAttempts(4) [created(double) began(double) [remember(double)]] [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// A message of version 2 has for how long its ID is remembered, and so has a state of version 3, which such a message has from the push on.
+// A message of version 2 has for how long its ID is remembered. It has a state of version 3, which says the same, from the push on.
 // Version 2 of a state has when the message was created and its lease began. firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
 const (
 	formatVersion = 1

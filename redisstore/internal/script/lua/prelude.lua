@@ -327,7 +327,7 @@ local earliest = NEVER -- the earliest time at which a message that was moved ne
 
 -- wait puts a message on the timeline; it was in the given set, if any. Whoever has given it
 -- another due time has set moved. The state of one that is as if it had never been claimed
--- is not kept, unless it tells for how long the ID is remembered.
+-- is not kept. It is if it tells for how long the ID is remembered.
 local function wait(id, st, from)
   if from ~= T then leave_set(id, from) end
   st.token, st.cancel, st.reason = 0, false, 0
