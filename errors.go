@@ -29,7 +29,7 @@ var (
 	// fail then.
 	ErrDuplicate = errors.New("ID is taken")
 	// ErrLeaseLost: the token is not the current one; somebody else may work on
-	// the message, or it is finished, replaced or purged.
+	// the message, or it is finished, replaced, purged or deleted.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCancelled: the message was cancelled while leased; it ends with this attempt.
 	ErrCancelled = errors.New("cancelled while leased")

@@ -160,7 +160,7 @@ type Settings struct {
 	// DeadRetention is how long dead messages are kept. Default 0: until purged.
 	DeadRetention time.Duration
 	// DedupeWindow is how long the IDs of finished messages (acked, cancelled, dropped) are
-	// taken as duplicates. Default 0: not at all.
+	// taken as duplicates. NewMessage.Remember takes its place for one message. Default 0: not at all.
 	DedupeWindow time.Duration
 	// FinishedRetention is how long the story of a finished message (acked, cancelled, dropped) is kept, at most
 	// MaxFinishedRetention; see FinishedKeeper. Default 0: not at all, which costs nothing. Stores that keep none refuse

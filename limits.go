@@ -24,7 +24,7 @@ const (
 	// MinLease and MaxLease bound the length of a lease.
 	MinLease = 10 * time.Millisecond
 	MaxLease = 24 * time.Hour
-	// MaxFinishedRetention bounds Settings.FinishedRetention: a year, and a day for leap years.
+	// MaxFinishedRetention bounds Settings.FinishedRetention and NewMessage.Remember: a year, and a day for leap years.
 	MaxFinishedRetention = 366 * 24 * time.Hour
 )
 

@@ -34,6 +34,9 @@ type Message struct {
 	// DropExpired asks that an expired message vanishes; otherwise it becomes dead
 	// with ReasonExpired.
 	DropExpired bool
+	// Remember is how long the ID is taken as a duplicate after the message finished, in whole milliseconds. 0 follows
+	// the topic's Settings.DedupeWindow.
+	Remember time.Duration
 }
 
 // State is where a message is in its life; see the picture in the package comment.

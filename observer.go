@@ -18,7 +18,7 @@ type Observer struct {
 	// OnPush is called once for each message pushed, when its outcome is known to the caller. r.Status says what was
 	// stored, r.Err what was refused or is not known. took is the time that the whole call took.
 	OnPush func(ctx context.Context, r PushResult, took time.Duration)
-	// OnAmend is called once for each cancel, reschedule and requeue; r.Err says what it
+	// OnAmend is called once for each cancel, reschedule, requeue and delete. r.Err says what it
 	// met, was refused for, or that its outcome is not known. took is the time of the whole call.
 	OnAmend func(ctx context.Context, a Amendment, r Amended, took time.Duration)
 

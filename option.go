@@ -41,7 +41,7 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 }
 
 // A PushOption says how a message is pushed. The options are In, At, Level, Spread, ID,
-// Replace, ReplaceDead, FailIfExists, Header, Headers, MaxAttempts, Expire and DropExpired.
+// Replace, ReplaceDead, FailIfExists, Remember, Header, Headers, MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
@@ -120,7 +120,8 @@ func (o spreadOption) applyPush(m *NewMessage) error {
 // ID names the message, 1 to 128 printable ASCII bytes, in place of a generated ID. It makes the push idempotent
 // (P7). As long as the topic holds a message with this ID, a further push keeps the first, unless Replace or
 // FailIfExists is given. If that one is dead, so that it would not be delivered, the push is ErrDuplicate unless
-// ReplaceDead is given.
+// ReplaceDead is given. Once that message has finished, a further push stores a new one, unless Remember or
+// Settings.DedupeWindow holds the ID.
 func ID(s string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ID = s
@@ -145,6 +146,16 @@ func FailIfExists() PushOption { return ifExists(IfExistsFail) }
 func ifExists(v IfExists) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.IfExists = v
+		return nil
+	})
+}
+
+// Remember has the ID taken as a duplicate for d after this message finished (acked, cancelled, dropped), in the place of the
+// topic's Settings.DedupeWindow. With it a push that is repeated later is done once. At most MaxFinishedRetention, rounded
+// up to whole milliseconds; 0, the default, follows the topic. A message that became dead holds its ID as long as it is kept.
+func Remember(d time.Duration) PushOption {
+	return pushOption(func(m *NewMessage) error {
+		m.Remember = d
 		return nil
 	})
 }

@@ -27,7 +27,7 @@ func TestComposeSetsEveryField(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	m := compose(t, punctual.At(at), punctual.ID("order-1"), punctual.Header("a", "1"),
 		punctual.Headers(map[string]string{"b": "2", "c": "3"}), punctual.MaxAttempts(4),
-		punctual.Expire(time.Hour), punctual.DropExpired(), punctual.Replace())
+		punctual.Expire(time.Hour), punctual.DropExpired(), punctual.Replace(), punctual.Remember(time.Minute))
 	if m.Topic != "t" || string(m.Body) != "body" || m.ID != "order-1" {
 		t.Errorf("topic, body, ID: %q %q %q", m.Topic, m.Body, m.ID)
 	}
@@ -39,6 +39,9 @@ func TestComposeSetsEveryField(t *testing.T) {
 	}
 	if m.MaxAttempts != 4 || m.ExpireAfter != time.Hour || !m.DropExpired {
 		t.Errorf("max attempts %d, expiry %v, drop %v", m.MaxAttempts, m.ExpireAfter, m.DropExpired)
+	}
+	if m.Remember != time.Minute {
+		t.Errorf("remembered for %v: want %v", m.Remember, time.Minute)
 	}
 	if m.IfExists != punctual.IfExistsReplace {
 		t.Errorf("if exists %v: want IfExistsReplace", m.IfExists)

@@ -255,6 +255,19 @@ func (q *Queue) RequeueMany(ctx context.Context, topic string, ids []string, w W
 	return q.amendMany(ctx, ChangeRequeue, topic, ids, w)
 }
 
+// Delete removes a message in any state without a trace, as Inspector.Purge does: it leaves no story, and its ID is free at
+// once. Whoever works on the message learns of it from ErrLeaseLost. ErrNotFound says that there is no such message.
+// To stop a message, Cancel is better: it never takes a message from somebody who works on it.
+func (q *Queue) Delete(ctx context.Context, topic, id string) error {
+	return q.amendOne(ctx, Amendment{Change: ChangeDelete, Topic: topic, ID: id}).Err
+}
+
+// DeleteMany is Delete for a list of IDs, with an answer for each, in order. Errors
+// are as those of PushMany.
+func (q *Queue) DeleteMany(ctx context.Context, topic string, ids []string) ([]Amended, error) {
+	return q.amendMany(ctx, ChangeDelete, topic, ids, When{})
+}
+
 func (q *Queue) amendAt(ctx context.Context, a Amendment, w When) (time.Time, error) {
 	if w.err != nil {
 		return time.Time{}, fmt.Errorf("%s: %w", a.Change, w.err)

@@ -387,6 +387,7 @@ func TestQueueClosed(t *testing.T) {
 		"Push":           func() error { _, err := q.Push(ctx, "t", nil); return err },
 		"PushMany":       func() error { _, err := q.PushMany(ctx, nil); return err },
 		"Cancel":         func() error { return q.Cancel(ctx, "t", "a") },
+		"Delete":         func() error { return q.Delete(ctx, "t", "a") },
 		"CancelMany":     func() error { _, err := q.CancelMany(ctx, "t", nil); return err },
 		"Reschedule":     func() error { _, err := q.Reschedule(ctx, "t", "a", punctual.When{}); return err },
 		"RescheduleMany": func() error { _, err := q.RescheduleMany(ctx, "t", nil, punctual.When{}); return err },

@@ -75,7 +75,7 @@ type Store interface {
 	// Settle lets holders finish, give back, give up or extend. A token that is not
 	// the current one of a leased message yields ErrLeaseLost for its item alone and
 	// changes nothing (P4). A token stays current also when its lease has run out. It ends when
-	// the message is claimed again, settled other than by an extension, replaced or purged.
+	// the message is claimed again, settled other than by an extension, replaced, purged or deleted.
 	// When the lease is over it also ends with a reschedule or a cancel.
 	//
 	// A cancel under a lease leaves the token current: SettleAck and SettleDiscard succeed
@@ -86,7 +86,7 @@ type Store interface {
 	// changes nothing; the lease stays.
 	Settle(ctx context.Context, ss []Settlement) ([]error, error)
 
-	// Amend cancels, reschedules or requeues by ID, without a lease. Each item has a
+	// Amend cancels, reschedules, requeues or deletes by ID, without a lease. Each item has a
 	// definite answer. One that would be due after MaxDue is ErrInvalid, whether there is such a
 	// message or not. A reschedule of a message that was cancelled under a lease which has run out
 	// ends it and answers ErrNotFound.
@@ -123,12 +123,15 @@ type NewMessage struct {
 	ExpireAfter time.Duration
 	// DropExpired drops the message when it expires; otherwise it becomes dead.
 	DropExpired bool
+	// Remember takes the place of the topic's DedupeWindow when this message finishes, if positive. It is rounded up to whole
+	// milliseconds; at most MaxFinishedRetention.
+	Remember time.Duration
 	// IfExists says what happens when the ID is taken.
 	IfExists IfExists
 }
 
 // IfExists says what a push does when its topic holds a message with its ID
-// (in any state), or remembers a finished one (Settings.DedupeWindow).
+// (in any state), or remembers a finished one (Settings.DedupeWindow, NewMessage.Remember).
 type IfExists uint8
 
 // What a push with a taken ID does (P7).
@@ -258,11 +261,14 @@ const (
 	// ChangeRequeue moves a dead message back to scheduled with its attempts
 	// starting anew; its history stays.
 	ChangeRequeue
+	// ChangeDelete removes a message in any state without a trace, as Inspector.Purge does: it leaves no story, and its
+	// ID is free at once. The token of a leased one is stale from then on (ErrLeaseLost).
+	ChangeDelete
 )
 
-var changeNames = [...]string{"", "cancel", "reschedule", "requeue"}
+var changeNames = [...]string{"", "cancel", "reschedule", "requeue", "delete"}
 
-// String returns "cancel", "reschedule" or "requeue".
+// String returns "cancel", "reschedule", "requeue" or "delete".
 func (c Change) String() string { return name(changeNames[:], int(c)) }
 
 // Amendment changes one message by its ID.
@@ -288,13 +294,13 @@ func name(names []string, i int) string {
 type Amended struct {
 	// Due is the due time in force after a reschedule or requeue that was made.
 	Due time.Time
-	// Err is nil when the change was made. A cancelled message will never be returned by
+	// Err is nil when the change was made. A cancelled or deleted message will never be returned by
 	// a claim, a rescheduled or requeued one has only its new due time. Else it wraps
 	//
 	//   - ErrLeased: somebody works on the message. After a cancel no further attempt is
 	//     made; a reschedule has no effect.
 	//   - ErrNotFound: a cancel or reschedule found no scheduled, ready or leased message
-	//     with this ID, a requeue none at all.
+	//     with this ID, a requeue or delete none at all.
 	//   - ErrNotDead: the message to requeue is scheduled, ready or leased.
 	//   - what refused the amendment; then nothing was changed by it.
 	Err error

@@ -170,9 +170,17 @@ func (t *Topic[T]) Requeue(ctx context.Context, id string, w When) (time.Time, e
 	return t.queue.Requeue(ctx, t.name, id, w)
 }
 
-// Handler returns a Handler, for worker.Handle, that decodes the body and calls f. A body
-// that does not decode is discarded, since no retry can mend it. The message is dead
-// with the reason in its history, and can be requeued once the handler knows its form.
+// Delete is Queue.Delete in this topic.
+func (t *Topic[T]) Delete(ctx context.Context, id string) error {
+	if err := t.refused(); err != nil {
+		return err
+	}
+	return t.queue.Delete(ctx, t.name, id)
+}
+
+// Handler returns a Handler, for worker.Handle, that decodes the body and calls f. A body that does not decode is an
+// error like any other, so that the message is retried. While a new release is rolled out its messages also reach
+// processes of the old one. Another attempt may reach one that knows their form.
 func (t *Topic[T]) Handler(f func(ctx context.Context, v T, d *Delivery) error) Handler {
 	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
 		var v T
@@ -180,7 +188,7 @@ func (t *Topic[T]) Handler(f func(ctx context.Context, v T, d *Delivery) error) 
 			return err
 		}
 		if err := t.codec.Decode(d.Body, &v); err != nil {
-			return Discard(fmt.Errorf("decode body as %T: %w", v, err))
+			return fmt.Errorf("decode body as %T: %w", v, err)
 		}
 		return f(ctx, v, d)
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/worker"
 )
 
 type order struct {
@@ -58,6 +59,7 @@ func TestTopicByID(t *testing.T) {
 	discard(t, q, claimOne(t, q, "t"))
 	wantMoved(t, nil)(orders.Requeue(ctx, r.ID, punctual.When{}))
 	wantErr(t, nil, orders.Cancel(ctx, r.ID))
+	wantErr(t, punctual.ErrNotFound, orders.Delete(ctx, r.ID))
 }
 
 func TestTopicPushMany(t *testing.T) {
@@ -111,7 +113,7 @@ func TestTopicValueDoesNotEncode(t *testing.T) {
 	}
 }
 
-// A body that does not decode is given up on at once: no retry can mend it.
+// A body that does not decode is retried, as after any error.
 func TestTopicBodyDoesNotDecode(t *testing.T) {
 	q, _ := newQueue(t, nil)
 	mustPush(t, q, "t", "not JSON")
@@ -121,8 +123,45 @@ func TestTopicBodyDoesNotDecode(t *testing.T) {
 		return nil
 	}).Handle(t.Context(), &d)
 	dec := punctual.DecisionOf(err)
-	if dec.Verb != punctual.SettleDiscard || !strings.Contains(err.Error(), "decode body as punctual_test.order") {
-		t.Errorf("%v, %q: want a discard that says why", dec.Verb, err)
+	if dec.Verb != punctual.SettleRetry || dec.Delay != punctual.UseBackoff || !strings.Contains(err.Error(), "decode body as punctual_test.order") {
+		t.Errorf("%+v, %q: want a retry after the topic's backoff that says why", dec, err)
+	}
+}
+
+// While a release is rolled out, a message of its new form reaches a process of the old one first. Another attempt, by a
+// process of the new release, handles it.
+func TestTopicNewFormDuringDeploy(t *testing.T) {
+	q, clock := newQueue(t, nil)
+	if _, err := q.Configure(t.Context(), "t", func(s *punctual.Settings) {
+		s.Backoff = punctual.Backoff{Delays: []time.Duration{time.Minute}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	type newOrder struct{ Number string } // was a number before
+	if _, err := punctual.NewTopic[newOrder](q, "t").Push(t.Context(), newOrder{"A-1"}, punctual.ID("a")); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	older := worker.New(q.Store(), nil)
+	older.Handle("t", punctual.NewTopic[order](q, "t").Handler(func(context.Context, order, *punctual.Delivery) error {
+		got = append(got, "old")
+		return nil
+	}))
+	if n, err := older.Drain(t.Context()); n != 1 || err != nil {
+		t.Fatalf("the old release took %d messages, %v: want 1", n, err)
+	}
+	info, err := q.Get(t.Context(), "t", "a")
+	if err != nil || info.State != punctual.StateScheduled || len(info.Failures) != 1 || !strings.Contains(info.Failures[0].Error, "decode body") {
+		t.Fatalf("after an attempt by the old release: %+v, %v: want it scheduled, and the reason in its history", info, err)
+	}
+	clock.Advance(time.Minute)
+	newer := worker.New(q.Store(), nil)
+	newer.Handle("t", punctual.NewTopic[newOrder](q, "t").Handler(func(_ context.Context, o newOrder, _ *punctual.Delivery) error {
+		got = append(got, o.Number)
+		return nil
+	}))
+	if n, err := newer.Drain(t.Context()); n != 1 || err != nil || len(got) != 1 || got[0] != "A-1" {
+		t.Errorf("the new release took %d messages, %v, and the handlers had %q: want A-1", n, err, got)
 	}
 }
 

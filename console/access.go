@@ -22,7 +22,7 @@ const (
 	ActionPush
 	// ActionAmend cancels, reschedules and requeues.
 	ActionAmend
-	// ActionAdmin changes settings, pauses, purges and deletes.
+	// ActionAdmin changes settings, pauses, purges and deletes, single messages too.
 	ActionAdmin
 
 	// actionPublic is for what everybody may have: style, script, the form to log in.

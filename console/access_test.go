@@ -105,7 +105,7 @@ func fields() map[string]url.Values {
 	return map[string]url.Values{
 		"/try": {"topic": {"order.close"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
 		pathTopic + "/purge": {"state": {"live"}, "typed": {"order.close"}}, pathTopic + "/delete": {"typed": {"order.close"}},
-		pathTopic + "/amend": {"do": {"cancel"}, "id": {"order-001"}}, pathTopic + "/requeue": {}, pathMessage + "/amend": {"do": {"cancel"}},
+		pathTopic + "/amend": {"do": {"cancel"}, "id": {"order-001"}}, pathTopic + "/requeue": {}, pathMessage + "/amend": {"do": {"cancel"}}, pathMessage + "/delete": {},
 		"/look": {}, "/logout": {}, "/login": {"token": {"wrong"}},
 	}
 }

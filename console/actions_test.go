@@ -48,7 +48,7 @@ func TestMessageActions(t *testing.T) {
 	r.push("t", "a/b ?#%", time.Hour)
 	r.push("t", "b", time.Hour)
 	r.push("t", "c", time.Hour)
-	r.kill("t", "no", "d", "e")
+	r.kill("t", "no", "d", "e", "f")
 	const odd = "/topics/t/messages/a%2Fb%20%3F%23%25/amend"
 	r.sent(odd, url.Values{"do": {"reschedule"}, "in": {"30m"}})
 	if m := r.message("t", "a/b ?#%"); !m.Due.Equal(noon.Add(30 * time.Minute)) {
@@ -77,11 +77,28 @@ func TestMessageActions(t *testing.T) {
 	if m := r.message("t", "d"); m.State != punctual.StateReady {
 		t.Errorf("requeued: %v", m.State)
 	}
+	if page := r.page("/topics/t/messages/f"); !strings.Contains(page, `action="/topics/t/messages/f/delete"`) || strings.Contains(r.page("/topics/t/messages/d"), "/delete") {
+		t.Error("the form that deletes is to be on the page of a dead message alone")
+	}
+	if n := r.sent("/topics/t/messages/f/delete", nil); n != "f was deleted." {
+		t.Errorf("notice %q", n)
+	}
+	if _, err := r.store.Get(t.Context(), "t", "f"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("a deleted message: %v", err)
+	}
+	isDelete := func(e entry) bool {
+		return e.Verb == "delete" && e.Topic == "t" && e.ID == "f" && e.Result == resultDone
+	}
+	if all := r.entries(); !slices.ContainsFunc(all, isDelete) {
+		t.Errorf("the audit log says nothing of the delete: %+v", all)
+	}
 	for _, refused := range []struct {
 		path string
 		form url.Values
 		code int
 	}{
+		{"/topics/t/messages/d/delete", nil, 409},
+		{"/topics/t/messages/f/delete", nil, 404},
 		{odd, url.Values{"do": {"reschedule"}}, 400},
 		{odd, url.Values{"do": {"reschedule"}, "in": {"soon"}}, 400},
 		{odd, url.Values{"do": {"reschedule"}, "in": {"1m"}, "at": {"2026-11-23T09:00:00"}}, 400},

@@ -39,7 +39,11 @@ func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 		r := newRig(t, &Options{Authenticate: who(Everything)})
 		r.push("order.close", "order-001", time.Hour)
 		r.kill("order.close", "declined", "dead-1")
-		path := strings.NewReplacer("{topic}", "order.close", "{id}", "order-001").Replace(rt.path)
+		id := "order-001"
+		if rt.path == pathMessage+"/delete" {
+			id = "dead-1"
+		}
+		path := strings.NewReplacer("{topic}", "order.close", "{id}", id).Replace(rt.path)
 		a := r.post(path, fields()[rt.path])
 		if a.Code != 303 {
 			t.Errorf("POST %s: %d %s", path, a.Code, a.text)

@@ -159,6 +159,33 @@ func (c *call) amendMessage() error {
 	return c.redirect(c.frame("").MessagePath(topic, id), n)
 }
 
+// deleteMessage removes a dead message without a trace. One that is dead no more, because somebody has requeued it meanwhile, stays.
+func (c *call) deleteMessage() error {
+	inspector, err := c.inspector()
+	if err != nil {
+		return err
+	}
+	topic, id := c.path["topic"], c.path["id"]
+	_, err = c.carryOut(deed{verb: punctual.ChangeDelete.String(), topic: topic, id: id}, func(ctx context.Context) (int64, error) {
+		m, err := inspector.Get(ctx, topic, id)
+		if err != nil {
+			return 0, err
+		}
+		if m.State != punctual.StateDead {
+			return 0, fmt.Errorf("%s in %s is %s: %w", id, topic, m.State, punctual.ErrNotDead)
+		}
+		rs, err := c.console.store.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeDelete, Topic: topic, ID: id}})
+		if err != nil {
+			return 0, err
+		}
+		return 1, rs[0].Err
+	})
+	if err != nil {
+		return fmt.Errorf("delete of message %s: %w", id, err)
+	}
+	return c.redirect(c.frame("").TopicPath(topic)+"?state=dead", notice{Key: "notice.one.delete", Args: []string{id}})
+}
+
 // sendBody answers with a message's body, to be kept as a file.
 func (c *call) sendBody() error {
 	inspector, err := c.inspector()

@@ -81,6 +81,7 @@ func routes() []*route {
 
 		{method: get, path: pathMessage, action: ActionInspect, live: true, handle: (*call).showMessage},
 		{method: get, path: pathMessage + "/body", action: ActionInspect, handle: (*call).sendBody},
+		{method: post, path: pathMessage + "/delete", action: ActionAdmin, form: (*call).showMessage, handle: (*call).deleteMessage},
 		{method: post, path: pathMessage + "/amend", action: ActionAmend, form: (*call).showMessage, handle: (*call).amendMessage},
 	}
 }

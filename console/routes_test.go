@@ -127,6 +127,7 @@ func posts() map[string]url.Values {
 		"/topics/order.close/amend":                    {"do": {"cancel"}, "id": {"order-001"}},
 		"/topics/pay/requeue":                          {},
 		"/topics/order.close/messages/order-002/amend": {"do": {"cancel"}},
+		"/topics/pay/messages/pay-001/delete":          {},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Amend cancels, reschedules or requeues messages by ID; see punctual.Store. Amendments that move more
+// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments that move more
 // than 8 MiB in all are made in several steps. If a later step cannot be made, its items alone have that
 // error.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
@@ -45,7 +45,7 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (due time.Time, resu
 	if result := storekit.CheckAmendment(a); result != nil {
 		return due, result, nil
 	}
-	if a.Change != punctual.ChangeCancel {
+	if storekit.Moves(a.Change) {
 		if due, result = storekit.DueAt(tx.Now, a.Due, a.Delay); result != nil {
 			return time.Time{}, result, nil
 		}
@@ -58,8 +58,14 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (due time.Time, resu
 	}
 	dead := f.State == punctual.StateDead
 	switch {
-	case !f.Exists() || dead && a.Change != punctual.ChangeRequeue:
+	case f.Exists() && a.Change == punctual.ChangeDelete:
+		if !remove(tx, f) { // acked since it was found
+			result = punctual.ErrNotFound
+		}
+	case !f.Exists():
 		result = punctual.ErrNotFound
+	case dead && a.Change != punctual.ChangeRequeue:
+		return time.Time{}, storekit.AmendDeadError(a), nil
 	case !dead && a.Change == punctual.ChangeRequeue:
 		result = punctual.ErrNotDead
 	case dead:
@@ -78,7 +84,7 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (due time.Time, resu
 // cancel removes a message, or marks it when it is leased (P5).
 func cancel(tx *writer.Tx, f writer.Found) (result, err error) {
 	var r *record.Record
-	if writer.KeepsStories(f.Topic) { // nobody else reads it
+	if writer.KeepsRecord(f) { // nobody else reads it
 		if r, err = tx.Read(f); err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ func TestGoldenFormats(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := openAt(t, dir, &Options{Clock: storekit.NewManualClock(testStart.Add(time.Second))})
-			readGolden(t, s, filepath.Base(golden) != "format-1")
+			readGolden(t, s, filepath.Base(golden) != "format-1", filepath.Base(golden) == "format-1-remember")
 			if _, err := os.Stat(filepath.Join(dir, fmt.Sprint("FORMAT-", directory.FormatVersion))); err != nil {
 				t.Errorf("the format is not told to other programs: %v", err)
 			}
@@ -61,11 +61,13 @@ func TestGoldenClock(t *testing.T) {
 
 const (
 	goldenTopic = "order.cancel"
-	goldenNew   = "format-1-finished"
+	goldenNew   = "format-1-remember"
 	// goldenLate is how long after everything else the lease is extended.
 	goldenLate = 500 * time.Millisecond
 	// goldenRetention is how long stories are kept, in the stores that have some.
 	goldenRetention = 36 * time.Hour
+	// goldenRemember is how long the IDs of messages are remembered that ask for that, in the stores that have some.
+	goldenRemember = 12 * time.Hour
 )
 
 // goldenSettings change every setting that a store on disk can change.
@@ -86,7 +88,11 @@ func fillGolden(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	for id, verb := range map[string]punctual.Verb{"dead": punctual.SettleDiscard, "retried": punctual.SettleRetry, "acked": punctual.SettleAck, "leased": 0} {
-		push(t, s, punctual.NewMessage{Topic: goldenTopic, ID: id, Body: []byte("body of " + id), Headers: map[string]string{"k": "v"}})
+		m := punctual.NewMessage{Topic: goldenTopic, ID: id, Body: []byte("body of " + id), Headers: map[string]string{"k": "v"}}
+		if verb != punctual.SettleAck { // whose ack is in the claim log
+			m.Remember = goldenRemember
+		}
+		push(t, s, m)
 		d := claim(t, s, goldenTopic, 1)[0]
 		if verb == 0 {
 			continue
@@ -104,7 +110,7 @@ func fillGolden(t *testing.T, s *Store) {
 	}
 	push(t, s,
 		punctual.NewMessage{Topic: goldenTopic, ID: "ready", Body: []byte("body of ready"), MaxAttempts: 3},
-		punctual.NewMessage{Topic: goldenTopic, ID: "scheduled", Body: []byte("body of scheduled"), Due: punctual.MaxDue, ExpireAfter: time.Hour, DropExpired: true},
+		punctual.NewMessage{Topic: goldenTopic, ID: "scheduled", Body: []byte("body of scheduled"), Due: punctual.MaxDue, ExpireAfter: time.Hour, DropExpired: true, Remember: goldenRemember},
 	)
 }
 
@@ -134,8 +140,8 @@ func writeGolden(t *testing.T, golden string) {
 	}
 }
 
-// readGolden checks all that a golden store has; the first ones have no stories.
-func readGolden(t *testing.T, s *Store, stories bool) {
+// readGolden checks all that a golden store has; the first ones have no stories, and no messages that ask for a window of their own.
+func readGolden(t *testing.T, s *Store, stories, remember bool) {
 	if r := mustBeSound(t, s); r.Live != 4 || r.Dead != 1 || r.Topics != 2 {
 		t.Errorf("holds %d topics, %d live and %d dead messages; want 2, 4 and 1", r.Topics, r.Live, r.Dead)
 	}
@@ -147,6 +153,9 @@ func readGolden(t *testing.T, s *Store, stories bool) {
 		i, err := s.Get(context.Background(), goldenTopic, id)
 		if err != nil || i.State != want || string(i.Body) != "body of "+id {
 			t.Errorf("%s: %+v, %v; want it %s with its body", id, i, err, want)
+		}
+		if asks := remember && id != "ready"; asks != (i.Remember == goldenRemember) {
+			t.Errorf("%s: remembered for %v", id, i.Remember)
 		}
 		if i.FirstDue.Before(i.Due) != (id == "retried") {
 			t.Errorf("%s: first due %v, due %v", id, i.FirstDue, i.Due)

@@ -157,7 +157,7 @@ func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog
 		if r == nil || r.Token >= l.Token {
 			continue // settled, or released since
 		}
-		t.Memory.Restore(l, r.ID, r.Cancel)
+		t.Memory.Restore(l, r.ID, r.Cancel, r.Remember > 0)
 	}
 	return nil
 }

@@ -69,7 +69,8 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int) (punctual.PushR
 	r := &record.Record{
 		ID: res.ID, MaxAttempts: m.MaxAttempts, Created: tx.Ms,
 		ExpireAfter: storekit.CeilDuration(m.ExpireAfter), DropExpired: m.DropExpired,
-		Headers: m.Headers, Body: m.Body,
+		Remember: storekit.CeilDuration(m.Remember),
+		Headers:  m.Headers, Body: m.Body,
 	}
 	r.SetDue(storekit.Millis(res.Due))
 	tx.Insert(t, r)

@@ -29,17 +29,20 @@ func (s *Store) amend(a *punctual.Amendment, now instant) (time.Time, error) {
 		return time.Time{}, err
 	}
 	due, err := storekit.DueAt(now.fine, a.Due, a.Delay)
-	if err != nil && a.Change != punctual.ChangeCancel {
+	if err != nil && storekit.Moves(a.Change) {
 		return time.Time{}, err
 	}
 	t, m := s.find(a.Topic, a.ID, now)
 	switch {
 	case m == nil:
 		err = punctual.ErrNotFound
+	case a.Change == punctual.ChangeDelete:
+		due = time.Time{}
+		t.remove(m)
 	case a.Change == punctual.ChangeRequeue:
 		err = t.requeue(m, now, due)
 	case m.state(now) == punctual.StateDead:
-		err = punctual.ErrNotFound
+		return time.Time{}, storekit.AmendDeadError(a)
 	case a.Change == punctual.ChangeCancel:
 		due, err = time.Time{}, t.cancel(m, now)
 	default:

@@ -100,6 +100,7 @@ func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error
 			Created:     now.time(),
 			Expires:     storekit.ExpiresAt(due, n.ExpireAfter),
 			DropExpired: n.DropExpired,
+			Remember:    storekit.WholeMillis(n.Remember),
 		}),
 		seq:         s.seq,
 		expireAfter: n.ExpireAfter,

@@ -38,17 +38,18 @@ func TestFollowedStoreNeverDiffers(t *testing.T) {
 					MaxAttempts: rapid.IntRange(0, 2).Draw(t, "max attempts"),
 					ExpireAfter: millis(t, "expire after"),
 					DropExpired: rapid.Bool().Draw(t, "drop expired"),
+					Remember:    millis(t, "remember"),
 					IfExists:    punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")),
 				}
 				p.both(func(s *Store) (any, error) { return textOf(s.Push(context.Background(), []punctual.NewMessage{m})) })
 			},
 			"amend": func(t *rapid.T) {
 				a := punctual.Amendment{
-					Change: punctual.Change(rapid.IntRange(1, 3).Draw(t, "change")),
+					Change: punctual.Change(rapid.IntRange(1, 4).Draw(t, "change")),
 					Topic:  "orders",
 					ID:     strconv.Itoa(rapid.IntRange(0, 7).Draw(t, "id")),
 				}
-				if a.Change != punctual.ChangeCancel {
+				if storekit.Moves(a.Change) {
 					a.Delay = millis(t, "delay")
 				}
 				p.both(func(s *Store) (any, error) { return s.Amend(context.Background(), []punctual.Amendment{a}) })

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -130,7 +131,7 @@ func (t *topic) finish(m *message, outcome punctual.Outcome, now instant) {
 	if keep := storekit.CeilDuration(t.settings.FinishedRetention); keep > 0 {
 		t.tell(m, outcome, now, keep)
 	}
-	if keep := storekit.CeilDuration(t.settings.DedupeWindow); keep > 0 {
+	if keep := storekit.CeilDuration(cmp.Or(m.Remember, t.settings.DedupeWindow)); keep > 0 {
 		f := &message{Message: punctual.Message{ID: m.ID}, at: now.ms + keep}
 		t.finished[f.ID] = f
 		byTime.Push(&t.memory, f)

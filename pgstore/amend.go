@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Amend cancels, reschedules or requeues by ID; see punctual.Store.
+// Amend cancels, reschedules, requeues or deletes by ID; see punctual.Store.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (c *amending) amend(ctx context.Context, to stepper, part []int) (*locked, 
 func (c *amending) decide(i int, l *locked, write *changes) (out punctual.Amended) {
 	a := &c.as[i]
 	due, err := l.dueAt(a.Due, a.Delay)
-	if err != nil && a.Change != punctual.ChangeCancel {
+	if err != nil && storekit.Moves(a.Change) {
 		return punctual.Amended{Err: err}
 	}
 	set, r := l.settings[a.Topic], l.rows[c.name(i)]
@@ -95,10 +95,12 @@ func (c *amending) decide(i int, l *locked, write *changes) (out punctual.Amende
 	switch {
 	case state == punctual.StateNone:
 		err = punctual.ErrNotFound
+	case a.Change == punctual.ChangeDelete:
+		write.remove(r)
 	case a.Change == punctual.ChangeRequeue:
 		err = requeue(r, state, due, write)
 	case state == punctual.StateDead:
-		err = punctual.ErrNotFound
+		return punctual.Amended{Err: storekit.AmendDeadError(a)}
 	case a.Change == punctual.ChangeCancel:
 		err = cancel(r, state, l, set, write)
 	default:
@@ -107,7 +109,7 @@ func (c *amending) decide(i int, l *locked, write *changes) (out punctual.Amende
 	if err != nil {
 		return punctual.Amended{Err: storekit.AmendError(a, err)}
 	}
-	if a.Change != punctual.ChangeCancel {
+	if storekit.Moves(a.Change) {
 		out.Due = storekit.FromMillis(due)
 	}
 	return out

@@ -88,6 +88,9 @@ func (c *changes) finish(r *row, how punctual.Outcome, set *punctual.Settings, n
 		c.told = append(c.told, r)
 	}
 	keep := storekit.CeilDuration(set.DedupeWindow)
+	if r.remember != nil {
+		keep = *r.remember
+	}
 	if keep == 0 {
 		c.remove(r)
 		return

@@ -244,13 +244,13 @@ func (s *Store) spend(ctx context.Context, topic string, ids []string) error {
 // scan reads a row of claim.sql. Until all are sorted LeaseUntil is where the message stood in its topic.
 func (g *some) scan(rows scanner, topic string) error {
 	var id *string
-	var place, due, first, created, expires *int64
+	var place, due, first, created, expires, remember *int64
 	var drop *bool
 	var attempts, most *int32
 	var headers, body []byte
 	var failures [][]byte
 	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.spent, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
-		&attempts, &most, &headers, &body, &failures)
+		&attempts, &most, &headers, &body, &failures, &remember)
 	if err != nil || id == nil {
 		return err
 	}
@@ -264,6 +264,7 @@ func (g *some) scan(rows scanner, topic string) error {
 	if expires != nil {
 		d.Expires = storekit.FromMillis(*expires)
 	}
+	d.Remember = rememberOf(remember)
 	if d.Headers, err = decodeHeaders(headers); err == nil {
 		d.Failures, err = decodeFailures(failures)
 	}

@@ -71,12 +71,12 @@ func (s *Store) infos(ctx context.Context, topic, statement string, args []any) 
 func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) {
 	i := punctual.Info{Message: punctual.Message{Topic: topic}}
 	var due, first, created, token int64
-	var expires, visibleAt, diedAt *int64
+	var expires, visibleAt, diedAt, remember *int64
 	var headers []byte
 	var failures [][]byte
 	var reason *string
 	err := rows.Scan(micros, &i.ID, &due, &first, &created, &expires, &i.DropExpired, &i.Attempt, &i.MaxAttempts, &headers, &i.Body, &failures,
-		&visibleAt, &token, &i.CancelRequested, &diedAt, &reason)
+		&visibleAt, &token, &i.CancelRequested, &diedAt, &reason, &remember)
 	if err != nil {
 		return i, err
 	}
@@ -84,6 +84,7 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 	if expires != nil {
 		i.Expires = storekit.FromMillis(*expires)
 	}
+	i.Remember = rememberOf(remember)
 	r := row{visibleAt: visibleAt, token: token, diedAt: diedAt}
 	switch i.State = r.state(*micros/1000, &punctual.Settings{}); i.State {
 	case punctual.StateLeased:

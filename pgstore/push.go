@@ -226,7 +226,7 @@ func (p *push) args(part []int) []any {
 	n := len(part)
 	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]int64, n)
 	attempts, drops, expires := make([]int32, n), make([]bool, n), make([]*int64, n)
-	headers, bodies := make([][]byte, n), make([][]byte, n)
+	headers, bodies, remember := make([][]byte, n), make([][]byte, n), make([]*int64, n)
 	for at, i := range part {
 		m := &p.ms[i]
 		topics[at], ids[at], delays[at] = m.Topic, p.out[i].ID, storekit.CeilDuration(m.Delay)
@@ -238,13 +238,17 @@ func (p *push) args(part []int) []any {
 			after := storekit.CeilDuration(m.ExpireAfter)
 			expires[at] = &after
 		}
+		if m.Remember > 0 {
+			keep := storekit.CeilDuration(m.Remember)
+			remember[at] = &keep
+		}
 		attempts[at], drops[at] = int32(m.MaxAttempts), m.DropExpired
 		headers[at] = encodeHeaders(m.Headers)
 		if len(m.Body) > 0 {
 			bodies[at] = m.Body
 		}
 	}
-	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies)
+	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember)
 }
 
 // createTopics makes topics that do not exist.

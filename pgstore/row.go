@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -26,7 +27,7 @@ type row struct {
 	expireAfter, expires  *int64
 	diedAt                *int64
 	reason                *string
-	forgetAt              *int64
+	forgetAt, remember    *int64
 
 	outcome            string // of a message that ends, for its story
 	endedAt, toldUntil int64
@@ -36,7 +37,7 @@ type row struct {
 func scanRow(rows scanner) (*row, error) {
 	r := &row{}
 	return r, rows.Scan(&r.topic, &r.id, &r.number, &r.visibleAt, &r.due, &r.firstDue, &r.token, &r.attempts, &r.maxAttempts,
-		&r.cancelled, &r.drop, &r.expireAfter, &r.expires, &r.diedAt, &r.reason, &r.forgetAt)
+		&r.cancelled, &r.drop, &r.expireAfter, &r.expires, &r.diedAt, &r.reason, &r.forgetAt, &r.remember)
 }
 
 // state is that of a message at a time; StateNone for one that is finished, or dead for longer than it is kept.
@@ -84,6 +85,14 @@ func (r *row) die(reason punctual.DeathReason, now int64) {
 	text := string(reason)
 	r.visibleAt, r.token, r.cancelled = nil, 0, false
 	r.diedAt, r.reason = &now, &text
+}
+
+// rememberOf is what the column says of a message's ID, in ms; NULL follows the topic.
+func rememberOf(column *int64) time.Duration {
+	if column == nil {
+		return 0
+	}
+	return time.Duration(*column) * time.Millisecond
 }
 
 // encodeHeaders writes headers, sorted by name, each name and value behind its length; none is nil.

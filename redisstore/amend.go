@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Amend cancels, reschedules or requeues messages by ID; see punctual.Store.
+// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func checkAmendment(a *punctual.Amendment) error {
 	if err := storekit.CheckAmendment(a); err != nil {
 		return err
 	}
-	if a.Change == punctual.ChangeCancel || a.Due.IsZero() {
+	if !storekit.Moves(a.Change) || a.Due.IsZero() {
 		return nil
 	}
 	_, err := storekit.DueAt(time.Time{}, a.Due, 0)
@@ -94,7 +94,7 @@ func (x *amending) ask(ctx context.Context, _ *topics.Layout, c *route.Chunk, ar
 func amendHead(a *punctual.Amendment) []byte {
 	b := append(make([]byte, 0, 10), byte(a.Change))
 	switch {
-	case a.Change == punctual.ChangeCancel:
+	case !storekit.Moves(a.Change):
 		return append(record.AppendDouble(b, 0), 0)
 	case a.Due.IsZero():
 		return append(record.AppendDouble(b, float64(storekit.CeilDuration(a.Delay))), 0)
@@ -111,18 +111,22 @@ const (
 	amendLeased
 	amendNotFound
 	amendNotDead
+	amendDeleted
+	amendDead
 )
 
 func amended(a *punctual.Amendment, status, due int64) punctual.Amended {
 	switch status {
 	case amendTooFar:
 		return punctual.Amended{Err: tooFar(fmt.Sprintf("%s of %s in %s after %v", a.Change, a.ID, a.Topic, a.Delay))}
-	case amendCancelled:
+	case amendCancelled, amendDeleted:
 		return punctual.Amended{}
 	case amendRescheduled, amendRequeued:
 		return punctual.Amended{Due: storekit.FromMillis(due)}
 	case amendLeased:
 		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrLeased)}
+	case amendDead:
+		return punctual.Amended{Err: storekit.AmendDeadError(a)}
 	case amendNotDead:
 		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotDead)}
 	}

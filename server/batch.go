@@ -113,8 +113,29 @@ func (c *call) encoded(data []byte, err error) error {
 	return c.write(http.StatusOK, f.String(), data)
 }
 
-// pushMessages reads the messages of the request; refused has for each why it cannot be pushed, or nil.
+// pushMessages reads the messages of the request; refused has for each why it cannot be pushed, or nil. With an
+// Idempotency-Key each message is stored once, however often the request is sent; its ID comes from the key unless it has one.
 func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err error) {
+	key, err := c.idempotencyKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	if ms, refused, err = c.readMessages(); err != nil || key == "" {
+		return ms, refused, err
+	}
+	for i := range ms {
+		if refused[i] != nil {
+			continue
+		}
+		if ms[i].ID == "" {
+			ms[i].ID = storekit.IDOfKey(key, i)
+		}
+		refused[i] = once(&ms[i], true)
+	}
+	return ms, refused, nil
+}
+
+func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err error) {
 	if c.isCompact() {
 		if ms, err = wire.DecodeCompactPush(c.body, c.server.limits.MaxBatch); err != nil {
 			return nil, nil, err
@@ -254,7 +275,7 @@ func (c *call) settlements() (ss []punctual.Settlement, refused []error, err err
 	return ss, refused, nil
 }
 
-// amendMany cancels, reschedules and requeues.
+// amendMany cancels, reschedules, requeues and deletes.
 func (c *call) amendMany() error {
 	var r wire.AmendRequest
 	if err := wire.DecodeRequest(c.body, &r); err != nil {
@@ -266,7 +287,11 @@ func (c *call) amendMany() error {
 	b := newBatch[punctual.Amendment, wire.AmendResult](len(r.Amendments))
 	for i := range r.Amendments {
 		item := &r.Amendments[i]
-		err := c.allows(ActionAmend, item.Topic)
+		action := ActionAmend
+		if item.Change == punctual.ChangeDelete.String() {
+			action = ActionAdmin // as a purge
+		}
+		err := c.allows(action, item.Topic)
 		var a punctual.Amendment
 		if err == nil {
 			a, err = item.Amendment()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -41,7 +42,11 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	if len(m.Body) == 0 {
 		m.Body = nil
 	}
-	if m.ID, err = c.messageID(); err != nil {
+	key, err := c.idempotencyKey()
+	if err != nil {
+		return m, err
+	}
+	if m.ID, err = c.messageID(key); err != nil {
 		return m, err
 	}
 	if m.Delay, m.Due, err = wire.When(c.param("in"), c.param("at")); err != nil {
@@ -59,12 +64,48 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	if m.IfExists, err = wire.ParseIfExists(c.param("if_exists")); err != nil {
 		return m, err
 	}
-	m.Headers, err = messageHeaders(c.r.Header)
-	return m, err
+	if m.Remember, err = c.duration("remember"); err != nil {
+		return m, err
+	}
+	if m.Headers, err = messageHeaders(c.r.Header); err != nil || key == "" {
+		return m, err
+	}
+	return m, once(&m, !c.query.Has("remember"))
+}
+
+// keyWindow is how long a message that was pushed with an Idempotency-Key holds its ID after it finished, unless the request says
+// otherwise.
+const keyWindow = 24 * time.Hour
+
+// once has a message of a request with an Idempotency-Key stored once, however often the request is sent.
+func once(m *punctual.NewMessage, byDefault bool) error {
+	if m.IfExists == punctual.IfExistsReplace {
+		return invalidf("an Idempotency-Key and if_exists=replace: a request that is sent again would store its message anew; use one of them")
+	}
+	if m.Remember == 0 && byDefault {
+		m.Remember = keyWindow
+	}
+	return nil
+}
+
+// idempotencyKey is the header of that name, or "".
+func (c *call) idempotencyKey() (string, error) {
+	keys := c.r.Header.Values("Idempotency-Key")
+	if len(keys) == 0 {
+		return "", nil
+	}
+	key := keys[0]
+	if unquoted, err := strconv.Unquote(key); err == nil && key[0] == '"' {
+		key = unquoted // as the draft of the header writes it
+	}
+	if len(keys) > 1 || key == "" {
+		return "", invalidf("Idempotency-Key: give one that is not empty")
+	}
+	return key, nil
 }
 
 // messageID is what the path, the parameter or the Idempotency-Key say, or "".
-func (c *call) messageID() (string, error) {
+func (c *call) messageID(key string) (string, error) {
 	if id, ok := c.path["id"]; ok {
 		return id, nil
 	}
@@ -72,18 +113,10 @@ func (c *call) messageID() (string, error) {
 	if c.query.Has("id") && id == "" {
 		return "", invalidf("parameter \"id\" is empty: leave it out for a new ID")
 	}
-	keys := c.r.Header.Values("Idempotency-Key")
-	if len(keys) == 0 {
-		return id, nil
+	if key != "" && id != "" && id != key {
+		return "", invalidf("Idempotency-Key: it is the message's ID, so give no other id beside it")
 	}
-	key := keys[0]
-	if unquoted, err := strconv.Unquote(key); err == nil && key[0] == '"' {
-		key = unquoted // as the draft of the header writes it
-	}
-	if len(keys) > 1 || key == "" || id != "" && id != key {
-		return "", invalidf("Idempotency-Key: give one, which is the message's ID, and no other id beside it")
-	}
-	return key, nil
+	return cmp.Or(id, key), nil
 }
 
 // messageHeaders are the headers of a message that travel as headers of the request.
@@ -220,7 +253,7 @@ func (c *call) list() error {
 	return c.json(http.StatusOK, wire.PageOf(page))
 }
 
-// cancel, reschedule and requeue change one message.
+// cancel, reschedule, requeue and deleteMessage change one message.
 func (c *call) cancel() error {
 	return c.amendOne(punctual.Amendment{Change: punctual.ChangeCancel})
 }
@@ -234,6 +267,10 @@ func (c *call) reschedule() error {
 
 func (c *call) requeue() error {
 	return c.amendOne(punctual.Amendment{Change: punctual.ChangeRequeue})
+}
+
+func (c *call) deleteMessage() error {
+	return c.amendOne(punctual.Amendment{Change: punctual.ChangeDelete})
 }
 
 func (c *call) amendOne(a punctual.Amendment) (err error) {

@@ -53,14 +53,14 @@ type Options struct {
 type Change struct {
 	// Who asks for it, and from which address.
 	Who, From string
-	// Verb is "configure", "purge", "delete topic", "cancel", "reschedule" or "requeue", or "amend" for a request with several of the
-	// last three.
+	// Verb is "configure", "purge", "delete topic", "cancel", "reschedule", "requeue" or "delete", or "amend" for a request with several of the
+	// last four.
 	Verb string
 	// Topic is empty for several. ID is there if it is about one message.
 	Topic, ID string
 	// Detail is the settings, the state, or when a message is due. It never has bodies.
 	Detail string
-	// Amends tells that messages are changed by their IDs, as programs do all day.
+	// Amends tells that messages are changed by their IDs, as programs do all day; it is false of a request that deletes some.
 	Amends bool
 }
 

@@ -34,14 +34,15 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		want        Change
 		changed     int64
 	}{
-		"cancel":      {"", "", Change{Verb: "cancel", Topic: "t", ID: "x", Amends: true}, 1},
-		"reschedule":  {"?in=2h", "", Change{Verb: "reschedule", Topic: "t", ID: "x", Detail: "in 2h", Amends: true}, 1},
-		"requeue":     {"", "", Change{Verb: "requeue", Topic: "t", ID: "x", Amends: true}, 1},
-		"deleteTopic": {"", "", Change{Verb: "delete topic", Topic: "t"}, 2},
-		"configure":   {"", ` {"max_attempts":3} `, Change{Verb: "configure", Topic: "t", Detail: `{"max_attempts":3}`}, 1},
-		"pause":       {"", "", Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
-		"resume":      {"", "", Change{Verb: "configure", Topic: "t", Detail: "push paused: false, delivery paused: false"}, 1},
-		"purge":       {"?state=live&to=2999-01-01T00:00:00Z", "", Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
+		"cancel":        {"", "", Change{Verb: "cancel", Topic: "t", ID: "x", Amends: true}, 1},
+		"reschedule":    {"?in=2h", "", Change{Verb: "reschedule", Topic: "t", ID: "x", Detail: "in 2h", Amends: true}, 1},
+		"requeue":       {"", "", Change{Verb: "requeue", Topic: "t", ID: "x", Amends: true}, 1},
+		"deleteMessage": {"", "", Change{Verb: "delete", Topic: "t", ID: "x"}, 1},
+		"deleteTopic":   {"", "", Change{Verb: "delete topic", Topic: "t"}, 2},
+		"configure":     {"", ` {"max_attempts":3} `, Change{Verb: "configure", Topic: "t", Detail: `{"max_attempts":3}`}, 1},
+		"pause":         {"", "", Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
+		"resume":        {"", "", Change{Verb: "configure", Topic: "t", Detail: "push paused: false, delivery paused: false"}, 1},
+		"purge":         {"?state=live&to=2999-01-01T00:00:00Z", "", Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
 		"amendMany": {
 			"", `{"amendments":[{"change":"cancel","topic":"t","id":"x"},{"change":"cancel","topic":"t","id":"y"},{"change":"cancel","topic":"t","id":"z"}]}`,
 			Change{Verb: "cancel", Topic: "t", Amends: true},

@@ -110,6 +110,10 @@ var (
 		{name: "if_exists", in: inQuery, text: "What to do when the ID is taken. Default keep.", values: []string{"keep", "replace", "replace-dead", "fail"}},
 		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says."},
 		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time."},
+		{
+			name: "remember", in: inQuery,
+			text: "The ID is taken as a duplicate this long after the message finished; left out: as the topic says, or 24h with an Idempotency-Key.",
+		},
 		{name: "drop_expired", in: inQuery, text: "Drop it when it expires, instead of keeping it among the dead.", values: []string{"true", "false"}},
 	}
 	claimParams = []param{
@@ -174,7 +178,8 @@ func messageRoutes() []*route {
 			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one."}, pushParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "push", summary: "Push a message: the request's body is the message itself",
-			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key is taken as the ID. " +
+			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key is taken as the ID, " +
+				"and the ID is remembered for 24h after the message finished. " +
 				"201 says that it is stored, 200 that the ID was taken and what became of that.",
 			handle: (*call).pushOne,
 		},
@@ -227,6 +232,11 @@ func messageRoutes() []*route {
 			id: "requeue", summary: "Deliver a dead message again, now unless in or at says when", handle: (*call).requeue,
 		},
 		{
+			method: http.MethodPost, path: pathMessage + "/delete", action: ActionAdmin, params: params(paramTopic, paramID),
+			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found"},
+			id: "deleteMessage", summary: "Remove a message in any state without a trace; who works on it loses its lease", handle: (*call).deleteMessage,
+		},
+		{
 			method: http.MethodPost, path: pathTopic + "/claim", action: ActionWork, params: params(paramTopic, claimParams),
 			answer: wire.ClaimAnswer{}, statuses: []int{http.StatusOK, http.StatusNoContent},
 			id: "claimTopic", summary: "Claim messages whose time has come; 204 when none came",
@@ -268,7 +278,7 @@ func batchRoutes() []*route {
 		{
 			method: http.MethodPost, path: wire.PathAmend, action: ActionAmend, perItem: true, body: bodyJSON,
 			request: wire.AmendRequest{}, answer: wire.AmendAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
-			id: "amendMany", summary: "Cancel, reschedule and requeue many messages", handle: (*call).amendMany,
+			id: "amendMany", summary: "Cancel, reschedule, requeue and delete many messages", detail: "A delete needs the action admin.", handle: (*call).amendMany,
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,7 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 		return nil, nil
 	}
 	ch := Change{Verb: as[0].Change.String(), Topic: as[0].Topic, ID: as[0].ID, Detail: detail, Amends: true}
+	ch.Amends = !slices.ContainsFunc(as, func(a punctual.Amendment) bool { return a.Change == punctual.ChangeDelete }) // those leave no other trace
 	for i := range as[1:] {
 		a := &as[i+1]
 		ch.ID = ""

@@ -67,6 +67,9 @@ func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if m.ExpireAfter < 0 {
 		return invalidf("expiry %v lies before the due time: use a positive duration, or 0 for never", m.ExpireAfter)
 	}
+	if m.Remember < 0 || m.Remember > punctual.MaxFinishedRetention {
+		return invalidf("ID remembered for %v: use at most %v, or 0 for the topic's window", m.Remember, punctual.MaxFinishedRetention)
+	}
 	if m.IfExists > punctual.IfExistsReplaceDead {
 		return invalidf("unknown IfExists %d", m.IfExists)
 	}
@@ -138,12 +141,17 @@ func CheckAmendment(a *punctual.Amendment) error {
 		return err
 	}
 	switch a.Change {
-	case punctual.ChangeCancel:
+	case punctual.ChangeCancel, punctual.ChangeDelete:
 		return nil
 	case punctual.ChangeReschedule, punctual.ChangeRequeue:
 		return checkWhen(a.Due, a.Delay)
 	}
 	return invalidf("unknown change %d", a.Change)
+}
+
+// Moves reports whether a change gives a message a due time, so that one beyond MaxDue is an ErrInvalid.
+func Moves(c punctual.Change) bool {
+	return c == punctual.ChangeReschedule || c == punctual.ChangeRequeue
 }
 
 // CheckBatch returns an ErrTooLarge when a call carries more items than MaxBatch.

@@ -120,14 +120,14 @@ func TestSettlementCheck(t *testing.T) {
 }
 
 func TestAmendmentCheck(t *testing.T) {
-	for c := punctual.ChangeCancel; c <= punctual.ChangeRequeue; c++ {
+	for c := punctual.ChangeCancel; c <= punctual.ChangeDelete; c++ {
 		if err := CheckAmendment(&punctual.Amendment{Change: c, Topic: "t", ID: "a"}); err != nil {
 			t.Errorf("%s: %v", c, err)
 		}
 	}
 	bad := []punctual.Amendment{
 		{Topic: "t", ID: "a"},
-		{Change: punctual.ChangeRequeue + 1, Topic: "t", ID: "a"},
+		{Change: punctual.ChangeDelete + 1, Topic: "t", ID: "a"},
 		{Change: punctual.ChangeCancel, ID: "a"},
 		{Change: punctual.ChangeCancel, Topic: "t"},
 		{Change: punctual.ChangeReschedule, Topic: "t", ID: "a", Delay: -1},

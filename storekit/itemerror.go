@@ -32,6 +32,25 @@ func AmendError(a *punctual.Amendment, kind error) error {
 	return fmt.Errorf("%s in %s: %w%s", a.ID, a.Topic, kind, note)
 }
 
+// AmendDeadError returns the ErrNotFound of a cancel or reschedule that met a dead message. Its text says so, since such a
+// message is neither finished nor unknown, and what may be done with it.
+func AmendDeadError(a *punctual.Amendment) error {
+	return fmt.Errorf("%s in %s: %w", a.ID, a.Topic, deadMessage{})
+}
+
+// deadMessage is an ErrNotFound with a remedy of its own, which servers give in place of that of the kind.
+type deadMessage struct{}
+
+func (deadMessage) Error() string {
+	return punctual.ErrNotFound.Error() + " among those to be delivered: it is dead; requeue it, or delete it"
+}
+
+func (deadMessage) Unwrap() error { return punctual.ErrNotFound }
+
+func (deadMessage) Remedy() string {
+	return "It is dead: POST /v1/topics/TOPIC/messages/ID/requeue delivers it again, POST …/delete removes it."
+}
+
 // NoStoryError returns the ErrNotFound of punctual.FinishedKeeper for an ID of which no story is kept.
 func NoStoryError(topic, id string) error {
 	return fmt.Errorf("story of a finished message %s in %s: %w", id, topic, punctual.ErrNotFound)

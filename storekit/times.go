@@ -31,6 +31,11 @@ func CeilDuration(d time.Duration) int64 {
 	return ms
 }
 
+// WholeMillis returns d rounded up to whole milliseconds, for a length that a store has bounded before.
+func WholeMillis(d time.Duration) time.Duration {
+	return time.Duration(CeilDuration(d)) * time.Millisecond
+}
+
 // DueAt turns a due time or a delay into the due time to store. It is due if that is not zero, else delay after now,
 // which is the store's clock as finely as it knows it. Both are rounded up to whole milliseconds (P2). A time in the
 // past is kept. Beyond MaxDue it returns an ErrInvalid (P9).

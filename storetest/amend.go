@@ -31,6 +31,11 @@ func amendCases() []testCase {
 		{"requeue in every state", p5, requeueEverywhere},
 		{"requeue starts anew and keeps the history", p6, requeueAnew},
 		{"requeue at a time", p2, requeueAt},
+		{"delete in every state", p13, deleteEverywhere},
+		{"delete leaves no trace", p7, deleteTraceless},
+		{"delete while leased makes the token stale", p4, deleteLeased},
+		{"delete leaves the others alone", p1, deleteOne},
+		{"delete of one that is dead for too long", p13, deletePastRetention},
 		{"several changes of one message", p13, amendInOrder},
 		{"outcome per item", p13, amendBatch},
 		{"malformed items", p13, amendMalformed},
@@ -45,6 +50,7 @@ func cancelEverywhere(s *harness) {
 	}
 	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
 		o := s.outcome(cancel(orders, x), orNotFound(want, at), at.name)
+		s.saysDead(o, at)
 		if o.Err == nil {
 			s.wantState(orders, x, punctual.StateNone)
 			s.outcome(cancel(orders, x), punctual.ErrNotFound, isCancelled)
@@ -52,6 +58,14 @@ func cancelEverywhere(s *harness) {
 		s.advance(24 * time.Hour)
 		s.none(orders, "a day after the cancel of a message that was "+at.name)
 	})
+}
+
+// saysDead: an ErrNotFound says of a dead message that it is dead, and of no other one.
+func (s *harness) saysDead(o punctual.Amended, at situation) {
+	s.Helper()
+	if o.Err != nil && strings.Contains(o.Err.Error(), "it is dead; requeue it, or delete it") != (at.state == punctual.StateDead) {
+		s.fail("an amendment of a message that is %s says %q", at.name, o.Err)
+	}
 }
 
 // orNotFound is the answer in a situation, ErrNotFound in those that are not named.
@@ -374,6 +388,129 @@ func amendInOrder(s *harness) {
 	s.none(orders, "a day after the cancel")
 }
 
+func deleteEverywhere(s *harness) {
+	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
+		var want error
+		if at.state == punctual.StateNone {
+			want = punctual.ErrNotFound
+		}
+		s.outcome(remove(orders, x), want, at.name)
+		for _, a := range []punctual.Amendment{remove(orders, x), cancel(orders, x), requeue(orders, x, 0), reschedule(orders, x, 0)} {
+			s.outcome(a, punctual.ErrNotFound, "deleted when it was "+at.name)
+		}
+		if last.Token != 0 {
+			s.wantErr(s.settle(last, punctual.SettleAck, 0), punctual.ErrLeaseLost, "ack of a message deleted when it was %s", at.name)
+		}
+		if s.hasInspector() {
+			s.wantState(orders, x, punctual.StateNone)
+			s.wantEmpty(orders, "after a delete of its only message, "+at.name)
+		}
+		if s.opener.reopen != nil {
+			s.reopen()
+			s.outcome(remove(orders, x), punctual.ErrNotFound, "deleted before the store was opened anew")
+		}
+		s.advance(24 * time.Hour)
+		s.none(orders, "a day after the delete of a message that was "+at.name)
+	})
+}
+
+// wantEmpty: a topic, if there is one, counts no message.
+func (s *harness) wantEmpty(topic, when string) {
+	s.Helper()
+	st, err := s.inspector().Stats(s.ctx, topic)
+	if errors.Is(err, punctual.ErrNotFound) {
+		return
+	}
+	if err != nil || st.Live()+st.Dead != 0 || !st.NextDue.IsZero() {
+		s.fail("%s, %s counts %+v, %v; want no message", when, topic, st, err)
+	}
+}
+
+// deleteTraceless: the ID of a deleted message is free at once, and no story is kept, whatever topic and message ask for.
+// What was remembered or kept before stays.
+func deleteTraceless(s *harness) {
+	s.inspector()
+	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
+		if at.state == punctual.StateNone {
+			return
+		}
+		s.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)})
+		if _, err := s.keeper(); err == nil {
+			s.keep(orders, time.Hour)
+		}
+		m := second(punctual.IfExistsReplace)
+		m.Remember = time.Hour
+		s.wantPush(s.try(m), punctual.PushReplaced, at.name)
+		s.outcome(remove(orders, x), nil, isScheduled)
+		if _, err := s.keeper(); err == nil {
+			s.noStory(x, "deleted")
+		}
+		s.wantPush(s.try(order(x, 0)), punctual.PushStored, "deleted")
+		d := s.one(orders)
+		s.outcome(remove(orders, x), nil, isLeased)
+		s.wantPush(s.try(order(x, 0)), punctual.PushStored, "deleted while leased")
+		if e := s.one(orders); e.Attempt != 1 || e.Token <= d.Token {
+			s.fail("a message pushed after a delete is attempt %d with token %d; want 1, above %d", e.Attempt, e.Token, d.Token)
+		}
+	})
+	t := newHarness(s.T, s.promise, s.opener)
+	t.configure(orders, punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)})
+	bringAcked(t)
+	t.outcome(remove(orders, x), punctual.ErrNotFound, isAcked)
+	t.wantPush(t.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, "acked, remembered, and not there to be deleted")
+}
+
+func deleteLeased(s *harness) {
+	for _, verb := range verbs() {
+		old := bringLeased(s)
+		s.outcome(remove(orders, x), nil, isLeased)
+		s.wantErr(s.settleVerb(old, verb), punctual.ErrLeaseLost, "%s by the holder of a deleted message", verb)
+		bringReady(s)
+		d := s.one(orders)
+		s.wantErr(s.settleVerb(old, verb), punctual.ErrLeaseLost, "%s by the holder of a deleted message while the next one is leased", verb)
+		if d.Token <= old.Token {
+			s.fail("the token of a message with the ID of a deleted one is %d, not above %d", d.Token, old.Token)
+		}
+		s.ack(d)
+	}
+}
+
+func deleteOne(s *harness) {
+	for _, id := range []string{"a", "b", "c", "d"} {
+		s.push(order(id, time.Hour))
+	}
+	s.push(punctual.NewMessage{Topic: mails, ID: "b"})
+	got, err := s.store.Amend(s.ctx, []punctual.Amendment{
+		remove(orders, "b"), remove(orders, "unknown"), remove("never-heard-of", "b"),
+		{Change: punctual.ChangeDelete, ID: "a"},
+		cancel(orders, "c"), remove(orders, "b"),
+		remove(orders, "c"), reschedule(orders, "d", 2*time.Hour), remove(orders, "d"),
+	})
+	want := []error{nil, punctual.ErrNotFound, punctual.ErrNotFound, punctual.ErrInvalid, nil, punctual.ErrNotFound, punctual.ErrNotFound, nil, nil}
+	if err != nil || len(got) != len(want) {
+		s.fail("amend: %v, %v", got, err)
+	}
+	for i := range want {
+		if !errors.Is(got[i].Err, want[i]) || i != 7 && !got[i].Due.IsZero() {
+			s.fail("answer %d is %v, due %v; want %v", i, got[i].Err, got[i].Due, want[i])
+		}
+	}
+	s.ack(s.one(mails))
+	s.advance(3 * time.Hour)
+	if d := s.one(orders); d.ID != "a" {
+		s.fail("%s was delivered; want a", d.ID)
+	}
+	s.none(orders, "after the only message that was neither deleted nor cancelled")
+}
+
+func deletePastRetention(s *harness) {
+	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Minute)})
+	bringDead(s)
+	s.advance(time.Minute + time.Millisecond)
+	s.outcome(remove(orders, x), punctual.ErrNotFound, "dead for longer than its topic keeps it")
+	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "dead for longer than its topic keeps it")
+}
+
 func amendBatch(s *harness) {
 	for _, id := range []string{"a", "b", "c"} {
 		s.push(order(id, time.Hour))
@@ -398,16 +535,17 @@ func amendBatch(s *harness) {
 func amendMalformed(s *harness) {
 	bringReady(s)
 	bad := map[string]punctual.Amendment{
-		"no topic":           {Change: punctual.ChangeCancel, ID: x},
-		"a bad topic":        {Change: punctual.ChangeCancel, Topic: "a b", ID: x},
-		"no ID":              {Change: punctual.ChangeCancel, Topic: orders},
-		"an ID of 129 bytes": {Change: punctual.ChangeCancel, Topic: orders, ID: strings.Repeat("i", 129)},
-		"no change":          {Topic: orders, ID: x},
-		"an unknown change":  {Change: 4, Topic: orders, ID: x},
-		"a negative delay":   {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Delay: -1},
-		"a due and a delay":  {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Delay: 1, Due: noon},
-		"a due in 10000":     {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: punctual.MaxDue.Add(1)},
-		"a requeue to 10000": {Change: punctual.ChangeRequeue, Topic: orders, ID: x, Due: punctual.MaxDue.Add(1)},
+		"no topic":            {Change: punctual.ChangeCancel, ID: x},
+		"a bad topic":         {Change: punctual.ChangeCancel, Topic: "a b", ID: x},
+		"no ID":               {Change: punctual.ChangeCancel, Topic: orders},
+		"an ID of 129 bytes":  {Change: punctual.ChangeCancel, Topic: orders, ID: strings.Repeat("i", 129)},
+		"no change":           {Topic: orders, ID: x},
+		"an unknown change":   {Change: punctual.ChangeDelete + 1, Topic: orders, ID: x},
+		"a delete without ID": {Change: punctual.ChangeDelete, Topic: orders},
+		"a negative delay":    {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Delay: -1},
+		"a due and a delay":   {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Delay: 1, Due: noon},
+		"a due in 10000":      {Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: punctual.MaxDue.Add(1)},
+		"a requeue to 10000":  {Change: punctual.ChangeRequeue, Topic: orders, ID: x, Due: punctual.MaxDue.Add(1)},
 		"a due in the year 0": {
 			Change: punctual.ChangeReschedule, Topic: orders, ID: x, Due: time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
 		},

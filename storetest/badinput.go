@@ -113,6 +113,8 @@ func badNumbers(s *harness) {
 		"negative MaxAttempts":  {MaxAttempts: -1},
 		"too many attempts":     {MaxAttempts: punctual.MaxAttemptsLimit + 1},
 		"a negative expiry":     {ExpireAfter: -1},
+		"a negative Remember":   {Remember: -1},
+		"too long a Remember":   {Remember: punctual.MaxFinishedRetention + 1},
 		"an unknown IfExists":   {IfExists: 4},
 	} {
 		m.Topic, m.ID = orders, x

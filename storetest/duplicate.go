@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,6 +24,9 @@ func duplicateCases() []testCase {
 		{"refused inside one batch", p7, duplicateBatchFail},
 		{"remembered IDs", p7, duplicateRemembered},
 		{"remembered for as long as asked", p7, duplicateForgotten},
+		{"remembered as the message asks", p7, duplicateRememberedItself},
+		{"remembered as the message asks, after all that may happen to it", p7, duplicateRememberedLater},
+		{"remembered, each as it asks, in one call", p7, duplicateRememberedMany},
 		{"not remembered when dead or purged", p7, duplicateNotRemembered},
 		{"free again after ack and cancel", p7, duplicateFree},
 	}
@@ -277,6 +282,168 @@ func duplicateForgotten(s *harness) {
 	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, "acked 1 ms less than an hour ago")
 	s.advance(2 * time.Millisecond)
 	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, "acked more than an hour ago")
+}
+
+// duplicateRememberedItself: Remember takes the place of the topic's window, which may be none, shorter or longer.
+func duplicateRememberedItself(s *harness) {
+	for _, window := range []time.Duration{0, time.Minute, 3 * time.Hour} {
+		for how, finish := range finishes() {
+			s := newHarness(s.T, s.promise, s.opener)
+			if window > 0 {
+				s.configure(orders, punctual.SettingsPatch{DedupeWindow: &window})
+			}
+			s.remember = time.Hour
+			finish(s)
+			s.remember = 0
+			if s.opener.reopen != nil {
+				s.reopen()
+			}
+			s.advance(time.Hour - time.Millisecond)
+			when := fmt.Sprintf("%s 1 ms less than an hour ago, in a topic with a window of %v,", how, window)
+			r := s.try(second(punctual.IfExistsKeep))
+			s.wantPush(r, punctual.PushDuplicate, when)
+			if r.Existing != punctual.StateNone || !r.Due.IsZero() {
+				s.fail("a duplicate of a message that was %s reports state %q, due %v; want none, zero", when, r.Existing, r.Due)
+			}
+			s.wantErr(s.try(second(punctual.IfExistsFail)).Err, punctual.ErrDuplicate, "a push of an ID that was %s", when)
+			s.none(orders, "after the second push was refused")
+			s.checkSound()
+			s.advance(2 * time.Millisecond)
+			when = fmt.Sprintf("%s more than an hour ago, in a topic with a window of %v,", how, window)
+			s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, when)
+			s.checkSound()
+		}
+	}
+}
+
+// duplicateRememberedLater: Remember stays with its message as long as that lives, and goes with it.
+func duplicateRememberedLater(s *harness) {
+	kept := map[string]func(s *harness){
+		"retried": func(s *harness) {
+			s.done(s.one(orders), punctual.SettleRetry, time.Second)
+			s.advance(time.Second)
+		},
+		"snoozed": func(s *harness) {
+			s.done(s.one(orders), punctual.SettleSnooze, time.Second)
+			s.advance(time.Second)
+		},
+		"released":     func(s *harness) { s.done(s.one(orders), punctual.SettleRelease, 0) },
+		"extended":     func(s *harness) { s.done(s.one(orders), punctual.SettleExtend, time.Minute); s.advance(time.Minute) },
+		"not answered": func(s *harness) { s.clock.Set(s.one(orders).LeaseUntil) },
+		"rescheduled":  func(s *harness) { s.outcome(reschedule(orders, x, time.Minute), nil, isReady); s.advance(time.Minute) },
+		"discarded, and requeued": func(s *harness) {
+			s.done(s.one(orders), punctual.SettleDiscard, 0)
+			s.outcome(requeue(orders, x, 0), nil, isDead)
+		},
+		"pushed again": func(s *harness) { s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, isReady) },
+	}
+	for what, happen := range kept {
+		s := newHarness(s.T, s.promise, s.opener)
+		m := order(x, 0)
+		m.Remember = time.Hour
+		s.push(m)
+		happen(s)
+		d := s.one(orders)
+		if d.Remember != time.Hour {
+			s.fail("a message that was %s is delivered with Remember %v; want %v", what, d.Remember, time.Hour)
+		}
+		s.ack(d)
+		s.advance(time.Hour - time.Millisecond)
+		s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, what+", then acked less than an hour ago")
+		s.advance(2 * time.Millisecond)
+		s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, what+", then acked more than an hour ago")
+	}
+
+	// The message that replaces another one has a Remember of its own.
+	for _, first := range []time.Duration{0, time.Hour} {
+		s := newHarness(s.T, s.promise, s.opener)
+		m := order(x, 0)
+		m.Remember = first
+		s.push(m)
+		m.IfExists, m.Remember = punctual.IfExistsReplace, time.Hour-first
+		s.wantPush(s.try(m), punctual.PushReplaced, isReady)
+		s.ack(s.one(orders))
+		want := punctual.PushDuplicate
+		if first > 0 {
+			want = punctual.PushStored
+		}
+		s.wantPush(s.try(second(punctual.IfExistsKeep)), want, fmt.Sprintf("pushed with Remember %v, replaced by one with %v, and acked", first, m.Remember))
+	}
+
+	// So has one that replaces it in the same call, also where something else was retried.
+	s.push(order("other", 0))
+	s.done(s.one(orders), punctual.SettleRetry, 24*time.Hour)
+	for _, first := range []time.Duration{0, time.Hour} {
+		a, b := order(x, 0), second(punctual.IfExistsReplace)
+		a.Remember, b.Remember, b.Delay = first, time.Hour-first, 0
+		rs := s.pushAll(a, b)
+		s.wantPush(rs[0], punctual.PushStored, isUnknown)
+		s.wantPush(rs[1], punctual.PushReplaced, isReady)
+		d := s.one(orders)
+		if d.Remember != time.Hour-first {
+			s.fail("a message with Remember %v that replaced one with %v in its call is delivered with %v", b.Remember, a.Remember, d.Remember)
+		}
+		s.ack(d)
+		if first > 0 {
+			break // in the other order the ID is remembered
+		}
+		s.advance(2 * time.Hour)
+	}
+	s.outcome(remove(orders, "other"), nil, isRetried)
+
+	// One that died and was removed was not done.
+	m := order(x, 0)
+	m.Remember = time.Hour
+	for range 2 {
+		s.push(m)
+		s.done(s.one(orders), punctual.SettleDiscard, 0)
+		s.outcome(remove(orders, x), nil, isDead)
+	}
+	s.push(m)
+	if s.hasInspector() {
+		s.purge(punctual.PurgeQuery{Topic: orders}, 1)
+		s.push(m)
+	}
+}
+
+// duplicateRememberedMany: messages that one call finishes are remembered each for its own time.
+func duplicateRememberedMany(s *harness) {
+	windows := []time.Duration{0, time.Minute, 0, time.Hour, 2 * time.Hour, 0}
+	push := func(id int, how punctual.IfExists) punctual.NewMessage {
+		return punctual.NewMessage{Topic: orders, ID: fmt.Sprint(id), IfExists: how, Remember: windows[id], Delay: 24 * time.Hour}
+	}
+	var ms []punctual.NewMessage
+	for id := range windows {
+		ms = append(ms, push(id, punctual.IfExistsKeep))
+		ms[id].Delay = 0
+	}
+	for i, r := range s.pushAll(ms...) {
+		if r.Err != nil || r.Status != punctual.PushStored {
+			s.fail("message %d: status %q, error %v; want stored", i, r.Status, r.Err)
+		}
+	}
+	var acks []punctual.Settlement
+	for _, d := range s.take(orders, len(ms)) {
+		acks = append(acks, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
+	}
+	if len(acks) != len(ms) {
+		s.fail("%d of %d messages were delivered", len(acks), len(ms))
+	}
+	errs, err := s.store.Settle(s.ctx, acks)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		s.fail("ack of %d messages: %v", len(acks), err)
+	}
+	s.checkSound()
+	s.advance(30 * time.Minute)
+	for id, window := range windows {
+		want := punctual.PushStored
+		if window > 30*time.Minute {
+			want = punctual.PushDuplicate
+		}
+		if r := s.try(push(id, punctual.IfExistsKeep)); r.Err != nil || r.Status != want {
+			s.fail("half an hour after the ack of a message with Remember %v, a push of its ID: status %q, error %v; want %q", window, r.Status, r.Err, want)
+		}
+	}
 }
 
 func duplicateNotRemembered(s *harness) {

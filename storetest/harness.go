@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type harness struct {
 	clock   *storekit.ManualClock
 	store   punctual.Store
 	closed  bool // the case has closed the store
+	// remember is the NewMessage.Remember of what the helpers push.
+	remember time.Duration
 }
 
 func newHarness(t T, promise string, o opener) *harness {
@@ -134,6 +137,9 @@ func (s *harness) checkCounts(r punctual.CheckReport) {
 // pushAll pushes a batch and returns a result per item.
 func (s *harness) pushAll(ms ...punctual.NewMessage) []punctual.PushResult {
 	s.Helper()
+	for i := range ms {
+		ms[i].Remember = cmp.Or(ms[i].Remember, s.remember)
+	}
 	rs, err := s.store.Push(s.ctx, ms)
 	if err != nil {
 		s.fail("push of %d messages: unexpected error of the call: %v", len(ms), err)
@@ -322,6 +328,10 @@ func reschedule(topic, id string, delay time.Duration) punctual.Amendment {
 
 func requeue(topic, id string, delay time.Duration) punctual.Amendment {
 	return punctual.Amendment{Change: punctual.ChangeRequeue, Topic: topic, ID: id, Delay: delay}
+}
+
+func remove(topic, id string) punctual.Amendment {
+	return punctual.Amendment{Change: punctual.ChangeDelete, Topic: topic, ID: id}
 }
 
 // configure needs an Inspector.

@@ -73,6 +73,8 @@ func diffMessage(a, b punctual.Message) string {
 		return fmt.Sprintf("created %v and %v", a.Created, b.Created)
 	case !a.Expires.Equal(b.Expires) || a.DropExpired != b.DropExpired:
 		return fmt.Sprintf("expires %v (dropped %v) and %v (dropped %v)", a.Expires, a.DropExpired, b.Expires, b.DropExpired)
+	case a.Remember != b.Remember:
+		return fmt.Sprintf("remembered for %v and %v", a.Remember, b.Remember)
 	}
 	return ""
 }

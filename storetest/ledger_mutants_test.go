@@ -15,22 +15,27 @@ import (
 
 // unseenByLedger are the bugs of mutants_test.go that callers of a workload cannot see, with the reason.
 var unseenByLedger = map[string]string{
-	"sleeps through wake-ups":                        "how long a claim waits is for the cases of group wait",
-	"has one claim at a time, however long it waits": "how long a claim waits is for the cases of group wait",
-	"has paused topics stop the others":              "who waits for whom is for the cases of group wait",
-	"holds claims for longer than their leases":      "how late an answer arrives is for the cases of group claim; a machine may be as slow",
-	"claims the latest first":                        "order is for the cases of group claim and for RunRandom",
-	"claims more of a topic than PerTopic":           "how many a claim asked for is not written down; it is for the cases of group claim and for RunRandom",
-	"follows its clock backwards":                    "the workload's clock does not go backwards",
-	"shortens what is due too far away":              "the workload asks for nothing malformed",
-	"delivers at once what has a negative delay":     "the workload asks for nothing malformed",
-	"lets one bad item stop the others":              "the workload asks for nothing malformed",
-	"rounds due times down":                          "the workload asks for whole milliseconds",
-	"keeps no story of what is cancelled":            noStories,
-	"forgets when a lease began":                     noStories,
-	"tells what was long forgotten":                  noStories,
-	"keeps a story only of those that remember IDs":  noStories,
+	"sleeps through wake-ups":                                         "how long a claim waits is for the cases of group wait",
+	"has one claim at a time, however long it waits":                  "how long a claim waits is for the cases of group wait",
+	"has paused topics stop the others":                               "who waits for whom is for the cases of group wait",
+	"holds claims for longer than their leases":                       "how late an answer arrives is for the cases of group claim; a machine may be as slow",
+	"claims the latest first":                                         "order is for the cases of group claim and for RunRandom",
+	"claims more of a topic than PerTopic":                            "how many a claim asked for is not written down; it is for the cases of group claim and for RunRandom",
+	"follows its clock backwards":                                     "the workload's clock does not go backwards",
+	"shortens what is due too far away":                               "the workload asks for nothing malformed",
+	"delivers at once what has a negative delay":                      "the workload asks for nothing malformed",
+	"lets one bad item stop the others":                               "the workload asks for nothing malformed",
+	"rounds due times down":                                           "the workload asks for whole milliseconds",
+	"keeps no story of what is cancelled":                             noStories,
+	"forgets when a lease began":                                      noStories,
+	"tells what was long forgotten":                                   noStories,
+	"keeps a story only of those that remember IDs":                   noStories,
+	"deletes as a cancel does":                                        "the workload deletes nothing; it is for the cases of group amend and for RunRandom",
+	"remembers as the topic asks when that is longer":                 noRemember,
+	"remembers as the message asks only where the topic has a window": noRemember,
 }
+
+const noRemember = "the workload's messages ask for no window of their own; that is for the cases of group duplicate and for RunRandom"
 
 const noStories = "the workload keeps no stories"
 

@@ -258,6 +258,37 @@ var mutants = map[string]struct {
 			return out, err
 		},
 	}},
+	"deletes as a cancel does": {promise: p13, groups: []string{"amend"}, random: true, bug: bug{
+		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
+			as = slices.Clone(as)
+			for i := range as {
+				if as[i].Change == punctual.ChangeDelete {
+					as[i].Change = punctual.ChangeCancel
+				}
+			}
+			return m.Store.Amend(context.Background(), as)
+		},
+	}},
+	"remembers as the topic asks when that is longer": {promise: p7, groups: []string{"duplicate"}, bug: bug{
+		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+			for i := range ms {
+				if set, err := m.Settings(context.Background(), ms[i].Topic); err == nil && set.DedupeWindow > ms[i].Remember {
+					ms[i].Remember = 0
+				}
+			}
+			return m.Store.Push(context.Background(), ms)
+		},
+	}},
+	"remembers as the message asks only where the topic has a window": {promise: p7, groups: []string{"duplicate"}, random: true, bug: bug{
+		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+			for i := range ms {
+				if set, err := m.Settings(context.Background(), ms[i].Topic); err == nil && set.DedupeWindow == 0 {
+					ms[i].Remember = 0
+				}
+			}
+			return m.Store.Push(context.Background(), ms)
+		},
+	}},
 	"forgets a cancel that came too late": {promise: p5, groups: []string{"amend"}, random: true, bug: bug{
 		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			for i, a := range as {

@@ -38,7 +38,7 @@ func pushCases() []testCase {
 func pushComesBack(s *harness) {
 	m := punctual.NewMessage{
 		Topic: orders, ID: "o-1", Body: []byte(`{"order":1}`), Headers: map[string]string{"trace": "abc", "empty": ""},
-		Delay: time.Minute, MaxAttempts: 7, ExpireAfter: time.Hour, DropExpired: true,
+		Delay: time.Minute, MaxAttempts: 7, ExpireAfter: time.Hour, DropExpired: true, Remember: 1500 * time.Microsecond,
 	}
 	r := s.push(m)
 	if r.ID != m.ID || r.Topic != m.Topic || !r.Due.Equal(noon.Add(time.Minute)) {
@@ -73,6 +73,9 @@ func (s *harness) wantMessage(got punctual.Message, m punctual.NewMessage, creat
 	if want := storekit.ExpiresAt(due, m.ExpireAfter); !got.Expires.Equal(want) || got.DropExpired != m.DropExpired {
 		s.fail("%s expires %v, dropped %v; want %v, %v", m.ID, got.Expires, got.DropExpired, want, m.DropExpired)
 	}
+	if want := storekit.WholeMillis(m.Remember); got.Remember != want {
+		s.fail("%s is remembered for %v; want %v", m.ID, got.Remember, want)
+	}
 	if got.MaxAttempts != m.MaxAttempts {
 		s.fail("%s has MaxAttempts %d; want %d", m.ID, got.MaxAttempts, m.MaxAttempts)
 	}
@@ -82,7 +85,7 @@ func pushCanBeLookedUp(s *harness) {
 	s.inspector()
 	m := order("o-1", time.Minute)
 	m.Headers = map[string]string{"k": "v"}
-	m.ExpireAfter = time.Hour
+	m.ExpireAfter, m.Remember = time.Hour, punctual.MaxFinishedRetention
 	r := s.push(m)
 	info := s.get(orders, "o-1")
 	s.wantMessage(info.Message, m, noon, r.Due)

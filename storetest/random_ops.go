@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The operations of a random history. Each draws its arguments, performs them on both
@@ -54,6 +55,9 @@ func (c *comparison) newMessage(t *rapid.T) punctual.NewMessage {
 	if rapid.IntRange(0, 2).Draw(t, "expires") == 2 {
 		m.ExpireAfter = rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, 20 * time.Second, time.Hour}).Draw(t, "expire after")
 		m.DropExpired = rapid.Bool().Draw(t, "drop expired")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "remembers") == 3 {
+		m.Remember = rapid.SampledFrom([]time.Duration{time.Microsecond, 10 * time.Second, time.Hour}).Draw(t, "remember")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "headers") == 3 {
 		m.Headers = map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "header")}
@@ -301,12 +305,12 @@ func (c *comparison) settle(t *rapid.T) {
 }
 
 func (c *comparison) amendment(t *rapid.T) punctual.Amendment {
-	a := punctual.Amendment{Change: punctual.Change(rapid.IntRange(1, 3).Draw(t, "change")), Topic: c.topic(t), ID: c.id(t)}
+	a := punctual.Amendment{Change: punctual.Change(rapid.IntRange(1, 4).Draw(t, "change")), Topic: c.topic(t), ID: c.id(t)}
 	if n := len(c.leases); n > 0 && rapid.Bool().Draw(t, "of a lease") {
 		l := c.leases[n-rapid.IntRange(1, min(n, 4)).Draw(t, "lease back")]
 		a.Topic, a.ID = l.topic, l.id
 	}
-	if a.Change != punctual.ChangeCancel {
+	if storekit.Moves(a.Change) {
 		a.Due, a.Delay = c.when(t)
 	}
 	if rapid.IntRange(0, 15).Draw(t, "malformed") == 15 {

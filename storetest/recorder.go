@@ -228,6 +228,8 @@ func doneWord(c punctual.Change) string {
 		return "cancelled"
 	case punctual.ChangeReschedule:
 		return "rescheduled"
+	case punctual.ChangeDelete:
+		return "deleted"
 	}
 	return "requeued"
 }

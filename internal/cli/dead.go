@@ -16,16 +16,17 @@ import (
 func newDead(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "List, requeue or purge dead messages",
+		Short: "List, requeue, delete or purge dead messages",
 		Long: `A message is dead when it was discarded, has no attempts left, or expired. It is kept with its
-reason and history until it is requeued or purged, or its topic's retention ends.`,
+reason and history until it is requeued, deleted or purged, or its topic's retention ends.`,
 		Example: `  punctual dead list --on 2026-11-20
   punctual dead requeue order-42
+  punctual dead delete order-43
   punctual dead purge order.cancel --before 2026-11-01`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDeadList(a), newDeadRequeue(a), newDeadPurge(a))
+	cmd.AddCommand(newDeadList(a), newDeadRequeue(a), newDeadDelete(a), newDeadPurge(a))
 	return cmd
 }
 

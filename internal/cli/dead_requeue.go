@@ -56,7 +56,7 @@ func newDeadRequeue(a *app) *cobra.Command {
 			if f.all {
 				return a.requeueAll(ctx, i, s, args, &f, c)
 			}
-			topic, ids, err := f.topicAndIDs(ctx, i, args)
+			topic, ids, err := topicAndIDs(ctx, i, f.topic, args)
 			if err != nil {
 				return err
 			}
@@ -85,10 +85,10 @@ func (f *requeueFlags) checkArgs(args []string) error {
 	return nil
 }
 
-// topicAndIDs tells a first argument that is a topic's name from the IDs. topic is empty when none
-// is named.
-func (f *requeueFlags) topicAndIDs(ctx context.Context, i punctual.Inspector, args []string) (topic string, ids []string, err error) {
-	topic, ids = f.topic, args
+// topicAndIDs tells a first argument that is a topic's name from the IDs, unless a topic is given by --topic. topic is empty
+// when none is named.
+func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args []string) (topic string, ids []string, err error) {
+	topic, ids = given, args
 	if topic == "" && len(args) > 1 {
 		topics, err := i.Topics(ctx)
 		if err != nil {

@@ -165,3 +165,22 @@ func TestDeadListExports(t *testing.T) {
 	}
 	r.run("dead", "list", "--on", "2026-11-21", "--json", "--limit", "0").ok().prints("")
 }
+
+// Single dead messages are deleted, and nothing that is still to be delivered.
+func TestDeadDelete(t *testing.T) {
+	r := withDead(t)
+	r.run("push", "t", "x", "--id", "live", "--in", "1h").ok()
+	r.run("cancel", "a", "--topic", "t").exits(exitUnwished, `ID "a": it is dead: 'punctual dead requeue' delivers it again, 'punctual dead delete' removes it`)
+	r.run("dead", "delete", "t", "a", "live", "unknown", "--json").exits(exitUnwished).
+		printsJSON(`{"id":"a","topic":"t","outcome":"deleted"}`, `{"id":"live","topic":"t","outcome":"not_dead"}`, `{"id":"unknown","topic":"t","outcome":"not_found"}`)
+	r.run("dead", "delete", "live").exits(exitUnwished, "it is not dead: nothing was changed")
+	if m := r.get("t", "live"); m.State != punctual.StateScheduled {
+		t.Errorf("a message that is not dead is %v after it was to be deleted, want it scheduled", m.State)
+	}
+	r.run("dead", "delete", "a", "--topic", "t").exits(exitUnwished, "there is no such message to be deleted")
+	r.run("dead", "delete", "b").ok().prints("b deleted\n")
+	if got, _ := listed(t, r.run("dead", "list", "--json").ok()); got != "c dead" {
+		t.Errorf("%q are dead, want c alone", got)
+	}
+	r.run("dead", "delete").exits(exitUsage)
+}

@@ -90,7 +90,7 @@ type amended struct {
 	outcome punctual.Amended
 }
 
-// change is what cancel, reschedule and dead requeue do to each message.
+// change is what cancel, reschedule, dead requeue and dead delete do to each message. A delete is of dead messages alone.
 type change struct {
 	template punctual.Amendment
 	// by, if not 0, moves each message from its own due time, in place of what template says.
@@ -101,11 +101,17 @@ type change struct {
 func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual.Amendment, error) {
 	a := c.template
 	a.Topic, a.ID = f.topic, f.id
-	if c.by == 0 {
+	if c.by == 0 && a.Change != punctual.ChangeDelete {
 		return a, nil
 	}
 	m, err := i.Get(ctx, f.topic, f.id)
 	if err != nil {
+		return a, err
+	}
+	if a.Change == punctual.ChangeDelete {
+		if m.State != punctual.StateDead {
+			err = fmt.Errorf("%s in %s: %w", f.id, f.topic, punctual.ErrNotDead)
+		}
 		return a, err
 	}
 	a.Due = m.Due.Add(c.by)
@@ -137,7 +143,8 @@ func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change
 			continue
 		}
 		a, err := c.to(ctx, i, f)
-		if errors.Is(err, punctual.ErrNotFound) {
+		if errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrNotDead) {
+			out[n].outcome.Err = err
 			continue
 		}
 		if err != nil {
@@ -194,9 +201,20 @@ func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.
 		if err := a.printAmended(d, c.template.Change); err != nil {
 			return err
 		}
-		t.add(d)
+		if t.add(d); t.others == 1 && t.first.id == d.id {
+			t.firstIsDead = a.isDead(ctx, i, d)
+		}
 	}
 	return nil
+}
+
+// isDead says of a message that was not found among those to be delivered whether it is dead.
+func (a *app) isDead(ctx context.Context, i punctual.Inspector, d amended) bool {
+	if d.topic == "" || !errors.Is(d.outcome.Err, punctual.ErrNotFound) {
+		return false
+	}
+	m, err := i.Get(ctx, d.topic, d.id)
+	return err == nil && m.State == punctual.StateDead // an error leaves the answer that there is
 }
 
 // tally counts outcomes, and keeps the first that was not the wished one.
@@ -205,6 +223,7 @@ type tally struct {
 	unseen       string // of app.notLookedInto
 	done, others int
 	first        amended
+	firstIsDead  bool
 }
 
 func (t *tally) add(d amended) {
@@ -223,6 +242,9 @@ func (t *tally) result() error {
 		return nil
 	}
 	text := fmt.Sprintf("ID %q: %s", t.first.id, explain(t.first.outcome.Err, t.change))
+	if t.firstIsDead {
+		text = fmt.Sprintf("ID %q: it is dead: 'punctual dead requeue' delivers it again, 'punctual dead delete' removes it", t.first.id)
+	}
 	if t.first.topic == "" {
 		text += t.unseen
 	}
@@ -254,6 +276,8 @@ func doneWord(c punctual.Change) string {
 		return "cancelled"
 	case punctual.ChangeReschedule:
 		return "rescheduled"
+	case punctual.ChangeDelete:
+		return "deleted"
 	}
 	return "requeued"
 }
@@ -266,6 +290,8 @@ func explain(err error, c punctual.Change) string {
 			return "too late: it is being worked on; no further attempt will be made after this one"
 		}
 		return "too late: it is being worked on; nothing was changed"
+	case errors.Is(err, punctual.ErrNotDead) && c == punctual.ChangeDelete:
+		return "it is not dead: nothing was changed; 'punctual cancel' takes back a message that is to be delivered"
 	case errors.Is(err, punctual.ErrNotDead):
 		return "it is not dead: nothing was changed; 'punctual reschedule' moves a message that is to be delivered"
 	}

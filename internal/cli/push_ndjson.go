@@ -44,6 +44,7 @@ type lineJSON struct {
 	Headers     map[string]string `json:"headers"`
 	MaxAttempts *int              `json:"max_attempts"`
 	Expire      *string           `json:"expire"`
+	Remember    *string           `json:"remember"`
 }
 
 // inputLine is one line read: a message, or why it was refused.
@@ -434,6 +435,13 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 			return nil, fmt.Errorf("\"expire\": %w", err)
 		}
 		o = append(o, punctual.Expire(d))
+	}
+	if l.Remember != nil {
+		d, err := typed(notation.ParseDuration(*l.Remember))
+		if err != nil {
+			return nil, fmt.Errorf("\"remember\": %w", err)
+		}
+		o = append(o, punctual.Remember(d))
 	}
 	if l.ID != nil {
 		o = append(o, punctual.ID(*l.ID))

@@ -115,11 +115,11 @@ type cancelJSON struct {
 	Outcome string `json:"outcome"` // "cancelled", "leased" or "not_found"
 }
 
-// amendJSON is what reschedule and dead requeue print for one ID.
+// amendJSON is what reschedule, dead requeue and dead delete print for one ID.
 type amendJSON struct {
 	ID      string `json:"id"`
 	Topic   string `json:"topic,omitempty"` // left out when the ID was found in no topic
-	Outcome string `json:"outcome"`         // "rescheduled", "requeued", "leased", "not_found" or "not_dead"
+	Outcome string `json:"outcome"`         // "rescheduled", "requeued", "deleted", "leased", "not_found" or "not_dead"
 	Due     stamp  `json:"due,omitzero"`
 }
 
@@ -137,6 +137,7 @@ type messageJSON struct {
 	MaxAttempts     int               `json:"max_attempts,omitempty"` // left out: as the topic says
 	Expires         stamp             `json:"expires,omitzero"`
 	DropExpired     bool              `json:"drop_expired,omitempty"`
+	Remember        string            `json:"remember,omitempty"` // left out: as the topic says
 	LeaseUntil      stamp             `json:"lease_until,omitzero"`
 	CancelRequested bool              `json:"cancel_requested,omitempty"`
 	Died            stamp             `json:"died,omitzero"`
@@ -159,9 +160,16 @@ func messageOf(m punctual.Info) messageJSON {
 		ID: m.ID, Topic: m.Topic, State: m.State.String(), content: contentOf(m.Body),
 		Headers: headersOf(m.Headers), Due: stamp(m.Due), FirstDue: stamp(m.FirstDue), Created: stamp(m.Created),
 		Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Expires: stamp(m.Expires),
-		DropExpired: m.DropExpired, LeaseUntil: stamp(m.LeaseUntil),
+		DropExpired: m.DropExpired, Remember: rememberOf(m.Remember), LeaseUntil: stamp(m.LeaseUntil),
 		CancelRequested: m.CancelRequested, Died: stamp(m.Died), Reason: string(m.Reason), Failures: failuresOf(m.Failures),
 	}
+}
+
+func rememberOf(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return notation.FormatDuration(d)
 }
 
 func failuresOf(fs []punctual.Failure) (out []failureJSON) {

@@ -14,7 +14,7 @@ type AmendRequest struct {
 
 // AmendItem changes one message by its ID.
 type AmendItem struct {
-	// Change is "cancel", "reschedule" or "requeue".
+	// Change is "cancel", "reschedule", "requeue" or "delete".
 	Change string `json:"change"`
 	Topic  string `json:"topic"`
 	ID     string `json:"id"`
@@ -44,12 +44,12 @@ func (a *AmendItem) Amendment() (punctual.Amendment, error) {
 
 // ParseChange is the inverse of punctual.Change.String.
 func ParseChange(word string) (punctual.Change, error) {
-	for c := punctual.ChangeCancel; c <= punctual.ChangeRequeue; c++ {
+	for c := punctual.ChangeCancel; c <= punctual.ChangeDelete; c++ {
 		if c.String() == word {
 			return c, nil
 		}
 	}
-	return 0, invalidf("\"change\" %q: use cancel, reschedule or requeue", word)
+	return 0, invalidf("\"change\" %q: use cancel, reschedule, requeue or delete", word)
 }
 
 // AmendAnswer is the answer to an AmendRequest: a result for each amendment, in their order.
@@ -61,7 +61,7 @@ type AmendAnswer struct {
 type AmendResult struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic"`
-	// Outcome is "cancelled", "rescheduled" or "requeued", and left out beside an Error.
+	// Outcome is "cancelled", "rescheduled", "requeued" or "deleted", and left out beside an Error.
 	Outcome string `json:"outcome,omitzero"`
 	// Due is the due time in force after a reschedule or requeue.
 	Due   Time     `json:"due,omitzero"`
@@ -70,6 +70,7 @@ type AmendResult struct {
 
 var outcomes = map[punctual.Change]string{
 	punctual.ChangeCancel: "cancelled", punctual.ChangeReschedule: "rescheduled", punctual.ChangeRequeue: "requeued",
+	punctual.ChangeDelete: "deleted",
 }
 
 // AmendResultOf is the answer to a.

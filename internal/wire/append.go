@@ -184,6 +184,9 @@ func jsonClaimAnswer(ds []punctual.Delivery) ([]byte, error) {
 		if d.DropExpired {
 			w.raw(`,"drop_expired":true`)
 		}
+		if d.Remember != 0 {
+			w.text(`,"remember":`, DurationText(d.Remember))
+		}
 		if len(d.Failures) > 0 {
 			w.value(`,"failures":`, failuresOf(d.Failures))
 		}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -68,6 +69,7 @@ type Delivery struct {
 	MaxAttempts int       `json:"max_attempts,omitzero"`
 	Expires     Time      `json:"expires,omitzero"`
 	DropExpired bool      `json:"drop_expired,omitzero"`
+	Remember    string    `json:"remember,omitzero"`
 	Failures    []Failure `json:"failures,omitzero"`
 }
 
@@ -78,21 +80,31 @@ func DeliveryOf(d *punctual.Delivery) Delivery {
 		Due: Time(d.Due), FirstDue: Time(d.FirstDue), Created: Time(d.Created), Delivered: Time(d.Delivered),
 		LateMS: max(0, d.Late().Milliseconds()), TotalLateMS: max(0, d.TotalLate().Milliseconds()),
 		LeaseUntil: Time(d.LeaseUntil), Attempt: d.Attempt, MaxAttempts: d.MaxAttempts,
-		Expires: Time(d.Expires), DropExpired: d.DropExpired, Failures: failuresOf(d.Failures),
+		Expires: Time(d.Expires), DropExpired: d.DropExpired, Remember: DurationText(d.Remember), Failures: failuresOf(d.Failures),
 	}
 }
 
 // Delivery is the delivery as a store returns it. It refers to the body and headers.
 func (d *Delivery) Delivery() (punctual.Delivery, error) {
 	body, headers, err := content(d.Body, d.Headers)
+	remember, err2 := answeredDuration(d.Remember)
 	return punctual.Delivery{
 		Message: punctual.Message{
 			ID: d.ID, Topic: d.Topic, Body: body, Headers: headers, Due: time.Time(d.Due), FirstDue: time.Time(d.FirstDue),
 			Attempt: d.Attempt, MaxAttempts: d.MaxAttempts, Created: time.Time(d.Created), Expires: time.Time(d.Expires),
-			DropExpired: d.DropExpired,
+			DropExpired: d.DropExpired, Remember: remember,
 		},
 		Token: d.Token, Delivered: time.Time(d.Delivered), LeaseUntil: time.Time(d.LeaseUntil), Failures: failures(d.Failures),
-	}, err
+	}, cmp.Or(err, err2)
+}
+
+// answeredDuration is a length of an answer.
+func answeredDuration(text string) (time.Duration, error) {
+	d, err := ParseDurationText("remember", text)
+	if err != nil {
+		return 0, strangeAnswer("%v", err)
+	}
+	return d, nil
 }
 
 // content is the body and headers of an answer.

@@ -15,7 +15,7 @@ import (
 // version a server knows; Content-Type says that a request is in this form, Accept that the answer may be. What is not
 // below stays JSON: claims, amendments, everything of one message, and problems that are the whole answer.
 //
-//	body      version (1 byte: 1), kind (1 byte), number of items, items, nothing behind
+//	body      version (1 byte: 2), kind (1 byte), number of items, items, nothing behind
 //
 //	number    unsigned LEB128, in as few bytes as it needs, at most 2^63-1
 //	signed    a number: 2n for n >= 0, else -2n-1
@@ -29,13 +29,14 @@ import (
 //	    1 text topic (else that of the item before)   2 text ID           4 headers
 //	    8 time due                                   16 number delay     32 number max attempts
 //	   64 number expire after                       128 drop expired    256 number if exists (as punctual.IfExists)
+//	  512 number remember
 //	kind 2, answer to a push: flags, number status, number existing state, then for each bit
 //	    1 text topic                                  2 text ID           4 time due                8 error
 //	kind 3, answer to a claim: flags, text ID, signed token, text body, times due, created, delivered, lease until,
 //	number attempt, then for each bit
 //	    1 text topic                                  2 headers           4 time first due (else due)
 //	    8 number max attempts                        16 time expires     32 drop expired
-//	   64 number of failures, for each number attempt, time at, text error
+//	   64 number of failures, for each number attempt, time at, text error                 128 number remember
 //	kind 4, settle: flags, text ID, signed token, number verb (as punctual.Verb), then for each bit
 //	    1 text topic                                  2 number delay (a retry without follows the backoff)   4 text error
 //	kind 5, answer to a settle: number of errors, for each number of the item (ascending), error
@@ -43,7 +44,7 @@ import (
 // Durations are nanoseconds. A change of this picture is a new version.
 
 // CompactVersion is the version of the compact form.
-const CompactVersion = 1
+const CompactVersion = 2
 
 const (
 	kindPush byte = iota + 1
@@ -65,7 +66,8 @@ const (
 	pushExpire      = 64
 	pushDropExpired = 128
 	pushIfExists    = 256
-	pushFlags       = 2*pushIfExists - 1
+	pushRemember    = 512
+	pushFlags       = 2*pushRemember - 1
 
 	answerID    = 2
 	answerDue   = 4
@@ -78,7 +80,8 @@ const (
 	claimExpires     = 16
 	claimDropExpired = 32
 	claimFailures    = 64
-	claimFlags       = 2*claimFailures - 1
+	claimRemember    = 128
+	claimFlags       = 2*claimRemember - 1
 
 	settleDelay = 2
 	settleError = 4
@@ -152,7 +155,8 @@ func compactPush(ms []punctual.NewMessage) []byte {
 		m := &ms[i]
 		flags := bit(i == 0 || m.Topic != topic, flagTopic) | bit(m.ID != "", pushID) | bit(len(m.Headers) > 0, pushHeaders) |
 			bit(!m.Due.IsZero(), pushDue) | bit(m.Delay != 0, pushDelay) | bit(m.MaxAttempts != 0, pushMaxAttempts) |
-			bit(m.ExpireAfter != 0, pushExpire) | bit(m.DropExpired, pushDropExpired) | bit(m.IfExists != punctual.IfExistsKeep, pushIfExists)
+			bit(m.ExpireAfter != 0, pushExpire) | bit(m.DropExpired, pushDropExpired) | bit(m.IfExists != punctual.IfExistsKeep, pushIfExists) |
+			bit(m.Remember != 0, pushRemember)
 		topic = m.Topic
 		w.number(flags)
 		writeText(&w, m.Body)
@@ -179,6 +183,9 @@ func compactPush(ms []punctual.NewMessage) []byte {
 		}
 		if flags&pushIfExists != 0 {
 			w.number(int(m.IfExists))
+		}
+		if flags&pushRemember != 0 {
+			w.number(int(m.Remember))
 		}
 	}
 	return w
@@ -228,7 +235,7 @@ func compactClaimAnswer(ds []punctual.Delivery) []byte {
 		d := &ds[i]
 		flags := bit(i == 0 || d.Topic != topic, flagTopic) | bit(len(d.Headers) > 0, claimHeaders) | bit(!d.FirstDue.Equal(d.Due), claimFirstDue) |
 			bit(d.MaxAttempts != 0, claimMaxAttempts) | bit(!d.Expires.IsZero(), claimExpires) | bit(d.DropExpired, claimDropExpired) |
-			bit(len(d.Failures) > 0, claimFailures)
+			bit(len(d.Failures) > 0, claimFailures) | bit(d.Remember != 0, claimRemember)
 		topic = d.Topic
 		w.number(flags)
 		writeText(&w, d.ID)
@@ -261,6 +268,9 @@ func compactClaimAnswer(ds []punctual.Delivery) []byte {
 				w.time(f.At)
 				writeText(&w, f.Error)
 			}
+		}
+		if flags&claimRemember != 0 {
+			w.number(int(d.Remember))
 		}
 	}
 	return w
@@ -527,6 +537,9 @@ func DecodeCompactPush(data []byte, most int) ([]punctual.NewMessage, error) {
 		if flags&pushIfExists != 0 {
 			m.IfExists = punctual.IfExists(r.choice("if exists", len(ifExistsWords)-1))
 		}
+		if flags&pushRemember != 0 {
+			m.Remember = r.duration()
+		}
 		if r.err != nil {
 			break
 		}
@@ -603,6 +616,9 @@ func decodeCompactClaimAnswer(data []byte) ([]punctual.Delivery, error) {
 			for j := range d.Failures {
 				d.Failures[j] = punctual.Failure{Attempt: r.number(), At: r.time(), Error: r.text()}
 			}
+		}
+		if flags&claimRemember != 0 {
+			d.Remember = r.duration()
 		}
 		if r.err != nil {
 			break

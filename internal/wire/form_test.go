@@ -23,7 +23,7 @@ func samplePush() []punctual.NewMessage {
 		{Topic: "a", ID: `x"\y`, Body: []byte("body"), Delay: time.Minute},
 		{
 			Topic: "b/c", ID: "2", Body: []byte{0xff, 0}, Headers: map[string]string{"h": "v", "i": ""}, Due: at(1795353600250),
-			MaxAttempts: 3, ExpireAfter: 36 * time.Hour, DropExpired: true, IfExists: punctual.IfExistsReplaceDead,
+			MaxAttempts: 3, ExpireAfter: 36 * time.Hour, DropExpired: true, IfExists: punctual.IfExistsReplaceDead, Remember: 24 * time.Hour,
 		},
 		{Topic: "b/c", Headers: map[string]string{"\xff": "v", "n": "\xfe"}, Due: at(-5)},
 	}
@@ -48,7 +48,7 @@ func sampleDeliveries() []punctual.Delivery {
 		{
 			Message: punctual.Message{
 				ID: `x"\y`, Topic: "a", Body: []byte("body"), Headers: map[string]string{"h": "v", "i": ""}, Due: at(2000), FirstDue: at(1000),
-				Attempt: 2, MaxAttempts: 5, Created: at(-5), Expires: punctual.MaxDue, DropExpired: true,
+				Attempt: 2, MaxAttempts: 5, Created: at(-5), Expires: punctual.MaxDue, DropExpired: true, Remember: 1500 * time.Millisecond,
 			},
 			Token: -9007199254740993, Delivered: at(2001), LeaseUntil: at(253402300800000),
 			Failures: []punctual.Failure{{Attempt: 1, At: at(1500), Error: "no answer"}},
@@ -210,7 +210,7 @@ func TestWrittenJSON(t *testing.T) {
 	}
 }
 
-// TestCompactBytes: the bytes of version 1 never change.
+// TestCompactBytes: the bytes of a version never change.
 func TestCompactBytes(t *testing.T) {
 	push, _ := EncodePush(Compact, samplePush()[:3])
 	answer, _ := EncodePushAnswer(Compact, samplePushResults()[:4])
@@ -221,11 +221,11 @@ func TestCompactBytes(t *testing.T) {
 		what, want string
 		got        []byte
 	}{
-		{"push", "010103010001611204626f64790478225c7980b09dc2df01ef0302ff0003622f6301320201680176016900fae06903a2010000038080dacfedbb1d03", push},
-		{"push answer", "01020407010001610131fae06903a201000006020301320000000000000000030200016201330a000401349903096475706c6963617465133420696e20623a2049442069732074616b656e01", answer},
-		{"claim answer", "0103010101310200e803000000000000f401000000000000e9030000000000001979000000000000010161", claim},
-		{"settle", "01040401013102010161040478225c79818080808080802002096e6f20616e73776572030133808080808080808080010201620002013400068088aca3cf02", settle},
-		{"settle answer", "010504020199030a6c656173655f6c6f7374166c65617365206f6620783a206c65617365206c6f73740103f4030d696e64657465726d696e61746526746865206469736b3a206d6179206f72206d6179206e6f7420686176652068617070656e656400", settled},
+		{"push", "020103010001611204626f64790478225c7980b09dc2df01ef0702ff0003622f6301320201680176016900fae06903a2010000038080dacfedbb1d038080bc8ac9d213", push},
+		{"push answer", "02020407010001610131fae06903a201000006020301320000000000000000030200016201330a000401349903096475706c6963617465133420696e20623a2049442069732074616b656e01", answer},
+		{"claim answer", "0203010101310200e803000000000000f401000000000000e9030000000000001979000000000000010161", claim},
+		{"settle", "02040401013102010161040478225c79818080808080802002096e6f20616e73776572030133808080808080808080010201620002013400068088aca3cf02", settle},
+		{"settle answer", "020504020199030a6c656173655f6c6f7374166c65617365206f6620783a206c65617365206c6f73740103f4030d696e64657465726d696e61746526746865206469736b3a206d6179206f72206d6179206e6f7420686176652068617070656e656400", settled},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
 			t.Errorf("%s is written as\n%s, want\n%s", c.what, got, c.want)
@@ -265,7 +265,7 @@ func TestCompactIsStrict(t *testing.T) {
 			refused(fmt.Sprintf("cut at byte %d", n), c.whole[:n])
 		}
 		refused("with a byte behind", append(c.whole[:len(c.whole):len(c.whole)], 0))
-		for at, b := range map[int]byte{0: 2, 1: 99} { // version, kind
+		for at, b := range map[int]byte{0: CompactVersion + 1, 1: 99} { // version, kind
 			changed := append([]byte(nil), c.whole...)
 			changed[at] = b
 			refused(fmt.Sprintf("with byte %d changed", at), changed)
@@ -282,14 +282,14 @@ func TestCompactIsStrict(t *testing.T) {
 		t.Errorf("4 settlements where 3 are allowed: %v", err)
 	}
 	for what, data := range map[string][]byte{
-		"flags that are not known":   {1, kindPush, 1, 0x81, 0x04, 0, 1, 'a'},
-		"no topic":                   {1, kindPush, 1, 0, 0},
-		"a header twice":             {1, kindPush, 1, 5, 0, 1, 'a', 2, 1, 'h', 0, 1, 'h', 0},
-		"an IfExists not known":      {1, kindPush, 1, 0x81, 0x02, 0, 1, 'a', 4},
-		"a time that is none":        append([]byte{1, kindPush, 1, 9, 0, 1, 'a'}, 0x00, 0x28, 0xd3, 0xed, 0x7c, 0xc7, 0xff, 0xff),
-		"a delay beyond 2^63":        {1, kindPush, 1, 17, 0, 1, 'a', 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
-		"a text beyond the end":      {1, kindPush, 1, 1, 9, 1, 'a'},
-		"more headers than there is": {1, kindPush, 1, 5, 0, 1, 'a', 100, 1, 'h', 0},
+		"flags that are not known":   {CompactVersion, kindPush, 1, 0x81, 0x04, 0, 1, 'a'},
+		"no topic":                   {CompactVersion, kindPush, 1, 0, 0},
+		"a header twice":             {CompactVersion, kindPush, 1, 5, 0, 1, 'a', 2, 1, 'h', 0, 1, 'h', 0},
+		"an IfExists not known":      {CompactVersion, kindPush, 1, 0x81, 0x02, 0, 1, 'a', 4},
+		"a time that is none":        append([]byte{CompactVersion, kindPush, 1, 9, 0, 1, 'a'}, 0x00, 0x28, 0xd3, 0xed, 0x7c, 0xc7, 0xff, 0xff),
+		"a delay beyond 2^63":        {CompactVersion, kindPush, 1, 17, 0, 1, 'a', 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
+		"a text beyond the end":      {CompactVersion, kindPush, 1, 1, 9, 1, 'a'},
+		"more headers than there is": {CompactVersion, kindPush, 1, 5, 0, 1, 'a', 100, 1, 'h', 0},
 	} {
 		if _, err := DecodeCompactPush(data, 9); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "at byte") {
 			t.Errorf("%s: %v, want an ErrInvalid with its place", what, err)

@@ -23,6 +23,7 @@ type Message struct {
 	MaxAttempts     int                  `json:"max_attempts,omitzero"`
 	Expires         Time                 `json:"expires,omitzero"`
 	DropExpired     bool                 `json:"drop_expired,omitzero"`
+	Remember        string               `json:"remember,omitzero"`
 	LeaseUntil      Time                 `json:"lease_until,omitzero"`
 	CancelRequested bool                 `json:"cancel_requested,omitzero"`
 	Died            Time                 `json:"died,omitzero"`
@@ -36,6 +37,7 @@ func MessageOf(m *punctual.Info) Message {
 		ID: m.ID, Topic: m.Topic, State: m.State.String(), Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
 		Due: Time(m.Due), FirstDue: Time(m.FirstDue), Created: Time(m.Created),
 		Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Expires: Time(m.Expires), DropExpired: m.DropExpired,
+		Remember:   DurationText(m.Remember),
 		LeaseUntil: Time(m.LeaseUntil), CancelRequested: m.CancelRequested, Died: Time(m.Died), Reason: m.Reason,
 		Failures: failuresOf(m.Failures),
 	}
@@ -47,6 +49,10 @@ func (m *Message) Info() (punctual.Info, error) {
 	if err != nil {
 		return punctual.Info{}, err
 	}
+	remember, err := answeredDuration(m.Remember)
+	if err != nil {
+		return punctual.Info{}, err
+	}
 	state, err := punctual.ParseState(m.State)
 	if err != nil {
 		return punctual.Info{}, strangeAnswer("state %q", m.State)
@@ -55,7 +61,7 @@ func (m *Message) Info() (punctual.Info, error) {
 		Message: punctual.Message{
 			ID: m.ID, Topic: m.Topic, Body: body, Headers: headers, Due: time.Time(m.Due), FirstDue: time.Time(m.FirstDue),
 			Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Created: time.Time(m.Created), Expires: time.Time(m.Expires),
-			DropExpired: m.DropExpired,
+			DropExpired: m.DropExpired, Remember: remember,
 		},
 		State: state, LeaseUntil: time.Time(m.LeaseUntil), CancelRequested: m.CancelRequested,
 		Died: time.Time(m.Died), Reason: m.Reason, Failures: failures(m.Failures),

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -40,7 +41,7 @@ var kinds = []kind{
 	{"invalid", http.StatusBadRequest, "Mend the request; the detail says what."},
 	{"too_large", http.StatusRequestEntityTooLarge, "Send less at a time; GET /v1 lists the limits."},
 	{"unsupported", http.StatusUnprocessableEntity, "Use another way, or another store below the server."},
-	{"not_found", http.StatusNotFound, "It is finished, or never was."},
+	{"not_found", http.StatusNotFound, "It is finished, was removed, or never was; the detail says if it is something else."},
 	{"duplicate", http.StatusConflict, "Use another ID, requeue the message if it is dead, or say if_exists=replace."},
 	{"lease_lost", http.StatusConflict, "Drop the work; another claim brings the message if it is still to be done."},
 	{"cancelled", http.StatusConflict, "Drop the work, or ack it."},
@@ -82,6 +83,9 @@ func ProblemOf(err error) *Problem {
 	p := ItemProblem(err)
 	k := kindOfCode(p.Code)
 	p.Type, p.Title, p.Remedy = docs, http.StatusText(p.Status), k.remedy
+	if own := (interface{ Remedy() string })(nil); errors.As(err, &own) {
+		p.Remedy = own.Remedy()
+	}
 	for _, e := range punctual.ErrorKinds() {
 		if e.Code == p.Code {
 			p.Title = e.Meaning

@@ -24,6 +24,8 @@ type PushItem struct {
 	MaxAttempts int    `json:"max_attempts,omitzero"`
 	Expire      string `json:"expire,omitzero"`
 	DropExpired bool   `json:"drop_expired,omitzero"`
+	// Remember is how long the ID is taken as a duplicate after the message finished; "" is as the topic says.
+	Remember string `json:"remember,omitzero"`
 	// IfExists is a word of IfExistsWord; "" is "keep".
 	IfExists string `json:"if_exists,omitzero"`
 }
@@ -37,7 +39,7 @@ func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	return PushItem{
 		Topic: m.Topic, ID: m.ID, Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
 		In: DurationText(m.Delay), Due: TimeText(m.Due), MaxAttempts: m.MaxAttempts,
-		Expire: DurationText(m.ExpireAfter), DropExpired: m.DropExpired, IfExists: word,
+		Expire: DurationText(m.ExpireAfter), DropExpired: m.DropExpired, Remember: DurationText(m.Remember), IfExists: word,
 	}, err
 }
 
@@ -54,6 +56,9 @@ func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 		return m, err
 	}
 	if m.ExpireAfter, err = ParseDurationText("expire", p.Expire); err != nil {
+		return m, err
+	}
+	if m.Remember, err = ParseDurationText("remember", p.Remember); err != nil {
 		return m, err
 	}
 	m.IfExists, err = ParseIfExists(p.IfExists)

@@ -122,7 +122,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 		m := punctual.NewMessage{
 			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Body: body(t), Headers: headers(t),
 			MaxAttempts: rapid.Int().Draw(t, "attempts"), ExpireAfter: length.Draw(t, "expire"), DropExpired: rapid.Bool().Draw(t, "drop"),
-			IfExists: punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")),
+			IfExists: punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")), Remember: length.Draw(t, "remember"),
 		}
 		if rapid.Bool().Draw(t, "at a time") {
 			m.Due = instant.Draw(t, "due")
@@ -143,7 +143,7 @@ func TestDeliveriesAndInfosSurviveTheWire(t *testing.T) {
 		m := punctual.Message{
 			Topic: text.Draw(t, "topic"), ID: text.Draw(t, "id"), Body: body(t), Headers: headers(t),
 			Due: stamp.Draw(t, "due"), FirstDue: stamp.Draw(t, "first due"), Attempt: rapid.Int().Draw(t, "attempt"),
-			MaxAttempts: rapid.Int().Draw(t, "attempts"), Created: stamp.Draw(t, "created"), DropExpired: rapid.Bool().Draw(t, "drop"),
+			MaxAttempts: rapid.Int().Draw(t, "attempts"), Created: stamp.Draw(t, "created"), DropExpired: rapid.Bool().Draw(t, "drop"), Remember: length.Draw(t, "remember"),
 			Expires: rapid.SampledFrom([]time.Time{{}, punctual.MaxDue, punctual.MaxDue.Add(time.Millisecond), punctual.MaxDue.Add(punctual.MaxLease), time.UnixMilli(1).UTC()}).Draw(t, "expires"),
 		}
 		var fs []punctual.Failure

@@ -126,7 +126,7 @@ func New(o *Options) (*Telemetry, error) {
 	t.lateness = histogram("punctual.delivery.lateness", "How long after the due time of the attempt, or a later push, a message was claimed.",
 		0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 	t.pushes = counter("punctual.pushes", "{message}", "Messages pushed, by what became of them: stored, duplicate, replaced, or the code of the error.")
-	t.amendments = counter("punctual.amendments", "{message}", "Messages cancelled, rescheduled and requeued, by result: done, or the code of the error.")
+	t.amendments = counter("punctual.amendments", "{message}", "Messages cancelled, rescheduled, requeued and deleted, by result: done, or the code of the error.")
 	t.claims = counter("punctual.claims", "{claim}", "Claims that did not fail, by whether they brought messages: some, none.")
 	t.settlements = counter("punctual.settlements", "{message}", "What holders said of their leases, by verb and by result: done, or the code of the error.")
 	t.lost = counter("punctual.leases.lost", "{message}", "Messages whose holder learned that the lease was not its own any more, by reason: lease_lost, cancelled.")

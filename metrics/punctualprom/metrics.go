@@ -103,7 +103,7 @@ func New(r prometheus.Registerer, o *Options) (*Metrics, error) {
 		pushes: counter("punctual_pushes_total",
 			"Messages pushed, by what became of them: stored, duplicate, replaced, or the code of the error.", "topic", "result"),
 		amendments: counter("punctual_amendments_total",
-			"Messages cancelled, rescheduled and requeued, by result: done, or the code of the error.", "topic", "change", "result"),
+			"Messages cancelled, rescheduled, requeued and deleted, by result: done, or the code of the error.", "topic", "change", "result"),
 		claims: counter("punctual_claims_total",
 			"Claims that did not fail, by whether they brought messages: some, none.", "brought"),
 		settlements: counter("punctual_settlements_total",

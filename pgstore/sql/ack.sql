@@ -6,13 +6,13 @@
 -- delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
-    SELECT m.place, k.dedupe_window, k.finished_retention
+    SELECT m.place, coalesce(m.remember, k.dedupe_window) AS dedupe_window, k.finished_retention
     FROM (SELECT t.number, t.dedupe_window, t.finished_retention, i.id, i.token
           FROM unnest($4::text[], $5::text[], $6::bigint[]) AS i (topic, id, token)
                CROSS JOIN LATERAL (SELECT t.number, t.dedupe_window, t.finished_retention FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t
           ORDER BY t.number, i.id COLLATE "C") AS k
          CROSS JOIN LATERAL (
-             SELECT m.ctid AS place FROM punctual.message AS m
+             SELECT m.ctid AS place, m.remember FROM punctual.message AS m
              WHERE m.topic = k.number AND m.id = k.id AND m.token = k.token AND k.token <> 0
              FOR UPDATE
          ) AS m
@@ -31,7 +31,8 @@ removed AS (
 ),
 remembered AS (
     UPDATE punctual.message AS m
-    SET forget_at = (SELECT micros FROM clock) / 1000 + (SELECT t.dedupe_window FROM punctual.topic AS t WHERE t.number = m.topic),
+    SET forget_at = (SELECT micros FROM clock) / 1000
+            + coalesce(m.remember, (SELECT t.dedupe_window FROM punctual.topic AS t WHERE t.number = m.topic)),
         visible_at = NULL, token = 0, cancelled = false, headers = NULL, body = NULL, failures = NULL
     WHERE m.ctid = ANY (ARRAY(SELECT place FROM held WHERE dedupe_window > 0))
     RETURNING m.topic, m.id

@@ -7,7 +7,7 @@ FROM (SELECT t.number, i.topic, i.id
       ORDER BY t.number, i.id COLLATE "C") AS k
      CROSS JOIN LATERAL (
          SELECT m.id, m.topic, m.visible_at, m.due, m.first_due, m.token, m.attempts, m.max_attempts, m.cancelled,
-                m.drop_expired, m.expire_after, m.expires, m.died_at, m.reason, m.forget_at
+                m.drop_expired, m.expire_after, m.expires, m.died_at, m.reason, m.forget_at, m.remember
          FROM punctual.message AS m WHERE m.topic = k.number AND m.id = k.id
          FOR UPDATE
      ) AS m

@@ -8,11 +8,12 @@ t AS MATERIALIZED (
     WHERE topic.name = $4::text
 ),
 spent AS MATERIALIZED (
-    SELECT m.place, m.finish
+    SELECT m.place, m.finish, m.keep
     FROM (SELECT id FROM unnest($5::text[]) AS id ORDER BY id COLLATE "C") AS k
          CROSS JOIN LATERAL (
              SELECT m.ctid AS place,
-                    m.cancelled OR m.drop_expired AND m.attempts < coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t)) AS finish
+                    m.cancelled OR m.drop_expired AND m.attempts < coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t)) AS finish,
+                    coalesce(m.remember, (SELECT dedupe_window FROM t)) AS keep
              FROM punctual.message AS m
              WHERE m.topic = (SELECT number FROM t) AND m.id = k.id AND coalesce(m.visible_at <= (SELECT now FROM t), false)
                AND (m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
@@ -41,12 +42,12 @@ died AS (
 ),
 removed AS (
     DELETE FROM punctual.message
-    WHERE ctid = ANY (ARRAY(SELECT place FROM spent WHERE finish AND (SELECT dedupe_window FROM t) = 0))
+    WHERE ctid = ANY (ARRAY(SELECT place FROM spent WHERE finish AND keep = 0))
 ),
 remembered AS (
     UPDATE punctual.message
-    SET forget_at = (SELECT now + dedupe_window FROM t), visible_at = NULL, token = 0, cancelled = false,
+    SET forget_at = (SELECT now + coalesce(message.remember, dedupe_window) FROM t), visible_at = NULL, token = 0, cancelled = false,
         headers = NULL, body = NULL, failures = NULL
-    WHERE ctid = ANY (ARRAY(SELECT place FROM spent WHERE finish AND (SELECT dedupe_window FROM t) > 0))
+    WHERE ctid = ANY (ARRAY(SELECT place FROM spent WHERE finish AND keep > 0))
 )
 SELECT micros FROM clock

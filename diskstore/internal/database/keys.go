@@ -21,7 +21,8 @@ import (
 //	'w' topic(4)                       -> time(8) seq(8)    watermark: no 'm' key lies below
 //	'm' topic(4) due(8) seq(8)         -> record       a live message, in order of due time
 //	'd' topic(4) died(8) seq(8)        -> record       a dead message, in order of death
-//	'i' topic(4) id                    -> kind(1) time(8) seq(8)   where the message with this ID is
+//	'i' topic(4) id                    -> kind(1) time(8) seq(8) [1]   where the message with this ID is, and whether
+//	                                                   its record has a Remember
 //	'f' topic(4) id                    -> until(8)     a finished ID that is remembered
 //	'x' until(8) topic(4) id           -> empty        finished IDs in the order they are forgotten
 //	's' topic(4) id                    -> story        what is kept of the message with this ID that finished last
@@ -65,6 +66,8 @@ const (
 type Place struct {
 	Order Order // Live, Dead, or 0 for nowhere
 	At    record.Position
+	// Remembers tells that the record says how long the ID is remembered.
+	Remembers bool
 	// Own tells that this very transaction has written it.
 	Own bool
 }
@@ -73,11 +76,21 @@ type Place struct {
 func (p Place) Nowhere() bool { return p.Order == 0 }
 
 func parsePlace(v []byte) (Place, error) {
-	if len(v) != 17 || v[0] != keyLive && v[0] != keyDead {
+	remembers := len(v) == 18 && v[17] == 1
+	if len(v) != 17 && !remembers || v[0] != keyLive && v[0] != keyDead {
 		return Place{}, errkind.Corruptf("place of an ID is %x", v)
 	}
-	at, err := record.ParsePosition(v[1:])
-	return Place{Order: Order(v[0]), At: at}, err
+	at, err := record.ParsePosition(v[1:17])
+	return Place{Order: Order(v[0]), At: at, Remembers: remembers}, err
+}
+
+// value is the inverse of parsePlace.
+func (p Place) value() []byte {
+	b := p.At.Append(append(make([]byte, 0, 18), byte(p.Order)))
+	if p.Remembers {
+		b = append(b, 1)
+	}
+	return b
 }
 
 // The keys of what holds for the whole store.

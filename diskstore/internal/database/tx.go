@@ -202,7 +202,7 @@ func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 	}
 	r.Dead, r.Died, r.Reason = false, 0, ""
 	rec := r.Encode()
-	tx.move(t, r.ID, from, Place{Order: Live, At: at}, rec)
+	tx.move(t, r.ID, from, Place{Order: Live, At: at, Remembers: r.Remember > 0}, rec)
 	return record.Stored{At: at, Record: rec}
 }
 
@@ -217,7 +217,7 @@ func (tx *Tx) Remove(t *Topic, from Place, id string) { tx.move(t, id, from, Pla
 // DeadLetter moves a live message to the dead.
 func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record, reason punctual.DeathReason) {
 	r.Dead, r.Died, r.Reason = true, tx.now, reason
-	to := Place{Order: Dead, At: record.Position{Ms: tx.now, Seq: from.Seq}}
+	to := Place{Order: Dead, At: record.Position{Ms: tx.now, Seq: from.Seq}, Remembers: r.Remember > 0}
 	tx.move(t, r.ID, Place{Order: Live, At: from}, to, r.Encode())
 }
 
@@ -253,7 +253,7 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 		return
 	}
 	tx.set(posKey(to.Order, t.num, to.At), rec)
-	tx.set(idKey(keyID, t.num, id), to.At.Append(append(make([]byte, 0, 17), byte(to.Order))))
+	tx.set(idKey(keyID, t.num, id), to.value())
 	switch {
 	case to.Order == Live:
 		t.live++

@@ -38,7 +38,9 @@ type Index struct {
 	leased map[int64]*message
 	// finished is how many messages are in that state.
 	finished int
-	tokens   tokens
+	// remembering is how many leased messages have message.remembers.
+	remembering int
+	tokens      tokens
 	// account says what all that costs.
 	account account
 	// inWindow are the topics with messages in the window, inHand those with messages in another state.

@@ -26,6 +26,8 @@ type message struct {
 	began int64
 	// cancelled tells that no attempt may follow the lease.
 	cancelled bool
+	// remembers tells of a message with a lease that its ID is to be remembered when it finishes, whatever its topic says.
+	remembers bool
 	// granted is the lease that a claim writes to the claim log at this moment. It counts once it is there and the
 	// process is killed, so a new segment of the log must have it.
 	granted *record.Lease
@@ -84,6 +86,9 @@ func (x *Index) move(m *message, to state) {
 		a.leased -= m.charged
 		t.taken.remove(m)
 	case stateLeased:
+		if m.remembers {
+			x.remembering--
+		}
 		delete(x.leased, m.lease.Token)
 		a.leased -= m.charged
 		byTime.Remove(&t.leases, m)
@@ -111,6 +116,9 @@ func (x *Index) move(m *message, to state) {
 		a.leased += m.charged
 		t.taken.add(m)
 	case stateLeased:
+		if m.remembers {
+			x.remembering++
+		}
 		x.leased[m.lease.Token] = m
 		a.leased += m.charged
 		byTime.Push(&t.leases, m)

@@ -648,7 +648,7 @@ func (r *rig) restart() {
 	}
 	for _, l := range leases {
 		m := r.disk[l.At.Seq]
-		m.topic.Restore(l, m.id, m.cancelled)
+		m.topic.Restore(l, m.id, m.cancelled, false)
 		r.state(m, leased)
 		m.last = l
 		r.tokens[l.Token] = l.At.Seq

@@ -18,7 +18,7 @@ type Settled struct {
 	Refused bool
 }
 
-// Settle does settlements that are all acks or extensions of topics that keep nothing of finished messages: they change no message on disk. Otherwise
+// Settle does settlements that are all extensions, or acks of messages of which nothing is to be kept. They change no message on disk. Otherwise
 // ok is false and nothing has changed, since the items of a call take effect in their order. The caller writes the
 // claim log before it answers.
 //
@@ -29,7 +29,7 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 	defer x.mu.Unlock()
 	for i := range ss {
 		t := x.topics[ss[i].Topic]
-		if ss[i].Verb != punctual.SettleExtend && (ss[i].Verb != punctual.SettleAck || t != nil && t.keepsFinished()) {
+		if ss[i].Verb != punctual.SettleExtend && (ss[i].Verb != punctual.SettleAck || t != nil && t.keepsFinished() || x.remembers(&ss[i])) {
 			return Settled{}, false
 		}
 	}
@@ -63,6 +63,15 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 // keepsFinished tells whether something is to be kept of messages that finish. Called with mu held.
 func (t *Topic) keepsFinished() bool {
 	return t.settings.DedupeWindow != 0 || t.settings.FinishedRetention != 0
+}
+
+// remembers tells whether the ID of a message is to be remembered when it finishes, whatever its topic says. Called with mu held.
+func (x *Index) remembers(st *punctual.Settlement) bool {
+	if x.remembering == 0 {
+		return false
+	}
+	m := x.holder(st)
+	return m != nil && m.remembers
 }
 
 // LeaseLost is the error of a settlement whose token is not current (P4).

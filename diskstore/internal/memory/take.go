@@ -144,6 +144,7 @@ func (x *Index) Confirm(granted []*Taken, now int64) (made []*Taken, ended []rec
 			continue
 		}
 		m.granted, m.next, m.id, m.lease, m.began = nil, c.Lease.Until, c.Message.ID, *c.Lease, c.Began
+		m.remembers = c.Message.Remember > 0
 		x.move(m, stateLeased)
 		if n := len(made); n == 0 || made[n-1].Topic != c.Topic {
 			x.wake(c.Topic, m.next) // whoever looked at the timeline meanwhile did not see these

@@ -50,10 +50,10 @@ func (t *Topic) Stored(from record.Position, any bool) {
 }
 
 // Restore brings back a lease, or one that ran out.
-func (t *Topic) Restore(l record.Lease, id string, cancelled bool) {
+func (t *Topic) Restore(l record.Lease, id string, cancelled, remembers bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
-	t.x.put(&message{topic: t, next: l.Until, lease: l, id: id, cancelled: cancelled}, stateLeased)
+	t.x.put(&message{topic: t, next: l.Until, lease: l, id: id, cancelled: cancelled, remembers: remembers}, stateLeased)
 }
 
 // RestoreFinished brings back an ack whose message is still on disk.

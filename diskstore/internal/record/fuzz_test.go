@@ -16,7 +16,7 @@ func someRecords() []*Record {
 		{ID: "a", Due: 1, Body: []byte("x")},
 		{
 			ID: "b", Attempts: 3, Token: 1 << 40, MaxAttempts: 9, Created: -5, Due: storekit.Millis(punctual.MaxDue),
-			Expires: 7, ExpireAfter: 6, DropExpired: true, Cancel: true, Headers: map[string]string{"k": "v", "": ""},
+			Expires: 7, ExpireAfter: 6, DropExpired: true, Cancel: true, Remember: 1 << 40, Headers: map[string]string{"k": "v", "": ""},
 			Failures: []punctual.Failure{{Attempt: 1, At: at, Error: "no"}, {Attempt: 2, At: at, Error: ""}}, Body: []byte{},
 		},
 		{ID: "c", Dead: true, Died: 12, Reason: punctual.ReasonDiscarded, Body: bytes.Repeat([]byte{0xff}, 300)},

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
@@ -21,6 +22,7 @@ import (
 //	firstDue                 if flags&flagFirstDue    varint, ms; else it is due
 //	expires expireAfter      if flags&flagExpires     varint, uvarint, ms
 //	died len reason          if flags&flagDead        varint, uvarint, bytes
+//	remember                 if flags&flagRemember    uvarint, ms
 //	len id                                            uvarint, bytes
 //	count { len name, len value }                     headers, sorted by name
 //	count { attempt, at, len error }                  failures, oldest first
@@ -44,6 +46,7 @@ type Record struct {
 	Dead        bool
 	Died        int64
 	Reason      punctual.DeathReason
+	Remember    int64 // how long the ID is remembered once it finished, in milliseconds; 0: as the topic says
 	Headers     map[string]string
 	Failures    []punctual.Failure
 	Body        []byte
@@ -58,6 +61,7 @@ const (
 	flagCancel
 	flagDead
 	flagFirstDue
+	flagRemember
 )
 
 // Encode returns the bytes of the record.
@@ -67,7 +71,7 @@ func (r *Record) Encode() []byte {
 	for _, b := range []struct {
 		on   bool
 		flag byte
-	}{{r.ExpireAfter > 0, flagExpires}, {r.DropExpired, flagDropExpired}, {r.Cancel, flagCancel}, {r.Dead, flagDead}, {r.FirstDue != r.Due, flagFirstDue}} {
+	}{{r.ExpireAfter > 0, flagExpires}, {r.DropExpired, flagDropExpired}, {r.Cancel, flagCancel}, {r.Dead, flagDead}, {r.FirstDue != r.Due, flagFirstDue}, {r.Remember > 0, flagRemember}} {
 		if b.on {
 			flags |= b.flag
 		}
@@ -88,6 +92,9 @@ func (r *Record) Encode() []byte {
 	if r.Dead {
 		b = binary.AppendVarint(b, r.Died)
 		b = appendString(b, string(r.Reason))
+	}
+	if r.Remember > 0 {
+		b = binary.AppendUvarint(b, uint64(r.Remember))
 	}
 	b = appendString(b, r.ID)
 	b = binary.AppendUvarint(b, uint64(len(r.Headers)))
@@ -135,6 +142,9 @@ func Decode(b []byte) (*Record, error) {
 	}
 	if r.Dead {
 		r.Died, r.Reason = d.Varint(), punctual.DeathReason(d.String())
+	}
+	if flags&flagRemember != 0 {
+		r.Remember = int64(d.Uvarint())
 	}
 	r.ID = d.String()
 	if n := d.Uvarint(); n > 0 {
@@ -218,6 +228,7 @@ func (r *Record) Message(topic string) punctual.Message {
 		ID: r.ID, Topic: topic, Body: r.Body, Headers: r.Headers,
 		Due: storekit.FromMillis(r.Due), FirstDue: storekit.FromMillis(r.FirstDue), Attempt: r.Attempts, MaxAttempts: r.MaxAttempts,
 		Created: storekit.FromMillis(r.Created), DropExpired: r.DropExpired,
+		Remember: time.Duration(r.Remember) * time.Millisecond,
 	}
 	if r.ExpireAfter > 0 {
 		m.Expires = storekit.FromMillis(r.Expires)

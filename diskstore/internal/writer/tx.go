@@ -272,13 +272,17 @@ func (tx *Tx) Remove(d memory.Detached, id string) {
 	tx.disk.Remove(tx.topic(d.Topic).Disk, database.Place{Order: database.Live, At: d.Lease.At}, id)
 }
 
-// Finish deletes a message that was acked, cancelled or dropped, and keeps of it what the topic asks for: its ID, and its story. r is its
-// record with what its leases added. It may be nil if the topic keeps no stories.
+// Finish deletes a message that was acked, cancelled or dropped. It keeps the ID and the story, as message and topic ask. r is
+// its record with what its leases added. It may be nil unless KeepsRecord.
 func (tx *Tx) Finish(d memory.Detached, id string, how punctual.Outcome, r *record.Record) {
 	tx.Remove(d, id)
 	t := tx.topic(d.Topic)
-	if window := t.Settings().DedupeWindow; window > 0 {
-		tx.disk.Remember(t.Disk, id, tx.Ms+storekit.CeilDuration(window))
+	window := storekit.CeilDuration(t.Settings().DedupeWindow)
+	if r != nil && r.Remember > 0 {
+		window = r.Remember
+	}
+	if window > 0 {
+		tx.disk.Remember(t.Disk, id, tx.Ms+window)
 	}
 	if !KeepsStories(t) {
 		return
@@ -293,6 +297,9 @@ func (tx *Tx) Finish(d memory.Detached, id string, how punctual.Outcome, r *reco
 	}
 	tx.disk.Tell(t.Disk, &f)
 }
+
+// KeepsRecord tells whether Finish needs the record of a message, for its story or for how long its ID is remembered.
+func KeepsRecord(f Found) bool { return KeepsStories(f.Topic) || f.Place.Remembers }
 
 // KeepsStories tells whether a topic keeps the stories of messages that finish now.
 func KeepsStories(t *topics.Topic) bool { return t.Settings().FinishedRetention > 0 }

@@ -20,21 +20,24 @@ import (
 // What never changes (hash m); the script of push writes the first three fields, and this
 // program the rest:
 //
-//	version(4 bits)=1 flags(4 bits) created(double) due(double) maxAttempts(4) [expireAfter(double)]
+//	version(4 bits) flags(4 bits) created(double) due(double) maxAttempts(4) [expireAfter(double)] [remember(double)]
 //	uvarint number of headers { uvarint length, name, uvarint length, value }, by name
 //	body
 //
 // What changes (hash s); written by the scripts alone:
 //
 //	version(1) flags(1) reason(1) failures(1) attempt(4) token(double)
-//	due(double) maxAttempts(4) [created(double) began(double)] [firstDue(double)] [expireAfter(double)]
+//	due(double) maxAttempts(4) [created(double) began(double) [remember(double)]] [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// Version 2 has when the message was created and its lease began. firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
+// A message of version 2 has for how long its ID is remembered. It has a state of version 3, which says the same, from the push on.
+// Version 2 of a state has when the message was created and its lease began. firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
 const (
 	formatVersion = 1
 	// timedVersion is that of a state with times, for a story.
 	timedVersion = 2
+	// rememberVersion is that of a state with times and remember.
+	rememberVersion = 3
 	// HeadBytes is how long what the scripts write of a message is, and maxAttempts.
 	HeadBytes = 21
 )
@@ -45,6 +48,8 @@ const (
 	flagCancel  = 2 // of a state
 	flagExpires = 4
 	flagFirst   = 16 // of a state
+	// flagRemember is version 2 of a message, which counts as a flag.
+	flagRemember = 16
 )
 
 // reasons by their number in a state.
@@ -56,6 +61,7 @@ type Message struct {
 	maxAttempts int
 	created     int64
 	expireAfter int64 // 0: never
+	remember    int64 // 0: as the topic says
 	headers     map[string]string
 	body        []byte
 
@@ -86,6 +92,9 @@ func RestBytes(m *punctual.NewMessage) int {
 	if m.ExpireAfter > 0 {
 		n += 8
 	}
+	if m.Remember > 0 {
+		n += 8
+	}
 	for k, v := range m.Headers {
 		n += textBytes(k) + textBytes(v)
 	}
@@ -110,6 +119,9 @@ func Flags(m *punctual.NewMessage) (flags byte) {
 	if m.ExpireAfter > 0 {
 		flags |= flagExpires
 	}
+	if m.Remember > 0 {
+		flags |= flagRemember
+	}
 	return flags
 }
 
@@ -118,6 +130,9 @@ func AppendRest(b []byte, m *punctual.NewMessage) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.MaxAttempts))
 	if m.ExpireAfter > 0 {
 		b = AppendDouble(b, float64(storekit.CeilDuration(m.ExpireAfter)))
+	}
+	if m.Remember > 0 {
+		b = AppendDouble(b, float64(storekit.CeilDuration(m.Remember)))
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
 	if len(m.Headers) > 0 {
@@ -150,11 +165,14 @@ func readMessage(id, record string) (Message, error) {
 	if flags&flagExpires != 0 {
 		m.expireAfter = d.double()
 	}
+	if version == formatVersion+1 {
+		m.remember = d.double()
+	}
 	m.headers = d.headers()
 	if d.b != "" {
 		m.body = []byte(d.b)
 	}
-	if d.bad || version != formatVersion {
+	if d.bad || version != formatVersion && version != formatVersion+1 {
 		return m, unreadable("message", id, version, len(record))
 	}
 	return m, nil
@@ -169,9 +187,12 @@ func (m *Message) addState(id, state string) error {
 	d.double() // token
 	m.Due = d.double()
 	d.uint32() // maxAttempts again, for the scripts
-	if version == timedVersion {
+	if version > formatVersion {
 		d.double() // when it was created, again
 		d.double() // when its lease began
+	}
+	if version == rememberVersion {
+		d.double() // remember again, for the scripts
 	}
 	if m.FirstDue = m.Due; flags&flagFirst != 0 {
 		m.FirstDue = d.double()
@@ -182,7 +203,7 @@ func (m *Message) addState(id, state string) error {
 	for range failures {
 		m.Failures = append(m.Failures, d.failure())
 	}
-	if d.bad || version != formatVersion && version != timedVersion || int(reason) >= len(reasons) {
+	if d.bad || version < formatVersion || version > rememberVersion || int(reason) >= len(reasons) {
 		return unreadable("state of message", id, version, len(state))
 	}
 	m.Reason = reasons[reason]
@@ -201,6 +222,7 @@ func (m *Message) In(topic, id string) punctual.Message {
 		Created:     storekit.FromMillis(m.created),
 		Expires:     storekit.ExpiresAt(storekit.FromMillis(m.FirstDue), Millis(m.expireAfter)),
 		DropExpired: m.drop,
+		Remember:    Millis(m.remember),
 	}
 }
 

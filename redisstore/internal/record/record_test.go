@@ -13,7 +13,7 @@ import (
 
 // pushed is the record that the script of push makes of a message.
 func pushed(m *punctual.NewMessage, created, due int64) string {
-	b := []byte{formatVersion<<4 | Flags(m)}
+	b := []byte{formatVersion<<4 + Flags(m)}
 	return string(AppendRest(AppendDouble(AppendDouble(b, float64(created)), float64(due)), m))
 }
 
@@ -28,7 +28,8 @@ func stateOf(flags, reason byte, attempt uint32, due int64, more ...byte) string
 func TestRecordIsReadAgain(t *testing.T) {
 	for name, m := range map[string]punctual.NewMessage{
 		"nothing":    {},
-		"everything": {Body: []byte("body"), Headers: map[string]string{"b": "2", "a": ""}, MaxAttempts: 7, ExpireAfter: time.Minute, DropExpired: true},
+		"everything": {Body: []byte("body"), Headers: map[string]string{"b": "2", "a": ""}, MaxAttempts: 7, ExpireAfter: time.Minute, DropExpired: true, Remember: 1500 * time.Microsecond},
+		"remember":   {Body: []byte("body"), Remember: punctual.MaxFinishedRetention},
 	} {
 		if rest := AppendRest(nil, &m); len(rest) != RestBytes(&m) {
 			t.Errorf("%s: %d bytes, want %d", name, len(rest), RestBytes(&m))
@@ -39,7 +40,7 @@ func TestRecordIsReadAgain(t *testing.T) {
 		}
 		in := got.In("orders", "x")
 		want := punctual.Message{
-			ID: "x", Topic: "orders", Body: m.Body, Headers: m.Headers, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,
+			ID: "x", Topic: "orders", Body: m.Body, Headers: m.Headers, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired, Remember: storekit.WholeMillis(m.Remember),
 			Created: storekit.FromMillis(1000), Due: storekit.FromMillis(2000), FirstDue: storekit.FromMillis(2000),
 		}
 		if m.ExpireAfter > 0 {
@@ -70,6 +71,21 @@ func TestStateWithTimes(t *testing.T) {
 	m, err := Read("x", message, "\x02"+state[1:])
 	if err != nil || m.Attempt != 4 || m.Due != 5000 || m.FirstDue != 3000 {
 		t.Errorf("read %+v, %v", m, err)
+	}
+}
+
+// A state with times and remember is read like one without.
+func TestStateWithRemember(t *testing.T) {
+	message := pushed(&punctual.NewMessage{Remember: time.Hour}, 1000, 2000)
+	state := stateOf(flagFirst|flagExpires, 0, 4, 5000, AppendDouble(AppendDouble(AppendDouble(AppendDouble(AppendDouble(nil, 1000), 4500), 3.6e6), 3000), 60)...)
+	m, err := Read("x", message, "\x03"+state[1:])
+	if err != nil || m.Attempt != 4 || m.Due != 5000 || m.FirstDue != 3000 || m.In("t", "x").Remember != time.Hour {
+		t.Errorf("read %+v, %v", m, err)
+	}
+	for _, version := range []string{"\x00", "\x04"} {
+		if _, err := Read("x", message, version+state[1:]); !errors.Is(err, punctual.ErrCorrupt) {
+			t.Errorf("a state of version %q: %v, want damage", version, err)
+		}
 	}
 }
 

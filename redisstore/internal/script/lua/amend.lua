@@ -1,4 +1,4 @@
--- amend cancels, reschedules or requeues messages by ID.
+-- amend cancels, reschedules, requeues or deletes messages by ID.
 --
 -- KEYS  of a partition
 -- ARGV  3 and so on, per amendment, in order of effect:
@@ -6,9 +6,9 @@
 --       time (B)
 -- Reply {now, micros, version, notified, status, due, status, due ...}
 --       status  0 due too far ahead, 1 cancelled, 2 rescheduled, 3 requeued, 4 leased,
---       5 not found, 6 not dead
-local CANCEL_IT, RESCHEDULE, REQUEUE = 1, 2, 3
-local CANCELLED, RESCHEDULED, REQUEUED, LEASED, NOT_FOUND, NOT_DEAD = 1, 2, 3, 4, 5, 6
+--       5 not found, 6 not dead, 7 deleted, 8 dead
+local CANCEL_IT, RESCHEDULE, REQUEUE, DELETE = 1, 2, 3, 4
+local CANCELLED, RESCHEDULED, REQUEUED, LEASED, NOT_FOUND, NOT_DEAD, DELETED, DEAD = 1, 2, 3, 4, 5, 6, 7, 8
 
 local out = reply(NEVER)
 local ids = {}
@@ -97,11 +97,17 @@ end
 
 local function amend(id, change, due, absolute)
   if absolute == 0 then due = up + due end
-  if due > MAX_DUE and change ~= CANCEL_IT then return 0, 0 end
+  if due > MAX_DUE and (change == RESCHEDULE or change == REQUEUE) then return 0, 0 end
   local from, at = place(id)
   if not from then return NOT_FOUND, 0 end
+  if change == DELETE then
+    begin_change()
+    remove(id, from)
+    known[id] = false
+    return DELETED, 0
+  end
   if change == REQUEUE then return requeue(id, from, due) end
-  if from == D then return NOT_FOUND, 0 end
+  if from == D then return DEAD, 0 end
   if change == CANCEL_IT then return cancel(id, from, at) end
   return reschedule(id, from, at, due)
 end

@@ -24,6 +24,7 @@ local function check_message(id, raw)
   elseif at and st.moved and not moved and call('HEXISTS', S, id) == 0 then
     say(id, 'waits for another time than it says')
   end
+  if ok and st.remember and call('HEXISTS', S, id) == 0 then say(id, 'has a window of its own and no state') end
   local places = 0
   for _, set in ipairs({T, L, D}) do
     if call('ZSCORE', set, id) then places = places + 1 end

@@ -62,6 +62,19 @@ end
 local STATE = '<BBBBI4ddI4'
 local STATE_BYTES = 28
 local TIMES, TIMES_BYTES = '<dd', 16 -- of version 2, behind STATE: when the message was created, and its lease began
+local REMEMBER_BYTES = STATE_BYTES + TIMES_BYTES + 8 -- of version 3: behind these, for how long the ID is remembered
+
+-- state_version is that of a state, false for one that cannot be read.
+local function state_version(raw)
+  local version = #raw >= STATE_BYTES and string.byte(raw)
+  return (version == 1 or version == 2 and #raw >= STATE_BYTES + TIMES_BYTES or version == 3 and #raw >= REMEMBER_BYTES) and version
+end
+
+-- state_remember is for how long a state says that the ID is remembered; nil: as long as the topic says.
+local function state_remember(raw)
+  if string.byte(raw) ~= 3 then return nil end
+  return (struct.unpack('<d', raw, REMEMBER_BYTES - 7))
+end
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
@@ -71,9 +84,9 @@ local AHEAD, NOT_KNOWN = 32, 7
 local function token_time(token) return floor(token / (8 * TOKEN_STEP)) end
 
 local function decode_state(id, raw)
-  local version = #raw >= STATE_BYTES and string.byte(raw)
-  local flags = (version == 1 or version == 2) and string.byte(raw, 2)
-  local more = version == 2 and STATE_BYTES + TIMES_BYTES or STATE_BYTES
+  local version = state_version(raw)
+  local flags = version and string.byte(raw, 2)
+  local more = version == 3 and REMEMBER_BYTES or version == 2 and STATE_BYTES + TIMES_BYTES or STATE_BYTES
   local rest = more
   if flags and has(flags, FIRST) then rest = rest + 8 end
   if flags and has(flags, EXPIRES) then rest = rest + 8 end
@@ -82,7 +95,7 @@ local function decode_state(id, raw)
   end
   local _, _, reason, failed, attempt, token, due, max = struct.unpack(STATE, raw)
   local first, after, created, began = due, 0, nil, nil
-  if version == 2 then
+  if version > 1 then
     created, began = struct.unpack(TIMES, raw, STATE_BYTES + 1)
   elseif token ~= 0 and floor(flags / AHEAD) < NOT_KNOWN then
     began = token_time(token) - floor(flags / AHEAD)
@@ -93,14 +106,13 @@ local function decode_state(id, raw)
     drop = has(flags, DROP), cancel = has(flags, CANCEL), moved = has(flags, MOVED),
     reason = reason, failed = failed, attempt = attempt, max = max,
     token = token, due = due, first = first, after = after, failures = string.sub(raw, rest + 1),
-    created = created, began = began,
+    created = created, began = began, remember = state_remember(raw),
   }
 end
 
 -- state_token is the token in a state, 0 unless the message is leased.
 local function state_token(id, raw)
-  local version = string.byte(raw)
-  if #raw < STATE_BYTES or version ~= 1 and version ~= 2 then
+  if not state_version(raw) then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
   end
   return (struct.unpack('<d', raw, 9))
@@ -111,6 +123,7 @@ local function encode_state(st)
   local version, more = 1, ''
   if st.created then
     version, more = 2, struct.pack(TIMES, st.created, st.token ~= 0 and st.began or 0)
+    if st.remember then version, more = 3, more .. struct.pack('<d', st.remember) end
   elseif st.token ~= 0 then
     local ahead = token_time(st.token) - (st.began or 0)
     flags = flags + AHEAD * ((ahead < 0 or ahead > NOT_KNOWN) and NOT_KNOWN or ahead)
@@ -125,15 +138,15 @@ local MESSAGE = '<BddI4'
 -- message_flags makes sure that a message can be read.
 local function message_flags(id, raw)
   local flags = raw and #raw >= MESSAGE_BYTES and string.byte(raw) - PLAIN
-  if not flags or flags < 0 or flags >= 16 then
+  if not flags or flags < 0 or flags >= 32 then
     corrupt('message ' .. id .. ' in ' .. M .. ' is missing or cannot be read')
   end
   return flags
 end
 
--- created_of is when a message was created, for a state where stories are kept, and else nil.
-local function created_of(raw)
-  if cfg.finished_retention == 0 then return nil end
+-- created_of is when a message was created, for a state where stories are kept or that has a remember, and else nil.
+local function created_of(raw, remember)
+  if cfg.finished_retention == 0 and not remember then return nil end
   return (struct.unpack('<d', raw, 2))
 end
 
@@ -142,11 +155,13 @@ end
 local function fresh(id, raw, due)
   local flags = message_flags(id, raw)
   local _, _, first, max = struct.unpack(MESSAGE, raw)
-  local after = has(flags, EXPIRES) and struct.unpack('<d', raw, MESSAGE_BYTES + 1) or 0
+  local after, behind = 0, MESSAGE_BYTES + 1
+  if has(flags, EXPIRES) then after, behind = struct.unpack('<d', raw, behind) end
+  local remember = has(flags, REMEMBER) and struct.unpack('<d', raw, behind) or nil
   due = due or first
   return {
     drop = has(flags, DROP), cancel = false, moved = due ~= first, reason = 0, failed = 0, attempt = 0, max = max,
-    token = 0, due = due, first = due, after = after, failures = '', created = created_of(raw),
+    token = 0, due = due, first = due, after = after, failures = '', created = created_of(raw, remember), remember = remember,
   }
 end
 
@@ -312,12 +327,12 @@ local earliest = NEVER -- the earliest time at which a message that was moved ne
 
 -- wait puts a message on the timeline; it was in the given set, if any. Whoever has given it
 -- another due time has set moved. The state of one that is as if it had never been claimed
--- is not kept.
+-- is not kept. It is if it tells for how long the ID is remembered.
 local function wait(id, st, from)
   if from ~= T then leave_set(id, from) end
   st.token, st.cancel, st.reason = 0, false, 0
   call('ZADD', T, int(st.due), id)
-  if st.attempt == 0 and st.failed == 0 and not st.moved then
+  if st.attempt == 0 and st.failed == 0 and not st.moved and not st.remember then
     call('HDEL', S, id)
   else
     put_states({id, encode_state(st)})
@@ -341,12 +356,14 @@ local function remove(id, from)
   call('HDEL', S, id)
 end
 
--- finish takes out a message that was acked, cancelled or dropped, whose state is known where stories are kept.
+-- finish takes out a message that was acked, cancelled or dropped. st is its state, which is known where stories are
+-- kept, and of a message with a remember.
 local function finish(id, from, st, outcome)
   tell(id, st, outcome)
   remove(id, from)
-  if cfg.dedupe_window > 0 then
-    call('ZADD', F, int(now + cfg.dedupe_window), id)
+  local keep = st and st.remember or cfg.dedupe_window
+  if keep > 0 then
+    call('ZADD', F, int(now + keep), id)
     finished_count = finished_count + 1
   end
 end

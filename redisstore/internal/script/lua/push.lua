@@ -59,6 +59,7 @@ end
 -- memory refuses them, and then nothing was changed.
 local records, times, size, index = {}, {}, 0, {}
 local replaced, forgotten = {}, {}
+local own_states = {} -- of messages that say for how long their ID is remembered: ID -> record
 
 local function store_at(n, id, head_, due, due_text, rest)
   records[n], records[n + 1] = id, head_ .. struct.pack('<d', due) .. rest
@@ -74,6 +75,8 @@ local function store(id, flags, due, due_text, rest)
   end
   store_at(n, id, struct.pack('<Bd', PLAIN + flags, now), due, due_text, rest)
   at[id] = due
+  own_states[id] = nil
+  if has(flags, REMEMBER) then own_states[id] = encode_state(fresh(id, records[n + 1])) end
   if known[id] then -- also one that was dead for too long and is not yet swept
     replaced[#replaced + 1] = id
     known[id] = false
@@ -135,6 +138,11 @@ if size > 0 then
     call('HDEL', S, unpack(replaced))
   end
   if #forgotten > 0 then call('ZREM', F, unpack(forgotten)) end
+  if next(own_states) then
+    local all = {}
+    for id, state in pairs(own_states) do all[#all + 1], all[#all + 2] = id, state end
+    put_states(all)
+  end
   settle_clock()
 end
 out[4] = notify(was)

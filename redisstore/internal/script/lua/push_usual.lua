@@ -1,6 +1,7 @@
 -- The usual case of push.lua: no ID is taken, and nothing is refused. KEYS, ARGV and reply are those of push.lua.
 if kept then return kept end
 local NEW = 3
+local OWN_WINDOW = 128 -- 8 times the flag of a message with a remember, the highest one
 local items = cmsgpack.unpack(ARGV[3])
 
 -- none_taken reports whether all of some IDs are free, and no two of them are the same.
@@ -43,6 +44,10 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
     if how == NEW then
       records[n + 1] = plain .. due_packed .. rest
     else
+      if how >= OWN_WINDOW then -- it needs a state
+        due = NEVER
+        break
+      end
       if how % 8 ~= NEW then own[#own + 1] = id end
       records[n + 1] = string.char(PLAIN + (how - how % 8) / 8) .. now_packed .. due_packed .. rest
     end

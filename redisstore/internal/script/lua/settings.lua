@@ -1,6 +1,7 @@
 -- What all scripts of a partition share behind the usual cases: its settings. It stands behind start.lua.
 
 local DROP, CANCEL, EXPIRES, MOVED, FIRST = 1, 2, 4, 8, 16 -- flags
+local REMEMBER = 16 -- of a message alone: it is of version 2, which has a remember
 local REASON_DISCARDED, REASON_ATTEMPTS, REASON_EXPIRED = 1, 2, 3
 local MAX_FAILURES = 16
 local LEASE_RAN_OUT = 'lease ran out'

@@ -45,6 +45,7 @@ end
 -- token is the current token of each message that is leased. known is the state of those with which
 -- more is to be done than to ack them.
 local token, known = {}, {}
+local remember = {} -- for how long IDs are remembered that say so themselves
 local scores = call('ZMSCORE', L, unpack(ids))
 local usual = {} -- what has no state and must have one
 local may_end = {}
@@ -53,6 +54,7 @@ for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
   if raw then
     token[id] = state_token(id, raw)
     if keeps or not is_ack then known[id] = decode_state(id, raw) end
+    remember[id] = state_remember(raw)
     if keeps and (is_ack or known[id].cancel) then may_end[#may_end + 1] = id end
   else
     token[id] = is_usual(score) and lease_token(score) or 0
@@ -165,11 +167,14 @@ if #acked > 0 then
   leave(unpack(acked))
   call('HDEL', M, unpack(acked))
   call('HDEL', S, unpack(acked))
-  if cfg.dedupe_window > 0 then
-    local till, times = int(now + cfg.dedupe_window), {}
-    for i, id in ipairs(acked) do times[2 * i - 1], times[2 * i] = till, id end
-    call('ZADD', F, unpack(times))
-    finished_count = finished_count + #acked
+  if cfg.dedupe_window > 0 or next(remember) then
+    local till, times = cfg.dedupe_window > 0 and int(now + cfg.dedupe_window), {}
+    for _, id in ipairs(acked) do
+      local own = remember[id] and int(now + remember[id]) or till
+      if own then times[#times + 1], times[#times + 2] = own, id end
+    end
+    if #times > 0 then call('ZADD', F, unpack(times)) end
+    finished_count = finished_count + #times / 2
   end
 end
 if changed then settle_clock() end

@@ -44,7 +44,7 @@ local MAX_DUE = 253402300799999 -- 9999-12-31T23:59:59.999Z
 local TOKEN_STEP = 256
 local LAST_TOKEN_TIME = 4398046511104 -- 2^53 / 8 / TOKEN_STEP
 local MESSAGE_BYTES = 21
-local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the flags
+local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the flags. Version 2 counts as the flag 16
 
 -- Integers are always printed by this: tostring() would round them and use exponents. It is
 -- the dearest thing that a script can do per message, so do it once for all.

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+const deadDeleteHelp = `Delete removes dead messages for good, those whose IDs are named. Each ID has a definite outcome:
+deleted, not_dead (it is still to be delivered, and stays) or not_found. A first argument that is
+the name of a topic is taken as one when IDs follow; --topic names it in any case. To remove many,
+use "dead purge".
+
+` + idsHelp
+
+const deadDeleteExample = `  punctual dead delete order-42
+  punctual dead delete order.cancel order-42 order-43
+  punctual dead delete --topic order.cancel - < ids.txt`
+
+func newDeadDelete(a *app) *cobra.Command {
+	var topic string
+	cmd := &cobra.Command{
+		Use:               "delete [TOPIC] (ID...|-)",
+		Short:             "Remove single dead messages for good",
+		Long:              deadDeleteHelp,
+		Example:           deadDeleteExample,
+		Args:              takesIDs,
+		ValidArgsFunction: a.completeTopics(1),
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+				topic, ids, err := topicAndIDs(ctx, i, topic, args)
+				if err != nil {
+					return err
+				}
+				return a.changeIDs(ctx, i, s, topic, ids, change{template: punctual.Amendment{Change: punctual.ChangeDelete}})
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	return cmd
+}
