@@ -31,7 +31,7 @@ found AS MATERIALIZED (
     FROM taken
 ),
 number AS MATERIALIZED (
-    SELECT store.epoch::bigint << 52 | nextval('punctual.claim_number') << 12 | (random() * 4095)::bigint AS token
+    SELECT (store.epoch::bigint << 52) | (nextval('punctual.claim_number') << 12) | (random() * 4095)::bigint AS token
     FROM punctual.store AS store CROSS JOIN found
     WHERE found.wanted > 0 AND store.timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
 ),
