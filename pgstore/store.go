@@ -181,7 +181,7 @@ func (s *Store) readStore(ctx context.Context) (d data, err error) {
 // tick reads the clock.
 func (s *Store) tick(ctx context.Context) (micros int64, err error) {
 	err = s.again(ctx, func(ctx context.Context) error { // without plan.sql, since it reads no table
-		return s.step().add("now", s.reading(), s.micros(&micros)).send(ctx, s.pool)
+		return s.step().add("now", s.reading(), s.micros(&micros)).own("").send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 	if err == nil {
 		s.clock.hear(micros)

@@ -1,0 +1,117 @@
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/pgtest"
+)
+
+// stricter are the levels other than that of the store's own transactions.
+var stricter = []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable}
+
+// newPoolAt returns a pool whose sessions have a level as their default, as a role or a database may give it to them. The test fails
+// when a transaction begins there that does not say its own level.
+func newPoolAt(t testing.TB, s *pgtest.Server, level pgx.TxIsoLevel) *pgxpool.Pool {
+	t.Helper()
+	c, err := pgxpool.ParseConfig(s.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ConnConfig.RuntimeParams["default_transaction_isolation"] = string(level)
+	c.ConnConfig.Tracer = levelTracer{t}
+	pool, err := pgxpool.NewWithConfig(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// levelTracer sees all that goes to the server.
+type levelTracer struct{ t testing.TB }
+
+func (l levelTracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if conn.PgConn().TxStatus() == 'I' && !saysLevel(data.Batch.QueuedQueries[0].SQL) {
+		l.t.Errorf("P1: a transaction that does not say its isolation level begins with %s", data.Batch.QueuedQueries[0].SQL)
+	}
+	return ctx
+}
+
+func (levelTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (levelTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// TraceQueryStart sees what goes alone. A statement that is all of its transaction waits for nobody, so its level does not matter.
+func (l levelTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.HasPrefix(strings.ToLower(data.SQL), "begin") && !saysLevel(data.SQL) {
+		l.t.Errorf("P1: a transaction that does not say its isolation level begins with %s", data.SQL)
+	}
+	return ctx
+}
+
+func (levelTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func saysLevel(statement string) bool {
+	statement = strings.ToLower(statement)
+	return strings.HasPrefix(statement, "set transaction_isolation to 'read committed'") || strings.HasPrefix(statement, "begin isolation level read committed")
+}
+
+// P1: a push waits for the deletion of its topic, and then makes the topic anew, whatever level the sessions have by default. With a
+// snapshot from before the deletion the message would be stored under the old number of the topic, and swept.
+func TestPushBehindDeletionAtEachLevel(t *testing.T) {
+	t.Parallel()
+	for _, level := range stricter {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPoolAt(t, shared, level), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			pushOrders(t, s, 1, time.Hour)
+			tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			var pid int
+			if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), s.sql.text("topic_close"), s.class, "orders"); err != nil {
+				t.Fatal(err)
+			}
+			var number int32
+			var n int64
+			if err := tx.QueryRow(t.Context(), s.sql.text("topic_drop"), s.writing("orders")...).Scan(&number, &n); err != nil || n != 1 {
+				t.Fatalf("the topic was not deleted: %d messages, %v", n, err)
+			}
+			pushed := make(chan error, 1)
+			go func() {
+				rs, err := s.Push(context.Background(), []punctual.NewMessage{{Topic: "orders", ID: "behind"}})
+				if err == nil {
+					err = rs[0].Err
+				}
+				pushed <- err
+			}()
+			awaitBlocked(t, s, pid)
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-pushed; err != nil {
+				t.Fatal(err)
+			}
+			if err := s.sweepTopic(t.Context(), number); err != nil {
+				t.Fatal(err)
+			}
+			if ds := claimOrders(t, s, 10*time.Second); len(ds) != 1 || ds[0].ID != "behind" {
+				t.Errorf("P1: behind the deletion a claim found %v; want the message whose push succeeded", ds)
+			}
+			// The sessions are the caller's, and keep their default.
+			var now string
+			if err := s.pool.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&now); err != nil || now != string(level) {
+				t.Errorf("a transaction of the caller's in a session of the pool is %s, %v; want %s", now, err, level)
+			}
+		})
+	}
+}
