@@ -18,17 +18,13 @@ type locked struct {
 	settings map[string]*punctual.Settings // of the topics that there are
 }
 
-// lockNames locks the messages of a part, and keeps the topics given from being deleted.
-func (s *Store) lockNames(ctx context.Context, to stepper, share []string, part []int, nameOf func(i int) name) (*locked, error) {
+// lockNames locks the messages of a part. x is the step with what is to happen before, such as what keeps topics from being deleted.
+func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) name) (*locked, error) {
 	l := &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings)}
 	topics, ids := make([]string, len(part)), make([]string, len(part))
 	for at, i := range part {
 		n := nameOf(i)
 		topics[at], ids[at] = n.topic, n.id
-	}
-	x := s.step()
-	if len(share) > 0 {
-		x.add("topics_share", []any{s.class, share}, nil)
 	}
 	x.add("lock", []any{topics, ids}, func(rows scanner) error {
 		r, err := scanRow(rows)

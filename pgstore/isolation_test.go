@@ -2,11 +2,13 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/pgtest"
@@ -114,4 +116,126 @@ func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// P5: in a transaction of the caller's whose snapshot is older than a change of the message, an amendment is refused with a
+// serialization failure. "Not found" is said of what is not there, and stays true until the transaction ends.
+func TestAmendBehindTheSnapshot(t *testing.T) {
+	t.Parallel()
+	one := func(rs []punctual.PushResult, err error) error {
+		if err != nil {
+			return err
+		}
+		return rs[0].Err
+	}
+	later := func(topic, id string, how punctual.IfExists) punctual.NewMessage {
+		return punctual.NewMessage{Topic: topic, ID: id, Delay: time.Hour, IfExists: how}
+	}
+	since := map[string]func(ctx context.Context, s *Store) error{
+		"pushed": func(ctx context.Context, s *Store) error {
+			return one(s.Push(ctx, []punctual.NewMessage{later("orders", "new", 0)}))
+		},
+		"pushed to a new topic": func(ctx context.Context, s *Store) error {
+			return one(s.Push(ctx, []punctual.NewMessage{later("new", "new", 0)}))
+		},
+		"replaced": func(ctx context.Context, s *Store) error {
+			return one(s.Push(ctx, []punctual.NewMessage{later("orders", "old", punctual.IfExistsReplace)}))
+		},
+		"cancelled": func(ctx context.Context, s *Store) error {
+			_, err := s.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "old"}})
+			return err
+		},
+		"pushed to a topic made anew": func(ctx context.Context, s *Store) error {
+			if _, err := s.DeleteTopic(ctx, "orders"); err != nil {
+				return err
+			}
+			return one(s.Push(ctx, []punctual.NewMessage{later("orders", "old", 0)}))
+		},
+		"deleted with its topic": func(ctx context.Context, s *Store) error {
+			_, err := s.DeleteTopic(ctx, "orders")
+			return err
+		},
+	}
+	ids := map[string][2]string{"pushed": {"orders", "new"}, "pushed to a new topic": {"new", "new"}}
+	for _, level := range stricter {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			for what, change := range since {
+				for _, c := range []punctual.Change{punctual.ChangeCancel, punctual.ChangeReschedule, punctual.ChangeRequeue} {
+					tx := behindSnapshot(t, s, level, change, later("orders", "old", punctual.IfExistsReplace))
+					name, ok := ids[what]
+					if !ok {
+						name = [2]string{"orders", "old"}
+					}
+					_, err := s.AmendManyTx(t.Context(), Pgx(tx), []punctual.Amendment{{Change: c, Topic: name[0], ID: name[1], Delay: time.Hour}})
+					var refused *pgconn.PgError
+					if !errors.As(err, &refused) || refused.Code != codeSerialization || !punctual.Definite(err) {
+						t.Errorf("P5: %s of a message that was %s since the snapshot: %v; want a serialization failure, definite", c, what, err)
+					}
+					if err := tx.Rollback(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			nobody := func(context.Context, *Store) error { return nil }
+			tx := behindSnapshot(t, s, level, nobody, later("orders", "old", punctual.IfExistsReplace))
+			for _, name := range [][2]string{{"orders", "nobody"}, {"nowhere", "nobody"}} {
+				for range 2 {
+					if err := s.CancelTx(t.Context(), Pgx(tx), name[0], name[1]); !errors.Is(err, punctual.ErrNotFound) {
+						t.Errorf("P5: CancelTx of what is not there: %v; want not found", err)
+					}
+				}
+			}
+			if err := s.CancelTx(t.Context(), Pgx(tx), "orders", "old"); err != nil {
+				t.Errorf("CancelTx of what the snapshot shows: %v", err)
+			}
+			var pid int
+			if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+				t.Fatal(err)
+			}
+			pushed := make(chan error, 1)
+			go func() {
+				pushed <- one(s.Push(context.Background(), []punctual.NewMessage{later("orders", "nobody", punctual.IfExistsFail)}))
+			}()
+			awaitBlocked(t, s, pid) // so the answer stays true
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-pushed; err != nil {
+				t.Errorf("push of an ID that was not found in a transaction: %v", err)
+			}
+			if st, err := s.Topics(t.Context()); err != nil || len(st) != 1 {
+				t.Errorf("topics behind it: %+v, %v; want orders alone", st, err)
+			}
+			if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 || r.Live != 1 {
+				t.Errorf("Check behind it: %+v, %v; want the message that was pushed", r, err)
+			}
+		})
+	}
+}
+
+// behindSnapshot begins a transaction that has a snapshot, and then has others change something that was as given before.
+func behindSnapshot(t *testing.T, s *Store, level pgx.TxIsoLevel, change func(context.Context, *Store) error, before punctual.NewMessage) pgx.Tx {
+	t.Helper()
+	for _, topic := range []string{"orders", "new"} {
+		if _, err := s.DeleteTopic(t.Context(), topic); err != nil && !errors.Is(err, punctual.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{before}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := change(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	return tx
 }

@@ -106,7 +106,7 @@ func TestPlansInCallersTransaction(t *testing.T) {
 
 	calls := map[string]func(ctx context.Context, in Tx) error{
 		"push": func(ctx context.Context, in Tx) error {
-			_, err := s.PushTx(ctx, in, []punctual.NewMessage{
+			_, err := s.PushManyTx(ctx, in, []punctual.NewMessage{
 				{Topic: "new", ID: "a"},
 				{Topic: "orders", ID: "a", IfExists: punctual.IfExistsReplace},
 				{Topic: "orders", ID: "b"},
@@ -114,7 +114,7 @@ func TestPlansInCallersTransaction(t *testing.T) {
 			return err
 		},
 		"amend": func(ctx context.Context, in Tx) error {
-			_, err := s.AmendTx(ctx, in, []punctual.Amendment{
+			_, err := s.AmendManyTx(ctx, in, []punctual.Amendment{
 				{Change: punctual.ChangeReschedule, Topic: "orders", ID: "b", Delay: time.Hour},
 				{Change: punctual.ChangeCancel, Topic: "orders", ID: "c"},
 			})

@@ -266,7 +266,7 @@ func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, er
 	}
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		gone = nil
-		l, err := p.s.lockNames(ctx, to, distinct(part, func(i int) string { return p.ms[i].Topic }), part, p.name)
+		l, err := p.s.lockNames(ctx, to, p.s.step().add("topics_share", []any{p.s.class, p.topics(part)}, nil), part, p.name)
 		if err != nil {
 			return err
 		}

@@ -83,9 +83,9 @@ func TestChangeBehindAReplacement(t *testing.T) {
 		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&replacing); err != nil {
 			t.Fatal(err)
 		}
-		rs, err := s.PushTx(ctx, Pgx(tx), []punctual.NewMessage{{Topic: "t", ID: "a", Delay: 2 * time.Hour, IfExists: punctual.IfExistsReplace, Body: []byte("new")}})
-		if err != nil || rs[0].Status != punctual.PushReplaced {
-			t.Fatalf("push: %v, %v", rs, err)
+		r, err := s.PushTx(ctx, Pgx(tx), punctual.NewMessage{Topic: "t", ID: "a", Delay: 2 * time.Hour, IfExists: punctual.IfExistsReplace, Body: []byte("new")})
+		if err != nil || r.Status != punctual.PushReplaced {
+			t.Fatalf("push: %+v, %v", r, err)
 		}
 		done := make(chan error, 1)
 		go func() {

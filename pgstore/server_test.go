@@ -263,7 +263,7 @@ func TestPoisonHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := s.AmendTx(t.Context(), Pgx(tx), held); err != nil {
+	if _, err := s.AmendManyTx(t.Context(), Pgx(tx), held); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "behind"}, {Topic: "nobodys", ID: "x"}}); err != nil {

@@ -18,8 +18,8 @@ var (
 	sqlEnds = regexp.MustCompile(`(?i)^([,;=<>]|<=|>=|<>|AND|OR|NOT|SELECT|FROM|WHERE|WHEN|THEN|ELSE|END|CASE|AS|ON|SET|BY|IS|IN|BETWEEN|VALUES|USING)$`)
 )
 
-// mixedOperators returns the first two different operators of one expression that stand beside each other without parentheses,
-// one of which is an operator of bits; "" when there are none.
+// mixedOperators returns the first two different operators that stand beside each other without parentheses, if one of them is an
+// operator of bits. It returns "" when there are none.
 func mixedOperators(text string) string {
 	levels := []string{""} // the last operator in each pair of parentheses that is open
 	for _, token := range sqlTokens.FindAllString(text, -1) {
