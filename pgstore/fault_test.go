@@ -216,6 +216,41 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
+// A standby that takes over may have an older clock in its table than this process has seen: the store goes on. Where the timeline is the
+// same, a backup was restored, and the store stops.
+func TestOlderClockInTheTable(t *testing.T) {
+	t.Parallel()
+	for _, promoted := range []bool{false, true} {
+		s, err := newStore(newPool(t, shared), &Options{Schema: fresh(), Migrate: true}) // without duties, which look by themselves
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.pool.Close)
+		if err := s.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		seen := s.clock.guess()
+		if err := s.writeClockAt(t.Context(), seen); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.store SET clock = $1", s.opt.Schema), seen-2*restored.Microseconds()); err != nil {
+			t.Fatal(err)
+		}
+		if promoted {
+			s.data.timeline = "00000000"
+		}
+		switch err := s.look(t.Context()); {
+		case promoted && err != nil:
+			t.Errorf("a standby with an older clock takes over: %v; want the store to go on", err)
+		case !promoted && !errors.Is(err, punctual.ErrStoreFailed):
+			t.Errorf("a table with an older clock on the same timeline: %v; want that the store has failed", err)
+		}
+		if now, err := s.Now(t.Context()); promoted && (err != nil || now.UnixMicro() < seen-1000) {
+			t.Errorf("P8: the clock is %v behind the promotion, %v; it was %v before", now, err, time.UnixMicro(seen))
+		}
+	}
+}
+
 // awaitReplica waits until a replica shows so many leases.
 func awaitReplica(t *testing.T, replica *pgtest.Server, leases int) {
 	t.Helper()
