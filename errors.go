@@ -57,7 +57,7 @@ var (
 	// ErrForbidden: the server does not let these credentials, or this origin, do it; nothing was changed.
 	ErrForbidden = errors.New("not allowed")
 	// ErrNoSpace: the storage is nearly full; pushes are refused while acks and
-	// cancels still pass. Nothing was changed.
+	// cancels still pass. PostgreSQL may refuse any change, also a claim. Nothing was changed.
 	ErrNoSpace = errors.New("no space left")
 	// ErrLocked: another process owns the store; nothing was changed.
 	ErrLocked = errors.New("store is in use")

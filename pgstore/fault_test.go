@@ -14,11 +14,15 @@ import (
 	"github.com/punctualmq/punctual/internal/pgtest"
 )
 
+// pushOrders pushes messages that are due after a delay, or long due without one.
 func pushOrders(t *testing.T, s *Store, n int, delay time.Duration) {
 	t.Helper()
 	ms := make([]punctual.NewMessage, n)
 	for i := range ms {
 		ms[i] = punctual.NewMessage{Topic: "orders", ID: fmt.Sprint(i), Delay: delay}
+		if delay == 0 {
+			ms[i].Due = longDue
+		}
 	}
 	rs, err := s.Push(t.Context(), ms)
 	if err != nil {

@@ -142,8 +142,8 @@ func TestBelowFloor(t *testing.T) {
 	}
 }
 
-// The time before which a claim has left nothing: not beyond what it has met and left, and not in the last moments, whose pushes may not
-// be committed yet.
+// The time before which a claim has left nothing is not behind what it has met and left. Nor is it in the last moments, whose pushes may
+// not be committed yet.
 func TestFloorOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	const now, from = 1_000_000, 400_000

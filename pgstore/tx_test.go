@@ -64,8 +64,19 @@ func TestTx(t *testing.T) {
 	}
 }
 
+// longDue is before every claim.
+var longDue = time.Unix(1, 0)
+
+// laterMessage is one that no claim finds for an hour.
+func laterMessage(id string) punctual.NewMessage {
+	m := message(id)
+	m.Due, m.Delay = time.Time{}, time.Hour
+	return m
+}
+
+// message is one that is long due: what is pushed without a time is due at the next millisecond, which a claim may come before.
 func message(id string) punctual.NewMessage {
-	return punctual.NewMessage{Topic: "orders", ID: id, Body: []byte(`a "body" \ of ` + id), Headers: map[string]string{"k": "v"}}
+	return punctual.NewMessage{Topic: "orders", ID: id, Due: longDue, Body: []byte(`a "body" \ of ` + id), Headers: map[string]string{"k": "v"}}
 }
 
 func pushTx(t *testing.T, s *Store, tx Tx, ms ...punctual.NewMessage) []punctual.PushResult {
@@ -134,9 +145,7 @@ func testTxSavepoint(t *testing.T, s *Store, begin openTx) {
 
 func testTxAmend(t *testing.T, s *Store, begin openTx) {
 	for _, commit := range []bool{false, true} {
-		later := message("paid")
-		later.Delay = time.Hour
-		if _, err := s.Push(t.Context(), []punctual.NewMessage{later}); err != nil {
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage("paid")}); err != nil {
 			t.Fatal(err)
 		}
 		tx, _, end := begin(t, s)
@@ -246,9 +255,7 @@ func TestTxRefusedMessages(t *testing.T) {
 func TestTxOfNone(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
-	later := message("there")
-	later.Delay = time.Hour
-	if _, err := s.Push(t.Context(), []punctual.NewMessage{later}); err != nil {
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage("there")}); err != nil {
 		t.Fatal(err)
 	}
 	db := stdlib.OpenDBFromPool(s.pool)
