@@ -168,12 +168,13 @@ func (s *Store) open(ctx context.Context) error {
 type data struct {
 	identity, timeline string
 	micros             int64
+	server             int64 // the server's own clock then, in µs
 }
 
 // readStore reads which store the tables hold.
 func (s *Store) readStore(ctx context.Context) (d data, err error) {
 	err = s.read(ctx, func() *step {
-		return s.step().add("store", nil, func(rows scanner) error { return rows.Scan(&d.identity, &d.micros, &d.timeline) })
+		return s.step().add("store", nil, func(rows scanner) error { return rows.Scan(&d.identity, &d.micros, &d.timeline, &d.server) })
 	})
 	return d, err
 }
