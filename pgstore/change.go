@@ -153,6 +153,8 @@ type ownWay struct{ s *Store }
 
 func (w ownWay) write(ctx context.Context, build func() *step) error { return w.s.write(ctx, build) }
 
+func (w ownWay) create(ctx context.Context, build func() *step) error { return w.s.write(ctx, build) }
+
 func (w ownWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
 	return w.s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) { return nil, f(ctx, tx) })
 }

@@ -104,10 +104,12 @@ func TestPlansInCallersTransaction(t *testing.T) {
 	run(t, conn, "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
 	before := settingsOf(t, conn)
 
+	pushes := 0
 	calls := map[string]func(ctx context.Context, in Tx) error{
 		"push": func(ctx context.Context, in Tx) error {
+			pushes++
 			_, err := s.PushManyTx(ctx, in, []punctual.NewMessage{
-				{Topic: "new", ID: "a"},
+				{Topic: fmt.Sprint("new", pushes), ID: "a"}, // whose topic stays behind a rollback
 				{Topic: "orders", ID: "a", IfExists: punctual.IfExistsReplace},
 				{Topic: "orders", ID: "b"},
 			})

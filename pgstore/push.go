@@ -100,6 +100,8 @@ func distinct(part []int, topicOf func(i int) string) []string {
 type way interface {
 	// write runs a step that is a transaction, or the next part of one.
 	write(ctx context.Context, build func() *step) error
+	// create runs a step that makes topics. It may be a transaction of its own, so that nobody else who needs one of them waits.
+	create(ctx context.Context, build func() *step) error
 	// transact runs f in a transaction, or in the one that there is.
 	transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error
 }
@@ -253,7 +255,7 @@ func (s *Store) createTopics(ctx context.Context, w way, topics []string) error 
 	if err != nil {
 		return err
 	}
-	return w.write(ctx, func() *step {
+	return w.create(ctx, func() *step {
 		return s.step().add("topic_create", append([]any{topics}, args...), nil)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -341,6 +342,29 @@ func (w *callersWay) givingBack(x *step) *step { return x.add("plan_back", []any
 
 func (w *callersWay) write(ctx context.Context, build func() *step) error {
 	return w.send(ctx, build())
+}
+
+// acquireTime is how long to wait for a connection to make topics on. The caller holds one already, so the pool may have no other.
+const acquireTime = 100 * time.Millisecond
+
+// create makes topics on a connection of the pool, where they are committed at once. A topic that the caller's transaction makes keeps
+// all others who push to it waiting until it ends. It does so where the pool has no connection, and where its snapshot would not show
+// what others make.
+func (w *callersWay) create(ctx context.Context, build func() *step) error {
+	if w.strict {
+		return w.write(ctx, build)
+	}
+	brief, end := context.WithTimeout(ctx, acquireTime)
+	defer end()
+	conn, err := w.s.pool.Acquire(brief)
+	if err != nil {
+		return w.write(ctx, build)
+	}
+	defer conn.Release()
+	if err := build().own("plan").send(ctx, conn); err != nil {
+		return w.write(ctx, build)
+	}
+	return nil
 }
 
 func (w *callersWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/punctualmq/punctual"
 )
@@ -321,5 +322,55 @@ func TestTxSerializationFailure(t *testing.T) {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || refused.Code != codeSerialization || !punctual.Definite(err) {
 		t.Errorf("PushTx to a topic that its snapshot does not show: %v; want a serialization failure, definite", err)
+	}
+}
+
+// P14: the first message of a topic in a caller's transaction keeps nobody else from pushing to that topic.
+func TestTxMakesTopicsForAll(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			tx, _, end := begin(t, s)
+			pushTx(t, s, tx, message("first"))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if rs, err := s.Push(ctx, []punctual.NewMessage{message("beside")}); err != nil || rs[0].Err != nil {
+				t.Errorf("P14: push to a topic whose first message is in an open transaction: %+v, %v", rs, err)
+			}
+			if err := end(false); err != nil {
+				t.Fatal(err)
+			}
+			if ds := claimOrders(t, s, time.Minute); len(ds) != 1 || ds[0].ID != "beside" {
+				t.Errorf("behind the rollback a claim found %v; want the message of the other push alone", ds)
+			}
+		})
+	}
+}
+
+// A caller who holds the only connection of the pool can push the first message of a topic all the same.
+func TestTxOnTheOnlyConnection(t *testing.T) {
+	t.Parallel()
+	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+	tx, _, end := pgxTx(t, s)
+	if pool.Stat().AcquiredConns() != 1 || pool.Stat().MaxConns() != 1 {
+		t.Fatal("this test shows nothing: the transaction does not hold the only connection")
+	}
+	pushTx(t, s, tx, message("first"))
+	if err := end(true); err != nil {
+		t.Fatal(err)
+	}
+	if ds := claimOrders(t, s, time.Minute); len(ds) != 1 || ds[0].ID != "first" {
+		t.Errorf("behind the commit a claim found %v; want the message", ds)
 	}
 }
