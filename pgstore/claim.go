@@ -190,7 +190,8 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 	seen := s.waits.look([]string{topic}, c.Wait > 0)[topic]
 	err := s.write(ctx, func() *step {
 		got = &some{}
-		return s.step().add("claim", s.writing(topic, limit, length, room, lookAhead.Milliseconds(), seen.floor), func(rows scanner) error { return got.scan(rows, topic) })
+		e := s.epoch.Load()
+		return s.step().add("claim", s.writing(topic, limit, length, room, lookAhead.Milliseconds(), seen.floor, e.number, e.timeline), func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func TestPlanOfClaim(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	pushOrders(t, s, 2000, 0)
-	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+s.sql.text("claim"), s.writing("orders", 10, nil, claimBytes, lookAhead.Milliseconds(), noFloor)...)
+	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+s.sql.text("claim"), s.writing("orders", 10, nil, claimBytes, lookAhead.Milliseconds(), noFloor, 1, "")...)
 	if err != nil {
 		t.Fatal(err)
 	}

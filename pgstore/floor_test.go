@@ -51,7 +51,7 @@ func TestFloor(t *testing.T) {
 	defer run(t, conn.Conn(), "ROLLBACK")
 	run(t, conn.Conn(), "PREPARE it AS "+s.sql.text("claim"))
 	read := func(floor int64) int64 {
-		explained := run(t, conn.Conn(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE it (0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d)", claimBytes, floor))
+		explained := run(t, conn.Conn(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE it (0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, '')", claimBytes, floor))
 		var plans []struct {
 			Plan struct {
 				Hit  int64 `json:"Shared Hit Blocks"`

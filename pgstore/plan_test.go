@@ -306,6 +306,8 @@ func (n planNode) problem(statement string) string {
 	switch {
 	case n.Type == "Nested Loop" && strings.Contains(n.JoinFilter, " = ") && statement != "examine":
 		return "compares each of two lists with each"
+	case n.Relation == "store" && statement == "claim":
+		return "reads a row that leaves a version each second"
 	case n.Type == "ModifyTable" || n.Relation == "" || n.Relation == "store" || n.Place != "" || strings.HasPrefix(n.Relation, "pg_"):
 		return ""
 	case (n.Relation == "message" || n.Relation == "story") && !n.leadsTo(statement):

@@ -207,9 +207,13 @@ func (s *Store) again(ctx context.Context, f func(context.Context) error, unknow
 	}
 }
 
-// beginEpoch takes in that the server's timeline has changed.
+// beginEpoch takes in that the server's timeline has changed, by this process or another one.
 func (s *Store) beginEpoch(ctx context.Context) error {
-	return s.step().add("epoch", nil, nil).own("").send(ctx, s.pool)
+	if err := s.step().add("epoch", nil, nil).own("").send(ctx, s.pool); err != nil {
+		return err
+	}
+	_, err := s.readStore(ctx)
+	return err
 }
 
 // inTheWay reports whether a transaction was rolled back for a reason that may be gone at the next try.

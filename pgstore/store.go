@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -63,7 +64,8 @@ type Store struct {
 	waits waits
 	needs string // the least synchronous_commit of a transaction that changes something
 
-	data data // as it was opened, or seen last by the duties
+	data  data                  // as it was opened, or seen last by the duties
+	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
 
 	damage damage
 
@@ -169,13 +171,25 @@ type data struct {
 	identity, timeline string
 	micros             int64
 	server             int64 // the server's own clock then, in µs
+	epoch              epoch
+}
+
+// epoch is what tokens begin with as long as the server has a timeline.
+type epoch struct {
+	number   int64
+	timeline string
 }
 
 // readStore reads which store the tables hold.
 func (s *Store) readStore(ctx context.Context) (d data, err error) {
 	err = s.read(ctx, func() *step {
-		return s.step().add("store", nil, func(rows scanner) error { return rows.Scan(&d.identity, &d.micros, &d.timeline, &d.server) })
+		return s.step().add("store", nil, func(rows scanner) error {
+			return rows.Scan(&d.identity, &d.micros, &d.timeline, &d.server, &d.epoch.number, &d.epoch.timeline)
+		})
 	})
+	if err == nil {
+		s.epoch.Store(&d.epoch)
+	}
 	return d, err
 }
 
