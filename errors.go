@@ -1,6 +1,7 @@
 package punctual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ var (
 	// ErrForbidden: the server does not let these credentials, or this origin, do it; nothing was changed.
 	ErrForbidden = errors.New("not allowed")
 	// ErrNoSpace: the storage is nearly full; pushes are refused while acks and
-	// cancels still pass. Nothing was changed.
+	// cancels still pass. PostgreSQL may refuse any change, also a claim. Nothing was changed.
 	ErrNoSpace = errors.New("no space left")
 	// ErrLocked: another process owns the store; nothing was changed.
 	ErrLocked = errors.New("store is in use")
@@ -83,6 +84,23 @@ type BatchError struct {
 
 	untouched bool   // certainly no item was done
 	op        string // what the caller of the queue asked for
+}
+
+// NewBatchError returns the error of a call with many items by the errors of its items: nil if none failed, else a *BatchError. op is the
+// operation, whose name the items' errors may begin with. It is for stores with calls of their own that take many items.
+func NewBatchError(op string, errs []error) error {
+	e := &BatchError{Total: len(errs), untouched: true, op: op}
+	for _, err := range errs {
+		e.untouched = e.untouched && err != nil && Definite(err)
+		if err != nil {
+			e.Failed++
+			e.Err = cmp.Or(e.Err, err)
+		}
+	}
+	if e.Failed == 0 {
+		return nil
+	}
+	return e
 }
 
 func (e *BatchError) Error() string {

@@ -2,7 +2,6 @@ package punctual
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -362,17 +361,9 @@ func inParts[T, R any](ctx context.Context, op string, c *batch.Batcher[T, R], i
 			answers = append(answers, failed(item, err))
 		}
 	}
-	e := &BatchError{Total: len(answers), untouched: true, op: op}
-	for _, a := range answers {
-		err := errOf(a)
-		e.untouched = e.untouched && err != nil && Definite(err)
-		if err != nil {
-			e.Failed++
-			e.Err = cmp.Or(e.Err, err)
-		}
+	errs := make([]error, len(answers))
+	for i, a := range answers {
+		errs[i] = errOf(a)
 	}
-	if e.Failed == 0 {
-		return answers, nil
-	}
-	return answers, e
+	return answers, NewBatchError(op, errs)
 }

@@ -151,3 +151,77 @@ func TestAckOfAMessageThatMoves(t *testing.T) {
 		t.Errorf("%d messages are left, %v; want 1", st.Live(), err)
 	}
 }
+
+// P13: an answer that says that something is gone, or how much there is, waits until the acks that it may rest on are durable. Those
+// have not waited for the disk by themselves.
+func TestAnswersWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "wal_writer_delay=10s", "autovacuum=off")
+	s, err := newStore(newPool(t, server), &Options{Migrate: true}) // without duties, which write to the log
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.pool.Close)
+	if err := s.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settle := func(verb punctual.Verb) func(punctual.Delivery) error {
+		return func(d punctual.Delivery) error {
+			errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: verb}})
+			if err == nil && !errors.Is(errs[0], punctual.ErrLeaseLost) {
+				err = fmt.Errorf("answers %w; want lease lost", errs[0])
+			}
+			return err
+		}
+	}
+	amend := func(c punctual.Change) func(punctual.Delivery) error {
+		return func(d punctual.Delivery) error {
+			out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: c, Topic: d.Topic, ID: d.ID}})
+			if err == nil && !errors.Is(out[0].Err, punctual.ErrNotFound) {
+				err = fmt.Errorf("answers %w; want not found", out[0].Err)
+			}
+			return err
+		}
+	}
+	for name, ask := range map[string]func(punctual.Delivery) error{
+		"ack": settle(punctual.SettleAck), "retry": settle(punctual.SettleRetry), "snooze": settle(punctual.SettleSnooze),
+		"discard": settle(punctual.SettleDiscard), "release": settle(punctual.SettleRelease), "extend": settle(punctual.SettleExtend),
+		"cancel": amend(punctual.ChangeCancel), "reschedule": amend(punctual.ChangeReschedule), "requeue": amend(punctual.ChangeRequeue),
+		"get": func(d punctual.Delivery) error {
+			if _, err := s.Get(t.Context(), d.Topic, d.ID); !errors.Is(err, punctual.ErrNotFound) {
+				return fmt.Errorf("answers %w; want not found", err)
+			}
+			return nil
+		},
+		"list": func(d punctual.Delivery) error {
+			_, err := s.List(t.Context(), punctual.ListQuery{Topic: d.Topic, State: punctual.StateReady})
+			return err
+		},
+		"statistics": func(d punctual.Delivery) error { _, err := s.Stats(t.Context(), d.Topic); return err },
+		"forecast": func(d punctual.Delivery) error {
+			_, err := s.Forecast(t.Context(), punctual.ForecastQuery{Topic: d.Topic, Step: time.Minute, Buckets: 1})
+			return err
+		},
+		"heads": func(punctual.Delivery) error { _, err := s.Heads(t.Context()); return err },
+	} {
+		pushed, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: name, Due: time.Unix(1, 0)}})
+		if err != nil || pushed[0].Err != nil {
+			t.Fatal(err)
+		}
+		ds := claimN(t, s, 1)
+		if len(ds) != 1 {
+			t.Fatalf("claimed %v", ds)
+		}
+		ackAll(t, s, ds[0])
+		acked := doIt(t, server, "select pg_current_wal_insert_lsn()")
+		if doIt(t, server, "select pg_current_wal_flush_lsn() < '"+acked+"'") != "t" {
+			t.Fatalf("%s: this test shows nothing: the ack has waited for the disk", name)
+		}
+		if err := ask(ds[0]); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if doIt(t, server, "select pg_current_wal_flush_lsn() >= '"+acked+"'") != "t" {
+			t.Errorf("P13: %s answers that the message is gone before its ack is durable", name)
+		}
+	}
+}

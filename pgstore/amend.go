@@ -21,8 +21,10 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	err := inParts(c.parts(), func(part []int) error {
 		var l *locked
 		err := s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
-			l, x, err = c.amend(ctx, tx, part)
-			return x, err
+			if l, err = s.lockNames(ctx, tx, s.step(), part, c.name); err != nil {
+				return nil, err
+			}
+			return c.amend(l, part), nil
 		})
 		if err == nil {
 			s.waits.moved(l)
@@ -66,18 +68,14 @@ func (c *amending) parts() [][]int {
 
 func (c *amending) name(i int) name { return name{c.as[i].Topic, c.as[i].ID} }
 
-// amend locks the messages of a part and returns the step that changes them.
-func (c *amending) amend(ctx context.Context, to stepper, part []int) (*locked, *step, error) {
-	l, err := c.s.lockNames(ctx, to, nil, part, c.name)
-	if err != nil {
-		return nil, nil, err
-	}
+// amend decides about the locked messages of a part, and returns the step that changes them.
+func (c *amending) amend(l *locked, part []int) *step {
 	write := c.s.changes()
 	for _, i := range part {
 		c.out[i] = c.decide(i, l, write)
 		write.refused = write.refused || c.out[i].Err != nil && !c.within
 	}
-	return l, write.step(), nil
+	return write.step()
 }
 
 // decide says what becomes of a message that somebody names.

@@ -18,17 +18,13 @@ type locked struct {
 	settings map[string]*punctual.Settings // of the topics that there are
 }
 
-// lockNames locks the messages of a part, and keeps the topics given from being deleted.
-func (s *Store) lockNames(ctx context.Context, to stepper, share []string, part []int, nameOf func(i int) name) (*locked, error) {
+// lockNames locks the messages of a part. x is the step with what is to happen before, such as what keeps topics from being deleted.
+func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) name) (*locked, error) {
 	l := &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings)}
 	topics, ids := make([]string, len(part)), make([]string, len(part))
 	for at, i := range part {
 		n := nameOf(i)
 		topics[at], ids[at] = n.topic, n.id
-	}
-	x := s.step()
-	if len(share) > 0 {
-		x.add("topics_share", []any{s.class, share}, nil)
 	}
 	x.add("lock", []any{topics, ids}, func(rows scanner) error {
 		r, err := scanRow(rows)
@@ -159,6 +155,8 @@ func (c *changes) updateArgs() []any {
 type ownWay struct{ s *Store }
 
 func (w ownWay) write(ctx context.Context, build func() *step) error { return w.s.write(ctx, build) }
+
+func (w ownWay) create(ctx context.Context, build func() *step) error { return w.s.write(ctx, build) }
 
 func (w ownWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
 	return w.s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) { return nil, f(ctx, tx) })

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// claimBytes bounds the bodies of one claim, unless it has one message.
+// claimBytes bounds the bodies of one claim, over all its topics. The first message of each topic may go beyond it, and ends the claim.
 const claimBytes = 16 << 20
 
 // Claim leases due messages; see punctual.Store.
@@ -62,6 +62,7 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 		return nil, err
 	}
 	found := []punctual.Delivery{}
+	room := int64(claimBytes)
 	begun := time.Now()
 	var broke error // behind the first lease
 	for _, topic := range topics {
@@ -69,7 +70,7 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 		if c.PerTopic > 0 {
 			left = min(left, c.PerTopic-countOf(found, topic))
 		}
-		ds, full, err := s.claimTopic(ctx, c, topic, left)
+		ds, full, err := s.claimTopic(ctx, c, topic, left, &room)
 		found = append(found, ds...)
 		if err != nil && len(found) == 0 {
 			return nil, err
@@ -141,18 +142,22 @@ func headOf(next *int64, micros int64) int64 {
 	return *next
 }
 
-// claimTopic leases up to n messages of a topic. It stops early, and says so, when they are as many bytes as one claim takes.
-func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, n int) (found []punctual.Delivery, full bool, err error) {
+// claimTopic leases up to n messages of a topic. It stops early, and says so, when they are as many bytes as the claim has room for, which
+// becomes less by them.
+func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, n int, room *int64) (found []punctual.Delivery, full bool, err error) {
 	for n > 0 {
 		limit := min(n, partItems)
-		got, err := s.claimSome(ctx, c, topic, limit)
+		got, err := s.claimSome(ctx, c, topic, limit, *room)
 		if err != nil {
 			return found, false, err
 		}
 		found = append(found, got.ds...)
+		for i := range got.ds {
+			*room -= int64(len(got.ds[i].Body))
+		}
 		n -= len(got.ds)
 		switch {
-		case got.taken < got.seen:
+		case got.taken < got.seen || *room <= 0:
 			return found, true, nil
 		case got.seen < limit:
 			return found, false, nil
@@ -175,7 +180,7 @@ type some struct {
 
 // claimSome runs claim.sql once. A message that cannot be read keeps its lease until that runs out. It is dead when
 // its attempts are used up, so it holds up no other one.
-func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, limit int) (*some, error) {
+func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (*some, error) {
 	var length *int64
 	if c.Lease > 0 {
 		ms := storekit.CeilDuration(c.Lease)
@@ -185,7 +190,8 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 	seen := s.waits.look([]string{topic}, c.Wait > 0)[topic]
 	err := s.write(ctx, func() *step {
 		got = &some{}
-		return s.step().add("claim", s.writing(topic, limit, length, claimBytes, lookAhead.Milliseconds(), seen.floor), func(rows scanner) error { return got.scan(rows, topic) })
+		e := s.epoch.Load()
+		return s.step().add("claim", s.writing(topic, limit, length, room, lookAhead.Milliseconds(), seen.floor, e.number, e.timeline), func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if err != nil {
 		return nil, err
@@ -199,7 +205,7 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 		}
 	}
 	at := headOf(got.next, got.micros)
-	if got.seen == limit { // there may be more
+	if got.seen == limit || got.taken < got.seen { // there may be more
 		at = got.micros / 1000
 	}
 	s.waits.saw(topic, at, got.floor(seen.floor), seen)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/pgtest"
@@ -27,8 +28,9 @@ func TestRandomHistories(t *testing.T) {
 }
 
 // onePool opens stores on one pool: a new connection costs the server more than most cases.
+// Its sessions have a default level that breaks whatever does not say its own.
 func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
-	pool := newPool(t, shared)
+	pool := newPoolAt(t, shared, pgx.Serializable)
 	t.Cleanup(pool.Close)
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		t.Helper()
@@ -47,7 +49,13 @@ func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
 
 func TestRaces(t *testing.T) {
 	t.Parallel()
-	storetest.RunRaces(t, openFresh, storetest.WithLossyClaims())
+	storetest.RunRaces(t, openSerializable, storetest.WithLossyClaims())
+}
+
+// openSerializable opens a store on sessions whose default level breaks whatever does not say its own.
+func openSerializable(t *testing.T, clock storekit.Clock) punctual.Store {
+	t.Helper()
+	return openEmpty(t, newPoolAt(t, shared, pgx.Serializable), clock)
 }
 
 // TestTransitions compares every transition of a message's life with memstore: SQL repeats the rules.
@@ -60,7 +68,7 @@ func TestTransitions(t *testing.T) {
 // TestWorkload does everything at once for a while.
 func TestWorkload(t *testing.T) {
 	t.Parallel()
-	storetest.RunWorkload(t, openFresh, 8*time.Second, 1)
+	storetest.RunWorkload(t, openSerializable, 8*time.Second, 1)
 }
 
 func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {

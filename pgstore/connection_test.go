@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -358,7 +359,7 @@ func TestTooManyConnections(t *testing.T) {
 		}
 	}
 	waitUntil(t, "a push passes again", func() bool {
-		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "taken"}})
+		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "taken", Due: longDue}})
 		return err == nil
 	})
 	if ds := claimN(t, s, 100); len(ds) != 4 {
@@ -473,4 +474,104 @@ func TestReadOnly(t *testing.T) {
 		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100})
 		return err == nil && len(ds) >= 3
 	})
+}
+
+// P13: a server that ends a connection while it prepares the statements of a call has been sent nothing to carry out. That is a definite
+// error.
+func TestEndedWhilePreparing(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	for name, call := range map[string]func(one *Store) error{
+		"push": func(one *Store) error {
+			_, err := one.Push(context.Background(), []punctual.NewMessage{{Topic: "orders", ID: "a"}})
+			return err
+		},
+		"claim": func(one *Store) error {
+			_, err := one.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: 1})
+			return err
+		},
+		"ack": func(one *Store) error {
+			_, err := one.Settle(context.Background(), []punctual.Settlement{{Topic: "orders", ID: "a", Token: 1, Verb: punctual.SettleAck}})
+			return err
+		},
+		"cancel": func(one *Store) error {
+			_, err := one.Amend(context.Background(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "a"}})
+			return err
+		},
+	} {
+		one := openStore(t, newPool(t, shared), &Options{Schema: s.opt.Schema, OwnPool: true, NoListen: true})
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		var holding int
+		// To prepare a statement the server needs a lock of its tables.
+		if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&holding); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), inSchema("LOCK TABLE punctual.message, punctual.topic IN ACCESS EXCLUSIVE MODE", s.opt.Schema)); err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan error, 1)
+		go func() { answer <- call(one) }()
+		awaitBlocked(t, s, holding)
+		ended := 0
+		err = s.pool.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", holding).Scan(&ended)
+		if err != nil || ended == 0 {
+			t.Fatalf("this test shows nothing: %d connections were ended, %v", ended, err)
+		}
+		wantDefinite(t, name+" whose connection ended while its statements were prepared", <-answer, punctual.ErrUnreachable)
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Get(t.Context(), "orders", "a"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("P13: Get of the message that was certainly not pushed: %v", err)
+	}
+}
+
+// P13: a database that is gone is no answer about a message.
+func TestDatabaseGone(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	doIt(t, server, "create database shop")
+	pool, err := pgxpool.New(t.Context(), server.URL("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, pool, &Options{Migrate: true, OwnPool: true})
+	pushOrders(t, s, 1, time.Hour)
+	waitUntil(t, "the database is renamed", func() bool {
+		doIt(t, server, "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = 'shop'")
+		_, err := server.Do("alter database shop rename to shop_before")
+		return err == nil
+	})
+	pool.Reset()
+	_, err = s.Get(t.Context(), "orders", "0")
+	wantDefinite(t, "get from a database that is gone", err, punctual.ErrUnreachable)
+	if errors.Is(err, punctual.ErrNotFound) || !strings.Contains(fmt.Sprint(err), "no such database") {
+		t.Errorf("P13: get from a database that is gone: %v; want that the database is, and not the message", err)
+	}
+	_, err = s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders"}})
+	wantDefinite(t, "push to a database that is gone", err, punctual.ErrUnreachable)
+	doIt(t, server, "alter database shop_before rename to shop")
+	waitUntil(t, "the message is there again", func() bool {
+		_, err := s.Get(t.Context(), "orders", "0")
+		return err == nil
+	})
+}
+
+// Errors of the server are no answers about messages and topics: whoever gets one of those believes that the message is not there, or done.
+func TestFaultsSayNothingOfMessages(t *testing.T) {
+	t.Parallel()
+	for _, f := range faults {
+		for _, kind := range []error{
+			punctual.ErrNotFound, punctual.ErrDuplicate, punctual.ErrLeaseLost, punctual.ErrCancelled, punctual.ErrLeased, punctual.ErrNotDead, punctual.ErrPaused, punctual.ErrInvalid,
+		} {
+			if errors.Is(f.kind, kind) {
+				t.Errorf("P13: the server's error %s is told as %q", f.code, kind)
+			}
+		}
+	}
 }

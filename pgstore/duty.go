@@ -65,13 +65,18 @@ func (s *Store) look(ctx context.Context) error {
 	}
 	s.data = d
 	s.clock.kept(d.micros)
-	return s.keepClock(ctx)
+	return s.keepClock(ctx, d.server)
 }
 
-// keepClock writes down how far the clock was, if it has moved by a tick since anybody did.
-func (s *Store) keepClock(ctx context.Context) error {
+// keepClock writes down how far the clock was, if it has moved by a tick since anybody did. While the server's clock is behind, the
+// store's stands still. Then any difference is written down, so that all processes come to stand at the time of the one that is ahead.
+func (s *Store) keepClock(ctx context.Context, server int64) error {
 	at := s.clock.floorMicros()
-	if at < s.clock.keptMicros()+tickEvery.Microseconds() {
+	ahead := tickEvery.Microseconds()
+	if server < at-time.Millisecond.Microseconds() {
+		ahead = 1
+	}
+	if at < s.clock.keptMicros()+ahead {
 		return nil
 	}
 	return s.writeClockAt(ctx, at)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/punctualmq/punctual"
 )
@@ -42,7 +43,7 @@ var faults = []fault{
 	{codeNoSchema, punctual.ErrStoreFailed, "the schema of the store is gone: open the store again, or run punctual migrate up"},
 	{"42501", punctual.ErrForbidden, "this role lacks a right; docs/format-postgres.md names those that are needed"},
 	{"28", punctual.ErrUnauthenticated, "the server does not accept this role and password"},
-	{"3D000", punctual.ErrNotFound, "there is no such database"},
+	{"3D000", punctual.ErrUnreachable, "there is no such database: it was renamed or dropped, or the URL is wrong"},
 	{"26000", punctual.ErrUnsupported, noPrepared},
 	{"42P05", punctual.ErrUnsupported, noPrepared},
 	{"XX00", punctual.ErrCorrupt, "the server found damaged data; look at its log"},
@@ -67,11 +68,12 @@ func (s *Store) explain(err error, unknown error) error {
 	return fmt.Errorf("%s: %w (%v)", remedy, kind, err)
 }
 
-// meaning is the kind of an error and what is to be said of it, which is nothing for those that say it themselves.
+// meaning is the kind of an error and what is to be said of it, which is nothing for those that say it themselves. What fails while the
+// driver prepares the statements of a step was not carried out.
 func meaning(err, unknown error) (remedy string, kind error) {
 	var refused *pgconn.PgError
 	var dialled *pgconn.ConnectError
-	if errors.As(err, new(uncommitted)) || errors.As(err, new(unsent)) || pgconn.SafeToRetry(err) {
+	if errors.As(err, new(uncommitted)) || errors.As(err, new(unsent)) || errors.As(err, new(pgx.ErrPreprocessingBatch)) || pgconn.SafeToRetry(err) {
 		unknown = punctual.ErrUnreachable // nothing was changed
 	}
 	switch {

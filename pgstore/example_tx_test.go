@@ -43,11 +43,8 @@ func ExampleStore_PushTx() {
 		if err != nil {
 			return err
 		}
-		pushed, err := store.PushTx(ctx, pgstore.Pgx(tx), []punctual.NewMessage{m})
-		if err != nil {
-			return err
-		}
-		return pushed[0].Err
+		_, err = store.PushTx(ctx, pgstore.Pgx(tx), m)
+		return err
 	})
 	if err != nil {
 		fmt.Println("no order, and no message:", err)
@@ -78,12 +75,8 @@ func ExampleSQL() {
 			return err
 		}
 		m := punctual.NewMessage{Topic: "order.close", ID: order, Delay: 30 * time.Minute}
-		pushed, err := store.PushTx(ctx, pgstore.SQL(tx), []punctual.NewMessage{m})
-		if err != nil {
+		if _, err := store.PushTx(ctx, pgstore.SQL(tx), m); err != nil {
 			return err
-		}
-		if pushed[0].Err != nil {
-			return pushed[0].Err
 		}
 		return tx.Commit()
 	}

@@ -51,7 +51,7 @@ func TestFloor(t *testing.T) {
 	defer run(t, conn.Conn(), "ROLLBACK")
 	run(t, conn.Conn(), "PREPARE it AS "+s.sql.text("claim"))
 	read := func(floor int64) int64 {
-		explained := run(t, conn.Conn(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE it (0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d)", claimBytes, floor))
+		explained := run(t, conn.Conn(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE it (0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, '')", claimBytes, floor))
 		var plans []struct {
 			Plan struct {
 				Hit  int64 `json:"Shared Hit Blocks"`
@@ -139,5 +139,31 @@ func TestBelowFloor(t *testing.T) {
 	}
 	if ds := claimOrders(t, s, time.Minute); len(ds) != 2 || ds[0].ID != "early" {
 		t.Errorf("claimed %v; want the early message first", ds)
+	}
+}
+
+// The time before which a claim has left nothing is not behind what it has met and left. Nor is it in the last moments, whose pushes may
+// not be committed yet.
+func TestFloorOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	const now, from = 1_000_000, 400_000
+	at := func(ms int64) punctual.Delivery { return punctual.Delivery{LeaseUntil: time.UnixMilli(ms)} }
+	last := now - lookBack.Milliseconds()
+	for name, x := range map[string]struct {
+		some
+		want int64
+	}{
+		"nothing there":                {some{}, last},
+		"one taken":                    {some{seen: 1, taken: 1, ds: []punctual.Delivery{at(500_000)}}, 500_000},
+		"two taken":                    {some{seen: 2, taken: 2, ds: []punctual.Delivery{at(600_000), at(500_000)}}, 600_000},
+		"one of the last moments":      {some{seen: 1, taken: 1, ds: []punctual.Delivery{at(now)}}, last},
+		"one of two taken":             {some{seen: 2, taken: 1, ds: []punctual.Delivery{at(500_000)}}, from},
+		"one that must end":            {some{seen: 1, taken: 1, spent: []string{"a"}}, from},
+		"one taken, one that must end": {some{seen: 2, taken: 2, spent: []string{"a"}, ds: []punctual.Delivery{at(500_000)}}, from},
+	} {
+		x.micros = now * 1000
+		if got := x.floor(from); got != x.want {
+			t.Errorf("%s: %d, want %d", name, got, x.want)
+		}
 	}
 }

@@ -91,7 +91,7 @@ func migrate(ctx context.Context, s *Store) error {
 
 // apply applies a migration unless that was done.
 func (s *Store) apply(ctx context.Context, m migration) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::integer, 0)", s.class); err != nil {
 			return err
 		}

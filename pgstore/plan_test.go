@@ -75,7 +75,7 @@ func TestPlans(t *testing.T) {
 			run(t, conn, inSchema("VACUUM ANALYZE punctual.message, punctual.story, punctual.topic", s.opt.Schema))
 		}
 		for name := range s.sql {
-			if name != "info" && name != "story" && !slices.Contains(readsAll, name) {
+			if name != "info" && name != "story" && name != "level" && !slices.Contains(readsAll, name) {
 				keptPlan(t, conn, s, name).each(func(n planNode) {
 					if problem := n.problem(name); problem != "" {
 						t.Errorf("tables %s: %s.sql %s: %+v", state.name, name, problem, n)
@@ -104,17 +104,19 @@ func TestPlansInCallersTransaction(t *testing.T) {
 	run(t, conn, "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
 	before := settingsOf(t, conn)
 
+	pushes := 0
 	calls := map[string]func(ctx context.Context, in Tx) error{
 		"push": func(ctx context.Context, in Tx) error {
-			_, err := s.PushTx(ctx, in, []punctual.NewMessage{
-				{Topic: "new", ID: "a"},
+			pushes++
+			_, err := s.PushManyTx(ctx, in, []punctual.NewMessage{
+				{Topic: fmt.Sprint("new", pushes), ID: "a"}, // whose topic stays behind a rollback
 				{Topic: "orders", ID: "a", IfExists: punctual.IfExistsReplace},
 				{Topic: "orders", ID: "b"},
 			})
 			return err
 		},
 		"amend": func(ctx context.Context, in Tx) error {
-			_, err := s.AmendTx(ctx, in, []punctual.Amendment{
+			_, err := s.AmendManyTx(ctx, in, []punctual.Amendment{
 				{Change: punctual.ChangeReschedule, Topic: "orders", ID: "b", Delay: time.Hour},
 				{Change: punctual.ChangeCancel, Topic: "orders", ID: "c"},
 			})
@@ -304,6 +306,8 @@ func (n planNode) problem(statement string) string {
 	switch {
 	case n.Type == "Nested Loop" && strings.Contains(n.JoinFilter, " = ") && statement != "examine":
 		return "compares each of two lists with each"
+	case n.Relation == "store" && statement == "claim":
+		return "reads a row that leaves a version each second"
 	case n.Type == "ModifyTable" || n.Relation == "" || n.Relation == "store" || n.Place != "" || strings.HasPrefix(n.Relation, "pg_"):
 		return ""
 	case (n.Relation == "message" || n.Relation == "story") && !n.leadsTo(statement):

@@ -100,6 +100,8 @@ func distinct(part []int, topicOf func(i int) string) []string {
 type way interface {
 	// write runs a step that is a transaction, or the next part of one.
 	write(ctx context.Context, build func() *step) error
+	// create runs a step that makes topics. It may be a transaction of its own, so that nobody else who needs one of them waits.
+	create(ctx context.Context, build func() *step) error
 	// transact runs f in a transaction, or in the one that there is.
 	transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error
 }
@@ -257,7 +259,7 @@ func (s *Store) createTopics(ctx context.Context, w way, topics []string) error 
 	if err != nil {
 		return err
 	}
-	return w.write(ctx, func() *step {
+	return w.create(ctx, func() *step {
 		return s.step().add("topic_create", append([]any{topics}, args...), nil)
 	})
 }
@@ -270,7 +272,7 @@ func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, er
 	}
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		gone = nil
-		l, err := p.s.lockNames(ctx, to, distinct(part, func(i int) string { return p.ms[i].Topic }), part, p.name)
+		l, err := p.s.lockNames(ctx, to, p.s.step().add("topics_share", []any{p.s.class, p.topics(part)}, nil), part, p.name)
 		if err != nil {
 			return err
 		}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // TestRemovalBehindAChange: an ack or a purge waits for a change of the same message under way, such as the extension
@@ -83,9 +86,9 @@ func TestChangeBehindAReplacement(t *testing.T) {
 		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&replacing); err != nil {
 			t.Fatal(err)
 		}
-		rs, err := s.PushTx(ctx, Pgx(tx), []punctual.NewMessage{{Topic: "t", ID: "a", Delay: 2 * time.Hour, IfExists: punctual.IfExistsReplace, Body: []byte("new")}})
-		if err != nil || rs[0].Status != punctual.PushReplaced {
-			t.Fatalf("push: %v, %v", rs, err)
+		r, err := s.PushTx(ctx, Pgx(tx), punctual.NewMessage{Topic: "t", ID: "a", Delay: 2 * time.Hour, IfExists: punctual.IfExistsReplace, Body: []byte("new")})
+		if err != nil || r.Status != punctual.PushReplaced {
+			t.Fatalf("push: %+v, %v", r, err)
 		}
 		done := make(chan error, 1)
 		go func() {
@@ -160,7 +163,13 @@ func TestPushHalfRefused(t *testing.T) {
 // awaitBlocked waits until a session waits for the one with the number pid.
 func awaitBlocked(t *testing.T, s *Store, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	awaitBlockedOr(t, s, pid, func() bool { return false })
+}
+
+// awaitBlockedOr is awaitBlocked for what may not wait, as it should: done reports that it did not.
+func awaitBlockedOr(t *testing.T, s *Store, pid int, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		var blocked int
 		err := s.pool.QueryRow(context.Background(), "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", pid).Scan(&blocked)
 		if err != nil {
@@ -246,5 +255,71 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 				t.Errorf("%s of a message whose topic was deleted meanwhile: %v, want %v", name, err, c.want)
 			}
 		})
+	}
+}
+
+// P1: the deletion of a topic waits for pushes to it that are under way, and takes their messages along. Otherwise a push could succeed
+// under the number of a topic that is gone.
+func TestDeletionWaitsForPushes(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	pushOrders(t, s, 1, time.Hour)
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	pushTx(t, s, Pgx(tx), message("under way"))
+	var pid int
+	if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		n   int64
+		err error
+	}
+	deleted := make(chan answer, 1)
+	go func() {
+		n, err := s.DeleteTopic(context.Background(), "orders")
+		deleted <- answer{n, err}
+	}()
+	awaitBlockedOr(t, s, pid, func() bool { return len(deleted) > 0 })
+	if len(deleted) > 0 {
+		t.Error("P1: a topic was deleted beside a push to it that had not committed")
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-deleted; got.err != nil || got.n != 2 {
+		t.Errorf("DeleteTopic answers %d messages, %v; want the one that was there and the one under way", got.n, got.err)
+	}
+}
+
+// A purge goes by the states when it begins: what is pushed, or dies, or becomes ready behind that, stays.
+func TestPurgeLeavesWhatCameLater(t *testing.T) {
+	t.Parallel()
+	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	s := openFresh(t, clock).(*Store)
+	begun := clock.Now().UnixMilli()
+	pushOrders(t, s, 1, 0)
+	clock.Advance(time.Second)
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "later"}, {Topic: "orders", ID: "dies later"}}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Second)
+	for _, d := range claimN(t, s, 10) {
+		if d.ID == "dies later" {
+			if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: d.ID, Token: d.Token, Verb: punctual.SettleDiscard}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	live := []any{"orders", int32(punctual.StateNone), int64(math.MinInt64), int64(math.MaxInt64), begun, sweepItems, int64(0), ""}
+	if got, err := s.purgeSome(t.Context(), "purge_live", live); err != nil || !slices.Equal(got.ids, []string{"0"}) {
+		t.Errorf("a purge that began before the push of a message removes %v, %v; want the earlier one alone", got.ids, err)
+	}
+	dead := []any{"orders", int64(math.MinInt64), int64(math.MaxInt64), begun, sweepItems, int64(math.MinInt64), ""}
+	if got, err := s.purgeSome(t.Context(), "purge_dead", dead); err != nil || len(got.ids) > 0 {
+		t.Errorf("a purge that began before a message died removes %v, %v; want none", got.ids, err)
 	}
 }

@@ -58,6 +58,14 @@ func (x *step) add(name string, args []any, each func(scanner) error) *step {
 	return x
 }
 
+// own makes a step a transaction of the store's own: it says its level, and how the server is to read unless plan is "".
+func (x *step) own(plan string) *step {
+	if plan != "" {
+		x.behind(plan, nil)
+	}
+	return x.behind("level", nil)
+}
+
 // behind puts a statement without arguments before all others.
 func (x *step) behind(name string, each func(scanner) error) *step {
 	first := x.s.step().add(name, nil, each)
@@ -97,7 +105,7 @@ func (s *Store) write(ctx context.Context, build func() *step) error {
 			return unsent{err}
 		}
 		defer conn.Release()
-		return build().behind("plan", nil).send(ctx, conn)
+		return build().own("plan").send(ctx, conn)
 	}, punctual.ErrIndeterminate)
 }
 
@@ -113,7 +121,7 @@ func (s *Store) readAll(ctx context.Context, build func() *step) error {
 
 func (s *Store) readBy(ctx context.Context, plan string, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
-		return build().behind(plan, nil).send(ctx, s.pool)
+		return build().own(plan).send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 }
 
@@ -199,9 +207,13 @@ func (s *Store) again(ctx context.Context, f func(context.Context) error, unknow
 	}
 }
 
-// beginEpoch takes in that the server's timeline has changed.
+// beginEpoch takes in that the server's timeline has changed, by this process or another one.
 func (s *Store) beginEpoch(ctx context.Context) error {
-	return s.step().add("epoch", nil, nil).send(ctx, s.pool)
+	if err := s.step().add("epoch", nil, nil).own("").send(ctx, s.pool); err != nil {
+		return err
+	}
+	_, err := s.readStore(ctx)
+	return err
 }
 
 // inTheWay reports whether a transaction was rolled back for a reason that may be gone at the next try.

@@ -94,7 +94,7 @@ func TestFullDisk(t *testing.T) {
 		for i := range body {
 			body[i] = byte(rand.Uint32()) // the server compresses
 		}
-		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: fmt.Sprint("big", n), Body: body}})
+		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: fmt.Sprint("big", n), Due: longDue, Body: body}})
 		switch {
 		case err != nil:
 			wantDefinite(t, "push on a full disk", err, punctual.ErrNoSpace)
@@ -110,7 +110,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	free()
 	waitUntil(t, "a push passes again", func() bool {
-		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "again", Body: body}})
+		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "again", Due: longDue, Body: body}})
 		return err == nil
 	})
 	if ds := claimN(t, s, 1000); len(ds) != stored+1 {
@@ -263,7 +263,7 @@ func TestPoisonHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := s.AmendTx(t.Context(), Pgx(tx), held); err != nil {
+	if _, err := s.AmendManyTx(t.Context(), Pgx(tx), held); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "behind"}, {Topic: "nobodys", ID: "x"}}); err != nil {
@@ -288,7 +288,7 @@ func TestPushHeldOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	pushTx(t, s, Pgx(tx), message("held open"))
+	pushTx(t, s, Pgx(tx), punctual.NewMessage{Topic: "orders", ID: "held open"})
 	for n := range 200 {
 		if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: fmt.Sprint("past ", n)}}); err != nil {
 			t.Fatal(err)

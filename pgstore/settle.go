@@ -105,7 +105,7 @@ func (c *settling) lost(i int, kind error) error {
 func (c *settling) settleAny(ctx context.Context, part []int) error {
 	var l *locked
 	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
-		if l, err = c.s.lockNames(ctx, tx, nil, part, c.name); err != nil {
+		if l, err = c.s.lockNames(ctx, tx, c.s.step(), part, c.name); err != nil {
 			return nil, err
 		}
 		write := c.s.changes()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -63,7 +64,8 @@ type Store struct {
 	waits waits
 	needs string // the least synchronous_commit of a transaction that changes something
 
-	data data // as it was opened, or seen last by the duties
+	data  data                  // as it was opened, or seen last by the duties
+	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
 
 	damage damage
 
@@ -168,20 +170,33 @@ func (s *Store) open(ctx context.Context) error {
 type data struct {
 	identity, timeline string
 	micros             int64
+	server             int64 // the server's own clock then, in µs
+	epoch              epoch
+}
+
+// epoch is what tokens begin with as long as the server has a timeline.
+type epoch struct {
+	number   int64
+	timeline string
 }
 
 // readStore reads which store the tables hold.
 func (s *Store) readStore(ctx context.Context) (d data, err error) {
 	err = s.read(ctx, func() *step {
-		return s.step().add("store", nil, func(rows scanner) error { return rows.Scan(&d.identity, &d.micros, &d.timeline) })
+		return s.step().add("store", nil, func(rows scanner) error {
+			return rows.Scan(&d.identity, &d.micros, &d.timeline, &d.server, &d.epoch.number, &d.epoch.timeline)
+		})
 	})
+	if err == nil {
+		s.epoch.Store(&d.epoch)
+	}
 	return d, err
 }
 
 // tick reads the clock.
 func (s *Store) tick(ctx context.Context) (micros int64, err error) {
 	err = s.again(ctx, func(ctx context.Context) error { // without plan.sql, since it reads no table
-		return s.step().add("now", s.reading(), s.micros(&micros)).send(ctx, s.pool)
+		return s.step().add("now", s.reading(), s.micros(&micros)).own("").send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 	if err == nil {
 		s.clock.hear(micros)

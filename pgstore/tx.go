@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,8 +20,8 @@ import (
 // Tx is a transaction of the caller's, in the database of the store. Make one with Pgx or SQL.
 //
 // What is done in it takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The store
-// never ends it and tries nothing again. Roll it back behind an error of the call: PostgreSQL has aborted it, or a part of the
-// call's messages is in it. errors.As finds the *pgconn.PgError of pgx in the error. So a serialization failure can be told.
+// never ends it and tries nothing again. An error of single messages leaves it whole: such a message was refused, and the others are in
+// it. Roll it back behind any other error: PostgreSQL has aborted it, or a part of the call's messages is in it. errors.As finds the *pgconn.PgError of pgx in the error. So a serialization failure can be told.
 //
 // The store raises synchronous_commit in it where it is less than the store's class needs. Other settings that it changes
 // have the caller's values again behind each call.
@@ -37,8 +39,8 @@ func Pgx(tx interface {
 	return Tx{func(ctx context.Context, x *step) error { return x.send(ctx, tx) }}
 }
 
-// SQL is for transactions of database/sql, with any driver for PostgreSQL: a *sql.Tx, or a *sql.Conn with one. With a *sql.DB, or
-// what has one in it, each call returns ErrInvalid.
+// SQL is for transactions of database/sql, with any driver for PostgreSQL: a *sql.Tx, or a *sql.Conn in which one was begun. With what is
+// no transaction, such as a *sql.DB, something around one, or a *sql.Conn without BEGIN, each call returns ErrInvalid and changes nothing.
 func SQL(tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 },
@@ -121,11 +123,44 @@ func array[T any](list []T, text func(T) string) string {
 	return "{" + strings.Join(out, ",") + "}"
 }
 
-// PushTx is Push in a transaction of the caller's: the messages exist if it commits. Waiting claims see them within a second
-// of the commit, at their due time if that is later than that.
+// PushTx is Queue.Push in a transaction of the caller's: the message exists if that commits. Waiting claims see it within a second
+// of the commit, at its due time if that is later than that. A message that was refused is an error, too; unless the server has refused
+// a statement, the transaction is whole. An ID that is taken is answered as Queue.Push does, by the result's Status.
 //
-// Until the transaction ends, another push of one of the IDs waits for it, and so does the deletion of the topic.
-func (s *Store) PushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+// Until the transaction ends, another push of the ID waits for it, and so does the deletion of the topic. At repeatable read and
+// serializable a topic that was made, changed in its ID or deleted since the transaction's snapshot is a serialization failure.
+func (s *Store) PushTx(ctx context.Context, tx Tx, m punctual.NewMessage) (punctual.PushResult, error) {
+	rs, err := s.pushTx(ctx, tx, []punctual.NewMessage{m})
+	if err != nil {
+		return punctual.PushResult{ID: m.ID, Topic: m.Topic, Err: err}, err
+	}
+	if rs[0].Err != nil {
+		return rs[0], fmt.Errorf("push: %w", rs[0].Err)
+	}
+	return rs[0], nil
+}
+
+// PushManyTx is PushTx for many messages, with a result for each, in order. A message that is refused has its PushResult.Err set and
+// does not stop the others, which exist if the caller commits all the same.
+//
+// The error is nil only if every message succeeded. It is a *punctual.BatchError that says how many did not, or what has failed for the
+// call as a whole, without results then.
+func (s *Store) PushManyTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	rs, err := s.pushTx(ctx, tx, ms)
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(rs))
+	for i := range rs {
+		errs[i] = rs[i].Err
+	}
+	if err := punctual.NewBatchError("push", errs); err != nil {
+		return rs, fmt.Errorf("push: %w", err)
+	}
+	return rs, nil
+}
+
+func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -157,8 +192,29 @@ func (s *Store) PushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 	return p.out, nil
 }
 
-// AmendTx is Amend in a transaction of the caller's. Until that ends, claims pass by the messages.
-func (s *Store) AmendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
+// AmendManyTx cancels, reschedules or requeues many messages in a transaction of the caller's, as Store.Amend does, with a result for each,
+// in order. An amendment that is refused has its Amended.Err set and does not stop the others. Until the transaction ends, claims pass by
+// the messages.
+//
+// The error is as that of PushManyTx. At repeatable read and serializable a message that was stored or changed since the transaction's
+// snapshot is a serialization failure, never "not found". An ID that is not found there stays so until the transaction ends: a push of it
+// waits.
+func (s *Store) AmendManyTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
+	out, err := s.amendTx(ctx, tx, as)
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(out))
+	for i := range out {
+		errs[i] = out[i].Err
+	}
+	if err := punctual.NewBatchError("amend", errs); err != nil {
+		return out, fmt.Errorf("amend: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Store) amendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -170,11 +226,7 @@ func (s *Store) AmendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]
 	c.within = true
 	err := s.inCallers(ctx, tx, func(way *callersWay) error {
 		for _, part := range c.parts() {
-			_, x, err := c.amend(ctx, way, part)
-			if err == nil && x.Len() > 0 {
-				err = way.send(ctx, x)
-			}
-			if err != nil {
+			if err := c.amendWithin(ctx, way, part); err != nil {
 				return err
 			}
 		}
@@ -186,11 +238,60 @@ func (s *Store) AmendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]
 	return c.out, nil
 }
 
+// amendWithin amends a part in the caller's transaction.
+func (c *amending) amendWithin(ctx context.Context, way *callersWay, part []int) error {
+	s := c.s
+	topics := distinct(part, func(i int) string { return c.as[i].Topic })
+	x := s.step().add("topics_hold", []any{s.class, topics}, nil).add("topics_keep", []any{topics}, nil)
+	l, err := s.lockNames(ctx, way, x, part, c.name)
+	if err != nil {
+		return err
+	}
+	if way.strict {
+		if err := c.proveAbsent(ctx, way, l, part); err != nil {
+			return err
+		}
+	}
+	if x := c.amend(l, part); x.Len() > 0 {
+		return way.send(ctx, x)
+	}
+	return nil
+}
+
+// proveAbsent has the server refuse the transaction, with a serialization failure, when a message that its snapshot does not show was
+// stored since. A statement that reads sees the snapshot alone; one that stores a row sees all that has the ID.
+func (c *amending) proveAbsent(ctx context.Context, way *callersWay, l *locked, part []int) error {
+	var absent []int
+	for _, i := range part {
+		if l.rows[c.name(i)] == nil {
+			absent = append(absent, i)
+		}
+	}
+	if len(absent) == 0 {
+		return nil
+	}
+	names, ids := make([]string, len(absent)), make([]string, len(absent))
+	for at, i := range absent {
+		names[at], ids[at] = c.as[i].Topic, c.as[i].ID
+	}
+	unknown := slices.DeleteFunc(distinct(absent, func(i int) string { return c.as[i].Topic }), func(t string) bool { return l.settings[t] != nil })
+	slices.Sort(unknown)
+	if len(unknown) > 0 {
+		if err := c.s.createTopics(ctx, way, unknown); err != nil {
+			return err
+		}
+	}
+	return way.send(ctx, c.s.step().
+		add("absent", []any{names, ids}, nil).
+		add("absent_back", []any{names, ids}, nil).
+		add("topics_absent_back", []any{unknown}, nil))
+}
+
 // CancelTx cancels one message in a transaction of the caller's, as Queue.Cancel does. The error is nil when it was
 // cancelled, ErrLeased when somebody works on it, ErrNotFound when it is not there. None of them aborts the
-// transaction.
+// transaction. What AmendManyTx says of isolation levels holds here, too.
 func (s *Store) CancelTx(ctx context.Context, tx Tx, topic, id string) error {
-	out, err := s.AmendTx(ctx, tx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id}})
+	out, err := s.amendTx(ctx, tx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id}})
 	if err != nil {
 		return err
 	}
@@ -201,7 +302,7 @@ func (s *Store) CancelTx(ctx context.Context, tx Tx, topic, id string) error {
 // CancelTx does.
 func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (punctual.Amended, error) {
 	a.Change = punctual.ChangeReschedule
-	out, err := s.AmendTx(ctx, tx, []punctual.Amendment{a})
+	out, err := s.amendTx(ctx, tx, []punctual.Amendment{a})
 	if err != nil {
 		return punctual.Amended{}, err
 	}
@@ -216,6 +317,7 @@ type callersWay struct {
 
 	names, was []string // the settings that are changed, and the caller's values; none before the first step
 	changed    bool     // they are not given back yet
+	strict     bool     // the transaction has one snapshot for all its statements: it is not read committed
 }
 
 // inCallers runs f with the way of a caller's transaction, and leaves that with the settings that it had.
@@ -242,6 +344,29 @@ func (w *callersWay) write(ctx context.Context, build func() *step) error {
 	return w.send(ctx, build())
 }
 
+// acquireTime is how long to wait for a connection to make topics on. The caller holds one already, so the pool may have no other.
+const acquireTime = 100 * time.Millisecond
+
+// create makes topics on a connection of the pool, where they are committed at once. A topic that the caller's transaction makes keeps
+// all others who push to it waiting until it ends. It does so where the pool has no connection, and where its snapshot would not show
+// what others make.
+func (w *callersWay) create(ctx context.Context, build func() *step) error {
+	if w.strict {
+		return w.write(ctx, build)
+	}
+	brief, end := context.WithTimeout(ctx, acquireTime)
+	defer end()
+	conn, err := w.s.pool.Acquire(brief)
+	if err != nil {
+		return w.write(ctx, build)
+	}
+	defer conn.Release()
+	if err := build().own("plan").send(ctx, conn); err != nil {
+		return w.write(ctx, build)
+	}
+	return nil
+}
+
 func (w *callersWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
 	return f(ctx, w)
 }
@@ -253,9 +378,21 @@ func (w *callersWay) send(ctx context.Context, x *step) error {
 		w.givingBack(x)
 	}
 	if !w.changed {
+		var which string // the transaction
+		x.behind("within", func(rows scanner) error {
+			var is, level string
+			if err := rows.Scan(&is, &level); err != nil {
+				return err
+			}
+			w.strict = level != "read committed" && level != "read uncommitted"
+			if is != which {
+				return fmt.Errorf("each statement is a transaction of its own: begin one and pass that: %w", punctual.ErrInvalid)
+			}
+			return nil
+		})
 		x.behind("plan_within", func(rows scanner) error {
 			var name, was, now string
-			err := rows.Scan(&name, &was, &now)
+			err := rows.Scan(&name, &was, &now, &which)
 			if !known && err == nil {
 				w.names, w.was = append(w.names, name), append(w.was, was)
 			}

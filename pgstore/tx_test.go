@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/punctualmq/punctual"
 )
@@ -64,20 +65,26 @@ func TestTx(t *testing.T) {
 	}
 }
 
+// longDue is before every claim.
+var longDue = time.Unix(1, 0)
+
+// laterMessage is one that no claim finds for an hour.
+func laterMessage(id string) punctual.NewMessage {
+	m := message(id)
+	m.Due, m.Delay = time.Time{}, time.Hour
+	return m
+}
+
+// message is one that is long due: what is pushed without a time is due at the next millisecond, which a claim may come before.
 func message(id string) punctual.NewMessage {
-	return punctual.NewMessage{Topic: "orders", ID: id, Body: []byte(`a "body" \ of ` + id), Headers: map[string]string{"k": "v"}}
+	return punctual.NewMessage{Topic: "orders", ID: id, Due: longDue, Body: []byte(`a "body" \ of ` + id), Headers: map[string]string{"k": "v"}}
 }
 
 func pushTx(t *testing.T, s *Store, tx Tx, ms ...punctual.NewMessage) []punctual.PushResult {
 	t.Helper()
-	rs, err := s.PushTx(t.Context(), tx, ms)
+	rs, err := s.PushManyTx(t.Context(), tx, ms)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, r := range rs {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
 	}
 	return rs
 }
@@ -139,9 +146,7 @@ func testTxSavepoint(t *testing.T, s *Store, begin openTx) {
 
 func testTxAmend(t *testing.T, s *Store, begin openTx) {
 	for _, commit := range []bool{false, true} {
-		later := message("paid")
-		later.Delay = time.Hour
-		if _, err := s.Push(t.Context(), []punctual.NewMessage{later}); err != nil {
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage("paid")}); err != nil {
 			t.Fatal(err)
 		}
 		tx, _, end := begin(t, s)
@@ -173,9 +178,9 @@ func testTxTaken(t *testing.T, s *Store, begin openTx) {
 	tx, _, end := begin(t, s)
 	fails := message("taken")
 	fails.IfExists = punctual.IfExistsFail
-	rs, err := s.PushTx(t.Context(), tx, []punctual.NewMessage{message("taken"), fails, message("free")})
-	if err != nil || rs[0].Status != punctual.PushDuplicate || !errors.Is(rs[1].Err, punctual.ErrDuplicate) || rs[2].Status != punctual.PushStored {
-		t.Errorf("PushTx of an ID that is taken: %+v, %v", rs, err)
+	rs, err := s.PushManyTx(t.Context(), tx, []punctual.NewMessage{message("taken"), fails, message("free")})
+	if failed := (*punctual.BatchError)(nil); !errors.As(err, &failed) || failed.Failed != 1 || rs[0].Status != punctual.PushDuplicate || !errors.Is(rs[1].Err, punctual.ErrDuplicate) || rs[2].Status != punctual.PushStored {
+		t.Errorf("PushManyTx of an ID that is taken: %+v, %v", rs, err)
 	}
 	if err := end(true); err != nil {
 		t.Fatal(err)
@@ -185,22 +190,113 @@ func testTxTaken(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
+// A message that is refused is the error of its call, so that nobody commits without it unawares. The transaction is whole.
+func TestTxRefusedMessages(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, MaxBody: 1000})
+			paused := true
+			if _, err := s.Configure(t.Context(), "paused", punctual.SettingsPatch{PushPaused: &paused}); err != nil {
+				t.Fatal(err)
+			}
+			large, far, fails := message("large"), message("far"), message("taken")
+			large.Body = make([]byte, 1001)
+			far.Due = punctual.MaxDue.Add(time.Hour)
+			fails.IfExists = punctual.IfExistsFail
+			refused := map[string]struct {
+				m    punctual.NewMessage
+				kind error
+			}{
+				"a topic with a space":      {punctual.NewMessage{Topic: "two words", ID: "a"}, punctual.ErrInvalid},
+				"a body that is too large":  {large, punctual.ErrTooLarge},
+				"a time beyond all":         {far, punctual.ErrInvalid},
+				"a topic that is paused":    {punctual.NewMessage{Topic: "paused", ID: "a"}, punctual.ErrPaused},
+				"an ID that must not exist": {fails, punctual.ErrDuplicate},
+			}
+			tx, _, end := begin(t, s)
+			pushTx(t, s, tx, message("taken"))
+			for what, x := range refused {
+				r, err := s.PushTx(t.Context(), tx, x.m)
+				wantDefinite(t, "PushTx of "+what, err, x.kind)
+				if !errors.Is(r.Err, x.kind) || r.ID != x.m.ID || r.Status != punctual.PushNone {
+					t.Errorf("PushTx of %s: result %+v", what, r)
+				}
+				rs, err := s.PushManyTx(t.Context(), tx, []punctual.NewMessage{x.m, message("beside " + what), x.m})
+				failed := (*punctual.BatchError)(nil)
+				if !errors.As(err, &failed) || failed.Failed != 2 || failed.Total != 3 || !errors.Is(err, x.kind) || punctual.Definite(err) {
+					t.Errorf("PushManyTx of %s: %v; want a BatchError, not definite as a whole", what, err)
+				}
+				if len(rs) != 3 || !errors.Is(rs[0].Err, x.kind) || rs[1].Status != punctual.PushStored {
+					t.Errorf("PushManyTx of %s: %+v; want the other message stored", what, rs)
+				}
+			}
+			if _, err := s.PushManyTx(t.Context(), tx, []punctual.NewMessage{large, large}); !punctual.Definite(err) {
+				t.Errorf("PushManyTx of refused messages alone: %v; want a definite error", err)
+			}
+			out, err := s.AmendManyTx(t.Context(), tx, []punctual.Amendment{
+				{Change: punctual.ChangeCancel, Topic: "orders", ID: "nobody"},
+				{Change: punctual.ChangeReschedule, Topic: "orders", ID: "taken", Delay: time.Hour},
+			})
+			if failed := (*punctual.BatchError)(nil); !errors.As(err, &failed) || failed.Failed != 1 || !errors.Is(err, punctual.ErrNotFound) || len(out) != 2 || out[1].Err != nil {
+				t.Errorf("AmendManyTx: %+v, %v; want a BatchError for the one that is not there", out, err)
+			}
+			if err := end(true); err != nil {
+				t.Fatal(err)
+			}
+			if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Ready+st.Scheduled != int64(1+len(refused)) {
+				t.Errorf("behind the commit: %+v, %v; want the messages that were not refused", st, err)
+			}
+		})
+	}
+}
+
 // What is no transaction is refused, since the message would be there whatever becomes of the order.
 func TestTxOfNone(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage("there")}); err != nil {
+		t.Fatal(err)
+	}
 	db := stdlib.OpenDBFromPool(s.pool)
 	defer func() { _ = db.Close() }()
-	for name, tx := range map[string]Tx{"a database": SQL(db), "what has one in it": SQL(struct{ *sql.DB }{db})} {
-		if _, err := s.PushTx(t.Context(), tx, []punctual.NewMessage{message("outside")}); !errors.Is(err, punctual.ErrInvalid) {
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	for name, tx := range map[string]Tx{
+		"a database":                   SQL(db),
+		"what has one in it":           SQL(struct{ *sql.DB }{db}),
+		"something around one":         SQL(queryFunc(db.QueryContext)),
+		"a connection without a BEGIN": SQL(conn),
+	} {
+		if _, err := s.PushTx(t.Context(), tx, message("outside")); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("PushTx in %s: %v; want ErrInvalid", name, err)
 		}
-		if err := s.CancelTx(t.Context(), tx, "orders", "outside"); !errors.Is(err, punctual.ErrInvalid) {
+		if err := s.CancelTx(t.Context(), tx, "orders", "there"); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("CancelTx in %s: %v; want ErrInvalid", name, err)
+		}
+		if _, err := s.RescheduleTx(t.Context(), tx, punctual.Amendment{Topic: "orders", ID: "there", Delay: 5 * time.Hour}); !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("RescheduleTx in %s: %v; want ErrInvalid", name, err)
 		}
 	}
 	if _, err := s.Get(t.Context(), "orders", "outside"); !errors.Is(err, punctual.ErrNotFound) {
-		t.Errorf("Get: %v; want not found", err)
+		t.Errorf("Get of what was pushed: %v; want not found", err)
+	}
+	if i, err := s.Get(t.Context(), "orders", "there"); err != nil || time.Until(i.Due) > 2*time.Hour {
+		t.Errorf("Get of what was cancelled and moved: due %v, %v; want it as it was", i.Due, err)
+	}
+	// A connection with a BEGIN is one.
+	if _, err := conn.ExecContext(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CancelTx(t.Context(), SQL(conn), "orders", "there"); err != nil {
+		t.Errorf("CancelTx in a connection with a BEGIN: %v", err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -222,9 +318,59 @@ func TestTxSerializationFailure(t *testing.T) {
 	if _, err := s.Configure(t.Context(), "mails", punctual.SettingsPatch{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.PushTx(t.Context(), Pgx(tx), []punctual.NewMessage{message("unseen")})
+	_, err = s.PushTx(t.Context(), Pgx(tx), message("unseen"))
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || refused.Code != codeSerialization || !punctual.Definite(err) {
 		t.Errorf("PushTx to a topic that its snapshot does not show: %v; want a serialization failure, definite", err)
+	}
+}
+
+// P14: the first message of a topic in a caller's transaction keeps nobody else from pushing to that topic.
+func TestTxMakesTopicsForAll(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			tx, _, end := begin(t, s)
+			pushTx(t, s, tx, message("first"))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if rs, err := s.Push(ctx, []punctual.NewMessage{message("beside")}); err != nil || rs[0].Err != nil {
+				t.Errorf("P14: push to a topic whose first message is in an open transaction: %+v, %v", rs, err)
+			}
+			if err := end(false); err != nil {
+				t.Fatal(err)
+			}
+			if ds := claimOrders(t, s, time.Minute); len(ds) != 1 || ds[0].ID != "beside" {
+				t.Errorf("behind the rollback a claim found %v; want the message of the other push alone", ds)
+			}
+		})
+	}
+}
+
+// A caller who holds the only connection of the pool can push the first message of a topic all the same.
+func TestTxOnTheOnlyConnection(t *testing.T) {
+	t.Parallel()
+	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+	tx, _, end := pgxTx(t, s)
+	if pool.Stat().AcquiredConns() != 1 || pool.Stat().MaxConns() != 1 {
+		t.Fatal("this test shows nothing: the transaction does not hold the only connection")
+	}
+	pushTx(t, s, tx, message("first"))
+	if err := end(true); err != nil {
+		t.Fatal(err)
+	}
+	if ds := claimOrders(t, s, time.Minute); len(ds) != 1 || ds[0].ID != "first" {
+		t.Errorf("behind the commit a claim found %v; want the message", ds)
 	}
 }

@@ -4,7 +4,8 @@
 -- it asked for it also tells when the next message needs attention, if that is within $8 ms. It looks at nothing before time $9,
 -- where the entries of finished messages are.
 -- Locks: the rows that it takes; it passes by what others have locked, and so waits for nobody.
--- A server whose timeline is not that of the epoch makes the token NULL, which the table refuses.
+-- Tokens are of epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. Table store
+-- has both; it is not read here, because each second leaves a version of its row as long as somebody holds a snapshot.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until
@@ -31,9 +32,9 @@ found AS MATERIALIZED (
     FROM taken
 ),
 number AS MATERIALIZED (
-    SELECT store.epoch::bigint << 52 | nextval('punctual.claim_number') << 12 | (random() * 4095)::bigint AS token
-    FROM punctual.store AS store CROSS JOIN found
-    WHERE found.wanted > 0 AND store.timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+    SELECT ($10::bigint << 52) | (nextval('punctual.claim_number') << 12) | (random() * 4095)::bigint AS token
+    FROM found
+    WHERE found.wanted > 0 AND $11::text = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
 ),
 leased AS (
     UPDATE punctual.message AS m

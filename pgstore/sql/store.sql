@@ -1,2 +1,5 @@
--- Reads which store this is, how far its clock was, and the timeline of the server. It locks nothing.
-SELECT identity::text, clock, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) FROM punctual.store
+-- Reads which store this is, how far its clock was, the timeline of the server, the server's own clock, and the epoch with its timeline.
+-- It locks nothing.
+SELECT identity::text, clock, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       epoch, timeline
+FROM punctual.store

@@ -5,6 +5,6 @@ SELECT t.number
 FROM (SELECT t.number
       FROM unnest($1::text[]) AS n (name)
            CROSS JOIN LATERAL (SELECT t.number FROM punctual.topic AS t WHERE t.name = n.name OFFSET 0) AS t
-      WHERE current_setting('transaction_isolation') <> 'read committed'
+      WHERE current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
       ORDER BY t.number) AS k
      CROSS JOIN LATERAL (SELECT t.number FROM punctual.topic AS t WHERE t.number = k.number FOR KEY SHARE) AS t

@@ -1,0 +1,63 @@
+package pgstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/pgtest"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// P2, P8: the clock of the store stands still while the server's is behind. What is pushed without a delay then is claimed at once, whatever
+// part of a millisecond the clock stands at.
+func TestPushWhileTheClockStandsStill(t *testing.T) {
+	t.Parallel()
+	for _, part := range []time.Duration{0, time.Microsecond, 500 * time.Microsecond, 999 * time.Microsecond} {
+		clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).Add(part))
+		s := openFresh(t, clock).(*Store)
+		before, err := s.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(-8 * time.Second)
+		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "a"}})
+		if err != nil || rs[0].Err != nil {
+			t.Fatal(rs, err)
+		}
+		if late := rs[0].Due.Sub(before); late < 0 || late > time.Millisecond {
+			t.Errorf("P8: at %v into a millisecond a push is due %v behind the clock", part, late)
+		}
+		if ds := claimN(t, s, 1); len(ds) != 1 {
+			t.Errorf("a clock that stands still at %v into a millisecond keeps a message from being claimed that is due at once", part)
+		}
+	}
+}
+
+// P3, P8: two processes whose clocks stand still, because the server's has stepped back, come to stand at the same time. Otherwise the one
+// that is ahead would see the leases of the other as over.
+func TestClocksStandAtOneTime(t *testing.T) {
+	t.Parallel()
+	server := pgtest.StartShifted(t, "fsync=off")
+	o := &Options{Migrate: true, OwnPool: true, NoListen: true}
+	one, other := openStore(t, newPool(t, server), o), openStore(t, newPool(t, server), o)
+	stepClock(t, server, -time.Hour)
+	// One has heard of half a second more than the other, which is less than what its duties write down while the clock moves.
+	stands := max(one.clock.floorMicros(), other.clock.floorMicros())
+	if err := one.writeClockAt(t.Context(), stands); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "both know the time that is written down", func() bool {
+		return one.clock.keptMicros() == stands && other.clock.keptMicros() == stands
+	})
+	ahead := stands + 500_000
+	one.clock.hear(ahead)
+	waitUntil(t, "both clocks stand at one time", func() bool {
+		a, errA := one.Now(t.Context())
+		b, errB := other.Now(t.Context())
+		return errA == nil && errB == nil && a.Equal(b) && a.UnixMicro() >= ahead/1000*1000
+	})
+	if behind := doIt(t, server, "select extract(epoch from clock_timestamp()) * 1000000 < "+"(select clock from punctual.store)"); behind != "t" {
+		t.Error("this test shows nothing: the server's clock has caught up")
+	}
+}

@@ -1,0 +1,6 @@
+-- Keeps topics from being deleted, as topics_share.sql does, unless the transaction is read committed. topics_keep.sql then locks rows of
+-- topics. A deletion that waited for those rows would hold the advisory lock, for which a later push of the transaction would wait.
+-- Locks: shared advisory locks, or nothing in a transaction that is read committed.
+SELECT count(pg_advisory_xact_lock_shared($1::integer, h.key))
+FROM (SELECT DISTINCT hashtext(name) AS key FROM unnest($2::text[]) AS n (name)
+      WHERE current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') ORDER BY 1) AS h

@@ -1,0 +1,80 @@
+package pgstore
+
+import (
+	"io/fs"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// sqlTokens are the tokens of an SQL text: strings, words and numbers, operators, and single other characters.
+var sqlTokens = regexp.MustCompile(`'(?:[^']|'')*'|"[^"]*"|[\w$.]+|::|[<>=!|&#~+\-*/%^]+|\S`)
+
+// sqlOperators are what PostgreSQL reads from left to right with one precedence, whatever Go or C make of it. Sums bind tighter there.
+var (
+	sqlBits = map[string]bool{"<<": true, ">>": true, "|": true, "&": true, "#": true}
+	sqlSums = map[string]bool{"+": true, "-": true, "*": true, "/": true, "%": true, "||": true}
+	// sqlEnds begin another expression.
+	sqlEnds = regexp.MustCompile(`(?i)^([,;=<>]|<=|>=|<>|AND|OR|NOT|SELECT|FROM|WHERE|WHEN|THEN|ELSE|END|CASE|AS|ON|SET|BY|IS|IN|BETWEEN|VALUES|USING)$`)
+)
+
+// mixedOperators returns the first two different operators that stand beside each other without parentheses, if one of them is an
+// operator of bits. It returns "" when there are none.
+func mixedOperators(text string) string {
+	levels := []string{""} // the last operator in each pair of parentheses that is open
+	for _, token := range sqlTokens.FindAllString(text, -1) {
+		top := &levels[len(levels)-1]
+		switch {
+		case token == "(" || token == "[":
+			levels = append(levels, "")
+		case token == ")" || token == "]":
+			levels = levels[:len(levels)-1]
+		case sqlEnds.MatchString(token):
+			*top = ""
+		case sqlBits[token] || sqlSums[token]:
+			if *top != "" && *top != token && (sqlBits[token] || sqlBits[*top]) {
+				return *top + " beside " + token
+			}
+			*top = token
+		}
+	}
+	return ""
+}
+
+// P4: `epoch << 52 | number << 12` is `((epoch << 52) | number) << 12` to PostgreSQL, so the epoch was shifted out of each token. No
+// statement mixes such operators without parentheses.
+func TestOperatorsHaveParentheses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"SELECT a << 52 | b":                          true,
+		"SELECT (a << 52) | b << 12":                  true,
+		"SELECT 1 << 2 + 3":                           true,
+		"SELECT a & b # c":                            true,
+		"SELECT f(a >> 1 & 1)":                        true,
+		"SELECT (a << 52) | (b << 12) | c":            false,
+		"SELECT a >> 52 > b AND (a >> 12) & 3 > b":    false,
+		"SELECT a >> 52, b & 1, 'x' || c || '<< | &'": false,
+		"SELECT CASE WHEN a & 1 = 0 THEN b << 1 END":  false,
+	} {
+		if got := mixedOperators(text); (got != "") != want {
+			t.Errorf("%s: mixed %q, want %v", text, got, want)
+		}
+	}
+	seen := 0
+	for _, pattern := range []string{"sql/*.sql", "migrations/*.sql"} {
+		names, err := fs.Glob(files, pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text := mustRead(name)
+			seen += strings.Count(text, "<<")
+			if mixed := mixedOperators(text); mixed != "" {
+				t.Errorf("%s: %s without parentheses: PostgreSQL reads them from left to right", name, mixed)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("this test shows nothing: no statement shifts bits")
+	}
+}
