@@ -91,13 +91,29 @@ func (r *watched) acks(ds []punctual.Delivery) {
 
 // holdsBack keeps the first answer that brings message a from the worker for d.
 func (r *watched) holdsBack(d time.Duration) {
-	held := false
+	hold := r.holder(d)
 	r.store.afterClaim = func(ds []punctual.Delivery) {
-		if !held && slices.ContainsFunc(ds, func(d punctual.Delivery) bool { return d.ID == "a" }) {
-			held = true
-			time.Sleep(d)
+		if slices.ContainsFunc(ds, func(d punctual.Delivery) bool { return d.ID == "a" }) {
+			hold()
 		}
 	}
+}
+
+// holder returns a function that sleeps for d when it is first called. Claims that the worker sends meanwhile reach the store after
+// that time, so the test can be another holder.
+func (r *watched) holder(d time.Duration) func() {
+	over := make(chan struct{})
+	var held atomic.Bool
+	r.store.gate = func() {
+		if held.Load() {
+			<-over
+		}
+	}
+	return sync.OnceFunc(func() {
+		held.Store(true)
+		time.Sleep(d)
+		close(over)
+	})
 }
 
 func (r *watched) wantSeen(want ...string) {
@@ -147,9 +163,10 @@ func TestWorkerStartsNothingThatWaitedTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWatched(t, nil)
 		o := r.observer()
+		hold := r.holder(40 * time.Second)
 		o.OnClaim = func(_ context.Context, n int, _ time.Duration) {
 			if n == 4 {
-				time.Sleep(40 * time.Second)
+				hold()
 			}
 		}
 		w := r.worker(worker.Config{Concurrency: 4, Observer: o})
