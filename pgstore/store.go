@@ -45,8 +45,9 @@ type Options struct {
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery and heartbeat, for tests, take the place of the constants.
-	checkEvery, heartbeat time.Duration
+	// checkEvery, heartbeat and pollEvery, for tests, take the place of the constants. wholePause takes the place of the time
+	// between two whole scans.
+	checkEvery, heartbeat, pollEvery, wholePause time.Duration
 	// gaveBack, for tests, is told by a claim what it had leased and is about to give back. It is told nothing where the claim
 	// may have leased what it does not know.
 	gaveBack func(ctx context.Context, ds []punctual.Delivery)
