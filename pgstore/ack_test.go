@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -149,5 +150,81 @@ func TestAckOfAMessageThatMoves(t *testing.T) {
 	}
 	if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Live() != 1 {
 		t.Errorf("%d messages are left, %v; want 1", st.Live(), err)
+	}
+}
+
+// P14: a caller's transaction holds one of the messages that a call settles. The others are settled, and the answer for the one that is
+// held is definite. The next call settles it once the transaction is over.
+func TestSettleBesideAHeldMessage(t *testing.T) {
+	t.Parallel()
+	const all = 20
+	for _, verb := range []punctual.Verb{punctual.SettleAck, punctual.SettleExtend, punctual.SettleRetry} {
+		for _, alone := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, alone %v", verb, alone), func(t *testing.T) {
+				t.Parallel()
+				s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+				pushOrders(t, s, all, 0)
+				var ss []punctual.Settlement
+				for _, d := range claimN(t, s, all) {
+					x := punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: verb, Delay: time.Hour}
+					if !alone || d.ID == "7" {
+						ss = append(ss, x)
+					}
+				}
+				tx, err := s.pool.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = tx.Rollback(context.Background()) }()
+				if err := s.CancelTx(t.Context(), Pgx(tx), "orders", "7"); !errors.Is(err, punctual.ErrLeased) {
+					t.Fatalf("this test shows nothing: the cancel of a leased message: %v", err)
+				}
+				errs, err := s.Settle(t.Context(), ss)
+				if err != nil {
+					t.Fatalf("P14: a call with one message that is held: %v; want an answer for each", err)
+				}
+				for i, err := range errs {
+					switch {
+					case ss[i].ID == "7":
+						wantDefinite(t, "settlement of the message that is held", err, punctual.ErrOverloaded)
+					case err != nil:
+						t.Errorf("P14: %s beside a message that is held: %v", ss[i].ID, err)
+					}
+				}
+				if err := tx.Rollback(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for _, x := range ss {
+					if x.ID != "7" {
+						continue
+					}
+					if errs, err := s.Settle(t.Context(), []punctual.Settlement{x}); err != nil || errs[0] != nil {
+						t.Errorf("the settlement when the transaction is over: %v, %v", errs, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// P4: a settlement under a token that is not the current one is lost at once, also while somebody holds the message.
+func TestStaleTokenOfAHeldMessage(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	pushOrders(t, s, 1, 0)
+	d := claimN(t, s, 1)[0]
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if err := s.CancelTx(t.Context(), Pgx(tx), "orders", d.ID); !errors.Is(err, punctual.ErrLeased) {
+		t.Fatal(err)
+	}
+	for _, verb := range []punctual.Verb{punctual.SettleAck, punctual.SettleExtend} {
+		errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: d.ID, Token: d.Token - 1, Verb: verb}})
+		if err != nil || !errors.Is(errs[0], punctual.ErrLeaseLost) {
+			t.Errorf("P4: %v under an old token: %v, %v; want ErrLeaseLost", verb, errs, err)
+		}
 	}
 }

@@ -470,8 +470,11 @@ func TestTimeoutsOfRole(t *testing.T) {
 				t.Fatal(err)
 			}
 			ack := []punctual.Settlement{{Topic: "orders", ID: held.ID, Token: held.Token, Verb: punctual.SettleAck}}
-			_, err = hasty.Settle(t.Context(), ack)
-			wantDefinite(t, "ack of a message whose row is held", err, punctual.ErrOverloaded)
+			errs, err := hasty.Settle(t.Context(), ack)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantDefinite(t, "ack of a message whose row is held", errs[0], punctual.ErrOverloaded)
 			_, err = hasty.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "1"}})
 			wantDefinite(t, "cancel of a message whose row is held", err, punctual.ErrOverloaded)
 			if ds, err := hasty.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2}); err != nil || len(ds) != 0 {
