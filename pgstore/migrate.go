@@ -124,13 +124,18 @@ func (s *Store) apply(ctx context.Context, m migration) error {
 // version is that of the tables; 0 where there is no store.
 func (s *Store) version(ctx context.Context) (v int, err error) {
 	err = s.again(ctx, func(ctx context.Context) error {
-		v, err = s.readVersion(ctx, s.pool)
+		conn, err := s.acquire(ctx)
+		if err != nil {
+			return unsent{err}
+		}
+		defer conn.Release()
+		v, err = s.readVersion(ctx, conn)
 		return err
 	}, punctual.ErrUnreachable)
 	return v, err
 }
 
-// querier is a pool or a transaction.
+// querier is a connection or a transaction.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }

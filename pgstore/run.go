@@ -71,6 +71,16 @@ func (x *step) send(ctx context.Context, to sender) error {
 	return to.SendBatch(ctx, &x.Batch).Close()
 }
 
+// sendAlone sends a step that is a transaction.
+func (s *Store) sendAlone(ctx context.Context, x *step) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return unsent{err}
+	}
+	defer conn.Release()
+	return x.send(ctx, conn)
+}
+
 // within bounds the time of a call.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
@@ -91,29 +101,18 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // write runs a transaction of one step. make makes the step anew for each try.
 func (s *Store) write(ctx context.Context, build func() *step) error {
-	return s.again(ctx, func(ctx context.Context) error {
-		conn, err := s.pool.Acquire(ctx)
-		if err != nil {
-			return unsent{err}
-		}
-		defer conn.Release()
-		return build().behind("plan", nil).send(ctx, conn)
-	}, punctual.ErrIndeterminate)
+	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().behind("plan", nil)) }, punctual.ErrIndeterminate)
 }
 
 // read is write for what changes nothing.
 func (s *Store) read(ctx context.Context, build func() *step) error {
-	return s.readBy(ctx, "plan", build)
+	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().behind("plan", nil)) }, punctual.ErrUnreachable)
 }
 
-// readAll is read for what counts all messages.
+// readAll is read for what counts all messages. It takes long, and so waits for a connection of the pool.
 func (s *Store) readAll(ctx context.Context, build func() *step) error {
-	return s.readBy(ctx, "plan_all", build)
-}
-
-func (s *Store) readBy(ctx context.Context, plan string, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
-		return build().behind(plan, nil).send(ctx, s.pool)
+		return build().behind("plan_all", nil).send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 }
 
@@ -121,7 +120,7 @@ func (s *Store) readBy(ctx context.Context, plan string, build func() *step) err
 // The step that it returns is sent together with the commit.
 func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *transaction) (last *step, err error)) error {
 	return s.again(ctx, func(ctx context.Context) error {
-		conn, err := s.pool.Acquire(ctx)
+		conn, err := s.acquire(ctx)
 		if err != nil {
 			return unsent{err}
 		}
@@ -201,7 +200,7 @@ func (s *Store) again(ctx context.Context, f func(context.Context) error, unknow
 
 // beginEpoch takes in that the server's timeline has changed.
 func (s *Store) beginEpoch(ctx context.Context) error {
-	return s.step().add("epoch", nil, nil).send(ctx, s.pool)
+	return s.sendAlone(ctx, s.step().add("epoch", nil, nil))
 }
 
 // inTheWay reports whether a transaction was rolled back for a reason that may be gone at the next try.

@@ -56,13 +56,14 @@ type Options struct {
 // Store keeps messages in PostgreSQL. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
 // punctual.FinishedKeeper and punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and close it with Close.
 type Store struct {
-	pool  *pgxpool.Pool
-	opt   Options
-	sql   statements
-	class int32 // tells the advisory locks of this schema from others
-	clock clock
-	waits waits
-	needs string // the least synchronous_commit of a transaction that changes something
+	pool    *pgxpool.Pool
+	reserve reserve
+	opt     Options
+	sql     statements
+	class   int32 // tells the advisory locks of this schema from others
+	clock   clock
+	waits   waits
+	needs   string // the least synchronous_commit of a transaction that changes something
 
 	data data // as it was opened, or seen last by the duties
 
@@ -182,7 +183,7 @@ func (s *Store) readStore(ctx context.Context) (d data, err error) {
 // tick reads the clock.
 func (s *Store) tick(ctx context.Context) (micros int64, err error) {
 	err = s.again(ctx, func(ctx context.Context) error { // without plan.sql, since it reads no table
-		return s.step().add("now", s.reading(), s.micros(&micros)).send(ctx, s.pool)
+		return s.sendAlone(ctx, s.step().add("now", s.reading(), s.micros(&micros)))
 	}, punctual.ErrUnreachable)
 	if err == nil {
 		s.clock.hear(micros)
@@ -241,6 +242,7 @@ func (s *Store) Close() error {
 	s.waits.close()
 	s.duties.Wait()
 	s.writeClock()
+	s.reserve.close()
 	if s.opt.OwnPool {
 		s.pool.Close()
 	}
