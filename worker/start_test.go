@@ -397,6 +397,48 @@ func TestWorkerAfterASuspend(t *testing.T) {
 	})
 }
 
+// TestWorkerStartsNothingAfterASuspendedRenewal: the machine is suspended while the answer to the renewal before a start is on its way.
+// The lease ends meanwhile and another worker has the message. The monotonic clock has stood still; the wall clock shows it.
+func TestWorkerStartsNothingAfterASuspendedRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		r := newWatched(t, clock)
+		r.holdsBack(40 * time.Second)
+		var awake atomic.Pointer[time.Time]
+		var other atomic.Pointer[[]punctual.Delivery]
+		r.store.afterSettle = func(_ context.Context, ss []punctual.Settlement) error {
+			if ss[0].Verb == punctual.SettleExtend && awake.Load() == nil {
+				time.Sleep(time.Second)
+				slept := time.Now()
+				awake.Store(&slept)
+				clock.step(time.Minute)
+				got := r.takes(1)
+				other.Store(&got)
+			}
+			return nil
+		}
+		w := r.worker(worker.Config{Concurrency: 1, Observer: r.observer()})
+		w.SetWallClock(func(at time.Time) time.Time {
+			if slept := awake.Load(); slept != nil && !at.Before(*slept) {
+				return at.Round(0).Add(time.Minute)
+			}
+			return at.Round(0)
+		})
+		w.Handle("t", r.handler(0))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(45 * time.Second)
+		if other.Load() == nil {
+			t.Fatal("this test shows nothing: no lease was renewed before a start")
+		}
+		r.wantSeen("a lost: lease_lost")
+		r.acks(*other.Load())
+		time.Sleep(time.Hour)
+		r.wantSeen("a lost: lease_lost")
+		r.stops(w)
+	})
+}
+
 // farStore is reached over a slow network: each call takes latency, half of it before the store.
 type farStore struct {
 	*spyStore
