@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -118,7 +119,7 @@ func settleAll(t *testing.T, s *Store, ds ...punctual.Delivery) []error {
 	return errs
 }
 
-// An ack that waits for somebody who moves its message finishes it all the same, and each of a batch has its own answer.
+// An ack of a message that somebody moves is told to try again, and then finishes it where it is. Each of a batch has its own answer.
 func TestAckOfAMessageThatMoves(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -132,20 +133,15 @@ func TestAckOfAMessageThatMoves(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = visible_at + 1 WHERE id = 'b'", s.opt.Schema)); err != nil {
 		t.Fatal(err)
 	}
-	answers := make(chan []error, 1)
-	go func() { answers <- settleAll(t, s, still, moving, stale) }()
-	for waiting := 0; waiting == 0; {
-		err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%"+s.opt.Schema+"%'").Scan(&waiting)
-		if err != nil {
-			t.Fatal(err)
-		}
+	errs := settleAll(t, s, still, moving, stale)
+	if errs[0] != nil || !errors.Is(errs[1], punctual.ErrOverloaded) || !errors.Is(errs[2], punctual.ErrLeaseLost) {
+		t.Errorf("acks of a message, of one that moves meanwhile and under a token that nobody has: %v; want the second to be tried again and the last to have lost its lease", errs)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	errs := <-answers
-	if errs[0] != nil || errs[1] != nil || !errors.Is(errs[2], punctual.ErrLeaseLost) {
-		t.Errorf("acks of a message, of one that moved meanwhile and under a token that nobody has: %v; want the last to have lost its lease", errs)
+	if errs := settleAll(t, s, moving); errs[0] != nil {
+		t.Errorf("the ack of a message that has moved: %v", errs[0])
 	}
 	if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Live() != 1 {
 		t.Errorf("%d messages are left, %v; want 1", st.Live(), err)
@@ -222,6 +218,82 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 		}
 		if doIt(t, server, "select pg_current_wal_flush_lsn() >= '"+acked+"'") != "t" {
 			t.Errorf("P13: %s answers that the message is gone before its ack is durable", name)
+		}
+	}
+}
+
+// P14: a caller's transaction holds one of the messages that a call settles. The others are settled, and the answer for the one that is
+// held is definite. The next call settles it once the transaction is over.
+func TestSettleBesideAHeldMessage(t *testing.T) {
+	t.Parallel()
+	const all = 20
+	for _, verb := range []punctual.Verb{punctual.SettleAck, punctual.SettleExtend, punctual.SettleRetry} {
+		for _, alone := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, alone %v", verb, alone), func(t *testing.T) {
+				t.Parallel()
+				s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+				pushOrders(t, s, all, 0)
+				var ss []punctual.Settlement
+				for _, d := range claimN(t, s, all) {
+					x := punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: verb, Delay: time.Hour}
+					if !alone || d.ID == "7" {
+						ss = append(ss, x)
+					}
+				}
+				tx, err := s.pool.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = tx.Rollback(context.Background()) }()
+				if err := s.CancelTx(t.Context(), Pgx(tx), "orders", "7"); !errors.Is(err, punctual.ErrLeased) {
+					t.Fatalf("this test shows nothing: the cancel of a leased message: %v", err)
+				}
+				errs, err := s.Settle(t.Context(), ss)
+				if err != nil {
+					t.Fatalf("P14: a call with one message that is held: %v; want an answer for each", err)
+				}
+				for i, err := range errs {
+					switch {
+					case ss[i].ID == "7":
+						wantDefinite(t, "settlement of the message that is held", err, punctual.ErrOverloaded)
+					case err != nil:
+						t.Errorf("P14: %s beside a message that is held: %v", ss[i].ID, err)
+					}
+				}
+				if err := tx.Rollback(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for _, x := range ss {
+					if x.ID != "7" {
+						continue
+					}
+					if errs, err := s.Settle(t.Context(), []punctual.Settlement{x}); err != nil || errs[0] != nil {
+						t.Errorf("the settlement when the transaction is over: %v, %v", errs, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// P4: a settlement under a token that is not the current one is lost at once, also while somebody holds the message.
+func TestStaleTokenOfAHeldMessage(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	pushOrders(t, s, 1, 0)
+	d := claimN(t, s, 1)[0]
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if err := s.CancelTx(t.Context(), Pgx(tx), "orders", d.ID); !errors.Is(err, punctual.ErrLeased) {
+		t.Fatal(err)
+	}
+	for _, verb := range []punctual.Verb{punctual.SettleAck, punctual.SettleExtend} {
+		errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: d.ID, Token: d.Token - 1, Verb: verb}})
+		if err != nil || !errors.Is(errs[0], punctual.ErrLeaseLost) {
+			t.Errorf("P4: %v under an old token: %v, %v; want ErrLeaseLost", verb, errs, err)
 		}
 	}
 }

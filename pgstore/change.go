@@ -20,19 +20,27 @@ type locked struct {
 
 // lockNames locks the messages of a part. x is the step with what is to happen before, such as what keeps topics from being deleted.
 func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) name) (*locked, error) {
+	return s.lockBy(ctx, to, "lock", x, part, nameOf, nil)
+}
+
+// lockBy is lockNames by a statement of the caller's choice. more, if not nil, adds to the step behind it.
+func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) name, more func(x *step, topics, ids []string)) (*locked, error) {
 	l := &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings)}
 	topics, ids := make([]string, len(part)), make([]string, len(part))
 	for at, i := range part {
 		n := nameOf(i)
 		topics[at], ids[at] = n.topic, n.id
 	}
-	x.add("lock", []any{topics, ids}, func(rows scanner) error {
+	x.add(statement, []any{topics, ids}, func(rows scanner) error {
 		r, err := scanRow(rows)
 		if err == nil {
 			l.rows[r.name] = r
 		}
 		return err
 	})
+	if more != nil {
+		more(x, topics, ids)
+	}
 	x.add("look", s.writing(distinct(part, func(i int) string { return nameOf(i).topic })), l.look)
 	if err := to.send(ctx, x); err != nil {
 		return l, err

@@ -330,7 +330,7 @@ func (s *Store) giveBack(ds []punctual.Delivery) {
 		part = append(part, i)
 	}
 	for _, some := range parts(part, c.name, func(int) int { return 0 }) {
-		if err := c.settleAny(context.Background(), some); err != nil {
+		if err := c.settleAny(context.Background(), some, len(some)); err != nil {
 			s.opt.Logger.Warn("leases could not be given back and run out", "error", err)
 			return
 		}

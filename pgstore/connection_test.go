@@ -23,16 +23,49 @@ import (
 // breaker breaks the connections of a pool at a message of the test's choice.
 type breaker struct {
 	mu     sync.Mutex
-	words  [][]byte // guarded by mu: what the message contains; nil for none to come
-	behind bool     // guarded by mu: the server carries it out, and its answer is lost
-	done   int      // guarded by mu: how often that has happened
+	words  [][]byte   // guarded by mu: what the message contains; nil for none to come
+	behind bool       // guarded by mu: the server carries it out, and its answer is lost
+	hangs  bool       // guarded by mu: its connection carries nothing from there on, and nobody learns of it
+	done   int        // guarded by mu: how often that has happened
+	hung   []net.Conn // guarded by mu: connections that hang
+}
+
+// hangAt has the connection of the next message that contains all words hang instead.
+func (b *breaker) hangAt(words ...string) {
+	b.breakAt(false, words...)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hangs = true
+}
+
+// keep notes a connection that hangs, for closeHung.
+func (b *breaker) keep(c net.Conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hung = append(b.hung, c)
+}
+
+// closeHung closes the connections that hang. Without it the driver would wait for their server at the end of the test.
+func (b *breaker) closeHung() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.hung {
+		_ = c.Close()
+	}
+}
+
+// count is how many connections were broken.
+func (b *breaker) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.done
 }
 
 // breakAt has the next message that contains all words break its connection: before it is sent, or behind what the server answers.
 func (b *breaker) breakAt(behind bool, words ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.words, b.behind = nil, behind
+	b.words, b.behind, b.hangs = nil, behind, false
 	for _, w := range words {
 		b.words = append(b.words, []byte(w))
 	}
@@ -41,28 +74,26 @@ func (b *breaker) breakAt(behind bool, words ...string) {
 // happened fails the test unless the connection that was to break has broken.
 func (b *breaker) happened(t *testing.T, n int) {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.done != n {
-		t.Fatalf("this test shows nothing: %d connections were broken, want %d", b.done, n)
+	if done := b.count(); done != n {
+		t.Fatalf("this test shows nothing: %d connections were broken, want %d", done, n)
 	}
 }
 
-// breaks reports whether a message breaks its connection, and when.
-func (b *breaker) breaks(message []byte) (breaks, behind bool) {
+// breaks reports whether a message breaks its connection, and when, or has it hang.
+func (b *breaker) breaks(message []byte) (breaks, behind, hangs bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.words == nil {
-		return false, false
+		return false, false, false
 	}
 	for _, w := range b.words {
 		if !bytes.Contains(message, w) {
-			return false, false
+			return false, false, false
 		}
 	}
 	b.words = nil
 	b.done++
-	return true, b.behind
+	return true, b.behind, b.hangs
 }
 
 // openBreaking opens a store whose connections break as the breaker is told. Its messages have the texts of their statements.
@@ -85,7 +116,9 @@ func openBreaking(t *testing.T, server *pgtest.Server, o Options) (*Store, *brea
 		t.Fatal(err)
 	}
 	o.OwnPool, o.NoListen = true, true
-	return openStore(t, pool, &o), b
+	s := openStore(t, pool, &o)
+	t.Cleanup(b.closeHung)
+	return s, b
 }
 
 // breaking is one connection of theirs.
@@ -93,11 +126,18 @@ type breaking struct {
 	net.Conn
 	b      *breaker
 	broken atomic.Bool
+	hangs  atomic.Bool
 }
 
 func (c *breaking) Write(message []byte) (int, error) {
-	breaks, behind := c.b.breaks(message)
+	breaks, behind, hangs := c.b.breaks(message)
 	switch {
+	case hangs:
+		c.hangs.Store(true)
+		c.b.keep(c.Conn)
+		return len(message), nil
+	case c.hangs.Load():
+		return len(message), nil
 	case breaks && !behind:
 		return 0, errors.Join(io.ErrClosedPipe, c.Close())
 	case breaks:
@@ -431,8 +471,11 @@ func TestTimeoutsOfRole(t *testing.T) {
 				t.Fatal(err)
 			}
 			ack := []punctual.Settlement{{Topic: "orders", ID: held.ID, Token: held.Token, Verb: punctual.SettleAck}}
-			_, err = hasty.Settle(t.Context(), ack)
-			wantDefinite(t, "ack of a message whose row is held", err, punctual.ErrOverloaded)
+			errs, err := hasty.Settle(t.Context(), ack)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantDefinite(t, "ack of a message whose row is held", errs[0], punctual.ErrOverloaded)
 			_, err = hasty.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "1"}})
 			wantDefinite(t, "cancel of a message whose row is held", err, punctual.ErrOverloaded)
 			if ds, err := hasty.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2}); err != nil || len(ds) != 0 {

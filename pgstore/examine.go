@@ -18,6 +18,7 @@ const (
 	fullConnections = 0.8 // of max_connections
 	manyDeadRows    = 10_000
 	deadRowsOfLive  = 0.5
+	poolSpare       = 4 // connections of a pool beside those that handlers hold
 )
 
 // Examine says what a store on this pool would stand on, without opening one; see punctual.Examiner. Of the options Schema and
@@ -142,6 +143,7 @@ func (x *examination) health(ctx context.Context) error {
 	} else {
 		x.add(storekit.Good("connections", value))
 	}
+	x.pool(most)
 	value := fmt.Sprintf("%d rows, %d dead ones, %d MiB", live, dead, bytes>>20)
 	if dead > manyDeadRows && float64(dead) > deadRowsOfLive*float64(live) {
 		x.add(storekit.Warning("message table", value, "claims pass by dead rows until they are removed: see the findings on snapshots and autovacuum, or run VACUUM "+x.s.opt.Schema+".message"))
@@ -152,6 +154,25 @@ func (x *examination) health(ctx context.Context) error {
 		x.add(storekit.Good("story table", fmt.Sprintf("%d rows, %d MiB", stories, storyBytes>>20)))
 	}
 	return nil
+}
+
+// pool says whether the pool is large enough, and not too large for a server that allows so many connections.
+func (x *examination) pool(most int64) {
+	max := int64(x.s.pool.Config().MaxConns)
+	value := fmt.Sprintf("%d connections", max)
+	switch full := x.s.reserve.times(); {
+	case full > 0:
+		x.add(storekit.Warning("pool", fmt.Sprintf("%s, all of them in use at %d calls", value, full),
+			fmt.Sprintf("set pool_max_conns to what handlers hold at a time and %d more: each handler with a transaction holds one", poolSpare)))
+	case max+reserveConns+1 > most:
+		x.add(storekit.Warning("pool", value,
+			fmt.Sprintf("the server allows %d in all: lower pool_max_conns, raise max_connections, or use a pooler", most)))
+	case max < poolSpare:
+		x.add(storekit.Warning("pool", value,
+			fmt.Sprintf("set pool_max_conns to %d or more, and one more for each handler that holds a transaction", poolSpare)))
+	default:
+		x.add(storekit.Good("pool", value))
+	}
 }
 
 // vacuum says what keeps dead rows from being removed.

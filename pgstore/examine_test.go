@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,35 @@ func TestExamine(t *testing.T) {
 		}
 		if f.Name == "durability" && !strings.Contains(f.Remedy, "fsync") {
 			t.Errorf("the remedy of %+v does not name fsync", f)
+		}
+	}
+}
+
+// A pool of which all connections were in use, one that is too small, and one that is larger than the server allows are told apart.
+func TestExaminePool(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		conns  int32
+		full   bool
+		remedy string
+	}{
+		{conns: 10},
+		{conns: 3, remedy: "set pool_max_conns to 4 or more"},
+		{conns: 1000, remedy: "max_connections"},
+		{conns: 10, full: true, remedy: "what handlers hold at a time"},
+	} {
+		s := openStore(t, poolOf(t, shared, c.conns), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+		if c.full {
+			holdAll(t, s)
+			pushOrders(t, s, 1, 0)
+		}
+		found, err := s.Examine(t.Context())
+		i := slices.IndexFunc(found, func(f punctual.Finding) bool { return f.Name == "pool" })
+		if err != nil || i < 0 {
+			t.Fatalf("pool of %d, full %v: %+v, %v; want a finding", c.conns, c.full, found, err)
+		}
+		if f := found[i]; !strings.Contains(f.Remedy, c.remedy) || (f.Severity == punctual.SeverityGood) != (c.remedy == "") {
+			t.Errorf("pool of %d, full %v: %+v; want %q as the remedy", c.conns, c.full, f, c.remedy)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/pgtest"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // pushOrders pushes messages that are due after a delay, or long due without one.
@@ -110,27 +110,51 @@ func TestPlanOfClaim(t *testing.T) {
 	}
 }
 
-// A push of one process wakes a claim that waits in another one, with notifications and without.
+// P11: a push of one process wakes a claim that waits in another one: by its notification at once, and by a poll within a second where
+// that is lost. The clock stands still, so nothing else wakes the claim.
 func TestWokenByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deaf %v", deaf), func(t *testing.T) {
-			o := &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: deaf}
+			t.Parallel()
+			clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
+			o := &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: deaf, clock: clock, heartbeat: time.Hour}
 			one, other := openStore(t, newPool(t, shared), o), openStore(t, newPool(t, shared), o)
-			for n := range 5 {
+			if !deaf {
+				waitUntil(t, "both processes listen", func() bool {
+					return doIt(t, shared, "select count(*) from pg_stat_activity where query = 'LISTEN \""+o.Schema+"_due\"'") == "2"
+				})
+			}
+			for n := range 3 {
 				found := make(chan claimResult, 1)
 				go func() {
-					ds, err := one.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: time.Minute})
+					ds, err := one.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Wait: time.Hour})
 					found <- claimResult{ds, err}
 				}()
-				awaitWaiting(t, one, "orders")
+				waitUntil(t, "the claim and the polls sleep", func() bool {
+					one.waits.mu.Lock()
+					defer one.waits.mu.Unlock()
+					w := one.waits.topics["orders"]
+					return w != nil && len(w.waiting) == 1 && !w.waiting[0].busy && one.waits.polls > 0 && one.waits.polling == 0 && !one.waits.again
+				})
 				if _, err := other.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: fmt.Sprint(n)}}); err != nil {
 					t.Fatal(err)
 				}
-				if got := <-found; got.err != nil || len(got.ds) != 1 || got.ds[0].ID != fmt.Sprint(n) {
-					t.Fatalf("a claim that waited for another process found %v, %v", got.ds, got.err)
-				} else {
-					t.Logf("found after %v", got.ds[0].Late())
+				if deaf {
+					select {
+					case got := <-found:
+						t.Fatalf("this test shows nothing: without a notification and with a clock that stands still a claim found %v, %v", got.ds, got.err)
+					case <-time.After(50 * time.Millisecond):
+					}
+					clock.Advance(time.Second)
+				}
+				select {
+				case got := <-found:
+					if got.err != nil || len(got.ds) != 1 || got.ds[0].ID != fmt.Sprint(n) {
+						t.Fatalf("P11: a claim that waited for another process found %v, %v", got.ds, got.err)
+					}
+				case <-time.After(callTime / 2):
+					t.Fatal("P11: the claim does not learn of a push of another process")
 				}
 			}
 		})

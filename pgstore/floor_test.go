@@ -3,11 +3,16 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
 )
 
@@ -49,19 +54,8 @@ func TestFloor(t *testing.T) {
 	}
 	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
-	run(t, conn.Conn(), "PREPARE it AS "+s.sql.text("claim"))
 	read := func(floor int64) int64 {
-		explained := run(t, conn.Conn(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE it (0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, '')", claimBytes, floor))
-		var plans []struct {
-			Plan struct {
-				Hit  int64 `json:"Shared Hit Blocks"`
-				Read int64 `json:"Shared Read Blocks"`
-			}
-		}
-		if err := json.Unmarshal(explained[0], &plans); err != nil {
-			t.Fatal(err)
-		}
-		return plans[0].Plan.Hit + plans[0].Plan.Read
+		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, ''", claimBytes, floor))
 	}
 	with := read(floor) // first, since who reads dead entries marks them
 	if without := read(noFloor); with > without/4 {
@@ -164,6 +158,188 @@ func TestFloorOfAnAnswer(t *testing.T) {
 		x.micros = now * 1000
 		if got := x.floor(from); got != x.want {
 			t.Errorf("%s: %d, want %d", name, got, x.want)
+		}
+	}
+}
+
+// pagesOf runs a statement and returns how many pages it has read.
+func pagesOf(t *testing.T, conn *pgx.Conn, text, args string) int64 {
+	t.Helper()
+	run(t, conn, "PREPARE it AS "+text)
+	explained := run(t, conn, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE it ("+args+")")
+	run(t, conn, "DEALLOCATE it")
+	var plans []struct {
+		Plan struct {
+			Hit  int64 `json:"Shared Hit Blocks"`
+			Read int64 `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal(explained[0], &plans); err != nil {
+		t.Fatal(err)
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
+// headsTracer keeps the scan starts with which the polls of a pool have read topic orders.
+type headsTracer struct {
+	mu     sync.Mutex
+	starts []int64 // guarded by mu
+}
+
+func (h *headsTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (h *headsTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (h *headsTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		if !strings.Contains(q.SQL, "n.floor") {
+			continue
+		}
+		topics, starts := q.Arguments[3].([]string), q.Arguments[5].([]int64)
+		h.mu.Lock()
+		h.starts = append(h.starts, starts[slices.Index(topics, "orders")])
+		h.mu.Unlock()
+	}
+	return ctx
+}
+
+func (h *headsTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (h *headsTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// all are those of the polls so far.
+func (h *headsTracer) all() []int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.starts)
+}
+
+// P11: a poll keeps away from the entries of finished messages, as a claim that waits does, so that a snapshot makes neither of
+// them dearer. Whole scans are told apart by their scan start, and are as rare as they are dear.
+func TestPollKeepsAwayFromFinished(t *testing.T) {
+	t.Parallel()
+	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced := &headsTracer{}
+	c.ConnConfig.Tracer = traced
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, pollEvery: 50 * time.Millisecond, wholePause: time.Hour})
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	finishOverdue(t, s, 1)
+	run(t, conn.Conn(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT identity FROM "+pgx.Identifier{s.opt.Schema}.Sanitize()+".store")
+	finishOverdue(t, s, 1000)
+	waitFor(t, s, func() bool { return len(traced.all()) >= 10 })
+	starts := traced.all()
+	wholes := len(slices.DeleteFunc(slices.Clone(starts), func(at int64) bool { return at != noFloor }))
+	if wholes > len(starts)/2 {
+		t.Errorf("of %d polls %d have read the whole topic; want the first ones alone", len(starts), wholes)
+	}
+	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
+	defer run(t, conn.Conn(), "ROLLBACK")
+	read := func(start int64) int64 {
+		return pagesOf(t, conn.Conn(), s.sql.text("heads"), fmt.Sprintf("0, NULL, 'local', '{orders}', 2000, '{%d}'", start))
+	}
+	poll := read(starts[len(starts)-1]) // first, since who reads dead entries marks them
+	if whole := read(noFloor); poll > whole/4 {
+		t.Errorf("P11: a poll reads %d pages, and a whole scan %d; want far fewer", poll, whole)
+	}
+}
+
+// waitFor has a claim of orders wait, as long as a condition does not hold.
+func waitFor(t *testing.T, s *Store, holds func() bool) {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Claim(ctx, punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: time.Minute})
+		done <- err
+	}()
+	waitUntil(t, "the polls beside a claim that waits", holds)
+	end()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the claim that waited: %v", err)
+	}
+}
+
+// P11: a message of a caller's transaction that was open for long, and one that such a transaction has held and given back, are found
+// by the poll that sees the end of that transaction. No whole scan and no notification is needed for that.
+func TestTransactionThatEndsLate(t *testing.T) {
+	t.Parallel()
+	for name, cancels := range map[string]bool{"pushed": false, "held and given back": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, wholePause: time.Hour})
+			finishOverdue(t, s, 1)
+			waitFor(t, s, func() bool { return floorOf(s) > noFloor && seenWriters(s) }) // the first whole scan is over
+			if cancels {
+				pushOrders(t, s, 1, 500*time.Millisecond)
+			}
+			tx, err := s.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			end := tx.Commit
+			if cancels {
+				if err := s.CancelTx(t.Context(), Pgx(tx), "orders", "0"); err != nil {
+					t.Fatal(err)
+				}
+				end = tx.Rollback
+			} else {
+				pushTx(t, s, Pgx(tx), punctual.NewMessage{Topic: "orders", ID: "0"})
+			}
+			due := s.clock.guess()/1000 + 500
+			waitFor(t, s, func() bool { return floorOf(s) > due })
+			if err := end(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: callTime / 2})
+			if err != nil || len(ds) != 1 || ds[0].Due.UnixMilli() > due {
+				t.Errorf("P11: behind the end of the transaction a claim that waits found %v, %v; want its message", ds, err)
+			}
+		})
+	}
+}
+
+// seenWriters reports whether a poll has asked which transactions are open.
+func seenWriters(s *Store) bool {
+	s.waits.mu.Lock()
+	defer s.waits.mu.Unlock()
+	return s.waits.writers.open != nil
+}
+
+// A whole scan that is dear is made for a tenth of the time at most, and for half of it where something may have appeared before a
+// scan start. A cheap one is made by each poll.
+func TestWholeScansAreRare(t *testing.T) {
+	for _, c := range []struct {
+		took, since int64
+		soon, due   bool
+	}{
+		{took: 100, since: 0, due: true},
+		{took: 1500, since: 13_400, due: false},
+		{took: 1500, since: 13_500, due: true},
+		{took: 1500, since: 1400, soon: true, due: false},
+		{took: 1500, since: 1500, soon: true, due: true},
+		{took: 1500, since: -1, due: true}, // the clock of a test went back
+	} {
+		x := wholeScans{took: c.took, ended: 1_000_000, soon: c.soon}
+		if due := x.due(1_000_000+c.since, 0); due != c.due {
+			t.Errorf("%d ms after a whole scan of %d ms, soon %v: due %v; want %v", c.since, c.took, c.soon, due, c.due)
+		}
+		x.underWay = true
+		if x.due(1_000_000+c.since, 0) {
+			t.Error("a whole scan is due while one is under way")
 		}
 	}
 }

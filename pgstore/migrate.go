@@ -2,13 +2,16 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
 )
@@ -51,6 +54,9 @@ type Version struct {
 
 // Migrate brings the tables of a store to this program's version, and makes them where there are none. Of the options Schema
 // counts. Several processes may call it at once; each migration takes effect as a whole or not at all.
+//
+// A migration of tables that are in use waits for a lock for 100 ms at a time, because all other statements wait behind it. It tries again
+// each second until ctx ends, for 30 s where ctx has no deadline. Then it returns ErrOverloaded and has changed nothing.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, o *Options) error {
 	s, err := newStore(pool, o)
 	if err == nil {
@@ -79,19 +85,72 @@ func MigrationStatus(ctx context.Context, pool *pgxpool.Pool, o *Options) (Versi
 	return v, nil
 }
 
+const (
+	// migrationPatience is how long a migration waits for a lock on a table, at most. All statements that come meanwhile wait behind it.
+	migrationPatience = 100 * time.Millisecond
+	// migrationPause is how long the statements then have the table to themselves.
+	migrationPause = time.Second
+)
+
 // migrate applies what is pending, in one transaction for each migration. An advisory lock keeps others waiting.
 func migrate(ctx context.Context, s *Store) error {
-	for _, m := range migrations(s.opt.Schema) {
-		if err := s.apply(ctx, m); err != nil {
+	v, err := s.version(ctx)
+	if err != nil {
+		return err
+	}
+	all := migrations(s.opt.Schema)
+	for _, m := range all[min(v, len(all)):] {
+		if err := s.applyPatiently(ctx, m); err != nil {
 			return fmt.Errorf("migration %s: %w", m.name, err)
 		}
 	}
 	return nil
 }
 
-// apply applies a migration unless that was done.
+// applyPatiently applies a migration, and tries again as long as somebody uses a table of which it needs all. What has begun to
+// change tables may take as long as ctx allows.
+func (s *Store) applyPatiently(ctx context.Context, m migration) error {
+	patience, end := within(ctx)
+	defer end()
+	longer, give := context.WithCancel(context.WithoutCancel(ctx))
+	defer give()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerGrace, give) })()
+	for tries := 1; ; tries++ {
+		err := s.apply(longer, m)
+		if !isLockTimeout(err) {
+			if err != nil {
+				err = s.explain(err, punctual.ErrIndeterminate)
+			}
+			return err
+		}
+		if sleep(patience, migrationPause) != nil {
+			return fmt.Errorf("nothing was changed in %d tries, because others use the tables (processes %s): end their transactions, or run punctual migrate up when there are none: %w",
+				tries, s.tableUsers(longer), punctual.ErrOverloaded)
+		}
+	}
+}
+
+// isLockTimeout reports whether a transaction was rolled back because it got no lock in time.
+func isLockTimeout(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == codeLockTimeout
+}
+
+// tableUsers names the server's processes that use tables of the store, as far as that can be found out.
+func (s *Store) tableUsers(ctx context.Context) string {
+	var users *string
+	err := s.read(ctx, func() *step {
+		return s.step().add("table_users", []any{s.opt.Schema}, func(rows scanner) error { return rows.Scan(&users) })
+	})
+	if err != nil || users == nil {
+		return "unknown"
+	}
+	return *users
+}
+
+// apply applies a migration unless that was done. It returns the driver's error.
 func (s *Store) apply(ctx context.Context, m migration) error {
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::integer, 0)", s.class); err != nil {
 			return err
 		}
@@ -109,35 +168,41 @@ func (s *Store) apply(ctx context.Context, m migration) error {
 				return err
 			}
 		}
+		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", migrationPatience.Milliseconds())); err != nil {
+			return err
+		}
 		if _, err := tx.Conn().PgConn().Exec(ctx, m.text).ReadAll(); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, inSchema("INSERT INTO punctual.migration (version) VALUES ($1)", s.opt.Schema), m.version)
 		return err
 	})
-	if err != nil {
-		return s.explain(err, punctual.ErrIndeterminate)
-	}
-	return nil
 }
 
 // version is that of the tables; 0 where there is no store.
 func (s *Store) version(ctx context.Context) (v int, err error) {
 	err = s.again(ctx, func(ctx context.Context) error {
-		v, err = s.readVersion(ctx, s.pool)
+		conn, err := s.acquire(ctx)
+		if err != nil {
+			return unsent{err}
+		}
+		defer conn.Release()
+		v, err = s.readVersion(ctx, conn)
 		return err
 	}, punctual.ErrUnreachable)
 	return v, err
 }
 
-// querier is a pool or a transaction.
+// querier is a connection or a transaction.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 func (s *Store) readVersion(ctx context.Context, from querier) (v int, err error) {
+	// By a snapshot: to_regclass may answer from a cache in which a table is missing that another process has made meanwhile.
+	const text = "SELECT EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migration')"
 	var there bool
-	if err := from.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.opt.Schema+".migration").Scan(&there); err != nil || !there {
+	if err := from.QueryRow(ctx, text, s.opt.Schema).Scan(&there); err != nil || !there {
 		return 0, err
 	}
 	err = from.QueryRow(ctx, inSchema("SELECT coalesce(max(version), 0) FROM punctual.migration", s.opt.Schema)).Scan(&v)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,8 +106,8 @@ func TestHalfOpenListener(t *testing.T) {
 	w.AwaitLost(t, faultnet.FromServer, 1)
 	if got := <-found; got.err != nil || len(got.ds) != 1 {
 		t.Fatalf("P11: a claim whose store hears nothing found %v, %v; want the message within a second", got.ds, got.err)
-	} else {
-		t.Logf("found after %v", got.ds[0].Late())
+	} else if late := got.ds[0].Late(); late > 10*time.Second { // a poll each second, and a loaded machine
+		t.Errorf("P11: the message was found after %v; want it within a second", late)
 	}
 	// The server does not learn that the first connection is forgotten.
 	waitUntil(t, "the store listens on another connection", func() bool { return listener(t, server, port) != 0 })
@@ -129,23 +130,29 @@ func TestUnreadListener(t *testing.T) {
 	}
 	pid := unread.PgConn().PID()
 	other := openStore(t, newPool(t, server), &Options{OwnPool: true})
+	conn, err := other.pool.Acquire(t.Context()) // a program for each look at the server takes too long on a loaded machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
 	state := func() string {
-		return doIt(t, server, fmt.Sprintf("select coalesce(max(wait_event || ' ' || (backend_xmin is not null)), 'gone') from pg_stat_activity where pid = %d", pid))
+		return string(run(t, conn.Conn(), fmt.Sprintf("SELECT coalesce(max(coalesce(wait_event, '')), 'gone') FROM pg_stat_activity WHERE pid = %d", pid))[0])
 	}
 	flood(t, server)
-	waitUntil(t, "the server waits for the process to read", func() bool {
-		got := state()
-		if got == "gone" {
-			t.Fatal("this test shows nothing: the connection has ended before the server waited for it")
-		}
-		return got == "ClientWrite true" || got == "ClientWrite false"
-	})
-	t.Logf("the connection that is not read waits: %s (with a snapshot: true)", state())
 	pushOrders(t, other, 10, 0)
 	if ds := claimN(t, other, 10); len(ds) != 10 {
 		t.Errorf("P14: beside a process that does not read a claim found %d messages, want 10", len(ds))
 	}
-	waitUntil(t, "the server has ended the connection", func() bool { return state() == "gone" })
+	waited := false
+	waitUntil(t, "the server has ended the connection", func() bool {
+		got := state()
+		waited = waited || got == "ClientWrite"
+		return got == "gone"
+	})
+	// What was not seen in time the log tells.
+	if !waited && !strings.Contains(server.Log(), "could not send data to client: Connection timed out") {
+		t.Errorf("this test shows nothing: the server has not waited for the process to read; its log says:\n%s", server.Log())
+	}
 }
 
 // flood tells those who listen more than the buffers of a connection hold.

@@ -103,7 +103,7 @@ func (n *notifier) send() {
 func (n *notifier) notify(payload string) error {
 	ctx, end := context.WithTimeout(n.ctx, callTime)
 	defer end()
-	return n.s.step().add("notify", []any{n.channel(), payload}, nil).own("").send(ctx, n.s.pool)
+	return n.s.sendAlone(ctx, n.s.step().add("notify", []any{n.channel(), payload}, nil).own(""))
 }
 
 // payloads takes out what is pending: the sender, then a line with topic and time for each.

@@ -55,7 +55,9 @@ func TestRemovalBehindAChange(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- remove(ctx, s, &ds[0]) }()
-		awaitBlocked(t, s, changing)
+		if name == "purge" { // an ack passes by, and tries again for a while
+			awaitBlocked(t, s, changing)
+		}
 		if err := tx.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +236,7 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 			}
 			answer := make(chan error, 1)
 			go func() { answer <- c.do(s, d) }()
-			for waiting := 0; waiting == 0; {
+			for waiting := 0; waiting == 0 && !c.leased; { // a settlement passes by, and tries again
 				select {
 				case err := <-answer:
 					t.Fatalf("%s did not wait for who has the message locked: %v", name, err)

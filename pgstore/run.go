@@ -79,6 +79,16 @@ func (x *step) send(ctx context.Context, to sender) error {
 	return to.SendBatch(ctx, &x.Batch).Close()
 }
 
+// sendAlone sends a step that is a transaction.
+func (s *Store) sendAlone(ctx context.Context, x *step) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return unsent{err}
+	}
+	defer conn.Release()
+	return x.send(ctx, conn)
+}
+
 // within bounds the time of a call.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
@@ -99,29 +109,18 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // write runs a transaction of one step. make makes the step anew for each try.
 func (s *Store) write(ctx context.Context, build func() *step) error {
-	return s.again(ctx, func(ctx context.Context) error {
-		conn, err := s.pool.Acquire(ctx)
-		if err != nil {
-			return unsent{err}
-		}
-		defer conn.Release()
-		return build().own("plan").send(ctx, conn)
-	}, punctual.ErrIndeterminate)
+	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrIndeterminate)
 }
 
 // read is write for what changes nothing.
 func (s *Store) read(ctx context.Context, build func() *step) error {
-	return s.readBy(ctx, "plan", build)
+	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrUnreachable)
 }
 
-// readAll is read for what counts all messages.
+// readAll is read for what counts all messages. It takes long, and so waits for a connection of the pool.
 func (s *Store) readAll(ctx context.Context, build func() *step) error {
-	return s.readBy(ctx, "plan_all", build)
-}
-
-func (s *Store) readBy(ctx context.Context, plan string, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
-		return build().own(plan).send(ctx, s.pool)
+		return build().own("plan_all").send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 }
 
@@ -129,7 +128,7 @@ func (s *Store) readBy(ctx context.Context, plan string, build func() *step) err
 // The step that it returns is sent together with the commit.
 func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *transaction) (last *step, err error)) error {
 	return s.again(ctx, func(ctx context.Context) error {
-		conn, err := s.pool.Acquire(ctx)
+		conn, err := s.acquire(ctx)
 		if err != nil {
 			return unsent{err}
 		}
@@ -209,7 +208,7 @@ func (s *Store) again(ctx context.Context, f func(context.Context) error, unknow
 
 // beginEpoch takes in that the server's timeline has changed, by this process or another one.
 func (s *Store) beginEpoch(ctx context.Context) error {
-	if err := s.step().add("epoch", nil, nil).own("").send(ctx, s.pool); err != nil {
+	if err := s.sendAlone(ctx, s.step().add("epoch", nil, nil).own("")); err != nil {
 		return err
 	}
 	_, err := s.readStore(ctx)

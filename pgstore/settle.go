@@ -45,22 +45,14 @@ func (c *settling) name(i int) name { return name{c.ss[i].Topic, c.ss[i].ID} }
 func (c *settling) settle(ctx context.Context, part []int) error {
 	for _, i := range part {
 		if c.ss[i].Verb != punctual.SettleAck {
-			return c.settleAny(ctx, part)
+			return c.settleAny(ctx, part, len(part))
 		}
 	}
 	left, err := c.ack(ctx, part)
-	switch {
-	case err != nil || len(left) == 0:
+	if err != nil || len(left) == 0 {
 		return err
-	case len(left) == len(part):
-		return c.settleAny(ctx, left)
 	}
-	if err := c.settleAny(ctx, left); err != nil {
-		for _, i := range left { // the others are done
-			c.out[i] = err
-		}
-	}
-	return nil
+	return c.settleAny(ctx, left, len(part))
 }
 
 // ack finishes the messages whose current token is given, and returns the other ones.
@@ -101,15 +93,77 @@ func (c *settling) lost(i int, kind error) error {
 	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, kind)
 }
 
-// settleAny settles a part of any verbs.
-func (c *settling) settleAny(ctx context.Context, part []int) error {
+const (
+	// heldAlone is how long a settlement waits for a transaction that holds its message, where nothing else waits for its answer.
+	heldAlone = time.Second
+	// heldBeside is the same where other settlements of the call are done and wait for their answers (P14).
+	heldBeside = 100 * time.Millisecond
+	// heldAgain is how long to wait at most before such a message is tried again.
+	heldAgain = 50 * time.Millisecond
+)
+
+// settleAny settles some items of any verbs, of a part with so many. Messages that other transactions hold it passes by and tries
+// again by themselves, so that a caller's transaction keeps the others of the call from nothing.
+func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
+	ctx, end := within(ctx)
+	defer end()
+	begun := time.Now()
+	for wait := time.Millisecond; ; wait = min(2*wait, heldAgain) {
+		held, err := c.settleFree(ctx, left)
+		patience := heldAlone
+		if len(held) < len(c.ss) {
+			patience = heldBeside
+		}
+		switch {
+		case err != nil && len(left) == all:
+			return err
+		case err != nil: // the others are done
+			for _, i := range left {
+				c.out[i] = err
+			}
+			return nil
+		case len(held) == 0:
+			return nil
+		case time.Since(begun) >= patience || sleep(ctx, wait) != nil:
+			for _, i := range held {
+				c.out[i] = c.lost(i, errHeld)
+			}
+			return nil
+		}
+		left = held
+	}
+}
+
+// errHeld is the error of a settlement whose message a transaction of somebody else holds.
+var errHeld = fmt.Errorf("another transaction holds the message: end that transaction, or try again: %w", punctual.ErrOverloaded)
+
+// settleFree settles messages in one transaction, and returns those that others hold.
+func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err error) {
 	var l *locked
-	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
-		if l, err = c.s.lockNames(ctx, tx, c.s.step(), part, c.name); err != nil {
+	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
+		held = nil
+		there := make(map[name]bool)
+		l, err = c.s.lockBy(ctx, tx, "lock_free", c.s.step(), part, c.name, func(x *step, topics, ids []string) {
+			tokens := make([]int64, len(part))
+			for at, i := range part {
+				tokens[at] = c.ss[i].Token
+			}
+			x.add("under_token", []any{topics, ids, tokens}, func(rows scanner) error {
+				var n name
+				err := rows.Scan(&n.topic, &n.id)
+				there[n] = true
+				return err
+			})
+		})
+		if err != nil {
 			return nil, err
 		}
 		write := c.s.changes()
 		for _, i := range part {
+			if l.rows[c.name(i)] == nil && there[c.name(i)] && l.settings[c.ss[i].Topic] != nil {
+				held = append(held, i)
+				continue
+			}
 			c.out[i] = c.decide(i, l, write)
 			write.refused = write.refused || c.out[i] != nil
 		}
@@ -118,7 +172,7 @@ func (c *settling) settleAny(ctx context.Context, part []int) error {
 	if err == nil {
 		c.s.waits.moved(l)
 	}
-	return err
+	return held, err
 }
 
 // decide says what becomes of a message by what its holder says.

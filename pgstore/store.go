@@ -46,8 +46,9 @@ type Options struct {
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery and heartbeat, for tests, take the place of the constants.
-	checkEvery, heartbeat time.Duration
+	// checkEvery, heartbeat and pollEvery, for tests, take the place of the constants. wholePause takes the place of the time
+	// between two whole scans.
+	checkEvery, heartbeat, pollEvery, wholePause time.Duration
 	// gaveBack, for tests, is told by a claim what it had leased and is about to give back. It is told nothing where the claim
 	// may have leased what it does not know.
 	gaveBack func(ctx context.Context, ds []punctual.Delivery)
@@ -56,13 +57,14 @@ type Options struct {
 // Store keeps messages in PostgreSQL. It implements punctual.Store, punctual.Inspector, punctual.Checker, punctual.Examiner,
 // punctual.FinishedKeeper and punctual.DurabilityReporter, and is safe for concurrent use. Make one with Open, and close it with Close.
 type Store struct {
-	pool  *pgxpool.Pool
-	opt   Options
-	sql   statements
-	class int32 // tells the advisory locks of this schema from others
-	clock clock
-	waits waits
-	needs string // the least synchronous_commit of a transaction that changes something
+	pool    *pgxpool.Pool
+	reserve reserve
+	opt     Options
+	sql     statements
+	class   int32 // tells the advisory locks of this schema from others
+	clock   clock
+	waits   waits
+	needs   string // the least synchronous_commit of a transaction that changes something
 
 	data  data                  // as it was opened, or seen last by the duties
 	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
@@ -196,7 +198,7 @@ func (s *Store) readStore(ctx context.Context) (d data, err error) {
 // tick reads the clock.
 func (s *Store) tick(ctx context.Context) (micros int64, err error) {
 	err = s.again(ctx, func(ctx context.Context) error { // without plan.sql, since it reads no table
-		return s.step().add("now", s.reading(), s.micros(&micros)).own("").send(ctx, s.pool)
+		return s.sendAlone(ctx, s.step().add("now", s.reading(), s.micros(&micros)).own(""))
 	}, punctual.ErrUnreachable)
 	if err == nil {
 		s.clock.hear(micros)
@@ -255,6 +257,7 @@ func (s *Store) Close() error {
 	s.waits.close()
 	s.duties.Wait()
 	s.writeClock()
+	s.reserve.close()
 	if s.opt.OwnPool {
 		s.pool.Close()
 	}

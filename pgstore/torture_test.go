@@ -24,8 +24,8 @@ const killRounds = 5
 const killClients = 2
 
 // TestKill has processes work on one server. In each round the server is killed, stopped at once or hangs, all
-// connections end, or the network carries nothing in one direction. Then the processes are killed. What they were
-// told is held against what they and a look at everything find.
+// connections end, or the network carries nothing in one direction and then nothing in the other. Then the processes are
+// killed. What they were told is held against what they and a look at everything find.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -49,11 +49,12 @@ func TestKill(t *testing.T) {
 			k.outage(server.StopImmediately, server.Restart)
 		case 3:
 			networks++
-			direction := faultnet.Direction(networks % 2)
-			wire.Cut(direction)
-			wire.AwaitHeld(t, direction, killClients)
-			k.pause(500, 2500)
-			wire.Mend(direction)
+			for _, direction := range []faultnet.Direction{faultnet.FromServer, faultnet.ToServer} { // answers are lost, and then requests
+				wire.Cut(direction)
+				wire.AwaitHeld(t, direction, killClients)
+				k.pause(250, 1250)
+				wire.Mend(direction)
+			}
 		case 4:
 			halts++
 			k.outage(server.Freeze, server.Thaw)
@@ -61,7 +62,7 @@ func TestKill(t *testing.T) {
 		k.pause(200, 700)
 	})
 	k.audit()
-	t.Logf("the server was killed %d times, stopped at once %d times and halted %d times with %d calls under way, all connections were ended %d times, the network was cut in one direction %d times",
+	t.Logf("the server was killed %d times, stopped at once %d times and halted %d times with %d calls under way, all connections were ended %d times, the network was cut in each direction %d times",
 		kills, stops, halts, k.underWay, cuts, networks)
 }
 

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -24,6 +25,16 @@ const (
 	lookAhead = 2 * time.Second
 	// forgetAfter is for how long a topic is remembered that nobody waits for, in ms.
 	forgetAfter = 60_000
+	// askAnew is how long one claim may take to look at a topic until another one is told to, in ms: its connection may hang (P14).
+	askAnew = 250
+	// pollsAtOnce bounds the polls under way. One is enough unless its connection hangs (P11).
+	pollsAtOnce = 4
+	// cheapWhole is how long a whole scan may take that is made each second, in ms. A longer one rests for wholeRest times its
+	// own length, so that it takes a tenth of the time at most.
+	cheapWhole = 100
+	wholeRest  = 9
+	// sinceSlack is subtracted from a time that this process has guessed, in ms.
+	sinceSlack = 1000
 )
 
 // waits lets claims sleep until something is due. Each topic that is waited for has a time at which a claim can find
@@ -40,9 +51,79 @@ type waits struct {
 	mu      sync.Mutex
 	topics  map[string]*waited // guarded by mu
 	polled  int64              // guarded by mu: when the last poll began, in ms
-	polling bool               // guarded by mu: one is under way
-	again   bool               // guarded by mu: another one is to follow it
-	err     error              // guarded by mu: of the last poll
+	polls   int                // guarded by mu: how many have begun
+	polling int                // guarded by mu: how many are under way
+	again   bool               // guarded by mu: another one is to follow them
+	looks   int                // guarded by mu: how many readings of topics have begun
+	err     error              // guarded by mu: of the latest poll that has ended
+	errOf   int                // guarded by mu: the number of that poll
+	whole   wholeScans         // guarded by mu
+	writers writers            // guarded by mu
+}
+
+// wholeScans says when a poll is to read the topics from their beginning, and not from the scan start alone.
+type wholeScans struct {
+	underWay bool
+	soon     bool  // what lies before a scan start may have changed
+	ended    int64 // when the last one ended, in ms
+	took     int64 // in ms
+}
+
+// due reports whether a poll at a time is to be a whole scan. pause, if not 0, is that of a test.
+func (x *wholeScans) due(now int64, pause time.Duration) bool {
+	rest := wholeRest * x.took
+	switch {
+	case pause > 0:
+		rest = pause.Milliseconds()
+	case x.took <= cheapWhole:
+		rest = 0
+	case x.soon:
+		rest = x.took
+	}
+	return !x.underWay && (now >= x.ended+rest || now < x.ended)
+}
+
+// writers are transactions that have written or locked messages, as polls see them. One that ends late may put messages
+// before the scan start of a topic, or give back messages that claims have passed by.
+type writers struct {
+	poll int   // the number of the poll that saw them
+	at   int64 // when it asked, in ms
+	open map[string]writer
+}
+
+// writer is a transaction that was open at a poll.
+type writer struct {
+	since int64 // it has written nothing before this time, in ms
+	polls int   // how many polls have seen it
+}
+
+// see takes in which transactions a poll has seen. It returns the time from which on messages may have appeared, in ms, or never.
+// A transaction that one poll alone has seen has put nothing before the scan start, which is 2 s behind.
+func (x *writers) see(poll int, asked int64, seen []string) (since int64) {
+	since = never
+	if poll <= x.poll { // an earlier poll that was late
+		return since
+	}
+	before := x.at - sinceSlack
+	if x.open == nil {
+		before = noFloor
+	}
+	now := make(map[string]writer, len(seen))
+	for _, id := range seen {
+		t, known := x.open[id]
+		if !known {
+			t.since = before
+		}
+		t.polls++
+		now[id] = t
+	}
+	for id, t := range x.open {
+		if _, open := now[id]; !open && t.polls > 1 {
+			since = min(since, t.since)
+		}
+	}
+	x.poll, x.at, x.open = poll, asked, now
+	return since
 }
 
 // waited is a topic that is waited for, or was. All fields are guarded by waits.mu.
@@ -50,17 +131,20 @@ type waited struct {
 	waiting []*waiter // in the order in which they came
 	at      int64     // when a claim can find something, in ms; never if nothing is known to come
 	notices int       // how many have come
+	read    int       // the number of the latest reading whose result is taken in
 	floor   int64     // before it no message is known to be that a claim can find, in ms; see saw
-	asking  bool      // a waiter was told to look
+	asking  *waiter   // the one that was told to look, or nil
+	asked   int64     // when, in ms
 	vain    int       // how many of them in a row found nothing
 	wanted  int64     // when somebody waited
 }
 
-// waiter is a claim that waits. The topics that it is told to look at are guarded by waits.mu.
+// waiter is a claim that waits. The last two fields are guarded by waits.mu.
 type waiter struct {
 	look    chan struct{} // holds one
 	topics  []string
-	looking []*waited
+	looking []*waited // the topics that it was told to look at
+	busy    bool      // it looks, or was told to
 }
 
 func (w *waits) init(s *Store) {
@@ -83,7 +167,7 @@ func (w *waits) close() {
 func (w *waits) claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	w.once.Do(func() { w.work.Go(w.poll) })
 	until := w.s.clock.guess()/1000 + max(c.Wait.Milliseconds(), 1)
-	me := &waiter{look: make(chan struct{}, 1), topics: slices.Compact(slices.Sorted(slices.Values(c.Topics)))}
+	me := &waiter{look: make(chan struct{}, 1), topics: slices.Compact(slices.Sorted(slices.Values(c.Topics))), busy: true}
 	w.join(me)
 	defer w.leave(me)
 	for {
@@ -173,32 +257,37 @@ func (w *waits) looked(me *waiter, found int) {
 func (w *waits) release(me *waiter) {
 	now := w.s.clock.guess() / 1000
 	looking := me.looking
-	me.looking = nil
+	me.looking, me.busy = nil, false
 	select {
 	case <-me.look:
 	default:
 	}
 	for _, t := range looking {
-		t.asking = false
+		if t.asking == me {
+			t.asking = nil
+		}
 	}
 	for _, t := range looking {
 		w.offer(t, now)
 	}
 }
 
-// offer has the first waiter look that can, if the topic's time has come. Called with mu held.
+// offer has the first waiter look that can, if the topic's time has come. One that takes long keeps no other one from it.
+// Called with mu held.
 func (w *waits) offer(t *waited, now int64) {
-	if t.asking || len(t.waiting) == 0 {
+	if len(t.waiting) == 0 || t.asking != nil && now < t.asked+askAnew {
 		return
 	}
 	if t.at > now {
 		w.wakePoller()
 		return
 	}
-	me := t.waiting[0]
-	t.waiting = append(t.waiting[1:], me) // the next time it is another one's turn
-	t.asking = true
+	first := max(0, slices.IndexFunc(t.waiting, func(o *waiter) bool { return !o.busy }))
+	me := t.waiting[first]
+	t.waiting = append(slices.Delete(t.waiting, first, first+1), me) // the next time it is another one's turn
+	t.asking, t.asked, me.busy = me, now, true
 	me.looking = append(me.looking, t)
+	w.wakePoller() // which tells another one if this one takes long
 	select {
 	case me.look <- struct{}{}:
 	default:
@@ -207,6 +296,7 @@ func (w *waits) offer(t *waited, now int64) {
 
 // lookState is what was known of a topic when somebody began to look at it.
 type lookState struct {
+	number  int // of the reading
 	notices int
 	floor   int64 // nothing before it is looked at
 }
@@ -217,8 +307,9 @@ func (w *waits) look(topics []string, fromFloor bool) map[string]lookState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen := make(map[string]lookState, len(topics))
+	w.looks++
 	for _, name := range topics {
-		g := lookState{floor: noFloor}
+		g := lookState{number: w.looks, floor: noFloor}
 		if t := w.topics[name]; t != nil {
 			g.notices = t.notices
 			if fromFloor {
@@ -234,7 +325,8 @@ func (w *waits) look(topics []string, fromFloor bool) map[string]lookState {
 // the reading began stays.
 //
 // The floor is a guess. Others may put messages before it, or give back what a claim has passed by. Of most of that
-// comes a notice, and the poll of each second looks at the whole topic (P11).
+// comes a notice. Each poll sees which transactions have ended late. A whole scan finds the rest, each second as long as it is
+// cheap (P11).
 func (w *waits) saw(name string, at, floor int64, seen lookState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,10 +342,10 @@ func (w *waits) saw(name string, at, floor int64, seen lookState) {
 	case t.notices == seen.notices:
 		t.floor = max(t.floor, floor)
 	}
-	if t.notices != seen.notices {
+	if t.notices != seen.notices || seen.number < t.read { // a whole scan may take long, and another reading was quicker
 		at = min(at, t.at)
 	}
-	t.at = at
+	t.at, t.read = at, max(t.read, seen.number)
 	w.offer(t, w.s.clock.guess()/1000)
 }
 
@@ -344,27 +436,38 @@ func (w *waits) pollDue() int64 {
 		case len(t.waiting) > 0:
 			t.wanted = now
 			names = append(names, name)
-			if t.at <= now {
-				w.offer(t, now)
-			} else if !t.asking { // offer would wake the poller, which is about to sleep until then
+			switch {
+			case t.at > now && t.asking == nil: // offer would wake the poller, which is about to sleep until then
 				next = min(next, t.at)
+			case t.at > now:
+			case t.asking != nil && now < t.asked+askAnew:
+				next = min(next, t.asked+askAnew)
+			default:
+				w.offer(t, now)
 			}
-		case !t.asking && now > t.wanted+forgetAfter:
+		case t.asking == nil && now > t.wanted+forgetAfter:
 			delete(w.topics, name)
 		}
 	}
 	if len(names) == 0 {
 		return never
 	}
-	if w.polling {
+	if w.polling == pollsAtOnce {
 		return next
 	}
-	if w.again || now >= w.polled+pollEvery || now < w.polled {
-		w.polled, w.polling, w.again = now, true, false
-		w.work.Go(func() { w.readHeads(names) })
-		return next
+	every := cmp.Or(w.s.opt.pollEvery.Milliseconds(), pollEvery)
+	if w.again && w.polling == 0 || now >= w.polled+every || now < w.polled {
+		whole := w.whole.due(now, w.s.opt.wholePause)
+		if whole {
+			w.whole.underWay, w.whole.soon = true, false
+		}
+		w.polls++
+		w.polled, w.again = now, false
+		w.polling++
+		number := w.polls
+		w.work.Go(func() { w.readHeads(number, names, whole) })
 	}
-	return min(next, w.polled+pollEvery)
+	return min(next, w.polled+every)
 }
 
 // pollNow has a poll follow soon, as when notifications may have been lost.
@@ -378,21 +481,61 @@ func (w *waits) pollNow() {
 // headsAtOnce is how many topics one statement asks for.
 const headsAtOnce = 1000
 
-// readHeads reads when each topic next needs attention.
-func (w *waits) readHeads(names []string) {
-	ctx, end := context.WithTimeout(context.Background(), callTime)
+// readHeads is a poll: it reads when each topic next needs attention, from the scan start of each, or from its beginning.
+func (w *waits) readHeads(number int, names []string, whole bool) {
+	ctx, end := context.WithTimeout(w.s.life, callTime)
 	defer end()
-	var failed error
+	begun := time.Now()
+	failed := w.readWriters(ctx, number)
 	for some := range slices.Chunk(names, headsAtOnce) {
-		if _, _, err := w.s.heads(ctx, w.look(some, false)); err != nil {
+		if _, _, err := w.s.heads(ctx, w.look(some, !whole)); err != nil {
 			failed = err
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.polling, w.err = false, failed
-	if failed != nil {
-		w.polled = max(w.polled, w.s.clock.guess()/1000) // the next one in a second
+	now := w.s.clock.guess() / 1000
+	w.polling--
+	if whole {
+		w.whole.underWay, w.whole.ended, w.whole.took = false, now, time.Since(begun).Milliseconds()
+		w.whole.soon = w.whole.soon || failed != nil
+	}
+	if number > w.errOf {
+		w.errOf, w.err = number, failed
+		if failed != nil {
+			w.polled = max(w.polled, now) // the next one in a second
+		}
 	}
 	w.wakePoller()
+}
+
+// readWriters reads which transactions have written messages and are not over. Where one has ended late, topics are read from where
+// it began, by the same poll, and as a whole soon.
+func (w *waits) readWriters(ctx context.Context, poll int) error {
+	asked := w.s.clock.guess() / 1000
+	var seen []string
+	err := w.s.read(ctx, func() *step {
+		seen = nil
+		return w.s.step().add("writers", nil, func(rows scanner) error {
+			var id string
+			err := rows.Scan(&id)
+			seen = append(seen, id)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since := w.writers.see(poll, asked, seen)
+	if since == never {
+		return nil
+	}
+	w.whole.soon = true
+	for _, t := range w.topics {
+		t.notices++
+		t.floor = min(t.floor, since)
+	}
+	return nil
 }

@@ -3,6 +3,8 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,7 +42,7 @@ func TestWaitingClaimsSleep(t *testing.T) {
 		s.waits.mu.Lock()
 		defer s.waits.mu.Unlock()
 		later := s.waits.topics["later"]
-		return later != nil && later.at != never && !later.asking && !s.waits.polling
+		return later != nil && later.at != never && later.asking == nil && s.waits.polling == 0
 	})
 	before := clock.asked.Load()
 	if before == 0 {
@@ -54,4 +56,76 @@ func TestWaitingClaimsSleep(t *testing.T) {
 	if err := <-got; !errors.Is(err, context.Canceled) {
 		t.Errorf("the claim ended with %v", err)
 	}
+}
+
+// P11, P14: the connection of a claim that was told to look hangs. The other claims that wait for the topic do not wait for it.
+func TestHungClaimAndOtherClaims(t *testing.T) {
+	t.Parallel()
+	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
+	found := claimsWaiting(t, s, 4)
+	b.hangAt("SKIP LOCKED", "orders")
+	pushOrders(t, s, 1, 0)
+	wantFoundBeside(t, b, found)
+}
+
+// P11: the connection of a poll hangs. The polls behind it do not wait for it.
+func TestHungPoll(t *testing.T) {
+	t.Parallel()
+	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
+	claimsWaiting(t, s, 1)
+	b.hangAt("n.floor")
+	waitUntil(t, "a poll hangs", func() bool { return b.count() == 1 })
+	before, _ := pollsOf(s)
+	limit := time.After(callTime / 2) // by then the poll that hangs has not ended
+	for {
+		polls, underWay := pollsOf(s)
+		if polls >= before+3 && underWay > 0 {
+			return
+		}
+		select {
+		case <-limit:
+			t.Fatalf("P11: while one poll hangs %d others have begun; want one each second", polls-before)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// pollsOf is how many polls of a store have begun, and how many are under way.
+func pollsOf(s *Store) (begun, underWay int) {
+	s.waits.mu.Lock()
+	defer s.waits.mu.Unlock()
+	return s.waits.polls, s.waits.polling
+}
+
+// claimsWaiting starts claims of orders that wait for less long than a call over a connection that hangs takes.
+func claimsWaiting(t *testing.T, s *Store, n int) <-chan claimResult {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	found := make(chan claimResult, n)
+	var claims sync.WaitGroup
+	for range n {
+		claims.Go(func() {
+			ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: callTime * 2 / 3})
+			found <- claimResult{ds, err}
+		})
+	}
+	t.Cleanup(func() { end(); claims.Wait() })
+	waitUntil(t, "all claims sleep", func() bool {
+		s.waits.mu.Lock()
+		defer s.waits.mu.Unlock()
+		o := s.waits.topics["orders"]
+		return o != nil && len(o.waiting) == n && !slices.ContainsFunc(o.waiting, func(w *waiter) bool { return w.busy })
+	})
+	return found
+}
+
+// wantFoundBeside fails the test unless a claim finds the message while one connection hangs.
+func wantFoundBeside(t *testing.T, b *breaker, found <-chan claimResult) {
+	t.Helper()
+	got := <-found
+	b.happened(t, 1)
+	if got.err != nil || len(got.ds) != 1 {
+		t.Fatalf("P11, P14: while one connection hangs a claim found %v, %v; want the message", got.ds, got.err)
+	}
+	t.Logf("found after %v", got.ds[0].Late())
 }

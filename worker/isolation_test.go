@@ -304,3 +304,97 @@ func TestWorkerMaxSlots(t *testing.T) {
 		r.stops(w)
 	})
 }
+
+// P11, P14: a claim hangs, as one does whose connection carries nothing any more. A worker with one topic does not wait for
+// it, whether it was idle or at work. When the claim returns after all, what it brings is handled, too.
+func TestWorkerClaimsBesideAHungClaim(t *testing.T) {
+	for _, hangs := range []int32{1, 2, 5} {
+		for _, deaf := range []bool{false, true} {
+			t.Run(fmt.Sprintf("claim %d, deaf %v", hangs, deaf), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t)
+					s := &hangsOnce{Store: r.mem, nth: hangs, deaf: deaf, mended: make(chan struct{})}
+					seen := &record{}
+					w := worker.New(s, r.config(worker.Config{Concurrency: 2}))
+					w.Handle("t", handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+						seen.add("%s attempt %d", d.ID, d.Attempt)
+						return nil
+					}))
+					r.runs(w)
+					for s.hanging.Load() == 0 {
+						time.Sleep(time.Millisecond)
+					}
+					r.push("t", "x")
+					time.Sleep(isolated)
+					synctest.Wait()
+					if s.hanging.Load() != 1 {
+						t.Fatal("no claim hangs, so this test shows nothing")
+					}
+					seen.want(t, "x attempt 1")
+					r.wantLog("a claim does not return", 1)
+					time.Sleep(time.Minute)
+					if deaf == (s.hanging.Load() == 0) {
+						t.Errorf("after a minute %d claims hang; want one if it does not hear its context, and none else", s.hanging.Load())
+					}
+					close(s.mended)
+					time.Sleep(time.Second)
+					r.push("t", "y")
+					time.Sleep(isolated)
+					seen.want(t, "x attempt 1", "y attempt 1")
+					r.stops(w)
+				})
+			})
+		}
+	}
+}
+
+// A store that hangs for ever is not asked more and more often: the late claims of a topic are bounded.
+func TestWorkerBoundsLateClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := hungstore.New(r.mem, "claim")
+		w := worker.New(s, r.config(worker.Config{Concurrency: 2}))
+		w.Handle(hung, acks(&record{}))
+		r.runs(w)
+		most := 0
+		for range 100 {
+			time.Sleep(time.Second)
+			most = max(most, s.Hanging())
+		}
+		if most < 2 || most > 4 {
+			t.Errorf("P10: up to %d claims of one topic hang at a time; want a few", most)
+		}
+		r.push(hung, "x")
+		s.Mend()
+		time.Sleep(isolated)
+		r.wantGone(hung, "x")
+		r.stops(w)
+	})
+}
+
+// hangsOnce is a store one of whose claims hangs until the test mends it or, unless it is deaf, its context ends.
+type hangsOnce struct {
+	punctual.Store
+	nth            int32
+	deaf           bool
+	mended         chan struct{}
+	calls, hanging atomic.Int32
+}
+
+func (s *hangsOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	if s.calls.Add(1) != s.nth {
+		return s.Store.Claim(ctx, c)
+	}
+	s.hanging.Add(1)
+	defer s.hanging.Add(-1)
+	ended := ctx.Done()
+	if s.deaf {
+		ended = nil
+	}
+	select {
+	case <-s.mended:
+		return s.Store.Claim(context.WithoutCancel(ctx), punctual.Claim{Topics: c.Topics, Max: c.Max})
+	case <-ended:
+		return nil, fmt.Errorf("claim: %w: %w", punctual.ErrIndeterminate, ctx.Err())
+	}
+}

@@ -16,17 +16,23 @@ import (
 // A topic whose slots were all taken then, and has one again, is asked for in a second claim meanwhile. So each topic
 // is in at most one claim under way.
 //
-// A claim that takes longer than it may is ended. After that, or after a failure, each of its topics is asked for
-// separately until an answer was in time. So a topic that hangs, or fails, costs the others one such claim, less than a
-// second (P14). Topics that outnumber the slots are asked for in groups, which are divided again if they are late,
+// A claim of several topics that takes longer than it may is ended. After that, or after a failure, each of its topics is
+// asked for separately until an answer was in time. So a topic that hangs, or fails, costs the others one such claim, less
+// than a second (P14). Topics that outnumber the slots are asked for in groups, which are divided again if they are late,
 // too. Thousands of claims would wait for slots, one after the other.
+//
+// A late claim of one topic goes on, because it may still lease messages. Another claim is sent beside it: if one connection
+// hangs, the next claim goes over another one (P11). What a late claim brings is handled if there is a slot, and is given
+// back otherwise.
 
 const (
-	// claimWait is how long a claim waits in the store when nothing is due, for a worker with one topic.
-	claimWait = 30 * time.Second
-	// sharedWait is the same for one with several: soon after it is over a claim that hangs is known from one
-	// that waits.
-	sharedWait = 500 * time.Millisecond
+	// claimWait is how long a claim waits in the store when nothing is due. It is short, because soon after it is over a
+	// claim that hangs is known from one that waits.
+	claimWait = 500 * time.Millisecond
+	// longestClaim ends a claim of one topic that has been late for long, so that its connection is freed.
+	longestClaim = 30 * time.Second
+	// mostLate is how many late claims of one topic may be under way before the next claim waits for one of them to return.
+	mostLate = 3
 	// mostGroups is in how many claims one that was late or failed is divided, at most.
 	mostGroups = 64
 	// shortFor is for how long many topics wait for a slot that is not kept.
@@ -53,7 +59,7 @@ type poller struct {
 	held bool
 	// short is since when there is no slot but those that are kept, zero while there is one.
 	short time.Time
-	// answers receives the claims that have returned; it has room for all that may be under way.
+	// answers receives the claims that have returned; it has room for most of those that may be under way.
 	answers  chan *ask
 	underWay int
 	// failing counts the topics whose latest claim failed.
@@ -74,6 +80,8 @@ type polled struct {
 	// group is the number of those that it is asked for with, because a claim for more of them failed or was late. It is 0
 	// while the topic is asked for with all others.
 	group int
+	// late counts the claims for this topic alone that were late and have not returned.
+	late int
 	// rest is when it may be asked for again.
 	rest time.Time
 	// tries spaces claims that fail.
@@ -87,7 +95,7 @@ type ask struct {
 	// reserved is what slots.reserve took for it; the rest of the claim is ahead of free slots.
 	reserved reservation
 	cancel   context.CancelFunc
-	// late is when it takes too long; zero for one that may take any time, or that has been given up.
+	// late is when it takes too long; zero once it has been given up.
 	late    time.Time
 	givenUp bool
 
@@ -174,7 +182,7 @@ func (p *poller) askAll() {
 		switch {
 		case t.asked != nil:
 			parted = parted || t.group == 0
-		case t.rest.After(now):
+		case t.rest.After(now), t.late >= mostLate:
 		case t.group > 0:
 			groups[t.group] = append(groups[t.group], t)
 		default:
@@ -217,7 +225,7 @@ func (p *poller) awaitsOthers(now time.Time, parted bool) bool {
 	case parted && now.Before(p.meet.Add(meetFor)):
 		return true
 	}
-	p.meet = now.Add(sharedWait)
+	p.meet = now.Add(claimWait)
 	return false
 }
 
@@ -234,9 +242,6 @@ func (p *poller) untilMeet(now time.Time) time.Duration {
 func (p *poller) ask(all []*polled, most int) {
 	ts, r := p.w.slots.reserve(all, most)
 	a := &ask{polls: ts, reserved: r, claim: punctual.Claim{Max: r.slots, PerTopic: r.perTopic, Wait: claimWait, Lease: p.w.cfg.Lease}}
-	if len(p.polls) > 1 {
-		a.claim.Wait = sharedWait
-	}
 	if left := p.untilMeet(time.Now()); p.apart && left > 0 {
 		a.claim.Wait = left
 	}
@@ -256,25 +261,26 @@ func (p *poller) ask(all []*polled, most int) {
 			t.asked = a
 		}
 	}
-	ctx := p.s.claims
-	if len(a.polls) > 1 {
-		a.late = time.Now().Add(a.mayTake())
-		ctx, a.cancel = context.WithCancel(ctx)
+	a.late = time.Now().Add(a.mayTake())
+	var ctx context.Context
+	if len(a.polls) == 1 {
+		ctx, a.cancel = context.WithTimeout(p.s.claims, longestClaim)
+	} else {
+		ctx, a.cancel = context.WithCancel(p.s.claims)
 	}
 	p.underWay++
-	call := func() {
+	go func() {
 		a.got, a.err = p.w.claim(ctx, a.claim)
-		p.answers <- a // has room
-	}
-	if len(p.polls) == 1 { // there is nothing else to do meanwhile
-		call()
-		return
-	}
-	go call()
+		p.answers <- a
+	}()
 }
 
-// mayTake is how long a claim takes that is not late.
+// mayTake is how long a claim takes that is not late. One topic alone loses nothing by some patience, and a claim beside a
+// late one has other slots.
 func (a *ask) mayTake() time.Duration {
+	if len(a.polls) == 1 {
+		return claimWait + lateCall
+	}
 	return a.claim.Wait + lateCall + time.Duration(len(a.polls))*lateEach
 }
 
@@ -313,7 +319,7 @@ func (p *poller) nextTime() (next time.Time) {
 	return next
 }
 
-// giveUpLate ends the claims that take too long and lets their slots and topics go.
+// giveUpLate gives up the claims that take too long and lets their slots and topics go.
 func (p *poller) giveUpLate() {
 	now := time.Now()
 	if a := p.whole; a != nil {
@@ -335,14 +341,18 @@ func (p *poller) giveUpLate() {
 // isLate tells that a claim is over which has not been given up.
 func (a *ask) isLate(now time.Time) bool { return !a.late.IsZero() && !a.late.After(now) }
 
-// giveUp ends a claim that takes too long.
+// giveUp lets the slots and topics of a claim go that takes too long. It ends the claim if that is for several topics.
 func (p *poller) giveUp(a *ask) {
 	a.late, a.givenUp = time.Time{}, true
-	a.cancel()
+	if len(a.polls) == 1 {
+		a.polls[0].late++
+	} else {
+		a.cancel()
+	}
 	p.w.slots.settle(a.reserved, nil)
 	p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // what is ahead may have the slots now
 	p.divide(a)
-	p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
+	p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for again, each separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
 }
 
 // divide ends the wait of the topics of a and puts them into groups, of one topic each if there are slots for so many.
@@ -392,13 +402,18 @@ func someOf(topics []string) []string {
 // take passes on what a claim brought and decides when its topics are asked for again. The error, if any, is final.
 func (p *poller) take(a *ask) error {
 	p.underWay--
-	if a.cancel != nil {
-		a.cancel()
-	}
+	a.cancel()
 	ms := p.w.begin(p.s, a.got)
 	if a.givenUp {
 		p.takeLate(ms)
-		return nil
+		if len(a.polls) > 1 { // it was ended
+			return nil
+		}
+		a.polls[0].late--
+		if p.s.claims.Err() != nil {
+			return nil
+		}
+		return p.conclude(a)
 	}
 	n := min(len(ms), a.reserved.slots)
 	p.w.slots.settle(a.reserved, ms[:n])
@@ -431,7 +446,7 @@ func (p *poller) takeLate(ms []*message) {
 	p.w.dispatch(p.s, kept)
 }
 
-// conclude decides when the topics of a, which has returned in time, are asked for again.
+// conclude decides when the topics of a, which has returned by itself, are asked for again.
 func (p *poller) conclude(a *ask) error {
 	took := a.got.received.Sub(a.got.sent)
 	switch {
@@ -479,7 +494,9 @@ func (p *poller) failed(a *ask) {
 			t.rest = time.Now().Add(wait)
 		}
 	}
-	p.divide(a)
+	if !a.givenUp { // or it was divided then
+		p.divide(a)
+	}
 }
 
 // claimed is the answer to one claim. It does not change once the claim has returned.

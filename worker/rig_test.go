@@ -125,6 +125,8 @@ type spyStore struct {
 	// onClaim and onSettle, if not nil, are called before the store; an error is the answer. Guarded by mu.
 	onClaim  func(c punctual.Claim) error
 	onSettle func(ss []punctual.Settlement) error
+	// gate, if not nil, is called before each claim. Guarded by mu.
+	gate func()
 	// afterClaim and afterSettle are called when the store has answered. Guarded by mu.
 	afterClaim  func(ds []punctual.Delivery)
 	afterSettle func(ctx context.Context, ss []punctual.Settlement) error
@@ -137,13 +139,16 @@ func (s *spyStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 	s.mu.Lock()
 	s.openClaims++
 	s.claims++
-	before, after := s.onClaim, s.afterClaim
+	before, after, gate := s.onClaim, s.afterClaim, s.gate
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.openClaims--
 	}()
+	if gate != nil {
+		gate()
+	}
 	if before != nil {
 		if err := before(c); err != nil {
 			return nil, err

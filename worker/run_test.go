@@ -220,7 +220,7 @@ func TestWorkerRunEndsWhenTheStoreCannotRecover(t *testing.T) {
 				var claims atomic.Int64
 				r.store.spoil(func(punctual.Claim) error {
 					if claims.Add(1) > 1 {
-						time.Sleep(time.Second)
+						time.Sleep(500 * time.Millisecond) // or another claim would be sent beside it
 						return fmt.Errorf("medium: %w", kind)
 					}
 					return nil

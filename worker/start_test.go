@@ -91,13 +91,29 @@ func (r *watched) acks(ds []punctual.Delivery) {
 
 // holdsBack keeps the first answer that brings message a from the worker for d.
 func (r *watched) holdsBack(d time.Duration) {
-	held := false
+	hold := r.holder(d)
 	r.store.afterClaim = func(ds []punctual.Delivery) {
-		if !held && slices.ContainsFunc(ds, func(d punctual.Delivery) bool { return d.ID == "a" }) {
-			held = true
-			time.Sleep(d)
+		if slices.ContainsFunc(ds, func(d punctual.Delivery) bool { return d.ID == "a" }) {
+			hold()
 		}
 	}
+}
+
+// holder returns a function that sleeps for d when it is first called. Claims that the worker sends meanwhile reach the store after
+// that time, so the test can be another holder.
+func (r *watched) holder(d time.Duration) func() {
+	over := make(chan struct{})
+	var held atomic.Bool
+	r.store.gate = func() {
+		if held.Load() {
+			<-over
+		}
+	}
+	return sync.OnceFunc(func() {
+		held.Store(true)
+		time.Sleep(d)
+		close(over)
+	})
 }
 
 func (r *watched) wantSeen(want ...string) {
@@ -147,9 +163,10 @@ func TestWorkerStartsNothingThatWaitedTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWatched(t, nil)
 		o := r.observer()
+		hold := r.holder(40 * time.Second)
 		o.OnClaim = func(_ context.Context, n int, _ time.Duration) {
 			if n == 4 {
-				time.Sleep(40 * time.Second)
+				hold()
 			}
 		}
 		w := r.worker(worker.Config{Concurrency: 4, Observer: o})
@@ -376,6 +393,48 @@ func TestWorkerAfterASuspend(t *testing.T) {
 		r.push("t", "b")
 		time.Sleep(time.Minute)
 		r.wantSeen("a lost: lease_lost", "b handled in attempt 1")
+		r.stops(w)
+	})
+}
+
+// TestWorkerStartsNothingAfterASuspendedRenewal: the machine is suspended while the answer to the renewal before a start is on its way.
+// The lease ends meanwhile and another worker has the message. The monotonic clock has stood still; the wall clock shows it.
+func TestWorkerStartsNothingAfterASuspendedRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		r := newWatched(t, clock)
+		r.holdsBack(40 * time.Second)
+		var awake atomic.Pointer[time.Time]
+		var other atomic.Pointer[[]punctual.Delivery]
+		r.store.afterSettle = func(_ context.Context, ss []punctual.Settlement) error {
+			if ss[0].Verb == punctual.SettleExtend && awake.Load() == nil {
+				time.Sleep(time.Second)
+				slept := time.Now()
+				awake.Store(&slept)
+				clock.step(time.Minute)
+				got := r.takes(1)
+				other.Store(&got)
+			}
+			return nil
+		}
+		w := r.worker(worker.Config{Concurrency: 1, Observer: r.observer()})
+		w.SetWallClock(func(at time.Time) time.Time {
+			if slept := awake.Load(); slept != nil && !at.Before(*slept) {
+				return at.Round(0).Add(time.Minute)
+			}
+			return at.Round(0)
+		})
+		w.Handle("t", r.handler(0))
+		r.push("t", "a")
+		r.runs(w)
+		time.Sleep(45 * time.Second)
+		if other.Load() == nil {
+			t.Fatal("this test shows nothing: no lease was renewed before a start")
+		}
+		r.wantSeen("a lost: lease_lost")
+		r.acks(*other.Load())
+		time.Sleep(time.Hour)
+		r.wantSeen("a lost: lease_lost")
 		r.stops(w)
 	})
 }

@@ -37,11 +37,16 @@ func (s *Store) Mend() { close(s.mended) }
 // WantHanging fails the test unless a call hangs.
 func (s *Store) WantHanging(t *testing.T) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hanging == 0 {
+	if s.Hanging() == 0 {
 		t.Error("no call hangs, so this test shows nothing")
 	}
+}
+
+// Hanging is how many calls hang now.
+func (s *Store) Hanging() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hanging
 }
 
 // Push implements punctual.Store.

@@ -8,8 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/punctualmq/punctual/internal/childproc"
 )
 
 // Bouncer is a running pgbouncer.
@@ -19,7 +22,7 @@ type Bouncer struct {
 
 	dir  string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	done <-chan struct{} // closed when the process has ended
 }
 
 // StartBouncer starts a pgbouncer in front of a server for one test. It pools by the transaction; settings
@@ -64,14 +67,10 @@ func launchBouncer(dir string, s *Server, settings []string) (*Bouncer, error) {
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		return nil, err
 	}
-	b := &Bouncer{Addr: addr, dir: dir, cmd: s.system.command(dir, program, "-q", file), done: make(chan struct{})}
-	if err := b.cmd.Start(); err != nil {
+	b := &Bouncer{Addr: addr, dir: dir, cmd: s.system.command(dir, program, "-q", file)}
+	if b.done, err = childproc.Start(b.cmd, syscall.SIGKILL); err != nil {
 		return nil, err
 	}
-	go func() {
-		defer close(b.done)
-		_ = b.cmd.Wait() // ends by a signal, which is no news
-	}()
 	return b, b.await()
 }
 

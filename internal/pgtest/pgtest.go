@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/punctualmq/punctual/internal/childproc"
 )
 
 // startTimeout bounds how long a server may take to be ready or to end; it only bounds hangs.
@@ -32,7 +34,7 @@ type Server struct {
 
 	system system
 	cmd    *exec.Cmd
-	done   chan struct{} // closed when the first process of the server has ended
+	done   <-chan struct{} // closed when the first process of the server has ended
 }
 
 // Start starts a server for one test, with PostgreSQL's own settings but for those given, such as
@@ -223,16 +225,11 @@ func (s *Server) Restart() error {
 	}
 	s.cmd = s.system.command(s.Dir, "postgres", "-D", s.Dir, "-h", host, "-p", port, "-c", "unix_socket_directories=")
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	err = s.cmd.Start()
+	done, err := childproc.Start(s.cmd, syscall.SIGQUIT)      // an immediate shutdown, which ends the server's other processes
 	if closing := log.Close(); err != nil || closing != nil { // the server has its own
 		return errors.Join(err, closing)
 	}
-	done := make(chan struct{})
 	s.done = done
-	go func(cmd *exec.Cmd) {
-		defer close(done)
-		_ = cmd.Wait() // ends by a signal, which is no news
-	}(s.cmd)
 	return s.await()
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/punctualmq/punctual/internal/childproc"
 	"github.com/punctualmq/punctual/internal/faultnet"
 )
 
@@ -50,7 +51,7 @@ type Server struct {
 	args    []string
 	env     []string // beside that of the test
 	cmd     *exec.Cmd
-	done    chan struct{} // closed when the process has ended
+	done    <-chan struct{} // closed when the process has ended
 }
 
 // Start starts a server for one test. It has an append-only file, synced every second; args
@@ -202,15 +203,9 @@ func (s *Server) Restart() error {
 	s.cmd = exec.Command(path, s.args...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = io.Discard, io.Discard
-	if err := s.cmd.Start(); err != nil {
+	if s.done, err = childproc.Start(s.cmd, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("start of %s: %w", s.program, err)
 	}
-	done := make(chan struct{})
-	s.done = done
-	go func(cmd *exec.Cmd) {
-		defer close(done)
-		_ = cmd.Wait() // ends by a signal, which is no news
-	}(s.cmd)
 	return s.await()
 }
 

@@ -1,7 +1,7 @@
 -- Finishes messages under their current token. It returns how many, and which ones if that is not all. The others it
--- leaves as they are. It also leaves those that somebody changed while it waited for their locks, since it cannot see
+-- leaves as they are. It also leaves those that somebody has changed a moment ago, since it cannot see
 -- where they are then. The story of each is kept where its topic asks for that.
--- Locks: the rows that it removes, and then their stories, in the order of topic and ID.
+-- Locks: the rows that it removes, and then their stories, in the order of topic and ID. It passes by rows that others have locked.
 -- The commit does not wait for the disk, unless $7 or an ID is to be remembered. An ack that is lost has its message
 -- delivered again.
 WITH clock AS MATERIALIZED (:clock:),
@@ -14,7 +14,7 @@ held AS MATERIALIZED (
          CROSS JOIN LATERAL (
              SELECT m.ctid AS place, m.remember FROM punctual.message AS m
              WHERE m.topic = k.number AND m.id = k.id AND m.token = k.token AND k.token <> 0
-             FOR UPDATE
+             FOR UPDATE SKIP LOCKED
          ) AS m
 ),
 told AS (

@@ -1,0 +1,78 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/punctualmq/punctual"
+)
+
+// P14: a migration of tables that somebody reads is refused with who that is. The statements of others hardly wait behind it. It passes
+// when the reader has ended.
+func TestMigrateBesideAReader(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, shared)
+	t.Cleanup(pool.Close)
+	o := &Options{Schema: fresh()}
+	s, err := newStore(pool, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.apply(t.Context(), migrations(o.Schema)[0]); err != nil {
+		t.Fatal(err)
+	}
+	connect := func() *pgx.Conn {
+		c, err := pgx.Connect(t.Context(), shared.URL("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		return c
+	}
+	count := inSchema("SELECT count(*) FROM punctual.message", o.Schema)
+	reader, other := connect(), connect()
+	run(t, reader, "BEGIN; "+count)
+	run(t, other, "SET lock_timeout = '5s'") // far longer than the migration waits at a time, and shorter than it waits in all
+	ctx, end := context.WithTimeout(t.Context(), 8*time.Second)
+	defer end()
+	migrated := make(chan error, 1)
+	go func() { migrated <- Migrate(ctx, pool, o) }()
+	waited := false // the migration has waited for the reader
+	for begun := time.Now(); time.Since(begun) < 3*time.Second; {
+		if _, err := other.Exec(t.Context(), count); err != nil {
+			t.Fatalf("P14: a statement behind a migration that waits: %v", err)
+		}
+		waited = waited || string(run(t, other, "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = '"+inSchema("punctual.message", o.Schema)+"'::regclass")[0]) != "0"
+	}
+	if !waited {
+		t.Error("this test shows nothing: the migration has not waited for the reader")
+	}
+	end()
+	err = <-migrated
+	wantDefinite(t, "migration beside a reader", err, punctual.ErrOverloaded)
+	if pid := strconv.Itoa(int(reader.PgConn().PID())); err == nil || !strings.Contains(err.Error(), pid) {
+		t.Errorf("%v does not name process %s, which reads", err, pid)
+	}
+	v, err := MigrationStatus(t.Context(), pool, o)
+	if err != nil || v.Tables != 1 {
+		t.Errorf("the tables are of version %d, %v; want 1", v.Tables, err)
+	}
+	run(t, reader, "ROLLBACK")
+	if err := Migrate(t.Context(), pool, o); err != nil {
+		t.Errorf("migration without a reader: %v", err)
+	}
+	// Where nothing is pending there is nothing to wait for, not even another migration.
+	run(t, reader, inSchema("BEGIN; LOCK TABLE punctual.message", o.Schema))
+	if err := Migrate(ctx, pool, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("migration with a context that has ended: %v", err)
+	}
+	if err := Migrate(t.Context(), pool, o); err != nil {
+		t.Errorf("migration of what is up to date: %v", err)
+	}
+	run(t, reader, "ROLLBACK")
+}

@@ -1,0 +1,87 @@
+package pgstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// reserveConns is how many connections the store makes beside the pool, at most, while all of the pool are in use.
+	reserveConns = 3
+	// reserveAfter is how long a call waits for a connection of the pool before it takes one of those.
+	reserveAfter = 20 * time.Millisecond
+	// reserveIdle is for how long such a connection is kept that nobody uses.
+	reserveIdle = 30 * time.Second
+)
+
+// reserve has connections of the store's own. Handlers that each hold a transaction may have all connections of the pool, for as long
+// as they like. The leases of their messages are renewed over the reserve, and so are acks, claims and pushes carried out. The store's own
+// calls hold a connection for a moment each, so a few are enough. Counts of all messages, which take long, wait for the pool.
+type reserve struct {
+	mu    sync.Mutex
+	pool  *pgxpool.Pool // guarded by mu: nil until it is needed
+	taken int64         // guarded by mu: how often it was
+}
+
+// acquire takes a connection of the pool, or of the reserve while the pool has none.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	if stat := s.pool.Stat(); stat.AcquiredConns() < stat.MaxConns() {
+		return s.acquireWithin(ctx, answerGrace)
+	}
+	return s.acquireWithin(ctx, reserveAfter)
+}
+
+// acquireWithin waits so long for a connection of the pool.
+func (s *Store) acquireWithin(ctx context.Context, patience time.Duration) (*pgxpool.Conn, error) {
+	short, end := context.WithTimeout(ctx, patience)
+	defer end()
+	conn, err := s.pool.Acquire(short)
+	if err == nil || short.Err() == nil || ctx.Err() != nil {
+		return conn, err
+	}
+	if stat := s.pool.Stat(); stat.AcquiredConns() < stat.MaxConns() { // it is the server that takes long
+		return s.pool.Acquire(ctx)
+	}
+	own, err := s.reserve.get(ctx, s.pool)
+	if err != nil {
+		return nil, err
+	}
+	if conn, err = own.Acquire(ctx); err == nil || ctx.Err() != nil {
+		return conn, err
+	}
+	return s.pool.Acquire(ctx) // the server has no connection for the reserve
+}
+
+// get returns the pool of the reserve, which dials as the other one does.
+func (r *reserve) get(ctx context.Context, like *pgxpool.Pool) (*pgxpool.Pool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken++
+	if r.pool != nil {
+		return r.pool, nil
+	}
+	config := like.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns, config.MaxConnIdleTime = reserveConns, 0, 0, reserveIdle
+	var err error
+	r.pool, err = pgxpool.NewWithConfig(ctx, config)
+	return r.pool, err
+}
+
+// times is how often the pool had no connection.
+func (r *reserve) times() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken
+}
+
+// close is called when no call is under way any more.
+func (r *reserve) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pool != nil {
+		r.pool.Close()
+	}
+}

@@ -1,0 +1,121 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/pgtest"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// poolOf is a pool of so many connections.
+func poolOf(t *testing.T, server *pgtest.Server, conns int32) *pgxpool.Pool {
+	t.Helper()
+	c, err := pgxpool.ParseConfig(server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxConns = conns
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// holdAll takes all connections of the store's pool until the test ends, each with an open transaction, and shows that none is left.
+func holdAll(t *testing.T, s *Store) {
+	t.Helper()
+	for s.pool.Stat().AcquiredConns() < s.pool.Stat().MaxConns() {
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	}
+	ctx, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer end()
+	if _, err := s.pool.Begin(ctx); err == nil {
+		t.Fatal("this test shows nothing: the pool has a connection left")
+	}
+}
+
+// P10, P14: handlers hold all connections of the pool. Leases are renewed, and messages acked, claimed and pushed all the same.
+func TestPoolHeldByHandlers(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, poolOf(t, shared, 2), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	pushOrders(t, s, 4, 0)
+	held := claimN(t, s, 2)
+	holdAll(t, s)
+	ctx, end := context.WithTimeout(t.Context(), callTime/2)
+	defer end()
+	for _, verb := range []punctual.Verb{punctual.SettleExtend, punctual.SettleAck} {
+		for _, d := range held {
+			errs, err := s.Settle(ctx, []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: verb, Delay: time.Hour}})
+			if err != nil || errs[0] != nil {
+				t.Errorf("P14: %v while handlers hold the pool: %v, %v", verb, errs, err)
+			}
+		}
+	}
+	if ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"orders"}, Max: 10}); err != nil || len(ds) != 2 {
+		t.Errorf("P14: a claim while handlers hold the pool: %v, %v; want both messages", ds, err)
+	}
+	if _, err := s.Push(ctx, []punctual.NewMessage{message("more")}); err != nil {
+		t.Errorf("P14: a push while handlers hold the pool: %v", err)
+	}
+}
+
+// P3, P6: more handlers than the pool has connections, each in a transaction for longer than its lease. All finish in their first
+// attempt.
+func TestHandlersWithTransactions(t *testing.T) {
+	t.Parallel()
+	const handlers, conns = 4, 2
+	pool := poolOf(t, shared, conns)
+	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	pushOrders(t, s, handlers, 0)
+	w := worker.New(s, &worker.Config{Concurrency: handlers, Lease: 2 * time.Second})
+	done := make(chan int, 10*handlers)
+	w.Handle("orders", punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		if _, err := tx.Exec(ctx, "SELECT pg_sleep(2.5)"); err != nil {
+			return fmt.Errorf("attempt %d: %w", d.Attempt, err)
+		}
+		done <- d.Attempt
+		return nil
+	}))
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(func() {
+		if err := w.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	for n := range handlers {
+		select {
+		case attempt := <-done:
+			if attempt != 1 {
+				t.Fatalf("P6: a handler finishes in attempt %d; want the first", attempt)
+			}
+		case <-time.After(callTime):
+			t.Fatalf("P3: only %d of %d handlers finish", n, handlers)
+		}
+	}
+	stop()
+	if s.reserve.times() == 0 {
+		t.Error("this test shows nothing: the pool was never full")
+	}
+	if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Ready+st.Leased+st.Scheduled+st.Dead > 0 {
+		t.Errorf("what is left: %+v, %v; want nothing", st, err)
+	}
+}
