@@ -50,6 +50,8 @@ type Router struct {
 	slots   slots
 	keyArgs keys.Args
 	work    sync.WaitGroup // what nodes do of calls
+
+	unanswered unansweredCalls
 }
 
 // New returns a Router over a client.
@@ -81,6 +83,9 @@ const (
 
 // Run runs a script of a partition. k is nil unless the call has a key.
 func (r *Router) Run(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args ...any) (*script.Answer, error) {
+	if err := r.refuse(ctx, p); err != nil {
+		return nil, err
+	}
 	var a *script.Answer
 	var err error
 	if sc.Repeat == script.Recorded {
