@@ -79,8 +79,7 @@ func (g goesOn) heldBack(t *testing.T, server *redistest.Server, sc *script.Scri
 	return s, other, held
 }
 
-// P1, P4, P5, P6, P13: a copy of any call without an answer is refused once a later call to the partition was answered, also one
-// that only reads.
+// P1, P4, P5, P6, P13: a copy of any call without an answer is refused once a later call to the partition was answered. A read will do.
 func TestCopyOfACallWithoutAnswer(t *testing.T) {
 	server := redistest.Start(t)
 	for _, v := range everyCall() {

@@ -121,6 +121,7 @@ func (r *Router) RunStore(ctx context.Context, sc *script.Script, key string, ar
 
 // timed runs a script that is told the time, and answers with it.
 func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any) (*script.Answer, error) {
+	server, sent := r.serverOf(ctx, keys[0].(string)), time.Now()
 	reply, err := r.Send(ctx, sc, keys, args)
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any)
 		return nil, script.BadReply(sc)
 	}
 	a.Now = ms
-	r.o.Clock.Hear(ms, us)
+	r.o.Clock.Hear(server, sent, ms, us)
 	return a, nil
 }
 
