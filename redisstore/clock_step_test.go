@@ -46,7 +46,7 @@ func TestShortLeasesWhileTheClockStandsStill(t *testing.T) {
 	const lease = 2 * time.Second
 	server := redistest.StartShifted(t)
 	s := openStore(t, connect(t, server), nil)
-	push(t, s, punctual.NewMessage{ID: "a"}, punctual.NewMessage{ID: "b"})
+	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(2, 0)})
 	ack(t, s, claimOne(t, s, 0))
 	if err := server.Shift(-time.Hour); err != nil {
 		t.Fatal(err)
