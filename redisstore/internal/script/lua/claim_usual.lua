@@ -10,7 +10,7 @@ local AT_ONCE = 64                       -- bodies are read a few at a time: nob
 local function usual_lease(length)
   local counter = tonumber(g[3] or 0)
   local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * now, 0) + 1
-  local lengths, till = g[10] or '', now + length
+  local lengths, till = g[9] or '', now + length
   local place = 0
   while place < #lengths / 8 and unpack_from('<d', lengths, 8 * place + 1) ~= length do place = place + 1 end
   if turn >= TURNS or place >= LENGTHS or now >= LAST_TOKEN_TIME or till >= LAST_USUAL_LEASE then return nil end
@@ -42,7 +42,7 @@ local function usual_messages(ids)
   return out, ids
 end
 
-if usual and not kept and next_leased > now and not g[9] then
+if usual and not kept and next_leased > now then
   local length = tonumber(ARGV[4])
   if length == 0 then length = tonumber(g[4]) end
   local token, till, score, lengths = usual_lease(length)

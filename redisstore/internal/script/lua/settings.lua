@@ -18,12 +18,8 @@ local cfg = {
   delivery_paused = g[6] == '1',
   dedupe_window = tonumber(g[7] or 0),
   dead_retention = tonumber(g[8] or 0),
-  finished_retention = tonumber(g[11] or 0),
+  finished_retention = tonumber(g[10] or 0),
 }
-
--- A message that waits without a state is due at the time in its record, unless moved is set:
--- then it may have been rescheduled.
-local moved = g[9] and true or false
 
 -- reply is what every answer begins with.
 local function reply(...) return {now, micros, cfg.version or -cfg.latest, ...} end

@@ -34,7 +34,7 @@ end
 -- usual_stories returns ID, story, ID, story ... of messages under usual leases with such scores, or nil if one cannot be
 -- read. Such a message is short, waited for the due time that it has, and ends at its first attempt.
 local function usual_stories(ids, scores)
-  local retention, kind, out = tonumber(g[11]), STORY_VERSION + ACKED + DELIVERED, {}
+  local retention, kind, out = tonumber(g[10]), STORY_VERSION + ACKED + DELIVERED, {}
   local text, took
   for i, raw in ipairs(call('HMGET', M, unpack(ids))) do
     if not raw or #raw < MESSAGE_BYTES or string.byte(raw) ~= PLAIN then return nil end
@@ -49,9 +49,9 @@ local function usual_stories(ids, scores)
   return out
 end
 
-if only_acks and flags == 0 and g[4] and g[10] and g[11] ~= '0' then
+if only_acks and flags == 0 and g[4] and g[9] and g[10] ~= '0' then
   local ids, scores = usual_acks()
-  local keeps = g[11] -- and then h and u are there
+  local keeps = g[10] -- and then h and u are there
   local stories = ids and keeps and usual_stories(ids, scores)
   if ids and (stories or not keeps) then
     -- A key of a wrong type fails before the first write.

@@ -5,7 +5,7 @@
 --       3 d  sorted set: dead messages by time of death
 --       4 f  sorted set: IDs of finished messages, by the time at which they are forgotten
 --       5 m  hash: ID -> what never changes of a message
---       6 s  hash: ID -> what changes; absent for a message that was never claimed
+--       6 s  hash: ID -> what changes; absent for a message that waits as it was pushed, or is under a usual lease
 --       7 g  hash: the partition's clock, token counter and settings
 --       8 x  sorted set: leased messages whose lease has run out, by due time: the first ones of l,
 --            as many as somebody has had to see in that order
@@ -53,10 +53,10 @@ local function int(n) return string.format('%.0f', n) end
 local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
 
 -- There is a topic here if it has a lease.
-local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'moved', 'lengths', 'finished_retention')
+local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'lengths', 'finished_retention')
 
 -- Only callers who know that there may be stories give their keys. This teaches them.
-if g[11] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be stories: give their keys, too') end
+if g[10] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be stories: give their keys, too') end
 
 -- The clock, read once. It never runs backwards: not behind what this partition or the
 -- caller has seen. now is rounded down, up is rounded up, micros is what now leaves off.
@@ -92,7 +92,7 @@ local function lease_token(score)
   local till = ceil(score)
   local k = (till - score) * 1024
   local turn = k % 32
-  local length = unpack_from('<d', g[10], (k - turn) / 4 + 1)
+  local length = unpack_from('<d', g[9], (k - turn) / 4 + 1)
   return (8 * (till - length) + turn) * TOKEN_STEP + g[3] % TOKEN_STEP, till - length
 end
 
