@@ -8,9 +8,10 @@ local AT_ONCE = 64                       -- bodies are read a few at a time: nob
 -- usual_lease is token, end and score of a new lease, and the lengths if there is a new one. It is nil if a
 -- score cannot tell it.
 local function usual_lease(length)
-  local counter = tonumber(g[3] or 0)
+  local counter = g[3] and whole(g[3], 'token') or 0
   local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * now, 0) + 1
   local lengths, till = g[9] or '', now + length
+  if #lengths % 8 ~= 0 then corrupt('field lengths of ' .. G .. ' cannot be read') end
   local place = 0
   while place < #lengths / 8 and unpack_from('<d', lengths, 8 * place + 1) ~= length do place = place + 1 end
   if turn >= TURNS or place >= LENGTHS or now >= LAST_TOKEN_TIME or till >= LAST_USUAL_LEASE then return nil end
@@ -44,7 +45,7 @@ end
 
 if usual and not kept and next_leased > now then
   local length = tonumber(ARGV[4])
-  if length == 0 then length = tonumber(g[4]) end
+  if length == 0 then length = whole(g[4], 'lease') end
   local token, till, score, lengths = usual_lease(length)
   local ids = token and call('ZRANGEBYSCORE', T, '-inf', now_text, 'LIMIT', 0, ARGV[3])
   local messages

@@ -9,7 +9,7 @@ local out = reply(cfg.token, 0)
 local all = call('HGETALL', G)
 for i = 1, #all, 2 do
   if all[i] == 'spread' then
-    out[5] = tonumber(all[i + 1])
+    out[5] = whole(all[i + 1], 'spread')
   elseif not OWN[all[i]] then
     out[#out + 1] = all[i]
     out[#out + 1] = all[i + 1]

@@ -24,7 +24,7 @@ end
 
 -- Dead messages that died at this time or before are gone, though they may still have to
 -- be swept away.
-local gone = tonumber(more[2] or -NEVER)
+local gone = more[2] and whole(more[2], 'gone') or -NEVER
 if cfg.dead_retention > 0 then
   gone = math.max(gone, now - cfg.dead_retention)
 end
