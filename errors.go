@@ -70,6 +70,9 @@ var (
 	ErrDurability = errors.New("durability not available")
 	// ErrIndeterminate: the operation may or may not have happened, and never
 	// anything in between. Repeat it with the same ID, or look.
+	//
+	// On a store behind a network it may also happen later, because the network can hold a request back. The next call of
+	// the same process prevents that on Redis; for another process it ends after 15 s (docs/promises.md).
 	ErrIndeterminate = errors.New("may or may not have happened")
 )
 

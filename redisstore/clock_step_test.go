@@ -38,3 +38,26 @@ func TestWaitingWhileTheClockStandsStill(t *testing.T) {
 		t.Errorf("P10: two claims that waited a second each ran %d scripts; want a few", n)
 	}
 }
+
+// P3, P11: when the server's clock was set back, claims with a short lease go on. By the store's clock, which stands still, their
+// leases have not ended.
+func TestShortLeasesWhileTheClockStandsStill(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	server := redistest.StartShifted(t)
+	s := openStore(t, connect(t, server), nil)
+	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(2, 0)})
+	ack(t, s, claimOne(t, s, 0))
+	if err := server.Shift(-time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	before := now(t, s)
+	time.Sleep(lease + 100*time.Millisecond) // nobody is heard meanwhile
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Lease: lease})
+	if after := now(t, s); after.Sub(before) > lease/2 {
+		t.Fatalf("this test shows nothing: the clock went from %v to %v", before, after)
+	}
+	if err != nil || len(ds) != 1 {
+		t.Errorf("P11: claimed %v, %v; want what is due", ds, err)
+	}
+}

@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -10,24 +12,18 @@ import (
 )
 
 // P12: a message that was rescheduled before its first claim is due when it was told to be, not when its record says.
-// The partition forgets about that once nothing waits.
 func TestRescheduledBeforeFirstClaim(t *testing.T) {
-	server := redistest.Start(t)
-	s := openStore(t, connect(t, server), nil)
+	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
 	push(t, s, punctual.NewMessage{ID: "moved", Delay: time.Hour}, punctual.NewMessage{ID: "other", Due: time.Unix(2, 0)})
 	due := time.Unix(1, 0).UTC()
 	if _, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "orders", ID: "moved", Due: due}}); err != nil {
 		t.Fatal(err)
 	}
-	settings := s.names.Partition("orders", 0).Keys()[6]
 	for _, verb := range []punctual.Verb{punctual.SettleRelease, punctual.SettleAck} {
 		wantSound(t, s)
 		d := claimOne(t, s, 0)
-		if d.ID != "moved" || !d.Due.Equal(due) {
-			t.Fatalf("P12: claimed %s, due %v; want moved, due %v", d.ID, d.Due, due)
-		}
-		if got := do(t, server, "HGET", settings, "moved"); got != "1" {
-			t.Errorf("moved is %q while messages wait; want 1", got)
+		if d.ID != "moved" || !d.Due.Equal(due) || !d.FirstDue.Equal(due) {
+			t.Fatalf("P12: claimed %s, due %v, first %v; want moved, due %v", d.ID, d.Due, d.FirstDue, due)
 		}
 		if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: d.ID, Token: d.Token, Verb: verb}}); err != nil {
 			t.Fatal(err)
@@ -36,10 +32,60 @@ func TestRescheduledBeforeFirstClaim(t *testing.T) {
 	if d := claimOne(t, s, 0); d.ID != "other" {
 		t.Fatalf("claimed %s; want other", d.ID)
 	}
-	if got := do(t, server, "HEXISTS", settings, "moved"); got != "0" {
-		t.Errorf("moved is there although nothing waits")
+	wantSound(t, s)
+}
+
+// withoutState reports whether a lease needs no state, as the fast path gives it.
+func withoutState(t *testing.T, s *Store, d punctual.Delivery) bool {
+	t.Helper()
+	score, err := s.client.ZScore(t.Context(), s.names.Partition("orders", 0).Keys()[1], d.ID).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return score != math.Trunc(score)
+}
+
+// A message that was rescheduled and waits does not keep others off the fast path of claims and acks.
+func TestFastPathBesideARescheduledMessage(t *testing.T) {
+	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
+	push(t, s, punctual.NewMessage{ID: "moved", Delay: time.Hour}, punctual.NewMessage{ID: "other", Due: time.Unix(1, 0)})
+	out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "orders", ID: "moved", Delay: 2 * time.Hour}})
+	if err != nil || out[0].Err != nil {
+		t.Fatal(out, err)
+	}
+	if d := claimOne(t, s, 0); d.ID != "other" || !withoutState(t, s, d) {
+		t.Errorf("%s was leased with a state; want other, without", d.ID)
 	}
 	wantSound(t, s)
+}
+
+// P14: a call that reschedules many large messages is several scripts, none of which reads much more than 1 MiB.
+func TestRescheduleOfLargeMessages(t *testing.T) {
+	const many, kib = 20, 512 << 10
+	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
+	as := make([]punctual.Amendment, many)
+	for i := range many {
+		id := fmt.Sprint(i)
+		push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour, Body: make([]byte, kib)})
+		as[i] = punctual.Amendment{Change: punctual.ChangeReschedule, Topic: "orders", ID: id, Due: time.Unix(int64(i), 0)}
+	}
+	before := calls(t, shared)
+	out, err := s.Amend(t.Context(), as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range out {
+		if a.Err != nil || !a.Due.Equal(as[i].Due) {
+			t.Errorf("%d is due %v, %v; want %v", i, a.Due, a.Err, as[i].Due)
+		}
+	}
+	if n := calls(t, shared) - before; n < many/2 {
+		t.Errorf("P14: %d messages of %d bytes were rescheduled by %d scripts", many, kib, n)
+	}
+	wantSound(t, s)
+	if d := claimOne(t, s, 0); d.ID != "0" || len(d.Body) != kib {
+		t.Errorf("P12: claimed %s with %d bytes; want the earliest", d.ID, len(d.Body))
+	}
 }
 
 // States lie in a table, however few and short they are.

@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/punctualmq/punctual/redisstore/internal/health"
+	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -27,7 +28,7 @@ func needWaitAOF(t *testing.T, s *redistest.Server, c redis.UniversalClient) {
 	if !errors.Is(err, punctual.ErrDurability) || !strings.Contains(err.Error(), health.OldestReplicated) {
 		t.Errorf("P1: an old server was opened for class replicated with error %v; want ErrDurability that names the version", err)
 	}
-	t.Skipf("the rest needs Redis or Valkey %s or newer: make test runs it on Valkey, too", health.OldestReplicated)
+	t.Skipf("NOT TESTED: class replicated on this server. It needs Redis or Valkey %s or newer; make test runs this on Valkey, too, where that is installed", health.OldestReplicated)
 }
 
 // pair is a primary with one replica, both syncing every write, that can give class replicated;
@@ -38,6 +39,40 @@ func pair(t *testing.T) (primary, replica *redistest.Server) {
 	replica = redistest.StartReplica(t, primary, "--appendfsync", "always")
 	needWaitAOF(t, primary, connect(t, primary))
 	return primary, replica
+}
+
+// P1, P13: what class replicated does when no replica can be waited for, on servers of any version. A change that promises
+// something is made and says that it may be lost, also when it is repeated. Claims and settlements do not wait. (Open would
+// refuse such a server.)
+func TestReplicasCannotBeWaitedFor(t *testing.T) {
+	server := redistest.Start(t)
+	plain := openStore(t, connect(t, server), nil)
+	held := situations(t, plain)
+	s, err := newStore(connect(t, server), &Options{Durability: punctual.Replicated, ReplicaTimeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, s.Close)
+	waits := map[string]bool{"push": true, "cancel": true, "reschedule": true, "requeue": true, "configure": true, "purge": true}
+	before := calls(t, server)
+	for range 2 {
+		_, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "x", Delay: time.Hour}})
+		wantIndeterminate(t, "a push that nobody confirmed", err)
+		if !route.IsUnconfirmed(err) || !strings.Contains(err.Error(), "it is stored") {
+			t.Errorf("P13: a push that nobody confirmed = %v; want that it is stored", err)
+		}
+		if m, err := plain.Get(t.Context(), "orders", "x"); err != nil || m.ID != "x" {
+			t.Errorf("P1: get = %+v, %v; want what was pushed", m, err)
+		}
+	}
+	if n := calls(t, server) - before; n < 4 || n > 8 {
+		t.Errorf("two pushes and two reads ran %d scripts; want each push with one of confirm", n)
+	}
+	for name, change := range changes(s, held) {
+		if err := change(t.Context()); waits[name] != route.IsUnconfirmed(err) {
+			t.Errorf("P1: %s = %v; want it unconfirmed: %v", name, err, waits[name])
+		}
+	}
 }
 
 // openReplicated opens a store as soon as the replicas are there for their primary. A replica that

@@ -19,7 +19,10 @@ import (
 )
 
 // killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for another number.
-const killRounds = 5
+const killRounds = killFaults
+
+// killFaults is how many kinds of faults TestKill takes turns with.
+const killFaults = 6
 
 // killClients is how many processes work at the same time.
 const killClients = 2
@@ -37,10 +40,11 @@ func TestKill(t *testing.T) {
 	wire := faultnet.StartWire(t, server.Addr)
 	k := newKillRun(t, storetest.KeepsAll, "redis://"+wire.Addr, "fsync")
 	k.quiet = func() bool { return strings.Count(do(t, server, "CLIENT", "LIST"), " addr=") <= 1 }
-	kills, halts, cuts, networks := 0, 0, 0, 0
-	k.run(storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds), func(i int) {
+	kills, halts, cuts, networks := 0, 0, 0, make(map[faultnet.Direction]int)
+	rounds := storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds)
+	k.run(rounds, func(i int) {
 		k.pause(200, 700)
-		switch i % 5 {
+		switch i % killFaults {
 		case 0, 2:
 			kills++
 			k.kill(server)
@@ -57,9 +61,9 @@ func TestKill(t *testing.T) {
 			if do(t, server, "CLIENT", "KILL", "TYPE", "normal") == "0" {
 				t.Error("this test shows nothing: there was no connection to cut")
 			}
-		case 4:
-			networks++
-			direction := faultnet.Direction(networks % 2)
+		case 4, 5: // requests are carried out and their answers are late, or the requests are
+			direction := faultnet.Direction(i % 2)
+			networks[direction]++
 			wire.Cut(direction)
 			wire.AwaitHeld(t, direction, killClients)
 			k.pause(1000, 5000) // a client waits 3 s for an answer
@@ -68,8 +72,11 @@ func TestKill(t *testing.T) {
 		k.pause(200, 700)
 	})
 	k.audit(connect(t, server))
-	t.Logf("the server was killed %d times with %d calls under way, halted %d times, all connections cut %d times, the network in one direction %d times",
+	t.Logf("the server was killed %d times with %d calls under way, halted %d times, all connections cut %d times, the network in one direction %v times",
 		kills, k.underWay, halts, cuts, networks)
+	if rounds >= killFaults && (networks[faultnet.ToServer] == 0 || networks[faultnet.FromServer] == 0) {
+		t.Error("this test shows nothing of one direction of the network: it was never cut")
+	}
 }
 
 // killRun is the parent of the processes that are killed.

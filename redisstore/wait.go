@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"sync"
@@ -150,7 +151,11 @@ func (w *waits) head(part wait.Part, h head, micros int64) wait.Head {
 		return wait.Head{At: wait.Never, Err: unread(err)}
 	}
 	next, then := h.next()
-	version, past := numberIn(h.g.Val()[0]), numberIn(h.g.Val()[2])
+	version, err := numberIn(h.g.Val()[0])
+	past, err2 := numberIn(h.g.Val()[2])
+	if err := cmp.Or(err, err2); err != nil {
+		return wait.Head{At: wait.Never, Err: fmt.Errorf("the settings of partition %d of %s cannot be read: %w (%v)", part.Number, part.Topic, punctual.ErrCorrupt, err)}
+	}
 	if h.g.Val()[1] == nil { // the topic is not there
 		version = -version
 	}
@@ -187,13 +192,12 @@ func (h head) next() (next, then int64) {
 }
 
 // numberIn is a number in a hash; 0 if it is not there.
-func numberIn(value any) int64 {
-	text, _ := value.(string)
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0
+func numberIn(value any) (int64, error) {
+	text, ok := value.(string)
+	if !ok {
+		return 0, nil
 	}
-	return n
+	return strconv.ParseInt(text, 10, 64)
 }
 
 // unread is the error of a read.

@@ -31,7 +31,7 @@ type twoProcesses struct {
 // Claim first tells the other process what time it is: the suite supposes one process, which
 // never sees the clock run backwards.
 func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	p.claims.clock.Hear(p.clock.Floor(), 0)
+	p.claims.clock.Hear("", time.Now(), p.clock.Floor(), 0)
 	return p.claims.Claim(ctx, c)
 }
 

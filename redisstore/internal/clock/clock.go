@@ -4,6 +4,7 @@ package clock
 
 import (
 	"context"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -24,21 +25,30 @@ type Clock struct {
 	fake  storekit.Clock
 	begun time.Time // when the store was opened
 
-	mu    sync.Mutex
-	floor int64     // guarded by mu: the latest time told, in ms
-	told  int64     // guarded by mu: an answer's time, in µs
-	heard time.Time // guarded by mu: when that answer came
+	mu       sync.Mutex
+	floor    int64              // guarded by mu: the latest time told, in ms
+	readings map[string]reading // guarded by mu: by server, the clocks that were heard lately
 }
+
+// reading is what the clock of a server probably said at a moment.
+type reading struct {
+	micros int64
+	at     time.Time
+}
+
+// by is what the clock probably says at a later moment, in µs, if it runs.
+func (r reading) by(now time.Time) int64 { return r.micros + now.Sub(r.at).Microseconds() }
 
 // New returns a clock of which nothing was told yet. fake is that of a test, which takes the place of the server's; nil
 // is none.
-func New(fake storekit.Clock) *Clock { return &Clock{fake: fake, begun: time.Now()} }
+func New(fake storekit.Clock) *Clock {
+	return &Clock{fake: fake, begun: time.Now(), readings: make(map[string]reading)}
+}
 
 // Fake reports whether a test moves the clock.
 func (c *Clock) Fake() bool { return c.fake != nil }
 
-// freshFor is how long an answer's time is preferred to that of a later answer which took
-// longer to arrive.
+// freshFor is for how long the clock of a server counts when others are heard and that one is not.
 const freshFor = 10 * time.Second
 
 // Args are what every script is told: the floor, and the time of a test in seconds and microseconds. The time is
@@ -58,16 +68,24 @@ func (c *Clock) Args() (floor, seconds, micros int64) {
 	return floor, t.Unix(), int64(us)
 }
 
-// Hear takes in the time of an answer.
-func (c *Clock) Hear(ms, micros int64) {
+// Hear takes in the time of an answer by a server, to a request that was sent at a local time.
+//
+// By now the server's clock says the answer's time or up to as much more as the request was under way. What was
+// expected of it is corrected to that. So the expectation stops where the clock stands still, because the
+// server's clock was set back.
+func (c *Clock) Hear(server string, sent time.Time, ms, micros int64) {
 	here := time.Now()
+	us := ms*1000 + micros
+	latest := us + here.Sub(sent).Microseconds() + 1000 // the answer's time may be rounded to whole ms
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.floor = max(c.floor, ms)
-	us := ms*1000 + micros
-	// The answer that took the shortest way tells most: by it, the clock is furthest ahead.
-	if us >= c.told+here.Sub(c.heard).Microseconds() || here.Sub(c.heard) > freshFor {
-		c.told, c.heard = us, here
+	if r, ok := c.readings[server]; ok {
+		us = min(max(us, r.by(here)), latest)
+	}
+	c.readings[server] = reading{us, here}
+	if len(c.readings) > 1 {
+		maps.DeleteFunc(c.readings, func(_ string, r reading) bool { return here.Sub(r.at) > freshFor })
 	}
 }
 
@@ -76,7 +94,8 @@ func (c *Clock) Correct(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.floor <= ms { // else the server was not told of what another one has told since
-		c.floor, c.told, c.heard = ms, ms*1000, time.Now()
+		clear(c.readings)
+		c.floor, c.readings[""] = ms, reading{ms * 1000, time.Now()}
 	}
 }
 
@@ -114,7 +133,11 @@ func (c *Clock) Guess() int64 {
 	if c.fake != nil {
 		return max(c.floor*1000, c.fake.Now().UnixMicro())
 	}
-	return max(c.floor*1000, c.told+time.Since(c.heard).Microseconds())
+	guess, here := c.floor*1000, time.Now()
+	for _, r := range c.readings {
+		guess = max(guess, r.by(here))
+	}
+	return guess
 }
 
 // Time is Guess as a time.

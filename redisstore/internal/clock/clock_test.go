@@ -15,36 +15,63 @@ import (
 func TestItNeverRunsBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear(5000, 0)
-		c.Hear(4000, 0) // a server whose clock was set back, or an answer that took long
-		if c.Floor() != 5000 || c.Guess() != 5_000_000 {
-			t.Errorf("P8: told 5000 and 4000 ms: %d, about %d", c.Floor(), c.Guess())
-		}
+		c.Hear("", time.Now(), 5000, 0)
 		time.Sleep(time.Second)
+		c.Hear("", time.Now().Add(-2*time.Second), 4000, 0) // an answer that took long
 		if c.Floor() != 5000 || c.Guess() != 6_000_000 {
-			t.Errorf("a second later: %d, about %d", c.Floor(), c.Guess())
+			t.Errorf("P8: told 5000 ms, and a second later that it was 4000: %d, about %d", c.Floor(), c.Guess())
 		}
-		c.Hear(6500, 7)
+		c.Hear("", time.Now(), 6500, 7)
 		if c.Floor() != 6500 || c.Guess() != 6_500_007 {
 			t.Errorf("told a later time: %d, about %d", c.Floor(), c.Guess())
 		}
 	})
 }
 
-// An answer that was quick counts for a while; then a later one does, though it may have taken longer.
-func TestWhichAnswerCounts(t *testing.T) {
+// P3: while a server's clock stands still, because it was set back, so does what is expected of it. Else a short lease
+// would count as over the moment that it is given. An answer that took long says less.
+func TestItStandsStill(t *testing.T) {
+	const rounding = 1000
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear(5000, 0)
-		time.Sleep(freshFor)
-		c.Hear(14_900, 0)
-		if got := c.Guess(); got != 15_000_000 {
-			t.Errorf("about %d; want what the quick answer says", got)
+		for range 100 {
+			c.Hear("", time.Now(), 5000, 0)
+			if got := c.Guess(); got > 5_000_000+rounding {
+				t.Fatalf("about %d µs at a clock that stands at 5 s", got)
+			}
+			time.Sleep(300 * time.Millisecond)
 		}
-		time.Sleep(time.Millisecond)
-		c.Hear(14_901, 0)
-		if got := c.Guess(); got != 14_901_000 {
-			t.Errorf("about %d; want what the later answer says", got)
+		if got := c.Guess(); got < 5_300_000 {
+			t.Errorf("P3: about %d µs, 300 ms after the answer: the clock may run again", got)
+		}
+		c.Hear("", time.Now().Add(-200*time.Millisecond), 5000, 0)
+		if got := c.Guess(); got < 5_200_000 || got > 5_200_000+rounding {
+			t.Errorf("P3: about %d µs after an answer that was under way for 200 ms", got)
+		}
+	})
+}
+
+// P3: of several servers the one whose clock is ahead counts, as long as it is heard now and then. It may have given the lease
+// that is asked about.
+func TestServersWithDifferentClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(nil)
+		c.Hear("ahead", time.Now(), 5000, 0)
+		for range 9 {
+			time.Sleep(time.Second)
+			c.Hear("behind", time.Now(), 5000, 0) // it was told that time
+		}
+		if got := c.Guess(); got != 14_000_000 {
+			t.Errorf("P3: about %d µs; want 14 s", got)
+		}
+		time.Sleep(2 * time.Second)
+		c.Hear("behind", time.Now(), 5000, 0)
+		if got := c.Guess(); got > 5_001_000 {
+			t.Errorf("about %d µs by a server that was not heard for 11 s", got)
+		}
+		time.Sleep(time.Hour)
+		if got := c.Guess(); got < 3605_000_000 {
+			t.Errorf("about %d µs an hour later", got)
 		}
 	})
 }
@@ -53,7 +80,7 @@ func TestWhichAnswerCounts(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear(100_000, 0)
+		c.Hear("", time.Now(), 100_000, 0)
 		ctx, end := context.WithTimeout(t.Context(), 3*time.Second)
 		defer end()
 		named := storekit.WithRequest(t.Context(), storekit.Request{Key: "k", NotAfter: time.UnixMilli(101_000)})
@@ -68,7 +95,7 @@ func TestDeadline(t *testing.T) {
 		if c.Passed(named) {
 			t.Error("the time of the request has passed, a second before")
 		}
-		c.Hear(101_000, 0)
+		c.Hear("", time.Now(), 101_000, 0)
 		if !c.Passed(named) {
 			t.Error("the time of the request has not passed")
 		}
@@ -79,7 +106,7 @@ func TestDeadline(t *testing.T) {
 func TestCorrect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear(5000, 0)
+		c.Hear("", time.Now(), 5000, 0)
 		time.Sleep(time.Hour)
 		c.Correct(6000)
 		if got := c.Guess(); got != 6_000_000 {
@@ -96,7 +123,7 @@ func TestCorrect(t *testing.T) {
 func TestAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.Hear(5000, 0)
+		c.Hear("", time.Now(), 5000, 0)
 		if c.At(Never) != math.MaxInt64 || c.At(-Never) != -math.MaxInt64 {
 			t.Errorf("never is at %d and %d", c.At(Never), c.At(-Never))
 		}

@@ -15,8 +15,8 @@ import (
 // A call whose answer is lost is sent again, with the same number and deadline. The script lua/call.lua
 // keeps what each caller was answered last, and carries a call out once. So a connection that breaks, or a
 // failover, costs time and leaves no doubt, as long as a copy gets through in the end. A copy that arrives
-// behind the deadline, by the store's clock, changes nothing: what its caller has given up cannot undo
-// what came later.
+// behind the deadline, by the store's clock, changes nothing. Until then see unanswered.go: what its caller has given up
+// cannot undo what the same store does later.
 
 // CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before. Its copies may
 // be under way for as long.
@@ -33,6 +33,10 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 		h.Key = k
 		a, err := r.timed(ctx, sc, r.keyArgs.WithRecords(p, RecordsAt(deadline), k != nil), append([]any{h, c.caller}, args...))
 		switch {
+		case err != nil && !punctual.Definite(err) && !IsUnconfirmed(err):
+			r.unanswered.add(p, unanswered{c.caller, c.number, deadline}, r.o.Clock.Guess()/1000)
+			c.number++ // lua/refuse.lua gives that one away
+			return nil, err
 		case err == nil, !errors.Is(err, errkind.ErrLate), !punctual.Definite(err), try == Tries:
 			return a, err
 		case ctx.Err() != nil:

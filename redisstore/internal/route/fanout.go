@@ -21,10 +21,15 @@ func (r *Router) nodeSlack() time.Duration {
 // Node names the node of a cluster that serves a partition. It is empty for a server that is the only
 // one, and for a node that is not known.
 func (r *Router) Node(p wait.Part) string {
+	return r.serverOf(context.Background(), r.o.Names.Partition(p.Topic, p.Number).Tag)
+}
+
+// serverOf names the node of a cluster that has a key, as Node does.
+func (r *Router) serverOf(ctx context.Context, key string) string {
 	if _, ok := r.client.(*redis.ClusterClient); !ok {
 		return ""
 	}
-	c, err := r.NodeOf(context.Background(), r.o.Names.Partition(p.Topic, p.Number).Tag)
+	c, err := r.NodeOf(ctx, key)
 	if err != nil {
 		return ""
 	}

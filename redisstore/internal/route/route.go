@@ -50,6 +50,8 @@ type Router struct {
 	slots   slots
 	keyArgs keys.Args
 	work    sync.WaitGroup // what nodes do of calls
+
+	unanswered unansweredCalls
 }
 
 // New returns a Router over a client.
@@ -81,6 +83,9 @@ const (
 
 // Run runs a script of a partition. k is nil unless the call has a key.
 func (r *Router) Run(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args ...any) (*script.Answer, error) {
+	if err := r.refuse(ctx, p); err != nil {
+		return nil, err
+	}
 	var a *script.Answer
 	var err error
 	if sc.Repeat == script.Recorded {
@@ -116,6 +121,7 @@ func (r *Router) RunStore(ctx context.Context, sc *script.Script, key string, ar
 
 // timed runs a script that is told the time, and answers with it.
 func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any) (*script.Answer, error) {
+	server, sent := r.serverOf(ctx, keys[0].(string)), time.Now()
 	reply, err := r.Send(ctx, sc, keys, args)
 	if err != nil {
 		return nil, err
@@ -126,7 +132,7 @@ func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any)
 		return nil, script.BadReply(sc)
 	}
 	a.Now = ms
-	r.o.Clock.Hear(ms, us)
+	r.o.Clock.Hear(server, sent, ms, us)
 	return a, nil
 }
 

@@ -69,6 +69,7 @@ var (
 	Delete    = change("delete", "delete")
 	Store     = compose("store", Once, "store")
 	Forget    = compose("forget", Once, "forget")
+	Refuse    = compose("refuse", Harmless, "start", "refuse")
 	Registry  = compose("registry", Harmless, "registry")
 	Confirm   = compose("confirm", Harmless, "confirm")
 	Rights    = compose("rights", Reading, "rights")

@@ -8,7 +8,7 @@ import (
 
 // Every file of lua/ is part of a script, and those that change something begin with what makes a copy harmless.
 func TestFiles(t *testing.T) {
-	all := []*Script{Push, Claim, Settle, Amend, Get, Finished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Forget, Registry, Confirm, Rights}
+	all := []*Script{Push, Claim, Settle, Amend, Get, Finished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Forget, Refuse, Registry, Confirm, Rights}
 	paths, err := filepath.Glob("lua/*.lua")
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)

@@ -14,12 +14,13 @@ local out = reply(NEVER)
 local ids = {}
 for i = 3, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
-local may_end = {}
+local keeps = cfg.finished_retention > 0
+local needed = {} -- messages whose states are: what may end where stories are kept, and what gets another due time
 for i = 3, #ARGV, 2 do
-  local id = ARGV[i]
-  if string.byte(ARGV[i + 1]) == CANCEL_IT or known[id] and known[id].cancel then may_end[#may_end + 1] = id end
+  local id, change = ARGV[i], string.byte(ARGV[i + 1])
+  if change == RESCHEDULE or keeps and (change == CANCEL_IT or known[id] and known[id].cancel) then needed[#needed + 1] = id end
 end
-if not complete(may_end, known) then return redis.error_reply('PUNCTUAL_MORE messages are long') end
+if not complete(needed, known) then return redis.error_reply('PUNCTUAL_MORE messages are long') end
 local was = head()
 local changed = false
 local function begin_change()
@@ -75,15 +76,7 @@ local function reschedule(id, from, at, due)
     end_it(id, from)
     return NOT_FOUND, 0
   end
-  if st then
-    move(id, st, from, due)
-  else
-    begin_change()
-    if not moved then call('HSET', G, 'moved', 1) end
-    moved = true
-    call('ZADD', T, int(due), id)
-    earliest = math.min(earliest, due)
-  end
+  move(id, st, from, due)
   return RESCHEDULED, due
 end
 

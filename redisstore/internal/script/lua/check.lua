@@ -21,7 +21,7 @@ local function check_message(id, raw)
   local ok, st = pcall(fresh, id, raw, at)
   if not ok then
     say(id, 'cannot be read')
-  elseif at and st.moved and not moved and call('HEXISTS', S, id) == 0 then
+  elseif at and st.moved and call('HEXISTS', S, id) == 0 then
     say(id, 'waits for another time than it says')
   end
   if ok and st.remember and call('HEXISTS', S, id) == 0 then say(id, 'has a window of its own and no state') end

@@ -198,7 +198,6 @@ if leased > 0 then
   call('HSET', G, 'token', int(token), 'clock', now_text)
   g[2] = now_text
 end
-if moved and from_t == waiting_count then call('HDEL', G, 'moved') end
 settle_clock()
 local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, given = 1}
 if leased > 0 then conclude(record, true) else keep(record, false) end

@@ -2,7 +2,7 @@
 -- the server. KEYS, ARGV and reply are those of claim.lua. A claim that was sent before has to leave a record, and
 -- goes on. So do some others, and one that is told to, where something may have been kept long enough: nobody else
 -- removes it.
-local tidy = now % 256 == 0 or (g[7] ~= '0' or g[8] ~= '0' or g[11]) and (now % 16 == 0 or ARGV[6] == '1')
+local tidy = now % 256 == 0 or (g[7] ~= '0' or g[8] ~= '0' or g[10]) and (now % 16 == 0 or ARGV[6] == '1')
 local usual = flags == 0 and g[4] and g[6] ~= '1' and not tidy
 local next_leased
 if usual then

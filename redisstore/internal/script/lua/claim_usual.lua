@@ -5,17 +5,38 @@ local TURNS, LENGTHS = 32, 32            -- see lease_token
 local LAST_USUAL_LEASE = 8796093022208   -- 2^43: up to here a score has room for them
 local AT_ONCE = 64                       -- bodies are read a few at a time: nobody knows how long they are
 
+-- free_length returns a place in lengths, from 0, that no lease in l needs, or nil. It reads l, so it does so now and then, and not where
+-- there are many leases. When now is a multiple of 16 claims tidy and do not come here.
+local FREE_EACH, FREE_MOST = 16, 1024
+local function free_length()
+  if now % FREE_EACH ~= 1 or call('ZCARD', L) > FREE_MOST then return nil end
+  local used, leases = {}, call('ZRANGE', L, 0, -1, 'WITHSCORES')
+  for i = 2, #leases, 2 do
+    local score = tonumber(leases[i])
+    local k = (ceil(score) - score) * 1024
+    if k > 0 then used[(k - k % TURNS) / TURNS] = true end
+  end
+  for place = 0, LENGTHS - 1 do
+    if not used[place] then return place end
+  end
+  return nil
+end
+
 -- usual_lease is token, end and score of a new lease, and the lengths if there is a new one. It is nil if a
 -- score cannot tell it.
 local function usual_lease(length)
-  local counter = tonumber(g[3] or 0)
+  local counter = g[3] and whole(g[3], 'token') or 0
   local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * now, 0) + 1
-  local lengths, till = g[10] or '', now + length
+  local lengths, till = g[9] or '', now + length
+  if #lengths % 8 ~= 0 then corrupt('field lengths of ' .. G .. ' cannot be read') end
   local place = 0
   while place < #lengths / 8 and unpack_from('<d', lengths, 8 * place + 1) ~= length do place = place + 1 end
-  if turn >= TURNS or place >= LENGTHS or now >= LAST_TOKEN_TIME or till >= LAST_USUAL_LEASE then return nil end
+  local new = place == #lengths / 8
+  if new and place >= LENGTHS then place = free_length() end
+  if turn >= TURNS or not place or now >= LAST_TOKEN_TIME or till >= LAST_USUAL_LEASE then return nil end
   local token = (8 * now + turn) * TOKEN_STEP + counter % TOKEN_STEP
-  return token, till, till - (32 * place + turn) / 1024, 8 * place == #lengths and lengths .. pack('<d', length)
+  return token, till, till - (32 * place + turn) / 1024,
+    new and string.sub(lengths, 1, 8 * place) .. pack('<d', length) .. string.sub(lengths, 8 * place + 9)
 end
 
 -- usual_messages reads messages, the first ones if that is enough for one script, and leaves out the IDs of the others.
@@ -42,9 +63,9 @@ local function usual_messages(ids)
   return out, ids
 end
 
-if usual and not kept and next_leased > now and not g[9] then
+if usual and not kept and next_leased > now then
   local length = tonumber(ARGV[4])
-  if length == 0 then length = tonumber(g[4]) end
+  if length == 0 then length = whole(g[4], 'lease') end
   local token, till, score, lengths = usual_lease(length)
   local ids = token and call('ZRANGEBYSCORE', T, '-inf', now_text, 'LIMIT', 0, ARGV[3])
   local messages

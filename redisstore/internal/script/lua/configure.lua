@@ -21,7 +21,7 @@ local fields = {'gone', int(gone), 'version', int(new), 'token', int(cfg.token)}
 for i = 8, #ARGV, 2 do
   fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]
   -- By the old value the sweep would remove the new one.
-  if ARGV[i] == 'finished_retention' then g[11] = ARGV[i + 1] end
+  if ARGV[i] == 'finished_retention' then g[10] = ARGV[i + 1] end
 end
 call('HSET', G, unpack(fields))
 if not cfg.version then call('PERSIST', G) end -- what a deletion has left was to go

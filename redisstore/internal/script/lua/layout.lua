@@ -4,12 +4,12 @@
 -- ARGV  none of its own
 -- Reply {now, micros, version, newest token, version that all partitions have, field, value ...}:
 --       the fields of g but for those of which every partition has its own
-local OWN = {version = true, spread = true, clock = true, token = true, gone = true, moved = true, lengths = true, confirmed = true}
+local OWN = {version = true, spread = true, clock = true, token = true, gone = true, lengths = true, confirmed = true}
 local out = reply(cfg.token, 0)
 local all = call('HGETALL', G)
 for i = 1, #all, 2 do
   if all[i] == 'spread' then
-    out[5] = tonumber(all[i + 1])
+    out[5] = whole(all[i + 1], 'spread')
   elseif not OWN[all[i]] then
     out[#out + 1] = all[i]
     out[#out + 1] = all[i + 1]

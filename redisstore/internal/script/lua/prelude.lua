@@ -24,7 +24,7 @@ end
 
 -- Dead messages that died at this time or before are gone, though they may still have to
 -- be swept away.
-local gone = tonumber(more[2] or -NEVER)
+local gone = more[2] and whole(more[2], 'gone') or -NEVER
 if cfg.dead_retention > 0 then
   gone = math.max(gone, now - cfg.dead_retention)
 end
@@ -292,14 +292,14 @@ end
 -- READ is how many bytes of messages one script reads for their stories.
 local READ = 1048576
 
--- complete reads the states of the messages that may finish here, where stories are kept. Each is then known and tells
--- when its message was created. known are the states. It reports false when that would be too much at once: then some
+-- complete reads the states of messages that have none. Where stories are kept, each then tells when its message was
+-- created. known are the states. It reports false when that would be too much at once: then some
 -- messages have such a state by now, and the caller comes again.
 local function complete(ids, known)
-  if cfg.finished_retention == 0 then return true end
+  local keeps = cfg.finished_retention > 0
   local some, bytes, all = {}, 0, true
   for _, id in ipairs(ids) do
-    if not known[id] or not known[id].created then
+    if not known[id] or keeps and not known[id].created then
       local n = call('HSTRLEN', M, id)
       all = #some == 0 or bytes + n <= READ
       if not all then break end

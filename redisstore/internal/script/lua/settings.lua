@@ -9,22 +9,20 @@ local LEASE_RAN_OUT = 'lease ran out'
 -- version is nil when there is no such topic. latest is the newest version that was ever here; it stays when
 -- the topic is deleted.
 local more = call('HMGET', G, 'max_attempts', 'gone')
+local function number_of(value, field) return value and whole(value, field) or 0 end
+if g[9] and #g[9] % 8 ~= 0 then corrupt('field lengths of ' .. G .. ' cannot be read') end
 local cfg = {
   version = g[4] and tonumber(g[1]) or nil,
   latest = tonumber(g[1] or 0),
-  token = tonumber(g[3] or 0),
-  lease = tonumber(g[4] or 0),
-  max_attempts = tonumber(more[1] or 0),
+  token = number_of(g[3], 'token'),
+  lease = number_of(g[4], 'lease'),
+  max_attempts = number_of(more[1], 'max_attempts'),
   push_paused = g[5] == '1',
   delivery_paused = g[6] == '1',
-  dedupe_window = tonumber(g[7] or 0),
-  dead_retention = tonumber(g[8] or 0),
-  finished_retention = tonumber(g[11] or 0),
+  dedupe_window = number_of(g[7], 'dedupe_window'),
+  dead_retention = number_of(g[8], 'dead_retention'),
+  finished_retention = number_of(g[10], 'finished_retention'),
 }
-
--- A message that waits without a state is due at the time in its record, unless moved is set:
--- then it may have been rescheduled.
-local moved = g[9] and true or false
 
 -- reply is what every answer begins with.
 local function reply(...) return {now, micros, cfg.version or -cfg.latest, ...} end

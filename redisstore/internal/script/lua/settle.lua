@@ -76,6 +76,7 @@ if backoff then
     delays = {}
     for d in string.gmatch(b[1], '%d+') do delays[#delays + 1] = tonumber(d) end
     jitter = tonumber(b[2])
+    if #delays == 0 or not jitter or jitter ~= jitter then corrupt('fields delays and jitter of ' .. G .. ' cannot be read') end
   end
 end
 

@@ -34,7 +34,7 @@ end
 -- usual_stories returns ID, story, ID, story ... of messages under usual leases with such scores, or nil if one cannot be
 -- read. Such a message is short, waited for the due time that it has, and ends at its first attempt.
 local function usual_stories(ids, scores)
-  local retention, kind, out = tonumber(g[11]), STORY_VERSION + ACKED + DELIVERED, {}
+  local retention, kind, out = whole(g[10], 'finished_retention'), STORY_VERSION + ACKED + DELIVERED, {}
   local text, took
   for i, raw in ipairs(call('HMGET', M, unpack(ids))) do
     if not raw or #raw < MESSAGE_BYTES or string.byte(raw) ~= PLAIN then return nil end
@@ -49,13 +49,14 @@ local function usual_stories(ids, scores)
   return out
 end
 
-if only_acks and flags == 0 and g[4] and g[10] and g[11] ~= '0' then
+if only_acks and flags == 0 and g[4] and g[9] and g[10] ~= '0' then
   local ids, scores = usual_acks()
-  local keeps = g[11] -- and then h and u are there
+  local keeps = g[10] -- and then h and u are there
   local stories = ids and keeps and usual_stories(ids, scores)
   if ids and (stories or not keeps) then
     -- A key of a wrong type fails before the first write.
-    local over = g[7] ~= '0' and call('ZRANGEBYSCORE', F, '-inf', now_text, 'LIMIT', 0, 512)
+    local window = g[7] ~= '0' and whole(g[7], 'dedupe_window')
+    local over = window and call('ZRANGEBYSCORE', F, '-inf', now_text, 'LIMIT', 0, 512)
     if keeps then
       call('HLEN', H)
       call('ZCARD', U)
@@ -63,7 +64,7 @@ if only_acks and flags == 0 and g[4] and g[10] and g[11] ~= '0' then
     local removed = call('HDEL', M, unpack(ids))
     call('ZREM', L, unpack(ids))
     if over then
-      local till, times = int(now + g[7]), {}
+      local till, times = int(now + window), {}
       for i = 1, #ids do times[2 * i - 1], times[2 * i] = till, ids[i] end
       call('ZADD', F, unpack(times))
       if #over > 0 then call('ZREM', F, unpack(over)) end

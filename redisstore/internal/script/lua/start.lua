@@ -5,7 +5,7 @@
 --       3 d  sorted set: dead messages by time of death
 --       4 f  sorted set: IDs of finished messages, by the time at which they are forgotten
 --       5 m  hash: ID -> what never changes of a message
---       6 s  hash: ID -> what changes; absent for a message that was never claimed
+--       6 s  hash: ID -> what changes; absent for a message that waits as it was pushed, or is under a usual lease
 --       7 g  hash: the partition's clock, token counter and settings
 --       8 x  sorted set: leased messages whose lease has run out, by due time: the first ones of l,
 --            as many as somebody has had to see in that order
@@ -52,11 +52,20 @@ local function int(n) return string.format('%.0f', n) end
 
 local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
 
+-- whole is the number in a field of g. Each script reads those that it needs by this before its first write.
+local function whole(value, field)
+  local n = tonumber(value)
+  if not n or n % 1 ~= 0 then corrupt('field ' .. field .. ' of ' .. G .. ' is no whole number') end
+  return n
+end
+
 -- There is a topic here if it has a lease.
-local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'moved', 'lengths', 'finished_retention')
+local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'lengths', 'finished_retention')
 
 -- Only callers who know that there may be stories give their keys. This teaches them.
-if g[11] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be stories: give their keys, too') end
+if g[10] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be stories: give their keys, too') end
+
+if g[1] then whole(g[1], 'version') end
 
 -- The clock, read once. It never runs backwards: not behind what this partition or the
 -- caller has seen. now is rounded down, up is rounded up, micros is what now leaves off.
@@ -68,7 +77,7 @@ local micros = us % 1000
 local now = seconds * 1000 + (us - micros) / 1000
 local up = micros > 0 and now + 1 or now
 do
-  local passed = g[2] and tonumber(g[2]) or 0
+  local passed = g[2] and whole(g[2], 'clock') or 0
   if told > passed then passed = told end
   if passed > now then now, up, micros = passed, passed, 0 end
 end
@@ -92,8 +101,10 @@ local function lease_token(score)
   local till = ceil(score)
   local k = (till - score) * 1024
   local turn = k % 32
-  local length = unpack_from('<d', g[10], (k - turn) / 4 + 1)
-  return (8 * (till - length) + turn) * TOKEN_STEP + g[3] % TOKEN_STEP, till - length
+  local place = (k - turn) / 4 + 1
+  if not g[9] or #g[9] < place + 7 then corrupt('field lengths of ' .. G .. ' lacks that of a lease') end
+  local length = unpack_from('<d', g[9], place)
+  return (8 * (till - length) + turn) * TOKEN_STEP + whole(g[3], 'token') % TOKEN_STEP, till - length
 end
 
 -- NEAR is how far ahead what becomes due is told at once, in ms. Consumers look each second, so they find

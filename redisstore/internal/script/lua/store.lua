@@ -15,6 +15,7 @@ if s == '' then
 end
 local now = tonumber(s) * 1000 + math.floor(tonumber(us) / 1000)
 local micros = tonumber(us) % 1000
+if got[3] and not tonumber(got[3]) then error('PUNCTUAL_CORRUPT field clock of ' .. KEYS[1] .. ' is no number') end
 local passed = math.max(tonumber(ARGV[1]), tonumber(got[3] or 0))
 if passed > now then
   now, micros = passed, 0

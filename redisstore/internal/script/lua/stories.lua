@@ -77,7 +77,7 @@ if H then
       end
     end
     -- Who keeps none any more needs no keys when the last one is gone.
-    if g[11] == '0' and call('ZCARD', U) == 0 then call('HDEL', G, 'finished_retention') end
+    if g[10] == '0' and call('ZCARD', U) == 0 then call('HDEL', G, 'finished_retention') end
     return n > 0
   end
 end

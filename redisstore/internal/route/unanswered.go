@@ -1,0 +1,126 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+)
+
+// A call that ended without an answer may have copies on their way, because the network can hold a request back and
+// deliver it later. Such a copy must not undo what the same process does next. For example, a late copy of a push would
+// bring a message back that was pushed again and cancelled. So before the next call to that partition its server is told
+// to refuse the copies (lua/refuse.lua).
+
+// unanswered is a call that ended without an answer.
+type unanswered struct {
+	caller           string
+	number, deadline int64
+}
+
+// unansweredCalls are those of a store that no server has refused yet. All methods are safe for concurrent use.
+type unansweredCalls struct {
+	partitions atomic.Int64 // how many have any, so that most calls need not lock
+
+	mu sync.Mutex
+	of map[string][]unanswered // guarded by mu: by Partition.Tag
+}
+
+// refuseAtOnce is how many calls one script refuses.
+const refuseAtOnce = 200
+
+// add notes a call to a partition. now is what the store's clock probably says, in ms. Calls are
+// forgotten whose deadlines are past for longer than records are kept, so that a partition nobody calls again keeps nothing.
+func (u *unansweredCalls) add(p keys.Partition, c unanswered, now int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.of == nil {
+		u.of = make(map[string][]unanswered)
+	}
+	for tag, calls := range u.of {
+		u.keep(tag, slices.DeleteFunc(calls, func(old unanswered) bool { return old.deadline+script.RecordWindow < now }))
+	}
+	// One record refuses all calls of a caller in a window up to that number.
+	same := func(old unanswered) bool {
+		return old.caller == c.caller && old.deadline/script.RecordWindow == c.deadline/script.RecordWindow
+	}
+	calls := u.of[p.Tag]
+	if i := slices.IndexFunc(calls, same); i >= 0 {
+		c.deadline = max(c.deadline, calls[i].deadline)
+		calls = slices.Delete(calls, i, i+1)
+	}
+	u.keep(p.Tag, append(calls, c))
+}
+
+// keep sets the calls to a partition. Called with mu held.
+func (u *unansweredCalls) keep(tag string, calls []unanswered) {
+	if len(calls) == 0 {
+		delete(u.of, tag)
+	} else {
+		u.of[tag] = calls
+	}
+	u.partitions.Store(int64(len(u.of)))
+}
+
+// to returns the calls to a partition.
+func (u *unansweredCalls) to(p keys.Partition) []unanswered {
+	if u.partitions.Load() == 0 {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.of[p.Tag])
+}
+
+// refused forgets calls to a partition.
+func (u *unansweredCalls) refused(p keys.Partition, calls []unanswered) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.keep(p.Tag, slices.DeleteFunc(u.of[p.Tag], func(c unanswered) bool { return slices.Contains(calls, c) }))
+}
+
+// refuse has the server of a partition refuse the copies of calls to it that ended without an answer. Until it has, no
+// other call may be sent there. The error is that of such a call.
+func (r *Router) refuse(ctx context.Context, p keys.Partition) error {
+	for calls := range slices.Chunk(r.unanswered.to(p), refuseAtOnce) {
+		args := []any{r.header(0, 0), ""}
+		for _, c := range calls {
+			args = append(args, c.caller, c.number, c.deadline)
+		}
+		a, err := r.timed(ctx, script.Refuse, r.keyArgs.WithRecords(p, 0, true), args)
+		if err != nil {
+			return notSentYet(ctx, err)
+		}
+		a.Int() // the version
+		refused := slices.Clone(calls)
+		for len(a.Items) > 0 {
+			n := a.Int()
+			if n < 0 || n >= int64(len(calls)) {
+				a.Bad = true
+				break
+			}
+			refused = slices.DeleteFunc(refused, func(c unanswered) bool { return c == calls[n] })
+		}
+		if a.Bad {
+			return notSentYet(ctx, script.BadReply(script.Refuse))
+		}
+		r.unanswered.refused(p, refused)
+	}
+	return nil
+}
+
+// notSentYet is the error of a call that was not sent because refuse has failed.
+func notSentYet(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case punctual.Definite(err):
+		return err
+	}
+	return fmt.Errorf("not sent, because an earlier call got no answer and its copies could not be refused: %w (%v)", punctual.ErrUnreachable, err)
+}

@@ -1,0 +1,61 @@
+package route
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+)
+
+// P10: what is kept of calls without an answer follows the callers and the last minutes, however long no server answers.
+func TestUnansweredCallsAreBounded(t *testing.T) {
+	const callers, partitions = 8, 3
+	var u unansweredCalls
+	var names keys.Names
+	now := int64(1_800_000_000_000)
+	for i := range int64(5000) {
+		p := names.Partition(fmt.Sprint("topic ", i%partitions), 0)
+		if i%2 == 0 {
+			p = names.Partition(fmt.Sprint("called once ", i), 0)
+		}
+		u.add(p, unanswered{fmt.Sprint("me:", i%callers), i, now + CallTime}, now)
+		now += 100 // so 8 minutes and more pass
+	}
+	kept := 0
+	for _, calls := range u.of {
+		kept += len(calls)
+	}
+	// In the partitions called once each call of two windows may be kept.
+	if most := 3*callers*partitions + int(2*script.RecordWindow/200); kept == 0 || kept > most {
+		t.Errorf("P10: %d calls are kept; want at most %d", kept, most)
+	}
+	p := names.Partition("topic 1", 0)
+	last := u.to(p)
+	u.refused(p, last)
+	if left := u.to(p); len(last) == 0 || len(left) > 0 {
+		t.Errorf("of %v there are left %v", last, left)
+	}
+}
+
+// The latest number and deadline of a caller in a window are kept, because its record refuses all before.
+func TestUnansweredCallsOfACaller(t *testing.T) {
+	var u unansweredCalls
+	var names keys.Names
+	p := names.Partition("orders", 0)
+	window := int64(script.RecordWindow) * 1000
+	for _, c := range []unanswered{{"me:0", 1, window + 9}, {"me:1", 1, window}, {"me:0", 3, window + 5}, {"me:0", 4, window + script.RecordWindow}} {
+		u.add(p, c, window)
+	}
+	want := []unanswered{{"me:1", 1, window}, {"me:0", 3, window + 9}, {"me:0", 4, window + script.RecordWindow}}
+	if got := u.to(p); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("kept are %v; want %v", got, want)
+	}
+	// What was added while others were being refused stays.
+	u.refused(p, want[:1])
+	u.add(p, unanswered{"me:1", 6, window}, window)
+	u.refused(p, want)
+	if got := u.to(p); len(got) != 1 || got[0].number != 6 {
+		t.Errorf("kept are %v; want call 6", got)
+	}
+}
