@@ -45,6 +45,7 @@ func Open(dir string, o *Options) (*Store, error) {
 // newStore is a store that is not open yet.
 func newStore(dir string, opt Options) *Store {
 	s := &Store{dir: dir, opt: opt, log: opt.Logger, maintenanceKick: make(chan struct{}, 1)}
+	s.endings.s = s
 	s.index = memory.New(opt.MemoryBytes, s.waiters.wake)
 	s.topics = topics.New(s.index)
 	s.state = failstop.New(dir, opt.Logger, opt.CommitTimeout)
