@@ -269,8 +269,10 @@ func (x *examination) openReadOnly() (c seen, err error) {
 		return c, err
 	}
 	defer func() { err = cmp.Or(err, state.Do("close the database", db.Close)) }()
-	logged, err := claimlog.Read(failstop.NewFS(files, state, verify, failstop.Store), x.dir, func(name string, _ []byte, unreadable int) error {
-		c.damaged = append(c.damaged, fmt.Sprintf("%s has %d bytes that cannot be read", name, unreadable))
+	logged, err := claimlog.Read(failstop.NewFS(files, state, verify, failstop.Store), x.dir, func(u claimlog.Unreadable) error {
+		if u.Damage {
+			c.damaged = append(c.damaged, fmt.Sprintf("%s has %d bytes that cannot be read", u.Name, u.Bytes))
+		}
 		return nil
 	})
 	if err != nil {
