@@ -148,7 +148,7 @@ func (db *DB) engineOptions() *pebble.Options {
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       40,
 		LBaseMaxBytes:               256 << 20,
-		MaxOpenFiles:                1000,
+		MaxOpenFiles:                maxOpenFiles(errkind.FileLimit()),
 		BytesPerSync:                1 << 20,
 		WALBytesPerSync:             1 << 20,
 		EventListener: &pebble.EventListener{
@@ -177,6 +177,15 @@ func (db *DB) engineOptions() *pebble.Options {
 		o.Levels[i].Compression = func() *block.CompressionProfile { return block.FastestCompression }
 	}
 	return o
+}
+
+// maxOpenFiles is how many tables the engine keeps open: a quarter of what the process may have open, because clients and
+// other files need theirs.
+func maxOpenFiles(limit uint64) int {
+	if limit == 0 {
+		return 1000
+	}
+	return int(min(1000, limit/4))
 }
 
 // engineLog receives the engine's log. The engine calls Fatalf after failures that it cannot go on from. If Fatalf
