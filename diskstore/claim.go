@@ -11,12 +11,12 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
-	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Claim leases due messages; see punctual.Store. What is due is in memory already, and
-// the claim log is written but not synced, so a claim waits for no fsync.
+// Claim leases due messages; see punctual.Store. What is due is in memory already, and the claim log is written but not
+// synced. So a claim waits for no fsync, unless it meets messages that must not be delivered any more. It waits slowWait at
+// most until they are ended, and longer only when it has nothing to bring.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if err := storekit.CheckClaim(&c); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
@@ -64,7 +64,11 @@ type look struct {
 	now  int64
 	got  []*memory.Taken // ready to be leased
 	size int64           // what their records hold
-	slow []*step         // what it does not wait for any more
+	slow []*step         // loads that it does not wait for any more
+	// ending is what it has handed over to be ended, a mark for each topic. fullQueue is the queue of a topic from which it
+	// took nothing more because too much waits there; zero if there is none.
+	ending    []handed
+	fullQueue handed
 	// late fires when slowWait is over; nil until the first step that may be slow.
 	late <-chan time.Time
 	stop func() // ends the wait for late
@@ -87,7 +91,11 @@ func (k *look) run(ctx context.Context) (ds []punctual.Delivery, next int64, aga
 			break
 		}
 	}
+	ended, err := k.awaitEnded(ctx)
 	switch {
+	case err != nil && (len(k.got) == 0 || k.s.state.Check(ctx) != nil):
+		k.s.index.PutBack(k.got)
+		return nil, 0, false, err
 	case len(k.got) > 0:
 		granted, leases := k.s.index.Grant(k.got, k.c.Lease, k.s.clock.ms())
 		if len(granted) == 0 { // all of it was taken away meanwhile
@@ -95,7 +103,7 @@ func (k *look) run(ctx context.Context) (ds []punctual.Delivery, next int64, aga
 		}
 		ds, err = k.s.deliver(granted, leases)
 		return ds, k.now, false, err
-	case len(k.slow) > 0:
+	case len(k.slow) > 0 || !ended || k.fullQueue.q != nil:
 		return nil, 0, true, k.awaitSlow(ctx)
 	}
 	return nil, next, false, nil
@@ -123,6 +131,10 @@ func (k *look) room(topic string) int {
 // there is something from others, that goes out, and the next claim will tell of the failure.
 func (k *look) takeFrom(ctx context.Context, name string) (next int64, err error) {
 	for n := k.room(name); n > 0; n = k.room(name) {
+		if h, full := k.s.endings.full(name); full {
+			k.fullQueue = h
+			return k.now, nil
+		}
 		took := k.s.index.Take(name, k.now, n)
 		switch {
 		case took.TokensShort:
@@ -134,7 +146,7 @@ func (k *look) takeFrom(ctx context.Context, name string) (next int64, err error
 			}
 		}
 		if err == nil && len(took.Taken) > 0 {
-			err = k.decide(ctx, took.Taken)
+			err = k.decide(took.Taken)
 		}
 		switch {
 		case err == nil && took.Load == nil && len(took.Taken) == 0:
@@ -179,12 +191,17 @@ func (k *look) load(ctx context.Context, t *memory.Topic, n int) (taken []*memor
 	return st.taken, done, err
 }
 
+// startLate has slowWait begin, unless it has.
+func (k *look) startLate() {
+	if k.late == nil {
+		k.late, k.stop = k.s.clock.after(k.s.clock.ms()+slowWait, never)
+	}
+}
+
 // aside runs a step and waits for it, but not longer than slowWait.
 func (k *look) aside(ctx context.Context, st *step, run func(context.Context) error) (done bool, err error) {
 	s := k.s
-	if k.late == nil {
-		k.late, k.stop = s.clock.after(s.clock.ms()+slowWait, never)
-	}
+	k.startLate()
 	st.done = make(chan error, 1)
 	s.state.Go(func() { st.done <- run(context.WithoutCancel(ctx)) })
 	if !k.over {
@@ -213,23 +230,71 @@ func (k *look) aside(ctx context.Context, st *step, run func(context.Context) er
 	return false, nil
 }
 
-// awaitSlow waits for one of the steps that the claim did not wait for: it has nothing else to do.
-func (k *look) awaitSlow(ctx context.Context) error {
-	select {
-	case err := <-k.slow[0].done:
-		return err
-	case <-ctx.Done():
-		return errkind.Ended(ctx)
-	case <-k.s.state.Ended():
+// awaitEnded waits until what the claim has handed over is ended, but not longer than slowWait. ended tells whether all of it is.
+func (k *look) awaitEnded(ctx context.Context) (ended bool, err error) {
+	for _, h := range k.ending {
+		if k.over {
+			_, ended, err = k.s.endings.look(h)
+		} else {
+			k.startLate()
+			ended, err = k.await(ctx, h, k.late)
+			k.over = !ended
+		}
+		if !ended || err != nil {
+			return false, err
+		}
 	}
-	return k.s.state.Usable()
+	return true, nil
 }
 
-// decide reads what a claim took and ends what must not be delivered any more. What makes the claim
-// too large goes back.
-func (k *look) decide(ctx context.Context, taken []*memory.Taken) error {
+// await waits for a mark in a queue of messages to be ended, until late fires. reached tells which.
+func (k *look) await(ctx context.Context, h handed, late <-chan time.Time) (reached bool, err error) {
+	for {
+		changed, reached, err := k.s.endings.look(h)
+		if reached || err != nil {
+			return reached, err
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return false, nil
+		case <-ctx.Done():
+			return false, errkind.Ended(ctx)
+		case <-k.s.state.Ended():
+			return false, k.s.state.Usable()
+		}
+	}
+}
+
+// awaitSlow waits for something that the claim did not wait for before, because it has nothing else to do: a load, room
+// in a queue of messages to be ended, or the end of all that it has handed over.
+func (k *look) awaitSlow(ctx context.Context) error {
+	if len(k.slow) > 0 {
+		select {
+		case err := <-k.slow[0].done:
+			return err
+		case <-ctx.Done():
+			return errkind.Ended(ctx)
+		case <-k.s.state.Ended():
+		}
+		return k.s.state.Usable()
+	}
+	waitFor := k.ending
+	if k.fullQueue.q != nil {
+		waitFor = []handed{k.fullQueue}
+	}
+	for _, h := range waitFor {
+		if _, err := k.await(ctx, h, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide reads what a claim took, and hands over what must not be delivered any more. What makes the claim
+// too large goes back, and so does what the queue of messages to be ended has no room for.
+func (k *look) decide(taken []*memory.Taken) error {
 	s := k.s
-	var undeliverable []*memory.Taken
 	for i, c := range taken {
 		if k.size >= claimBytes {
 			s.index.PutBack(taken[i:])
@@ -238,20 +303,25 @@ func (k *look) decide(ctx context.Context, taken []*memory.Taken) error {
 		ok, err := s.countAttempt(c)
 		switch {
 		case err != nil:
-			s.index.PutBack(append(undeliverable, taken[i:]...))
+			s.index.PutBack(taken[i:])
 			return err
 		case ok:
 			k.got = append(k.got, c)
 			k.size += int64(len(c.Record))
 		case c.Message != nil:
-			undeliverable = append(undeliverable, c)
+			h := s.endings.add(c)
+			if n := len(k.ending); n > 0 && k.ending[n-1].q == h.q {
+				k.ending[n-1] = h
+			} else {
+				k.ending = append(k.ending, h)
+			}
+			if _, full := s.endings.full(c.Topic.Name); full {
+				s.index.PutBack(taken[i+1:])
+				return nil
+			}
 		}
 	}
-	if len(undeliverable) == 0 {
-		return nil
-	}
-	_, err := k.aside(ctx, &step{}, func(ctx context.Context) error { return s.endUndeliverable(ctx, undeliverable) })
-	return err
+	return nil
 }
 
 // countAttempt reads what is to be delivered and decides whether it may be. A message that was taken
@@ -330,38 +400,5 @@ func (s *Store) logNotMade(ended []record.Lease) {
 	}
 	if err != nil {
 		s.log.Warn("the claim log does not take what was not claimed; it is replaced", "error", err)
-	}
-}
-
-// endUndeliverable ends messages that came up for delivery but must not be delivered any more:
-// cancelled under their last lease, expired, or out of attempts.
-func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Taken) error {
-	for next := 0; next < len(undeliverable); {
-		done, err := s.writer.Some(ctx, next, len(undeliverable), func(tx *writer.Tx, i int) error {
-			endUndeliverable(tx, undeliverable[i])
-			return nil
-		})
-		if err != nil {
-			s.index.PutBack(undeliverable[next:]) // those that were ended already, but perhaps not on disk, stay away
-			return err
-		}
-		next = done
-	}
-	return nil
-}
-
-func endUndeliverable(tx *writer.Tx, c *memory.Taken) {
-	d, ok := tx.DetachTaken(c)
-	r := c.Message
-	switch {
-	case !ok: // taken away meanwhile
-	case c.Cancelled:
-		tx.Finish(d, r.ID, punctual.OutcomeCancelled, r)
-	case r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts):
-		tx.DeadLetter(d, r, punctual.ReasonAttemptsUsedUp)
-	case r.DropExpired:
-		tx.Finish(d, r.ID, punctual.OutcomeExpired, r)
-	default:
-		tx.DeadLetter(d, r, punctual.ReasonExpired)
 	}
 }

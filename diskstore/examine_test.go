@@ -195,10 +195,20 @@ func TestExamineDamage(t *testing.T) {
 		{"the manifest is missing", func(t *testing.T, dir string) { removeAll(t, dir, "MANIFEST-*") }, punctual.SeverityBad, "MANIFEST"},
 		{"the marker is missing", func(t *testing.T, dir string) { removeAll(t, dir, "marker.manifest*") }, punctual.SeverityBad, "marker.manifest"},
 		{"the claim log is damaged", func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Join(dir, claimlog.Name(1000)), make([]byte, claimlog.MaxTornTail+1), 0o600); err != nil {
+			closeStore(t, openAt(t, dir, nil)) // the segment is not the first one then
+			segments, err := filepath.Glob(filepath.Join(dir, claimlog.Prefix+"*"))
+			if err != nil || len(segments) != 1 {
+				t.Fatalf("segments %v, %v; want one", segments, err)
+			}
+			data, err := os.ReadFile(segments[0])
+			if err != nil {
 				t.Fatal(err)
 			}
-		}, punctual.SeverityWarning, claimlog.Name(1000)},
+			data[12] ^= 1
+			if err := os.WriteFile(segments[0], data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, punctual.SeverityWarning, claimlog.Prefix},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()

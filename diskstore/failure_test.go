@@ -7,8 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
@@ -108,5 +112,33 @@ func mustBePlain(t *testing.T, what, text string) {
 	}
 	if len(text) > 700 {
 		t.Errorf("%s: the text of an error has %d bytes: %.300s", what, len(text), text)
+	}
+}
+
+// TestNoFileDescriptorLeft: while no file can be opened the store waits.
+func TestNoFileDescriptorLeft(t *testing.T) {
+	var refusals atomic.Int64 // how many more files cannot be opened
+	var refused atomic.Int64
+	hook := func(op fsOp) error {
+		if op.kind == "create" && refusals.Add(-1) >= 0 {
+			refused.Add(1)
+			return syscall.EMFILE
+		}
+		return nil
+	}
+	s := openAt(t, "store", &Options{fs: hookFS{vfs.NewMem(), hook}, Logger: quiet, byHand: true})
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "a"})
+	for what, open := range map[string]func() error{
+		"a flush of the database":        s.db.Flush,
+		"a replacement of the claim log": func() error { return s.replaceFullSegment(t.Context()) },
+	} {
+		before := refused.Load()
+		refusals.Store(3)
+		if err := open(); err != nil || refused.Load() != before+3 {
+			t.Errorf("%s while 3 files could not be opened: %v; %d were refused", what, err, refused.Load()-before)
+		}
+	}
+	if ds := claim(t, s, "o", 1); len(ds) != 1 {
+		t.Errorf("P1 no loss: claimed %+v, want the message", ds)
 	}
 }

@@ -22,12 +22,19 @@ const (
 
 // load reads the next batch of a timeline, if one is due, and has merge put it into memory.
 func (s *Store) load(ctx context.Context, t *memory.Topic, merge func(l memory.Load, read []record.Stored, next record.Position)) error {
+	stop, err := s.passDeleted(ctx, t)
+	if err != nil {
+		return err
+	}
 	return s.writer.Locked(ctx, func(tx *writer.Tx) error {
 		l, ok := t.BeginLoad(tx.Ms + loadAhead)
 		if !ok {
 			return nil
 		}
-		limits := database.Limits{Until: l.Until, Messages: loadMessages, Bytes: l.Room, Overhead: memory.MessageBytes}
+		if !l.From.Less(stop) { // others have loaded meanwhile
+			stop = record.Position{}
+		}
+		limits := database.Limits{Until: l.Until, Stop: stop, Messages: loadMessages, Bytes: l.Room, Overhead: memory.MessageBytes}
 		read, next, err := s.db.ReadDue(s.topics.Get(t.Name).Disk, l.From, limits)
 		if err != nil {
 			s.index.Abandon(l)
@@ -36,6 +43,22 @@ func (s *Store) load(ctx context.Context, t *memory.Topic, merge func(l memory.L
 		merge(l, read, next)
 		return nil
 	})
+}
+
+// passDeleted moves the place where the next load of a topic begins past deleted messages, without the write lock. stop is where the
+// load is to end, because many deleted ones lie behind; zero if it need not.
+func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.Position, err error) {
+	search, ok := t.BeginSearch()
+	if !ok {
+		return stop, nil
+	}
+	first, stop, err := s.db.NextRun(ctx, t.Num, search.From, s.clock.ms()+2*loadAhead, loadMessages)
+	if err != nil {
+		s.index.AbandonSearch(search)
+		return stop, fmt.Errorf("load messages of topic %s: %w", t.Name, err)
+	}
+	s.index.EndSearch(search, first)
+	return stop, nil
 }
 
 // runLoader loads what will be due soon, until the store closes. It sleeps while nothing is on disk

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
@@ -290,5 +292,46 @@ func TestLoadMeetsWhatIsInHand(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLoadPassesDeletedMessagesWithoutTheLock: 60,000 messages were cancelled before and between two that are to be loaded. No
+// read with the write lock held passes many of them.
+func TestLoadPassesDeletedMessagesWithoutTheLock(t *testing.T) {
+	const cancelled, most = 30_000, 10_000
+	clock := storekit.NewManualClock(testStart)
+	var passed atomic.Int64
+	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock, byHand: true, swept: func(_ database.Order, keys int) {
+		passed.Store(max(passed.Load(), int64(keys)))
+	}})
+	due := testStart.Add(time.Hour)
+	for from := 0; from < 2*cancelled; from += 1000 {
+		var ms []punctual.NewMessage
+		var as []punctual.Amendment
+		for i := from; i < from+1000; i++ {
+			if i == cancelled {
+				ms = append(ms, punctual.NewMessage{Topic: "o", ID: "second", Due: due.Add(time.Duration(i) * time.Millisecond / 100)})
+			}
+			id := fmt.Sprint("gone-", i)
+			ms = append(ms, punctual.NewMessage{Topic: "o", ID: id, Due: due.Add(time.Duration(i) * time.Millisecond / 100)})
+			as = append(as, punctual.Amendment{Change: punctual.ChangeCancel, Topic: "o", ID: id})
+		}
+		push(t, s, ms...)
+		if out, err := s.Amend(t.Context(), as); err != nil || out[0].Err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	push(t, s, punctual.NewMessage{Topic: "o", ID: "third", Due: due.Add(time.Second)})
+	clock.Advance(2 * time.Hour)
+	for _, want := range []string{"second", "third"} {
+		if ds := claim(t, s, "o", 1); len(ds) != 1 || ds[0].ID != want {
+			t.Fatalf("claimed %+v, want %s", ds, want)
+		}
+	}
+	if passed.Load() == 0 {
+		t.Fatal("nothing was read with the write lock held")
+	}
+	if passed.Load() > most {
+		t.Errorf("P14 isolation: a load passed %d deleted messages with the write lock held, want at most %d", passed.Load(), most)
 	}
 }

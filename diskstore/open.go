@@ -45,6 +45,7 @@ func Open(dir string, o *Options) (*Store, error) {
 // newStore is a store that is not open yet.
 func newStore(dir string, opt Options) *Store {
 	s := &Store{dir: dir, opt: opt, log: opt.Logger, maintenanceKick: make(chan struct{}, 1)}
+	s.endings.s = s
 	s.index = memory.New(opt.MemoryBytes, s.waiters.wake)
 	s.topics = topics.New(s.index)
 	s.state = failstop.New(dir, opt.Logger, opt.CommitTimeout)
@@ -179,9 +180,14 @@ func (s *Store) recordOf(byNum map[uint32]*topics.Topic, l record.Lease) (*topic
 	return t, r, nil
 }
 
-// keepDamaged reports a damaged segment of the claim log and keeps a copy of it.
-func (s *Store) keepDamaged(name string, data []byte, unreadable int) error {
+// keepDamaged reports the unreadable end of a segment of the claim log. It keeps a copy of one that is damaged.
+func (s *Store) keepDamaged(u claimlog.Unreadable) error {
+	if !u.Damage {
+		s.log.Warn("the end of the claim log was not written, as after a power cut; some attempts are not counted and some messages may be delivered once more",
+			"file", u.Name, "unreadable_bytes", u.Bytes)
+		return nil
+	}
 	s.log.Warn("claim log is damaged; some attempts are not counted and some messages may be delivered once more",
-		"file", name, "unreadable_bytes", unreadable)
-	return claimlog.KeepDamaged(s.fs, s.dir, name, data)
+		"file", u.Name, "unreadable_bytes", u.Bytes)
+	return claimlog.KeepDamaged(s.fs, s.dir, u.Name, u.Data)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -72,6 +73,26 @@ func TestSpaceComesBack(t *testing.T) {
 			}
 			finish(t, s, "o", kept, punctual.SettleRelease) // a claim meets what is behind the cancelled ones
 		}, kept, 0},
+		{"cancelled behind the first", func(t *testing.T, s *Store) {
+			var as []punctual.Amendment
+			for i := kept; i < n; i++ {
+				as = append(as, punctual.Amendment{Change: punctual.ChangeCancel, Topic: "o", ID: fmt.Sprint(i)})
+			}
+			if _, err := s.Amend(t.Context(), as); err != nil {
+				t.Fatal(err)
+			}
+		}, kept, 0},
+		{"cancelled in between", func(t *testing.T, s *Store) {
+			var as []punctual.Amendment
+			for i := range n {
+				if i%(n/kept) != n/kept-1 {
+					as = append(as, punctual.Amendment{Change: punctual.ChangeCancel, Topic: "o", ID: fmt.Sprint(i)})
+				}
+			}
+			if _, err := s.Amend(t.Context(), as); err != nil {
+				t.Fatal(err)
+			}
+		}, kept, 0},
 		{"dead and purged", func(t *testing.T, s *Store) {
 			finish(t, s, "o", n-kept, punctual.SettleDiscard)
 			if err := s.db.Flush(); err != nil {
@@ -107,11 +128,21 @@ func TestSpaceComesBack(t *testing.T) {
 			if r := mustBeSound(t, s); r.Live != c.live || r.Dead != c.dead {
 				t.Errorf("P1 no loss: %d live and %d dead messages, want %d and %d", r.Live, r.Dead, c.live, c.dead)
 			}
-			if ds := claim(t, s, "o", n); int64(len(ds)) != c.live || len(ds) > 0 && string(ds[0].Body) != string(noise(n-kept, largeBody)) {
+			if ds := claim(t, s, "o", n); int64(len(ds)) != c.live || len(ds) > 0 && string(ds[0].Body) != string(noise(numberOf(t, ds[0].ID), largeBody)) {
 				t.Errorf("P1 no loss: %d messages came, want %d with their bodies", len(ds), c.live)
 			}
 		})
 	}
+}
+
+// numberOf is the number that is a message's ID.
+func numberOf(t *testing.T, id string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func (s *Store) tableBytes() uint64 {

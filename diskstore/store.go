@@ -125,6 +125,9 @@ type Store struct {
 
 	claims *claimlog.Log
 
+	// endings are the messages that claims have met and that must not be delivered any more; see ending.go.
+	endings endings
+
 	// waiters are the claims that wait; see wait.go.
 	waiters waiters
 

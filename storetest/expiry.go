@@ -21,6 +21,7 @@ func expiryCases() []testCase {
 		{"holder may finish after it", p1, expiryHolder},
 		{"lease that ran out behind it", p2, expiryRunOut},
 		{"expired ones make room in the claim", p1, expiryInBetween},
+		{"a backlog of expired ones before a good one", p1, expiryBacklog},
 		{"rounded up", p1, expiryRounded},
 		{"at the end of time", p9, expiryEndOfTime},
 	}
@@ -139,6 +140,26 @@ func expiryInBetween(s *harness) {
 	if ds := s.take(orders, 1); len(ds) != 1 || ds[0].ID != x {
 		s.fail("behind 20 expired messages a claim of one returned %v; want %s", ids(ds), x)
 	}
+}
+
+// expiryBacklog: a claim of one message ends what has expired before it, more than a store ends in one step.
+func expiryBacklog(s *harness) {
+	const expired = 1100
+	for from := 0; from < expired; from += 100 {
+		ms := make([]punctual.NewMessage, 100)
+		for i := range ms {
+			ms[i] = punctual.NewMessage{Topic: orders, ID: fmt.Sprint("old", from+i), ExpireAfter: time.Second, DropExpired: i%2 == 0}
+		}
+		s.pushAll(ms...)
+	}
+	s.advance(time.Second)
+	s.push(order(x, 0))
+	if ds := s.take(orders, 1); len(ds) != 1 || ds[0].ID != x {
+		s.fail("behind %d expired messages a claim of one returned %v; want %s", expired, ids(ds), x)
+	}
+	s.wantDead(orders, "old1", punctual.ReasonExpired)
+	s.wantDead(orders, fmt.Sprint("old", expired-1), punctual.ReasonExpired)
+	s.wantState(orders, "old0", punctual.StateNone)
 }
 
 func expiryRounded(s *harness) {

@@ -11,6 +11,7 @@
 //	kind 3, acked:    { topic seq due(varint) }   the message is finished, and soon deleted
 //	kind 4, durable:  number           the transactions up to this one were durable
 //	kind 5, clock:    ms(varint)       the store's clock had reached this
+//	kind 6, synced:   bytes            so many bytes behind this frame were synced before older segments were deleted
 //
 // Of several leases of one message the one with the highest token counts, and of those
 // the one renewed most often. A message that is not in the database, or there with this token or a
@@ -59,6 +60,7 @@ const (
 	kindAcked   = 3
 	kindDurable = 4
 	kindClock   = 5
+	kindSynced  = 6
 )
 
 // Log is the claim log of an open store. It knows no messages and no database: it takes leases, numbers and
@@ -230,7 +232,7 @@ func (l *Log) write(payloads ...[]byte) error {
 	var frames []byte
 	for _, p := range payloads {
 		// The largest payload, that of MaxClaim leases with MaxFailures expired attempts each, has some megabytes, so its length fits.
-		frames = slices.Grow(frames, 8+len(p))
+		frames = slices.Grow(frames, frameHeader+len(p))
 		frames = binary.LittleEndian.AppendUint32(frames, uint32(len(p)))
 		frames = binary.LittleEndian.AppendUint32(frames, crc32.Checksum(p, castagnoli))
 		frames = append(frames, p...)
@@ -270,13 +272,16 @@ func (l *Log) Replace(leases func() []record.Lease, barrier func() error) error 
 		if err := l.start(num); err != nil {
 			return err
 		}
-		if err := l.append(binary.AppendUvarint([]byte{kindDurable}, l.Durable())); err != nil {
-			return err
-		}
+		payloads := [][]byte{binary.AppendUvarint([]byte{kindDurable}, l.Durable())}
 		for some := range slices.Chunk(leases(), punctual.MaxClaim) {
-			if err := l.append(leasePayload(some)); err != nil {
-				return err
-			}
+			payloads = append(payloads, leasePayload(some))
+		}
+		size := 0
+		for _, p := range payloads {
+			size += frameHeader + len(p)
+		}
+		if err := l.append(append([][]byte{binary.AppendUvarint([]byte{kindSynced}, uint64(size))}, payloads...)...); err != nil {
+			return err
 		}
 		return l.Sync()
 	})
@@ -363,6 +368,7 @@ type Contents struct {
 	Timed   bool                    // the clock is known
 	leases  map[uint64]record.Lease // by message number
 	last    int                     // the number of the newest segment; 0 if there is none
+	synced  int                     // up to where the segment read last was synced for certain; -1 if that is not known
 }
 
 // Leases are the leases that are not over, as far as the log knows.
@@ -422,6 +428,8 @@ func (t *Contents) read(payload []byte) error {
 			t.ack(l)
 		case kindDurable:
 			t.Durable = max(t.Durable, d.Uvarint())
+		case kindSynced:
+			d.Uvarint() // see readSegment
 		case kindClock:
 			if ms := d.Varint(); !d.Bad {
 				t.Tick(ms)
@@ -454,16 +462,29 @@ func readLease(d *record.Decoder) record.Lease {
 	return l
 }
 
+// Unreadable is the end of a segment that does not check.
+type Unreadable struct {
+	Name  string // of the file
+	Data  []byte // the whole segment
+	Bytes int    // how many at its end do not check
+	// Damage tells that a crash does not explain it: it had been synced.
+	Damage bool
+}
+
 // Read reads all segments. An unreadable frame ends its segment. A crash tears the end of a segment, and
 // after a power cut any part of it may be missing, because claims are not synced. What is lost then are attempts,
-// never messages. Read calls damaged for a file of which more is unreadable than a crash can tear.
-func Read(fs vfs.FS, dir string, damaged func(name string, data []byte, unreadable int) error) (*Contents, error) {
+// never messages. Read calls unreadable for an end that is damaged, and for one of more than TornTail bytes.
+//
+// What was synced at the beginning of a segment is whole after a crash, when no older segment is there any more. Without
+// the frame that says how much that is, nothing is known to have been synced, and the oldest segment has that frame. The first
+// segment of all has no older one.
+func Read(fs vfs.FS, dir string, unreadable func(Unreadable) error) (*Contents, error) {
 	segments, err := Segments(fs, dir)
 	if err != nil {
 		return nil, err
 	}
 	table := &Contents{leases: make(map[uint64]record.Lease)}
-	for _, n := range segments {
+	for i, n := range segments {
 		table.last = n
 		data, err := failstop.ReadFile(fs, fs.PathJoin(dir, Name(n)))
 		if err != nil {
@@ -473,8 +494,9 @@ func Read(fs vfs.FS, dir string, damaged func(name string, data []byte, unreadab
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", Name(n), err)
 		}
-		if rest > MaxTornTail {
-			if err := damaged(Name(n), data, rest); err != nil {
+		whole := table.synced >= 0 && len(data)-rest >= table.synced
+		if u := (Unreadable{Name(n), data, rest, rest > 0 && i == 0 && n > 1 && !whole}); rest > TornTail || u.Damage {
+			if err := unreadable(u); err != nil {
 				return nil, err
 			}
 		}
@@ -482,27 +504,38 @@ func Read(fs vfs.FS, dir string, damaged func(name string, data []byte, unreadab
 	return table, nil
 }
 
-// MaxTornTail is about the size of the frame of the largest claim. More unreadable bytes than
-// that at the end of a segment are taken for damage, not for a torn write.
-const MaxTornTail = punctual.MaxClaim * 48
+// TornTail is about the size of the frame of a large claim. More unreadable bytes than that at the end of a segment are
+// worth a word.
+const TornTail = punctual.MaxClaim * 48
+
+// frameHeader is how many bytes a frame has before its payload.
+const frameHeader = 8
 
 // readSegment adds the frames of a segment and returns how many bytes at its end do not check.
 func (t *Contents) readSegment(data []byte) (rest int, err error) {
-	for len(data) >= 8 {
-		n := binary.LittleEndian.Uint32(data)
-		if n == 0 || uint64(n) > uint64(len(data)-8) {
-			break
+	t.synced = -1
+	for off := 0; ; {
+		rest := data[off:]
+		if len(rest) < frameHeader {
+			return len(rest), nil
 		}
-		payload := data[8 : 8+n]
-		if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(data[4:]) {
-			break
+		n := binary.LittleEndian.Uint32(rest)
+		if n == 0 || uint64(n) > uint64(len(rest)-frameHeader) {
+			return len(rest), nil
+		}
+		payload := rest[frameHeader : frameHeader+n]
+		if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(rest[4:]) {
+			return len(rest), nil
 		}
 		if err := t.read(payload); err != nil {
 			return 0, err
 		}
-		data = data[8+n:]
+		off += frameHeader + len(payload)
+		if payload[0] == kindSynced {
+			d := record.Decoder{Rest: payload[1:]}
+			t.synced = off + int(min(d.Uvarint(), math.MaxInt32))
+		}
 	}
-	return len(data), nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

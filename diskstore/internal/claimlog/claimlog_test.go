@@ -1,6 +1,7 @@
 package claimlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -33,7 +34,7 @@ func FuzzClaimSegment(f *testing.F) {
 	settled := []byte{kindSettled, 2, 3}
 	two := append(frameOf(leases), frameOf(settled)...)
 	clock := append(frameOf(clockPayload(1_700_000_000_000)), frameOf(clockPayload(-5))...)
-	for _, b := range [][]byte{two, clock, clock[:len(clock)-1], frameOf([]byte{kindClock}), frameOf(clockPayload(-1 << 63)), two[:len(two)-3], frameOf([]byte{9}), append(frameOf(settled), 0, 0, 0, 0, 0, 0, 0, 0, 0), {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1}} {
+	for _, b := range [][]byte{two, clock, clock[:len(clock)-1], frameOf([]byte{kindClock}), append(frameOf([]byte{kindSynced, 9}), two...), frameOf([]byte{kindSynced}), frameOf(clockPayload(-1 << 63)), two[:len(two)-3], frameOf([]byte{9}), append(frameOf(settled), 0, 0, 0, 0, 0, 0, 0, 0, 0), {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1}} {
 		f.Add(b, true)
 		f.Add(b, false)
 	}
@@ -96,5 +97,57 @@ func TestTopicNumberIsNotCut(t *testing.T) {
 	payload := append(binary.AppendUvarint([]byte{kindAcked}, 1<<32+1), 1, 2)
 	if err := table.read(payload); !errors.Is(err, punctual.ErrCorrupt) || len(table.Acked) > 0 && table.Acked[0].Topic == 1 {
 		t.Errorf("read: %v, %+v; want ErrCorrupt", err, table.Acked)
+	}
+}
+
+// TestTornIsNotDamage: what a power cut leaves of a segment is not told as damage, however much is missing; what had been
+// synced and is unreadable is.
+func TestTornIsNotDamage(t *testing.T) {
+	payload := leasePayload(make([]record.Lease, punctual.MaxClaim))
+	large := frameOf(append([]byte{kindLease}, bytes.Repeat(payload[1:], 20)...))
+	synced := frameOf(clockPayload(1))
+	header := frameOf(binary.AppendUvarint([]byte{kindSynced}, uint64(len(synced))))
+	whole := slices.Concat(header, synced, large)
+	if len(large) < 2*TornTail {
+		t.Fatalf("the large frame has %d bytes", len(large))
+	}
+	hole := bytes.Clone(whole)
+	clear(hole[len(header)+len(synced) : len(whole)/2])
+	for _, c := range []struct {
+		name         string
+		before, data []byte // of the segment before and of the newest one; nil: there is none before
+		told, damage bool
+	}{
+		{"whole", nil, whole, false, false},
+		{"torn in a large frame", nil, whole[:len(whole)-1], true, false},
+		{"torn in a small frame", nil, append(bytes.Clone(whole), frameOf(payload)[:5]...), false, false},
+		{"a hole", nil, hole, true, false},
+		{"the synced part ends early", nil, whole[:len(header)+3], true, true},
+		{"the header is unreadable", nil, whole[1:], true, true},
+		{"the header is unreadable, and the segment before is there", whole, whole[1:], true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := vfs.NewMem()
+			for n, data := range map[int][]byte{7: c.before, 8: c.data} {
+				if data == nil {
+					continue
+				}
+				f, err := fs.Create(Name(n), vfs.WriteCategoryUnspecified)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = f.Write(data)
+				if err = errkind.JoinClose(err, f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var told []Unreadable
+			if _, err := Read(fs, "", func(u Unreadable) error { told = append(told, u); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if (len(told) == 1) != c.told || c.told && told[0].Damage != c.damage {
+				t.Errorf("told %d times, %+v; want it told: %v, as damage: %v", len(told), told, c.told, c.damage)
+			}
+		})
 	}
 }

@@ -38,8 +38,8 @@ func openLog(t *testing.T) (*Log, vfs.FS) {
 
 func contentsOf(t *testing.T, fs vfs.FS) *Contents {
 	t.Helper()
-	c, err := Read(fs, "store", func(name string, _ []byte, unreadable int) error {
-		t.Errorf("%s has %d bytes that cannot be read", name, unreadable)
+	c, err := Read(fs, "store", func(u Unreadable) error {
+		t.Errorf("%s has %d bytes that cannot be read", u.Name, u.Bytes)
 		return nil
 	})
 	if err != nil {

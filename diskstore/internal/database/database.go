@@ -22,6 +22,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +148,7 @@ func (db *DB) engineOptions() *pebble.Options {
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       40,
 		LBaseMaxBytes:               256 << 20,
-		MaxOpenFiles:                1000,
+		MaxOpenFiles:                maxOpenFiles(errkind.FileLimit()),
 		BytesPerSync:                1 << 20,
 		WALBytesPerSync:             1 << 20,
 		EventListener: &pebble.EventListener{
@@ -176,6 +177,15 @@ func (db *DB) engineOptions() *pebble.Options {
 		o.Levels[i].Compression = func() *block.CompressionProfile { return block.FastestCompression }
 	}
 	return o
+}
+
+// maxOpenFiles is how many tables the engine keeps open: a quarter of what the process may have open, because clients and
+// other files need theirs.
+func maxOpenFiles(limit uint64) int {
+	if limit == 0 {
+		return 1000
+	}
+	return int(min(1000, limit/4))
 }
 
 // engineLog receives the engine's log. The engine calls Fatalf after failures that it cannot go on from. If Fatalf
@@ -268,7 +278,9 @@ func (db *DB) Live(topic uint32, at record.Position) ([]byte, error) {
 
 // Limits say how much a read brings. It brings one message at least, if there is one.
 type Limits struct {
-	Until    int64 // Unix milliseconds of the last position
+	Until int64 // Unix milliseconds of the last position
+	// Stop is the last position that is read, unless it is zero. With it nothing is known of what lies behind.
+	Stop     record.Position
 	Messages int   // how many
 	Bytes    int64 // in records, with Overhead for each
 	Overhead int64
@@ -277,11 +289,14 @@ type Limits struct {
 // ReadDue reads the live messages of a topic behind a position. It tells where the first one stands that it left,
 // or MaxPosition if there is none.
 func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.Stored, next record.Position, err error) {
-	it, err := db.iterate(db.kv, Live, t.num, after.Next(), record.MaxPosition)
+	next = record.MaxPosition
+	if l.Stop != (record.Position{}) {
+		next = l.Stop.Next()
+	}
+	it, err := db.iterate(db.kv, Live, t.num, after.Next(), next)
 	if err != nil {
 		return nil, next, db.state.ReadError("read topic "+t.name, err)
 	}
-	next = record.MaxPosition
 	size := int64(0)
 	for ok := it.First(); ok; ok = it.Next() {
 		p, err := parsePosKey(it.Key())
@@ -296,7 +311,45 @@ func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.
 		read = append(read, record.Stored{At: p, Record: rec})
 		size += int64(cap(rec)) + l.Overhead
 	}
+	db.swept(Live, it)
 	return read, next, db.state.ReadError("topic "+t.name, errkind.JoinClose(it.Error(), it))
+}
+
+// passLimit is how many deleted messages a read under the write lock may pass, about.
+const passLimit = 8192
+
+// NextRun finds the next messages of a topic: first is the first live one at or behind a position, MaxPosition if there is none.
+// stop is zero when up to n messages, up to the first one due after until, can be read from there without passing many deleted
+// ones; else it is the last message before those. A deleted message stays in the way until a compaction drops it. So this
+// may take long; it needs no lock, and ends early with ctx.
+func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, until int64, n int) (first, stop record.Position, err error) {
+	it, err := db.iterate(db.kv, Live, topic, from, record.MaxPosition)
+	if err != nil {
+		return first, stop, db.state.ReadError("read a topic", err)
+	}
+	first = record.MaxPosition
+	var last record.Position // the last one met
+	began := 0               // what had been passed at the first one
+	passed := func() int { return it.Stats().ForwardStepCount[pebble.InternalIterCall] }
+	ok := it.First()
+	for seen := 0; ok && seen <= n && last.Ms <= until && ctx.Err() == nil; ok = it.Next() {
+		p, err := parsePosKey(it.Key())
+		switch {
+		case err != nil:
+			return first, stop, db.state.ReadError("read a topic", errkind.JoinClose(err, it))
+		case seen == 0:
+			first, began = p, passed()
+		case passed()-began > passLimit:
+			return first, last, db.state.ReadError("read a topic", it.Close())
+		}
+		last = p
+		seen++
+	}
+	if !ok && first != record.MaxPosition && passed()-began > passLimit {
+		stop = last
+	}
+	err = errkind.JoinClose(it.Error(), it)
+	return first, stop, db.state.ReadError("read a topic", cmp.Or(err, ctx.Err()))
 }
 
 // iterate returns an iterator over a topic's messages in one order, from a position up to another. It must be closed.

@@ -83,6 +83,7 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 		if t.dead > 0 {
 			t.deadFrom = record.MinPosition
 		}
+		t.removed = t.live + t.dead
 		db.noteGarbage(t)
 		db.noteLarge(t)
 		db.topicNum = max(db.topicNum, t.num+1)

@@ -26,6 +26,9 @@ type Topic struct {
 	deadFrom record.Position
 	// deadLeft counts the dead messages that have left.
 	deadLeft int64
+	// removed counts the messages that left a place on disk since all keys were read for what was deleted among them. When the
+	// database is opened that is not known, and they are taken for many.
+	removed int64
 	// large tells that there are many live messages; due and counting are kept of those alone. due is the last count, counting
 	// the one under way.
 	large         bool

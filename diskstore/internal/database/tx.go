@@ -235,6 +235,7 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 			t.isStale = true
 			tx.db.stale = append(tx.db.stale, t)
 		}
+		t.removed++
 		tx.db.noteGarbage(t)
 	}
 	switch from.Order {

@@ -72,10 +72,17 @@ func Classify(doing string, err error) error {
 		return fmt.Errorf("%s: %w: %v", doing, punctual.ErrCorrupt, err)
 	case errors.Is(err, syscall.ENOSPC):
 		return fmt.Errorf("%s: %w: %v", doing, punctual.ErrNoSpace, err)
+	case NoFileLeft(err):
+		return fmt.Errorf("%s: %w (the process may have %d files open: raise RLIMIT_NOFILE, with ulimit -n or with LimitNOFILE of systemd)", doing, err, FileLimit())
 	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s: %w (the store needs a directory that it may write to)", doing, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// NoFileLeft tells errors of opening a file when the process, or the machine, has as many open as it may have. Nothing has happened then.
+func NoFileLeft(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // RefusedBySystem tells errors that the operating system gave, as opposed to damage found.

@@ -76,7 +76,7 @@ func Run(ctx context.Context, dir string, o Options) (findings []punctual.Findin
 	if o.Open != nil {
 		contents = x.state
 	}
-	for _, step := range []func() []punctual.Finding{x.directory, contents, x.probe, x.space, x.clock, x.fileSystem} {
+	for _, step := range []func() []punctual.Finding{x.directory, contents, x.probe, x.space, x.files, x.clock, x.fileSystem} {
 		found := make(chan []punctual.Finding, 1)
 		go func() { found <- step() }()
 		timer := time.NewTimer(o.Timeout)
@@ -269,8 +269,10 @@ func (x *examination) openReadOnly() (c seen, err error) {
 		return c, err
 	}
 	defer func() { err = cmp.Or(err, state.Do("close the database", db.Close)) }()
-	logged, err := claimlog.Read(failstop.NewFS(files, state, verify, failstop.Store), x.dir, func(name string, _ []byte, unreadable int) error {
-		c.damaged = append(c.damaged, fmt.Sprintf("%s has %d bytes that cannot be read", name, unreadable))
+	logged, err := claimlog.Read(failstop.NewFS(files, state, verify, failstop.Store), x.dir, func(u claimlog.Unreadable) error {
+		if u.Damage {
+			c.damaged = append(c.damaged, fmt.Sprintf("%s has %d bytes that cannot be read", u.Name, u.Bytes))
+		}
 		return nil
 	})
 	if err != nil {
@@ -349,6 +351,20 @@ func (x *examination) space() []punctual.Finding {
 		return []punctual.Finding{storekit.Warning("free space", text, "pushes will be refused soon: make room")}
 	}
 	return []punctual.Finding{storekit.Good("free space", text)}
+}
+
+// enoughFiles is how many files a process with a store and a few thousand clients has open.
+const enoughFiles = 4096
+
+// files looks at how many files the process may have open.
+func (x *examination) files() []punctual.Finding { return filesFinding(errkind.FileLimit()) }
+
+func filesFinding(limit uint64) []punctual.Finding {
+	if limit == 0 || limit >= enoughFiles {
+		return nil
+	}
+	return []punctual.Finding{storekit.Warning("open files", fmt.Sprintf("at most %d", limit),
+		"the store keeps up to a quarter of them open, and each client needs one; without one left the store waits, and fails in the end: raise RLIMIT_NOFILE, with ulimit -n or with LimitNOFILE of systemd")}
 }
 
 func size(n uint64) string {

@@ -94,3 +94,11 @@ func TestOfAnOpenStore(t *testing.T) {
 	state.Fail(errors.New("the disk is gone"))
 	want(t, found(t, dir, o), "store", punctual.SeverityBad, "the disk is gone")
 }
+
+func TestFileLimit(t *testing.T) {
+	for limit, want := range map[uint64]int{0: 0, 1024: 1, 4096: 0, 1 << 20: 0} {
+		if got := filesFinding(limit); len(got) != want || want == 1 && got[0].Severity != punctual.SeverityWarning {
+			t.Errorf("with %d files: %+v, want %d warnings", limit, got, want)
+		}
+	}
+}

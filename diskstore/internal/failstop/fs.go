@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/punctualmq/punctual"
@@ -95,10 +96,32 @@ func (f FS) kept(do func() error) error {
 	})
 }
 
+// whenFileLeft opens a file. While no further file may be opened it tries again, for half of the time that the disk
+// may take: nothing has happened, and whoever else opens files will close some.
+func (f FS) whenFileLeft(open func() (vfs.File, error)) (opened vfs.File, err error) {
+	for began, waited := time.Now(), false; ; waited = true {
+		opened, err = open()
+		if !errkind.NoFileLeft(err) || time.Since(began) > f.state.timeout/2 {
+			return opened, err
+		}
+		if !waited {
+			f.state.log.Warn("no further file can be opened; waiting until one is closed", "dir", f.state.dir, "limit", errkind.FileLimit(), "error", err)
+		}
+		select {
+		case <-time.After(fileWait):
+		case <-f.state.failed:
+			return opened, err
+		}
+	}
+}
+
+// fileWait is how long is waited between two attempts to open a file.
+const fileWait = 10 * time.Millisecond
+
 // changed is named for calls that return a file.
 func (f FS) changed(do func() (vfs.File, error)) (opened vfs.File, err error) {
 	err = f.named(func() error {
-		opened, err = do()
+		opened, err = f.whenFileLeft(do)
 		return err
 	})
 	if err != nil {
@@ -112,7 +135,7 @@ func (f FS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.changed(func() (vfs.File, error) {
 		if strings.HasPrefix(f.PathBase(name), "marker.") {
 			if err := SyncDir(f.FS, f.PathDir(name)); err != nil {
-				return nil, err
+				return nil, err // also when no file can be opened for it: tried again from here
 			}
 		}
 		return f.FS.Create(name, c)
@@ -156,7 +179,7 @@ func (f FS) MkdirAll(dir string, perm os.FileMode) error {
 
 // Open implements vfs.FS.
 func (f FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	opened, err := f.FS.Open(name, opts...)
+	opened, err := f.whenFileLeft(func() (vfs.File, error) { return f.FS.Open(name, opts...) })
 	if err != nil || f.side == Store {
 		return opened, err
 	}
@@ -169,7 +192,7 @@ func (f FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // OpenDir implements vfs.FS.
 func (f FS) OpenDir(name string) (vfs.File, error) {
-	dir, err := f.FS.OpenDir(name)
+	dir, err := f.whenFileLeft(func() (vfs.File, error) { return f.FS.OpenDir(name) })
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -120,4 +123,32 @@ func TestChangesThatAreRefused(t *testing.T) {
 	if _, err := (ReadOnly{FS: mem}).Create("x", vfs.WriteCategoryUnspecified); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("a change of a file system that is only read: %v, want EROFS", err)
 	}
+}
+
+// TestNoFileLeftForGood: when no file can be opened for long, the error says which limit is too low.
+func TestNoFileLeftForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := New("store", slog.New(slog.DiscardHandler), time.Minute)
+		tried := 0
+		fs := NewFS(refusing{vfs.NewMem(), &tried}, state, func() error { return nil }, Store)
+		began := time.Now()
+		_, err := fs.Create("store/file", vfs.WriteCategoryUnspecified)
+		if !errors.Is(err, syscall.EMFILE) || tried < 2 || time.Since(began) < 30*time.Second {
+			t.Errorf("create, tried %d times in %v: %v", tried, time.Since(began), err)
+		}
+		if text := errkind.Classify("make a file", err).Error(); !strings.Contains(text, "RLIMIT_NOFILE") {
+			t.Errorf("the error is %q, want the limit that is too low", text)
+		}
+	})
+}
+
+// refusing is a file system that makes no file, because the process may open no more.
+type refusing struct {
+	vfs.FS
+	tried *int
+}
+
+func (f refusing) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	*f.tried++
+	return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
 }

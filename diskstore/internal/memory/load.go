@@ -50,6 +50,51 @@ func (x *Index) HasRoom() bool {
 	return x.account.hasRoom()
 }
 
+// Search is a search for the first message of a topic that is on disk alone. EndSearch ends it.
+type Search struct {
+	Topic *Topic
+	From  record.Position // nothing of the kind lies below
+
+	evicted int64
+}
+
+// BeginSearch begins a search, which needs no lock: deleted messages may have to be passed, and nobody is to wait for that.
+// What is read afterwards has all that was published before. ok is false when nothing is on disk alone.
+func (t *Topic) BeginSearch() (s Search, ok bool) {
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	if t.diskNext == record.MaxPosition {
+		return Search{}, false
+	}
+	if t.searches == 0 {
+		t.published = record.MaxPosition
+	}
+	t.searches++
+	return Search{Topic: t, From: t.diskNext, evicted: t.evicted}, true
+}
+
+// EndSearch ends a search: found is the first message from Search.From on that was on disk, MaxPosition if there was none.
+// From there on loads begin, unless the window was cut meanwhile or something was published that lies before.
+func (x *Index) EndSearch(s Search, found record.Position) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t := s.Topic
+	t.searches--
+	if t.published.Less(found) {
+		found = t.published
+	}
+	if t.evicted == s.evicted && t.diskNext == s.From && s.From.Less(found) {
+		x.setDiskNext(t, found)
+	}
+}
+
+// AbandonSearch ends a search that has failed.
+func (x *Index) AbandonSearch(s Search) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s.Topic.searches--
+}
+
 // Load is one load of a topic's messages from disk into the window. Merge or Abandon ends it.
 type Load struct {
 	Topic *Topic
@@ -73,7 +118,11 @@ func (t *Topic) BeginLoad(until int64) (l Load, ok bool) {
 	x.makeRoom(a.batchBytes())
 	room := min(max(a.bound()-a.used(), 0), a.batchBytes())
 	a.reading += room
-	return Load{Topic: t, From: t.loaded, Until: until, Room: room, evicted: t.evicted}, true
+	from := t.loaded
+	if p := t.diskNext.Prev(); from.Less(p) {
+		from = p // between the two nothing is on disk alone
+	}
+	return Load{Topic: t, From: from, Until: until, Room: room, evicted: t.evicted}, true
 }
 
 // Abandon ends a load that has failed.

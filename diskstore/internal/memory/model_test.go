@@ -87,6 +87,8 @@ type rig struct {
 	claims  []*modelClaim
 	txns    []*modelTxn
 	load    *Load
+	search  *Search
+	first   record.Position // what the search has found
 	waiters []waiter
 	until   int64            // when the loader wakes by itself
 	tokens  map[int64]uint64 // of all leases ever made, also those that are over
@@ -143,6 +145,7 @@ func (r *rig) step() {
 	steps := []func(){
 		r.passTime, r.push, r.take, r.take, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.amend,
 		r.endTaken, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.takeFinished, r.pause, r.dropTopic,
+		r.find, r.found,
 	}
 	steps[r.n(0, len(steps)-1)]()
 }
@@ -551,6 +554,36 @@ func (r *rig) loader() {
 	r.until = r.x.NextLoad(0)
 }
 
+// find begins a search for what is on disk alone, and reads the disk.
+func (r *rig) find() {
+	if r.search != nil {
+		return
+	}
+	s, ok := r.topic().BeginSearch()
+	if !ok {
+		return
+	}
+	r.search, r.first = &s, record.MaxPosition
+	for _, m := range r.disk {
+		if m.topic == s.Topic && !m.at.Less(s.From) && m.at.Less(r.first) {
+			r.first = m.at
+		}
+	}
+}
+
+// found ends the search, after whatever came in between.
+func (r *rig) found() {
+	switch {
+	case r.search == nil:
+		return
+	case r.n(0, 9) == 0:
+		r.x.AbandonSearch(*r.search)
+	default:
+		r.x.EndSearch(*r.search, r.first)
+	}
+	r.search = nil
+}
+
 func (r *rig) endLoad() {
 	if r.load == nil {
 		return
@@ -620,7 +653,7 @@ func (r *rig) restart() {
 	}
 	leases := r.x.Leases()
 	next := r.x.Stats().NextToken
-	r.claims, r.txns, r.load, r.waiters, r.until = nil, nil, nil, nil, 0
+	r.claims, r.txns, r.load, r.search, r.waiters, r.until = nil, nil, nil, nil, nil, 0
 	r.open(next)
 	for i, t := range r.topics {
 		low, has := record.Position{Ms: r.now}, false
@@ -711,7 +744,7 @@ func (r *rig) compare() {
 		}
 		known--
 		want := map[int]state{free: stateWindow, pending: statePending, taken: stateTaken, leased: stateLeased, finished: stateFinished}[m.state]
-		if e.state != want || e.lease.At != m.at || e.lease.Token != m.last.Token || e.next != m.next() && m.state != finished || e.cancelled != m.cancelled {
+		if e.state != want || e.lease.At != m.at || e.lease.Token != m.last.Token || e.next != m.next() && m.state != finished || e.cancelled != m.cancelled && m.state != finished {
 			r.Fatalf("message %v is in state %d, next at %d, token %d; the model has it as %+v", e.lease.At, e.state, e.next, e.lease.Token, m)
 		}
 		if e.granted != nil || m.last.Token != 0 && m.state != finished {

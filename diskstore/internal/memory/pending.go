@@ -62,6 +62,9 @@ func (x *Index) Publish(e Expected, now int64) {
 		if t.loaded.Less(p) {
 			if !p.Less(t.diskNext) || p.Ms > now+horizon {
 				x.detach(m)
+				if t.searches > 0 && p.Less(t.published) {
+					t.published = p
+				}
 				if p.Less(t.diskNext) {
 					x.setDiskNext(t, p)
 					x.wake(t, p.Ms)

@@ -28,6 +28,11 @@ type Topic struct {
 	diskNext record.Position // written by setDiskNext
 	evicted  int64           // how often the window was cut; tells the loader to look again
 
+	// searches is how many searches are under way, published the first message that was published meanwhile and is on disk
+	// alone.
+	searches  int
+	published record.Position
+
 	windowAt, inHandAt, toLoadAt int // its places in Index.inWindow, inHand and toLoad, or -1
 }
 

@@ -269,19 +269,25 @@ func TestNobodyWritesBesideACommit(t *testing.T) {
 // TestAnswersAreDurable: nobody is told of what an applied transaction has made before its fsync, also who changes nothing.
 func TestAnswersAreDurable(t *testing.T) {
 	r := newRig(t)
-	syncing, release := make(chan struct{}), make(chan struct{})
+	syncing, released := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release) // before the one that closes the writer, which waits for the fsync
 	var once sync.Once
 	r.fs.set(func(op string) {
 		if op == "sync" {
 			once.Do(func() {
 				close(syncing)
-				<-release
+				<-released
 			})
 		}
 	})
 	pushed := make(chan error, 1)
 	go func() { pushed <- r.push(context.Background(), "a") }()
-	<-syncing
+	select {
+	case <-syncing:
+	case err := <-pushed:
+		t.Fatalf("P13: a push was answered without an fsync: %v", err)
+	}
 	answers := map[string]func(ctx context.Context) error{
 		"an empty transaction": func(ctx context.Context) error { return r.Do(ctx, func(*Tx) error { return nil }) },
 		"a look":               func(ctx context.Context) error { return r.Observe(ctx, func(*Tx) error { return nil }) },
@@ -305,7 +311,7 @@ func TestAnswersAreDurable(t *testing.T) {
 		}
 		r.forgetWaiting()
 	}
-	close(release)
+	release()
 	if err := <-pushed; err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,193 @@
+package diskstore
+
+import (
+	"cmp"
+	"context"
+	"sync"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/memory"
+	"github.com/punctualmq/punctual/diskstore/internal/writer"
+)
+
+// A claim meets messages that must not be delivered any more: cancelled under their last lease, expired, or out of
+// attempts. It hands them over to be ended, which one goroutine does for all claims, many in one transaction.
+// So a backlog of expired messages costs as many transactions as it fills, whatever the Max of the claims is. And whoever
+// waits for the write lock waits for one of them at most.
+
+const (
+	// endBatch is how many messages one transaction ends at most. Topics share it equally, so that a topic with
+	// few messages to end does not wait for one with many (P14).
+	endBatch = 1000
+	// endBytes is what messages that wait for their end may cost in memory. Topics share that, too. While a topic
+	// has its share waiting, claims take nothing more from the topic.
+	endBytes = 16 << 20
+)
+
+// endings are the messages that wait for their end, by topic.
+type endings struct {
+	s *Store
+
+	mu      sync.Mutex // taken before the lock of the index
+	running bool       // guarded by mu: a goroutine ends messages
+	// queues have something to be ended, byTopic the same. The first one's turn is next. Guarded by mu.
+	queues  []*endQueue
+	byTopic map[string]*endQueue
+}
+
+// endQueue has the messages of one topic that wait for their end. All but topic is guarded by endings.mu.
+type endQueue struct {
+	topic   string
+	waiting []*memory.Taken
+	bytes   int64 // what the waiting ones cost
+	// added and ended count messages since the queue was made.
+	added, ended uint64
+	changed      chan struct{} // closed and replaced when ended or err changes
+	err          error         // why messages were put back
+}
+
+// handed is a mark in a queue: what a claim has handed over, and others before.
+type handed struct {
+	q    *endQueue
+	mark uint64
+}
+
+func costOfEnding(c *memory.Taken) int64 { return memory.MessageBytes + int64(len(c.Record)) }
+
+// add hands over a message that a claim has taken. The caller is within a call.
+func (e *endings) add(c *memory.Taken) handed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q := e.byTopic[c.Topic.Name]
+	if q == nil {
+		q = &endQueue{topic: c.Topic.Name, changed: make(chan struct{})}
+		if e.byTopic == nil {
+			e.byTopic = make(map[string]*endQueue)
+		}
+		e.byTopic[c.Topic.Name] = q
+		e.queues = append(e.queues, q)
+	}
+	q.waiting = append(q.waiting, c)
+	q.bytes += costOfEnding(c)
+	q.added++
+	if !e.running {
+		e.running = true
+		e.s.state.Go(e.run)
+	}
+	return handed{q, q.added}
+}
+
+// full tells whether a topic has its share of messages waiting. next is reached when one of them is ended.
+func (e *endings) full(topic string) (next handed, full bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q := e.byTopic[topic]
+	if q == nil || q.bytes < endBytes/int64(len(e.queues)) {
+		return handed{}, false
+	}
+	return handed{q, q.ended + 1}, true
+}
+
+// look tells whether all up to a mark has been ended, or put back because of err. Else changed is closed when some has.
+func (e *endings) look(h handed) (changed <-chan struct{}, reached bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if h.q.ended >= h.mark {
+		return nil, true, h.q.err
+	}
+	return h.q.changed, false, nil
+}
+
+// run ends messages until none waits, or until that fails.
+func (e *endings) run() {
+	for from, batch := e.next(); len(batch) > 0; from, batch = e.next() {
+		e.ended(from, len(batch), e.s.endUndeliverable(context.Background(), batch))
+	}
+}
+
+// next takes the next batch: an equal share of each queue. from is the number of messages of each. It is empty when none waits;
+// then the goroutine ends.
+func (e *endings) next() (from map[*endQueue]int, batch []*memory.Taken) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	from = make(map[*endQueue]int)
+	share := endBatch
+	if len(e.queues) > 0 {
+		share = max(1, endBatch/len(e.queues))
+	}
+	seen := 0
+	for ; seen < len(e.queues) && len(batch) < endBatch; seen++ {
+		q := e.queues[seen]
+		n := min(share, len(q.waiting))
+		for _, c := range q.waiting[:n] {
+			q.bytes -= costOfEnding(c)
+		}
+		batch = append(batch, q.waiting[:n]...)
+		clear(q.waiting[:n])
+		from[q], q.waiting = n, q.waiting[n:]
+	}
+	e.queues = append(e.queues[seen:len(e.queues):len(e.queues)], e.queues[:seen]...) // those that had a turn come last
+	e.running = len(batch) > 0
+	return from, batch
+}
+
+// ended notes that a batch has been ended. With an error it was put back, and so is all that waits: it is met again.
+func (e *endings) ended(from map[*endQueue]int, n int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.s.log.Warn("messages that must not be delivered could not be ended; the next claim will try again", "dir", e.s.dir, "messages", n, "error", err)
+	}
+	left := e.queues[:0]
+	for _, q := range e.queues {
+		q.ended += uint64(from[q])
+		if err != nil {
+			e.s.index.PutBack(q.waiting)
+			q.waiting, q.bytes, q.ended, q.err = nil, 0, q.added, err
+		}
+		if from[q] > 0 || err != nil {
+			close(q.changed)
+			q.changed = make(chan struct{})
+		}
+		if q.ended < q.added {
+			left = append(left, q)
+		} else {
+			delete(e.byTopic, q.topic)
+		}
+	}
+	clear(e.queues[len(left):])
+	e.queues = left
+}
+
+// endUndeliverable ends messages that came up for delivery but must not be delivered any more. Those that could not be
+// ended are put back.
+func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Taken) error {
+	for next := 0; next < len(undeliverable); {
+		done, err := s.writer.Some(ctx, next, len(undeliverable), func(tx *writer.Tx, i int) error {
+			endUndeliverable(tx, undeliverable[i])
+			return nil
+		})
+		if err != nil {
+			s.index.PutBack(undeliverable[next:]) // those that were ended already, but perhaps not on disk, stay away
+			return err
+		}
+		next = done
+	}
+	return nil
+}
+
+func endUndeliverable(tx *writer.Tx, c *memory.Taken) {
+	d, ok := tx.DetachTaken(c)
+	r := c.Message
+	switch {
+	case !ok: // taken away meanwhile
+	case c.Cancelled:
+		tx.Finish(d, r.ID, punctual.OutcomeCancelled, r)
+	case r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts):
+		tx.DeadLetter(d, r, punctual.ReasonAttemptsUsedUp)
+	case r.DropExpired:
+		tx.Finish(d, r.ID, punctual.OutcomeExpired, r)
+	default:
+		tx.DeadLetter(d, r, punctual.ReasonExpired)
+	}
+}

@@ -1,0 +1,74 @@
+package diskstore
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+)
+
+// pushExpiring pushes n messages that expire at once, in the given topic.
+func pushExpiring(t *testing.T, s punctual.Store, topic string, n int) {
+	t.Helper()
+	for from := 0; from < n; from += 1000 {
+		ms := make([]punctual.NewMessage, min(1000, n-from))
+		for i := range ms {
+			ms[i] = punctual.NewMessage{Topic: topic, ID: fmt.Sprintf("old-%06d", from+i), ExpireAfter: time.Millisecond, Body: []byte("expired")}
+		}
+		push(t, s, ms...)
+	}
+}
+
+// TestExpiredBacklogInBatches: a claim of one message meets 20,000 expired ones before it. They are ended many at a time, by
+// one goroutine.
+func TestExpiredBacklogInBatches(t *testing.T) {
+	const expired = 20_000
+	var most atomic.Int64
+	var armed atomic.Bool
+	fs := hookFS{vfs.NewMem(), func(op fsOp) error {
+		if armed.Load() && op.kind == "sync" && strings.HasSuffix(op.name, ".log") {
+			most.Store(max(most.Load(), int64(runtime.NumGoroutine())))
+			time.Sleep(2 * time.Millisecond) // as an fsync takes; nothing depends on how long
+		}
+		return nil
+	}}
+	s := openAt(t, "store", &Options{fs: fs})
+	pushExpiring(t, s, "o", expired)
+	good := push(t, s, punctual.NewMessage{Topic: "o", ID: "good"})
+	time.Sleep(time.Until(good[0].Due.Add(2 * time.Millisecond))) // the last ones have expired
+	before, goroutines := lastTxn(t, s), int64(runtime.NumGoroutine())
+	armed.Store(true)
+	if ds := claim(t, s, "o", 1); len(ds) != 1 || ds[0].ID != "good" {
+		t.Fatalf("a claim behind %d expired messages returned %+v", expired, ds)
+	}
+	waitUntil(t, "all expired messages are dead", func() bool {
+		st, err := s.Stats(t.Context(), "o")
+		return err == nil && st.Dead == expired
+	})
+	if most.Load() == 0 {
+		t.Fatal("nothing was synced while the claim ran")
+	}
+	if most.Load() > goroutines+50 {
+		t.Errorf("P10 bounded: %d goroutines while messages were ended, %d before", most.Load(), goroutines)
+	}
+	if n := lastTxn(t, s) - before; n > expired/endBatch+100 {
+		t.Errorf("P14 isolation: %d transactions ended %d messages", n, expired)
+	}
+}
+
+// lastTxn is the number of the last transaction.
+func lastTxn(t *testing.T, s *Store) (n uint64) {
+	t.Helper()
+	tx, err := s.writer.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close(&err)
+	return s.db.LastTxn()
+}
