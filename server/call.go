@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -293,6 +294,9 @@ func (c *call) storeContext(extra time.Duration) (ctx context.Context, end func(
 			return nil, nil, err
 		}
 		ctx = storekit.WithRequest(ctx, r)
+		if c.server.options.Authenticator != nil {
+			ctx = answers.WithClient(ctx, c.principal.id())
+		}
 	}
 	if c.server.answers != nil {
 		if keys := c.r.Header.Get(wire.HeaderAnswered); keys != "" {
@@ -330,11 +334,11 @@ func storeBatch[In, Out any](c *call, items []In, f func(ctx context.Context, it
 
 // requestKey is the key under which an answer is kept: it differs for each principal, so nobody asks for another's answer.
 func (c *call) requestKey(key string) string {
-	name := ""
+	id := ""
 	if c.principal != nil {
-		name = c.principal.Name
+		id = c.principal.id()
 	}
-	sum := sha256.Sum256([]byte(name + "\x00" + key))
+	sum := sha256.Sum256([]byte(id + "\x00" + key))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -52,7 +52,7 @@ type Server struct {
 	tracker *consumers.Tracker
 
 	mu      sync.Mutex
-	clients map[string]*client // by name of the principal; guarded by mu
+	clients map[string]*client // by Principal.id; guarded by mu
 }
 
 // client is what is counted for one principal.
@@ -273,10 +273,10 @@ func (s *Server) authenticate(r *http.Request) (*Principal, error) {
 // admit counts a request against its principal's rate.
 func (s *Server) admit(p *Principal) (*client, error) {
 	s.mu.Lock()
-	k := s.clients[p.Name]
+	k := s.clients[p.id()]
 	if k == nil {
 		k = &client{rate: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Burst)}
-		s.clients[p.Name] = k
+		s.clients[p.id()] = k
 	}
 	s.mu.Unlock()
 	if k.rate.Allow() {
