@@ -34,7 +34,12 @@ type call struct {
 	path      map[string]string // decoded, by name of the parameter
 	query     url.Values        // only parameters of the route, each once
 	body      []byte
-	held      int64 // bytes of Server.memory
+	held      int64  // bytes of Server.memory
+	heldBody  int64  // those of them that are for body
+	holder    string // for whom they count
+
+	keepsDeadline bool // that of the answer stays as it is
+	isHalf        bool // the answer ended before its time, and must not seem whole
 
 	leases bool // the answer brings leases, which are given back unless it leaves
 	status int  // of the answer, 0 before it
@@ -178,6 +183,7 @@ func (c *call) readBody() error {
 		if err := c.hold(step); err != nil {
 			return err
 		}
+		c.heldBody += step
 		b.Grow(int(step) + bytes.MinRead)
 		n, err := io.CopyN(&b, in, bodyStep)
 		switch {
@@ -209,22 +215,6 @@ func (c *call) tooLarge(limit int64) error {
 		return &refusal{header: header, err: invalidf("the request has a body: this route takes none, and its parameters stand in the query")}
 	}
 	return &refusal{header: header, err: fmt.Errorf("the body has more than %d bytes: %w", limit, punctual.ErrTooLarge)}
-}
-
-// hold counts bytes against Limits.MaxMemory, until releaseBody.
-func (c *call) hold(n int64) error {
-	s := c.server
-	c.held += n
-	if s.memory.Add(n) > s.limits.MaxMemory {
-		c.releaseBody()
-		return fmt.Errorf("the bodies of requests take %d bytes already: %w", s.limits.MaxMemory, punctual.ErrOverloaded)
-	}
-	return nil
-}
-
-func (c *call) releaseBody() {
-	c.server.memory.Add(-c.held)
-	c.held = 0
 }
 
 // param is a parameter of the query, "" when it is not given.
@@ -352,11 +342,16 @@ func storeError(ctx context.Context, err error) error {
 	return err
 }
 
-// json answers with v.
+// json answers with v. What a read brings is counted while it leaves; the answers of changes are small.
 func (c *call) json(status int, v any) error {
 	data, err := wire.Encode(v)
 	if err != nil {
 		return notEncoded(err)
+	}
+	if c.r.Method == http.MethodGet && len(data) > pieceBytes {
+		if err := c.hold(int64(len(data))); err != nil {
+			return err
+		}
 	}
 	return c.write(status, wire.TypeJSON, append(data, '\n'))
 }
@@ -394,9 +389,11 @@ func (c *call) send(status int, data []byte) error {
 
 // put writes a part of the answer, which leaves when the request is done or more is sent. So an answer costs one write to the network.
 func (c *call) put(status int, data []byte) error {
-	control := http.NewResponseController(c.w)
-	if err := control.SetWriteDeadline(time.Now().Add(c.server.limits.WriteTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("%w: %w", errNotSent, err)
+	if !c.keepsDeadline {
+		control := http.NewResponseController(c.w)
+		if err := control.SetWriteDeadline(time.Now().Add(c.server.limits.WriteTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("%w: %w", errNotSent, err)
+		}
 	}
 	if c.status == 0 {
 		c.status = status

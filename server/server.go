@@ -40,7 +40,7 @@ type Server struct {
 	routes    []*route
 	info      wire.Info
 	openAPI   []byte
-	memory    atomic.Int64 // bytes of bodies that are held
+	memory    shares // bytes of requests and answers
 
 	draining context.Context // ended by Drain
 	drain    func()
@@ -71,6 +71,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		options: *o, limits: o.Limits.withDefaults(), log: o.Logger, origin: http.NewCrossOriginProtection(),
 		routes: routes(), clients: make(map[string]*client), tracker: consumers.New(),
 	}
+	s.memory.limit = s.limits.MaxMemory
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.storeFailed, s.failStore = context.WithCancel(context.Background())
 	if s.log == nil {
@@ -163,6 +164,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := c.answer(); err != nil {
 		c.fail(err)
 	}
+	if c.isHalf {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // answer takes a request through all the steps before its route's own.
@@ -198,7 +202,7 @@ func (c *call) answer() error {
 	if err := c.readQuery(); err != nil {
 		return err
 	}
-	defer c.releaseBody()
+	defer c.releaseMemory()
 	if err := c.readBody(); err != nil {
 		return err
 	}
@@ -297,10 +301,12 @@ func (c *call) authorize() error {
 		return fmt.Errorf("nobody may use this route: %w", punctual.ErrForbidden)
 	case c.route.takes(inPath, "topic"):
 		return c.principal.may(need, c.path["topic"])
-	case c.route.perItem:
-		return nil
+	case c.route.perItem && c.principal.mayAnywhere(need):
+		return nil // each topic is asked for when it is known
 	case c.principal.Allows(need, ""):
 		return nil
+	case c.route.perItem: // before the body is read
+		return fmt.Errorf("%s may not %s in any topic: %w", c.principal.Name, need, punctual.ErrForbidden)
 	default:
 		return fmt.Errorf("%s may not %s in all topics: %w", c.principal.Name, need, punctual.ErrForbidden)
 	}

@@ -61,3 +61,10 @@ func TestClientsWithOneName(t *testing.T) {
 	r.ask("GET /v1", "", asFirst).want(t, 429)
 	r.ask("GET /v1", "", asSecond).want(t, 200) // each has a rate of its own
 }
+
+// held is what all have.
+func (s *shares) held() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}

@@ -42,7 +42,7 @@ type Store struct {
 	instance string
 	running  sync.WaitGroup // the goroutines of calls
 
-	mu     sync.Mutex
+	mu      sync.Mutex
 	closed  bool               // guarded by mu: no call begins any more
 	calls   map[string]*call   // guarded by mu: those under way and those with an answer, by key
 	kept    list.List          // guarded by mu: of *call, those with an answer, in the order of until
@@ -81,8 +81,8 @@ type call struct {
 	left    bool          // it was a claim, and nobody waited for it any more
 	answer  any           // set when done is closed
 	err     error         // set when done is closed
-	size    int64     // of the answer, or while the call is under way what it is expected to be
-	until   time.Time // when it is forgotten, by the store's clock
+	size    int64         // of the answer, or while the call is under way what it is expected to be
+	until   time.Time     // when it is forgotten, by the store's clock
 	inKept  *list.Element
 	inClaim *list.Element // nil once the answer was dropped for want of room
 }
@@ -136,7 +136,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 		sum:   sumOf(func(h hash.Hash) { storekit.HashClaim(h, c) }),
 		own:   func() { c.Topics = append([]string(nil), c.Topics...) },
 		do:    func(ctx context.Context) ([]punctual.Delivery, error) { return s.claim(ctx, c, r.NotAfter) },
-		copy:  s.copyDeliveries, size: sizeOfDeliveries,
+		copy:  s.copyDeliveries, size: SizeOfDeliveries,
 	})
 	if len(ds) == 0 {
 		return ds, err

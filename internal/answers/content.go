@@ -102,8 +102,8 @@ func sizeOfError(err error) int64 {
 	return 200
 }
 
-// sizeOfDeliveries is 0 only when there are none.
-func sizeOfDeliveries(ds []punctual.Delivery) int64 {
+// SizeOfDeliveries is about what deliveries take in memory. It is 0 only when there are none.
+func SizeOfDeliveries(ds []punctual.Delivery) int64 {
 	n := int64(0)
 	for i := range ds {
 		d := &ds[i]
