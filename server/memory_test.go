@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -157,4 +158,26 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// TestNamesOfWaitingClaims: the names of claims count as long as they wait.
+func TestNamesOfWaitingClaims(t *testing.T) {
+	r := newRig(t, &Options{Authenticator: roles{"w": role("w", ActionWork, "*")}, Limits: Limits{MaxMemory: 1 << 20}})
+	names := make([]string, punctual.MaxClaimTopics)
+	for i := range names {
+		names[i] = fmt.Sprintf("%0128d", i)
+	}
+	body := func(wait string) string {
+		return `{"topics":["` + strings.Join(names, `","`) + `"],"max":1,"wait":"` + wait + `"}`
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { r.ServeHTTP(httptest.NewRecorder(), r.request("POST /v1/claim", body("50s"), "Authorization: Bearer w").WithContext(ctx)) })
+	for r.memory.held() != sizeOfNames(names) {
+		runtime.Gosched()
+	}
+	r.ask("POST /v1/claim", body("0s"), "Authorization: Bearer w").problem(t, 503, "overloaded")
+	leave()
+	ended.Wait()
+	r.ask("POST /v1/claim", body("0s"), "Authorization: Bearer w").want(t, 204)
 }
