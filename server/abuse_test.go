@@ -385,49 +385,6 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// Many idle connections do not keep others out, and beyond the limit there is a clear answer.
-func TestManyConnections(t *testing.T) {
-	const most = 200
-	a := newAbused(t, Limits{}, &ServeOptions{MaxConnections: most})
-	var idle []net.Conn
-	for range most - 1 {
-		idle = append(idle, a.dial())
-	}
-	if got := a.say("GET /v1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); statusOf(t, got) != 200 {
-		t.Errorf("%d idle connections keep another out: %.200s", len(idle), got)
-	}
-	full := false
-	for deadline := time.Now().Add(waitLimit); !full; {
-		if time.Now().After(deadline) {
-			t.Fatal("no connection is turned away")
-		}
-		idle = append(idle, a.dial())
-		last := idle[len(idle)-1]
-		if err := last.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(last)
-		if timeout := net.Error(nil); err != nil && errors.As(err, &timeout) && timeout.Timeout() {
-			continue // it is within the limit
-		}
-		full = true
-		if len(got) > 0 && (statusOf(t, string(got)) != 503 || !bytes.Contains(got, []byte("Retry-After"))) {
-			t.Errorf("turned away with %q", got)
-		}
-	}
-	for _, conn := range idle {
-		conn.Close()
-	}
-	for deadline := time.Now().Add(waitLimit); ; {
-		if got := a.say("GET /v1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); statusOf(t, got) == 200 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not recover")
-		}
-	}
-}
-
 // One PUT sent a hundred times at once is one message.
 func TestOnePutManyTimes(t *testing.T) {
 	a := newAbused(t, Limits{}, nil)

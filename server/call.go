@@ -34,6 +34,7 @@ type call struct {
 	path      map[string]string // decoded, by name of the parameter
 	query     url.Values        // only parameters of the route, each once
 	body      []byte
+	hasRead   bool   // the whole body was read
 	held      int64  // bytes of Server.memory
 	heldBody  int64  // those of them that are for body
 	holder    string // for whom they count
@@ -190,7 +191,7 @@ func (c *call) readBody() error {
 		case n == bodyStep && err == nil:
 			continue
 		case errors.Is(err, io.EOF):
-			c.body = b.Bytes()
+			c.body, c.hasRead = b.Bytes(), true
 			if r.ProtoMajor > 1 {
 				return nil // the deadline is that of this body alone
 			}
@@ -418,6 +419,14 @@ func (c *call) fail(err error) {
 	}
 	p := wire.ProblemOf(err)
 	h := c.w.Header()
+	if c.r.ProtoMajor == 1 && c.r.ContentLength != 0 && !c.hasRead {
+		// net/http would wait for the body before it answers, and reads a part of it behind that.
+		h.Set("Connection", "close")
+		deadline := time.Now().Add(restTime)
+		if e := http.NewResponseController(c.w).SetReadDeadline(deadline); e != nil && !errors.Is(e, http.ErrNotSupported) {
+			c.server.log.Debug("the rest of a body may take long", "error", e)
+		}
+	}
 	if f := (*refusal)(nil); errors.As(err, &f) {
 		if f.status != 0 {
 			p.Status = f.status
@@ -445,6 +454,9 @@ func (c *call) fail(err error) {
 		c.server.notice(c, sending)
 	}
 }
+
+// restTime is how long the rest of a body may take whose request was refused.
+const restTime = time.Second
 
 // notice logs what the operator has to know, and hands on that the store has failed.
 func (s *Server) notice(c *call, err error) {

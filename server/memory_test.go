@@ -124,6 +124,9 @@ func TestAnswersNobodyReads(t *testing.T) {
 		answers[i] = w.ResponseRecorder
 		first.Add(1)
 		ended.Go(func() { r.ServeHTTP(w, r.request(line, "", asGreedy)) })
+		if i == 0 {
+			first.Wait() // the lists are of what it left
+		}
 	}
 	first.Wait()
 	if grown := heap() - before; grown > 48<<20 {
@@ -137,7 +140,7 @@ func TestAnswersNobodyReads(t *testing.T) {
 		if w.Code == http.StatusOK {
 			whole++
 			n, isPart := strings.Count(w.Body.String(), `\u0000`)/size, strings.Contains(w.Body.String(), `"next":`)
-			if n != claimed && n != messages && n != messages-claimed && !isPart {
+			if n != claimed && n != messages-claimed && !isPart {
 				t.Errorf("%d messages, and nothing says that there are more", n)
 			}
 		} else if w.Code != http.StatusServiceUnavailable {
@@ -172,7 +175,9 @@ func TestNamesOfWaitingClaims(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
-	ended.Go(func() { r.ServeHTTP(httptest.NewRecorder(), r.request("POST /v1/claim", body("50s"), "Authorization: Bearer w").WithContext(ctx)) })
+	ended.Go(func() {
+		r.ServeHTTP(httptest.NewRecorder(), r.request("POST /v1/claim", body("50s"), "Authorization: Bearer w").WithContext(ctx))
+	})
 	for r.memory.held() != sizeOfNames(names) {
 		runtime.Gosched()
 	}

@@ -189,7 +189,7 @@ func (c *call) answer() error {
 		if c.principal, err = s.authenticate(r); err != nil {
 			return err
 		}
-		if c.client, err = s.admit(c.principal); err != nil {
+		if c.client, err = s.admit(r, c.principal); err != nil {
 			return err
 		}
 	}
@@ -253,7 +253,7 @@ func (s *Server) Authenticate(r *http.Request) (*Principal, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.admit(p)
+	_, err = s.admit(r, p)
 	return p, err
 }
 
@@ -274,8 +274,8 @@ func (s *Server) authenticate(r *http.Request) (*Principal, error) {
 	return p, err
 }
 
-// admit counts a request against its principal's rate.
-func (s *Server) admit(p *Principal) (*client, error) {
+// admit counts a request against its principal's rate, and its connection as the principal's.
+func (s *Server) admit(r *http.Request, p *Principal) (*client, error) {
 	s.mu.Lock()
 	k := s.clients[p.id()]
 	if k == nil {
@@ -284,6 +284,9 @@ func (s *Server) admit(p *Principal) (*client, error) {
 	}
 	s.mu.Unlock()
 	if k.rate.Allow() {
+		if conn := connOf(r); conn != nil {
+			return k, conn.in.letIn(conn, p.id())
+		}
 		return k, nil
 	}
 	return k, &refusal{
