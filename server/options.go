@@ -58,7 +58,7 @@ type Change struct {
 	Verb string
 	// Topic is empty for several. ID is there if it is about one message.
 	Topic, ID string
-	// Detail is the settings, the state, or when a message is due. It never has bodies.
+	// Detail is the settings, the state, or when a message is due, cut to punctual.MaxErrorBytes. It never has bodies.
 	Detail string
 	// Amends tells that messages are changed by their IDs, as programs do all day.
 	Amends bool
