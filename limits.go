@@ -15,6 +15,8 @@ const (
 	MaxErrorBytes = 1 << 10
 	// MaxClaim bounds Claim.Max.
 	MaxClaim = 10_000
+	// MaxClaimTopics bounds the names in Claim.Topics. A worker of more topics makes several claims.
+	MaxClaimTopics = 1000
 	// MaxBatch bounds the items of one Push, Settle or Amend.
 	MaxBatch = 10_000
 	// MaxAttemptsLimit bounds MaxAttempts.

@@ -189,7 +189,7 @@ type PushResult struct {
 
 // Claim asks for due messages.
 type Claim struct {
-	// Topics in order of preference; at least one. A topic that does not exist
+	// Topics in order of preference, 1 to MaxClaimTopics. A topic that does not exist
 	// yet has no messages; once it comes into being a waiting claim sees them.
 	Topics []string
 	// Max bounds the number of deliveries, 1 to MaxClaim.

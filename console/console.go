@@ -58,17 +58,18 @@ type Console struct {
 	origin    *http.CrossOriginProtection
 	routes    []*route
 	*content
-	sessions *sessions
-	formKey  formKey
-	audit    *auditLog
-	gatherer *gatherer
-	reader   *overview.Reader
-	drawn    drawn
-	meter    *overview.Meter
-	lateness lateness
-	tracker  *consumers.Tracker
-	observed atomic.Bool   // somebody feeds the meter
-	scanFor  time.Duration // scanTime, but in tests
+	sessions     *sessions
+	failedLogins seldom
+	formKey      formKey
+	audit        *auditLog
+	gatherer     *gatherer
+	reader       *overview.Reader
+	drawn        drawn
+	meter        *overview.Meter
+	lateness     lateness
+	tracker      *consumers.Tracker
+	observed     atomic.Bool   // somebody feeds the meter
+	scanFor      time.Duration // scanTime, but in tests
 	// requeueFor is requeueTime, but in tests.
 	requeueFor time.Duration
 }

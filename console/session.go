@@ -198,7 +198,9 @@ func (c *call) logIn() error {
 		err = errors.New("Options.Authenticate returned nobody")
 	}
 	if err != nil {
-		c.console.log.Warn("nobody was logged in", "from", c.r.RemoteAddr, "error", err)
+		if say, silent := c.console.failedLogins.count(time.Now()); say {
+			c.console.log.Warn("nobody was logged in", "from", c.r.RemoteAddr, "error", err, "not_logged_before", silent)
+		}
 		return err
 	}
 	c.console.sessions.end(c.cookie(c.sessionCookie()))
@@ -230,4 +232,31 @@ func (c *call) inside(path string) string {
 		return first
 	}
 	return path
+}
+
+// seldom lets a bounded number of lines into the log. Otherwise whoever can connect could fill the disk with them.
+type seldom struct {
+	mu     sync.Mutex
+	minute time.Time // guarded by mu: when the minute under way began
+	said   int       // guarded by mu: lines in it
+	silent int       // guarded by mu: lines left out since the last one
+}
+
+// linesAMinute is how many lines of one kind are logged in a minute.
+const linesAMinute = 10
+
+// count counts a line, and tells whether it is to be logged and how many before it were left out.
+func (s *seldom) count(now time.Time) (say bool, silent int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.minute) >= time.Minute {
+		s.minute, s.said = now, 0
+	}
+	if s.said >= linesAMinute {
+		s.silent++
+		return false, 0
+	}
+	s.said++
+	silent, s.silent = s.silent, 0
+	return true, silent
 }

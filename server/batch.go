@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -56,13 +55,6 @@ func (b *batch[In, Out]) all(results []Out) []Out {
 		b.results[b.places[i]] = r
 	}
 	return b.results
-}
-
-func (c *call) checkBatch(n int) error {
-	if n > c.server.limits.MaxBatch {
-		return fmt.Errorf("%d items in one request: at most %d are allowed: %w", n, c.server.limits.MaxBatch, punctual.ErrTooLarge)
-	}
-	return nil
 }
 
 // form is how the client wants the answer of a batch.
@@ -135,9 +127,10 @@ func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err er
 	return ms, refused, nil
 }
 
+// readMessages is pushMessages without regard to a key. Of a message that is refused nothing is kept but its names.
 func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err error) {
 	if c.isCompact() {
-		if ms, err = wire.DecodeCompactPush(c.body, c.server.limits.MaxBatch); err != nil {
+		if ms, err = wire.DecodeCompactPush(c.body, c.server.limits.MaxBatch, c.holdItems); err != nil {
 			return nil, nil, err
 		}
 		refused = make([]error, len(ms))
@@ -146,31 +139,60 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 		}
 		return ms, refused, nil
 	}
-	items, malformed, err := c.pushItems()
+	add := func(item *wire.PushItem, malformed error) error {
+		m := punctual.NewMessage{Topic: string(item.Topic), ID: string(item.ID)}
+		if m.Topic == "" {
+			m.Topic = c.param("topic")
+		}
+		err := malformed
+		if err == nil {
+			err = c.mayPush(m.Topic, nil)
+		}
+		size := wire.ItemBytes(1)
+		if err == nil {
+			size = item.Size()
+			topic := m.Topic
+			m, err = item.Message()
+			m.Topic = topic
+		}
+		if err == nil {
+			err = c.mayPush(m.Topic, m.Body)
+		}
+		if err != nil {
+			m = punctual.NewMessage{Topic: m.Topic, ID: m.ID}
+		}
+		ms, refused = append(ms, m), append(refused, err)
+		return c.holdItems(size)
+	}
+	if c.isLines() {
+		err = c.pushLines(add)
+	} else {
+		err = wire.DecodePush(c.body, c.server.limits.MaxBatch, func(item *wire.PushItem) error { return add(item, nil) })
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.checkBatch(len(items)); err != nil {
-		return nil, nil, err
-	}
-	ms, refused = make([]punctual.NewMessage, len(items)), make([]error, len(items))
-	for i := range items {
-		item := &items[i]
-		if item.Topic == "" {
-			item.Topic = c.param("topic")
-		}
-		if refused[i] = malformed[i]; refused[i] == nil {
-			refused[i] = c.mayPush(item.Topic, nil)
-		}
-		if refused[i] == nil {
-			ms[i], refused[i] = item.Message()
-		}
-		if refused[i] == nil {
-			refused[i] = c.mayPush(item.Topic, ms[i].Body)
-		}
-		ms[i].Topic, ms[i].ID = item.Topic, item.ID
-	}
+	c.dropBody()
 	return ms, refused, nil
+}
+
+// pushLines calls add with each line of the request, and with why it could not be read.
+func (c *call) pushLines(add func(*wire.PushItem, error) error) error {
+	n := 0
+	for number, line := range wire.Lines(c.body) {
+		if n++; n > c.server.limits.MaxBatch {
+			return fmt.Errorf("more than %d lines in one request: send fewer: %w", c.server.limits.MaxBatch, punctual.ErrTooLarge)
+		}
+		var item wire.PushItem
+		err := wire.DecodeRequest(line, &item)
+		if err != nil {
+			err = fmt.Errorf("line %d: %w", number, err)
+		}
+		if err := add(&item, err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mayPush is the policy and the limit for one message.
@@ -190,34 +212,6 @@ func (c *call) allows(a Action, topic string) error {
 		return err
 	}
 	return c.principal.may(a, topic)
-}
-
-// pushItems reads the items of the request; refused has why a line of NDJSON could not be read, by its place.
-func (c *call) pushItems() (items []wire.PushItem, refused map[int]error, err error) {
-	switch text := bytes.TrimSpace(c.body); {
-	case c.isLines():
-		refused = make(map[int]error)
-		for number, line := range wire.Lines(c.body) {
-			var item wire.PushItem
-			if err := wire.DecodeRequest(line, &item); err != nil {
-				refused[len(items)] = fmt.Errorf("line %d: %w", number, err)
-			}
-			if items = append(items, item); len(items) > c.server.limits.MaxBatch {
-				return items, refused, nil // refused whole
-			}
-		}
-		return items, refused, nil
-	case len(text) > 0 && text[0] == '[':
-		var all wire.Items[wire.PushItem]
-		err = wire.DecodeRequest(c.body, &all)
-		return all, nil, err
-	default:
-		var r wire.PushRequest
-		if err = wire.DecodeRequest(c.body, &r); err != nil {
-			err = fmt.Errorf("many messages are an array, an object with messages, or lines with Content-Type %s: %w", wire.TypeNDJSON, err)
-		}
-		return r.Messages, nil, err
-	}
 }
 
 func (c *call) isLines() bool {
@@ -248,7 +242,7 @@ func (c *call) settleMany() error {
 // settlements reads those of the request; refused has for each why it cannot be carried out, or nil.
 func (c *call) settlements() (ss []punctual.Settlement, refused []error, err error) {
 	if c.isCompact() {
-		if ss, err = wire.DecodeCompactSettle(c.body, c.server.limits.MaxBatch); err != nil {
+		if ss, err = wire.DecodeCompactSettle(c.body, c.server.limits.MaxBatch, c.holdItems); err != nil {
 			return nil, nil, err
 		}
 		refused = make([]error, len(ss))
@@ -257,36 +251,37 @@ func (c *call) settlements() (ss []punctual.Settlement, refused []error, err err
 		}
 		return ss, refused, nil
 	}
-	var r wire.SettleRequest
-	if err := wire.DecodeRequest(c.body, &r); err != nil {
-		return nil, nil, err
-	}
-	if err := c.checkBatch(len(r.Settlements)); err != nil {
-		return nil, nil, err
-	}
-	ss, refused = make([]punctual.Settlement, len(r.Settlements)), make([]error, len(r.Settlements))
-	for i := range ss {
-		item := &r.Settlements[i]
-		if refused[i] = c.allows(ActionWork, item.Topic); refused[i] == nil {
-			ss[i], refused[i] = item.Settlement()
+	err = wire.DecodeSettle(c.body, c.server.limits.MaxBatch, func(item *wire.SettleItem) error {
+		var settlement punctual.Settlement
+		err := c.allows(ActionWork, item.Topic)
+		if err == nil {
+			settlement, err = item.Settlement()
 		}
-		ss[i].Topic, ss[i].ID = item.Topic, item.ID
+		settlement.Topic, settlement.ID = item.Topic, item.ID
+		ss, refused = append(ss, settlement), append(refused, err)
+		return c.holdItems(wire.ItemBytes(1) + int64(len(item.Topic)+len(item.ID)+len(item.Error)))
+	})
+	if err != nil {
+		return nil, nil, err
 	}
+	c.dropBody()
 	return ss, refused, nil
 }
 
 // amendMany cancels, reschedules, requeues and deletes.
 func (c *call) amendMany() error {
-	var r wire.AmendRequest
-	if err := wire.DecodeRequest(c.body, &r); err != nil {
+	var items []wire.AmendItem
+	err := wire.DecodeAmend(c.body, c.server.limits.MaxBatch, func(item *wire.AmendItem) error {
+		items = append(items, *item)
+		return c.holdItems(wire.ItemBytes(1) + int64(len(item.Topic)+len(item.ID)))
+	})
+	if err != nil {
 		return err
 	}
-	if err := c.checkBatch(len(r.Amendments)); err != nil {
-		return err
-	}
-	b := newBatch[punctual.Amendment, wire.AmendResult](len(r.Amendments))
-	for i := range r.Amendments {
-		item := &r.Amendments[i]
+	c.dropBody()
+	b := newBatch[punctual.Amendment, wire.AmendResult](len(items))
+	for i := range items {
+		item := &items[i]
 		action := ActionAmend
 		if item.Change == punctual.ChangeDelete.String() {
 			action = ActionAdmin // as a purge

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -33,7 +34,13 @@ type call struct {
 	path      map[string]string // decoded, by name of the parameter
 	query     url.Values        // only parameters of the route, each once
 	body      []byte
-	held      int64 // bytes of Server.memory
+	hasRead   bool   // the whole body was read
+	held      int64  // bytes of Server.memory
+	heldBody  int64  // those of them that are for body
+	holder    string // for whom they count
+
+	keepsDeadline bool // that of the answer stays as it is
+	isHalf        bool // the answer ended before its time, and must not seem whole
 
 	leases bool // the answer brings leases, which are given back unless it leaves
 	status int  // of the answer, 0 before it
@@ -177,13 +184,14 @@ func (c *call) readBody() error {
 		if err := c.hold(step); err != nil {
 			return err
 		}
+		c.heldBody += step
 		b.Grow(int(step) + bytes.MinRead)
 		n, err := io.CopyN(&b, in, bodyStep)
 		switch {
 		case n == bodyStep && err == nil:
 			continue
 		case errors.Is(err, io.EOF):
-			c.body = b.Bytes()
+			c.body, c.hasRead = b.Bytes(), true
 			if r.ProtoMajor > 1 {
 				return nil // the deadline is that of this body alone
 			}
@@ -208,22 +216,6 @@ func (c *call) tooLarge(limit int64) error {
 		return &refusal{header: header, err: invalidf("the request has a body: this route takes none, and its parameters stand in the query")}
 	}
 	return &refusal{header: header, err: fmt.Errorf("the body has more than %d bytes: %w", limit, punctual.ErrTooLarge)}
-}
-
-// hold counts bytes against Limits.MaxMemory, until releaseBody.
-func (c *call) hold(n int64) error {
-	s := c.server
-	c.held += n
-	if s.memory.Add(n) > s.limits.MaxMemory {
-		c.releaseBody()
-		return fmt.Errorf("the bodies of requests take %d bytes already: %w", s.limits.MaxMemory, punctual.ErrOverloaded)
-	}
-	return nil
-}
-
-func (c *call) releaseBody() {
-	c.server.memory.Add(-c.held)
-	c.held = 0
 }
 
 // param is a parameter of the query, "" when it is not given.
@@ -293,6 +285,9 @@ func (c *call) storeContext(extra time.Duration) (ctx context.Context, end func(
 			return nil, nil, err
 		}
 		ctx = storekit.WithRequest(ctx, r)
+		if c.server.options.Authenticator != nil {
+			ctx = answers.WithClient(ctx, c.principal.id())
+		}
 	}
 	if c.server.answers != nil {
 		if keys := c.r.Header.Get(wire.HeaderAnswered); keys != "" {
@@ -330,11 +325,11 @@ func storeBatch[In, Out any](c *call, items []In, f func(ctx context.Context, it
 
 // requestKey is the key under which an answer is kept: it differs for each principal, so nobody asks for another's answer.
 func (c *call) requestKey(key string) string {
-	name := ""
+	id := ""
 	if c.principal != nil {
-		name = c.principal.Name
+		id = c.principal.id()
 	}
-	sum := sha256.Sum256([]byte(name + "\x00" + key))
+	sum := sha256.Sum256([]byte(id + "\x00" + key))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -348,11 +343,16 @@ func storeError(ctx context.Context, err error) error {
 	return err
 }
 
-// json answers with v.
+// json answers with v. What a read brings is counted while it leaves; the answers of changes are small.
 func (c *call) json(status int, v any) error {
 	data, err := wire.Encode(v)
 	if err != nil {
 		return notEncoded(err)
+	}
+	if c.r.Method == http.MethodGet && len(data) > pieceBytes {
+		if err := c.hold(int64(len(data))); err != nil {
+			return err
+		}
 	}
 	return c.write(status, wire.TypeJSON, append(data, '\n'))
 }
@@ -390,9 +390,11 @@ func (c *call) send(status int, data []byte) error {
 
 // put writes a part of the answer, which leaves when the request is done or more is sent. So an answer costs one write to the network.
 func (c *call) put(status int, data []byte) error {
-	control := http.NewResponseController(c.w)
-	if err := control.SetWriteDeadline(time.Now().Add(c.server.limits.WriteTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("%w: %w", errNotSent, err)
+	if !c.keepsDeadline {
+		control := http.NewResponseController(c.w)
+		if err := control.SetWriteDeadline(time.Now().Add(c.server.limits.WriteTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("%w: %w", errNotSent, err)
+		}
 	}
 	if c.status == 0 {
 		c.status = status
@@ -417,6 +419,14 @@ func (c *call) fail(err error) {
 	}
 	p := wire.ProblemOf(err)
 	h := c.w.Header()
+	if c.r.ProtoMajor == 1 && c.r.ContentLength != 0 && !c.hasRead {
+		// net/http would wait for the body before it answers, and reads a part of it behind that.
+		h.Set("Connection", "close")
+		deadline := time.Now().Add(restTime)
+		if e := http.NewResponseController(c.w).SetReadDeadline(deadline); e != nil && !errors.Is(e, http.ErrNotSupported) {
+			c.server.log.Debug("the rest of a body may take long", "error", e)
+		}
+	}
 	if f := (*refusal)(nil); errors.As(err, &f) {
 		if f.status != 0 {
 			p.Status = f.status
@@ -444,6 +454,9 @@ func (c *call) fail(err error) {
 		c.server.notice(c, sending)
 	}
 }
+
+// restTime is how long the rest of a body may take whose request was refused.
+const restTime = time.Second
 
 // notice logs what the operator has to know, and hands on that the store has failed.
 func (s *Server) notice(c *call, err error) {

@@ -63,13 +63,24 @@ func (c *call) claim(req punctual.Claim) error {
 			err:    fmt.Errorf("%s has %d claims under way already: %w", c.principal.Name, limits.MaxWaiting, punctual.ErrOverloaded),
 		}
 	}
-	c.body = nil
-	c.releaseBody()
+	c.dropBody()
+	if err := c.hold(sizeOfNames(req.Topics)); err != nil {
+		return err
+	}
 	defer c.server.tracker.Waits(c.caller(), req.Topics)()
 	if stream {
 		return c.stream(req)
 	}
 	return c.claimOnce(req)
+}
+
+// sizeOfNames is about what the names of a claim take while it waits, here and in the store.
+func sizeOfNames(topics []string) int64 {
+	n := int64(0)
+	for _, t := range topics {
+		n += 200 + int64(len(t))
+	}
+	return n
 }
 
 func (c *call) mayClaim(topics []string) error {
@@ -101,7 +112,8 @@ func (c *call) claimOnce(req punctual.Claim) error {
 	return nil
 }
 
-// claimDue claims, and returns nothing when the server drains meanwhile. What a client must not have any more is given back.
+// claimDue claims, and returns nothing when the server drains meanwhile. What a client must not have any more is given back. The
+// messages are held.
 func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Delivery, error) {
 	s := c.server
 	waiting, stop := context.WithCancel(ctx)
@@ -132,6 +144,9 @@ func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Del
 	if err := c.mayClaim(req.Topics); err != nil {
 		return nil, c.giveBack(ctx, ds, err)
 	}
+	if err := c.hold(answers.SizeOfDeliveries(ds)); err != nil {
+		return nil, c.giveBack(ctx, ds, err)
+	}
 	s.tracker.Claimed(c.caller(), ds)
 	return ds, nil
 }
@@ -148,8 +163,17 @@ func (c *call) deliver(ds []punctual.Delivery) error {
 		h.Set(wire.HeaderLeaseUntil, wire.TimeText(d.LeaseUntil))
 		return c.write(http.StatusOK, wire.TypeRaw, d.Body)
 	}
-	data, err := wire.EncodeClaimAnswer(c.form(), ds)
-	return c.encoded(data, err)
+	if c.form() == wire.Compact {
+		data, err := wire.EncodeClaimAnswer(wire.Compact, ds)
+		return c.encoded(data, err)
+	}
+	out := &pieces{call: c}
+	err := wire.WriteClaimAnswer(out, wire.JSON, ds)
+	if err != nil && !errors.Is(err, errNotSent) {
+		err = notEncoded(err)
+	}
+	out.pending = append(out.pending, '\n')
+	return out.end(err)
 }
 
 // takesBack is a Repeater that knows which claims were answered more than once: what a copy was given as well stays leased.

@@ -10,7 +10,7 @@ import (
 
 // In the compact form every item is judged as in JSON: the policy by the decoded name, and the limits.
 func TestCompactItemsAreJudged(t *testing.T) {
-	r := newRig(t, &Options{Authenticator: roles{"w": role("w", ActionPush|ActionWork, "mine.*")}, Limits: Limits{MaxBody: 10, MaxBatch: 4}})
+	r := newRig(t, &Options{Authenticator: roles{"w": role("w", ActionPush|ActionWork|ActionAmend, "mine.*")}, Limits: Limits{MaxBody: 10, MaxBatch: 4}})
 	compact := []string{"Authorization: Bearer w", "Content-Type: " + wire.TypeCompact, "Accept: " + wire.TypeCompact}
 	send := func(line string, data []byte, err error) answer {
 		t.Helper()

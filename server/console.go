@@ -32,7 +32,7 @@ func (c *call) askConsole() error {
 		if err := control.SetReadDeadline(time.Now().Add(c.server.limits.BodyTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return fmt.Errorf("read the body: %w (%w)", punctual.ErrInvalid, err)
 		}
-		defer c.releaseBody()
+		defer c.releaseMemory()
 		r := *c.r
 		r.Body = &heldBody{ReadCloser: http.MaxBytesReader(c.w, c.r.Body, c.server.limits.MaxRequest), call: c}
 		c.server.options.Console.ServeHTTP(&consoleWriter{ResponseWriter: c.w, call: c, control: control}, &r)

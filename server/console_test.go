@@ -66,7 +66,7 @@ func TestConsole(t *testing.T) {
 	if a := ask(r.Server, r.request("POST /x", strings.Repeat("x", 1001))); a.status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body beyond the limit: %d %s", a.status, a.body)
 	}
-	if n := r.memory.Load(); n != 0 {
+	if n := r.memory.held(); n != 0 {
 		t.Errorf("%d bytes are held when all is answered", n)
 	}
 	r = newRig(t, nil)
@@ -89,7 +89,7 @@ func TestConsoleWithinLimits(t *testing.T) {
 	if got := a.say("POST /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 5\r\n\r\nwhole"); !strings.Contains(got, "console POST /x 5") {
 		t.Errorf("a whole form: %q", got)
 	}
-	if n := r.memory.Load(); n != 0 {
+	if n := r.memory.held(); n != 0 {
 		t.Errorf("%d bytes are held when all is answered", n)
 	}
 }

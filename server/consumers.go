@@ -23,14 +23,21 @@ func (c *call) caller() consumers.Caller {
 	if c.principal == anyone {
 		out.User = ""
 	}
-	if host, _, err := net.SplitHostPort(c.r.RemoteAddr); err == nil {
-		out.Address = host
-	}
+	out.Address = c.address()
 	name := c.r.Header.Get(wire.HeaderConsumer)
 	if wire.CheckConsumerName(name) == nil {
 		out.Name = name
 	}
 	return out
+}
+
+// address is where the request comes from, without port; "" for a unix socket.
+func (c *call) address() string {
+	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	return host
 }
 
 // mostConsumers bounds the consumers of an answer; further ones are summed up.

@@ -246,11 +246,111 @@ func (c *call) list() error {
 	if q.Limit, err = c.number("limit", 0); err != nil {
 		return err
 	}
-	page, err := storeCall(c, func(ctx context.Context) (punctual.Page, error) { return c.server.inspector.List(ctx, q) })
-	if err != nil {
+	if q, err = storekit.CheckList(q); err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, wire.PageOf(page))
+	return c.listPage(q)
+}
+
+const (
+	// listStep is how many messages of a list are taken from the store at a time, and listHeld what they are counted with meanwhile.
+	listStep = 32
+	listHeld = 16 << 20
+	// listBytes is what the messages of a page hold at most, but for those of the last step.
+	listBytes = 64 << 20
+)
+
+// listPage answers with a page, which is taken from the store in steps and written as it comes. The page ends early where a later step
+// fails: whoever goes on from there meets the error.
+func (c *call) listPage(q punctual.ListQuery) error {
+	out := &pieces{call: c}
+	left, bytes, next := q.Limit, int64(0), ""
+	for begun := false; left > 0 && bytes < listBytes; begun = true {
+		q.Limit = min(left, listStep)
+		page, err := c.listSome(q)
+		if err != nil && begun {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		n := sizeOfPage(page)
+		if err := c.hold(n); err != nil && begun {
+			break
+		} else if err != nil {
+			return err
+		}
+		if err := c.writeMessages(out, page.Messages, !begun); err != nil {
+			return out.end(err)
+		}
+		c.drop(n)
+		left, bytes, next, q.After = left-len(page.Messages), bytes+n, page.Next, page.Next
+		if next == "" || len(page.Messages) < q.Limit {
+			break
+		}
+	}
+	return c.endPage(out, next)
+}
+
+// listSome is one step of a list.
+func (c *call) listSome(q punctual.ListQuery) (punctual.Page, error) {
+	if err := c.hold(listHeld); err != nil {
+		return punctual.Page{}, err
+	}
+	defer c.drop(listHeld)
+	return storeCall(c, func(ctx context.Context) (punctual.Page, error) { return c.server.inspector.List(ctx, q) })
+}
+
+// sizeOfPage is about what a page takes in memory.
+func sizeOfPage(p punctual.Page) int64 {
+	n := int64(0)
+	for i := range p.Messages {
+		m := &p.Messages[i]
+		n += 500 + int64(len(m.Body))
+		for name, value := range m.Headers {
+			n += 100 + int64(len(name)+len(value))
+		}
+		for _, f := range m.Failures {
+			n += 100 + int64(len(f.Error))
+		}
+	}
+	return n
+}
+
+// writeMessages writes those of one step.
+func (c *call) writeMessages(out *pieces, ms []punctual.Info, first bool) (err error) {
+	c.keepsDeadline = false
+	before := `{"messages":[`
+	for i := range ms {
+		if i > 0 || !first {
+			before = ","
+		}
+		data, err := wire.Encode(wire.MessageOf(&ms[i]))
+		if err != nil {
+			return notEncoded(err)
+		}
+		if _, err := out.Write(append([]byte(before), data...)); err != nil {
+			return err
+		}
+	}
+	if first && len(ms) == 0 {
+		_, err = out.Write([]byte(before))
+	}
+	return err
+}
+
+// endPage writes what comes behind the messages.
+func (c *call) endPage(out *pieces, next string) error {
+	end := []byte("]}\n")
+	if next != "" {
+		quoted, err := wire.Encode(next)
+		if err != nil {
+			return out.end(notEncoded(err))
+		}
+		end = fmt.Appendf(nil, "],\"next\":%s}\n", quoted)
+	}
+	_, err := out.Write(end)
+	return out.end(err)
 }
 
 // cancel, reschedule, requeue and deleteMessage change one message.

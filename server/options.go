@@ -58,7 +58,7 @@ type Change struct {
 	Verb string
 	// Topic is empty for several. ID is there if it is about one message.
 	Topic, ID string
-	// Detail is the settings, the state, or when a message is due. It never has bodies.
+	// Detail is the settings, the state, or when a message is due, cut to punctual.MaxErrorBytes. It never has bodies.
 	Detail string
 	// Amends tells that messages are changed by their IDs, as programs do all day; it is false of a request that deletes some.
 	Amends bool
@@ -84,7 +84,8 @@ type Limits struct {
 	MaxBody int64
 	// MaxRequest bounds the bytes of a request's body. Default 32 MiB.
 	MaxRequest int64
-	// MaxMemory bounds the bytes of all bodies of requests that are held at once. Default 256 MiB.
+	// MaxMemory bounds the bytes of all requests and answers that are held at once, as they are in memory. With an Authenticator
+	// one client may have as much of it as is free, so at most half. Default 256 MiB.
 	MaxMemory int64
 	// MaxBatch bounds the items of a request. Default punctual.MaxBatch.
 	MaxBatch int
@@ -161,6 +162,10 @@ func (l Limits) check() error {
 	}
 	return nil
 }
+
+// mostHeld bounds the bytes that one request takes in memory: its body, the same once more as values, and what each item and some
+// headers of it take.
+func (l Limits) mostHeld() int64 { return 4*l.MaxRequest + wire.ItemBytes(l.MaxBatch) }
 
 func (l Limits) onWire() wire.Limits {
 	return wire.Limits{

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -78,7 +79,9 @@ type Authenticator interface {
 
 // Principal is who sends a request, and what he may do. It must not be changed once it was returned.
 type Principal struct {
-	// Name is how logs and limits call him; two with the same name share their limits.
+	// ID tells him from everybody else: limits and answers are his alone. Empty is as Name.
+	ID string
+	// Name is how logs and people call him. Several may have the same name.
 	Name string
 	// Grants are what he may do: what any of them allows.
 	Grants []Grant
@@ -128,6 +131,9 @@ func (p *Principal) may(a Action, topic string) error {
 	}
 	return fmt.Errorf("%s may not %s in topic %q: %w", p.Name, a, topic, punctual.ErrForbidden)
 }
+
+// id is what he is counted by.
+func (p *Principal) id() string { return cmp.Or(p.ID, p.Name) }
 
 // anyone is the principal of a server without an Authenticator.
 var anyone = &Principal{Name: "anyone", Grants: []Grant{Everything(), {Actions: ActionAll, Topics: punctual.AuditTopic}}}

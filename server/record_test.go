@@ -105,3 +105,23 @@ func TestRecordOfMany(t *testing.T) {
 		t.Errorf("recorded %+v, want %+v", told, want)
 	}
 }
+
+// What is recorded of a change has a bound, whatever the request holds.
+func TestRecordIsBounded(t *testing.T) {
+	var told []Change
+	r := newRig(t, &Options{Record: func(ctx context.Context, ch Change, do func(context.Context) (int64, error)) (int64, error) {
+		told = append(told, ch)
+		return do(ctx)
+	}})
+	spaces := strings.Repeat(" ", 1<<20)
+	r.ask("PATCH /v1/topics/t/settings", `{"max_attempts":`+spaces+`3}`).want(t, 200)
+	r.ask("PATCH /v1/topics/t/settings", `{"backoff":"`+strings.Repeat("1s,", 2000)+`1s"}`)
+	for _, ch := range told {
+		if len(ch.Detail) > punctual.MaxErrorBytes {
+			t.Errorf("%d bytes are recorded", len(ch.Detail))
+		}
+	}
+	if len(told) == 0 || told[0].Detail != `{"max_attempts":3}` {
+		t.Errorf("recorded %.200v", told)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,7 +21,9 @@ type ServeOptions struct {
 	// ExposeWithoutTLSAndTokens lets Serve listen where other machines can connect, though anyone there can read and change
 	// everything. Default: that is an ErrForbidden.
 	ExposeWithoutTLSAndTokens bool
-	// MaxConnections bounds the open connections; further ones are answered with 503 and closed. Default 16384.
+	// MaxConnections bounds the open connections. For a further one a connection is closed that has no request, those of strangers
+	// first; when all have one, it is answered with 503 and closed. With an Authenticator one client may have as many as are free, so at
+	// most half. Default 16384.
 	MaxConnections int
 	// HeaderTime bounds how long the head of a request may take, IdleTime how long a connection may be without one. Default
 	// 10 s and 2 min.
@@ -65,12 +66,16 @@ func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Li
 	}
 	hs := s.httpServer(&options)
 	idle := &idleConns{of: make(map[net.Conn]bool)}
-	hs.ConnState = idle.changed
-	connections := &connectionCount{limit: options.MaxConnections}
+	open := &connections{limit: options.MaxConnections, shared: s.options.Authenticator != nil}
+	hs.ConnContext = withConn
+	hs.ConnState = func(c net.Conn, state http.ConnState) {
+		idle.changed(c, state)
+		open.changed(c, state)
+	}
 	failed := make(chan error, len(listeners))
 	var serving sync.WaitGroup
 	for _, l := range listeners {
-		bounded := &boundedListener{Listener: l, count: connections, speaksTLS: hs.TLSConfig != nil && l.Addr().Network() != "unix"}
+		bounded := &boundedListener{Listener: l, count: open, speaksTLS: hs.TLSConfig != nil && l.Addr().Network() != "unix"}
 		serving.Go(func() {
 			var err error
 			if bounded.speaksTLS {
@@ -202,81 +207,4 @@ func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // it may be closed already
 	}
-}
-
-// connectionCount counts the open connections of all listeners.
-type connectionCount struct {
-	limit int
-
-	mu   sync.Mutex
-	open int // guarded by mu
-}
-
-func (c *connectionCount) take() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open >= c.limit {
-		return false
-	}
-	c.open++
-	return true
-}
-
-func (c *connectionCount) release() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open--
-}
-
-// boundedListener turns connections beyond the limit away.
-type boundedListener struct {
-	net.Listener
-	count     *connectionCount
-	speaksTLS bool
-}
-
-// Accept returns the next connection within the limit.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.count.take() {
-			return &countedConn{Conn: conn, release: sync.OnceFunc(l.count.release)}, nil
-		}
-		l.turnAway(conn)
-	}
-}
-
-// turnAway says why the connection is closed, as far as that fits without waiting.
-func (l *boundedListener) turnAway(conn net.Conn) {
-	defer conn.Close()
-	if l.speaksTLS || conn.SetDeadline(time.Now().Add(time.Millisecond)) != nil {
-		return
-	}
-	const answer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
-	if _, err := io.WriteString(conn, answer); err != nil {
-		return
-	}
-}
-
-// countedConn is a connection that is counted until it is closed.
-type countedConn struct {
-	net.Conn
-	release func()
-}
-
-// CloseWrite closes the sending side, where there are two.
-func (c *countedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
-
-// Close closes the connection.
-func (c *countedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
 }

@@ -40,7 +40,7 @@ type Server struct {
 	routes    []*route
 	info      wire.Info
 	openAPI   []byte
-	memory    atomic.Int64 // bytes of bodies that are held
+	memory    shares // bytes of requests and answers
 
 	draining context.Context // ended by Drain
 	drain    func()
@@ -52,7 +52,7 @@ type Server struct {
 	tracker *consumers.Tracker
 
 	mu      sync.Mutex
-	clients map[string]*client // by name of the principal; guarded by mu
+	clients map[string]*client // by Principal.id; guarded by mu
 }
 
 // client is what is counted for one principal.
@@ -71,6 +71,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		options: *o, limits: o.Limits.withDefaults(), log: o.Logger, origin: http.NewCrossOriginProtection(),
 		routes: routes(), clients: make(map[string]*client), tracker: consumers.New(),
 	}
+	s.memory.limit = s.limits.MaxMemory
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.storeFailed, s.failStore = context.WithCancel(context.Background())
 	if s.log == nil {
@@ -163,6 +164,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := c.answer(); err != nil {
 		c.fail(err)
 	}
+	if c.isHalf {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // answer takes a request through all the steps before its route's own.
@@ -185,7 +189,7 @@ func (c *call) answer() error {
 		if c.principal, err = s.authenticate(r); err != nil {
 			return err
 		}
-		if c.client, err = s.admit(c.principal); err != nil {
+		if c.client, err = s.admit(r, c.principal); err != nil {
 			return err
 		}
 	}
@@ -198,7 +202,7 @@ func (c *call) answer() error {
 	if err := c.readQuery(); err != nil {
 		return err
 	}
-	defer c.releaseBody()
+	defer c.releaseMemory()
 	if err := c.readBody(); err != nil {
 		return err
 	}
@@ -249,7 +253,7 @@ func (s *Server) Authenticate(r *http.Request) (*Principal, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.admit(p)
+	_, err = s.admit(r, p)
 	return p, err
 }
 
@@ -270,16 +274,19 @@ func (s *Server) authenticate(r *http.Request) (*Principal, error) {
 	return p, err
 }
 
-// admit counts a request against its principal's rate.
-func (s *Server) admit(p *Principal) (*client, error) {
+// admit counts a request against its principal's rate, and its connection as the principal's.
+func (s *Server) admit(r *http.Request, p *Principal) (*client, error) {
 	s.mu.Lock()
-	k := s.clients[p.Name]
+	k := s.clients[p.id()]
 	if k == nil {
 		k = &client{rate: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Burst)}
-		s.clients[p.Name] = k
+		s.clients[p.id()] = k
 	}
 	s.mu.Unlock()
 	if k.rate.Allow() {
+		if conn := connOf(r); conn != nil {
+			return k, conn.in.letIn(conn, p.id())
+		}
 		return k, nil
 	}
 	return k, &refusal{
@@ -297,10 +304,12 @@ func (c *call) authorize() error {
 		return fmt.Errorf("nobody may use this route: %w", punctual.ErrForbidden)
 	case c.route.takes(inPath, "topic"):
 		return c.principal.may(need, c.path["topic"])
-	case c.route.perItem:
-		return nil
+	case c.route.perItem && c.principal.mayAnywhere(need):
+		return nil // each topic is asked for when it is known
 	case c.principal.Allows(need, ""):
 		return nil
+	case c.route.perItem: // before the body is read
+		return fmt.Errorf("%s may not %s in any topic: %w", c.principal.Name, need, punctual.ErrForbidden)
 	default:
 		return fmt.Errorf("%s may not %s in all topics: %w", c.principal.Name, need, punctual.ErrForbidden)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -155,6 +156,8 @@ func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	case len(ds) == 0:
 		return c.line(wire.StreamLine{})
 	}
+	defer c.drop(answers.SizeOfDeliveries(ds))
+	defer func() { c.keepsDeadline = false }()
 	c.server.windows.add(w, ds, time.Now())
 	var out []byte
 	for i := range ds {
@@ -164,9 +167,14 @@ func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 			return c.giveBack(ctx, ds, err)
 		}
 		out = append(append(out, line...), '\n')
-	}
-	if err := c.send(http.StatusOK, out); err != nil {
-		return c.giveBack(ctx, ds, err)
+		if len(out) < pieceBytes && i < len(ds)-1 {
+			continue
+		}
+		if err := c.send(http.StatusOK, out); err != nil {
+			return c.giveBack(ctx, ds, err)
+		}
+		out = out[:0]
+		c.keepsDeadline = true // for all lines of these messages together
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 var errNoInspector = fmt.Errorf("this store cannot be inspected: %w", punctual.ErrUnsupported)
@@ -53,6 +53,7 @@ func (c *call) record(ch Change, do func() (int64, error)) (int64, error) {
 	if record == nil {
 		return do()
 	}
+	ch.Detail = storekit.TrimError(ch.Detail)
 	ch.Who, ch.From = c.principal.Name, c.r.RemoteAddr
 	if host, _, err := net.SplitHostPort(ch.From); err == nil {
 		ch.From = host
@@ -137,7 +138,11 @@ func (c *call) configure() error {
 	if err != nil {
 		return err
 	}
-	return c.change(patch, string(bytes.TrimSpace(c.body)))
+	detail, err := wire.Encode(p) // and not the body, which may be spaces for the most part
+	if err != nil {
+		return notEncoded(err)
+	}
+	return c.change(patch, string(detail))
 }
 
 func (c *call) change(p punctual.SettingsPatch, detail string) error {

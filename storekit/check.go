@@ -93,6 +93,9 @@ func CheckClaim(c *punctual.Claim) error {
 	if len(c.Topics) == 0 {
 		return invalidf("claim names no topic")
 	}
+	if len(c.Topics) > punctual.MaxClaimTopics {
+		return invalidf("claim names %d topics: use at most %d, and several claims for more", len(c.Topics), punctual.MaxClaimTopics)
+	}
 	for _, t := range c.Topics {
 		if err := CheckTopic(t); err != nil {
 			return err

@@ -2,6 +2,7 @@ package storekit
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,7 @@ func TestClaimCheck(t *testing.T) {
 	bad := []punctual.Claim{
 		{Max: 1},
 		{Topics: []string{"t", ""}, Max: 1},
+		{Topics: slices.Repeat([]string{"t"}, punctual.MaxClaimTopics+1), Max: 1},
 		{Topics: one},
 		{Topics: one, Max: punctual.MaxClaim + 1},
 		{Topics: one, Max: 1, Wait: -1},

@@ -411,8 +411,13 @@ func claimEndedContext(s *harness) {
 func claimMalformed(s *harness) {
 	bringReady(s)
 	long := strings.Repeat("t", punctual.MaxTopicBytes+1)
+	many := make([]string, punctual.MaxClaimTopics+1)
+	for i := range many {
+		many[i] = fmt.Sprint(orders, i)
+	}
 	bad := map[string]punctual.Claim{
 		"no topics":                 {Max: 1},
+		"1001 topics":               {Topics: append([]string{orders}, many[1:]...), Max: 1},
 		"an empty topic":            {Topics: []string{orders, ""}, Max: 1},
 		"a topic with a space":      {Topics: []string{"a b"}, Max: 1},
 		"a topic of 129 bytes":      {Topics: []string{long}, Max: 1},
@@ -430,8 +435,10 @@ func claimMalformed(s *harness) {
 		s.wantErr(err, punctual.ErrInvalid, "a claim with %s", name)
 		s.noneWith(err, ds)
 	}
-	if d := s.one(orders); d.Attempt != 1 {
-		s.fail("malformed claims used up attempts: the next is %d", d.Attempt)
+	many[punctual.MaxClaimTopics-1] = orders
+	ds := s.claim(punctual.Claim{Topics: many[:punctual.MaxClaimTopics], Max: 1})
+	if len(ds) != 1 || ds[0].Attempt != 1 {
+		s.fail("a claim of 1000 topics, behind malformed ones, got %+v; want the message in its first attempt", ds)
 	}
 }
 

@@ -511,7 +511,7 @@ type claimed struct {
 func (w *Worker) claim(ctx context.Context, c punctual.Claim) (*claimed, error) {
 	got := &claimed{sent: time.Now()}
 	var err error
-	got.deliveries, err = w.store.Claim(ctx, c)
+	got.deliveries, err = w.claimParts(ctx, c)
 	got.received = time.Now()
 	var shown time.Time // the store's clock, as the deliveries show it
 	for i := range got.deliveries {

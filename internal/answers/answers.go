@@ -22,8 +22,9 @@ import (
 type Options struct {
 	// Keep is how long the answer of a call is kept after its end. Default 2 min, more than the longest claim waits.
 	Keep time.Duration
-	// MaxBytes bounds the answers kept. Beyond it those of claims go first: a copy of such a claim gets
-	// ErrIndeterminate, and its leases run out. When that is not enough, calls with a key are ErrOverloaded.
+	// MaxBytes bounds the answers kept. One client of WithClient may take as much of it as is free, so at most half, and
+	// others find room (P14). Beyond a bound the client's own answers to claims go first: a copy of such a claim gets
+	// ErrIndeterminate, and its leases run out. When that is not enough, the client's calls with a key are ErrOverloaded.
 	// Default 64 MiB.
 	MaxBytes int64
 	// Unchanged tells that callers change neither what they pass in, even after return, nor the results, bodies, headers and failures
@@ -41,17 +42,34 @@ type Store struct {
 	instance string
 	running  sync.WaitGroup // the goroutines of calls
 
-	mu     sync.Mutex
-	closed bool             // guarded by mu: no call begins any more
-	calls  map[string]*call // guarded by mu: those under way and those with an answer, by key
-	kept   list.List        // guarded by mu: of *call, those with an answer, in the order of until
-	claims list.List        // guarded by mu: of *call, those of kept whose answer is deliveries
-	bytes  int64            // guarded by mu: the sizes of kept
+	mu      sync.Mutex
+	closed  bool               // guarded by mu: no call begins any more
+	calls   map[string]*call   // guarded by mu: those under way and those with an answer, by key
+	kept    list.List          // guarded by mu: of *call, those with an answer, in the order of until
+	bytes   int64              // guarded by mu: the sizes of calls
+	clients map[string]*client // guarded by mu: those of calls, by name
+}
+
+// client is who makes calls, and what its calls take. Its fields are guarded by Store.mu.
+type client struct {
+	name   string
+	calls  int       // how many of Store.calls are its own
+	bytes  int64     // their sizes
+	claims list.List // of *call, those with an answer that is deliveries, oldest first
+}
+
+type clientKey struct{}
+
+// WithClient returns a context whose calls count as those of the client with this name. Calls of a context without one have all of
+// Options.MaxBytes to themselves.
+func WithClient(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, clientKey{}, name)
 }
 
 // call is one call with a key. Its fields are guarded by Store.mu unless said otherwise.
 type call struct {
 	key     string
+	client  *client
 	sum     uint64 // of kind and content
 	claim   bool   // it is a claim
 	ctx     context.Context
@@ -63,15 +81,15 @@ type call struct {
 	left    bool          // it was a claim, and nobody waited for it any more
 	answer  any           // set when done is closed
 	err     error         // set when done is closed
-	size    int64
-	until   time.Time // when it is forgotten, by the store's clock
+	size    int64         // of the answer, or while the call is under way what it is expected to be
+	until   time.Time     // when it is forgotten, by the store's clock
 	inKept  *list.Element
 	inClaim *list.Element // nil once the answer was dropped for want of room
 }
 
 // New returns s with a memory for answers.
 func New(s punctual.Store, o *Options) *Store {
-	a := &Store{Store: s, keep: 2 * time.Minute, maxBytes: 64 << 20, copies: o == nil || !o.Unchanged, instance: rand.Text(), calls: make(map[string]*call)}
+	a := &Store{Store: s, keep: 2 * time.Minute, maxBytes: 64 << 20, copies: o == nil || !o.Unchanged, instance: rand.Text(), calls: make(map[string]*call), clients: make(map[string]*client)}
 	if o != nil && o.Keep > 0 {
 		a.keep = o.Keep
 	}
@@ -102,7 +120,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 			}
 		},
 		do:   func(ctx context.Context) ([]punctual.PushResult, error) { return s.Store.Push(ctx, ms) },
-		copy: copyItems[punctual.PushResult](s), size: sizeOfResults,
+		copy: copyItems[punctual.PushResult](s), size: sizeOfResults, expected: expectedResults(ms),
 	})
 	return rs, err
 }
@@ -118,7 +136,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 		sum:   sumOf(func(h hash.Hash) { storekit.HashClaim(h, c) }),
 		own:   func() { c.Topics = append([]string(nil), c.Topics...) },
 		do:    func(ctx context.Context) ([]punctual.Delivery, error) { return s.claim(ctx, c, r.NotAfter) },
-		copy:  s.copyDeliveries, size: sizeOfDeliveries,
+		copy:  s.copyDeliveries, size: SizeOfDeliveries,
 	})
 	if len(ds) == 0 {
 		return ds, err
@@ -140,7 +158,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 			}
 		},
 		do:   func(ctx context.Context) ([]error, error) { return s.Store.Settle(ctx, ss) },
-		copy: copyItems[error](s), size: sizeOfErrors,
+		copy: copyItems[error](s), size: sizeOfErrors, expected: int64(len(ss)) * errorBytes,
 	})
 	return errs, err
 }
@@ -155,7 +173,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 		sum:  sumOf(func(h hash.Hash) { storekit.HashAmend(h, as) }),
 		own:  func() { as = append([]punctual.Amendment(nil), as...) },
 		do:   func(ctx context.Context) ([]punctual.Amended, error) { return s.Store.Amend(ctx, as) },
-		copy: copyItems[punctual.Amended](s), size: sizeOfAmended,
+		copy: copyItems[punctual.Amended](s), size: sizeOfAmended, expected: int64(len(as)) * amendedBytes,
 	})
 	return out, err
 }
@@ -301,6 +319,8 @@ type kind[A any] struct {
 	do    func(context.Context) (A, error)
 	copy  func(A) A
 	size  func(A) int64
+	// expected is the size of an answer without errors. That of a claim, which may bring anything, is 0.
+	expected int64
 }
 
 // ask carries a call out, or waits for the one with the same key, and returns its answer. It tells whether this
@@ -317,7 +337,7 @@ func ask[A any](ctx context.Context, s *Store, r storekit.Request, k kind[A]) (a
 		return answer, false, err
 	}
 	late := !r.NotAfter.IsZero() && !now.Before(r.NotAfter)
-	c, isNew, err := s.enter(ctx, r.Key, now, late, k.sum, k.claim)
+	c, isNew, err := s.enter(ctx, r.Key, now, late, k.sum, k.claim, k.expected+callBytes)
 	if err != nil {
 		return answer, false, err
 	}
@@ -344,8 +364,8 @@ func errLate() error {
 }
 
 // enter finds the call with the key, or notes a new one, which the caller must then carry out. A late call is only
-// looked for.
-func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool, sum uint64, claim bool) (c *call, isNew bool, err error) {
+// looked for. The size is what the call is counted with while it is under way.
+func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool, sum uint64, claim bool, size int64) (c *call, isNew bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -364,12 +384,16 @@ func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool,
 		return c, false, nil
 	case late:
 		return nil, false, errLate()
-	case s.bytes >= s.maxBytes && !s.makeRoom():
-		return nil, false, fmt.Errorf("answers: those of the last %v fill their %d bytes: %w; try again later", s.keep, s.maxBytes, punctual.ErrOverloaded)
 	}
-	c = &call{key: key, sum: sum, claim: claim, done: make(chan struct{}), asking: 1}
+	k := s.clientOf(ctx)
+	if !s.makeRoom(k, size) {
+		return nil, false, fmt.Errorf("answers: those of the last %v take the %d bytes that this client may have: %w; try again later", s.keep, k.bytes, punctual.ErrOverloaded)
+	}
+	c = &call{key: key, client: k, sum: sum, claim: claim, done: make(chan struct{}), asking: 1}
 	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.calls[key] = c
+	s.calls[key], s.clients[k.name] = c, k
+	k.calls++
+	s.resize(c, size)
 	s.running.Add(1) // under mu, so that whoever closes waits for it
 	return c, true, nil
 }
@@ -405,15 +429,15 @@ func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time
 		return err != nil
 	}
 	if err != nil && punctual.Definite(err) || c.claim && size == 0 {
-		delete(s.calls, c.key)
+		s.remove(c)
 		return true
 	}
-	c.size, c.until = size+callBytes, now.Add(s.keep)
+	s.resize(c, size+callBytes)
+	c.until = now.Add(s.keep)
 	c.inKept = s.kept.PushBack(c)
 	if c.claim {
-		c.inClaim = s.claims.PushBack(c)
+		c.inClaim = c.client.claims.PushBack(c)
 	}
-	s.bytes += c.size
 	return true
 }
 
@@ -432,7 +456,11 @@ func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err
 			c.given = true
 			c.handed++
 		}
-		return c.answer, first, c.err
+		answer, err = c.answer, c.err
+		if c.inClaim != nil && c.asking == 0 {
+			s.makeRoom(c.client, 0) // for its own answer, whose size nobody knew before
+		}
+		return answer, first, err
 	default:
 	}
 	if !c.claim {
@@ -440,22 +468,59 @@ func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err
 	}
 	if c.asking == 0 && !c.left {
 		c.left = true
-		delete(s.calls, c.key)
+		s.remove(c)
 		c.end()
 	}
 	return nil, false, ctx.Err()
 }
 
-// makeRoom drops answers of claims, oldest first, and tells whether there is room then. Called with mu held.
-func (s *Store) makeRoom() bool {
-	for e := s.claims.Front(); e != nil && s.bytes >= s.maxBytes; e = s.claims.Front() {
-		c := s.claims.Remove(e).(*call)
+// clientOf is the client that ctx names. Called with mu held.
+func (s *Store) clientOf(ctx context.Context) *client {
+	name, _ := ctx.Value(clientKey{}).(string)
+	if k := s.clients[name]; k != nil {
+		return k
+	}
+	return &client{name: name}
+}
+
+// hasRoom tells whether a call of this size fits. A client may have as much as is free, so a client that takes all it can get
+// leaves as much to the others as it has. Called with mu held.
+func (s *Store) hasRoom(k *client, size int64) bool {
+	free := s.maxBytes - s.bytes - size
+	return free >= 0 && (k.name == "" || k.bytes+size <= free)
+}
+
+// makeRoom drops the client's answers to claims, oldest first, until a call of this size fits, and tells whether it fits then. A
+// caller that has such an answer keeps its leases. Called with mu held.
+func (s *Store) makeRoom(k *client, size int64) bool {
+	for e := k.claims.Front(); e != nil && !s.hasRoom(k, size); {
+		c := e.Value.(*call)
+		e = e.Next()
+		if c.asking > 0 {
+			continue // a caller is about to read it
+		}
+		k.claims.Remove(c.inClaim)
 		c.inClaim = nil
 		c.answer, c.err = nil, fmt.Errorf("the answer of the claim is not kept any more: %w; its leases run out", punctual.ErrIndeterminate)
-		s.bytes -= c.size - callBytes
-		c.size = callBytes
+		s.resize(c, callBytes)
 	}
-	return s.bytes < s.maxBytes
+	return s.hasRoom(k, size)
+}
+
+// resize counts a call with another size. Called with mu held.
+func (s *Store) resize(c *call, size int64) {
+	s.bytes += size - c.size
+	c.client.bytes += size - c.size
+	c.size = size
+}
+
+// remove forgets a call, and its client with the last one. Called with mu held.
+func (s *Store) remove(c *call) {
+	delete(s.calls, c.key)
+	s.resize(c, 0)
+	if c.client.calls--; c.client.calls == 0 {
+		delete(s.clients, c.client.name)
+	}
 }
 
 // forgetUntil forgets the answers whose time is over. Called with mu held.
@@ -467,12 +532,11 @@ func (s *Store) forgetUntil(now time.Time) {
 
 // forget forgets a call that has an answer. Called with mu held.
 func (s *Store) forget(c *call) {
-	delete(s.calls, c.key)
+	s.remove(c)
 	s.kept.Remove(c.inKept)
 	c.inKept = nil
 	if c.inClaim != nil {
-		s.claims.Remove(c.inClaim)
+		c.client.claims.Remove(c.inClaim)
 		c.inClaim = nil
 	}
-	s.bytes -= c.size
 }

@@ -57,15 +57,31 @@ func copyItems[T any](s *Store) func([]T) []T {
 func sizeOfResults(rs []punctual.PushResult) int64 {
 	n := int64(0)
 	for i := range rs {
-		n += 120 + int64(len(rs[i].ID)+len(rs[i].Topic)) + sizeOfError(rs[i].Err)
+		n += resultBytes + int64(len(rs[i].ID)+len(rs[i].Topic)) + sizeOfError(rs[i].Err)
 	}
 	return n
 }
 
+// expectedResults is the size of the results when all is well.
+func expectedResults(ms []punctual.NewMessage) int64 {
+	n := int64(0)
+	for i := range ms {
+		n += resultBytes + int64(len(ms[i].Topic)+max(len(ms[i].ID), madeIDBytes))
+	}
+	return n
+}
+
+const (
+	resultBytes  = 120
+	errorBytes   = 16
+	amendedBytes = 40
+	madeIDBytes  = 26 // of an ID that the store makes
+)
+
 func sizeOfErrors(errs []error) int64 {
 	n := int64(0)
 	for _, err := range errs {
-		n += 16 + sizeOfError(err)
+		n += errorBytes + sizeOfError(err)
 	}
 	return n
 }
@@ -73,7 +89,7 @@ func sizeOfErrors(errs []error) int64 {
 func sizeOfAmended(as []punctual.Amended) int64 {
 	n := int64(0)
 	for i := range as {
-		n += 40 + sizeOfError(as[i].Err)
+		n += amendedBytes + sizeOfError(as[i].Err)
 	}
 	return n
 }
@@ -86,8 +102,8 @@ func sizeOfError(err error) int64 {
 	return 200
 }
 
-// sizeOfDeliveries is 0 only when there are none.
-func sizeOfDeliveries(ds []punctual.Delivery) int64 {
+// SizeOfDeliveries is about what deliveries take in memory. It is 0 only when there are none.
+func SizeOfDeliveries(ds []punctual.Delivery) int64 {
 	n := int64(0)
 	for i := range ds {
 		d := &ds[i]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,9 +82,11 @@ func newConsume(a *app) *cobra.Command {
 
 // check refuses bad input before a store is made for it.
 func (f *consumeFlags) check(topics []string) error {
-	claim := punctual.Claim{Topics: topics, Max: 1, Lease: f.lease.or(0)}
-	if err := storekit.CheckClaim(&claim); err != nil {
-		return err
+	for some := range slices.Chunk(topics, punctual.MaxClaimTopics) { // a worker makes several claims
+		claim := punctual.Claim{Topics: some, Max: 1, Lease: f.lease.or(0)}
+		if err := storekit.CheckClaim(&claim); err != nil {
+			return err
+		}
 	}
 	switch {
 	case f.concurrency < 1 || f.concurrency > punctual.MaxClaim:

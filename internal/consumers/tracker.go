@@ -98,7 +98,8 @@ func New() *Tracker {
 	}
 }
 
-// Waits notes that a claim is under way until the function that it returns is called.
+// Waits notes that a claim is under way until the function that it returns is called. It keeps 8 bytes for each topic, of which a claim
+// has at most punctual.MaxClaimTopics.
 func (t *Tracker) Waits(c Caller, topics []string) (done func()) {
 	now := time.Now()
 	t.mu.Lock()
@@ -226,8 +227,8 @@ func (t *Tracker) admit(k key, now time.Time) *row {
 	if len(t.rows) >= mostRows {
 		t.makeRoom(now)
 	}
-	r := &row{key: key{strings.Clone(k.topic), Caller{strings.Clone(k.caller.User), strings.Clone(k.caller.Address), strings.Clone(k.caller.Name)}}}
 	if len(t.rows) < mostRows {
+		r := &row{key: key{strings.Clone(k.topic), Caller{strings.Clone(k.caller.User), strings.Clone(k.caller.Address), strings.Clone(k.caller.Name)}}}
 		t.rows[r.key] = r
 		return r
 	}
@@ -237,7 +238,7 @@ func (t *Tracker) admit(k key, now time.Time) *row {
 	if len(t.others) >= mostTopics {
 		return &t.rest
 	}
-	r.caller = Caller{}
+	r := &row{key: key{topic: strings.Clone(k.topic)}}
 	t.others[r.topic] = r
 	return r
 }

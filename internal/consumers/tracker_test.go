@@ -188,3 +188,30 @@ func BenchmarkConsumers(b *testing.B) {
 		})
 	}
 }
+
+// What claims of many topics make the tracker keep is bounded, and so is what each of them makes it allocate, because everybody waits for it.
+func TestClaimsOfManyTopics(t *testing.T) {
+	tr := New()
+	topics := make([]string, punctual.MaxClaimTopics)
+	var done []func()
+	for claim := range 20 {
+		for i := range topics {
+			topics[i] = fmt.Sprintf("topic-%d-%d", claim, i)
+		}
+		done = append(done, tr.Waits(bob, topics))
+	}
+	if len(tr.rows) > mostRows || len(tr.others) > mostTopics {
+		t.Errorf("%d consumers and %d topics are kept; want at most %d and %d", len(tr.rows), len(tr.others), mostRows, mostTopics)
+	}
+	if n := testing.AllocsPerRun(10, func() { tr.Waits(bob, topics)() }); n > 10 {
+		t.Errorf("a claim of %d topics, for which there is no room, made %v allocations", len(topics), n)
+	}
+	for _, end := range done {
+		end()
+	}
+	for k, r := range tr.rows {
+		if r.waiting != 0 {
+			t.Errorf("%v: %d claims are under way; want none", k, r.waiting)
+		}
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +34,8 @@ type source struct {
 	log   *slog.Logger
 
 	current atomic.Pointer[loaded]
-	mu      sync.Mutex // held by whoever reads the files again; the others go on with current
+	// reading holds one value while somebody asks whether the files have changed. Others wait for that: roots may have been taken out.
+	reading chan struct{}
 }
 
 // loaded does not change once it is stored.
@@ -65,7 +65,7 @@ func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	if files.ClientRequired && files.ClientCA == "" {
 		return nil, fmt.Errorf("client certificates are required but no file has their roots: name one: %w", punctual.ErrInvalid)
 	}
-	s := &source{files: files, log: log}
+	s := &source{files: files, log: log, reading: make(chan struct{}, 1)}
 	first := &loaded{looked: time.Now(), stamps: files.stamps()}
 	var err error
 	if first.config, err = files.config(); err != nil {
@@ -78,12 +78,16 @@ func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 }
 
 func (s *source) config() *tls.Config {
-	now := s.current.Load()
-	if time.Since(now.looked) < look || !s.mu.TryLock() {
+	if now := s.current.Load(); now.isFresh() {
 		return now.config
 	}
-	defer s.mu.Unlock()
-	next := *s.current.Load()
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
+	now := s.current.Load()
+	if now.isFresh() { // another connection has asked meanwhile
+		return now.config
+	}
+	next := *now
 	next.looked = time.Now()
 	if stamps := s.files.stamps(); !same(stamps, next.stamps) || next.problem != "" {
 		config, err := s.files.config()
@@ -100,6 +104,9 @@ func (s *source) config() *tls.Config {
 	s.current.Store(&next)
 	return next.config
 }
+
+// isFresh tells whether l counts without another look at the files.
+func (l *loaded) isFresh() bool { return time.Since(l.looked) < look }
 
 func same(a, b [3]stamp) bool { return a[0].same(b[0]) && a[1].same(b[1]) && a[2].same(b[2]) }
 

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// checkPeer asks the kernel who is at the other end.
-func checkPeer(c *net.UnixConn) error {
+// checkPeer asks the kernel who is at the other end. It may also be owner.
+func checkPeer(c *net.UnixConn, owner int64) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("ask who is at the other end: %w", err)
@@ -24,7 +24,16 @@ func checkPeer(c *net.UnixConn) error {
 	if err != nil {
 		return fmt.Errorf("ask who is at the other end: %w", err)
 	}
-	return foreign(cred.Uid)
+	return foreign(cred.Uid, owner)
+}
+
+// ownerOf is the user whose a directory is, nobody when that cannot be found out.
+func ownerOf(dir string) int64 {
+	var s syscall.Stat_t
+	if syscall.Stat(dir, &s) != nil {
+		return nobody
+	}
+	return int64(s.Uid)
 }
 
 // throughDescriptor is a short path to an open directory.

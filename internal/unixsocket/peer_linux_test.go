@@ -90,3 +90,36 @@ func TestForeignServer(t *testing.T) {
 		t.Errorf("connecting to another user's socket: %v; want ErrForbidden", err)
 	}
 }
+
+// TestRoot: root gets through to a server over a directory of another user, and not to who put a socket into somebody else's directory.
+func TestRoot(t *testing.T) {
+	dir, err := os.MkdirTemp("", "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "s")
+	var l net.Listener
+	err = asNobody(t, func() (err error) {
+		l, err = unixsocket.Listen(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := unixsocket.Dial(t.Context(), path); !errors.Is(err, punctual.ErrForbidden) {
+		t.Errorf("root to another user's socket in root's directory: %v; want ErrForbidden", err)
+	}
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	c, err := unixsocket.Dial(t.Context(), path)
+	if err != nil {
+		t.Fatalf("root to another user's socket in that user's directory: %v", err)
+	}
+	c.Close()
+}

@@ -54,7 +54,7 @@ func (l listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if checkPeer(c) == nil {
+		if checkPeer(c, nobody) == nil {
 			return c, nil
 		}
 		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -63,7 +63,8 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Dial connects to the socket path and makes sure that its other end runs as the same user or root.
+// Dial connects to the socket path and makes sure that its other end runs as the same user or root. Root, who may read the directory
+// anyway, talks to the user whose the socket's directory is, too.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	short, release, err := shorten(path)
 	if err != nil {
@@ -74,7 +75,11 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to socket %s: %w", path, err)
 	}
-	if err := checkPeer(c.(*net.UnixConn)); err != nil {
+	owner := nobody
+	if os.Geteuid() == 0 {
+		owner = ownerOf(filepath.Dir(short))
+	}
+	if err := checkPeer(c.(*net.UnixConn), owner); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to socket %s: %w", path, err), c.Close())
 	}
 	return c, nil
@@ -98,9 +103,12 @@ func shorten(path string) (short string, release func(), err error) {
 	return filepath.Join(name, filepath.Base(path)), release, nil
 }
 
-// foreign is the error for a peer that runs as another user.
-func foreign(uid uint32) error {
-	if uid == 0 || int64(uid) == int64(os.Geteuid()) {
+// nobody is no user's number.
+const nobody int64 = -1
+
+// foreign is the error for a peer that runs as another user, who is neither root nor owner.
+func foreign(uid uint32, owner int64) error {
+	if uid == 0 || int64(uid) == owner || int64(uid) == int64(os.Geteuid()) {
 		return nil
 	}
 	return fmt.Errorf("its other end runs as user %d: %w", uid, punctual.ErrForbidden)

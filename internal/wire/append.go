@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/base64"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -152,14 +153,20 @@ func (w *jsonWriter) pushResult(r *punctual.PushResult) {
 	w.b = append(w.b, '}')
 }
 
-func jsonClaimAnswer(ds []punctual.Delivery) ([]byte, error) {
+func jsonClaimAnswer(out io.Writer, ds []punctual.Delivery) error {
 	size := 0
 	for i := range ds {
 		size += len(ds[i].Body)*4/3 + 420
 	}
-	w := &jsonWriter{b: make([]byte, 0, size)}
+	w := &jsonWriter{b: make([]byte, 0, min(size, 2*pieceBytes))}
 	w.raw(`{"messages":[`)
 	for i := range ds {
+		if len(w.b) >= pieceBytes {
+			if _, err := out.Write(w.b); err != nil {
+				return err
+			}
+			w.b = w.b[:0]
+		}
 		d := &ds[i]
 		w.text(or(i == 0, `{"id":`, `,{"id":`), d.ID)
 		w.text(`,"topic":`, d.Topic)
@@ -191,10 +198,17 @@ func jsonClaimAnswer(ds []punctual.Delivery) ([]byte, error) {
 			w.value(`,"failures":`, failuresOf(d.Failures))
 		}
 		w.b = append(w.b, '}')
+		if w.err != nil {
+			return w.err
+		}
 	}
 	w.raw(`]}`)
-	return w.b, w.err
+	_, err := out.Write(w.b)
+	return err
 }
+
+// pieceBytes is about how much of a large answer is written at a time.
+const pieceBytes = 64 << 10
 
 func jsonSettleAnswer(ss []punctual.Settlement, errs []error) ([]byte, error) {
 	w := &jsonWriter{b: make([]byte, 0, 70*len(ss)+16)}

@@ -474,8 +474,11 @@ func (r *compactReader) headers() map[string]string {
 		r.fail("more than %d headers", maxHeaders)
 		return nil
 	}
-	h := make(map[string]string, n)
+	h := make(map[string]string, min(n, 100))
 	for range n {
+		if r.err != nil {
+			return nil
+		}
 		name := r.text()
 		if _, twice := h[name]; twice {
 			r.fail("the header %q is given twice", name)
@@ -502,10 +505,14 @@ func (r *compactReader) flags(known int, first bool) int {
 }
 
 // DecodeCompactPush reads a push. The bodies are parts of data. What is wrong is an ErrInvalid that names the place; more items
-// than most are an ErrTooLarge.
-func DecodeCompactPush(data []byte, most int) ([]punctual.NewMessage, error) {
+// than most are an ErrTooLarge. What the items take beside data is counted with take.
+func DecodeCompactPush(data []byte, most int, take Take) ([]punctual.NewMessage, error) {
 	r := newCompactReader(data, kindPush)
-	ms := make([]punctual.NewMessage, r.items(2, most))
+	n := r.items(2, most)
+	if err := take(ItemBytes(n)); err != nil {
+		return nil, err
+	}
+	ms := make([]punctual.NewMessage, n)
 	topic := ""
 	for i := range ms {
 		m := &ms[i]
@@ -520,6 +527,9 @@ func DecodeCompactPush(data []byte, most int) ([]punctual.NewMessage, error) {
 		}
 		if flags&pushHeaders != 0 {
 			m.Headers = r.headers()
+			if err := take(sizeInMemory(m.Headers)); err != nil {
+				return nil, err
+			}
 		}
 		if flags&pushDue != 0 {
 			m.Due = r.given()
@@ -628,9 +638,13 @@ func decodeCompactClaimAnswer(data []byte) ([]punctual.Delivery, error) {
 }
 
 // DecodeCompactSettle reads a settle, with errors as DecodeCompactPush.
-func DecodeCompactSettle(data []byte, most int) ([]punctual.Settlement, error) {
+func DecodeCompactSettle(data []byte, most int, take Take) ([]punctual.Settlement, error) {
 	r := newCompactReader(data, kindSettle)
-	ss := make([]punctual.Settlement, r.items(4, most))
+	n := r.items(4, most)
+	if err := take(ItemBytes(n)); err != nil {
+		return nil, err
+	}
+	ss := make([]punctual.Settlement, n)
 	topic := ""
 	for i := range ss {
 		s := &ss[i]

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -77,10 +79,19 @@ func DecodePushAnswer(f Form, data []byte) ([]punctual.PushResult, error) {
 
 // EncodeClaimAnswer writes the answer to a claim that brought messages.
 func EncodeClaimAnswer(f Form, ds []punctual.Delivery) ([]byte, error) {
-	if f == Compact {
-		return compactClaimAnswer(ds), nil
+	var b bytes.Buffer
+	err := WriteClaimAnswer(&b, f, ds)
+	return b.Bytes(), err
+}
+
+// WriteClaimAnswer writes the answer to a claim that brought messages. JSON, which may take six times the bytes of the messages, goes
+// to out in pieces.
+func WriteClaimAnswer(out io.Writer, f Form, ds []punctual.Delivery) error {
+	if f == JSON {
+		return jsonClaimAnswer(out, ds)
 	}
-	return jsonClaimAnswer(ds)
+	_, err := out.Write(compactClaimAnswer(ds))
+	return err
 }
 
 // DecodeClaimAnswer reads the answer to a claim. One that no server gives is an ErrIndeterminate.

@@ -97,7 +97,7 @@ func TestForms(t *testing.T) {
 		}
 		var ms []punctual.NewMessage
 		if f == Compact {
-			ms, err = DecodeCompactPush(data, 4)
+			ms, err = DecodeCompactPush(data, 4, unbounded)
 		} else {
 			var r PushRequest
 			err = DecodeRequest(data, &r)
@@ -145,7 +145,7 @@ func TestForms(t *testing.T) {
 		}
 		var ss []punctual.Settlement
 		if f == Compact {
-			ss, err = DecodeCompactSettle(data, 4)
+			ss, err = DecodeCompactSettle(data, 4, unbounded)
 		} else {
 			var r SettleRequest
 			err = DecodeRequest(data, &r)
@@ -246,10 +246,10 @@ func TestCompactIsStrict(t *testing.T) {
 		decode func([]byte) error
 		kind   error
 	}{
-		{"push", push, func(b []byte) error { _, err := DecodeCompactPush(b, 9); return err }, punctual.ErrInvalid},
+		{"push", push, func(b []byte) error { _, err := DecodeCompactPush(b, 9, unbounded); return err }, punctual.ErrInvalid},
 		{"push answer", answer, func(b []byte) error { _, err := DecodePushAnswer(Compact, b); return err }, punctual.ErrIndeterminate},
 		{"claim answer", claim, func(b []byte) error { _, err := DecodeClaimAnswer(Compact, b); return err }, punctual.ErrIndeterminate},
-		{"settle", settle, func(b []byte) error { _, err := DecodeCompactSettle(b, 9); return err }, punctual.ErrInvalid},
+		{"settle", settle, func(b []byte) error { _, err := DecodeCompactSettle(b, 9, unbounded); return err }, punctual.ErrInvalid},
 		{"settle answer", settled, func(b []byte) error { _, err := DecodeSettleAnswer(Compact, b); return err }, punctual.ErrIndeterminate},
 	} {
 		if err := c.decode(c.whole); err != nil {
@@ -275,10 +275,10 @@ func TestCompactIsStrict(t *testing.T) {
 		refused("of 2^64 items", []byte{c.whole[0], c.whole[1], 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 		refused("of 2^62 items", []byte{c.whole[0], c.whole[1], 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40})
 	}
-	if _, err := DecodeCompactPush(push, 3); !errors.Is(err, punctual.ErrTooLarge) {
+	if _, err := DecodeCompactPush(push, 3, unbounded); !errors.Is(err, punctual.ErrTooLarge) {
 		t.Errorf("4 messages where 3 are allowed: %v", err)
 	}
-	if _, err := DecodeCompactSettle(settle, 3); !errors.Is(err, punctual.ErrTooLarge) {
+	if _, err := DecodeCompactSettle(settle, 3, unbounded); !errors.Is(err, punctual.ErrTooLarge) {
 		t.Errorf("4 settlements where 3 are allowed: %v", err)
 	}
 	for what, data := range map[string][]byte{
@@ -291,7 +291,7 @@ func TestCompactIsStrict(t *testing.T) {
 		"a text beyond the end":      {CompactVersion, kindPush, 1, 1, 9, 1, 'a'},
 		"more headers than there is": {CompactVersion, kindPush, 1, 5, 0, 1, 'a', 100, 1, 'h', 0},
 	} {
-		if _, err := DecodeCompactPush(data, 9); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "at byte") {
+		if _, err := DecodeCompactPush(data, 9, unbounded); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "at byte") {
 			t.Errorf("%s: %v, want an ErrInvalid with its place", what, err)
 		}
 	}
@@ -311,3 +311,6 @@ func TestCompactNoise(t *testing.T) {
 		}
 	}
 }
+
+// unbounded takes any number of bytes.
+func unbounded(int64) error { return nil }

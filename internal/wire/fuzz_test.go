@@ -150,14 +150,14 @@ func FuzzCompactPush(f *testing.F) {
 	}
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ms, err := DecodeCompactPush(data, 1000)
+		ms, err := DecodeCompactPush(data, 1000, unbounded)
 		if err != nil {
 			if !errors.Is(err, punctual.ErrTooLarge) {
 				wantInvalid(t, err)
 			}
 			return
 		}
-		again, err := DecodeCompactPush(compactPush(ms), 1000)
+		again, err := DecodeCompactPush(compactPush(ms), 1000, unbounded)
 		if err != nil || len(ms) > 0 && !reflect.DeepEqual(ms, again) {
 			t.Fatalf("%+v is sent on as %+v, %v", ms, again, err)
 		}
@@ -171,14 +171,14 @@ func FuzzCompactSettle(f *testing.F) {
 	}
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ss, err := DecodeCompactSettle(data, 1000)
+		ss, err := DecodeCompactSettle(data, 1000, unbounded)
 		if err != nil {
 			if !errors.Is(err, punctual.ErrTooLarge) {
 				wantInvalid(t, err)
 			}
 			return
 		}
-		again, err := DecodeCompactSettle(compactSettle(ss), 1000)
+		again, err := DecodeCompactSettle(compactSettle(ss), 1000, unbounded)
 		if err != nil || len(ss) > 0 && !reflect.DeepEqual(ss, again) {
 			t.Fatalf("%+v is sent on as %+v, %v", ss, again, err)
 		}

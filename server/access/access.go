@@ -80,7 +80,7 @@ func (e *Entry) check() error {
 	if err != nil {
 		return fmt.Errorf("entry %s: %w", e.ID, err)
 	}
-	e.principal = &server.Principal{Name: e.Name}
+	e.principal = &server.Principal{ID: e.ID, Name: e.Name}
 	for _, pattern := range e.Topics {
 		name := strings.TrimSuffix(pattern, "*")
 		if (name == "" && pattern != "*") || strings.Trim(name, topicCharacters) != "" {

@@ -2,6 +2,8 @@ package access
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"fmt"
 	"net/http"
 	"strings"
@@ -39,12 +41,32 @@ func (f *File) Authenticate(r *http.Request) (*server.Principal, error) {
 		if now.After(leaf.NotAfter) {
 			return nil, fmt.Errorf("the certificate expired at %s: %w", leaf.NotAfter.UTC().Format(time.RFC3339), punctual.ErrUnauthenticated)
 		}
-		e, err = entries.Certificate(leaf.Subject.String(), now)
+		var subject string
+		if subject, err = subjectOf(leaf); err == nil {
+			e, err = entries.Certificate(subject, now)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return e.principal, nil
+}
+
+// subjectOf is the distinguished name of a certificate as RFC 2253 writes it, with all its parts in their order. A pkix.Name would
+// leave out all but the last common name, and tell the values of one part from parts of their own no more.
+func subjectOf(c *x509.Certificate) (string, error) {
+	var name pkix.RDNSequence
+	if rest, err := asn1.Unmarshal(c.RawSubject, &name); err != nil || len(rest) > 0 {
+		return "", fmt.Errorf("the certificate's subject is malformed: %w", punctual.ErrUnauthenticated)
+	}
+	for _, part := range name {
+		for _, attribute := range part {
+			if _, isText := attribute.Value.(string); !isText {
+				return "", fmt.Errorf("the certificate's subject has a value that is no text: %w", punctual.ErrUnauthenticated)
+			}
+		}
+	}
+	return name.String(), nil
 }
 
 // verified is the certificate that the client has shown and TLS has verified, or nil.

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"io"
 	"log/slog"
@@ -27,7 +28,11 @@ func TestAuthenticate(t *testing.T) {
 		t.Fatal(err)
 	}
 	certificate := func(name string, until time.Duration) *tls.ConnectionState {
-		leaf := &x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: []string{"Example"}}, NotAfter: time.Now().Add(until)}
+		subject, err := asn1.Marshal(pkix.Name{CommonName: name, Organization: []string{"Example"}}.ToRDNSequence())
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := &x509.Certificate{RawSubject: subject, NotAfter: time.Now().Add(until)}
 		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
 	}
 	unverified := certificate("worker-1", time.Hour)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +22,8 @@ type File struct {
 
 	// state is what was read last, and when.
 	state atomic.Pointer[state]
-	mu    sync.Mutex // held by whoever reads the file again; the others go on with state
+	// reading holds one value while somebody asks whether the file has changed. Others wait for that, since what they know is too old.
+	reading chan struct{}
 }
 
 // state does not change once it is stored.
@@ -33,6 +33,9 @@ type state struct {
 	stamp   stamp
 	looked  time.Time
 }
+
+// isFresh tells whether s counts without another look at the file.
+func (s *state) isFresh() bool { return time.Since(s.looked) < look }
 
 // stamp tells whether a file is still the one that was read.
 type stamp struct {
@@ -51,7 +54,7 @@ const look = 100 * time.Millisecond
 
 // Open reads a file of entries. It fails when the file is missing, malformed, or open to others than its owner.
 func Open(path string, log *slog.Logger) (*File, error) {
-	f := &File{path: path, log: log}
+	f := &File{path: path, log: log, reading: make(chan struct{}, 1)}
 	s := f.read()
 	if errors.Is(s.err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: make it with 'punctual token new --tokens %s'", s.err, path)
@@ -66,12 +69,16 @@ func Open(path string, log *slog.Logger) (*File, error) {
 // Entries are those of the file as it is now, or was a tenth of a second ago. While the file cannot be read they are an
 // error that wraps punctual.ErrUnauthenticated: then nobody gets in, because what was revoked there cannot be known.
 func (f *File) Entries() (*Entries, error) {
-	s := f.state.Load()
-	if time.Since(s.looked) < look || !f.mu.TryLock() {
+	if s := f.state.Load(); s.isFresh() {
 		return s.entries, refusal(s.err)
 	}
-	defer f.mu.Unlock()
-	next := *f.state.Load()
+	f.reading <- struct{}{}
+	defer func() { <-f.reading }()
+	s := f.state.Load()
+	if s.isFresh() { // another request has asked meanwhile
+		return s.entries, refusal(s.err)
+	}
+	next := *s
 	next.looked = time.Now()
 	if now, err := stampOf(f.path); err != nil || !now.same(next.stamp) || next.err != nil {
 		next = *f.read()

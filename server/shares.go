@@ -1,0 +1,102 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/punctualmq/punctual"
+)
+
+// shares divides a number of things among clients (P14). A client may have as many as are free. So one that takes all it can get has
+// half, and leaves as much to the others; several such leave as much as each of them has.
+type shares struct {
+	limit int64
+
+	mu    sync.Mutex
+	total int64            // guarded by mu
+	of    map[string]int64 // guarded by mu: by client
+}
+
+// take counts n things for a client, and returns false when that is more than the client may have. They are counted all the same. The
+// client "" may have everything.
+func (s *shares) take(client string, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = make(map[string]int64)
+	}
+	s.total += n
+	s.of[client] += n
+	free := s.limit - s.total
+	return free >= 0 && (client == "" || s.of[client] <= free)
+}
+
+// give counts n things less for a client.
+func (s *shares) give(client string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total -= n
+	if s.of[client] -= n; s.of[client] == 0 {
+		delete(s.of, client)
+	}
+}
+
+// hold counts bytes against Limits.MaxMemory and the share of the client, until drop or releaseMemory. Its error refuses the request,
+// which holds nothing then.
+func (c *call) hold(n int64) error {
+	if n == 0 {
+		return nil
+	}
+	if c.held == 0 {
+		c.holder = c.sharer()
+	}
+	c.held += n
+	if c.server.memory.take(c.holder, n) {
+		return nil
+	}
+	c.releaseMemory()
+	if c.holder == "" {
+		return fmt.Errorf("requests and answers take their %d bytes already: %w", c.server.limits.MaxMemory, punctual.ErrOverloaded)
+	}
+	return fmt.Errorf("the client's requests and answers take as much as it may have of %d bytes: %w", c.server.limits.MaxMemory, punctual.ErrOverloaded)
+}
+
+// holdItems is hold for what is made of a request's body. A body of tiny parts may take many times its bytes; beyond all use that is an
+// ErrTooLarge.
+func (c *call) holdItems(n int64) error {
+	if most := c.server.limits.mostHeld(); c.held+n > most {
+		return fmt.Errorf("the items of the request take more than %d bytes: send fewer headers or items: %w", most, punctual.ErrTooLarge)
+	}
+	return c.hold(n)
+}
+
+// drop counts n bytes less.
+func (c *call) drop(n int64) {
+	if n != 0 {
+		c.held -= n
+		c.server.memory.give(c.holder, n)
+	}
+}
+
+// dropBody forgets the body.
+func (c *call) dropBody() {
+	c.body = nil
+	c.drop(c.heldBody)
+	c.heldBody = 0
+}
+
+func (c *call) releaseMemory() {
+	c.drop(c.held)
+	c.heldBody = 0
+}
+
+// sharer is who the call counts for: its client, or the address of who is not known. Without an Authenticator all are one.
+func (c *call) sharer() string {
+	switch {
+	case c.server.options.Authenticator == nil:
+		return ""
+	case c.principal == nil:
+		return "from " + c.address()
+	}
+	return "client " + c.principal.id()
+}

@@ -1,0 +1,75 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// A worker of more topics than a claim names makes several claims, and is as prompt for the last topic as for the first.
+func TestMoreTopicsThanAClaimNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 2*punctual.MaxClaimTopics + 500
+		r := newRig(t)
+		w := r.worker(worker.Config{Concurrency: 8})
+		late := make(map[string]time.Duration)
+		handled := make(chan *punctual.Delivery, many)
+		for i := range many {
+			w.Handle(fmt.Sprint("topic-", i), handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+				handled <- d
+				return nil
+			}))
+		}
+		parted := false
+		r.store.spoil(func(c punctual.Claim) error {
+			parted = parted || len(c.Topics) == punctual.MaxClaimTopics
+			if len(c.Topics) > punctual.MaxClaimTopics {
+				return errors.New("a claim of too many topics")
+			}
+			return nil
+		}, nil)
+		topics := []int{0, punctual.MaxClaimTopics, many - 1}
+		for _, i := range topics { // some at once, some while the worker waits
+			r.push(fmt.Sprint("topic-", i), "now")
+			r.push(fmt.Sprint("topic-", i), "later", punctual.In(10*time.Second+time.Duration(i)*time.Millisecond))
+		}
+		r.runs(w)
+		for range 2 * len(topics) {
+			d := <-handled
+			late[d.Topic+" "+d.ID] = d.Late()
+		}
+		r.stops(w)
+		if !parted {
+			t.Fatal("no claim named as many topics as may be: the test shows nothing")
+		}
+		for name, late := range late {
+			if late > 300*time.Millisecond {
+				t.Errorf("P11: %s was %v late", name, late)
+			}
+		}
+		r.wantLog("claim of too many topics", 0)
+	})
+}
+
+// Drain finds what waits in the last topic of more than a claim names.
+func TestDrainOfMoreTopicsThanAClaimNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		w := r.worker(worker.Config{})
+		seen := &record{}
+		for i := range punctual.MaxClaimTopics + 1 {
+			w.Handle(fmt.Sprint("topic-", i), acks(seen))
+		}
+		r.push("topic-0", "first")
+		r.push(fmt.Sprint("topic-", punctual.MaxClaimTopics), "last")
+		if n, err := w.Drain(t.Context()); n != 2 || err != nil {
+			t.Errorf("drain handled %d, %v; want both messages", n, err)
+		}
+	})
+}
