@@ -136,18 +136,18 @@ func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err er
 	for i := range items {
 		item := &items[i]
 		if item.Topic == "" {
-			item.Topic = c.param("topic")
+			item.Topic = wire.Given(c.param("topic"))
 		}
 		if refused[i] = malformed[i]; refused[i] == nil {
-			refused[i] = c.mayPush(item.Topic, nil)
+			refused[i] = c.mayPush(string(item.Topic), nil)
 		}
 		if refused[i] == nil {
 			ms[i], refused[i] = item.Message()
 		}
 		if refused[i] == nil {
-			refused[i] = c.mayPush(item.Topic, ms[i].Body)
+			refused[i] = c.mayPush(string(item.Topic), ms[i].Body)
 		}
-		ms[i].Topic, ms[i].ID = item.Topic, item.ID
+		ms[i].Topic, ms[i].ID = string(item.Topic), string(item.ID)
 	}
 	return ms, refused, nil
 }

@@ -36,6 +36,11 @@ func (c *call) pushOne() error {
 	return c.json(status, wire.PushResultOf(r))
 }
 
+// when is the parameters that say when.
+func (c *call) when() wire.When {
+	return wire.When{In: wire.Given(c.param("in")), At: wire.Given(c.param("at")), Due: wire.Given(c.param("due"))}
+}
+
 func (c *call) message() (m punctual.NewMessage, err error) {
 	m = punctual.NewMessage{Topic: c.path["topic"], Body: c.body}
 	if len(m.Body) == 0 {
@@ -44,7 +49,7 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	if m.ID, err = c.messageID(); err != nil {
 		return m, err
 	}
-	if m.Delay, m.Due, err = wire.When(c.param("in"), c.param("at")); err != nil {
+	if m.Delay, m.Due, err = c.when().Times(); err != nil {
 		return m, err
 	}
 	if m.ExpireAfter, err = c.duration("expire"); err != nil {
@@ -69,9 +74,6 @@ func (c *call) messageID() (string, error) {
 		return id, nil
 	}
 	id := c.param("id")
-	if c.query.Has("id") && id == "" {
-		return "", invalidf("parameter \"id\" is empty: leave it out for a new ID")
-	}
 	keys := c.r.Header.Values("Idempotency-Key")
 	if len(keys) == 0 {
 		return id, nil
@@ -226,7 +228,7 @@ func (c *call) cancel() error {
 }
 
 func (c *call) reschedule() error {
-	if c.param("in") == "" && c.param("at") == "" {
+	if c.when().IsZero() {
 		return invalidf("a reschedule needs a time: give in or at")
 	}
 	return c.amendOne(punctual.Amendment{Change: punctual.ChangeReschedule})
@@ -238,11 +240,12 @@ func (c *call) requeue() error {
 
 func (c *call) amendOne(a punctual.Amendment) (err error) {
 	a.Topic, a.ID = c.path["topic"], c.path["id"]
-	if a.Delay, a.Due, err = wire.When(c.param("in"), c.param("at")); err != nil {
+	when := c.when()
+	if a.Delay, a.Due, err = when.Times(); err != nil {
 		return err
 	}
 	detail := ""
-	for _, name := range []string{"in", "at"} {
+	for _, name := range []string{"in", "at", "due"} {
 		if text := c.param(name); text != "" {
 			detail = name + " " + text
 		}
@@ -265,7 +268,7 @@ func (c *call) settleOne() error {
 		return invalidf("parameter \"token\" is %q: give that of the claim", c.param("token"))
 	}
 	item := wire.SettleItem{
-		Topic: c.path["topic"], ID: c.path["id"], Token: token, Verb: verb, In: c.param("in"), Error: storekit.TrimError(c.param("error")),
+		Topic: c.path["topic"], ID: c.path["id"], Token: token, Verb: verb, In: wire.Given(c.param("in")), Error: storekit.TrimError(c.param("error")),
 	}
 	settlement, err := item.Settlement()
 	if err != nil {
