@@ -103,7 +103,7 @@ func (b *browser) logIn(token string) answer {
 // fields are the forms that change something; a route that is not among them fails the test.
 func fields() map[string]url.Values {
 	return map[string]url.Values{
-		"/try": {"topic": {"order.close"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
+		"/try": {"topic": {"order.close"}, "in": {"1s"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
 		pathTopic + "/purge": {"state": {"live"}, "typed": {"order.close"}}, pathTopic + "/delete": {"typed": {"order.close"}},
 		pathTopic + "/amend": {"do": {"cancel"}, "id": {"order-001"}}, pathTopic + "/requeue": {}, pathMessage + "/amend": {"do": {"cancel"}}, pathMessage + "/delete": {},
 		"/look": {}, "/logout": {}, "/login": {"token": {"wrong"}},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -377,5 +378,32 @@ func TestNewest(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A field without a value that would mean something else is refused, and nothing is changed.
+func TestEmptyFields(t *testing.T) {
+	for path, form := range map[string]url.Values{
+		"/try":                                   {"topic": {"t"}, "in": {""}, "at": {""}, "body": {"b"}},
+		"/topics/order.close/configure":          {"lease": {""}, "was_lease": {"30s"}},
+		"/topics/order.close/configure?attempts": {"max_attempts": {"3x"}, "was_max_attempts": {"10"}},
+		"/topics/order.close/pause":              {"what": {"delivery"}, "pause": {""}},
+		"/topics/order.close/pause?what":         {"what": {""}, "pause": {"true"}},
+		"/topics/order.close/purge":              {"state": {""}, "typed": {"order.close"}},
+		"/topics/order.close/amend":              {"do": {"reschedule"}, "in": {""}, "at": {""}, "id": {"order-001"}},
+		"/topics/order.close/amend?do":           {"do": {""}, "id": {"order-001"}},
+	} {
+		r := newRig(t, nil)
+		r.fill()
+		before, err := r.store.Topics(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := r.post(path, form); a.Code != http.StatusBadRequest || !strings.Contains(a.text, `role="alert"`) {
+			t.Errorf("%s with %v: %d", path, form, a.Code)
+		}
+		if after, err := r.store.Topics(t.Context()); err != nil || !reflect.DeepEqual(after, before) {
+			t.Errorf("%s with %v changed %v into %v, %v", path, form, before, after, err)
+		}
 	}
 }

@@ -70,6 +70,8 @@ func (c *call) instant(name string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("time %q is not understood: write it like 2026-11-20 10:00 or 2026-11-20T10:00:00Z: %w", text, punctual.ErrInvalid)
 }
 
+var errNoTime = fmt.Errorf("neither a time nor a delay is given: use one, such as 30m: %w", punctual.ErrInvalid)
+
 // when reads the fields "in" and "at" of a form: one of them at most.
 func (c *call) when() (due time.Time, delay time.Duration, err error) {
 	if due, err = c.instant("at"); err != nil {

@@ -119,7 +119,7 @@ func TestPrefixThatIsNone(t *testing.T) {
 // posts are all forms, with fields that would change something.
 func posts() map[string]url.Values {
 	return map[string]url.Values{
-		"/try":                                         {"topic": {"x"}, "body": {"b"}},
+		"/try":                                         {"topic": {"x"}, "in": {"0s"}, "body": {"b"}},
 		"/topics/order.close/configure":                {"lease": {"1h"}},
 		"/topics/order.close/pause":                    {"what": {"push"}, "pause": {"true"}},
 		"/topics/order.close/purge":                    {"state": {"live"}, "typed": {"order.close"}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/punctualmq/punctual"
@@ -155,11 +156,15 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail string, 
 	return c.redirect(c.frame("").TopicPath(topic), n)
 }
 
-// readSettings fills the patch with the fields that are not empty and differ from what the page showed.
+// readSettings fills the patch with the fields that differ from what the page showed. An empty one is refused.
 func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
 	read := func(name string, into func(text string) error) {
 		text := c.get(name)
-		if err != nil || text == "" || text == c.get("was_"+name) {
+		switch {
+		case err != nil, !c.form.Has(name), text == c.get("was_"+name):
+			return
+		case text == "":
+			err = fmt.Errorf("%s is empty: give a value: %w", name, punctual.ErrInvalid)
 			return
 		}
 		if err = into(text); err == nil {
@@ -182,7 +187,7 @@ func parseInto[T any](into **T, text string, parse func(string) (T, error)) erro
 }
 
 func parseCount(s string) (n int, err error) {
-	if _, err := fmt.Sscanf(s, "%d", &n); err != nil {
+	if n, err = strconv.Atoi(s); err != nil {
 		return 0, fmt.Errorf("%q is not a number: %w", s, punctual.ErrInvalid)
 	}
 	return n, nil
@@ -191,7 +196,10 @@ func parseCount(s string) (n int, err error) {
 // pauseTopic pauses or resumes pushes or deliveries, as the form says.
 func (c *call) pauseTopic() error {
 	var p punctual.SettingsPatch
-	on := c.get("pause") == "true"
+	on, err := strconv.ParseBool(c.get("pause"))
+	if err != nil {
+		return fmt.Errorf("pause is %q: use true or false: %w", c.get("pause"), punctual.ErrInvalid)
+	}
 	what := c.get("what")
 	switch what {
 	case "push":
@@ -323,7 +331,7 @@ func (c *call) readChange() (a punctual.Amendment, detail string, err error) {
 	case !a.Due.IsZero():
 		detail = "due " + notation.FormatTime(a.Due)
 	case a.Change == punctual.ChangeReschedule && c.get("in") == "":
-		return a, "", fmt.Errorf("neither a time nor a delay is given: use one, such as 30m: %w", punctual.ErrInvalid)
+		return a, "", errNoTime
 	default:
 		detail = "due now"
 	}

@@ -91,6 +91,9 @@ func (c *call) push() error {
 	if m.Due, m.Delay, err = c.when(); err != nil {
 		return err
 	}
+	if m.Due.IsZero() && c.get("in") == "" {
+		return errNoTime
+	}
 	if name := c.get("header"); name != "" {
 		m.Headers = map[string]string{name: c.get("header_value")}
 	}

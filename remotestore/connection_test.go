@@ -2,6 +2,8 @@ package remotestore_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -110,6 +112,36 @@ func TestEndOfIdleConnections(t *testing.T) {
 	if stats, err := below.Stats(t.Context(), "t"); err != nil || stats.Live() != pushes {
 		t.Errorf("after %d pushes the store holds %d, %v", pushes, stats.Live(), err)
 	}
+}
+
+// TestEndOfServerMeetsPush: a push that meets the end of an idle connection, and no server any more, certainly did not happen.
+func TestEndOfServerMeetsPush(t *testing.T) {
+	below := closing(t, memstore.New(nil), nil)
+	for try := range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		serveOn(t, below, &server.ServeOptions{IdleTime: 20 * time.Millisecond}, l, "")
+		p := newDeafProxy(t, l.Addr().String())
+		s := connect(t, &remotestore.Options{RetryFor: -1}, "http://"+p.listener.Addr().String())
+		pushOne(t, s, fmt.Sprint(try))
+		if err := p.listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.turnDeaf()
+		_, err = s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "never", Body: []byte(pushMark)}})
+		if _, got := below.Get(t.Context(), "t", "never"); !errors.Is(got, punctual.ErrNotFound) {
+			t.Fatalf("this test shows nothing: the push arrived: %v", got)
+		}
+		if !errors.Is(err, punctual.ErrUnreachable) || !punctual.Definite(err) {
+			t.Fatalf("push: %v; want ErrUnreachable, as it certainly did not happen", err)
+		}
+		if p.unheard.Load() > 0 {
+			return
+		}
+	}
+	t.Error("no push was sent on a connection that ended, so this shows nothing")
 }
 
 // pushMark is the body of pushes that a deafProxy counts.

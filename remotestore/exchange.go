@@ -405,7 +405,11 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 	if err != nil {
 		return nil, fail(err)
 	}
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	// The transport asks for another connection only when the server has not begun the request on the one before.
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { connected.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), r.method, e.base+r.path, bytes.NewReader(body))
 	if err != nil {
 		return nil, unsent{err}

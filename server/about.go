@@ -112,10 +112,17 @@ func (c *call) examine() error {
 	return c.json(http.StatusOK, wire.ExaminationOf(findings, err))
 }
 
+// maxChecks bounds the checks under way, because each reads everything that is stored.
+const maxChecks = 2
+
 // check scans the store, which may take long; so it is not bounded, and ends with its client.
 func (c *call) check() error {
 	if c.server.checker == nil {
 		return fmt.Errorf("this store cannot be checked: %w", punctual.ErrUnsupported)
+	}
+	defer c.server.checks.Add(-1)
+	if c.server.checks.Add(1) > maxChecks {
+		return fmt.Errorf("%d checks are under way already: wait for them: %w", maxChecks, punctual.ErrOverloaded)
 	}
 	ctx, end := context.WithCancelCause(c.r.Context())
 	defer end(nil)

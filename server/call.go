@@ -125,18 +125,22 @@ func noRoute(path string) error {
 	}
 }
 
-// readQuery takes the route's parameters and refuses others, since a parameter that is not known is one that was meant.
+// readQuery takes the route's parameters and refuses others, since a parameter that is not known is one that was meant. An empty one was
+// meant as well: a shell sends it for a variable that is not set.
 func (c *call) readQuery() error {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
 		return invalidf("query: %v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
+		p := c.route.param(inQuery, name)
 		switch {
-		case !c.route.takes(inQuery, name):
+		case p == nil:
 			return invalidf("parameter %q is not known here: use %s", name, orNone(c.route.queryNames()))
 		case len(query[name]) > 1:
 			return invalidf("parameter %q is given twice", name)
+		case query[name][0] == "" && !p.mayBeEmpty:
+			return invalidf("parameter %q is empty: give a value, or leave it out", name)
 		}
 	}
 	c.query = query
@@ -255,7 +259,7 @@ func (c *call) number(name string, otherwise int) (int, error) {
 func (c *call) truth(name string) (value, given bool, err error) {
 	switch text := c.param(name); text {
 	case "":
-		return false, c.query.Has(name), nil
+		return false, false, nil
 	case "true":
 		return true, true, nil
 	case "false":
@@ -276,12 +280,17 @@ func (c *call) wants(mediaType string) bool {
 // store may wait beside its work. end has to be called.
 func (c *call) storeContext(extra time.Duration) (ctx context.Context, end func(), err error) {
 	ctx = c.r.Context()
-	if key := c.r.Header.Get(wire.HeaderRequest); key != "" {
+	if keys := c.r.Header.Values(wire.HeaderRequest); len(keys) > 0 {
+		key := keys[0]
 		if err := wire.CheckRequestKey(key); err != nil {
 			return nil, nil, err
 		}
 		r := storekit.Request{Key: c.requestKey(key), First: c.r.Header.Get(wire.HeaderCopy) == "1"}
-		if r.NotAfter, err = wire.ParseTimeText(wire.HeaderNotAfter, c.r.Header.Get(wire.HeaderNotAfter)); err != nil {
+		until := c.r.Header.Values(wire.HeaderNotAfter)
+		if len(until) > 0 && until[0] == "" {
+			return nil, nil, invalidf("%s is empty: give a time, or leave it out", wire.HeaderNotAfter)
+		}
+		if r.NotAfter, err = wire.ParseTimeText(wire.HeaderNotAfter, strings.Join(until, ",")); err != nil {
 			return nil, nil, err
 		}
 		ctx = storekit.WithRequest(ctx, r)

@@ -37,6 +37,11 @@ func (c *call) pushOne() error {
 	return c.json(status, wire.PushResultOf(r))
 }
 
+// when is the parameters that say when.
+func (c *call) when() wire.When {
+	return wire.When{In: wire.Given(c.param("in")), At: wire.Given(c.param("at")), Due: wire.Given(c.param("due"))}
+}
+
 func (c *call) message() (m punctual.NewMessage, err error) {
 	m = punctual.NewMessage{Topic: c.path["topic"], Body: c.body}
 	if len(m.Body) == 0 {
@@ -49,7 +54,7 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	if m.ID, err = c.messageID(key); err != nil {
 		return m, err
 	}
-	if m.Delay, m.Due, err = wire.When(c.param("in"), c.param("at")); err != nil {
+	if m.Delay, m.Due, err = c.when().Times(); err != nil {
 		return m, err
 	}
 	if m.ExpireAfter, err = c.duration("expire"); err != nil {
@@ -110,9 +115,6 @@ func (c *call) messageID(key string) (string, error) {
 		return id, nil
 	}
 	id := c.param("id")
-	if c.query.Has("id") && id == "" {
-		return "", invalidf("parameter \"id\" is empty: leave it out for a new ID")
-	}
 	if key != "" && id != "" && id != key {
 		return "", invalidf("Idempotency-Key: it is the message's ID, so give no other id beside it")
 	}
@@ -359,7 +361,7 @@ func (c *call) cancel() error {
 }
 
 func (c *call) reschedule() error {
-	if c.param("in") == "" && c.param("at") == "" {
+	if c.when().IsZero() {
 		return invalidf("a reschedule needs a time: give in or at")
 	}
 	return c.amendOne(punctual.Amendment{Change: punctual.ChangeReschedule})
@@ -375,11 +377,12 @@ func (c *call) deleteMessage() error {
 
 func (c *call) amendOne(a punctual.Amendment) (err error) {
 	a.Topic, a.ID = c.path["topic"], c.path["id"]
-	if a.Delay, a.Due, err = wire.When(c.param("in"), c.param("at")); err != nil {
+	when := c.when()
+	if a.Delay, a.Due, err = when.Times(); err != nil {
 		return err
 	}
 	detail := ""
-	for _, name := range []string{"in", "at"} {
+	for _, name := range []string{"in", "at", "due"} {
 		if text := c.param(name); text != "" {
 			detail = name + " " + text
 		}
@@ -402,7 +405,7 @@ func (c *call) settleOne() error {
 		return invalidf("parameter \"token\" is %q: give that of the claim", c.param("token"))
 	}
 	item := wire.SettleItem{
-		Topic: c.path["topic"], ID: c.path["id"], Token: token, Verb: verb, In: c.param("in"), Error: storekit.TrimError(c.param("error")),
+		Topic: c.path["topic"], ID: c.path["id"], Token: token, Verb: verb, In: wire.Given(c.param("in")), Error: storekit.TrimError(c.param("error")),
 	}
 	settlement, err := item.Settlement()
 	if err != nil {

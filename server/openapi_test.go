@@ -96,24 +96,7 @@ func TestEveryParameterIsRead(t *testing.T) {
 			}
 			t.Run(rt.id+" "+p.name, func(t *testing.T) {
 				r := newRig(t, nil)
-				query := map[string]string{p.name: "@"}
-				for _, other := range rt.params {
-					if other.required && other.in == inQuery && other.name != p.name {
-						query[other.name] = "1"
-						if other.values != nil {
-							query[other.name] = other.values[0]
-						}
-					}
-				}
-				target := strings.NewReplacer("{topic}", "t", "{id}", "m").Replace(rt.path) + "?"
-				for name, value := range query {
-					target += name + "=" + value + "&"
-				}
-				body := ""
-				if rt.id == "claim" {
-					body = `{"topics":["t"],"max":1}`
-				}
-				r.ask(rt.method+" "+strings.TrimSuffix(target, "&"), body, "Accept: application/x-ndjson").problem(t, http.StatusBadRequest, "invalid")
+				r.ask(rt.method+" "+targetOf(rt, p.name, "@"), bodyOf(rt), "Accept: application/x-ndjson").problem(t, http.StatusBadRequest, "invalid")
 			})
 		}
 	}

@@ -57,16 +57,21 @@ type param struct {
 	// values are all that it takes; nil for any.
 	values   []string
 	required bool
+	// mayBeEmpty allows the parameter without a value. Others are refused then, because that is a variable that is not set.
+	mayBeEmpty bool
 }
 
-func (rt *route) takes(in place, name string) bool {
-	for _, p := range rt.params {
+// param is the route's parameter of this name, nil if there is none.
+func (rt *route) param(in place, name string) *param {
+	for i, p := range rt.params {
 		if p.in == in && p.name == name {
-			return true
+			return &rt.params[i]
 		}
 	}
-	return false
+	return nil
 }
+
+func (rt *route) takes(in place, name string) bool { return rt.param(in, name) != nil }
 
 func (rt *route) queryNames() []string {
 	var names []string
@@ -102,11 +107,12 @@ var (
 	paramID    = param{name: "id", in: inPath, text: "The message's ID within its topic.", required: true}
 	paramIn    = param{name: "in", in: inQuery, text: "Due this long after now: 30m, 2h30m, 2d."}
 	paramAt    = param{name: "at", in: inQuery, text: "Due at this time: 2026-11-20T10:00:00Z."}
+	paramDue   = param{name: "due", in: inQuery, text: "The same as at, as it is called in JSON."}
 	paramToken = param{name: "token", in: inQuery, text: "The token of the lease, from the claim.", required: true}
 	paramFrom  = param{name: "from", in: inQuery, text: "Only messages at this time or later."}
 	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time."}
 	pushParams = []param{
-		paramIn, paramAt,
+		paramIn, paramAt, paramDue,
 		{name: "if_exists", in: inQuery, text: "What to do when the ID is taken. Default keep.", values: []string{"keep", "replace", "replace-dead", "fail"}},
 		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says."},
 		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time."},
@@ -168,7 +174,7 @@ func messageRoutes() []*route {
 			id: verb, summary: summary, handle: (*call).settleOne,
 		}
 	}
-	why := param{name: "error", in: inQuery, text: "What went wrong, kept in the message's history."}
+	why := param{name: "error", in: inQuery, text: "What went wrong, kept in the message's history.", mayBeEmpty: true}
 	next := param{name: "in", in: inQuery, text: "The next attempt is due this long after now; left out: as the topic's backoff says."}
 	again := param{name: "in", in: inQuery, text: "The next attempt is due this long after now. Default 0s."}
 	length := param{name: "in", in: inQuery, text: "The lease ends this long after now; left out: the topic's length of a lease."}
@@ -222,12 +228,12 @@ func messageRoutes() []*route {
 			handle: (*call).cancel,
 		},
 		{
-			method: http.MethodPost, path: pathMessage + "/reschedule", action: ActionAmend, params: params(paramTopic, paramID, paramIn, paramAt),
+			method: http.MethodPost, path: pathMessage + "/reschedule", action: ActionAmend, params: params(paramTopic, paramID, paramIn, paramAt, paramDue),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased"},
 			id: "reschedule", summary: "Move a message to another time; one of in and at is required", handle: (*call).reschedule,
 		},
 		{
-			method: http.MethodPost, path: pathMessage + "/requeue", action: ActionAmend, params: params(paramTopic, paramID, paramIn, paramAt),
+			method: http.MethodPost, path: pathMessage + "/requeue", action: ActionAmend, params: params(paramTopic, paramID, paramIn, paramAt, paramDue),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "not_dead"},
 			id: "requeue", summary: "Deliver a dead message again, now unless in or at says when", handle: (*call).requeue,
 		},

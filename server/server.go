@@ -40,7 +40,8 @@ type Server struct {
 	routes    []*route
 	info      wire.Info
 	openAPI   []byte
-	memory    shares // bytes of requests and answers
+	memory    shares       // bytes of requests and answers
+	checks    atomic.Int64 // under way
 
 	draining context.Context // ended by Drain
 	drain    func()
@@ -175,10 +176,11 @@ func (c *call) answer() error {
 	if err := s.checkHost(r); err != nil {
 		return err
 	}
-	if err := s.origin.Check(r); err != nil {
-		return fmt.Errorf("a page of another site sent this request: %w", punctual.ErrForbidden)
+	forConsole := c.isForConsole()
+	if err := s.checkOrigin(r, forConsole); err != nil {
+		return err
 	}
-	if c.isForConsole() {
+	if forConsole {
 		return c.askConsole()
 	}
 	if err := c.findRoute(); err != nil {
@@ -207,6 +209,19 @@ func (c *call) answer() error {
 		return err
 	}
 	return c.route.handle(c)
+}
+
+// checkOrigin refuses what a page of another site has a browser send, reads as well: a check of the store is one. A link on another site
+// may lead to a page of the console.
+func (s *Server) checkOrigin(r *http.Request, forConsole bool) error {
+	changes := *r
+	if !forConsole || r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+		changes.Method = http.MethodPost // net/http lets every GET through
+	}
+	if err := s.origin.Check(&changes); err != nil {
+		return fmt.Errorf("a page of another site sent this request: %w", punctual.ErrForbidden)
+	}
+	return nil
 }
 
 // checkHost refuses names under which a page in a browser can reach a server that is not meant for it.

@@ -19,6 +19,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -38,9 +41,11 @@ const SocketName = "punctual.sock"
 type Options struct {
 	// Disk is for the store when this process owns the directory. Its LockWait and Logger are those given here.
 	Disk *diskstore.Options
-	// Wait is how long Open waits for an owner that does not share the directory. Default 2 s; less than zero is not at all.
+	// Wait is how long Open waits for one owner that does not share the directory, or not yet. Default 2 s; less than zero is not
+	// at all. While owners follow each other, as they do when many programs open the directory for a moment, Open waits for its
+	// turn up to RetryFor.
 	Wait time.Duration
-	// RetryFor is how long a call waits for the next owner when one has ended. Default 15 s.
+	// RetryFor is how long a call waits for the next owner when one has ended, and Open while owners follow each other. Default 15 s.
 	RetryFor time.Duration
 	// Logger gets what the store has to say on its own. Default slog.Default.
 	Logger *slog.Logger
@@ -96,12 +101,19 @@ func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 
 // open becomes the owner, or finds one that shares the directory.
 func (s *Store) open(ctx context.Context) error {
-	for until := time.Now().Add(s.opt.Wait); ; {
+	began, owner, owners := time.Now(), "", 0
+	since := began // when the owner of now was first seen
+	for wait := pause; ; wait = min(2*wait, lastPause) {
 		locked := s.takeOver()
 		if !errors.Is(locked, punctual.ErrLocked) {
 			return locked
 		}
 		err := s.connect(ctx)
+		now := time.Now()
+		if name := locked.Error(); name != owner { // the error names the owner, and since when it is that
+			owner, since = name, now
+			owners++
+		}
 		switch {
 		case err == nil:
 			return nil
@@ -109,15 +121,20 @@ func (s *Store) open(ctx context.Context) error {
 			return errors.Join(ctx.Err(), locked)
 		case !errors.Is(err, punctual.ErrUnreachable):
 			return fmt.Errorf("open store %s at its owner: %w", s.dir, err)
-		case !time.Now().Before(until):
+		case now.Sub(since) >= s.opt.Wait:
 			return locked
+		case now.Sub(began) >= max(s.opt.Wait, s.opt.RetryFor):
+			return fmt.Errorf("open store %s: it had %d owners in %v, and it was not this program's turn: %w", s.dir, owners, now.Sub(began).Round(time.Millisecond), locked)
 		}
-		s.sleep(ctx, pause)
+		s.sleep(ctx, wait/2+rand.N(wait)) // not all at the same time
 	}
 }
 
-// pause is between two attempts to become the owner or to find one.
-const pause = 10 * time.Millisecond
+// Between two attempts to become the owner or to find one passes pause, when a store is opened doubling up to lastPause.
+const (
+	pause     = 10 * time.Millisecond
+	lastPause = 80 * time.Millisecond
+)
 
 // sleep returns early when ctx or the store ends.
 func (s *Store) sleep(ctx context.Context, d time.Duration) {
@@ -189,17 +206,47 @@ func share(s *diskstore.Store, dir string, log *slog.Logger) (h *server.Server, 
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(ctx, &server.ServeOptions{DrainTime: drainTime}, l) }()
 	return h, sync.OnceValue(func() error {
-		end()
-		err := <-done
 		// Still the owner, so this is no successor's socket.
-		if removed := os.Remove(path); removed != nil && !errors.Is(removed, os.ErrNotExist) {
-			err = errors.Join(err, removed)
-		}
+		err := letNobodyElseIn(path)
+		end()
+		err = errors.Join(err, <-done)
 		if err != nil {
 			return fmt.Errorf("stop sharing store %s: %w", dir, err)
 		}
 		return nil
 	}), nil
+}
+
+// letNobodyElseIn removes the socket, and returns when every connection that was made before has been accepted. A connection that is
+// not accepted when the server ends is cut off, and who sent a request through it does not learn whether it was carried out.
+func letNobodyElseIn(path string) error {
+	last := path + ".end"
+	if err := os.Rename(path, last); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // somebody has removed it, so nobody can connect
+		}
+		return err
+	}
+	// Connections are accepted in the order in which they were made, so an answer to the last one means that all are.
+	ctx, end := context.WithTimeout(context.Background(), drainTime)
+	defer end()
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return unixsocket.Dial(ctx, last) }}
+	defer t.CloseIdleConnections()
+	err := asked(ctx, &http.Client{Transport: t})
+	return errors.Join(err, os.Remove(last))
+}
+
+// asked sends a request that changes nothing, and returns when it is answered.
+func asked(ctx context.Context, c *http.Client) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/livez", http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
 }
 
 // drainTime is how long requests of others may go on when the owner closes the store.

@@ -102,6 +102,9 @@ func (c *config) applyFile(cmd *cobra.Command, text []byte) error {
 		if c.of[e.key] != "" {
 			continue
 		}
+		if slices.Contains(e.values, "") {
+			return usagef("%s:%d: %s is empty: give a value, or leave the key out", c.path, e.line, e.key)
+		}
 		c.of[e.key] = fmt.Sprintf("%s:%d", c.path, e.line)
 		if err := e.set(flag); err != nil {
 			return usagef("%s:%d: %s: %v", c.path, e.line, e.key, err)

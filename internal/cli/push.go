@@ -53,12 +53,13 @@ func newPush(a *app) *cobra.Command {
 		Long:              pushHelp,
 		Example:           pushExample,
 		ValidArgsFunction: a.completeTopics(1),
+		Annotations:       map[string]string{mayBeEmpty: "1"},
 		Args: func(_ *cobra.Command, args []string) error {
 			return f.checkArgs(args)
 		},
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		options, err := f.options(cmd.Flags().Changed("id"))
+		options, err := f.options()
 		if err != nil {
 			return err
 		}
@@ -97,9 +98,8 @@ func (f *pushFlags) checkArgs(args []string) error {
 	return nil
 }
 
-// options turns the flags into what Compose takes. An ID that was given is used even if it
-// is empty, as from a variable that is not set: that is an error.
-func (f *pushFlags) options(named bool) ([]punctual.PushOption, error) {
+// options turns the flags into what Compose takes.
+func (f *pushFlags) options() ([]punctual.PushOption, error) {
 	w, given, err := f.when.when()
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (f *pushFlags) options(named bool) ([]punctual.PushOption, error) {
 	if given {
 		o = append(o, w)
 	}
-	if named {
+	if f.id != "" {
 		o = append(o, punctual.ID(f.id))
 	}
 	for _, h := range f.headers {

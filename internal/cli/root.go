@@ -13,11 +13,13 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Streams is what a run of the command line reads, writes and looks up.
@@ -186,6 +188,9 @@ func addTo(root *cobra.Command, group string, cmds ...*cobra.Command) {
 func (a *app) action(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.operation = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		if err := refuseEmpty(cmd, args); err != nil {
+			return err
+		}
 		if err := a.refuseSlips(cmd.Root()); err != nil {
 			return err
 		}
@@ -194,6 +199,31 @@ func (a *app) action(f func(ctx context.Context, args []string) error) func(*cob
 		}
 		return a.out.failed()
 	}
+}
+
+// mayBeEmpty is the annotation of a command that has an argument which may be empty: the number of that argument, from 0.
+const mayBeEmpty = "may be empty"
+
+// refuseEmpty is an error of usage for a flag or an argument that was given without a value. A shell makes one of a variable that is not
+// set, and left out it would mean something else: every topic, at once, without a limit.
+func refuseEmpty(cmd *cobra.Command, args []string) error {
+	for i, arg := range args {
+		if arg == "" && cmd.Annotations[mayBeEmpty] != strconv.Itoa(i) {
+			return usagef("argument %d is empty: give a value, or leave it out", i+1)
+		}
+	}
+	var empty error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		isEmpty := f.Value.String() == ""
+		if many, ok := f.Value.(pflag.SliceValue); ok {
+			values := many.GetSlice()
+			isEmpty = len(values) == 0 || slices.Contains(values, "")
+		}
+		if isEmpty && empty == nil {
+			empty = usagef("--%s is empty: give a value, or leave it out", f.Name)
+		}
+	})
+	return empty
 }
 
 // output is one of the two output streams. It keeps the first error, so that a

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -186,14 +187,38 @@ func listen(address string) (net.Listener, error) {
 		}
 		return l, nil
 	}
+	if err := removeDeadSocket(path); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen: use another path with --listen, or remove the file if no server runs: %w", err)
+		return nil, fmt.Errorf("listen: use another path with --listen: %w", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// removeDeadSocket removes a socket on which nobody listens: a server that was killed has left it. What is no socket, and a socket on which
+// somebody listens, is left alone.
+func removeDeadSocket(path string) error {
+	before, err := os.Lstat(path)
+	if err != nil || before.Mode().Type() != os.ModeSocket {
+		return nil // net.Listen says what is wrong, if anything is
+	}
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		return errors.Join(fmt.Errorf("a server listens on %s already: end it, or use another path with --listen", path), c.Close())
+	}
+	now, gone := os.Lstat(path)
+	if !errors.Is(err, syscall.ECONNREFUSED) || gone != nil || !os.SameFile(before, now) {
+		return nil
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove the socket that a server which has ended left: %w", err)
+	}
+	return nil
 }
 
 // withoutPassword is the name of a store as it may be printed.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -112,4 +113,38 @@ func call(t *testing.T, method, url, body string) string {
 		return answer.Status
 	}
 	return string(text)
+}
+
+// A server that was killed leaves its socket. The next one takes its place; one that runs, and a file, are left alone.
+func TestServeBehindAKilledServer(t *testing.T) {
+	s := newShell(t)
+	path := filepath.Join(t.TempDir(), "api.sock")
+	p := s.start("serve", "--listen", "unix:"+path)
+	p.line()
+	newRig(t).run("serve", "--listen", "unix:"+path).exits(exitError, "a server listens on "+path+" already")
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeSocket {
+		t.Fatalf("this test shows nothing: no socket is left: %v, %v", info, err)
+	}
+	p = s.start("serve", "--listen", "unix:"+path)
+	if line := p.line(); !strings.Contains(line, "unix:"+path) {
+		t.Errorf("serve says %q, %s", line, p.errs.String())
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, p.errs.String())
+	}
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newRig(t).run("serve", "--listen", "unix:"+path).exits(exitError, "use another path")
+	if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
 }

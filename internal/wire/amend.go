@@ -18,9 +18,8 @@ type AmendItem struct {
 	Change string `json:"change"`
 	Topic  string `json:"topic"`
 	ID     string `json:"id"`
-	// In and Due say when, for a reschedule and a requeue: one of them, or none for now.
-	In  string `json:"in,omitzero"`
-	Due string `json:"due,omitzero"`
+	// When is for a reschedule and a requeue; without it they are due now.
+	When
 }
 
 // AmendItemOf is a for a request. Names that cannot stand in JSON are an ErrInvalid.
@@ -28,7 +27,7 @@ func AmendItemOf(a *punctual.Amendment) (AmendItem, error) {
 	if err := checkNames(a.Topic, a.ID); err != nil {
 		return AmendItem{}, err
 	}
-	return AmendItem{Change: a.Change.String(), Topic: a.Topic, ID: a.ID, In: DurationText(a.Delay), Due: TimeText(a.Due)}, nil
+	return AmendItem{Change: a.Change.String(), Topic: a.Topic, ID: a.ID, When: WhenOf(a.Delay, a.Due)}, nil
 }
 
 // Amendment is the item as a store takes it, or an ErrInvalid that names the member.
@@ -38,7 +37,7 @@ func (a *AmendItem) Amendment() (punctual.Amendment, error) {
 		return punctual.Amendment{}, err
 	}
 	out := punctual.Amendment{Change: change, Topic: a.Topic, ID: a.ID}
-	out.Delay, out.Due, err = when(a.In, a.Due, "due")
+	out.Delay, out.Due, err = a.Times()
 	return out, err
 }
 

@@ -170,7 +170,7 @@ func (s *Settings) Settings() (punctual.Settings, error) {
 type SettingsPatch struct {
 	Lease             *Duration `json:"lease,omitzero"`
 	MaxAttempts       *int      `json:"max_attempts,omitzero"`
-	Backoff           *string   `json:"backoff,omitzero"`
+	Backoff           *Given    `json:"backoff,omitzero"`
 	DeadRetention     *Duration `json:"dead_retention,omitzero"`
 	DedupeWindow      *Duration `json:"dedupe_window,omitzero"`
 	FinishedRetention *Duration `json:"finished_retention,omitzero"`
@@ -187,7 +187,7 @@ func SettingsPatchOf(p punctual.SettingsPatch) SettingsPatch {
 		Partitions: p.Partitions,
 	}
 	if p.Backoff != nil {
-		text := notation.FormatBackoff(*p.Backoff)
+		text := Given(notation.FormatBackoff(*p.Backoff))
 		out.Backoff = &text
 	}
 	return out
@@ -201,7 +201,7 @@ func (p *SettingsPatch) Patch() (punctual.SettingsPatch, error) {
 		Partitions: p.Partitions,
 	}
 	if p.Backoff != nil {
-		b, err := notation.ParseBackoff(*p.Backoff)
+		b, err := notation.ParseBackoff(string(*p.Backoff))
 		if err != nil {
 			return out, inField("backoff", err)
 		}

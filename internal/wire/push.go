@@ -13,21 +13,19 @@ type PushRequest struct {
 
 // PushItem is one message to push. Only Body is required beside the topic.
 type PushItem struct {
-	Topic string `json:"topic,omitzero"`
-	ID    string `json:"id,omitzero"`
+	Topic Given `json:"topic,omitzero"`
+	ID    Given `json:"id,omitzero"`
 	Body
 	Headers
-	// In and Due say when, one of them or none: a duration, a time.
-	In  string `json:"in,omitzero"`
-	Due string `json:"due,omitzero"`
+	When
 	// MaxAttempts 0 is as the topic says.
-	MaxAttempts int    `json:"max_attempts,omitzero"`
-	Expire      string `json:"expire,omitzero"`
-	DropExpired bool   `json:"drop_expired,omitzero"`
+	MaxAttempts int   `json:"max_attempts,omitzero"`
+	Expire      Given `json:"expire,omitzero"`
+	DropExpired bool  `json:"drop_expired,omitzero"`
 	// Remember is how long the ID is taken as a duplicate after the message finished; "" is as the topic says.
-	Remember string `json:"remember,omitzero"`
+	Remember Given `json:"remember,omitzero"`
 	// IfExists is a word of IfExistsWord; "" is "keep".
-	IfExists string `json:"if_exists,omitzero"`
+	IfExists Given `json:"if_exists,omitzero"`
 }
 
 // PushItemOf is m for a request. It refers to m's body and headers. Names that cannot stand in JSON are an ErrInvalid.
@@ -37,50 +35,69 @@ func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	}
 	word, err := IfExistsWord(m.IfExists)
 	return PushItem{
-		Topic: m.Topic, ID: m.ID, Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
-		In: DurationText(m.Delay), Due: TimeText(m.Due), MaxAttempts: m.MaxAttempts,
-		Expire: DurationText(m.ExpireAfter), DropExpired: m.DropExpired, Remember: DurationText(m.Remember), IfExists: word,
+		Topic: Given(m.Topic), ID: Given(m.ID), Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
+		When: WhenOf(m.Delay, m.Due), MaxAttempts: m.MaxAttempts,
+		Expire: Given(DurationText(m.ExpireAfter)), DropExpired: m.DropExpired, Remember: Given(DurationText(m.Remember)), IfExists: Given(word),
 	}, err
 }
 
 // Message is the item as a store takes it, or an ErrInvalid that names the member. It refers to the item's body and headers.
 func (p *PushItem) Message() (m punctual.NewMessage, err error) {
-	m = punctual.NewMessage{Topic: p.Topic, ID: p.ID, MaxAttempts: p.MaxAttempts, DropExpired: p.DropExpired}
+	m = punctual.NewMessage{Topic: string(p.Topic), ID: string(p.ID), MaxAttempts: p.MaxAttempts, DropExpired: p.DropExpired}
 	if m.Body, err = p.Bytes(); err != nil {
 		return m, err
 	}
 	if m.Headers, err = p.Map(); err != nil {
 		return m, err
 	}
-	if m.Delay, m.Due, err = when(p.In, p.Due, "due"); err != nil {
+	if m.Delay, m.Due, err = p.Times(); err != nil {
 		return m, err
 	}
-	if m.ExpireAfter, err = ParseDurationText("expire", p.Expire); err != nil {
+	if m.ExpireAfter, err = ParseDurationText("expire", string(p.Expire)); err != nil {
 		return m, err
 	}
-	if m.Remember, err = ParseDurationText("remember", p.Remember); err != nil {
+	if m.Remember, err = ParseDurationText("remember", string(p.Remember)); err != nil {
 		return m, err
 	}
-	m.IfExists, err = ParseIfExists(p.IfExists)
+	m.IfExists, err = ParseIfExists(string(p.IfExists))
 	return m, err
 }
 
-// when reads the two members of which at most one is given.
-func when(in, at, nameOfAt string) (delay time.Duration, due time.Time, err error) {
-	if in != "" && at != "" {
-		return 0, due, invalidf("\"in\" and %q are both given: use one", nameOfAt)
+// When says when a message is due: one of its members or none. Due and At mean the same time.
+type When struct {
+	In  Given `json:"in,omitzero"`
+	Due Given `json:"due,omitzero"`
+	At  Given `json:"at,omitzero"`
+}
+
+// WhenOf is delay or due for a request.
+func WhenOf(delay time.Duration, due time.Time) When {
+	return When{In: Given(DurationText(delay)), Due: Given(TimeText(due))}
+}
+
+// IsZero tells whether no member is given.
+func (w When) IsZero() bool { return w == When{} }
+
+// Times is what the member that is given says, or an ErrInvalid that names it.
+func (w When) Times() (delay time.Duration, due time.Time, err error) {
+	name, at := "due", w.Due
+	switch {
+	case w.Due != "" && w.At != "":
+		return 0, due, invalidf("\"due\" and \"at\" are both given, which mean the same: use one")
+	case w.At != "":
+		name, at = "at", w.At
 	}
-	if delay, err = ParseDurationText("in", in); err != nil {
+	if w.In != "" && at != "" {
+		return 0, due, invalidf("\"in\" and %q are both given: use one", name)
+	}
+	if delay, err = ParseDurationText("in", string(w.In)); err != nil {
 		return 0, due, err
 	}
-	if due, err = ParseTimeText(nameOfAt, at); err == nil && at != "" && due.IsZero() {
-		err = invalidf("%q is the zero time: give the time, or \"in\": \"0s\" for now", nameOfAt)
+	if due, err = ParseTimeText(name, string(at)); err == nil && at != "" && due.IsZero() {
+		err = invalidf("%q is the zero time: give the time, or \"in\": \"0s\" for now", name)
 	}
 	return delay, due, err
 }
-
-// When reads the parameters "in" and "at", of which at most one is given.
-func When(in, at string) (delay time.Duration, due time.Time, err error) { return when(in, at, "at") }
 
 var ifExistsWords = [...]string{"keep", "replace", "fail", "replace-dead"}
 

@@ -51,6 +51,19 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
+// Given is text that a request may leave out and that is not empty when it is there. An empty one is an error that names the
+// place, because a shell sends it for a variable that is not set. "" is left out.
+type Given string
+
+// UnmarshalText reads text that is not empty.
+func (g *Given) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		return invalidf("the text is empty: give a value, or leave the name out")
+	}
+	*g = Given(text)
+	return nil
+}
+
 // DurationText is d for a member or parameter that may be left out: "" for 0.
 func DurationText(d time.Duration) string {
 	if d == 0 {

@@ -16,7 +16,7 @@ type SettleItem struct {
 	Verb string `json:"verb"`
 	// In is when the next attempt is due. Left out, it means the topic's backoff for a retry, and now for a snooze.
 	// For an extension it is the new length of the lease from now; left out, it is the topic's.
-	In string `json:"in,omitzero"`
+	In Given `json:"in,omitzero"`
 	// Error is kept in the history, for a retry and a discard.
 	Error string `json:"error,omitzero"`
 }
@@ -30,7 +30,7 @@ func SettleItemOf(s *punctual.Settlement) (SettleItem, error) {
 	if err := checkText("error", s.Error); err != nil {
 		return SettleItem{}, err
 	}
-	item := SettleItem{Topic: s.Topic, ID: s.ID, Token: s.Token, Verb: s.Verb.String(), In: DurationText(s.Delay), Error: s.Error}
+	item := SettleItem{Topic: s.Topic, ID: s.ID, Token: s.Token, Verb: s.Verb.String(), In: Given(DurationText(s.Delay)), Error: s.Error}
 	if s.Verb == punctual.SettleRetry {
 		switch s.Delay {
 		case 0:
@@ -49,7 +49,7 @@ func (s *SettleItem) Settlement() (punctual.Settlement, error) {
 		return punctual.Settlement{}, err
 	}
 	out := punctual.Settlement{Topic: s.Topic, ID: s.ID, Token: s.Token, Verb: verb, Error: s.Error}
-	if out.Delay, err = ParseDurationText("in", s.In); err == nil && verb == punctual.SettleRetry && s.In == "" {
+	if out.Delay, err = ParseDurationText("in", string(s.In)); err == nil && verb == punctual.SettleRetry && s.In == "" {
 		out.Delay = punctual.UseBackoff
 	}
 	return out, err

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// runnable calls f with each command that does something, and arguments that it takes.
+func runnable(cmd *cobra.Command, f func(words, args []string, cmd *cobra.Command)) {
+	for _, c := range cmd.Commands() {
+		runnable(c, f)
+	}
+	if cmd.HasSubCommands() || !cmd.HasParent() || slices.Contains([]string{"help", "completion", "exit-codes"}, strings.Fields(cmd.CommandPath())[1]) {
+		return
+	}
+	for n := range 3 {
+		args := slices.Repeat([]string{"x"}, n)
+		if cmd.ValidateArgs(args) == nil {
+			f(strings.Fields(cmd.CommandPath())[1:], args, cmd)
+			return
+		}
+	}
+	panic(cmd.CommandPath() + " takes none of the arguments tried")
+}
+
+// required are the flags that the command does not work without, but for one of them.
+func required(cmd *cobra.Command, but string) (out []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && f.Name != but {
+			out = append(out, "--"+f.Name+"=all")
+		}
+	})
+	return out
+}
+
+// A flag without a value is wrong usage, whichever flag it is: a shell sends one for a variable that is not set.
+func TestEmptyFlags(t *testing.T) {
+	tried := 0
+	runnable(newRoot(newRig(t).app(nil, nil)), func(words, args []string, cmd *cobra.Command) {
+		cmd.InheritedFlags() // are among Flags from here on
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Name == "help" || f.Hidden {
+				return
+			}
+			tried++
+			line := slices.Concat(words, args, required(cmd, f.Name), []string{"--" + f.Name + "="})
+			newRig(t).run(line...).exits(exitUsage, "--"+f.Name).prints("")
+		})
+	})
+	if tried < 200 {
+		t.Errorf("%d flags were tried", tried)
+	}
+}
+
+// So is an argument without text. The body of a message may be empty.
+func TestEmptyArguments(t *testing.T) {
+	tried := 0
+	runnable(newRoot(newRig(t).app(nil, nil)), func(words, args []string, cmd *cobra.Command) {
+		if len(args) == 0 && cmd.ValidateArgs([]string{"x"}) == nil {
+			args = []string{"x"} // of those that may be left out
+		}
+		for i := range args {
+			tried++
+			empty := slices.Clone(args)
+			empty[i] = ""
+			if words[0] == "push" && i == 1 {
+				newRig(t).run(slices.Concat(words, empty)...).exits(exitOK)
+				continue
+			}
+			newRig(t).run(slices.Concat(words, empty, required(cmd, ""))...).exits(exitUsage, "argument 1 is empty").prints("")
+		}
+	})
+	if tried < 20 {
+		t.Errorf("%d arguments were tried", tried)
+	}
+}
+
+// A configuration is often made from a template, with variables of its own.
+func TestEmptyKeys(t *testing.T) {
+	for _, text := range []string{"tls-cert: ''\n", "hosts: ['']\n", "hosts: ''\n"} {
+		if err := newConfigured().apply(t, nil, nil, text); err == nil || !strings.Contains(err.Error(), "is empty") || !strings.Contains(err.Error(), ":1: ") {
+			t.Errorf("%q: %v; want it refused with its line", text, err)
+		}
+	}
+}

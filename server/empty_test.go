@@ -1,0 +1,127 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// A parameter without a value is refused by name and changes nothing. It is what a shell sends for a variable that is not set.
+func TestEmptyParameters(t *testing.T) {
+	tried := 0
+	for _, rt := range routes() {
+		for _, p := range rt.params {
+			if p.in != inQuery {
+				continue
+			}
+			t.Run(rt.id+" "+p.name, func(t *testing.T) {
+				r := newRig(t, nil)
+				push(t, r, punctual.NewMessage{Topic: "t", ID: "m", Delay: time.Hour}, punctual.NewMessage{Topic: "t", ID: "n", Delay: 2 * time.Hour})
+				before := r.snapshot()
+				a := r.ask(rt.method+" "+targetOf(rt, p.name, ""), bodyOf(rt), "Accept: application/x-ndjson")
+				if p.mayBeEmpty {
+					if strings.Contains(a.body, "is empty") {
+						t.Fatalf("refused: %s", a.body)
+					}
+					return
+				}
+				tried++
+				problem := a.problem(t, http.StatusBadRequest, "invalid")
+				if want := `parameter "` + p.name + `" is empty`; !strings.Contains(problem.Detail, want) {
+					t.Errorf("%s; want it to say that %s", problem.Detail, want)
+				}
+				same(t, r.snapshot(), before)
+			})
+		}
+	}
+	if tried < 40 {
+		t.Errorf("%d parameters were tried", tried)
+	}
+}
+
+// targetOf is a request of the route with one parameter set, and those that it needs.
+func targetOf(rt *route, name, value string) string {
+	query := []string{name + "=" + value}
+	for _, other := range rt.params {
+		if !other.required || other.in != inQuery || other.name == name {
+			continue
+		}
+		needed := "1"
+		if other.values != nil {
+			needed = other.values[0]
+		}
+		query = append(query, other.name+"="+needed)
+	}
+	return strings.NewReplacer("{topic}", "t", "{id}", "m").Replace(rt.path) + "?" + strings.Join(query, "&")
+}
+
+func bodyOf(rt *route) string {
+	switch rt.id {
+	case "claim":
+		return `{"topics":["t"],"max":1}`
+	case "pushMany":
+		return `[{"topic":"t","body":"x"}]`
+	}
+	return ""
+}
+
+func push(t *testing.T, r *rig, ms ...punctual.NewMessage) {
+	t.Helper()
+	results, err := r.store.Push(t.Context(), ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range results {
+		if result.Err != nil {
+			t.Fatal(result.Err)
+		}
+	}
+}
+
+// The same holds in JSON, where the place is named.
+func TestEmptyMembers(t *testing.T) {
+	for _, c := range []struct{ line, body, place string }{
+		{"POST /v1/push", `[{"topic":"t","body":"x","in":""}]`, "/0/in"},
+		{"POST /v1/push", `{"messages":[{"topic":"t","body":"x","due":""}]}`, "/messages/0/due"},
+		{"POST /v1/push", `[{"topic":"t","body":"x","at":""}]`, "/0/at"},
+		{"POST /v1/push", `[{"topic":"t","body":"x","id":""}]`, "/0/id"},
+		{"POST /v1/push?topic=t", `[{"topic":"","body":"x"}]`, "/0/topic"},
+		{"POST /v1/push", `[{"topic":"t","body":"x","expire":""}]`, "/0/expire"},
+		{"POST /v1/push", `[{"topic":"t","body":"x","if_exists":""}]`, "/0/if_exists"},
+		{"POST /v1/amend", `{"amendments":[{"change":"reschedule","topic":"t","id":"m","in":""}]}`, "/amendments/0/in"},
+		{"POST /v1/amend", `{"amendments":[{"change":"reschedule","topic":"t","id":"m","due":""}]}`, "/amendments/0/due"},
+		{"POST /v1/amend", `{"amendments":[{"change":"reschedule","topic":"t","id":"m","at":""}]}`, "/amendments/0/at"},
+		{"POST /v1/settle", `{"settlements":[{"topic":"t","id":"m","token":"1","verb":"retry","in":""}]}`, "/settlements/0/in"},
+		{"POST /v1/claim", `{"topics":["t"],"max":1,"wait":""}`, "/wait"},
+		{"POST /v1/claim", `{"topics":["t"],"max":1,"lease":""}`, "/lease"},
+		{"PATCH /v1/topics/t/settings", `{"lease":""}`, "/lease"},
+		{"PATCH /v1/topics/t/settings", `{"backoff":""}`, "/backoff"},
+	} {
+		r := newRig(t, nil)
+		push(t, r, punctual.NewMessage{Topic: "t", ID: "m", Delay: time.Hour})
+		before := r.snapshot()
+		p := r.ask(c.line, c.body).problem(t, http.StatusBadRequest, "invalid")
+		if !strings.Contains(p.Detail, `"`+c.place+`"`) {
+			t.Errorf("%s %s: %s; want the place %s", c.line, c.body, p.Detail, c.place)
+		}
+		same(t, r.snapshot(), before)
+	}
+}
+
+// A header that names a request and has no value is refused as well.
+func TestEmptyRequestHeaders(t *testing.T) {
+	for _, name := range []string{wire.HeaderRequest, wire.HeaderNotAfter, "Idempotency-Key"} {
+		r := newRig(t, nil)
+		headers := []string{name + ": "}
+		if name == wire.HeaderNotAfter {
+			headers = append(headers, wire.HeaderRequest+": a-request")
+		}
+		if p := r.ask("POST /v1/topics/t/messages", "", headers...).problem(t, http.StatusBadRequest, "invalid"); !strings.Contains(p.Detail, name) {
+			t.Errorf("%s: %s; want it named", name, p.Detail)
+		}
+	}
+}
