@@ -264,6 +264,12 @@ type migrationJSON struct {
 	Pending []string `json:"pending"`
 }
 
+// backupJSON is what backup prints.
+type backupJSON struct {
+	Target string `json:"target"` // the directory, as an absolute path
+	Bytes  int64  `json:"bytes"`  // of the copy
+}
+
 // checkJSON is what check prints.
 type checkJSON struct {
 	Topics   int64    `json:"topics"`
