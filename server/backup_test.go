@@ -19,7 +19,9 @@ type copyable struct {
 	err     error
 }
 
-func (copyable) Backup(context.Context, string, func(int64, int64)) error { return errors.New("not asked for here") }
+func (copyable) Backup(context.Context, string, func(int64, int64)) error {
+	return errors.New("not asked for here")
+}
 
 func (s copyable) Archive(_ context.Context, w io.Writer, size func(int64)) error {
 	if s.written == "" {

@@ -287,7 +287,11 @@ func (a *app) place(where string) place {
 
 // scheme is the kind of the store that is named, and the text behind the colon.
 func (a *app) scheme() (s scheme, where string, err error) {
-	name := a.storeName()
+	return a.schemeOf(a.storeName())
+}
+
+// schemeOf is the same of a store's full name.
+func (a *app) schemeOf(name string) (s scheme, where string, err error) {
 	kind, where, ok := strings.Cut(name, ":")
 	for _, s := range a.schemes {
 		if ok && s.name == kind {
