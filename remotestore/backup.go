@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Backup implements punctual.Backuper. The server sends the copy to whoever may admin all topics, and it is written here.
+// Backup implements punctual.Backuper. The server sends the copy to whoever may admin and inspect all topics, and it is written here.
 // The server learns nothing of the directory. ErrUnsupported when the server's store is not the embedded one.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(written, total int64)) error {
 	return archive.Backup(ctx, s, dir, progress)

@@ -17,7 +17,7 @@ pushed before the command began, and none that was acked before. Everything is s
 the command ends. With - in the place of TARGET a tar archive goes to standard output.
 
 The store is a directory, also one that another process owns, or that of a server. A server sends
-the copy to whoever may admin all topics. Redis and PostgreSQL have backups of their own.
+the copy to whoever may admin and inspect all topics. Redis and PostgreSQL have their own backups.
 
 To restore, end what uses the store and put the copy in its place. What was done after the copy was
 made is done again: messages acked since are delivered once more.`

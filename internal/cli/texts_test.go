@@ -17,8 +17,11 @@ import (
 func TestImpossibleDay(t *testing.T) {
 	r := newRig(t)
 	for _, args := range [][]string{
-		{"push", "t", "x", "--at", "2026-02-30T10:00:00Z"}, {"push", "t", "x", "--at", "2026-02-30 9:00"}, {"push", "t", "x", "--at", "2026-13-01T10:00"},
-		{"dead", "list", "--on", "2026-02-30"}, {"dead", "purge", "t", "--before", "2026-04-31"},
+		{"push", "t", "x", "--at", "2026-02-30T10:00:00Z"},
+		{"push", "t", "x", "--at", "2026-02-30 9:00"},
+		{"push", "t", "x", "--at", "2026-13-01T10:00"},
+		{"dead", "list", "--on", "2026-02-30"},
+		{"dead", "purge", "t", "--before", "2026-04-31"},
 	} {
 		r.run(args...).exits(exitUsage, "the calendar has no such day")
 	}
