@@ -41,7 +41,7 @@ var architecture = map[string]rule{
 		ours: []string{
 			".", "storekit", "diskstore/internal/claimlog", "diskstore/internal/database", "diskstore/internal/directory", "diskstore/internal/errkind",
 			"diskstore/internal/examine", "diskstore/internal/failstop", "diskstore/internal/memory", "diskstore/internal/record",
-			"diskstore/internal/topics", "diskstore/internal/writer", "internal/heap",
+			"diskstore/internal/topics", "diskstore/internal/writer", "internal/archive", "internal/heap",
 		},
 		outside: []string{"github.com/cockroachdb/pebble/v2"},
 	},
@@ -79,6 +79,7 @@ var architecture = map[string]rule{
 	"server/access":            {ours: []string{".", "server"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/batch":           {},
 	"internal/heap":            {},
+	"internal/archive":         {ours: []string{"."}},
 	"internal/notation":        {ours: []string{"."}},
 	"server": {
 		ours:    []string{".", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/wire"},
@@ -99,8 +100,8 @@ var architecture = map[string]rule{
 
 	"internal/answers":    {ours: []string{".", "storekit"}},
 	"internal/unixsocket": {ours: []string{"."}},
-	"sharedstore":         {ours: []string{".", "diskstore", "internal/unixsocket", "remotestore", "server"}},
-	"remotestore":         {ours: []string{".", "storekit", "internal/unixsocket", "internal/wire"}},
+	"sharedstore":         {ours: []string{".", "diskstore", "internal/archive", "internal/unixsocket", "remotestore", "server"}},
+	"remotestore":         {ours: []string{".", "storekit", "internal/archive", "internal/unixsocket", "internal/wire"}},
 
 	"diskstore/internal/claimlog": {
 		ours:    []string{".", "storekit", "diskstore/internal/errkind", "diskstore/internal/failstop", "diskstore/internal/record"},

@@ -18,13 +18,13 @@ type hookFS struct {
 }
 
 // fsOp is one call: create, link, remove, rename, mkdir, opendir, write, sync or lock of a
-// file.
-type fsOp struct{ kind, name string }
+// file. The path is whole, name is its last part.
+type fsOp struct{ kind, name, path string }
 
 func (f hookFS) Unwrap() vfs.FS { return f.FS }
 
 func (f hookFS) ask(kind, name string) error {
-	if err := f.hook(fsOp{kind, f.PathBase(name)}); err != nil {
+	if err := f.hook(fsOp{kind, f.PathBase(name), name}); err != nil {
 		return &os.PathError{Op: kind, Path: name, Err: err}
 	}
 	return nil

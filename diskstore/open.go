@@ -78,8 +78,12 @@ func (s *Store) open() error {
 
 // databaseOptions are those with which Open opens the database.
 func (s *Store) databaseOptions() database.Options {
+	fs := failstop.Aside{
+		FS: failstop.NewFS(s.opt.fs, s.state, s.owned.Verify, failstop.Database), Plain: s.opt.fs,
+		Prefix: s.opt.fs.PathJoin(s.dir, directory.StagingPrefix),
+	}
 	return database.Options{
-		FS: failstop.NewFS(s.opt.fs, s.state, s.owned.Verify, failstop.Database), State: s.state, Log: s.log,
+		FS: fs, State: s.state, Log: s.log,
 		CacheBytes: s.opt.CacheBytes, Format: directory.FormatVersion, Swept: s.opt.swept,
 	}
 }

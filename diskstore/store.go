@@ -103,7 +103,7 @@ func orDefault[T comparable](v *T, d T) {
 func restAlone(next int, err error) bool { return next > 0 && punctual.Definite(err) }
 
 // Store is an open embedded store. It implements punctual.Store, Inspector, Checker, Examiner, FinishedKeeper,
-// SpaceReporter and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
+// SpaceReporter, Backuper and DurabilityReporter (Fsync). Its methods are safe for concurrent use.
 type Store struct {
 	dir   string
 	opt   Options
@@ -139,6 +139,9 @@ type Store struct {
 	// forgetting is held by the sweep of finished IDs or stories under way. It is taken before the write lock.
 	forgetting sync.Mutex
 
+	// archiving is held by the copy under way. It is taken before every other lock.
+	archiving sync.Mutex
+
 	background sync.WaitGroup
 }
 
@@ -150,6 +153,7 @@ var (
 	_ punctual.FinishedKeeper     = (*Store)(nil)
 	_ punctual.DurabilityReporter = (*Store)(nil)
 	_ punctual.SpaceReporter      = (*Store)(nil)
+	_ punctual.Backuper           = (*Store)(nil)
 )
 
 // Now returns the store's clock in whole milliseconds.

@@ -51,6 +51,8 @@ type request struct {
 	aside bool
 	// onLine, if not nil, is called for each line of the answer, which is not kept then.
 	onLine func(line []byte) error
+	// onBody, if not nil, is given the answer's body and its length, and reads it. No time bounds that.
+	onBody func(body io.Reader, length int64) error
 }
 
 // reply is the answer to a request.
@@ -386,7 +388,7 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 	if !r.aside {
 		defer context.AfterFunc(s.closing, func() { end(errClosed()) })()
 	}
-	if r.onLine == nil {
+	if r.onLine == nil && r.onBody == nil {
 		timer := time.AfterFunc(r.wait+s.opt.Timeout, func() { end(errTimeout) })
 		defer timer.Stop()
 	}
@@ -437,6 +439,12 @@ func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header ht
 	out := &response{status: resp.StatusCode, contentType: resp.Header.Get("Content-Type")}
 	if r.onLine != nil && resp.StatusCode == http.StatusOK {
 		return out, readLines(resp.Body, r.onLine, fail)
+	}
+	if r.onBody != nil && resp.StatusCode == http.StatusOK {
+		if err := r.onBody(resp.Body, resp.ContentLength); err != nil {
+			return nil, fail(err)
+		}
+		return out, nil
 	}
 	var answer bytes.Buffer
 	if n := resp.ContentLength; n > 0 {

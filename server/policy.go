@@ -23,7 +23,7 @@ const (
 	ActionInspect
 	// ActionAmend cancels, reschedules and requeues.
 	ActionAmend
-	// ActionAdmin changes settings, pauses, purges, deletes topics and messages, checks and examines.
+	// ActionAdmin changes settings, pauses, purges, deletes topics and messages, checks and examines. With ActionInspect it copies the store.
 	ActionAdmin
 
 	// actionAny is for routes that everybody may use who is known at all, actionPublic for those that ask nobody who he is.

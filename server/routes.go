@@ -381,6 +381,11 @@ func serverRoutes() []*route {
 			id: "examine", summary: "What the store stands on, and whether that can keep the promises", handle: (*call).examine,
 		},
 		{
+			method: http.MethodGet, path: wire.PathBackup, action: ActionAdmin | ActionInspect, statuses: ok, errors: []string{"unsupported"},
+			id: "backup", summary: "Copy the whole store as it is at one instant: a tar archive of the files of a directory",
+			detail: "The archive is complete when it has as many bytes as Content-Length says. One copy is made at a time. It has all that there is to see, so it takes both admin and inspect on all topics.", handle: (*call).backup,
+		},
+		{
 			method: http.MethodGet, path: wire.PathOpenAPI, action: actionAny, statuses: ok,
 			id: "openapi", summary: "This description", handle: (*call).showOpenAPI,
 		},

@@ -32,6 +32,7 @@ type Server struct {
 	checker   punctual.Checker
 	examiner  punctual.Examiner
 	space     punctual.SpaceReporter
+	backuper  punctual.Backuper
 	keeper    punctual.FinishedKeeper
 	options   Options
 	limits    Limits
@@ -98,6 +99,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.checker, _ = store.(punctual.Checker)
 	s.examiner, _ = store.(punctual.Examiner)
 	s.space, _ = store.(punctual.SpaceReporter)
+	s.backuper, _ = store.(punctual.Backuper)
 	s.keeper, _ = store.(punctual.FinishedKeeper)
 	s.info = wire.Info{
 		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,

@@ -305,6 +305,7 @@ type full interface {
 	punctual.Examiner
 	punctual.FinishedKeeper
 	punctual.SpaceReporter
+	punctual.Backuper
 }
 
 // enter returns the store to call, and the owner's when this process is that. The caller owes a s.calls.Done.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 // asProgram is set in the process in which this test is the program.
 const asProgram = "PUNCTUAL_NOTIFY"
 
-// The program of the README, killed after its first attempt: a notice that got no answer is due again after two minutes.
+// The program of the README. A notice that got no answer comes again after two seconds, and is acked when it got one.
 func TestNotify(t *testing.T) {
 	if os.Getenv(asProgram) != "" {
 		main()
@@ -33,30 +34,55 @@ func TestNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(logged)
-	for lines.Scan() && !strings.Contains(lines.Text(), "attempt failed") {
+	seen := make(map[string]bool)
+	for lines.Scan() {
+		for _, text := range []string{"payment A-17, attempt 1: no answer", "payment A-17, attempt 2: answered"} {
+			seen[text] = seen[text] || strings.Contains(lines.Text(), text)
+		}
 		t.Log(lines.Text())
+		if strings.Contains(lines.Text(), "attempt 2") {
+			break
+		}
 	}
 	if err := lines.Err(); err != nil {
 		t.Errorf("read the program's log: %v", err)
 	}
-	last := lines.Text()
-	if err := program.Process.Kill(); err != nil {
+	if err := program.Process.Signal(os.Interrupt); err != nil { // it settles what is under way, and ends
 		t.Fatal(err)
 	}
-	_ = program.Wait() // it ends by the signal
-	if !strings.Contains(last, "payment A-17, attempt 1: no answer") {
-		t.Fatalf("the program logged %q; want its first attempt", last)
+	if err := program.Wait(); err != nil {
+		t.Error(err)
 	}
-	store, err := diskstore.Open(filepath.Join(dir, "punctual-data"), nil)
+	if len(seen) != 2 || !seen["payment A-17, attempt 1: no answer"] || !seen["payment A-17, attempt 2: answered"] {
+		t.Fatalf("the program logged %v; want two attempts", seen)
+	}
+	store, err := diskstore.Open(filepath.Join(dir, "payments"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	m, err := store.Get(t.Context(), "payment.notify", "A-17")
+	if m, err := store.Get(t.Context(), "payment.notify", "A-17"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("after the ack: %+v, %v", m, err)
+	}
+}
+
+// What the README shows beside the program.
+func TestChange(t *testing.T) {
+	store, err := diskstore.Open(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.State != punctual.StateScheduled || len(m.Failures) != 1 || m.Due.Sub(m.Failures[0].At).Round(time.Second) != 2*time.Minute {
-		t.Errorf("after an attempt that failed: %s, due %v, failures %+v; want it due after 2m", m.State, m.Due, m.Failures)
+	defer store.Close()
+	payments := punctual.NewTopic[string](punctual.NewQueue(store, nil), "payment.notify")
+	if _, err := payments.Push(t.Context(), "A-17", punctual.ID("A-17"), punctual.In(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if due, err := postpone(t.Context(), payments, "A-17"); err != nil || time.Until(due) < time.Hour {
+		t.Errorf("%v, %v", due, err)
+	}
+	for _, inTime := range []bool{true, false} {
+		if took, err := callOff(t.Context(), payments, "A-17"); took != inTime || err != nil {
+			t.Errorf("%v, %v; want %v", took, err, inTime)
+		}
 	}
 }

@@ -32,5 +32,6 @@ func newCancel(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	a.completeTopicFlag(cmd)
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -132,6 +133,9 @@ func (e configEntry) set(flag *pflag.Flag) error {
 	return many.Replace(e.values)
 }
 
+// colonAtEnd is a line whose value YAML takes for a key.
+var colonAtEnd = regexp.MustCompile(`(?m)^[a-z-]+:[ \t]+[^"'#\s]*:[ \t]*\r?$`)
+
 // readConfig reads a mapping of keys to values, or to lists of values.
 func readConfig(text []byte) ([]configEntry, error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(text))
@@ -142,6 +146,8 @@ func readConfig(text []byte) ([]configEntry, error) {
 	switch err := loader.Load(&doc); {
 	case errors.Is(err, io.EOF):
 		return nil, nil // nothing, or comments alone
+	case err != nil && colonAtEnd.Match(text):
+		return nil, fmt.Errorf("%w; a value that ends with a colon needs quotes: store: \"mem:\"", err)
 	case err != nil:
 		return nil, err
 	}
@@ -198,9 +204,9 @@ func (c *config) text(cmd *cobra.Command) (string, error) {
 			from = "default"
 		}
 		var value any = redacted(f.Value.String())
-		if many, ok := f.Value.(pflag.SliceValue); ok {
+		if values, ok := f.Value.(pflag.SliceValue); ok {
 			var list []string
-			for _, v := range many.GetSlice() {
+			for _, v := range values.GetSlice() {
 				list = append(list, redacted(v))
 			}
 			value = list
@@ -211,6 +217,13 @@ func (c *config) text(cmd *cobra.Command) (string, error) {
 			line, err = yaml.Dump(map[string]any{f.Name: value})
 			failed = errors.Join(failed, err)
 		}
+		if from == "default" && !many(f) && slices.Contains([]string{"", "0"}, f.Value.String()) {
+			if m := defaultInUsage.FindStringSubmatch(f.Usage); m != nil {
+				from = "default, which is " + m[1]
+				fmt.Fprintf(&out, "# from: %s\n# %s:\n", from, f.Name)
+				return
+			}
+		}
 		empty := f.Value.String() == "" || f.Value.String() == "[]"
 		switch {
 		case empty && from == "default":
@@ -220,6 +233,14 @@ func (c *config) text(cmd *cobra.Command) (string, error) {
 		}
 	})
 	return out.String(), failed
+}
+
+// defaultInUsage is where the help of a flag tells the default that its empty value, or 0, stands for.
+var defaultInUsage = regexp.MustCompile(`\(default:? ([^;)]+)`)
+
+func many(f *pflag.Flag) bool {
+	_, is := f.Value.(pflag.SliceValue)
+	return is
 }
 
 // redacted replaces the password of a URL by xxxxx.

@@ -59,6 +59,9 @@ func (f *dayFlags) bounds(local *time.Location) (from, to time.Time, err error) 
 	}
 	day, err := time.Parse(time.DateOnly, f.on)
 	if err != nil {
+		if notation.ImpossibleDay(f.on) {
+			return from, to, usagef("day %q: the calendar has no such day: use one that it has", f.on)
+		}
 		return from, to, usagef("day %q is not understood: write it like 2026-11-20", f.on)
 	}
 	zone := f.zone(local)

@@ -57,6 +57,7 @@ func newDeadList(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&f.topic, "topic", "", "the `TOPIC`, in place of the argument")
+	a.completeTopicFlag(cmd)
 	f.day.register(cmd)
 	registerReason(cmd, &f.reason)
 	registerPage(cmd, &f.limit, &f.after)

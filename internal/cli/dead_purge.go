@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,12 +72,56 @@ func (a *app) purge(ctx context.Context, q punctual.PurgeQuery, kind string) err
 		if _, err := topicStats(ctx, i, q.Topic); err != nil {
 			return err
 		}
-		n, err := i.Purge(ctx, q)
+		n, err := a.purgeWithBar(ctx, i, q)
 		if err != nil {
 			return err
 		}
 		return a.printPurged(q.Topic, n, kind)
 	})
+}
+
+// purgeWithBar purges, and shows meanwhile how many messages there are fewer.
+func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual.PurgeQuery) (int64, error) {
+	count := func() (int64, bool) {
+		s, err := i.Stats(ctx, q.Topic)
+		switch q.State {
+		case punctual.StateScheduled:
+			return s.Scheduled, err == nil
+		case punctual.StateReady:
+			return s.Ready, err == nil
+		case punctual.StateLeased:
+			return s.Leased, err == nil
+		case punctual.StateDead:
+			return s.Dead, err == nil
+		}
+		return s.Live(), err == nil
+	}
+	before, _ := count()
+	b := a.newBar("messages removed", before)
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	if b.tracker != nil {
+		watching.Go(func() {
+			ticker := time.NewTicker(time.Second / 2)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-done:
+					return
+				case <-ticker.C:
+				}
+				if now, ok := count(); ok { // else the bar stands still
+					b.set(max(0, before-now))
+				}
+			}
+		})
+	}
+	n, err := i.Purge(ctx, q)
+	close(done)
+	watching.Wait()
+	b.set(n)
+	b.stop(err)
+	return n, err
 }
 
 func (a *app) printPurged(topic string, n int64, kind string) error {

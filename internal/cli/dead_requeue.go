@@ -64,6 +64,7 @@ func newDeadRequeue(a *app) *cobra.Command {
 		})
 	})
 	cmd.Flags().StringVar(&f.topic, "topic", "", topicFlagHelp)
+	a.completeTopicFlag(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "requeue all dead messages of the topic, or of every topic")
 	f.day.register(cmd)
 	registerReason(cmd, &f.reason)

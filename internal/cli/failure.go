@@ -196,6 +196,10 @@ func remedy(code string) string {
 		return "mend what stopped it, then start again"
 	case "unreachable":
 		return "see that it runs and that the network is up, then try again"
+	case "unauthenticated":
+		return "put the token into PUNCTUAL_TOKEN, or the path of its file into PUNCTUAL_TOKEN_FILE"
+	case "forbidden":
+		return "use a token that may do this: PUNCTUAL_TOKEN, or the file that PUNCTUAL_TOKEN_FILE names, holds it"
 	case "overloaded":
 		return "try again later"
 	case "indeterminate":

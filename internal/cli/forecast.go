@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,6 +93,11 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 	if err != nil {
 		return err
 	}
+	if topic == "" {
+		if err := withoutAudit(ctx, i, f, overview.AheadQuery{Topic: punctual.AuditTopic, Step: step.Step, Steps: step.buckets, Zone: zone}, now); err != nil {
+			return err
+		}
+	}
 	out := forecastJSON{Topic: topic, By: step.String(), Overdue: f.Overdue, Beyond: f.Beyond}
 	for n, count := range f.Counts {
 		out.Buckets = append(out.Buckets, bucketJSON{stamp(f.Edges[n]), count})
@@ -100,6 +106,25 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 		return a.out.writeJSON(out)
 	}
 	a.drawForecast(out, step, zone)
+	return nil
+}
+
+// withoutAudit takes the entries of the console's audit log, which nobody delivers, out of a forecast of all topics.
+func withoutAudit(ctx context.Context, i punctual.Inspector, f *overview.Ahead, q overview.AheadQuery, now time.Time) error {
+	switch _, err := i.Stats(ctx, q.Topic); {
+	case errors.Is(err, punctual.ErrNotFound), errors.Is(err, punctual.ErrForbidden):
+		return nil // not there, or not in what this client may count
+	case err != nil:
+		return err
+	}
+	audit, err := overview.Look(ctx, i, q, now)
+	if err != nil {
+		return err
+	}
+	f.Overdue, f.Beyond = max(0, f.Overdue-audit.Overdue), max(0, f.Beyond-audit.Beyond)
+	for n := range min(len(f.Counts), len(audit.Counts)) {
+		f.Counts[n] = max(0, f.Counts[n]-audit.Counts[n])
+	}
 	return nil
 }
 

@@ -38,6 +38,7 @@ func newGet(a *app) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	a.completeTopicFlag(cmd)
 	return cmd
 }
 

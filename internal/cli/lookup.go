@@ -320,6 +320,13 @@ func (a *app) completeTopics(n int) cobra.CompletionFunc {
 	}
 }
 
+// completeTopicFlag completes the names of topics behind --topic.
+func (a *app) completeTopicFlag(cmd *cobra.Command) {
+	if err := cmd.RegisterFlagCompletionFunc("topic", a.completeTopics(-1)); err != nil {
+		panic("punctual: " + err.Error()) // there is no such flag
+	}
+}
+
 // completeFlag completes the values that a flag can have.
 func completeFlag(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {

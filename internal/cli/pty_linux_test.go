@@ -102,6 +102,18 @@ func TestDeleteAsksOnATerminal(t *testing.T) {
 	r.run("topic", "show", "t").exits(exitUnwished)
 }
 
+// A purge shows how many messages it has removed.
+func TestPurgeShowsProgress(t *testing.T) {
+	r := newRig(t)
+	for range 3 {
+		r.run("push", "jobs", "x", "--in", "1h").ok()
+	}
+	code, shown := r.onTerminal("", "topic", "purge", "jobs", "--yes")
+	if code != exitOK || !strings.Contains(shown, "messages removed") || !strings.Contains(shown, "jobs: 3 messages removed") {
+		t.Errorf("exit %d, shown %q", code, shown)
+	}
+}
+
 func TestForecastFillsTheTerminal(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x").ok()

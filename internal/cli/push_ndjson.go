@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -45,6 +46,20 @@ type lineJSON struct {
 	MaxAttempts *int              `json:"max_attempts"`
 	Expire      *string           `json:"expire"`
 	Remember    *string           `json:"remember"`
+	Expires     *stamp            `json:"expires,omitempty"`
+	DropExpired *bool             `json:"drop_expired,omitempty"`
+	// What list prints beside that, so that its lines can be pushed. State has to be one that can be pushed; nothing is made of
+	// the others.
+	State           string        `json:"state,omitempty"`
+	FirstDue        *stamp        `json:"first_due,omitempty"`
+	Created         *stamp        `json:"created,omitempty"`
+	Attempt         int           `json:"attempt,omitempty"`
+	LeaseUntil      *stamp        `json:"lease_until,omitempty"`
+	CancelRequested bool          `json:"cancel_requested,omitempty"`
+	Died            *stamp        `json:"died,omitempty"`
+	Reason          string        `json:"reason,omitempty"`
+	Failures        []failureJSON `json:"failures,omitempty"`
+	Next            string        `json:"next,omitempty"`
 }
 
 // inputLine is one line read: a message, or why it was refused.
@@ -412,6 +427,11 @@ func isWhen(o punctual.PushOption) bool {
 
 // options turns what the line says into what Compose takes.
 func (l *lineJSON) options() (o []punctual.PushOption, err error) {
+	switch l.State {
+	case "", "scheduled", "ready":
+	default:
+		return nil, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", printable(l.State))
+	}
 	if l.In != nil && l.Due != nil {
 		return nil, usagef("\"in\" and \"due\" are both given: use one")
 	}
@@ -442,6 +462,19 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 			return nil, fmt.Errorf("\"remember\": %w", err)
 		}
 		o = append(o, punctual.Remember(d))
+	}
+	if l.Expires != nil {
+		if l.Expire != nil || l.Due == nil {
+			return nil, usagef("\"expires\" goes with \"due\", and without \"expire\"")
+		}
+		due, err := typed(notation.ParseTime(*l.Due))
+		if err != nil {
+			return nil, fmt.Errorf("\"due\": %w", err)
+		}
+		o = append(o, punctual.Expire(max(time.Millisecond, time.Time(*l.Expires).Sub(due))))
+	}
+	if l.DropExpired != nil && *l.DropExpired {
+		o = append(o, punctual.DropExpired())
 	}
 	if l.ID != nil {
 		o = append(o, punctual.ID(*l.ID))

@@ -53,6 +53,7 @@ func newReschedule(a *app) *cobra.Command {
 	move.register(a, cmd.Flags())
 	cmd.Flags().Var(&by, "by", "move the due time by this much: +1d, 90m, -2h")
 	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	a.completeTopicFlag(cmd)
 	return cmd
 }
 

@@ -133,7 +133,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 		for _, l := range listeners {
 			if err := h.MayServe(l.Addr(), &how); err != nil {
-				return errors.Join(err, closeAll(listeners))
+				return errors.Join(withListenFlags(err), closeAll(listeners))
 			}
 		}
 		if err := a.showServing(listeners, &f.run); err != nil {
@@ -168,6 +168,14 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 		listeners = append(listeners, l)
 	}
 	return listeners, nil
+}
+
+// withListenFlags names the flags for what the server would have.
+func withListenFlags(err error) error {
+	if errors.Is(err, punctual.ErrForbidden) {
+		return fmt.Errorf("%w; the flags are --tls-cert with --tls-key and --tokens, or --listen 127.0.0.1:PORT, or --expose-without-tls-and-tokens", err)
+	}
+	return err
 }
 
 func closeAll(listeners []net.Listener) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
@@ -12,7 +13,8 @@ import (
 )
 
 const statsHelp = `Stats counts the messages of one topic, or of every topic, by their state. The numbers are of
-one instant of the store's clock.`
+one instant of the store's clock. The audit log of the console, punctual.audit, is counted only
+when it is named.`
 
 const statsExample = `  punctual stats
   punctual stats order.cancel
@@ -41,7 +43,8 @@ func newStats(a *app) *cobra.Command {
 // statsOf returns the statistics of the topic named in args, or of all.
 func statsOf(ctx context.Context, i punctual.Inspector, args []string) ([]punctual.TopicStats, error) {
 	if len(args) == 0 {
-		return i.Topics(ctx)
+		all, err := i.Topics(ctx)
+		return slices.DeleteFunc(all, func(t punctual.TopicStats) bool { return t.Topic == punctual.AuditTopic }), err
 	}
 	s, err := topicStats(ctx, i, args[0])
 	return []punctual.TopicStats{s}, err

@@ -164,6 +164,10 @@ func certificates(where string) (rest string, c *tls.Config, err error) {
 func withCertificateRemedy(err error) error {
 	stranger, remote := x509.UnknownAuthorityError{}, (*net.OpError)(nil)
 	switch {
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http exports no value for it
+		return fmt.Errorf("%w; the server there speaks no TLS: write http:// in the place of https://", err)
+	case strings.Contains(err.Error(), "status 400, which no Punctual server gives"):
+		return fmt.Errorf("%w; where the server speaks TLS write https:// in the place of http://", err)
 	case errors.As(err, &stranger):
 		return fmt.Errorf("%w; name the certificates of who vouches for the server with ?ca=FILE behind its URL", err)
 	case errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(remote.Error(), "certificate required"): // crypto/tls exports no type for it
@@ -270,7 +274,17 @@ func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error
 	}
 	p := a.place(where)
 	p.create = create
-	return s.open(ctx, p)
+	store, err := s.open(ctx, p)
+	return store, a.withKindRemedy(err)
+}
+
+// withKindRemedy says what HOST:PORT alone was taken for, when nothing of that kind answers there.
+func (a *app) withKindRemedy(err error) error {
+	name := cmp.Or(a.storeFlag, a.getenv("PUNCTUAL_STORE"))
+	if err == nil || !hostAndPort.MatchString(name) || a.fullName(name) == name || errors.As(err, new(*failure)) {
+		return err
+	}
+	return fmt.Errorf("%w; %s alone was taken for a Redis: for a Punctual server write http://%s", err, name, name)
 }
 
 // lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it.
@@ -287,7 +301,11 @@ func (a *app) place(where string) place {
 
 // scheme is the kind of the store that is named, and the text behind the colon.
 func (a *app) scheme() (s scheme, where string, err error) {
-	name := a.storeName()
+	return a.schemeOf(a.storeName())
+}
+
+// schemeOf is the same of a store's full name.
+func (a *app) schemeOf(name string) (s scheme, where string, err error) {
 	kind, where, ok := strings.Cut(name, ":")
 	for _, s := range a.schemes {
 		if ok && s.name == kind {

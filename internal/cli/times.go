@@ -53,6 +53,9 @@ func (a *app) readTime(s string) (time.Time, error) {
 		}
 		return t, err
 	}
+	if notation.ImpossibleDay(s) {
+		return time.Time{}, usagef("time %q: the calendar has no such day: use one that it has", s)
+	}
 	return time.Time{}, usagef("time %q is not understood: write it like %s", s, timeForms)
 }
 

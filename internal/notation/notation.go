@@ -90,6 +90,8 @@ func ParseTime(s string) (time.Time, error) {
 	switch {
 	case HasLongYear(s):
 		return time.Time{}, invalidf("time %q lies after the last one possible: use up to %s", s, FormatTime(punctual.MaxDue))
+	case ImpossibleDay(s):
+		return time.Time{}, invalidf("time %q: the calendar has no such day: use one that it has", s)
 	case err != nil:
 		return time.Time{}, invalidf("time %q is not understood: write it like 2026-11-20T10:00:00Z or 2026-11-20T10:00:00.250+01:00", s)
 	}
@@ -104,6 +106,18 @@ func HasLongYear(s string) bool {
 	year, _, dash := strings.Cut(strings.TrimPrefix(s, "+"), "-")
 	return dash && len(year) >= 5 && strings.Trim(year, "0123456789") == ""
 }
+
+// ImpossibleDay tells whether s begins with a day that no calendar has, 2026-02-30 for instance.
+func ImpossibleDay(s string) bool {
+	if !writtenDay.MatchString(s) {
+		return false
+	}
+	_, err := time.Parse(time.DateOnly, s[:len(time.DateOnly)])
+	return err != nil
+}
+
+// writtenDay is a day in the form of RFC 3339 at the start of a text.
+var writtenDay = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ]|$)`)
 
 // ParseBackoff reads a list of delays, "2m,10m,1h", or "exp:1s..1h,jitter=0.2".
 func ParseBackoff(s string) (punctual.Backoff, error) {

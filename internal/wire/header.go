@@ -43,6 +43,7 @@ const (
 const (
 	TypeJSON   = "application/json"
 	TypeNDJSON = "application/x-ndjson"
+	TypeTar    = "application/x-tar"
 	TypeRaw    = "application/octet-stream"
 	// TypeCompact is Form Compact.
 	TypeCompact = "application/vnd.punctual.compact"

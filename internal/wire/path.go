@@ -18,6 +18,7 @@ const (
 	PathExamine  = "/v1/examine"
 	PathClock    = "/v1/clock"
 	PathSpace    = "/v1/space"
+	PathBackup   = "/v1/backup"
 	PathOpenAPI  = "/openapi.json"
 	PathLive     = "/livez"
 	PathReady    = "/readyz"

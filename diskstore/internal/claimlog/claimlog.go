@@ -294,6 +294,50 @@ func (l *Log) Replace(leases func() []record.Lease, barrier func() error) error 
 	return l.State.Do("delete old segments of the claim log", func() error { return l.removeBefore(num) })
 }
 
+// Part is a segment, with how many of its bytes were written at some instant.
+type Part struct {
+	Name string
+	Size int64
+}
+
+// Link gives the segments, as they are at one instant, a second name in the directory to. During cut, which calls now at that
+// instant, no segment is deleted. A segment goes on growing under both names, so only the bytes that its Part tells belong to
+// that instant. plain makes the links: a failure there is not one of the store.
+func (l *Log) Link(plain vfs.FS, to string, cut func(now func()) error) (parts []Part, err error) {
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
+	var num int
+	var size int64
+	err = cut(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		num, size = l.num, l.size
+	})
+	if err != nil {
+		return nil, err
+	}
+	segments, err := Segments(plain, l.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range segments {
+		p := Part{Name: Name(n), Size: size}
+		path := plain.PathJoin(l.Dir, p.Name)
+		if n != num {
+			info, err := plain.Stat(path)
+			if err != nil {
+				return nil, err
+			}
+			p.Size = info.Size()
+		}
+		if err := vfs.LinkOrCopy(plain, path, plain.PathJoin(to, p.Name)); err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
 // Sync makes the newest segment durable. Claims are written meanwhile.
 func (l *Log) Sync() error {
 	l.mu.Lock()

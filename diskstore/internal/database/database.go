@@ -209,6 +209,10 @@ func (l engineLog) Fatalf(format string, args ...any) {
 // Flush writes what is in the engine's buffer into tables. It needs no lock.
 func (db *DB) Flush() error { return db.kv.Flush() }
 
+// Checkpoint makes a directory with the database as it is now, which opens as this one would. Most files are the same
+// files under second names. It syncs the log, and may stop the goroutine that calls it.
+func (db *DB) Checkpoint(dir string) error { return db.kv.Checkpoint(dir, pebble.WithFlushedWAL()) }
+
 // StartFlush is Flush that does not wait; the channel is closed when it is done.
 func (db *DB) StartFlush() (<-chan struct{}, error) { return db.kv.AsyncFlush() }
 

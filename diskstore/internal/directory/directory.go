@@ -99,7 +99,7 @@ func HoldsStore(names []string) (bool, error) {
 	for _, n := range names {
 		switch {
 		case n == "LOCK" || isMark(n) || strings.HasPrefix(n, formatPrefix) || strings.HasPrefix(n, "marker.") || strings.HasPrefix(n, "MANIFEST-") ||
-			strings.HasPrefix(n, "OPTIONS-") || strings.HasSuffix(n, ".log") || strings.HasPrefix(n, "temporary."):
+			strings.HasPrefix(n, "OPTIONS-") || strings.HasPrefix(n, StagingPrefix) || strings.HasSuffix(n, ".log") || strings.HasPrefix(n, "temporary."):
 		case strings.HasSuffix(n, ".sst"):
 			return false, errkind.Corruptf("the directory holds %s but no %s", n, manifestMarker)
 		case n == "lost+found":
@@ -146,7 +146,7 @@ func newerThan(version string, newest uint64, format string) error {
 
 // writeFormat makes the file that tells the format, before anything is written in that format.
 func writeFormat(fs vfs.FS, dir string, names []string) error {
-	name := fmt.Sprintf("%s%d", formatPrefix, FormatVersion)
+	name := FormatFile()
 	if slices.Contains(names, name) {
 		return nil
 	}
@@ -158,6 +158,25 @@ func writeFormat(fs vfs.FS, dir string, names []string) error {
 		err = failstop.SyncDir(fs, dir)
 	}
 	return errkind.Classify("write "+name, err)
+}
+
+// FormatFile is the name of the file that tells the format of what this program writes.
+func FormatFile() string { return fmt.Sprintf("%s%d", formatPrefix, FormatVersion) }
+
+// StagingPrefix begins the names of directories in the store's own in which a copy of it is prepared.
+const StagingPrefix = "BACKUP-"
+
+// removeStaging removes what copies have left that were cut short by the end of their process.
+func removeStaging(fs vfs.FS, dir string, names []string) error {
+	for _, n := range names {
+		if !strings.HasPrefix(n, StagingPrefix) {
+			continue
+		}
+		if err := fs.RemoveAll(fs.PathJoin(dir, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return errkind.Classify("remove what an unfinished backup has left", err)
+		}
+	}
+	return nil
 }
 
 // openDirs are the directories that have an owner in this process. The kernel's lock does not tell
@@ -379,7 +398,11 @@ func (d *Dir) takeOver() (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return !there, writeFormat(failstop.NewFS(d.fs, d.state, d.Verify, failstop.Store), d.path, names)
+	own := failstop.NewFS(d.fs, d.state, d.Verify, failstop.Store)
+	if err := removeStaging(own, d.path, names); err != nil {
+		return false, err
+	}
+	return !there, writeFormat(own, d.path, names)
 }
 
 // contents lists the directory and tells whether it holds a store.

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+)
+
+const backupHelp = `Backup copies a store while it runs, as it is at one instant, into the directory TARGET. That does
+not exist yet or is empty; afterwards it is a store like any other. It has every message that was
+pushed before the command began, and none that was acked before. Everything is synced to disk when
+the command ends. With - in the place of TARGET a tar archive goes to standard output.
+
+The store is a directory, also one that another process owns, or that of a server. A server sends
+the copy to whoever may admin and inspect all topics. Redis and PostgreSQL have their own backups.
+
+To restore, end what uses the store and put the copy in its place. What was done after the copy was
+made is done again: messages acked since are delivered once more.`
+
+const backupExample = `  punctual backup /mnt/backup/punctual-2026-11-20 --store /var/lib/punctual
+  punctual backup copy --store https://queue.example.com
+  punctual backup - --store /var/lib/punctual | zstd > punctual.tar.zst`
+
+func newBackup(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "backup TARGET|-",
+		Short:   "Copy a running store into another directory",
+		Long:    backupHelp,
+		Example: backupExample,
+		Args:    cobra.ExactArgs(1),
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			if args[0] == "" {
+				return usagef("the target has no name: name a directory, or - for standard output")
+			}
+			if args[0] == "-" && isTerminal(a.out) {
+				return usagef("standard output is a terminal: send the archive into a file or a pipe, or name a directory")
+			}
+			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
+				b, ok := s.(punctual.Backuper)
+				if !ok {
+					return fmt.Errorf("this store is copied by the means of its database (docs/operating.md, Backup), or with 'punctual copy': %w", punctual.ErrUnsupported)
+				}
+				if args[0] == "-" {
+					return a.archive(ctx, b)
+				}
+				return a.backup(ctx, b, args[0])
+			})
+		}),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+}
+
+// backup makes a copy in a directory and says how large it is.
+func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error {
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	var bar *bar
+	var size int64
+	err = b.Backup(ctx, dir, func(written, total int64) {
+		if bar == nil {
+			bar = a.newBar("bytes copied", total)
+		}
+		size = written
+		bar.set(written)
+	})
+	if bar != nil {
+		bar.stop(err)
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.out.writeJSON(backupJSON{Target: full, Bytes: size})
+	}
+	a.printf("copied %d bytes into %s; it opens with --store %s\n", size, full, dir)
+	return nil
+}
+
+// archive writes a copy to standard output.
+func (a *app) archive(ctx context.Context, b punctual.Backuper) error {
+	var written atomic.Int64
+	var bar *bar
+	err := b.Archive(ctx, writerFunc(func(p []byte) (int, error) {
+		n, err := a.out.Write(p)
+		if bar != nil {
+			bar.set(written.Add(int64(n)))
+		}
+		return n, outputError(err)
+	}), func(total int64) { bar = a.newBar("bytes copied", total) })
+	if bar != nil {
+		bar.stop(err)
+	}
+	return err
+}
+
+// writerFunc is a function as an io.Writer.
+type writerFunc func([]byte) (int, error)
+
+// Write implements io.Writer.
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

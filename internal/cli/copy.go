@@ -1,0 +1,528 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+const copyHelp = `Copy puts the topics of one store into another one, of whatever kinds the two are. It is a way from
+a directory to Redis or PostgreSQL, and back. FROM and TO are written as --store takes them.
+
+Without --yes it only looks, and says what would be copied and what cannot be. With --yes it
+copies. FROM must be at rest: its topics have to be paused, which --pause does, and nobody may
+hold a lease. FROM keeps everything. So a run that ended early is made again: what TO has already
+stays as it is there. At the end the counts of both stores are compared.
+
+A message keeps its ID, body, headers, due time, expiry, and the number of attempts that it has
+left. A topic keeps its settings but for the pauses. The history of failed attempts, the times of
+push and first due time, IDs that are remembered and the stories of finished messages stay behind.
+Dead messages stop the copy until --dead says what to do with them.`
+
+const copyExample = `  punctual copy ./punctual-data redis://localhost
+  punctual copy ./punctual-data postgres://localhost/shop --pause --yes
+  punctual copy redis://localhost ./orders --topic order.close --dead carry --pause --yes`
+
+// What --dead says.
+const (
+	deadRefuse = "refuse"
+	deadLeave  = "leave"
+	deadCarry  = "carry"
+)
+
+// copyFlags are the flags of copy.
+type copyFlags struct {
+	topics      []string
+	yes, dryRun bool
+	pause       bool
+	dead        string
+}
+
+func newCopy(a *app) *cobra.Command {
+	var f copyFlags
+	cmd := &cobra.Command{
+		Use:     "copy FROM TO",
+		Short:   "Copy topics from one store into another",
+		Long:    copyHelp,
+		Example: copyExample,
+		Args:    cobra.ExactArgs(2),
+		RunE: a.action(func(ctx context.Context, args []string) error {
+			if err := f.check(a, args); err != nil {
+				return err
+			}
+			return a.copyStores(ctx, args[0], args[1], f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.yes, "yes", false, "copy; without it nothing is changed")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only look, which is what happens without --yes")
+	flags.BoolVar(&f.pause, "pause", false, "pause pushes and deliveries of the topics in FROM first, and leave them paused")
+	flags.StringArrayVar(&f.topics, "topic", nil, "copy this `TOPIC` alone; may be given more than once")
+	flags.StringVar(&f.dead, "dead", deadRefuse, "what to do when there are dead messages: `refuse|leave|carry`; carry makes them dead in TO, with reason and last error as one text")
+	completeFlag(cmd, "dead", deadRefuse, deadLeave, deadCarry)
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return cmd
+}
+
+func (f *copyFlags) check(a *app, args []string) error {
+	from, to := a.fullName(args[0]), a.fullName(args[1])
+	switch {
+	case f.yes && f.dryRun:
+		return usagef("--yes and --dry-run contradict each other: use one")
+	case a.storeFlag != "":
+		return usagef("--store names nothing here: the two stores are the arguments FROM and TO")
+	case from == to:
+		return usagef("FROM and TO are the same store: name two")
+	case strings.HasPrefix(from, "mem:") || strings.HasPrefix(to, "mem:"):
+		return usagef("a store in memory is gone when this command ends: name another one")
+	case !slices.Contains([]string{deadRefuse, deadLeave, deadCarry}, f.dead):
+		return usagef("--dead %q: use refuse, leave or carry", f.dead)
+	}
+	for _, t := range f.topics {
+		if err := storekit.CheckTopic(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyStores opens both stores and copies.
+func (a *app) copyStores(ctx context.Context, from, to string, f copyFlags) error {
+	return a.withNamed(ctx, from, mustExist, func(source punctual.Store) error {
+		look, err := punctual.AsInspector(source)
+		if err != nil {
+			return fmt.Errorf("FROM: %w", err)
+		}
+		c := &copier{app: a, flags: f, from: look}
+		if err := c.survey(ctx); err != nil {
+			return err
+		}
+		if !f.yes {
+			return c.show(true)
+		}
+		if err := c.mayCopy(); err != nil {
+			return err
+		}
+		return a.withNamed(ctx, to, orCreate, func(target punctual.Store) error {
+			if c.to, err = punctual.AsInspector(target); err != nil {
+				return fmt.Errorf("TO: %w", err)
+			}
+			c.target = target
+			if err := c.atRest(ctx); err != nil {
+				return err
+			}
+			return c.run(ctx)
+		})
+	})
+}
+
+// withNamed is withStore for a store that is not that of --store.
+func (a *app) withNamed(ctx context.Context, name string, create bool, f func(punctual.Store) error) error {
+	s, where, err := a.schemeOf(a.fullName(name))
+	if err != nil {
+		return err
+	}
+	p := a.place(where)
+	p.create = create
+	store, err := s.open(ctx, p)
+	if err != nil {
+		return fmt.Errorf("%s: %w", withoutPassword(name), err)
+	}
+	err = f(store)
+	if closing := store.Close(); closing != nil {
+		err = errors.Join(err, fmt.Errorf("close the store: %w", closing))
+	}
+	return err
+}
+
+// copier copies topics. One goroutine uses it.
+type copier struct {
+	*app
+	flags  copyFlags
+	from   punctual.Inspector
+	to     punctual.Inspector
+	target punctual.Store
+	topics []*copiedTopic
+	bar    *bar
+	done   int64
+}
+
+// copiedTopic is a topic and what became of it.
+type copiedTopic struct {
+	stats punctual.TopicStats // of FROM, before the copying
+	copyJSON
+}
+
+// survey counts what there is to copy.
+func (c *copier) survey(ctx context.Context) error {
+	all, err := c.from.Topics(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.flags.topics {
+		if !slices.ContainsFunc(all, func(t punctual.TopicStats) bool { return t.Topic == name }) {
+			return unwishedf("not_found", "FROM has no topic %s: see 'punctual topics'", name)
+		}
+	}
+	for _, t := range all {
+		if len(c.flags.topics) > 0 && !slices.Contains(c.flags.topics, t.Topic) || len(c.flags.topics) == 0 && t.Topic == punctual.AuditTopic {
+			continue
+		}
+		ct := &copiedTopic{stats: t}
+		ct.copyJSON = copyJSON{Topic: t.Topic, DryRun: !c.flags.yes, From: t.Live(), FromDead: t.Dead}
+		if t.Dead > 0 && c.flags.dead != deadCarry {
+			ct.Notes = append(ct.Notes, fmt.Sprintf("%d dead messages are not copied: see --dead", t.Dead))
+		}
+		if t.Leased > 0 {
+			ct.Notes = append(ct.Notes, fmt.Sprintf("%d messages are being worked on: end the consumers and wait", t.Leased))
+		}
+		if t.Settings.DedupeWindow > 0 {
+			ct.Notes = append(ct.Notes, "IDs of finished messages that the topic remembers are not copied: a push that repeats one is stored")
+		}
+		if t.Settings.FinishedRetention > 0 {
+			ct.Notes = append(ct.Notes, "stories of finished messages are not copied")
+		}
+		c.topics = append(c.topics, ct)
+	}
+	return nil
+}
+
+// mayCopy refuses what has to be decided first, before anything is changed or made.
+func (c *copier) mayCopy() error {
+	for _, t := range c.topics {
+		if t.stats.Dead > 0 && c.flags.dead == deadRefuse {
+			return usagef("topic %s has %d dead messages: say --dead carry to make them dead in TO, or --dead leave to leave them behind; 'punctual dead list --json --limit 0' exports them", t.Topic, t.stats.Dead)
+		}
+		if !c.flags.pause && !isPaused(t.stats.Settings) {
+			return usagef("topic %s of FROM is not paused, so what is pushed, delivered or cancelled meanwhile would be wrong in TO: say --pause, or pause it with 'punctual topic pause %s --push --delivery'", t.Topic, t.Topic)
+		}
+	}
+	return nil
+}
+
+func isPaused(s punctual.Settings) bool { return s.PushPaused && s.DeliveryPaused }
+
+// atRest sees to it that nothing of FROM changes while it is copied.
+func (c *copier) atRest(ctx context.Context) error {
+	paused := true
+	for _, t := range c.topics {
+		if isPaused(t.stats.Settings) {
+			continue
+		}
+		if _, err := c.from.Configure(ctx, t.Topic, punctual.SettingsPatch{PushPaused: &paused, DeliveryPaused: &paused}); err != nil {
+			return fmt.Errorf("pause topic %s of FROM: %w", t.Topic, err)
+		}
+	}
+	for _, t := range c.topics {
+		now, err := c.from.Stats(ctx, t.Topic)
+		if err != nil {
+			return err
+		}
+		if now.Leased > 0 {
+			return &failure{
+				code: "leased", exit: exitUnwished, definite: true,
+				text: fmt.Sprintf("%d messages of topic %s are being worked on: end the consumers, wait until the leases have ended, and repeat this", now.Leased, t.Topic),
+			}
+		}
+		t.stats = now
+		t.From, t.FromDead = now.Live(), now.Dead
+	}
+	return nil
+}
+
+// run copies all topics and compares.
+func (c *copier) run(ctx context.Context) error {
+	var total int64
+	for _, t := range c.topics {
+		total += t.From
+		if c.flags.dead == deadCarry {
+			total += t.FromDead
+		}
+	}
+	c.bar = c.newBar("messages copied", total)
+	err := c.copyAll(ctx)
+	c.bar.stop(err)
+	if err != nil {
+		return fmt.Errorf("%w (messages copied before that: %d; repeat the command to go on)", err, c.done)
+	}
+	return c.show(false)
+}
+
+func (c *copier) copyAll(ctx context.Context) error {
+	for _, t := range c.topics {
+		if err := c.settings(ctx, t); err != nil {
+			return fmt.Errorf("topic %s: settings: %w", t.Topic, err)
+		}
+		if c.flags.dead == deadCarry && t.FromDead > 0 { // before there is anything else that a claim could bring
+			if err := c.carryDead(ctx, t); err != nil {
+				return fmt.Errorf("topic %s: dead messages: %w", t.Topic, err)
+			}
+		}
+		// What falls due meanwhile is met in the second list.
+		for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady} {
+			if err := c.pages(ctx, t.Topic, state, func(ms []punctual.Info) error { return c.copyPage(ctx, t, ms) }); err != nil {
+				return fmt.Errorf("topic %s: %w", t.Topic, err)
+			}
+		}
+		from, err := c.from.Stats(ctx, t.Topic)
+		if err != nil {
+			return err
+		}
+		to, err := c.to.Stats(ctx, t.Topic)
+		if err != nil {
+			return err
+		}
+		t.From, t.FromDead, t.To, t.ToDead = from.Live(), from.Dead, to.Live(), to.Dead
+	}
+	return nil
+}
+
+// settings gives the topic in TO the settings of that in FROM, but for the pauses.
+func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
+	s := t.stats.Settings
+	p := punctual.SettingsPatch{
+		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
+		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, Partitions: &s.Partitions,
+	}
+	now, err := c.to.Settings(ctx, t.Topic)
+	if err != nil {
+		return err
+	}
+	if now.PushPaused || now.DeliveryPaused && c.flags.dead == deadCarry && t.FromDead > 0 {
+		return fmt.Errorf("the topic is paused in TO: %w", punctual.ErrPaused)
+	}
+	_, err = c.to.Configure(ctx, t.Topic, p)
+	if err != nil && s.Partitions != now.Partitions {
+		t.Notes = append(t.Notes, fmt.Sprintf("TO keeps the topic in %d partitions and not in %d", now.Partitions, s.Partitions))
+		p.Partitions = nil
+		_, err = c.to.Configure(ctx, t.Topic, p)
+	}
+	if errors.Is(err, punctual.ErrUnsupported) && s.FinishedRetention > 0 {
+		t.Notes = append(t.Notes, "TO keeps no stories of finished messages")
+		p.FinishedRetention = nil
+		_, err = c.to.Configure(ctx, t.Topic, p)
+	}
+	return err
+}
+
+// copyBatch is how many messages are read and pushed at a time: their bodies are in memory meanwhile.
+const copyBatch = 200
+
+func (c *copier) pages(ctx context.Context, topic string, state punctual.State, each func([]punctual.Info) error) error {
+	q := punctual.ListQuery{Topic: topic, State: state, Limit: copyBatch}
+	for {
+		page, err := c.from.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		if len(page.Messages) > 0 {
+			if err := each(page.Messages); err != nil {
+				return err
+			}
+		}
+		if q.After = page.Next; q.After == "" {
+			return nil
+		}
+	}
+}
+
+// copyPage pushes live messages.
+func (c *copier) copyPage(ctx context.Context, t *copiedTopic, ms []punctual.Info) error {
+	news := make([]punctual.NewMessage, len(ms))
+	for i := range ms {
+		news[i] = copyOf(&ms[i], t.stats.Settings.MaxAttempts)
+	}
+	rs, err := c.target.Push(ctx, news)
+	if err != nil {
+		return err
+	}
+	for i, r := range rs {
+		switch {
+		case errors.Is(r.Err, punctual.ErrDuplicate), r.Err == nil && r.Status == punctual.PushDuplicate:
+			t.Kept++
+		case r.Err != nil:
+			return fmt.Errorf("message %s: %w", ms[i].ID, r.Err)
+		default:
+			t.Stored++
+			if len(ms[i].Failures) > 0 {
+				t.Histories++
+			}
+		}
+	}
+	c.count(len(ms))
+	return nil
+}
+
+func (c *copier) count(n int) {
+	c.done += int64(n)
+	c.bar.set(c.done)
+}
+
+// copyOf is a message to push that is like one that is stored. It has as many attempts as that has left.
+func copyOf(m *punctual.Info, topicMax int) punctual.NewMessage {
+	n := punctual.NewMessage{
+		Topic: m.Topic, ID: m.ID, Body: m.Body, Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,
+	}
+	if m.Attempt > 0 {
+		most := m.MaxAttempts
+		if most == 0 {
+			most = topicMax
+		}
+		n.MaxAttempts = max(1, most-m.Attempt)
+	}
+	if !m.Expires.IsZero() {
+		n.ExpireAfter = max(time.Millisecond, m.Expires.Sub(m.Due))
+	}
+	return n
+}
+
+// carryDead makes messages dead in TO as a worker would: they are pushed, claimed and discarded. Nobody else may work on the
+// topic in TO.
+func (c *copier) carryDead(ctx context.Context, t *copiedTopic) error {
+	return c.pages(ctx, t.Topic, punctual.StateDead, func(ms []punctual.Info) error {
+		texts := make(map[string]string, len(ms))
+		news := make([]punctual.NewMessage, len(ms))
+		for i := range ms {
+			news[i] = copyOf(&ms[i], t.stats.Settings.MaxAttempts)
+			news[i].Due, news[i].ExpireAfter, news[i].MaxAttempts = ms[i].Due, 0, ms[i].MaxAttempts
+			texts[ms[i].ID] = deathText(&ms[i])
+		}
+		rs, err := c.target.Push(ctx, news)
+		if err != nil {
+			return err
+		}
+		for _, r := range rs {
+			if errors.Is(r.Err, punctual.ErrDuplicate) { // dead there already
+				t.Kept++
+				delete(texts, r.ID)
+			} else if r.Err != nil {
+				return fmt.Errorf("message %s: %w", r.ID, r.Err)
+			}
+		}
+		for i := range ms {
+			if _, new := texts[ms[i].ID]; new && len(ms[i].Failures) > 1 {
+				t.Histories++
+			}
+		}
+		carried := len(texts)
+		if err := c.discard(ctx, t, texts); err != nil {
+			return err
+		}
+		t.Carried += int64(carried)
+		c.count(len(ms))
+		return nil
+	})
+}
+
+// deathText is why a message is dead, and what its last attempt said.
+func deathText(m *punctual.Info) string {
+	n := len(m.Failures)
+	switch {
+	case n == 0:
+		return string(m.Reason)
+	case m.Reason == punctual.ReasonDiscarded:
+		return m.Failures[n-1].Error
+	}
+	return string(m.Reason) + ": " + m.Failures[n-1].Error
+}
+
+// discard claims messages in TO and gives each up with its text.
+func (c *copier) discard(ctx context.Context, t *copiedTopic, texts map[string]string) error {
+	for len(texts) > 0 {
+		ds, err := c.target.Claim(ctx, punctual.Claim{Topics: []string{t.Topic}, Max: len(texts), Wait: 2 * t.stats.Settings.Lease})
+		if err != nil {
+			return err
+		}
+		if len(ds) == 0 {
+			return fmt.Errorf("%d messages that are to be dead could not be claimed in TO: %w; see that nobody works on the topic there, and repeat this", len(texts), punctual.ErrLeased)
+		}
+		settle := make([]punctual.Settlement, len(ds))
+		var foreign string
+		for i, d := range ds {
+			settle[i] = punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease}
+			text, ours := texts[d.ID]
+			if !ours {
+				foreign = d.ID
+				continue
+			}
+			settle[i].Verb, settle[i].Error = punctual.SettleDiscard, text
+		}
+		errs, err := c.target.Settle(ctx, settle)
+		if err != nil {
+			return err
+		}
+		for i, err := range errs {
+			if err != nil {
+				return fmt.Errorf("message %s: %w", settle[i].ID, err)
+			}
+			if settle[i].Verb == punctual.SettleDiscard {
+				delete(texts, settle[i].ID)
+			}
+		}
+		if foreign != "" {
+			return fmt.Errorf("TO has due messages of the topic, %s for instance, that are not to be dead: %w; carry dead messages into a topic in which nothing is due", foreign, punctual.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// show prints what was found, or copied, and fails when TO has less than FROM.
+func (c *copier) show(dryRun bool) error {
+	short := 0
+	table := c.newTable("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "DEAD CARRIED", "LIVE IN TO", "DEAD IN TO")
+	rightAligned(table, 2, 3, 4, 5, 6, 7, 8)
+	for _, t := range c.topics {
+		if t.Histories > 0 {
+			t.Notes = append(t.Notes, fmt.Sprintf("%d messages came without the history of their failed attempts", t.Histories))
+		}
+		missing := t.To < t.From || c.flags.dead == deadCarry && t.ToDead < t.FromDead
+		if !dryRun && missing {
+			short++
+			t.Notes = append(t.Notes, "TO has fewer messages than FROM")
+		}
+		if c.json {
+			if err := c.out.writeJSON(t.copyJSON); err != nil {
+				return err
+			}
+			continue
+		}
+		if dryRun {
+			table.AppendRow([]any{t.Topic, t.From, t.FromDead, "-", "-", "-", "-", "-"})
+		} else {
+			table.AppendRow([]any{t.Topic, t.From, t.FromDead, t.Stored, t.Kept, t.Carried, t.To, t.ToDead})
+		}
+	}
+	if !c.json {
+		if len(c.topics) > 0 {
+			c.printf("%s\n", table.Render())
+		}
+		for _, t := range c.topics {
+			for _, note := range t.Notes {
+				c.printf("%s: %s\n", t.Topic, note)
+			}
+		}
+		if len(c.topics) == 0 {
+			c.sayNothing("topics")
+		}
+		if dryRun {
+			c.printf("nothing was changed: copy with --yes\n")
+		}
+	}
+	if short > 0 {
+		return &failure{
+			code: codeProblems, exit: exitError, definite: false,
+			text: fmt.Sprintf("%d topics have fewer messages in TO than in FROM: repeat the command, and see that nobody works on TO meanwhile", short),
+		}
+	}
+	return nil
+}

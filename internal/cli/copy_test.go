@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/internal/redistest"
+)
+
+// onDisk runs a command line with the stores that users have.
+func onDisk(t *testing.T, input string, args ...string) result {
+	t.Helper()
+	var out, errs buffer
+	code := newApp(Streams{In: strings.NewReader(input), Out: &out, Err: &errs, Getenv: func(string) string { return "" }}).run(t.Context(), args)
+	return result{t, args, code, out.String(), errs.String()}
+}
+
+// house is a store with something of everything that can be copied: due at and after base.
+func house(t *testing.T, dir string) (base time.Time) {
+	t.Helper()
+	s, err := diskstore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx := t.Context()
+	lease, most := 2*time.Second, 3
+	if _, err := s.Configure(ctx, "jobs", punctual.SettingsPatch{Lease: &lease, MaxAttempts: &most}); err != nil {
+		t.Fatal(err)
+	}
+	base = time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	settled := func(verb punctual.Verb, delay time.Duration) {
+		t.Helper()
+		ds, err := s.Claim(ctx, punctual.Claim{Topics: []string{"jobs"}, Max: 1, Wait: 10 * time.Second})
+		if err != nil || len(ds) != 1 {
+			t.Fatalf("%v, %v", ds, err)
+		}
+		errs, err := s.Settle(ctx, []punctual.Settlement{{Topic: "jobs", ID: ds[0].ID, Token: ds[0].Token, Verb: verb, Delay: delay, Error: "no such customer"}})
+		if err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
+		}
+	}
+	pushed := func(m punctual.NewMessage) {
+		t.Helper()
+		m.Topic = "jobs"
+		if rs, err := s.Push(ctx, []punctual.NewMessage{m}); err != nil || rs[0].Err != nil {
+			t.Fatal(rs, err)
+		}
+	}
+	pushed(punctual.NewMessage{ID: "dead"})
+	settled(punctual.SettleDiscard, 0)
+	pushed(punctual.NewMessage{ID: "tried", MaxAttempts: 5})
+	settled(punctual.SettleRetry, 2*time.Hour)
+	pushed(punctual.NewMessage{ID: "ahead", Body: []byte{0xff, 0}, Headers: map[string]string{"k": "v"}, Due: base, ExpireAfter: time.Minute, DropExpired: true})
+	pushed(punctual.NewMessage{ID: "ready", Body: []byte("now")})
+	return base
+}
+
+// A copy has what the original has, by way of Redis, too, and can be made again.
+func TestCopy(t *testing.T) {
+	server := redistest.Start(t)
+	dir, back := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "back")
+	base := house(t, dir)
+	redis := "redis://" + server.Addr
+	onDisk(t, "", "copy", dir, redis, "--json").ok().printsJSON(
+		`{"topic":"jobs","dry_run":true,"from":3,"from_dead":1,"stored":0,"kept":0,"carried":0,"histories":0,"to":0,"to_dead":0,"notes":["1 dead messages are not copied: see --dead"]}`)
+	onDisk(t, "", "stats", "--store", redis).exits(exitError, "no store in this Redis") // nothing was made
+	onDisk(t, "", "copy", dir, redis, "--yes").exits(exitUsage, "--dead carry")
+	onDisk(t, "", "copy", dir, redis, "--yes", "--dead", "leave").exits(exitUsage, "not paused", "--pause")
+	onDisk(t, "", "copy", dir, redis, "--yes", "--dead", "carry", "--pause", "--json").ok().printsJSON(
+		`{"topic":"jobs","dry_run":false,"from":3,"from_dead":1,"stored":3,"kept":0,"carried":1,"histories":1,"to":3,"to_dead":1,"notes":["1 messages came without the history of their failed attempts"]}`)
+	onDisk(t, "", "copy", dir, redis, "--yes", "--dead", "carry", "--json").ok().printsJSON(
+		`{"topic":"jobs","dry_run":false,"from":3,"from_dead":1,"stored":0,"kept":4,"carried":0,"histories":0,"to":3,"to_dead":1}`)
+	onDisk(t, "", "copy", redis, back, "--yes", "--dead", "carry", "--pause").ok()
+	s, err := diskstore.Open(back, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	get := func(id string) punctual.Info {
+		t.Helper()
+		m, err := s.Get(t.Context(), "jobs", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	if m := get("ahead"); string(m.Body) != "\xff\x00" || m.Headers["k"] != "v" || !m.Due.Equal(base) || !m.Expires.Equal(base.Add(time.Minute)) || !m.DropExpired || m.State != punctual.StateScheduled {
+		t.Errorf("%+v", m)
+	}
+	if m := get("ready"); m.State != punctual.StateReady || string(m.Body) != "now" {
+		t.Errorf("%+v", m)
+	}
+	if m := get("tried"); m.State != punctual.StateScheduled || m.MaxAttempts != 4 || m.Attempt != 0 {
+		t.Errorf("of 5 attempts 4 are left: %+v", m)
+	}
+	if m := get("dead"); m.State != punctual.StateDead || m.Reason != punctual.ReasonDiscarded || len(m.Failures) != 1 || m.Failures[0].Error != "no such customer" {
+		t.Errorf("%+v", m)
+	}
+	if st, err := s.Settings(t.Context(), "jobs"); err != nil || st.Lease != 2*time.Second || st.MaxAttempts != 3 || st.PushPaused || st.DeliveryPaused {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// What would be lost or doubled silently is refused, before anything is changed.
+func TestCopyRefuses(t *testing.T) {
+	dir, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	house(t, dir)
+	s, err := diskstore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"jobs"}, Max: 1, Lease: time.Hour, Wait: 10 * time.Second}); err != nil || len(ds) != 1 {
+		t.Fatal(ds, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	onDisk(t, "", "copy", dir, to, "--yes", "--dead", "leave", "--pause").exits(exitUnwished, "being worked on", "wait")
+	for _, args := range [][]string{
+		{dir, dir}, {dir, "mem:"}, {dir, to, "--yes", "--dry-run"}, {dir, to, "--dead", "no"}, {dir, to, "--topic", "a b"}, {dir, to, "--store", dir},
+	} {
+		onDisk(t, "", append([]string{"copy"}, args...)...).exits(exitUsage)
+	}
+	onDisk(t, "", "copy", dir, to, "--topic", "none").exits(exitUnwished, "no topic none")
+	onDisk(t, "", "copy", filepath.Join(dir, "none"), to).exits(exitError, "no store at")
+}
+
+// What list prints can be pushed, but for what is dead or being worked on.
+func TestListIsReadByPush(t *testing.T) {
+	dir, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	base := house(t, dir)
+	lines := onDisk(t, "", "list", "jobs", "--json", "--limit", "0", "--store", dir).ok().out
+	onDisk(t, lines, "push", "--ndjson", "--store", to).exits(exitError, `the message is dead`, "1 of 4 lines")
+	m := decode(t, onDisk(t, "", "get", "ahead", "--json", "--store", to).ok().out).(map[string]any)
+	if m["body_base64"] != "/wA=" || m["due"] != stamp(base).String() || m["expires"] != stamp(base.Add(time.Minute)).String() || m["drop_expired"] != true {
+		t.Errorf("%v", m)
+	}
+}

@@ -1,0 +1,47 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// backup sends a copy of the store. It is not bounded, as a check is not, and ends with its client. A client that stops
+// reading ends it after Limits.WriteTime.
+func (c *call) backup() error {
+	if c.server.backuper == nil {
+		return fmt.Errorf("this store has no backup of its own, use that of its database: %w", punctual.ErrUnsupported)
+	}
+	ctx, end := context.WithCancelCause(c.r.Context())
+	defer end(nil)
+	defer context.AfterFunc(c.server.draining, func() { end(fmt.Errorf("the server is ending: %w", punctual.ErrClosed)) })()
+	h := c.w.Header()
+	err := c.server.backuper.Archive(ctx, archived{c}, func(total int64) {
+		h.Set("Content-Type", wire.TypeTar)
+		h.Set("Content-Length", strconv.FormatInt(total, 10))
+	})
+	if err != nil && c.status == 0 { // a problem in place of the archive
+		h.Del("Content-Length")
+		h.Del("Content-Type")
+	}
+	if err != nil && !errors.Is(err, errNotSent) {
+		err = causeOf(ctx, err)
+	}
+	return err
+}
+
+// archived writes an archive as the answer to a call.
+type archived struct{ c *call }
+
+// Write implements io.Writer.
+func (a archived) Write(b []byte) (int, error) {
+	if err := a.c.put(http.StatusOK, b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
