@@ -62,8 +62,8 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	}
 }
 
-// P8: no process sees the clock behind what another one has written down, or behind what it has been told itself; nor does one that is
-// opened later. All that reads the clock goes by it.
+// P8: no process sees the clock behind what it was told, or behind what another one has written down. All that reads the clock goes by
+// it.
 func TestClockNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
