@@ -55,8 +55,8 @@ func TestBytesOfAClaim(t *testing.T) {
 	}
 }
 
-// P12: claims of any size, with a wait and without, bring the earliest due first and equal ones by ID, whatever the order of their rows in
-// the table is. A message that was given back stands where its time is.
+// P12: claims of any size, with a wait and without, bring the earliest due first and equal ones by ID. The order of the rows in the table
+// does not matter. A message that was given back stands where its time is.
 func TestOrderOfClaims(t *testing.T) {
 	t.Parallel()
 	const n = 60
