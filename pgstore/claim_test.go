@@ -1,7 +1,11 @@
 package pgstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,5 +52,116 @@ func TestBytesOfAClaim(t *testing.T) {
 	one, err := s.Claim(t.Context(), punctual.Claim{Topics: topics[3:], Max: 1000, Lease: time.Hour})
 	if err != nil || len(one) != want || want == 0 {
 		t.Errorf("a third claim brought %d, %v; want the %d that are left", len(one), err, want)
+	}
+}
+
+// P12: claims of any size, with a wait and without, bring the earliest due first and equal ones by ID. The order of the rows in the table
+// does not matter. A message that was given back stands where its time is.
+func TestOrderOfClaims(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	for _, size := range []int{1, 7, n} {
+		for _, wait := range []time.Duration{0, time.Minute} {
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+			var want []string
+			for _, i := range rand.Perm(n) { // three at a time are due together
+				m := punctual.NewMessage{Topic: "orders", ID: fmt.Sprintf("%02d", i), Due: longDue.Add(time.Duration(i/3) * time.Millisecond)}
+				if rs, err := s.Push(t.Context(), []punctual.NewMessage{m}); err != nil || rs[0].Err != nil {
+					t.Fatal(rs, err)
+				}
+				want = append(want, m.ID)
+			}
+			slices.Sort(want)
+			first, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range first {
+				if _, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got []string
+			for len(got) < n {
+				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: size, Wait: wait, Lease: time.Hour})
+				if err != nil || len(ds) == 0 {
+					t.Fatalf("claim behind %d messages: %v, %v", len(got), ds, err)
+				}
+				for _, d := range ds {
+					got = append(got, d.ID)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("P12: claims of %d with a wait of %v brought %v; want them by due time and ID", size, wait, got)
+			}
+		}
+	}
+}
+
+// P5: a cancel and a reschedule that wait for a claim of the same message find it leased. The cancel is definite: no attempt follows.
+func TestCancelBehindAClaim(t *testing.T) {
+	t.Parallel()
+	for _, change := range []punctual.Change{punctual.ChangeCancel, punctual.ChangeReschedule} {
+		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+		pushOrders(t, s, 1, 0)
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		var pid int
+		if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		e := s.epoch.Load()
+		claim := s.step().add("claim", s.writing("orders", 1, 400, claimBytes, 0, noFloor, e.number, e.timeline), nil)
+		if err := claim.send(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan error, 1)
+		go func() {
+			out, err := s.Amend(context.Background(), []punctual.Amendment{{Change: change, Topic: "orders", ID: "0", Delay: time.Hour}})
+			if err == nil {
+				err = out[0].Err
+			}
+			answer <- err
+		}()
+		awaitBlocked(t, s, pid)
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answer; !errors.Is(err, punctual.ErrLeased) {
+			t.Errorf("P5: %s that waited for a claim of the message: %v; want leased", change, err)
+		}
+		// The lease runs out.
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: 2 * time.Second})
+		if err != nil || change == punctual.ChangeCancel && len(ds) != 0 || change == punctual.ChangeReschedule && (len(ds) != 1 || ds[0].Attempt != 2) {
+			t.Errorf("behind the lease of a message for which %s came too late a claim found %v, %v", change, ds, err)
+		}
+	}
+}
+
+// P5, P2: while a cancel or a reschedule is open in a caller's transaction claims pass by the message. Behind its commit no claim finds
+// the message, or none before its new time; behind a rollback the next one does.
+func TestClaimBesideAChange(t *testing.T) {
+	t.Parallel()
+	for _, change := range []punctual.Change{punctual.ChangeCancel, punctual.ChangeReschedule} {
+		for _, commit := range []bool{true, false} {
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			pushOrders(t, s, 1, 0)
+			tx, _, end := pgxTx(t, s)
+			if _, err := s.AmendManyTx(t.Context(), tx, []punctual.Amendment{{Change: change, Topic: "orders", ID: "0", Delay: time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+			if ds := claimN(t, s, 1); len(ds) != 0 {
+				t.Errorf("P5: beside an open %s a claim found %v", change, ds)
+			}
+			if err := end(commit); err != nil {
+				t.Fatal(err)
+			}
+			if ds := claimN(t, s, 1); (len(ds) == 0) != commit {
+				t.Errorf("P5: behind a %s, committed %v, a claim found %v", change, commit, ds)
+			}
+		}
 	}
 }

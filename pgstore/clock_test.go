@@ -61,3 +61,39 @@ func TestClocksStandAtOneTime(t *testing.T) {
 		t.Error("this test shows nothing: the server's clock has caught up")
 	}
 }
+
+// P8: no process sees the clock behind what it was told, or behind what another one has written down. All that reads the clock goes by
+// it.
+func TestClockNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	clock := storekit.NewManualClock(start)
+	pool := newPool(t, shared)
+	t.Cleanup(pool.Close)
+	o := &Options{Schema: fresh(), Migrate: true, clock: clock}
+	s := openStore(t, pool, o)
+	if err := s.writeClockAt(t.Context(), s.clock.floorMicros()); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(-time.Hour)
+	for name, x := range map[string]*Store{"the same": s, "another": openStore(t, pool, o)} {
+		if now, err := x.Now(t.Context()); err != nil || now.Before(start) {
+			t.Errorf("P8: the clock of %s process is %v, %v; it was %v before", name, now, err, start)
+		}
+		rs, err := x.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: name, Delay: time.Minute}})
+		if err != nil || rs[0].Due.Before(start.Add(time.Minute)) {
+			t.Errorf("P8: a push of %s process is due %v, %v; want a minute behind %v", name, rs, err, start)
+		}
+		if _, err := x.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: name + " now"}}); err != nil {
+			t.Fatal(err)
+		}
+		ds := claimN(t, x, 1)
+		if len(ds) != 1 || ds[0].Delivered.Before(start) || ds[0].LeaseUntil.Before(start.Add(punctual.MinLease)) {
+			t.Errorf("P8: a claim of %s process found %v; want the message, under a lease by the clock", name, ds)
+		}
+		i, err := x.Get(t.Context(), "orders", name+" now")
+		if err != nil || i.State != punctual.StateLeased || i.Created.Before(start) {
+			t.Errorf("P8: %s process sees %+v, %v; want it leased", name, i, err)
+		}
+	}
+}
