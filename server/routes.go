@@ -17,8 +17,10 @@ type route struct {
 	// checks each one.
 	action  Action
 	perItem bool
-	params  []param
-	body    bodyKind
+	// orAction is what some items of the body need instead of action; 0 for none.
+	orAction Action
+	params   []param
+	body     bodyKind
 	// example of the request's and the answer's body, whose types the OpenAPI description is made of; nil for none.
 	request, answer any
 	// statuses are those of answers that are no errors; errors are the codes that can come beside those of every route.
@@ -282,7 +284,7 @@ func batchRoutes() []*route {
 			id: "settleMany", summary: "Ack, retry, snooze, discard, release and extend many messages", handle: (*call).settleMany,
 		},
 		{
-			method: http.MethodPost, path: wire.PathAmend, action: ActionAmend, perItem: true, body: bodyJSON,
+			method: http.MethodPost, path: wire.PathAmend, action: ActionAmend, perItem: true, orAction: ActionAdmin, body: bodyJSON,
 			request: wire.AmendRequest{}, answer: wire.AmendAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
 			id: "amendMany", summary: "Cancel, reschedule, requeue and delete many messages", detail: "A delete needs the action admin.", handle: (*call).amendMany,
 		},

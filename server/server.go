@@ -321,7 +321,7 @@ func (c *call) authorize() error {
 		return fmt.Errorf("nobody may use this route: %w", punctual.ErrForbidden)
 	case c.route.takes(inPath, "topic"):
 		return c.principal.may(need, c.path["topic"])
-	case c.route.perItem && c.principal.mayAnywhere(need):
+	case c.route.perItem && (c.principal.mayAnywhere(need) || c.route.orAction != 0 && c.principal.mayAnywhere(c.route.orAction)):
 		return nil // each topic is asked for when it is known
 	case c.principal.Allows(need, ""):
 		return nil

@@ -195,7 +195,7 @@ func TestTopics(t *testing.T) {
 
 	var ids []string
 	for after := ""; ; {
-		p := decode[wire.Page](t, r.ask("GET /v1/topics/t/messages?state=scheduled&limit=2&after="+after, "").want(t, 200))
+		p := decode[wire.Page](t, r.ask("GET /v1/topics/t/messages?state=scheduled&limit=2"+after, "").want(t, 200))
 		for _, m := range p.Messages {
 			ids = append(ids, m.ID)
 		}
