@@ -26,6 +26,7 @@ func duplicateCases() []testCase {
 		{"remembered for as long as asked", p7, duplicateForgotten},
 		{"remembered as the message asks", p7, duplicateRememberedItself},
 		{"remembered as the message asks, after all that may happen to it", p7, duplicateRememberedLater},
+		{"remembered as the message asks, when the store was opened anew under its lease", p7, duplicateRememberedReopened},
 		{"remembered, each as it asks, in one call", p7, duplicateRememberedMany},
 		{"not remembered when dead or purged", p7, duplicateNotRemembered},
 		{"free again after ack and cancel", p7, duplicateFree},
@@ -337,21 +338,30 @@ func duplicateRememberedLater(s *harness) {
 		},
 		"pushed again": func(s *harness) { s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, isReady) },
 	}
+	ends := map[string]func(s *harness, what string){
+		"acked": func(s *harness, what string) {
+			d := s.one(orders)
+			if d.Remember != time.Hour {
+				s.fail("a message that was %s is delivered with Remember %v; want %v", what, d.Remember, time.Hour)
+			}
+			s.ack(d)
+		},
+		"cancelled": func(s *harness, what string) { s.outcome(cancel(orders, x), nil, what) },
+	}
 	for what, happen := range kept {
-		s := newHarness(s.T, s.promise, s.opener)
-		m := order(x, 0)
-		m.Remember = time.Hour
-		s.push(m)
-		happen(s)
-		d := s.one(orders)
-		if d.Remember != time.Hour {
-			s.fail("a message that was %s is delivered with Remember %v; want %v", what, d.Remember, time.Hour)
+		for end, finish := range ends {
+			s := newHarness(s.T, s.promise, s.opener)
+			m := order(x, 0)
+			m.Remember = time.Hour
+			s.push(m)
+			happen(s)
+			s.checkSound()
+			finish(s, what)
+			s.advance(time.Hour - time.Millisecond)
+			s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, what+", then "+end+" less than an hour ago")
+			s.advance(2 * time.Millisecond)
+			s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, what+", then "+end+" more than an hour ago")
 		}
-		s.ack(d)
-		s.advance(time.Hour - time.Millisecond)
-		s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushDuplicate, what+", then acked less than an hour ago")
-		s.advance(2 * time.Millisecond)
-		s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, what+", then acked more than an hour ago")
 	}
 
 	// The message that replaces another one has a Remember of its own.
@@ -403,6 +413,29 @@ func duplicateRememberedLater(s *harness) {
 	if s.hasInspector() {
 		s.purge(punctual.PurgeQuery{Topic: orders}, 1)
 		s.push(m)
+	}
+}
+
+// duplicateRememberedReopened: a lease that was there before the store was opened ends like any other.
+func duplicateRememberedReopened(s *harness) {
+	for i, window := range []time.Duration{time.Hour, 0} {
+		id := fmt.Sprint("id-", i)
+		m := order(id, 0)
+		m.Remember = window
+		s.push(m)
+		d := s.one(orders)
+		s.reopen()
+		s.ack(d)
+		s.reopen()
+		want := punctual.PushDuplicate
+		if window == 0 {
+			want = punctual.PushStored
+		}
+		m.Delay = time.Hour
+		if r := s.try(m); r.Err != nil || r.Status != want {
+			s.fail("push of an ID that was acked under a lease from before an open, with Remember %v: status %q, error %v; want %q", window, r.Status, r.Err, want)
+		}
+		s.checkSound()
 	}
 }
 

@@ -187,7 +187,7 @@ func (m *Message) addState(id, state string) error {
 	d.double() // token
 	m.Due = d.double()
 	d.uint32() // maxAttempts again, for the scripts
-	if version > formatVersion {
+	if version >= timedVersion {
 		d.double() // when it was created, again
 		d.double() // when its lease began
 	}
