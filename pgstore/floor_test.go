@@ -225,7 +225,9 @@ func TestPollKeepsAwayFromFinished(t *testing.T) {
 		return pagesOf(t, conn.Conn(), s.sql.text("heads"), fmt.Sprintf("0, NULL, 'local', '{orders}', 2000, '{%d}'", start))
 	}
 	poll := read(starts[len(starts)-1]) // first, since who reads dead entries marks them
-	if whole := read(noFloor); poll > whole/4 {
+	whole := read(noFloor)
+	t.Logf("behind 1,000 lives under a snapshot a poll reads %d pages, and a whole scan %d", poll, whole)
+	if poll > whole/4 {
 		t.Errorf("P11: a poll reads %d pages, and a whole scan %d; want far fewer", poll, whole)
 	}
 }
