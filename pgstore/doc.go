@@ -38,7 +38,7 @@
 //
 // # Connections
 //
-// Calls share the pool. Handlers that each hold a transaction may have all of it, so a call that finds it full takes one of up to three
+// Calls share the pool. Handlers that each hold a transaction may have all of it. A call that finds it full takes one of up to three
 // connections of the store's own (reserve.go).
 //
 // Behind a pooler that gives each transaction another connection nothing else changes: the store keeps no state in a session. One that
