@@ -17,7 +17,7 @@
 // Each statement is a file in sql, which says what it locks. Pushes, acks and claims are one message to the server each,
 // which is one transaction (push.go, settle.go, claim.go). All other changes lock their messages, decide in Go what becomes
 // of each, and write that together with the commit (change.go). Everybody who locks several messages does so in the
-// order of topic and ID. Claims pass by what is locked. So nobody waits in a circle. A transaction has at most 1000
+// order of topic and ID. Claims and settlements pass by what is locked. So nobody waits in a circle. A transaction has at most 1000
 // items; longer calls are several (parts.go).
 //
 // A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server's timeline
@@ -26,11 +26,20 @@
 // # Waiting
 //
 // A claim that waits sleeps until a time that was read ahead, or until this process pushes something earlier (wait.go). Once
-// a second one statement reads the times of all topics that are waited for. Processes tell each other by NOTIFY only of what
+// a second a poll reads the times of all topics that are waited for. Processes tell each other by NOTIFY only of what
 // is due within 2 s, behind the commit, many topics at a time (notify.go). Notifications may be lost.
 //
-// A claim that waits begins at a floor, before which this process knows of nothing. So it keeps away from the index entries of
-// finished messages, which stay as long as a snapshot needs them. Notices lower the floor, and the look of each second sets it anew.
+// A claim that waits, and a poll, begin at a scan start, before which this process knows of nothing. So they keep away from the
+// index entries of finished messages, which stay as long as a snapshot needs them. Notices set the scan start back. So does the end of a
+// transaction that was open for longer than a second, which polls see in pg_locks. A poll that reads the whole topic finds the rest.
+// Each poll does so while that takes less than 100 ms; else such polls take a tenth of the time.
+//
+// A connection may hang. A claim that looks for longer than 250 ms leaves that to the next one, and a poll does not wait for the one before.
+//
+// # Connections
+//
+// Calls share the pool. Handlers that each hold a transaction may have all of it. A call that finds it full takes one of up to three
+// connections of the store's own (reserve.go).
 //
 // Behind a pooler that gives each transaction another connection nothing else changes: the store keeps no state in a session. One that
 // carries no prepared statements, such as pgbouncer before 1.21, needs default_query_exec_mode=cache_describe in the pool's URL.

@@ -110,7 +110,7 @@ func TestPlanOfClaim(t *testing.T) {
 	}
 }
 
-// P11: a push of one process wakes a claim that waits in another one: by its notification at once, and by a poll within a second where
+// P11: a push of one process wakes a claim that waits in another one. Its notification does so at once, and a poll within a second where
 // that is lost. The clock stands still, so nothing else wakes the claim.
 func TestWokenByAnotherProcess(t *testing.T) {
 	t.Parallel()

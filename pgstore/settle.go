@@ -102,8 +102,8 @@ const (
 	heldAgain = 50 * time.Millisecond
 )
 
-// settleAny settles some items of any verbs, of a part with so many. Messages that other transactions hold it passes by and tries
-// again by themselves, so that a caller's transaction keeps the others of the call from nothing.
+// settleAny settles some items of any verbs, of a part with so many. It passes by messages that other transactions hold and tries
+// those again by themselves. So a caller's transaction holds up no other message of the call.
 func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 	ctx, end := within(ctx)
 	defer end()

@@ -23,8 +23,8 @@ const killRounds = 5
 // killClients is how many processes work at the same time.
 const killClients = 2
 
-// TestKill has processes work on one server. In each round the server is killed, stopped at once or hangs, all
-// connections end, or the network carries nothing in one direction and then nothing in the other. Then the processes are
+// TestKill has processes work on one server. In each round the server is killed, stopped at once or hangs, or all
+// connections end. Or the network carries nothing in one direction, and then nothing in the other. Then the processes are
 // killed. What they were told is held against what they and a look at everything find.
 func TestKill(t *testing.T) {
 	t.Parallel()

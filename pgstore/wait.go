@@ -25,7 +25,7 @@ const (
 	lookAhead = 2 * time.Second
 	// forgetAfter is for how long a topic is remembered that nobody waits for, in ms.
 	forgetAfter = 60_000
-	// askAnew is how long one claim may take to look at a topic until another one is told to, in ms: its connection may hang (P14).
+	// askAnew is how long one claim may take to look at a topic until another one is told to, in ms. A connection may hang (P14).
 	askAnew = 250
 	// pollsAtOnce bounds the polls under way. One is enough unless its connection hangs (P11).
 	pollsAtOnce = 4

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Start starts a command. When this process ends, in whatever way, the system sends the command a signal; where the system
-// cannot do that, as outside Linux, the command goes on. The channel is closed when the command has ended.
+// Start starts a command. When this process ends, in whatever way, the system sends the command a signal. Outside Linux the command
+// goes on, because no other system offers that. The channel is closed when the command has ended.
 func Start(cmd *exec.Cmd, signal syscall.Signal) (done <-chan struct{}, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

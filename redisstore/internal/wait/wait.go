@@ -45,6 +45,13 @@ const (
 // asksAtOnce is how many partitions a claim asks at a time.
 const asksAtOnce = 16
 
+const (
+	// overtakeAfter is how long a claim may ask a partition until others may ask it, too: the connection of the claim may hang.
+	overtakeAfter = 500 * time.Millisecond
+	// mostOvertaken is how many such questions of a partition may be under way, beside the last one.
+	mostOvertaken = 2
+)
+
 // Clock is what the waiting is measured by. It never jumps.
 type Clock interface {
 	// Now is the time in µs.
@@ -153,6 +160,8 @@ type part struct {
 	polling  bool  // heads are being read
 	crowded  bool  // with those of more partitions than one pipeline takes
 	asking   bool  // a claim is asking
+	asked    *ask  // what it asks
+	late     int   // earlier questions that have taken too long and are under way
 	noticed  int64 // the earliest that was noticed while a poll was under way
 	unsure   bool  // a poll is to follow the one under way
 	begun    int64 // when the last poll began
@@ -199,6 +208,7 @@ type ask struct {
 	place    int // of the topic in the claim's group
 	n        int
 	expected bool
+	late     bool // others may ask the partition, because this takes too long; guarded by Waiter.mu
 }
 
 // New returns a Waiter, which begins with the first claim.
@@ -528,10 +538,11 @@ func (w *Waiter) ask(a *ask) {
 	c.asks = append(c.asks, a)
 	w.notReady(p)
 	tidy := p.tidy
-	p.asking, p.begun, p.noticed, p.unsure, p.expected, p.tidy = true, w.clock.Now(), Never, false, false, false
+	p.asking, p.asked, p.begun, p.noticed, p.unsure, p.expected, p.tidy = true, a, w.clock.Now(), Never, false, false, false
 	node, n, lease := p.node, a.n, c.Lease
 	w.work.Go(func() {
 		call := w.nodes.Begin(node, p.Part, func() { w.late(a) })
+		defer time.AfterFunc(overtakeAfter, func() { w.overtake(a) }).Stop()
 		got := w.store.Claim(c.ctx, p.Part, n, lease, tidy)
 		call.End(got.Err == nil)
 		w.answered(a, got)
@@ -552,10 +563,33 @@ func (c *claim) dropped(a *ask) bool {
 	return len(c.asks) < n
 }
 
+// overtake lets others ask a partition, and its claim, too, when the answer takes long (P11, P14). What the answer brings after
+// all is handed out, or given back.
+func (w *Waiter) overtake(a *ask) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := a.part
+	if p.asked != a || p.late == mostOvertaken {
+		return
+	}
+	a.late = true
+	p.late++
+	p.asking, p.asked = false, nil
+	p.at, p.due, p.noticed, p.unsure = w.clock.Now(), true, Never, false
+	w.makeReady(p)
+	w.letGo(a)
+	w.offer(p)
+}
+
 // late lets a claim ask elsewhere when a node has not answered for too long.
 func (w *Waiter) late(a *ask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.letGo(a)
+}
+
+// letGo has a claim wait for an answer no longer. Called with mu held.
+func (w *Waiter) letGo(a *ask) {
 	if a.claim.dropped(a) {
 		w.serve(a.claim)
 		w.conclude(a.claim)
@@ -568,14 +602,18 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	defer w.mu.Unlock()
 	p, c := a.part, a.claim
 	waited := c.dropped(a) && !c.gone
-	p.asking = false
 	if got.Err != nil && ofNode(got.Err) { // others are asked before a node that does not answer
 		got.At = max(got.At, w.clock.Now()+pollEvery)
 	}
-	if a.expected && got.Now > 0 {
-		p.adapt(len(got.Deliveries))
+	if a.late { // another question has, or will have, the say
+		p.late--
+	} else {
+		p.asking, p.asked = false, nil
+		if a.expected && got.Now > 0 {
+			p.adapt(len(got.Deliveries))
+		}
+		w.polled(p, p.withJitter(w.afterClaim(p, got)), got.At, got.Err)
 	}
-	w.polled(p, p.withJitter(w.afterClaim(p, got)), got.At, got.Err)
 	ds := got.Deliveries
 	if waited && len(ds) > 0 {
 		if len(c.found) == 0 {
@@ -910,7 +948,7 @@ func (w *Waiter) forget(now int64) {
 	w.groups.removeIdle(now - forgetAfter)
 	for name, t := range w.topics {
 		if len(t.seats) > 0 || t.wanted > now-forgetAfter ||
-			slices.ContainsFunc(t.parts, func(p *part) bool { return p.polling || p.asking }) {
+			slices.ContainsFunc(t.parts, func(p *part) bool { return p.polling || p.asking || p.late > 0 }) {
 			continue
 		}
 		for _, p := range t.parts {
