@@ -168,8 +168,8 @@ func (l Limits) check() error {
 	return nil
 }
 
-// mostHeld bounds the bytes that one request takes in memory: its body, the same once more as values, and what each item and some
-// headers of it take.
+// mostHeld bounds the bytes that one request takes in memory. They are those of its body, the same once more as values, and what each
+// item and some headers take.
 func (l Limits) mostHeld() int64 { return 4*l.MaxRequest + wire.ItemBytes(l.MaxBatch) }
 
 func (l Limits) onWire() wire.Limits {
