@@ -381,6 +381,26 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
+// TestUnitBoundsMemory: the unit bounds the memory of the server, and the runtime collects before that.
+func TestUnitBoundsMemory(t *testing.T) {
+	text, err := os.ReadFile("systemd/punctual.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var most, soft int64
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "MemoryMax=%dG", &most); err == nil {
+			most <<= 30
+		}
+		if _, err := fmt.Sscanf(line, "Environment=GOMEMLIMIT=%dMiB", &soft); err == nil {
+			soft <<= 20
+		}
+	}
+	if most < 1<<30 || soft < 512<<20 || soft > most*4/5 {
+		t.Errorf("MemoryMax is %d and GOMEMLIMIT %d bytes: want both, and a fifth between them", most, soft)
+	}
+}
+
 func TestUnits(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

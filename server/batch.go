@@ -135,7 +135,9 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 		}
 		refused = make([]error, len(ms))
 		for i := range ms {
-			refused[i] = c.mayPush(ms[i].Topic, ms[i].Body)
+			if refused[i] = c.mayPush(ms[i].Topic, ms[i].Body); refused[i] == nil {
+				refused[i] = c.mayMake(ms[i].Topic)
+			}
 		}
 		return ms, refused, nil
 	}
@@ -157,6 +159,9 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 		}
 		if err == nil {
 			err = c.mayPush(m.Topic, m.Body)
+		}
+		if err == nil {
+			err = c.mayMake(m.Topic)
 		}
 		if err != nil {
 			m = punctual.NewMessage{Topic: m.Topic, ID: m.ID}

@@ -15,7 +15,7 @@ import (
 )
 
 // connections are the open connections of all listeners. When there are as many as may be, one without a request is closed for a new
-// one: the oldest on which nobody was let in yet, or else the one that has been without a request for longest. Of those on which
+// one. That is the oldest on which nobody was let in yet, or else the one that has been without a request for longest. Of those on which
 // somebody was let in a client may have as many as are free, as with shares.
 type connections struct {
 	limit  int

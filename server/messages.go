@@ -22,6 +22,9 @@ func (c *call) pushOne() error {
 	if err != nil {
 		return err
 	}
+	if err := c.mayMake(m.Topic); err != nil {
+		return err
+	}
 	results, err := storeBatch(c, []punctual.NewMessage{m}, c.server.store.Push)
 	if err != nil {
 		return err

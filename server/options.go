@@ -91,6 +91,9 @@ type Limits struct {
 	MaxBatch int
 	// MaxClaim bounds the messages of a claim. Default punctual.MaxClaim.
 	MaxClaim int
+	// MaxTopics bounds the topics that clients make by pushes and settings, with those that the store has. Beyond it a push to a topic that
+	// does not exist is an ErrOverloaded. Stores that are no punctual.Inspector have no limit. Default 10000.
+	MaxTopics int
 	// MaxWait bounds how long a claim waits. Default 55 s, since many proxies end a request at 60 s.
 	MaxWait time.Duration
 	// MaxWaiting bounds the claims and streams of one principal that are under way at once. Default 10000.
@@ -114,6 +117,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.MaxMemory, 256<<20)
 	orDefault(&l.MaxBatch, punctual.MaxBatch)
 	orDefault(&l.MaxClaim, punctual.MaxClaim)
+	orDefault(&l.MaxTopics, 10_000)
 	orDefault(&l.MaxWait, 55*time.Second)
 	orDefault(&l.MaxWaiting, 10_000)
 	orDefault(&l.MaxWindow, 1000)
@@ -143,6 +147,7 @@ func (l Limits) check() error {
 		{"MaxMemory", float64(l.MaxMemory)},
 		{"MaxBatch", float64(l.MaxBatch)},
 		{"MaxClaim", float64(l.MaxClaim)},
+		{"MaxTopics", float64(l.MaxTopics)},
 		{"MaxWait", float64(l.MaxWait)},
 		{"MaxWaiting", float64(l.MaxWaiting)},
 		{"MaxWindow", float64(l.MaxWindow)},
@@ -163,8 +168,8 @@ func (l Limits) check() error {
 	return nil
 }
 
-// mostHeld bounds the bytes that one request takes in memory: its body, the same once more as values, and what each item and some
-// headers of it take.
+// mostHeld bounds the bytes that one request takes in memory. They are those of its body, the same once more as values, and what each
+// item and some headers take.
 func (l Limits) mostHeld() int64 { return 4*l.MaxRequest + wire.ItemBytes(l.MaxBatch) }
 
 func (l Limits) onWire() wire.Limits {

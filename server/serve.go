@@ -22,7 +22,7 @@ type ServeOptions struct {
 	// everything. Default: that is an ErrForbidden.
 	ExposeWithoutTLSAndTokens bool
 	// MaxConnections bounds the open connections. For a further one a connection is closed that has no request, those of strangers
-	// first; when all have one, it is answered with 503 and closed. With an Authenticator one client may have as many as are free, so at
+	// first. When all have one, the further one is answered with 503 and closed. With an Authenticator one client may have as many as are free, so at
 	// most half. Default 16384.
 	MaxConnections int
 	// HeaderTime bounds how long the head of a request may take, IdleTime how long a connection may be without one. Default

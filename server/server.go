@@ -50,6 +50,8 @@ type Server struct {
 	storeFailed context.Context // ended when the store has failed
 	failStore   func()
 
+	topicLimit topicLimit
+
 	windows windows
 	tracker *consumers.Tracker
 
@@ -96,6 +98,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		s.store, s.takesBack, repeater = s.answers, s.answers, s.answers
 	}
 	s.inspector, _ = store.(punctual.Inspector)
+	s.topicLimit = topicLimit{most: s.limits.MaxTopics, inspector: s.inspector}
 	s.checker, _ = store.(punctual.Checker)
 	s.examiner, _ = store.(punctual.Examiner)
 	s.space, _ = store.(punctual.SpaceReporter)

@@ -8,7 +8,7 @@ import (
 )
 
 // shares divides a number of things among clients (P14). A client may have as many as are free. So one that takes all it can get has
-// half, and leaves as much to the others; several such leave as much as each of them has.
+// half, and leaves as much to the others. Several such leave as much as each of them has.
 type shares struct {
 	limit int64
 

@@ -147,6 +147,9 @@ func (c *call) configure() error {
 
 func (c *call) change(p punctual.SettingsPatch, detail string) error {
 	topic := c.path["topic"]
+	if err := c.mayMake(topic); err != nil {
+		return err
+	}
 	return c.alter(Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		s, err := i.Configure(ctx, topic, p)
 		return wire.SettingsOf(s), 1, err

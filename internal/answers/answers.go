@@ -483,8 +483,8 @@ func (s *Store) clientOf(ctx context.Context) *client {
 	return &client{name: name}
 }
 
-// hasRoom tells whether a call of this size fits. A client may have as much as is free, so a client that takes all it can get
-// leaves as much to the others as it has. Called with mu held.
+// hasRoom tells whether a call of this size fits. A client may have as much as is free. So one that takes all it can get
+// leaves as much to the others. Called with mu held.
 func (s *Store) hasRoom(k *client, size int64) bool {
 	free := s.maxBytes - s.bytes - size
 	return free >= 0 && (k.name == "" || k.bytes+size <= free)

@@ -189,7 +189,7 @@ func BenchmarkConsumers(b *testing.B) {
 	}
 }
 
-// What claims of many topics make the tracker keep is bounded, and so is what each of them makes it allocate, because everybody waits for it.
+// What claims of many topics make the tracker keep is bounded. So is what each of them makes it allocate, because everybody waits for that.
 func TestClaimsOfManyTopics(t *testing.T) {
 	tr := New()
 	topics := make([]string, punctual.MaxClaimTopics)

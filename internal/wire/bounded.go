@@ -17,7 +17,8 @@ import (
 // Take counts bytes of memory that a request takes beside its text, before they are kept. An error ends the request.
 type Take func(bytes int64) error
 
-// What an item and a header take beside their text: the value in a request, what the store says of it, and its part of an answer.
+// What an item and a header take beside their text. That is the value in a request, what the store says of it, and its part of
+// an answer.
 const (
 	itemBytes   = 1 << 10
 	headerBytes = 128

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestRevokedOnAnIdleServer: requests that come at once, long after the last one, do not go by the file as it was then, though one of
-// them only is reading it.
+// TestRevokedOnAnIdleServer: requests come at once, long after the last one, and one of them reads the file. The others do not go by
+// the file as it was then.
 func TestRevokedOnAnIdleServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	token := given(t, path)["good"]
