@@ -54,8 +54,8 @@ func TestOrderAcrossTheWindow(t *testing.T) {
 	}
 }
 
-// TestCancelIsDefinite: what was told to be cancelled is never delivered (P5), wherever the message was: pending on disk alone, in
-// memory, under a lease that ends, or behind kill -9.
+// TestCancelIsDefinite: what was told to be cancelled is never delivered (P5), wherever the message was. That holds behind
+// kill -9, too.
 func TestCancelIsDefinite(t *testing.T) {
 	for _, c := range []struct {
 		name string
