@@ -266,7 +266,7 @@ func (k *look) await(ctx context.Context, h handed, late <-chan time.Time) (reac
 	}
 }
 
-// awaitSlow waits for something that the claim did not wait for before, because it has nothing else to do: a load, room
+// awaitSlow waits for something that the claim did not wait for before, because it has nothing else to do. That is a load, or room
 // in a queue of messages to be ended, or the end of all that it has handed over.
 func (k *look) awaitSlow(ctx context.Context) error {
 	if len(k.slow) > 0 {

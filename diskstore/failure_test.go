@@ -134,7 +134,11 @@ func TestNoFileDescriptorLeft(t *testing.T) {
 	} {
 		before := refused.Load()
 		refusals.Store(3)
-		if err := open(); err != nil || refused.Load() != before+3 {
+		var err error
+		if !within(t, what, func() { err = open() }) {
+			return
+		}
+		if err != nil || refused.Load() != before+3 {
 			t.Errorf("%s while 3 files could not be opened: %v; %d were refused", what, err, refused.Load()-before)
 		}
 	}

@@ -102,7 +102,11 @@ func (s *Store) restore() error {
 	if err != nil {
 		return err
 	}
-	s.clock = clock{storekit.NewSteadyClock(s.opt.Clock, logged.Passed(stored.Clock, stored.Timed))}
+	passed, err := s.startClock(logged, logged.Passed(stored.Clock, stored.Timed))
+	if err != nil {
+		return err
+	}
+	s.clock = clock{storekit.NewSteadyClock(s.opt.Clock, passed)}
 	s.writer = writer.New(writer.Options{
 		State: s.state, DB: s.db, Index: s.index, Topics: s.topics, ClaimLog: s.claims, Died: s.sweeps.plan,
 		Now: s.clock.Now, Timeout: s.opt.CommitTimeout, Dir: s.dir, Log: s.log,

@@ -134,6 +134,9 @@ type Store struct {
 	// sweeps are the topics whose dead messages will be swept, by when.
 	sweeps sweeps
 
+	// reset is not nil while ResetClock has the store open.
+	reset *ClockReset
+
 	maintenanceKick chan struct{} // holds one hint for maintenance
 
 	// forgetting is held by the sweep of finished IDs or stories under way. It is taken before the write lock.

@@ -132,7 +132,7 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
 	shapes := []any{
 		&pushJSON{}, &deliveryJSON{}, &cancelJSON{}, &amendJSON{}, &messageJSON{}, &finishedJSON{}, &topicJSON{}, &settingsJSON{}, &purgeJSON{},
-		&forecastJSON{}, &checkJSON{}, &findingJSON{}, &versionJSON{}, &errorJSON{}, &demoJSON{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{},
+		&forecastJSON{}, &checkJSON{}, &clockJSON{}, &findingJSON{}, &versionJSON{}, &errorJSON{}, &demoJSON{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{},
 	}
 	found := make([]bool, len(shapes))
 	for _, e := range examples {

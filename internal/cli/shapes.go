@@ -301,6 +301,14 @@ type checkJSON struct {
 	Problems []string `json:"problems"` // [] for a sound store
 }
 
+// clockJSON is what clock prints.
+type clockJSON struct {
+	Store   stamp `json:"store,omitzero"` // what the store's clock had reached
+	Machine stamp `json:"machine"`
+	Reset   bool  `json:"reset"`
+	Leases  int   `json:"leases"` // how many were moved with the clock
+}
+
 // findingJSON is what doctor prints for one finding.
 type findingJSON struct {
 	Name     string `json:"name"`

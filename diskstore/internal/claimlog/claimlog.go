@@ -418,6 +418,25 @@ type Contents struct {
 // Leases are the leases that are not over, as far as the log knows.
 func (t *Contents) Leases() iter.Seq[record.Lease] { return maps.Values(t.leases) }
 
+// MoveLeases moves leases with a clock that is set from one time to another, in Unix milliseconds, and tells how many. A lease keeps what
+// is left of it. One that has run out does not come back.
+func (t *Contents) MoveLeases(from, to int64) (moved int) {
+	for seq, l := range t.leases {
+		if l.Topic == 0 && l.Until == 0 {
+			continue // it is over
+		}
+		switch {
+		case l.Until > from:
+			l.Until += to - from
+			moved++
+		case l.Until > to:
+			l.Until = to
+		}
+		t.leases[seq] = l
+	}
+	return moved
+}
+
 // Tick notes what the clock had reached.
 func (t *Contents) Tick(ms int64) {
 	if !t.Timed || ms > t.Clock {

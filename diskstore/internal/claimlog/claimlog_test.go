@@ -100,8 +100,8 @@ func TestTopicNumberIsNotCut(t *testing.T) {
 	}
 }
 
-// TestTornIsNotDamage: what a power cut leaves of a segment is not told as damage, however much is missing; what had been
-// synced and is unreadable is.
+// TestTornIsNotDamage: what a power cut leaves of a segment is not told as damage, however much is missing. What had been
+// synced and is unreadable is damage.
 func TestTornIsNotDamage(t *testing.T) {
 	payload := leasePayload(make([]record.Lease, punctual.MaxClaim))
 	large := frameOf(append([]byte{kindLease}, bytes.Repeat(payload[1:], 20)...))

@@ -323,8 +323,8 @@ func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.
 const passLimit = 8192
 
 // NextRun finds the next messages of a topic: first is the first live one at or behind a position, MaxPosition if there is none.
-// stop is zero when up to n messages, up to the first one due after until, can be read from there without passing many deleted
-// ones; else it is the last message before those. A deleted message stays in the way until a compaction drops it. So this
+// stop is the last message before many deleted ones. It is zero when n messages, or those due up to until, can be read without
+// passing many. A deleted message stays in the way until a compaction drops it. So this
 // may take long; it needs no lock, and ends early with ctx.
 func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, until int64, n int) (first, stop record.Position, err error) {
 	it, err := db.iterate(db.kv, Live, topic, from, record.MaxPosition)

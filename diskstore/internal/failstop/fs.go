@@ -97,7 +97,7 @@ func (f FS) kept(do func() error) error {
 }
 
 // whenFileLeft opens a file. While no further file may be opened it tries again, for half of the time that the disk
-// may take: nothing has happened, and whoever else opens files will close some.
+// may take. Nothing has happened then, and whoever else opens files will close some.
 func (f FS) whenFileLeft(open func() (vfs.File, error)) (opened vfs.File, err error) {
 	for began, waited := time.Now(), false; ; waited = true {
 		opened, err = open()

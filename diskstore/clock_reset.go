@@ -1,0 +1,106 @@
+package diskstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/claimlog"
+	"github.com/punctualmq/punctual/diskstore/internal/directory"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// The store's clock never runs backwards, and follows the machine's forward. So a machine that has once said 2036 would
+// leave the store there for good. Open refuses steps that no clock makes, in either direction, before anything is
+// written. A step to the right time is ResetClock's.
+
+// maxClockStep is how far the machine's clock may be from the store's when the store is opened.
+const maxClockStep = 366 * 24 * time.Hour
+
+// checkClock refuses a step of the clock that is absurd. passed is what the store's clock has passed, zero if there is no store
+// yet.
+func checkClock(machine, passed time.Time, dir string) error {
+	step := machine.Sub(passed)
+	if passed.IsZero() || step.Abs() <= maxClockStep {
+		return nil
+	}
+	how := "ahead of"
+	if step < 0 {
+		how = "behind"
+	}
+	return fmt.Errorf("the machine's clock says %s, which is %d days %s the store's %s: %w; set the machine's clock right, or if it is right run 'punctual clock %s'",
+		machine.UTC().Format(time.RFC3339), step.Abs()/(24*time.Hour), how, passed.UTC().Format(time.RFC3339), punctual.ErrInvalid, dir)
+}
+
+// ClockReset is what ResetClock has found and done.
+type ClockReset struct {
+	// Stored is what the store's clock had reached; zero when the store has never been used. Machine is the machine's clock.
+	Stored, Machine time.Time
+	// Reset tells that the store's clock was set to Machine. Otherwise the store catches up with the machine's clock when it is
+	// opened, and nothing has changed.
+	Reset bool
+	// Leases is how many leases were moved with the clock, so that each lasts as long as it would have.
+	Leases int
+}
+
+// ResetClock sets the clock of a store that is not open to the machine's clock (Options.Clock), back or forward. Nothing else sets
+// it back. It changes nothing when Open would bring the store there by itself.
+//
+// Due times and expiries are kept, and so are the times at which something was pushed, died or finished. What was pushed with a delay
+// while the clock was wrong is due that long after the wrong time. Leases keep what is left of them. Tokens do not come from
+// the clock. The error is ErrLocked while the store is open, ErrNotFound when there is none, and otherwise as of Open.
+func ResetClock(dir string, o *Options) (r ClockReset, err error) {
+	opt := o.withDefaults()
+	if err := opt.check(); err != nil {
+		return r, fmt.Errorf("set the clock of store %s: %w", dir, err)
+	}
+	path, err := existing(opt.fs, dir)
+	if err != nil {
+		return r, fmt.Errorf("set the clock of store %s: %w", dir, err)
+	}
+	s := newStore(path, opt)
+	s.reset = &r
+	if err := s.open(); err != nil {
+		return ClockReset{}, fmt.Errorf("set the clock of store %s: %w", dir, err)
+	}
+	if err := s.Close(); err != nil {
+		return r, fmt.Errorf("set the clock of store %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+// existing is the resolved path of a directory that holds a store.
+func existing(fs vfs.FS, dir string) (string, error) {
+	names, err := fs.List(dir)
+	if directory.IsMissing(err) {
+		return "", fmt.Errorf("there is no such directory: %w", punctual.ErrNotFound)
+	}
+	if err != nil {
+		return "", err
+	}
+	there, err := directory.HoldsStore(names)
+	if err != nil {
+		return "", err
+	}
+	if !there {
+		return "", fmt.Errorf("there is no store: %w", punctual.ErrNotFound)
+	}
+	return directory.Make(fs, dir)
+}
+
+// startClock decides where the store's clock begins: where it had been, or for ResetClock at the machine's clock.
+func (s *Store) startClock(logged *claimlog.Contents, passed time.Time) (time.Time, error) {
+	machine := s.opt.Clock.Now().Round(0)
+	if s.reset == nil {
+		return passed, checkClock(machine, passed, s.dir)
+	}
+	s.reset.Stored, s.reset.Machine = passed, machine
+	if passed.IsZero() || !passed.After(machine) && checkClock(machine, passed, s.dir) == nil {
+		return passed, nil
+	}
+	s.reset.Reset = true
+	s.reset.Leases = logged.MoveLeases(storekit.Millis(passed), storekit.Millis(machine))
+	return machine, nil
+}
