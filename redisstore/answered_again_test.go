@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P3, P13: a copy of a call with a key has the first answer for as long as the store says (Repeats), wherever in its window the
-// call was made, and changes nothing.
+// P3, P13: a copy of a call with a key has the first answer and changes nothing, for as long as the store says (Repeats). It does
+// not matter where in its window the call was made.
 func TestCopyUntilTheEndOfRepeats(t *testing.T) {
 	const window = script.RecordWindow * time.Millisecond
 	for _, v := range verbs() {
@@ -41,7 +41,7 @@ func TestCopyUntilTheEndOfRepeats(t *testing.T) {
 }
 
 // P3: a claim whose answer was lost is answered again with what it still leases, and with nothing that another claim has leased
-// meanwhile: neither a message of its own that was given back, nor one whose lease has the same end.
+// meanwhile. The other claim has a message of the first one that was given back, and one whose lease has the same end.
 func TestClaimAnsweredAgainBesideOthers(t *testing.T) {
 	server := redistest.Start(t)
 	for name, m := range map[string]punctual.NewMessage{

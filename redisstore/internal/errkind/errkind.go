@@ -34,7 +34,7 @@ type Kind struct {
 var kinds = []Kind{
 	{"MOVED", punctual.ErrOverloaded, true, "the slot is on another node: use a cluster client (redis+cluster://)"},
 	{"ASK", punctual.ErrOverloaded, true, "the slot is being moved to another node: use a cluster client (redis+cluster://)"},
-	{"TRYAGAIN", punctual.ErrOverloaded, true, "the slot is being moved to another node; try again"},
+	{"TRYAGAIN", punctual.ErrOverloaded, true, "the slot of the topic is being moved to another node, and until that is over no script runs there; try again. A move that was broken off stays so: end it with redis-cli --cluster fix"},
 	{"CLUSTERDOWN", punctual.ErrUnreachable, true, "the cluster is down or does not cover all slots; try again"},
 	{"LOADING", punctual.ErrUnreachable, true, "the server is loading its data; try again"},
 	{"READONLY", punctual.ErrUnreachable, true, "the server is a replica: name the primary, its Sentinels or the cluster; after a failover try again"},

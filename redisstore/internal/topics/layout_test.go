@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -68,5 +69,30 @@ func TestSettingsAreTheCallers(t *testing.T) {
 	l.Settings().Backoff.Delays[0] = time.Hour
 	if got := l.Settings().Backoff.Delays[0]; got != time.Second {
 		t.Errorf("the first delay is %v; want 1s", got)
+	}
+}
+
+// P10: what is remembered of deleted topics is bounded, however many come and go. Topics that exist stay known.
+func TestDeletedTopicsAreForgotten(t *testing.T) {
+	r := New(Options{})
+	r.learn("stays", &Layout{Version: 7})
+	for i := range 5 * mostDeleted {
+		topic := fmt.Sprint(i)
+		for _, version := range []int64{1, -2, -2} { // the last one is read again
+			r.learn(topic, &Layout{Version: version})
+		}
+		if got := r.Known(topic).Version; got != -2 {
+			t.Fatalf("the version of a topic that was just deleted is %d; want -2", got)
+		}
+		if i%3 == 0 {
+			r.learn(topic, &Layout{Version: 5}) // it comes again
+			r.learn(topic, &Layout{})           // and its last trace is gone
+		}
+		if n := len(r.of); n > mostDeleted+1 || r.deleted != n-1 {
+			t.Fatalf("P10: %d topics are known and %d count as deleted, after %d that were; want at most %d", n, r.deleted, i+1, mostDeleted)
+		}
+	}
+	if got := r.Known("stays").Version; got != 7 {
+		t.Errorf("the topic that exists has version %d; want 7", got)
 	}
 }

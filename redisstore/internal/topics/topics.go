@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -49,9 +50,14 @@ type Options struct {
 type Registry struct {
 	o Options
 
-	mu sync.Mutex
-	of map[string]*Layout // guarded by mu: by topic
+	mu      sync.Mutex
+	of      map[string]*Layout // guarded by mu: by topic
+	deleted int                // guarded by mu: how many of them were deleted
 }
+
+// mostDeleted is of how many deleted topics the last version is remembered. Who waits for one that is forgotten reads its settings
+// again with each poll, for the day for which its partitions keep that version.
+const mostDeleted = 1000
 
 // New returns a Registry that knows of no topic.
 func New(o Options) *Registry { return &Registry{o: o, of: make(map[string]*Layout)} }
@@ -71,10 +77,21 @@ func (r *Registry) learn(topic string, l *Layout) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.of[topic]
-	if l.Version == 0 {
+	if old != nil && !old.Exists() {
+		r.deleted--
+	}
+	switch {
+	case l.Version == 0:
 		delete(r.of, topic) // there may be any number of them
-	} else {
+	case l.Exists():
 		r.of[topic] = l
+	default:
+		if r.deleted >= mostDeleted {
+			maps.DeleteFunc(r.of, func(_ string, l *Layout) bool { return !l.Exists() })
+			r.deleted = 0
+		}
+		r.of[topic] = l
+		r.deleted++
 	}
 	return old == nil && l.Version != 0 || old != nil && old.Version != l.Version
 }
