@@ -66,7 +66,7 @@ func (s *renewing) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	return s.Store.Settle(ctx, ss)
 }
 
-// A pass outlasts renewals that fail for less than a lease, and ends when its lease may have run out, because another process may be at it.
+// A pass outlasts renewals that fail for less than a lease. It ends when its lease may have run out, because another process may be at it.
 func TestReconcileRenewals(t *testing.T) {
 	for _, x := range []struct {
 		from, until, took time.Duration // when renewals fail, and how long the pass takes
@@ -126,8 +126,8 @@ func (s *outage) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual
 	return s.Store.Push(ctx, ms)
 }
 
-// A store that does not answer for a day is asked seldom, a program that starts with it is asked soon, and when the store is back the next
-// pass comes within a minute, or within Every if that is shorter.
+// A store that does not answer for a day is asked seldom, and at its beginning soon. When the store is back the next pass comes within about
+// a minute, or Every if that is shorter.
 func TestReconcileBacksOff(t *testing.T) {
 	for _, every := range []time.Duration{5 * time.Minute, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

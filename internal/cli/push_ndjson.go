@@ -41,9 +41,11 @@ type lineJSON struct {
 	BodyBase64  []byte            `json:"body_base64"`
 	In          *string           `json:"in"`
 	Due         *string           `json:"due"`
+	At          *string           `json:"at"` // the same as due
 	Headers     map[string]string `json:"headers"`
 	MaxAttempts *int              `json:"max_attempts"`
 	Expire      *string           `json:"expire"`
+	DropExpired *bool             `json:"drop_expired"`
 }
 
 // inputLine is one line read: a message, or why it was refused.
@@ -411,7 +413,14 @@ func isWhen(o punctual.PushOption) bool {
 
 // options turns what the line says into what Compose takes.
 func (l *lineJSON) options() (o []punctual.PushOption, err error) {
-	if l.In != nil && l.Due != nil {
+	due := l.Due
+	if l.At != nil {
+		if due != nil {
+			return nil, usagef("\"due\" and \"at\" are both given, which mean the same: use one")
+		}
+		due = l.At
+	}
+	if l.In != nil && due != nil {
 		return nil, usagef("\"in\" and \"due\" are both given: use one")
 	}
 	if l.In != nil {
@@ -421,8 +430,8 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 		}
 		o = append(o, punctual.In(d))
 	}
-	if l.Due != nil {
-		t, err := typed(notation.ParseTime(*l.Due))
+	if due != nil {
+		t, err := typed(notation.ParseTime(*due))
 		if err != nil {
 			return nil, fmt.Errorf("\"due\": %w", err)
 		}
@@ -434,6 +443,9 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 			return nil, fmt.Errorf("\"expire\": %w", err)
 		}
 		o = append(o, punctual.Expire(d))
+	}
+	if l.DropExpired != nil && *l.DropExpired {
+		o = append(o, punctual.DropExpired())
 	}
 	if l.ID != nil {
 		o = append(o, punctual.ID(*l.ID))
