@@ -95,7 +95,7 @@ const (
 // Reconcile makes a pass of r at an interval until ctx ends, and then returns nil. It may run in many processes at
 // once. The one that holds the lease of a message which Reconcile keeps for that makes the pass. When it dies,
 // another one goes on within 30 s. A pass that fails is reported, and made again after a minute or Every. While the store
-// does not answer, it is asked less and less often: at last about once a minute, or once in Every if that is shorter.
+// does not answer, it is asked less and less often. At last that is about once a minute, or once in Every if that is shorter.
 //
 // It returns an error when r is not valid or the store cannot recover: it was closed, has failed or is damaged. q pushes
 // and cancels, so its Observer sees what is repaired. The store must be an Inspector.
