@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -78,8 +79,9 @@ const (
 	minReconcile           = time.Second
 	// reconcileLease is how long a pass stays with a process that has died.
 	reconcileLease = 30 * time.Second
-	// reconcilePause is how long Reconcile waits after an error before it claims again. A pass that failed is made
-	// again after reconcileRetry, or after Every if that is shorter.
+	// reconcilePause is how long Reconcile waits after a first error before it claims again, give or take a half. Each
+	// further error doubles that, up to reconcileRetry or Every. A pass that failed is made again after reconcileRetry,
+	// or after Every if that is shorter.
 	reconcilePause = time.Second
 	reconcileRetry = time.Minute
 	// reconcileSettle bounds the call that ends a pass when ctx has ended.
@@ -92,7 +94,8 @@ const (
 
 // Reconcile makes a pass of r at an interval until ctx ends, and then returns nil. It may run in many processes at
 // once. The one that holds the lease of a message which Reconcile keeps for that makes the pass. When it dies,
-// another one goes on within 30 s. A pass that fails is reported, and made again after a minute or Every.
+// another one goes on within 30 s. A pass that fails is reported, and made again after a minute or Every. While the store
+// does not answer, it is asked less and less often. At last that is about once a minute, or once in Every if that is shorter.
 //
 // It returns an error when r is not valid or the store cannot recover: it was closed, has failed or is damaged. q pushes
 // and cancels, so its Observer sees what is repaired. The store must be an Inspector.
@@ -101,9 +104,10 @@ func Reconcile(ctx context.Context, q *Queue, r *Reconciliation) error {
 	if err != nil {
 		return fmt.Errorf("reconcile: %w", err)
 	}
-	for ctx.Err() == nil {
+	for wait := reconcilePause; ctx.Err() == nil; {
 		err := c.turn(ctx, q)
 		if err == nil || ctx.Err() != nil {
+			wait = reconcilePause
 			continue
 		}
 		err = fmt.Errorf("reconcile %s: wait for the turn: %w", c.Topic, err)
@@ -111,7 +115,8 @@ func Reconcile(ctx context.Context, q *Queue, r *Reconciliation) error {
 		if beyondRecovery(err) {
 			return err
 		}
-		pause(ctx, reconcilePause)
+		pause(ctx, wait/2+rand.N(wait)) // many processes do not ask at the same time
+		wait = min(2*wait, c.Every, reconcileRetry)
 	}
 	return nil
 }

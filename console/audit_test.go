@@ -100,6 +100,9 @@ func TestAuditResults(t *testing.T) {
 		{0, punctual.ErrNotFound, resultRefused},
 		{2, errors.New("the connection broke"), resultUnknown},
 		{2, punctual.ErrNotFound, resultUnknown},
+		{0, punctual.ErrIndeterminate, resultUnknown},
+		{0, errors.New("the connection broke"), resultUnknown},
+		{0, context.DeadlineExceeded, resultRefused},
 	} {
 		l, _, clock := recorder(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())

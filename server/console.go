@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +27,13 @@ func (c *call) isForConsole() bool {
 	return true
 }
 
+// asksForHTML tells whether a request is one of a browser.
+func (c *call) asksForHTML() bool {
+	return c.r.Header.Get("Sec-Fetch-Site") != "" || slices.ContainsFunc(c.r.Header.Values("Accept"), func(accept string) bool {
+		return strings.Contains(strings.ToLower(accept), "text/html")
+	})
+}
+
 // askConsole lets the console answer, within the limits of the server. Who may do what is the console's to ask, of Server.Authenticate.
 func (c *call) askConsole() error {
 	control := http.NewResponseController(c.w)
@@ -35,11 +44,23 @@ func (c *call) askConsole() error {
 		defer c.releaseMemory()
 		r := *c.r
 		r.Body = &heldBody{ReadCloser: http.MaxBytesReader(c.w, c.r.Body, c.server.limits.MaxRequest), call: c}
-		c.server.options.Console.ServeHTTP(&consoleWriter{ResponseWriter: c.w, call: c, control: control}, &r)
+		return c.showPage(&r, control)
+	}
+	return c.showPage(c.r, control)
+}
+
+// showPage lets the console answer. A page that does not exist is a problem for who asks for no HTML, because a program has mistaken a path
+// of the interface.
+func (c *call) showPage(r *http.Request, control *http.ResponseController) error {
+	before := c.w.Header().Clone()
+	w := &consoleWriter{ResponseWriter: c.w, call: c, control: control, forProgram: !c.asksForHTML()}
+	c.server.options.Console.ServeHTTP(w, r)
+	if !w.noPage {
 		return nil
 	}
-	c.server.options.Console.ServeHTTP(&consoleWriter{ResponseWriter: c.w, call: c, control: control}, c.r)
-	return nil
+	clear(c.w.Header())
+	maps.Copy(c.w.Header(), before)
+	return noRoute(c.r.URL.EscapedPath())
 }
 
 // heldBody counts what the console reads of a body against Limits.MaxMemory, as it arrives.
@@ -68,10 +89,16 @@ type consoleWriter struct {
 	http.ResponseWriter
 	call    *call
 	control *http.ResponseController
+	// forProgram tells that a page which does not exist is not shown; noPage that it was to be.
+	forProgram, noPage bool
 }
 
 // WriteHeader sends the head of the answer.
 func (w *consoleWriter) WriteHeader(status int) {
+	if w.forProgram && status == http.StatusNotFound && w.call.status == 0 {
+		w.noPage = true
+		return
+	}
 	if w.call.status == 0 {
 		w.call.status = status
 	}
@@ -80,6 +107,9 @@ func (w *consoleWriter) WriteHeader(status int) {
 
 // Write sends a part of the answer.
 func (w *consoleWriter) Write(p []byte) (int, error) {
+	if w.noPage {
+		return len(p), nil
+	}
 	if w.call.status == 0 {
 		w.call.status = http.StatusOK
 	}

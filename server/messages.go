@@ -137,7 +137,7 @@ func messageHeaders(h http.Header) (map[string]string, error) {
 		out[name] = values[0]
 		return nil
 	}
-	if values := h.Values("Content-Type"); len(values) > 0 {
+	if values := h.Values("Content-Type"); len(values) > 0 && !(len(values) == 1 && isOfCurl(values[0])) {
 		if err := add(wire.ContentTypeHeader, values); err != nil {
 			return nil, err
 		}
@@ -156,6 +156,11 @@ func messageHeaders(h http.Header) (map[string]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// isOfCurl tells whether a Content-Type is the one that curl -d adds by itself, and so nobody meant it for the message.
+func isOfCurl(contentType string) bool {
+	return strings.EqualFold(contentType, "application/x-www-form-urlencoded")
 }
 
 // setMessageHeaders puts a message beside a body that is the message itself.

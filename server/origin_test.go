@@ -93,3 +93,46 @@ func TestFewChecksAtATime(t *testing.T) {
 	go func() { <-store.entered }()
 	r.ask("GET /v1/check", "").want(t, http.StatusOK)
 }
+
+// A page that does not exist is HTML for a browser and a problem for a program.
+func TestWrongPath(t *testing.T) {
+	none := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(http.StatusNotFound)
+		if _, err := w.Write([]byte("<html>no such page")); err != nil {
+			t.Error(err)
+		}
+	})
+	r := newRig(t, &Options{Console: none})
+	for _, header := range []string{"Accept: */*", "Accept: application/json", "User-Agent: curl/8"} {
+		p := ask(r.Server, r.request("POST /v2/topics", "x", header)).problem(t, http.StatusNotFound, "unsupported")
+		if !strings.Contains(p.Detail, "/v2/topics") {
+			t.Errorf("%s: %s", header, p.Detail)
+		}
+	}
+	for _, header := range []string{"Accept: text/html,application/xhtml+xml", "Sec-Fetch-Site: same-origin"} {
+		if a := ask(r.Server, r.request("GET /v2/topics", "", header)); a.status != http.StatusNotFound || a.body != "<html>no such page" {
+			t.Errorf("%s: %d %s", header, a.status, a.body)
+		}
+	}
+}
+
+// What curl -d says of a body by itself is no header of the message; another type is.
+func TestContentTypeOfCurl(t *testing.T) {
+	r := newRig(t, nil)
+	for contentType, want := range map[string]string{"application/x-www-form-urlencoded": "", "text/plain": "text/plain"} {
+		r.ask("PUT /v1/topics/t/messages/m?if_exists=replace", "x", "Content-Type: "+contentType).want(t, 200+1)
+		info, err := r.store.Get(t.Context(), "t", "m")
+		if err != nil || info.Headers["content-type"] != want {
+			t.Errorf("%s is kept as %q, %v", contentType, info.Headers, err)
+		}
+		r.ask("DELETE /v1/topics/t/messages/m", "").want(t, http.StatusOK)
+	}
+	for _, line := range []string{"POST /v1/topics/t/messages?id=u&due=2099-01-01T00:00:00Z", "POST /v1/topics/t/messages?id=v&at=2099-01-01T00:00:00Z"} {
+		r.ask(line, "").want(t, http.StatusCreated, "2099-01-01T00:00:00.000Z")
+	}
+	for _, name := range []string{"due", "at"} {
+		r.ask("POST /v1/push", `[{"topic":"t","body":"x","`+name+`":"2099-01-01T00:00:00Z"}]`).want(t, http.StatusOK, "2099-01-01T00:00:00.000Z")
+	}
+	r.ask("POST /v1/topics/t/messages?at=2099-01-01T00:00:00Z&due=2099-01-01T00:00:00Z", "").problem(t, http.StatusBadRequest, "invalid")
+}

@@ -206,7 +206,7 @@ func messageRoutes() []*route {
 				}},
 				paramFrom, paramTo,
 				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000. Default 100."},
-				param{name: "after", in: inQuery, text: "Continues a list: next of the page before."},
+				param{name: "after", in: inQuery, text: "Continues a list: next of the page before; empty: the first page.", mayBeEmpty: true},
 			),
 			answer: wire.Page{}, statuses: []int{http.StatusOK},
 			id: "list", summary: "List a topic's messages of one state, in the order of their time", handle: (*call).list,

@@ -218,7 +218,7 @@ func share(s *diskstore.Store, dir string, log *slog.Logger) (h *server.Server, 
 }
 
 // letNobodyElseIn removes the socket, and returns when every connection that was made before has been accepted. A connection that is
-// not accepted when the server ends is cut off, and who sent a request through it does not learn whether it was carried out.
+// not accepted when the server ends is cut off. Who sent a request through it does not learn whether it was carried out.
 func letNobodyElseIn(path string) error {
 	last := path + ".end"
 	if err := os.Rename(path, last); err != nil {

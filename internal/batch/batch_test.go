@@ -402,18 +402,45 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
+// Close gives up when its time is over, also when the call of the store goes on whatever its context says.
 func TestCloseOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Bool
+		mended := make(chan struct{})
 		r := newGate()
-		c := newBatcher(roomy(), r.run)
+		c := newBatcher(roomy(), func(ctx context.Context, items []int) ([]int, error) {
+			defer context.AfterFunc(ctx, func() { told.Store(true) })()
+			if items[0] == 1 {
+				r.mu.Lock()
+				r.batches = append(r.batches, slices.Clone(items))
+				r.mu.Unlock()
+				<-mended // and not ctx
+				return tenfold(ctx, items)
+			}
+			return r.run(ctx, items)
+		})
 		calls := gather(t, c, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		began := time.Now()
 		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("close: %v: want the deadline", err)
 		}
-		calls[0].wantError(t, true, errClosed) // as Run answers when its context ends
-		calls[1].wantError(t, true, errClosed)
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("close returned after %v, want when its context ended", took)
+		}
+		calls[1].wantError(t, true, errClosed) // it never began
+		synctest.Wait()
+		if !told.Load() {
+			t.Error("the call under way was not told that it is to end")
+		}
+		again, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Close(again); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("second close while the call is still under way: %v: want the deadline", err)
+		}
+		close(mended)
+		calls[0].wantAnswer(t, 10) // it was carried out
 		wantBatches(t, r.ran(), []int{1})
 		if err := c.Close(t.Context()); err != nil {
 			t.Errorf("close when all is done: %v", err)
@@ -748,6 +775,43 @@ func TestCloseOutOfTimeBesideALateKey(t *testing.T) {
 		}
 		for _, k := range calls {
 			k.wantError(t, true, errClosed)
+		}
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
+// TestLateKeyStaysApart: a key whose own batches are late goes on by itself, however often, and nobody else waits for it again (P14).
+func TestLateKeyStaysApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = 3 * time.Second // later than Late
+		c := newBatcher(keyed(roomy()), func(ctx context.Context, items []int) ([]int, error) {
+			if slices.ContainsFunc(items, func(n int) bool { return n/10 == 1 }) {
+				time.Sleep(slow)
+			}
+			return tenfold(ctx, items)
+		})
+		calls := []*doing{start(t.Context(), c, 10)}
+		synctest.Wait()
+		calls = append(calls, start(t.Context(), c, 11))
+		start(t.Context(), c, 20).wantAnswer(t, 200) // it learns by waiting that the key is slow
+		for n := range 40 {                          // in 10 s, with slow calls that always wait for one another
+			if n%5 == 0 {
+				calls = append(calls, start(t.Context(), c, 12+n/5%8))
+				synctest.Wait()
+			}
+			began := time.Now()
+			start(t.Context(), c, 21).wantAnswer(t, 210)
+			if took := time.Since(began); took != 0 {
+				t.Errorf("a call beside a key that stays slow took %v, %v after that was known", took, time.Duration(n)*250*time.Millisecond)
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		for _, k := range calls {
+			<-k.done
+			if k.err != nil {
+				t.Error(k.err)
+			}
 		}
 		synctest.Wait()
 		wantNothingPending(t, c)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -86,4 +87,14 @@ func TestEmptyKeys(t *testing.T) {
 			t.Errorf("%q: %v; want it refused with its line", text, err)
 		}
 	}
+}
+
+// A line of NDJSON may say drop_expired, and at in place of due.
+func TestNDJSONNames(t *testing.T) {
+	r := newRig(t)
+	r.runInput(`{"id":"a","body":"","at":"2026-11-21T10:00:00Z","expire":"1h","drop_expired":true}`+"\n", "push", "t", "--ndjson").ok()
+	if m := r.get("t", "a"); !m.DropExpired || !m.Due.Equal(start.Add(24*time.Hour)) {
+		t.Errorf("%+v", m)
+	}
+	r.runInput(`{"body":"","at":"2026-11-21T10:00:00Z","due":"2026-11-21T10:00:00Z"}`+"\n", "push", "t", "--ndjson").exits(exitError, "both given")
 }

@@ -18,7 +18,7 @@ the message is durable. BODY "-" reads the body from standard input; with --ndjs
 messages are read from standard input, one JSON object per line:
 
   {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?,
-   "max_attempts"?, "expire"?}
+   "max_attempts"?, "expire"?, "drop_expired"?}
 
 A "body" that is text is the body; any other JSON value is kept as it is written.
 Each stored one is answered by a JSON line, in the order of the input. A line that is

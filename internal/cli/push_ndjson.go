@@ -42,6 +42,7 @@ type lineJSON struct {
 	BodyBase64  []byte            `json:"body_base64"`
 	In          *string           `json:"in"`
 	Due         *string           `json:"due"`
+	At          *string           `json:"at"` // the same as due
 	Headers     map[string]string `json:"headers"`
 	MaxAttempts *int              `json:"max_attempts"`
 	Expire      *string           `json:"expire"`
@@ -432,7 +433,14 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 	default:
 		return nil, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", printable(l.State))
 	}
-	if l.In != nil && l.Due != nil {
+	due := l.Due
+	if l.At != nil {
+		if due != nil {
+			return nil, usagef("\"due\" and \"at\" are both given, which mean the same: use one")
+		}
+		due = l.At
+	}
+	if l.In != nil && due != nil {
 		return nil, usagef("\"in\" and \"due\" are both given: use one")
 	}
 	if l.In != nil {
@@ -442,8 +450,8 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 		}
 		o = append(o, punctual.In(d))
 	}
-	if l.Due != nil {
-		t, err := typed(notation.ParseTime(*l.Due))
+	if due != nil {
+		t, err := typed(notation.ParseTime(*due))
 		if err != nil {
 			return nil, fmt.Errorf("\"due\": %w", err)
 		}
@@ -464,14 +472,14 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 		o = append(o, punctual.Remember(d))
 	}
 	if l.Expires != nil {
-		if l.Expire != nil || l.Due == nil {
-			return nil, usagef("\"expires\" goes with \"due\", and without \"expire\"")
+		if l.Expire != nil || due == nil {
+			return nil, usagef("\"expires\" goes with \"due\" or \"at\", and without \"expire\"")
 		}
-		due, err := typed(notation.ParseTime(*l.Due))
+		at, err := typed(notation.ParseTime(*due))
 		if err != nil {
 			return nil, fmt.Errorf("\"due\": %w", err)
 		}
-		o = append(o, punctual.Expire(max(time.Millisecond, time.Time(*l.Expires).Sub(due))))
+		o = append(o, punctual.Expire(max(time.Millisecond, time.Time(*l.Expires).Sub(at))))
 	}
 	if l.DropExpired != nil && *l.DropExpired {
 		o = append(o, punctual.DropExpired())

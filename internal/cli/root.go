@@ -205,7 +205,7 @@ func (a *app) action(f func(ctx context.Context, args []string) error) func(*cob
 const mayBeEmpty = "may be empty"
 
 // refuseEmpty is an error of usage for a flag or an argument that was given without a value. A shell makes one of a variable that is not
-// set, and left out it would mean something else: every topic, at once, without a limit.
+// set. Left out it would mean something else: every topic, at once, without a limit.
 func refuseEmpty(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		if arg == "" && cmd.Annotations[mayBeEmpty] != strconv.Itoa(i) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"reflect"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -91,7 +92,7 @@ func syntax(data []byte, e *jsontext.SyntacticError) string {
 func semantics(e *json.SemanticError) string {
 	switch {
 	case errors.Is(e.Err, json.ErrUnknownName):
-		return "the name is not known"
+		return "the name is not known" + namesOf(e.GoType)
 	case errors.Is(e.Err, punctual.ErrInvalid):
 		return trimKind(e.Err.Error())
 	}
@@ -102,6 +103,28 @@ func semantics(e *json.SemanticError) string {
 		return e.Err.Error()
 	}
 	return "not of the form that is expected"
+}
+
+// namesOf says which names an object has.
+func namesOf(t reflect.Type) string {
+	var names []string
+	var add func(t reflect.Type)
+	add = func(t reflect.Type) {
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case name != "":
+				names = append(names, name)
+			case f.Anonymous:
+				add(f.Type)
+			}
+		}
+	}
+	if t == nil || t.Kind() != reflect.Struct {
+		return ""
+	}
+	add(t)
+	return ": use " + strings.Join(names, ", ")
 }
 
 func given(k jsontext.Kind) string {

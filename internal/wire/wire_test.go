@@ -22,7 +22,7 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		``:                                                 "there is nothing",
 		`{"messages":[{"topic":"a"`:                        "not complete",
 		`{"messages":[{"topic":"a"}]} {}`:                  "after top-level value",
-		`{"messages":[{"dealy":"1s"}]}`:                    `"/messages/0/dealy"`,
+		`{"messages":[{"dealy":"1s"}]}`:                    `the name is not known: use topic, id, body, body_base64, headers, headers_base64, in, due, at, max_attempts`,
 		`{"messages":[{"Topic":"a"}]}`:                     "not known",
 		`{"messages":[{"topic":1}]}`:                       "a number where a string is expected",
 		`{"messages":{}}`:                                  "an object where an array",

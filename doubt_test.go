@@ -1,0 +1,194 @@
+package punctual_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// A BatchError is definite only if every item certainly was not done (P13), whichever items came first.
+func TestBatchErrorsAreHonest(t *testing.T) {
+	outcomes := []error{nil, punctual.ErrNoSpace, punctual.ErrIndeterminate, errors.New("an error that nobody knows")}
+	for n := range len(outcomes) * len(outcomes) * len(outcomes) {
+		errs := []error{outcomes[n%4], outcomes[n/4%4], outcomes[n/16]}
+		s := &fakeStore{
+			push: func(_ context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+				rs := make([]punctual.PushResult, len(ms))
+				for i := range ms {
+					if rs[i].Err = errs[i]; errs[i] == nil {
+						rs[i].Status = punctual.PushStored
+					}
+				}
+				return rs, nil
+			},
+			amend: func(_ context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+				out := make([]punctual.Amended, len(as))
+				for i := range as {
+					out[i].Err = errs[i]
+				}
+				return out, nil
+			},
+		}
+		q := punctual.NewQueue(s, nil)
+		_, pushed := q.PushMany(t.Context(), make([]punctual.NewMessage, len(errs)))
+		_, moved := q.RescheduleMany(t.Context(), "t", []string{"a", "b", "c"}, punctual.In(time.Hour))
+		_, cancelled := q.CancelMany(t.Context(), "t", []string{"a", "b", "c"})
+		failed := slices.ContainsFunc(errs, func(err error) bool { return err != nil })
+		untouched := !slices.ContainsFunc(errs, func(err error) bool { return err == nil || !punctual.Definite(err) })
+		for name, err := range map[string]error{"push": pushed, "reschedule": moved, "cancel": cancelled} {
+			if (err != nil) != failed || failed && punctual.Definite(err) != untouched {
+				t.Errorf("P13: %s whose items ended with %v: %v, definite %v; want %v", name, errs, err, punctual.Definite(err), untouched)
+			}
+		}
+	}
+}
+
+// renewing is a store whose renewals of leases fail while they are to.
+type renewing struct {
+	*memstore.Store
+	fails  func() bool
+	failed atomic.Int64
+}
+
+func (s *renewing) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	if ss[0].Verb == punctual.SettleExtend && s.fails() {
+		s.failed.Add(1)
+		return nil, punctual.ErrUnreachable
+	}
+	return s.Store.Settle(ctx, ss)
+}
+
+// A pass outlasts renewals that fail for less than a lease. It ends when its lease may have run out, because another process may be at it.
+func TestReconcileRenewals(t *testing.T) {
+	for _, x := range []struct {
+		from, until, took time.Duration // when renewals fail, and how long the pass takes
+		lost              bool
+	}{
+		{0, 25 * time.Second, 100 * time.Second, false},
+		{25 * time.Second, 45 * time.Second, 100 * time.Second, false},
+		{0, time.Hour, 25 * time.Second, false},
+		{0, time.Hour, 100 * time.Second, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			s := &renewing{Store: memstore.New(nil), fails: func() bool { return time.Since(start) >= x.from && time.Since(start) < x.until }}
+			ctx, cancel := context.WithCancel(t.Context())
+			var reported error
+			var ended time.Duration
+			err := punctual.Reconcile(ctx, punctual.NewQueue(s, nil), &punctual.Reconciliation{
+				Topic: orderTopic,
+				List: func(ctx context.Context, _ string) ([]punctual.NewMessage, string, error) {
+					select {
+					case <-ctx.Done():
+						return nil, "", ctx.Err()
+					case <-time.After(x.took):
+						return nil, "", nil
+					}
+				},
+				Report: func(_ punctual.Reconciled, err error) {
+					reported, ended = err, time.Since(start)
+					cancel()
+				},
+			})
+			if err != nil || s.failed.Load() == 0 {
+				t.Fatalf("this test shows nothing: %v, %d renewals failed", err, s.failed.Load())
+			}
+			switch {
+			case !x.lost && (reported != nil || ended != x.took):
+				t.Errorf("renewals fail from %v to %v: a pass of %v ended after %v with %v", x.from, x.until, x.took, ended, reported)
+			case x.lost && (!errors.Is(reported, punctual.ErrLeaseLost) || ended < 30*time.Second || ended > 40*time.Second):
+				t.Errorf("renewals fail from %v to %v: a pass ended after %v with %v; want ErrLeaseLost once its lease of 30 s is over", x.from, x.until, ended, reported)
+			}
+		})
+	}
+}
+
+// outage is a store that does not answer for a while.
+type outage struct {
+	*memstore.Store
+	gone  func() bool
+	calls atomic.Int64 // during the outage
+}
+
+func (s *outage) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	if s.gone() {
+		s.calls.Add(1)
+		return nil, fmt.Errorf("push: %w", punctual.ErrUnreachable)
+	}
+	return s.Store.Push(ctx, ms)
+}
+
+// A store that does not answer for a day is asked seldom, and at its beginning soon. When the store is back the next pass comes within about
+// a minute, or Every if that is shorter.
+func TestReconcileBacksOff(t *testing.T) {
+	for _, every := range []time.Duration{5 * time.Minute, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			longest := min(every, time.Minute)
+			start := time.Now()
+			length := 24 * time.Hour
+			s := &outage{Store: memstore.New(nil), gone: func() bool { return time.Since(start) < length }}
+			ctx, cancel := context.WithCancel(t.Context())
+			var told []time.Duration // of the first minute
+			var back time.Duration
+			reports := int64(0)
+			err := punctual.Reconcile(ctx, punctual.NewQueue(s, nil), &punctual.Reconciliation{
+				Topic: orderTopic, Every: every,
+				List: func(context.Context, string) ([]punctual.NewMessage, string, error) { return nil, "", nil },
+				Report: func(_ punctual.Reconciled, err error) {
+					if err == nil {
+						back = time.Since(start) - length
+						cancel()
+						return
+					}
+					if reports++; time.Since(start) <= 10*time.Second {
+						told = append(told, time.Since(start))
+					}
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, most := s.calls.Load(), int64(length/(longest/2))+10; n > most || n < int64(length/(longest*3/2)) || reports != n {
+				t.Errorf("every %v: %d calls, %d reports in a day without a store; want one in about %v", every, n, reports, longest)
+			}
+			if len(told) < 3 || told[0] != 0 || told[1] > 2*time.Second {
+				t.Errorf("every %v: the first errors were told after %v", every, told)
+			}
+			if back < 0 || back > longest*3/2 {
+				t.Errorf("every %v: the first pass came %v after the store was back, want at most %v", every, back, longest*3/2)
+			}
+		})
+	}
+}
+
+// An outage after a success begins with short waits again.
+func TestReconcileBacksOffAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		since := func() time.Duration { return time.Since(start) }
+		s := &outage{Store: memstore.New(nil), gone: func() bool { return since() < time.Hour || since() > 2*time.Hour }}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+		defer cancel()
+		var second []time.Duration // errors of the second outage
+		err := punctual.Reconcile(ctx, punctual.NewQueue(s, nil), &punctual.Reconciliation{
+			Topic: orderTopic, Every: 5 * time.Minute,
+			List: func(context.Context, string) ([]punctual.NewMessage, string, error) { return nil, "", nil },
+			Report: func(_ punctual.Reconciled, err error) {
+				if err != nil && since() > 2*time.Hour {
+					second = append(second, since())
+				}
+			},
+		})
+		if err != nil || len(second) < 3 || second[1]-second[0] > 2*time.Second || second[2]-second[1] > 4*time.Second {
+			t.Errorf("%v; the errors of the second outage came after %v", err, second)
+		}
+	})
+}

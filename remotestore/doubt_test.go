@@ -1,0 +1,191 @@
+package remotestore_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/answers"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/remotestore"
+	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// losing is a server that carries requests out and loses some of the answers, and notes the requests for one path.
+type losing struct {
+	*server.Server
+	path string
+
+	mu      sync.Mutex
+	loses   func(n int) bool                 // of the n-th request for the path, from 0; guarded by mu
+	instead func(w http.ResponseWriter) bool // answers later ones, if it returns true; guarded by mu
+	seen    []http.Header                    // guarded by mu
+	at      []time.Time                      // guarded by mu
+	others  []http.Header                    // of the requests for other paths; guarded by mu
+}
+
+func newLosing(t *testing.T, below punctual.Store, path string) (l *losing, url string) {
+	t.Helper()
+	h, err := server.New(below, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = &losing{Server: h, path: path}
+	hs := newHTTPServer(l, true, true)
+	t.Cleanup(func() {
+		hs.Close()
+		h.Close()
+	})
+	return l, hs.URL
+}
+
+func (l *losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	if r.URL.Path != l.path {
+		l.others = append(l.others, r.Header)
+		l.mu.Unlock()
+		l.Server.ServeHTTP(w, r)
+		return
+	}
+	n := len(l.seen)
+	l.seen, l.at = append(l.seen, r.Header), append(l.at, time.Now())
+	lose, instead := l.loses != nil && l.loses(n), l.instead
+	l.mu.Unlock()
+	if !lose && instead != nil && instead(w) {
+		return
+	}
+	if lose {
+		l.Server.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler) // the connection ends without an answer
+	}
+	l.Server.ServeHTTP(w, r)
+}
+
+// TestCopiesEndInTime: no copy of a request may be carried out after the server has forgotten the answer of the first.
+func TestCopiesEndInTime(t *testing.T) {
+	const keep = 2 * time.Second
+	below := memstore.New(nil)
+	l, url := newLosing(t, closing(t, answers.New(below, &answers.Options{Keep: keep}), nil), wire.PathPush)
+	began := time.Now()
+	l.loses = func(int) bool { return time.Since(began) < keep/2 }
+	s := connect(t, nil, url)
+	began = time.Now()
+	pushOne(t, s, "a")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var until []time.Time
+	for _, h := range l.seen {
+		at, err := time.Parse(time.RFC3339Nano, h.Get(wire.HeaderNotAfter))
+		if err != nil {
+			t.Fatalf("%v: %v", h, err)
+		}
+		until = append(until, at)
+	}
+	// The first copy has three quarters of the time for which answers are kept.
+	forgotten := until[0].Add(keep / 4)
+	if last := l.at[len(l.at)-1].Sub(l.at[0]); last < keep/4 {
+		t.Fatalf("the last of %d copies came %v after the first, so this shows nothing", len(until), last)
+	}
+	for i, at := range until {
+		if at.After(forgotten.Add(time.Millisecond)) {
+			t.Errorf("copy %d may be carried out until %v, and the first one's answer is kept until %v", i, at, forgotten)
+		}
+	}
+	if stats, err := below.Stats(t.Context(), "t"); err != nil || stats.Live() != 1 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+}
+
+// TestWhatIsAnswered: the server may forget an answer once no copy of its request can be on its way any more.
+func TestWhatIsAnswered(t *testing.T) {
+	for _, x := range []struct {
+		name       string
+		lost       int
+		ownKey     bool
+		wantForget bool
+	}{
+		{"answered at once", 0, false, true},
+		{"one answer lost", 1, false, false},
+		{"two answers lost", 2, false, false},
+		{"the caller's key", 0, true, false},
+	} {
+		l, url := newLosing(t, closing(t, memstore.New(nil), nil), wire.PathPush)
+		l.loses = func(n int) bool { return n < x.lost }
+		s := connect(t, nil, url)
+		ctx := t.Context()
+		if x.ownKey {
+			ctx = storekit.WithRequest(ctx, storekit.Request{Key: "mine"})
+		}
+		if rs, err := s.Push(ctx, []punctual.NewMessage{{Topic: "t", ID: "a"}}); err != nil || rs[0].Status != punctual.PushStored {
+			t.Fatal(rs, err)
+		}
+		if _, err := s.Topics(t.Context()); err != nil { // the next request tells
+			t.Fatal(err)
+		}
+		l.mu.Lock()
+		if len(l.seen) != x.lost+1 {
+			t.Fatalf("%s: %d copies", x.name, len(l.seen))
+		}
+		key := l.seen[0].Get(wire.HeaderRequest)
+		var told []string
+		for _, h := range l.others {
+			told = append(told, strings.Split(h.Get(wire.HeaderAnswered), ",")...)
+		}
+		if forgets := slices.Contains(told, key); key == "" || forgets != x.wantForget {
+			t.Errorf("%s: the server is told to forget %q of key %q; want that %v", x.name, told, key, x.wantForget)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// TestRefusedCopies: a copy is refused by who does not know what became of the request before it. The call is in doubt then, unless the
+// refusal is the answer of the store, which knows.
+func TestRefusedCopies(t *testing.T) {
+	inFront := []string{"unauthenticated", "forbidden", "overloaded", "too_large", "invalid"}
+	sentAgain := []string{"closed", "store_failed", "unreachable", "locked"}
+	tried := 0
+	for _, k := range punctual.ErrorKinds() {
+		if !k.Definite || slices.Contains(sentAgain, k.Code) {
+			continue
+		}
+		tried++
+		l, url := newLosing(t, closing(t, memstore.New(nil), nil), wire.PathPush)
+		l.loses = func(n int) bool { return n == 0 }
+		l.instead = func(w http.ResponseWriter) bool {
+			p := wire.ProblemOf(k.Err)
+			data, err := wire.Encode(p)
+			if err != nil {
+				t.Error(err)
+			}
+			w.Header().Set("Content-Type", wire.ProblemType)
+			w.WriteHeader(p.Status)
+			_, _ = w.Write(data)
+			return true
+		}
+		s := connect(t, &remotestore.Options{RetryFor: 100 * time.Millisecond}, url)
+		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "a"}})
+		if err == nil {
+			err = rs[0].Err // of a request that is too large the message is told
+		}
+		l.mu.Lock()
+		if len(l.seen) < 2 {
+			t.Fatalf("%s: this shows nothing: %d copies, %v", k.Code, len(l.seen), err)
+		}
+		l.mu.Unlock()
+		doubt := slices.Contains(inFront, k.Code)
+		if errors.Is(err, punctual.ErrIndeterminate) != doubt || !doubt && !errors.Is(err, k.Err) {
+			t.Errorf("P13: a copy is refused with %s: %v; want it in doubt: %v", k.Code, err, doubt)
+		}
+	}
+	if tried < 10 {
+		t.Errorf("%d kinds of errors were tried", tried)
+	}
+}
