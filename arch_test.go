@@ -143,7 +143,7 @@ var testModules = []string{"pgregory.net/rapid", "go.uber.org/goleak", "github.c
 // drawers are names that say nothing of what is inside.
 var drawers = []string{"util", "utils", "common", "base", "helper", "helpers", "misc"}
 
-func TestArchitecture(t *testing.T) {
+func TestSlowArchitecture(t *testing.T) {
 	sources, err := readSources(os.DirFS("."))
 	if err != nil {
 		t.Fatal(err)

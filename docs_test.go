@@ -38,7 +38,7 @@ func TestLinksInDocuments(t *testing.T) {
 }
 
 // A file of Go, Lua or SQL that a comment names is there. One named without folders is beside, above or below the comment's own file.
-func TestFilesNamedInComments(t *testing.T) {
+func TestSlowFilesNamedInComments(t *testing.T) {
 	folders := make(map[string][]string) // of each file's name
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Name() == "node_modules" {
@@ -150,7 +150,7 @@ var (
 )
 
 // Every test, Go file and member of a type that a document names in code quotes exists.
-func TestNamesInDocuments(t *testing.T) {
+func TestSlowNamesInDocuments(t *testing.T) {
 	sources, err := readSources(os.DirFS("."))
 	if err != nil {
 		t.Fatal(err)
@@ -433,7 +433,7 @@ func explainedModules(doc string) map[string]bool {
 }
 
 // ARCHITECTURE.md shows the same import table for the packages that exist, and no others.
-func TestArchitecturePageShowsTheTable(t *testing.T) {
+func TestSlowArchitecturePageShowsTheTable(t *testing.T) {
 	sources, err := readSources(os.DirFS("."))
 	if err != nil {
 		t.Fatal(err)

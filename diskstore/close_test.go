@@ -84,9 +84,9 @@ func mustCloseSoundly(t *testing.T, s *Store, o *Options, armed *atomic.Bool) {
 	closeStore(t, again)
 }
 
-// TestCloseEndsACheck closes a store while a check reads, on a disk so slow that the check would take
+// TestSlowCloseEndsACheck closes a store while a check reads, on a disk so slow that the check would take
 // far longer than CommitTimeout. A check that is under way is no hanging disk.
-func TestCloseEndsACheck(t *testing.T) { alone(t, closeEndsACheck) }
+func TestSlowCloseEndsACheck(t *testing.T) { alone(t, closeEndsACheck) }
 
 func closeEndsACheck(t *testing.T) {
 	reading := make(chan struct{}, 1)
@@ -110,8 +110,8 @@ func closeEndsACheck(t *testing.T) {
 	}
 }
 
-// TestCloseEndsACompaction is the same for a compaction: it gets a while, but it is no hanging disk.
-func TestCloseEndsACompaction(t *testing.T) { alone(t, closeEndsACompaction) }
+// TestSlowCloseEndsACompaction is the same for a compaction: it gets a while, but it is no hanging disk.
+func TestSlowCloseEndsACompaction(t *testing.T) { alone(t, closeEndsACompaction) }
 
 func closeEndsACompaction(t *testing.T) {
 	reading := make(chan struct{}, 1)
@@ -137,8 +137,8 @@ func closeEndsACompaction(t *testing.T) {
 	mustCloseSoundly(t, s, o, armed)
 }
 
-// TestCheckEndsWithItsContext: also while the database reads and looks at nothing.
-func TestCheckEndsWithItsContext(t *testing.T) {
+// TestSlowCheckEndsWithItsContext: also while the database reads and looks at nothing.
+func TestSlowCheckEndsWithItsContext(t *testing.T) {
 	reading, release := make(chan struct{}, 1), make(chan struct{})
 	s, o, armed := slowStore(t, func() {
 		select {

@@ -11,12 +11,12 @@ import (
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
-func TestConformance(t *testing.T) {
+func TestSlowConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, openFresh, storetest.WithReopen(reopen))
 }
 
-func TestRandomHistories(t *testing.T) {
+func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
 	storetest.RunRandom(t, openFresh, storetest.WithReopen(reopen))
 }
@@ -26,8 +26,8 @@ func TestRaces(t *testing.T) {
 	storetest.RunRaces(t, openFresh)
 }
 
-// TestTransitions compares every transition of a message's life with memstore.
-func TestTransitions(t *testing.T) {
+// TestSlowTransitions compares every transition of a message's life with memstore.
+func TestSlowTransitions(t *testing.T) {
 	t.Parallel()
 	transitions.Run(t, openFresh)
 }
@@ -49,7 +49,7 @@ func TestConformanceAfterKill(t *testing.T) {
 	storetest.RunReopen(t, openInMemory, kill)
 }
 
-func TestRandomHistoriesAfterKill(t *testing.T) {
+func TestSlowRandomHistoriesAfterKill(t *testing.T) {
 	t.Parallel()
 	storetest.RunRandom(t, openInMemory, storetest.WithReopen(kill))
 }
@@ -67,8 +67,8 @@ func kill(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store
 	return openAt(t, "store", &Options{Clock: clock, fs: afterKill(old.(*Store).opt.fs.(*vfs.MemFS))})
 }
 
-// TestWithLittleMemory: nearly every message has to leave memory and to be loaded again, and nobody notices.
-func TestWithLittleMemory(t *testing.T) {
+// TestSlowWithLittleMemory: nearly every message has to leave memory and to be loaded again, and nobody notices.
+func TestSlowWithLittleMemory(t *testing.T) {
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock, MemoryBytes: 1})
 	}

@@ -160,8 +160,8 @@ func readMem(t *testing.T, mem *vfs.MemFS, name string) []byte {
 	return data
 }
 
-// TestDamagedClosedStore damages each class of files of a store that was closed.
-func TestDamagedClosedStore(t *testing.T) {
+// TestSlowDamagedClosedStore damages each class of files of a store that was closed.
+func TestSlowDamagedClosedStore(t *testing.T) {
 	alone(t, func(t *testing.T) {
 		s, made := fill(t, false)
 		closeStore(t, s)
@@ -173,12 +173,14 @@ func TestDamagedClosedStore(t *testing.T) {
 	})
 }
 
-// TestDamagedKilledStore does it to a store whose process was killed, which has its last
+// TestSlowDamagedKilledStore does it to a store whose process was killed, which has its last
 // messages in the log.
-func TestDamagedKilledStore(t *testing.T) { alone(t, func(t *testing.T) { damageKilled(t, false) }) }
+func TestSlowDamagedKilledStore(t *testing.T) {
+	alone(t, func(t *testing.T) { damageKilled(t, false) })
+}
 
-// TestDamagedLargeStore does it to a killed store that has several tables and has been reopened.
-func TestDamagedLargeStore(t *testing.T) { alone(t, func(t *testing.T) { damageKilled(t, true) }) }
+// TestSlowDamagedLargeStore does it to a killed store that has several tables and has been reopened.
+func TestSlowDamagedLargeStore(t *testing.T) { alone(t, func(t *testing.T) { damageKilled(t, true) }) }
 
 func damageKilled(t *testing.T, many bool) {
 	s, made := fill(t, many)

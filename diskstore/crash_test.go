@@ -22,9 +22,9 @@ import (
 // for another number.
 const crashClones = 100
 
-// TestPowerCut cuts the power of a machine that works on a store. Each clone of its files, with any part of what was
+// TestSlowPowerCut cuts the power of a machine that works on a store. Each clone of its files, with any part of what was
 // not synced missing, must open and hold all that was acknowledged.
-func TestPowerCut(t *testing.T) {
+func TestSlowPowerCut(t *testing.T) {
 	t.Parallel()
 	seed := tortureSeed(t)
 	want := storetest.FromEnv(t, "PUNCTUAL_POWER_CUTS", crashClones)
@@ -243,10 +243,10 @@ func (p *powerCuts) check(t *testing.T, i int, c powerClone) *storetest.Ledger {
 	return l
 }
 
-// TestMarkerNeedsItsDirectorySynced shows what failstop.FS is for. Without it a power cut while a new MANIFEST comes
+// TestSlowMarkerNeedsItsDirectorySynced shows what failstop.FS is for. Without it a power cut while a new MANIFEST comes
 // into force may leave a marker that names a missing file (cockroachdb/pebble issue 5825). The bare database is cut
 // as a check of the test itself.
-func TestMarkerNeedsItsDirectorySynced(t *testing.T) {
+func TestSlowMarkerNeedsItsDirectorySynced(t *testing.T) {
 	r := rand.New(rand.NewPCG(tortureSeed(t), 0))
 	bare := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS { return fs })
 	safe := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS {

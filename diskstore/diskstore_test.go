@@ -199,7 +199,7 @@ func TestClockNeverRunsBackwardsAcrossReopen(t *testing.T) {
 }
 
 // A topic with far more messages due than memory may hold is drained in order.
-func TestBacklogLargerThanMemory(t *testing.T) {
+func TestSlowBacklogLargerThanMemory(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock, MemoryBytes: 1 << 20})
 	const n = 20_000

@@ -89,8 +89,8 @@ func (r dueRig) claim(n int) []punctual.Delivery {
 	return ds
 }
 
-// TestCountsOfALargeTopic: the number of ready messages stays right through all that can happen to messages between two looks.
-func TestCountsOfALargeTopic(t *testing.T) {
+// TestSlowCountsOfALargeTopic: the number of ready messages stays right through all that can happen to messages between two looks.
+func TestSlowCountsOfALargeTopic(t *testing.T) {
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
 	dir := t.TempDir()
 	s, err := Open(dir, &Options{Clock: clock})

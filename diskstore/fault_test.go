@@ -355,9 +355,9 @@ func failedStoreTakesNoCall(t *testing.T) {
 	}
 }
 
-// TestEveryFault fails the n-th change of a file, once or from then on. It does so for every few n until the life of
+// TestSlowEveryFault fails the n-th change of a file, once or from then on. It does so for every few n until the life of
 // the store ends before the n-th change. That life is making it, work, flush, close and reopening.
-func TestEveryFault(t *testing.T) { alone(t, everyFault) }
+func TestSlowEveryFault(t *testing.T) { alone(t, everyFault) }
 
 func everyFault(t *testing.T) {
 	probe := newRig(t)
@@ -421,9 +421,9 @@ func isLog(op fsOp) bool {
 	return strings.HasSuffix(op.name, ".log") && !strings.HasPrefix(op.name, "claims-")
 }
 
-// TestFailedSyncOfTheLog fails the fsync of the log once, at each of the first syncs, while
+// TestSlowFailedSyncOfTheLog fails the fsync of the log once, at each of the first syncs, while
 // several callers wait for it. The fsync that would follow succeeds; nobody may take it for theirs.
-func TestFailedSyncOfTheLog(t *testing.T) { alone(t, failedSyncOfTheLog) }
+func TestSlowFailedSyncOfTheLog(t *testing.T) { alone(t, failedSyncOfTheLog) }
 
 func failedSyncOfTheLog(t *testing.T) {
 	for k := 1; k <= 25; k++ {
@@ -528,11 +528,11 @@ func flushStopped() bool {
 	return false
 }
 
-// TestFailedStoreLeavesItsFilesAlone reopens a directory in the same process after a failure, as
+// TestSlowFailedStoreLeavesItsFilesAlone reopens a directory in the same process after a failure, as
 // the documentation advises. The database of the failed store is in the middle of a flush. The directory has
 // no new owner before the change of a file that is under way has ended. What the flush does
 // afterwards does not touch the files of the new owner.
-func TestFailedStoreLeavesItsFilesAlone(t *testing.T) { alone(t, failedStoreLeavesItsFilesAlone) }
+func TestSlowFailedStoreLeavesItsFilesAlone(t *testing.T) { alone(t, failedStoreLeavesItsFilesAlone) }
 
 func failedStoreLeavesItsFilesAlone(t *testing.T) {
 	r := newRig(t)
@@ -628,9 +628,9 @@ func openWhenFree(t *testing.T, o *Options) *Store {
 	}
 }
 
-// TestHangingDisk lets one kind of call to the disk never return: calls must end all the same, and
+// TestSlowHangingDisk lets one kind of call to the disk never return: calls must end all the same, and
 // so must Close.
-func TestHangingDisk(t *testing.T) {
+func TestSlowHangingDisk(t *testing.T) {
 	t.Parallel()
 	alone(t, hangingDisk)
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestKillAtEveryChange plays one history that uses leases in every way, and copies the files
+// TestSlowKillAtEveryChange plays one history that uses leases in every way, and copies the files
 // before every change of one, as kill -9 would leave them. Each copy must open and be, in every
 // respect, what package memstore is after the calls that had returned. The call under way may have
 // happened too.
-func TestKillAtEveryChange(t *testing.T) {
+func TestSlowKillAtEveryChange(t *testing.T) {
 	k := playAndCopy(t)
 	for i, c := range k.copies {
 		k.checkCopy(t, c)

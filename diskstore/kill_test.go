@@ -28,9 +28,9 @@ func newLedger() *storetest.Ledger {
 	return l
 }
 
-// TestKill kills a process that works on a store, again and again, at random moments, some of them during its
+// TestSlowKill kills a process that works on a store, again and again, at random moments, some of them during its
 // recovery. It compares all that was ever acknowledged with what it finds.
-func TestKill(t *testing.T) {
+func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	k := &killRun{t: t, dir: t.TempDir(), ledger: newLedger(), rng: rand.New(rand.NewPCG(tortureSeed(t), 0))}
 	cycles := storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killCycles)
@@ -140,11 +140,11 @@ func (k *killRun) cycle(i int) {
 // linesKept is about how many lines are kept for a look at what broke a promise.
 const linesKept = 500_000
 
-// TestKillChild is the process that TestKill starts and kills; by itself it does nothing.
+// TestKillChild is the process that TestSlowKill starts and kills; by itself it does nothing.
 func TestKillChild(t *testing.T) {
 	c, ok := storetest.ChildOf(t)
 	if !ok {
-		t.Skip("this is the child process of TestKill")
+		t.Skip("this is the child process of TestSlowKill")
 	}
 	j, err := storetest.OpenJournal(c.Journal)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestManyTopicsShareTheBound is not run under the race detector, which has the database allocate more on the heap. So
+// TestSlowManyTopicsShareTheBound is not run under the race detector, which has the database allocate more on the heap. So
 // make test runs it by itself. What is due in many topics, none of which has many messages, is kept within one bound,
 // and comes all the same.
-func TestManyTopicsShareTheBound(t *testing.T) {
+func TestSlowManyTopicsShareTheBound(t *testing.T) {
 	const topics, each, size, bound = 12, 64, 256 << 10, 4 << 20
 	s := openAt(t, t.TempDir(), &Options{Clock: storekit.NewManualClock(testStart), MemoryBytes: bound})
 	before := heapInUse(t, s)

@@ -15,9 +15,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestManyTopicsWithManyMessages: not only bodies are bounded. What is due in many topics does not
+// TestSlowManyTopicsWithManyMessages: not only bodies are bounded. What is due in many topics does not
 // all become entries either.
-func TestManyTopicsWithManyMessages(t *testing.T) {
+func TestSlowManyTopicsWithManyMessages(t *testing.T) {
 	const topics, each, bound = 200, 100, 200 * memory.MessageBytes * 10
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart), MemoryBytes: bound})
 	for i := range each {
@@ -66,8 +66,8 @@ func TestBacklogLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// TestOneClaimIsBounded: a claim for many large messages brings some of them, in order, and the next the others.
-func TestOneClaimIsBounded(t *testing.T) {
+// TestSlowOneClaimIsBounded: a claim for many large messages brings some of them, in order, and the next the others.
+func TestSlowOneClaimIsBounded(t *testing.T) {
 	const size, n = 1 << 20, 80
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock})
@@ -96,9 +96,9 @@ func TestOneClaimIsBounded(t *testing.T) {
 	}
 }
 
-// TestAccountOfMemory: after whatever is done the account of the memory is the sum of what is there, and within
+// TestSlowAccountOfMemory: after whatever is done the account of the memory is the sum of what is there, and within
 // the bound.
-func TestAccountOfMemory(t *testing.T) {
+func TestSlowAccountOfMemory(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			r := &accountRig{t: t, rng: rand.New(rand.NewPCG(seed, 8)), clock: storekit.NewManualClock(testStart)}

@@ -15,10 +15,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestMillionDueAtOnce is not run under the race detector, which makes it ten times slower. A million messages due in one
+// TestSlowMillionDueAtOnce is not run under the race detector, which makes it ten times slower. A million messages due in one
 // millisecond come once each, with bounded memory, while another topic gets its message at once. make test has a tenth of
 // them, which are several times what the memory holds.
-func TestMillionDueAtOnce(t *testing.T) {
+func TestSlowMillionDueAtOnce(t *testing.T) {
 	const batch = 5000
 	n, memory := 100_000, int64(2<<20)
 	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" {

@@ -58,10 +58,10 @@ func settleAll(t *testing.T, s *Store, ds []punctual.Delivery, verb punctual.Ver
 	}
 }
 
-// TestNoTransactionIsLarge: a call that writes much makes several transactions, each of bounded size,
+// TestSlowNoTransactionIsLarge: a call that writes much makes several transactions, each of bounded size,
 // whatever it does. Beyond 4 GiB the database panics; long before that the heap suffers, and everybody who
 // waits.
-func TestNoTransactionIsLarge(t *testing.T) {
+func TestSlowNoTransactionIsLarge(t *testing.T) {
 	const n = 30
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock})
@@ -126,9 +126,9 @@ func (c *endsLater) Err() error {
 	return nil
 }
 
-// TestLargeCallWhoseLaterStepFails: when a later step of a large call cannot be made, each item says truly what
+// TestSlowLargeCallWhoseLaterStepFails: when a later step of a large call cannot be made, each item says truly what
 // became of it.
-func TestLargeCallWhoseLaterStepFails(t *testing.T) {
+func TestSlowLargeCallWhoseLaterStepFails(t *testing.T) {
 	const n = 20
 	s := openAt(t, "store", &Options{fs: vfs.NewMem()})
 	wantCut := func(what string, err error, item func(i int) error) (done int) {

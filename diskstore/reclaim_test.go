@@ -52,9 +52,9 @@ func finish(t *testing.T, s *Store, topic string, n int, verb punctual.Verb) {
 	}
 }
 
-// TestSpaceComesBack deletes most of many large messages in each way there is. The tables must shrink to about what
+// TestSlowSpaceComesBack deletes most of many large messages in each way there is. The tables must shrink to about what
 // is left, without a push or a reopening. What lives must still be there.
-func TestSpaceComesBack(t *testing.T) {
+func TestSlowSpaceComesBack(t *testing.T) {
 	const n, kept = 64, 4
 	for _, c := range []struct {
 		name       string

@@ -71,9 +71,9 @@ func (o *outcomes) add(line storetest.Line) {
 	}
 }
 
-// TestFullDisk pushes to a real, small file system until the guard refuses, and fills the reserve up to a rest. Then
+// TestSlowFullDisk pushes to a real, small file system until the guard refuses, and fills the reserve up to a rest. Then
 // what frees space still works, and nothing acknowledged is lost.
-func TestFullDisk(t *testing.T) {
+func TestSlowFullDisk(t *testing.T) {
 	mount := mountSmall(t, "size=64m")
 	dir := filepath.Join(mount, "store")
 	s, err := Open(dir, &Options{ReserveBytes: 24 << 20, Logger: quiet})
@@ -127,9 +127,9 @@ func TestFullDisk(t *testing.T) {
 	t.Log(l, happened.counts)
 }
 
-// TestFullDiskEmpties: a disk that refuses pushes takes them again after enough is acked, or all but the first message
+// TestSlowFullDiskEmpties: a disk that refuses pushes takes them again after enough is acked, or all but the first message
 // cancelled, with nobody making room.
-func TestFullDiskEmpties(t *testing.T) {
+func TestSlowFullDiskEmpties(t *testing.T) {
 	t.Run("acked", func(t *testing.T) {
 		fullDiskEmpties(t, 0, func(s *Store, n int) { finish(t, s, "o", n, punctual.SettleAck) })
 	})

@@ -141,9 +141,9 @@ func (r *sweepRig) keys(t *testing.T, kind database.Order) int {
 	return keys[kind]
 }
 
-// TestSweepGoesOnWhereItEnded: each key is passed about once, however many steps a sweep has. A step that
+// TestSlowSweepGoesOnWhereItEnded: each key is passed about once, however many steps a sweep has. A step that
 // begins at the beginning passes all that the steps before it have deleted.
-func TestSweepGoesOnWhereItEnded(t *testing.T) {
+func TestSlowSweepGoesOnWhereItEnded(t *testing.T) {
 	const n = 10 * sweepLimit
 	for _, c := range []struct {
 		name string

@@ -25,5 +25,5 @@ func open(t *testing.T, clock storekit.Clock) punctual.Store {
 	return s
 }
 
-// TestWorkload does everything at once for a while.
-func TestWorkload(t *testing.T) { storetest.RunWorkload(t, open, 6*time.Second, 0) }
+// TestSlowWorkload does everything at once for a while.
+func TestSlowWorkload(t *testing.T) { storetest.RunWorkload(t, open, 6*time.Second, 0) }

@@ -14,14 +14,14 @@ import (
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
-// TestOverPostgres is the suite of all stores.
-func TestOverPostgres(t *testing.T) {
+// TestSlowOverPostgres is the suite of all stores.
+func TestSlowOverPostgres(t *testing.T) {
 	t.Parallel()
 	open, again := onePool(t)
 	storetest.Run(t, open, storetest.WithReopen(again))
 }
 
-func TestRandomHistories(t *testing.T) {
+func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
 	open, again := onePool(t)
 	storetest.RunRandom(t, open, storetest.WithReopen(again))
@@ -58,15 +58,15 @@ func openSerializable(t *testing.T, clock storekit.Clock) punctual.Store {
 	return openEmpty(t, newPoolAt(t, shared, pgx.Serializable), clock)
 }
 
-// TestTransitions compares every transition of a message's life with memstore: SQL repeats the rules.
-func TestTransitions(t *testing.T) {
+// TestSlowTransitions compares every transition of a message's life with memstore: SQL repeats the rules.
+func TestSlowTransitions(t *testing.T) {
 	t.Parallel()
 	open, _ := onePool(t)
 	transitions.Run(t, open)
 }
 
-// TestWorkload does everything at once for a while.
-func TestWorkload(t *testing.T) {
+// TestSlowWorkload does everything at once for a while.
+func TestSlowWorkload(t *testing.T) {
 	t.Parallel()
 	storetest.RunWorkload(t, openSerializable, 8*time.Second, 1)
 }
@@ -82,7 +82,7 @@ func openEmpty(t *testing.T, pool *pgxpool.Pool, clock storekit.Clock) punctual.
 }
 
 // Through a pooler, too, that gives each transaction another connection.
-func TestRandomHistoriesPooled(t *testing.T) {
+func TestSlowRandomHistoriesPooled(t *testing.T) {
 	t.Parallel()
 	pooler := pgtest.StartBouncer(t, shared)
 	storetest.RunRandom(t, func(t *testing.T, clock storekit.Clock) punctual.Store {

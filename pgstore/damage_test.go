@@ -10,7 +10,7 @@ import (
 )
 
 // A message that cannot be read holds up no other one: it is passed by, and dead when its attempts are used up.
-func TestDamagedMessage(t *testing.T) {
+func TestSlowDamagedMessage(t *testing.T) {
 	t.Parallel()
 	for column, value := range map[string]string{"headers": `'\xff'`, "failures": `ARRAY['?'::bytea]`} {
 		pool := newPool(t, shared)

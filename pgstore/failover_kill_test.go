@@ -14,7 +14,7 @@ const failovers = "PUNCTUAL_FAILOVERS"
 
 // P1 to P8: processes work with class replicated while primaries are killed and their synchronous standbys take over, again and again.
 // Nothing that was acknowledged is lost. No call ends early here: the server may then show what no standby has.
-func TestReplicatedKills(t *testing.T) {
+func TestSlowReplicatedKills(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(failovers) == "" {
 		t.Skipf("%s asks for failovers: make torture-postgres", failovers)

@@ -135,7 +135,7 @@ func TestStoriesAreSwept(t *testing.T) {
 }
 
 // Check names stories that no sound store has.
-func TestDamagedStory(t *testing.T) {
+func TestSlowDamagedStory(t *testing.T) {
 	t.Parallel()
 	for column, value := range map[string]string{"outcome": `'eaten'`, "forget_at": "ended_at", "attempts": "-1", "failures": `ARRAY['?'::bytea]`} {
 		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -22,10 +21,6 @@ var shared *pgtest.Server
 func TestMain(m *testing.M) {
 	if storetest.IsChild() { // its server is another one, and whoever kills it would leave one of its own behind
 		os.Exit(m.Run())
-	}
-	// A history takes half a second on a database. The command line may ask for more: make torture does.
-	if err := flag.Set("rapid.checks", "25"); err != nil {
-		panic(err)
 	}
 	os.Exit(pgtest.Run(m, &shared, func() error { return goleak.Find() }, "fsync=off", "max_connections=400"))
 }

@@ -72,7 +72,7 @@ func TestPoolHeldByHandlers(t *testing.T) {
 
 // P3, P6: more handlers than the pool has connections, each in a transaction for longer than its lease. All finish in their first
 // attempt.
-func TestHandlersWithTransactions(t *testing.T) {
+func TestSlowHandlersWithTransactions(t *testing.T) {
 	t.Parallel()
 	const handlers, conns = 4, 2
 	pool := poolOf(t, shared, conns)

@@ -67,7 +67,7 @@ func fill(t *testing.T, dir string) (free func()) {
 
 // P1, P13: a disk that is full of something else. Pushes are refused definitely until there is room again, and what was stored before
 // is delivered. The log is on another disk, as it should be: without room for that the server ends itself.
-func TestFullDisk(t *testing.T) {
+func TestSlowFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "size=128m")
 	server := pgtest.StartIn(t, disk, "fsync=off")

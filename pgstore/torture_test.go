@@ -23,10 +23,10 @@ const killRounds = 5
 // killClients is how many processes work at the same time.
 const killClients = 2
 
-// TestKill has processes work on one server. In each round the server is killed, stopped at once or hangs, or all
+// TestSlowKill has processes work on one server. In each round the server is killed, stopped at once or hangs, or all
 // connections end. Or the network carries nothing in one direction, and then nothing in the other. Then the processes are
 // killed. What they were told is held against what they and a look at everything find.
-func TestKill(t *testing.T) {
+func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	wire := faultnet.StartWire(t, server.Addr)
@@ -295,7 +295,7 @@ func (k *killRun) report() {
 func TestKillChild(t *testing.T) {
 	c, ok := storetest.ChildOf(t)
 	if !ok {
-		t.Skip("this is a child process of TestKill and others")
+		t.Skip("this is a child process of TestSlowKill and others")
 	}
 	j, err := storetest.OpenJournal(c.Journal)
 	if err != nil {

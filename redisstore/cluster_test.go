@@ -16,7 +16,7 @@ import (
 
 // The whole suite on a Redis Cluster of three primaries and three replicas: topics and their partitions fall on different nodes.
 // make torture has it with topics of one partition, too.
-func TestCluster(t *testing.T) {
+func TestSlowCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1, "--appendonly", "no")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})

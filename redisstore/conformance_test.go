@@ -14,12 +14,12 @@ import (
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
-func TestConformance(t *testing.T) {
+func TestSlowConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, openFresh, storetest.WithReopen(reopen))
 }
 
-func TestRandomHistories(t *testing.T) {
+func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
 	storetest.RunRandom(t, openFresh, storetest.WithReopen(reopen))
 }
@@ -29,22 +29,22 @@ func TestRaces(t *testing.T) {
 	storetest.RunRaces(t, openFresh, storetest.WithLossyClaims())
 }
 
-// TestTransitions compares every transition of a message's life with memstore, because Lua repeats the rules, and does so
+// TestSlowTransitions compares every transition of a message's life with memstore, because Lua repeats the rules, and does so
 // twice: for the fast path and for the general one.
-func TestTransitions(t *testing.T) {
+func TestSlowTransitions(t *testing.T) {
 	t.Parallel()
 	transitions.Run(t, openFresh)
 }
 
-func TestTransitionsOfGeneralCases(t *testing.T) {
+func TestSlowTransitionsOfGeneralCases(t *testing.T) {
 	t.Parallel()
 	transitions.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), clock: clock, general: func() bool { return true }})
 	})
 }
 
-// TestWorkload does everything at once for a while.
-func TestWorkload(t *testing.T) {
+// TestSlowWorkload does everything at once for a while.
+func TestSlowWorkload(t *testing.T) {
 	t.Parallel()
 	storetest.RunWorkload(t, openFresh, 8*time.Second, 1)
 }
@@ -67,7 +67,7 @@ func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Sto
 }
 
 // The same on topics of four partitions. make test has the suite of those on a cluster alone.
-func TestPartitions(t *testing.T) {
+func TestSlowPartitions(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4, clock: clock})
@@ -85,7 +85,7 @@ var generalGroups = regexp.MustCompile("/(push|claim|settle|amend|duplicate|fenc
 
 // The usual case of a script means the same as the general one, also where they take turns with the same messages. make torture
 // has both ways in the suite and in random histories.
-func TestGeneralCases(t *testing.T) {
+func TestSlowGeneralCases(t *testing.T) {
 	t.Parallel()
 	for name, every := range map[string]int64{"always": 1, "each third": 3} {
 		var calls atomic.Int64

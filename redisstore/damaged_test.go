@@ -32,7 +32,7 @@ func readings() []verb {
 
 // P13: a number in a partition's settings that cannot be read is ErrCorrupt, for reads too, and nothing was changed. A call that
 // does not need the number may pass.
-func TestDamagedNumbers(t *testing.T) {
+func TestSlowDamagedNumbers(t *testing.T) {
 	fields := []string{"version", "clock", "token", "lease", "max_attempts", "dedupe_window", "dead_retention", "finished_retention", "gone", "lengths", "delays", "jitter"}
 	always := map[string]bool{"version": true, "clock": true} // every script needs these
 	noticed := make(map[string]bool)

@@ -95,7 +95,7 @@ func (k *failoverRun) awaitReplicas() {
 
 // P1 to P8: processes work while Sentinel fails over, again and again, every second time to a replica that has not
 // received the last changes.
-func TestReplicatedKillsBehindSentinel(t *testing.T) {
+func TestSlowReplicatedKillsBehindSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
@@ -138,7 +138,7 @@ func TestReplicatedKillsBehindSentinel(t *testing.T) {
 
 // P1 to P8: processes work while nodes of a cluster fail over, again and again. In one round of five slots of the
 // other nodes are moved meanwhile.
-func TestReplicatedKillsInCluster(t *testing.T) {
+func TestSlowReplicatedKillsInCluster(t *testing.T) {
 	t.Parallel()
 	// A node that is slow on a loaded machine must not be taken for dead.
 	cluster := redistest.StartCluster(t, 3, 1, "--appendfsync", "always", "--cluster-node-timeout", "3500")

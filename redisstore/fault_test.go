@@ -178,7 +178,7 @@ func TestWrongTypesInUsualCases(t *testing.T) {
 }
 
 // A damaged record is reported, and nothing is changed on the way.
-func TestDamagedRecords(t *testing.T) {
+func TestSlowDamagedRecords(t *testing.T) {
 	server := redistest.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})
 	held := situations(t, s)

@@ -61,7 +61,7 @@ func perScript(t *testing.T, server *redistest.Server, call func() error) (took 
 }
 
 // P14: no script takes longer than the largest claim, or hardly, however many leases have run out.
-func TestManyLapsedLeases(t *testing.T) {
+func TestSlowManyLapsedLeases(t *testing.T) {
 	const lapsed = 60_000
 	server := redistest.Start(t, "--appendonly", "no")
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))

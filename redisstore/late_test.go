@@ -149,7 +149,7 @@ func TestLateCopyAfterCancel(t *testing.T) {
 
 // P1, P3, P5, P8, P13: the server's clock may step between the copies of a call. It is carried out once, or the
 // error says that nobody knows; then it never is. make torture has each call with each second step; make test takes turns.
-func TestClockStepsBetweenCopies(t *testing.T) {
+func TestSlowClockStepsBetweenCopies(t *testing.T) {
 	server := redistest.StartShifted(t)
 	shift := func(d time.Duration) {
 		t.Helper()

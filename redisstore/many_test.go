@@ -16,7 +16,7 @@ import (
 // P11: what falls due in one of many topics is claimed at most a second later than a bare client gets answers at that time. The
 // bare client measures how loaded the machine is. That holds with notifications and without: what is due more than 2 s ahead is not
 // notified, so the polls have to find it. It prints how late both were.
-func TestManyTopics(t *testing.T) {
+func TestSlowManyTopics(t *testing.T) {
 	many := 2_000
 	if tortured() {
 		many = 10_000

@@ -14,7 +14,7 @@ import (
 
 // P13, P14: the move of a slot was broken off, so its servers refuse scripts there until somebody ends the move. Calls to its topic
 // say so, and say how. Claims of several topics go on with the others.
-func TestSlotThatStaysMigrating(t *testing.T) {
+func TestSlowSlotThatStaysMigrating(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)

@@ -17,8 +17,8 @@ import (
 // first are the groups of the suite that make test has over a server.
 var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|close|reopen)/")
 
-// TestServed is the suite over a server that ends and begins anew, seen by a client; all groups of it in make torture.
-func TestServed(t *testing.T) {
+// TestSlowServed is the suite over a server that ends and begins anew, seen by a client; all groups of it in make torture.
+func TestSlowServed(t *testing.T) {
 	t.Parallel()
 	var sv serving
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {

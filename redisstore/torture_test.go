@@ -21,7 +21,7 @@ import (
 // killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for another number.
 const killRounds = killFaults
 
-// killFaults is how many kinds of faults TestKill takes turns with.
+// killFaults is how many kinds of faults TestSlowKill takes turns with.
 const killFaults = 6
 
 // killClients is how many processes work at the same time.
@@ -31,10 +31,10 @@ const killClients = 2
 // messages in one and give them back when another is slow. The ledger cannot tell those from leases that nobody made.
 const killPartitions = 1
 
-// TestKill has processes work on one server. In each round something happens to the server, and then the processes are
+// TestSlowKill has processes work on one server. In each round something happens to the server, and then the processes are
 // killed. It is killed, hangs, cuts all connections, or its network carries nothing in one direction. What they were
 // told is held against what they and a look at everything find.
-func TestKill(t *testing.T) {
+func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendfsync", "always")
 	wire := faultnet.StartWire(t, server.Addr)
@@ -274,7 +274,7 @@ func (k *killRun) report() {
 func TestKillChild(t *testing.T) {
 	c, ok := storetest.ChildOf(t)
 	if !ok {
-		t.Skip("this is a child process of TestKill and others")
+		t.Skip("this is a child process of TestSlowKill and others")
 	}
 	j, err := storetest.OpenJournal(c.Journal)
 	if err != nil {

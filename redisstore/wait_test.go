@@ -53,7 +53,7 @@ func (p twoProcesses) Close() error {
 }
 
 // P11: notifications are prompt from one process to another, for every event that the suite knows; all groups of it in make torture.
-func TestTwoProcesses(t *testing.T) {
+func TestSlowTwoProcesses(t *testing.T) {
 	t.Parallel()
 	waits := regexp.MustCompile("/(claim|wait|clock|together|isolation|close)/")
 	storetest.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {

@@ -18,8 +18,8 @@ import (
 // and what a store may answer otherwise than one in memory.
 var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|close|reopen)/")
 
-// TestOverDisk is the suite over a directory whose server ends and begins anew; all groups of it in make torture.
-func TestOverDisk(t *testing.T) {
+// TestSlowOverDisk is the suite over a directory whose server ends and begins anew; all groups of it in make torture.
+func TestSlowOverDisk(t *testing.T) {
 	t.Parallel()
 	var sd servedDisks
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {

@@ -36,10 +36,10 @@ const killClients = 2
 
 // The servers are processes of the command itself, "punctual serve".
 
-// TestKillServer kills the server of a directory again and again while processes work through it. Half of them use a
+// TestSlowKillServer kills the server of a directory again and again while processes work through it. Half of them use a
 // network that delays, resets connections and loses answers. What they were told is held against what they and a look
 // at everything find.
-func TestKillServer(t *testing.T) {
+func TestSlowKillServer(t *testing.T) {
 	t.Parallel()
 	k := newKillRun(t, storetest.KeepsTransactions, diskPrefix+filepath.Join(t.TempDir(), "store"), 1)
 	p := newRoughProxy(t, k.servers[0].addr, k.rng.Uint64())
@@ -52,9 +52,9 @@ func TestKillServer(t *testing.T) {
 	}
 }
 
-// TestKillOneOfTwoServers kills one of two servers over one Redis each second while processes work through both. The other one
+// TestSlowKillOneOfTwoServers kills one of two servers over one Redis each second while processes work through both. The other one
 // knows what became of the requests, so the ledger need not be told of kills.
-func TestKillOneOfTwoServers(t *testing.T) {
+func TestSlowKillOneOfTwoServers(t *testing.T) {
 	t.Parallel()
 	rs := redistest.Start(t, "--appendfsync", "always")
 	k := newKillRun(t, storetest.KeepsAll, redisPrefix+rs.Addr+"/0?durability=fsync", 2)
@@ -67,8 +67,8 @@ func TestKillOneOfTwoServers(t *testing.T) {
 	k.run(killRoundsTwoServers, func() bool { return true })
 }
 
-// TestKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There each server alone knows its answers.
-func TestKillOneOfTwoServersOnPostgres(t *testing.T) {
+// TestSlowKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There each server alone knows its answers.
+func TestSlowKillOneOfTwoServersOnPostgres(t *testing.T) {
 	t.Parallel()
 	ps := pgtest.Start(t)
 	k := newKillRun(t, storetest.KeepsAll, ps.URL("postgres"), 2)

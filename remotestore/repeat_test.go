@@ -248,7 +248,7 @@ func callsOf() []verbOf {
 }
 
 // P3, P5, P7, P13: a call whose server is gone between doing and answering is asked of the other one, and done once.
-func TestServerGoneBetweenDoingAndAnswering(t *testing.T) {
+func TestSlowServerGoneBetweenDoingAndAnswering(t *testing.T) {
 	t.Parallel()
 	single := "redis://" + redistest.Start(t).Addr
 	cluster := "redis+cluster://" + strings.Join(redistest.StartCluster(t, 3, 0).Addrs(), ",")

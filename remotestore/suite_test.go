@@ -11,11 +11,11 @@ import (
 	"github.com/punctualmq/punctual/storetest"
 )
 
-func TestOverMemory(t *testing.T) {
+func TestSlowOverMemory(t *testing.T) {
 	storetest.Run(t, overMemory, storetest.WithClockElsewhere(), storetest.WithLossyClaims())
 }
-func TestRandomHistories(t *testing.T) { storetest.RunRandom(t, overMemory) }
-func TestRaces(t *testing.T)           { storetest.RunRaces(t, overMemory, storetest.WithLossyClaims()) }
+func TestSlowRandomHistories(t *testing.T) { storetest.RunRandom(t, overMemory) }
+func TestRaces(t *testing.T)               { storetest.RunRaces(t, overMemory, storetest.WithLossyClaims()) }
 
 // TestStoreOverSocket has a few cases of the suite, all of them in make torture.
 func TestStoreOverSocket(t *testing.T) {

@@ -27,9 +27,9 @@ const (
 // becameOwner is what a child says when it owns the directory.
 const becameOwner byte = 'O'
 
-// TestKillOwner kills the owner of a directory again and again while other processes work through it, of which one takes over each
+// TestSlowKillOwner kills the owner of a directory again and again while other processes work through it, of which one takes over each
 // time. What all of them were told is held against what a look at everything finds.
-func TestKillOwner(t *testing.T) {
+func TestSlowKillOwner(t *testing.T) {
 	t.Parallel()
 	k := &killRun{
 		t: t, dir: filepath.Join(t.TempDir(), "store"), journal: filepath.Join(t.TempDir(), "journal"),

@@ -20,9 +20,9 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// TestRollingRestart: instances of a program that handles messages follow each other, each overlapping with the one before, while
+// TestSlowRollingRestart: instances of a program that handles messages follow each other, each overlapping with the one before, while
 // another process pushes. Nothing is lost or handled twice, and no message waits for long.
-func TestRollingRestart(t *testing.T) {
+func TestSlowRollingRestart(t *testing.T) {
 	if dir := os.Getenv("PUNCTUAL_TEST_INSTANCE"); dir != "" {
 		runInstance(t, dir)
 		return
@@ -34,7 +34,7 @@ func TestRollingRestart(t *testing.T) {
 	handled := map[string]int{}
 	var longest time.Duration // between the due time of a message and its handler
 	starts := func() *exec.Cmd {
-		c := exec.Command(os.Args[0], "-test.run=^TestRollingRestart$")
+		c := exec.Command(os.Args[0], "-test.run=^TestSlowRollingRestart$")
 		c.Env = append(os.Environ(), "PUNCTUAL_TEST_INSTANCE="+dir)
 		c.Stderr = os.Stderr
 		out, err := c.StdoutPipe()

@@ -15,7 +15,7 @@ import (
 
 // TestStore holds a store that is not the owner of its directory to the contract, through the end of the owner. The other cases
 // go the way of remotestore's tests; make torture has them here, too.
-func TestOverOwner(t *testing.T) {
+func TestSlowOverOwner(t *testing.T) {
 	t.Parallel()
 	var p pairs
 	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {

@@ -69,7 +69,7 @@ func mutantWorkload(t *testing.T, s punctual.Store, clock *ShiftedClock) (proble
 	return l.Problems()
 }
 
-func TestLedgerCatchesMutants(t *testing.T) {
+func TestSlowLedgerCatchesMutants(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {
 		if unseenByLedger[name] != "" {
 			continue

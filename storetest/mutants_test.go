@@ -517,7 +517,7 @@ func (b bug) opener() opener {
 // beginsWithPromise is what every failure of the suite must match.
 var beginsWithPromise = regexp.MustCompile(`^P([1-9]|1[0-4]) [a-z]`)
 
-func TestSuiteKillsMutants(t *testing.T) {
+func TestSlowSuiteKillsMutants(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {
 		mut := mutants[name]
 		t.Run(name, func(t *testing.T) {

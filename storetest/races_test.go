@@ -24,7 +24,7 @@ func shortRace(t *testing.T, store punctual.Store) map[string]string {
 	return broken
 }
 
-func TestRacesKillMutants(t *testing.T) {
+func TestSlowRacesKillMutants(t *testing.T) {
 	for _, name := range []string{
 		"acks by ID, whatever the token", "says cancelled and does nothing", "does not honour leases",
 		"starts tokens anew with each message", "loses one push in seven", "does not count retried attempts",

@@ -1,13 +1,16 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,13 +29,14 @@ import (
 // the values of tokens, and how the store's clock catches up after a step back.
 //
 // A failure is made as short as possible and logged with the one command that repeats
-// it. The number of histories is that of package rapid (100, -rapid.checks), and so is the
-// length of their parts (-rapid.steps).
+// it. The number of histories is -rapid.checks, or else what the environment variable PUNCTUAL_HISTORIES says, or
+// else 25. The length of their parts is -rapid.steps, by default that of package rapid.
 func RunRandom(t *testing.T, open Open, opts ...Option) {
 	if _, err := punctual.AsInspector(open(t, storekit.NewManualClock(noon))); err != nil {
 		t.Skipf("skipped: the comparison needs an Inspector: %v", err)
 	}
 	o := collect(opts)
+	setHistories()
 	begin := time.Now()
 	defer func() {
 		if t.Failed() {
@@ -46,6 +50,20 @@ func RunRandom(t *testing.T, open Open, opts ...Option) {
 		})
 	})
 }
+
+// setHistories tells package rapid how many histories there are, unless -rapid.checks does. The flag belongs to the
+// process, so it is set once, before the first history.
+var setHistories = sync.OnceFunc(func() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if given {
+		return
+	}
+	n := cmp.Or(os.Getenv("PUNCTUAL_HISTORIES"), "25") // a history takes half a second in a database
+	if err := flag.Set("rapid.checks", n); err != nil {
+		panic(fmt.Sprintf("PUNCTUAL_HISTORIES: %v", err))
+	}
+})
 
 // repeatCommand is the one command that repeats a failed history.
 func repeatCommand(test, failFile string) string {

@@ -28,7 +28,7 @@ func setFlag(t *testing.T, name, value string) {
 	})
 }
 
-func TestRandomKillsMutants(t *testing.T) {
+func TestSlowRandomKillsMutants(t *testing.T) {
 	setFlag(t, "rapid.nofailfile", "true")
 	setFlag(t, "rapid.shrinktime", "0s")
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {

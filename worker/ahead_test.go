@@ -105,9 +105,9 @@ func (l aheadLoad) lateness(t *testing.T, ahead bool) (late []time.Duration, cla
 	return late, claimsAhead
 }
 
-// TestAheadDelaysNobody: workers that claim ahead make no message more than 5 ms later than workers that do not. One
+// TestSlowAheadDelaysNobody: workers that claim ahead make no message more than 5 ms later than workers that do not. One
 // in a hundred may be later, by no more than it takes to give it back.
-func TestAheadDelaysNobody(t *testing.T) {
+func TestSlowAheadDelaysNobody(t *testing.T) {
 	for _, l := range aheadLoads() {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()

@@ -917,7 +917,7 @@ func TestUncertain(t *testing.T) {
 }
 
 // Everything works on Redis Cluster, where a script may touch one slot only.
-func TestCluster(t *testing.T) {
+func TestSlowCluster(t *testing.T) {
 	c := redistest.StartCluster(t, 1, 0)
 	for _, k := range []Kind{ZSet, Redisson, Asynq} {
 		r := newRig(t)

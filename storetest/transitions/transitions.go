@@ -12,7 +12,7 @@
 //
 // A store's test is one line:
 //
-//	func TestTransitions(t *testing.T) { transitions.Run(t, open) }
+//	func TestSlowTransitions(t *testing.T) { transitions.Run(t, open) }
 package transitions
 
 import (

@@ -110,9 +110,9 @@ type run struct {
 	pending []*Tx // applied and not waited for
 }
 
-// TestModel compares the database with the model: in a transaction, after it, in a snapshot, and after a power cut. A
+// TestSlowModel compares the database with the model: in a transaction, after it, in a snapshot, and after a power cut. A
 // power cut leaves what was waited for, and perhaps the first of what was not.
-func TestModel(t *testing.T) {
+func TestSlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &run{T: t, fs: vfs.NewCrashableMem(), handles: make(map[string]*Topic), now: model{topics: make(map[string]*modelTopic), clock: 1000}}
 		r.then = []model{r.now.clone()}

@@ -13,10 +13,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestModel lets claims, transactions, settlements and a loader make steps on an index in random order. It compares
+// TestSlowModel lets claims, transactions, settlements and a loader make steps on an index in random order. It compares
 // each step with a small model: what is on disk, and the one state in which each message is. Nothing waits for a
 // disk, so many steps are cheap: go test -run Model -rapid.checks 100000.
-func TestModel(t *testing.T) {
+func TestSlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRig(t)
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {

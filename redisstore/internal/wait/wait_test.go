@@ -233,7 +233,7 @@ const beside = 2*time.Second + 100*time.Millisecond
 
 // P11, P14, P3: of three nodes one is stopped for 20 s, there are 10,000 topics and no notifications, and claims end at random.
 // No handler starts under a lease that has ended; and once all is quiet nothing is leased that nobody holds.
-func TestStoppedNode(t *testing.T) {
+func TestSlowStoppedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, messages = 10_000, 3000
 		f := newFake(t, func(p Part) string { return "node" + p.Topic[len(p.Topic)-1:] })

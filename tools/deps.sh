@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Installs what tests, benchmarks and browser tests start beside Go: deps.sh tests [bench] [browser]. On Debian and Ubuntu it
+# installs what is missing as root by apt-get; elsewhere it names what is missing and fails.
+#
+# The tests need Redis of at least 6.2, PostgreSQL of at least 13 and pgbouncer. For the durability class "replicated" in Redis
+# they need a server that has WAITAOF, which Valkey has and not every distribution offers, so that one is optional.
+set -euo pipefail
+
+missing=() optional=()
+need() { # need PACKAGE COMMAND...: the package is missing unless all commands exist
+	local package=$1 c
+	shift
+	for c in "$@"; do command -v "$c" >/dev/null || { missing+=("$package"); return; }; done
+}
+for what in "$@"; do
+	case $what in
+	tests)
+		need redis-server redis-server
+		need redis-sentinel redis-sentinel
+		need redis-tools redis-cli
+		command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+		[[ -x /usr/sbin/pgbouncer ]] || need pgbouncer pgbouncer
+		command -v valkey-server >/dev/null || optional+=(valkey-server)
+		;;
+	bench) need beanstalkd beanstalkd ;;
+	browser)
+		command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || missing+=(chromium)
+		need npm npm
+		;;
+	*) echo "deps.sh: unknown $what: use tests, bench or browser" >&2; exit 2 ;;
+	esac
+done
+
+if ((${#missing[@]} + ${#optional[@]})); then
+	if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+		((${#missing[@]} == 0)) || { echo "these are needed (Redis 6.2 and PostgreSQL 13 or newer): ${missing[*]}. Install them, on Debian and Ubuntu with: sudo make deps" >&2; exit 1; }
+	else
+		export DEBIAN_FRONTEND=noninteractive
+		apt-get update -q
+		if [[ " ${missing[*]} " == *" postgresql "* ]]; then # its package would make and start a cluster of the system
+			conf=/etc/postgresql-common/createcluster.d/punctual-make-deps.conf
+			mkdir -p "$(dirname "$conf")"
+			echo 'create_main_cluster = false' >"$conf"
+			trap 'rm -f "$conf"' EXIT
+		fi
+		((${#missing[@]} == 0)) || apt-get install -qy --no-install-recommends "${missing[@]}"
+		for p in "${optional[@]}"; do
+			if apt-get install -qs "$p" >/dev/null 2>&1; then apt-get install -qy --no-install-recommends "$p"; fi
+		done
+	fi
+fi
+if [[ " $* " == *" browser "* ]]; then
+	cd "$(dirname "$0")/../console/browsertest" && npm ci --no-audit --no-fund
+fi
