@@ -195,7 +195,7 @@ func TestTopics(t *testing.T) {
 
 	var ids []string
 	for after := ""; ; {
-		p := decode[wire.Page](t, r.ask("GET /v1/topics/t/messages?state=scheduled&limit=2"+after, "").want(t, 200))
+		p := decode[wire.Page](t, r.ask("GET /v1/topics/t/messages?state=scheduled&limit=2&after="+after, "").want(t, 200))
 		for _, m := range p.Messages {
 			ids = append(ids, m.ID)
 		}
@@ -225,7 +225,13 @@ func TestTopics(t *testing.T) {
 func TestEveryRouteHasItsPolicy(t *testing.T) {
 	all := []Action{ActionPush, ActionWork, ActionInspect, ActionAmend, ActionAdmin}
 	users := roles{}
-	for _, a := range all {
+	needed := slices.Clone(all)
+	for _, rt := range routes() {
+		if rt.action&ActionAll != 0 && !slices.Contains(needed, rt.action) { // it needs several
+			needed = append(needed, rt.action)
+		}
+	}
+	for _, a := range needed {
 		users["only-"+a.String()] = role("only-"+a.String(), a, "mine.*")
 		users["all-"+a.String()] = role("all-"+a.String(), a, "*")
 		users["not-"+a.String()] = role("not-"+a.String(), ActionAll&^a, "*")
@@ -259,7 +265,7 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 					t.Error("refused to somebody who is known")
 				}
 				return
-			case slices.Index(all, need) < 0:
+			case need&ActionAll == 0:
 				t.Fatalf("the route needs action %d: name one", need)
 			}
 			nobody.problem(t, 401, "unauthenticated")
@@ -277,8 +283,10 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 					t.Errorf("allowed to somebody who may %s", a)
 				}
 			}
-			if !denied("not-"+need, "mine.a") {
-				t.Error("allowed to somebody who may do all but this")
+			for _, a := range all {
+				if rt.action&a != 0 && !denied("not-"+a.String(), "mine.a") {
+					t.Errorf("allowed to somebody who may do all but %s", a)
+				}
 			}
 			onTopic := strings.Contains(rt.path, "{topic}") || bodies[rt.id] != "" || strings.Contains(path, "TOPIC")
 			if onTopic {

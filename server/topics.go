@@ -93,7 +93,7 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 // topics lists those that the client may inspect. Whoever may inspect none is told so: an empty list would say that there are none.
 func (c *call) topics() error {
 	if !c.principal.mayAnywhere(ActionInspect) {
-		return fmt.Errorf("%s may not inspect any topic: %w", c.principal.Name, punctual.ErrForbidden)
+		return fmt.Errorf("%s may not inspect in any topic: %w", c.principal.Name, punctual.ErrForbidden)
 	}
 	return c.inspect(func(ctx context.Context, i punctual.Inspector) (any, error) {
 		all, err := i.Topics(ctx)

@@ -51,15 +51,15 @@ func TestCancelWithoutRightToLook(t *testing.T) {
 	}
 	run("push:*", "push", "b.orders", "x", "--id", "A-17", "--in", "1h").ok()
 
-	run("amend:*", "cancel", "A-17").exits(exitError, "may not inspect any topic", "--topic")
-	run("amend:*", "get", "A-17").exits(exitError, "may not inspect any topic", "--topic")
+	run("amend:*", "cancel", "A-17").exits(exitError, "may not inspect in any topic", "--topic")
+	run("amend:*", "get", "A-17").exits(exitError, "may not inspect in any topic", "--topic")
 	run("amend:*,inspect:a.*", "cancel", "A-17").exits(exitUnwished, "not found", "--topic")
 	run("amend:*,inspect:a.*", "get", "A-17").exits(exitUnwished, "not found", "--topic")
 	if got := run("amend:*", "cancel", "B-18", "--topic", "b.orders").exits(exitUnwished, "not found"); strings.Contains(got.err, "--topic") {
 		t.Errorf("where the topic is named: %s", got.err)
 	}
 	run("inspect:a.*", "topics").exits(exitOK)
-	run("amend:*", "topics").exits(exitError, "may not inspect any topic")
+	run("amend:*", "topics").exits(exitError, "may not inspect in any topic")
 	if _, err := store.Get(t.Context(), "b.orders", "A-17"); err != nil {
 		t.Errorf("what was not found was changed: %v", err)
 	}

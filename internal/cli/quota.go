@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -35,17 +36,21 @@ func newQuota(s punctual.Store, n int64) *quota {
 	return &quota{Store: s, limited: n > 0, left: n, open: n, unstarted: make(map[lease]bool), returned: make(chan struct{}, 1)}
 }
 
-// Claim claims at most what is left. When nothing is left it waits for ctx to end, or for a delivery
-// whose lease was lost before it was started.
+// Claim claims at most what is left. When nothing is left it waits, as long as any claim does, for a delivery whose lease was
+// lost before it was started, because another message may be claimed in its place then. A claim that took longer would look
+// to the worker like one that hangs.
 func (q *quota) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if !q.limited {
 		return q.Store.Claim(ctx, c)
 	}
+	over := time.After(c.Wait)
 	n := q.take(int64(c.Max))
 	for n == 0 {
 		select {
 		case <-q.returned:
 			n = q.take(int64(c.Max))
+		case <-over:
+			return nil, nil
 		case <-ctx.Done(): // the run ends when the last delivery is done
 			return nil, ctx.Err()
 		}

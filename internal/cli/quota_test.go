@@ -25,7 +25,7 @@ func (s *heldBackOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.
 	ds, err := s.Store.Claim(ctx, c)
 	if len(ds) > 0 && s.held == nil {
 		time.Sleep(time.Minute)
-		s.held, err = s.Store.Claim(ctx, c)
+		s.held, err = s.Store.Claim(context.WithoutCancel(ctx), c)
 	}
 	return ds, err
 }
@@ -136,6 +136,28 @@ func TestConsumeCountsNothingGivenBack(t *testing.T) {
 			t.Errorf("%d handlers ran within an hour, want %d", handled, count)
 		}
 		if err := mem.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestClaimBeyondTheQuotaEnds: a claim for which nothing is left takes as long as any claim that finds nothing. One that waited
+// for the end of the run would look to the worker like a claim that hangs.
+func TestClaimBeyondTheQuotaEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuota(memstore.New(nil), 1)
+		if _, err := q.Push(t.Context(), []punctual.NewMessage{{Topic: "t"}, {Topic: "t"}}); err != nil {
+			t.Fatal(err)
+		}
+		c := punctual.Claim{Topics: []string{"t"}, Max: 10, Wait: time.Second}
+		if ds, err := q.Claim(t.Context(), c); err != nil || len(ds) != 1 {
+			t.Fatalf("the first claim: %d messages, %v; want the one of the quota", len(ds), err)
+		}
+		begun := time.Now()
+		if ds, err := q.Claim(t.Context(), c); err != nil || len(ds) != 0 || time.Since(begun) != c.Wait {
+			t.Errorf("a claim beyond the quota: %d messages, %v, after %v; want none after %v", len(ds), err, time.Since(begun), c.Wait)
+		}
+		if err := q.Close(); err != nil {
 			t.Error(err)
 		}
 	})

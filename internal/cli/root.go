@@ -214,6 +214,9 @@ func refuseEmpty(cmd *cobra.Command, args []string) error {
 	}
 	var empty error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name == "after" { // where a page begins: a script that pages has no value for the first one
+			return
+		}
 		isEmpty := f.Value.String() == ""
 		if many, ok := f.Value.(pflag.SliceValue); ok {
 			values := many.GetSlice()

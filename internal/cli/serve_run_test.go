@@ -103,7 +103,7 @@ func TestCertificatesOfAClient(t *testing.T) {
 	whole := url + "?ca=" + cert + "&cert=" + cert + "&key=" + key
 	push(whole).ok()
 	s.run("cancel", "A-17", "--topic", "orders", "--store", whole+"&ca=").exits(exitUsage, "each once")
-	s.run("cancel", "A-17", "--store", whole).exits(exitError, "may not inspect any topic", "--topic")
+	s.run("cancel", "A-17", "--store", whole).exits(exitError, "may not inspect in any topic", "--topic")
 	s.run("cancel", "A-17", "--topic", "orders", "--store", whole).ok()
 	p.signal(syscall.SIGTERM)
 	p.wait()
