@@ -44,7 +44,11 @@ func operations() []operation {
 			settle(punctual.SettleExtend, delay)
 		}
 	}
+	add(func(s *scene) {
+		s.push(punctual.NewMessage{IfExists: punctual.IfExistsReplace, Body: []byte("pushed"), Remember: 4 * time.Hour})
+	}, "push, replace, to be remembered")
 	add(func(s *scene) { s.amend(punctual.ChangeCancel, 0) }, "cancel")
+	add(func(s *scene) { s.amend(punctual.ChangeDelete, 0) }, "delete")
 	for _, change := range []punctual.Change{punctual.ChangeReschedule, punctual.ChangeRequeue} {
 		for _, delay := range []time.Duration{0, 90 * time.Minute} {
 			add(func(s *scene) { s.amend(change, delay) }, "%s after %v", change, delay)

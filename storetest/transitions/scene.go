@@ -226,12 +226,16 @@ func (s *scene) future() {
 	s.settle(punctual.SettleRetry, 0, "current")
 	s.claim()
 	s.observe()
+	s.settle(punctual.SettleAck, 0, "current")
+	s.push(punctual.NewMessage{})
+	s.advance(100 * time.Minute)
+	s.push(punctual.NewMessage{})
 }
 
 // facts is what a message carries.
 func (s *scene) facts(m *punctual.Message) string {
-	return fmt.Sprintf("body %q headers %v, due %s, first due %s, attempt %d of %d, created %s, expires %s, drop %t", m.Body, m.Headers,
-		s.relative(m.Due), s.relative(m.FirstDue), m.Attempt, m.MaxAttempts, s.relative(m.Created), s.relative(m.Expires), m.DropExpired)
+	return fmt.Sprintf("body %q headers %v, due %s, first due %s, attempt %d of %d, created %s, expires %s, drop %t, remember %v", m.Body, m.Headers,
+		s.relative(m.Due), s.relative(m.FirstDue), m.Attempt, m.MaxAttempts, s.relative(m.Created), s.relative(m.Expires), m.DropExpired, m.Remember)
 }
 
 func (s *scene) failures(m *message, fs []punctual.Failure) {

@@ -117,6 +117,36 @@ func situations() []situation {
 			s.claim()
 		}},
 
+		{"scheduled and to be remembered", scheduled, func(s *scene) { s.push(punctual.NewMessage{Delay: time.Hour, Remember: 30 * time.Minute}) }},
+		{"leased and to be remembered", leased, func(s *scene) { s.push(punctual.NewMessage{Remember: 90 * time.Minute}); s.claim() }},
+		{"lapsed and to be remembered", ready, func(s *scene) {
+			s.push(punctual.NewMessage{Remember: 90 * time.Minute})
+			s.claim()
+			s.advance(leaseLength)
+		}},
+		{"dead and to be remembered", dead, func(s *scene) {
+			s.push(punctual.NewMessage{Remember: 90 * time.Minute})
+			s.claim()
+			s.settle(punctual.SettleDiscard, 0, "current")
+		}},
+		{"acked and remembered", none, func(s *scene) {
+			s.push(punctual.NewMessage{Remember: 3 * time.Hour})
+			s.claim()
+			s.settle(punctual.SettleAck, 0, "current")
+		}},
+		{"cancelled and remembered", none, func(s *scene) {
+			s.push(punctual.NewMessage{Remember: time.Minute})
+			s.amend(punctual.ChangeCancel, 0)
+			s.advance(30 * time.Second)
+		}},
+		{"acked, remembered, and deleted", none, func(s *scene) {
+			s.push(punctual.NewMessage{Remember: 3 * time.Hour})
+			s.claim()
+			s.settle(punctual.SettleAck, 0, "current")
+			s.amend(punctual.ChangeDelete, 0)
+		}},
+		{"deleted under its lease", none, func(s *scene) { s.leased(); s.amend(punctual.ChangeDelete, 0) }},
+
 		{"acked", none, func(s *scene) { s.leased(); s.settle(punctual.SettleAck, 0, "current") }},
 		{"acked half an hour ago", none, func(s *scene) {
 			s.leased()
