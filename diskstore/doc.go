@@ -13,6 +13,7 @@
 //	    OWNER-91c0a1…     the mark of who opened it last: process, host, since when; see package directory
 //	    claims-000001.log who holds which lease; see package claimlog
 //	    *.log *.sst MANIFEST-* OPTIONS-* marker.*   Pebble's
+//	    BACKUP-91c0a1…/   second names of Pebble's files, while a copy of the store is made
 //
 // The keys of the database are drawn in package database, the record of a message in package record.
 // Both say what to do before changing them.

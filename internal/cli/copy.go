@@ -22,10 +22,10 @@ copies. FROM must be at rest: its topics have to be paused, which --pause does, 
 hold a lease. FROM keeps everything. So a run that ended early is made again: what TO has already
 stays as it is there. At the end the counts of both stores are compared.
 
-A message keeps its ID, body, headers, due time, expiry, and the number of attempts that it has
-left. A topic keeps its settings but for the pauses. The history of failed attempts, the times of
-push and first due time, IDs that are remembered and the stories of finished messages stay behind.
-Dead messages stop the copy until --dead says what to do with them.`
+A message keeps its ID, body, headers, due time, expiry, how long its ID is remembered, and the
+number of attempts that it has left. A topic keeps its settings but for the pauses. The history of
+failed attempts, the times of push and first due time, and what is kept of finished messages, their
+IDs and stories, stay behind. Dead messages stop the copy until --dead says what to do with them.`
 
 const copyExample = `  punctual copy ./punctual-data redis://localhost
   punctual copy ./punctual-data postgres://localhost/shop --pause --yes
@@ -372,6 +372,7 @@ func (c *copier) count(n int) {
 func copyOf(m *punctual.Info, topicMax int) punctual.NewMessage {
 	n := punctual.NewMessage{
 		Topic: m.Topic, ID: m.ID, Body: m.Body, Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,
+		Remember: m.Remember,
 	}
 	if m.Attempt > 0 {
 		most := m.MaxAttempts

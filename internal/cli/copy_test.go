@@ -59,7 +59,7 @@ func house(t *testing.T, dir string) (base time.Time) {
 	settled(punctual.SettleDiscard, 0)
 	pushed(punctual.NewMessage{ID: "tried", MaxAttempts: 5})
 	settled(punctual.SettleRetry, 2*time.Hour)
-	pushed(punctual.NewMessage{ID: "ahead", Body: []byte{0xff, 0}, Headers: map[string]string{"k": "v"}, Due: base, ExpireAfter: time.Minute, DropExpired: true})
+	pushed(punctual.NewMessage{ID: "ahead", Body: []byte{0xff, 0}, Headers: map[string]string{"k": "v"}, Due: base, ExpireAfter: time.Minute, DropExpired: true, Remember: time.Hour})
 	pushed(punctual.NewMessage{ID: "ready", Body: []byte("now")})
 	return base
 }
@@ -97,7 +97,7 @@ func TestCopy(t *testing.T) {
 		}
 		return m
 	}
-	if m := get("ahead"); string(m.Body) != "\xff\x00" || m.Headers["k"] != "v" || !m.Due.Equal(base) || !m.Expires.Equal(base.Add(time.Minute)) || !m.DropExpired || m.State != punctual.StateScheduled {
+	if m := get("ahead"); string(m.Body) != "\xff\x00" || m.Headers["k"] != "v" || !m.Due.Equal(base) || !m.Expires.Equal(base.Add(time.Minute)) || !m.DropExpired || m.Remember != time.Hour || m.State != punctual.StateScheduled {
 		t.Errorf("%+v", m)
 	}
 	if m := get("ready"); m.State != punctual.StateReady || string(m.Body) != "now" {
@@ -145,7 +145,7 @@ func TestListIsReadByPush(t *testing.T) {
 	lines := onDisk(t, "", "list", "jobs", "--json", "--limit", "0", "--store", dir).ok().out
 	onDisk(t, lines, "push", "--ndjson", "--store", to).exits(exitError, `the message is dead`, "1 of 4 lines")
 	m := decode(t, onDisk(t, "", "get", "ahead", "--json", "--store", to).ok().out).(map[string]any)
-	if m["body_base64"] != "/wA=" || m["due"] != stamp(base).String() || m["expires"] != stamp(base.Add(time.Minute)).String() || m["drop_expired"] != true {
+	if m["body_base64"] != "/wA=" || m["due"] != stamp(base).String() || m["expires"] != stamp(base.Add(time.Minute)).String() || m["drop_expired"] != true || m["remember"] != "1h" {
 		t.Errorf("%v", m)
 	}
 }
