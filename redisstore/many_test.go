@@ -17,11 +17,7 @@ import (
 // bare client measures how loaded the machine is. That holds with notifications and without: what is due more than 2 s ahead is not
 // notified, so the polls have to find it. It prints how late both were.
 func TestSlowManyTopics(t *testing.T) {
-	many := 2_000
-	if tortured() {
-		many = 10_000
-	}
-	const probes = 50
+	const many, probes = punctual.MaxClaimTopics, 50
 	server := redistest.Start(t)
 	s, producer, bare := openStore(t, connect(t, server), nil), openStore(t, connect(t, server), nil), connect(t, server)
 	topics := make([]string, many)
