@@ -106,7 +106,7 @@ func TestHalfOpenListener(t *testing.T) {
 	w.AwaitLost(t, faultnet.FromServer, 1)
 	if got := <-found; got.err != nil || len(got.ds) != 1 {
 		t.Fatalf("P11: a claim whose store hears nothing found %v, %v; want the message within a second", got.ds, got.err)
-	} else if late := got.ds[0].Late(); late > 10*time.Second { // a poll each second, and a loaded machine
+	} else if late := got.ds[0].ReadyFor(); late > 10*time.Second { // a poll each second, and a loaded machine
 		t.Errorf("P11: the message was found after %v; want it within a second", late)
 	}
 	// The server does not learn that the first connection is forgotten.
