@@ -127,5 +127,5 @@ func wantFoundBeside(t *testing.T, b *breaker, found <-chan claimResult) {
 	if got.err != nil || len(got.ds) != 1 {
 		t.Fatalf("P11, P14: while one connection hangs a claim found %v, %v; want the message", got.ds, got.err)
 	}
-	t.Logf("found after %v", got.ds[0].Late())
+	t.Logf("found after %v", got.ds[0].ReadyFor())
 }
