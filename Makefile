@@ -80,7 +80,7 @@ redis: ## Test the stores in Redis on another server: make redis SERVER=/path/to
 postgres: ## Test the store in PostgreSQL on another version: make postgres BIN=/folder/of/initdb/and/postgres
 	@if [[ ! -x '$(BIN)/postgres' ]]; then echo "name the folder of a server's programs: make postgres BIN=/path/to/bin" >&2; exit 1; fi
 	PUNCTUAL_POSTGRES_BIN='$(BIN)' $(GOTEST) $(TESTFLAGS) ./pgstore
-client: ## Have npm generate a client in TypeScript from /openapi.json, and try it (1 minute; needs npm and a network)
+client: ## Have clients in TypeScript and Go generated from /openapi.json, and try them (1 minute; needs npm and a network)
 	PUNCTUAL_TEST_NPM=1 $(LONG) -run '^TestGeneratedClient' ./server
 
 # How many random histories, kills and power cuts make torture goes through for each store. Each test logs what it did.

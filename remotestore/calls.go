@@ -56,12 +56,14 @@ func batch[I, R any](ctx context.Context, s *Store, name string, items []I, chec
 		if err == nil && len(rs) != len(part) {
 			err = fmt.Errorf("the server answered %d results for %d items: %w", len(rs), len(part), punctual.ErrIndeterminate)
 		}
-		if errors.Is(err, punctual.ErrTooLarge) && len(part) > 1 {
+		// What is in doubt is not halved: the halves are other requests, and would be carried out beside the whole.
+		tooLarge := errors.Is(err, punctual.ErrTooLarge) && punctual.Definite(err)
+		if tooLarge && len(part) > 1 {
 			half := len(part) / 2
 			parts = slices.Concat([][]I{part[:half], part[half:]}, parts[1:])
 			continue
 		}
-		if err != nil && done == 0 && broken == nil && !errors.Is(err, punctual.ErrTooLarge) {
+		if err != nil && done == 0 && broken == nil && !tooLarge {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		for i := range part {
@@ -71,7 +73,7 @@ func batch[I, R any](ctx context.Context, s *Store, name string, items []I, chec
 				out[at[done+i]] = rs[i]
 			}
 		}
-		if err != nil && broken == nil && !errors.Is(err, punctual.ErrTooLarge) {
+		if err != nil && broken == nil && !tooLarge {
 			broken = fmt.Errorf("not sent, since a part before was not answered: %w", punctual.ErrUnreachable)
 		}
 		done += len(part)

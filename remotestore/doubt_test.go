@@ -173,7 +173,7 @@ func TestRefusedCopies(t *testing.T) {
 		s := connect(t, &remotestore.Options{RetryFor: 100 * time.Millisecond}, url)
 		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "a"}})
 		if err == nil {
-			err = rs[0].Err // of a request that is too large the message is told
+			err = rs[0].Err
 		}
 		l.mu.Lock()
 		if len(l.seen) < 2 {
@@ -187,5 +187,55 @@ func TestRefusedCopies(t *testing.T) {
 	}
 	if tried < 10 {
 		t.Errorf("%d kinds of errors were tried", tried)
+	}
+}
+
+// TestPartsOfARequestInDoubt: a batch whose first copy was carried out, and whose second one a limit in front of the server refuses, is in
+// doubt as a whole. It must not be sent again in parts, because they are other requests: messages without an ID would be stored twice.
+func TestPartsOfARequestInDoubt(t *testing.T) {
+	ms := []punctual.NewMessage{{Topic: "t", Delay: time.Hour}, {Topic: "t", Delay: time.Hour}}
+	below := closing(t, memstore.New(nil), nil)
+	tooLarge := func(w http.ResponseWriter) bool {
+		data, err := wire.Encode(wire.ProblemOf(punctual.ErrTooLarge))
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", wire.ProblemType)
+		w.WriteHeader(wire.StatusOf("too_large"))
+		_, _ = w.Write(data)
+		return true
+	}
+	l, url := newLosing(t, below, wire.PathPush)
+	l.loses = func(n int) bool { return n == 0 }
+	refused := 0
+	l.instead = func(w http.ResponseWriter) bool {
+		refused++
+		return refused == 1 && tooLarge(w) // smaller requests get through
+	}
+	s := connect(t, &remotestore.Options{RetryFor: 5 * time.Second}, url)
+	rs, err := s.Push(t.Context(), ms)
+	stats, serr := below.Stats(t.Context(), "t")
+	if serr != nil {
+		t.Fatal(serr)
+	}
+	if refused == 0 {
+		t.Fatalf("this shows nothing: no copy was refused; %+v, %v", rs, err)
+	}
+	if stats.Scheduled != int64(len(ms)) {
+		t.Errorf("P7: %d messages are stored of a push of %d; it returned %+v, %v", stats.Scheduled, len(ms), rs, err)
+	}
+	if !errors.Is(err, punctual.ErrIndeterminate) {
+		t.Errorf("P13: the push returned %+v, %v; want ErrIndeterminate", rs, err)
+	}
+	// A request that a limit refuses and that nobody carried out is still halved.
+	l, url = newLosing(t, below, wire.PathPush)
+	refused = 0
+	l.instead = func(w http.ResponseWriter) bool {
+		refused++
+		return refused == 1 && tooLarge(w)
+	}
+	rs, err = connect(t, nil, url).Push(t.Context(), ms)
+	if err != nil || len(rs) != 2 || rs[0].Status != punctual.PushStored || rs[1].Status != punctual.PushStored || refused != 3 {
+		t.Errorf("a push that is too large in one request returned %+v, %v after %d requests; want it stored by 3", rs, err, refused)
 	}
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -45,6 +49,46 @@ func TestDocsExamples(t *testing.T) {
 		t.Errorf("%d examples were found: has the page's form changed?", examples)
 	}
 }
+
+// The table of statuses in docs/server.md and its translation has each code beside the status that the server answers it with, once, and says
+// whether the operation may have happened as the server does.
+func TestDocsStatuses(t *testing.T) {
+	want := map[string]string{}
+	for _, code := range wire.Codes() {
+		want[code] = fmt.Sprint(wire.StatusOf(code))
+	}
+	definite := map[string]bool{"canceled": true, "deadline": true}
+	for _, k := range punctual.ErrorKinds() {
+		definite[k.Code] = k.Definite
+		if want[k.Code] == "" {
+			t.Errorf("%s has no status of its own", k.Code)
+		}
+	}
+	for file, unknown := range map[string]string{"server.md": "not known", "server.zh-CN.md": "不确定"} {
+		page, err := os.ReadFile("../docs/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, row := range statusRow.FindAllStringSubmatch(string(page), -1) {
+			for _, code := range strings.Split(row[2], ", ") {
+				code = strings.Trim(code, "`")
+				if got[code] != "" {
+					t.Errorf("%s has the code %s twice", file, code)
+				}
+				got[code] = row[1]
+				if (row[3] == unknown) == definite[code] {
+					t.Errorf("%s says of %s %q; definite is %v", file, code, row[3], definite[code])
+				}
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s has\n%v\nthe server\n%v", file, got, want)
+		}
+	}
+}
+
+var statusRow = regexp.MustCompile("(?m)^\\| (\\d{3}) \\| ((?:`[a-z_]+`(?:, )?)+) \\| (.*) \\|$")
 
 var consoleBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
 

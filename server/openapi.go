@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -21,7 +22,7 @@ func openAPI(routes []*route, version string) ([]byte, error) {
 	if version == "" {
 		version = "0"
 	}
-	schemas := schemaSet{}
+	schemas := newSchemaSet()
 	problem := schemas.ref(reflect.TypeFor[wire.Problem]())
 	paths := object{}
 	for _, rt := range routes {
@@ -45,9 +46,9 @@ func openAPI(routes []*route, version string) ([]byte, error) {
 		"security": []object{{}, {"token": []string{}}},
 		"paths":    paths,
 		"components": object{
-			"schemas":         schemas,
+			"schemas":         schemas.named,
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
-			"headers":         object{"RetryAfter": object{"description": "After how many seconds to try again.", "schema": object{"type": "integer"}}},
+			"headers":         object{"RetryAfter": object{"description": "After how many seconds to try again.", "schema": count(1, math.MaxInt32)}},
 		},
 	})
 }
@@ -66,11 +67,7 @@ func operation(rt *route, schemas schemaSet, problem object) object {
 	}
 	var parameters []object
 	for _, p := range rt.params {
-		schema := object{"type": "string"}
-		if p.values != nil {
-			schema["enum"] = p.values
-		}
-		parameters = append(parameters, object{"name": p.name, "in": string(p.in), "required": p.required, "description": p.text, "schema": schema})
+		parameters = append(parameters, object{"name": p.name, "in": string(p.in), "required": p.required, "description": p.text, "schema": p.described()})
 	}
 	if rt.method != http.MethodGet && rt.action&(ActionPush|ActionWork|ActionAmend) != 0 {
 		parameters = append(parameters,
@@ -83,7 +80,7 @@ func operation(rt *route, schemas schemaSet, problem object) object {
 				"description": "When a request with a key must not be carried out any more, by the store's clock.",
 			},
 			object{
-				"name": wire.HeaderCopy, "in": "header", "required": false, "schema": object{"type": "integer", "minimum": 1},
+				"name": wire.HeaderCopy, "in": "header", "required": false, "schema": count(1, math.MaxInt32),
 				"description": "How many times a request with a key has been sent, with this one. The first is quicker when it says so.",
 			})
 	}
@@ -97,26 +94,44 @@ func operation(rt *route, schemas schemaSet, problem object) object {
 }
 
 func requestContent(rt *route, schemas schemaSet) object {
+	content := object{}
 	switch rt.body {
+	case bodyNone:
+		return nil
 	case bodyMessage:
-		return object{"*/*": object{"schema": object{}}}
-	case bodyJSON:
-		return object{wire.TypeJSON: object{"schema": schemas.of(reflect.TypeOf(rt.request))}}
+		return object{"*/*": object{"schema": rawBytes("The bytes of the message, whatever they are.")}}
 	case bodyLines:
-		return object{
-			wire.TypeJSON:   object{"schema": schemas.of(reflect.TypeOf(rt.request))},
-			wire.TypeNDJSON: object{"schema": object{"type": "string"}},
-		}
+		content[wire.TypeNDJSON] = object{"schema": schemas.lines(reflect.TypeFor[wire.PushItem](), "Each line is a message.")}
 	}
-	return nil
+	content[wire.TypeJSON] = object{"schema": schemas.of(reflect.TypeOf(rt.request))}
+	if rt.compact {
+		content[compactForm.mediaType] = object{"schema": compactForm.schema}
+	}
+	return content
+}
+
+// answerContent is what an answer that is no error can be, by its media type.
+func answerContent(rt *route, schemas schemaSet) object {
+	content := object{}
+	if rt.answer != nil {
+		content[wire.TypeJSON] = object{"schema": schemas.of(reflect.TypeOf(rt.answer))}
+	}
+	for _, f := range rt.forms {
+		schema := f.schema
+		if f.line != nil {
+			schema = schemas.lines(reflect.TypeOf(f.line), f.text)
+		}
+		content[f.mediaType] = object{"schema": schema}
+	}
+	return content
 }
 
 func responses(rt *route, schemas schemaSet, problem object) object {
 	out := object{}
 	for _, status := range rt.statuses {
 		answer := object{"description": http.StatusText(status)}
-		if rt.answer != nil && status != http.StatusNoContent {
-			answer["content"] = object{wire.TypeJSON: object{"schema": schemas.of(reflect.TypeOf(rt.answer))}}
+		if status != http.StatusNoContent {
+			answer["content"] = answerContent(rt, schemas)
 		}
 		out[fmt.Sprint(status)] = answer
 	}
@@ -146,68 +161,4 @@ func meanings(codes []string) string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-// schemaSet is the schemas of named types.
-type schemaSet map[string]any
-
-// of is the schema of a type, or the reference to it.
-func (s schemaSet) of(t reflect.Type) object {
-	switch t {
-	case reflect.TypeFor[wire.Time]():
-		return object{"type": "string", "format": "date-time"}
-	case reflect.TypeFor[wire.Duration]():
-		return object{"type": "string", "examples": []string{"30s", "2h30m", "2d"}}
-	case reflect.TypeFor[wire.Text]():
-		return object{"type": "string"}
-	case reflect.TypeFor[[]byte]():
-		return object{"type": "string", "contentEncoding": "base64"}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return s.of(t.Elem())
-	case reflect.Struct:
-		return s.ref(t)
-	case reflect.Slice:
-		return object{"type": "array", "items": s.of(t.Elem())}
-	case reflect.Map:
-		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.Int:
-		return object{"type": "integer"}
-	case reflect.Int64:
-		return object{"type": "integer", "format": "int64"}
-	}
-	return object{"type": "string"}
-}
-
-func (s schemaSet) ref(t reflect.Type) object {
-	if _, known := s[t.Name()]; !known {
-		s[t.Name()] = object{} // a type may hold itself
-		properties, required := object{}, []string{}
-		s.addFields(t, properties, &required)
-		s[t.Name()] = object{"type": "object", "properties": properties, "required": required}
-	}
-	return object{"$ref": "#/components/schemas/" + t.Name()}
-}
-
-func (s schemaSet) addFields(t reflect.Type, properties object, required *[]string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag, hasTag := f.Tag.Lookup("json")
-		if f.Anonymous && !hasTag {
-			s.addFields(f.Type, properties, required)
-			continue
-		}
-		name, rest, _ := strings.Cut(tag, ",")
-		schema := s.of(f.Type)
-		if strings.Contains(rest, "string") {
-			schema = object{"type": "string"}
-		}
-		properties[name] = schema
-		if !strings.Contains(rest, "omit") {
-			*required = append(*required, name)
-		}
-	}
 }

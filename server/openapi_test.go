@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/memstore"
 )
 
 // description is what /openapi.json says.
@@ -86,6 +89,112 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
+// Every number in the description has its size and its least value, every text of a request that is not free its form, and what is
+// said of a member is said of one that there is.
+func TestDescribedTypes(t *testing.T) {
+	s := newServer(t, memstore.New(nil), nil)
+	var all map[string]any
+	if err := json.Unmarshal(s.openAPI, &all); err != nil {
+		t.Fatal(err)
+	}
+	numbers, lists, streams := 0, 0, 0
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		switch v := v.(type) {
+		case []any:
+			for i, x := range v {
+				walk(fmt.Sprintf("%s/%d", at, i), x)
+			}
+		case map[string]any:
+			switch v["type"] {
+			case "integer":
+				numbers++
+				if format := v["format"]; format != "int32" && format != "int64" || v["minimum"] == nil {
+					t.Errorf("%s has a number without its size or its least value: %v", at, v)
+				}
+			case "string":
+				if format, _ := v["format"].(string); strings.HasPrefix(format, "int") || v["minimum"] != nil {
+					t.Errorf("%s has a text with what is said of numbers: %v", at, v)
+				}
+				if v["enum"] != nil {
+					lists++
+				}
+				if v["contentSchema"] != nil {
+					streams++
+				}
+			case nil:
+				if strings.HasSuffix(at, "/schema") && v["$ref"] == nil {
+					t.Errorf("%s has no type: %v", at, v)
+				}
+			}
+			for name, x := range v {
+				walk(at+"/"+name, x)
+			}
+		}
+	}
+	walk("", all)
+	if numbers < 50 || lists < 15 || streams < 5 {
+		t.Errorf("%d numbers, %d lists of words and %d streams were found: has the form of the description changed?", numbers, lists, streams)
+	}
+	of := map[string]reflect.Type{}
+	var collect func(t reflect.Type)
+	collect = func(t reflect.Type) {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || of[t.Name()] != nil {
+			return
+		}
+		of[t.Name()] = t
+		for f := range t.Fields() {
+			collect(f.Type)
+		}
+	}
+	for _, rt := range routes() {
+		for _, v := range []any{rt.request, rt.answer} {
+			if v != nil {
+				collect(reflect.TypeOf(v))
+			}
+		}
+	}
+	for member := range members() {
+		typeName, name, _ := strings.Cut(member, ".")
+		found := false
+		if typ := of[typeName]; typ != nil {
+			for f := range typ.Fields() {
+				tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				found = found || tag == name
+			}
+		}
+		if !found {
+			t.Errorf("something is said of %s, which no body has", member)
+		}
+	}
+}
+
+// Every word that the description allows for a request is read as what it says, and a word that it does not have is refused.
+func TestDescribedWordsAreRead(t *testing.T) {
+	enum := func(member string) []string { return members()[member]["enum"].([]string) }
+	for _, c := range []struct {
+		member string
+		parse  func(string) error
+	}{
+		{"SettleItem.verb", func(w string) error { _, err := wire.ParseVerb(w); return err }},
+		{"AmendItem.change", func(w string) error { _, err := wire.ParseChange(w); return err }},
+		{"PushItem.if_exists", func(w string) error { _, err := wire.ParseIfExists(w); return err }},
+		{"Message.state", func(w string) error { _, err := punctual.ParseState(w); return err }},
+	} {
+		for _, word := range enum(c.member) {
+			if err := c.parse(word); err != nil || word == "" {
+				t.Errorf("%s: the word %q is described and not read: %v", c.member, word, err)
+			}
+		}
+		if c.parse("other") == nil {
+			t.Errorf("%s: a word that is not described is read", c.member)
+		}
+	}
+}
+
 // Every parameter that the description has is read: a value that cannot be is refused.
 func TestEveryParameterIsRead(t *testing.T) {
 	free := []string{"after", "error", "id", "topic"} // any text is one
@@ -127,6 +236,23 @@ func (r *rig) conforms(req *http.Request, a answer) {
 	if !ok {
 		r.Fatalf("%s is answered with %d, which its description does not have", c.route.id, a.status)
 	}
+	if a.body != "" {
+		name, _, _ := strings.Cut(mediaType, ";")
+		if _, ok := response.Content[name]; !ok {
+			r.Errorf("%s is answered with %q, which its description does not have", c.route.id, mediaType)
+		}
+	}
+	if item, ok := response.Content[wire.TypeNDJSON].Schema["contentSchema"].(map[string]any); ok && mediaType == wire.TypeNDJSON {
+		for number, line := range wire.Lines([]byte(a.body)) {
+			var v any
+			if err := json.Unmarshal(line, &v); err != nil {
+				r.Fatal(err)
+			}
+			if complaint := d.complain(item, v); complaint != "" {
+				r.Errorf("%s: line %d, %.500s: %s", c.route.id, number, line, complaint)
+			}
+		}
+	}
 	if mediaType != wire.TypeJSON || c.route.answer == nil || req.Method == http.MethodHead {
 		return
 	}
@@ -150,6 +276,12 @@ func (d *description) complain(schema map[string]any, v any) string {
 		if kind != "string" {
 			return fmt.Sprintf("%q where the schema has %v", v, kind)
 		}
+		if words, ok := schema["enum"].([]any); ok && !slices.Contains(words, any(v)) {
+			return fmt.Sprintf("%q is none of %v", v, words)
+		}
+		if pattern, ok := schema["pattern"].(string); ok && !regexp.MustCompile(pattern).MatchString(v) {
+			return fmt.Sprintf("%q does not match %s", v, pattern)
+		}
 	case bool:
 		if kind != "boolean" {
 			return fmt.Sprintf("%v where the schema has %v", v, kind)
@@ -157,6 +289,12 @@ func (d *description) complain(schema map[string]any, v any) string {
 	case float64:
 		if kind != "integer" || v != float64(int64(v)) {
 			return fmt.Sprintf("%v where the schema has %v", v, kind)
+		}
+		if least, ok := schema["minimum"].(float64); ok && v < least {
+			return fmt.Sprintf("%v is below %v", v, least)
+		}
+		if most, ok := schema["maximum"].(float64); ok && v > most {
+			return fmt.Sprintf("%v is above %v", v, most)
 		}
 	case []any:
 		items, ok := schema["items"].(map[string]any)
@@ -212,12 +350,17 @@ func TestConformity(t *testing.T) {
 	d := description{}
 	d.Components.Schemas = map[string]map[string]any{"A": {
 		"type": "object", "required": []any{"a"},
-		"properties": map[string]any{"a": map[string]any{"type": "string"}, "b": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}}},
+		"properties": map[string]any{
+			"a": map[string]any{"type": "string"}, "n": map[string]any{"type": "integer", "minimum": 1.0, "maximum": 3.0},
+			"w": map[string]any{"type": "string", "enum": []any{"on", "off"}}, "p": map[string]any{"type": "string", "pattern": "^[0-9]+$"},
+			"b": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}},
+		},
 	}}
 	ref := map[string]any{"$ref": "#/components/schemas/A"}
 	for text, wrong := range map[string]bool{
 		`{"a":"x"}`: false, `{"a":"x","b":[1,2]}`: false, `{}`: true, `{"a":1}`: true, `{"a":"x","c":1}`: true, `{"a":"x","b":[1.5]}`: true,
-		`{"a":"x","b":1}`: true, `[]`: true, `null`: true, `{"a":true}`: true,
+		`{"a":"x","b":1}`: true, `{"a":"x","n":1}`: false, `{"a":"x","n":0}`: true, `{"a":"x","n":4}`: true,
+		`{"a":"x","w":"on"}`: false, `{"a":"x","w":"On"}`: true, `{"a":"x","p":"12"}`: false, `{"a":"x","p":"1x"}`: true, `[]`: true, `null`: true, `{"a":true}`: true,
 	} {
 		var v any
 		if err := json.Unmarshal([]byte(text), &v); err != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"net/http"
 	"strings"
 
@@ -23,6 +24,9 @@ type route struct {
 	body     bodyKind
 	// example of the request's and the answer's body, whose types the OpenAPI description is made of; nil for none.
 	request, answer any
+	// compact allows the request's body in wire.TypeCompact; forms are what the answer's body can be beside answer.
+	compact bool
+	forms   []form
 	// statuses are those of answers that are no errors; errors are the codes that can come beside those of every route.
 	statuses []int
 	errors   []string
@@ -43,6 +47,15 @@ const (
 	bodyLines // JSON or NDJSON
 )
 
+// form is one form of an answer's body.
+type form struct {
+	mediaType string
+	schema    object
+	// line, if there, is an example of what stands on each line of a stream instead, and text says how the stream goes.
+	line any
+	text string
+}
+
 // place is where a parameter stands.
 type place string
 
@@ -59,6 +72,8 @@ type param struct {
 	// values are all that it takes; nil for any.
 	values   []string
 	required bool
+	// schema is that of a value that is neither any text nor one of values; nil otherwise.
+	schema object
 	// mayBeEmpty allows the parameter without a value. Others are refused then, because that is a variable that is not set.
 	mayBeEmpty bool
 }
@@ -105,31 +120,36 @@ func (rt *route) matches(segments []string) (values map[string]string, ok bool) 
 
 // The parameters that several routes take.
 var (
-	paramTopic = param{name: "topic", in: inPath, text: "The topic; a / in it is written %2F.", required: true}
-	paramID    = param{name: "id", in: inPath, text: "The message's ID within its topic.", required: true}
-	paramIn    = param{name: "in", in: inQuery, text: "Due this long after now: 30m, 2h30m, 2d."}
-	paramAt    = param{name: "at", in: inQuery, text: "Due at this time: 2026-11-20T10:00:00Z."}
-	paramDue   = param{name: "due", in: inQuery, text: "The same as at, as it is called in JSON."}
-	paramToken = param{name: "token", in: inQuery, text: "The token of the lease, from the claim.", required: true}
-	paramFrom  = param{name: "from", in: inQuery, text: "Only messages at this time or later."}
-	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time."}
+	paramTopic = param{name: "topic", in: inPath, text: "The topic; a / in it is written %2F.", required: true, schema: name(punctual.MaxTopicBytes)}
+	paramID    = param{name: "id", in: inPath, text: "The message's ID within its topic.", required: true, schema: name(punctual.MaxIDBytes)}
+	paramIn    = param{name: "in", in: inQuery, text: "Due this long after now: 30m, 2h30m, 2d.", schema: length()}
+	paramAt    = param{name: "at", in: inQuery, text: "Due at this time: 2026-11-20T10:00:00Z.", schema: instant()}
+	paramDue   = param{name: "due", in: inQuery, text: "The same as at, as it is called in JSON.", schema: instant()}
+	paramToken = param{name: "token", in: inQuery, text: "The token of the lease, from the claim.", required: true, schema: tokenOfLease()}
+	paramFrom  = param{name: "from", in: inQuery, text: "Only messages at this time or later.", schema: instant()}
+	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time.", schema: instant()}
 	pushParams = []param{
 		paramIn, paramAt, paramDue,
-		{name: "if_exists", in: inQuery, text: "What to do when the ID is taken. Default keep.", values: []string{"keep", "replace", "replace-dead", "fail"}},
-		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says."},
-		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time."},
+		{name: "if_exists", in: inQuery, text: "What to do when the ID is taken. Default keep.", values: ifExistsWords},
+		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says.", schema: count(0, punctual.MaxAttemptsLimit)},
+		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time.", schema: length()},
 		{
-			name: "remember", in: inQuery,
+			name: "remember", in: inQuery, schema: length(),
 			text: "The ID is taken as a duplicate this long after the message finished; left out: as the topic says, or 24h with an Idempotency-Key.",
 		},
 		{name: "drop_expired", in: inQuery, text: "Drop it when it expires, instead of keeping it among the dead.", values: []string{"true", "false"}},
 	}
 	claimParams = []param{
-		{name: "max", in: inQuery, text: "How many messages at most. Default 1."},
-		{name: "wait", in: inQuery, text: "How long to wait when nothing is due, at most max_wait of GET /v1. Default 0s."},
-		{name: "lease", in: inQuery, text: "How long the lease lasts; left out: as the topic says."},
-		{name: "window", in: inQuery, text: "With Accept: application/x-ndjson, how many messages of the stream may be unsettled at once."},
+		{name: "max", in: inQuery, text: "How many messages at most. Default 1.", schema: count(1, punctual.MaxClaim)},
+		{name: "wait", in: inQuery, text: "How long to wait when nothing is due, at most max_wait of GET /v1. Default 0s.", schema: length()},
+		{name: "lease", in: inQuery, text: "How long the lease lasts; left out: as the topic says.", schema: length()},
+		{name: "window", in: inQuery, text: "With Accept: application/x-ndjson, how many messages of the stream may be unsettled at once.", schema: count(1, math.MaxInt32)},
 	}
+)
+
+var (
+	ifExistsWords = []string{"keep", "replace", "replace-dead", "fail"}
+	reasons       = []string{string(punctual.ReasonDiscarded), string(punctual.ReasonAttemptsUsedUp), string(punctual.ReasonExpired)}
 )
 
 func params(groups ...any) []param {
@@ -144,6 +164,24 @@ func params(groups ...any) []param {
 	}
 	return out
 }
+
+// The forms of bodies beside JSON.
+var (
+	compactForm = form{mediaType: wire.TypeCompact, schema: rawBytes("The compact form, whose version is compact of GET /v1.")}
+
+	rawBody   = form{mediaType: wire.TypeRaw, schema: rawBytes("The message's body, with Accept: application/octet-stream.")}
+	pushLines = form{mediaType: wire.TypeNDJSON, line: wire.PushResult{}, text: "Each line is the result of the message on that line of the request."}
+
+	claimStream = form{
+		mediaType: wire.TypeNDJSON, line: wire.StreamLine{},
+		text: "With Accept: application/x-ndjson. Each line has a message as soon as it is due, or neither message nor error, which shows that the " +
+			"stream is alive. A line with an error is the last one.",
+	}
+	checkStream = form{
+		mediaType: wire.TypeNDJSON, line: wire.CheckLine{},
+		text: "With Accept: application/x-ndjson. Each line has how many messages were read so far, and the last one the report or an error.",
+	}
+)
 
 const (
 	pathTopic    = wire.PathTopics + "/{topic}"
@@ -177,13 +215,13 @@ func messageRoutes() []*route {
 		}
 	}
 	why := param{name: "error", in: inQuery, text: "What went wrong, kept in the message's history.", mayBeEmpty: true}
-	next := param{name: "in", in: inQuery, text: "The next attempt is due this long after now; left out: as the topic's backoff says."}
-	again := param{name: "in", in: inQuery, text: "The next attempt is due this long after now. Default 0s."}
-	length := param{name: "in", in: inQuery, text: "The lease ends this long after now; left out: the topic's length of a lease."}
+	next := param{name: "in", in: inQuery, text: "The next attempt is due this long after now; left out: as the topic's backoff says.", schema: length()}
+	again := param{name: "in", in: inQuery, text: "The next attempt is due this long after now. Default 0s.", schema: length()}
+	longer := param{name: "in", in: inQuery, text: "The lease ends this long after now; left out: the topic's length of a lease.", schema: length()}
 	return []*route{
 		{
 			method: http.MethodPost, path: pathMessages, action: ActionPush, body: bodyMessage,
-			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one."}, pushParams),
+			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(punctual.MaxIDBytes)}, pushParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "push", summary: "Push a message: the request's body is the message itself",
 			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key is taken as the ID, " +
@@ -201,11 +239,9 @@ func messageRoutes() []*route {
 			params: params(
 				paramTopic,
 				param{name: "state", in: inQuery, text: "Which messages.", values: []string{"scheduled", "ready", "leased", "dead"}, required: true},
-				param{name: "reason", in: inQuery, text: "Only dead messages that died of this.", values: []string{
-					string(punctual.ReasonDiscarded), string(punctual.ReasonAttemptsUsedUp), string(punctual.ReasonExpired),
-				}},
+				param{name: "reason", in: inQuery, text: "Only dead messages that died of this.", values: reasons},
 				paramFrom, paramTo,
-				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000. Default 100."},
+				param{name: "limit", in: inQuery, text: "How many on a page, 1 to 10000. Default 100.", schema: count(1, 10_000)},
 				param{name: "after", in: inQuery, text: "Continues a list: next of the page before; empty: the first page.", mayBeEmpty: true},
 			),
 			answer: wire.Page{}, statuses: []int{http.StatusOK},
@@ -213,7 +249,7 @@ func messageRoutes() []*route {
 		},
 		{
 			method: http.MethodGet, path: pathMessage, action: ActionInspect, params: params(paramTopic, paramID),
-			answer: wire.Message{}, statuses: []int{http.StatusOK}, errors: []string{"not_found"},
+			answer: wire.Message{}, forms: []form{rawBody}, statuses: []int{http.StatusOK}, errors: []string{"not_found"},
 			id: "get", summary: "Look at a message; with Accept: application/octet-stream at its body alone", handle: (*call).get,
 		},
 		{
@@ -246,7 +282,7 @@ func messageRoutes() []*route {
 		},
 		{
 			method: http.MethodPost, path: pathTopic + "/claim", action: ActionWork, params: params(paramTopic, claimParams),
-			answer: wire.ClaimAnswer{}, statuses: []int{http.StatusOK, http.StatusNoContent},
+			answer: wire.ClaimAnswer{}, forms: []form{rawBody, compactForm, claimStream}, statuses: []int{http.StatusOK, http.StatusNoContent},
 			id: "claimTopic", summary: "Claim messages whose time has come; 204 when none came",
 			detail: "With Accept: application/octet-stream and max=1 the answer's body is the message itself, with Punctual-Id, Punctual-Token and " +
 				"Punctual-Due beside it. With Accept: application/x-ndjson the answer is a stream of lines until the client ends it.",
@@ -257,7 +293,7 @@ func messageRoutes() []*route {
 		settle("snooze", "Give a message back without counting the attempt", again),
 		settle("discard", "Give up on a message: it becomes dead", why),
 		settle("release", "Give a message back unstarted, at once"),
-		settle("extend", "Extend the lease of a message", length),
+		settle("extend", "Extend the lease of a message", longer),
 	}
 }
 
@@ -266,7 +302,7 @@ func batchRoutes() []*route {
 		{
 			method: http.MethodPost, path: wire.PathPush, action: ActionPush, perItem: true, body: bodyLines,
 			params:  params(param{name: "topic", in: inQuery, text: "The topic of messages that name none."}),
-			request: wire.PushRequest{}, answer: wire.PushAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
+			request: wire.PushRequest{}, answer: wire.PushAnswer{}, compact: true, forms: []form{compactForm, pushLines}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
 			id: "pushMany", summary: "Push many messages: a JSON array, an object with messages, or NDJSON",
 			detail: "With Content-Type: application/x-ndjson each line is a message, and each line of the answer its result. Items that fail have an error; " +
 				"the others are stored.",
@@ -275,12 +311,12 @@ func batchRoutes() []*route {
 		{
 			method: http.MethodPost, path: wire.PathClaim, action: ActionWork, perItem: true, body: bodyJSON,
 			params:  params(claimParams[3]),
-			request: wire.ClaimRequest{}, answer: wire.ClaimAnswer{}, statuses: []int{http.StatusOK, http.StatusNoContent},
+			request: wire.ClaimRequest{}, answer: wire.ClaimAnswer{}, forms: []form{rawBody, compactForm, claimStream}, statuses: []int{http.StatusOK, http.StatusNoContent},
 			id: "claim", summary: "Claim messages of several topics; 204 when none came", handle: (*call).claimMany,
 		},
 		{
 			method: http.MethodPost, path: wire.PathSettle, action: ActionWork, perItem: true, body: bodyJSON,
-			request: wire.SettleRequest{}, answer: wire.SettleAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
+			request: wire.SettleRequest{}, answer: wire.SettleAnswer{}, compact: true, forms: []form{compactForm}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
 			id: "settleMany", summary: "Ack, retry, snooze, discard, release and extend many messages", handle: (*call).settleMany,
 		},
 		{
@@ -344,9 +380,9 @@ func topicRoutes() []*route {
 			method: http.MethodGet, path: wire.PathForecast, action: ActionInspect, perItem: true,
 			params: params(
 				param{name: "topic", in: inQuery, text: "The topic; left out: all."},
-				param{name: "from", in: inQuery, text: "Where the first bucket begins, at the latest now, which is the default."},
-				param{name: "step", in: inQuery, text: "The width of a bucket. Default 1m."},
-				param{name: "buckets", in: inQuery, text: "Their number, 1 to 10000. Default 60."},
+				param{name: "from", in: inQuery, text: "Where the first bucket begins, at the latest now, which is the default.", schema: instant()},
+				param{name: "step", in: inQuery, text: "The width of a bucket. Default 1m.", schema: length()},
+				param{name: "buckets", in: inQuery, text: "Their number, 1 to 10000. Default 60.", schema: count(1, 10_000)},
 			),
 			answer: wire.Forecast{}, statuses: ok, id: "forecast", summary: "Count the messages due in each step ahead", handle: (*call).forecast,
 		},
@@ -374,7 +410,7 @@ func serverRoutes() []*route {
 			id: "space", summary: "How much room the store's medium has, in bytes", handle: (*call).showSpace,
 		},
 		{
-			method: http.MethodGet, path: wire.PathCheck, action: ActionAdmin, answer: wire.CheckReport{}, statuses: ok,
+			method: http.MethodGet, path: wire.PathCheck, action: ActionAdmin, answer: wire.CheckReport{}, forms: []form{checkStream}, statuses: ok,
 			id: "check", summary: "Read everything and report damage",
 			detail: "It can take long. With Accept: application/x-ndjson lines tell how far it is, and the last one is the report.", handle: (*call).check,
 		},
@@ -383,12 +419,12 @@ func serverRoutes() []*route {
 			id: "examine", summary: "What the store stands on, and whether that can keep the promises", handle: (*call).examine,
 		},
 		{
-			method: http.MethodGet, path: wire.PathBackup, action: ActionAdmin | ActionInspect, statuses: ok, errors: []string{"unsupported"},
+			method: http.MethodGet, path: wire.PathBackup, action: ActionAdmin | ActionInspect, forms: []form{{mediaType: wire.TypeTar, schema: rawBytes("The archive.")}}, statuses: ok, errors: []string{"unsupported"},
 			id: "backup", summary: "Copy the whole store as it is at one instant: a tar archive of the files of a directory",
 			detail: "The archive is complete when it has as many bytes as Content-Length says. One copy is made at a time. It has all that there is to see, so it takes both admin and inspect on all topics.", handle: (*call).backup,
 		},
 		{
-			method: http.MethodGet, path: wire.PathOpenAPI, action: actionAny, statuses: ok,
+			method: http.MethodGet, path: wire.PathOpenAPI, action: actionAny, forms: []form{{mediaType: wire.TypeJSON, schema: object{"type": "object"}}}, statuses: ok,
 			id: "openapi", summary: "This description", handle: (*call).showOpenAPI,
 		},
 		{
@@ -400,7 +436,7 @@ func serverRoutes() []*route {
 			id: "ready", summary: "200 as long as the store answers and the server is not ending", handle: (*call).ready,
 		},
 		{
-			method: http.MethodGet, path: wire.PathMetrics, action: ActionInspect, statuses: ok, errors: []string{"unsupported"},
+			method: http.MethodGet, path: wire.PathMetrics, action: ActionInspect, forms: []form{{mediaType: "text/plain", schema: object{"type": "string"}}}, statuses: ok, errors: []string{"unsupported"},
 			id: "metrics", summary: "Metrics for Prometheus", handle: (*call).metrics,
 		},
 	}

@@ -252,7 +252,7 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 			denied := func(user, topic string) bool {
 				t.Helper()
 				a := r.ask(rt.method+" "+strings.ReplaceAll(path, "TOPIC", topic), strings.ReplaceAll(bodies[rt.id], "TOPIC", topic), "Authorization: Bearer "+user)
-				return a.status == http.StatusForbidden || a.status == 200 && strings.Contains(a.body, `"forbidden"`) || rt.id == "topics" && a.body == "{\"topics\":[]}\n"
+				return a.status == http.StatusForbidden || a.status == 200 && strings.Contains(a.body, `"code":"forbidden"`) || rt.id == "topics" && a.body == "{\"topics\":[]}\n"
 			}
 			nobody := r.ask(rt.method+" "+path, bodies[rt.id], "Authorization: Bearer nobody")
 			switch need := rt.action; {

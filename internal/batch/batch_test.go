@@ -756,6 +756,56 @@ func TestLateKeyComesBack(t *testing.T) {
 	})
 }
 
+// TestWaitingCallsOfALateKeyComeBack: as soon as a batch of a late key is in time, the calls that wait for it go with those of other keys. A
+// key that is never idle would otherwise have requests of its own for ever.
+func TestWaitingCallsOfALateKeyComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var batches [][]int
+		ends := map[int]chan struct{}{10: make(chan struct{}), 11: make(chan struct{}), 20: make(chan struct{})}
+		c := newBatcher(keyed(roomy()), func(ctx context.Context, items []int) ([]int, error) {
+			mu.Lock()
+			batches = append(batches, slices.Clone(items))
+			mu.Unlock()
+			if end := ends[items[0]]; end != nil {
+				<-end
+			}
+			return tenfold(ctx, items)
+		})
+		begin := func(n int) *doing {
+			k := start(t.Context(), c, n)
+			synctest.Wait()
+			return k
+		}
+		slow := begin(10)
+		other := begin(20)
+		time.Sleep(time.Second) // 10 is late, so 20 goes without waiting for it
+		again := begin(11)
+		mu.Lock()
+		wantBatches(t, batches, []int{10}, []int{20}, []int{11})
+		mu.Unlock()
+		waiting := []*doing{begin(12), begin(30)} // behind 11, and behind 20
+		close(ends[11])                           // in time
+		again.wantAnswer(t, 110)
+		synctest.Wait()
+		close(ends[20])
+		other.wantAnswer(t, 200)
+		for i, k := range waiting {
+			k.wantAnswer(t, []int{120, 300}[i])
+		}
+		mu.Lock()
+		last := slices.Sorted(slices.Values(batches[len(batches)-1]))
+		if len(batches) != 4 || !slices.Equal(last, []int{12, 30}) {
+			t.Errorf("batches %v; want the last one of 12 and 30 together", batches)
+		}
+		mu.Unlock()
+		close(ends[10])
+		slow.wantAnswer(t, 100)
+		synctest.Wait()
+		wantNothingPending(t, c)
+	})
+}
+
 func TestCloseOutOfTimeBesideALateKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{mended: make(chan struct{})}

@@ -198,12 +198,25 @@ func listen(address string) (net.Listener, error) {
 	if err := removeDeadSocket(path); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	l, err := listenPrivately(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen: use another path with --listen: %w", err)
 	}
+	return l, nil
+}
+
+// listenPrivately listens on a socket that nobody but its user can connect to, at any time. net.Listen makes the socket with the mode that
+// the umask leaves, so the umask closes it to others at once, because a connection that is made before a change of the mode stays. What
+// other goroutines create meanwhile is closed to others, too.
+func listenPrivately(path string) (net.Listener, error) {
+	restore := closeUmask()
+	l, err := net.Listen("unix", path)
+	restore()
+	if err != nil {
+		return nil, err
+	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }

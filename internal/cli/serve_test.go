@@ -3,12 +3,15 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -146,5 +149,48 @@ func TestServeBehindAKilledServer(t *testing.T) {
 	newRig(t).run("serve", "--listen", "unix:"+path).exits(exitError, "use another path")
 	if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
 		t.Errorf("the file holds %q, %v", text, err)
+	}
+}
+
+// TestSocketIsNeverOpen: whoever watches the directory never sees the socket of serve with a mode that lets others connect.
+func TestSocketIsNeverOpen(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0)) // the umask closes nothing by itself
+	path := filepath.Join(t.TempDir(), "api.sock")
+	var open, seen atomic.Int64
+	watching, end := context.WithCancel(t.Context())
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		for watching.Err() == nil {
+			if info, err := os.Lstat(path); err == nil {
+				seen.Add(1)
+				if info.Mode().Perm()&0o077 != 0 {
+					open.Add(1)
+				}
+			}
+		}
+	})
+	for i := 0; i < 300 || seen.Load() < 300 && i < 100_000; i++ {
+		l, err := listen("unix:" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode() != os.ModeSocket|0o600 {
+			t.Fatalf("mode %v, %v; want a socket with 0600", info.Mode(), err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end()
+	watcher.Wait()
+	if seen.Load() < 300 {
+		t.Fatalf("this test shows nothing: the socket was seen %d times", seen.Load())
+	}
+	if n := open.Load(); n > 0 {
+		t.Errorf("others could connect to the socket %d times of %d", n, seen.Load())
+	}
+	if umask := syscall.Umask(0); umask != 0 {
+		t.Errorf("the umask is %#o afterwards; want it as before", umask)
 	}
 }

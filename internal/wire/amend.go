@@ -72,6 +72,15 @@ var outcomes = map[punctual.Change]string{
 	punctual.ChangeDelete: "deleted",
 }
 
+// Outcomes are the words of AmendResult.Outcome, in the order of the changes.
+func Outcomes() []string {
+	var out []string
+	for c := punctual.ChangeCancel; c <= punctual.ChangeDelete; c++ {
+		out = append(out, outcomes[c])
+	}
+	return out
+}
+
 // AmendResultOf is the answer to a.
 func AmendResultOf(a *punctual.Amendment, r punctual.Amended) AmendResult {
 	out := AmendResult{ID: a.ID, Topic: a.Topic, Due: Time(r.Due), Error: ItemProblem(r.Err)}

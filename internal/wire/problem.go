@@ -72,6 +72,15 @@ func kindOfCode(code string) kind {
 	return kind{code, http.StatusInternalServerError, ""}
 }
 
+// Codes are the codes that a Problem can have.
+func Codes() []string {
+	out := make([]string, len(kinds))
+	for i, k := range kinds {
+		out[i] = k.code
+	}
+	return out
+}
+
 // StatusOf is the status of an answer with this error code.
 func StatusOf(code string) int { return kindOfCode(code).status }
 

@@ -48,13 +48,13 @@ type Options struct {
 	// TopicLimit is how many topics have an attribute of their own in metrics, the first ones that
 	// are met. All others share "other". Spans always have the topic's name. Default 100.
 	TopicLimit int
-	// ReadTimeout bounds one look into a store. Default 10 s.
+	// ReadTimeout bounds one look into a store. Default 5 s.
 	ReadTimeout time.Duration
 }
 
 const (
 	defaultTopicLimit  = 100
-	defaultReadTimeout = 10 * time.Second
+	defaultReadTimeout = 5 * time.Second
 )
 
 func (o *Options) withDefaults() (Options, error) {

@@ -29,13 +29,14 @@ type Options struct {
 	// LatenessBuckets are the upper bounds of the lateness histogram, in seconds. The default goes
 	// from 1 ms to 1 h.
 	LatenessBuckets []float64
-	// ReadTimeout bounds one look into a store. Default 10 s, which is Prometheus' own limit for a scrape.
+	// ReadTimeout bounds one look into a store. Default 5 s, half of Prometheus' own limit for a scrape, so that
+	// the other metrics arrive when the store does not answer.
 	ReadTimeout time.Duration
 }
 
 const (
 	defaultTopicLimit  = 100
-	defaultReadTimeout = 10 * time.Second
+	defaultReadTimeout = 5 * time.Second
 )
 
 func (o *Options) withDefaults() (Options, error) {

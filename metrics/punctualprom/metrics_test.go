@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,6 +263,61 @@ func TestStoreThatCannotBeRead(t *testing.T) {
 			t.Errorf("a store of too many messages:\n%s", got)
 		}
 	})
+}
+
+// A store that hangs and does not heed its context delays the other metrics by no more than the limit, and bears one call, however many
+// scrapes there are. It is up again as soon as it answers.
+func TestStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
+		store := &deaf{Store: memstore.New(nil), mended: make(chan struct{})}
+		defer store.Close()
+		if err := m.AddStore(store); err != nil {
+			t.Fatal(err)
+		}
+		q := punctual.NewQueue(store, &punctual.QueueConfig{Observer: m.Observer()})
+		if _, err := q.Push(t.Context(), "t", nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			var scrapes sync.WaitGroup
+			for range 4 {
+				scrapes.Go(func() {
+					began := time.Now()
+					got := text(t, registry)
+					if took := time.Since(began); took > 4*time.Second {
+						t.Errorf("a scrape of a store that hangs took %v", took)
+					}
+					if !strings.Contains(got, "punctual_store_up 0") || !strings.Contains(got, "punctual_pushes_total{") {
+						t.Errorf("a store that hangs:\n%s", got)
+					}
+				})
+			}
+			scrapes.Wait()
+		}
+		if n := store.calls.Load(); n != 1 {
+			t.Errorf("%d calls hang in the store; want 1", n)
+		}
+		close(store.mended)
+		synctest.Wait()
+		time.Sleep(10 * time.Minute) // what took so long is not repeated at once
+		if got := text(t, registry); !strings.Contains(got, "punctual_store_up 1") {
+			t.Errorf("a store that answers again:\n%s", got)
+		}
+	})
+}
+
+// deaf is a store in which the look hangs until it is mended, whatever becomes of its context.
+type deaf struct {
+	*memstore.Store
+	mended chan struct{}
+	calls  atomic.Int64
+}
+
+func (d *deaf) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
+	d.calls.Add(1)
+	<-d.mended
+	return d.Store.Topics(ctx)
 }
 
 func TestMetricsRefuse(t *testing.T) {

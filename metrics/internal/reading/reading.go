@@ -74,10 +74,11 @@ type Reader struct {
 	topics    *Topics
 	timeout   time.Duration
 
-	mu   sync.Mutex // held while a look is under way: others wait for its answer
-	last Reading    // guarded by mu
-	read time.Time  // guarded by mu: when last was made; zero before the first
-	err  error      // guarded by mu
+	mu   sync.Mutex
+	last Reading       // guarded by mu
+	read time.Time     // guarded by mu: when last was made; zero before the first
+	err  error         // guarded by mu: of last
+	done chan struct{} // guarded by mu: closed when the reading under way ends; nil while there is none
 }
 
 // idle is how many times as long as a look took its answer is used again. So a store of many messages spends at most
@@ -85,7 +86,7 @@ type Reader struct {
 const idle = 9
 
 // NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. A look that takes
-// longer than timeout fails.
+// longer than timeout fails. Its context ends then, and who asked is answered even if the store does not heed the context.
 func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader, error) {
 	i, err := punctual.AsInspector(s)
 	if err != nil {
@@ -94,20 +95,49 @@ func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader
 	return &Reader{store: s, inspector: i, topics: topics, timeout: timeout}, nil
 }
 
-// Read looks into the store, or returns the answer of the last look while it is fresh.
+// Read looks into the store, or returns the answer of the last look while it is fresh. It returns within the
+// timeout and a tenth, which a look that the context ends needs to say what it has. A look that is under
+// way still is waited for, and no second one begins beside it, so a store that does not answer has one call to bear.
 func (r *Reader) Read() (Reading, error) {
+	began := time.Now()
+	timer := time.NewTimer(r.timeout + r.timeout/10)
+	defer timer.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.read.IsZero() && time.Since(r.read) < idle*r.last.Took {
-		return r.last, r.err
+	if r.done == nil {
+		if !r.read.IsZero() && time.Since(r.read) < idle*r.last.Took {
+			return r.last, r.err
+		}
+		r.done = make(chan struct{})
+		go r.refresh()
 	}
+	done := r.done
+	r.mu.Unlock()
+	answered := true
+	select {
+	case <-done:
+	case <-timer.C:
+		answered = false
+	}
+	r.mu.Lock()
+	if !answered && r.done == done {
+		return Reading{Took: time.Since(began)}, fmt.Errorf("read the store: no answer within %v: %w", r.timeout, context.DeadlineExceeded)
+	}
+	return r.last, r.err
+}
+
+// refresh makes one reading. It lasts as long as the store's calls, whose context ends with the timeout.
+func (r *Reader) refresh() {
 	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()
 	began := time.Now()
-	r.last, r.err = r.look(ctx)
-	r.read = time.Now()
+	last, err := r.look(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.err, r.read = last, err, time.Now()
 	r.last.Took = r.read.Sub(began)
-	return r.last, r.err
+	close(r.done)
+	r.done = nil
 }
 
 func (r *Reader) look(ctx context.Context) (Reading, error) {

@@ -5,7 +5,8 @@ import type { paths } from "./api";
 
 declare const process: { argv: string[] };
 
-const client = createClient<paths>({ baseUrl: process.argv[2] });
+// Of the forms that an answer can have this client asks for JSON alone.
+const client = createClient<paths, "application/json" | "application/problem+json">({ baseUrl: process.argv[2] });
 const topic = "a/b";
 
 function check(holds: boolean, what: string, ...seen: unknown[]) {
