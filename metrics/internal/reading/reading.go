@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -105,7 +106,11 @@ func (r *Reader) Read() (Reading, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done == nil {
-		if !r.read.IsZero() && time.Since(r.read) < idle*r.last.Took {
+		fresh := idle * r.last.Took
+		if r.err != nil { // so that a store that answers again is seen soon
+			fresh = r.last.Took
+		}
+		if !r.read.IsZero() && time.Since(r.read) < fresh {
 			return r.last, r.err
 		}
 		r.done = make(chan struct{})
@@ -131,13 +136,23 @@ func (r *Reader) refresh() {
 	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()
 	began := time.Now()
-	last, err := r.look(ctx)
+	last, err := r.tryLook(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last, r.err, r.read = last, err, time.Now()
 	r.last.Took = r.read.Sub(began)
 	close(r.done)
 	r.done = nil
+}
+
+// tryLook makes a panic of the store the error of this reading, because it would end the process otherwise.
+func (r *Reader) tryLook(ctx context.Context) (_ Reading, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("read the store: it panicked: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return r.look(ctx)
 }
 
 func (r *Reader) look(ctx context.Context) (Reading, error) {
