@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -50,5 +51,38 @@ func TestHungClaimAndOtherClaims(t *testing.T) {
 		held.Resume()
 		end()
 		claims.Wait()
+	}
+}
+
+// P11: the connection of a poll hangs. The partition is polled again over another one long before the client gives it up, and a bounded
+// number of times.
+func TestHungPollAndNextPolls(t *testing.T) {
+	server := redistest.Start(t)
+	p := redistest.StartProxy(t, server)
+	client := redis.NewClient(&redis.Options{Addr: p.Addr, Dialer: p.Dial, ReadTimeout: 10 * time.Second})
+	closeAtEnd(t, client.Close)
+	s := openStore(t, client, &Options{Prefix: fresh()})
+	push(t, s, punctual.NewMessage{Topic: "orders", ID: "far", Delay: time.Hour})
+	ctx, end := context.WithCancel(t.Context())
+	var claims sync.WaitGroup
+	claims.Go(func() {
+		_, _ = s.Claim(ctx, punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: time.Minute}) // it is ended
+	})
+	defer claims.Wait()
+	defer end()
+	waitUntil(t, "the claim sleeps", func() bool {
+		waiting, quiet := s.waits.waiter.Waiting("orders")
+		return waiting == 1 && quiet
+	})
+	due := s.names.Partition("orders", 0).Keys()[0]
+	reads := func(words []string) bool { return strings.EqualFold(words[0], "zrange") && words[1] == due }
+	held := p.Hold(reads).Paused()
+	defer held.Resume()
+	held.Await()
+	polls := p.Count(reads)
+	begun := time.Now()
+	waitUntil(t, "three polls beside the one that hangs", func() bool { return polls.Seen() >= 3 })
+	if took := time.Since(begun); took > 8*time.Second { // the connection that hangs is given up after 10 s
+		t.Errorf("P11: a poll hangs, and three others follow after %v only; want one after half a second, and one each second then", took)
 	}
 }

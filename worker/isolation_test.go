@@ -248,6 +248,38 @@ func TestWorkerTakesWhatALateClaimBrings(t *testing.T) {
 	})
 }
 
+// What a late claim brings does not give a topic more handlers than it may have.
+func TestWorkerMaxSlotsOfLateClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 3 {
+			r.push("a", fmt.Sprint(i))
+		}
+		time.Sleep(time.Millisecond)
+		s := &lateOnce{Store: r.mem}
+		var busy, most atomic.Int32
+		w := worker.New(s, r.config(worker.Config{Concurrency: 4}))
+		w.Handle("a", handlerFunc(func(context.Context, *punctual.Delivery) error {
+			most.Store(max(most.Load(), busy.Add(1)))
+			defer busy.Add(-1)
+			time.Sleep(time.Minute)
+			return nil
+		}), worker.MaxSlots(1))
+		r.runs(w)
+		time.Sleep(time.Hour)
+		if got := s.brought.Load(); got == 0 {
+			t.Error("the late claim brought nothing, so this test shows nothing")
+		}
+		if most.Load() != 1 {
+			t.Errorf("up to %d handlers at a time, want 1", most.Load())
+		}
+		for i := range 3 {
+			r.wantGone("a", fmt.Sprint(i))
+		}
+		r.stops(w)
+	})
+}
+
 // lateOnce is a store whose first claim answers after ten seconds, whatever becomes of its context.
 type lateOnce struct {
 	punctual.Store
@@ -345,6 +377,109 @@ func TestWorkerClaimsBesideAHungClaim(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// P11: after a while without messages claims are long and few, and there are two of them, so that what becomes due is found by the other
+// one if one hangs. No topic has more handlers than it may, even if both bring something.
+func TestWorkerClaimsBesideAHungLongClaim(t *testing.T) {
+	for _, c := range []worker.Config{{Concurrency: 1}, {Concurrency: 2}, {Concurrency: 8}} {
+		for _, maxSlots := range []int{0, 1} {
+			for _, hangs := range []int32{7, 8, 9, 10, 11} {
+				t.Run(fmt.Sprintf("%d slots, %d for the topic, claim %d", c.Concurrency, maxSlots, hangs), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						r := newRig(t)
+						s := &hangsOnce{Store: r.mem, nth: hangs, mended: make(chan struct{})}
+						var opts []worker.HandleOption
+						slots := c.Concurrency
+						if maxSlots > 0 {
+							opts, slots = append(opts, worker.MaxSlots(maxSlots)), maxSlots
+						}
+						seen := &record{}
+						var busy, most atomic.Int32
+						w := worker.New(s, r.config(c))
+						w.Handle("t", handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+							most.Store(max(most.Load(), busy.Add(1)))
+							defer busy.Add(-1)
+							seen.add("%s attempt %d, late %v", d.ID, d.Attempt, time.Since(d.Due) > isolated)
+							time.Sleep(100 * time.Millisecond)
+							return nil
+						}), opts...)
+						r.runs(w)
+						for s.hanging.Load() == 0 {
+							time.Sleep(time.Millisecond)
+						}
+						if r.since() < 3*time.Second {
+							t.Fatalf("the claim hangs after %v, when claims are short, so this test shows nothing", r.since())
+						}
+						time.Sleep(2 * time.Second)
+						var want []string
+						for i := range 6 * slots {
+							id := fmt.Sprintf("%02d", i)
+							r.push("t", id)
+							want = append(want, id+" attempt 1, late false")
+						}
+						time.Sleep(isolated)
+						synctest.Wait()
+						if s.hanging.Load() != 1 {
+							t.Fatal("no claim hangs, so this test shows nothing")
+						}
+						got := seen.all()
+						if slices.Sort(got); !slices.Equal(got, want) {
+							t.Errorf("got  %q\nwant %q", got, want)
+						}
+						close(s.mended)
+						time.Sleep(time.Minute)
+						for i := range slots {
+							id := fmt.Sprintf("y%02d", i)
+							r.push("t", id)
+							want = append(want, id+" attempt 1, late false")
+						}
+						time.Sleep(isolated)
+						got = seen.all()
+						if slices.Sort(got); !slices.Equal(got, want) {
+							t.Errorf("later: got  %q\nwant %q", got, want)
+						}
+						if int(most.Load()) > slots {
+							t.Errorf("%d handlers at a time, want at most %d", most.Load(), slots)
+						}
+						r.stops(w)
+					})
+				})
+			}
+		}
+	}
+}
+
+// A worker with one topic that finds nothing sends few claims, and is as prompt as ever.
+func TestWorkerClaimsRarelyWhenIdle(t *testing.T) {
+	for _, n := range []int{1, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			seen := &record{}
+			w := r.worker(worker.Config{Concurrency: n})
+			w.Handle("t", acks(seen))
+			r.runs(w)
+			time.Sleep(time.Minute)
+			_, before, _ := r.store.counts()
+			time.Sleep(10 * time.Minute)
+			_, after, _ := r.store.counts()
+			if claims := after - before; claims < 20 || claims > 70 {
+				t.Errorf("P10: %d slots: %d claims in ten idle minutes; want about 6 a minute", n, claims)
+			}
+			var want []string
+			for i := range 20 { // now the first claim finds them, now the second one
+				id := fmt.Sprint(i)
+				r.push("t", id)
+				time.Sleep(10 * time.Millisecond)
+				r.wantGone("t", id)
+				want = append(want, id)
+				time.Sleep(11 * time.Second)
+			}
+			seen.want(t, want...)
+			r.wantLog("a claim does not return", 0)
+			r.stops(w)
+		})
 	}
 }
 

@@ -24,14 +24,24 @@ import (
 // A late claim of one topic goes on, because it may still lease messages. Another claim is sent beside it: if one connection
 // hangs, the next claim goes over another one (P11). What a late claim brings is handled if there is a slot, and is given
 // back otherwise.
+//
+// Short waits show soon that a claim hangs, but cost the server two claims a second. So a worker of one topic that has found
+// nothing for quietFor sends a long claim and, in most stores over another connection, a second long claim of one message beside
+// it. If the connection of one of them hangs, the other claim finds what becomes due. Whichever finds something ends the quiet:
+// the next claims are short, and the long claim that has not returned soon after is treated as a late one.
 
 const (
 	// claimWait is how long a claim waits in the store when nothing is due. It is short, because soon after it is over a
 	// claim that hangs is known from one that waits.
 	claimWait = 500 * time.Millisecond
+	// quietFor is for how long a worker of one topic must have found nothing until its claims are long.
+	quietFor = 3 * time.Second
+	// longWait is claimWait for long claims. The second claim ends halfway between two of the others.
+	longWait = 20 * time.Second
 	// longestClaim ends a claim of one topic that has been late for long, so that its connection is freed.
 	longestClaim = 30 * time.Second
-	// mostLate is how many late claims of one topic may be under way before the next claim waits for one of them to return.
+	// mostLate is how many late claims of one topic, the second of two long ones among them, may be under way before the next claim
+	// waits for one of them to return.
 	mostLate = 3
 	// mostGroups is in how many claims one that was late or failed is divided, at most.
 	mostGroups = 64
@@ -51,6 +61,10 @@ type poller struct {
 	order order
 	// whole is the claim under way for all topics, or nil.
 	whole *ask
+	// second is the claim beside a long one, or nil. No slots are reserved for it, as for a late claim, and it counts as one.
+	second *ask
+	// found is when a claim last brought something, or did not wait in the store, or when polling began.
+	found time.Time
 	// apart tells that a topic may be asked for without the others: it has a claim of its own, is in a group or rests. Else no
 	// claim walks over the topics.
 	apart bool
@@ -98,6 +112,8 @@ type ask struct {
 	// late is when it takes too long; zero once it has been given up.
 	late    time.Time
 	givenUp bool
+	// suspected tells that it is given up early, because the claim beside it has found something.
+	suspected bool
 
 	got *claimed
 	err error
@@ -106,7 +122,7 @@ type ask struct {
 // poll claims messages and passes them on until claims are over (nil) or the store cannot recover (the error). All
 // claims have returned then.
 func (w *Worker) poll(s *session) error {
-	p := &poller{w: w, s: s, answers: make(chan *ask, 2*len(w.topics))}
+	p := &poller{w: w, s: s, answers: make(chan *ask, 2*len(w.topics)), found: time.Now()}
 	for _, t := range w.topics {
 		p.polls = append(p.polls, &polled{route: w.routes[t]})
 	}
@@ -119,6 +135,7 @@ func (w *Worker) poll(s *session) error {
 		if len(p.answers) == 0 {
 			runtime.Gosched()
 			p.askAll()
+			p.askSecond()
 		}
 		if next := p.nextTime(); next.IsZero() {
 			timer.Stop()
@@ -240,10 +257,17 @@ func (p *poller) untilMeet(now time.Time) time.Duration {
 // ask sends a claim for some of all, in that order, if there are slots for any or messages to claim ahead. It takes at most so many
 // slots.
 func (p *poller) ask(all []*polled, most int) {
+	long := p.quiet(time.Now())
+	if long {
+		most = max(1, p.w.slots.room(all[0].route)-1) // the second claim may bring a message, too
+	}
 	ts, r := p.w.slots.reserve(all, most)
 	a := &ask{polls: ts, reserved: r, claim: punctual.Claim{Max: r.slots, PerTopic: r.perTopic, Wait: claimWait, Lease: p.w.cfg.Lease}}
 	if left := p.untilMeet(time.Now()); p.apart && left > 0 {
 		a.claim.Wait = left
+	}
+	if long {
+		a.claim.Wait = longWait
 	}
 	if n := p.ahead(all); n > 0 { // who has which slot is decided when they are there
 		p.w.slots.settle(r, nil)
@@ -261,6 +285,11 @@ func (p *poller) ask(all []*polled, most int) {
 			t.asked = a
 		}
 	}
+	p.send(a)
+}
+
+// send sends a claim, which is late once it has taken longer than it may.
+func (p *poller) send(a *ask) {
 	a.late = time.Now().Add(a.mayTake())
 	var ctx context.Context
 	if len(a.polls) == 1 {
@@ -275,11 +304,47 @@ func (p *poller) ask(all []*polled, most int) {
 	}()
 }
 
+// quiet reports whether claims are to be long: there is one topic, nothing was found for some time, and no claim hangs or fails.
+func (p *poller) quiet(now time.Time) bool {
+	if len(p.polls) > 1 || p.failing > 0 || now.Sub(p.found) < quietFor {
+		return false
+	}
+	late := p.polls[0].late
+	return late == 0 || late == 1 && p.second != nil
+}
+
+// askSecond sends the second claim beside a long one. It asks for one message, for which the long claim has left a slot. Where
+// there is one slot in all, the first message that comes has it.
+func (p *poller) askSecond() {
+	if !p.awaitsSecond() {
+		return
+	}
+	t, now := p.polls[0], time.Now()
+	if t.rest.After(now) {
+		return
+	}
+	wait := p.whole.late.Sub(now)
+	if wait -= longWait / 2; wait < longWait/4 {
+		wait += longWait
+	}
+	p.second = &ask{
+		polls: p.polls, givenUp: true,
+		claim: punctual.Claim{Topics: p.whole.claim.Topics, Max: 1, Wait: wait, Lease: p.w.cfg.Lease},
+	}
+	t.late++
+	p.send(p.second)
+}
+
+// awaitsSecond reports whether a long claim has no other one beside it, and may have one.
+func (p *poller) awaitsSecond() bool {
+	return p.whole != nil && p.whole.claim.Wait == longWait && !p.whole.suspected && p.second == nil && p.polls[0].late < mostLate
+}
+
 // mayTake is how long a claim takes that is not late. One topic alone loses nothing by some patience, and a claim beside a
 // late one has other slots.
 func (a *ask) mayTake() time.Duration {
 	if len(a.polls) == 1 {
-		return claimWait + lateCall
+		return max(claimWait, a.claim.Wait) + lateCall
 	}
 	return a.claim.Wait + lateCall + time.Duration(len(a.polls))*lateEach
 }
@@ -295,36 +360,55 @@ func (p *poller) ahead(ts []*polled) int {
 
 // nextTime is when a claim becomes late or a topic has rested, whichever is first; zero when there is neither.
 func (p *poller) nextTime() (next time.Time) {
+	if p.second != nil {
+		next = p.second.late
+	}
 	switch {
 	case p.whole != nil:
-		return p.whole.late
+		if at := p.polls[0].rest; p.awaitsSecond() && !at.IsZero() {
+			return earlier(at, p.whole.late)
+		}
+		return earlier(next, p.whole.late)
 	case !p.apart:
 		if end := p.short.Add(shortFor); end.After(time.Now()) {
-			return end
+			return earlier(next, end)
 		}
-		return time.Time{}
+		return next
 	}
 	if p.held {
-		next = p.meet.Add(meetFor)
+		next = earlier(next, p.meet.Add(meetFor))
 	}
 	for _, t := range p.polls {
 		at := t.rest
 		if t.asked != nil {
 			at = t.asked.late
 		}
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		next = earlier(next, at)
 	}
 	return next
+}
+
+// earlier returns the earlier of two times, of which either may be zero for none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // giveUpLate gives up the claims that take too long and lets their slots and topics go.
 func (p *poller) giveUpLate() {
 	now := time.Now()
+	if a := p.second; a != nil && a.isLate(now) {
+		p.second, a.late = nil, time.Time{}
+		p.warnLate(a)
+	}
 	if a := p.whole; a != nil {
 		if a.isLate(now) {
 			p.giveUp(a)
+		}
+		if t := p.polls[0]; len(p.polls) == 1 && !t.rest.After(now) {
+			t.rest = time.Time{}
 		}
 		return
 	}
@@ -352,6 +436,12 @@ func (p *poller) giveUp(a *ask) {
 	p.w.slots.settle(a.reserved, nil)
 	p.w.dispatch(p.s, p.w.slots.enqueue(nil)) // what is ahead may have the slots now
 	p.divide(a)
+	if !a.suspected { // or it may simply have nothing to bring
+		p.warnLate(a)
+	}
+}
+
+func (p *poller) warnLate(a *ask) {
 	p.w.cfg.Logger.Warn("a claim does not return; its topics are asked for again, each separately", "topics", someOf(a.claim.Topics), "after", a.mayTake())
 }
 
@@ -404,6 +494,13 @@ func (p *poller) take(a *ask) error {
 	p.underWay--
 	a.cancel()
 	ms := p.w.begin(p.s, a.got)
+	if len(ms) > 0 {
+		p.found = time.Now()
+	}
+	if a == p.second {
+		p.second = nil
+		p.suspectFirst(ms)
+	}
 	if a.givenUp {
 		p.takeLate(ms)
 		if len(a.polls) > 1 { // it was ended
@@ -431,6 +528,21 @@ func (p *poller) take(a *ask) error {
 		return nil
 	}
 	return p.conclude(a)
+}
+
+// suspectFirst is called when the second of two long claims has brought something: if the connection of the first one hangs, its
+// slots are needed soon. Where the message of the second claim has no slot beside those of the first, they are needed at once.
+func (p *poller) suspectFirst(ms []*message) {
+	a := p.whole
+	if len(ms) == 0 || a == nil || a.claim.Wait != longWait {
+		return
+	}
+	a.suspected = true
+	if p.w.slots.roomBeside(ms[0].route, a.reserved) {
+		a.late = earlier(a.late, time.Now().Add(lateCall))
+		return
+	}
+	p.giveUp(a)
 }
 
 // takeLate passes on what a claim brought that was given up: its slots were let go, so what finds none is given back.
@@ -473,7 +585,7 @@ func (p *poller) conclude(a *ask) error {
 			}
 		}
 		if atOnce {
-			p.apart, t.rest = true, a.got.received.Add(shortestBackoff)
+			p.apart, t.rest, p.found = true, a.got.received.Add(shortestBackoff), a.got.received // long claims would be as many
 		}
 	}
 	return nil

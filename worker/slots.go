@@ -128,11 +128,28 @@ func (s *slots) settle(r reservation, got []*message) {
 	}
 }
 
+// room is how many messages of r may have a slot now.
+func (s *slots) room(r *route) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.maxSlots > 0 {
+		return min(s.free, r.maxSlots-r.busy)
+	}
+	return s.free
+}
+
+// roomBeside reports whether a message of r may have a slot beside those that are reserved for a claim of its topic.
+func (s *slots) roomBeside(r *route, reserved reservation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free > 0 && (r.maxSlots == 0 || r.busy+reserved.slots < r.maxSlots)
+}
+
 // take takes a free slot for a message of r, and reports whether there was one.
 func (s *slots) take(r *route) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.free == 0 {
+	if s.free == 0 || r.maxSlots > 0 && r.busy >= r.maxSlots {
 		return false
 	}
 	s.free--

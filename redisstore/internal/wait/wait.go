@@ -46,9 +46,9 @@ const (
 const asksAtOnce = 16
 
 const (
-	// overtakeAfter is how long a claim may ask a partition until others may ask it, too: the connection of the claim may hang.
+	// overtakeAfter is how long a claim may ask a partition, or a poll may read it, until others may, too: the connection may hang.
 	overtakeAfter = 500 * time.Millisecond
-	// mostOvertaken is how many such questions of a partition may be under way, beside the last one.
+	// mostOvertaken is how many such questions, and how many such polls, of a partition may be under way beside the last one.
 	mostOvertaken = 2
 )
 
@@ -158,6 +158,8 @@ type part struct {
 	expected bool  // that was known before the time came
 	ready    bool  // the time has come, and it waits for a claim to ask
 	polling  bool  // heads are being read
+	reading  *read // by which poll
+	hanging  int   // earlier polls that have taken too long and are under way
 	crowded  bool  // with those of more partitions than one pipeline takes
 	asking   bool  // a claim is asking
 	asked    *ask  // what it asks
@@ -209,6 +211,13 @@ type ask struct {
 	n        int
 	expected bool
 	late     bool // others may ask the partition, because this takes too long; guarded by Waiter.mu
+}
+
+// read is a poll of some partitions in one pipeline. Waiter.mu guards over and late.
+type read struct {
+	parts []*part
+	over  bool
+	late  bool // other polls may read the partitions, because this takes too long
 }
 
 // New returns a Waiter, which begins with the first claim.
@@ -885,11 +894,7 @@ func (w *Waiter) pollDue() int64 {
 		for _, p := range ps {
 			p.crowded = len(ps) > HeadsAtOnce
 		}
-		w.work.Go(func() {
-			for some := range slices.Chunk(ps, HeadsAtOnce) {
-				w.readHeads(node, some)
-			}
-		})
+		w.work.Go(func() { w.readHeads(node, ps) })
 	}
 	w.concludeAll() // a node may be failing by now
 	w.forget(now)
@@ -906,20 +911,74 @@ func (w *Waiter) pollDue() int64 {
 // tidyEach is how many polls of a partition there are for one that tidies it. Called with mu held.
 func (w *Waiter) tidyEach() int { return max(tidyEach, len(w.times)/tidyMost) }
 
-// readHeads asks a node when some partitions have something.
+// readHeads asks a node when some partitions have something, in one pipeline after the other.
 func (w *Waiter) readHeads(node string, ps []*part) {
-	names := make([]Part, len(ps))
-	for i, p := range ps {
-		names[i] = p.Part
+	for len(ps) > 0 {
+		n := min(len(ps), HeadsAtOnce)
+		some, rest := ps[:n], ps[n:]
+		if late := w.readSome(node, some, rest); late {
+			return
+		}
+		ps = rest
 	}
+}
+
+// readSome asks in one pipeline. If that takes too long the rest is asked for beside it, and it returns true.
+func (w *Waiter) readSome(node string, ps, rest []*part) (late bool) {
+	names := make([]Part, len(ps))
+	r := &read{parts: ps}
+	w.mu.Lock()
+	for i, p := range ps {
+		names[i], p.reading = p.Part, r
+	}
+	w.mu.Unlock()
 	call := w.nodes.Begin(node, names[0], nil)
+	defer time.AfterFunc(overtakeAfter, func() { w.readBeside(r, node, rest) }).Stop()
 	got := w.store.Heads(node, names)
 	call.End(!slices.ContainsFunc(got, func(h Head) bool { return h.Err != nil }))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, p := range ps {
-		p.polling = false
-		w.polled(p, got[i].At, got[i].Then, got[i].Err)
+	r.over = true
+	w.tookHeads(r, got)
+	return r.late
+}
+
+// readBeside lets other polls read partitions when a pipeline takes long: its connection may hang (P11).
+func (w *Waiter) readBeside(r *read, node string, rest []*part) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.over {
+		return
+	}
+	r.late = true
+	now := w.clock.Now()
+	for _, p := range r.parts {
+		if p.hanging == mostOvertaken {
+			continue
+		}
+		p.hanging++
+		p.polling, p.reading = false, nil
+		p.at, p.due, p.expected = now, false, false
+		if p.noticed < Never {
+			p.at, p.due = p.noticed, true
+		}
+		w.arrange(p)
+	}
+	w.work.Go(func() { w.readHeads(node, rest) })
+}
+
+// tookHeads takes in what a pipeline was answered. Called with mu held.
+func (w *Waiter) tookHeads(r *read, all []Head) {
+	var ps []*part
+	var got []Head
+	for i, p := range r.parts {
+		if p.reading != r { // another poll has, or will have, the say
+			p.hanging--
+			continue
+		}
+		ps, got = append(ps, p), append(got, all[i])
+		p.polling, p.reading = false, nil
+		w.polled(p, all[i].At, all[i].Then, all[i].Err)
 	}
 	// First all that is due is known, so that each claim asks for the first of its order.
 	for i, p := range ps {
@@ -948,7 +1007,7 @@ func (w *Waiter) forget(now int64) {
 	w.groups.removeIdle(now - forgetAfter)
 	for name, t := range w.topics {
 		if len(t.seats) > 0 || t.wanted > now-forgetAfter ||
-			slices.ContainsFunc(t.parts, func(p *part) bool { return p.polling || p.asking || p.late > 0 }) {
+			slices.ContainsFunc(t.parts, func(p *part) bool { return p.polling || p.asking || p.late > 0 || p.hanging > 0 }) {
 			continue
 		}
 		for _, p := range t.parts {
