@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -18,23 +19,34 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 		return nil, fmt.Errorf("amend: %w", err)
 	}
 	c := s.amendingOf(as)
+	refuse := func(i int, err error) { c.out[i] = punctual.Amended{Err: err} }
 	err := inParts(c.parts(), func(part []int) error {
-		var l *locked
-		err := s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
-			if l, err = s.lockNames(ctx, tx, s.step(), part, c.name); err != nil {
-				return nil, err
-			}
-			return c.amend(l, part), nil
-		})
-		if err == nil {
-			s.waits.moved(l)
-		}
-		return err
-	}, func(i int, err error) { c.out[i].Err = err })
+		ctx, end := within(ctx)
+		defer end()
+		return besideHeld(part, len(as) > 1, func(patience time.Duration, group []int) (left []int, err error) {
+			return group, c.amendOwn(ctx, patience, group)
+		}, refuse)
+	}, refuse)
 	if err != nil {
 		return nil, fmt.Errorf("amend: %w", err)
 	}
 	return c.out, nil
+}
+
+// amendOwn amends messages in a transaction of the store's own, which waits so long at most for one that somebody holds.
+func (c *amending) amendOwn(ctx context.Context, patience time.Duration, part []int) error {
+	var l *locked
+	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
+		brief := c.s.step().add("patience", []any{lockTimeoutOf(patience)}, nil)
+		if l, err = c.s.lockNames(ctx, tx, brief, part, c.name); err != nil {
+			return nil, err
+		}
+		return c.amend(l, part), nil
+	})
+	if err == nil {
+		c.s.waits.moved(l)
+	}
+	return err
 }
 
 // amending is a call of Amend.

@@ -17,8 +17,9 @@
 // Each statement is a file in sql, which says what it locks. Pushes, acks and claims are one message to the server each,
 // which is one transaction (push.go, settle.go, claim.go). All other changes lock their messages, decide in Go what becomes
 // of each, and write that together with the commit (change.go). Everybody who locks several messages does so in the
-// order of topic and ID. Claims and settlements pass by what is locked. So nobody waits in a circle. A transaction has at most 1000
-// items; longer calls are several (parts.go).
+// order of topic and ID. Claims and settlements pass by what is locked. So nobody waits in a circle. Pushes and amendments wait for what
+// others hold for 200 ms, and are carried out again in halves then, so that only what is held waits further (held.go). A transaction has at
+// most 1000 items; longer calls are several (parts.go).
 //
 // A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server's timeline
 // changes, so no token is given twice when a standby takes over without the last claims (claim.sql).

@@ -33,7 +33,7 @@ type fault struct {
 var faults = []fault{
 	{codeSerialization, punctual.ErrOverloaded, "other transactions are in the way; try again"},
 	{codeDeadlock, punctual.ErrOverloaded, "other transactions are in the way; try again"},
-	{codeLockTimeout, punctual.ErrOverloaded, "somebody holds a lock for longer than lock_timeout allows; try again"},
+	{codeLockTimeout, errLockTimeout, "somebody holds a lock for longer than lock_timeout allows; try again"},
 	{"57014", punctual.ErrOverloaded, "the server cancelled the statement, as after statement_timeout; try again"},
 	{"53100", punctual.ErrNoSpace, "the disk of the server is full"},
 	{"53300", punctual.ErrOverloaded, "the server has no connection left: raise max_connections or use fewer"},

@@ -2,8 +2,10 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -109,11 +111,35 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return n, nil
 }
 
-// dropTopic removes a topic and counts what goes with it; number is 0 where there is none. No push is under way meanwhile.
+const (
+	// deletionPatience is how long the deletion of a topic waits for a lock, at most. Pushes to topics that share its lock wait behind it.
+	deletionPatience = 100 * time.Millisecond
+	// deletionPause is how long they go on then.
+	deletionPause = 200 * time.Millisecond
+)
+
+// dropTopic removes a topic and counts what goes with it; number is 0 where there is none. It tries again as long as a transaction is
+// open that has pushed to the topic.
 func (s *Store) dropTopic(ctx context.Context, topic string) (number int32, n int64, err error) {
+	ctx, end := within(ctx)
+	defer end()
+	for waited := false; ; waited = true {
+		number, n, err = s.dropTopicNow(ctx, topic)
+		waits := errors.Is(err, errLockTimeout)
+		if !waits && (!waited || !ended(err) || errors.Is(err, punctual.ErrIndeterminate)) {
+			return number, n, err
+		}
+		if err := sleep(ctx, deletionPause); err != nil {
+			return 0, 0, fmt.Errorf("a transaction is open that has pushed to the topic, or to one that shares its lock: end it, or try again: %w (%w)", punctual.ErrOverloaded, err)
+		}
+	}
+}
+
+// dropTopicNow removes a topic unless a push to it is under way for longer than a moment. None is under way meanwhile.
+func (s *Store) dropTopicNow(ctx context.Context, topic string) (number int32, n int64, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		number, n = 0, 0
-		x := s.step().add("topic_close", []any{s.class, topic}, nil)
+		x := s.step().add("patience", []any{lockTimeoutOf(deletionPatience)}, nil).add("topic_close", []any{s.class, topic}, nil)
 		x.add("topic_drop", s.writing(topic), func(rows scanner) error { return rows.Scan(&number, &n) })
 		return nil, tx.send(ctx, x)
 	})

@@ -23,14 +23,12 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	}
 	p := s.pushOf(ms)
 	err := inParts(p.parts(), func(part []int) error {
-		left, err := p.push(ctx, ownWay{s}, part)
-		if len(left) == len(part) {
-			return err
-		}
-		for _, i := range left { // the others are decided, and some of them stored
-			p.refuse(i, err)
-		}
-		return nil
+		ctx, end := within(ctx)
+		defer end()
+		return besideHeld(part, len(ms) > 1, func(patience time.Duration, group []int) (left []int, err error) {
+			p.patience = patience
+			return p.push(ctx, ownWay{s}, group)
+		}, p.refuse)
 	}, p.refuse)
 	if err != nil {
 		return nil, fmt.Errorf("push: %w", err)
@@ -44,11 +42,13 @@ type push struct {
 	s   *Store
 	ms  []punctual.NewMessage
 	out []punctual.PushResult
+
+	patience time.Duration // for how long its next transaction waits for a lock; 0, in one of the caller's, is as that has it
 }
 
 // pushOf checks messages and names those that have no ID.
 func (s *Store) pushOf(ms []punctual.NewMessage) *push {
-	p := &push{s, ms, make([]punctual.PushResult, len(ms))}
+	p := &push{s: s, ms: ms, out: make([]punctual.PushResult, len(ms))}
 	now := time.UnixMicro(s.clock.guess())
 	for i := range ms {
 		m, r := &ms[i], &p.out[i]
@@ -82,6 +82,16 @@ func (p *push) name(i int) name { return name{p.out[i].Topic, p.out[i].ID} }
 // topics are the distinct ones of a part.
 func (p *push) topics(part []int) []string {
 	return distinct(part, func(i int) string { return p.ms[i].Topic })
+}
+
+// share begins a step that keeps the topics of a part from being deleted.
+func (p *push) share(part []int) *step {
+	var patience *string
+	if p.patience > 0 {
+		text := lockTimeoutOf(p.patience)
+		patience = &text
+	}
+	return p.s.step().add("topics_share", []any{p.s.class, p.topics(part), patience}, nil)
 }
 
 func distinct(part []int, topicOf func(i int) string) []string {
@@ -137,7 +147,7 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 		}
 		left = append(unknown, gone...)
 		if len(unknown) > 0 {
-			if err := p.s.createTopics(ctx, w, p.topics(unknown)); err != nil {
+			if err := p.s.createTopics(ctx, w, p.topics(unknown), p.patience); err != nil {
 				return left, err
 			}
 		}
@@ -189,7 +199,7 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 	var got *inserted
 	err := w.write(ctx, func() *step {
 		got = newInserted()
-		return p.s.step().add("topics_share", []any{p.s.class, p.topics(part)}, nil).add("push", p.args(part), got.scan)
+		return p.share(part).add("push", p.args(part), got.scan)
 	})
 	if err != nil {
 		return nil, err
@@ -253,14 +263,18 @@ func (p *push) args(part []int) []any {
 	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember)
 }
 
-// createTopics makes topics that do not exist.
-func (s *Store) createTopics(ctx context.Context, w way, topics []string) error {
+// createTopics makes topics that do not exist. It waits as long as patience, unless that is 0, for a transaction that makes one of them.
+func (s *Store) createTopics(ctx context.Context, w way, topics []string, patience time.Duration) error {
 	args, err := settingsArgs(punctual.DefaultSettings())
 	if err != nil {
 		return err
 	}
 	return w.create(ctx, func() *step {
-		return s.step().add("topic_create", append([]any{topics}, args...), nil)
+		x := s.step()
+		if patience > 0 {
+			x.add("patience", []any{lockTimeoutOf(patience)}, nil)
+		}
+		return x.add("topic_create", append([]any{topics}, args...), nil)
 	})
 }
 
@@ -272,7 +286,7 @@ func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, er
 	}
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		gone = nil
-		l, err := p.s.lockNames(ctx, to, p.s.step().add("topics_share", []any{p.s.class, p.topics(part)}, nil), part, p.name)
+		l, err := p.s.lockNames(ctx, to, p.share(part), part, p.name)
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (n
 	if err != nil {
 		return 0, set, err
 	}
-	x := s.step().add("topics_share", []any{s.class, []string{topic}}, nil).
+	x := s.step().add("topics_share", []any{s.class, []string{topic}, nil}, nil).
 		add("topic_create", append([]any{[]string{topic}}, defaults...), nil).
 		add("topic_lock", []any{topic}, func(rows scanner) (err error) {
 			var text []byte

@@ -93,15 +93,6 @@ func (c *settling) lost(i int, kind error) error {
 	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, kind)
 }
 
-const (
-	// heldAlone is how long a settlement waits for a transaction that holds its message, where nothing else waits for its answer.
-	heldAlone = time.Second
-	// heldBeside is the same where other settlements of the call are done and wait for their answers (P14).
-	heldBeside = 100 * time.Millisecond
-	// heldAgain is how long to wait at most before such a message is tried again.
-	heldAgain = 50 * time.Millisecond
-)
-
 // settleAny settles some items of any verbs, of a part with so many. It passes by messages that other transactions hold and tries
 // those again by themselves. So a caller's transaction holds up no other message of the call.
 func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
@@ -133,9 +124,6 @@ func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 		left = held
 	}
 }
-
-// errHeld is the error of a settlement whose message a transaction of somebody else holds.
-var errHeld = fmt.Errorf("another transaction holds the message: end that transaction, or try again: %w", punctual.ErrOverloaded)
 
 // settleFree settles messages in one transaction, and returns those that others hold.
 func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err error) {

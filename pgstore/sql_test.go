@@ -78,3 +78,16 @@ func TestOperatorsHaveParentheses(t *testing.T) {
 		t.Error("this test shows nothing: no statement shifts bits")
 	}
 }
+
+// Settlements lock messages by lock_free.sql, all other changes by lock.sql. The two read the same: they differ in SKIP LOCKED alone.
+func TestLocksReadTheSame(t *testing.T) {
+	t.Parallel()
+	all := loadStatements("s")
+	lock, free := all.text("lock"), all.text("lock_free")
+	if strings.Contains(strings.ReplaceAll(lock, "::", ""), ":") {
+		t.Errorf("a part of lock.sql is not included: %s", lock)
+	}
+	if strings.Replace(free, " SKIP LOCKED", "", 1) != lock || lock == free {
+		t.Errorf("lock_free.sql is %s; want lock.sql with SKIP LOCKED, which is %s", free, lock)
+	}
+}

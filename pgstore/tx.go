@@ -127,8 +127,8 @@ func array[T any](list []T, text func(T) string) string {
 // of the commit, at its due time if that is later than that. A message that was refused is an error, too; unless the server has refused
 // a statement, the transaction is whole. An ID that is taken is answered as Queue.Push does, by the result's Status.
 //
-// Until the transaction ends, another push of the ID waits for it, and so does the deletion of the topic. At repeatable read and
-// serializable a topic that was made, changed in its ID or deleted since the transaction's snapshot is a serialization failure.
+// Until the transaction ends, another push of the ID waits for it, a second at most, and then gets ErrOverloaded; one in another
+// transaction of a caller's waits as long as that lets it. The deletion of the topic waits, too. At repeatable read and serializable a topic that was made, changed in its ID or deleted since the transaction's snapshot is a serialization failure.
 func (s *Store) PushTx(ctx context.Context, tx Tx, m punctual.NewMessage) (punctual.PushResult, error) {
 	rs, err := s.pushTx(ctx, tx, []punctual.NewMessage{m})
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 	err := s.inCallers(ctx, tx, func(way *callersWay) error {
 		for _, part := range p.parts() {
 			err := way.write(ctx, func() *step {
-				return s.step().add("topics_share", []any{s.class, p.topics(part)}, nil).add("topics_keep", []any{p.topics(part)}, nil)
+				return p.share(part).add("topics_keep", []any{p.topics(part)}, nil)
 			})
 			if err == nil {
 				_, err = p.push(ctx, way, part)
@@ -198,7 +198,7 @@ func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 //
 // The error is as that of PushManyTx. At repeatable read and serializable a message that was stored or changed since the transaction's
 // snapshot is a serialization failure, never "not found". An ID that is not found there stays so until the transaction ends: a push of it
-// waits.
+// waits, as behind PushTx.
 func (s *Store) AmendManyTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
 	out, err := s.amendTx(ctx, tx, as)
 	if err != nil {
@@ -277,7 +277,7 @@ func (c *amending) proveAbsent(ctx context.Context, way *callersWay, l *locked, 
 	unknown := slices.DeleteFunc(distinct(absent, func(i int) string { return c.as[i].Topic }), func(t string) bool { return l.settings[t] != nil })
 	slices.Sort(unknown)
 	if len(unknown) > 0 {
-		if err := c.s.createTopics(ctx, way, unknown); err != nil {
+		if err := c.s.createTopics(ctx, way, unknown, 0); err != nil {
 			return err
 		}
 	}

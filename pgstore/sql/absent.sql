@@ -4,8 +4,5 @@
 -- Locks: the IDs, in the order of topic and ID, until the transaction ends. It waits for a transaction that has one under change.
 INSERT INTO punctual.message (topic, id, due, first_due, created)
 SELECT k.number, k.id, 0, 0, 0
-FROM (SELECT t.number, i.id
-      FROM unnest($1::text[], $2::text[]) AS i (topic, id)
-           CROSS JOIN LATERAL (SELECT t.number FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t
-      ORDER BY t.number, i.id COLLATE "C") AS k
+FROM (:named:) AS k
 ON CONFLICT (topic, id) DO NOTHING

@@ -1,7 +1,7 @@
 -- Stores those messages whose topic exists and takes pushes and whose ID is free. It returns a row for each
 -- topic, and one for each message that it has stored.
 -- Locks: nothing but what it inserts, in the order of topic and ID. Where another transaction has an ID under change it
--- waits for that one.
+-- waits for that one, in a transaction of the store's own only as long as topics_share.sql has said.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT number, name, push_paused FROM punctual.topic WHERE name = ANY ($4::text[])

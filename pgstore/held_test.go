@@ -1,0 +1,209 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/punctualmq/punctual"
+)
+
+// holdings are what a caller's transaction may have done with ID 7 of topic orders while it stays open.
+var holdings = map[string]func(ctx context.Context, s *Store, tx pgx.Tx) error{
+	"stored": func(ctx context.Context, s *Store, tx pgx.Tx) error {
+		_, err := s.PushTx(ctx, Pgx(tx), laterMessage("7"))
+		return err
+	},
+	"moved": func(ctx context.Context, s *Store, tx pgx.Tx) error {
+		if _, err := s.Push(ctx, []punctual.NewMessage{laterMessage("7")}); err != nil {
+			return err
+		}
+		_, err := s.RescheduleTx(ctx, Pgx(tx), punctual.Amendment{Topic: "orders", ID: "7", Delay: 2 * time.Hour})
+		return err
+	},
+	"locked": func(ctx context.Context, s *Store, tx pgx.Tx) error {
+		if _, err := s.Push(ctx, []punctual.NewMessage{laterMessage("7")}); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, inSchema("SELECT FROM punctual.message WHERE id = '7' FOR UPDATE", s.opt.Schema))
+		return err
+	},
+}
+
+// hold opens a transaction that holds ID 7 of topic orders.
+func hold(t *testing.T, s *Store, how func(ctx context.Context, s *Store, tx pgx.Tx) error) pgx.Tx {
+	t.Helper()
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if err := how(t.Context(), s, tx); err != nil {
+		t.Fatalf("this test shows nothing: nobody holds the message: %v", err)
+	}
+	return tx
+}
+
+// P14: a caller's transaction holds one of the IDs that a call pushes. The others are stored while it is open, and the answer for the one
+// that is held is definite and says what to do. When the transaction is over, it is pushed.
+func TestPushBesideAHeldID(t *testing.T) {
+	t.Parallel()
+	const all = 20
+	for name, how := range holdings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+			tx := hold(t, s, how)
+			var ms []punctual.NewMessage
+			for n := range all {
+				ms = append(ms, laterMessage(fmt.Sprint(n)))
+			}
+			rs, err := s.Push(t.Context(), ms)
+			if err != nil {
+				t.Fatalf("P14: a call with one ID that is held: %v; want an answer for each", err)
+			}
+			for _, r := range rs {
+				switch {
+				case r.ID == "7":
+					wantDefinite(t, "push of the ID that is held", r.Err, errHeld)
+				case r.Err != nil || r.Status != punctual.PushStored:
+					t.Errorf("P14: push of %s beside an ID that is held: %+v; want it stored", r.ID, r)
+				}
+			}
+			_, err = s.Push(t.Context(), ms[7:8])
+			wantDefinite(t, "push of that ID alone", err, errHeld)
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rs, err = s.Push(t.Context(), ms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rs {
+				if r.Err != nil || r.Status != punctual.PushDuplicate {
+					t.Errorf("push of %s when the transaction is over: %+v; want a duplicate", r.ID, r)
+				}
+			}
+		})
+	}
+}
+
+// P14: the same through a Queue, whose pushes to a topic go together. All but the held one return while the transaction is open.
+func TestQueuePushesBesideAHeldID(t *testing.T) {
+	t.Parallel()
+	const all = 20
+	for name, how := range holdings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+			tx := hold(t, s, how)
+			q := punctual.NewQueue(s, nil)
+			defer func() {
+				if err := q.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			push := func(id string) error {
+				_, err := q.Push(t.Context(), "orders", nil, punctual.ID(id))
+				return err
+			}
+			errs := make([]error, all)
+			var calls sync.WaitGroup
+			for n := range errs {
+				calls.Go(func() { errs[n] = push(fmt.Sprint(n)) })
+			}
+			calls.Wait()
+			for n, err := range errs {
+				if n == 7 {
+					wantDefinite(t, "push of the ID that is held", err, errHeld)
+				} else if err != nil {
+					t.Errorf("P14: push of %d beside an ID that is held: %v", n, err)
+				}
+			}
+			done := make(chan error, 1)
+			go func() { done <- push("7") }()
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; err != nil {
+				t.Errorf("the push when the transaction is over: %v", err)
+			}
+		})
+	}
+}
+
+// P14: a call amends messages one of which a caller's transaction holds. The others are amended while it is open.
+func TestAmendBesideAHeldMessage(t *testing.T) {
+	t.Parallel()
+	const all = 20
+	for name, how := range holdings {
+		if name == "stored" { // a message that is not committed is not found
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+			tx := hold(t, s, how)
+			var as []punctual.Amendment
+			for n := range all {
+				if n != 7 {
+					if _, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage(fmt.Sprint(n))}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				as = append(as, punctual.Amendment{Topic: "orders", ID: fmt.Sprint(n), Change: punctual.ChangeCancel})
+			}
+			out, err := s.Amend(t.Context(), as)
+			if err != nil {
+				t.Fatalf("P14: a call with one message that is held: %v; want an answer for each", err)
+			}
+			for n, a := range out {
+				if n == 7 {
+					wantDefinite(t, "cancel of the message that is held", a.Err, errHeld)
+				} else if a.Err != nil {
+					t.Errorf("P14: cancel of %d beside a message that is held: %v", n, a.Err)
+				}
+			}
+			_, err = s.Amend(t.Context(), as[7:8])
+			wantDefinite(t, "cancel of that message alone", err, errHeld)
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := s.Amend(t.Context(), as); err != nil || out[7].Err != nil || !errors.Is(out[0].Err, punctual.ErrNotFound) {
+				t.Errorf("cancel when the transaction is over: %v, %v", out, err)
+			}
+		})
+	}
+}
+
+// P14: a transaction holds every fourth ID of a call. The others are stored all the same, and the call ends.
+func TestPushBesideManyHeldIDs(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
+	var ms, held []punctual.NewMessage
+	for n := range 40 {
+		ms = append(ms, laterMessage(fmt.Sprint(n)))
+		if n%4 == 0 {
+			held = append(held, ms[n])
+		}
+	}
+	hold(t, s, func(ctx context.Context, s *Store, tx pgx.Tx) error {
+		_, err := s.PushManyTx(ctx, Pgx(tx), held)
+		return err
+	})
+	rs, err := s.Push(t.Context(), ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, r := range rs {
+		if n%4 == 0 {
+			wantDefinite(t, "push of an ID that is held", r.Err, errHeld)
+		} else if r.Err != nil {
+			t.Errorf("P14: push of %s beside IDs that are held: %v", r.ID, r.Err)
+		}
+	}
+}

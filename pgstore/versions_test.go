@@ -1,0 +1,72 @@
+package pgstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/punctualmq/punctual"
+)
+
+// While a snapshot is held each replacement leaves a version of the message, and a change of that message reads them all: the server checks
+// the key of a new version against each. No other message pays for it, and it is over when the snapshot is.
+func TestVersionsOfAReplacedMessage(t *testing.T) {
+	t.Parallel()
+	const versions = 400
+	pool, err := pgxpool.New(t.Context(), shared.Database(t)) // where nobody else holds a snapshot
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, pool, &Options{Migrate: true, NoListen: true, OwnPool: true})
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	at := func(n int) time.Time { return longDue.Add(time.Duration(n) * time.Second) }
+	push := func(id string, n int) {
+		t.Helper()
+		m := message(id)
+		m.Due, m.IfExists = at(n), punctual.IfExistsReplace
+		if rs, err := s.Push(t.Context(), []punctual.NewMessage{m}); err != nil || rs[0].Err != nil {
+			t.Fatalf("push: %+v, %v", rs, err)
+		}
+	}
+	var timeline string
+	if err := s.pool.QueryRow(t.Context(), inSchema("SELECT timeline FROM punctual.store", s.opt.Schema)).Scan(&timeline); err != nil {
+		t.Fatal(err)
+	}
+	claim := func(n int) int64 { // pages that a claim of the message due then reads, whose scan starts there
+		t.Helper()
+		run(t, conn.Conn(), "BEGIN; "+s.sql.text("plan"))
+		defer run(t, conn.Conn(), "ROLLBACK")
+		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 1, NULL, %d, 2000, %d, 1, '%s'", claimBytes, at(n).UnixMilli(), timeline))
+	}
+	push("replaced", 0)
+	snapshot, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = snapshot.Rollback(t.Context()) }()
+	if _, err := snapshot.Exec(t.Context(), "SELECT FROM pg_class"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range versions {
+		push("replaced", n+1)
+	}
+	push("other", versions+1)
+	held, other := claim(versions), claim(versions+1)
+	if held < versions/2 {
+		t.Fatalf("this test shows nothing: a claim of a message of %d versions reads %d pages", versions, held)
+	}
+	if held > 2*versions || other > versions/4 {
+		t.Errorf("with %d versions of a message a claim reads %d pages, and one of another message %d; want some %d and far fewer", versions, held, other, versions)
+	}
+	if err := snapshot.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "claims read no versions behind the end of the snapshot", func() bool { return claim(versions) < versions/4 })
+	t.Logf("of %d versions a claim reads %d pages, one of another message %d, and %d when the snapshot is over", versions, held, other, claim(versions))
+}
