@@ -197,3 +197,25 @@ func TestExpiredEndInBatches(t *testing.T) {
 		t.Errorf("%d messages are dead and %d live, %v; want %d and 1", st.Dead, st.Live(), err, expired/2)
 	}
 }
+
+// TestLaterExpiredStay: a claim does not end what has expired and stands behind what it delivers, since it has not come to that.
+func TestLaterExpiredStay(t *testing.T) {
+	t.Parallel()
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true, clock: clock})
+	ms := make([]punctual.NewMessage, 6)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "o", ID: fmt.Sprint(i), Delay: time.Duration(i) * time.Millisecond, ExpireAfter: time.Second}
+	}
+	ms[3].ExpireAfter = 0
+	if _, err := s.Push(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Minute)
+	if ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: 1}); err != nil || len(ds) != 1 || ds[0].ID != "3" {
+		t.Fatalf("a claim of one returned %v, %v; want 3", ds, err)
+	}
+	if st, err := s.Stats(t.Context(), "o"); err != nil || st.Dead != 3 || st.Leased != 1 || st.Ready != 2 {
+		t.Errorf("P12: behind a claim of the fourth message %+v, %v; want 3 dead, 1 leased and 2 ready", st, err)
+	}
+}
