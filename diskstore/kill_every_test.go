@@ -184,6 +184,13 @@ func amends(change punctual.Change, id string, delay time.Duration) func(*player
 	return func(p *player) { p.amend(change, id, delay) }
 }
 
+func purges(state punctual.State) func(*player) {
+	return func(p *player) {
+		n, err := p.store.Purge(p.t.Context(), punctual.PurgeQuery{Topic: "o", State: state})
+		p.answer("purged %d %v", n, err)
+	}
+}
+
 // killSteps is the history. Where several messages are due, their times differ, so that both
 // stores deliver them in one order.
 var killSteps = []killStep{
@@ -286,10 +293,17 @@ var killSteps = []killStep{
 	{name: "extend k", do: settles("k", punctual.SettleExtend, 2*time.Hour)},
 	{name: "claim j again", do: claims("o", 1, 0)},
 	{name: "ack j", do: settles("j", punctual.SettleAck, 0)},
-	{name: "purge what is leased", do: func(p *player) {
-		n, err := p.store.Purge(p.t.Context(), punctual.PurgeQuery{Topic: "o", State: punctual.StateLeased})
-		p.answer("purged %d %v", n, err)
+	{name: "purge what is leased", do: purges(punctual.StateLeased)},
+	{name: "push m, n and p", do: func(p *player) {
+		p.push(message("m"), punctual.NewMessage{ID: "n", Delay: time.Millisecond}, punctual.NewMessage{ID: "p", Delay: time.Hour})
 	}},
+	{name: "claim m and n", after: time.Second, do: claims("o", 2, 0), parts: fewer("o", 2)},
+	{name: "ack m", do: settles("m", punctual.SettleAck, 0)},
+	{name: "purge what is live", do: purges(punctual.StateNone)},
+	{name: "ack n, which is purged", quiet: true, do: settles("n", punctual.SettleAck, 0)},
+	{name: "push n again", do: func(p *player) { p.push(message("n")) }},
+	{name: "claim n again", do: claims("o", 1, 0)},
+	{name: "purge what is dead", do: purges(punctual.StateDead)},
 	{name: "delete r", do: func(p *player) {
 		n, err := p.store.DeleteTopic(p.t.Context(), "r")
 		p.answer("deleted %d %v", n, err)
@@ -345,7 +359,7 @@ func playAndCopy(t *testing.T) *killed {
 		return nil
 	}
 	k.step = -1
-	s, err := Open("store", &Options{fs: hookFS{mem, hook}, Clock: clock, Logger: quiet})
+	s, err := Open("store", &Options{fs: hookFS{mem, hook}, Clock: clock, Logger: quiet, clearFrom: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

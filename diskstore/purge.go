@@ -17,8 +17,12 @@ import (
 // purgeStep is how many messages one transaction of a purge removes.
 const purgeStep = 1000
 
-// Purge removes messages; see punctual.Inspector. Each thousand is one atomic step. It removes what is
-// there when it begins, whatever becomes of it meanwhile, and nothing that is pushed later.
+// clearTries is how often a purge begins to clear a topic in which what stays changes meanwhile.
+const clearTries = 3
+
+// Purge removes messages; see punctual.Inspector. It removes what is there when it begins, whatever becomes of it
+// meanwhile, and nothing that is pushed later. All live messages of a topic, or all dead ones, go in one
+// atomic step when they are many and at most 10,000 others stay. Otherwise each thousand is one atomic step.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	if err := storekit.CheckTopic(q.Topic); err != nil {
 		return 0, fmt.Errorf("purge: %w", err)
@@ -55,6 +59,9 @@ type purge struct {
 }
 
 func (p *purge) run(ctx context.Context) error {
+	if cleared, err := p.clear(ctx); err != nil || cleared {
+		return err
+	}
 	err := p.s.writer.Locked(ctx, func(*writer.Tx) error {
 		p.below = p.s.db.NextNumber()
 		return nil
@@ -78,6 +85,70 @@ func (p *purge) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// clear removes all that the purge wants in one transaction, if that is all live messages of the topic or all dead ones. It is
+// false, and nothing has changed, when they are not, or when they go faster one by one, or when the topic changes too quickly.
+func (p *purge) clear(ctx context.Context) (cleared bool, err error) {
+	of := database.Live
+	switch {
+	case p.span != span{record.MinPosition, record.MaxPosition}:
+		return false, nil
+	case p.state == punctual.StateDead:
+		of = database.Dead
+		if err := p.s.sweepAll(ctx, p.topic); err != nil { // what is past its retention does not count
+			return false, err
+		}
+	case p.state != punctual.StateNone:
+		return false, nil
+	}
+	for range clearTries {
+		var c *database.Clear
+		err := p.s.writer.Locked(ctx, func(*writer.Tx) error {
+			if t := p.s.topics.Get(p.topic); t != nil {
+				c = p.s.db.Clear(t.Disk, of, p.s.opt.clearFrom)
+			}
+			return nil
+		})
+		if err != nil || c == nil {
+			return false, err
+		}
+		if err := c.Read(); err != nil {
+			return false, err
+		}
+		if p.s.opt.purging != nil {
+			p.s.opt.purging(p.state)
+		}
+		if cleared, err := p.clearCurrent(ctx, c, of); err != nil || cleared {
+			return cleared, err
+		}
+	}
+	return false, nil
+}
+
+// clearCurrent clears the topic if what stays is still as it was read.
+func (p *purge) clearCurrent(ctx context.Context, c *database.Clear, of database.Order) (cleared bool, err error) {
+	tx, err := p.s.writer.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Close(&err)
+	if !c.Current() {
+		return false, nil
+	}
+	t := p.s.topics.Get(p.topic)
+	if of == database.Dead {
+		if err := p.s.sweepRest(tx, t); err != nil {
+			return false, err
+		}
+	}
+	n := tx.Clear(t, c, of)
+	p.s.sweeps.plan(t)
+	if err := tx.Commit(ctx); err != nil {
+		return false, err
+	}
+	p.removed = n
+	return true, p.s.db.FlushRanges()
 }
 
 // pass goes once through the messages of a state, those that are live and not leased if it is StateNone.

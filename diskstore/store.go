@@ -52,7 +52,8 @@ type Options struct {
 	byHand     bool                                 // tests call the maintenance themselves
 	claimLimit int64                                // size at which a segment of the claim log is replaced
 	swept      func(order database.Order, keys int) // tests learn how many keys a step of a sweep passed
-	purging    func(punctual.State)                 // tests act before each pass of a purge
+	purging    func(punctual.State)                 // tests act before each pass of a purge, and before it clears a topic at once
+	clearFrom  int64                                // how many messages a purge clears at once at least
 }
 
 func (o *Options) withDefaults() Options {
@@ -75,6 +76,7 @@ func (o *Options) withDefaults() Options {
 	orDefault(&d.ReserveBytes, 256<<20)
 	orDefault(&d.CommitTimeout, 30*time.Second)
 	orDefault(&d.claimLimit, 16<<20)
+	orDefault(&d.clearFrom, purgeStep)
 	return d
 }
 

@@ -419,7 +419,7 @@ func TestSweepAfterReopen(t *testing.T) {
 func TestPurgeGoesOnUntilNothingIsLeft(t *testing.T) {
 	const n, taken = purgeStep + 500, 10
 	f := &faults{}
-	s := openAt(t, "store", &Options{fs: hookFS{vfs.NewMem(), f.hook}, Clock: storekit.NewManualClock(testStart), Logger: quiet})
+	s := openAt(t, "store", &Options{fs: hookFS{vfs.NewMem(), f.hook}, Clock: storekit.NewManualClock(testStart), Logger: quiet, clearFrom: n + 1})
 	ms := make([]punctual.NewMessage, n)
 	for i := range ms {
 		ms[i] = punctual.NewMessage{Topic: "o", ID: fmt.Sprint(i), Due: testStart.Add(-time.Hour)}

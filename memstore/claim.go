@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Claim implements punctual.Store.
+// Claim implements punctual.Store. All messages that it meets and must not deliver end in this call, under the mutex, however many they are.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

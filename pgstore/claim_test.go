@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // P10: the bodies of a claim are bounded over all its topics, and what it leaves is there for the next claim at once.
@@ -163,5 +164,58 @@ func TestClaimBesideAChange(t *testing.T) {
 				t.Errorf("P5: behind a %s, committed %v, a claim found %v", change, commit, ds)
 			}
 		}
+	}
+}
+
+// TestExpiredEndInBatches: a claim of one message behind 1,000 that have expired takes a number of round trips that is far below theirs.
+// Each statement of a claim has a connection of the pool of its own, so the pool counts them.
+func TestExpiredEndInBatches(t *testing.T) {
+	t.Parallel()
+	const expired = 1000
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	pool := newPool(t, shared)
+	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true, clock: clock})
+	ms := make([]punctual.NewMessage, expired+1)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "o", ID: fmt.Sprint(i), Delay: time.Duration(i) * time.Millisecond, ExpireAfter: time.Second, DropExpired: i%2 == 0}
+	}
+	ms[expired].ExpireAfter = 0
+	if _, err := s.Push(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Minute)
+	before := pool.Stat().AcquireCount()
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: 1})
+	if err != nil || len(ds) != 1 || ds[0].ID != fmt.Sprint(expired) {
+		t.Fatalf("behind %d expired messages a claim of one returned %v, %v", expired, ds, err)
+	}
+	if n := pool.Stat().AcquireCount() - before; n > expired/50 {
+		t.Errorf("P14: a claim of one message behind %d that have expired made %d round trips; want at most %d", expired, n, expired/50)
+	}
+	st, err := s.Stats(t.Context(), "o")
+	if err != nil || st.Dead != expired/2 || st.Live() != 1 {
+		t.Errorf("%d messages are dead and %d live, %v; want %d and 1", st.Dead, st.Live(), err, expired/2)
+	}
+}
+
+// TestLaterExpiredStay: a claim does not end what has expired and stands behind what it delivers, since it has not come to that.
+func TestLaterExpiredStay(t *testing.T) {
+	t.Parallel()
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true, clock: clock})
+	ms := make([]punctual.NewMessage, 6)
+	for i := range ms {
+		ms[i] = punctual.NewMessage{Topic: "o", ID: fmt.Sprint(i), Delay: time.Duration(i) * time.Millisecond, ExpireAfter: time.Second}
+	}
+	ms[3].ExpireAfter = 0
+	if _, err := s.Push(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Minute)
+	if ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"o"}, Max: 1}); err != nil || len(ds) != 1 || ds[0].ID != "3" {
+		t.Fatalf("a claim of one returned %v, %v; want 3", ds, err)
+	}
+	if st, err := s.Stats(t.Context(), "o"); err != nil || st.Dead != 3 || st.Leased != 1 || st.Ready != 2 {
+		t.Errorf("P12: behind a claim of the fourth message %+v, %v; want 3 dead, 1 leased and 2 ready", st, err)
 	}
 }

@@ -192,3 +192,36 @@ func TestLapsedLeasesAreReady(t *testing.T) {
 		wantSound(t, s)
 	}
 }
+
+// TestExpiredEndInBatches: a claim of one message behind 1,000 that have expired takes a number of scripts that is far below theirs.
+func TestExpiredEndInBatches(t *testing.T) {
+	t.Parallel()
+	const expired = 1000
+	server := redistest.Start(t)
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	s := openStore(t, connect(t, server), &Options{clock: clock})
+	for from := 0; from <= expired; from += script.Items {
+		ms := make([]punctual.NewMessage, min(script.Items, expired+1-from))
+		for i := range ms {
+			ms[i] = punctual.NewMessage{Topic: "orders", ID: strconv.Itoa(from + i), Delay: time.Duration(from+i) * time.Millisecond, ExpireAfter: time.Second, DropExpired: i%2 == 0}
+		}
+		if from+len(ms) > expired {
+			ms[len(ms)-1].ExpireAfter = 0
+		}
+		push(t, s, ms...)
+	}
+	clock.Advance(time.Minute)
+	before, _ := scripted(t, server)
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1})
+	if err != nil || len(ds) != 1 || ds[0].ID != strconv.Itoa(expired) {
+		t.Fatalf("behind %d expired messages a claim of one returned %v, %v", expired, ds, err)
+	}
+	after, _ := scripted(t, server)
+	if n := after - before; n > expired/50 {
+		t.Errorf("P14: a claim of one message behind %d that have expired ran %d scripts; want at most %d", expired, n, expired/50)
+	}
+	st, err := s.Stats(t.Context(), "orders")
+	if err != nil || st.Dead != expired/2 || st.Live() != 1 {
+		t.Errorf("%d messages are dead and %d live, %v; want %d and 1", st.Dead, st.Live(), err, expired/2)
+	}
+}

@@ -1,5 +1,7 @@
 -- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Those that must not be
--- delivered any more it passes by and names as spent, for spend.sql. It takes messages up to $7 bytes in all, but at
+-- delivered any more it passes by and names as spent, for spend.sql. When it meets nothing else, it names all that stand
+-- before the first message to be delivered, among the 200 earliest due. So a claim of one message behind many of them ends them by the
+-- hundred and not one by one. It takes messages up to $7 bytes in all, but at
 -- least one. It returns a row for each message that it has leased, or one row without a message. When it saw less than
 -- it asked for it also tells when the next message needs attention, if that is within $8 ms. It looks at nothing before time $9,
 -- where the entries of finished messages are.
@@ -31,6 +33,19 @@ found AS MATERIALIZED (
            array_agg(id) FILTER (WHERE spent) AS spent
     FROM taken
 ),
+further AS MATERIALIZED (
+    SELECT e.id, bool_and(e.spent) OVER (ORDER BY e.visible_at, e.id) AS spent
+    FROM (
+        SELECT m.id, m.visible_at,
+               m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
+                   OR coalesce(m.expires <= (SELECT now FROM t), false) AS spent
+        FROM punctual.message AS m
+        WHERE (SELECT wanted = 0 AND found.spent IS NOT NULL FROM found) AND $5::bigint < 200
+              AND m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= (SELECT now FROM t)
+        ORDER BY m.topic, m.visible_at, m.id
+        LIMIT 200
+    ) AS e
+),
 number AS MATERIALIZED (
     SELECT ($10::bigint << 52) | (nextval('punctual.claim_number') << 12) | (random() * 4095)::bigint AS token
     FROM found
@@ -47,7 +62,10 @@ leased AS (
     RETURNING taken.visible_at AS before, m.id, m.due, m.first_due, m.created, m.expires, m.drop_expired, m.attempts, m.max_attempts,
               m.headers, m.body, m.failures, m.remember
 )
-SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken, found.spent,
+SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken,
+       CASE WHEN found.spent IS NOT NULL THEN
+           ARRAY(SELECT id FROM unnest(found.spent) AS id UNION SELECT further.id FROM further WHERE further.spent)
+       END,
        CASE WHEN found.seen < $5::bigint THEN
            (SELECT m.visible_at FROM punctual.message AS m
             WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t) AND m.visible_at <= (SELECT now FROM t) + $8::bigint

@@ -182,9 +182,7 @@ func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 		}
 	} else {
 		for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyStory} {
-			prefix := topicKey(kind, t.num)
-			must(tx.b.DeleteRange(prefix, after(prefix), nil))
-			tx.ranges++
+			tx.deleteRange(topicKey(kind, t.num))
 		}
 	}
 	t.deadLeft += t.dead

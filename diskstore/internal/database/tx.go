@@ -104,14 +104,25 @@ func must(err error) {
 
 // set writes a key. To nil deletes it.
 func (tx *Tx) set(key, value []byte) {
+	if value == nil {
+		must(tx.batch().Delete(key, nil))
+	} else {
+		must(tx.batch().Set(key, value, nil))
+	}
+}
+
+// deleteRange deletes all keys that begin with prefix. The transaction must not Find or Read any of them afterwards.
+func (tx *Tx) deleteRange(prefix []byte) {
+	must(tx.batch().DeleteRange(prefix, after(prefix), nil))
+	tx.ranges++
+}
+
+// batch returns the batch, which is made with the first change.
+func (tx *Tx) batch() *pebble.Batch {
 	if tx.b == nil {
 		tx.b = tx.db.kv.NewBatch()
 	}
-	if value == nil {
-		must(tx.b.Delete(key, nil))
-	} else {
-		must(tx.b.Set(key, value, nil))
-	}
+	return tx.b
 }
 
 // get reads a key as it is once the transaction is applied, nil if it is not there, and tells whether the transaction
@@ -225,18 +236,12 @@ func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record, reaso
 // and below which position there is none. What came from nowhere is new, and what goes there is deleted.
 func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	t.version++
-	if from.Order != to.Order && t.countedIn != tx {
-		t.countedIn = tx
-		tx.counted = append(tx.counted, t)
+	if from.Order != to.Order {
+		tx.count(t)
 	}
 	if !from.Nowhere() {
 		tx.set(posKey(from.Order, t.num, from.At), nil)
-		if !t.isStale { // the lowest position may be raised
-			t.isStale = true
-			tx.db.stale = append(tx.db.stale, t)
-		}
-		t.removed++
-		tx.db.noteGarbage(t)
+		tx.db.noteRemoved(t, 1)
 	}
 	switch from.Order {
 	case Live:
@@ -272,6 +277,24 @@ func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 			t.deadFrom = to.At
 		}
 	}
+}
+
+// count has the transaction write the counts of a topic.
+func (tx *Tx) count(t *Topic) {
+	if t.countedIn != tx {
+		t.countedIn = tx
+		tx.counted = append(tx.counted, t)
+	}
+}
+
+// noteRemoved notes that n messages left a place on disk: the lowest position of their topic may be raised, and they take room.
+func (db *DB) noteRemoved(t *Topic, n int64) {
+	if !t.isStale {
+		t.isStale = true
+		db.stale = append(db.stale, t)
+	}
+	t.removed += n
+	db.noteGarbage(t)
 }
 
 // Remember keeps the ID of a message that is finished until a time in Unix milliseconds.

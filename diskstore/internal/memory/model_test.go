@@ -144,7 +144,7 @@ func (r *rig) message(states ...int) *modelled {
 func (r *rig) step() {
 	steps := []func(){
 		r.passTime, r.push, r.take, r.take, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.amend,
-		r.endTaken, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.takeFinished, r.pause, r.dropTopic,
+		r.endTaken, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.takeFinished, r.pause, r.dropTopic, r.clearTopic,
 		r.find, r.found,
 	}
 	steps[r.n(0, len(steps)-1)]()
@@ -623,14 +623,20 @@ func (r *rig) pause() {
 	r.waiters = slices.DeleteFunc(r.waiters, func(w waiter) bool { return w.topic == t.Name }) // who configures hints them
 }
 
-// dropTopic deletes a topic, and makes one with the same name.
-func (r *rig) dropTopic() {
+// clearTopic deletes all messages of a topic.
+func (r *rig) clearTopic() {
 	if r.locked() || r.n(0, 9) > 0 {
 		return
 	}
-	i := r.n(0, len(r.topics)-1)
-	t := r.topics[i]
-	had := 0
+	t := r.topic()
+	had := r.deleteAll(t)
+	if n := t.Clear(); n != had {
+		r.Fatalf("the topic that was cleared had %d finished messages; want %d", n, had)
+	}
+}
+
+// deleteAll deletes all messages of a topic from disk, and returns how many were finished.
+func (r *rig) deleteAll(t *Topic) (had int) {
 	for seq, m := range r.disk {
 		if m.topic == t {
 			if m.state == finished {
@@ -639,6 +645,17 @@ func (r *rig) dropTopic() {
 			delete(r.disk, seq)
 		}
 	}
+	return had
+}
+
+// dropTopic deletes a topic, and makes one with the same name.
+func (r *rig) dropTopic() {
+	if r.locked() || r.n(0, 9) > 0 {
+		return
+	}
+	i := r.n(0, len(r.topics)-1)
+	t := r.topics[i]
+	had := r.deleteAll(t)
 	if n := t.Drop(); n != had {
 		r.Fatalf("the topic had %d finished messages; want %d", n, had)
 	}

@@ -68,19 +68,31 @@ func (t *Topic) RestoreFinished(at record.Position, id string) {
 	t.x.put(&message{topic: t, lease: record.Lease{Topic: t.Num, At: at}, id: id}, stateFinished)
 }
 
+// Clear takes all messages of a topic out of memory, because all that are live are being deleted from disk. finished is how many
+// of them are finished and still on disk. Called with the write lock held.
+func (t *Topic) Clear() (finished int) {
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	return t.clear()
+}
+
+// clear is Clear, called with mu held.
+func (t *Topic) clear() (finished int) {
+	finished = len(t.finished)
+	for _, m := range t.messages {
+		t.x.detach(m)
+	}
+	t.x.setDiskNext(t, record.MaxPosition)
+	return finished
+}
+
 // Drop takes a topic that is being deleted out of memory, with everything in it. finished is how many of its messages are
 // finished and still on disk. Called with the write lock held.
 func (t *Topic) Drop() (finished int) {
-	x := t.x
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	finished = len(t.finished)
-	for _, m := range t.messages {
-		x.detach(m)
-	}
-	x.setDiskNext(t, record.MaxPosition)
-	delete(x.topics, t.Name)
-	return finished
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	delete(t.x.topics, t.Name)
+	return t.clear()
 }
 
 // Lowest is the place of the first message that is on disk and not dead, or a lower bound of it. It is now if there is

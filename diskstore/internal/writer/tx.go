@@ -339,6 +339,15 @@ func (tx *Tx) DeleteTopic(t *topics.Topic, keys *database.TopicKeys) int64 {
 	return n - int64(tx.w.opt.Topics.Remove(t))
 }
 
+// Clear removes all live messages of a topic, or all dead ones, and returns how many that was. What begins it must be current.
+func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64 {
+	n := tx.disk.Clear(c)
+	if of == database.Live {
+		n -= int64(t.Memory.Clear())
+	}
+	return n
+}
+
 // DeleteAcked deletes messages that are acked, and tells whether there are more.
 func (tx *Tx) DeleteAcked() (more bool) {
 	done, more := tx.w.opt.Index.TakeFinished(deleteAcked)

@@ -2,7 +2,7 @@
 -- not be delivered any more.
 --
 -- KEYS  of a partition
--- ARGV  3 how many at most (1 to 200), 4 length of the lease (0: the topic's), 5 bytes
+-- ARGV  3 how many to lease at most (1 to 200; as many as 200 may end), 4 length of the lease (0: the topic's), 5 bytes
 --       after which to stop, 6 '1' to let go of what was kept long enough
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
 --       next is when the next message needs attention, or NEVER, also while the topic is
@@ -86,13 +86,14 @@ end
 if not cfg.version or cfg.delivery_paused then return nothing(NEVER) end
 if length == 0 then length = cfg.lease end
 
--- The due of both sets, merged by time.
+-- The due of both sets, merged by time. more_due adds up to count to those that are known.
 local ids, times, from_l = {}, {}, {}
-do
-  local t = call('ZRANGEBYSCORE', T, '-inf', now_text, 'WITHSCORES', 'LIMIT', 0, most)
-  local l = leased_count > 0 and call('ZRANGEBYSCORE', L, '-inf', now_text, 'WITHSCORES', 'LIMIT', 0, most) or {}
-  local i, j = 1, 1
-  while #ids < most and (t[i] or l[j]) do
+local due_t, due_l = 0, 0 -- how many of them are of each set
+local function more_due(count)
+  local t = call('ZRANGEBYSCORE', T, '-inf', now_text, 'WITHSCORES', 'LIMIT', due_t, count)
+  local l = leased_count > 0 and call('ZRANGEBYSCORE', L, '-inf', now_text, 'WITHSCORES', 'LIMIT', due_l, count) or {}
+  local i, j, last = 1, 1, #ids + count
+  while #ids < last and (t[i] or l[j]) do
     local n = #ids + 1
     if t[i] and (not l[j] or tonumber(t[i + 1]) <= ceil(l[j + 1])) then
       ids[n], times[n] = t[i], tonumber(t[i + 1])
@@ -102,7 +103,9 @@ do
       j = j + 2
     end
   end
+  due_t, due_l = due_t + (i - 1) / 2, due_l + (j - 1) / 2
 end
+more_due(most)
 if #ids == 0 then return nothing(head()) end
 
 -- must_end says how a message ends that must not be delivered, or nil.
@@ -159,8 +162,12 @@ end
 -- Messages are read a few at a time, because nobody knows how long they are: as many as will probably do. A state is written
 -- anew as well, so it counts twice, and STATE for all that is not its length.
 local AT_MOST, STATE = 32, 4096
+local MOST_SEEN = 200 -- messages of a call, delivered or ended
 local bytes, first = 0, 1
-while first <= #ids and bytes < budget do
+while bytes < budget and leased < most do
+  -- Messages that end make room for others. Many end in one call, however few it is to deliver.
+  if first > #ids and #ended > 0 and #ids < MOST_SEEN then more_due(MOST_SEEN - #ids) end
+  if first > #ids then break end
   local n = first == 1 and 1 or math.max(1, math.min(AT_MOST, floor((budget - bytes) * (first - 1) / bytes)))
   local some = {unpack(ids, first, math.min(first + n - 1, #ids))}
   local messages = call('HMGET', M, unpack(some))
@@ -176,7 +183,7 @@ while first <= #ids and bytes < budget do
       from_t = from_t + 1
     end
     bytes = bytes + #raw + (known[id] and STATE + 2 * #known[id].failures or 0)
-    if bytes >= budget then break end
+    if bytes >= budget or leased == most then break end
   end
   first = first + #some
 end

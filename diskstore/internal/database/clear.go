@@ -1,0 +1,97 @@
+package database
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/punctualmq/punctual/diskstore/internal/errkind"
+	"github.com/punctualmq/punctual/diskstore/internal/record"
+)
+
+// clearKeeps is how many messages may stay in a topic whose other messages are cleared. The IDs of all messages of a topic
+// are in one range of keys, so those that stay are written anew. With the longest IDs that is about 2 MiB.
+const clearKeeps = 10_000
+
+// Clear removes all live messages of a topic, or all dead ones, in one transaction: it deletes ranges of keys, whose number does
+// not grow with that of the messages.
+type Clear struct {
+	db   *DB
+	t    *Topic
+	of   Order // which messages go: Live or Dead
+	stay Order // which stay: the others
+	snap *pebble.Snapshot
+	// What the topic had when the clear began, to learn whether what stays has changed since.
+	dead, deadLeft int64
+	version        uint64
+
+	kept []keptID
+}
+
+// keptID is the key of an ID whose message stays, and where that is.
+type keptID struct{ key, place []byte }
+
+// Clear begins to remove all messages of a topic that are in an order, Live or Dead, if they are at least as many as given. It returns
+// nil if they are fewer, since each range that was deleted costs every reader until it is flushed, or if too many others stay. Read
+// must follow. Called with the write lock held.
+func (db *DB) Clear(t *Topic, of Order, least int64) *Clear {
+	stay, goes, stays := Dead, t.live, t.dead
+	if of == Dead {
+		stay, goes, stays = Live, t.dead, t.live
+	}
+	if goes < least || stays > clearKeeps {
+		return nil
+	}
+	return &Clear{db: db, t: t, of: of, stay: stay, snap: db.kv.NewSnapshot(), dead: t.dead, deadLeft: t.deadLeft, version: t.version}
+}
+
+// Read reads the IDs that stay. It needs no lock.
+func (c *Clear) Read() error {
+	return c.db.state.ReadError("read topic "+c.t.name, errkind.JoinClose(c.read(), c.snap))
+}
+
+func (c *Clear) read() error {
+	it, err := c.db.iterate(c.snap, c.stay, c.t.num, record.MinPosition, record.MaxPosition)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		p, err := parsePosKey(it.Key())
+		if err != nil {
+			return errkind.JoinClose(err, it)
+		}
+		r, err := record.Decode(it.Value())
+		if err != nil {
+			return errkind.JoinClose(err, it)
+		}
+		c.kept = append(c.kept, keptID{idKey(keyID, c.t.num, r.ID), Place{Order: c.stay, At: p, Remembers: r.Remember > 0}.value()})
+	}
+	return errkind.JoinClose(it.Error(), it)
+}
+
+// Current tells whether the topic is there and what stays in it is what Read has found. Called with the write lock held.
+func (c *Clear) Current() bool {
+	if c.of == Dead {
+		return !c.t.deleted && c.t.version == c.version
+	}
+	return !c.t.deleted && c.t.dead == c.dead && c.t.deadLeft == c.deadLeft // none has come, none has left
+}
+
+// Clear removes the messages and returns how many there were on disk. Clear.Current must be true at the beginning of
+// the transaction. The transaction must not Find or Read messages of the topic afterwards.
+func (tx *Tx) Clear(c *Clear) (n int64) {
+	t := c.t
+	tx.deleteRange(topicKey(byte(c.of), t.num))
+	tx.deleteRange(topicKey(keyID, t.num))
+	for _, k := range c.kept {
+		tx.set(k.key, k.place)
+	}
+	if c.of == Live {
+		n, t.live, t.due, t.counting = t.live, 0, nil, nil
+	} else {
+		n, t.dead, t.deadFrom = t.dead, 0, record.MaxPosition
+		t.deadLeft += n
+	}
+	t.version++
+	tx.count(t)
+	tx.db.noteRemoved(t, n)
+	return n
+}
