@@ -106,11 +106,7 @@ func (r *Reader) Read() (Reading, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done == nil {
-		fresh := idle * r.last.Took
-		if r.err != nil { // so that a store that answers again is seen soon
-			fresh = r.last.Took
-		}
-		if !r.read.IsZero() && time.Since(r.read) < fresh {
+		if !r.read.IsZero() && time.Since(r.read) < idle*r.last.Took {
 			return r.last, r.err
 		}
 		r.done = make(chan struct{})
