@@ -133,7 +133,7 @@ func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *tr
 			return unsent{err}
 		}
 		tx := &transaction{s: s, conn: conn}
-		defer tx.release()
+		defer tx.release(ctx)
 		last, err := f(ctx, tx)
 		if err != nil {
 			return uncommitted{err}
@@ -169,8 +169,20 @@ func (t *transaction) send(ctx context.Context, x *step) error {
 	return x.send(ctx, t.conn)
 }
 
-// release gives the connection back. The pool closes one whose transaction is still open, which rolls it back.
-func (t *transaction) release() { t.conn.Release() }
+// release gives the connection back, and rolls an open transaction back before. Whatever is tried next must not wait for locks of this
+// transaction, and the pool would close the connection of an open one, which the server notices only later. It does so where the
+// rollback fails.
+func (t *transaction) release(ctx context.Context) {
+	if c := t.conn.Conn().PgConn(); t.begun && !c.IsClosed() && c.TxStatus() != 'I' {
+		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
+		_, _ = c.Exec(ctx, "ROLLBACK").ReadAll() // a failure shows in the connection's state
+		end()
+	}
+	t.conn.Release()
+}
+
+// rollbackTime is how long a rollback may take before its connection is closed instead.
+const rollbackTime = time.Second
 
 // unsent marks the error of what was not sent.
 type unsent struct{ error }
