@@ -161,7 +161,8 @@ func TestPlansInCallersTransaction(t *testing.T) {
 				}
 				return tx.QueryContext(ctx, text, args...)
 			})))
-			if !errors.Is(err, context.Canceled) && (err != nil || stop < statements-1) {
+			// The call may need fewer statements than the first one, which had to make topics. Then nothing ended it.
+			if !errors.Is(err, context.Canceled) && (err != nil || sent > stop && stop < statements-1) {
 				t.Errorf("%s, ended behind %d of %d statements: %v", name, stop, statements, err)
 			}
 			if left := changed(before, settingsOf(t, conn)); len(left) > 0 {

@@ -332,6 +332,17 @@ func TestTxMakesTopicsForAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
+			// A free connection must be there when the topic is to be made: a loaded machine takes long to open one.
+			free := make([]*pgxpool.Conn, 3)
+			for i := range free {
+				var err error
+				if free[i], err = s.pool.Acquire(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, conn := range free {
+				conn.Release()
+			}
 			tx, _, end := begin(t, s)
 			pushTx(t, s, tx, message("first"))
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/sharedstore"
@@ -21,7 +22,7 @@ func TestShortOwners(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range programs {
 		all.Go(func() {
-			s, err := sharedstore.Open(t.Context(), dir, &sharedstore.Options{Logger: slog.New(slog.DiscardHandler)})
+			s, err := sharedstore.Open(t.Context(), dir, &sharedstore.Options{Logger: slog.New(slog.DiscardHandler), Wait: time.Minute, RetryFor: time.Minute})
 			if err != nil {
 				t.Errorf("program %d does not get in: %v", i, err)
 				return

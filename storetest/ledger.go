@@ -161,6 +161,9 @@ type Ledger struct {
 	// Grace is how long after the end of its lease, in ms, a handler may be seen to start. It covers what passes
 	// between the look at the clock and the first line of the handler. 0 does not check starts.
 	Grace int64
+	// Earlier is how long before a claim, in ms, a lease may begin that the claim returns. A store may ask for leases on behalf of a
+	// claim that has left by the time of the answer, and hand the answer to the next claim of the same process. 0 is never.
+	Earlier int64
 	// GivesBack is for stores where a claim whose context ended first may have leased messages. It gives them back, and
 	// where the store never learns what it had leased, the leases run out.
 	GivesBack bool

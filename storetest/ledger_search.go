@@ -32,6 +32,8 @@ type op struct {
 	topic *topicHistory
 	// lengths are those of the lease that a claim may have given whose answer nobody saw.
 	lengths span
+	// earlier is Ledger.Earlier, for a delivery.
+	earlier int64
 	// met are the states in which a call that counts may have met the message, as bits.
 	met uint8
 }
@@ -158,7 +160,7 @@ func (l *Ledger) claimed(c *call, touched map[name]*track) {
 		n := name{f.Topic, f.ID}
 		l.Deliveries++
 		l.identify(n, f)
-		l.add(n, touched, op{call: c, kind: opDeliver, ask: f, got: f, must: true})
+		l.add(n, touched, op{call: c, kind: opDeliver, ask: f, got: f, must: true, earlier: l.Earlier})
 	}
 }
 

@@ -240,7 +240,7 @@ func (o *op) mayDeliver(s *state) string {
 	switch {
 	case f.Broken != "":
 		return fmt.Sprintf("%s: a message was delivered with %s", p1, f.Broken)
-	case !o.time().has(at):
+	case !(span{o.At - o.earlier, o.end}).has(at):
 		return fmt.Sprintf("%s: a message was delivered at %d by a claim from %d to %d", p8, at, o.At, o.end)
 	case at < f.Due:
 		return fmt.Sprintf("%s: a message due at %d was delivered at %d", p2, f.Due, at)
