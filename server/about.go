@@ -124,9 +124,8 @@ func (c *call) check() error {
 	if c.server.checks.Add(1) > maxChecks {
 		return fmt.Errorf("%d checks are under way already: wait for them: %w", maxChecks, punctual.ErrOverloaded)
 	}
-	ctx, end := context.WithCancelCause(c.r.Context())
+	ctx, end := c.untilDraining()
 	defer end(nil)
-	defer context.AfterFunc(c.server.draining, func() { end(fmt.Errorf("the server is ending: %w", punctual.ErrClosed)) })()
 	if !c.wants(wire.TypeNDJSON) {
 		report, err := c.server.checker.Check(ctx, nil)
 		if err != nil {
@@ -156,6 +155,14 @@ func (c *call) check() error {
 		line.Report = &onWire
 	}
 	return c.line(line)
+}
+
+// untilDraining is the context of a request whose time is not bounded. It ends with the client, and when the server drains, with that as
+// its cause. The caller ends it, too, with a cause of its own or nil.
+func (c *call) untilDraining() (context.Context, context.CancelCauseFunc) {
+	ctx, end := context.WithCancelCause(c.r.Context())
+	stop := context.AfterFunc(c.server.draining, func() { end(fmt.Errorf("the server is ending: %w", punctual.ErrClosed)) })
+	return ctx, func(cause error) { stop(); end(cause) }
 }
 
 // causeOf is why ctx ended, if that is why there is err.

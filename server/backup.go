@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,9 +16,8 @@ func (c *call) backup() error {
 	if c.server.backuper == nil {
 		return fmt.Errorf("this store has no backup of its own, use that of its database: %w", punctual.ErrUnsupported)
 	}
-	ctx, end := context.WithCancelCause(c.r.Context())
+	ctx, end := c.untilDraining()
 	defer end(nil)
-	defer context.AfterFunc(c.server.draining, func() { end(fmt.Errorf("the server is ending: %w", punctual.ErrClosed)) })()
 	h := c.w.Header()
 	err := c.server.backuper.Archive(ctx, archived{c}, func(total int64) {
 		h.Set("Content-Type", wire.TypeTar)
