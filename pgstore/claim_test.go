@@ -115,7 +115,7 @@ func TestCancelBehindAClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := s.epoch.Load()
-		claim := s.step().add("claim", s.writing("orders", 1, 400, claimBytes, 0, noFloor, e.number, e.timeline), nil)
+		claim := s.step().add("claim", s.writing("orders", 1, 3000, claimBytes, 0, noFloor, e.number, e.timeline), nil)
 		if err := claim.send(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}
@@ -134,8 +134,8 @@ func TestCancelBehindAClaim(t *testing.T) {
 		if err := <-answer; !errors.Is(err, punctual.ErrLeased) {
 			t.Errorf("P5: %s that waited for a claim of the message: %v; want leased", change, err)
 		}
-		// The lease runs out.
-		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: 2 * time.Second})
+		// The lease of 3 s, which is long enough for a slow machine to ask meanwhile, runs out.
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: 5 * time.Second})
 		if err != nil || change == punctual.ChangeCancel && len(ds) != 0 || change == punctual.ChangeReschedule && (len(ds) != 1 || ds[0].Attempt != 2) {
 			t.Errorf("behind the lease of a message for which %s came too late a claim found %v, %v", change, ds, err)
 		}
