@@ -37,7 +37,7 @@ var architecture = map[string]rule{
 	"worker":             {ours: []string{".", "storekit", "internal/batch"}},
 	"storekit":           {ours: []string{"."}, outside: []string{"github.com/oklog/ulid/v2"}},
 	"storekit/lifecycle": {ours: []string{".", "storekit"}},
-	"memstore":           {ours: []string{".", "storekit", "internal/heap"}},
+	"memstore":           {ours: []string{".", "storekit", "storekit/lifecycle", "internal/heap"}},
 	"diskstore": {
 		ours: []string{
 			".", "storekit", "diskstore/internal/claimlog", "diskstore/internal/database", "diskstore/internal/directory", "diskstore/internal/errkind",
