@@ -56,7 +56,7 @@ var architecture = map[string]rule{
 	"redisstore/internal/route":   {ours: []string{".", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/script", "redisstore/internal/wait"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/script":  {ours: []string{".", "redisstore/internal/record"}},
 	"redisstore/internal/topics":  {ours: []string{".", "storekit", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}},
-	"redisstore/internal/wait":    {ours: []string{"."}},
+	"redisstore/internal/wait":    {ours: []string{".", "internal/heap"}},
 	"pgstore":                     {ours: []string{".", "storekit"}, outside: []string{"github.com/jackc/pgx/v5"}},
 	"storetest/transitions":       {ours: []string{".", "storekit", "memstore"}},
 	"storetest":                   {ours: []string{".", "storekit", "memstore", "worker"}, outside: []string{"pgregory.net/rapid"}},
