@@ -7,8 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
 	"github.com/punctualmq/punctual/storetest/transitions"
@@ -84,7 +85,7 @@ func openEmpty(t *testing.T, pool *pgxpool.Pool, clock storekit.Clock) punctual.
 // Through a pooler, too, that gives each transaction another connection.
 func TestSlowRandomHistoriesPooled(t *testing.T) {
 	t.Parallel()
-	pooler := pgtest.StartBouncer(t, shared)
+	pooler := pgrig.StartBouncer(t, shared)
 	storetest.RunRandom(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openEmpty(t, pooledPool(t, pooler), clock)
 	})
@@ -92,13 +93,13 @@ func TestSlowRandomHistoriesPooled(t *testing.T) {
 
 func TestRacesPooled(t *testing.T) {
 	t.Parallel()
-	pooler := pgtest.StartBouncer(t, shared)
+	pooler := pgrig.StartBouncer(t, shared)
 	storetest.RunRaces(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openEmpty(t, pooledPool(t, pooler), clock)
 	}, storetest.WithLossyClaims())
 }
 
-func pooledPool(t *testing.T, pooler *pgtest.Bouncer) *pgxpool.Pool {
+func pooledPool(t *testing.T, pooler *pgrig.Bouncer) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), pooler.URL("postgres")+"&default_query_exec_mode=cache_describe")
 	if err != nil {

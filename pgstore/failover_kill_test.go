@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	"github.com/punctualmq/punctual/storetest"
 )
 
@@ -19,13 +19,13 @@ func TestSlowReplicatedKills(t *testing.T) {
 	if os.Getenv(failovers) == "" {
 		t.Skipf("%s asks for failovers: make torture-postgres", failovers)
 	}
-	primary := pgtest.Start(t)
+	primary := pgrig.Start(t)
 	k := newKillRun(t, primary)
 	k.class, k.deadlines = "replicated", false
 	k.ledger.Expected = append(k.ledger.Expected, "durability")
-	var replica *pgtest.Server
+	var replica *pgrig.Server
 	k.before = func() {
-		replica = pgtest.StartReplica(t, k.server)
+		replica = pgrig.StartReplica(t, k.server)
 		if err := k.server.Set("synchronous_standby_names", replica.Name); err != nil {
 			t.Fatal(err)
 		}

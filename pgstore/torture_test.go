@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/faultnet"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	netrig "github.com/punctualmq/punctual/internal/rigs/net"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	"github.com/punctualmq/punctual/storetest"
 )
 
@@ -28,8 +28,8 @@ const killClients = 2
 // killed. What they were told is held against what they and a look at everything find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
-	wire := faultnet.StartWire(t, server.Addr)
+	server := pgrig.Start(t)
+	wire := netrig.StartWire(t, server.Addr)
 	k := newKillRun(t, server)
 	k.address = wire.Addr
 	kills, stops, halts, cuts, networks := 0, 0, 0, 0, 0
@@ -49,7 +49,7 @@ func TestSlowKill(t *testing.T) {
 			k.outage(server.StopImmediately, server.Restart)
 		case 3:
 			networks++
-			for _, direction := range []faultnet.Direction{faultnet.FromServer, faultnet.ToServer} { // answers are lost, and then requests
+			for _, direction := range []netrig.Direction{netrig.FromServer, netrig.ToServer} { // answers are lost, and then requests
 				wire.Cut(direction)
 				wire.AwaitHeld(t, direction, killClients)
 				k.pause(250, 1250)
@@ -70,7 +70,7 @@ func TestSlowKill(t *testing.T) {
 const clients = "pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
 
 // doIt carries out statements by psql.
-func doIt(t testing.TB, s *pgtest.Server, statements ...string) string {
+func doIt(t testing.TB, s *pgrig.Server, statements ...string) string {
 	t.Helper()
 	out, err := s.Do(statements...)
 	if err != nil {
@@ -82,8 +82,8 @@ func doIt(t testing.TB, s *pgtest.Server, statements ...string) string {
 // killRun is the parent of the processes that are killed.
 type killRun struct {
 	t       *testing.T
-	server  *pgtest.Server // the one that the store is on
-	address string         // hosts and ports for the processes
+	server  *pgrig.Server // the one that the store is on
+	address string        // hosts and ports for the processes
 	class   string
 	path    string
 	journal *storetest.Journal
@@ -100,7 +100,7 @@ type killRun struct {
 	began     time.Time
 }
 
-func newKillRun(t *testing.T, server *pgtest.Server) *killRun {
+func newKillRun(t *testing.T, server *pgrig.Server) *killRun {
 	path := filepath.Join(t.TempDir(), "journal")
 	journal, err := storetest.OpenJournal(path)
 	if err != nil {

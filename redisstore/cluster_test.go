@@ -6,19 +6,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // The whole suite on a Redis Cluster of three primaries and three replicas: topics and their partitions fall on different nodes.
 // make torture has it with topics of one partition, too.
 func TestSlowCluster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3, 1, "--appendonly", "no")
+	cluster := redisrig.StartCluster(t, 3, 1, "--appendonly", "no")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)
 	const slack = time.Minute // six servers on one machine; what a late node does to others has tests of its own
@@ -39,7 +40,7 @@ func TestSlowCluster(t *testing.T) {
 }
 
 // What docs/format-redis.md says of rights on a cluster.
-func clusterLeastRights(t *testing.T, cluster *redistest.Cluster) {
+func clusterLeastRights(t *testing.T, cluster *redisrig.Cluster) {
 	for _, n := range cluster.Nodes {
 		do(t, n, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
 		do(t, n, "ACL", "SETUSER", "punctual", "+cluster")

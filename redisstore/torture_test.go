@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/punctualmq/punctual/internal/faultnet"
-	"github.com/punctualmq/punctual/internal/redistest"
+	netrig "github.com/punctualmq/punctual/internal/rigs/net"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/storetest"
 )
 
@@ -36,11 +36,11 @@ const killPartitions = 1
 // told is held against what they and a look at everything find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, "--appendfsync", "always")
-	wire := faultnet.StartWire(t, server.Addr)
+	server := redisrig.Start(t, "--appendfsync", "always")
+	wire := netrig.StartWire(t, server.Addr)
 	k := newKillRun(t, storetest.KeepsAll, "redis://"+wire.Addr, "fsync")
 	k.quiet = func() bool { return strings.Count(do(t, server, "CLIENT", "LIST"), " addr=") <= 1 }
-	kills, halts, cuts, networks := 0, 0, 0, make(map[faultnet.Direction]int)
+	kills, halts, cuts, networks := 0, 0, 0, make(map[netrig.Direction]int)
 	rounds := storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds)
 	k.run(rounds, func(i int) {
 		k.pause(200, 700)
@@ -62,7 +62,7 @@ func TestSlowKill(t *testing.T) {
 				t.Error("this test shows nothing: there was no connection to cut")
 			}
 		case 4, 5: // requests are carried out and their answers are late, or the requests are
-			direction := faultnet.Direction(i % 2)
+			direction := netrig.Direction(i % 2)
 			networks[direction]++
 			wire.Cut(direction)
 			wire.AwaitHeld(t, direction, killClients)
@@ -74,7 +74,7 @@ func TestSlowKill(t *testing.T) {
 	k.audit(connect(t, server))
 	t.Logf("the server was killed %d times with %d calls under way, halted %d times, all connections cut %d times, the network in one direction %v times",
 		kills, k.underWay, halts, cuts, networks)
-	if rounds >= killFaults && (networks[faultnet.ToServer] == 0 || networks[faultnet.FromServer] == 0) {
+	if rounds >= killFaults && (networks[netrig.ToServer] == 0 || networks[netrig.FromServer] == 0) {
 		t.Error("this test shows nothing of one direction of the network: it was never cut")
 	}
 }
@@ -184,7 +184,7 @@ func (k *killRun) read(i int) {
 }
 
 // kill kills a server.
-func (k *killRun) kill(server *redistest.Server) {
+func (k *killRun) kill(server *redisrig.Server) {
 	from := time.Now().UnixMilli()
 	if err := server.Kill(); err != nil {
 		k.t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
-	"github.com/punctualmq/punctual/internal/pgtest"
-	"github.com/punctualmq/punctual/internal/redistest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/pgstore"
 	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/remotestore"
@@ -56,7 +56,7 @@ func TestSlowKillServer(t *testing.T) {
 // knows what became of the requests, so the ledger need not be told of kills.
 func TestSlowKillOneOfTwoServers(t *testing.T) {
 	t.Parallel()
-	rs := redistest.Start(t, "--appendfsync", "always")
+	rs := redisrig.Start(t, "--appendfsync", "always")
 	k := newKillRun(t, storetest.KeepsAll, redisPrefix+rs.Addr+"/0?durability=fsync", 2)
 	k.sharesAnswers = true
 	k.idle = func() (bool, error) {
@@ -70,7 +70,7 @@ func TestSlowKillOneOfTwoServers(t *testing.T) {
 // TestSlowKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There each server alone knows its answers.
 func TestSlowKillOneOfTwoServersOnPostgres(t *testing.T) {
 	t.Parallel()
-	ps := pgtest.Start(t)
+	ps := pgrig.Start(t)
 	k := newKillRun(t, storetest.KeepsAll, ps.URL("postgres"), 2)
 	k.idle = func() (bool, error) {
 		n, err := ps.Do("select count(*) from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()")

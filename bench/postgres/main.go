@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/punctualmq/punctual/internal/pgtest"
+
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 func main() {
@@ -50,7 +51,7 @@ func experiments() []experiment {
 // lab is a server and what the experiments are told.
 type lab struct {
 	ctx    context.Context
-	server *pgtest.Server
+	server *pgrig.Server
 	out    io.Writer
 	acks   int           // of head, for each variant
 	floors []bool        // of head: with a floor, without
@@ -100,7 +101,7 @@ func (l *lab) measure(x experiment, folder string) (err error) {
 	if err := os.Chmod(folder, 0o755); err != nil { // the server's account goes through it
 		return err
 	}
-	l.server, err = pgtest.Launch(dir, "shared_buffers=256MB", "max_wal_size=4GB", "shared_preload_libraries=pg_stat_statements", "track_io_timing=on", "max_connections=200")
+	l.server, err = pgrig.Launch(dir, "shared_buffers=256MB", "max_wal_size=4GB", "shared_preload_libraries=pg_stat_statements", "track_io_timing=on", "max_connections=200")
 	if err != nil {
 		return err
 	}

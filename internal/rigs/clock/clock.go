@@ -1,5 +1,5 @@
-// Package faultclock gives servers that a test starts a clock that the test sets.
-package faultclock
+// Package clockrig gives servers that a test starts a clock that the test sets.
+package clockrig
 
 import (
 	_ "embed"

@@ -1,6 +1,6 @@
-// Package pgtest starts real PostgreSQL servers for tests, on loopback, each with a folder of
+// Package pgrig starts real PostgreSQL servers for tests, on loopback, each with a folder of
 // its own, and ends them.
-package pgtest
+package pgrig
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/childproc"
+	processrig "github.com/punctualmq/punctual/internal/rigs/process"
 )
 
 // startTimeout bounds how long a server may take to be ready or to end; it only bounds hangs.
@@ -65,7 +65,7 @@ func StartIn(t testing.TB, folder string, settings ...string) *Server {
 // t.TempDir of root.
 func Folder(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pgtest-")
+	dir, err := os.MkdirTemp("", "pgrig-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func Run(tests interface{ Run() int }, shared **Server, leaks func() error, sett
 }
 
 func run(tests interface{ Run() int }, shared **Server, settings []string) (code int, err error) {
-	dir, err := os.MkdirTemp("", "pgtest-")
+	dir, err := os.MkdirTemp("", "pgrig-")
 	if err != nil {
 		return 1, err
 	}
@@ -225,7 +225,7 @@ func (s *Server) Restart() error {
 	}
 	s.cmd = s.system.command(s.Dir, "postgres", "-D", s.Dir, "-h", host, "-p", port, "-c", "unix_socket_directories=")
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	done, err := childproc.Start(s.cmd, syscall.SIGQUIT)      // an immediate shutdown, which ends the server's other processes
+	done, err := processrig.Start(s.cmd, syscall.SIGQUIT)     // an immediate shutdown, which ends the server's other processes
 	if closing := log.Close(); err != nil || closing != nil { // the server has its own
 		return errors.Join(err, closing)
 	}

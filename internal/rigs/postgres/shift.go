@@ -1,4 +1,4 @@
-package pgtest
+package pgrig
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/faultclock"
+	clockrig "github.com/punctualmq/punctual/internal/rigs/clock"
 )
 
 // StartShifted is Start for a server whose clock Shift sets. It skips the test where there is no C compiler.
@@ -17,7 +17,7 @@ func StartShifted(t testing.TB, settings ...string) *Server {
 		t.Fatal(err)
 	}
 	folder := Folder(t)
-	sys.env = faultclock.Variables(t, folder)
+	sys.env = clockrig.Variables(t, folder)
 	s, err := launchWith(sys, folder, settings)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func StartShifted(t testing.TB, settings ...string) *Server {
 
 // Shift sets the clock of a server by StartShifted so far ahead of the machine's, or behind it.
 func (s *Server) Shift(d time.Duration) error {
-	if err := faultclock.Shift(filepath.Dir(s.Dir), d); err != nil {
+	if err := clockrig.Shift(filepath.Dir(s.Dir), d); err != nil {
 		return fmt.Errorf("the clock of the server at %s: %w", s.Addr, err)
 	}
 	return nil

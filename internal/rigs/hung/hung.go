@@ -1,5 +1,5 @@
-// Package hungstore has a store for tests of isolation (P14): the calls for one topic hang, those for others do not.
-package hungstore
+// Package hungrig has a store for tests of isolation (P14): the calls for one topic hang, those for others do not.
+package hungrig
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package childproc
+package processrig
 
 import "syscall"
 

@@ -1,6 +1,6 @@
-// Package redistest starts real Redis servers for tests, on loopback, each with a folder of
+// Package redisrig starts real Redis servers for tests, on loopback, each with a folder of
 // its own, and ends them.
-package redistest
+package redisrig
 
 import (
 	"bufio"
@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/childproc"
-	"github.com/punctualmq/punctual/internal/faultnet"
+	netrig "github.com/punctualmq/punctual/internal/rigs/net"
+	processrig "github.com/punctualmq/punctual/internal/rigs/process"
 )
 
 // remedy is what to do when a program is missing.
@@ -77,7 +77,7 @@ func StartReplica(t testing.TB, primary *Server, args ...string) *Server {
 }
 
 // StartReplicaOver is StartReplica for one that reaches its primary over a wire.
-func StartReplicaOver(t testing.TB, w *faultnet.Wire, primary *Server, args ...string) *Server {
+func StartReplicaOver(t testing.TB, w *netrig.Wire, primary *Server, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(replicaOf(t, w.Addr), args...)...)
 	if err := s.awaitLink(primary); err != nil {
@@ -151,7 +151,7 @@ func Run(m *testing.M, shared **Server, leaks func() error) int {
 }
 
 func run(m *testing.M, shared **Server) (code int, err error) {
-	dir, err := os.MkdirTemp("", "redistest-")
+	dir, err := os.MkdirTemp("", "redisrig-")
 	if err != nil {
 		return 1, err
 	}
@@ -203,7 +203,7 @@ func (s *Server) Restart() error {
 	s.cmd = exec.Command(path, s.args...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = io.Discard, io.Discard
-	if s.done, err = childproc.Start(s.cmd, syscall.SIGKILL); err != nil {
+	if s.done, err = processrig.Start(s.cmd, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("start of %s: %w", s.program, err)
 	}
 	return s.await()

@@ -1,4 +1,4 @@
-package redistest
+package redisrig
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/faultnet"
+	netrig "github.com/punctualmq/punctual/internal/rigs/net"
 )
 
 // told is a test that notes what it is told, and has its cleanup called.
@@ -176,12 +176,12 @@ func TestFaultsThatDoNotHappen(t *testing.T) {
 // What cannot pass a cut wire arrives when the cut ends, also when nobody waits for it any more.
 func TestWire(t *testing.T) {
 	server := Start(t)
-	w := faultnet.StartWire(t, server.Addr)
+	w := netrig.StartWire(t, server.Addr)
 	over := &Server{Addr: w.Addr}
 	if n, err := over.Do("INCR", "n"); err != nil || n != "1" {
 		t.Fatalf("INCR over a wire: %s, %v; want 1", n, err)
 	}
-	for d, before := range map[faultnet.Direction]string{faultnet.ToServer: "1", faultnet.FromServer: "2"} {
+	for d, before := range map[netrig.Direction]string{netrig.ToServer: "1", netrig.FromServer: "2"} {
 		if _, err := server.Do("SET", "n", "1"); err != nil {
 			t.Fatal(err)
 		}

@@ -1,18 +1,18 @@
-package redistest
+package redisrig
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/faultclock"
+	clockrig "github.com/punctualmq/punctual/internal/rigs/clock"
 )
 
 // StartShifted starts a server for one test whose clock Shift sets. It skips the test where there is no C compiler.
 func StartShifted(t testing.TB, args ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := launchWith(dir, faultclock.Variables(t, dir), args...)
+	s, err := launchWith(dir, clockrig.Variables(t, dir), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func StartShifted(t testing.TB, args ...string) *Server {
 
 // Shift sets the clock of a server by StartShifted so far ahead of the machine's, or behind it.
 func (s *Server) Shift(d time.Duration) error {
-	if err := faultclock.Shift(s.Dir, d); err != nil {
+	if err := clockrig.Shift(s.Dir, d); err != nil {
 		return fmt.Errorf("the clock of the server at %s: %w", s.Addr, err)
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package faultnet is a network between clients and a server that a test can cut.
-package faultnet
+// Package netrig is a network between clients and a server that a test can cut.
+package netrig
 
 import (
 	"net"

@@ -1,5 +1,5 @@
-// Package childproc starts processes for tests that end with the test binary, also when that is killed.
-package childproc
+// Package processrig starts processes for tests that end with the test binary, also when that is killed.
+package processrig
 
 import (
 	"os/exec"

@@ -1,4 +1,4 @@
-package pgtest
+package pgrig
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/childproc"
+	processrig "github.com/punctualmq/punctual/internal/rigs/process"
 )
 
 // Bouncer is a running pgbouncer.
@@ -68,7 +68,7 @@ func launchBouncer(dir string, s *Server, settings []string) (*Bouncer, error) {
 		return nil, err
 	}
 	b := &Bouncer{Addr: addr, dir: dir, cmd: s.system.command(dir, program, "-q", file)}
-	if b.done, err = childproc.Start(b.cmd, syscall.SIGKILL); err != nil {
+	if b.done, err = processrig.Start(b.cmd, syscall.SIGKILL); err != nil {
 		return nil, err
 	}
 	return b, b.await()
