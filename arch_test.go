@@ -57,8 +57,14 @@ var architecture = map[string]rule{
 	"redisstore/internal/topics":  {ours: []string{".", "storekit", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}},
 	"redisstore/internal/wait":    {ours: []string{"."}},
 	"pgstore":                     {ours: []string{".", "storekit"}, outside: []string{"github.com/jackc/pgx/v5"}},
+	"storetest":                   {ours: []string{".", "storekit", "storetest/compare", "storetest/promise"}},
+	"storetest/compare":           {ours: []string{"."}},
+	"storetest/internal/mutants":  {ours: []string{".", "storekit", "memstore", "storetest/promise"}},
+	"storetest/ledger":            {ours: []string{".", "storekit", "storetest/compare", "storetest/promise", "worker"}},
+	"storetest/promise":           {},
+	"storetest/races":             {ours: []string{".", "storetest", "storetest/compare", "storetest/promise", "worker"}},
+	"storetest/random":            {ours: []string{".", "storekit", "memstore", "storetest", "storetest/compare", "storetest/promise"}, outside: []string{"pgregory.net/rapid"}},
 	"storetest/transitions":       {ours: []string{".", "storekit", "memstore"}},
-	"storetest":                   {ours: []string{".", "storekit", "memstore", "worker"}, outside: []string{"pgregory.net/rapid"}},
 	"punctualtest":                {ours: []string{".", "storekit", "memstore", "worker"}},
 	"internal/cli": {
 		ours: []string{

@@ -12,6 +12,9 @@ import (
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
@@ -25,7 +28,7 @@ func TestSlowOverPostgres(t *testing.T) {
 func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
 	open, again := onePool(t)
-	storetest.RunRandom(t, open, storetest.WithReopen(again))
+	random.Run(t, open, storetest.WithReopen(again))
 }
 
 // onePool opens stores on one pool: a new connection costs the server more than most cases.
@@ -50,7 +53,7 @@ func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
 
 func TestRaces(t *testing.T) {
 	t.Parallel()
-	storetest.RunRaces(t, openSerializable, storetest.WithLossyClaims())
+	races.Run(t, openSerializable, storetest.WithLossyClaims())
 }
 
 // openSerializable opens a store on sessions whose default level breaks whatever does not say its own.
@@ -69,7 +72,7 @@ func TestSlowTransitions(t *testing.T) {
 // TestSlowWorkload does everything at once for a while.
 func TestSlowWorkload(t *testing.T) {
 	t.Parallel()
-	storetest.RunWorkload(t, openSerializable, 8*time.Second, 1)
+	ledger.RunWorkload(t, openSerializable, 8*time.Second, 1)
 }
 
 func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {
@@ -86,7 +89,7 @@ func openEmpty(t *testing.T, pool *pgxpool.Pool, clock storekit.Clock) punctual.
 func TestSlowRandomHistoriesPooled(t *testing.T) {
 	t.Parallel()
 	pooler := pgrig.StartBouncer(t, shared)
-	storetest.RunRandom(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+	random.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openEmpty(t, pooledPool(t, pooler), clock)
 	})
 }
@@ -94,7 +97,7 @@ func TestSlowRandomHistoriesPooled(t *testing.T) {
 func TestRacesPooled(t *testing.T) {
 	t.Parallel()
 	pooler := pgrig.StartBouncer(t, shared)
-	storetest.RunRaces(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+	races.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openEmpty(t, pooledPool(t, pooler), clock)
 	}, storetest.WithLossyClaims())
 }

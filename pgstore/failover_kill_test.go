@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // failovers names the variable that asks for so many; without it there are none, because each takes a copy of the server.
@@ -34,7 +34,7 @@ func TestSlowReplicatedKills(t *testing.T) {
 		})
 		k.address = k.server.Addr + "," + replica.Addr
 	}
-	rounds := storetest.FromEnv(t, failovers, 1)
+	rounds := ledger.FromEnv(t, failovers, 1)
 	k.run(rounds, func(int) {
 		k.pause(200, 700)
 		old := k.server

@@ -13,14 +13,15 @@ import (
 
 	"github.com/punctualmq/punctual"
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
-	"github.com/punctualmq/punctual/storetest"
+
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // shared is the server that all tests use which do nothing to it; each store has a schema of its own there.
 var shared *pgrig.Server
 
 func TestMain(m *testing.M) {
-	if storetest.IsChild() { // its server is another one, and whoever kills it would leave one of its own behind
+	if ledger.IsChild() { // its server is another one, and whoever kills it would leave one of its own behind
 		os.Exit(m.Run())
 	}
 	os.Exit(pgrig.Run(m, &shared, func() error { return goleak.Find() }, "fsync=off", "max_connections=400"))

@@ -13,6 +13,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+
+	"github.com/punctualmq/punctual/storetest/races"
 )
 
 // The whole suite on a Redis Cluster of three primaries and three replicas: topics and their partitions fall on different nodes.
@@ -36,7 +38,7 @@ func TestSlowCluster(t *testing.T) {
 		storetest.Run(t, divided, storetest.WithReopen(reopen), storetest.WithPartitions(func(id string) int { return keys.Home(id, 4) }))
 	})
 	t.Run("least rights", func(t *testing.T) { clusterLeastRights(t, cluster) })
-	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open, storetest.WithLossyClaims()) })
+	t.Run("races", func(t *testing.T) { races.Run(t, open, storetest.WithLossyClaims()) })
 }
 
 // What docs/format-redis.md says of rights on a cluster.

@@ -14,7 +14,8 @@ import (
 
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
-	"github.com/punctualmq/punctual/storetest"
+
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // failovers is how many of each kind the ordinary test run makes; PUNCTUAL_FAILOVERS asks for another number.
@@ -32,8 +33,8 @@ type failoverRun struct {
 
 func newFailoverRun(t *testing.T, url string, nodes []*redisrig.Server) *failoverRun {
 	k := &failoverRun{
-		killRun: newKillRun(t, storetest.KeepsConfirmed, url, "replicated"), nodes: nodes,
-		rounds: storetest.FromEnv(t, "PUNCTUAL_FAILOVERS", failovers),
+		killRun: newKillRun(t, ledger.KeepsConfirmed, url, "replicated"), nodes: nodes,
+		rounds: ledger.FromEnv(t, "PUNCTUAL_FAILOVERS", failovers),
 	}
 	k.ledger.Expected = append(k.ledger.Expected, "durability")
 	// Replicas and Sentinels have connections, too, without the name of a library.
@@ -48,7 +49,7 @@ func newFailoverRun(t *testing.T, url string, nodes []*redisrig.Server) *failove
 
 // killPrimary kills the primary of some topics; none stands for all.
 func (k *failoverRun) killPrimary(i int, primary *redisrig.Server, topics []string) {
-	e := storetest.Line{Call: storetest.LineFailover, N: storetest.FirstCall(failoverProcess) + int64(i), At: time.Now().UnixMilli(), Topics: topics}
+	e := ledger.Line{Call: ledger.LineFailover, N: ledger.FirstCall(failoverProcess) + int64(i), At: time.Now().UnixMilli(), Topics: topics}
 	k.journal.Write(e)
 	k.kill(primary)
 	e.Answer, e.At = true, time.Now().UnixMilli()
@@ -59,13 +60,13 @@ func (k *failoverRun) killPrimary(i int, primary *redisrig.Server, topics []stri
 // behind all that the journal has now.
 func (k *failoverRun) awaitPushes(topics []string) {
 	seen := 0
-	if err := storetest.ReadJournal(k.path, func(storetest.Line) { seen++ }); err != nil {
+	if err := ledger.ReadJournal(k.path, func(ledger.Line) { seen++ }); err != nil {
 		k.t.Fatal(err)
 	}
 	waitUntil(k.t, "messages are stored behind the failover", func() bool {
-		begun, line, found := make(map[int64][]storetest.Fact), 0, false
-		err := storetest.ReadJournal(k.path, func(e storetest.Line) {
-			if line++; line <= seen || e.Call != storetest.CallPush {
+		begun, line, found := make(map[int64][]ledger.Fact), 0, false
+		err := ledger.ReadJournal(k.path, func(e ledger.Line) {
+			if line++; line <= seen || e.Call != ledger.CallPush {
 				return
 			}
 			if !e.Answer {
@@ -152,7 +153,7 @@ func TestSlowReplicatedKillsInCluster(t *testing.T) {
 	}
 	k := newFailoverRun(t, "redis+cluster://"+strings.Join(hosts, ","), cluster.Nodes)
 	c := &clusterRun{failoverRun: k, cluster: cluster, slots: make(map[string]int), keys: make(map[string]string)}
-	for _, topic := range storetest.WorkloadTopics() {
+	for _, topic := range ledger.WorkloadTopics() {
 		key := keys.Names{Prefix: keys.DefaultPrefix}.Partition(topic, 0).Keys()[0]
 		slot, err := cluster.Slot(key)
 		if err != nil {
@@ -185,7 +186,7 @@ type clusterRun struct {
 func (c *clusterRun) failOver(i int, reshard bool) {
 	c.pause(200, 700)
 	primaries := c.cluster.Primaries()
-	busy := storetest.WorkloadTopics()[i%4]
+	busy := ledger.WorkloadTopics()[i%4]
 	victim := c.cluster.Owner(c.t, c.keys[busy])
 	var its, others []string
 	for topic, slot := range c.slots {

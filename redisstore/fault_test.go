@@ -19,6 +19,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+
+	"github.com/punctualmq/punctual/storetest/races"
 )
 
 // do steers a server and must succeed.
@@ -331,7 +333,7 @@ func TestClassic_Z14_ScriptFlush(t *testing.T) {
 			}
 		}
 	}()
-	storetest.RunRaces(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+	races.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openStore(t, connect(t, server), &Options{clock: clock})
 	}, storetest.WithLossyClaims())
 	close(stop)

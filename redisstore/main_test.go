@@ -13,7 +13,8 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
-	"github.com/punctualmq/punctual/storetest"
+
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // shared is the server that all tests use which do nothing to it; each store has a prefix
@@ -23,7 +24,7 @@ var shared *redisrig.Server
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
-	if storetest.IsChild() {
+	if ledger.IsChild() {
 		return m.Run() // on the server of its parent
 	}
 	// A pool that could not dial goes on trying for up to a second after it was closed.

@@ -1,4 +1,4 @@
-package storetest
+package races
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // Op is the kind of an Event.
@@ -222,11 +223,11 @@ func invented(h *idHistory) (out []Violation) {
 		}
 		for _, p := range h.pushes {
 			if p.Life == d.Life {
-				out = append(out, violation(p7, "a message was delivered whose push was refused", p, d)...)
+				out = append(out, violation(promise.P7, "a message was delivered whose push was refused", p, d)...)
 			}
 		}
 		if !slices.ContainsFunc(h.pushes, func(p Event) bool { return p.Life == d.Life }) {
-			out = append(out, violation(p1, "a message was delivered that nobody pushed", d)...)
+			out = append(out, violation(promise.P1, "a message was delivered that nobody pushed", d)...)
 		}
 	}
 	return out
@@ -238,7 +239,7 @@ func early(h *idHistory) (out []Violation) {
 	for _, l := range h.lives {
 		for i, d := range l.deliveries {
 			if d.Delivered.Before(d.Due) {
-				out = append(out, violation(p2, "a delivery was early", d)...)
+				out = append(out, violation(promise.P2, "a delivery was early", d)...)
 			}
 			if i == 0 {
 				continue
@@ -246,7 +247,7 @@ func early(h *idHistory) (out []Violation) {
 			for _, s := range h.settlesOf(l.deliveries[i-1].Token) {
 				delays := s.Err == nil && (s.Verb == punctual.SettleRetry || s.Verb == punctual.SettleSnooze) && s.Delay > 0
 				if delays && d.Delivered.Before(s.Now.Add(s.Delay)) && !h.rescheduled(s.Call, d.Return) {
-					out = append(out, violation(p2, "a delivery came before the delay asked for had passed", s, d)...)
+					out = append(out, violation(promise.P2, "a delivery came before the delay asked for had passed", s, d)...)
 				}
 			}
 		}
@@ -273,7 +274,7 @@ func dueUnasked(h *idHistory) (out []Violation) {
 			return r.Err == nil && r.Due.Equal(d.Due) && r.Return > l.push.Call && r.Call < d.Return
 		})
 		if !asked {
-			out = append(out, violation(p2, "a delivery carries a due time that nobody asked for", l.push, d)...)
+			out = append(out, violation(promise.P2, "a delivery carries a due time that nobody asked for", l.push, d)...)
 		}
 	}
 	return out
@@ -284,7 +285,7 @@ func dueUnasked(h *idHistory) (out []Violation) {
 func tokensGrow(h *idHistory) (out []Violation) {
 	for i := 1; i < len(h.deliveries); i++ {
 		if h.deliveries[i].Token == h.deliveries[i-1].Token {
-			out = append(out, violation(p4, "two deliveries have the same token", h.deliveries[i-1], h.deliveries[i])...)
+			out = append(out, violation(promise.P4, "two deliveries have the same token", h.deliveries[i-1], h.deliveries[i])...)
 		}
 	}
 	byCall, byReturn := slices.Clone(h.deliveries), slices.Clone(h.deliveries)
@@ -299,7 +300,7 @@ func tokensGrow(h *idHistory) (out []Violation) {
 			byReturn = byReturn[1:]
 		}
 		if top != nil && d.Token < top.Token {
-			out = append(out, violation(p4, "a later delivery has a smaller token", *top, d)...)
+			out = append(out, violation(promise.P4, "a later delivery has a smaller token", *top, d)...)
 		}
 	}
 	return out
@@ -313,7 +314,7 @@ func overlapping(h *idHistory) (out []Violation) {
 			d, next := l.deliveries[i-1], l.deliveries[i]
 			end, givenBack := h.leaseEnd(d, next)
 			if !givenBack && next.Delivered.Before(end) {
-				out = append(out, violation(p3, fmt.Sprintf("a message was delivered again while a lease on it lasted until %v", end), d, next)...)
+				out = append(out, violation(promise.P3, fmt.Sprintf("a message was delivered again while a lease on it lasted until %v", end), d, next)...)
 			}
 		}
 	}
@@ -328,14 +329,14 @@ func startedLate(h *idHistory) (out []Violation) {
 		i := slices.IndexFunc(h.deliveries, func(d Event) bool { return d.Token == s.Token && d.Life == s.Life })
 		switch {
 		case i < 0:
-			out = append(out, violation(p3, "a handler started with a message that was not delivered", s)...)
+			out = append(out, violation(promise.P3, "a handler started with a message that was not delivered", s)...)
 			continue
 		case seen[s.Token]:
-			out = append(out, violation(p3, "two handlers started under one lease", s)...)
+			out = append(out, violation(promise.P3, "two handlers started under one lease", s)...)
 		}
 		seen[s.Token] = true
 		if end := h.latestEnd(h.deliveries[i], s.Return); !s.Now.Before(end) {
-			out = append(out, violation(p3, fmt.Sprintf("a handler started after its lease had ended, at the latest at %v", end), h.deliveries[i], s)...)
+			out = append(out, violation(promise.P3, fmt.Sprintf("a handler started after its lease had ended, at the latest at %v", end), h.deliveries[i], s)...)
 		}
 	}
 	return out
@@ -366,7 +367,7 @@ func handledTwice(h *idHistory) (out []Violation) {
 				continue // startedLate reports it
 			}
 			if end, givenBack := h.leaseEnd(h.deliveries[i], b); !givenBack && b.After.Before(end) {
-				out = append(out, violation(p3, fmt.Sprintf("two handlers of one message ran at the same time while the first one's lease lasted until %v", end), a, b)...)
+				out = append(out, violation(promise.P3, fmt.Sprintf("two handlers of one message ran at the same time while the first one's lease lasted until %v", end), a, b)...)
 			}
 		}
 	}
@@ -407,10 +408,10 @@ func stale(h *idHistory) (out []Violation) {
 			continue
 		}
 		if _, ok := tokens[s.Token]; !ok {
-			out = append(out, violation(p4, "a token was accepted that no delivery had", s)...)
+			out = append(out, violation(promise.P4, "a token was accepted that no delivery had", s)...)
 		}
 		if d, ok := h.deliveredBefore(s); ok {
-			out = append(out, violation(p4, "an old token was accepted after the message was claimed again", d, s)...)
+			out = append(out, violation(promise.P4, "an old token was accepted after the message was claimed again", d, s)...)
 		}
 		for _, other := range h.settlesOf(s.Token) {
 			if s.Verb == punctual.SettleExtend || !accepted(other) {
@@ -419,7 +420,7 @@ func stale(h *idHistory) (out []Violation) {
 			again := other.Call > s.Return
 			twice := other.Verb != punctual.SettleExtend && other.Call > s.Call && other.Call != s.Call
 			if again || twice {
-				out = append(out, violation(p4, "a token was accepted after it had ended its lease", h.settles[i], other)...)
+				out = append(out, violation(promise.P4, "a token was accepted after it had ended its lease", h.settles[i], other)...)
 			}
 		}
 	}
@@ -449,11 +450,11 @@ func resurrected(h *idHistory) (out []Violation) {
 			continue
 		}
 		if d := l.deliveries[len(l.deliveries)-1]; d.Token > s.Token {
-			promise := p1
+			broken := promise.P1
 			if cancelled {
-				promise = p5
+				broken = promise.P5
 			}
-			out = append(out, violation(promise, "a message was delivered again after it had ended", s, d)...)
+			out = append(out, violation(broken, "a message was delivered again after it had ended", s, d)...)
 		}
 	}
 	return out
@@ -472,7 +473,7 @@ func cancelledDelivered(h *idHistory) (out []Violation) {
 			}
 			for _, d := range l.deliveries {
 				if d.Call > c.Return {
-					out = append(out, violation(p5, "a message was delivered by a claim that began after the answer to its cancel", l.push, c, d)...)
+					out = append(out, violation(promise.P5, "a message was delivered by a claim that began after the answer to its cancel", l.push, c, d)...)
 				}
 				out = append(out, h.acceptedAfter(c, d)...)
 			}
@@ -487,7 +488,7 @@ func (h *idHistory) acceptedAfter(c, d Event) (out []Violation) {
 	}
 	for _, s := range h.settlesOf(d.Token) {
 		if accepted(s) && s.Call > c.Return {
-			out = append(out, violation(p5, "a lease was accepted after its message was answered to be gone", c, d, s)...)
+			out = append(out, violation(promise.P5, "a lease was accepted after its message was answered to be gone", c, d, s)...)
 		}
 	}
 	return out
@@ -506,10 +507,10 @@ func attemptsMiscounted(h *idHistory) (out []Violation) {
 				}
 			}
 			if d.Attempt < want || d.Attempt > want && !h.jumps {
-				out = append(out, violation(p6, fmt.Sprintf("a delivery is not attempt %d", want), append(l.deliveries[max(0, i-1):i:i], d)...)...)
+				out = append(out, violation(promise.P6, fmt.Sprintf("a delivery is not attempt %d", want), append(l.deliveries[max(0, i-1):i:i], d)...)...)
 			}
 			if l.push.MaxAttempts > 0 && d.Attempt > l.push.MaxAttempts {
-				out = append(out, violation(p6, "there are more attempts than allowed", l.push, d)...)
+				out = append(out, violation(promise.P6, "there are more attempts than allowed", l.push, d)...)
 			}
 		}
 	}
@@ -531,7 +532,7 @@ func doubleLife(h *idHistory) (out []Violation) {
 		}
 		for _, a := range h.lives[max(0, i-20):i] {
 			if a.push.Return < b.push.Call && !h.mayHaveEnded(a, b.push.Return) {
-				out = append(out, violation(p7, "an ID was stored anew while its message was alive", a.push, b.push)...)
+				out = append(out, violation(promise.P7, "an ID was stored anew while its message was alive", a.push, b.push)...)
 			}
 		}
 	}
@@ -580,11 +581,11 @@ func unaccounted(h *idHistory) []Violation {
 	replaced := count(h.pushes, func(p Event) bool { return p.Push == punctual.PushReplaced })
 	unknown := count(h.pushes, func(p Event) bool { return p.Err != nil && !punctual.Definite(p.Err) })
 	if open > cancelled+tooLate+replaced+unknown {
-		return violation(p1, fmt.Sprintf("%d messages of one ID are gone, but only %d were cancelled, at most %d cancelled while leased, %d replaced",
+		return violation(promise.P1, fmt.Sprintf("%d messages of one ID are gone, but only %d were cancelled, at most %d cancelled while leased, %d replaced",
 			open, cancelled, tooLate, replaced), h.pushes[0])
 	}
 	if cancelled+replaced > open+unsure+unknown {
-		return violation(p5, fmt.Sprintf("%d messages of one ID were answered cancelled and %d replaced, but only %d can have been",
+		return violation(promise.P5, fmt.Sprintf("%d messages of one ID were answered cancelled and %d replaced, but only %d can have been",
 			cancelled, replaced, open), slices.Concat(h.pushes, h.cancels)[0])
 	}
 	return nil
@@ -606,7 +607,7 @@ func (h *idHistory) stillOpen() (open, unsure int, out []Violation) {
 		}
 		open++
 		if !h.mayHaveEnded(l, end) {
-			out = append(out, violation(p1, "a message was neither acked nor cancelled nor replaced, is not dead, and is gone",
+			out = append(out, violation(promise.P1, "a message was neither acked nor cancelled nor replaced, is not dead, and is gone",
 				append([]Event{l.push}, l.deliveries...)...)...)
 		}
 	}

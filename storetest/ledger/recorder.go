@@ -1,4 +1,4 @@
-package storetest
+package ledger
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/compare"
 )
 
 // Recorder is a store that writes down each call, before it is made and behind it, for a Ledger.
@@ -379,7 +380,7 @@ func (r *Recorder) all(ctx context.Context) (out []Fact, err error) {
 	}
 	for _, t := range topics {
 		for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateLeased, punctual.StateReady, punctual.StateDead} {
-			found, err := listAll(ctx, r.in, punctual.ListQuery{Topic: t.Topic, State: state, Limit: 1000})
+			found, err := compare.List(ctx, r.in, punctual.ListQuery{Topic: t.Topic, State: state, Limit: 1000})
 			if err != nil {
 				return nil, err
 			}

@@ -1,9 +1,10 @@
-package storetest
+package ledger
 
 import (
 	"reflect"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // Purge, DeleteTopic and Stats tell numbers over all IDs of a topic. Each ID is searched alone, and notes in
@@ -70,7 +71,7 @@ func (c *countOp) compare(l *Ledger, what string, told int64, mask uint8) {
 		}
 	}
 	if told < least || told > most {
-		l.broken(c.to, "%s: %s of topic %s tells %d %s, possible are %d to %d", p13, c.Call, c.Facts[0].Topic, told, what, least, most)
+		l.broken(c.to, "%s: %s of topic %s tells %d %s, possible are %d to %d", promise.P13, c.Call, c.Facts[0].Topic, told, what, least, most)
 	}
 }
 
@@ -87,5 +88,5 @@ func (l *Ledger) toldSettings(c *call) {
 			return
 		}
 	}
-	l.broken(c.to, "%s: %s of topic %s tells settings that nobody made: %+v", p13, c.Call, c.Facts[0].Topic, told)
+	l.broken(c.to, "%s: %s of topic %s tells settings that nobody made: %+v", promise.P13, c.Call, c.Facts[0].Topic, told)
 }

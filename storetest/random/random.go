@@ -1,4 +1,5 @@
-package storetest
+// Package random compares long random histories on a store with the same histories on package memstore.
+package random
 
 import (
 	"cmp"
@@ -19,11 +20,14 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/compare"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// RunRandom performs random histories on a store and on package memstore side by side,
+// Run performs random histories on a store and on package memstore side by side,
 // compares every answer, and at the end everything that is stored. The store needs an
-// Inspector. With WithReopen it is reopened now and then.
+// Inspector. With storetest.WithReopen it is reopened now and then.
 //
 // The model follows the store in what the contract leaves open. That is which of equally due messages a claim takes,
 // the values of tokens, and how the store's clock catches up after a step back.
@@ -31,11 +35,11 @@ import (
 // A failure is made as short as possible and logged with the one command that repeats
 // it. The number of histories is -rapid.checks, or else what the environment variable PUNCTUAL_HISTORIES says, or
 // else 25. The length of their parts is -rapid.steps, by default that of package rapid.
-func RunRandom(t *testing.T, open Open, opts ...Option) {
+func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	if _, err := punctual.AsInspector(open(t, storekit.NewManualClock(noon))); err != nil {
 		t.Skipf("skipped: the comparison needs an Inspector: %v", err)
 	}
-	o := collect(opts)
+	o := storetest.Collect(opts)
 	setHistories()
 	begin := time.Now()
 	defer func() {
@@ -43,13 +47,22 @@ func RunRandom(t *testing.T, open Open, opts ...Option) {
 			t.Logf("to repeat this history: %s", repeatCommand(t.Name(), newestFailFile(begin)))
 		}
 	}()
-	rapid.Check(t, func(r *rapid.T) {
-		compareHistory(r, opener{
-			open:   func(clock storekit.Clock) punctual.Store { return open(t, clock) },
-			reopen: reopenIn(t, o.reopen), partition: o.partition,
-		})
-	})
+	opened := opener{open: func(clock storekit.Clock) punctual.Store { return open(t, clock) }, partition: o.Partition}
+	if o.Reopen != nil {
+		opened.reopen = func(old punctual.Store, clock storekit.Clock) punctual.Store { return o.Reopen(t, old, clock) }
+	}
+	rapid.Check(t, func(r *rapid.T) { compareHistory(r, opened) })
 }
+
+// opener opens the store of one history.
+type opener struct {
+	open      func(storekit.Clock) punctual.Store
+	reopen    func(old punctual.Store, clock storekit.Clock) punctual.Store // nil: not durable
+	partition func(id string) int                                           // nil: each topic is one partition
+}
+
+// noon is where the clocks of a history start: whole milliseconds, far from any edge.
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // setHistories tells package rapid how many histories there are, unless -rapid.checks does. The flag belongs to the
 // process, so it is set once, before the first history.
@@ -141,7 +154,7 @@ func compareHistory(r *rapid.T, o opener) {
 	c.inspect()
 	set, err := c.inspector.Settings(c.ctx, "never-heard-of")
 	if err != nil {
-		c.broken(p13, "Settings: unexpected error: %v", err)
+		c.broken(promise.P13, "Settings: unexpected error: %v", err)
 	}
 	c.partitions = set.Partitions
 	for _, topic := range c.topics {
@@ -163,7 +176,7 @@ func (c *comparison) inspect() {
 		c.Fatalf("the comparison needs an Inspector: %v", err)
 	}
 	c.inspector, c.keeper = i, nil
-	if k, err := keeperOf(c.ctx, c.store); err == nil {
+	if k, err := compare.Keeper(c.ctx, c.store); err == nil {
 		c.keeper = k
 	}
 }
@@ -191,14 +204,14 @@ func (c *comparison) sync() {
 	c.Helper()
 	now, err := c.store.Now(c.ctx)
 	if err != nil {
-		c.broken(p8, "Now: unexpected error: %v", err)
+		c.broken(promise.P8, "Now: unexpected error: %v", err)
 	}
 	if now.Before(c.told) {
-		c.broken(p8, "the store's clock went back from %v to %v", c.told, now)
+		c.broken(promise.P8, "the store's clock went back from %v to %v", c.told, now)
 	}
 	raw := c.clock.Now()
 	if raw.Equal(c.read) && !now.Equal(c.told) {
-		c.broken(p8, "the store's clock went from %v to %v while the clock that it was given stood still", c.told, now)
+		c.broken(promise.P8, "the store's clock went from %v to %v while the clock that it was given stood still", c.told, now)
 	}
 	c.told, c.read = now, raw
 	c.modelClock.Set(now)

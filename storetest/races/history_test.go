@@ -1,4 +1,4 @@
-package storetest
+package races
 
 import (
 	"fmt"
@@ -8,10 +8,16 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // The events of hand-made histories, all of message orders/x unless said otherwise. Times
 // are milliseconds after noon.
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// x is the ID of most messages.
+const x = "x"
 
 func at(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
 
@@ -84,71 +90,71 @@ func TestCheckHistoryCatches(t *testing.T) {
 		promise string
 		events  []Event
 	}{
-		"lost": {p1, history(pushed("a", 0))},
-		"lost after a delivery": {p1, history(
+		"lost": {promise.P1, history(pushed("a", 0))},
+		"lost after a delivery": {promise.P1, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRetry, 0, 0, nil))},
-		"two lost and one cancelled": {p1, history(
+		"two lost and one cancelled": {promise.P1, history(
 			pushed("a", 0), cancelled(nil).during(5, 30), pushed("b", 0))},
-		"never pushed":              {p1, history(delivered("a", 1, 1, 0, 0, 10))},
-		"delivered after ack":       {p1, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), delivered("a", 2, 2, 0, 20, 30), acked("a", 2))},
-		"delivered after discard":   {p1, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleDiscard, 0, 0, nil), delivered("a", 2, 2, 0, 20, 30), acked("a", 2))},
-		"early":                     {p2, history(pushed("a", 5), delivered("a", 1, 1, 5, 4, 10), acked("a", 1))},
-		"early by another due time": {p2, history(pushed("a", 5), delivered("a", 1, 1, 4, 4, 10), acked("a", 1))},
-		"early after a retry": {p2, history(
+		"never pushed":              {promise.P1, history(delivered("a", 1, 1, 0, 0, 10))},
+		"delivered after ack":       {promise.P1, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), delivered("a", 2, 2, 0, 20, 30), acked("a", 2))},
+		"delivered after discard":   {promise.P1, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleDiscard, 0, 0, nil), delivered("a", 2, 2, 0, 20, 30), acked("a", 2))},
+		"early":                     {promise.P2, history(pushed("a", 5), delivered("a", 1, 1, 5, 4, 10), acked("a", 1))},
+		"early by another due time": {promise.P2, history(pushed("a", 5), delivered("a", 1, 1, 4, 4, 10), acked("a", 1))},
+		"early after a retry": {promise.P2, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRetry, 2, 5, nil), delivered("a", 2, 2, 6, 6, 9), acked("a", 2))},
-		"early after a snooze": {p2, history(
+		"early after a snooze": {promise.P2, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleSnooze, 2, 5, nil), delivered("a", 2, 1, 6, 6, 9), acked("a", 2))},
-		"delivered during a lease": {p3, history(
+		"delivered during a lease": {promise.P3, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 9, 20), acked("a", 2))},
-		"delivered during an extended lease": {p3, history(
+		"delivered during an extended lease": {promise.P3, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleExtend, 5, 10, nil), delivered("a", 2, 2, 0, 14, 20), acked("a", 2))},
-		"started after its lease": {p3, history(
+		"started after its lease": {promise.P3, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), handlerStarted("a", 1, 10, 10), handlerEnded("a", 1), acked("a", 1))},
-		"started after an extended lease": {p3, history(
+		"started after an extended lease": {promise.P3, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleExtend, 5, 10, nil).until(6), handlerStarted("a", 1, 17, 17), handlerEnded("a", 1), acked("a", 1))},
-		"started and not delivered": {p3, history(
+		"started and not delivered": {promise.P3, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), handlerStarted("a", 2, 1, 1), handlerEnded("a", 2), acked("a", 1))},
-		"started twice": {p3, history(
+		"started twice": {promise.P3, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), handlerStarted("a", 1, 1, 1), handlerEnded("a", 1), handlerStarted("a", 1, 2, 2), handlerEnded("a", 1), acked("a", 1))},
-		"handled twice at a time": {p3, history(
+		"handled twice at a time": {promise.P3, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), handlerStarted("a", 1, 1, 1), settled("a", 1, punctual.SettleExtend, 5, 10, nil).until(5),
 			delivered("a", 2, 2, 0, 12, 22), handlerStarted("a", 2, 13, 13), handlerEnded("a", 1), handlerEnded("a", 2), acked("a", 2))},
-		"old token acked": {p4, history(
+		"old token acked": {promise.P4, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), acked("a", 1))},
-		"old token extended": {p4, history(
+		"old token extended": {promise.P4, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), settled("a", 1, punctual.SettleExtend, 12, 10, nil), acked("a", 2))},
-		"old token answered with cancelled": {p4, history(
+		"old token answered with cancelled": {promise.P4, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), cancelled(punctual.ErrLeased),
 			settled("a", 1, punctual.SettleExtend, 12, 10, punctual.ErrCancelled), acked("a", 2))},
-		"token of an earlier message": {p4, history(
+		"token of an earlier message": {promise.P4, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), pushed("b", 0), delivered("b", 2, 1, 0, 3, 20), acked("a", 1), acked("b", 2))},
-		"acked twice":             {p4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), acked("a", 1))},
-		"acked twice at once":     {p4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1).during(20, 40), acked("a", 1).during(25, 35))},
-		"extended after release":  {p4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRelease, 0, 0, nil), settled("a", 1, punctual.SettleExtend, 0, 9, nil), delivered("a", 2, 1, 0, 20, 30), acked("a", 2))},
-		"token that nobody had":   {p4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 7), acked("a", 1))},
-		"token used twice":        {p4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 1, 2, 0, 10, 20), acked("a", 1))},
-		"token shrank":            {p4, history(pushed("a", 0), delivered("a", 5, 1, 0, 0, 10), acked("a", 5), pushed("b", 0), delivered("b", 4, 1, 0, 3, 10), acked("b", 4))},
-		"cancelled and delivered": {p5, history(pushed("a", 0), cancelled(nil), delivered("a", 1, 1, 0, 0, 10), acked("a", 1))},
-		"cancelled while leased and delivered again": {p5, history(
+		"acked twice":             {promise.P4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), acked("a", 1))},
+		"acked twice at once":     {promise.P4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1).during(20, 40), acked("a", 1).during(25, 35))},
+		"extended after release":  {promise.P4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleRelease, 0, 0, nil), settled("a", 1, punctual.SettleExtend, 0, 9, nil), delivered("a", 2, 1, 0, 20, 30), acked("a", 2))},
+		"token that nobody had":   {promise.P4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 7), acked("a", 1))},
+		"token used twice":        {promise.P4, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 1, 2, 0, 10, 20), acked("a", 1))},
+		"token shrank":            {promise.P4, history(pushed("a", 0), delivered("a", 5, 1, 0, 0, 10), acked("a", 5), pushed("b", 0), delivered("b", 4, 1, 0, 3, 10), acked("b", 4))},
+		"cancelled and delivered": {promise.P5, history(pushed("a", 0), cancelled(nil), delivered("a", 1, 1, 0, 0, 10), acked("a", 1))},
+		"cancelled while leased and delivered again": {promise.P5, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))},
-		"not found and delivered": {p5, history(pushed("a", 0), cancelled(punctual.ErrNotFound), delivered("a", 1, 1, 0, 0, 10), acked("a", 1))},
-		"cancelled and acked":     {p5, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(nil), acked("a", 1))},
-		"answered ErrCancelled and delivered": {p5, history(
+		"not found and delivered": {promise.P5, history(pushed("a", 0), cancelled(punctual.ErrNotFound), delivered("a", 1, 1, 0, 0, 10), acked("a", 1))},
+		"cancelled and acked":     {promise.P5, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(nil), acked("a", 1))},
+		"answered ErrCancelled and delivered": {promise.P5, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased).during(25, 60),
 			settled("a", 1, punctual.SettleRetry, 0, 0, punctual.ErrCancelled).during(30, 35), delivered("a", 2, 2, 0, 10, 20).during(50, 55), acked("a", 2).during(70, 75))},
-		"cancelled twice":     {p5, history(pushed("a", 0), cancelled(nil), cancelled(nil))},
-		"attempt not counted": {p6, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 1, 0, 10, 20), acked("a", 2))},
-		"snooze counted": {p6, history(
+		"cancelled twice":     {promise.P5, history(pushed("a", 0), cancelled(nil), cancelled(nil))},
+		"attempt not counted": {promise.P6, history(pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 1, 0, 10, 20), acked("a", 2))},
+		"snooze counted": {promise.P6, history(
 			pushed("a", 0), delivered("a", 1, 1, 0, 0, 10), settled("a", 1, punctual.SettleSnooze, 0, 0, nil), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))},
-		"begun at attempt 2": {p6, history(pushed("a", 0), delivered("a", 1, 2, 0, 0, 10), acked("a", 1))},
-		"too many attempts": {p6, func() []Event {
+		"begun at attempt 2": {promise.P6, history(pushed("a", 0), delivered("a", 1, 2, 0, 0, 10), acked("a", 1))},
+		"too many attempts": {promise.P6, func() []Event {
 			p := pushed("a", 0)
 			p.MaxAttempts = 1
 			return history(p, delivered("a", 1, 1, 0, 0, 10), delivered("a", 2, 2, 0, 10, 20), acked("a", 2))
 		}()},
-		"duplicate stored":    {p7, history(pushed("a", 0), pushed("b", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), delivered("b", 2, 1, 0, 0, 10), acked("b", 2))},
-		"duplicate delivered": {p7, history(pushed("a", 0), pushedAs("b", 0, punctual.PushDuplicate, nil), delivered("b", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased))},
-		"refused and delivered": {p7, history(
+		"duplicate stored":    {promise.P7, history(pushed("a", 0), pushed("b", 0), delivered("a", 1, 1, 0, 0, 10), acked("a", 1), delivered("b", 2, 1, 0, 0, 10), acked("b", 2))},
+		"duplicate delivered": {promise.P7, history(pushed("a", 0), pushedAs("b", 0, punctual.PushDuplicate, nil), delivered("b", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased))},
+		"refused and delivered": {promise.P7, history(
 			pushed("a", 0), pushedAs("b", 0, punctual.PushNone, punctual.ErrDuplicate), delivered("b", 1, 1, 0, 0, 10), cancelled(punctual.ErrLeased))},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,6 @@
-package storetest
+// Package ledger judges what callers of a store saw while a test took the store through faults, and has what such a test
+// needs: a recorder of all calls, a journal that survives a kill, a workload, and child processes that are killed.
+package ledger
 
 import (
 	"cmp"
@@ -10,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // The ledger checks all tests that take a store through faults. It knows nothing of any store. It
@@ -31,8 +34,8 @@ import (
 // Times are spans: the clock of the caller before and behind a call bounds what the store's clock
 // showed when the call took effect. An answer that tells a time narrows the span to it.
 //
-// What two IDs have in common is checked apart: settings (ledger_topic.go), counts (ledger_counts.go),
-// and what handlers saw (ledger_handlers.go).
+// What two IDs have in common is checked apart: settings (topic.go), counts (counts.go),
+// and what handlers saw (handlers.go).
 
 // A Line is one line of the history of a store.
 type Line struct {
@@ -214,7 +217,7 @@ type call struct {
 }
 
 // NewLedger returns a ledger of a store that keeps what d says.
-func NewLedger(d Durable) *Ledger {
+func New(d Durable) *Ledger {
 	return &Ledger{
 		durable: d, calls: make(map[int64]*call), gaveBack: make(map[int64][]*call), failed: make(map[int64]bool), ids: make(map[name]*track), topics: make(map[string]*topicHistory),
 		leases: make(map[string]span), unnamed: make(map[string]*track), handlers: newHandlerHistory(),
@@ -269,7 +272,7 @@ func (l *Ledger) Add(e Line) {
 func (l *Ledger) answered(e *Line) {
 	c := l.calls[e.N]
 	if c == nil {
-		l.broken(l.line, "%s: call %d was answered without having been made", p13, e.N)
+		l.broken(l.line, "%s: call %d was answered without having been made", promise.P13, e.N)
 		return
 	}
 	delete(l.calls, e.N)
@@ -293,7 +296,7 @@ func (l *Ledger) answered(e *Line) {
 		c.answer = e
 		l.done = append(l.done, c)
 	case !slices.Contains(l.Expected, e.Code):
-		l.broken(l.line, "%s: %s failed with %s: %s", p13, e.Call, e.Code, e.Err)
+		l.broken(l.line, "%s: %s failed with %s: %s", promise.P13, e.Call, e.Code, e.Err)
 		fallthrough
 	default:
 		ctxEnded := e.Code == punctual.ErrorCode(context.Canceled) || e.Code == punctual.ErrorCode(context.DeadlineExceeded)

@@ -1,6 +1,10 @@
-package storetest
+package ledger
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/punctualmq/punctual/storetest/promise"
+)
 
 // A failover takes from the topics of a primary what its replica did not have: the end of one sequence of changes. For
 // each ID it is an op like others, which goes back to an earlier state or not. A call under way at that moment may
@@ -15,7 +19,7 @@ func (l *Ledger) failedOver(e *Line) {
 	}
 	x := l.failing
 	if x == nil {
-		l.broken(l.line, "%s: a failover ended that had not begun", p13)
+		l.broken(l.line, "%s: a failover ended that had not begun", promise.P13)
 		return
 	}
 	x.to, x.end, x.answer = l.line, e.At, e

@@ -1,4 +1,4 @@
-package storetest
+package ledger
 
 import (
 	"slices"
@@ -7,8 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // script writes a history by hand, at a clock that moves on by one millisecond with each line.
 type script struct {
@@ -197,7 +202,7 @@ const scriptGrace = 10
 
 // broken are the promises that a ledger finds broken in the first lines.
 func (s *script) broken(lines int) []string {
-	l := NewLedger(KeepsTransactions)
+	l := New(KeepsTransactions)
 	l.Expected, l.Grace, l.GivesBack = []string{"deadline", "store_failed", "unreachable"}, scriptGrace, true
 	l.TellsGivenBack = s.tells
 	for i, e := range s.lines[:lines] {
@@ -481,7 +486,7 @@ var brokenHistories = map[string]struct {
 	promise string
 	write   func(s *script)
 }{
-	"a claim leased what it does not tell to give back": {p6, func(s *script) {
+	"a claim leased what it does not tell to give back": {promise.P6, func(s *script) {
 		s.tells = true
 		m := s.push(message("m"))
 		n := s.begin(CallClaim, Fact{Delay: scriptLease})
@@ -491,7 +496,7 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"a claim gives back what it was too early to lease": {p2, func(s *script) {
+	"a claim gives back what it was too early to lease": {promise.P2, func(s *script) {
 		s.tells = true
 		early := message("m")
 		early.Due += 1000
@@ -501,25 +506,25 @@ var brokenHistories = map[string]struct {
 		s.gaveBack(n, s.leased(m, 1))
 		s.end(CallClaim, n)
 	}},
-	"what was pushed is not found": {p1, func(s *script) {
+	"what was pushed is not found": {promise.P1, func(s *script) {
 		s.push(message("m"))
 		s.soundSoFar()
 		s.reads(missing("m"))
 	}},
-	"a power cut takes a push": {p1, func(s *script) {
+	"a power cut takes a push": {promise.P1, func(s *script) {
 		s.push(message("m"))
 		s.powerCut()
 		s.soundSoFar()
 		s.reads(missing("m"))
 	}},
-	"a power cut takes a cancel": {p5, func(s *script) {
+	"a power cut takes a cancel": {promise.P5, func(s *script) {
 		m := s.push(message("m"))
 		s.amend("m", punctual.ChangeCancel, "cancelled")
 		s.powerCut()
 		s.soundSoFar()
 		s.claim(m, 1)
 	}},
-	"a claim that failed within its lease had leased before": {p6, func(s *script) {
+	"a claim that failed within its lease had leased before": {promise.P6, func(s *script) {
 		m := s.push(message("m"))
 		s.fails(CallClaim, s.begin(CallClaim, Fact{Delay: 2 * scriptLease}), "unreachable", true)
 		s.sleep(2 * scriptLease)
@@ -527,7 +532,7 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"a kill takes an ack": {p1, func(s *script) {
+	"a kill takes an ack": {promise.P1, func(s *script) {
 		m := s.push(message("m"))
 		s.settle(s.claim(m, 1), punctual.SettleAck, "ok")
 		s.gone()
@@ -536,7 +541,7 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"a kill takes an ack that a read had met": {p1, func(s *script) {
+	"a kill takes an ack that a read had met": {promise.P1, func(s *script) {
 		m := s.push(message("m"))
 		d := s.claim(m, 1)
 		s.begin(CallSettle, Fact{ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
@@ -547,7 +552,7 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"a store that has not failed counts an attempt beside a change": {p6, func(s *script) {
+	"a store that has not failed counts an attempt beside a change": {promise.P6, func(s *script) {
 		m, other := s.push(message("m")), s.push(message("other"))
 		c := s.begin(CallClaim, Fact{Delay: scriptLease})
 		a := s.begin(CallAmend, Fact{ID: "m", Change: punctual.ChangeCancel})
@@ -559,7 +564,7 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"a store that fails counts an attempt beside no change": {p6, func(s *script) {
+	"a store that fails counts an attempt beside no change": {promise.P6, func(s *script) {
 		m, other := s.push(message("m")), s.push(message("other"))
 		s.claim(other, 1)
 		s.fails(CallAmend, s.begin(CallAmend, Fact{ID: "m", Change: punctual.ChangeCancel}), "deadline", false)
@@ -570,44 +575,44 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"a look at everything misses a message": {p1, func(s *script) {
+	"a look at everything misses a message": {promise.P1, func(s *script) {
 		s.push(message("m"))
 		s.soundSoFar()
 		s.call(CallLook, Fact{})
 	}},
-	"a message that was found after a kill is gone": {p1, func(s *script) {
+	"a message that was found after a kill is gone": {promise.P1, func(s *script) {
 		_, m := s.beginPush(message("m"))
 		s.gone()
 		s.reads(read(m, punctual.StateReady))
 		s.soundSoFar()
 		s.reads(missing("m"))
 	}},
-	"what was acked is delivered": {p1, func(s *script) {
+	"what was acked is delivered": {promise.P1, func(s *script) {
 		m := s.push(message("m"))
 		s.settle(s.claim(m, 1), punctual.SettleAck, "ok")
 		s.soundSoFar()
 		s.claim(m, 2)
 	}},
-	"what was there outlives a purge of everything": {p1, func(s *script) {
+	"what was there outlives a purge of everything": {promise.P1, func(s *script) {
 		m := s.push(message("m"))
 		s.call(CallPurge, Fact{}, Fact{Count: 1})
 		s.soundSoFar()
 		s.claim(m, 1)
 	}},
-	"the body of another message is delivered": {p1, func(s *script) {
+	"the body of another message is delivered": {promise.P1, func(s *script) {
 		m := s.push(message("m"))
 		s.soundSoFar()
 		m.Life = "another"
 		s.claim(m, 1)
 	}},
-	"a message is delivered before it is due": {p2, func(s *script) {
+	"a message is delivered before it is due": {promise.P2, func(s *script) {
 		m := message("m")
 		m.Due = s.at + 1000
 		m = s.push(m)
 		s.soundSoFar()
 		s.claim(m, 1)
 	}},
-	"a message is delivered behind its expiry": {p2, func(s *script) {
+	"a message is delivered behind its expiry": {promise.P2, func(s *script) {
 		m := message("m")
 		m.ExpireAfter = 10
 		m = s.push(m)
@@ -615,21 +620,21 @@ var brokenHistories = map[string]struct {
 		s.soundSoFar()
 		s.claim(m, 1)
 	}},
-	"another due time is told than was asked for": {p2, func(s *script) {
+	"another due time is told than was asked for": {promise.P2, func(s *script) {
 		m := message("m")
 		n, _ := s.beginPush(m)
 		s.soundSoFar()
 		m.Due += 5
 		s.end(CallPush, n, pushAnswer(m, "stored"))
 	}},
-	"a leased message is delivered": {p3, func(s *script) {
+	"a leased message is delivered": {promise.P3, func(s *script) {
 		m := s.push(message("m"))
 		s.claim(m, 1)
 		s.soundSoFar()
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"a message is leased by nobody": {p13, func(s *script) {
+	"a message is leased by nobody": {promise.P13, func(s *script) {
 		m := s.push(message("m"))
 		s.claim(s.push(message("other")), 1)
 		s.soundSoFar()
@@ -637,7 +642,7 @@ var brokenHistories = map[string]struct {
 		leased.Attempt, leased.Until = 1, s.at+scriptLease
 		s.reads(leased)
 	}},
-	"a lease is shorter than asked for": {p3, func(s *script) {
+	"a lease is shorter than asked for": {promise.P3, func(s *script) {
 		m := s.push(message("m"))
 		n := s.begin(CallClaim, Fact{Delay: scriptLease})
 		s.soundSoFar()
@@ -645,27 +650,27 @@ var brokenHistories = map[string]struct {
 		d.Until -= 20
 		s.end(CallClaim, n, d)
 	}},
-	"a handler starts behind its lease": {p3, func(s *script) {
+	"a handler starts behind its lease": {promise.P3, func(s *script) {
 		d := s.claim(s.push(message("m")), 1)
 		s.sleep(2 * scriptLease)
 		s.soundSoFar()
 		s.handler(LineStart, d)
 	}},
-	"a handler starts twice under one lease": {p3, func(s *script) {
+	"a handler starts twice under one lease": {promise.P3, func(s *script) {
 		d := s.claim(s.push(message("m")), 1)
 		s.handler(LineStart, d)
 		s.handler(LineStop, d)
 		s.soundSoFar()
 		s.handler(LineStart, d)
 	}},
-	"two handlers of a message run under leases that hold": {p3, func(s *script) {
+	"two handlers of a message run under leases that hold": {promise.P3, func(s *script) {
 		d := s.claim(s.push(message("m")), 1)
 		s.handler(LineStart, d)
 		s.soundSoFar()
 		d.Token++
 		s.handler(LineStart, d)
 	}},
-	"a token is given out twice": {p4, func(s *script) {
+	"a token is given out twice": {promise.P4, func(s *script) {
 		m := s.push(message("m"))
 		s.claim(m, 1)
 		s.sleep(2 * scriptLease)
@@ -674,7 +679,7 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"an ack with an old token is taken": {p4, func(s *script) {
+	"an ack with an old token is taken": {promise.P4, func(s *script) {
 		m := s.push(message("m"))
 		d := s.claim(m, 1)
 		s.sleep(2 * scriptLease)
@@ -683,23 +688,23 @@ var brokenHistories = map[string]struct {
 		s.soundSoFar()
 		s.settle(d, punctual.SettleAck, "ok")
 	}},
-	"an ack within its lease is refused": {p4, func(s *script) {
+	"an ack within its lease is refused": {promise.P4, func(s *script) {
 		d := s.claim(s.push(message("m")), 1)
 		s.soundSoFar()
 		s.settle(d, punctual.SettleAck, "lease_lost")
 	}},
-	"what was cancelled is delivered": {p5, func(s *script) {
+	"what was cancelled is delivered": {promise.P5, func(s *script) {
 		m := s.push(message("m"))
 		s.amend("m", punctual.ChangeCancel, "cancelled")
 		s.soundSoFar()
 		s.claim(m, 1)
 	}},
-	"a cancel during a lease is said to have come in time": {p5, func(s *script) {
+	"a cancel during a lease is said to have come in time": {promise.P5, func(s *script) {
 		s.claim(s.push(message("m")), 1)
 		s.soundSoFar()
 		s.amend("m", punctual.ChangeCancel, "cancelled")
 	}},
-	"what was cancelled during a lease is delivered again": {p5, func(s *script) {
+	"what was cancelled during a lease is delivered again": {promise.P5, func(s *script) {
 		m := s.push(message("m"))
 		s.claim(m, 1)
 		s.amend("m", punctual.ChangeCancel, "leased")
@@ -708,13 +713,13 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"an extension of a cancelled message is taken": {p5, func(s *script) {
+	"an extension of a cancelled message is taken": {promise.P5, func(s *script) {
 		d := s.claim(s.push(message("m")), 1)
 		s.amend("m", punctual.ChangeCancel, "leased")
 		s.soundSoFar()
 		s.settle(d, extend, "ok")
 	}},
-	"an attempt is not counted": {p6, func(s *script) {
+	"an attempt is not counted": {promise.P6, func(s *script) {
 		m := s.push(message("m"))
 		s.claim(m, 1)
 		s.sleep(2 * scriptLease)
@@ -722,26 +727,26 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 1)
 	}},
-	"an end has left no story": {p13, func(s *script) {
+	"an end has left no story": {promise.P13, func(s *script) {
 		s.keepStories()
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
 		s.soundSoFar()
 		s.story("m", "")
 	}},
-	"a story tells of another end": {p13, func(s *script) {
+	"a story tells of another end": {promise.P13, func(s *script) {
 		s.keepStories()
 		s.push(message("m"))
 		s.amend("m", punctual.ChangeCancel, "cancelled")
 		s.soundSoFar()
 		s.story("m", punctual.OutcomeAcked)
 	}},
-	"a story tells of a message that is there": {p13, func(s *script) {
+	"a story tells of a message that is there": {promise.P13, func(s *script) {
 		s.keepStories()
 		s.push(message("m"))
 		s.soundSoFar()
 		s.story("m", punctual.OutcomeAcked)
 	}},
-	"an ack that left a story is taken back by a power cut": {p1, func(s *script) {
+	"an ack that left a story is taken back by a power cut": {promise.P1, func(s *script) {
 		s.keepStories()
 		d := s.claim(s.push(message("m")), 1)
 		s.settle(d, punctual.SettleAck, "ok")
@@ -749,14 +754,14 @@ var brokenHistories = map[string]struct {
 		s.powerCut()
 		s.reads(read(d, punctual.StateReady))
 	}},
-	"the history lacks a lease that ran out": {p6, func(s *script) {
+	"the history lacks a lease that ran out": {promise.P6, func(s *script) {
 		m := s.push(message("m"))
 		s.claim(m, 1)
 		s.sleep(2 * scriptLease)
 		s.soundSoFar()
 		s.claim(m, 2)
 	}},
-	"a message is delivered once more than it may be": {p6, func(s *script) {
+	"a message is delivered once more than it may be": {promise.P6, func(s *script) {
 		m := message("m")
 		m.MaxAttempts = 1
 		m = s.push(m)
@@ -766,20 +771,20 @@ var brokenHistories = map[string]struct {
 		m.Failures = "1 lease ran out"
 		s.claim(m, 2)
 	}},
-	"a dead message is delivered": {p6, func(s *script) {
+	"a dead message is delivered": {promise.P6, func(s *script) {
 		m := s.push(message("m"))
 		s.settle(s.claim(m, 1), punctual.SettleDiscard, "ok")
 		s.soundSoFar()
 		s.claim(m, 2)
 	}},
-	"an ID that is taken is stored once more": {p7, func(s *script) {
+	"an ID that is taken is stored once more": {promise.P7, func(s *script) {
 		s.push(message("m"))
 		s.soundSoFar()
 		second := message("m")
 		second.Life = "second"
 		s.push(second)
 	}},
-	"a push is said to have met an ID that is free": {p7, func(s *script) {
+	"a push is said to have met an ID that is free": {promise.P7, func(s *script) {
 		m := message("m")
 		n, _ := s.beginPush(m)
 		s.soundSoFar()
@@ -787,7 +792,7 @@ var brokenHistories = map[string]struct {
 		told.State = punctual.StateReady
 		s.end(CallPush, n, told)
 	}},
-	"a push is told of a ready message that is leased": {p7, func(s *script) {
+	"a push is told of a ready message that is leased": {promise.P7, func(s *script) {
 		m := s.push(message("m"))
 		s.claim(m, 1)
 		n, _ := s.beginPush(message("m"))
@@ -796,7 +801,7 @@ var brokenHistories = map[string]struct {
 		told.State = punctual.StateReady
 		s.end(CallPush, n, told)
 	}},
-	"a message is delivered before its claim began": {p8, func(s *script) {
+	"a message is delivered before its claim began": {promise.P8, func(s *script) {
 		m := s.push(message("m"))
 		s.sleep(1000)
 		n := s.begin(CallClaim, Fact{Delay: scriptLease})
@@ -805,7 +810,7 @@ var brokenHistories = map[string]struct {
 		d.At, d.Until = d.At-500, d.Until-500
 		s.end(CallClaim, n, d)
 	}},
-	"what nobody pushed is delivered": {p13, func(s *script) {
+	"what nobody pushed is delivered": {promise.P13, func(s *script) {
 		c := s.begin(CallClaim, Fact{Delay: scriptLease})
 		p, m := s.beginPush(message(""))
 		s.fails(CallPush, p, "deadline", false)
@@ -813,52 +818,52 @@ var brokenHistories = map[string]struct {
 		m.ID, m.Life = "made", "another"
 		s.end(CallClaim, c, s.leased(m, 1))
 	}},
-	"a push that failed for certain is delivered": {p13, func(s *script) {
+	"a push that failed for certain is delivered": {promise.P13, func(s *script) {
 		n, m := s.beginPush(message("m"))
 		s.fails(CallPush, n, "deadline", true)
 		s.soundSoFar()
 		s.claim(m, 1)
 	}},
-	"a call fails for no reason": {p13, func(s *script) {
+	"a call fails for no reason": {promise.P13, func(s *script) {
 		n, _ := s.beginPush(message("m"))
 		s.soundSoFar()
 		s.fails(CallPush, n, "overloaded", true)
 	}},
-	"a call is answered twice": {p13, func(s *script) {
+	"a call is answered twice": {promise.P13, func(s *script) {
 		n, _ := s.beginPush(message("m"))
 		s.end(CallPush, n, pushAnswer(message("m"), "stored"))
 		s.soundSoFar()
 		s.end(CallPush, n, pushAnswer(message("m"), "stored"))
 	}},
-	"an item has no result": {p13, func(s *script) {
+	"an item has no result": {promise.P13, func(s *script) {
 		n := s.begin(CallPush, message("m"), message("n"))
 		s.soundSoFar()
 		s.end(CallPush, n, pushAnswer(message("m"), "stored"))
 	}},
-	"a purge does not count what it must have met": {p13, func(s *script) {
+	"a purge does not count what it must have met": {promise.P13, func(s *script) {
 		s.push(message("m"))
 		s.soundSoFar()
 		s.call(CallPurge, Fact{}, Fact{Count: 0})
 	}},
-	"a topic counts a message too many": {p13, func(s *script) {
+	"a topic counts a message too many": {promise.P13, func(s *script) {
 		s.push(message("m"))
 		s.stats(0, 1, 0, 0)
 		s.soundSoFar()
 		s.stats(0, 2, 0, 0)
 	}},
-	"a topic that is paused delivers": {p13, func(s *script) {
+	"a topic that is paused delivers": {promise.P13, func(s *script) {
 		m := s.push(message("m"))
 		s.configure(func(x *punctual.Settings) { x.DeliveryPaused = true })
 		s.soundSoFar()
 		s.claim(m, 1)
 	}},
-	"a topic is said to be paused that is not": {p13, func(s *script) {
+	"a topic is said to be paused that is not": {promise.P13, func(s *script) {
 		m := message("m")
 		n, _ := s.beginPush(m)
 		s.soundSoFar()
 		s.end(CallPush, n, pushAnswer(m, "paused"))
 	}},
-	"settings are told that nobody made": {p13, func(s *script) {
+	"settings are told that nobody made": {promise.P13, func(s *script) {
 		s.push(message("m"))
 		s.soundSoFar()
 		x := punctual.DefaultSettings()
@@ -905,7 +910,7 @@ func TestLedgerForgets(t *testing.T) {
 		s.settle(s.claim(s.push(m), 1), punctual.SettleAck, "ok")
 	}
 	s.push(message("left"))
-	l := NewLedger(KeepsAll)
+	l := New(KeepsAll)
 	for _, e := range s.lines {
 		l.Add(e)
 	}
@@ -945,7 +950,7 @@ func TestLedgerKnowsKilledServers(t *testing.T) {
 			s := newScript()
 			write(s)
 			for _, killed := range []bool{true, false} {
-				l := NewLedger(KeepsAll)
+				l := New(KeepsAll)
 				if killed {
 					l.ServerKilled(s.lines[0].At, s.lines[len(s.lines)-1].At)
 				}
@@ -1054,7 +1059,7 @@ func TestLedgerKnowsFailovers(t *testing.T) {
 
 // judged is what a ledger of a replicated store says of a history, with its failovers or without.
 func (s *script) judged(failovers bool) []string {
-	l := NewLedger(KeepsConfirmed)
+	l := New(KeepsConfirmed)
 	for _, e := range s.lines {
 		if e.Call != LineFailover || failovers {
 			l.Add(e)
@@ -1070,18 +1075,18 @@ func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 		promise string
 		write   func(s *script)
 	}{
-		"a push": {p1, func(s *script) {
+		"a push": {promise.P1, func(s *script) {
 			s.push(message("m"))
 			s.failover()
 			s.reads(missing("m"))
 		}},
-		"a cancel": {p5, func(s *script) {
+		"a cancel": {promise.P5, func(s *script) {
 			m := s.push(message("m"))
 			s.amend("m", punctual.ChangeCancel, "cancelled")
 			s.failover()
 			s.claim(m, 1)
 		}},
-		"a cancel during a lease": {p5, func(s *script) {
+		"a cancel during a lease": {promise.P5, func(s *script) {
 			m := s.push(message("m"))
 			s.claim(m, 1)
 			s.amend("m", punctual.ChangeCancel, "leased")
@@ -1090,7 +1095,7 @@ func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 			m.Failures = "1 lease ran out"
 			s.claim(m, 2)
 		}},
-		"a claim before a push that met it": {p3, func(s *script) {
+		"a claim before a push that met it": {promise.P3, func(s *script) {
 			m := s.push(message("m"))
 			s.claim(m, 1)
 			n, _ := s.beginPush(message("m"))
@@ -1100,7 +1105,7 @@ func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 			s.failover()
 			s.claim(m, 1)
 		}},
-		"an ack in another topic": {p1, func(s *script) {
+		"an ack in another topic": {promise.P1, func(s *script) {
 			m := s.push(message("m"))
 			s.settle(s.claim(m, 1), punctual.SettleAck, "ok")
 			s.failover("elsewhere")
@@ -1108,14 +1113,14 @@ func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 			m.Failures = "1 lease ran out"
 			s.claim(m, 2)
 		}},
-		"a push under way, and once more what became of it": {p1, func(s *script) {
+		"a push under way, and once more what became of it": {promise.P1, func(s *script) {
 			n, m := s.beginPush(message("m"))
 			s.failover()
 			s.end(CallPush, n, pushAnswer(message("m"), "stored"))
 			m.Created = s.at
 			s.reads(missing("m"))
 		}},
-		"a token": {p4, func(s *script) {
+		"a token": {promise.P4, func(s *script) {
 			m := s.push(message("m"))
 			s.claim(m, 1)
 			s.failover()
@@ -1145,7 +1150,7 @@ func TestLedgerKnowsWhatReplicasHave(t *testing.T) {
 	m.Failures = "1 lease ran out"
 	s.claim(m, 2)
 	for _, told := range []bool{true, false} {
-		l := NewLedger(KeepsConfirmed)
+		l := New(KeepsConfirmed)
 		for i, e := range s.lines {
 			if i == caughtUp && told {
 				l.Kept()

@@ -1,4 +1,4 @@
-package storetest
+package ledger
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/storetest/internal/mutants"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // unseenByLedger are the bugs of mutants_test.go that callers of a workload cannot see, with the reason.
@@ -19,8 +20,8 @@ var unseenByLedger = map[string]string{
 	"has one claim at a time, however long it waits":                  "how long a claim waits is for the cases of group wait",
 	"has paused topics stop the others":                               "who waits for whom is for the cases of group wait",
 	"holds claims for longer than their leases":                       "how late an answer arrives is for the cases of group claim; a machine may be as slow",
-	"claims the latest first":                                         "order is for the cases of group claim and for RunRandom",
-	"claims more of a topic than PerTopic":                            "how many a claim asked for is not written down; it is for the cases of group claim and for RunRandom",
+	"claims the latest first":                                         "order is for the cases of group claim and for random histories",
+	"claims more of a topic than PerTopic":                            "how many a claim asked for is not written down; it is for the cases of group claim and for random histories",
 	"follows its clock backwards":                                     "the workload's clock does not go backwards",
 	"shortens what is due too far away":                               "the workload asks for nothing malformed",
 	"delivers at once what has a negative delay":                      "the workload asks for nothing malformed",
@@ -30,21 +31,21 @@ var unseenByLedger = map[string]string{
 	"forgets when a lease began":                                      noStories,
 	"tells what was long forgotten":                                   noStories,
 	"keeps a story only of those that remember IDs":                   noStories,
-	"deletes as a cancel does":                                        "the workload deletes nothing; it is for the cases of group amend and for RunRandom",
+	"deletes as a cancel does":                                        "the workload deletes nothing; it is for the cases of group amend and for random histories",
 	"remembers as the topic asks when that is longer":                 noRemember,
 	"remembers as the message asks only where the topic has a window": noRemember,
 }
 
-const noRemember = "the workload's messages ask for no window of their own; that is for the cases of group duplicate and for RunRandom"
+const noRemember = "the workload's messages ask for no window of their own; that is for the cases of group duplicate and for random histories"
 
 const noStories = "the workload keeps no stories"
 
 // seenAs is another promise as which callers may see a bug: what is gone is also a taken ID that is free.
-var seenAs = map[string]string{"loses the dead": p7, "says cancelled and does nothing": p7, "loses one push in seven": p7}
+var seenAs = map[string]string{"loses the dead": promise.P7, "says cancelled and does nothing": promise.P7, "loses one push in seven": promise.P7}
 
 // mutantWorkload works on a broken store until the ledger says so.
 func mutantWorkload(t *testing.T, s punctual.Store, clock *ShiftedClock) (problems []string) {
-	l := NewLedger(KeepsAll)
+	l := New(KeepsAll)
 	l.Grace, l.Expected = 1000, []string{"deadline", "canceled"}
 	var mu sync.Mutex
 	emit := func(e Line) {
@@ -70,26 +71,23 @@ func mutantWorkload(t *testing.T, s punctual.Store, clock *ShiftedClock) (proble
 }
 
 func TestSlowLedgerCatchesMutants(t *testing.T) {
-	for _, name := range slices.Sorted(maps.Keys(mutants)) {
+	for _, name := range slices.Sorted(maps.Keys(mutants.All)) {
 		if unseenByLedger[name] != "" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			mut := mutants[name]
+			mut := mutants.All[name]
 			named := func(p string) bool {
-				return strings.Contains(p, mut.promise) || seenAs[name] != "" && strings.Contains(p, seenAs[name])
+				return strings.Contains(p, mut.Promise) || seenAs[name] != "" && strings.Contains(p, seenAs[name])
 			}
 			var problems []string
 			// A busy machine may do too little in the time of a workload to meet the bug.
 			for try := 0; try < 20 && !slices.ContainsFunc(problems, named); try++ {
 				clock := &ShiftedClock{}
-				problems = mutantWorkload(t, &mutant{
-					Store: memstore.New(&memstore.Options{Clock: clock}), bug: mut.bug, clock: clock,
-					tokens: make(map[string]int64), bodies: make(map[string][]byte),
-				}, clock)
+				problems = mutantWorkload(t, mut.Bug.Open(clock), clock)
 			}
 			if !slices.ContainsFunc(problems, named) {
-				t.Errorf("the ledger says %.3000q; want %s broken", problems, mut.promise)
+				t.Errorf("the ledger says %.3000q; want %s broken", problems, mut.Promise)
 			}
 		})
 	}

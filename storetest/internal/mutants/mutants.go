@@ -1,75 +1,71 @@
-package storetest
+// Package mutants has stores with one deliberate bug each. They show that a part of the suite can fail: it must report
+// the promise that the bug breaks.
+package mutants
 
 import (
 	"context"
 	"fmt"
-	"maps"
-	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// This file shows that the suite can fail. Each mutant is memstore with one deliberate bug, and the
-// suite must report the promise that the bug breaks.
-
-// recorder is a T that keeps what a case reports instead of failing the test. It is
+// Recorder is a T that keeps what a case reports instead of failing the test. It is
 // also what package rapid wants of a test.
-type recorder struct {
+type Recorder struct {
 	name     string
 	mu       sync.Mutex
 	failures []string // guarded by mu
 	cleanups []func() // guarded by mu
 }
 
-func (r *recorder) Helper()             {}
-func (r *recorder) Name() string        { return r.name }
-func (r *recorder) Logf(string, ...any) {}
-func (r *recorder) Log(...any)          {}
-func (r *recorder) Skipf(string, ...any) {
+func (r *Recorder) Helper()             {}
+func (r *Recorder) Name() string        { return r.name }
+func (r *Recorder) Logf(string, ...any) {}
+func (r *Recorder) Log(...any)          {}
+func (r *Recorder) Skipf(string, ...any) {
 	runtime.Goexit()
 }
-func (r *recorder) Skip(...any)       { runtime.Goexit() }
-func (r *recorder) SkipNow()          { runtime.Goexit() }
-func (r *recorder) FailNow()          { runtime.Goexit() }
-func (r *recorder) Fail()             { r.Errorf("failed") }
-func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
-func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
-func (r *recorder) Failed() bool      { return len(r.reported()) > 0 }
+func (r *Recorder) Skip(...any)       { runtime.Goexit() }
+func (r *Recorder) SkipNow()          { runtime.Goexit() }
+func (r *Recorder) FailNow()          { runtime.Goexit() }
+func (r *Recorder) Fail()             { r.Errorf("failed") }
+func (r *Recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
+func (r *Recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
+func (r *Recorder) Failed() bool      { return len(r.reported()) > 0 }
 
-func (r *recorder) Errorf(format string, args ...any) {
+func (r *Recorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
 
-func (r *recorder) Fatalf(format string, args ...any) {
+func (r *Recorder) Fatalf(format string, args ...any) {
 	r.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-func (r *recorder) Cleanup(f func()) {
+func (r *Recorder) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cleanups = append(r.cleanups, f)
 }
 
-func (r *recorder) reported() []string {
+func (r *Recorder) reported() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.failures)
 }
 
-// record runs f, which may end early, and returns what it reported.
-func record(name string, f func(r *recorder)) []string {
-	r := &recorder{name: name}
+// Record runs f, which may end early, and returns what it reported.
+func Record(name string, f func(r *Recorder)) []string {
+	r := &Recorder{name: name}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -82,8 +78,8 @@ func record(name string, f func(r *recorder)) []string {
 	return r.reported()
 }
 
-// bug is what a mutant does wrong; the methods that it leaves nil are right.
-type bug struct {
+// Bug is what a mutant does wrong; the methods that it leaves nil are right.
+type Bug struct {
 	push   func(*mutant, []punctual.NewMessage) ([]punctual.PushResult, error)
 	claim  func(*mutant, context.Context, punctual.Claim) ([]punctual.Delivery, error)
 	settle func(*mutant, []punctual.Settlement) ([]error, error)
@@ -96,7 +92,7 @@ type bug struct {
 // mutant is memstore with a bug.
 type mutant struct {
 	*memstore.Store
-	bug
+	Bug
 	clock storekit.Clock
 	turn  chan struct{} // has room for one who claims
 
@@ -172,21 +168,21 @@ func (m *mutant) next() int {
 	return m.count
 }
 
-// mutants are the bugs, by what they do wrong.
-var mutants = map[string]struct {
-	promise string
-	groups  []string // the groups of cases to run
-	bug     bug
-	random  bool // RunRandom must catch it too
+// All are the bugs, by what they do wrong.
+var All = map[string]struct {
+	Promise string
+	Groups  []string // the groups of cases that must catch it
+	Bug     Bug
+	Random  bool // random histories must catch it too
 }{
-	"rounds due times down": {promise: p2, groups: []string{"early"}, random: true, bug: bug{
+	"rounds due times down": {Promise: promise.P2, Groups: []string{"early"}, Random: true, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			return m.each(ms, func(n *punctual.NewMessage) {
 				n.Due, n.Delay = n.Due.Truncate(time.Millisecond), n.Delay.Truncate(time.Millisecond)
 			})
 		},
 	}},
-	"delivers 1 ms early": {promise: p2, groups: []string{"early"}, random: true, bug: bug{
+	"delivers 1 ms early": {Promise: promise.P2, Groups: []string{"early"}, Random: true, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			for _, topic := range c.Topics {
 				p, err := m.List(ctx, punctual.ListQuery{Topic: topic, State: punctual.StateScheduled, Limit: 1})
@@ -194,19 +190,19 @@ var mutants = map[string]struct {
 					continue
 				}
 				if next := p.Messages[0]; next.Due.Sub(m.clock.Now()) <= time.Millisecond {
-					_, _ = m.Store.Amend(ctx, []punctual.Amendment{reschedule(topic, next.ID, 0)})
+					_, _ = m.Store.Amend(ctx, []punctual.Amendment{{Topic: topic, ID: next.ID, Change: punctual.ChangeReschedule}})
 				}
 			}
 			return m.Store.Claim(ctx, c)
 		},
 	}},
-	"claims more of a topic than PerTopic": {promise: p14, groups: []string{"claim"}, random: true, bug: bug{
+	"claims more of a topic than PerTopic": {Promise: promise.P14, Groups: []string{"claim"}, Random: true, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			c.PerTopic *= 2
 			return m.Store.Claim(ctx, c)
 		},
 	}},
-	"acks by ID, whatever the token": {promise: p4, groups: []string{"settle", "fencing"}, random: true, bug: bug{
+	"acks by ID, whatever the token": {Promise: promise.P4, Groups: []string{"settle", "fencing"}, Random: true, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			ds, err := m.Store.Claim(ctx, c)
 			m.mu.Lock()
@@ -227,7 +223,7 @@ var mutants = map[string]struct {
 			return m.Store.Settle(context.Background(), ss)
 		},
 	}},
-	"starts tokens anew with each message": {promise: p4, groups: []string{"fencing"}, random: true, bug: bug{
+	"starts tokens anew with each message": {Promise: promise.P4, Groups: []string{"fencing"}, Random: true, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			ds, err := m.Store.Claim(ctx, c)
 			m.mu.Lock()
@@ -247,7 +243,7 @@ var mutants = map[string]struct {
 			return m.Store.Settle(context.Background(), ss)
 		},
 	}},
-	"says cancelled and does nothing": {promise: p5, groups: []string{"amend"}, random: true, bug: bug{
+	"says cancelled and does nothing": {Promise: promise.P5, Groups: []string{"amend"}, Random: true, Bug: Bug{
 		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			out, err := m.Store.Amend(context.Background(), slices.DeleteFunc(slices.Clone(as), isCancel))
 			for i, a := range as {
@@ -258,7 +254,7 @@ var mutants = map[string]struct {
 			return out, err
 		},
 	}},
-	"deletes as a cancel does": {promise: p13, groups: []string{"amend"}, random: true, bug: bug{
+	"deletes as a cancel does": {Promise: promise.P13, Groups: []string{"amend"}, Random: true, Bug: Bug{
 		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			as = slices.Clone(as)
 			for i := range as {
@@ -269,7 +265,7 @@ var mutants = map[string]struct {
 			return m.Store.Amend(context.Background(), as)
 		},
 	}},
-	"remembers as the topic asks when that is longer": {promise: p7, groups: []string{"duplicate"}, bug: bug{
+	"remembers as the topic asks when that is longer": {Promise: promise.P7, Groups: []string{"duplicate"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			for i := range ms {
 				if set, err := m.Settings(context.Background(), ms[i].Topic); err == nil && set.DedupeWindow > ms[i].Remember {
@@ -279,7 +275,7 @@ var mutants = map[string]struct {
 			return m.Store.Push(context.Background(), ms)
 		},
 	}},
-	"remembers as the message asks only where the topic has a window": {promise: p7, groups: []string{"duplicate"}, random: true, bug: bug{
+	"remembers as the message asks only where the topic has a window": {Promise: promise.P7, Groups: []string{"duplicate"}, Random: true, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			for i := range ms {
 				if set, err := m.Settings(context.Background(), ms[i].Topic); err == nil && set.DedupeWindow == 0 {
@@ -289,17 +285,17 @@ var mutants = map[string]struct {
 			return m.Store.Push(context.Background(), ms)
 		},
 	}},
-	"forgets a cancel that came too late": {promise: p5, groups: []string{"amend"}, random: true, bug: bug{
+	"forgets a cancel that came too late": {Promise: promise.P5, Groups: []string{"amend"}, Random: true, Bug: Bug{
 		amend: func(m *mutant, as []punctual.Amendment) ([]punctual.Amended, error) {
 			for i, a := range as {
 				if info, err := m.Get(context.Background(), a.Topic, a.ID); err == nil && info.State == punctual.StateLeased && isCancel(a) {
-					as[i] = reschedule(a.Topic, a.ID, 0) // has no effect on a lease
+					as[i] = punctual.Amendment{Topic: a.Topic, ID: a.ID, Change: punctual.ChangeReschedule} // has no effect on a lease
 				}
 			}
 			return m.Store.Amend(context.Background(), as)
 		},
 	}},
-	"does not count retried attempts": {promise: p6, groups: []string{"attempts", "settle"}, random: true, bug: bug{
+	"does not count retried attempts": {Promise: promise.P6, Groups: []string{"attempts", "settle"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			for i, s := range ss {
 				if s.Verb == punctual.SettleRetry && s.Delay >= 0 {
@@ -309,7 +305,7 @@ var mutants = map[string]struct {
 			return m.Store.Settle(context.Background(), ss)
 		},
 	}},
-	"loses the dead": {promise: p6, groups: []string{"attempts"}, random: true, bug: bug{
+	"loses the dead": {Promise: promise.P6, Groups: []string{"attempts"}, Random: true, Bug: Bug{
 		settle: func(m *mutant, ss []punctual.Settlement) ([]error, error) {
 			errs, err := m.Store.Settle(context.Background(), ss)
 			for _, s := range ss {
@@ -318,7 +314,7 @@ var mutants = map[string]struct {
 			return errs, err
 		},
 	}},
-	"ignores duplicates": {promise: p7, groups: []string{"duplicate"}, random: true, bug: bug{
+	"ignores duplicates": {Promise: promise.P7, Groups: []string{"duplicate"}, Random: true, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			rs, err := m.each(ms, func(n *punctual.NewMessage) { n.IfExists = punctual.IfExistsReplace })
 			for i := range rs {
@@ -329,7 +325,7 @@ var mutants = map[string]struct {
 			return rs, err
 		},
 	}},
-	"does not honour leases": {promise: p3, groups: []string{"claim", "early"}, random: true, bug: bug{
+	"does not honour leases": {Promise: promise.P3, Groups: []string{"claim", "early"}, Random: true, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			length := c.Lease
 			if length == 0 {
@@ -345,14 +341,14 @@ var mutants = map[string]struct {
 			return ds, err
 		},
 	}},
-	"holds claims for longer than their leases": {promise: p3, groups: []string{"claim"}, bug: bug{
+	"holds claims for longer than their leases": {Promise: promise.P3, Groups: []string{"claim"}, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			ds, err := m.Store.Claim(ctx, c)
 			m.clock.Now() // what it waits for then, it does not care
 			return ds, err
 		},
 	}},
-	"has one claim at a time, however long it waits": {promise: p14, groups: []string{"isolation"}, bug: bug{
+	"has one claim at a time, however long it waits": {Promise: promise.P14, Groups: []string{"isolation"}, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			select {
 			case m.turn <- struct{}{}:
@@ -363,7 +359,7 @@ var mutants = map[string]struct {
 			return m.Store.Claim(ctx, c)
 		},
 	}},
-	"has paused topics stop the others": {promise: p14, groups: []string{"isolation"}, bug: bug{
+	"has paused topics stop the others": {Promise: promise.P14, Groups: []string{"isolation"}, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			for _, topic := range c.Topics {
 				if set, err := m.Settings(ctx, topic); err == nil && set.DeliveryPaused {
@@ -373,26 +369,26 @@ var mutants = map[string]struct {
 			return m.Store.Claim(ctx, c)
 		},
 	}},
-	"loses one push in seven": {promise: p1, groups: []string{"push", "claim", "amend"}, bug: bug{
+	"loses one push in seven": {Promise: promise.P1, Groups: []string{"push", "claim", "amend"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			rs, err := m.Store.Push(context.Background(), ms)
 			if err == nil && m.next()%7 == 0 && rs[0].Err == nil {
-				_, _ = m.Store.Amend(context.Background(), []punctual.Amendment{cancel(rs[0].Topic, rs[0].ID)})
+				_, _ = m.Store.Amend(context.Background(), []punctual.Amendment{{Topic: rs[0].Topic, ID: rs[0].ID, Change: punctual.ChangeCancel}})
 			}
 			return rs, err
 		},
 	}},
-	"claims the latest first": {promise: p12, groups: []string{"claim"}, bug: bug{
+	"claims the latest first": {Promise: promise.P12, Groups: []string{"claim"}, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			ds, err := m.Store.Claim(ctx, c)
 			slices.Reverse(ds)
 			return ds, err
 		},
 	}},
-	"follows its clock backwards": {promise: p8, groups: []string{"clock"}, random: true, bug: bug{
+	"follows its clock backwards": {Promise: promise.P8, Groups: []string{"clock"}, Random: true, Bug: Bug{
 		now: func(m *mutant) time.Time { return m.clock.Now().UTC().Truncate(time.Millisecond) },
 	}},
-	"shortens what is due too far away": {promise: p9, groups: []string{"push"}, bug: bug{
+	"shortens what is due too far away": {Promise: promise.P9, Groups: []string{"push"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			return m.each(ms, func(n *punctual.NewMessage) {
 				if n.Due.After(punctual.MaxDue) {
@@ -401,12 +397,12 @@ var mutants = map[string]struct {
 			})
 		},
 	}},
-	"delivers at once what has a negative delay": {promise: p13, groups: []string{"badinput"}, bug: bug{
+	"delivers at once what has a negative delay": {Promise: promise.P13, Groups: []string{"badinput"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			return m.each(ms, func(n *punctual.NewMessage) { n.Delay = max(n.Delay, 0) })
 		},
 	}},
-	"lets one bad item stop the others": {promise: p13, groups: []string{"push"}, bug: bug{
+	"lets one bad item stop the others": {Promise: promise.P13, Groups: []string{"push"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			for i := range ms {
 				if err := storekit.CheckPush(&ms[i], punctual.DefaultMaxBody); err != nil {
@@ -420,7 +416,7 @@ var mutants = map[string]struct {
 			return m.Store.Push(context.Background(), ms)
 		},
 	}},
-	"sleeps through wake-ups": {promise: p11, groups: []string{"wait"}, bug: bug{
+	"sleeps through wake-ups": {Promise: promise.P11, Groups: []string{"wait"}, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			wait := c.Wait
 			c.Wait = 0
@@ -432,7 +428,7 @@ var mutants = map[string]struct {
 			return ds, err
 		},
 	}},
-	"keeps the caller's memory": {promise: p1, groups: []string{"ownership"}, bug: bug{
+	"keeps the caller's memory": {Promise: promise.P1, Groups: []string{"ownership"}, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -451,19 +447,19 @@ var mutants = map[string]struct {
 			return ds, err
 		},
 	}},
-	"never expires": {promise: p2, groups: []string{"expiry"}, random: true, bug: bug{
+	"never expires": {Promise: promise.P2, Groups: []string{"expiry"}, Random: true, Bug: Bug{
 		push: func(m *mutant, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 			return m.each(ms, func(n *punctual.NewMessage) { n.ExpireAfter = 0 })
 		},
 	}},
-	"counts one too many": {promise: p13, groups: []string{"inspect"}, bug: bug{
+	"counts one too many": {Promise: promise.P13, Groups: []string{"inspect"}, Bug: Bug{
 		stats: func(m *mutant, topic string) (punctual.TopicStats, error) {
 			st, err := m.Store.Stats(context.Background(), topic)
 			st.Ready++
 			return st, err
 		},
 	}},
-	"keeps no story of what is cancelled": {promise: p13, groups: []string{"finished"}, random: true, bug: bug{
+	"keeps no story of what is cancelled": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
 		story: func(_ *mutant, f *punctual.Finished, err error) error {
 			if f.Outcome == punctual.OutcomeCancelled {
 				return storekit.NoStoryError(f.Topic, f.ID)
@@ -471,13 +467,13 @@ var mutants = map[string]struct {
 			return err
 		},
 	}},
-	"forgets when a lease began": {promise: p13, groups: []string{"finished"}, random: true, bug: bug{
+	"forgets when a lease began": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
 		story: func(_ *mutant, f *punctual.Finished, err error) error {
 			f.Delivered = time.Time{}
 			return err
 		},
 	}},
-	"tells what was long forgotten": {promise: p13, groups: []string{"finished"}, bug: bug{
+	"tells what was long forgotten": {Promise: promise.P13, Groups: []string{"finished"}, Bug: Bug{
 		story: func(m *mutant, f *punctual.Finished, err error) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -489,7 +485,7 @@ var mutants = map[string]struct {
 			return err
 		},
 	}},
-	"keeps a story only of those that remember IDs": {promise: p13, groups: []string{"finished"}, random: true, bug: bug{
+	"keeps a story only of those that remember IDs": {Promise: promise.P13, Groups: []string{"finished"}, Random: true, Bug: Bug{
 		story: func(m *mutant, f *punctual.Finished, err error) error {
 			if set, _ := m.Settings(context.Background(), f.Topic); err == nil && set.DedupeWindow == 0 {
 				return storekit.NoStoryError(f.Topic, f.ID)
@@ -501,105 +497,10 @@ var mutants = map[string]struct {
 
 func isCancel(a punctual.Amendment) bool { return a.Change == punctual.ChangeCancel }
 
-// opener opens fresh stores with the bug.
-func (b bug) opener() opener {
-	return opener{
-		waitLimit: 100 * time.Millisecond,
-		open: func(clock storekit.Clock) punctual.Store {
-			return &mutant{
-				Store: memstore.New(&memstore.Options{Clock: clock}), bug: b, clock: clock,
-				turn: make(chan struct{}, 1), tokens: make(map[string]int64), bodies: make(map[string][]byte),
-			}
-		},
-	}
-}
-
-// beginsWithPromise is what every failure of the suite must match.
-var beginsWithPromise = regexp.MustCompile(`^P([1-9]|1[0-4]) [a-z]`)
-
-func TestSlowSuiteKillsMutants(t *testing.T) {
-	for _, name := range slices.Sorted(maps.Keys(mutants)) {
-		mut := mutants[name]
-		t.Run(name, func(t *testing.T) {
-			killers := make(map[string]int)
-			// A bug that shows only when calls meet may need another try on a busy machine.
-			for try := 0; try < 20 && killers[mut.promise] == 0; try++ {
-				for _, g := range groups() {
-					if !slices.Contains(mut.groups, g.name) {
-						continue
-					}
-					for _, c := range g.cases {
-						for _, f := range record(c.name, func(r *recorder) { runCase(r, c, mut.bug.opener()) }) {
-							if !beginsWithPromise.MatchString(f) {
-								t.Errorf("case %q reported %q; want it to begin with a promise", c.name, f)
-							}
-							killers[strings.SplitN(f, ":", 2)[0]]++
-						}
-					}
-				}
-			}
-			if killers[mut.promise] == 0 {
-				t.Errorf("the store %s, and the suite reported %v; want %s broken", name, killers, mut.promise)
-			}
-		})
-	}
-}
-
-// plain is memstore without its optional interface FinishedKeeper, and lossy lets it be set all the same.
-type plain struct {
-	punctual.Store
-	punctual.Inspector
-	lossy bool
-}
-
-func (p plain) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
-	set, err := p.Settings(ctx, topic)
-	if err != nil {
-		return set, err
-	}
-	if _, err := storekit.ApplySettings(set, patch, storekit.Abilities{Partitions: 1, KeepsFinished: p.lossy}); err != nil {
-		return set, err
-	}
-	return p.Inspector.Configure(ctx, topic, patch)
-}
-
-// TestStoreWithoutStories: a store that keeps no finished messages passes, unless it takes the setting and forgets it.
-func TestStoreWithoutStories(t *testing.T) {
-	for _, lossy := range []bool{false, true} {
-		failed := 0
-		for _, g := range groups() {
-			if g.name != "finished" && g.name != "topics" && g.name != "close" {
-				continue
-			}
-			for _, c := range g.cases {
-				f := record(c.name, func(r *recorder) {
-					runCase(r, c, opener{open: func(clock storekit.Clock) punctual.Store {
-						s := memstore.New(&memstore.Options{Clock: clock})
-						return plain{s, s, lossy}
-					}})
-				})
-				if failed += len(f); !lossy && len(f) > 0 {
-					t.Errorf("%s/%s: %v", g.name, c.name, f)
-				}
-			}
-		}
-		if lossy && failed == 0 {
-			t.Error("a store that keeps no stories took the setting, and the suite did not show it")
-		}
-	}
-}
-
-// TestRecorderPassesTheRightStore shows that a mutant dies of its bug, not of the way in
-// which the cases are run here.
-func TestRecorderPassesTheRightStore(t *testing.T) {
-	var right bug
-	for _, g := range groups() {
-		for _, c := range g.cases {
-			o := right.opener()
-			o.waitLimit = 0
-			if f := record(c.name, func(r *recorder) { runCase(r, c, o) }); len(f) > 0 {
-				t.Errorf("%s/%s: the right store failed: %v", g.name, c.name, f)
-			}
-		}
+// Open returns a new, empty store with the bug, which reads its time from the clock.
+func (b Bug) Open(clock storekit.Clock) punctual.Store {
+	return &mutant{
+		Store: memstore.New(&memstore.Options{Clock: clock}), Bug: b, clock: clock,
+		turn: make(chan struct{}, 1), tokens: make(map[string]int64), bodies: make(map[string][]byte),
 	}
 }

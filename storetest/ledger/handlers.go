@@ -1,4 +1,6 @@
-package storetest
+package ledger
+
+import "github.com/punctualmq/punctual/storetest/promise"
 
 // handlerHistory is a worker's point of view: which handlers ran when, and under which leases (P3).
 type handlerHistory struct {
@@ -53,10 +55,10 @@ func (h *handlerHistory) add(l *Ledger, e *Line) {
 	h.starts++
 	end := h.end(key, f)
 	if h.started[key] {
-		l.broken(l.line, "%s: the handler of %s started twice under token %d", p3, key.name, key.token)
+		l.broken(l.line, "%s: the handler of %s started twice under token %d", promise.P3, key.name, key.token)
 	}
 	if l.Grace > 0 && e.At > end.hi+l.Grace {
-		l.broken(l.line, "%s: the handler of %s started at %d, %d ms after the end of its lease", p3, key.name, e.At, e.At-end.hi)
+		l.broken(l.line, "%s: the handler of %s started at %d, %d ms after the end of its lease", promise.P3, key.name, e.At, e.At-end.hi)
 	}
 	for other, g := range h.running {
 		if other.name != key.name || g.Life != f.Life {
@@ -64,7 +66,7 @@ func (h *handlerHistory) add(l *Ledger, e *Line) {
 		}
 		if until := h.end(other, g); l.Grace > 0 && until.lo > e.At+l.Grace && end.lo > e.At {
 			l.broken(l.line, "%s: a second handler of %s started at %d under token %d, the first one holds token %d until %d",
-				p3, key.name, e.At, key.token, other.token, until.lo)
+				promise.P3, key.name, e.At, key.token, other.token, until.lo)
 		}
 	}
 	h.started[key] = true

@@ -1,10 +1,12 @@
-package storetest
+package ledger
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // track is what the ledger knows of one ID in one topic.
@@ -130,7 +132,7 @@ func (l *Ledger) add(n name, touched map[name]*track, o op) *op {
 
 func (l *Ledger) asked(c *call, kind opKind, touched map[name]*track) {
 	if c.answer != nil && len(c.answer.Facts) != len(c.Facts) {
-		l.broken(c.to, "%s: %s of %d messages has %d results", p13, c.Call, len(c.Facts), len(c.answer.Facts))
+		l.broken(c.to, "%s: %s of %d messages has %d results", promise.P13, c.Call, len(c.Facts), len(c.answer.Facts))
 		return
 	}
 	for i := range c.Facts {

@@ -1,4 +1,4 @@
-package storetest
+package random
 
 import (
 	"cmp"
@@ -13,6 +13,9 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/compare"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // The operations of a random history. Each draws its arguments, performs them on both
@@ -72,15 +75,15 @@ func (c *comparison) push(t *rapid.T) {
 	ms := rapid.SliceOfN(rapid.Custom(c.newMessage), 1, 4).Draw(t, "messages")
 	c.sync()
 	got, err := c.store.Push(c.ctx, ms)
-	c.call(p7, "push", err, len(got), len(ms))
+	c.call(promise.P7, "push", err, len(got), len(ms))
 	want, err := c.model.Push(c.ctx, ms)
-	c.call(p7, "push to the model", err, len(want), len(ms))
+	c.call(promise.P7, "push to the model", err, len(want), len(ms))
 	for i, w := range want {
 		g := got[i]
 		c.Logf("push %s/%s delay %v due %v, if exists %d: %q %v", ms[i].Topic, ms[i].ID, ms[i].Delay, ms[i].Due, ms[i].IfExists, g.Status, g.Err)
-		c.sameCode(p7, fmt.Sprintf("push of %s/%s", ms[i].Topic, ms[i].ID), g.Err, w.Err)
+		c.sameCode(promise.P7, fmt.Sprintf("push of %s/%s", ms[i].Topic, ms[i].ID), g.Err, w.Err)
 		if w.Err == nil && (g.ID != w.ID || g.Topic != w.Topic || g.Status != w.Status || g.Existing != w.Existing || !g.Due.Equal(w.Due)) {
-			c.broken(p7, "push of %s/%s: got %q (existing %q), due %v; want %q (existing %q), due %v",
+			c.broken(promise.P7, "push of %s/%s: got %q (existing %q), due %v; want %q (existing %q), due %v",
 				ms[i].Topic, ms[i].ID, g.Status, g.Existing, g.Due, w.Status, w.Existing, w.Due)
 		}
 	}
@@ -113,12 +116,12 @@ func (c *comparison) claim(t *rapid.T) {
 	ds, err := c.store.Claim(c.ctx, q)
 	c.Logf("claim up to %d, %d of each, from %v: %v, %v", q.Max, q.PerTopic, q.Topics, ids(ds), err)
 	if err != nil || len(ds) > q.Max {
-		c.broken(p3, "claim of at most %d from %v: got %d, error %v", q.Max, q.Topics, len(ds), err)
+		c.broken(promise.P3, "claim of at most %d from %v: got %d, error %v", q.Max, q.Topics, len(ds), err)
 	}
 	if !slices.IsSortedFunc(ds, func(a, b punctual.Delivery) int {
 		return slices.Index(q.Topics, a.Topic) - slices.Index(q.Topics, b.Topic)
 	}) {
-		c.broken(p12, "a claim from %v returned %v out of the topics' order", q.Topics, ids(ds))
+		c.broken(promise.P12, "a claim from %v returned %v out of the topics' order", q.Topics, ids(ds))
 	}
 	c.followClaim(q, ds)
 }
@@ -136,33 +139,33 @@ func (c *comparison) followClaim(q punctual.Claim, ds []punctual.Delivery) {
 		left = left[n:]
 		limit := cmp.Or(q.PerTopic, q.Max)
 		if n > limit {
-			c.broken(p14, "a claim of at most %d of each topic returned %d of %s", limit, n, topic)
+			c.broken(promise.P14, "a claim of at most %d of each topic returned %d of %s", limit, n, topic)
 		}
 		if n < limit && (len(left) > 0 || len(ds) < q.Max) {
 			more, err := c.model.Claim(c.ctx, punctual.Claim{Topics: []string{topic}, Max: 1})
 			if err != nil || len(more) > 0 {
-				c.broken(p1, "a claim from %v for up to %d returned only %v; %v in %s was due as well (%v)", q.Topics, q.Max, ids(ds), ids(more), topic, err)
+				c.broken(promise.P1, "a claim from %v for up to %d returned only %v; %v in %s was due as well (%v)", q.Topics, q.Max, ids(ds), ids(more), topic, err)
 			}
 			continue
 		}
 		c.followEnded(topic)
 	}
 	if len(left) > 0 {
-		c.broken(p3, "a claim from %v returned %s/%s", q.Topics, left[0].Topic, left[0].ID)
+		c.broken(promise.P3, "a claim from %v returned %s/%s", q.Topics, left[0].Topic, left[0].ID)
 	}
 }
 
 func (c *comparison) followTopic(topic string, ds []punctual.Delivery, length time.Duration) {
 	for _, d := range ds {
-		promise := c.promiseOf(topic, d.ID)
+		broken := c.promiseOf(topic, d.ID)
 		want, err := c.model.ClaimThese(topic, []string{d.ID}, length)
 		if err != nil {
-			c.broken(promise, "a claim returned %s/%s, which it may not: %v", topic, d.ID, err)
+			c.broken(broken, "a claim returned %s/%s, which it may not: %v", topic, d.ID, err)
 		}
 		c.sameDelivery(d, want[0])
 		for _, l := range c.leases {
 			if l.topic == topic && l.id == d.ID && d.Token <= l.token {
-				c.broken(p4, "%s/%s was delivered with token %d, not above that of an earlier delivery, %d", topic, d.ID, d.Token, l.token)
+				c.broken(promise.P4, "%s/%s was delivered with token %d, not above that of an earlier delivery, %d", topic, d.ID, d.Token, l.token)
 			}
 		}
 		c.leases = append(c.leases, lease{topic, d.ID, d.Token, want[0].Token})
@@ -175,15 +178,15 @@ func (c *comparison) promiseOf(topic, id string) string {
 	info, err := c.model.Get(c.ctx, topic, id)
 	switch {
 	case err != nil, info.CancelRequested && info.State != punctual.StateLeased:
-		return p5
+		return promise.P5
 	case info.State == punctual.StateDead, c.mustEnd(info):
-		return p6
+		return promise.P6
 	case info.State == punctual.StateLeased:
-		return p3
+		return promise.P3
 	case info.State == punctual.StateScheduled:
-		return p2
+		return promise.P2
 	}
-	return p12
+	return promise.P12
 }
 
 // mustEnd says whether a ready message is to be ended by the next claim that meets it.
@@ -210,7 +213,7 @@ func (c *comparison) followEnded(topic string) {
 	if c.settings(topic).DeliveryPaused {
 		return
 	}
-	ready, err := listAll(c.ctx, c.model, punctual.ListQuery{Topic: topic, State: punctual.StateReady})
+	ready, err := compare.List(c.ctx, c.model, punctual.ListQuery{Topic: topic, State: punctual.StateReady})
 	if err != nil {
 		c.Fatalf("list of the model: %v", err)
 	}
@@ -223,24 +226,24 @@ func (c *comparison) followEnded(topic string) {
 			continue
 		}
 		if err != nil && !errors.Is(err, punctual.ErrNotFound) {
-			c.broken(p13, "Get of %s/%s: unexpected error: %v", topic, i.ID, err)
+			c.broken(promise.P13, "Get of %s/%s: unexpected error: %v", topic, i.ID, err)
 		}
 		if err := c.model.EndThese(topic, []string{i.ID}); err != nil {
-			c.broken(p6, "%s/%s was ended by a claim, which it may not: %v", topic, i.ID, err)
+			c.broken(promise.P6, "%s/%s was ended by a claim, which it may not: %v", topic, i.ID, err)
 		}
 	}
 }
 
 func (c *comparison) sameDelivery(got, want punctual.Delivery) {
 	c.Helper()
-	if d := diffMessage(got.Message, want.Message); d != "" {
-		c.broken(p1, "%s/%s was delivered with %s in the model", got.Topic, got.ID, d)
+	if d := compare.Message(got.Message, want.Message); d != "" {
+		c.broken(promise.P1, "%s/%s was delivered with %s in the model", got.Topic, got.ID, d)
 	}
 	if !got.Delivered.Equal(want.Delivered) || !got.LeaseUntil.Equal(want.LeaseUntil) {
-		c.broken(p3, "%s/%s was delivered at %v until %v; want %v until %v", got.Topic, got.ID, got.Delivered, got.LeaseUntil, want.Delivered, want.LeaseUntil)
+		c.broken(promise.P3, "%s/%s was delivered at %v until %v; want %v until %v", got.Topic, got.ID, got.Delivered, got.LeaseUntil, want.Delivered, want.LeaseUntil)
 	}
-	if d := diffHistory(got.Failures, want.Failures); d != "" {
-		c.broken(p6, "%s/%s was delivered with %s in the model", got.Topic, got.ID, d)
+	if d := compare.History(got.Failures, want.Failures); d != "" {
+		c.broken(promise.P6, "%s/%s was delivered with %s in the model", got.Topic, got.ID, d)
 	}
 }
 
@@ -249,7 +252,7 @@ func (c *comparison) sameDelivery(got, want punctual.Delivery) {
 func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
 	back := rapid.IntRange(1, min(len(c.leases), 8)).Draw(t, "lease back")
 	l := c.leases[len(c.leases)-back]
-	v := rapid.SampledFrom(verbs()).Draw(t, "verb")
+	v := rapid.SampledFrom(storetest.Verbs()).Draw(t, "verb")
 	got = punctual.Settlement{Topic: l.topic, ID: l.id, Token: l.token, Verb: v}
 	switch v {
 	case punctual.SettleRetry:
@@ -291,16 +294,16 @@ func (c *comparison) settle(t *rapid.T) {
 	}
 	c.sync()
 	got, err := c.store.Settle(c.ctx, mine)
-	c.call(p4, "settle", err, len(got), len(mine))
+	c.call(promise.P4, "settle", err, len(got), len(mine))
 	want, err := c.model.Settle(c.ctx, model)
-	c.call(p4, "settle of the model", err, len(want), len(mine))
+	c.call(promise.P4, "settle of the model", err, len(want), len(mine))
 	for i, s := range mine {
 		c.Logf("%s of %s/%s token %d delay %v: %v", s.Verb, s.Topic, s.ID, s.Token, s.Delay, got[i])
-		promise := p4
+		broken := promise.P4
 		if errors.Is(want[i], punctual.ErrCancelled) {
-			promise = p5
+			broken = promise.P5
 		}
-		c.sameCode(promise, fmt.Sprintf("%s of %s/%s with token %d", s.Verb, s.Topic, s.ID, s.Token), got[i], want[i])
+		c.sameCode(broken, fmt.Sprintf("%s of %s/%s with token %d", s.Verb, s.Topic, s.ID, s.Token), got[i], want[i])
 	}
 }
 
@@ -323,14 +326,14 @@ func (c *comparison) amend(t *rapid.T) {
 	as := rapid.SliceOfN(rapid.Custom(c.amendment), 1, 3).Draw(t, "amendments")
 	c.sync()
 	got, err := c.store.Amend(c.ctx, as)
-	c.call(p5, "amend", err, len(got), len(as))
+	c.call(promise.P5, "amend", err, len(got), len(as))
 	want, err := c.model.Amend(c.ctx, as)
-	c.call(p5, "amend of the model", err, len(want), len(as))
+	c.call(promise.P5, "amend of the model", err, len(want), len(as))
 	for i, a := range as {
 		c.Logf("%s of %s/%s delay %v due %v: %v", a.Change, a.Topic, a.ID, a.Delay, a.Due, got[i].Err)
-		c.sameCode(p5, fmt.Sprintf("%s of %s/%s", a.Change, a.Topic, a.ID), got[i].Err, want[i].Err)
+		c.sameCode(promise.P5, fmt.Sprintf("%s of %s/%s", a.Change, a.Topic, a.ID), got[i].Err, want[i].Err)
 		if !got[i].Due.Equal(want[i].Due) {
-			c.broken(p5, "%s of %s/%s: due %v; want %v", a.Change, a.Topic, a.ID, got[i].Due, want[i].Due)
+			c.broken(promise.P5, "%s of %s/%s: due %v; want %v", a.Change, a.Topic, a.ID, got[i].Due, want[i].Due)
 		}
 	}
 }
@@ -344,10 +347,10 @@ func (c *comparison) patch(topic string, p punctual.SettingsPatch) {
 	c.sync()
 	got, err := c.inspector.Configure(c.ctx, topic, p)
 	want, wantErr := c.model.Configure(c.ctx, topic, p)
-	c.sameCode(p13, "Configure of "+topic, err, wantErr)
+	c.sameCode(promise.P13, "Configure of "+topic, err, wantErr)
 	want.Partitions = c.partitions
-	if err == nil && !equalSettings(got, want) {
-		c.broken(p13, "Configure of %s returned %+v; want %+v", topic, got, want)
+	if err == nil && !compare.EqualSettings(got, want) {
+		c.broken(promise.P13, "Configure of %s returned %+v; want %+v", topic, got, want)
 	}
 }
 
@@ -398,9 +401,9 @@ func (c *comparison) purge(t *rapid.T) {
 	got, err := c.inspector.Purge(c.ctx, q)
 	want, wantErr := c.model.Purge(c.ctx, q)
 	c.Logf("purge of %q in %s from %v to %v: %d, %v", q.State, q.Topic, q.From, q.To, got, err)
-	c.sameCode(p13, "Purge of "+q.Topic, err, wantErr)
+	c.sameCode(promise.P13, "Purge of "+q.Topic, err, wantErr)
 	if got != want {
-		c.broken(p13, "Purge of %q in %s from %v to %v removed %d; want %d", q.State, q.Topic, q.From, q.To, got, want)
+		c.broken(promise.P13, "Purge of %q in %s from %v to %v removed %d; want %d", q.State, q.Topic, q.From, q.To, got, want)
 	}
 }
 
@@ -413,9 +416,9 @@ func (c *comparison) deleteTopic(t *rapid.T) {
 	got, err := c.inspector.DeleteTopic(c.ctx, topic)
 	want, wantErr := c.model.DeleteTopic(c.ctx, topic)
 	c.Logf("delete topic %s: %d, %v", topic, got, err)
-	c.sameCode(p13, "DeleteTopic of "+topic, err, wantErr)
+	c.sameCode(promise.P13, "DeleteTopic of "+topic, err, wantErr)
 	if got != want {
-		c.broken(p13, "DeleteTopic of %s removed %d messages; want %d", topic, got, want)
+		c.broken(promise.P13, "DeleteTopic of %s removed %d messages; want %d", topic, got, want)
 	}
 	c.withoutJitter(topic)
 }
@@ -437,16 +440,16 @@ func (c *comparison) look(t *rapid.T) {
 	}
 	got, err := c.inspector.Get(c.ctx, topic, id)
 	want, wantErr := c.model.Get(c.ctx, topic, id)
-	c.sameCode(p13, fmt.Sprintf("Get of %s/%s", topic, id), err, wantErr)
-	if d := diffInfo(got, want); err == nil && d != "" {
-		c.broken(p13, "%s/%s in the store and in the model: %s", topic, id, d)
+	c.sameCode(promise.P13, fmt.Sprintf("Get of %s/%s", topic, id), err, wantErr)
+	if d := compare.Info(got, want); err == nil && d != "" {
+		c.broken(promise.P13, "%s/%s in the store and in the model: %s", topic, id, d)
 	}
 	c.sameStory(topic, id)
 	f, err := c.inspector.Forecast(c.ctx, q)
 	w, wantErr := c.model.Forecast(c.ctx, q)
-	c.sameCode(p13, "Forecast", err, wantErr)
+	c.sameCode(promise.P13, "Forecast", err, wantErr)
 	if !f.From.Equal(w.From) || f.Step != w.Step || !slices.Equal(f.Counts, w.Counts) || f.Overdue != w.Overdue || f.Beyond != w.Beyond {
-		c.broken(p13, "the forecast of %q in steps of %v is %+v; want %+v", q.Topic, q.Step, f, w)
+		c.broken(promise.P13, "the forecast of %q in steps of %v is %+v; want %+v", q.Topic, q.Step, f, w)
 	}
 }
 
@@ -457,9 +460,9 @@ func (c *comparison) sameStory(topic, id string) {
 	}
 	got, err := c.keeper.Finished(c.ctx, topic, id)
 	want, wantErr := c.model.Finished(c.ctx, topic, id)
-	c.sameCode(p13, fmt.Sprintf("Finished of %s/%s", topic, id), err, wantErr)
-	if d := diffFinished(got, want, c.opener.reopen != nil); err == nil && d != "" {
-		c.broken(p13, "the story of %s/%s: %s", topic, id, d)
+	c.sameCode(promise.P13, fmt.Sprintf("Finished of %s/%s", topic, id), err, wantErr)
+	if d := compare.Finished(got, want, c.opener.reopen != nil); err == nil && d != "" {
+		c.broken(promise.P13, "the story of %s/%s: %s", topic, id, d)
 	}
 }
 
@@ -468,14 +471,14 @@ func (c *comparison) compareStats() {
 	c.sync()
 	got, err := c.inspector.Topics(c.ctx)
 	want, wantErr := c.model.Topics(c.ctx)
-	c.sameCode(p13, "Topics", err, wantErr)
+	c.sameCode(promise.P13, "Topics", err, wantErr)
 	if len(got) != len(want) {
-		c.broken(p13, "there are %d topics; want %d", len(got), len(want))
+		c.broken(promise.P13, "there are %d topics; want %d", len(got), len(want))
 	}
 	for i := range want {
 		want[i].Settings.Partitions = c.partitions
-		if d := diffStats(got[i], want[i]); d != "" {
-			c.broken(p13, "the statistics of %s: %s", want[i].Topic, d)
+		if d := compare.Stats(got[i], want[i]); d != "" {
+			c.broken(promise.P13, "the statistics of %s: %s", want[i].Topic, d)
 		}
 	}
 }
@@ -487,13 +490,13 @@ func (c *comparison) compareAll() {
 		for _, id := range randomIDs() {
 			c.sameStory(topic, id)
 		}
-		for _, state := range states() {
+		for _, state := range storetest.States() {
 			q := punctual.ListQuery{Topic: topic, State: state, Limit: 2}
-			got, err := listAll(c.ctx, c.inspector, q)
+			got, err := compare.List(c.ctx, c.inspector, q)
 			if err != nil {
-				c.broken(p13, "%v", err)
+				c.broken(promise.P13, "%v", err)
 			}
-			want, err := listAll(c.ctx, c.model, q)
+			want, err := compare.List(c.ctx, c.model, q)
 			if err != nil {
 				c.Fatalf("list of the model: %v", err)
 			}
@@ -506,14 +509,14 @@ func (c *comparison) compareAll() {
 // sameMessages compares two lists; those of the same time may be in any order.
 func (c *comparison) sameMessages(topic string, state punctual.State, got, want []punctual.Info) {
 	if len(got) != len(want) {
-		c.broken(p1, "%s holds %d %s messages; want %d", topic, len(got), state, len(want))
+		c.broken(promise.P1, "%s holds %d %s messages; want %d", topic, len(got), state, len(want))
 	}
 	byID := func(a, b punctual.Info) int { return strings.Compare(a.ID, b.ID) }
 	slices.SortFunc(got, byID)
 	slices.SortFunc(want, byID)
 	for i := range want {
-		if d := diffInfo(got[i], want[i]); d != "" {
-			c.broken(p1, "%s/%s, %s, in the store and in the model: %s", topic, want[i].ID, state, d)
+		if d := compare.Info(got[i], want[i]); d != "" {
+			c.broken(promise.P1, "%s/%s, %s, in the store and in the model: %s", topic, want[i].ID, state, d)
 		}
 	}
 }
@@ -525,7 +528,7 @@ func (c *comparison) checkSound() {
 	}
 	r, err := ch.Check(c.ctx, nil)
 	if err != nil || len(r.Problems) > 0 {
-		c.broken(p1, "the store's own scan: %q, %v", r.Problems, err)
+		c.broken(promise.P1, "the store's own scan: %q, %v", r.Problems, err)
 	}
 }
 
@@ -537,3 +540,13 @@ func showPatch(p punctual.SettingsPatch) string {
 	}
 	return string(text)
 }
+
+func ids(ds []punctual.Delivery) []string {
+	out := make([]string, len(ds))
+	for i, d := range ds {
+		out[i] = d.ID
+	}
+	return out
+}
+
+func ptr[V any](v V) *V { return &v }

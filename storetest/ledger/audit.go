@@ -1,4 +1,4 @@
-package storetest
+package ledger
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // ShiftedClock is the real time, and from then on a time ahead of it. It is safe for concurrent use.
@@ -100,7 +101,7 @@ func (l *Ledger) drain(ctx context.Context, rec *Recorder, topics []string) erro
 		}
 		if time.Now().After(end) {
 			for _, t := range all {
-				l.broken(l.line, "%s: %d messages of topic %s are live after all that is due was delivered", p1, t.Live(), t.Topic)
+				l.broken(l.line, "%s: %d messages of topic %s are live after all that is due was delivered", promise.P1, t.Live(), t.Topic)
 			}
 			return nil
 		}
@@ -134,7 +135,7 @@ func (l *Ledger) checkStore(ctx context.Context, s punctual.Store) error {
 	}
 	r, err := c.Check(ctx, nil)
 	for _, p := range r.Problems {
-		l.broken(l.line, "%s: check: %s", p13, p)
+		l.broken(l.line, "%s: check: %s", promise.P13, p)
 	}
 	return err
 }
@@ -146,11 +147,11 @@ const workloadRound = time.Second
 // It holds what they saw against the ledger. The store must run on the clock given.
 //
 // claimTopics is Workload.ClaimTopics. With 1 the store is one of those of Ledger.GivesBack.
-func RunWorkload(t *testing.T, open Open, lasts time.Duration, claimTopics int) {
+func RunWorkload(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store, lasts time.Duration, claimTopics int) {
 	clock := &ShiftedClock{}
 	s := open(t, clock)
 	seed := TortureSeed(t)
-	l := NewLedger(KeepsAll)
+	l := New(KeepsAll)
 	l.Expected, l.Grace = []string{"deadline", "canceled", "indeterminate", "unreachable"}, lateStart
 	l.GivesBack = claimTopics == 1
 	var lines lineBuffer

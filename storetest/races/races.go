@@ -1,4 +1,6 @@
-package storetest
+// Package races lets goroutines and workers fight over a few messages of a store, and finds the promises that are broken
+// in what they saw.
+package races
 
 import (
 	"cmp"
@@ -13,9 +15,12 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/compare"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// What RunRaces does at most; it stops at whichever comes first.
+// What Run does at most; it stops at whichever comes first.
 const (
 	raceOps     = 20_000
 	raceTime    = 3 * time.Second
@@ -23,23 +28,25 @@ const (
 	raceIDs     = 8
 )
 
-// RunRaces lets goroutines push, claim, settle, cancel and reschedule the same few messages, and workers handle them.
+// orders is the topic that all clients use.
+const orders = "orders"
+
+// Run lets goroutines push, claim, settle, cancel and reschedule the same few messages, and workers handle them.
 // It uses the real clock, with leases so short that many run out, and judges what they saw with CheckHistory. It is
 // worth most under -race. It takes a few seconds.
-func RunRaces(t *testing.T, open Open, opts ...Option) {
+func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
 	history, err := r.run()
 	if err != nil {
-		t.Fatalf("%s: a call failed while clients raced: %v", p13, err)
+		t.Fatalf("%s: a call failed while clients raced: %v", promise.P13, err)
 	}
-	reportHistory(t, history, collect(opts).lossyClaims)
+	reportHistory(t, history, storetest.Collect(opts).LossyClaims)
 	t.Logf("%d deliveries came to a worker when their leases had ended", r.lapsed())
-	s := &harness{T: t, promise: p1, ctx: t.Context(), store: r.store}
-	s.checkSound()
+	storetest.CheckSound(t, r.store)
 }
 
 // reportHistory fails the test with the first few violations.
-func reportHistory(t T, history []Event, lossyClaims bool) {
+func reportHistory(t storetest.T, history []Event, lossyClaims bool) {
 	t.Helper()
 	found := checkHistory(history, lossyClaims)
 	for i, v := range found {
@@ -191,10 +198,10 @@ func (c *raceClient) produce() error {
 }
 
 func (c *raceClient) amend() error {
-	a := cancel(orders, c.id())
+	a := punctual.Amendment{Change: punctual.ChangeCancel, Topic: orders, ID: c.id()}
 	op := OpCancel
 	if c.rnd.IntN(3) > 0 {
-		a = reschedule(orders, a.ID, c.few(5*time.Millisecond))
+		a.Change, a.Delay = punctual.ChangeReschedule, c.few(5*time.Millisecond)
 		op = OpReschedule
 	}
 	call := c.order.Add(1)
@@ -319,7 +326,7 @@ func (c *raceClient) noteDead() error {
 	if !ok {
 		return nil
 	}
-	dead, err := listAll(c.ctx, in, punctual.ListQuery{Topic: orders, State: punctual.StateDead})
+	dead, err := compare.List(c.ctx, in, punctual.ListQuery{Topic: orders, State: punctual.StateDead})
 	for _, i := range dead {
 		c.record(Event{Op: OpDead, ID: i.ID, Life: string(i.Body)}, c.order.Add(1))
 	}

@@ -1,12 +1,18 @@
-package storetest
+package races
 
 import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/internal/mutants"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // shortRace lets clients race on a store for a moment and returns the promises that
 // CheckHistory finds broken, with one text each.
@@ -30,14 +36,14 @@ func TestSlowRacesKillMutants(t *testing.T) {
 		"starts tokens anew with each message", "loses one push in seven", "does not count retried attempts",
 	} {
 		t.Run(name, func(t *testing.T) {
-			mut := mutants[name]
+			mut := mutants.All[name]
 			var got map[string]string
 			for range 10 { // the scheduler decides how much meets in one race
-				if got = shortRace(t, mut.bug.opener().open(storekit.SystemClock{})); got[mut.promise] != "" {
+				if got = shortRace(t, mut.Bug.Open(storekit.SystemClock{})); got[mut.Promise] != "" {
 					return
 				}
 			}
-			t.Errorf("the store %s, and the last of ten races reported %.600v; want %s broken", name, got, mut.promise)
+			t.Errorf("the store %s, and the last of ten races reported %.600v; want %s broken", name, got, mut.Promise)
 		})
 	}
 }
@@ -45,7 +51,7 @@ func TestSlowRacesKillMutants(t *testing.T) {
 // TestRacesSeeLateWorkers: what a race does to its workers happens, and the worker stands it.
 func TestRacesSeeLateWorkers(t *testing.T) {
 	for range 20 { // the scheduler decides how much meets in one race
-		r := &race{ctx: t.Context(), store: openMemory(storekit.SystemClock{}), lasts: 500 * time.Millisecond}
+		r := &race{ctx: t.Context(), store: memstore.New(nil), lasts: 500 * time.Millisecond}
 		history, err := r.run()
 		if err != nil {
 			t.Fatal(err)
@@ -64,18 +70,15 @@ func TestRacesSeeLateWorkers(t *testing.T) {
 type bare struct{ punctual.Store }
 
 func TestRacesWithoutInspector(t *testing.T) {
-	if got := shortRace(t, bare{openMemory(storekit.SystemClock{})}); len(got) > 0 {
+	if got := shortRace(t, bare{memstore.New(nil)}); len(got) > 0 {
 		t.Errorf("a race on a right store without an Inspector reported %v", got)
 	}
 }
 
-func TestCasesWithoutInspector(t *testing.T) {
-	o := opener{open: func(clock storekit.Clock) punctual.Store { return bare{openMemory(clock)} }}
-	for _, g := range groups() {
-		for _, c := range g.cases {
-			if f := record(c.name, func(r *recorder) { runCase(r, c, o) }); len(f) > 0 {
-				t.Errorf("%s/%s failed a right store without an Inspector: %v", g.name, c.name, f)
-			}
-		}
-	}
+func TestMemstoreRaces(t *testing.T) {
+	Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+		s := memstore.New(&memstore.Options{Clock: clock})
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	})
 }

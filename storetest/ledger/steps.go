@@ -1,4 +1,4 @@
-package storetest
+package ledger
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // The transitions of an ID, one function for each item of the contract. Each takes a state in which the ID may be. It
@@ -57,20 +58,20 @@ func (o *op) answers(status string, next []*state) ([]*state, string) {
 
 // contradiction names the promise that an answer breaks.
 func (o *op) contradiction(got, want string) string {
-	promise := p13
+	broken := promise.P13
 	switch {
 	case o.kind == opPush:
-		promise = p7
+		broken = promise.P7
 	case o.kind == opSettle && (got == "lease_lost" || want == "lease_lost"):
-		promise = p4
+		broken = promise.P4
 	case o.kind == opSettle && (got == "cancelled" || want == "cancelled"):
-		promise = p5
+		broken = promise.P5
 	case o.kind == opAmend && got == "not_found":
-		promise = p1
+		broken = promise.P1
 	case o.kind == opAmend && o.ask.Change == punctual.ChangeCancel:
-		promise = p5
+		broken = promise.P5
 	}
-	return fmt.Sprintf("%s: the answer is %q where %q is due", promise, got, want)
+	return fmt.Sprintf("%s: the answer is %q where %q is due", broken, got, want)
 }
 
 // refused tells whether an item was not done, for a reason that lies in the call and not in the message.
@@ -88,12 +89,12 @@ func (o *op) push(in *intern, s *state) ([]*state, string) {
 	}
 	if o.status() == "paused" {
 		if !slices.ContainsFunc(o.sets(), func(x *punctual.Settings) bool { return x.PushPaused }) {
-			return fails("%s: a push was refused as paused, and the topic was not", p13)
+			return fails("%s: a push was refused as paused, and the topic was not", promise.P13)
 		}
 		return []*state{s}, ""
 	}
 	if o.must && !slices.ContainsFunc(o.sets(), func(x *punctual.Settings) bool { return !x.PushPaused }) {
-		return fails("%s: a push was taken by a topic that is paused", p13)
+		return fails("%s: a push was taken by a topic that is paused", promise.P13)
 	}
 	taken := s.phase != phaseAbsent
 	switch {
@@ -117,12 +118,12 @@ func (o *op) keepFirst(in *intern, s *state) ([]*state, string) {
 	t := o.time()
 	if s.phase == phaseFinished {
 		if o.got.State != punctual.StateNone || o.got.Due != 0 {
-			return fails("%s: a push met a remembered ID and tells of a message %v due %d", p7, o.got.State, o.got.Due)
+			return fails("%s: a push met a remembered ID and tells of a message %v due %d", promise.P7, o.got.State, o.got.Due)
 		}
 		return next, ""
 	}
 	if o.got.State == punctual.StateNone || !s.is(o.got.State, t) {
-		return fails("%s: a push met a message that is said to be %q", p7, o.got.State)
+		return fails("%s: a push met a message that is said to be %q", promise.P7, o.got.State)
 	}
 	return o.narrowed(in, s, o.got.Due)
 }
@@ -130,7 +131,7 @@ func (o *op) keepFirst(in *intern, s *state) ([]*state, string) {
 // narrowed is the state with the due time that an answer told.
 func (o *op) narrowed(in *intern, s *state, due int64) ([]*state, string) {
 	if !s.due.has(due) {
-		return fails("%s: the due time is said to be %d, and was %v", p2, due, s.due)
+		return fails("%s: the due time is said to be %d, and was %v", promise.P2, due, s.due)
 	}
 	n := *s
 	n.due = exactly(due)
@@ -140,7 +141,7 @@ func (o *op) narrowed(in *intern, s *state, due int64) ([]*state, string) {
 func (o *op) store(in *intern, s *state, status string) ([]*state, string) {
 	if _, reason := o.answers(status, nil); reason != "" {
 		if o.status() == "duplicate" || o.status() == "kept" {
-			return fails("%s: a push is said to have met the ID, which was %v", p7, s)
+			return fails("%s: a push is said to have met the ID, which was %v", promise.P7, s)
 		}
 		return nil, reason
 	}
@@ -182,7 +183,7 @@ func (o *op) dueAsked() (span, string) {
 	}
 	if o.got != nil && o.must && o.got != o.ask {
 		if !due.has(o.got.Due) {
-			return due, fmt.Sprintf("%s: due %v was asked for, and is said to be %d", p2, due, o.got.Due)
+			return due, fmt.Sprintf("%s: due %v was asked for, and is said to be %d", promise.P2, due, o.got.Due)
 		}
 		due = exactly(o.got.Due)
 	}
@@ -199,7 +200,7 @@ func (o *op) deliver(in *intern, s *state) ([]*state, string) {
 	f := o.ask
 	switch s.phase {
 	case phaseDead:
-		return fails("%s: a dead message was delivered", p6)
+		return fails("%s: a dead message was delivered", promise.P6)
 	case phaseAbsent, phaseFinished:
 		return fails("%s: a message was delivered that was gone: %s", promiseOfEnd(s.why), s.why)
 	}
@@ -218,11 +219,11 @@ func (o *op) deliver(in *intern, s *state) ([]*state, string) {
 func promiseOfEnd(why string) string {
 	switch why {
 	case wasCancelled, wasCancelledLate:
-		return p5
+		return promise.P5
 	case "it was never pushed":
-		return p13
+		return promise.P13
 	}
-	return p1
+	return promise.P1
 }
 
 func narrowExpiry(s *state, told int64) span {
@@ -239,23 +240,23 @@ func (o *op) mayDeliver(s *state) string {
 	}
 	switch {
 	case f.Broken != "":
-		return fmt.Sprintf("%s: a message was delivered with %s", p1, f.Broken)
+		return fmt.Sprintf("%s: a message was delivered with %s", promise.P1, f.Broken)
 	case !(span{o.At - o.earlier, o.end}).has(at):
-		return fmt.Sprintf("%s: a message was delivered at %d by a claim from %d to %d", p8, at, o.At, o.end)
+		return fmt.Sprintf("%s: a message was delivered at %d by a claim from %d to %d", promise.P8, at, o.At, o.end)
 	case at < f.Due:
-		return fmt.Sprintf("%s: a message due at %d was delivered at %d", p2, f.Due, at)
+		return fmt.Sprintf("%s: a message due at %d was delivered at %d", promise.P2, f.Due, at)
 	case s.cancel:
-		return p5 + ": a message was delivered again that was cancelled under its lease"
+		return promise.P5 + ": a message was delivered again that was cancelled under its lease"
 	case s.token != 0 && s.until.lo > at:
-		return fmt.Sprintf("%s: a message was delivered at %d under a lease until %v", p3, at, s.until)
+		return fmt.Sprintf("%s: a message was delivered at %d under a lease until %v", promise.P3, at, s.until)
 	case s.expires.lo != 0 && s.expires.hi <= at:
-		return fmt.Sprintf("%s: a message that expired at %v was delivered at %d", p2, s.expires, at)
+		return fmt.Sprintf("%s: a message that expired at %v was delivered at %d", promise.P2, s.expires, at)
 	case f.Token <= s.top:
-		return fmt.Sprintf("%s: token %d was given out after token %d", p4, f.Token, s.top)
+		return fmt.Sprintf("%s: token %d was given out after token %d", promise.P4, f.Token, s.top)
 	case f.Attempt != s.attempt+1:
-		return fmt.Sprintf("%s: a delivery is attempt %d after attempt %d", p6, f.Attempt, s.attempt)
+		return fmt.Sprintf("%s: a delivery is attempt %d after attempt %d", promise.P6, f.Attempt, s.attempt)
 	case f.Failures != s.ranOut():
-		return fmt.Sprintf("%s: a delivery has the history %q where %q is due", p6, f.Failures, s.ranOut())
+		return fmt.Sprintf("%s: a delivery has the history %q where %q is due", promise.P6, f.Failures, s.ranOut())
 	}
 	return o.allowed(s)
 }
@@ -268,11 +269,11 @@ func (o *op) allowed(s *state) string {
 	some := func(holds func(x *punctual.Settings) bool) bool { return slices.ContainsFunc(sets, holds) }
 	switch {
 	case !some(func(x *punctual.Settings) bool { return !x.DeliveryPaused }):
-		return p13 + ": a message was delivered from a topic that is paused"
+		return promise.P13 + ": a message was delivered from a topic that is paused"
 	case !some(func(x *punctual.Settings) bool { return s.attempt < s.attemptsAllowed(x) }):
-		return fmt.Sprintf("%s: a message was delivered after %d attempts, which are all that are allowed", p6, s.attempt)
+		return fmt.Sprintf("%s: a message was delivered after %d attempts, which are all that are allowed", promise.P6, s.attempt)
 	case !some(func(x *punctual.Settings) bool { return f.Until == f.At+cmp.Or(o.request().Delay, ms(x.Lease)) }):
-		return fmt.Sprintf("%s: a lease from %d ends at %d, which is not the length asked for or set", p3, f.At, f.Until)
+		return fmt.Sprintf("%s: a lease from %d ends at %d, which is not the length asked for or set", promise.P3, f.At, f.Until)
 	}
 	return ""
 }
@@ -281,15 +282,15 @@ func (o *op) allowed(s *state) string {
 func (s *state) differs(f *Fact) string {
 	switch {
 	case f.Life != s.name || f.Size != s.size || f.Headers != s.headers:
-		return fmt.Sprintf("%s: the message is %q of %d bytes, stored is %q of %d bytes (line %d)", p1, f.Life, f.Size, s.name, s.size, s.line)
+		return fmt.Sprintf("%s: the message is %q of %d bytes, stored is %q of %d bytes (line %d)", promise.P1, f.Life, f.Size, s.name, s.size, s.line)
 	case f.MaxAttempts != s.maxAttempts || f.Drop != s.drop:
-		return fmt.Sprintf("%s: the message allows %d attempts, pushed with %d", p6, f.MaxAttempts, s.maxAttempts)
+		return fmt.Sprintf("%s: the message allows %d attempts, pushed with %d", promise.P6, f.MaxAttempts, s.maxAttempts)
 	case !s.created.has(f.Created):
-		return fmt.Sprintf("%s: the message is said to be created at %d, it was at %v", p8, f.Created, s.created)
+		return fmt.Sprintf("%s: the message is said to be created at %d, it was at %v", promise.P8, f.Created, s.created)
 	case !s.due.has(f.Due):
-		return fmt.Sprintf("%s: the message is due at %d, possible is %v", p2, f.Due, s.due)
+		return fmt.Sprintf("%s: the message is due at %d, possible is %v", promise.P2, f.Due, s.due)
 	case !s.expires.has(f.Expires):
-		return fmt.Sprintf("%s: the message expires at %d, possible is %v", p2, f.Expires, s.expires)
+		return fmt.Sprintf("%s: the message expires at %d, possible is %v", promise.P2, f.Expires, s.expires)
 	}
 	return ""
 }
@@ -519,7 +520,7 @@ func (o *op) get(in *intern, s *state) ([]*state, string) {
 	if f.Status == "not_found" {
 		switch s.phase {
 		case phaseLive, phaseDead:
-			return fails("%s: a message is not found: %v", p1, s)
+			return fails("%s: a message is not found: %v", promise.P1, s)
 		}
 		return []*state{s}, ""
 	}
@@ -547,7 +548,7 @@ func (o *op) get(in *intern, s *state) ([]*state, string) {
 // happen, and no end without one.
 func (o *op) story(s *state) ([]*state, string) {
 	if told := punctual.Outcome(o.got.Status); told != s.told {
-		return fails("%s: the story of the ID says %q, it should say %q: %v", p13, told, s.told, s)
+		return fails("%s: the story of the ID says %q, it should say %q: %v", promise.P13, told, s.told, s)
 	}
 	return []*state{s}, ""
 }
@@ -559,19 +560,19 @@ func (o *op) mayRead(s *state) string {
 	}
 	switch {
 	case f.Broken != "":
-		return fmt.Sprintf("%s: a message is read with %s", p1, f.Broken)
+		return fmt.Sprintf("%s: a message is read with %s", promise.P1, f.Broken)
 	case !s.is(f.State, t):
-		return fmt.Sprintf("%s: a message is said to be %v at %v", p13, f.State, t)
+		return fmt.Sprintf("%s: a message is said to be %v at %v", promise.P13, f.State, t)
 	case f.State == punctual.StateLeased && !s.until.has(f.Until):
-		return fmt.Sprintf("%s: a lease is said to end at %d, it does at %v", p3, f.Until, s.until)
+		return fmt.Sprintf("%s: a lease is said to end at %d, it does at %v", promise.P3, f.Until, s.until)
 	case f.State == punctual.StateDead && (f.Reason != s.reason || !s.died.has(f.Died)):
-		return fmt.Sprintf("%s: a message is said to be dead since %d, %s; it is since %v, %s", p6, f.Died, f.Reason, s.died, s.reason)
+		return fmt.Sprintf("%s: a message is said to be dead since %d, %s; it is since %v, %s", promise.P6, f.Died, f.Reason, s.died, s.reason)
 	case f.Attempt != s.attempt:
-		return fmt.Sprintf("%s: a message is said to have had %d attempts, it had %d", p6, f.Attempt, s.attempt)
+		return fmt.Sprintf("%s: a message is said to have had %d attempts, it had %d", promise.P6, f.Attempt, s.attempt)
 	case f.Cancel != s.cancel && (s.token != 0 || f.Cancel): // a lease that a power cut took is not told of
-		return fmt.Sprintf("%s: a cancel under a lease is told as %v", p5, f.Cancel)
+		return fmt.Sprintf("%s: a cancel under a lease is told as %v", promise.P5, f.Cancel)
 	case f.Failures != s.failures:
-		return fmt.Sprintf("%s: the history is said to be %q, it is %q", p6, f.Failures, s.failures)
+		return fmt.Sprintf("%s: the history is said to be %q, it is %q", promise.P6, f.Failures, s.failures)
 	}
 	return ""
 }
@@ -580,7 +581,7 @@ func (o *op) mayRead(s *state) string {
 func (o *op) remove(in *intern, s *state) ([]*state, string) {
 	if o.kind == opDelete {
 		if o.answered("not_found") && s.phase != phaseAbsent {
-			return fails("%s: a topic is not found that has a message: %v", p1, s)
+			return fails("%s: a topic is not found that has a message: %v", promise.P1, s)
 		}
 		o.meets(s)
 		gone := s.gone("deleted with its topic")
