@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
 	"github.com/punctualmq/punctual/storetest/internal/mutants"
 )
 
@@ -84,10 +85,22 @@ func TestRandomTellsDurableFromForgetful(t *testing.T) {
 	}
 }
 
-func TestMemstoreRandom(t *testing.T) {
-	Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
-		s := memstore.New(&memstore.Options{Clock: clock})
-		t.Cleanup(func() { _ = s.Close() })
-		return s
-	})
+func open(t *testing.T, clock storekit.Clock) punctual.Store {
+	s := memstore.New(&memstore.Options{Clock: clock})
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestMemstoreRandom(t *testing.T) { Run(t, open) }
+
+// TestRunReopens: the histories of a store that can be reopened have it reopened.
+func TestRunReopens(t *testing.T) {
+	reopened := false
+	Run(t, open, storetest.WithReopen(func(_ *testing.T, old punctual.Store, _ storekit.Clock) punctual.Store {
+		reopened = true
+		return old
+	}))
+	if !reopened {
+		t.Error("no history reopened the store")
+	}
 }
