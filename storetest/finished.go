@@ -34,7 +34,7 @@ func finishedCases() []testCase {
 
 // keeperOf is a store's FinishedKeeper, or an ErrUnsupported.
 func keeperOf(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, error) {
-	k, err := punctual.AsFinishedKeeper(s)
+	k, err := punctual.As[punctual.FinishedKeeper](s)
 	if err != nil {
 		return nil, err
 	}
