@@ -88,6 +88,7 @@ var architecture = map[string]rule{
 	"console":              {ours: []string{".", "storekit", "internal/consumers", "internal/notation", "internal/overview", "internal/wire"}},
 	"internal/wire":        {ours: []string{".", "internal/notation"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/hungstore":   {ours: []string{"."}},
+	"internal/rigs/calls":  {ours: []string{"."}},
 	"internal/faultclock":  {},
 	"internal/faultnet":    {},
 	"internal/childproc":   {},

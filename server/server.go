@@ -26,7 +26,7 @@ import (
 type Server struct {
 	store     punctual.Store // knows calls again that carry a request's key
 	answers   *answers.Store // is store, unless the store below knows calls again by itself
-	gathered  *gathered      // is below answers
+	coalesced *coalesced     // is below answers
 	takesBack takesBack      // is store, if that can take the answer of a claim back
 	inspector punctual.Inspector
 	checker   punctual.Checker
@@ -93,8 +93,8 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	s.takesBack, _ = punctual.As[takesBack](store)
 	repeater, err := punctual.As[storekit.Repeater](store)
 	if err != nil { // the store does not recognize a call that is sent again, so the server keeps the answers
-		s.gathered = gather(s.store, s.limits.StoreTime)
-		s.answers = answers.New(s.gathered, &answers.Options{Unchanged: true})
+		s.coalesced = coalesce(s.store, s.limits.StoreTime)
+		s.answers = answers.New(s.coalesced, &answers.Options{Unchanged: true})
 		s.store, s.takesBack, repeater = s.answers, s.answers, s.answers
 	}
 	s.inspector, _ = punctual.As[punctual.Inspector](store)
@@ -130,7 +130,7 @@ func (s *Server) Close() {
 	s.Drain()
 	if s.answers != nil {
 		s.answers.Drain()
-		if err := s.gathered.drain(); err != nil {
+		if err := s.coalesced.drain(); err != nil {
 			s.log.Error("calls of the store did not end", "error", err)
 		}
 	}

@@ -32,10 +32,11 @@ type Options struct {
 	Unchanged bool
 }
 
-// Store is another store that knows a call again, as storekit.Repeater says. What that store is beside the Store
-// contract, such as an Inspector, is to be asked there. All methods are safe for concurrent use.
+// Store wraps another store and recognizes a call that is sent again, as storekit.Repeater says. It has no Unwrap, so that
+// punctual.As finds its own Repeater and never that of the store below; whoever needs the Inspector of the store below asks
+// that one. All methods are safe for concurrent use.
 type Store struct {
-	punctual.Store
+	store    punctual.Store // the store below
 	keep     time.Duration
 	maxBytes int64
 	copies   bool // unless Options.Unchanged
@@ -89,7 +90,7 @@ type call struct {
 
 // New returns s with a memory for answers.
 func New(s punctual.Store, o *Options) *Store {
-	a := &Store{Store: s, keep: 2 * time.Minute, maxBytes: 64 << 20, copies: o == nil || !o.Unchanged, instance: rand.Text(), calls: make(map[string]*call), clients: make(map[string]*client)}
+	a := &Store{store: s, keep: 2 * time.Minute, maxBytes: 64 << 20, copies: o == nil || !o.Unchanged, instance: rand.Text(), calls: make(map[string]*call), clients: make(map[string]*client)}
 	if o != nil && o.Keep > 0 {
 		a.keep = o.Keep
 	}
@@ -110,7 +111,7 @@ func (s *Store) Instance() string { return s.instance }
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
-		return s.Store.Push(ctx, ms)
+		return s.store.Push(ctx, ms)
 	}
 	rs, _, err := ask(ctx, s, r, kind[[]punctual.PushResult]{
 		sum: sumOf(func(h hash.Hash) { storekit.HashPush(h, ms) }),
@@ -119,7 +120,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 				ms = copyPush(ms)
 			}
 		},
-		do:   func(ctx context.Context) ([]punctual.PushResult, error) { return s.Store.Push(ctx, ms) },
+		do:   func(ctx context.Context) ([]punctual.PushResult, error) { return s.store.Push(ctx, ms) },
 		copy: copyItems[punctual.PushResult](s), size: sizeOfResults, expected: expectedResults(ms),
 	})
 	return rs, err
@@ -129,7 +130,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
-		return s.Store.Claim(ctx, c)
+		return s.store.Claim(ctx, c)
 	}
 	ds, first, err := ask(ctx, s, r, kind[[]punctual.Delivery]{
 		claim: true,
@@ -148,7 +149,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
-		return s.Store.Settle(ctx, ss)
+		return s.store.Settle(ctx, ss)
 	}
 	errs, _, err := ask(ctx, s, r, kind[[]error]{
 		sum: sumOf(func(h hash.Hash) { storekit.HashSettle(h, ss) }),
@@ -157,7 +158,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 				ss = append([]punctual.Settlement(nil), ss...)
 			}
 		},
-		do:   func(ctx context.Context) ([]error, error) { return s.Store.Settle(ctx, ss) },
+		do:   func(ctx context.Context) ([]error, error) { return s.store.Settle(ctx, ss) },
 		copy: copyItems[error](s), size: sizeOfErrors, expected: int64(len(ss)) * errorBytes,
 	})
 	return errs, err
@@ -167,16 +168,19 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
-		return s.Store.Amend(ctx, as)
+		return s.store.Amend(ctx, as)
 	}
 	out, _, err := ask(ctx, s, r, kind[[]punctual.Amended]{
 		sum:  sumOf(func(h hash.Hash) { storekit.HashAmend(h, as) }),
 		own:  func() { as = append([]punctual.Amendment(nil), as...) },
-		do:   func(ctx context.Context) ([]punctual.Amended, error) { return s.Store.Amend(ctx, as) },
+		do:   func(ctx context.Context) ([]punctual.Amended, error) { return s.store.Amend(ctx, as) },
 		copy: copyItems[punctual.Amended](s), size: sizeOfAmended, expected: int64(len(as)) * amendedBytes,
 	})
 	return out, err
 }
+
+// Now implements punctual.Store. A key has no meaning for it, because reading the clock twice changes nothing.
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.store.Now(ctx) }
 
 // Drain lets no further call with a key begin, and waits for those under way. A claim that waits is under way as
 // long as somebody waits for it. The store below stays open.
@@ -192,7 +196,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	err := s.Store.Close() // and with it the calls under way
+	err := s.store.Close() // and with it the calls under way
 	s.running.Wait()
 	return err
 }
@@ -238,7 +242,7 @@ func (s *Store) release(ctx context.Context, ds []punctual.Delivery) error {
 	if len(ds) == 0 {
 		return nil
 	}
-	if err := Release(ctx, s.Store, ds, releaseLimit); err != nil {
+	if err := Release(ctx, s.store, ds, releaseLimit); err != nil {
 		return fmt.Errorf("release what did not reach its caller: %w; the leases run out", err)
 	}
 	return nil
@@ -268,7 +272,7 @@ const releaseLimit = 10 * time.Second
 // claim is a claim of the store below that ends at notAfter.
 func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time) ([]punctual.Delivery, error) {
 	if notAfter.IsZero() || c.Wait == 0 {
-		return s.Store.Claim(ctx, c)
+		return s.store.Claim(ctx, c)
 	}
 	now, err := s.Now(ctx)
 	if err != nil {
@@ -276,10 +280,10 @@ func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time)
 	}
 	left := notAfter.Sub(now)
 	if left > c.Wait {
-		return s.Store.Claim(ctx, c)
+		return s.store.Claim(ctx, c)
 	}
 	c.Wait = max(left, 0)
-	ds, err := s.Store.Claim(ctx, c)
+	ds, err := s.store.Claim(ctx, c)
 	if err == nil && len(ds) == 0 {
 		err = fmt.Errorf("the claim waited until it must not be carried out any more: %w", context.DeadlineExceeded)
 	}

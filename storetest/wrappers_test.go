@@ -1,0 +1,18 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/rigs/calls"
+)
+
+func TestRaceStorePassesCallsOn(t *testing.T) {
+	calls.PassOn(t, func(below punctual.Store) punctual.Store {
+		return raceStore{below, newRaceWorker(&race{ctx: t.Context(), store: below}, 0)}
+	})
+}
+
+func TestRecorderPassesCallsOn(t *testing.T) {
+	calls.PassOn(t, func(below punctual.Store) punctual.Store { return NewRecorder(below, 1, nil, func(Line) {}) })
+}
