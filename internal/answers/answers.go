@@ -1,7 +1,8 @@
-// Package answers keeps the answers of a store that is no storekit.Repeater. So a call whose answer was lost on the
-// way can be sent again, and is carried out once.
+// Package answers keeps the answers of a store that is no storekit.Repeater, so that a call whose answer was lost on the
+// way can be sent again and is still carried out once.
 //
-// Answers are kept in memory. Whoever opens the store next does not know them: Instance tells two such apart.
+// Answers are kept in memory. A process that opens the store later does not have them; it has another Instance, by which
+// the sender of a call notices that its first copy may have been carried out unseen.
 package answers
 
 import (
@@ -27,8 +28,8 @@ type Options struct {
 	// ErrIndeterminate, and its leases run out. When that is not enough, the client's calls with a key are ErrOverloaded.
 	// Default 64 MiB.
 	MaxBytes int64
-	// Unchanged tells that callers change neither what they pass in, even after return, nor the results, bodies, headers and failures
-	// that they are given. So those need not be copied.
+	// Unchanged promises that callers change neither what they pass in, even after return, nor the results, bodies, headers and
+	// failures that they are given. The Store then copies none of these.
 	Unchanged bool
 }
 
@@ -221,7 +222,7 @@ func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	return s.release(ctx, ds)
 }
 
-// takeBack tells whether nobody else has or waits for the answer, and forgets it then.
+// takeBack forgets the answer of a call unless another caller has it or waits for it, and returns whether it did.
 func (s *Store) takeBack(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,8 +291,8 @@ func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time)
 	return ds, err
 }
 
-// current leaves out the deliveries whose lease has ended. The first caller never sees those, so they are given back
-// unstarted.
+// current leaves out the deliveries whose lease has ended. When this is the first caller, nobody has seen those, so they are
+// given back unstarted.
 func (s *Store) current(ctx context.Context, ds []punctual.Delivery, first bool) ([]punctual.Delivery, error) {
 	now, err := s.Now(context.WithoutCancel(ctx))
 	if err != nil {
@@ -327,8 +328,8 @@ type kind[A any] struct {
 	expected int64
 }
 
-// ask carries a call out, or waits for the one with the same key, and returns its answer. It tells whether this
-// caller is the first to have it.
+// ask carries a call out, or waits for the call with the same key, and returns the answer. first is true for the caller
+// that is the first to get it.
 func ask[A any](ctx context.Context, s *Store, r storekit.Request, k kind[A]) (answer A, first bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return answer, false, err
@@ -367,8 +368,8 @@ func errLate() error {
 	return fmt.Errorf("the call came when it must not be carried out any more: %w", context.DeadlineExceeded)
 }
 
-// enter finds the call with the key, or notes a new one, which the caller must then carry out. A late call is only
-// looked for. The size is what the call is counted with while it is under way.
+// enter returns the call with the key, or a new one that the caller must carry out. A call that comes too late to be carried
+// out only finds an earlier copy of itself. size is what the call counts while it is under way.
 func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool, sum uint64, claim bool, size int64) (c *call, isNew bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -402,7 +403,8 @@ func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool,
 	return c, true, nil
 }
 
-// carryOut does what was asked and keeps the answer. It is a goroutine of its own, because a caller may leave.
+// carryOut makes the call of the store below and keeps its answer. It runs in a goroutine of its own, because every caller
+// may leave while a copy of the call is still to be answered.
 func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	defer s.running.Done()
 	defer c.end()
@@ -423,7 +425,8 @@ func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	}
 }
 
-// finish keeps the answer of a call and wakes those who wait. It returns false for a claim whose caller has gone.
+// finish keeps the answer of a call and wakes the callers that wait for it. It returns false for a claim whose callers have
+// all left, so that its leases have to be released.
 func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -448,7 +451,7 @@ func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time
 // callBytes is roughly what a call takes beside its answer.
 const callBytes = 400
 
-// leave ends a caller's wait and returns the answer, if there is one yet, and whether nobody else had it before.
+// leave ends a caller's wait and returns the answer if the call has ended. first is true when no other caller got it before.
 func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -487,15 +490,15 @@ func (s *Store) clientOf(ctx context.Context) *client {
 	return &client{name: name}
 }
 
-// hasRoom tells whether a call of this size fits. A client may have as much as is free. So one that takes all it can get
-// leaves as much to the others. Called with mu held.
+// hasRoom returns whether a call of this size fits. A client may have as much as is free afterwards, so that a client which
+// takes all it can get leaves half of the room to the others. Called with mu held.
 func (s *Store) hasRoom(k *client, size int64) bool {
 	free := s.maxBytes - s.bytes - size
 	return free >= 0 && (k.name == "" || k.bytes+size <= free)
 }
 
-// makeRoom drops the client's answers to claims, oldest first, until a call of this size fits, and tells whether it fits then. A
-// caller that has such an answer keeps its leases. Called with mu held.
+// makeRoom drops the client's answers to claims, oldest first, until a call of this size fits, and returns whether it fits
+// then. A caller that was given a dropped answer keeps its leases. Called with mu held.
 func (s *Store) makeRoom(k *client, size int64) bool {
 	for e := k.claims.Front(); e != nil && !s.hasRoom(k, size); {
 		c := e.Value.(*call)
@@ -511,7 +514,7 @@ func (s *Store) makeRoom(k *client, size int64) bool {
 	return s.hasRoom(k, size)
 }
 
-// resize counts a call with another size. Called with mu held.
+// resize sets what a call counts in the sums of its client and of all. Called with mu held.
 func (s *Store) resize(c *call, size int64) {
 	s.bytes += size - c.size
 	c.client.bytes += size - c.size
@@ -527,7 +530,7 @@ func (s *Store) remove(c *call) {
 	}
 }
 
-// forgetUntil forgets the answers whose time is over. Called with mu held.
+// forgetUntil forgets the answers that had to be kept until now or earlier. Called with mu held.
 func (s *Store) forgetUntil(now time.Time) {
 	for e := s.kept.Front(); e != nil && !e.Value.(*call).until.After(now); e = s.kept.Front() {
 		s.forget(e.Value.(*call))
