@@ -151,18 +151,16 @@ type part struct {
 	topic *topic
 
 	node     string
-	place    int   // in times, -1 if it is not there
+	phase    phase // changed by Waiter.enter alone
+	place    int   // in times, -1 in all phases but scheduled
 	at       int64 // when a poll can find something
 	then     int64 // before that time it finds one message at most, as far as is known
 	due      bool  // a message is known to be due at that time, so a claim is sent at once
 	expected bool  // that was known before the time came
-	ready    bool  // the time has come, and it waits for a claim to ask
-	polling  bool  // heads are being read
-	reading  *read // by which poll
+	reading  *read // which poll reads its heads, while it is polling
 	hanging  int   // earlier polls that have taken too long and are under way
 	crowded  bool  // with those of more partitions than one pipeline takes
-	asking   bool  // a claim is asking
-	asked    *ask  // what it asks
+	asked    *ask  // what a claim asks, while it is asking
 	late     int   // earlier questions that have taken too long and are under way
 	noticed  int64 // the earliest that was noticed while a poll was under way
 	unsure   bool  // a poll is to follow the one under way
@@ -174,6 +172,51 @@ type part struct {
 	tidy     bool  // the next claim lets the store tidy the partition
 	err      error // of the last poll
 	turns
+}
+
+// phase is what happens to a partition next. It is in one phase at a time.
+type phase uint8
+
+const (
+	resting   phase = iota // nothing: nobody waits for the partition, or its next phase is being decided
+	scheduled              // the poller looks at it when its time has come: it is in Waiter.times
+	ready                  // a message is due, or it is to be tidied: it waits for a claim to ask
+	polling                // its heads are being read
+	asking                 // a claim is asking for messages
+)
+
+// busy reports whether an answer about the partition is under way that decides its next phase.
+func (ph phase) busy() bool { return ph == polling || ph == asking }
+
+// enter brings a partition into a phase, and keeps what is counted or ordered by it: Waiter.times, and how many are ready.
+// Whoever schedules a partition has set its time before. Called with mu held.
+func (w *Waiter) enter(p *part, next phase) {
+	switch p.phase {
+	case scheduled:
+		if next == scheduled {
+			byTime.Fix(w.times, p)
+			return
+		}
+		byTime.Remove(&w.times, p)
+	case ready:
+		if next == ready {
+			return
+		}
+		w.ready--
+		if p.topic.ready--; p.topic.ready == 0 {
+			p.topic.tellReady()
+		}
+	}
+	p.phase = next
+	switch next {
+	case scheduled:
+		byTime.Push(&w.times, p)
+	case ready:
+		w.ready++
+		if p.topic.ready++; p.topic.ready == 1 {
+			p.topic.tellReady()
+		}
+	}
 }
 
 // byTime is the order of Waiter.times: the partition that is to be polled next comes first.
@@ -322,13 +365,13 @@ func (w *Waiter) topicsOf(names []string) []*topic {
 func (w *Waiter) pollAgain(p *part) {
 	now := w.clock.Now()
 	switch {
-	case p.ready || p.polling || p.asking:
+	case p.phase == ready || p.phase.busy():
 	case p.err != nil: // whoever comes new tries at once
 		p.err, p.at, p.due = nil, now, false
 		w.schedule(p)
 	case p.due && p.at <= now:
-		w.makeReady(p)
-	case p.place < 0:
+		w.enter(p, ready)
+	case p.phase == resting:
 		p.missed = now-p.dropped > pollEvery
 		w.schedule(p)
 	}
@@ -384,13 +427,13 @@ func (w *Waiter) Notice(p Part, at int64) {
 // notice is called with mu held.
 func (w *Waiter) notice(p *part, at int64) {
 	switch {
-	case p.polling || p.asking:
+	case p.phase.busy():
 		p.unsure = p.unsure || at == -Never
 		if at > -Never {
 			p.noticed = min(p.noticed, at)
 		}
 		return
-	case p.ready:
+	case p.phase == ready:
 		return
 	case at == -Never:
 		if now := w.clock.Now(); p.at > now {
@@ -410,9 +453,9 @@ func (w *Waiter) notice(p *part, at int64) {
 // arrange sees to it that a partition is polled when its time comes. Called with mu held.
 func (w *Waiter) arrange(p *part) {
 	switch {
-	case p.polling || p.asking:
-	case p.ready || p.due && p.at <= w.clock.Now():
-		w.makeReady(p)
+	case p.phase.busy():
+	case p.phase == ready || p.due && p.at <= w.clock.Now():
+		w.enter(p, ready)
 		w.offer(p)
 	default:
 		w.schedule(p)
@@ -421,11 +464,7 @@ func (w *Waiter) arrange(p *part) {
 
 // schedule has the poller look at a partition at its time. Called with mu held.
 func (w *Waiter) schedule(p *part) {
-	if p.place < 0 {
-		byTime.Push(&w.times, p)
-	} else {
-		byTime.Fix(w.times, p)
-	}
+	w.enter(p, scheduled)
 	if p.at < w.until {
 		w.wakePoller()
 	}
@@ -438,34 +477,10 @@ func (w *Waiter) wakePoller() {
 	}
 }
 
-// makeReady notes that a partition waits for a claim to ask. Called with mu held.
-func (w *Waiter) makeReady(p *part) {
-	if p.place >= 0 {
-		byTime.Remove(&w.times, p)
-	}
-	if !p.ready {
-		p.ready = true
-		w.ready++
-		if p.topic.ready++; p.topic.ready == 1 {
-			p.topic.tellReady()
-		}
-	}
-}
-
-func (w *Waiter) notReady(p *part) {
-	if p.ready {
-		p.ready = false
-		w.ready--
-		if p.topic.ready--; p.topic.ready == 0 {
-			p.topic.tellReady()
-		}
-	}
-}
-
 // offer has the longest waiting claim ask that can. Called with mu held.
 func (w *Waiter) offer(p *part) {
 	for _, c := range p.topic.claims() {
-		if !p.ready {
+		if p.phase != ready {
 			return
 		}
 		w.serve(c)
@@ -513,13 +528,12 @@ func (w *Waiter) nextFor(c *claim, now int64) *ask {
 			}
 			t.turn++
 			p := t.parts[t.turn%len(t.parts)]
-			if !p.ready {
+			if p.phase != ready {
 				continue
 			}
 			if p.node = w.store.Node(p.Part); !w.nodes.Failing(p.node) {
 				return &ask{part: p, claim: c, place: i, n: n, expected: p.expected}
 			}
-			w.notReady(p)
 			p.at = now + testEvery.Microseconds()
 			w.schedule(p)
 		}
@@ -551,9 +565,9 @@ func (c *claim) room(place int) int {
 func (w *Waiter) ask(a *ask) {
 	c, p := a.claim, a.part
 	c.asks = append(c.asks, a)
-	w.notReady(p)
+	w.enter(p, asking)
 	tidy := p.tidy
-	p.asking, p.asked, p.begun, p.noticed, p.unsure, p.expected, p.tidy = true, a, w.clock.Now(), Never, false, false, false
+	p.asked, p.begun, p.noticed, p.unsure, p.expected, p.tidy = a, w.clock.Now(), Never, false, false, false
 	node, n, lease := p.node, a.n, c.Lease
 	w.work.Go(func() {
 		call := w.nodes.Begin(node, p.Part, func() { w.late(a) })
@@ -589,9 +603,9 @@ func (w *Waiter) overtake(a *ask) {
 	}
 	a.late = true
 	p.late++
-	p.asking, p.asked = false, nil
+	p.asked = nil
 	p.at, p.due, p.noticed, p.unsure = w.clock.Now(), true, Never, false
-	w.makeReady(p)
+	w.enter(p, ready)
 	w.letGo(a)
 	w.offer(p)
 }
@@ -623,7 +637,8 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	if a.late { // another question has, or will have, the say
 		p.late--
 	} else {
-		p.asking, p.asked = false, nil
+		w.enter(p, resting)
+		p.asked = nil
 		if a.expected && got.Now > 0 {
 			p.adapt(len(got.Deliveries))
 		}
@@ -700,7 +715,7 @@ func (w *Waiter) polled(p *part, at, then int64, err error) {
 	}
 	p.noticed, p.unsure = Never, false
 	if p.due && p.at <= now {
-		w.makeReady(p)
+		w.enter(p, ready)
 	}
 }
 
@@ -862,7 +877,7 @@ func (w *Waiter) pollDue() int64 {
 	var later []*part
 	for until := now; len(w.times) > 0 && w.times[0].at <= until; {
 		p := w.times[0]
-		byTime.Remove(&w.times, p)
+		w.enter(p, resting)
 		switch {
 		case !p.topic.waited():
 			p.dropped = now
@@ -881,7 +896,7 @@ func (w *Waiter) pollDue() int64 {
 			}
 		}
 		if p.due || p.tidy {
-			w.makeReady(p)
+			w.enter(p, ready)
 			w.offer(p)
 			continue
 		}
@@ -890,12 +905,13 @@ func (w *Waiter) pollDue() int64 {
 			later = append(later, p)
 			continue
 		}
-		p.polling, p.begun, p.noticed, p.unsure = true, now, Never, false
+		w.enter(p, polling)
+		p.begun, p.noticed, p.unsure = now, Never, false
 		heads[p.node] = append(heads[p.node], p)
 		until = now + pollTogether
 	}
 	for _, p := range later {
-		byTime.Push(&w.times, p)
+		w.enter(p, scheduled)
 	}
 	for node, ps := range heads {
 		for _, p := range ps {
@@ -964,7 +980,8 @@ func (w *Waiter) readBeside(r *read, node string, rest []*part) {
 			continue
 		}
 		p.hanging++
-		p.polling, p.reading = false, nil
+		w.enter(p, resting)
+		p.reading = nil
 		p.at, p.due, p.expected = now, false, false
 		if p.noticed < Never {
 			p.at, p.due = p.noticed, true
@@ -984,7 +1001,8 @@ func (w *Waiter) tookHeads(r *read, all []Head) {
 			continue
 		}
 		ps, got = append(ps, p), append(got, all[i])
-		p.polling, p.reading = false, nil
+		w.enter(p, resting)
+		p.reading = nil
 		w.polled(p, all[i].At, all[i].Then, all[i].Err)
 	}
 	// First all that is due is known, so that each claim asks for the first of its order.
@@ -996,9 +1014,10 @@ func (w *Waiter) tookHeads(r *read, all []Head) {
 				}
 			}
 		}
-		if p.ready {
+		switch p.phase {
+		case ready:
 			w.offer(p)
-		} else if !p.asking && p.place < 0 {
+		case resting:
 			w.schedule(p)
 		}
 	}
@@ -1014,14 +1033,11 @@ func (w *Waiter) forget(now int64) {
 	w.groups.removeIdle(now - forgetAfter)
 	for name, t := range w.topics {
 		if len(t.seats) > 0 || t.wanted > now-forgetAfter ||
-			slices.ContainsFunc(t.parts, func(p *part) bool { return p.polling || p.asking || p.late > 0 || p.hanging > 0 }) {
+			slices.ContainsFunc(t.parts, func(p *part) bool { return p.phase.busy() || p.late > 0 || p.hanging > 0 }) {
 			continue
 		}
 		for _, p := range t.parts {
-			w.notReady(p)
-			if p.place >= 0 {
-				byTime.Remove(&w.times, p)
-			}
+			w.enter(p, resting)
 			w.store.Unsubscribe(p.Part)
 		}
 		delete(w.topics, name)
@@ -1040,7 +1056,7 @@ func (w *Waiter) Waiting(name string) (claims int, quiet bool) {
 		claims += s.group.live
 	}
 	return claims, !slices.ContainsFunc(t.parts, func(p *part) bool {
-		return p.ready || p.polling || p.asking || p.polled == -Never || p.at <= w.clock.Now()
+		return p.phase == ready || p.phase.busy() || p.polled == -Never || p.at <= w.clock.Now()
 	})
 }
 
