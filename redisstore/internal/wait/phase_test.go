@@ -38,9 +38,9 @@ func (w *Waiter) holds() (wrong []string) {
 				inTimes++
 			}
 		}
-		for _, s := range t.seats {
-			if marked := s.group.ready.next(s.place) == s.place; marked != (readyOfTopic > 0) {
-				wrong = append(wrong, fmt.Sprintf("%d partitions of %s are ready, and its group says %t", readyOfTopic, t.name, marked))
+		for _, m := range t.members {
+			if marked := m.list.ready.next(m.index) == m.index; marked != (readyOfTopic > 0) {
+				wrong = append(wrong, fmt.Sprintf("%d partitions of %s are ready, and its wait list says %t", readyOfTopic, t.name, marked))
 			}
 		}
 		if t.ready != readyOfTopic {
