@@ -217,7 +217,7 @@ func (r *Router) eval(ctx context.Context, sc *script.Script, keys, args []any, 
 		return nil, errkind.NotSent(err)
 	}
 	send := r.evalOnce
-	if r.promises(sc, args) {
+	if r.o.Replicas > 0 && sc.AwaitsReplicas(args) {
 		send = r.evalConfirmed
 	}
 	val, err := send(ctx, script.Line("evalsha", sc.SHA, keys, args, again))
