@@ -167,7 +167,7 @@ func (w *waits) head(part wait.Part, h head, micros int64) wait.NextDue {
 		return wait.NextDue{At: w.s.clock.At(next), Then: w.s.clock.At(then)}
 	}
 	// The store's clock is that of the server, but for what it has told already.
-	micros = max(micros, 1000*past, 1000*w.s.clock.Floor())
+	micros = max(micros, 1000*past, 1000*w.s.clock.LowerBound())
 	ahead := w.s.clock.Now() - micros
 	return wait.NextDue{At: ahead + 1000*next, Then: ahead + 1000*then}
 }

@@ -82,7 +82,7 @@ func TestAwaitsReplicas(t *testing.T) {
 
 // The command that runs a script has keys and arguments in their places, and a header that tells whether it is a copy.
 func TestLine(t *testing.T) {
-	h := Header{Floor: 1, Seconds: -1, Number: 7, Deadline: 9}
+	h := Header{LowerBound: 1, Seconds: -1, Number: 7, Deadline: 9}
 	first, copied := Line("evalsha", "x", []any{"k"}, []any{h, "caller"}, false), Line("evalsha", "x", []any{"k"}, []any{h, "caller"}, true)
 	if len(first) != FirstKey+3 || first[2] != 1 || KeyIn(first, 0) != "k" || first[FirstKey+2] != "caller" {
 		t.Errorf("the line is %v", first)
