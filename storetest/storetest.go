@@ -144,6 +144,7 @@ func groups() []group {
 		{"large", largeCases()},
 		{"isolation", isolationCases()},
 		{"repeat", repeatCases()},
+		{"contract", contractCases()},
 		{"close", closeCases()},
 		{"reopen", reopenCases()},
 	}

@@ -326,10 +326,7 @@ type kind[A any] struct {
 // ask carries a call out, or waits for the one with the same key, and returns its answer. It tells whether this
 // caller is the first to have it.
 func ask[A any](ctx context.Context, s *Store, r storekit.Request, k kind[A]) (answer A, first bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return answer, false, err
-	}
-	now, err := s.Now(ctx)
+	now, err := s.Now(ctx) // which says that the store is closed, or that ctx has ended
 	if err != nil {
 		return answer, false, err
 	}
