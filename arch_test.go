@@ -58,7 +58,7 @@ var architecture = map[string]rule{
 	"redisstore/internal/wait":    {ours: []string{"."}},
 	"pgstore":                     {ours: []string{".", "storekit"}, outside: []string{"github.com/jackc/pgx/v5"}},
 	"storetest/transitions":       {ours: []string{".", "storekit", "memstore"}},
-	"storetest":                   {ours: []string{".", "storekit", "memstore", "worker"}, outside: []string{"pgregory.net/rapid"}},
+	"storetest":                   {ours: []string{".", "storekit", "memstore", "worker", "internal/testseed"}, outside: []string{"pgregory.net/rapid"}},
 	"punctualtest":                {ours: []string{".", "storekit", "memstore", "worker"}},
 	"internal/cli": {
 		ours: []string{
@@ -91,6 +91,7 @@ var architecture = map[string]rule{
 	"internal/faultclock":  {},
 	"internal/faultnet":    {},
 	"internal/childproc":   {},
+	"internal/testseed":    {},
 	"internal/redistest":   {ours: []string{"internal/childproc", "internal/faultclock", "internal/faultnet"}},
 	"internal/pgtest":      {ours: []string{"internal/childproc", "internal/faultclock"}},
 	"internal/importer":    {ours: []string{".", "storekit"}, outside: []string{"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "google.golang.org/protobuf"}},

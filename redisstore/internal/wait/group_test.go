@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/testseed"
 )
 
 // counting is a fake that counts how often it is asked about a topic.
@@ -44,9 +45,9 @@ func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 		nodes := NewNodes(f, 0)
 		w := New(f.clock, f, nodes)
 		topics := manyTopics(many)
-		n := 0
+		n, random := 0, rand.New(rand.NewPCG(testseed.Of(t), 0))
 		claim := func(topics []string) {
-			topic := topics[rand.IntN(len(topics))]
+			topic := topics[random.IntN(len(topics))]
 			n++
 			f.push(Part{Topic: topic}, fmt.Sprint(n), -time.Millisecond)
 			w.Notice(Part{Topic: topic}, f.clock.Now())
@@ -73,7 +74,7 @@ func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 		}
 		w.mu.Unlock()
 		for range 3 * idleGroups {
-			rand.Shuffle(many, func(i, j int) { topics[i], topics[j] = topics[j], topics[i] })
+			random.Shuffle(many, func(i, j int) { topics[i], topics[j] = topics[j], topics[i] })
 			claim(topics)
 		}
 		claim(topics[:many/2])
@@ -202,13 +203,14 @@ func TestClaimReturnsBesideSlowPolls(t *testing.T) {
 }
 
 func TestPlaces(t *testing.T) {
+	random := rand.New(rand.NewPCG(testseed.Of(t), 0))
 	for _, n := range []int{1, 63, 64, 65, 200} {
 		s, want := newPlaces(n), make([]bool, n)
 		for range 500 {
-			i := rand.IntN(n)
-			want[i] = rand.IntN(3) == 0
+			i := random.IntN(n)
+			want[i] = random.IntN(3) == 0
 			s.set(i, want[i])
-			from := rand.IntN(n + 1)
+			from := random.IntN(n + 1)
 			next := -1
 			if from < n {
 				next = slices.Index(want[from:], true)
