@@ -130,11 +130,11 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 
 // Configure implements punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
-	wrong := storekit.CheckTopic(topic)
 	body, err := wire.Encode(wire.SettingsPatchOf(p))
 	if err != nil {
-		return punctual.Settings{}, fmt.Errorf("configure: %w: %w", punctual.ErrInvalid, err)
+		err = fmt.Errorf("%w: %w", punctual.ErrInvalid, err)
 	}
+	wrong := cmp.Or(storekit.CheckTopic(topic), err)
 	r := &request{method: http.MethodPatch, path: wire.TopicPath(topic, "settings"), body: body}
 	return call(ctx, s, "configure", wrong, r, nil, (*wire.Settings).Settings)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -200,6 +201,10 @@ func (s *harness) malformedCalls() []namedCall {
 		{"Configure of no topic", func(ctx context.Context) error { _, err := in.Configure(ctx, "", punctual.SettingsPatch{}); return err }},
 		{"Configure with no attempts", func(ctx context.Context) error {
 			_, err := in.Configure(ctx, orders, punctual.SettingsPatch{MaxAttempts: ptr(0)})
+			return err
+		}},
+		{"Configure with a jitter that is no number", func(ctx context.Context) error {
+			_, err := in.Configure(ctx, orders, punctual.SettingsPatch{Backoff: &punctual.Backoff{Base: 1, Max: 1, Jitter: math.NaN()}})
 			return err
 		}},
 		{"Purge of no topic", func(ctx context.Context) error { _, err := in.Purge(ctx, punctual.PurgeQuery{}); return err }},
