@@ -30,15 +30,15 @@ import (
 // A store checks what it is given before it changes anything, and every method checks in the same order. The first
 // of these that holds is the error of the call:
 //
-//  1. The store is closed: ErrClosed. Its medium has failed: ErrStoreFailed.
+//  1. The store is closed: ErrClosed. Its medium has failed, now or earlier: ErrStoreFailed.
 //  2. ctx has ended: the error of ctx.
 //  3. The call is wrong as a whole: ErrTooLarge for more than MaxBatch items, ErrInvalid for a malformed Claim or
 //     query.
 //
-// Then each item is checked by itself, so that a malformed one fails alone. Which error an item with several faults
-// gets is open. A call without items passes the same checks and has nothing to do. Package storekit holds the rules
-// (CheckPush, CheckClaim, CheckSettlement, CheckAmendment), and turns a time or delay into a due time (DueAt).
-// Empty results of the methods of Store are empty slices, not nil.
+// Then each item is checked by itself, so that a malformed one fails alone. Which of several faults the error of a
+// malformed item names is open. A call without items passes the same checks and has nothing to do. Package storekit
+// holds the rules (CheckPush, CheckClaim, CheckSettlement, CheckAmendment), and turns a time or delay into a due time
+// (DueAt). Empty results of the methods of Store are empty slices, not nil.
 //
 // Close ends waiting claims, and a second Close returns nil or ErrClosed.
 //
@@ -55,11 +55,11 @@ type Store interface {
 	// change. A call that begins when Inspector.Configure has returned meets the new ones.
 	Push(ctx context.Context, ms []NewMessage) ([]PushResult, error)
 
-	// Claim leases up to c.Max messages whose time has come. It takes from c.Topics in the
-	// order given, and within a topic the earliest time first (P12), and returns them in that order. A topic that is
-	// named again counts at its first place alone. Which of equals comes first is open. Each attempt is counted, durably against kill -9, before Claim
-	// returns (P6). A lease ends at the store's clock, rounded down to milliseconds, plus
-	// its length, rounded up.
+	// Claim leases up to c.Max messages whose time has come. It takes from c.Topics in the order given, and within a
+	// topic the earliest time first (P12), and returns them in that order. A topic that is named again counts at its
+	// first place alone. Which of equals comes first is open. Each attempt is counted, durably against kill -9, before
+	// Claim returns (P6). A lease ends at the store's clock, rounded down to milliseconds, plus its length, rounded
+	// up.
 	//
 	// A message that must not be delivered is ended in one atomic step when a claim meets
 	// it. The first of these reasons counts. One that was cancelled under its last lease is
@@ -81,9 +81,9 @@ type Store interface {
 	//
 	// When nothing is due Claim waits up to c.Wait, asleep until the next due time or a hint. It returns an empty
 	// slice and nil when that time has passed. A pause of a topic's deliveries does not end the claims that wait: they
-	// go on waiting, and the end of the pause wakes them as a push does. When ctx ends first it returns ctx's error and holds no lease. A store
-	// that learns later what it had leased releases it, the attempt uncounted. If it never learns, the leases run
-	// out.
+	// go on waiting, and the end of the pause wakes them as a push does. When ctx ends first it returns ctx's error
+	// and holds no lease. A store that learns later what it had leased releases it, the attempt uncounted. If it never
+	// learns, the leases run out.
 	Claim(ctx context.Context, c Claim) ([]Delivery, error)
 
 	// Settle lets holders finish, give back, give up or extend. A token that is not
