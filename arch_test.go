@@ -61,7 +61,7 @@ var architecture = map[string]rule{
 	"storetest":                   {ours: []string{".", "storekit", "storetest/compare", "storetest/promise"}},
 	"storetest/compare":           {ours: []string{"."}},
 	"storetest/internal/mutants":  {ours: []string{".", "storekit", "memstore", "storetest/promise"}},
-	"storetest/ledger":            {ours: []string{".", "storekit", "storetest/compare", "storetest/promise", "worker"}},
+	"storetest/ledger":            {ours: []string{".", "storekit", "internal/rigs/seed", "storetest/compare", "storetest/promise", "worker"}},
 	"storetest/promise":           {},
 	"storetest/races":             {ours: []string{".", "storetest", "storetest/compare", "storetest/promise", "worker"}},
 	"storetest/random":            {ours: []string{".", "storekit", "memstore", "storetest", "storetest/compare", "storetest/promise"}, outside: []string{"pgregory.net/rapid"}},
@@ -104,6 +104,7 @@ var architecture = map[string]rule{
 	"internal/rigs/clock":    {},
 	"internal/rigs/net":      {},
 	"internal/rigs/process":  {},
+	"internal/rigs/seed":     {},
 	"internal/rigs/redis":    {ours: []string{"internal/rigs/process", "internal/rigs/clock", "internal/rigs/net"}},
 	"internal/rigs/postgres": {ours: []string{"internal/rigs/process", "internal/rigs/clock"}},
 

@@ -8,21 +8,22 @@ import (
 // Inspector is what people and consoles use to look into a store and to steer its
 // topics. It is an optional interface of stores, which As[Inspector] finds. Answers are
 // as of one instant of the store's clock but may be overtaken when they arrive.
-// All methods are safe for concurrent use.
+// All methods are safe for concurrent use. What comes first when several errors hold is as for Store: a closed or failed
+// store, an ended context, then a malformed argument.
 type Inspector interface {
 	// Get returns one message, or ErrNotFound.
 	Get(ctx context.Context, topic, id string) (Info, error)
 	// List returns one page of a topic's messages, in order of time. That is the due time of
 	// scheduled and ready ones, the end of the lease of leased ones, the time of death of dead ones.
 	// Messages with equal times are listed in an order that the store chooses and keeps
-	// from page to page.
+	// from page to page. The list of a topic that does not exist is empty.
 	List(ctx context.Context, q ListQuery) (Page, error)
 	// Topics returns the statistics of every topic, sorted by name.
 	Topics(ctx context.Context) ([]TopicStats, error)
 	// Stats returns the statistics of one topic, or ErrNotFound.
 	Stats(ctx context.Context, topic string) (TopicStats, error)
 	// Forecast counts the messages due in each of q.Buckets steps ahead. Ready and
-	// leased messages count in Overdue.
+	// leased messages count in Overdue. A topic that does not exist has none.
 	Forecast(ctx context.Context, q ForecastQuery) (Forecast, error)
 
 	// Settings returns a topic's settings; those of a topic that does not exist
@@ -33,7 +34,8 @@ type Inspector interface {
 	Configure(ctx context.Context, topic string, p SettingsPatch) (Settings, error)
 
 	// Purge removes messages without delivering them and returns how many.
-	// Leased messages are purged too; their holders learn it from ErrLeaseLost.
+	// Leased messages are purged too; their holders learn it from ErrLeaseLost. In a topic that does not exist it
+	// removes 0.
 	// A purge of many messages may take effect in several atomic steps. One of StateNone
 	// without bounds takes all that are live when it begins, also those that become ready or whose
 	// lease runs out meanwhile. The IDs of purged messages are free at once: Settings.DedupeWindow
@@ -158,7 +160,8 @@ type Settings struct {
 	// MaxFinishedRetention; see FinishedKeeper. Default 0: not at all, which costs nothing. Stores that keep none refuse
 	// more with ErrUnsupported.
 	FinishedRetention time.Duration
-	// PushPaused refuses pushes with ErrPaused; DeliveryPaused lets claims find nothing.
+	// PushPaused refuses pushes with ErrPaused; DeliveryPaused lets claims find nothing. Claims that wait go on
+	// waiting under DeliveryPaused, and its end wakes them.
 	PushPaused, DeliveryPaused bool
 	// Partitions is into how many parts the topic is divided, which may lie on different
 	// servers; order holds within a part (P12). It is fixed when the topic comes into being: a later

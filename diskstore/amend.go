@@ -15,8 +15,8 @@ import (
 // than 8 MiB in all are made in several steps. If a later step cannot be made, its items alone have that
 // error.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
-	if err := storekit.CheckBatch(len(as)); err != nil {
-		return nil, err
+	if err := s.admit(ctx, storekit.CheckBatch(len(as))); err != nil {
+		return nil, fmt.Errorf("amend: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
 		return nil, fmt.Errorf("amend: %w", err)

@@ -18,7 +18,7 @@ import (
 // synced. So a claim waits for no fsync, unless it meets messages that must not be delivered any more. It waits slowWait at
 // most until they are ended, and longer only when it has nothing to bring.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if err := storekit.CheckClaim(&c); err != nil {
+	if err := s.admit(ctx, storekit.CheckClaim(&c)); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
@@ -37,8 +37,10 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 			return nil, fmt.Errorf("claim: %w", err)
 		case again:
 			continue
-		case len(ds) > 0 || s.clock.ms() >= deadline:
+		case len(ds) > 0:
 			return ds, nil
+		case s.clock.ms() >= deadline:
+			return []punctual.Delivery{}, nil
 		}
 		if err := w.sleep(ctx, s.state.Ended(), s.clock, next, deadline); err != nil {
 			return nil, fmt.Errorf("claim: %w", err)

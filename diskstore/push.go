@@ -16,8 +16,8 @@ import (
 // with everyone who waits at that moment. Messages of more than 8 MiB in all are stored in several steps.
 // If a later step cannot be made, its messages alone have that error.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-	if err := storekit.CheckBatch(len(ms)); err != nil {
-		return nil, err
+	if err := s.admit(ctx, storekit.CheckBatch(len(ms))); err != nil {
+		return nil, fmt.Errorf("push: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
@@ -53,18 +53,21 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int) (punctual.PushR
 	if res.Due, res.Err = storekit.DueAt(tx.Now, m.Due, m.Delay); res.Err != nil {
 		return punctual.PushResult{ID: m.ID, Topic: m.Topic, Err: res.Err}, nil
 	}
+	if m.ID == "" {
+		res.ID = storekit.NewID(tx.Now)
+	}
 	t, err := tx.Topic(m.Topic)
 	if err == nil && t.Settings().PushPaused {
 		err = fmt.Errorf("topic %s takes no messages: %w", t.Name, punctual.ErrPaused)
 	}
 	if err != nil {
-		return punctual.PushResult{ID: m.ID, Topic: m.Topic, Err: err}, nil
+		return punctual.PushResult{ID: res.ID, Topic: m.Topic, Err: err}, nil
 	}
 	res.Status = punctual.PushStored
-	if m.ID == "" {
-		res.ID = storekit.NewID(tx.Now)
-	} else if free, err := makeFree(tx, t, m, &res); err != nil || !free {
-		return res, err
+	if m.ID != "" {
+		if free, err := makeFree(tx, t, m, &res); err != nil || !free {
+			return res, err
+		}
 	}
 	r := &record.Record{
 		ID: res.ID, MaxAttempts: m.MaxAttempts, Created: tx.Ms,

@@ -20,16 +20,13 @@ import (
 // shared by all who wait. Settlements that rewrite more than 8 MiB in all are made in several steps. If a
 // later step cannot be made, its items alone have that error.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	if err := storekit.CheckBatch(len(ss)); err != nil {
-		return nil, err
+	if err := s.admit(ctx, storekit.CheckBatch(len(ss))); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	defer s.state.Leave()
-	if err := s.state.Check(ctx); err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
 	logged := s.writer.Logging() // whoever sees what changes now must wait
 	done, ok := s.index.Settle(ss, s.clock.ms())
 	if !ok {

@@ -357,7 +357,9 @@ func TestClaimLogIsWrittenBeforeTheFsync(t *testing.T) {
 			settled := make(chan error, 1)
 			go func() {
 				ss := append(settlement(d, verb), settlement(other, punctual.SettleSnooze)...)
-				ss[0].Delay = time.Hour
+				if verb == punctual.SettleExtend {
+					ss[0].Delay = time.Hour
+				}
 				errs, err := s.Settle(context.Background(), ss)
 				settled <- errors.Join(append(errs, err)...)
 			}()

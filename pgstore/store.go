@@ -66,7 +66,10 @@ type Store struct {
 	waits   waits
 	needs   string // the least synchronous_commit of a transaction that changes something
 
-	data  data                  // as it was opened, or seen last by the duties
+	// data says which store the tables hold, and how far its clock was, as it was read last. open sets it before the duties
+	// begin. From then on the goroutine of watch alone reads and writes it, in look, so no lock guards it. Whoever else
+	// wants to know what the tables hold reads them anew with readStore.
+	data  data
 	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
 
 	damage damage
