@@ -63,7 +63,7 @@ var architecture = map[string]rule{
 	"internal/cli": {
 		ours: []string{
 			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/importer", "internal/notation", "remotestore", "server", "server/access", "sharedstore",
-			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "console",
+			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},
 		outside: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "charm.land/bubbletea/v2",

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 const checkHelp = `Check reads a whole store and verifies that all of it is sound and consistent. It changes
@@ -56,11 +57,7 @@ func (a *app) check(ctx context.Context, c punctual.Checker) error {
 
 func (a *app) showCheck(r punctual.CheckReport) error {
 	if a.json {
-		problems := r.Problems
-		if problems == nil {
-			problems = []string{}
-		}
-		return a.out.writeJSON(checkJSON{Topics: r.Topics, Live: r.Live, Dead: r.Dead, Problems: problems})
+		return a.out.writeJSON(wire.CheckReportOf(r))
 	}
 	a.printf("topics %d, live messages %d, dead messages %d\n", r.Topics, r.Live, r.Dead)
 	for _, p := range r.Problems {

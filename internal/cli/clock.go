@@ -51,3 +51,11 @@ func (a *app) showClock(r diskstore.ClockReset) error {
 	a.printf("the store's clock was %s and is now %s; %d leases keep what is left of them\n", when(r.Stored), when(r.Machine), r.Leases)
 	return nil
 }
+
+// clockJSON is what clock prints.
+type clockJSON struct {
+	Store   stamp `json:"store,omitzero"` // what the store's clock had reached
+	Machine stamp `json:"machine"`
+	Reset   bool  `json:"reset"`
+	Leases  int   `json:"leases"` // how many were moved with the clock
+}

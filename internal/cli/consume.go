@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
@@ -215,7 +216,7 @@ func (c *consumer) handler() punctual.Handler {
 
 // print writes the message's line; only then it is acked.
 func (c *consumer) print(_ context.Context, d *punctual.Delivery) error {
-	if err := c.out.writeJSON(deliveryOf(d)); err != nil {
+	if err := c.out.writeJSON(wire.DeliveryOf(d)); err != nil {
 		c.fail(err)
 		return punctual.Snooze(0) // not acked, and no attempt used: it is nobody's fault
 	}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 const consumersHelp = `Consumers lists who works on a topic: who has claims waiting, and who holds how many leases. It
@@ -82,6 +84,20 @@ func (a *app) showConsumers(topic string, all punctual.Consumers) error {
 	}
 	a.printf("%s\n", t.Render())
 	return nil
+}
+
+// consumerJSON is what consumers prints for one who works on a topic. Others is true for the sum of those who are not told
+// apart.
+type consumerJSON struct {
+	Topic  string `json:"topic"`
+	Others bool   `json:"others,omitzero"`
+	wire.Consumer
+}
+
+// consumerOf cuts the times, which this machine's or a server's clock gave, down to milliseconds.
+func consumerOf(topic string, c punctual.Consumer, others bool) consumerJSON {
+	c.NextEnd, c.LastSeen = c.NextEnd.Truncate(time.Millisecond), c.LastSeen.Truncate(time.Millisecond)
+	return consumerJSON{Topic: topic, Others: others, Consumer: wire.ConsumerOf(c)}
 }
 
 // consumersLine says it in one line.

@@ -527,3 +527,18 @@ func (c *copier) show(dryRun bool) error {
 	}
 	return nil
 }
+
+// copyJSON is what copy prints for one topic. Without --yes only the counts of FROM are there.
+type copyJSON struct {
+	Topic     string   `json:"topic"`
+	DryRun    bool     `json:"dry_run"`
+	From      int64    `json:"from"`      // messages in FROM that are not dead
+	FromDead  int64    `json:"from_dead"` // dead ones
+	Stored    int64    `json:"stored"`    // messages that were copied
+	Kept      int64    `json:"kept"`      // messages that TO had already
+	Carried   int64    `json:"carried"`   // dead ones that were made dead in TO
+	Histories int64    `json:"histories"` // messages whose failed attempts were left behind
+	To        int64    `json:"to"`        // messages in TO that are not dead, at the end
+	ToDead    int64    `json:"to_dead"`
+	Notes     []string `json:"notes,omitempty"` // what could not be carried, for people
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 const deadPurgeHelp = `Purge removes dead messages of a topic for good: all of them, those that died on one day, or
@@ -126,7 +127,7 @@ func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual
 
 func (a *app) printPurged(topic string, n int64, kind string) error {
 	if a.json {
-		return a.out.writeJSON(purgeJSON{Topic: topic, Purged: n})
+		return a.out.writeJSON(wire.Purged{Topic: topic, Purged: n})
 	}
 	word := "messages"
 	if n == 1 {

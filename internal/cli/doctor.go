@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 const doctorHelp = `Doctor looks at what a store stands on: its disk or server, not its messages. It says whether the
@@ -65,7 +66,7 @@ func badFindings(findings []punctual.Finding) error {
 func (a *app) showFindings(findings []punctual.Finding) error {
 	if a.json {
 		for _, f := range findings {
-			if err := a.out.writeJSON(findingJSON{Name: f.Name, Value: f.Value, Severity: f.Severity.String(), Remedy: f.Remedy}); err != nil {
+			if err := a.out.writeJSON(wire.FindingOf(f)); err != nil {
 				return err
 			}
 		}

@@ -122,6 +122,20 @@ func outputError(err error) error {
 	return &failure{code: codeOutput, exit: exitError, text: fmt.Sprintf("write standard output: %v", err), cause: err}
 }
 
+// errorJSON is an error on standard error.
+type errorJSON struct {
+	Error errorBody `json:"error"`
+	// Line is the number of the input line that push --ndjson refused.
+	Line int64 `json:"line,omitzero"`
+}
+
+// errorBody says what failed; Definite that it certainly did not happen.
+type errorBody struct {
+	Code     string `json:"code"`
+	Message  string `json:"message"`
+	Definite bool   `json:"definite"`
+}
+
 // report prints err on standard error, as a line or with --json as an object, and
 // returns the exit code.
 func (a *app) report(err error) int {

@@ -128,6 +128,21 @@ func withoutAudit(ctx context.Context, i punctual.Inspector, f *overview.Ahead, 
 	return nil
 }
 
+// forecastJSON is what forecast prints.
+type forecastJSON struct {
+	Topic   string       `json:"topic,omitempty"` // left out: all topics
+	By      string       `json:"by"`              // "minute", "hour" or "day"
+	Overdue int64        `json:"overdue"`         // ready and leased messages
+	Buckets []bucketJSON `json:"buckets"`
+	Beyond  int64        `json:"beyond"` // due after the last bucket
+}
+
+// bucketJSON counts the messages due from From on, until the next bucket.
+type bucketJSON struct {
+	From  stamp `json:"from"`
+	Count int64 `json:"count"`
+}
+
 // drawForecast prints a line for each step with a bar as long as its count.
 func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Location) {
 	most := max(f.Overdue, f.Beyond)

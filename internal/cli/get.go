@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 const getHelp = `Get shows messages with all that the store knows of them: state, times, attempts, the history of
@@ -107,7 +108,7 @@ func (k stories) of(ctx context.Context, i punctual.Inspector, p found) (told []
 
 func (a *app) showStory(f punctual.Finished) error {
 	if a.json {
-		return a.out.writeJSON(finishedOf(f))
+		return a.out.writeJSON(wire.FinishedOf(&f))
 	}
 	row := a.row
 	row("id", "%s", f.ID)
@@ -147,7 +148,7 @@ func getFound(ctx context.Context, i punctual.Inspector, f found) (punctual.Info
 
 func (a *app) showMessage(m punctual.Info) error {
 	if a.json {
-		return a.out.writeJSON(messageOf(m))
+		return a.out.writeJSON(wire.MessageOf(&m))
 	}
 	row := a.row
 	row("id", "%s", m.ID)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual/internal/importer"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // importJSON is what import prints.
@@ -19,7 +20,7 @@ type importJSON struct {
 	DryRun bool   `json:"dry_run"`
 	// Unit is what the scores of a zset or a column of numbers count, UnitGuessed that nobody said so.
 	Unit        string           `json:"unit,omitempty"`
-	UnitGuessed bool             `json:"unit_guessed,omitempty"`
+	UnitGuessed bool             `json:"unit_guessed,omitzero"`
 	Sets        []importSetJSON  `json:"sets"`
 	Remembered  []rememberedJSON `json:"remembered,omitempty"` // topics whose setting was changed
 	Unfinished  int64            `json:"unfinished"`           // in staging because the run failed
@@ -42,7 +43,7 @@ type importSetJSON struct {
 type surveyJSON struct {
 	Importable int64            `json:"importable"`
 	Overdue    int64            `json:"overdue"`
-	Locks      int64            `json:"locks,omitempty"`
+	Locks      int64            `json:"locks,omitzero"`
 	FirstDue   stamp            `json:"first_due,omitzero"`
 	LastDue    stamp            `json:"last_due,omitzero"`
 	Topics     map[string]int64 `json:"topics"`
@@ -67,12 +68,12 @@ type rememberedJSON struct {
 
 // rejectJSON is one line of --rejects.
 type rejectJSON struct {
-	Key          string  `json:"key"`
-	Member       *string `json:"member,omitempty"`
-	MemberBase64 []byte  `json:"member_base64,omitempty"`
-	Score        string  `json:"score"`
-	Reason       string  `json:"reason"`
-	Message      string  `json:"message"`
+	Key          string    `json:"key"`
+	Member       wire.Text `json:"member,omitzero"`
+	MemberBase64 []byte    `json:"member_base64,omitzero"`
+	Score        string    `json:"score"`
+	Reason       string    `json:"reason"`
+	Message      string    `json:"message"`
 }
 
 func importOf(r *importer.Report, dryRun bool) importJSON {
@@ -233,9 +234,9 @@ func (l *rejectLog) write(r importer.Reject) error {
 	if l.file == nil {
 		return nil
 	}
-	member := contentOf([]byte(r.Member))
+	member := wire.BodyOf([]byte(r.Member))
 	line, err := jsonLine(rejectJSON{
-		Key: r.Set, Member: member.Body, MemberBase64: member.BodyBase64,
+		Key: r.Set, Member: member.Text, MemberBase64: member.Base64,
 		Score: strconv.FormatFloat(r.Score, 'g', -1, 64), Reason: string(r.Reason), Message: r.Text,
 	})
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -179,7 +180,7 @@ func (a *app) newLister() *lister { return &lister{app: a} }
 // page shows some messages; of the last ones next tells how to go on.
 func (l *lister) page(ms []punctual.Info, next string, last bool) error {
 	for n, m := range ms {
-		shape := messageOf(m)
+		shape := messageJSON{Message: wire.MessageOf(&m)}
 		if last && n == len(ms)-1 {
 			shape.Next = next
 		}

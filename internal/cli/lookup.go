@@ -254,6 +254,14 @@ func (t *tally) result() error {
 	return unwishedf(punctual.ErrorCode(t.first.outcome.Err), "%s", text)
 }
 
+// amendJSON is what cancel, reschedule, dead requeue and dead delete print for one ID.
+type amendJSON struct {
+	ID      string `json:"id"`
+	Topic   string `json:"topic,omitempty"` // left out when the ID was found in no topic
+	Outcome string `json:"outcome"`         // "cancelled", "rescheduled", "requeued", "deleted", "leased", "not_found" or "not_dead"
+	Due     stamp  `json:"due,omitzero"`
+}
+
 func (a *app) printAmended(d amended, c punctual.Change) error {
 	status := cmp.Or(punctual.ErrorCode(d.outcome.Err), doneWord(c))
 	switch {
@@ -261,8 +269,6 @@ func (a *app) printAmended(d amended, c punctual.Change) error {
 		a.printf("%s %s\n", d.id, status)
 	case !a.json:
 		a.printf("%s %s, due %s\n", d.id, status, stamp(d.outcome.Due))
-	case c == punctual.ChangeCancel:
-		return a.out.writeJSON(cancelJSON{ID: d.id, Outcome: status})
 	default:
 		return a.out.writeJSON(amendJSON{ID: d.id, Topic: d.topic, Outcome: status, Due: stamp(d.outcome.Due)})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -168,7 +169,7 @@ func (a *app) pushOne(ctx context.Context, topic, body string, options []punctua
 
 func (a *app) printPushed(r punctual.PushResult) error {
 	if a.json {
-		return a.out.writeJSON(pushedOf(r))
+		return a.out.writeJSON(wire.PushResultOf(r))
 	}
 	a.printf("%s\n", r.ID)
 	if r.Status == punctual.PushDuplicate {
@@ -179,10 +180,6 @@ func (a *app) printPushed(r punctual.PushResult) error {
 		fmt.Fprintf(a.errs, "punctual: push: ID %q is taken (duplicate): %s\n", r.ID, kept)
 	}
 	return nil
-}
-
-func pushedOf(r punctual.PushResult) pushJSON {
-	return pushJSON{ID: r.ID, Topic: r.Topic, Due: stamp(r.Due), Result: r.Status.String()}
 }
 
 // readBody reads standard input whole, up to one byte more than a body may have.

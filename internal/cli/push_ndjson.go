@@ -19,6 +19,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -36,31 +37,32 @@ const (
 
 // lineJSON is one line of input.
 type lineJSON struct {
-	Topic       *string           `json:"topic"`
-	ID          *string           `json:"id"`
-	Body        json.RawMessage   `json:"body"` // text, or any other JSON value, which is kept as it is written
-	BodyBase64  []byte            `json:"body_base64"`
-	In          *string           `json:"in"`
-	Due         *string           `json:"due"`
-	At          *string           `json:"at"` // the same as due
-	Headers     map[string]string `json:"headers"`
-	MaxAttempts *int              `json:"max_attempts"`
-	Expire      *string           `json:"expire"`
-	Remember    *string           `json:"remember"`
-	Expires     *stamp            `json:"expires,omitempty"`
-	DropExpired *bool             `json:"drop_expired,omitempty"`
+	Topic         *string         `json:"topic"`
+	ID            *string         `json:"id"`
+	Body          json.RawMessage `json:"body"` // text, or any other JSON value, which is kept as it is written
+	BodyBase64    []byte          `json:"body_base64,omitempty"`
+	In            *string         `json:"in"`
+	Due           *string         `json:"due"`
+	At            *string         `json:"at"` // the same as due
+	Headers       wire.HeaderMap  `json:"headers,omitempty"`
+	HeadersBase64 wire.HeaderMap  `json:"headers_base64,omitempty"` // those that are not UTF-8, as list prints them
+	MaxAttempts   *int            `json:"max_attempts"`
+	Expire        *string         `json:"expire"`
+	Remember      *string         `json:"remember"`
+	Expires       *stamp          `json:"expires,omitempty"`
+	DropExpired   *bool           `json:"drop_expired,omitempty"`
 	// What list prints beside that, so that its lines can be pushed. State has to be one that can be pushed; nothing is made of
 	// the others.
-	State           string        `json:"state,omitempty"`
-	FirstDue        *stamp        `json:"first_due,omitempty"`
-	Created         *stamp        `json:"created,omitempty"`
-	Attempt         int           `json:"attempt,omitempty"`
-	LeaseUntil      *stamp        `json:"lease_until,omitempty"`
-	CancelRequested bool          `json:"cancel_requested,omitempty"`
-	Died            *stamp        `json:"died,omitempty"`
-	Reason          string        `json:"reason,omitempty"`
-	Failures        []failureJSON `json:"failures,omitempty"`
-	Next            string        `json:"next,omitempty"`
+	State           string         `json:"state,omitempty"`
+	FirstDue        *stamp         `json:"first_due,omitempty"`
+	Created         *stamp         `json:"created,omitempty"`
+	Attempt         int            `json:"attempt,omitzero"`
+	LeaseUntil      *stamp         `json:"lease_until,omitempty"`
+	CancelRequested bool           `json:"cancel_requested,omitzero"`
+	Died            *stamp         `json:"died,omitempty"`
+	Reason          string         `json:"reason,omitempty"`
+	Failures        []wire.Failure `json:"failures,omitempty"`
+	Next            string         `json:"next,omitempty"`
 }
 
 // inputLine is one line read: a message, or why it was refused.
@@ -209,7 +211,7 @@ func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	line, err := jsonLine(pushedOf(r))
+	line, err := jsonLine(wire.PushResultOf(r))
 	out.Write(line)
 	p.stored++
 	if r.Status == punctual.PushDuplicate {
@@ -487,8 +489,12 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 	if l.ID != nil {
 		o = append(o, punctual.ID(*l.ID))
 	}
-	if l.Headers != nil {
-		o = append(o, punctual.Headers(l.Headers))
+	headers, err := typed(wire.Headers{Text: l.Headers, Base64: l.HeadersBase64}.Map())
+	if err != nil {
+		return nil, err
+	}
+	if headers != nil {
+		o = append(o, punctual.Headers(headers))
 	}
 	if l.MaxAttempts != nil {
 		o = append(o, punctual.MaxAttempts(*l.MaxAttempts))
