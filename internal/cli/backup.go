@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 )
 
 const backupHelp = `Backup copies a store while it runs, as it is at one instant, into the directory TARGET. That does
@@ -37,7 +38,7 @@ func newBackup(a *app) *cobra.Command {
 			if args[0] == "" {
 				return usagef("the target has no name: name a directory, or - for standard output")
 			}
-			if args[0] == "-" && isTerminal(a.out) {
+			if args[0] == "-" && a.out.IsTerminal() {
 				return usagef("standard output is a terminal: send the archive into a file or a pipe, or name a directory")
 			}
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
@@ -63,17 +64,17 @@ func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error
 	if err != nil {
 		return err
 	}
-	var bar *bar
+	var bar *term.Bar
 	var size int64
 	err = b.Backup(ctx, dir, func(written, total int64) {
 		if bar == nil {
 			bar = a.newBar("bytes copied", total)
 		}
 		size = written
-		bar.set(written)
+		bar.Set(written)
 	})
 	if bar != nil {
-		bar.stop(err)
+		bar.Stop(err)
 	}
 	if err != nil {
 		return err
@@ -88,16 +89,16 @@ func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error
 // archive writes a copy to standard output.
 func (a *app) archive(ctx context.Context, b punctual.Backuper) error {
 	var written atomic.Int64
-	var bar *bar
+	var bar *term.Bar
 	err := b.Archive(ctx, writerFunc(func(p []byte) (int, error) {
 		n, err := a.out.Write(p)
 		if bar != nil {
-			bar.set(written.Add(int64(n)))
+			bar.Set(written.Add(int64(n)))
 		}
 		return n, outputError(err)
 	}), func(total int64) { bar = a.newBar("bytes copied", total) })
 	if bar != nil {
-		bar.stop(err)
+		bar.Stop(err)
 	}
 	return err
 }

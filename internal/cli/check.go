@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -38,8 +39,8 @@ func newCheck(a *app) *cobra.Command {
 
 func (a *app) check(ctx context.Context, c punctual.Checker) error {
 	b := a.newBar("messages read", 0)
-	report, err := c.Check(ctx, b.set)
-	b.stop(err)
+	report, err := c.Check(ctx, b.Set)
+	b.Stop(err)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (a *app) showCheck(r punctual.CheckReport) error {
 	}
 	a.printf("topics %d, live messages %d, dead messages %d\n", r.Topics, r.Live, r.Dead)
 	for _, p := range r.Problems {
-		a.printf("problem: %s\n", printable(p))
+		a.printf("problem: %s\n", term.Printable(p))
 	}
 	if len(r.Problems) == 0 {
 		a.printf("no problems\n")

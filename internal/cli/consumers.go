@@ -3,14 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -33,7 +33,7 @@ func newConsumers(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeTopics(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
-				all, err := consumersOf(ctx, s, args[0])
+				all, err := view.Consumers(ctx, s, args[0])
 				if err != nil {
 					return err
 				}
@@ -41,19 +41,6 @@ func newConsumers(a *app) *cobra.Command {
 			})
 		}),
 	}
-}
-
-// consumersOf asks a store who works on a topic.
-func consumersOf(ctx context.Context, s punctual.Store, topic string) (punctual.Consumers, error) {
-	r, err := punctual.AsConsumerReporter(s)
-	var all punctual.Consumers
-	if err == nil {
-		all, err = r.Consumers(ctx, topic)
-	}
-	if errors.Is(err, punctual.ErrUnsupported) {
-		err = fmt.Errorf("%w; name a server with --store", err)
-	}
-	return all, err
 }
 
 func (a *app) showConsumers(topic string, all punctual.Consumers) error {
@@ -73,8 +60,8 @@ func (a *app) showConsumers(topic string, all punctual.Consumers) error {
 		a.sayNothing("consumers seen since " + stamp(all.Since).String())
 		return nil
 	}
-	t := a.newTable("CONSUMER", "ADDRESS", "WAITING", "LEASES", "FIRST ENDS", "CLAIMED", "SETTLED", "LAST SEEN")
-	rightAligned(t, 3, 4, 6, 7)
+	t := a.out.Table("CONSUMER", "ADDRESS", "WAITING", "LEASES", "FIRST ENDS", "CLAIMED", "SETTLED", "LAST SEEN")
+	term.RightAligned(t, 3, 4, 6, 7)
 	for n, c := range rows {
 		who := cmp.Or(strings.TrimSpace(c.User+" "+c.Name), "-")
 		if n >= len(all.All) {
@@ -98,14 +85,4 @@ type consumerJSON struct {
 func consumerOf(topic string, c punctual.Consumer, others bool) consumerJSON {
 	c.NextEnd, c.LastSeen = c.NextEnd.Truncate(time.Millisecond), c.LastSeen.Truncate(time.Millisecond)
 	return consumerJSON{Topic: topic, Others: others, Consumer: wire.ConsumerOf(c)}
-}
-
-// consumersLine says it in one line.
-func consumersLine(all punctual.Consumers) string {
-	all = all.First(0)
-	line := fmt.Sprintf("%d leases held, %d claims wait", all.Others.Leases, all.Others.Waiting)
-	if all.Others == (punctual.Consumer{}) {
-		line = "no consumers"
-	}
-	return line
 }

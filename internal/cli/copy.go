@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -153,7 +154,7 @@ type copier struct {
 	to     punctual.Inspector
 	target punctual.Store
 	topics []*copiedTopic
-	bar    *bar
+	bar    *term.Bar
 	done   int64
 }
 
@@ -251,7 +252,7 @@ func (c *copier) run(ctx context.Context) error {
 	}
 	c.bar = c.newBar("messages copied", total)
 	err := c.copyAll(ctx)
-	c.bar.stop(err)
+	c.bar.Stop(err)
 	if err != nil {
 		return fmt.Errorf("%w (messages copied before that: %d; repeat the command to go on)", err, c.done)
 	}
@@ -365,7 +366,7 @@ func (c *copier) copyPage(ctx context.Context, t *copiedTopic, ms []punctual.Inf
 
 func (c *copier) count(n int) {
 	c.done += int64(n)
-	c.bar.set(c.done)
+	c.bar.Set(c.done)
 }
 
 // copyOf is a message to push that is like one that is stored. It has as many attempts as that has left.
@@ -480,8 +481,8 @@ func (c *copier) discard(ctx context.Context, t *copiedTopic, texts map[string]s
 // show prints what was found, or copied, and fails when TO has less than FROM.
 func (c *copier) show(dryRun bool) error {
 	short := 0
-	table := c.newTable("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "DEAD CARRIED", "LIVE IN TO", "DEAD IN TO")
-	rightAligned(table, 2, 3, 4, 5, 6, 7, 8)
+	table := c.out.Table("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "DEAD CARRIED", "LIVE IN TO", "DEAD IN TO")
+	term.RightAligned(table, 2, 3, 4, 5, 6, 7, 8)
 	for _, t := range c.topics {
 		if t.Histories > 0 {
 			t.Notes = append(t.Notes, fmt.Sprintf("%d messages came without the history of their failed attempts", t.Histories))

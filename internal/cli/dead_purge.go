@@ -101,7 +101,7 @@ func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual
 	b := a.newBar("messages removed", before)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
-	if b.tracker != nil {
+	if b.Shown() {
 		watching.Go(func() {
 			ticker := time.NewTicker(time.Second / 2)
 			defer ticker.Stop()
@@ -112,7 +112,7 @@ func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual
 				case <-ticker.C:
 				}
 				if now, ok := count(); ok { // else the bar stands still
-					b.set(max(0, before-now))
+					b.Set(max(0, before-now))
 				}
 			}
 		})
@@ -120,8 +120,8 @@ func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual
 	n, err := i.Purge(ctx, q)
 	close(done)
 	watching.Wait()
-	b.set(n)
-	b.stop(err)
+	b.Set(n)
+	b.Stop(err)
 	return n, err
 }
 

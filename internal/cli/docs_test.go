@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/punctualmq/punctual/internal/cli/demo"
+	"github.com/punctualmq/punctual/internal/cli/top"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -133,7 +135,7 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
 	shapes := []any{
 		&wire.PushResult{}, &wire.Delivery{}, &amendJSON{}, &messageJSON{}, &wire.Finished{}, &topicJSON{}, &settingsJSON{}, &wire.Purged{},
-		&forecastJSON{}, &wire.CheckReport{}, &clockJSON{}, &wire.Finding{}, &versionJSON{}, &errorJSON{}, &demoJSON{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{},
+		&forecastJSON{}, &wire.CheckReport{}, &clockJSON{}, &wire.Finding{}, &versionJSON{}, &errorJSON{}, &demo.Report{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{},
 	}
 	found := make([]bool, len(shapes))
 	for _, e := range examples {
@@ -179,7 +181,7 @@ func sameNames(t *testing.T, text string, v any) bool {
 // The keys of top stand in the docs as ? shows them.
 func TestDocsHaveTheKeys(t *testing.T) {
 	var want, got [][]string
-	for _, k := range topKeys() {
+	for _, k := range top.Keys() {
 		want = append(want, []string{strings.Join(strings.Fields(k[0]), " "), k[1]})
 	}
 	for _, row := range tableBehind(t, readDocs(t), "| key | does |") {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 )
 
 // The exit codes.
@@ -151,7 +152,7 @@ func (a *app) report(err error) int {
 		return f.exit
 	}
 	text := strings.TrimPrefix(f.text, a.prefix()) // a store names the operation as well
-	fmt.Fprintf(a.errs, "punctual: %s%s\n", a.prefix(), printable(text))
+	fmt.Fprintf(a.errs, "punctual: %s%s\n", a.prefix(), term.Printable(text))
 	return f.exit
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
@@ -151,9 +152,9 @@ func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Locatio
 	}
 	digits := len(fmt.Sprint(most))
 	labels := max(len(step.layout), len("overdue"))
-	room := max(10, width(a.out)-labels-digits-5)
+	room := max(10, a.out.Width()-labels-digits-5)
 	line := func(label string, n int64, c text.Color) {
-		a.printf("%s\n", strings.TrimRight(fmt.Sprintf("%-*s  %*d  %s", labels, label, digits, n, a.colour(c, barOf(n, most, room))), " "))
+		a.printf("%s\n", strings.TrimRight(fmt.Sprintf("%-*s  %*d  %s", labels, label, digits, n, a.out.Colour(c, view.Bar(n, most, room))), " "))
 	}
 	in := "local time"
 	if zone == time.UTC {
@@ -165,18 +166,4 @@ func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Locatio
 		line(time.Time(b.From).In(zone).Format(step.layout), b.Count, text.FgCyan)
 	}
 	line("beyond", f.Beyond, text.FgHiBlack)
-}
-
-// barOf is a bar for n when most takes all the room; what is not 0 is at least a sliver.
-func barOf(n, most int64, room int) string {
-	if n <= 0 {
-		return ""
-	}
-	eighths := int(float64(n) / float64(most) * float64(room) * 8)
-	slivers := []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
-	bar := strings.Repeat("█", eighths/8) + slivers[eighths%8]
-	if bar == "" {
-		return slivers[1]
-	}
-	return bar
 }

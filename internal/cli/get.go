@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 )
@@ -130,7 +132,7 @@ func (a *app) showStory(f punctual.Finished) error {
 
 // row prints a name and what stands behind it.
 func (a *app) row(name, format string, args ...any) {
-	a.printf("%-12s %s\n", name, printable(fmt.Sprintf(format, args...)))
+	a.printf("%-12s %s\n", name, term.Printable(fmt.Sprintf(format, args...)))
 }
 
 func (a *app) showFailures(fs []punctual.Failure) {
@@ -176,26 +178,9 @@ func (a *app) showMessage(m punctual.Info) error {
 		row("died", "%s, %s", stamp(m.Died), m.Reason)
 	}
 	a.showFailures(m.Failures)
-	for _, name := range sortedNames(m.Headers) {
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		row("header", "%s=%s", name, m.Headers[name])
 	}
-	row("body", "%s", bodyText(m.Body))
+	row("body", "%s", view.BodyText(m.Body))
 	return nil
-}
-
-func sortedNames(h map[string]string) []string {
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// bodyText is a body for people; its exact bytes come with --json.
-func bodyText(body []byte) string {
-	if utf8.Valid(body) {
-		return string(body)
-	}
-	return fmt.Sprintf("(%d bytes that are not text: see --json)", len(body))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/importer"
 )
 
@@ -167,14 +168,14 @@ func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f
 	if f.yes {
 		message = "imported"
 	}
-	bar := &bar{}
+	bar := &term.Bar{}
 	o.Started = func(total int64) {
 		if o.Follow {
 			total = 0
 		}
 		bar = a.newBar(message, total)
 	}
-	o.Progress = func(done int64) { bar.set(done) }
+	o.Progress = func(done int64) { bar.Set(done) }
 	im, hangUp, err := newImporter(ctx, from, o)
 	if err != nil {
 		return err
@@ -185,7 +186,7 @@ func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f
 		}
 	}()
 	report, err := a.lookOrMove(ctx, im, f.yes)
-	bar.stop(err)
+	bar.Stop(err)
 	return a.endImport(report, rejects, f, err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/importer"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
@@ -118,8 +119,8 @@ func (a *app) showImport(r *importer.Report, f *importFlags) error {
 }
 
 func (a *app) showSurvey(r *importer.Report, f *importFlags) {
-	t := a.newTable("FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE")
-	rightAligned(t, 3, 4, 5, 6, 7, 8)
+	t := a.out.Table("FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE")
+	term.RightAligned(t, 3, 4, 5, 6, 7, 8)
 	for _, s := range r.Sets {
 		t.AppendRow([]any{
 			setName(s), topicsOf(s), s.Found, s.Importable, s.Overdue, rejected(s), s.Left, s.Staged, when(s.Earliest), when(s.Latest),
@@ -128,7 +129,7 @@ func (a *app) showSurvey(r *importer.Report, f *importFlags) {
 	a.printf("%s\n", t.Render())
 	for _, s := range r.Sets {
 		for _, m := range s.Samples {
-			a.printf("%s: due %s, ID %s, body %s\n", setName(s), when(m.Due), printable(m.ID), oneLine(string(m.Body), 60))
+			a.printf("%s: due %s, ID %s, body %s\n", setName(s), when(m.Due), term.Printable(m.ID), term.OneLine(string(m.Body), 60))
 		}
 		for _, note := range s.Notes {
 			a.printf("%s: %s\n", setName(s), note)
@@ -157,8 +158,8 @@ func unitLong(word string) string {
 }
 
 func (a *app) showMoved(r *importer.Report) {
-	t := a.newTable("FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED")
-	rightAligned(t, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+	t := a.out.Table("FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED")
+	term.RightAligned(t, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 	for _, s := range r.Sets {
 		t.AppendRow([]any{
 			setName(s), topicsOf(s), s.Stored, s.Duplicates, rejected(s), s.Left, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged,
@@ -174,9 +175,9 @@ func (a *app) showMoved(r *importer.Report) {
 // setName is a set as people call it.
 func setName(s *importer.SetReport) string {
 	if s.Part == "" {
-		return printable(s.Name)
+		return term.Printable(s.Name)
 	}
-	return printable(s.Name) + " (" + s.Part + ")"
+	return term.Printable(s.Name) + " (" + s.Part + ")"
 }
 
 func topicsOf(s *importer.SetReport) string {
@@ -186,7 +187,7 @@ func topicsOf(s *importer.SetReport) string {
 	if len(s.Topics) == 0 {
 		return "by type"
 	}
-	return oneLine(strings.Join(slices.Sorted(maps.Keys(s.Topics)), ", "), 40)
+	return term.OneLine(strings.Join(slices.Sorted(maps.Keys(s.Topics)), ", "), 40)
 }
 
 // rejected is "5" or "5: 3 score, 2 body".
@@ -229,7 +230,7 @@ func (a *app) openRejects(name string) (*rejectLog, error) {
 
 func (l *rejectLog) write(r importer.Reject) error {
 	if l.n++; l.n <= shownRejects {
-		l.kept = append(l.kept, fmt.Sprintf("left in %s: %s: %s", printable(r.Set), oneLine(r.Member, 60), printable(r.Text)))
+		l.kept = append(l.kept, fmt.Sprintf("left in %s: %s: %s", term.Printable(r.Set), term.OneLine(r.Member, 60), term.Printable(r.Text)))
 	}
 	if l.file == nil {
 		return nil

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -211,8 +213,8 @@ func (l *lister) end() {
 	if len(l.rows) == 0 {
 		return
 	}
-	t := l.app.newTable("ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY")
-	rightAligned(t, 5)
+	t := l.app.out.Table("ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY")
+	term.RightAligned(t, 5)
 	for _, row := range l.rows {
 		t.AppendRow(row)
 	}
@@ -221,7 +223,7 @@ func (l *lister) end() {
 }
 
 func listRow(m punctual.Info) []any {
-	return []any{m.ID, m.Topic, m.State.String(), stamp(m.Due), m.Attempt, oneLine(listNote(m), 40), oneLine(bodyText(m.Body), 40)}
+	return []any{m.ID, m.Topic, m.State.String(), stamp(m.Due), m.Attempt, term.OneLine(listNote(m), 40), term.OneLine(view.BodyText(m.Body), 40)}
 }
 
 // listNote is what is worth saying of a message besides its columns.

@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -47,7 +49,7 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 		if topic != "" {
 			continue
 		}
-		holders, err := topicsWith(ctx, i, topics, id)
+		holders, err := view.TopicsWith(ctx, i, topics, id)
 		switch {
 		case err != nil:
 			return nil, err
@@ -58,20 +60,6 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 		}
 	}
 	return out, nil
-}
-
-func topicsWith(ctx context.Context, i punctual.Inspector, topics []punctual.TopicStats, id string) ([]string, error) {
-	var holders []string
-	for _, t := range topics {
-		_, err := i.Get(ctx, t.Topic, id)
-		switch {
-		case err == nil:
-			holders = append(holders, t.Topic)
-		case !errors.Is(err, punctual.ErrNotFound):
-			return nil, err
-		}
-	}
-	return holders, nil
 }
 
 // notLookedInto says of IDs that were looked for in all topics that some topics may not have been seen, or is empty.
@@ -241,7 +229,7 @@ func (t *tally) result() error {
 	if t.others == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("ID %q: %s", t.first.id, explain(t.first.outcome.Err, t.change))
+	text := fmt.Sprintf("ID %q: %s", t.first.id, view.Explain(t.first.outcome.Err, t.change))
 	if t.firstIsDead {
 		text = fmt.Sprintf("ID %q: it is dead: 'punctual dead requeue' delivers it again, 'punctual dead delete' removes it", t.first.id)
 	}
@@ -249,7 +237,7 @@ func (t *tally) result() error {
 		text += t.unseen
 	}
 	if t.done > 1 {
-		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, doneWord(t.change), text)
+		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, wire.OutcomeWord(t.change), text)
 	}
 	return unwishedf(punctual.ErrorCode(t.first.outcome.Err), "%s", text)
 }
@@ -263,7 +251,7 @@ type amendJSON struct {
 }
 
 func (a *app) printAmended(d amended, c punctual.Change) error {
-	status := cmp.Or(punctual.ErrorCode(d.outcome.Err), doneWord(c))
+	status := cmp.Or(punctual.ErrorCode(d.outcome.Err), wire.OutcomeWord(c))
 	switch {
 	case !a.json && d.outcome.Due.IsZero():
 		a.printf("%s %s\n", d.id, status)
@@ -273,35 +261,6 @@ func (a *app) printAmended(d amended, c punctual.Change) error {
 		return a.out.writeJSON(amendJSON{ID: d.id, Topic: d.topic, Outcome: status, Due: stamp(d.outcome.Due)})
 	}
 	return nil
-}
-
-// doneWord is the outcome of a change that was made.
-func doneWord(c punctual.Change) string {
-	switch c {
-	case punctual.ChangeCancel:
-		return "cancelled"
-	case punctual.ChangeReschedule:
-		return "rescheduled"
-	case punctual.ChangeDelete:
-		return "deleted"
-	}
-	return "requeued"
-}
-
-// explain says what an outcome that was not wished means.
-func explain(err error, c punctual.Change) string {
-	switch {
-	case errors.Is(err, punctual.ErrLeased):
-		if c == punctual.ChangeCancel {
-			return "too late: it is being worked on; no further attempt will be made after this one"
-		}
-		return "too late: it is being worked on; nothing was changed"
-	case errors.Is(err, punctual.ErrNotDead) && c == punctual.ChangeDelete:
-		return "it is not dead: nothing was changed; 'punctual cancel' takes back a message that is to be delivered"
-	case errors.Is(err, punctual.ErrNotDead):
-		return "it is not dead: nothing was changed; 'punctual reschedule' moves a message that is to be delivered"
-	}
-	return "not found: there is no such message to be " + doneWord(c)
 }
 
 // completeTopics completes topic names for the first n arguments, all for -1. It is quiet

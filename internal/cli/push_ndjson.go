@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
@@ -93,7 +94,7 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 		// stays behind in it until the process ends.
 		go func() { lines.close(readLines(a.in, topic, options, lines)) }()
 		err := p.run(ctx, lines)
-		p.bar.stop(err)
+		p.bar.Stop(err)
 		return err
 	})
 }
@@ -110,7 +111,7 @@ func (p *linePusher) update(end int64) {
 	if p.size == 0 {
 		end = p.stored
 	}
-	p.bar.update(end, p.message())
+	p.bar.Update(end, p.message())
 }
 
 // sizeOf is how much there is to read of a file, 0 of anything else.
@@ -144,7 +145,7 @@ type linePusher struct {
 	*app
 	store          punctual.Store
 	size           int64 // of the input, in bytes; 0 if it is not a file
-	bar            *bar
+	bar            *term.Bar
 	stored         int64
 	kept           int64 // of stored: the ID was taken, and the first message kept
 	taken, refused int64 // refused because the ID was taken; for any other reason
@@ -204,7 +205,7 @@ func (p *linePusher) push(ctx context.Context, batch []inputLine) error {
 			}
 		}
 	}
-	return outputError(p.bar.print(p.out, out.Bytes()))
+	return outputError(p.bar.Print(p.out.Output, out.Bytes()))
 }
 
 func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
@@ -228,14 +229,14 @@ func (p *linePusher) refuse(l inputLine) error {
 		p.refused++
 	}
 	f := describe(l.err)
-	text := fmt.Appendf(nil, "punctual: push: line %d: %s\n", l.number, printable(f.text))
+	text := fmt.Appendf(nil, "punctual: push: line %d: %s\n", l.number, term.Printable(f.text))
 	if p.json {
 		var err error
 		if text, err = jsonLine(errorJSON{Error: errorBody{f.code, f.text, f.definite}, Line: l.number}); err != nil {
 			return err
 		}
 	}
-	return p.bar.print(p.errs, text)
+	return p.bar.Print(p.errs.Output, text)
 }
 
 // result is the command's error once all lines were read.
@@ -243,7 +244,7 @@ func (p *linePusher) result() error {
 	total := p.stored + p.taken + p.refused
 	if p.kept > 0 && !p.json {
 		note := fmt.Appendf(nil, "punctual: push: %d of %d lines have an ID that is taken (duplicate): the first messages are kept\n", p.kept, total)
-		if err := p.bar.print(p.errs, note); err != nil {
+		if err := p.bar.Print(p.errs.Output, note); err != nil {
 			return err
 		}
 	}
@@ -433,7 +434,7 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 	switch l.State {
 	case "", "scheduled", "ready":
 	default:
-		return nil, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", printable(l.State))
+		return nil, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", term.Printable(l.State))
 	}
 	due := l.Due
 	if l.At != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/server/access"
 )
@@ -151,12 +152,12 @@ func (a *app) showTokens(all []access.Entry) error {
 		a.sayNothing("tokens")
 		return nil
 	}
-	t := a.newTable("ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT")
+	t := a.out.Table("ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT")
 	for i := range all {
 		e := &all[i]
 		t.AppendRow([]any{
-			e.ID, printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e),
-			cmp.Or(printable(e.Subject), "-"),
+			e.ID, term.Printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e),
+			cmp.Or(term.Printable(e.Subject), "-"),
 		})
 	}
 	a.printf("%s\n", t.Render())

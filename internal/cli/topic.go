@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -53,7 +55,7 @@ func (a *app) showSettings(topic string, s punctual.Settings) error {
 		{"dead are kept", kept},
 		{"finished IDs are remembered", remembered},
 		{"stories are kept", stories},
-		{"paused", pausedWord(s)},
+		{"paused", view.PausedWord(s)},
 		{"partitions", fmt.Sprint(shape.Partitions)},
 	} {
 		a.printf("%-28s %s\n", row[0], row[1])
@@ -89,7 +91,7 @@ func (a *app) confirm(topic, what string, yes bool) error {
 	if yes {
 		return nil
 	}
-	if !isTerminal(a.in) {
+	if !term.IsTerminal(a.in) {
 		return usagef("this removes %s for good: say --yes to do it", what)
 	}
 	return a.ask(topic, what)

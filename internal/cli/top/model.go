@@ -1,4 +1,4 @@
-package cli
+package top
 
 import (
 	"context"
@@ -10,25 +10,27 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// topView is one of the things that top shows.
-type topView uint8
+// pageKind is one of the things that top shows.
+type pageKind uint8
 
 const (
-	viewNow topView = iota
-	viewAhead
-	viewTopics
-	viewTopic
-	viewMessage
-	viewDead
+	pageNow pageKind = iota
+	pageAhead
+	pageTopics
+	pageTopic
+	pageMessage
+	pageDead
 )
 
-// topPage is what top shows, and where the user stands in it. Pages lie on a stack: Esc goes back.
-type topPage struct {
-	view      topView
+// page is what top shows, and where the user stands in it. Pages lie on a stack: Esc goes back.
+type page struct {
+	kind      pageKind
 	topic, id string
 	// state is which messages of a topic are listed, step is how Ahead is counted.
 	state punctual.State
@@ -48,8 +50,8 @@ type topPage struct {
 }
 
 // same tells whether an answer for p is one for the page that is shown now.
-func (p *topPage) same(o topPage) bool {
-	return p.view == o.view && p.topic == o.topic && p.id == o.id && p.state == o.state && p.after == o.after && p.from.Equal(o.from)
+func (p *page) same(o page) bool {
+	return p.kind == o.kind && p.topic == o.topic && p.id == o.id && p.state == o.state && p.after == o.after && p.from.Equal(o.from)
 }
 
 // question is what top asks in its last line but one. Either a key answers it, or a line.
@@ -61,9 +63,9 @@ type question struct {
 	answer func(typed string)
 }
 
-// topModel is the state of top. bubbletea calls its methods one at a time.
-type topModel struct {
-	app       *app
+// model is the state of top. bubbletea calls its methods one at a time.
+type model struct {
+	readTime  func(string) (time.Time, error)
 	inspector punctual.Inspector
 	store     punctual.Store
 	reader    *overview.Reader
@@ -76,7 +78,7 @@ type topModel struct {
 	oErr          error
 	reading       bool // an overview is on its way
 	loading       bool // the list or message of the page is on its way
-	pages         []topPage
+	pages         []page
 	asked         *question
 	note          string // what the last action came to
 	keys          bool   // the list of keys is shown
@@ -84,66 +86,66 @@ type topModel struct {
 	leave         bool
 }
 
-func newTopModel(a *app, i punctual.Inspector, s punctual.Store, r *overview.Reader, zone *time.Location) *topModel {
-	return &topModel{app: a, inspector: i, store: s, reader: r, zone: zone, width: 80, height: 24, pages: []topPage{{view: viewNow}}}
+func newModel(i punctual.Inspector, s punctual.Store, r *overview.Reader, o Options) *model {
+	return &model{readTime: o.ReadTime, inspector: i, store: s, reader: r, zone: o.Zone, width: 80, height: 24, pages: []page{{kind: pageNow}}}
 }
 
 // What comes back to Update.
 type (
-	// topTick says that it is time to look again.
-	topTick struct{}
-	// topOverview is what the reader told.
-	topOverview struct {
+	// tickMsg says that it is time to look again.
+	tickMsg struct{}
+	// overviewMsg is what the reader told.
+	overviewMsg struct {
 		o   *overview.Overview
 		err error
 	}
-	// topLoaded is a list or message, for the page that asked for it.
-	topLoaded struct {
-		page    topPage
+	// loadedMsg is a list or message, for the page that asked for it.
+	loadedMsg struct {
+		page    page
 		list    *punctual.Page
 		workers string
 		message *punctual.Info
 		err     error
 	}
-	// topDone is what a change came to.
-	topDone struct{ note string }
-	// topFound says where a message is, or why it was not found.
-	topFound struct {
+	// doneMsg is what a change came to.
+	doneMsg struct{ note string }
+	// foundMsg says where a message is, or why it was not found.
+	foundMsg struct {
 		topic, id, note string
 	}
 )
 
 // Init implements tea.Model.
-func (t *topModel) Init() tea.Cmd { return nil }
+func (t *model) Init() tea.Cmd { return nil }
 
 // Update implements tea.Model.
-func (t *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (t *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
 		t.width, t.height = m.Width, m.Height
 	case tea.KeyPressMsg:
 		t.key(m)
-	case topTick:
+	case tickMsg:
 		t.look()
-	case topOverview:
+	case overviewMsg:
 		t.reading, t.oErr = false, m.err
 		if m.o != nil {
 			t.o = m.o
 		}
-	case topLoaded:
+	case loadedMsg:
 		t.loading = false
 		if p := t.page(); p.same(m.page) {
 			p.list, p.workers, p.message, p.err = m.list, m.workers, m.message, m.err
 		} else {
 			t.load()
 		}
-	case topDone:
+	case doneMsg:
 		t.note = m.note
 		t.reader.Expire()
 		t.look()
-	case topFound:
+	case foundMsg:
 		if t.note = m.note; m.topic != "" {
-			t.open(topPage{view: viewMessage, topic: m.topic, id: m.id})
+			t.open(page{kind: pageMessage, topic: m.topic, id: m.id})
 		}
 	}
 	if t.leave {
@@ -153,22 +155,22 @@ func (t *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // page is the page that is shown.
-func (t *topModel) page() *topPage { return &t.pages[len(t.pages)-1] }
+func (t *model) page() *page { return &t.pages[len(t.pages)-1] }
 
 // open shows a page in front of the present one.
-func (t *topModel) open(p topPage) {
+func (t *model) open(p page) {
 	t.pages = append(t.pages, p)
 	t.load()
 }
 
 // goTo shows one of the main pages and forgets the way to the present one.
-func (t *topModel) goTo(p topPage) {
-	t.pages = []topPage{p}
+func (t *model) goTo(p page) {
+	t.pages = []page{p}
 	t.load()
 }
 
 // back shows the page before.
-func (t *topModel) back() {
+func (t *model) back() {
 	if len(t.pages) > 1 {
 		t.pages = t.pages[:len(t.pages)-1]
 	}
@@ -176,33 +178,33 @@ func (t *topModel) back() {
 }
 
 // look reads what is shown anew, unless that is under way.
-func (t *topModel) look() {
+func (t *model) look() {
 	if !t.reading {
 		t.reading = true
 		t.run(func(ctx context.Context) tea.Msg {
 			o, err := t.reader.Read(ctx)
-			return topOverview{o, err}
+			return overviewMsg{o, err}
 		})
 	}
 	t.load()
 }
 
-// topTimeout bounds each call to the store.
-const topTimeout = 10 * time.Second
+// callTimeout bounds each call to the store.
+const callTimeout = 10 * time.Second
 
 // load reads the list or message of the page, unless one is under way: then it is read when that has come.
-func (t *topModel) load() {
+func (t *model) load() {
 	p := *t.page()
-	if t.loading || p.view != viewTopic && p.view != viewMessage {
+	if t.loading || p.kind != pageTopic && p.kind != pageMessage {
 		return
 	}
 	t.loading = true
 	limit := max(1, t.height)
 	t.run(func(ctx context.Context) tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, topTimeout)
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		out := topLoaded{page: p}
-		if p.view == viewMessage {
+		out := loadedMsg{page: p}
+		if p.kind == pageMessage {
 			m, err := t.inspector.Get(ctx, p.topic, p.id)
 			if out.err = err; err == nil {
 				out.message = &m
@@ -213,7 +215,7 @@ func (t *topModel) load() {
 		if out.err = err; err == nil {
 			out.list = &l
 		}
-		if all, err := consumersOf(ctx, t.store, p.topic); err == nil {
+		if all, err := view.Consumers(ctx, t.store, p.topic); err == nil {
 			out.workers = consumersLine(all)
 		}
 		return out
@@ -221,29 +223,29 @@ func (t *topModel) load() {
 }
 
 // find looks for a message by its ID: in the topic that is shown, else in all.
-func (t *topModel) find(id string) {
+func (t *model) find(id string) {
 	id = strings.TrimSpace(id)
 	if id == "" {
 		return
 	}
 	within := ""
-	if p := t.page(); p.view == viewTopic || p.view == viewMessage {
+	if p := t.page(); p.kind == pageTopic || p.kind == pageMessage {
 		within = p.topic
 	}
-	t.note = "looking for " + oneLine(id, 40) + " …"
+	t.note = "looking for " + term.OneLine(id, 40) + " …"
 	t.run(func(ctx context.Context) tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, topTimeout)
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		topics, err := findID(ctx, t.inspector, within, id)
 		switch {
 		case err != nil:
-			return topFound{note: failed("find "+id, err)}
+			return foundMsg{note: failed("find "+id, err)}
 		case len(topics) == 0:
-			return topFound{note: fmt.Sprintf("%s: not found: 'punctual get' tells of a finished one while its story is kept", oneLine(id, 40))}
+			return foundMsg{note: fmt.Sprintf("%s: not found: 'punctual get' tells of a finished one while its story is kept", term.OneLine(id, 40))}
 		case len(topics) > 1:
-			return topFound{note: fmt.Sprintf("%s is in %s: open one of them and look there", oneLine(id, 40), oneLine(strings.Join(topics, ", "), 60))}
+			return foundMsg{note: fmt.Sprintf("%s is in %s: open one of them and look there", term.OneLine(id, 40), term.OneLine(strings.Join(topics, ", "), 60))}
 		}
-		return topFound{topic: topics[0], id: id}
+		return foundMsg{topic: topics[0], id: id}
 	})
 }
 
@@ -261,13 +263,23 @@ func findID(ctx context.Context, i punctual.Inspector, within, id string) ([]str
 	if err != nil {
 		return nil, err
 	}
-	return topicsWith(ctx, i, topics, id)
+	return view.TopicsWith(ctx, i, topics, id)
 }
 
 // failed is a note of what did not work.
 func failed(what string, err error) string {
 	if !punctual.Definite(err) {
-		return oneLine(what+": it may have happened or not: "+err.Error(), 200)
+		return term.OneLine(what+": it may have happened or not: "+err.Error(), 200)
 	}
-	return oneLine(what+": "+err.Error(), 200)
+	return term.OneLine(what+": "+err.Error(), 200)
+}
+
+// consumersLine sums up in a few words who works on a topic.
+func consumersLine(all punctual.Consumers) string {
+	all = all.First(0)
+	line := fmt.Sprintf("%d leases held, %d claims wait", all.Others.Leases, all.Others.Waiting)
+	if all.Others == (punctual.Consumer{}) {
+		line = "no consumers"
+	}
+	return line
 }
