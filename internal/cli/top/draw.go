@@ -245,7 +245,7 @@ func findingRow(f overview.Finding) row {
 		r.open = &page{kind: pageDead}
 	case f.Others > 0:
 		r.open = &page{kind: pageTopics}
-	case f.Kind == overview.KindHerd:
+	case f.Kind == overview.KindBurst:
 		r.open = &page{kind: pageAhead, step: f.Step}
 	}
 	return r
