@@ -12,16 +12,17 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/term"
 )
 
-const backupHelp = `Backup copies a store while it runs, as it is at one instant, into the directory TARGET. That does
-not exist yet or is empty; afterwards it is a store like any other. It has every message that was
-pushed before the command began, and none that was acked before. Everything is synced to disk when
-the command ends. With - in the place of TARGET a tar archive goes to standard output.
+const backupHelp = `Backup copies a store, as it is at one instant, into the directory TARGET, while programs go on
+using the store. TARGET must not exist yet, or be empty; afterwards it is a store like any other.
+The copy has every message that was pushed before the command began, and none that was acked
+before. When the command ends, everything is synced to disk. With - as TARGET a tar archive goes to
+standard output.
 
 The store is a directory, also one that another process owns, or that of a server. A server sends
 the copy to whoever may admin and inspect all topics. Redis and PostgreSQL have their own backups.
 
-To restore, end what uses the store and put the copy in its place. What was done after the copy was
-made is done again: messages acked since are delivered once more.`
+To restore, end the programs that use the store and put the copy in its place. The copy does not
+know what happened after it was made: messages that were acked since are delivered once more.`
 
 const backupExample = `  punctual backup /mnt/backup/punctual-2026-11-20 --store /var/lib/punctual
   punctual backup copy --store https://queue.example.com

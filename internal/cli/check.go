@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const checkHelp = `Check reads a whole store and verifies that all of it is sound and consistent. It changes
-nothing; it prints what it counted and each problem, and exits with 1 when there are any.`
+const checkHelp = `Check reads a whole store and verifies that all of it is sound and consistent, without changing
+anything. It prints what it counted and each problem, and exits with 1 when there are problems.`
 
 const checkExample = `  punctual check
   punctual check --store disk:/var/lib/punctual

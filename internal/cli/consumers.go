@@ -14,10 +14,10 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const consumersHelp = `Consumers lists who works on a topic: who has claims waiting, and who holds how many leases. It
-counts what each claimed and settled in the last five minutes. A lease does not say whose it is.
-So only a server knows, of the clients that it has seen since it started. The process that owns a
-directory knows the others that use it.`
+const consumersHelp = `Consumers lists who works on a topic: whose claims wait, who holds how many leases, and what each
+claimed and settled in the last five minutes. A store does not keep whose a lease is. So only a
+server can tell, about the clients that it has seen since it started, and the process that owns a
+directory, about the other processes that use it.`
 
 const consumersExample = `  punctual consumers order.close --store http://localhost:7878
   punctual consumers order.close --json --store http://localhost:7878

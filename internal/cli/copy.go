@@ -18,15 +18,17 @@ import (
 const copyHelp = `Copy puts the topics of one store into another one, of whatever kinds the two are. It is a way from
 a directory to Redis or PostgreSQL, and back. FROM and TO are written as --store takes them.
 
-Without --yes it only looks, and says what would be copied and what cannot be. With --yes it
-copies. FROM must be at rest: its topics have to be paused, which --pause does, and nobody may
-hold a lease. FROM keeps everything. So a run that ended early is made again: what TO has already
-stays as it is there. At the end the counts of both stores are compared.
+Without --yes nothing is changed: the command says what would be copied and what cannot be. With
+--yes it copies. FROM must be at rest: its topics have to be paused, which --pause does, and nobody
+may hold a lease. FROM keeps all its messages, and messages that TO has already are left as they
+are, so a run that ended early can simply be made again. At the end the counts of both stores are
+compared.
 
-A message keeps its ID, body, headers, due time, expiry, how long its ID is remembered, and the
-number of attempts that it has left. A topic keeps its settings but for the pauses. The history of
-failed attempts, the times of push and first due time, and what is kept of finished messages, their
-IDs and stories, stay behind. Dead messages stop the copy until --dead says what to do with them.`
+A message keeps its ID, body, headers, due time, expiry, its --remember, and the number of attempts
+that it has left. A topic keeps its settings except for the pauses. Not copied are the history of
+failed attempts, the time of the push, the first due time, and what is kept about finished messages:
+the IDs of the duplicate window and the finished records. While a topic has dead messages, the copy
+refuses until --dead says what to do with them.`
 
 const copyExample = `  punctual copy ./punctual-data redis://localhost
   punctual copy ./punctual-data postgres://localhost/shop --pause --yes
@@ -64,7 +66,7 @@ func newCopy(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.yes, "yes", false, "copy; without it nothing is changed")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only look, which is what happens without --yes")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, which is the default without --yes")
 	flags.BoolVar(&f.pause, "pause", false, "pause pushes and deliveries of the topics in FROM first, and leave them paused")
 	flags.StringArrayVar(&f.topics, "topic", nil, "copy this `TOPIC` alone; may be given more than once")
 	flags.StringVar(&f.dead, "dead", deadRefuse, "what to do when there are dead messages: `refuse|leave|carry`; carry makes them dead in TO, with reason and last error as one text")
@@ -188,10 +190,10 @@ func (c *copier) survey(ctx context.Context) error {
 			ct.Notes = append(ct.Notes, fmt.Sprintf("%d messages are being worked on: end the consumers and wait", t.Leased))
 		}
 		if t.Settings.DedupeWindow > 0 {
-			ct.Notes = append(ct.Notes, "IDs of finished messages that the topic remembers are not copied: a push that repeats one is stored")
+			ct.Notes = append(ct.Notes, "the IDs of the duplicate window are not copied: a push that repeats the ID of a finished message is stored")
 		}
 		if t.Settings.FinishedRetention > 0 {
-			ct.Notes = append(ct.Notes, "stories of finished messages are not copied")
+			ct.Notes = append(ct.Notes, "records of finished messages are not copied")
 		}
 		c.topics = append(c.topics, ct)
 	}
@@ -309,7 +311,7 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 		_, err = c.to.Configure(ctx, t.Topic, p)
 	}
 	if errors.Is(err, punctual.ErrUnsupported) && s.FinishedRetention > 0 {
-		t.Notes = append(t.Notes, "TO keeps no stories of finished messages")
+		t.Notes = append(t.Notes, "TO keeps no records of finished messages")
 		p.FinishedRetention = nil
 		_, err = c.to.Configure(ctx, t.Topic, p)
 	}

@@ -13,11 +13,10 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/demo"
 )
 
-const demoHelp = `Demo plays the story of a shop for about 15 seconds, on a fresh store in a temporary directory. An
-order that is not paid in time is closed. Some orders are paid, one gets more time, one fails and
-is retried, one can never be closed and ends dead. The store is closed and opened again in
-between. At the end it says how late the deliveries were and checks each promise; it exits with 1
-if one was broken.`
+const demoHelp = `Demo plays 15 seconds in a shop, on a fresh store in a temporary directory. An order that is not
+paid in time is closed. Some orders are paid, one gets more time, one fails and is retried, and one
+can never be closed and ends dead. In between the store is closed and opened again. At the end the
+demo says how late the deliveries were and checks each promise; it exits with 1 if one was broken.`
 
 const demoExample = `  punctual demo
   punctual demo --json

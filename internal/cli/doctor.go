@@ -15,16 +15,16 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const doctorHelp = `Doctor looks at what a store stands on: its disk or server, not its messages. It says whether the
-promises can be kept there, and what to do when not. It works when the store refuses to open, and
-before there is one. Each finding has a severity:
+const doctorHelp = `Doctor examines what a store stands on, its disk or servers, and not its messages. It says whether
+the store can keep its promises there, and what to do if it cannot. It also works when the store
+refuses to open, and before there is one. Each finding has a severity:
 
   good     as it should be
   warning  the store works, with less than it could have or for not much longer
   bad      a promise does not hold, or the store refuses to open
 
-It changes nothing, but that it makes and removes one small file on a disk. The exit code is 1 when
-something is bad. To read a whole store there is 'punctual check'.`
+Doctor changes nothing, except that it makes and removes one small file on a disk. The exit code is
+1 when something is bad. 'punctual check' reads all messages of a store.`
 
 const doctorExample = `  punctual doctor
   punctual doctor --store disk:/var/lib/punctual

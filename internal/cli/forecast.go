@@ -16,10 +16,10 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-const forecastHelp = `Forecast counts the messages that fall due in each minute, hour or day ahead, of one topic or
-of all. The first step is the one under way, and counts what is still ahead of it. Ready and
-leased messages count as overdue. Hours and days are those of the local time zone (TZ), or with
---utc of UTC; a day may have 23 or 25 hours.`
+const forecastHelp = `Forecast counts the messages that fall due in each minute, hour or day ahead, of one topic or of
+all. The first line is the present minute, hour or day, and counts what is still to come in it.
+Ready and leased messages count as overdue. Hours and days are those of the local time zone (TZ),
+or with --utc of UTC; a day may have 23 or 25 hours.`
 
 const forecastExample = `  punctual forecast
   punctual forecast order.cancel --by minute --buckets 30

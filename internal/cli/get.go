@@ -17,10 +17,11 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const getHelp = `Get shows messages with all that the store knows of them: state, times, attempts, the history of
-failures, headers and body. If the topic keeps it ('punctual topic set --finished-retention'), the
-story of a message that was acked, cancelled or dropped is shown. It says how the message ended,
-when, and how late. An ID may have both, a message and the story of an earlier one.`
+const getHelp = `Get shows messages with all that the store knows about them: state, times, attempts, the history
+of failures, headers and body. A message that was acked, cancelled or dropped is gone, but a topic
+with a finished retention keeps a record of it ('punctual topic set --finished-retention 30d'). Get
+shows that record too: how the message ended, when, and how late it was delivered. When an ID was
+used again, both are shown: the message, and the record of the earlier one.`
 
 const getExample = `  punctual get order-42
   punctual get visit-7 --topic reminder
@@ -36,7 +37,7 @@ func newGet(a *app) *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.action(func(ctx context.Context, ids []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
-				return a.get(ctx, i, stories{s}, topic, ids)
+				return a.get(ctx, i, finishedRecords{s}, topic, ids)
 			})
 		}),
 	}
@@ -45,7 +46,7 @@ func newGet(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) get(ctx context.Context, i punctual.Inspector, k stories, topic string, ids []string) error {
+func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, topic string, ids []string) error {
 	places, err := lookUp(ctx, i, topic, ids)
 	if err != nil {
 		return err
@@ -60,30 +61,30 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k stories, topic st
 		if err != nil && punctual.ErrorCode(err) != "not_found" {
 			return err
 		}
-		told, err := k.of(ctx, i, p)
+		records, err := k.of(ctx, i, p)
 		if err != nil {
 			return err
 		}
-		if !stored && len(told) == 0 {
+		if !stored && len(records) == 0 {
 			missing = append(missing, p.id)
 		}
-		for _, f := range told {
-			if err := a.showStory(f); err != nil {
+		for _, f := range records {
+			if err := a.showFinished(f); err != nil {
 				return err
 			}
 		}
 	}
 	if missing != nil {
-		return unwishedf("not_found", "ID %q: not found: there is no such message, and no story of a finished one is kept%s", strings.Join(missing, `", "`), a.notLookedInto(topic))
+		return unwishedf("not_found", "ID %q: not found: there is no such message, and no record of a finished one is kept%s", strings.Join(missing, `", "`), a.notLookedInto(topic))
 	}
 	return nil
 }
 
-// stories are those of finished messages that a store keeps, if it keeps any.
-type stories struct{ store punctual.Store }
+// finishedRecords are the records of finished messages that a store keeps, if it keeps any.
+type finishedRecords struct{ store punctual.Store }
 
-// of finds the story of an ID in the topic where it was found, or in all topics.
-func (k stories) of(ctx context.Context, i punctual.Inspector, p found) (told []punctual.Finished, err error) {
+// of returns the records of an ID: that of the topic where a message was found, else those of all topics.
+func (k finishedRecords) of(ctx context.Context, i punctual.Inspector, p found) (records []punctual.Finished, err error) {
 	keeper, err := punctual.AsFinishedKeeper(k.store)
 	if err != nil {
 		return nil, nil
@@ -98,17 +99,17 @@ func (k stories) of(ctx context.Context, i punctual.Inspector, p found) (told []
 		f, err := keeper.Finished(ctx, t.Topic, p.id)
 		switch {
 		case err == nil:
-			told = append(told, f)
+			records = append(records, f)
 		case errors.Is(err, punctual.ErrUnsupported):
 			return nil, nil
 		case !errors.Is(err, punctual.ErrNotFound):
 			return nil, err
 		}
 	}
-	return told, nil
+	return records, nil
 }
 
-func (a *app) showStory(f punctual.Finished) error {
+func (a *app) showFinished(f punctual.Finished) error {
 	if a.json {
 		return a.out.writeJSON(wire.FinishedOf(&f))
 	}
@@ -130,7 +131,7 @@ func (a *app) showStory(f punctual.Finished) error {
 	return nil
 }
 
-// row prints a name and what stands behind it.
+// row prints a line of a name and a value.
 func (a *app) row(name, format string, args ...any) {
 	a.printf("%-12s %s\n", name, term.Printable(fmt.Sprintf(format, args...)))
 }

@@ -167,7 +167,7 @@ func (a *app) showMoved(r *importer.Report) {
 	}
 	a.printf("%s\n", t.Render())
 	for _, c := range r.Remembered {
-		a.printf("Topic %s remembers finished IDs for %s now, so that a run that was killed can be gone on with.\n", c.Topic, notation.FormatDuration(c.Now))
+		a.printf("The duplicate window of topic %s is %s now, so that a run that was killed can be resumed.\n", c.Topic, notation.FormatDuration(c.Now))
 		a.printf("When the import is over: punctual topic set %s --dedupe-window %s\n", c.Topic, notation.FormatDuration(c.Was))
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-const listHelp = `List shows messages of a topic in order of time: leased ones first, then ready, scheduled and dead
-ones, or those of one --state. A page holds --limit messages; --after continues behind it.`
+const listHelp = `List shows the messages of a topic: leased ones first, then ready, scheduled and dead ones, each
+state in the order of time, or with --state one of them. It shows up to --limit messages and then
+names a cursor; --after CURSOR continues behind them.`
 
 const listExample = `  punctual list order.cancel
   punctual list order.cancel --state scheduled --limit 20

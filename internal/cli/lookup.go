@@ -17,9 +17,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// IDs are unique within a topic. Commands that take IDs alone look for the topic.
+// IDs are unique within a topic. A command that gets an ID without a topic searches all topics for it.
 
-const topicFlagHelp = "the topic of the IDs (default: looked for; it must be the only one with the ID)"
+const topicFlagHelp = "the topic of the IDs (default: the only topic that has the ID)"
 
 // found is where an ID given on the command line was found.
 type found struct {
@@ -62,7 +62,8 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 	return out, nil
 }
 
-// notLookedInto says of IDs that were looked for in all topics that some topics may not have been seen, or is empty.
+// notLookedInto is a remark for IDs that were not found in any topic: the token or certificate may not allow to inspect all
+// topics. It is empty where topic was given or the store knows no rights.
 func (a *app) notLookedInto(topic string) string {
 	kind, _, _ := strings.Cut(a.storeName(), ":")
 	p := a.place("")
@@ -72,7 +73,7 @@ func (a *app) notLookedInto(topic string) string {
 	return "; only topics that the token or certificate may inspect were looked into: name another one with --topic"
 }
 
-// amended is what became of one ID.
+// amended is the outcome for one ID.
 type amended struct {
 	found
 	outcome punctual.Amended
@@ -85,7 +86,7 @@ type change struct {
 	by time.Duration
 }
 
-// to is the change of one message.
+// to returns the change of the message that was found.
 func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual.Amendment, error) {
 	a := c.template
 	a.Topic, a.ID = f.topic, f.id
@@ -196,7 +197,7 @@ func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.
 	return nil
 }
 
-// isDead says of a message that was not found among those to be delivered whether it is dead.
+// isDead reports whether a message that was not found among those to be delivered is dead.
 func (a *app) isDead(ctx context.Context, i punctual.Inspector, d amended) bool {
 	if d.topic == "" || !errors.Is(d.outcome.Err, punctual.ErrNotFound) {
 		return false

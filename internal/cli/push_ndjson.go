@@ -24,14 +24,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// push --ndjson: one goroutine reads and parses lines into a backlog. The command's own takes what
-// has gathered, pushes it as one batch and prints the results. While a batch is on its way the next
-// one gathers; a lone line goes at once.
+// push --ndjson has two goroutines. One reads and parses lines into a backlog. The command's own goroutine takes what is in
+// the backlog, pushes it as one batch, and prints the results, while the backlog fills with the next batch. So a single line
+// is pushed at once, and a fast input in large batches.
 
 const (
 	// maxLine bounds a line of input: twice a body, for its escapes, and room for the rest.
 	maxLine = 2*punctual.DefaultMaxBody + 64<<10
-	// batchLines and batchBytes bound what is gathered for one batch, and so the memory.
+	// batchLines and batchBytes bound a batch, and so the memory.
 	batchLines = 1000
 	batchBytes = 8 << 20
 )
@@ -147,8 +147,8 @@ type linePusher struct {
 	size           int64 // of the input, in bytes; 0 if it is not a file
 	bar            *term.Bar
 	stored         int64
-	kept           int64 // of stored: the ID was taken, and the first message kept
-	taken, refused int64 // refused because the ID was taken; for any other reason
+	kept           int64 // of stored: the ID was in use, and the first message was kept
+	inUse, refused int64 // refused because the ID was in use; for any other reason
 }
 
 // run pushes what is read, in batches. When ctx ends it finishes the batch under way.
@@ -224,7 +224,7 @@ func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
 // refuse reports a line that was not stored.
 func (p *linePusher) refuse(l inputLine) error {
 	if errors.Is(l.err, punctual.ErrDuplicate) {
-		p.taken++
+		p.inUse++
 	} else {
 		p.refused++
 	}
@@ -241,9 +241,9 @@ func (p *linePusher) refuse(l inputLine) error {
 
 // result is the command's error once all lines were read.
 func (p *linePusher) result() error {
-	total := p.stored + p.taken + p.refused
+	total := p.stored + p.inUse + p.refused
 	if p.kept > 0 && !p.json {
-		note := fmt.Appendf(nil, "punctual: push: %d of %d lines have an ID that is taken (duplicate): the first messages are kept\n", p.kept, total)
+		note := fmt.Appendf(nil, "punctual: push: %d of %d lines have an ID that is in use (duplicate): the first messages are kept\n", p.kept, total)
 		if err := p.bar.Print(p.errs.Output, note); err != nil {
 			return err
 		}
@@ -252,10 +252,10 @@ func (p *linePusher) result() error {
 	case p.refused > 0:
 		return &failure{
 			code: codeSomeFailed, exit: exitError, definite: p.stored == 0, // the others are stored
-			text: fmt.Sprintf("%d of %d lines were not stored: mend and push those again", p.refused+p.taken, total),
+			text: fmt.Sprintf("%d of %d lines were not stored: mend and push those again", p.refused+p.inUse, total),
 		}
-	case p.taken > 0:
-		return unwishedf("duplicate", "%d of %d lines have an ID that is taken and were not stored", p.taken, total)
+	case p.inUse > 0:
+		return unwishedf("duplicate", "%d of %d lines have an ID that is in use and were not stored", p.inUse, total)
 	}
 	return nil
 }

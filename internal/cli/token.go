@@ -16,9 +16,9 @@ import (
 	"github.com/punctualmq/punctual/server/access"
 )
 
-const tokenHelp = `Tokens say who may do what on a server. They stand in a file that 'punctual serve --tokens FILE'
-reads; a change counts at once, without a restart. The file holds no secrets, only the hash of
-each, and must be its owner's alone (mode 0600).`
+const tokenHelp = `Tokens say who may do what on a server. They are kept in a file that 'punctual serve --tokens FILE'
+reads; a change of the file is in force at once, without a restart. The file holds no secrets, only
+their hashes, and nobody but its owner may read it (mode 0600).`
 
 func newToken(a *app) *cobra.Command {
 	var file string
@@ -49,7 +49,7 @@ it as "Authorization: Bearer TOKEN".
 
 The actions are:
 
-  inspect  look: get, list, statistics, forecast, settings
+  inspect  read: get, list, statistics, forecast, settings
   push     store messages
   amend    cancel, reschedule, requeue
   work     claim and settle
@@ -114,7 +114,7 @@ func (a *app) showNewToken(e *access.Entry, token string) error {
 	return nil
 }
 
-const tokenListHelp = `List shows the tokens, and whether each still counts. The secrets cannot be shown.`
+const tokenListHelp = `List shows the tokens, and whether each is still valid. The secrets cannot be shown.`
 
 func newTokenList(a *app, path func() string) *cobra.Command {
 	return &cobra.Command{
@@ -175,7 +175,7 @@ func (a *app) stateOf(e *access.Entry) string {
 	return "live"
 }
 
-const tokenRevokeHelp = `Revoke ends tokens at once. They stay in the file, so that the list tells who had access when.`
+const tokenRevokeHelp = `Revoke ends tokens at once. They stay in the file, so that the list shows who had access when.`
 
 func newTokenRevoke(a *app, path func() string) *cobra.Command {
 	return &cobra.Command{

@@ -15,10 +15,11 @@ import (
 	"github.com/punctualmq/punctual/internal/cli/top"
 )
 
-const topHelp = `Top shows a store live on a terminal: are messages in time, what falls due when, what needs
-attention. Keys lead into topics, messages and dead messages, and change them after a question;
-? lists the keys. Times are in the local time zone (TZ), or with --utc in UTC. It looks each
-second, more seldom when the store takes long.`
+const topHelp = `Top shows a store live on a terminal: whether messages are in time, what falls due when, and what
+needs attention. Keys open topics, messages and dead messages. Other keys change them, for example
+c cancels a message, always after a question; ? lists all keys. Times are in the local time zone
+(TZ), or with --utc in UTC. The numbers are read anew every second, less often when that takes the
+store long.`
 
 const topExample = `  punctual top
   punctual top --store redis://localhost
@@ -64,7 +65,8 @@ func (a *app) terminalEnv() []string {
 	return env
 }
 
-// heldLines keeps what the store logs while the screen is in use, at most so much.
+// heldLines keeps what the store logs while the screen is in use, because a line on the terminal would spoil it. Of a long
+// log it keeps the end.
 type heldLines struct {
 	mu   sync.Mutex
 	text []byte // guarded by mu

@@ -434,7 +434,7 @@ func (t *model) messageRow(m punctual.Info, idWidth int) row {
 	}
 }
 
-// messageBody is one message with its whole story.
+// messageBody is one message with its history.
 func (t *model) messageBody(p *page) content {
 	var b content
 	switch {
@@ -450,7 +450,7 @@ func (t *model) messageBody(p *page) content {
 	}
 	m := *p.message
 	b.fixed = append(b.fixed, "  "+lifeOf(m.State), "")
-	for _, l := range t.story(m) {
+	for _, l := range t.history(m) {
 		b.rows = append(b.rows, row{text: l, topic: m.Topic, id: m.ID})
 	}
 	return b
@@ -467,8 +467,8 @@ func lifeOf(state punctual.State) string {
 	return word(punctual.StateScheduled) + " ──▶ " + word(punctual.StateReady) + " ──▶ " + word(punctual.StateLeased) + " ──▶ done, or " + word(punctual.StateDead)
 }
 
-// story is what happened to a message and will, line by line, then its headers and body.
-func (t *model) story(m punctual.Info) []string {
+// history is what has happened to a message and what comes next, line by line, then its headers and body.
+func (t *model) history(m punctual.Info) []string {
 	var lines []string
 	row := func(name, format string, args ...any) {
 		for n, l := range strings.Split(term.Printable(fmt.Sprintf(format, args...)), "\n") {

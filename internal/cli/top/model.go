@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// pageKind is one of the things that top shows.
+// pageKind says what a page shows.
 type pageKind uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 	pageDead
 )
 
-// page is what top shows, and where the user stands in it. Pages lie on a stack: Esc goes back.
+// page is what top shows, and which row of it is chosen. Pages lie on a stack, from which Esc takes the top one.
 type page struct {
 	kind      pageKind
 	topic, id string
@@ -49,7 +49,7 @@ type page struct {
 	err     error
 }
 
-// same tells whether an answer for p is one for the page that is shown now.
+// same reports whether o shows the same part of the same list as p, so that an answer for o may be shown on p.
 func (p *page) same(o page) bool {
 	return p.kind == o.kind && p.topic == o.topic && p.id == o.id && p.state == o.state && p.after == o.after && p.from.Equal(o.from)
 }
@@ -63,14 +63,14 @@ type question struct {
 	answer func(typed string)
 }
 
-// model is the state of top. bubbletea calls its methods one at a time.
+// model is the state of the screen. bubbletea calls its methods one at a time.
 type model struct {
 	readTime  func(string) (time.Time, error)
 	inspector punctual.Inspector
 	store     punctual.Store
 	reader    *overview.Reader
 	zone      *time.Location
-	// run lets f work beside the screen; what it returns comes back to Update.
+	// run calls f in a goroutine, so that the screen does not wait; Update gets what f returns.
 	run func(f func(context.Context) tea.Msg)
 
 	width, height int
@@ -92,9 +92,9 @@ func newModel(i punctual.Inspector, s punctual.Store, r *overview.Reader, o Opti
 
 // What comes back to Update.
 type (
-	// tickMsg says that it is time to look again.
+	// tickMsg says that it is time to read the store again.
 	tickMsg struct{}
-	// overviewMsg is what the reader told.
+	// overviewMsg is what the reader returned.
 	overviewMsg struct {
 		o   *overview.Overview
 		err error
@@ -126,7 +126,7 @@ func (t *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg:
 		t.key(m)
 	case tickMsg:
-		t.look()
+		t.refresh()
 	case overviewMsg:
 		t.reading, t.oErr = false, m.err
 		if m.o != nil {
@@ -142,7 +142,7 @@ func (t *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case doneMsg:
 		t.note = m.note
 		t.reader.Expire()
-		t.look()
+		t.refresh()
 	case foundMsg:
 		if t.note = m.note; m.topic != "" {
 			t.open(page{kind: pageMessage, topic: m.topic, id: m.id})
@@ -163,7 +163,7 @@ func (t *model) open(p page) {
 	t.load()
 }
 
-// goTo shows one of the main pages and forgets the way to the present one.
+// goTo shows one of the main pages, from which Esc does not lead back.
 func (t *model) goTo(p page) {
 	t.pages = []page{p}
 	t.load()
@@ -177,8 +177,8 @@ func (t *model) back() {
 	t.load()
 }
 
-// look reads what is shown anew, unless that is under way.
-func (t *model) look() {
+// refresh reads what is shown anew, unless a reading is under way.
+func (t *model) refresh() {
 	if !t.reading {
 		t.reading = true
 		t.run(func(ctx context.Context) tea.Msg {
@@ -192,7 +192,8 @@ func (t *model) look() {
 // callTimeout bounds each call to the store.
 const callTimeout = 10 * time.Second
 
-// load reads the list or message of the page, unless one is under way: then it is read when that has come.
+// load reads the list or message of the page. While a reading is under way it does nothing, because Update calls load again
+// when that reading was for another page.
 func (t *model) load() {
 	p := *t.page()
 	if t.loading || p.kind != pageTopic && p.kind != pageMessage {
@@ -222,7 +223,7 @@ func (t *model) load() {
 	})
 }
 
-// find looks for a message by its ID: in the topic that is shown, else in all.
+// find searches a message by its ID: first in the topic that is shown, then in all.
 func (t *model) find(id string) {
 	id = strings.TrimSpace(id)
 	if id == "" {
@@ -241,7 +242,7 @@ func (t *model) find(id string) {
 		case err != nil:
 			return foundMsg{note: failed("find "+id, err)}
 		case len(topics) == 0:
-			return foundMsg{note: fmt.Sprintf("%s: not found: 'punctual get' tells of a finished one while its story is kept", term.OneLine(id, 40))}
+			return foundMsg{note: fmt.Sprintf("%s: not found: 'punctual get' shows a finished one while its record is kept", term.OneLine(id, 40))}
 		case len(topics) > 1:
 			return foundMsg{note: fmt.Sprintf("%s is in %s: open one of them and look there", term.OneLine(id, 40), term.OneLine(strings.Join(topics, ", "), 60))}
 		}
@@ -249,7 +250,7 @@ func (t *model) find(id string) {
 	})
 }
 
-// findID is in which topics an ID is; if it is in the topic within, that alone.
+// findID returns the topics that hold an ID; if the topic within does, that one alone.
 func findID(ctx context.Context, i punctual.Inspector, within, id string) ([]string, error) {
 	if err := storekit.CheckID(id); err != nil {
 		return nil, err
@@ -266,7 +267,7 @@ func findID(ctx context.Context, i punctual.Inspector, within, id string) ([]str
 	return view.TopicsWith(ctx, i, topics, id)
 }
 
-// failed is a note of what did not work.
+// failed is the note about something that did not work.
 func failed(what string, err error) string {
 	if !punctual.Definite(err) {
 		return term.OneLine(what+": it may have happened or not: "+err.Error(), 200)

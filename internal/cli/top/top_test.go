@@ -103,8 +103,8 @@ func (s *screenOf) send(m tea.Msg) {
 	}
 }
 
-// refresh has top look anew.
-func (s *screenOf) refresh() {
+// reread makes top read the store anew.
+func (s *screenOf) reread() {
 	s.reader.Expire()
 	s.send(tickMsg{})
 }
@@ -189,7 +189,7 @@ func TestTopShowsNow(t *testing.T) {
 	s := r.top()
 	s.shows("Punctual", "scheduled 3", "due in the next 60 minutes: 2, at most 2 a minute; later: 1", "as of 10:00:00 UTC", "█", "10:15", "! durability: volatile")
 	r.clock.Advance(11 * time.Minute)
-	s.refresh()
+	s.reread()
 	s.shows("Late: the oldest ready message, of order.cancel, waits for 1m", "! order.cancel: the first of 2 ready messages")
 	s.typed("enter").shows(" Now").typed("j", "enter").shows("Topic order.cancel", "[ready 2]", "a ", "b ").typed("esc").shows(" Now")
 }
@@ -273,7 +273,7 @@ func TestTopFinds(t *testing.T) {
 	if out, err := r.Amend(t.Context(), []punctual.Amendment{{Topic: "t", ID: "a", Change: punctual.ChangeCancel}}); err != nil || out[0].Err != nil {
 		t.Fatal(out, err)
 	}
-	s.refresh()
+	s.reread()
 	s.shows("This message is not there any more")
 }
 
@@ -307,7 +307,7 @@ func TestTopShowsOldValues(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.refresh()
+	s.reread()
 	s.shows("scheduled 1", "old values", "closed", "✗ the store does not answer")
 	s.typed("gt", "enter").shows("list: ")
 }
