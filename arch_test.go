@@ -67,14 +67,19 @@ var architecture = map[string]rule{
 	"storetest/random":            {ours: []string{".", "storekit", "memstore", "storetest", "storetest/compare", "storetest/promise"}, outside: []string{"pgregory.net/rapid"}},
 	"storetest/transitions":       {ours: []string{".", "storekit", "memstore"}},
 	"punctualtest":                {ours: []string{".", "storekit", "memstore", "worker"}},
+	"internal/cli/demo":           {ours: []string{".", "storekit", "worker", "internal/cli/term", "internal/notation"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
+	"internal/cli/term":           {outside: []string{"github.com/jedib0t/go-pretty/v6", "golang.org/x/term"}},
+	"internal/cli/top":            {ours: []string{".", "storekit", "internal/cli/term", "internal/cli/view", "internal/notation", "internal/overview", "internal/wire"}, outside: []string{"charm.land/bubbletea/v2", "github.com/jedib0t/go-pretty/v6"}},
+	"internal/cli/view":           {ours: []string{".", "internal/wire"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli": {
 		ours: []string{
-			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/importer", "internal/notation", "remotestore", "server", "server/access", "sharedstore",
-			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "console",
+			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/importer", "internal/notation", "remotestore",
+			"server", "server/access", "sharedstore",
+			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},
 		outside: []string{
-			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "charm.land/bubbletea/v2",
-			"golang.org/x/term", "github.com/prometheus/client_golang", "go.yaml.in/yaml/v4", "github.com/coreos/go-systemd/v22",
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6",
+			"github.com/prometheus/client_golang", "go.yaml.in/yaml/v4", "github.com/coreos/go-systemd/v22",
 		},
 	},
 	"metrics/punctualprom":     {ours: []string{".", "metrics/internal/reading"}, outside: []string{"github.com/prometheus/client_golang"}},

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 )
 
 const statsHelp = `Stats counts the messages of one topic, or of every topic, by their state. The numbers are of
@@ -67,11 +69,11 @@ func (a *app) showStats(all []punctual.TopicStats) error {
 		a.sayNothing("topics")
 		return nil
 	}
-	t := a.newTable("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED")
-	rightAligned(t, 2, 3, 4, 5)
+	t := a.out.Table("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED")
+	term.RightAligned(t, 2, 3, 4, 5)
 	var sum punctual.TopicStats
 	for _, s := range all {
-		t.AppendRow([]any{s.Topic, s.Scheduled, s.Ready, s.Leased, a.deadCount(s.Dead), when(s.NextDue), pausedWord(s.Settings)})
+		t.AppendRow([]any{s.Topic, s.Scheduled, s.Ready, s.Leased, a.deadCount(s.Dead), when(s.NextDue), view.PausedWord(s.Settings)})
 		sum.Scheduled += s.Scheduled
 		sum.Ready += s.Ready
 		sum.Leased += s.Leased
@@ -89,5 +91,5 @@ func (a *app) deadCount(n int64) any {
 	if n == 0 {
 		return n
 	}
-	return a.colour(text.FgRed, fmt.Sprint(n))
+	return a.out.Colour(text.FgRed, fmt.Sprint(n))
 }

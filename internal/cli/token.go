@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/server/access"
 )
 
-const tokenHelp = `Tokens say who may do what on a server. They stand in a file that 'punctual serve --tokens FILE'
-reads; a change counts at once, without a restart. The file holds no secrets, only the hash of
-each, and must be its owner's alone (mode 0600).`
+const tokenHelp = `Tokens say who may do what on a server. They are kept in a file that 'punctual serve --tokens FILE'
+reads; a change of the file is in force at once, without a restart. The file holds no secrets, only
+their hashes, and nobody but its owner may read it (mode 0600).`
 
 func newToken(a *app) *cobra.Command {
 	var file string
@@ -48,7 +49,7 @@ it as "Authorization: Bearer TOKEN".
 
 The actions are:
 
-  inspect  look: get, list, statistics, forecast, settings
+  inspect  read: get, list, statistics, forecast, settings
   push     store messages
   amend    cancel, reschedule, requeue
   work     claim and settle
@@ -113,7 +114,7 @@ func (a *app) showNewToken(e *access.Entry, token string) error {
 	return nil
 }
 
-const tokenListHelp = `List shows the tokens, and whether each still counts. The secrets cannot be shown.`
+const tokenListHelp = `List shows the tokens, and whether each is still valid. The secrets cannot be shown.`
 
 func newTokenList(a *app, path func() string) *cobra.Command {
 	return &cobra.Command{
@@ -151,12 +152,12 @@ func (a *app) showTokens(all []access.Entry) error {
 		a.sayNothing("tokens")
 		return nil
 	}
-	t := a.newTable("ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT")
+	t := a.out.Table("ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT")
 	for i := range all {
 		e := &all[i]
 		t.AppendRow([]any{
-			e.ID, printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e),
-			cmp.Or(printable(e.Subject), "-"),
+			e.ID, term.Printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e),
+			cmp.Or(term.Printable(e.Subject), "-"),
 		})
 	}
 	a.printf("%s\n", t.Render())
@@ -174,7 +175,7 @@ func (a *app) stateOf(e *access.Entry) string {
 	return "live"
 }
 
-const tokenRevokeHelp = `Revoke ends tokens at once. They stay in the file, so that the list tells who had access when.`
+const tokenRevokeHelp = `Revoke ends tokens at once. They stay in the file, so that the list shows who had access when.`
 
 func newTokenRevoke(a *app, path func() string) *cobra.Command {
 	return &cobra.Command{

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -18,8 +20,8 @@ func newTopic(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topic",
 		Short: "Show or change a topic's settings, pause, purge or delete it",
-		Long: `A topic's settings live in the store and apply to every process that uses it. A topic comes into
-being with its first message or its first settings.`,
+		Long: `The settings of a topic are kept in the store and apply to every process that uses it. A topic comes
+into being with its first message or its first settings.`,
 		Example: `  punctual topic show order.cancel
   punctual topic set order.cancel --max-attempts 8 --backoff 2m,10m,10m,1h,2h,6h,15h
   punctual topic pause order.cancel`,
@@ -35,25 +37,25 @@ func (a *app) showSettings(topic string, s punctual.Settings) error {
 	if a.json {
 		return a.out.writeJSON(shape)
 	}
-	kept, remembered, stories := shape.DeadRetention, shape.DedupeWindow, shape.FinishedRetention
+	kept, window, finished := shape.DeadRetention, shape.DedupeWindow, shape.FinishedRetention
 	if s.DeadRetention == 0 {
 		kept = "until purged"
 	}
 	if s.DedupeWindow == 0 {
-		remembered = "not at all"
+		window = "not at all"
 	}
 	if s.FinishedRetention == 0 {
-		stories = "not at all"
+		finished = "not at all"
 	}
 	for _, row := range [][2]string{
 		{"topic", topic},
 		{"lease", shape.Lease},
 		{"max attempts", fmt.Sprint(shape.MaxAttempts)},
 		{"backoff", shape.Backoff},
-		{"dead are kept", kept},
-		{"finished IDs are remembered", remembered},
-		{"stories are kept", stories},
-		{"paused", pausedWord(s)},
+		{"dead messages are kept", kept},
+		{"duplicate window", window},
+		{"finished records are kept", finished},
+		{"paused", view.PausedWord(s)},
 		{"partitions", fmt.Sprint(shape.Partitions)},
 	} {
 		a.printf("%-28s %s\n", row[0], row[1])
@@ -83,19 +85,19 @@ func (a *app) configure(ctx context.Context, create bool, topic string, p punctu
 	})
 }
 
-// confirm asks on a terminal for the topic's name before something is removed for good. Without a
-// terminal --yes is needed.
+// confirm asks on a terminal for the name of the topic before something is removed for good. Without a terminal, where
+// nobody can answer, --yes is needed.
 func (a *app) confirm(topic, what string, yes bool) error {
 	if yes {
 		return nil
 	}
-	if !isTerminal(a.in) {
+	if !term.IsTerminal(a.in) {
 		return usagef("this removes %s for good: say --yes to do it", what)
 	}
 	return a.ask(topic, what)
 }
 
-// ask goes on only when the topic's name is typed.
+// ask asks for the name of the topic, and returns an error unless exactly that was typed.
 func (a *app) ask(topic, what string) error {
 	fmt.Fprintf(a.errs, "This removes %s for good. Type the topic's name to do it: ", what)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

@@ -307,11 +307,16 @@ type Finding struct {
 	Remedy   string `json:"remedy,omitzero"`
 }
 
+// FindingOf is f for an answer.
+func FindingOf(f punctual.Finding) Finding {
+	return Finding{Name: f.Name, Value: f.Value, Severity: f.Severity.String(), Remedy: f.Remedy}
+}
+
 // ExaminationOf is what Examiner.Examine returned, for an answer.
 func ExaminationOf(fs []punctual.Finding, err error) Examination {
 	out := Examination{Findings: make([]Finding, len(fs)), Error: ItemProblem(err)}
 	for i, f := range fs {
-		out.Findings[i] = Finding{f.Name, f.Value, f.Severity.String(), f.Remedy}
+		out.Findings[i] = FindingOf(f)
 	}
 	return out
 }

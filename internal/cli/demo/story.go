@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// The story of punctual demo: what happens when. It uses the library as any program would.
-
 const (
 	// storyTopic carries one message for each unpaid order: close it.
 	storyTopic = "order.close"
@@ -25,6 +23,11 @@ const (
 	storyReopen = 5 * time.Second
 	// storyAttempts is the topic's limit of attempts.
 	storyAttempts = 3
+
+	// endWait bounds how long the story waits for its last message after its plan, endCheck is how often it counts what is
+	// left meanwhile.
+	endWait  = time.Minute
+	endCheck = 100 * time.Millisecond
 
 	storyOrders  = 12
 	storyPace    = 400 * time.Millisecond // from one order to the next
@@ -76,7 +79,8 @@ type step struct {
 	do func(context.Context) error
 }
 
-// story is one performance. Its goroutine is the caller's of playStory, except for the handler.
+// story is one run of the demo. The goroutine that calls play uses it; the handler, which the worker calls, uses only the
+// ledger.
 type story struct {
 	open   func() (punctual.Store, error)
 	ledger *ledger
@@ -86,8 +90,8 @@ type story struct {
 	worker *worker.Worker
 }
 
-// playStory plays the story and writes down in l what happened.
-func playStory(ctx context.Context, open func() (punctual.Store, error), l *ledger) (err error) {
+// play plays the story, as a program that uses the library would, and writes down in l what happened.
+func play(ctx context.Context, open func() (punctual.Store, error), l *ledger) (err error) {
 	s := &story{open: open, ledger: l}
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -229,21 +233,21 @@ func (s *story) reopen(ctx context.Context) error {
 	return nil
 }
 
-// end waits until nothing is left to deliver, and writes down what is left in the store.
+// end waits until nothing is left to be delivered, and writes down what the store still holds: the dead order.
 func (s *story) end(ctx context.Context) error {
 	i, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(demoEnd); time.Now().Before(deadline); {
-		live, err := liveMessages(ctx, i, []string{storyTopic})
+	for deadline := time.Now().Add(endWait); time.Now().Before(deadline); {
+		s, err := i.Stats(ctx, storyTopic)
 		if err != nil {
 			return err
 		}
-		if live == 0 {
+		if s.Live() == 0 {
 			break
 		}
-		if err := waitFor(ctx, emptyCheck); err != nil {
+		if err := waitFor(ctx, endCheck); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package top
 
 import (
 	"context"
@@ -8,14 +8,17 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // change begins what a key changes: it asks first.
-func (t *topModel) change(name string) {
+func (t *model) change(name string) {
 	r := t.chosen()
-	if p := t.page(); p.view == viewMessage {
-		r = &topRow{topic: p.topic, id: p.id}
+	if p := t.page(); p.kind == pageMessage {
+		r = &row{topic: p.topic, id: p.id}
 	}
 	switch name {
 	case "c", "s", "u":
@@ -33,7 +36,7 @@ func (t *topModel) change(name string) {
 	}
 }
 
-func (t *topModel) changeMessage(name, topic, id string) {
+func (t *model) changeMessage(name, topic, id string) {
 	a := punctual.Amendment{Topic: topic, ID: id}
 	switch name {
 	case "c":
@@ -44,9 +47,9 @@ func (t *topModel) changeMessage(name, topic, id string) {
 		t.confirm("requeue "+id+"? It is delivered now, and its attempts start anew", func() { t.amend(a) })
 	case "s":
 		a.Change = punctual.ChangeReschedule
-		t.asked = &question{text: "deliver " + oneLine(id, 30) + " when (now, 30m, 9:30, 2026-11-20 9:00)? ", line: true, answer: func(typed string) {
+		t.asked = &question{text: "deliver " + term.OneLine(id, 30) + " when (now, 30m, 9:30, 2026-11-20 9:00)? ", line: true, answer: func(typed string) {
 			if err := t.readWhen(typed, &a); err != nil {
-				t.note = oneLine(err.Error(), 200)
+				t.note = term.OneLine(err.Error(), 200)
 				return
 			}
 			t.confirm(fmt.Sprintf("reschedule %s to %s?", id, t.whenOf(a)), func() { t.amend(a) })
@@ -55,7 +58,7 @@ func (t *topModel) changeMessage(name, topic, id string) {
 }
 
 // readWhen reads when a message is to be delivered: now, in some time, or at a time.
-func (t *topModel) readWhen(typed string, a *punctual.Amendment) (err error) {
+func (t *model) readWhen(typed string, a *punctual.Amendment) (err error) {
 	typed = strings.TrimSpace(typed)
 	if typed == "now" {
 		return nil
@@ -64,11 +67,11 @@ func (t *topModel) readWhen(typed string, a *punctual.Amendment) (err error) {
 		a.Delay = d
 		return nil
 	}
-	a.Due, err = t.app.readTime(typed)
+	a.Due, err = t.readTime(typed)
 	return err
 }
 
-func (t *topModel) whenOf(a punctual.Amendment) string {
+func (t *model) whenOf(a punctual.Amendment) string {
 	switch {
 	case !a.Due.IsZero():
 		return a.Due.In(t.zone).Format("2006-01-02 15:04:05 MST")
@@ -79,14 +82,14 @@ func (t *topModel) whenOf(a punctual.Amendment) string {
 }
 
 // confirm asks, and does it when the answer is yes.
-func (t *topModel) confirm(text string, do func()) {
-	t.asked = &question{text: oneLine(text, 200) + " [y/N] ", answer: func(string) { do() }}
+func (t *model) confirm(text string, do func()) {
+	t.asked = &question{text: term.OneLine(text, 200) + " [y/N] ", answer: func(string) { do() }}
 }
 
 // amend changes one message.
-func (t *topModel) amend(a punctual.Amendment) {
+func (t *model) amend(a punctual.Amendment) {
 	t.run(func(ctx context.Context) tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, topTimeout)
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		out, err := t.store.Amend(ctx, []punctual.Amendment{a})
 		if err == nil {
@@ -94,18 +97,18 @@ func (t *topModel) amend(a punctual.Amendment) {
 		}
 		switch {
 		case err == nil && a.Change == punctual.ChangeCancel:
-			return topDone{a.ID + " is " + doneWord(a.Change)}
+			return doneMsg{a.ID + " is " + wire.OutcomeWord(a.Change)}
 		case err == nil:
-			return topDone{fmt.Sprintf("%s is %s, due %s", a.ID, doneWord(a.Change), out[0].Due.In(t.zone).Format("2006-01-02 15:04:05.000 MST"))}
-		case exitOf(punctual.ErrorCode(err)) == exitUnwished:
-			return topDone{a.ID + ": " + explain(err, a.Change)}
+			return doneMsg{fmt.Sprintf("%s is %s, due %s", a.ID, wire.OutcomeWord(a.Change), out[0].Due.In(t.zone).Format("2006-01-02 15:04:05.000 MST"))}
+		case view.Refused(err):
+			return doneMsg{a.ID + ": " + view.Explain(err, a.Change)}
 		}
-		return topDone{failed(a.Change.String()+" "+a.ID, err)}
+		return doneMsg{failed(a.Change.String()+" "+a.ID, err)}
 	})
 }
 
 // pause asks whether to pause or resume a topic's deliveries or pushes.
-func (t *topModel) pause(topic string, pushes bool) {
+func (t *model) pause(topic string, pushes bool) {
 	s, ok := t.statsOf(topic)
 	if !ok {
 		return
@@ -122,18 +125,18 @@ func (t *topModel) pause(topic string, pushes bool) {
 	}
 	t.confirm(fmt.Sprintf("%s %s %s? This is so for all processes", verb, what, topic), func() {
 		t.run(func(ctx context.Context) tea.Msg {
-			ctx, cancel := context.WithTimeout(ctx, topTimeout)
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
 			if _, err := t.inspector.Configure(ctx, topic, p); err != nil {
-				return topDone{failed(verb+" "+topic, err)}
+				return doneMsg{failed(verb+" "+topic, err)}
 			}
-			return topDone{fmt.Sprintf("%s %s: %sd", what, topic, verb)}
+			return doneMsg{fmt.Sprintf("%s %s: %sd", what, topic, verb)}
 		})
 	})
 }
 
 // statsOf is what is known of a topic.
-func (t *topModel) statsOf(topic string) (punctual.TopicStats, bool) {
+func (t *model) statsOf(topic string) (punctual.TopicStats, bool) {
 	if t.o != nil {
 		for _, s := range t.o.Topics {
 			if s.Topic == topic {

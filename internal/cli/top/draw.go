@@ -1,7 +1,9 @@
-package cli
+package top
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,21 +11,23 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// topRow is a row that can be chosen. What it is about can be changed; open is what Enter shows.
-type topRow struct {
+// row is a row that can be chosen. What it is about can be changed; open is what Enter shows.
+type row struct {
 	text      string
 	colour    text.Color // 0 for the usual one
-	open      *topPage
+	open      *page
 	topic, id string
 }
 
-// topBody is what a page shows between the title and the last lines: fixed lines, and rows that can be chosen.
-type topBody struct {
+// content is what a page shows between the title and the last lines: fixed lines, and rows that can be chosen.
+type content struct {
 	fixed []string
-	rows  []topRow
+	rows  []row
 	empty string // stands in place of rows
 }
 
@@ -47,7 +51,7 @@ func fit(s string, n int) string {
 func right(s string, n int) string { return strings.Repeat(" ", max(0, n-text.StringWidth(s))) + s }
 
 // View implements tea.Model.
-func (t *topModel) View() tea.View {
+func (t *model) View() tea.View {
 	v := tea.NewView(strings.Join(t.screen(), "\n"))
 	v.AltScreen = true
 	v.WindowTitle = "punctual top"
@@ -55,11 +59,11 @@ func (t *topModel) View() tea.View {
 }
 
 // screen is what is shown: a title, the page, and two lines at the bottom.
-func (t *topModel) screen() []string {
+func (t *model) screen() []string {
 	lines := []string{paint(text.ReverseVideo, fit(t.title(), t.width))}
 	room := t.height - 3
 	if t.keys {
-		for _, k := range topKeys() {
+		for _, k := range Keys() {
 			lines = append(lines, fit(fmt.Sprintf("  %-10s%s", k[0], k[1]), t.width))
 		}
 	} else {
@@ -73,9 +77,9 @@ func (t *topModel) screen() []string {
 }
 
 // title says which page this is, of which store, and as of when.
-func (t *topModel) title() string {
+func (t *model) title() string {
 	p := t.page()
-	name := [...]string{"Now", "Ahead", "Topics", "Topic " + p.topic, "Message " + p.id, "Dead"}[p.view]
+	name := [...]string{"Now", "Ahead", "Topics", "Topic " + p.topic, "Message " + p.id, "Dead"}[p.kind]
 	if t.keys {
 		name = "Keys"
 	}
@@ -83,21 +87,21 @@ func (t *topModel) title() string {
 	if t.o != nil {
 		asOf = "as of " + t.o.AsOf.In(t.zone).Format("15:04:05 MST")
 	}
-	name = " " + printable(name)
+	name = " " + term.Printable(name)
 	return fit(name, t.width-text.StringWidth(asOf)-2) + " " + asOf + " "
 }
 
 // noteLine is what is asked, else what the last action came to, else what is wrong.
-func (t *topModel) noteLine() string {
+func (t *model) noteLine() string {
 	switch {
 	case t.asked != nil:
 		return paint(text.Bold, fit(t.asked.text+t.asked.typed+"▏", t.width))
 	case t.note != "":
 		return paint(text.Bold, fit(t.note, t.width))
 	case t.oErr != nil:
-		return paint(text.FgRed, fit(oneLine(t.oErr.Error(), 400), t.width))
+		return paint(text.FgRed, fit(term.OneLine(t.oErr.Error(), 400), t.width))
 	case t.o != nil && t.o.Err != nil:
-		return paint(text.FgRed, fit("old values: "+oneLine(t.o.Err.Error(), 400), t.width))
+		return paint(text.FgRed, fit("old values: "+term.OneLine(t.o.Err.Error(), 400), t.width))
 	case t.going:
 		return fit("g: n Now, a Ahead, t Topics, d Dead", t.width)
 	}
@@ -105,7 +109,7 @@ func (t *topModel) noteLine() string {
 }
 
 // drawBody draws the page in so many lines, with the chosen row among them.
-func (t *topModel) drawBody(room int) []string {
+func (t *model) drawBody(room int) []string {
 	b, p := t.body(), t.page()
 	lines := make([]string, 0, room)
 	lines = append(lines, b.fixed...)
@@ -129,7 +133,7 @@ func (t *topModel) drawBody(room int) []string {
 }
 
 // chosen is the row under the cursor, if there is one.
-func (t *topModel) chosen() *topRow {
+func (t *model) chosen() *row {
 	rows := t.body().rows
 	if n := t.page().cursor; n < len(rows) {
 		return &rows[n]
@@ -138,29 +142,29 @@ func (t *topModel) chosen() *topRow {
 }
 
 // body is what the page shows.
-func (t *topModel) body() topBody {
+func (t *model) body() content {
 	if t.o == nil {
-		return topBody{empty: "reading the store …"}
+		return content{empty: "reading the store …"}
 	}
-	switch p := t.page(); p.view {
-	case viewAhead:
+	switch p := t.page(); p.kind {
+	case pageAhead:
 		return t.aheadBody(p.step)
-	case viewTopics:
+	case pageTopics:
 		return t.topicsBody()
-	case viewTopic:
+	case pageTopic:
 		return t.topicBody(p)
-	case viewMessage:
+	case pageMessage:
 		return t.messageBody(p)
-	case viewDead:
+	case pageDead:
 		return t.deadBody()
 	}
 	return t.nowBody()
 }
 
 // nowBody answers: are messages in time, what comes in the next hour, what needs attention.
-func (t *topModel) nowBody() topBody {
+func (t *model) nowBody() content {
 	o := t.o
-	b := topBody{empty: "Nothing needs attention."}
+	b := content{empty: "Nothing needs attention."}
 	sentence, colour := "Punctual: no message waits.", text.FgGreen
 	switch {
 	case !o.Inspected:
@@ -186,7 +190,7 @@ func (t *topModel) nowBody() topBody {
 }
 
 // hour draws the next 60 minutes as columns, with what is overdue left of them.
-func (t *topModel) hour(height int) []string {
+func (t *model) hour(height int) []string {
 	a := t.o.Minutes.All
 	if a == nil {
 		return []string{fit("  the next 60 minutes are being counted …", t.width)}
@@ -227,28 +231,28 @@ func column(n, most int64, height, level int) string {
 }
 
 // findingRow is a finding, with the list that shows it.
-func findingRow(f overview.Finding) topRow {
-	mark, colour := marks(f.Severity)
+func findingRow(f overview.Finding) row {
+	mark, colour := view.Mark(f.Severity)
 	words := f.Text
 	if f.Remedy != "" {
 		words += ": " + f.Remedy
 	}
-	r := topRow{text: mark + " " + oneLine(words, 400), colour: colour, topic: f.Topic}
+	r := row{text: mark + " " + term.OneLine(words, 400), colour: colour, topic: f.Topic}
 	switch {
 	case f.Topic != "":
-		r.open = &topPage{view: viewTopic, topic: f.Topic, state: max(f.State, punctual.StateScheduled), from: f.From}
+		r.open = &page{kind: pageTopic, topic: f.Topic, state: max(f.State, punctual.StateScheduled), from: f.From}
 	case f.Kind == overview.KindDead:
-		r.open = &topPage{view: viewDead}
+		r.open = &page{kind: pageDead}
 	case f.Others > 0:
-		r.open = &topPage{view: viewTopics}
-	case f.Kind == overview.KindHerd:
-		r.open = &topPage{view: viewAhead, step: f.Step}
+		r.open = &page{kind: pageTopics}
+	case f.Kind == overview.KindBurst:
+		r.open = &page{kind: pageAhead, step: f.Step}
 	}
 	return r
 }
 
 // aheadBody shows what falls due when, a step a row.
-func (t *topModel) aheadBody(s overview.Step) topBody {
+func (t *model) aheadBody(s overview.Step) content {
 	p, layout := t.o.Minutes, "15:04"
 	switch s {
 	case overview.Hour:
@@ -256,7 +260,7 @@ func (t *topModel) aheadBody(s overview.Step) topBody {
 	case overview.Day:
 		p, layout = t.o.Days, "2006-01-02"
 	}
-	b := topBody{empty: "Nothing is scheduled."}
+	b := content{empty: "Nothing is scheduled."}
 	tabs := tabs([]string{"minutes", "hours", "days"}, int(s-overview.Minute))
 	b.fixed = append(b.fixed, "  "+tabs, "")
 	if p.All == nil {
@@ -266,7 +270,7 @@ func (t *topModel) aheadBody(s overview.Step) topBody {
 		return b
 	}
 	if p.Err != nil {
-		b.fixed[1] = paint(text.FgRed, fit("  as of "+p.All.AsOf.In(t.zone).Format(time.TimeOnly)+": "+oneLine(p.Err.Error(), 200), t.width))
+		b.fixed[1] = paint(text.FgRed, fit("  as of "+p.All.AsOf.In(t.zone).Format(time.TimeOnly)+": "+term.OneLine(p.Err.Error(), 200), t.width))
 	}
 	most := max(p.All.Overdue, p.All.Beyond)
 	for _, c := range p.All.Counts {
@@ -274,14 +278,14 @@ func (t *topModel) aheadBody(s overview.Step) topBody {
 	}
 	digits := len(overview.Grouped(most))
 	room := max(10, (t.width-18-digits)/2)
-	row := func(label string, n int64, note string) {
-		b.rows = append(b.rows, topRow{text: fmt.Sprintf("%-10s %s %s %s", label, right(overview.Grouped(n), digits), fit(barOf(n, most, room), room), note)})
+	step := func(label string, n int64, note string) {
+		b.rows = append(b.rows, row{text: fmt.Sprintf("%-10s %s %s %s", label, right(overview.Grouped(n), digits), fit(view.Bar(n, most, room), room), note)})
 	}
-	row("overdue", p.All.Overdue, "")
+	step("overdue", p.All.Overdue, "")
 	for n, c := range p.All.Counts {
-		row(p.All.Edges[n].Format(layout), c, ofTopics(p.Topics, n))
+		step(p.All.Edges[n].Format(layout), c, ofTopics(p.Topics, n))
 	}
-	row("beyond", p.All.Beyond, "")
+	step("beyond", p.All.Beyond, "")
 	return b
 }
 
@@ -310,17 +314,17 @@ func tabs(names []string, present int) string {
 }
 
 // topicsBody is the table of the topics.
-func (t *topModel) topicsBody() topBody {
-	b := topBody{empty: "Nothing was pushed yet."}
+func (t *model) topicsBody() content {
+	b := content{empty: "Nothing was pushed yet."}
 	name := max(12, t.width-67)
 	columns := func(topic, scheduled, ready, leased, dead, next, paused string) string {
 		return fit(topic, name) + right(scheduled, 11) + right(ready, 9) + right(leased, 7) + right(dead, 8) + "  " + fit(next, 10) + " " + paused
 	}
 	b.fixed = append(b.fixed, paint(text.Bold, fit("  "+columns("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED"), t.width)))
 	for _, s := range t.o.Topics {
-		r := topRow{topic: s.Topic, open: &topPage{view: viewTopic, topic: s.Topic, state: punctual.StateScheduled}}
+		r := row{topic: s.Topic, open: &page{kind: pageTopic, topic: s.Topic, state: punctual.StateScheduled}}
 		r.text = columns(s.Topic, overview.Grouped(s.Scheduled), overview.Grouped(s.Ready), overview.Grouped(s.Leased), overview.Grouped(s.Dead),
-			t.until(s.NextDue), pausedWord(s.Settings))
+			t.until(s.NextDue), view.PausedWord(s.Settings))
 		if s.Settings.PushPaused || s.Settings.DeliveryPaused {
 			r.colour = text.FgYellow
 		}
@@ -330,14 +334,14 @@ func (t *topModel) topicsBody() topBody {
 }
 
 // deadBody lists the topics that hold dead messages.
-func (t *topModel) deadBody() topBody {
-	b := topBody{empty: "No dead messages."}
+func (t *model) deadBody() content {
+	b := content{empty: "No dead messages."}
 	b.fixed = append(b.fixed, paint(text.Bold, fit("  "+right("DEAD", 12)+"  TOPIC", t.width)))
 	for _, s := range t.o.Topics {
 		if s.Dead > 0 {
-			b.rows = append(b.rows, topRow{
+			b.rows = append(b.rows, row{
 				text: right(overview.Grouped(s.Dead), 12) + "  " + s.Topic, colour: text.FgRed, topic: s.Topic,
-				open: &topPage{view: viewTopic, topic: s.Topic, state: punctual.StateDead},
+				open: &page{kind: pageTopic, topic: s.Topic, state: punctual.StateDead},
 			})
 		}
 	}
@@ -345,7 +349,7 @@ func (t *topModel) deadBody() topBody {
 }
 
 // until is when t is, seen from the store's clock: "in 5m", "3s ago".
-func (t *topModel) until(at time.Time) string {
+func (t *model) until(at time.Time) string {
 	switch d := at.Sub(t.o.AsOf); {
 	case at.IsZero():
 		return "-"
@@ -357,8 +361,8 @@ func (t *topModel) until(at time.Time) string {
 }
 
 // topicBody lists the messages of a topic in one state.
-func (t *topModel) topicBody(p *topPage) topBody {
-	var b topBody
+func (t *model) topicBody(p *page) content {
+	var b content
 	s, ok := t.statsOf(p.topic)
 	if !ok {
 		b.empty = "There is no topic of this name."
@@ -366,13 +370,13 @@ func (t *topModel) topicBody(p *topPage) topBody {
 	}
 	n := 0
 	var names []string
-	for k, state := range topStates {
+	for k, state := range stateTabs {
 		if state == p.state {
 			n = k
 		}
 		names = append(names, fmt.Sprintf("%s %s", state, overview.Grouped([]int64{s.Scheduled, s.Ready, s.Leased, s.Dead}[k])))
 	}
-	settings := fmt.Sprintf("lease %s, %d attempts, paused: %s", overview.Short(s.Settings.Lease), s.Settings.MaxAttempts, pausedWord(s.Settings))
+	settings := fmt.Sprintf("lease %s, %d attempts, paused: %s", overview.Short(s.Settings.Lease), s.Settings.MaxAttempts, view.PausedWord(s.Settings))
 	if p.workers != "" {
 		settings += "; " + p.workers
 	}
@@ -395,13 +399,13 @@ func (t *topModel) topicBody(p *topPage) topBody {
 		b.rows = append(b.rows, t.messageRow(m, t.idWidth(p)))
 	}
 	if p.list.Next != "" {
-		b.rows = append(b.rows, topRow{text: "] shows more", colour: text.Faint})
+		b.rows = append(b.rows, row{text: "] shows more", colour: text.Faint})
 	}
 	return b
 }
 
 // idWidth is how wide the column of the IDs is: as wide as they are, but not more than leaves room for the times.
-func (t *topModel) idWidth(p *topPage) int {
+func (t *model) idWidth(p *page) int {
 	widest := 8
 	if p.list != nil {
 		for _, m := range p.list.Messages {
@@ -412,7 +416,7 @@ func (t *topModel) idWidth(p *topPage) int {
 }
 
 // messageRow is a message in the list of its topic.
-func (t *topModel) messageRow(m punctual.Info, idWidth int) topRow {
+func (t *model) messageRow(m punctual.Info, idWidth int) row {
 	at := m.Due
 	switch m.State {
 	case punctual.StateLeased:
@@ -422,17 +426,17 @@ func (t *topModel) messageRow(m punctual.Info, idWidth int) topRow {
 	}
 	last := string(m.Reason)
 	if n := len(m.Failures); n > 0 {
-		last = strings.TrimPrefix(last+": "+oneLine(m.Failures[n-1].Error, 200), ": ")
+		last = strings.TrimPrefix(last+": "+term.OneLine(m.Failures[n-1].Error, 200), ": ")
 	}
-	return topRow{
-		text:  fit(printable(m.ID), idWidth) + " " + at.In(t.zone).Format(time.DateTime) + " " + fit(t.until(at), 10) + fmt.Sprintf(" %d %s", m.Attempt, last),
-		topic: m.Topic, id: m.ID, open: &topPage{view: viewMessage, topic: m.Topic, id: m.ID},
+	return row{
+		text:  fit(term.Printable(m.ID), idWidth) + " " + at.In(t.zone).Format(time.DateTime) + " " + fit(t.until(at), 10) + fmt.Sprintf(" %d %s", m.Attempt, last),
+		topic: m.Topic, id: m.ID, open: &page{kind: pageMessage, topic: m.Topic, id: m.ID},
 	}
 }
 
-// messageBody is one message with its whole story.
-func (t *topModel) messageBody(p *topPage) topBody {
-	var b topBody
+// messageBody is one message with its history.
+func (t *model) messageBody(p *page) content {
+	var b content
 	switch {
 	case p.err != nil && punctual.ErrorCode(p.err) == "not_found":
 		b.empty = "This message is not there any more: it was acked, cancelled or purged."
@@ -446,8 +450,8 @@ func (t *topModel) messageBody(p *topPage) topBody {
 	}
 	m := *p.message
 	b.fixed = append(b.fixed, "  "+lifeOf(m.State), "")
-	for _, l := range t.story(m) {
-		b.rows = append(b.rows, topRow{text: l, topic: m.Topic, id: m.ID})
+	for _, l := range t.history(m) {
+		b.rows = append(b.rows, row{text: l, topic: m.Topic, id: m.ID})
 	}
 	return b
 }
@@ -463,11 +467,11 @@ func lifeOf(state punctual.State) string {
 	return word(punctual.StateScheduled) + " ──▶ " + word(punctual.StateReady) + " ──▶ " + word(punctual.StateLeased) + " ──▶ done, or " + word(punctual.StateDead)
 }
 
-// story is what happened to a message and will, line by line, then its headers and body.
-func (t *topModel) story(m punctual.Info) []string {
+// history is what has happened to a message and what comes next, line by line, then its headers and body.
+func (t *model) history(m punctual.Info) []string {
 	var lines []string
 	row := func(name, format string, args ...any) {
-		for n, l := range strings.Split(printable(fmt.Sprintf(format, args...)), "\n") {
+		for n, l := range strings.Split(term.Printable(fmt.Sprintf(format, args...)), "\n") {
 			if n > 0 {
 				name = ""
 			}
@@ -481,7 +485,7 @@ func (t *topModel) story(m punctual.Info) []string {
 	at("pushed", m.Created, "")
 	at("first due", m.FirstDue, "")
 	for _, f := range m.Failures {
-		at(fmt.Sprintf("attempt %d", f.Attempt), f.At, ": "+oneLine(f.Error, 300))
+		at(fmt.Sprintf("attempt %d", f.Attempt), f.At, ": "+term.OneLine(f.Error, 300))
 	}
 	switch m.State {
 	case punctual.StateLeased:
@@ -498,10 +502,10 @@ func (t *topModel) story(m punctual.Info) []string {
 		at("expires", m.Expires, "")
 	}
 	row("attempts", "%d%s", m.Attempt, map[bool]string{true: fmt.Sprintf(" of %d", m.MaxAttempts)}[m.MaxAttempts > 0])
-	for _, name := range sortedNames(m.Headers) {
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		row("header", "%s=%s", name, m.Headers[name])
 	}
-	row("body", "%s", bodyText(m.Body[:min(len(m.Body), mostShown)]))
+	row("body", "%s", view.BodyText(m.Body[:min(len(m.Body), mostShown)]))
 	if len(m.Body) > mostShown {
 		row("", "… %s bytes in all: see punctual get --json", overview.Grouped(int64(len(m.Body))))
 	}

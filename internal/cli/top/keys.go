@@ -1,4 +1,4 @@
-package cli
+package top
 
 import (
 	"slices"
@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// topKeys is what ? shows: the keys, and what they do.
-func topKeys() [][2]string {
+// Keys is what ? shows: the keys, and what they do.
+func Keys() [][2]string {
 	return [][2]string{
 		{"j k ↓ ↑", "down, up; PgDn PgUp Home End in larger steps"},
 		{"Enter", "open what is chosen"},
@@ -30,7 +30,7 @@ func topKeys() [][2]string {
 }
 
 // key is what a key does. Each change is asked about first.
-func (t *topModel) key(k tea.KeyPressMsg) {
+func (t *model) key(k tea.KeyPressMsg) {
 	name := k.String()
 	switch {
 	case name == "ctrl+c":
@@ -51,21 +51,21 @@ func (t *topModel) key(k tea.KeyPressMsg) {
 }
 
 // jump is the second key after g.
-func (t *topModel) jump(name string) {
+func (t *model) jump(name string) {
 	switch name {
 	case "n":
-		t.goTo(topPage{view: viewNow})
+		t.goTo(page{kind: pageNow})
 	case "a":
-		t.goTo(topPage{view: viewAhead, step: overview.Minute})
+		t.goTo(page{kind: pageAhead, step: overview.Minute})
 	case "t":
-		t.goTo(topPage{view: viewTopics})
+		t.goTo(page{kind: pageTopics})
 	case "d":
-		t.goTo(topPage{view: viewDead})
+		t.goTo(page{kind: pageDead})
 	}
 }
 
 // move moves the choice, and tells whether the key was for that.
-func (t *topModel) move(name string) bool {
+func (t *model) move(name string) bool {
 	p := t.page()
 	screen := max(1, t.height-6)
 	switch name {
@@ -89,7 +89,7 @@ func (t *topModel) move(name string) bool {
 }
 
 // act is what the other keys do.
-func (t *topModel) act(name string) {
+func (t *model) act(name string) {
 	switch name {
 	case "q":
 		t.leave = true
@@ -119,32 +119,32 @@ func (t *topModel) act(name string) {
 }
 
 // turn shows the next state of a topic or step of Ahead, or the one before.
-func (t *topModel) turn(by int) {
+func (t *model) turn(by int) {
 	p := t.page()
-	switch p.view {
-	case viewAhead:
+	switch p.kind {
+	case pageAhead:
 		steps := []overview.Step{overview.Minute, overview.Hour, overview.Day}
 		p.step = steps[(slices.Index(steps, p.step)+by+len(steps))%len(steps)]
-	case viewTopic:
-		n := (slices.Index(topStates, p.state) + by + len(topStates)) % len(topStates)
-		*p = topPage{view: viewTopic, topic: p.topic, state: topStates[n]}
+	case pageTopic:
+		n := (slices.Index(stateTabs, p.state) + by + len(stateTabs)) % len(stateTabs)
+		*p = page{kind: pageTopic, topic: p.topic, state: stateTabs[n]}
 		t.load()
 	}
 	p.cursor, p.first = 0, 0
 }
 
-// topStates are the states in the order of their tabs.
-var topStates = []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead}
+// stateTabs are the states in the order of their tabs.
+var stateTabs = []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead}
 
 // nextPart shows the messages behind those that are shown.
-func (t *topModel) nextPart() {
+func (t *model) nextPart() {
 	if p := t.page(); p.list != nil && p.list.Next != "" {
 		p.before = append(p.before, p.after)
 		t.showPart(p.list.Next)
 	}
 }
 
-func (t *topModel) previousPart() {
+func (t *model) previousPart() {
 	if p := t.page(); len(p.before) > 0 {
 		after := p.before[len(p.before)-1]
 		p.before = p.before[:len(p.before)-1]
@@ -152,14 +152,14 @@ func (t *topModel) previousPart() {
 	}
 }
 
-func (t *topModel) showPart(after string) {
+func (t *model) showPart(after string) {
 	p := t.page()
 	p.after, p.list, p.cursor, p.first = after, nil, 0, 0
 	t.load()
 }
 
 // answer takes a key as the answer to what was asked, or as a part of it.
-func (t *topModel) answer(name, text string) {
+func (t *model) answer(name, text string) {
 	q := t.asked
 	switch {
 	case !q.line:

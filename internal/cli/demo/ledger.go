@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"fmt"
@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The ledger of punctual demo: it writes down what happened, by the store's clock, and
-// says afterwards whether the promises were kept. It knows nothing of stores.
-
-// ledger is safe for concurrent use.
+// ledger writes down what happened to each order, by the store's clock, and checks afterwards whether the promises were
+// kept. It knows nothing of stores. It is safe for concurrent use.
 type ledger struct {
 	mu      sync.Mutex
 	orders  []*entry          // in order of placing; guarded by mu
@@ -22,7 +21,7 @@ type ledger struct {
 	reopens int               // guarded by mu
 }
 
-// entry is what is known of one order. It belongs to its ledger's mu.
+// entry is what is known of one order. The mu of its ledger guards it.
 type entry struct {
 	id     string
 	placed time.Time
@@ -46,7 +45,7 @@ type visit struct {
 	err      string // what it returned
 }
 
-// late is how long after its due time it was delivered.
+// late is how long after its due time the order was delivered.
 func (v visit) late() time.Duration { return v.at.Sub(v.due) }
 
 // succeeded tells whether the order was closed.
@@ -54,8 +53,8 @@ func (v visit) succeeded() bool { return v.over && v.err == "" }
 
 func newLedger() *ledger { return &ledger{byID: make(map[string]*entry)} }
 
-// of returns the order's entry; a delivery may be noted before its push has returned. The
-// caller holds mu.
+// of returns the entry of an order and makes it where there is none, because an order may be delivered before its push has
+// returned. The caller holds mu.
 func (l *ledger) of(id string) *entry {
 	e := l.byID[id]
 	if e == nil {
@@ -135,17 +134,10 @@ func (l *ledger) entries() []entry {
 	return out
 }
 
-// outcome says whether one promise was kept.
-type outcome struct {
-	promise string
-	kept    bool
-	detail  string // what broke it
-}
-
 // results checks every promise of the story.
-func (l *ledger) results() []outcome {
+func (l *ledger) results() []Promise {
 	all := l.entries()
-	return []outcome{
+	return []Promise{
 		checkEach("P1 nothing lost: every order that was not paid was closed, or is dead", all, notLost),
 		checkEach("P2 never early: no order was delivered before it was due", all, notEarly),
 		checkEach("P3 one holder: no order was delivered again after it was closed", all, closedOnce),
@@ -158,14 +150,14 @@ func (l *ledger) results() []outcome {
 }
 
 // checkEach applies rule, which returns what is wrong with an order, to all.
-func checkEach(promise string, all []entry, rule func(entry) string) outcome {
+func checkEach(promise string, all []entry, rule func(entry) string) Promise {
 	var wrong []string
 	for _, e := range all {
 		if w := rule(e); w != "" {
 			wrong = append(wrong, e.id+" "+w)
 		}
 	}
-	return outcome{promise, len(wrong) == 0, strings.Join(wrong, "; ")}
+	return Promise{promise, len(wrong) == 0, strings.Join(wrong, "; ")}
 }
 
 func notLost(e entry) string {
@@ -181,7 +173,7 @@ func notLost(e entry) string {
 func notEarly(e entry) string {
 	for _, v := range e.visits {
 		if v.at.Before(v.due) || v.at.Before(e.due) {
-			return fmt.Sprintf("was due at %s and delivered at %s", stamp(maxTime(v.due, e.due)), stamp(v.at))
+			return fmt.Sprintf("was due at %s and delivered at %s", notation.FormatTime(maxTime(v.due, e.due)), notation.FormatTime(v.at))
 		}
 	}
 	return ""
@@ -201,7 +193,7 @@ func closedOnce(e entry) string {
 func paidNotDelivered(e entry) string {
 	switch {
 	case e.cancelled && len(e.visits) > 0:
-		return fmt.Sprintf("was cancelled, but delivered at %s", stamp(e.visits[0].at))
+		return fmt.Sprintf("was cancelled, but delivered at %s", notation.FormatTime(e.visits[0].at))
 	case e.cancelled && e.left != nil:
 		return "was cancelled, but is still stored"
 	}
@@ -210,7 +202,7 @@ func paidNotDelivered(e entry) string {
 
 func movedOnly(e entry) string {
 	if e.moved && len(e.visits) > 0 && !e.visits[0].due.Equal(e.due) {
-		return fmt.Sprintf("was rescheduled to %s and delivered as due at %s", stamp(e.due), stamp(e.visits[0].due))
+		return fmt.Sprintf("was rescheduled to %s and delivered as due at %s", notation.FormatTime(e.due), notation.FormatTime(e.visits[0].due))
 	}
 	return ""
 }
@@ -222,7 +214,7 @@ func retriedOnTime(e entry) string {
 		v := e.visits[n]
 		want := v.failedAt.Add(storekit.RetryDelay(storyBackoff(), v.attempt-1))
 		if v.failedAt.IsZero() || v.due.Before(want) || v.due.After(want.Add(time.Millisecond)) || v.at.Before(want) {
-			return fmt.Sprintf("failed at %s and was tried again at %s, due %s; the backoff says %s", stamp(v.failedAt), stamp(v.at), stamp(v.due), stamp(want))
+			return fmt.Sprintf("failed at %s and was tried again at %s, due %s; the backoff says %s", notation.FormatTime(v.failedAt), notation.FormatTime(v.at), notation.FormatTime(v.due), notation.FormatTime(want))
 		}
 	}
 	return ""
@@ -252,8 +244,8 @@ func deadWithHistory(e entry) string {
 
 func (e entry) dead() bool { return e.left != nil && e.left.State == punctual.StateDead }
 
-// checkStory makes sure that the promises were put to the test at all.
-func (l *ledger) checkStory(all []entry) outcome {
+// checkStory makes sure that the story had everything that the promises are about, such as a retry.
+func (l *ledger) checkStory(all []entry) Promise {
 	l.mu.Lock()
 	reopens := l.reopens
 	l.mu.Unlock()
@@ -269,21 +261,15 @@ func (l *ledger) checkStory(all []entry) outcome {
 			}
 		}
 	}
-	v := outcome{promise: "the whole story was told: orders closed, retried and dead, the store opened again"}
-	v.kept = len(all) == storyOrders && closed > 0 && retried > 0 && dead > 0 && reopens > 0
-	if !v.kept {
-		v.detail = fmt.Sprintf("%d of %d orders placed, %d closed, %d of them retried, %d dead, store opened again %d times", len(all), storyOrders, closed, retried, dead, reopens)
+	v := Promise{Promise: "the whole story was told: orders closed, retried and dead, the store opened again"}
+	v.Kept = len(all) == storyOrders && closed > 0 && retried > 0 && dead > 0 && reopens > 0
+	if !v.Kept {
+		v.Detail = fmt.Sprintf("%d of %d orders placed, %d closed, %d of them retried, %d dead, store opened again %d times", len(all), storyOrders, closed, retried, dead, reopens)
 	}
 	return v
 }
 
-// summary is how late the deliveries were.
-type summary struct {
-	n             int
-	p50, p99, max time.Duration
-}
-
-func (l *ledger) lateness() summary {
+func (l *ledger) lateness() Lateness {
 	var late []time.Duration
 	for _, e := range l.entries() {
 		for _, v := range e.visits {
@@ -291,10 +277,11 @@ func (l *ledger) lateness() summary {
 		}
 	}
 	if len(late) == 0 {
-		return summary{}
+		return Lateness{}
 	}
 	slices.Sort(late)
-	return summary{len(late), percentile(late, 50), percentile(late, 99), late[len(late)-1]}
+	ms := func(p int) int64 { return percentile(late, p).Milliseconds() }
+	return Lateness{Count: len(late), P50: ms(50), P99: ms(99), Max: ms(100)}
 }
 
 // percentile is the smallest of the sorted values that p percent of them do not exceed (the
