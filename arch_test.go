@@ -77,6 +77,7 @@ var architecture = map[string]rule{
 	"internal/slo":             {ours: []string{".", "internal/notation"}, outside: []string{"github.com/prometheus/client_golang"}},
 	"internal/tlsfile":         {ours: []string{"."}},
 	"server/access":            {ours: []string{".", "server"}, outside: []string{"github.com/go-json-experiment/json"}},
+	"internal/rigs/rights":     {ours: []string{".", "server/access"}},
 	"internal/batch":           {},
 	"internal/heap":            {},
 	"internal/archive":         {ours: []string{"."}},
