@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
 )
 
 // Action is what a page or form wants to do to a topic.
@@ -114,7 +114,7 @@ func (c *call) authorizeRoute() error {
 // may returns an ErrForbidden unless who sends the request may do a to the topic, "" being all topics. Nobody changes the audit log.
 func (c *call) may(a Action, topic string) error {
 	switch {
-	case topic == overview.AuditTopic && a != ActionInspect:
+	case topic == access.AuditTopic && a != ActionInspect:
 		return fmt.Errorf("topic %s is the audit log, which can only be read: %w", topic, punctual.ErrForbidden)
 	case c.who != nil && c.who.May != nil && c.who.May(a, topic):
 		return nil

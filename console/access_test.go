@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
 )
 
 // who is an Authenticate for which everybody is one person who may do this.
@@ -167,7 +167,7 @@ func TestEveryRouteForEveryRole(t *testing.T) {
 						of = topic
 					}
 					if rt.path == "/audit" {
-						of = overview.AuditTopic
+						of = access.AuditTopic
 					}
 					allowed = may(rt.action, of) || allowed
 				}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -132,7 +132,7 @@ func (l *auditLog) write(ctx context.Context, ids []string, entries []entry) err
 			return fmt.Errorf("entry of the audit log: %w", err)
 		}
 		ms[i] = punctual.NewMessage{
-			Topic: overview.AuditTopic, ID: ids[i], Body: body, Due: e.At.Add(auditRetention), IfExists: punctual.IfExistsReplace,
+			Topic: access.AuditTopic, ID: ids[i], Body: body, Due: e.At.Add(auditRetention), IfExists: punctual.IfExistsReplace,
 		}
 	}
 	rs, err := l.store.Push(ctx, ms)
@@ -156,10 +156,10 @@ func (l *auditLog) tidy(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	paused := true
-	if _, err := l.inspector.Configure(ctx, overview.AuditTopic, punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
+	if _, err := l.inspector.Configure(ctx, access.AuditTopic, punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
 		return fmt.Errorf("set up the audit log, so nothing was done: %w", err)
 	}
-	if _, err := l.inspector.Purge(ctx, punctual.PurgeQuery{Topic: overview.AuditTopic, State: punctual.StateReady}); err != nil {
+	if _, err := l.inspector.Purge(ctx, punctual.PurgeQuery{Topic: access.AuditTopic, State: punctual.StateReady}); err != nil {
 		return fmt.Errorf("remove old entries of the audit log, so nothing was done: %w", err)
 	}
 	l.tidied = now
@@ -228,7 +228,7 @@ func (l *auditLog) before(ctx context.Context, to, now time.Time, n int) (found 
 // between returns the entries from one instant on and before another one, the oldest first, or says that there are too many.
 func (l *auditLog) between(ctx context.Context, from, to time.Time) (found []entry, whole bool, err error) {
 	page, err := l.inspector.List(ctx, punctual.ListQuery{
-		Topic: overview.AuditTopic, State: punctual.StateScheduled, From: from.Add(auditRetention), To: to.Add(auditRetention), Limit: maxWindow,
+		Topic: access.AuditTopic, State: punctual.StateScheduled, From: from.Add(auditRetention), To: to.Add(auditRetention), Limit: maxWindow,
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("read the audit log: %w", err)
@@ -266,7 +266,7 @@ type auditRow struct {
 const auditRows = 50
 
 func (c *call) showAudit() error {
-	if err := c.may(ActionInspect, overview.AuditTopic); err != nil {
+	if err := c.may(ActionInspect, access.AuditTopic); err != nil {
 		return err
 	}
 	if _, err := c.inspector(); err != nil {

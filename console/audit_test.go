@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -184,12 +184,12 @@ func TestAuditIsKept(t *testing.T) {
 		t.Errorf("within 90 days the log has %+v", all)
 	}
 	clock.Advance(2 * time.Hour)
-	ds, err := store.Claim(t.Context(), punctual.Claim{Topics: []string{overview.AuditTopic}, Max: 10})
+	ds, err := store.Claim(t.Context(), punctual.Claim{Topics: []string{access.AuditTopic}, Max: 10})
 	if err != nil || len(ds) != 0 {
 		t.Errorf("an entry was delivered: %+v, %v", ds, err)
 	}
 	record("third")
-	stats, err := store.Stats(t.Context(), overview.AuditTopic)
+	stats, err := store.Stats(t.Context(), access.AuditTopic)
 	if err != nil || stats.Live() != 2 || stats.Ready != 0 {
 		t.Errorf("behind 90 days the topic has %+v, %v; want two entries", stats, err)
 	}
@@ -253,8 +253,8 @@ func TestAuditPage(t *testing.T) {
 	if text := r.page("/audit"); !strings.Contains(text, "Nothing was changed") {
 		t.Error("an empty log does not say so")
 	}
-	r.push(overview.AuditTopic, "forged", auditRetention-time.Second, func(m *punctual.NewMessage) { m.Body = []byte("{<script>") })
-	r.push(overview.AuditTopic, "odd", auditRetention-time.Minute, func(m *punctual.NewMessage) {
+	r.push(access.AuditTopic, "forged", auditRetention-time.Second, func(m *punctual.NewMessage) { m.Body = []byte("{<script>") })
+	r.push(access.AuditTopic, "odd", auditRetention-time.Minute, func(m *punctual.NewMessage) {
 		m.Body = []byte(`{"who":"<script>","verb":"\u202e","topic":"..","id":"a/b","result":"<b>"}`)
 	})
 	for range 60 {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
@@ -88,7 +89,7 @@ func (c *call) showLateness() error {
 	all := c.console.lateness.of(c.console.meter, s)
 	var shown []latenessOf
 	for _, t := range all.topics {
-		if t.name != overview.AuditTopic && t.sum.Deliveries > 0 && c.may(ActionInspect, t.name) == nil {
+		if t.name != access.AuditTopic && t.sum.Deliveries > 0 && c.may(ActionInspect, t.name) == nil {
 			shown = append(shown, t)
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/rigs/rights"
-	"github.com/punctualmq/punctual/server"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 // actions are the rights of a token that the actions of the console need.
-var actions = map[Action]server.Action{
-	ActionInspect: server.ActionInspect, ActionPush: server.ActionPush, ActionAmend: server.ActionAmend, ActionAdmin: server.ActionAdmin,
+var actions = map[Action]access.Action{
+	ActionInspect: access.Inspect, ActionPush: access.Push, ActionAmend: access.Amend, ActionAdmin: access.Admin,
 }
 
 // Who may do what in the console: every route, for everybody, as the file says. A difference is a change of rights. A route that is new

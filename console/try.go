@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -84,7 +84,7 @@ func (c *call) push() error {
 	if err := c.may(ActionPush, m.Topic); err != nil {
 		return err
 	}
-	if m.Topic == overview.AuditTopic {
+	if m.Topic == access.AuditTopic {
 		return fmt.Errorf("topic %s is the audit log's: use another one: %w", m.Topic, punctual.ErrForbidden)
 	}
 	var err error

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -202,7 +203,7 @@ func (c *call) pushLines(add func(*wire.PushItem, error) error) error {
 
 // mayPush is the policy and the limit for one message.
 func (c *call) mayPush(topic string, body []byte) error {
-	if err := c.allows(ActionPush, topic); err != nil {
+	if err := c.allows(access.Push, topic); err != nil {
 		return err
 	}
 	if int64(len(body)) > c.server.limits.MaxBody {
@@ -212,11 +213,11 @@ func (c *call) mayPush(topic string, body []byte) error {
 }
 
 // allows is the policy for an item; what is no topic is refused as such, to those who may do something.
-func (c *call) allows(a Action, topic string) error {
+func (c *call) allows(a access.Action, topic string) error {
 	if err := storekit.CheckTopic(topic); err != nil {
 		return err
 	}
-	return c.principal.may(a, topic)
+	return c.principal.Check(a, topic)
 }
 
 func (c *call) isLines() bool {
@@ -252,13 +253,13 @@ func (c *call) settlements() (ss []punctual.Settlement, refused []error, err err
 		}
 		refused = make([]error, len(ss))
 		for i := range ss {
-			refused[i] = c.allows(ActionWork, ss[i].Topic)
+			refused[i] = c.allows(access.Work, ss[i].Topic)
 		}
 		return ss, refused, nil
 	}
 	err = wire.DecodeSettle(c.body, c.server.limits.MaxBatch, func(item *wire.SettleItem) error {
 		var settlement punctual.Settlement
-		err := c.allows(ActionWork, item.Topic)
+		err := c.allows(access.Work, item.Topic)
 		if err == nil {
 			settlement, err = item.Settlement()
 		}
@@ -287,9 +288,9 @@ func (c *call) amendMany() error {
 	b := newBatch[punctual.Amendment, wire.AmendResult](len(items))
 	for i := range items {
 		item := &items[i]
-		action := ActionAmend
+		action := access.Amend
 		if item.Change == punctual.ChangeDelete.String() {
-			action = ActionAdmin // as a purge
+			action = access.Admin // as a purge
 		}
 		err := c.allows(action, item.Topic)
 		var a punctual.Amendment

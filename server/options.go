@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // Options configure a Server. A nil *Options and each zero field mean the default.
 type Options struct {
-	// Authenticator says who sends a request. Default: nobody is asked, and everybody may do everything. Serve then listens
+	// Authenticator finds out who sends a request. Default: nobody is asked, and everybody may do everything. Serve then listens
 	// on loopback addresses and unix sockets alone.
-	Authenticator Authenticator
+	Authenticator access.Authenticator
 	// Hosts are the names, without port, under which clients reach the server, beside "localhost", loopback and other
 	// IP addresses. A request for another name is refused, since a page in a browser could have sent it by DNS
 	// rebinding. Those over TLS and unix sockets are not looked at. "*" allows every name.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
 
 // Every route that changes something beside pushes, claims and settlements does so within Options.Record, which may refuse it.
@@ -17,7 +18,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	var changed int64
 	refuse := false
 	r := newRig(t, &Options{
-		Authenticator: roles{"a": role("ann", ActionAll, "*")},
+		Authenticator: roles{"a": role("ann", access.All, "*")},
 		Record: func(ctx context.Context, ch Change, do func(context.Context) (int64, error)) (int64, error) {
 			told = append(told, ch)
 			if refuse {
@@ -50,7 +51,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		},
 	}
 	for _, rt := range routes() {
-		if rt.method == http.MethodGet || rt.action&(ActionAmend|ActionAdmin) == 0 {
+		if rt.method == http.MethodGet || rt.action&(access.Amend|access.Admin) == 0 {
 			continue
 		}
 		a, ok := asks[rt.id]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -92,14 +93,14 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 
 // topics lists those that the client may inspect. Whoever may inspect none is told so: an empty list would say that there are none.
 func (c *call) topics() error {
-	if !c.principal.mayAnywhere(ActionInspect) {
+	if !c.principal.AllowsSomewhere(access.Inspect) {
 		return fmt.Errorf("%s may not inspect in any topic: %w", c.principal.Name, punctual.ErrForbidden)
 	}
 	return c.inspect(func(ctx context.Context, i punctual.Inspector) (any, error) {
 		all, err := i.Topics(ctx)
 		out := wire.Topics{Topics: make([]wire.Topic, 0, len(all))}
 		for _, t := range all {
-			if c.principal.Allows(ActionInspect, t.Topic) {
+			if c.principal.Allows(access.Inspect, t.Topic) {
 				out.Topics = append(out.Topics, wire.TopicOf(t))
 			}
 		}
@@ -206,11 +207,11 @@ func (c *call) purge() error {
 
 func (c *call) forecast() (err error) {
 	q := punctual.ForecastQuery{Topic: c.param("topic")}
-	if q.Topic == "" && !c.principal.Allows(ActionInspect, "") {
+	if q.Topic == "" && !c.principal.Allows(access.Inspect, "") {
 		return fmt.Errorf("%s may not inspect all topics: name one with topic: %w", c.principal.Name, punctual.ErrForbidden)
 	}
 	if q.Topic != "" {
-		if err := c.allows(ActionInspect, q.Topic); err != nil {
+		if err := c.allows(access.Inspect, q.Topic); err != nil {
 			return err
 		}
 	}

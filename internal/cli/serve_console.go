@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
 	"github.com/punctualmq/punctual/server"
 )
@@ -37,7 +38,7 @@ func (f *consoleFlags) check() error {
 
 // consoleServer is what the console asks the server beside it.
 type consoleServer struct {
-	authenticate func(*http.Request) (*server.Principal, error)
+	authenticate func(*http.Request) (*access.Principal, error)
 	consumers    func(context.Context, string) (punctual.Consumers, error)
 }
 
@@ -70,6 +71,6 @@ func recordIn(c *console.Console) func(context.Context, server.Change, func(cont
 }
 
 // consoleActions are the rights of a token that the actions of the console need.
-var consoleActions = map[console.Action]server.Action{
-	console.ActionInspect: server.ActionInspect, console.ActionPush: server.ActionPush, console.ActionAmend: server.ActionAmend, console.ActionAdmin: server.ActionAdmin,
+var consoleActions = map[console.Action]access.Action{
+	console.ActionInspect: access.Inspect, console.ActionPush: access.Push, console.ActionAmend: access.Amend, console.ActionAdmin: access.Admin,
 }

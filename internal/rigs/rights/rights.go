@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/server/access"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/access/tokens"
 )
 
 // The topics that the requests are about. Grants name Mine itself or "mine.*", and never Theirs.
 const (
 	Mine   = "mine.a"
 	Theirs = "theirs"
-	Audit  = punctual.AuditTopic
+	Audit  = access.AuditTopic
 )
 
 // Holder is somebody who sends requests.
@@ -33,37 +33,37 @@ type Holder struct {
 
 // Holders makes a file of tokens and returns it with everybody who sends requests: the holders of one action each, in all topics and in
 // some; of all actions, and of all but one; and those who are to get nothing, because they have no token, or one that does not count.
-func Holders(t testing.TB) (*access.File, []Holder) {
+func Holders(t testing.TB) (*tokens.File, []Holder) {
 	t.Helper()
 	now := time.Now()
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	holders := []Holder{{Name: "no token"}, {Name: "unknown token", Token: "punctual_aaaaaaaaaa_" + strings.Repeat("a", 26)}}
-	err := access.Change(path, func(entries []access.Entry) ([]access.Entry, error) {
-		add := func(name string, e access.Entry) {
+	err := tokens.Change(path, func(entries []tokens.Entry) ([]tokens.Entry, error) {
+		add := func(name string, e tokens.Entry) {
 			e.Name, e.Created = name, now
-			holders = append(holders, Holder{name, access.NewToken(&e)})
+			holders = append(holders, Holder{name, tokens.NewToken(&e)})
 			entries = append(entries, e)
 		}
-		add("revoked", access.Entry{Actions: []string{"all"}, Topics: []string{"*"}, Revoked: now})
-		add("expired", access.Entry{Actions: []string{"all"}, Topics: []string{"*"}, Expires: now})
+		add("revoked", tokens.Entry{Actions: []string{"all"}, Topics: []string{"*"}, Revoked: now})
+		add("expired", tokens.Entry{Actions: []string{"all"}, Topics: []string{"*"}, Expires: now})
 		actions := []string{"push", "work", "inspect", "amend", "admin"}
 		for _, topics := range []string{"*", "mine.*", Mine} {
 			for _, action := range append(actions, "all") {
-				add(action+" "+topics, access.Entry{Actions: []string{action}, Topics: []string{topics}})
+				add(action+" "+topics, tokens.Entry{Actions: []string{action}, Topics: []string{topics}})
 			}
 		}
 		for i, action := range actions {
-			add("all but "+action+" *", access.Entry{Actions: slices.Delete(slices.Clone(actions), i, i+1), Topics: []string{"*"}})
+			add("all but "+action+" *", tokens.Entry{Actions: slices.Delete(slices.Clone(actions), i, i+1), Topics: []string{"*"}})
 		}
-		add("inspect+admin *", access.Entry{Actions: []string{"inspect", "admin"}, Topics: []string{"*"}})
-		add("all "+Audit, access.Entry{Actions: []string{"all"}, Topics: []string{Audit}})
-		add("all * "+Audit, access.Entry{Actions: []string{"all"}, Topics: []string{"*", Audit}})
+		add("inspect+admin *", tokens.Entry{Actions: []string{"inspect", "admin"}, Topics: []string{"*"}})
+		add("all "+Audit, tokens.Entry{Actions: []string{"all"}, Topics: []string{Audit}})
+		add("all * "+Audit, tokens.Entry{Actions: []string{"all"}, Topics: []string{"*", Audit}})
 		return entries, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := access.Open(path, slog.New(slog.DiscardHandler))
+	file, err := tokens.Open(path, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

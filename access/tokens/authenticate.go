@@ -1,4 +1,4 @@
-package access
+package tokens
 
 import (
 	"crypto/x509"
@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/access"
 )
 
-var _ server.Authenticator = (*File)(nil)
+var _ access.Authenticator = (*File)(nil)
 
-// Authenticate implements server.Authenticator: the token in the header Authorization counts, or, when there is none, the
+// Authenticate implements access.Authenticator: the token in the header Authorization counts, or, when there is none, the
 // verified certificate of the client. A token that does not count is not made good by a certificate.
-func (f *File) Authenticate(r *http.Request) (*server.Principal, error) {
+func (f *File) Authenticate(r *http.Request) (*access.Principal, error) {
 	entries, err := f.Entries()
 	if err != nil {
 		return nil, fmt.Errorf("nobody is let in now, see the log of the server: %w", punctual.ErrUnauthenticated) // the text of err is not for strangers

@@ -1,4 +1,4 @@
-// Package access says who may do what on a server. One file names tokens and the subjects of client certificates. It
+// Package tokens says who may do what on a server. One file names tokens and the subjects of client certificates. It
 // says what each of them may do with which topics.
 //
 // The file is JSON, drawn here; the command "punctual token" writes it. It holds no secrets, only the hash of each.
@@ -12,7 +12,7 @@
 //
 // A change of the file counts within a tenth of a second, without a restart. A field that is not known is refused, since
 // whoever wrote it meant something by it.
-package access
+package tokens
 
 import (
 	"crypto/rand"
@@ -28,7 +28,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/access"
 )
 
 // Entry is one token, or one subject of client certificates, and what it may do.
@@ -41,7 +41,7 @@ type Entry struct {
 	// certificate as RFC 2253 writes it: "CN=worker-1,O=Example". An entry has one of them.
 	SHA256  string `json:"sha256,omitempty"`
 	Subject string `json:"subject,omitempty"`
-	// Actions are what server.ParseActions knows: "inspect", "push", "amend", "work", "admin" or "all".
+	// Actions are what access.ParseActions knows: "inspect", "push", "amend", "work", "admin" or "all".
 	Actions []string `json:"actions"`
 	// Topics are names, or prefixes that end with "*".
 	Topics []string `json:"topics"`
@@ -53,7 +53,7 @@ type Entry struct {
 	Revoked time.Time `json:"revoked,omitzero"`
 
 	// principal is who the holder is to a server; set when the file is read.
-	principal *server.Principal
+	principal *access.Principal
 }
 
 // Live tells whether the entry counts at an instant.
@@ -76,17 +76,17 @@ func (e *Entry) check() error {
 	if hash, err := hex.DecodeString(e.SHA256); e.SHA256 != "" && (err != nil || len(hash) != sha256.Size) {
 		return fmt.Errorf("entry %s: its hash is not %d hexadecimal digits: %w", e.ID, 2*sha256.Size, punctual.ErrInvalid)
 	}
-	actions, err := server.ParseActions(strings.Join(e.Actions, ","))
+	actions, err := access.ParseActions(strings.Join(e.Actions, ","))
 	if err != nil {
 		return fmt.Errorf("entry %s: %w", e.ID, err)
 	}
-	e.principal = &server.Principal{ID: e.ID, Name: e.Name}
+	e.principal = &access.Principal{ID: e.ID, Name: e.Name}
 	for _, pattern := range e.Topics {
 		name := strings.TrimSuffix(pattern, "*")
 		if (name == "" && pattern != "*") || strings.Trim(name, topicCharacters) != "" {
 			return fmt.Errorf("entry %s: topic %q: use a topic's name, or the beginning of one and a *: %w", e.ID, pattern, punctual.ErrInvalid)
 		}
-		e.principal.Grants = append(e.principal.Grants, server.Grant{Actions: actions, Topics: pattern})
+		e.principal.Grants = append(e.principal.Grants, access.Grant{Actions: actions, Topics: pattern})
 	}
 	return nil
 }
