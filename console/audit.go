@@ -266,7 +266,7 @@ type auditRow struct {
 const auditRows = 50
 
 func (c *call) showAudit() error {
-	if err := c.may(ActionInspect, access.AuditTopic); err != nil {
+	if err := c.may(access.Inspect, access.AuditTopic); err != nil {
 		return err
 	}
 	if _, err := c.inspector(); err != nil {
@@ -304,7 +304,7 @@ func (p *auditPage) row(e entry) auditRow {
 		At: e.At, Who: visible(e.Who), From: visible(e.From), Verb: visible(e.Verb), Topic: visible(e.Topic), ID: visible(e.ID),
 		Detail: visible(e.Detail), Result: visible(string(e.Result)), Error: visible(e.Error), Changed: e.Changed,
 	}
-	if e.Topic != "" && p.call.may(ActionInspect, e.Topic) == nil {
+	if e.Topic != "" && p.call.may(access.Inspect, e.Topic) == nil {
 		row.TopicPath = p.frame.TopicPath(e.Topic)
 		if e.ID != "" {
 			row.MessagePath = p.frame.MessagePath(e.Topic, e.ID)

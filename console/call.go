@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -24,10 +25,10 @@ type call struct {
 	path     map[string]string // decoded, by name of the parameter
 	form     url.Values        // of the query, in a POST of the body
 	look     look
-	fragment bool  // only the part of the page that is renewed is asked for
-	problem  error // why a form was refused, shown above its page
-	begun    bool  // something was sent
-	who      *User // nil before it is known
+	fragment bool              // only the part of the page that is renewed is asked for
+	problem  error             // why a form was refused, shown above its page
+	begun    bool              // something was sent
+	who      *access.Principal // nil before it is known
 	loggedIn bool
 	browser  string // what the token of forms is made for; "" before it is needed
 	// noStories: the store has said that it keeps no finished messages.
@@ -91,7 +92,7 @@ func (c *call) readForm() error {
 		return nil
 	}
 	most := int64(maxForm)
-	if c.route.action == actionPublic {
+	if c.route.public {
 		most = maxStrangersForm
 	}
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, most)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/consumers"
 	"github.com/punctualmq/punctual/internal/overview"
 )
@@ -35,9 +36,10 @@ type Options struct {
 	// API is where the HTTP interface of the same store answers, for the curl lines that pages show. It is a URL, or
 	// "/" for the host under which the console is seen. Default: no such lines.
 	API string
-	// Authenticate says who sends a request, or returns an error that wraps punctual.ErrUnauthenticated. It is asked once for each
-	// request, so it must be quick. Default: whoever is on this machine may do everything, and others nothing.
-	Authenticate func(r *http.Request) (*User, error)
+	// Authenticate finds out who sends a request and may do what, or returns an error that wraps punctual.ErrUnauthenticated. It is the
+	// method of an access.Authenticator, such as Server.Authenticate of the server beside the console. It is called once for each request,
+	// so it must be quick. Default: whoever is on this machine may do everything, and others nothing.
+	Authenticate func(r *http.Request) (*access.Principal, error)
 	// LoginByToken lets people log in with a token. It stands in the header Authorization of each request that Authenticate then
 	// gets, as programs send it: Bearer TOKEN. Without it, Authenticate knows people by other means, such as a cookie of the
 	// program around the console, or a certificate.
@@ -151,7 +153,7 @@ func (c *call) answer() error {
 	if err := c.console.origin.Check(c.r); err != nil {
 		return fmt.Errorf("a page of another site sent this: %w", punctual.ErrForbidden)
 	}
-	if c.route.action != actionPublic {
+	if !c.route.public {
 		if err := c.identify(); err != nil {
 			if c.askToLogIn(err) {
 				return nil

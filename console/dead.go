@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/internal/wire"
@@ -75,7 +76,7 @@ func (c *call) showDead() error {
 		p.Topics, p.Whole = p.Topics[:deadTopics], false
 	}
 	if p.Topic != "" {
-		if err := c.may(ActionInspect, p.Topic); err != nil {
+		if err := c.may(access.Inspect, p.Topic); err != nil {
 			return err
 		}
 		p.Subject = p.Topic

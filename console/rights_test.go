@@ -11,31 +11,16 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/rigs/rights"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// actions are the rights of a token that the actions of the console need.
-var actions = map[Action]access.Action{
-	ActionInspect: access.Inspect, ActionPush: access.Push, ActionAmend: access.Amend, ActionAdmin: access.Admin,
-}
-
 // Who may do what in the console: every route, for everybody, as the file says. A difference is a change of rights. A route that is new
 // gets lines of its own.
 func TestRights(t *testing.T) {
 	tokens, holders := rights.Holders(t)
-	r := newRig(t, &Options{LoginByToken: true, Authenticate: func(req *http.Request) (*User, error) {
-		p, err := tokens.Authenticate(req)
-		if err != nil {
-			return nil, err
-		}
-		return &User{Name: p.Name, May: func(a Action, topic string) bool {
-			need, known := actions[a]
-			return known && p.Allows(need, topic)
-		}}, nil
-	}})
+	r := newRig(t, &Options{LoginByToken: true, Authenticate: tokens.Authenticate})
 	r.refill()
 	table := rights.NewTable(holders)
 	for _, rt := range routes() {

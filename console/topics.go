@@ -97,7 +97,7 @@ func (c *call) visibleTopics(f *frame) ([]punctual.TopicStats, error) {
 	}
 	f.noteCounts(all.AsOf, all.Counted, all.Partial)
 	return slices.DeleteFunc(all.Topics, func(s punctual.TopicStats) bool {
-		return s.Topic == access.AuditTopic || c.may(ActionInspect, s.Topic) != nil
+		return s.Topic == access.AuditTopic || c.may(access.Inspect, s.Topic) != nil
 	}), nil
 }
 

@@ -55,7 +55,7 @@ func (c *call) showArrival(p *tryPage, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.may(ActionInspect, p.Topic); err != nil {
+	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
 	}
 	if p.Due, err = c.instant("due"); err != nil {
@@ -81,7 +81,7 @@ func (c *call) push() error {
 	if err := storekit.CheckTopic(m.Topic); err != nil {
 		return err
 	}
-	if err := c.may(ActionPush, m.Topic); err != nil {
+	if err := c.may(access.Push, m.Topic); err != nil {
 		return err
 	}
 	if m.Topic == access.AuditTopic {

@@ -49,17 +49,7 @@ func (a *app) newConsole(s punctual.Store, f *runFlags, beside consoleServer) (*
 	}
 	return console.New(s, &console.Options{
 		Version: a.version(), HideBodies: f.console.hideBodies, ShowHeaders: f.console.headers, Logger: a.logger(), API: "/",
-		LoginByToken: f.tokens != "", Consumers: beside.consumers,
-		Authenticate: func(r *http.Request) (*console.User, error) {
-			p, err := beside.authenticate(r)
-			if err != nil {
-				return nil, err
-			}
-			return &console.User{Name: p.Name, May: func(act console.Action, topic string) bool {
-				need, known := consoleActions[act]
-				return known && p.Allows(need, topic)
-			}}, nil
-		},
+		LoginByToken: f.tokens != "", Consumers: beside.consumers, Authenticate: beside.authenticate,
 	})
 }
 
@@ -68,9 +58,4 @@ func recordIn(c *console.Console) func(context.Context, server.Change, func(cont
 	return func(ctx context.Context, ch server.Change, do func(context.Context) (int64, error)) (int64, error) {
 		return c.Record(ctx, console.Change(ch), do)
 	}
-}
-
-// consoleActions are the rights of a token that the actions of the console need.
-var consoleActions = map[console.Action]access.Action{
-	console.ActionInspect: access.Inspect, console.ActionPush: access.Push, console.ActionAmend: access.Amend, console.ActionAdmin: access.Admin,
 }
