@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/consumers"
 	"github.com/punctualmq/punctual/internal/overview"
 )
@@ -63,8 +64,7 @@ type Console struct {
 	sessions     *sessions
 	failedLogins seldom
 	formKey      formKey
-	audit        *auditLog
-	gatherer     *gatherer
+	audit        *audit.Log
 	reader       *overview.Reader
 	drawn        drawn
 	meter        *overview.Meter
@@ -93,8 +93,7 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	c.keeper, _ = store.(punctual.FinishedKeeper)
 	c.reporter, _ = store.(punctual.ConsumerReporter)
 	c.sessions, c.formKey = newSessions(), newFormKey()
-	c.audit = &auditLog{store: store, inspector: c.inspector, log: c.log}
-	c.gatherer = newGatherer(c.audit)
+	c.audit = audit.New(store, c.log)
 	c.options.Location = cmp.Or(o.Location, time.UTC)
 	var err error
 	if c.content, err = readContent(); err != nil {
@@ -104,10 +103,10 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	return c, err
 }
 
-// Close ends what the console reads of the store and waits for it, and for what the audit log still has to be told. Close it
-// before the store.
+// Close ends what the console reads of the store and waits for that, and for entries that the audit log has not stored yet. Close the
+// console before the store.
 func (c *Console) Close() error {
-	c.gatherer.close()
+	c.audit.Close()
 	if err := c.reader.Close(); err != nil {
 		return fmt.Errorf("close console: %w", err)
 	}

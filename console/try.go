@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -98,7 +99,7 @@ func (c *call) push() error {
 		m.Headers = map[string]string{name: c.get("header_value")}
 	}
 	var r punctual.PushResult
-	_, err = c.carryOut(deed{verb: "push", topic: m.Topic, id: m.ID}, func(ctx context.Context) (int64, error) {
+	_, err = c.record(audit.Change{Verb: "push", Topic: m.Topic, ID: m.ID}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{m})
 		if err != nil {
 			return 0, err

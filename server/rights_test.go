@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/rigs/rights"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
@@ -71,7 +72,7 @@ type shop struct {
 
 func newShop(t *testing.T, o server.Options) *shop {
 	s := &shop{T: t, store: memstore.New(nil)}
-	o.Record = func(ctx context.Context, _ server.Change, do func(context.Context) (int64, error)) (int64, error) {
+	o.Record = func(ctx context.Context, _ audit.Change, do func(context.Context) (int64, error)) (int64, error) {
 		s.recorded++
 		return do(ctx)
 	}

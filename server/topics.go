@@ -11,6 +11,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -30,7 +31,7 @@ func (c *call) inspect(f func(ctx context.Context, i punctual.Inspector) (any, e
 }
 
 // alter calls the store's Inspector for a change, and answers with what f returns beside the number of messages changed.
-func (c *call) alter(ch Change, f func(ctx context.Context, i punctual.Inspector) (any, int64, error)) error {
+func (c *call) alter(ch audit.Change, f func(ctx context.Context, i punctual.Inspector) (any, int64, error)) error {
 	if c.server.inspector == nil {
 		return errNoInspector
 	}
@@ -49,7 +50,7 @@ func (c *call) alter(ch Change, f func(ctx context.Context, i punctual.Inspector
 }
 
 // record makes a change within Options.Record.
-func (c *call) record(ch Change, do func() (int64, error)) (int64, error) {
+func (c *call) record(ch audit.Change, do func() (int64, error)) (int64, error) {
 	record := c.server.options.Record
 	if record == nil {
 		return do()
@@ -67,7 +68,7 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 	if len(as) == 0 {
 		return nil, nil
 	}
-	ch := Change{Verb: as[0].Change.String(), Topic: as[0].Topic, ID: as[0].ID, Detail: detail, Amends: true}
+	ch := audit.Change{Verb: as[0].Change.String(), Topic: as[0].Topic, ID: as[0].ID, Detail: detail, Amends: true}
 	ch.Amends = !slices.ContainsFunc(as, func(a punctual.Amendment) bool { return a.Change == punctual.ChangeDelete }) // those leave no other trace
 	for i := range as[1:] {
 		a := &as[i+1]
@@ -117,7 +118,7 @@ func (c *call) stats() error {
 
 func (c *call) deleteTopic() error {
 	topic := c.path["topic"]
-	return c.alter(Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
+	return c.alter(audit.Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		n, err := i.DeleteTopic(ctx, topic)
 		return wire.Purged{Topic: topic, Purged: n}, n, err
 	})
@@ -151,7 +152,7 @@ func (c *call) change(p punctual.SettingsPatch, detail string) error {
 	if err := c.mayMake(topic); err != nil {
 		return err
 	}
-	return c.alter(Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
+	return c.alter(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		s, err := i.Configure(ctx, topic, p)
 		return wire.SettingsOf(s), 1, err
 	})
@@ -199,7 +200,7 @@ func (c *call) purge() error {
 			detail += ", " + name + " " + text
 		}
 	}
-	return c.alter(Change{Verb: "purge", Topic: q.Topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
+	return c.alter(audit.Change{Verb: "purge", Topic: q.Topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		n, err := i.Purge(ctx, q)
 		return wire.Purged{Topic: q.Topic, Purged: n}, n, err
 	})

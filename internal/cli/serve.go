@@ -114,7 +114,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 		if pages != nil {
 			defer pages.Close()
-			o.Console, o.Observer, o.Record = pages, punctual.JoinObservers(o.Observer, pages.Observer()), recordIn(pages)
+			o.Console, o.Observer, o.Record = pages, punctual.JoinObservers(o.Observer, pages.Observer()), pages.Record
 		}
 		if h, err = server.New(s, &o); err != nil {
 			return err

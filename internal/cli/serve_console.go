@@ -9,7 +9,6 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
-	"github.com/punctualmq/punctual/server"
 )
 
 // consoleFlags are the flags of serve that say what the console shows.
@@ -51,11 +50,4 @@ func (a *app) newConsole(s punctual.Store, f *runFlags, beside consoleServer) (*
 		Version: a.version(), HideBodies: f.console.hideBodies, ShowHeaders: f.console.headers, Logger: a.logger(), API: "/",
 		LoginByToken: f.tokens != "", Consumers: beside.consumers, Authenticate: beside.authenticate,
 	})
-}
-
-// recordIn enters what the interface changes into the audit log of the console.
-func recordIn(c *console.Console) func(context.Context, server.Change, func(context.Context) (int64, error)) (int64, error) {
-	return func(ctx context.Context, ch server.Change, do func(context.Context) (int64, error)) (int64, error) {
-		return c.Record(ctx, console.Change(ch), do)
-	}
 }
