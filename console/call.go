@@ -41,7 +41,7 @@ const maxForm = 4 << 20
 // maxStrangersForm is for forms of those who are not known yet.
 const maxStrangersForm = 16 << 10
 
-// findRoute finds the route by path and method. It has answered when done.
+// findRoute finds the route by path and method. When done, it has answered the request itself.
 func (c *call) findRoute() (done bool, err error) {
 	path, inside := strings.CutPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if inside && path == "" {
@@ -57,22 +57,16 @@ func (c *call) findRoute() (done bool, err error) {
 			return false, err
 		}
 	}
+	table := c.console.routes
 	if len(segments) > 0 && segments[0] == "fragment" {
-		c.fragment, segments = true, segments[1:]
+		c.fragment, segments, table = true, segments[1:], c.console.liveRoutes
 	}
-	var allowed []string
-	for _, rt := range c.console.routes {
-		values, ok := rt.matches(segments)
-		if !ok || c.fragment && !rt.live {
-			continue
-		}
-		if rt.method == c.r.Method || rt.method == http.MethodGet && c.r.Method == http.MethodHead {
-			c.route, c.path = rt, values
-			return false, nil
-		}
-		allowed = append(allowed, rt.method)
-	}
-	if len(allowed) == 0 {
+	route, values, allowed, ok := table.Find(c.r.Method, segments)
+	switch {
+	case ok:
+		c.route, c.path = route, values
+		return false, nil
+	case len(allowed) == 0:
 		return false, errNoPage
 	}
 	c.w.Header().Set("Allow", strings.Join(allowed, ", "))

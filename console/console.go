@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/consumers"
+	"github.com/punctualmq/punctual/internal/httproute"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
@@ -59,7 +61,8 @@ type Console struct {
 	options   Options
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
-	routes    []*route
+	// routes has all routes, and liveRoutes those of which a part is renewed.
+	routes, liveRoutes *httproute.Table[*route]
 	*content
 	sessions     *sessions
 	failedLogins seldom
@@ -86,9 +89,12 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 		return nil, fmt.Errorf("console prefix %q: begin it with a slash and end it without one, like /queues: %w", p, punctual.ErrInvalid)
 	}
 	c := &Console{
-		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(), routes: routes(),
+		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(),
 		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime, requeueFor: requeueTime,
 	}
+	table := routes()
+	c.routes = httproute.New(table, (*route).pattern)
+	c.liveRoutes = httproute.New(slices.DeleteFunc(table, func(rt *route) bool { return !rt.live }), (*route).pattern)
 	c.inspector, _ = store.(punctual.Inspector)
 	c.keeper, _ = store.(punctual.FinishedKeeper)
 	c.reporter, _ = store.(punctual.ConsumerReporter)

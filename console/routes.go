@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/punctualmq/punctual/access"
 )
@@ -26,27 +25,8 @@ type route struct {
 	handle func(c *call) error
 }
 
-// matches compares the segments of a path with the route's and returns its parameters.
-func (rt *route) matches(segments []string) (values map[string]string, ok bool) {
-	var pattern []string
-	if rt.path != "/" {
-		pattern = strings.Split(rt.path[1:], "/")
-	}
-	if len(pattern) != len(segments) {
-		return nil, false
-	}
-	for i, want := range pattern {
-		if name, isParam := strings.CutPrefix(want, "{"); isParam {
-			if values == nil {
-				values = make(map[string]string, 2)
-			}
-			values[strings.TrimSuffix(name, "}")] = segments[i]
-		} else if want != segments[i] {
-			return nil, false
-		}
-	}
-	return values, true
-}
+// pattern is what httproute.New asks of a route.
+func (rt *route) pattern() (method, path string) { return rt.method, rt.path }
 
 const (
 	pathTopic   = "/topics/{topic}"

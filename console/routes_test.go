@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/internal/httproute"
 )
 
 // A route without an action refuses everybody, so none may be without.
@@ -28,7 +29,8 @@ func TestEveryRouteHasAnAction(t *testing.T) {
 		}
 	}
 	r := newRig(t, nil)
-	r.console.routes = append(r.console.routes, &route{method: http.MethodGet, path: "/open", handle: func(c *call) error { return c.show("find", nil) }})
+	open := &route{method: http.MethodGet, path: "/open", handle: func(c *call) error { return c.show("find", nil) }}
+	r.console.routes = httproute.New([]*route{open}, (*route).pattern)
 	if a := r.get("/open"); a.Code != http.StatusForbidden {
 		t.Errorf("a route without an action answers %d", a.Code)
 	}

@@ -91,23 +91,12 @@ func (c *call) findRoute() error {
 	if err != nil {
 		return err
 	}
-	method := c.r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	var allowed []string
-	for _, rt := range c.server.routes {
-		values, ok := rt.matches(segments)
-		switch {
-		case !ok:
-		case rt.method == method:
-			c.route, c.path = rt, values
-			return nil
-		default:
-			allowed = append(allowed, rt.method)
-		}
-	}
-	if len(allowed) == 0 {
+	route, values, allowed, ok := c.server.routes.Find(c.r.Method, segments)
+	switch {
+	case ok:
+		c.route, c.path = route, values
+		return nil
+	case len(allowed) == 0:
 		return noRoute(c.r.URL.EscapedPath())
 	}
 	return &refusal{

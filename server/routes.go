@@ -3,7 +3,6 @@ package server
 import (
 	"math"
 	"net/http"
-	"strings"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
@@ -37,9 +36,10 @@ type route struct {
 	// id and summary describe the route; detail, if there, says more.
 	id, summary, detail string
 	handle              func(c *call) error
-
-	segments []string // of path
 }
+
+// pattern is what httproute.New asks of a route.
+func (rt *route) pattern() (method, path string) { return rt.method, rt.path }
 
 // bodyKind is what the body of a request is.
 type bodyKind uint8
@@ -102,24 +102,6 @@ func (rt *route) queryNames() []string {
 		}
 	}
 	return names
-}
-
-// matches compares the segments of a path with the route's and returns its parameters.
-func (rt *route) matches(segments []string) (values map[string]string, ok bool) {
-	if len(rt.segments) != len(segments) {
-		return nil, false
-	}
-	for i, want := range rt.segments {
-		if name, isParam := strings.CutPrefix(want, "{"); isParam {
-			if values == nil {
-				values = make(map[string]string, 2)
-			}
-			values[strings.TrimSuffix(name, "}")] = segments[i]
-		} else if want != segments[i] {
-			return nil, false
-		}
-	}
-	return values, true
 }
 
 // The parameters that several routes take.
@@ -201,9 +183,6 @@ func routes() []*route {
 	out = append(out, batchRoutes()...)
 	out = append(out, topicRoutes()...)
 	out = append(out, serverRoutes()...)
-	for _, rt := range out {
-		rt.segments = strings.Split(rt.path[1:], "/")
-	}
 	return out
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/consumers"
+	"github.com/punctualmq/punctual/internal/httproute"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -39,7 +40,7 @@ type Server struct {
 	limits    Limits
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
-	routes    []*route
+	routes    *httproute.Table[*route]
 	info      wire.Info
 	openAPI   []byte
 	memory    shares       // bytes of requests and answers
@@ -74,7 +75,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	}
 	s := &Server{
 		options: *o, limits: o.Limits.withDefaults(), log: o.Logger, origin: http.NewCrossOriginProtection(),
-		routes: routes(), clients: make(map[string]*client), tracker: consumers.New(),
+		clients: make(map[string]*client), tracker: consumers.New(),
 	}
 	s.memory.limit = s.limits.MaxMemory
 	s.draining, s.drain = context.WithCancel(context.Background())
@@ -117,7 +118,9 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		s.store = observed{s.store, o.Observer}
 	}
 	var err error
-	s.openAPI, err = openAPI(s.routes, o.Version)
+	table := routes()
+	s.routes = httproute.New(table, (*route).pattern)
+	s.openAPI, err = openAPI(table, o.Version)
 	return s, err
 }
 

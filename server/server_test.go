@@ -309,11 +309,11 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 
 func TestRoutesWithoutAnActionAreRefused(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"root": role("root", access.All, "*")}})
-	for _, rt := range r.routes {
-		if rt.id == "clock" {
-			rt.anyPrincipal = false
-		}
+	rt, _, _, ok := r.routes.Find(http.MethodGet, []string{"v1", "clock"})
+	if !ok || !rt.anyPrincipal {
+		t.Fatalf("the route of the clock is %+v", rt)
 	}
+	rt.anyPrincipal = false
 	r.ask("GET /v1/clock", "", "Authorization: Bearer root").problem(t, 403, "forbidden")
 }
 
