@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/refresh"
 )
 
 // Files are what TLS needs, in PEM.
@@ -25,24 +25,19 @@ type Files struct {
 	ClientRequired bool
 }
 
-// look is how often a new connection asks whether the files have changed.
-const look = time.Second
+// checkInterval is how often a new connection checks whether the files have changed.
+const checkInterval = time.Second
 
-// source holds the configuration made of what the files held last.
+// source makes configurations of files.
 type source struct {
 	files Files
 	log   *slog.Logger
-
-	current atomic.Pointer[loaded]
-	// reading holds one value while somebody asks whether the files have changed. Others wait for that: roots may have been taken out.
-	reading chan struct{}
 }
 
-// loaded does not change once it is stored.
+// loaded is the configuration made of what the files held last.
 type loaded struct {
 	config *tls.Config
 	stamps [3]stamp
-	looked time.Time
 	// problem is why the files could not be read the last time; empty when they could.
 	problem string
 }
@@ -65,48 +60,36 @@ func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	if files.ClientRequired && files.ClientCA == "" {
 		return nil, fmt.Errorf("client certificates are required but no file has their roots: name one: %w", punctual.ErrInvalid)
 	}
-	s := &source{files: files, log: log, reading: make(chan struct{}, 1)}
-	first := &loaded{looked: time.Now(), stamps: files.stamps()}
+	first := loaded{stamps: files.stamps()}
 	var err error
 	if first.config, err = files.config(); err != nil {
 		return nil, err
 	}
-	s.current.Store(first)
+	s := &source{files, log}
+	current := refresh.New(checkInterval, first, s.readIfChanged)
 	out := first.config.Clone()
-	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.config(), nil }
+	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Get().config, nil }
 	return out, nil
 }
 
-func (s *source) config() *tls.Config {
-	if now := s.current.Load(); now.isFresh() {
-		return now.config
+// readIfChanged makes a new configuration if the files are not those that were read before, or could not be read then.
+func (s *source) readIfChanged(l loaded) loaded {
+	stamps := s.files.stamps()
+	if same(stamps, l.stamps) && l.problem == "" {
+		return l
 	}
-	s.reading <- struct{}{}
-	defer func() { <-s.reading }()
-	now := s.current.Load()
-	if now.isFresh() { // another connection has asked meanwhile
-		return now.config
+	l.stamps = stamps
+	config, err := s.files.config()
+	switch {
+	case err == nil:
+		l.config, l.problem = config, ""
+		s.log.Info("the TLS certificate was read again", "path", s.files.Cert)
+	case err.Error() != l.problem:
+		l.problem = err.Error()
+		s.log.Error("the old TLS certificate is used on until the files can be read again", "err", err)
 	}
-	next := *now
-	next.looked = time.Now()
-	if stamps := s.files.stamps(); !same(stamps, next.stamps) || next.problem != "" {
-		config, err := s.files.config()
-		switch {
-		case err == nil:
-			next.config, next.problem = config, ""
-			s.log.Info("the TLS certificate was read again", "path", s.files.Cert)
-		case err.Error() != next.problem:
-			next.problem = err.Error()
-			s.log.Error("the old TLS certificate is used on until the files can be read again", "err", err)
-		}
-		next.stamps = stamps
-	}
-	s.current.Store(&next)
-	return next.config
+	return l
 }
-
-// isFresh tells whether l counts without another look at the files.
-func (l *loaded) isFresh() bool { return time.Since(l.looked) < look }
 
 func same(a, b [3]stamp) bool { return a[0].same(b[0]) && a[1].same(b[1]) && a[2].same(b[2]) }
 
