@@ -269,9 +269,9 @@ func (c *call) checkInstance() error {
 	}
 }
 
-// Authenticate says who sends a request, and counts it against his rate: an error wraps punctual.ErrUnauthenticated or
-// punctual.ErrOverloaded. It is for what answers beside the interface, such as Options.Console. Without an Authenticator
-// everybody may do everything.
+// Authenticate finds out who sends a request, and counts the request against the rate of that principal: an error wraps
+// punctual.ErrUnauthenticated or punctual.ErrOverloaded. It makes the Server an access.Authenticator for handlers beside the interface, such
+// as Options.Console. Without an Authenticator of its own the server lets everybody do everything.
 func (s *Server) Authenticate(r *http.Request) (*access.Principal, error) {
 	p, err := s.authenticate(r)
 	if err != nil {
@@ -286,7 +286,7 @@ var anyone = &access.Principal{
 	Name: "anyone", Grants: []access.Grant{access.Everything(), {Actions: access.All, Topics: access.AuditTopic}},
 }
 
-// authenticate finds out who sends a request.
+// authenticate asks the Authenticator who sends a request.
 func (s *Server) authenticate(r *http.Request) (*access.Principal, error) {
 	a := s.options.Authenticator
 	if a == nil {
@@ -324,7 +324,7 @@ func (s *Server) admit(r *http.Request, p *access.Principal) (*client, error) {
 	}
 }
 
-// authorize checks the route's action on the topic that the path names. What a request's body names is checked where it is read.
+// authorize checks the route's action on the topic that the path names. Topics that the body names are checked where the body is read.
 func (c *call) authorize() error {
 	switch need := c.route.action; {
 	case c.route.public, c.route.anyPrincipal:
@@ -334,7 +334,7 @@ func (c *call) authorize() error {
 	case c.route.takes(inPath, "topic"):
 		return c.principal.Check(need, c.path["topic"])
 	case c.route.perItem && (c.principal.AllowsSomewhere(need) || c.route.orAction != 0 && c.principal.AllowsSomewhere(c.route.orAction)):
-		return nil // each topic is asked for when it is known
+		return nil // the right on each topic is checked when the topic is known
 	case c.route.perItem: // before the body is read
 		return fmt.Errorf("%s may not %s in any topic: %w", c.principal.Name, need, punctual.ErrForbidden)
 	default:

@@ -128,9 +128,8 @@ func readPrivate(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Change lets change make the new list of entries from the old one, and puts it in the place of the file in one step.
-// Who reads it sees the old list or the new one, also after a power cut. A file that does not exist has no entries. Changes
-// of several processes go one after the other.
+// Change lets change make the new list of entries from the old one, and replaces the file in one step: readers see the old list or the new
+// one, also after a power cut. A file that does not exist counts as one without entries. Changes of several processes go one after the other.
 func Change(path string, change func([]Entry) ([]Entry, error)) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package tlsfile makes the TLS configuration of a server from files, and reads the files again when they change. So a
-// certificate is renewed without a restart: connections that exist go on, new ones get the new certificate. It makes that of a
-// client, too.
+// Package tlsfile makes the TLS configuration of a server from files, and reads the files again when they change. So a certificate is renewed
+// without a restart: connections that exist go on, and new ones get the new certificate. It makes the configuration of a client, too.
 package tlsfile
 
 import (
@@ -53,8 +52,8 @@ func (s stamp) same(t stamp) bool {
 	return s.modified.Equal(t.modified) && s.size == t.size && (s.file == nil) == (t.file == nil) && (s.file == nil || os.SameFile(s.file, t.file))
 }
 
-// Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections notice within a second that the
-// files have changed. Files that do not fit, say because only one of two has been replaced, leave the old certificate in place,
+// Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections notice within a second that the files have
+// changed. While the files do not fit together, for instance because only one of two has been replaced, the old certificate stays in use,
 // which is logged once.
 func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	if files.ClientRequired && files.ClientCA == "" {
@@ -93,7 +92,7 @@ func (s *source) readIfChanged(l loaded) loaded {
 
 func same(a, b [3]stamp) bool { return a[0].same(b[0]) && a[1].same(b[1]) && a[2].same(b[2]) }
 
-// stamps are taken before the files are read: what changes in between is read again.
+// stamps are taken before the files are read, so that what changes in between is read again.
 func (f Files) stamps() (out [3]stamp) {
 	for i, path := range []string{f.Cert, f.Key, f.ClientCA} {
 		if info, err := os.Stat(path); err == nil { // what is missing fails when it is read
