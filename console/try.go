@@ -85,9 +85,6 @@ func (c *call) push() error {
 	if err := c.may(access.Push, m.Topic); err != nil {
 		return err
 	}
-	if m.Topic == access.AuditTopic {
-		return fmt.Errorf("topic %s is the audit log's: use another one: %w", m.Topic, punctual.ErrForbidden)
-	}
 	var err error
 	if m.Due, m.Delay, err = c.when(); err != nil {
 		return err

@@ -14,11 +14,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestGet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := New(time.Second, 1, func(before int) int { return before + 1 })
-		time.Sleep(time.Second - 1)
+		time.Sleep(time.Second - time.Nanosecond)
 		if got := v.Get(); got != 1 {
 			t.Errorf("within the interval: %d", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if first, second := v.Get(), v.Get(); first != 2 || second != 2 {
 			t.Errorf("behind the interval: %d and %d", first, second)
 		}
