@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -87,8 +88,8 @@ func TestMessageActions(t *testing.T) {
 	if _, err := r.store.Get(t.Context(), "t", "f"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("a deleted message: %v", err)
 	}
-	isDelete := func(e entry) bool {
-		return e.Verb == "delete" && e.Topic == "t" && e.ID == "f" && e.Result == resultDone
+	isDelete := func(e audit.Entry) bool {
+		return e.Verb == "delete" && e.Topic == "t" && e.ID == "f" && e.Result == audit.Done
 	}
 	if all := r.entries(); !slices.ContainsFunc(all, isDelete) {
 		t.Errorf("the audit log says nothing of the delete: %+v", all)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
@@ -146,7 +147,7 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail string, 
 	if err != nil {
 		return err
 	}
-	_, err = c.carryOut(deed{verb: "configure", topic: topic, detail: detail}, func(ctx context.Context) (int64, error) {
+	_, err = c.record(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
 		_, err := inspector.Configure(ctx, topic, p)
 		return 1, err
 	})
@@ -241,7 +242,7 @@ func (c *call) purgeTopic() error {
 			return err
 		}
 	}
-	n, err := c.carryOut(deed{verb: "purge", topic: topic, detail: c.get("state")}, func(ctx context.Context) (int64, error) { return inspector.Purge(ctx, q) })
+	n, err := c.record(audit.Change{Verb: "purge", Topic: topic, Detail: c.get("state")}, func(ctx context.Context) (int64, error) { return inspector.Purge(ctx, q) })
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", topic, err)
 	}
@@ -258,7 +259,7 @@ func (c *call) deleteTopic() error {
 	if err := c.checkTyped(topic); err != nil {
 		return err
 	}
-	n, err := c.carryOut(deed{verb: "delete topic", topic: topic}, func(ctx context.Context) (int64, error) { return inspector.DeleteTopic(ctx, topic) })
+	n, err := c.record(audit.Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context) (int64, error) { return inspector.DeleteTopic(ctx, topic) })
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", topic, err)
 	}
@@ -281,7 +282,7 @@ func (c *call) amendMany() error {
 		as[i].Topic, as[i].ID = topic, id
 	}
 	var others int64
-	n, err := c.carryOut(deed{verb: change.Change.String(), topic: topic, detail: detail}, func(ctx context.Context) (int64, error) {
+	n, err := c.record(audit.Change{Verb: change.Change.String(), Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Amend(ctx, as)
 		if err != nil {
 			return 0, err

@@ -184,8 +184,8 @@ func (s *harness) malformedCalls() []namedCall {
 			return err
 		}},
 	}
-	in, ok := s.store.(punctual.Inspector)
-	if !ok {
+	in, err := punctual.As[punctual.Inspector](s.store)
+	if err != nil {
 		return calls
 	}
 	calls = append(calls, []namedCall{
@@ -210,10 +210,10 @@ func (s *harness) malformedCalls() []namedCall {
 		{"Purge of no topic", func(ctx context.Context) error { _, err := in.Purge(ctx, punctual.PurgeQuery{}); return err }},
 		{"DeleteTopic of no topic", func(ctx context.Context) error { _, err := in.DeleteTopic(ctx, ""); return err }},
 	}...)
-	if k, ok := s.store.(punctual.FinishedKeeper); ok {
+	if k, err := punctual.As[punctual.FinishedKeeper](s.store); err == nil {
 		calls = append(calls, namedCall{"Finished of no ID", func(ctx context.Context) error { _, err := k.Finished(ctx, orders, ""); return err }})
 	}
-	if v, ok := s.store.(punctual.Surveyor); ok {
+	if v, err := punctual.As[punctual.Surveyor](s.store); err == nil {
 		calls = append(calls, namedCall{"Survey of no edges", func(ctx context.Context) error { _, err := v.Survey(ctx, punctual.SurveyQuery{}); return err }})
 	}
 	return calls

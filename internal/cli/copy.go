@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -178,7 +179,7 @@ func (c *copier) survey(ctx context.Context) error {
 		}
 	}
 	for _, t := range all {
-		if len(c.flags.topics) > 0 && !slices.Contains(c.flags.topics, t.Topic) || len(c.flags.topics) == 0 && t.Topic == punctual.AuditTopic {
+		if len(c.flags.topics) > 0 && !slices.Contains(c.flags.topics, t.Topic) || len(c.flags.topics) == 0 && t.Topic == access.AuditTopic {
 			continue
 		}
 		ct := &copiedTopic{stats: t}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/overview"
 )
@@ -95,7 +96,7 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 		return err
 	}
 	if topic == "" {
-		if err := withoutAudit(ctx, i, f, overview.AheadQuery{Topic: punctual.AuditTopic, Step: step.Step, Steps: step.buckets, Zone: zone}, now); err != nil {
+		if err := withoutAudit(ctx, i, f, overview.AheadQuery{Topic: access.AuditTopic, Step: step.Step, Steps: step.buckets, Zone: zone}, now); err != nil {
 			return err
 		}
 	}

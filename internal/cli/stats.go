@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/cli/view"
 )
@@ -46,7 +47,7 @@ func newStats(a *app) *cobra.Command {
 func statsOf(ctx context.Context, i punctual.Inspector, args []string) ([]punctual.TopicStats, error) {
 	if len(args) == 0 {
 		all, err := i.Topics(ctx)
-		return slices.DeleteFunc(all, func(t punctual.TopicStats) bool { return t.Topic == punctual.AuditTopic }), err
+		return slices.DeleteFunc(all, func(t punctual.TopicStats) bool { return t.Topic == access.AuditTopic }), err
 	}
 	s, err := topicStats(ctx, i, args[0])
 	return []punctual.TopicStats{s}, err

@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
-
-// AuditTopic is where the console keeps who changed what. An overview leaves it out.
-const AuditTopic = "punctual.audit"
 
 // Options of a Reader. The zero value of each field is its default.
 type Options struct {
@@ -526,7 +524,7 @@ func (r *Reader) count(ctx context.Context) (topicCounts, error) {
 // keep sorts the topics into those that are shown and those that are hidden.
 func (c *topicCounts) keep(all []punctual.TopicStats) {
 	for _, t := range all {
-		if t.Topic == AuditTopic {
+		if t.Topic == access.AuditTopic {
 			c.hidden = append(c.hidden, t)
 		} else {
 			c.topics = append(c.topics, t)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -199,9 +200,9 @@ func TestCounts(t *testing.T) {
 		s.push("b", "3", 30*time.Hour)
 		s.push("b", "4", 40*24*time.Hour)
 		s.push("b", "5", 100*24*time.Hour)
-		s.push(AuditTopic, "x", 90*time.Second)
-		s.push(AuditTopic, "y", 100*24*time.Hour)
-		s.push(AuditTopic, "z", 0)
+		s.push(access.AuditTopic, "x", 90*time.Second)
+		s.push(access.AuditTopic, "y", 100*24*time.Hour)
+		s.push(access.AuditTopic, "z", 0)
 		o := s.read()
 		if len(o.Topics) != 2 || o.Totals != (Totals{Scheduled: 5}) {
 			t.Errorf("topics %+v, totals %+v", o.Topics, o.Totals)
@@ -413,7 +414,7 @@ func TestMessagesAreCountedOnce(t *testing.T) {
 			s.push(fmt.Sprintf("t%d", n), "1", 90*time.Second)
 			s.push(fmt.Sprintf("t%d", n), "2", 100*24*time.Hour)
 		}
-		s.push(AuditTopic, "x", 90*time.Second)
+		s.push(access.AuditTopic, "x", 90*time.Second)
 		o := s.read()
 		if n := s.count("forecast"); n != 3*5 {
 			t.Errorf("%d forecasts for 5 topics, want one for each in each picture", n)

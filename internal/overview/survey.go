@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
 
 // A store that has to read every message to count them, a punctual.Surveyor, is read in two ways. A survey counts all
@@ -36,7 +37,7 @@ type surveyed struct {
 // survey counts the topics and all pictures in one pass of the store.
 func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error) {
 	v := &surveyed{edges: surveyEdges(now, r.o.Zone), drawn: r.o.Drawn, found: make(map[Step][]Finding)}
-	found, err := r.surveyor.Survey(ctx, punctual.SurveyQuery{Edges: v.edges, Largest: max(r.o.Drawn, surveyTopics), Without: []string{AuditTopic}})
+	found, err := r.surveyor.Survey(ctx, punctual.SurveyQuery{Edges: v.edges, Largest: max(r.o.Drawn, surveyTopics), Without: []string{access.AuditTopic}})
 	if err != nil {
 		return topicCounts{}, fmt.Errorf("count the messages: %w", err)
 	}
@@ -239,7 +240,7 @@ func (o *Overview) addHeads(h answer[punctual.Heads]) {
 func withHeads(counted []punctual.TopicStats, h punctual.Heads) []punctual.TopicStats {
 	out := make([]punctual.TopicStats, 0, len(h.Topics))
 	for _, head := range h.Topics {
-		if head.Topic == AuditTopic {
+		if head.Topic == access.AuditTopic {
 			continue
 		}
 		t := punctual.TopicStats{Topic: head.Topic}

@@ -1,4 +1,4 @@
-package access
+package tokens
 
 import (
 	"crypto/x509"
@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/access"
 )
 
-var _ server.Authenticator = (*File)(nil)
+var _ access.Authenticator = (*File)(nil)
 
-// Authenticate implements server.Authenticator: the token in the header Authorization counts, or, when there is none, the
-// verified certificate of the client. A token that does not count is not made good by a certificate.
-func (f *File) Authenticate(r *http.Request) (*server.Principal, error) {
+// Authenticate implements access.Authenticator: it goes by the token in the header Authorization or, when the request has
+// none, by the verified certificate of the client. A request whose token does not count is refused, also when it comes with a certificate.
+func (f *File) Authenticate(r *http.Request) (*access.Principal, error) {
 	entries, err := f.Entries()
 	if err != nil {
-		return nil, fmt.Errorf("nobody is let in now, see the log of the server: %w", punctual.ErrUnauthenticated) // the text of err is not for strangers
+		return nil, fmt.Errorf("nobody is let in now, see the log of the server: %w", punctual.ErrUnauthenticated) // err names the path of the file, which is not for strangers
 	}
 	now := time.Now()
 	var e *Entry
@@ -52,8 +52,8 @@ func (f *File) Authenticate(r *http.Request) (*server.Principal, error) {
 	return e.principal, nil
 }
 
-// subjectOf is the distinguished name of a certificate as RFC 2253 writes it, with all its parts in their order. A pkix.Name would
-// leave out all but the last common name, and tell the values of one part from parts of their own no more.
+// subjectOf is the distinguished name of a certificate as RFC 2253 writes it, with all its parts in their order. A pkix.Name would not do,
+// because it keeps only the last common name, and no longer tells several values of one part from several parts.
 func subjectOf(c *x509.Certificate) (string, error) {
 	var name pkix.RDNSequence
 	if rest, err := asn1.Unmarshal(c.RawSubject, &name); err != nil || len(rest) > 0 {
@@ -69,7 +69,7 @@ func subjectOf(c *x509.Certificate) (string, error) {
 	return name.String(), nil
 }
 
-// verified is the certificate that the client has shown and TLS has verified, or nil.
+// verified returns the certificate that the client has shown and TLS has verified, or nil.
 func verified(r *http.Request) *x509.Certificate {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil

@@ -1,7 +1,7 @@
-// Package access says who may do what on a server. One file names tokens and the subjects of client certificates. It
-// says what each of them may do with which topics.
+// Package tokens keeps the principals of package access in a file: tokens and the subjects of client certificates, each with what its holder
+// may do with which topics.
 //
-// The file is JSON, drawn here; the command "punctual token" writes it. It holds no secrets, only the hash of each.
+// The file is JSON, as drawn here, and the command "punctual token" writes it. It holds no secrets, only the hash of each.
 //
 //	{"entries": [
 //	  {"id": "k3wq5y7ahx", "name": "billing", "sha256": "9f86d0...", "actions": ["push"], "topics": ["order.*"],
@@ -10,9 +10,9 @@
 //	   "created": "2026-11-22T09:00:00Z", "revoked": "2026-11-23T10:00:00Z"}
 //	]}
 //
-// A change of the file counts within a tenth of a second, without a restart. A field that is not known is refused, since
-// whoever wrote it meant something by it.
-package access
+// A change of the file counts within a tenth of a second, without a restart. A field that is not known is refused, because whoever wrote it
+// wanted it to have an effect.
+package tokens
 
 import (
 	"crypto/rand"
@@ -28,7 +28,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/server"
+	"github.com/punctualmq/punctual/access"
 )
 
 // Entry is one token, or one subject of client certificates, and what it may do.
@@ -41,7 +41,7 @@ type Entry struct {
 	// certificate as RFC 2253 writes it: "CN=worker-1,O=Example". An entry has one of them.
 	SHA256  string `json:"sha256,omitempty"`
 	Subject string `json:"subject,omitempty"`
-	// Actions are what server.ParseActions knows: "inspect", "push", "amend", "work", "admin" or "all".
+	// Actions are words that access.ParseActions reads: "inspect", "push", "amend", "work", "admin" or "all".
 	Actions []string `json:"actions"`
 	// Topics are names, or prefixes that end with "*".
 	Topics []string `json:"topics"`
@@ -52,8 +52,8 @@ type Entry struct {
 	// Revoked, if not zero, is when it was revoked.
 	Revoked time.Time `json:"revoked,omitzero"`
 
-	// principal is who the holder is to a server; set when the file is read.
-	principal *server.Principal
+	// principal is what Authenticate returns for the holder. It is made when the file is read.
+	principal *access.Principal
 }
 
 // Live tells whether the entry counts at an instant.
@@ -61,7 +61,7 @@ func (e *Entry) Live(now time.Time) bool {
 	return e.Revoked.IsZero() && (e.Expires.IsZero() || now.Before(e.Expires))
 }
 
-// check refuses an entry that cannot be, and makes its principal.
+// check refuses an entry that is malformed, and makes its principal.
 func (e *Entry) check() error {
 	switch {
 	case !isID(e.ID):
@@ -76,17 +76,17 @@ func (e *Entry) check() error {
 	if hash, err := hex.DecodeString(e.SHA256); e.SHA256 != "" && (err != nil || len(hash) != sha256.Size) {
 		return fmt.Errorf("entry %s: its hash is not %d hexadecimal digits: %w", e.ID, 2*sha256.Size, punctual.ErrInvalid)
 	}
-	actions, err := server.ParseActions(strings.Join(e.Actions, ","))
+	actions, err := access.ParseActions(strings.Join(e.Actions, ","))
 	if err != nil {
 		return fmt.Errorf("entry %s: %w", e.ID, err)
 	}
-	e.principal = &server.Principal{ID: e.ID, Name: e.Name}
+	e.principal = &access.Principal{ID: e.ID, Name: e.Name}
 	for _, pattern := range e.Topics {
 		name := strings.TrimSuffix(pattern, "*")
 		if (name == "" && pattern != "*") || strings.Trim(name, topicCharacters) != "" {
 			return fmt.Errorf("entry %s: topic %q: use a topic's name, or the beginning of one and a *: %w", e.ID, pattern, punctual.ErrInvalid)
 		}
-		e.principal.Grants = append(e.principal.Grants, server.Grant{Actions: actions, Topics: pattern})
+		e.principal.Grants = append(e.principal.Grants, access.Grant{Actions: actions, Topics: pattern})
 	}
 	return nil
 }
@@ -104,8 +104,7 @@ func isID(s string) bool {
 	return len(s) == idLength && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// NewToken gives e an ID and the hash of a new token, and returns the token. Only its holder has it: it cannot be found
-// from e.
+// NewToken gives e an ID and the hash of a new token, and returns the token. The token cannot be found from e, so only the caller has it.
 func NewToken(e *Entry) string {
 	e.ID = newID()
 	secret := strings.ToLower(rand.Text()) // 130 random bits
@@ -119,7 +118,7 @@ func NewSubject(e *Entry, subject string) { e.ID, e.Subject = newID(), subject }
 
 func newID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
-// Entries are what a file holds. They do not change once they are read.
+// Entries are what a file holds. They do not change once they are read, so they are safe for concurrent use.
 type Entries struct {
 	list []Entry
 	// tokens and subjects find the entries that have one.
@@ -175,8 +174,8 @@ func (es *Entries) text() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// Token returns the live entry of a token. The error wraps punctual.ErrUnauthenticated, and never holds the token. How long
-// it takes does not depend on how much of the secret is right.
+// Token returns the live entry of a token. The error wraps punctual.ErrUnauthenticated, and never holds the token. The time that Token takes
+// does not depend on how much of the secret is right.
 func (es *Entries) Token(token string, now time.Time) (*Entry, error) {
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	id, secret, cut := strings.Cut(rest, "_")

@@ -1,4 +1,4 @@
-package access
+package tokens
 
 import (
 	"errors"
@@ -9,33 +9,25 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/refresh"
 )
 
 // File is a file of entries that is read again when it changes. Its methods are safe for concurrent use.
 type File struct {
-	path string
-	log  *slog.Logger
-
-	// state is what was read last, and when.
-	state atomic.Pointer[state]
-	// reading holds one value while somebody asks whether the file has changed. Others wait for that, since what they know is too old.
-	reading chan struct{}
+	path    string
+	log     *slog.Logger
+	content *refresh.Value[content]
 }
 
-// state does not change once it is stored.
-type state struct {
+// content is what the file held when it was read last.
+type content struct {
 	entries *Entries
 	err     error // why there are no entries
 	stamp   stamp
-	looked  time.Time
 }
-
-// isFresh tells whether s counts without another look at the file.
-func (s *state) isFresh() bool { return time.Since(s.looked) < look }
 
 // stamp tells whether a file is still the one that was read.
 type stamp struct {
@@ -49,51 +41,41 @@ func (s stamp) same(t stamp) bool {
 	return s.modified.Equal(t.modified) && s.size == t.size && s.mode == t.mode && (s.file == nil) == (t.file == nil) && (s.file == nil || os.SameFile(s.file, t.file))
 }
 
-// look is how often File asks whether its file has changed.
-const look = 100 * time.Millisecond
+// checkInterval is how often File checks whether its file has changed.
+const checkInterval = 100 * time.Millisecond
 
 // Open reads a file of entries. It fails when the file is missing, malformed, or open to others than its owner.
 func Open(path string, log *slog.Logger) (*File, error) {
-	f := &File{path: path, log: log, reading: make(chan struct{}, 1)}
-	s := f.read()
-	if errors.Is(s.err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: make it with 'punctual token new --tokens %s'", s.err, path)
+	f := &File{path: path, log: log}
+	first := f.read()
+	if errors.Is(first.err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: make it with 'punctual token new --tokens %s'", first.err, path)
 	}
-	if s.err != nil {
-		return nil, s.err
+	if first.err != nil {
+		return nil, first.err
 	}
-	f.state.Store(s)
+	f.content = refresh.New(checkInterval, first, f.readIfChanged)
 	return f, nil
 }
 
-// Entries are those of the file as it is now, or was a tenth of a second ago. While the file cannot be read they are an
-// error that wraps punctual.ErrUnauthenticated: then nobody gets in, because what was revoked there cannot be known.
+// Entries are those of the file as it is now, or was a tenth of a second ago. While the file cannot be read, Entries returns an error that
+// wraps punctual.ErrUnauthenticated: then nobody gets in, because it cannot be known which tokens were revoked.
 func (f *File) Entries() (*Entries, error) {
-	if s := f.state.Load(); s.isFresh() {
-		return s.entries, refusal(s.err)
+	c := f.content.Get()
+	if c.err != nil {
+		return nil, fmt.Errorf("%w: %w", c.err, punctual.ErrUnauthenticated)
 	}
-	f.reading <- struct{}{}
-	defer func() { <-f.reading }()
-	s := f.state.Load()
-	if s.isFresh() { // another request has asked meanwhile
-		return s.entries, refusal(s.err)
-	}
-	next := *s
-	next.looked = time.Now()
-	if now, err := stampOf(f.path); err != nil || !now.same(next.stamp) || next.err != nil {
-		next = *f.read()
-		f.report(next.err, s.err)
-	}
-	f.state.Store(&next)
-	return next.entries, refusal(next.err)
+	return c.entries, nil
 }
 
-// refusal is what becomes of whoever comes while the file cannot be read.
-func refusal(err error) error {
-	if err == nil {
-		return nil
+// readIfChanged reads the file again if it is not the one that was read before, or could not be read then.
+func (f *File) readIfChanged(before content) content {
+	if now, err := stampOf(f.path); err == nil && now.same(before.stamp) && before.err == nil {
+		return before
 	}
-	return fmt.Errorf("%w: %w", err, punctual.ErrUnauthenticated)
+	next := f.read()
+	f.report(next.err, before.err)
+	return next
 }
 
 // report logs a change of the file, and each problem once.
@@ -106,20 +88,19 @@ func (f *File) report(now, before error) {
 	}
 }
 
-func (f *File) read() *state {
-	s := &state{looked: time.Now()}
-	s.stamp, s.err = stampOf(f.path) // before the text: what changes in between is read again
+func (f *File) read() (c content) {
+	c.stamp, c.err = stampOf(f.path) // before the text, so that what changes in between is read again
 	var text []byte
-	if s.err == nil {
-		text, s.err = readPrivate(f.path)
+	if c.err == nil {
+		text, c.err = readPrivate(f.path)
 	}
-	if s.err == nil {
-		s.entries, s.err = Parse(text)
+	if c.err == nil {
+		c.entries, c.err = Parse(text)
 	}
-	if s.err != nil {
-		s.err = fmt.Errorf("%s: %w", f.path, s.err)
+	if c.err != nil {
+		c.err = fmt.Errorf("%s: %w", f.path, c.err)
 	}
-	return s
+	return c
 }
 
 func stampOf(path string) (stamp, error) {
@@ -147,9 +128,8 @@ func readPrivate(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Change lets change make the new list of entries from the old one, and puts it in the place of the file in one step.
-// Who reads it sees the old list or the new one, also after a power cut. A file that does not exist has no entries. Changes
-// of several processes go one after the other.
+// Change lets change make the new list of entries from the old one, and replaces the file in one step: readers see the old list or the new
+// one, also after a power cut. A file that does not exist counts as one without entries. Changes of several processes go one after the other.
 func Change(path string, change func([]Entry) ([]Entry, error)) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -1,4 +1,4 @@
-package access
+package tokens
 
 import (
 	"crypto/x509"
