@@ -161,7 +161,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 		route: s.route, names: n, clock: s.clock, log: s.opt.Logger, calls: &s.calls,
 		settle: func(ctx context.Context, ss []punctual.Settlement) ([]error, error) { return s.settle(ctx, ss, nil) },
 	}
-	s.scanner.leases, s.scanner.topics, s.scanner.heads = &s.leases, s.topics, s.waits.NextDue
+	s.scanner.leases, s.scanner.topics, s.scanner.nextDue = &s.leases, s.topics, s.waits.NextDue
 	return s, nil
 }
 
