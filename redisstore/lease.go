@@ -34,13 +34,13 @@ type leases struct {
 type outlook struct {
 	next int64 // when the next message of the partition needs attention, in ms; clock.Never for none
 	now  int64 // by the partition's clock, in ms
-	// token is the token of the messages that the call has leased; 0 when it has leased nothing. A copy of the call has the token also
-	// when none of these messages is leased any more.
+	// token is the token of the messages that the call has leased; 0 when it has leased nothing. A copy of the call has the
+	// token also when none of these messages is leased any more.
 	token int64
 }
 
-// some leases up to n messages of a partition with one script, and returns the version of the settings there. It goes on when ctx ends, so
-// that no message is leased without anybody knowing.
+// some leases up to n messages of a partition with one script, and returns the version of the settings there. It goes on when
+// ctx ends, so that no message is leased without anybody knowing.
 func (l *leases) some(ctx context.Context, lease time.Duration, p keys.Partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got outlook, err error) {
 	got.next = clock.Never
 	ctx = context.WithoutCancel(ctx)
@@ -95,8 +95,8 @@ func delivery(topic string, token int64, id, message, state string) (punctual.De
 	return punctual.Delivery{Message: m.In(topic, id), Token: token, Failures: m.Failures}, nil
 }
 
-// furtherTime is how long a claim that has found messages waits for a further script, in ms: far longer than a script takes, and far
-// shorter than most leases.
+// furtherTime is how long a claim that has found messages waits for a further script, in ms: far longer than a script takes,
+// and far shorter than most leases.
 const furtherTime int64 = 500
 
 // expired reports whether a lease has ended, by the store's clock.
@@ -104,8 +104,9 @@ func (l *leases) expired(d *punctual.Delivery) bool {
 	return storekit.CeilMillis(d.LeaseUntil) <= l.clock.Guess()/1000
 }
 
-// unexpired returns what is still leased of the messages that a claim has leased, as far as the store's clock can be known (P3): the process may
-// have stood still, or the answer may have been long under way. The rest is given back unstarted, unless another claim has leased it by then.
+// unexpired returns what is still leased of the messages that a claim has leased, as far as the store's clock can be known
+// (P3): the process may have stood still, or the answer may have been long under way. The rest is given back unstarted, unless
+// another claim has leased it by then.
 func (l *leases) unexpired(ctx context.Context, ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	now := l.clock.Guess() / 1000
 	over := func(d punctual.Delivery) bool { return storekit.CeilMillis(d.LeaseUntil) <= now }
@@ -137,7 +138,8 @@ func (l *leases) unexpired(ctx context.Context, ds []punctual.Delivery, err erro
 	return ds, err
 }
 
-// giveBack releases what was leased and no caller gets, so that the attempts do not count. What another claim has leased meanwhile stays leased.
+// giveBack releases what was leased and no caller gets, so that the attempts do not count. What another claim has leased
+// meanwhile stays leased.
 func (l *leases) giveBack(ctx context.Context, ds []punctual.Delivery) {
 	if len(ds) == 0 {
 		return

@@ -11,13 +11,13 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-// A routing sends the items of a call to the partitions of their messages. It does so in rounds, because a partition may answer that its settings have another
-// version than was known. The messages of one partition keep their order.
+// A routing sends the items of a call to the partitions of their messages. It does so in rounds, because a partition may answer
+// that its settings have another version than was known. The messages of one partition keep their order.
 type routing struct {
 	s     *Store
 	items []item
-	// create makes topics that do not exist. The script of such a call does nothing in a partition whose settings have another version, and the messages
-	// go into the next round. Without create they do so only when the topic has a new version.
+	// create makes topics that do not exist. The script of such a call does nothing in a partition whose settings have another
+	// version, and the messages go into the next round. Without create they do so only when the topic has a new version.
 	create bool
 	// id returns the ID of the message of an item.
 	id func(i int) string
@@ -109,8 +109,8 @@ func (j *routing) fail(topics map[string]error) {
 	}
 }
 
-// outcome returns the error of the whole call if no message was answered. Otherwise each message without an answer is refused with an
-// error of its own.
+// outcome returns the error of the whole call if no message was answered. Otherwise each message without an answer is refused
+// with an error of its own.
 func (j *routing) outcome() error {
 	var all error
 	done := false
@@ -145,7 +145,8 @@ func (j *routing) plan() *route.Chunks[*topics.Layout] {
 	return g
 }
 
-// round sends the messages to their partitions, and returns for each topic one partition whose settings have another version, if there is one.
+// round sends the messages to their partitions, and returns for each topic one partition whose settings have another version,
+// if there is one.
 func (j *routing) round(ctx context.Context, g *route.Chunks[*topics.Layout]) map[string]mismatch {
 	var mismatches map[string]mismatch
 	g.Pack = j.pack
@@ -217,8 +218,9 @@ type renewal struct {
 	superseded bool // which was made for them
 }
 
-// renew finds out what another version means. When the topic as a whole has no new version, somebody may be deleting it: the messages wait a little for the
-// deletion to end. After route.Tries rounds whoever deleted the topic counts as gone, and the topic is used again.
+// renew finds out what another version means. When the topic as a whole has no new version, somebody may be deleting it: the
+// messages wait a little for the deletion to end. After route.Tries rounds whoever deleted the topic counts as gone, and the
+// topic is used again.
 func (j *routing) renew(ctx context.Context, x mismatch, old *topics.Layout, refusals int) (renewal, error) {
 	l, err := j.s.topics.Renew(ctx, x.p, x.seen, old)
 	switch {

@@ -23,15 +23,15 @@ type scanner struct {
 	begun   atomic.Uint64 // how many claims have begun, so that each begins with another partition of a topic
 }
 
-// target is a partition to ask. known is what was known of its topic when the partition was chosen; nil when the topic need not be looked up
-// again.
+// target is a partition to ask. known is what was known of its topic when the partition was chosen; nil when the topic need not
+// be looked up again.
 type target struct {
 	keys.Partition
 	known *topics.Layout
 }
 
-// claim leases what is due now in all partitions of its topics, also in those that it learns of while it asks. It returns an error only if it
-// has found nothing and could not ask all of them.
+// claim leases what is due now in all partitions of its topics, also in those that it learns of while it asks. It returns an
+// error only if it has found nothing and could not ask all of them.
 func (s *scanner) claim(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
 	targets, failed := s.withSomethingDue(ctx, s.targetsOf(c.Topics))
 	l := scan{s: s, c: c, cursor: cursor{targets: targets}}
@@ -47,7 +47,8 @@ func (s *scanner) claim(ctx context.Context, c *punctual.Claim) ([]punctual.Deli
 	return s.unexpired(ctx, l.ds, failed)
 }
 
-// targetsOf returns all partitions of some topics. Those of a topic are rotated with each call, so that no partition is always asked last.
+// targetsOf returns all partitions of some topics. Those of a topic are rotated with each call, so that no partition is always
+// asked last.
 func (s *scanner) targetsOf(topics []string) []target {
 	var targets []target
 	first := int(s.begun.Add(1))
@@ -63,7 +64,8 @@ func (s *scanner) targetsOf(topics []string) []target {
 // fewTargets is how many partitions a claim asks, at most, without having read their next due times.
 const fewTargets = 16
 
-// withSomethingDue returns the partitions in which something is due, of many targets. The error is why one could not be read, if that happened.
+// withSomethingDue returns the partitions in which something is due, of many targets. The error is why one could not be read,
+// if that happened.
 func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]target, error) {
 	if len(targets) <= fewTargets {
 		return targets, nil
@@ -191,8 +193,8 @@ func (l scan) room(topic string) int {
 	return min(n, left)
 }
 
-// further makes a step, and leaves the partition out when its node does not answer. A claim that has found messages waits for the step at most
-// furtherTime, because their leases run. What a step leases for which nobody waits any more is given back.
+// further makes a step, and leaves the partition out when its node does not answer. A claim that has found messages waits for
+// the step at most furtherTime, because their leases run. What a step leases for which nobody waits any more is given back.
 func (l scan) further(ctx context.Context) found {
 	at := l.at
 	if l.stale {
@@ -247,8 +249,8 @@ func (l scan) further(ctx context.Context) found {
 	return found{slow: true}
 }
 
-// addPartitions looks up the topic of target i, whose settings have another version than was known, and inserts the partitions that have
-// been added to it behind target i. The other targets of the topic are marked so that a claim looks a topic up once.
+// addPartitions looks up the topic of target i, whose settings have another version than was known, and inserts the partitions
+// that have been added to it behind target i. The other targets of the topic are marked so that a claim looks a topic up once.
 func (s *scanner) addPartitions(ctx context.Context, targets []target, i int, seen int64) ([]target, error) {
 	old := targets[i]
 	l, err := s.topics.Renew(ctx, old.Partition, seen, old.known)

@@ -31,7 +31,7 @@ type waits struct {
 	listener *notify.Listener
 
 	mu       sync.Mutex
-	renewing map[string]bool // guarded by mu: topics that are being looked up, because a partition has another version; true: to be looked up once more
+	renewing map[string]bool // guarded by mu: topics that are being looked up; true for those to be looked up once more
 	busy     map[string]int  // guarded by mu: by node, how many topics are being looked up
 }
 
@@ -57,7 +57,8 @@ func (w *waits) Notified(p wait.Part, at int64) {
 // Missed implements notify.Receiver.
 func (w *waits) Missed(p wait.Part) { w.waiter.Notice(p, -wait.Never) }
 
-// notify tells the waiting claims that a message of a partition is due at a time, in ms by the store's clock; clock.Never means none.
+// notify tells the waiting claims that a message of a partition is due at a time, in ms by the store's clock; clock.Never means
+// none.
 func (w *waits) notify(p keys.Partition, at int64) { w.Notified(partOf(p), at) }
 
 // Node implements wait.Store.
@@ -76,9 +77,9 @@ func (w *waits) Unsubscribe(p wait.Part) {
 	w.listener.Unsubscribe(w.s.names.Partition(p.Topic, p.Number).Channel())
 }
 
-// Processes implements wait.Store. Each process that waits has one subscription to the partition's channel. On a cluster some are not counted,
-// because a process subscribes at one node for all its topics, and only the partition's node is asked. Too few counted processes only make backoffs
-// shorter.
+// Processes implements wait.Store. Each process that waits has one subscription to the partition's channel. On a cluster some
+// are not counted, because a process subscribes at one node for all its topics, and only the partition's node is asked. Too few
+// counted processes only make backoffs shorter.
 func (w *waits) Processes(p wait.Part) int {
 	ctx := context.Background()
 	part := w.s.names.Partition(p.Topic, p.Number)
@@ -109,7 +110,8 @@ type dueRead struct {
 
 func (h dueRead) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
 
-// NextDue implements wait.Store. It reads without a script, because most often nothing is due and a script would only cost the server more.
+// NextDue implements wait.Store. It reads without a script, because most often nothing is due and a script would only cost the
+// server more.
 func (w *waits) NextDue(_ string, ps []wait.Part) []wait.NextDue {
 	ctx := context.Background()
 	got := make([]wait.NextDue, len(ps))
@@ -234,8 +236,8 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 		if c.Fake() {
 			return wait.Answer{Deliveries: ds, At: at, Over: over}
 		}
-		// The time is reckoned from what the server's clock says in this answer, not from what was expected of it: that clock may have been set
-		// back, and the clocks of a cluster differ.
+		// The time is reckoned from what the server's clock says in this answer, not from what was expected of it: that clock
+		// may have been set back, and the clocks of a cluster differ.
 		if got.next != clock.Never && guess >= (got.now+1)*1000 {
 			at = c.Now() + (got.next-got.now)*1000
 		}
@@ -246,8 +248,8 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 // renewalsAtOnce is how many topics whose partitions had another version are looked up at a time, of each node.
 const renewalsAtOnce = 8
 
-// renewSoon looks a topic up in the background if a partition has another version than was known. When its node fails, or has renewalsAtOnce
-// lookups under way, nothing happens until the next poll of the partition.
+// renewSoon looks a topic up in the background if a partition has another version than was known. When its node fails, or has
+// renewalsAtOnce lookups under way, nothing happens until the next poll of the partition.
 func (w *waits) renewSoon(part wait.Part, version int64, known *topics.Layout) {
 	if version == known.Version || known != w.s.topics.Known(part.Topic) { // or it is known by now
 		return

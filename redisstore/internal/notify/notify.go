@@ -1,5 +1,5 @@
-// Package notify listens to what the scripts of a store publish, which is when a partition next needs attention. It has one connection
-// for all channels, and makes a new one when the connection breaks. Notifications may get lost.
+// Package notify listens to what the scripts of a store publish, which is when a partition next needs attention. It has one
+// connection for all channels, and makes a new one when the connection breaks. Notifications may get lost.
 package notify
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// PingEvery is how often a PING is sent. The connection counts as broken when nothing has come for twice as long, not even the answer to
-// a PING. The client's own health check does not do, because it notices only when it cannot write, and a proxy that has forgotten a connection lets
-// the client write for a quarter of an hour.
+// PingEvery is how often a PING is sent. The connection counts as broken when nothing has come for twice as long, not even the
+// answer to a PING. The client's own health check does not do, because it notices only when it cannot write, and a proxy that
+// has forgotten a connection lets the client write for a quarter of an hour.
 const PingEvery = 3 * time.Second
 
-// The pause before a new connection doubles from reconnectPause to reconnectMost while connections break soon. So a server that comes back is noticed
-// within reconnectMost. Meanwhile waiting claims poll once a second.
+// The pause before a new connection doubles from reconnectPause to reconnectMost while connections break soon. So a server that
+// comes back is noticed within reconnectMost. Meanwhile waiting claims poll once a second.
 const (
 	reconnectPause = 100 * time.Millisecond
 	reconnectMost  = 5 * time.Second
@@ -40,8 +40,8 @@ type Receiver interface {
 type Options struct {
 	Receiver Receiver
 	Logger   *slog.Logger
-	// Sender names the store in the notifications that its own scripts publish. These are skipped, because the store has their content from the
-	// answers of the scripts.
+	// Sender names the store in the notifications that its own scripts publish. These are skipped, because the store has their
+	// content from the answers of the scripts.
 	Sender string
 	// PingEvery is PingEvery, but for tests.
 	PingEvery time.Duration
@@ -215,8 +215,8 @@ func (l *Listener) resubscribe() {
 	}
 }
 
-// changes returns the channels to subscribe to, and those to leave. A channel that was left and subscribed to again is only among the
-// first.
+// changes returns the channels to subscribe to, and those to leave. A channel that was left and subscribed to again is only
+// among the first.
 func (l *Listener) changes() (joining, leaving []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,8 +234,8 @@ func (l *Listener) changes() (joining, leaving []string) {
 	return joining, leaving
 }
 
-// deliver passes one event of the connection to the Receiver. Something may have been missed before a subscription, whether it is the first
-// one or that of a new connection.
+// deliver passes one event of the connection to the Receiver. Something may have been missed before a subscription, whether it
+// is the first one or that of a new connection.
 func (l *Listener) deliver(event any) {
 	switch e := event.(type) {
 	case *redis.Subscription:
