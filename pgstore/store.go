@@ -266,7 +266,8 @@ func (s *Store) Close() error {
 // arguments refuse the call before work begins; Close waits until work has returned.
 //
 // The method stands before the errors of check and work. The subject, which may be empty, follows it before those of work only,
-// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result is zero.
+// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result
+// is zero.
 func call[T any](ctx context.Context, s *Store, method, subject string, check error, work func() (T, error)) (T, error) {
 	var none T
 	if err := s.enter(ctx); err != nil {

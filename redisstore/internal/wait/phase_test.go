@@ -133,7 +133,8 @@ func TestPhases(t *testing.T) {
 			t.Errorf("this test shows nothing: %d checks saw the phases %v, and %d questions met a stopped node", checked, seen, hung)
 		}
 		close(quiet)
-		for begun := time.Now(); time.Since(begun) < 15*time.Second; { // the last stop lasts 4 s; the last message is due in 1 s, and late by 1 s at most
+		// The last stop lasts 4 s, and the last message is due in 1 s.
+		for begun := time.Now(); time.Since(begun) < 15*time.Second; {
 			ds, err := w.Claim(t.Context(), Request{Topics: topics, Max: 10, Lease: time.Hour, Until: f.clock.Now() + 1_000_000}, nil, nil)
 			if err != nil && !errors.Is(err, punctual.ErrUnreachable) {
 				t.Errorf("claim: %v", err)
