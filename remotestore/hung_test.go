@@ -107,6 +107,9 @@ func (p *holdingProxy) answer(front, back net.Conn) {
 // TestHungConnection: one connection hangs with a request that the server has carried out. The client's other calls go on, on other
 // connections, a claim that waits among them. The call ends with its context and says that it may have happened. A claim that ends
 // so has its lease given back.
+//
+// The server speaks HTTP/1.1 alone here, where each call under way has a connection to itself. Where it speaks HTTP/2 as well, the pushes
+// and amendments of a client share one connection, and those beside a push that hangs wait until the transport gives the connection up.
 func TestHungConnection(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	h, err := server.New(below, nil)
