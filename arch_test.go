@@ -35,7 +35,7 @@ type rule struct {
 var architecture = map[string]rule{
 	".":        {ours: []string{"internal/batch"}},
 	"worker":   {ours: []string{".", "storekit", "internal/batch"}},
-	"storekit": {ours: []string{"."}, outside: []string{"github.com/oklog/ulid/v2"}},
+	"storekit": {ours: []string{".", "internal/settings"}, outside: []string{"github.com/oklog/ulid/v2"}},
 	"memstore": {ours: []string{".", "storekit", "internal/heap"}},
 	"diskstore": {
 		ours: []string{
@@ -81,6 +81,7 @@ var architecture = map[string]rule{
 	"internal/heap":            {},
 	"internal/archive":         {ours: []string{"."}},
 	"internal/notation":        {ours: []string{"."}},
+	"internal/settings":        {ours: []string{".", "internal/notation"}},
 	"server": {
 		ours:    []string{".", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/wire"},
 		outside: []string{"golang.org/x/time"},
