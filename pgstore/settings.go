@@ -31,7 +31,7 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 			if err := rows.Scan(&text); err != nil {
 				return err
 			}
-			set, err = storekit.DecodeSettings(text)
+			set, err = s.settings.Decode(text)
 			return err
 		})
 	})
@@ -96,7 +96,7 @@ func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (n
 			if err := rows.Scan(&number, &text); err != nil {
 				return err
 			}
-			set, err = storekit.DecodeSettings(text)
+			set, err = s.settings.Decode(text)
 			return err
 		})
 	err = tx.send(ctx, x)

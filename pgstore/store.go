@@ -64,7 +64,9 @@ type Store struct {
 	class   int32 // tells the advisory locks of this schema from others
 	clock   clock
 	waits   waits
-	needs   string // the least synchronous_commit of a transaction that changes something
+	// settings remembers what those of topics were decoded to.
+	settings storekit.SettingsReader
+	needs    string // the least synchronous_commit of a transaction that changes something
 
 	data  data                  // as it was opened, or seen last by the duties
 	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
