@@ -83,11 +83,11 @@ var architecture = map[string]rule{
 	"internal/notation":        {ours: []string{"."}},
 	"internal/settings":        {ours: []string{".", "internal/notation"}},
 	"server": {
-		ours:    []string{".", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/wire"},
+		ours:    []string{".", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/settings", "internal/wire"},
 		outside: []string{"golang.org/x/time"},
 	},
 	"console":              {ours: []string{".", "storekit", "internal/consumers", "internal/notation", "internal/overview", "internal/wire"}},
-	"internal/wire":        {ours: []string{".", "internal/notation"}, outside: []string{"github.com/go-json-experiment/json"}},
+	"internal/wire":        {ours: []string{".", "internal/notation", "internal/settings"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/hungstore":   {ours: []string{"."}},
 	"internal/faultclock":  {},
 	"internal/faultnet":    {},

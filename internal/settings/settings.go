@@ -89,6 +89,15 @@ func (r *Setting) Default() string {
 // Allowed says which values the setting takes: "10ms to 1d", "0 (until purged) or more".
 func (r *Setting) Allowed() string { return r.allowed(r.Zero) }
 
+// Sentence says what the setting does and which values it takes: "How long dead messages are kept: 0 (until purged) or more. Default 0s."
+func (r *Setting) Sentence() string {
+	text := strings.ToUpper(r.About[:1]) + r.About[1:] + ": " + r.Allowed() + ". Default " + r.Default() + "."
+	if r.Fixed {
+		text += " Fixed once the topic exists."
+	}
+	return text
+}
+
 // Parse reads what people write into p. What cannot be read is an ErrInvalid that names the setting and says what it takes.
 func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
 	if text == "" {
@@ -120,12 +129,14 @@ func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 	if string(value) == "null" {
 		return nil
 	}
-	wanted, given := r.Kind().json(), jsonKind(value)
-	if wanted != given {
+	if wanted, given := r.Kind().json(), jsonKind(value); wanted != given {
+		if wanted == jsonNumber {
+			wanted = "a whole number"
+		}
 		return invalidf("%s: %s where %s is expected", r.Words(), given, wanted)
 	}
 	text := string(value)
-	if wanted == jsonString {
+	if value[0] == '"' {
 		if err := json.Unmarshal(value, &text); err != nil {
 			return invalidf("%s: %s is not JSON", r.Words(), value)
 		}
