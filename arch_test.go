@@ -62,7 +62,7 @@ var architecture = map[string]rule{
 	"punctualtest":                {ours: []string{".", "storekit", "memstore", "worker"}},
 	"internal/cli": {
 		ours: []string{
-			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/importer", "internal/notation", "remotestore", "server", "server/access", "sharedstore",
+			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/importer", "internal/notation", "internal/settings", "remotestore", "server", "server/access", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "console",
 		},
 		outside: []string{

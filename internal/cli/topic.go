@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -31,33 +32,17 @@ being with its first message or its first settings.`,
 }
 
 func (a *app) showSettings(topic string, s punctual.Settings) error {
-	shape := settingsOf(topic, s)
 	if a.json {
-		return a.out.writeJSON(shape)
+		return a.out.writeJSON(settingsJSON{topic, s})
 	}
-	kept, remembered, stories := shape.DeadRetention, shape.DedupeWindow, shape.FinishedRetention
-	if s.DeadRetention == 0 {
-		kept = "until purged"
+	show := func(what, value string) { a.printf("%-28s %s\n", what, value) }
+	show("topic", topic)
+	for _, row := range settings.Table {
+		if !row.Pause {
+			show(row.Words(), row.Shown(&s))
+		}
 	}
-	if s.DedupeWindow == 0 {
-		remembered = "not at all"
-	}
-	if s.FinishedRetention == 0 {
-		stories = "not at all"
-	}
-	for _, row := range [][2]string{
-		{"topic", topic},
-		{"lease", shape.Lease},
-		{"max attempts", fmt.Sprint(shape.MaxAttempts)},
-		{"backoff", shape.Backoff},
-		{"dead are kept", kept},
-		{"finished IDs are remembered", remembered},
-		{"stories are kept", stories},
-		{"paused", pausedWord(s)},
-		{"partitions", fmt.Sprint(shape.Partitions)},
-	} {
-		a.printf("%-28s %s\n", row[0], row[1])
-	}
+	show("paused", pausedWord(s))
 	return nil
 }
 

@@ -98,6 +98,21 @@ func (r *Setting) Sentence() string {
 	return text
 }
 
+// Usage is the text of a flag for the setting: what it does, what 0 means, and the default.
+func (r *Setting) Usage() string {
+	text := r.About
+	if r.Needs != 0 {
+		text += ", on stores that can"
+	}
+	if r.Zero != "" {
+		text += "; 0: " + r.Zero
+	}
+	if r.Fixed {
+		text += "; fixed once the topic exists"
+	}
+	return text + " (" + r.Default() + ")"
+}
+
 // Parse reads what people write into p. What cannot be read is an ErrInvalid that names the setting and says what it takes.
 func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
 	if text == "" {
