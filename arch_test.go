@@ -86,7 +86,7 @@ var architecture = map[string]rule{
 		ours:    []string{".", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/settings", "internal/wire"},
 		outside: []string{"golang.org/x/time"},
 	},
-	"console":              {ours: []string{".", "storekit", "internal/consumers", "internal/notation", "internal/overview", "internal/wire"}},
+	"console":              {ours: []string{".", "storekit", "internal/consumers", "internal/notation", "internal/overview", "internal/settings", "internal/wire"}},
 	"internal/wire":        {ours: []string{".", "internal/notation", "internal/settings"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/hungstore":   {ours: []string{"."}},
 	"internal/faultclock":  {},
