@@ -56,6 +56,24 @@ func TestDecodeRequestNamesTheFormOfDurations(t *testing.T) {
 	}
 }
 
+// Settings and changes of them are written as every release writes them: these members, in this order.
+func TestSettingsAreWrittenAsEver(t *testing.T) {
+	set := punctual.DefaultSettings()
+	set.Backoff, set.PushPaused, set.FinishedRetention = punctual.Backoff{Delays: []time.Duration{1500, time.Hour}}, true, 36*time.Hour
+	all, err := Encode(SettingsOf(set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = `{"lease":"30s","max_attempts":10,"backoff":"1.5µs,1h","dead_retention":"0s","dedupe_window":"0s","finished_retention":"1d12h",`
+	if text := string(all); !strings.HasPrefix(text, first) || !strings.Contains(text, `"push_paused":true,"delivery_paused":false,`) || !strings.Contains(text, `"partitions":1`) {
+		t.Errorf("settings are written as %s", all)
+	}
+	patch, err := Encode(SettingsPatchOf(punctual.SettingsPatch{Partitions: &set.MaxAttempts, Lease: &set.FinishedRetention, PushPaused: &set.PushPaused}))
+	if want := `{"lease":"1d12h","push_paused":true,"partitions":10}`; err != nil || string(patch) != want {
+		t.Errorf("a change is written as %s, %v; want %s", patch, err, want)
+	}
+}
+
 // A setting that cannot be read is named with its place, and one that there is not with those that there are. The same name may be
 // written with escapes, and null is no change.
 func TestMalformedSettings(t *testing.T) {
