@@ -13,6 +13,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
+//go:generate go test -count=1 -run ^TestTablesInDocs$ . -update
+
 // Setting is one row of the table.
 type Setting struct {
 	// Name is the member in JSON, stored and sent, and the field of the console's form: finished_retention.
