@@ -114,8 +114,8 @@ type settingField struct {
 	Fixed bool
 }
 
-// settingFields are those that the form has: not the pauses, which have buttons. A store that keeps no finished messages has no field for how
-// long.
+// settingFields are those that the form has: not the pauses, which have buttons. Where the store keeps no finished messages,
+// there is no field for how long.
 func (c *call) settingFields(s punctual.Settings) (fields []settingField) {
 	for _, row := range settings.Table {
 		if !row.Pause && (row.Needs != settings.FinishedRecords || c.keeper() != nil) {

@@ -3,9 +3,11 @@ package storekit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,4 +113,21 @@ func TestSettingsReader(t *testing.T) {
 			t.Errorf("settings that break the rules: %v; want ErrCorrupt each time", err)
 		}
 	}
+}
+
+// TestSettingsReaderAtOnce: many may decode with one reader, also while it forgets what it has.
+func TestSettingsReaderAtOnce(t *testing.T) {
+	var r SettingsReader
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for n := 1; n <= maxKnownSettings+100; n++ {
+				got, err := r.Decode(fmt.Appendf(nil, `{"max_attempts":%d}`, n))
+				if err != nil || got.MaxAttempts != n {
+					t.Errorf("%d attempts are read as %+v, %v", n, got, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
 }

@@ -102,20 +102,15 @@ func storedRow(t *testing.T, r *settings.Setting) string {
 
 // userRow says what the setting is for.
 func userRow(r *settings.Setting) string {
-	about, flag := r.About, "`--"+r.Flag()+"`"
-	if r.Needs != 0 {
-		about += ", on stores that can"
-	}
-	if r.Fixed {
-		about += "; fixed once the topic exists"
-	}
+	flag := "`--" + r.Flag() + "`"
 	if r.Pause {
 		flag = "`topic pause --" + strings.TrimSuffix(r.Flag(), "-paused") + "`"
 	}
-	return fmt.Sprintf("| `%s` | %s | %s | `%s` | %s |", r.Name, about, r.Allowed(), r.Default(), flag)
+	return fmt.Sprintf("| `%s` | %s | %s | `%s` | %s |", r.Name, r.Meaning(), r.Allowed(), r.Default(), flag)
 }
 
-// TestCommentsOfSettings: the comment on each field of Settings and SettingsPatch says which values it takes, and that of Settings the default.
+// TestCommentsOfSettings: the comment on each field of Settings and SettingsPatch says which values it takes, and that of
+// Settings the default.
 func TestCommentsOfSettings(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../inspector.go", nil, parser.ParseComments)
 	if err != nil {

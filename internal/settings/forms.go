@@ -59,11 +59,12 @@ func jsonKind(value []byte) string {
 	return jsonNumber
 }
 
-// kind is what a row does with its value, whatever the type of it is. Setting has the same as methods that name the setting in errors.
+// kind is what a row does with its value, whatever the type of it is. Setting has the same as methods that name the setting
+// in errors.
 type kind interface {
 	Kind() Kind
-	// Range is the least and the most of a setting that has an order, in its unit, which is the nanosecond for durations. The most is 0
-	// where there is none.
+	// Range is the least and the most of a setting that has an order, in its unit, which is the nanosecond for durations.
+	// The most is 0 where there is none.
 	Range() (least, most int64)
 
 	text(*punctual.Settings) string
@@ -73,13 +74,13 @@ type kind interface {
 	given(*punctual.SettingsPatch) bool
 	apply(*punctual.Settings, *punctual.SettingsPatch)
 	take(*punctual.SettingsPatch, *punctual.Settings)
-	clear(*punctual.SettingsPatch)
 	isZero(*punctual.Settings) bool
 	problem(s *punctual.Settings, zero string) string
 	allowed(zero string) string
 }
 
-// field is a setting whose value is a T: where it stands, in what form it is written, and its least and most value where T has an order.
+// field is a setting whose value is a T: where it stands, in what form it is written, and its least and most value where T
+// has an order.
 type field[T any] struct {
 	of          func(*punctual.Settings) *T
 	in          func(*punctual.SettingsPatch) **T
@@ -94,8 +95,8 @@ type form[T any] struct {
 	parse   func(string) (T, error)
 	stored  func(T) ([]byte, error)
 	restore func([]byte) (T, error)
-	// allowed says which values there are between least and most, zero what 0 means. problem is empty for one of them, and otherwise the
-	// rest of a sentence that begins with the name of the setting.
+	// allowed says which values there are between least and most, zero what 0 means. problem is empty for one of them, and
+	// otherwise the rest of a sentence that begins with the name of the setting.
 	allowed func(least, most T, zero string) string
 	problem func(v, least, most T, zero string) string
 	number  func(T) int64 // nil for a type without order
@@ -113,23 +114,23 @@ func (f *field[T]) Range() (least, most int64) {
 func (f *field[T]) text(s *punctual.Settings) string { return f.form.text(*f.of(s)) }
 
 func (f *field[T]) parse(p *punctual.SettingsPatch, text string) error {
-	return f.set(p)(f.form.parse(text))
+	v, err := f.form.parse(text)
+	return f.set(p, v, err)
 }
 
 func (f *field[T]) stored(s *punctual.Settings) ([]byte, error) { return f.form.stored(*f.of(s)) }
 
 func (f *field[T]) restore(p *punctual.SettingsPatch, value []byte) error {
-	return f.set(p)(f.form.restore(value))
+	v, err := f.form.restore(value)
+	return f.set(p, v, err)
 }
 
-// set returns a function that takes what was read, and puts it into p unless reading failed.
-func (f *field[T]) set(p *punctual.SettingsPatch) func(T, error) error {
-	return func(v T, err error) error {
-		if err == nil {
-			*f.in(p) = &v
-		}
-		return err
+// set puts what was read into p unless reading failed.
+func (f *field[T]) set(p *punctual.SettingsPatch, v T, err error) error {
+	if err == nil {
+		*f.in(p) = &v
 	}
+	return err
 }
 
 func (f *field[T]) given(p *punctual.SettingsPatch) bool { return *f.in(p) != nil }
@@ -145,8 +146,6 @@ func (f *field[T]) take(p *punctual.SettingsPatch, s *punctual.Settings) {
 	*f.in(p) = &v
 }
 
-func (f *field[T]) clear(p *punctual.SettingsPatch) { *f.in(p) = nil }
-
 func (f *field[T]) isZero(s *punctual.Settings) bool {
 	return f.form.number != nil && f.form.number(*f.of(s)) == 0
 }
@@ -157,7 +156,8 @@ func (f *field[T]) problem(s *punctual.Settings, zero string) string {
 
 func (f *field[T]) allowed(zero string) string { return f.form.allowed(f.least, f.most, zero) }
 
-// ordered is the form of a type with an order: it is written by text, and lies between two bounds of which the upper may be missing, as 0.
+// ordered is the form of a type with an order: it is written by text, and lies between two bounds, of which the upper is 0
+// where there is none.
 func ordered[T ~int | ~int64](k Kind, text func(T) string, f form[T]) *form[T] {
 	f.kind, f.text = k, text
 	f.number = func(v T) int64 { return int64(v) }

@@ -1,7 +1,7 @@
-// Package settings is the table of a topic's settings. A row says all that is to be said about a setting: its name, what it does, which
-// values it takes, and how it is written for people, in JSON and in a store. Whatever reads, shows or keeps settings goes through the
-// rows: storekit, the HTTP interface, the command line, the console and the tables in docs. So a further setting is a field of
-// punctual.Settings and punctual.SettingsPatch, a row, and the code that acts on it.
+// Package settings is the table of a topic's settings. A row says all that is to be said about a setting: its name, what it
+// does, which values it takes, and how it is written for people, in JSON and in a store. Whatever reads, shows or keeps
+// settings goes through the rows: storekit, the HTTP interface, the command line, the console and the tables in docs. So a
+// further setting is a field of punctual.Settings and punctual.SettingsPatch, a row, and the code that acts on it.
 package settings
 
 import (
@@ -25,8 +25,8 @@ type Setting struct {
 	Zero string
 	// Fixed settings cannot change once the topic exists.
 	Fixed bool
-	// Quiet settings came after the first release. A store keeps one only where its value differs from the default, so that older programs
-	// go on until somebody uses the setting.
+	// Quiet settings came after the first release. A store keeps one only where its value differs from the default, so that
+	// older programs go on until somebody uses the setting.
 	Quiet bool
 	// Pause settings are changed by a command and a button of their own, and stay behind when a topic is copied.
 	Pause bool
@@ -91,26 +91,29 @@ func (r *Setting) Default() string {
 // Allowed says which values the setting takes: "10ms to 1d", "0 (until purged) or more".
 func (r *Setting) Allowed() string { return r.allowed(r.Zero) }
 
-// Sentence says what the setting does and which values it takes: "How long dead messages are kept: 0 (until purged) or more. Default 0s."
-func (r *Setting) Sentence() string {
-	text := strings.ToUpper(r.About[:1]) + r.About[1:] + ": " + r.Allowed() + ". Default " + r.Default() + "."
-	if r.Fixed {
-		text += " Fixed once the topic exists."
-	}
-	return text
-}
-
-// Usage is the text of a flag for the setting: what it does, what 0 means, and the default.
-func (r *Setting) Usage() string {
+// Meaning says what the setting does, and where and when it can be changed.
+func (r *Setting) Meaning() string {
 	text := r.About
 	if r.Needs != 0 {
 		text += ", on stores that can"
 	}
-	if r.Zero != "" {
-		text += "; 0: " + r.Zero
-	}
 	if r.Fixed {
 		text += "; fixed once the topic exists"
+	}
+	return text
+}
+
+// Sentence says what the setting does and which values it takes: "How long dead messages are kept: 0 (until purged) or more. Default 0s."
+func (r *Setting) Sentence() string {
+	meaning := r.Meaning()
+	return strings.ToUpper(meaning[:1]) + meaning[1:] + ": " + r.Allowed() + ". Default " + r.Default() + "."
+}
+
+// Usage is the text of a flag for the setting: what it does, what 0 means, and the default.
+func (r *Setting) Usage() string {
+	text := r.Meaning()
+	if r.Zero != "" {
+		text += "; 0: " + r.Zero
 	}
 	return text + " (" + r.Default() + ")"
 }
@@ -161,12 +164,12 @@ func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 	return r.Parse(p, text)
 }
 
-// Stored is the setting in s as the JSON value that stores keep: durations as Go writes them, a backoff as an object. It is an error if
-// the value has no JSON, as a number that is none.
+// Stored is the setting in s as the JSON value that stores keep: durations as Go writes them, a backoff as an object. A
+// value that JSON does not have, such as a jitter that is not a number, is an error.
 func (r *Setting) Stored(s *punctual.Settings) ([]byte, error) { return r.stored(s) }
 
-// FromStored is the inverse of Stored; null leaves the setting as it is. An object with a member that this program does not know is an
-// ErrUnsupported.
+// FromStored is the inverse of Stored; null leaves the setting as it is. An object with a member that this program does not
+// know is an ErrUnsupported.
 func (r *Setting) FromStored(p *punctual.SettingsPatch, value []byte) error {
 	if string(value) == "null" {
 		return nil
@@ -185,9 +188,6 @@ func (r *Setting) Apply(s *punctual.Settings, p *punctual.SettingsPatch) { r.app
 
 // Take makes p change the setting to what it is in s.
 func (r *Setting) Take(p *punctual.SettingsPatch, s *punctual.Settings) { r.take(p, s) }
-
-// Clear makes p leave the setting as it is.
-func (r *Setting) Clear(p *punctual.SettingsPatch) { r.clear(p) }
 
 // Check returns an ErrInvalid that says what the setting takes, unless its value in s is one of those.
 func (r *Setting) Check(s *punctual.Settings) error {
