@@ -35,7 +35,7 @@ type rule struct {
 var architecture = map[string]rule{
 	".":                  {ours: []string{"internal/batch"}},
 	"worker":             {ours: []string{".", "storekit", "internal/batch"}},
-	"storekit":           {ours: []string{"."}, outside: []string{"github.com/oklog/ulid/v2"}},
+	"storekit":           {ours: []string{".", "internal/settings"}, outside: []string{"github.com/oklog/ulid/v2"}},
 	"storekit/lifecycle": {ours: []string{".", "storekit"}},
 	"memstore":           {ours: []string{".", "storekit", "storekit/lifecycle", "internal/heap"}},
 	"diskstore": {
@@ -73,7 +73,7 @@ var architecture = map[string]rule{
 	"internal/cli/view":           {ours: []string{".", "internal/wire"}, outside: []string{"github.com/jedib0t/go-pretty/v6"}},
 	"internal/cli": {
 		ours: []string{
-			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/importer", "internal/notation", "remotestore",
+			".", "storekit", "worker", "memstore", "diskstore", "redisstore", "pgstore", "internal/cli/demo", "internal/cli/term", "internal/cli/top", "internal/cli/view", "internal/importer", "internal/notation", "internal/settings", "remotestore",
 			"server", "access", "access/tokens", "sharedstore",
 			"metrics/punctualprom", "internal/overview", "internal/slo", "internal/tlsfile", "internal/wire", "console",
 		},
@@ -98,12 +98,13 @@ var architecture = map[string]rule{
 	"internal/heap":            {},
 	"internal/archive":         {ours: []string{"."}},
 	"internal/notation":        {ours: []string{"."}},
+	"internal/settings":        {ours: []string{".", "internal/notation"}},
 	"server": {
-		ours:    []string{".", "access", "audit", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/httproute", "internal/wire"},
+		ours:    []string{".", "access", "audit", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/httproute", "internal/settings", "internal/wire"},
 		outside: []string{"golang.org/x/time"},
 	},
-	"console":              {ours: []string{".", "access", "audit", "storekit", "internal/consumers", "internal/httproute", "internal/notation", "internal/overview", "internal/wire"}},
-	"internal/wire":        {ours: []string{".", "internal/notation"}, outside: []string{"github.com/go-json-experiment/json"}},
+	"console":              {ours: []string{".", "access", "audit", "storekit", "internal/consumers", "internal/httproute", "internal/notation", "internal/overview", "internal/settings", "internal/wire"}},
+	"internal/wire":        {ours: []string{".", "internal/notation", "internal/settings"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/importer":    {ours: []string{".", "storekit"}, outside: []string{"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "google.golang.org/protobuf"}},
 	"compat/beedelayqueue": {ours: []string{".", "storekit", "redisstore"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"examples/notify":      {ours: []string{".", "worker", "diskstore"}},

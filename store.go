@@ -224,7 +224,8 @@ type Claim struct {
 	Max int
 	// PerTopic bounds how many of them are of any one topic; 0, as Max or more, is no bound of its own.
 	PerTopic int
-	// Wait is how long to wait when nothing is due; 0 does not wait.
+	// Wait is how long to wait when nothing is due. 0, the default, does not wait; less is ErrInvalid. The contract has no upper bound.
+	// A server refuses more than its limit, 55 s by default, over HTTP; remotestore asks again until the whole Wait is over.
 	Wait time.Duration
 	// Lease overrides the topic's lease length when positive.
 	Lease time.Duration

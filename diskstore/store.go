@@ -25,7 +25,8 @@ import (
 type Options struct {
 	// Clock is where the store's clock comes from. Default storekit.SystemClock.
 	Clock storekit.Clock
-	// MaxBody is the largest body accepted, in bytes, at most 1 GiB. Default punctual.DefaultMaxBody.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 means punctual.DefaultMaxBody, 1 MiB. Open refuses
+	// less than 0 and more than 1 GiB.
 	MaxBody int
 	// Logger gets what the store has to say on its own, above all why it failed.
 	// Default slog.Default().

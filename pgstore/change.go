@@ -15,7 +15,8 @@ type locked struct {
 	micros   int64 // the store's clock behind the locks
 	now      int64 // the same in ms
 	rows     map[name]*row
-	settings map[string]*punctual.Settings // of the topics that there are
+	settings map[string]*punctual.Settings                // of the topics that there are
+	decode   func(text []byte) (punctual.Settings, error) // that of the store
 }
 
 // lockNames locks the messages of a part. x is the step with what is to happen before, such as what keeps topics from being deleted.
@@ -25,7 +26,7 @@ func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, 
 
 // lockBy is lockNames by a statement of the caller's choice. more, if not nil, adds to the step behind it.
 func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) name, more func(x *step, topics, ids []string)) (*locked, error) {
-	l := &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings)}
+	l := &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
 	topics, ids := make([]string, len(part)), make([]string, len(part))
 	for at, i := range part {
 		n := nameOf(i)
@@ -58,7 +59,7 @@ func (l *locked) look(rows scanner) error {
 	if err := rows.Scan(&l.micros, &topic, &text); err != nil || topic == nil {
 		return err
 	}
-	set, err := storekit.DecodeSettings([]byte(*text))
+	set, err := l.decode([]byte(*text))
 	l.settings[*topic] = &set
 	return err
 }

@@ -222,7 +222,7 @@ func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicS
 			if next != nil {
 				t.NextDue = storekit.FromMillis(*next)
 			}
-			t.Settings, err = storekit.DecodeSettings(text)
+			t.Settings, err = s.settings.Decode(text)
 			all = append(all, t)
 			return err
 		})

@@ -24,7 +24,7 @@ type Options struct {
 	// Migrate makes the tables, or brings them to this program's version, when the store is opened. Several processes may
 	// do so at once. Without it Open returns ErrNotFound where there is no store.
 	Migrate bool
-	// MaxBody bounds the bytes of a body. Default punctual.DefaultMaxBody.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
 	MaxBody int
 	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability, naming the setting, when it
 	// cannot. Empty takes the server as it is.
@@ -64,7 +64,9 @@ type Store struct {
 	class   int32 // tells the advisory locks of this schema from others
 	clock   clock
 	waits   waits
-	needs   string // the least synchronous_commit of a transaction that changes something
+	// settings remembers what those of topics were decoded to.
+	settings storekit.SettingsReader
+	needs    string // the least synchronous_commit of a transaction that changes something
 
 	// data says which store the tables hold, and how far its clock was, as it was read last. open sets it before the duties
 	// begin. From then on the goroutine of watch alone reads and writes it, in look, so no lock guards it. Whoever else

@@ -25,7 +25,7 @@ type Options struct {
 	// Prefix stands in front of all keys and channels. Default "punctual:". Stores with
 	// different prefixes know nothing of each other. It must not contain { or }.
 	Prefix string
-	// MaxBody bounds the bytes of a body. Default punctual.DefaultMaxBody.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
 	MaxBody int
 	// Durability, if not empty, is the class that the server must give: Open returns
 	// ErrDurability, naming the setting, when it cannot. Empty takes the server as it is.

@@ -67,7 +67,8 @@ type RequestInfo struct {
 // Limits are what a server lets through. Beyond them a request is refused with 413, 429 or 503. Each zero field means the
 // default.
 type Limits struct {
-	// MaxBody bounds the bytes of one message's body. Default punctual.DefaultMaxBody.
+	// MaxBody bounds the bytes of one message's body. 0 means punctual.DefaultMaxBody, 1 MiB. The store below has a limit of its own,
+	// which may be lower.
 	MaxBody int64
 	// MaxRequest bounds the bytes of a request's body. Default 32 MiB.
 	MaxRequest int64

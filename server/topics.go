@@ -136,15 +136,11 @@ func (c *call) configure() error {
 	if err := wire.DecodeRequest(c.body, &p); err != nil {
 		return err
 	}
-	patch, err := p.Patch()
-	if err != nil {
-		return err
-	}
 	detail, err := wire.Encode(p) // and not the body, which may be spaces for the most part
 	if err != nil {
 		return notEncoded(err)
 	}
-	return c.change(patch, string(detail))
+	return c.change(p.Patch(), string(detail))
 }
 
 func (c *call) change(p punctual.SettingsPatch, detail string) error {

@@ -319,5 +319,5 @@ func TestGetTellsOfFinishedMessages(t *testing.T) {
 	r.run("get", "a").ok().contains("state        scheduled", "body         again", "finished     acked at")
 	r.run("get", "a", "c").exits(exitUnwished, `ID "c": not found`).contains("body         again")
 	r.run("topic", "set", "t", "--finished-retention", "400d").exits(exitUsage, "finished retention")
-	r.run("topic", "show", "t").ok().contains("finished records are kept", "30d")
+	r.run("topic", "show", "t").ok().contains("finished retention", "30d")
 }

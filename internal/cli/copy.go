@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -294,9 +295,11 @@ func (c *copier) copyAll(ctx context.Context) error {
 // settings gives the topic in TO the settings of that in FROM, but for the pauses.
 func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 	s := t.stats.Settings
-	p := punctual.SettingsPatch{
-		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
-		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, Partitions: &s.Partitions,
+	var p punctual.SettingsPatch
+	for _, row := range settings.Table {
+		if !row.Pause {
+			row.Take(&p, &s)
+		}
 	}
 	now, err := c.to.Settings(ctx, t.Topic)
 	if err != nil {

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -52,27 +54,23 @@ func topicOf(s punctual.TopicStats) topicJSON {
 }
 
 // settingsJSON is a topic's settings, as topic set, show, pause and resume print
-// them. Durations are as the flags take them.
+// them: the topic, and the members that internal/settings has. Durations are as the flags take them.
 type settingsJSON struct {
-	Topic             string `json:"topic"`
-	Lease             string `json:"lease"`
-	MaxAttempts       int    `json:"max_attempts"`
-	Backoff           string `json:"backoff"`
-	DeadRetention     string `json:"dead_retention"`     // "0s": kept until purged
-	DedupeWindow      string `json:"dedupe_window"`      // "0s": not at all
-	FinishedRetention string `json:"finished_retention"` // "0s": not at all
-	PushPaused        bool   `json:"push_paused"`
-	DeliveryPaused    bool   `json:"delivery_paused"`
-	Partitions        int    `json:"partitions"`
+	Topic    string
+	Settings punctual.Settings
 }
 
-func settingsOf(topic string, s punctual.Settings) settingsJSON {
-	return settingsJSON{
-		Topic: topic, Lease: notation.FormatDuration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: notation.FormatBackoff(s.Backoff),
-		DeadRetention: notation.FormatDuration(s.DeadRetention), DedupeWindow: notation.FormatDuration(s.DedupeWindow),
-		FinishedRetention: notation.FormatDuration(s.FinishedRetention),
-		PushPaused:        s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
+// MarshalJSON writes topic and settings side by side.
+func (s settingsJSON) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(s.Topic)
+	if err != nil {
+		return nil, err
 	}
+	text = append([]byte(`{"topic":`), text...)
+	for _, row := range settings.Table {
+		text = fmt.Appendf(text, `,"%s":%s`, row.Name, row.JSON(&s.Settings))
+	}
+	return append(text, '}'), nil
 }
 
 // writeJSON prints v as one line. A failed write is kept in o and returned.

@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -33,33 +34,17 @@ into being with its first message or its first settings.`,
 }
 
 func (a *app) showSettings(topic string, s punctual.Settings) error {
-	shape := settingsOf(topic, s)
 	if a.json {
-		return a.out.writeJSON(shape)
+		return a.out.writeJSON(settingsJSON{topic, s})
 	}
-	kept, window, finished := shape.DeadRetention, shape.DedupeWindow, shape.FinishedRetention
-	if s.DeadRetention == 0 {
-		kept = "until purged"
+	show := func(what, value string) { a.printf("%-28s %s\n", what, value) }
+	show("topic", topic)
+	for _, row := range settings.Table {
+		if !row.Pause {
+			show(row.Words(), row.Shown(&s))
+		}
 	}
-	if s.DedupeWindow == 0 {
-		window = "not at all"
-	}
-	if s.FinishedRetention == 0 {
-		finished = "not at all"
-	}
-	for _, row := range [][2]string{
-		{"topic", topic},
-		{"lease", shape.Lease},
-		{"max attempts", fmt.Sprint(shape.MaxAttempts)},
-		{"backoff", shape.Backoff},
-		{"dead messages are kept", kept},
-		{"duplicate window", window},
-		{"finished records are kept", finished},
-		{"paused", view.PausedWord(s)},
-		{"partitions", fmt.Sprint(shape.Partitions)},
-	} {
-		a.printf("%-28s %s\n", row[0], row[1])
-	}
+	show("paused", view.PausedWord(s))
 	return nil
 }
 
