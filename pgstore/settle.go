@@ -2,11 +2,11 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Settle lets holders finish, give back, give up or extend; see punctual.Store.
@@ -80,11 +80,6 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	return left, nil
 }
 
-func (c *settling) lost(i int, kind error) error {
-	x := &c.ss[i]
-	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, kind)
-}
-
 // settleAny settles some items of any verbs, of a part with so many. It passes by messages that other transactions hold and tries
 // those again by themselves. So a caller's transaction holds up no other message of the call.
 func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
@@ -109,7 +104,7 @@ func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 			return nil
 		case time.Since(begun) >= patience || sleep(ctx, wait) != nil:
 			for _, i := range held {
-				c.out[i] = c.lost(i, errHeld)
+				c.out[i] = storekit.SettleError(&c.ss[i], errHeld)
 			}
 			return nil
 		}
@@ -155,82 +150,15 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	return held, err
 }
 
-// decide says what becomes of a message by what its holder says.
+// decide adds to write what becomes of a message by what its holder says, and returns the holder's answer.
 func (c *settling) decide(i int, l *locked, write *changes) error {
 	x := &c.ss[i]
-	r := l.rows[c.name(i)]
-	if r == nil || r.visibleAt == nil || r.token == 0 || r.token != x.Token {
-		return c.lost(i, punctual.ErrLeaseLost)
+	r, set := l.rows[c.name(i)], l.settings[x.Topic]
+	var m *lifecycle.Message // nil for a message that is dead or finished
+	if r != nil && r.live {
+		m = &r.Message
 	}
-	set := l.settings[x.Topic]
-	if r.cancelled && x.Verb != punctual.SettleAck && x.Verb != punctual.SettleDiscard {
-		if x.Verb != punctual.SettleExtend {
-			write.finish(r, punctual.OutcomeCancelled, set, l.now)
-		}
-		return c.lost(i, punctual.ErrCancelled)
-	}
-	switch x.Verb {
-	case punctual.SettleAck:
-		write.finish(r, punctual.OutcomeAcked, set, l.now)
-		return nil
-	case punctual.SettleRetry:
-		return c.retry(x, r, l, write)
-	case punctual.SettleSnooze:
-		due, err := l.dueAt(time.Time{}, x.Delay)
-		if err != nil {
-			return err
-		}
-		r.due = due
-		r.attempts--
-		r.wait()
-	case punctual.SettleDiscard:
-		failure := encodeFailure(r.attempts, l.now, x.Error)
-		r.die(punctual.ReasonDiscarded, l.now)
-		write.update(r, failure)
-		return nil
-	case punctual.SettleRelease:
-		r.attempts--
-		r.wait()
-	case punctual.SettleExtend:
-		length := x.Delay
-		if length == 0 {
-			length = set.Lease
-		}
-		until := l.now + storekit.CeilDuration(length)
-		r.visibleAt = &until
-	}
-	write.update(r, nil)
-	return nil
-}
-
-// retry gives a message back, or gives up on it when that was the last attempt.
-func (c *settling) retry(x *punctual.Settlement, r *row, l *locked, write *changes) error {
-	set := l.settings[x.Topic]
-	delay := x.Delay
-	if delay == punctual.UseBackoff {
-		delay = storekit.RetryDelay(set.Backoff, int(r.attempts))
-	}
-	due, err := l.dueAt(time.Time{}, delay)
-	if err != nil {
-		return err
-	}
-	failure := encodeFailure(r.attempts, l.now, x.Error)
-	most := int(r.maxAttempts)
-	if most == 0 {
-		most = set.MaxAttempts
-	}
-	if int(r.attempts) >= most {
-		r.die(punctual.ReasonAttemptsUsedUp, l.now)
-	} else {
-		r.due = due
-		r.wait()
-	}
-	write.update(r, failure)
-	return nil
-}
-
-// dueAt is storekit.DueAt by the clock of the change, in ms.
-func (l *locked) dueAt(due time.Time, delay time.Duration) (int64, error) {
-	at, err := storekit.DueAt(time.UnixMicro(l.micros), due, delay)
-	return at.UnixMilli(), err
+	d, err := lifecycle.Settle(m, x, set, time.UnixMicro(l.micros))
+	write.apply(r, d, set, l.now)
+	return err
 }
