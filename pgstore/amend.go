@@ -17,19 +17,19 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 		return c.out, inParts(c.parts(), func(part []int) error {
 			ctx, end := within(ctx)
 			defer end()
-			return besideHeld(part, len(as) > 1, func(patience time.Duration, group []int) (left []int, err error) {
-				return group, c.amendOwn(ctx, patience, group)
+			return besideHeld(part, len(as) > 1, func(lockWait time.Duration, group []int) (left []int, err error) {
+				return group, c.amendOwn(ctx, lockWait, group)
 			}, refuse)
 		}, refuse)
 	})
 }
 
-// amendOwn amends messages in a transaction of the store's own, which waits so long at most for one that somebody holds.
-func (c *amending) amendOwn(ctx context.Context, patience time.Duration, part []int) error {
+// amendOwn amends messages in a transaction of the store's own, which waits for a lock of a message no longer than lockWait.
+func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []int) error {
 	var l *locked
 	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
-		brief := c.s.step().add("patience", []any{lockTimeoutOf(patience)}, nil)
-		if l, err = c.s.lockNames(ctx, tx, brief, part, c.name); err != nil {
+		first := c.s.step().add("patience", []any{lockTimeoutOf(lockWait)}, nil)
+		if l, err = c.s.lockNames(ctx, tx, first, part, c.name); err != nil {
 			return nil, err
 		}
 		return c.amend(l, part), nil
@@ -46,10 +46,10 @@ type amending struct {
 	as  []punctual.Amendment
 	out []punctual.Amended
 
-	within bool // a transaction of the caller's, whose commit answers
+	within bool // it works in a transaction of the caller's, whose commit makes the answers durable
 }
 
-// amendingOf checks amendments.
+// amendingOf checks the amendments, and notes the errors of those that are malformed.
 func (s *Store) amendingOf(as []punctual.Amendment) *amending {
 	c := &amending{s: s, as: as, out: make([]punctual.Amended, len(as))}
 	for i := range as {
@@ -58,7 +58,7 @@ func (s *Store) amendingOf(as []punctual.Amendment) *amending {
 	return c
 }
 
-// parts are those of the amendments that are in order.
+// parts divides the amendments that passed the checks.
 func (c *amending) parts() [][]int {
 	var fit []int
 	for i := range c.out {
