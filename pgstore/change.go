@@ -93,10 +93,11 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 		c.removed = append(c.removed, r)
 	case lifecycle.Finished:
 		keep := r.Keep(set, now)
-		if r.outcome, r.endedAt, r.recordUntil = d.Outcome, now, keep.Record; keep.Record > 0 {
+		r.outcome, r.endedAt, r.recordUntil, r.forgetAt = d.Outcome, now, keep.Record, keep.ID
+		if keep.Record > 0 {
 			c.recorded = append(c.recorded, r)
 		}
-		if r.forgetAt = keep.ID; keep.ID > 0 {
+		if keep.ID > 0 {
 			c.remembered = append(c.remembered, r)
 		} else {
 			c.removed = append(c.removed, r)
