@@ -57,7 +57,7 @@ var architecture = map[string]rule{
 	"redisstore/internal/script":  {ours: []string{".", "redisstore/internal/record"}},
 	"redisstore/internal/topics":  {ours: []string{".", "storekit", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}},
 	"redisstore/internal/wait":    {ours: []string{".", "internal/heap"}},
-	"pgstore":                     {ours: []string{".", "storekit"}, outside: []string{"github.com/jackc/pgx/v5"}},
+	"pgstore":                     {ours: []string{".", "storekit", "storekit/lifecycle"}, outside: []string{"github.com/jackc/pgx/v5"}},
 	"storetest":                   {ours: []string{".", "storekit", "storetest/compare", "storetest/promise"}},
 	"storetest/compare":           {ours: []string{"."}},
 	"storetest/internal/mutants":  {ours: []string{".", "storekit", "memstore", "storetest/promise"}},

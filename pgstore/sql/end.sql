@@ -1,13 +1,13 @@
--- Ends those of the messages $5 of topic $4 that a claim has met and that must not be delivered any more. They are
--- dead then, or removed, or their IDs are remembered and their stories kept.
--- Locks: the rows that it ends, and then their stories, in the order of ID; it passes by what others have locked.
+-- Ends the messages $5 of topic $4, which a claim has found undeliverable, unless they have changed since. A message becomes dead, or it is
+-- removed and what its topic asks for is kept: the ID, the finished record. It decides what lifecycle.Meet decides, and in the same order.
+-- Locks: the rows that it ends, and then their finished records, in the order of ID; it passes by what others have locked.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, topic.dedupe_window, topic.finished_retention, clock.micros / 1000 AS now
     FROM punctual.topic AS topic CROSS JOIN clock
     WHERE topic.name = $4::text
 ),
-spent AS MATERIALIZED (
+undeliverable AS MATERIALIZED (
     SELECT m.place, m.finish, m.keep
     FROM (SELECT id FROM unnest($5::text[]) AS id ORDER BY id COLLATE "C") AS k
          CROSS JOIN LATERAL (
@@ -27,8 +27,8 @@ told AS (
            m.created, m.first_due, m.due, CASE WHEN m.token <> 0 THEN m.leased_at END, m.attempts,
            CASE WHEN m.token = 0 THEN m.failures ELSE
                (m.failures || convert_to(m.attempts || ' ' || t.now || ' lease ran out', 'UTF8'))[greatest(1, cardinality(m.failures) - 14):] END
-    FROM t CROSS JOIN spent JOIN punctual.message AS m ON m.ctid = spent.place
-    WHERE spent.finish AND t.finished_retention > 0
+    FROM t CROSS JOIN undeliverable JOIN punctual.message AS m ON m.ctid = undeliverable.place
+    WHERE undeliverable.finish AND t.finished_retention > 0
     ON CONFLICT (topic, id) DO UPDATE SET :story:
 ),
 died AS (
@@ -38,16 +38,16 @@ died AS (
                       THEN 'attempts used up' ELSE 'expired' END,
         failures = CASE WHEN token = 0 THEN failures ELSE
             (failures || convert_to(attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(failures) - 14):] END
-    WHERE ctid = ANY (ARRAY(SELECT place FROM spent WHERE NOT finish))
+    WHERE ctid = ANY (ARRAY(SELECT place FROM undeliverable WHERE NOT finish))
 ),
 removed AS (
     DELETE FROM punctual.message
-    WHERE ctid = ANY (ARRAY(SELECT place FROM spent WHERE finish AND keep = 0))
+    WHERE ctid = ANY (ARRAY(SELECT place FROM undeliverable WHERE finish AND keep = 0))
 ),
 remembered AS (
     UPDATE punctual.message
     SET forget_at = (SELECT now + coalesce(message.remember, dedupe_window) FROM t), visible_at = NULL, token = 0, cancelled = false,
         headers = NULL, body = NULL, failures = NULL
-    WHERE ctid = ANY (ARRAY(SELECT place FROM spent WHERE finish AND keep > 0))
+    WHERE ctid = ANY (ARRAY(SELECT place FROM undeliverable WHERE finish AND keep > 0))
 )
 SELECT micros FROM clock
