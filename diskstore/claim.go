@@ -1,7 +1,6 @@
 package diskstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Claim leases due messages; see punctual.Store. What is due is in memory already, and the claim log is written but not
@@ -344,17 +344,18 @@ func (s *Store) countAttempt(c *memory.Taken) (ok bool, err error) {
 	if err != nil {
 		return false, s.state.ReadError("topic "+c.Topic.Name, err)
 	}
-	if c.Last.Token != 0 {
-		c.Last.AddTo(r)
-		ranOut := punctual.Failure{Attempt: r.Attempts, At: storekit.FromMillis(c.Now), Error: storekit.LeaseRanOut}
-		c.Expired, r.Failures = storekit.AddFailure(c.Last.Expired, ranOut), storekit.AddFailure(r.Failures, ranOut)
+	c.Message = r
+	c.Last.AddTo(r)
+	r.CancelRequested = r.CancelRequested || c.Cancelled
+	r.Newest = c.Token
+	if lifecycle.MustEnd(&r.Message, c.Settings, c.Now) {
+		return false, nil // lifecycle.Meet adds the failure of the last lease when it ends the message
 	}
-	r.Token, c.Message = c.Token, r
-	c.Cancelled = c.Cancelled || r.Cancel
-	if c.Cancelled || r.Expired(c.Now) || r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts) {
-		return false, nil
+	to := lifecycle.Lease(&r.Message, c.Token, 0, c.Settings, c.Now) // Grant decides when the lease ends
+	c.Expired = c.Last.Expired
+	if to.Failed {
+		c.Expired, r.Failures = storekit.AddFailure(c.Expired, to.Failure), storekit.AddFailure(r.Failures, to.Failure)
 	}
-	r.Attempts++
 	return true, nil
 }
 
@@ -373,7 +374,7 @@ func (s *Store) deliver(granted []*memory.Taken, leases []record.Lease) ([]punct
 	ds := make([]punctual.Delivery, len(made))
 	for i, c := range made {
 		ds[i] = punctual.Delivery{
-			Message: c.Message.Message(c.Topic.Name), Token: c.Token, Failures: c.Message.Failures,
+			Message: c.Message.Public(c.Topic.Name), Token: c.Token, Failures: c.Message.Failures,
 			Delivered: storekit.FromMillis(c.Began), LeaseUntil: storekit.FromMillis(c.Lease.Until),
 		}
 	}

@@ -1,13 +1,12 @@
 package diskstore
 
 import (
-	"cmp"
 	"context"
 	"sync"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // A claim meets messages that must not be delivered any more: cancelled under their last lease, expired, or out of
@@ -176,18 +175,11 @@ func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Ta
 	return nil
 }
 
+// endUndeliverable ends one message, unless somebody else has taken it out of memory since the claim. It is dated with the
+// transaction. A message that has left memory must end, so lifecycle.Meet is never asked for a time before that of the claim,
+// at which the message had to end.
 func endUndeliverable(tx *writer.Tx, c *memory.Taken) {
-	d, ok := tx.DetachTaken(c)
-	r := c.Message
-	switch {
-	case !ok: // taken away meanwhile
-	case c.Cancelled:
-		tx.Finish(d, r.ID, punctual.OutcomeCancelled, r)
-	case r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts):
-		tx.DeadLetter(d, r, punctual.ReasonAttemptsUsedUp)
-	case r.DropExpired:
-		tx.Finish(d, r.ID, punctual.OutcomeExpired, r)
-	default:
-		tx.DeadLetter(d, r, punctual.ReasonExpired)
+	if d, ok := tx.DetachTaken(c); ok {
+		tx.Apply(d, c.Message, lifecycle.Meet(&c.Message.Message, c.Settings, max(tx.Ms, c.Now)))
 	}
 }

@@ -163,10 +163,10 @@ func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog
 		if err != nil {
 			return err
 		}
-		if r == nil || r.Token >= l.Token {
+		if r == nil || r.Newest >= l.Token {
 			continue // settled, or released since
 		}
-		t.Memory.Restore(l, r.ID, r.Cancel, r.Remember > 0)
+		t.Memory.Restore(l, r.ID, r.CancelRequested, r.Remember > 0)
 	}
 	return nil
 }

@@ -1,18 +1,16 @@
 package diskstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
-	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Settle finishes, gives back, gives up or extends leases; see punctual.Store. Acks and
@@ -92,7 +90,7 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	for i := next; i < len(ss); i++ {
-		errs[i] = fmt.Errorf("%s %s of %s: %w", ss[i].Verb, ss[i].ID, ss[i].Topic, err)
+		errs[i] = storekit.SettleError(&ss[i], err)
 	}
 	return errs, nil
 }
@@ -117,71 +115,23 @@ func (s *Store) settleOne(tx *writer.Tx, st *punctual.Settlement, told *settled)
 	}
 	h, ok := s.index.Holder(st)
 	if !ok {
-		return memory.LeaseLost(st), nil
+		return storekit.SettleError(st, punctual.ErrLeaseLost), nil
 	}
 	r, err := tx.ReadHeld(h)
 	if err != nil {
 		return nil, err
 	}
-	settings := s.topics.Get(st.Topic).Settings()
-	due, result := nextDue(tx.Now, r, st, settings)
-	if result != nil {
+	to, result := lifecycle.Settle(&r.Message, st, s.topics.Get(st.Topic).Settings(), tx.Now)
+	if to.To == lifecycle.Stay {
 		return result, nil
 	}
 	d, ok := tx.DetachHeld(h)
-	if !ok {
-		return memory.LeaseLost(st), nil // acked while we looked
+	if !ok { // acked while the record was read
+		return storekit.SettleError(st, punctual.ErrLeaseLost), nil
 	}
 	told.over = append(told.over, record.Lease{At: d.Lease.At, Token: d.Lease.Token})
-	switch {
-	case st.Verb == punctual.SettleAck:
-		tx.Finish(d, d.ID, punctual.OutcomeAcked, r)
-	case r.Cancel && st.Verb != punctual.SettleDiscard:
-		tx.Finish(d, d.ID, punctual.OutcomeCancelled, r)
-		return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrCancelled), nil
-	default:
-		giveBack(tx, d, r, st, settings, due)
-	}
-	return nil, nil
-}
-
-// nextDue is when a message that is given back is due again.
-func nextDue(now time.Time, r *record.Record, st *punctual.Settlement, settings *punctual.Settings) (int64, error) {
-	delay := st.Delay
-	switch {
-	case r.Cancel || st.Verb != punctual.SettleRetry && st.Verb != punctual.SettleSnooze:
-		return r.Due, nil
-	case delay == punctual.UseBackoff:
-		delay = storekit.RetryDelay(settings.Backoff, r.Attempts)
-	}
-	due, err := storekit.DueAt(now, time.Time{}, delay)
-	if err != nil {
-		return 0, fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, err)
-	}
-	return storekit.Millis(due), nil
-}
-
-// giveBack ends a lease by retry, snooze, release or discard; due is when the next attempt is.
-func giveBack(tx *writer.Tx, d memory.Detached, r *record.Record, st *punctual.Settlement, settings *punctual.Settings, due int64) {
-	if st.Verb == punctual.SettleRetry || st.Verb == punctual.SettleDiscard {
-		r.Failures = storekit.AddFailure(r.Failures, punctual.Failure{
-			Attempt: r.Attempts, At: storekit.FromMillis(tx.Ms), Error: storekit.TrimError(st.Error),
-		})
-	}
-	switch st.Verb {
-	case punctual.SettleDiscard:
-		tx.DeadLetter(d, r, punctual.ReasonDiscarded)
-		return
-	case punctual.SettleRetry:
-		if r.Attempts >= cmp.Or(r.MaxAttempts, settings.MaxAttempts) {
-			tx.DeadLetter(d, r, punctual.ReasonAttemptsUsedUp)
-			return
-		}
-	case punctual.SettleSnooze, punctual.SettleRelease:
-		r.Attempts--
-	}
-	r.Due = due
-	tx.Move(d, r)
+	tx.Apply(d, r, to)
+	return result, nil
 }
 
 // logOver writes to the claim log which leases are over, so that the log need not be compared with the

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/internal/heap"
-	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Maintenance removes what is past its time. That is dead messages whose retention is over, finished IDs that were
@@ -42,22 +42,25 @@ type sweep struct {
 // plan notes when a topic's dead are to be swept next, after its dead or its settings changed. Called with the write
 // lock held.
 func (p *sweeps) plan(t *topics.Topic) {
-	from, keep := t.Disk.DeadFrom(), storekit.CeilDuration(t.Settings().DeadRetention)
+	at := int64(never)
+	if from := t.Disk.DeadFrom(); from != record.MaxPosition {
+		at = lifecycle.DeadUntil(from.Ms, t.Settings())
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.planned[t]
-	switch wanted := keep > 0 && from != record.MaxPosition; {
+	switch wanted := at != never; {
 	case !wanted && s != nil:
 		bySweep.Remove(&p.topics, s)
 		delete(p.planned, t)
 	case wanted && s != nil:
-		s.at = from.Ms + keep
+		s.at = at
 		bySweep.Fix(p.topics, s)
 	case wanted:
 		if p.planned == nil {
 			p.planned = make(map[*topics.Topic]*sweep)
 		}
-		s = &sweep{topic: t, at: from.Ms + keep}
+		s = &sweep{topic: t, at: at}
 		p.planned[t] = s
 		bySweep.Push(&p.topics, s)
 	}

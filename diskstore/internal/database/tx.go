@@ -211,7 +211,6 @@ func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 		at.Seq = tx.db.next
 		tx.db.next++
 	}
-	r.Dead, r.Died, r.Reason = false, 0, ""
 	rec := r.Encode()
 	tx.move(t, r.ID, from, Place{Order: Live, At: at, Remembers: r.Remember > 0}, rec)
 	return record.Stored{At: at, Record: rec}
@@ -225,10 +224,9 @@ func (tx *Tx) Rewrite(t *Topic, at record.Position, r *record.Record) {
 // Remove deletes a message, dead or alive.
 func (tx *Tx) Remove(t *Topic, from Place, id string) { tx.move(t, id, from, Place{}, nil) }
 
-// DeadLetter moves a live message to the dead.
-func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record, reason punctual.DeathReason) {
-	r.Dead, r.Died, r.Reason = true, tx.now, reason
-	to := Place{Order: Dead, At: record.Position{Ms: tx.now, Seq: from.Seq}, Remembers: r.Remember > 0}
+// DeadLetter moves a live message to the dead, to the time at which it died by its record.
+func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record) {
+	to := Place{Order: Dead, At: record.Position{Ms: r.Died, Seq: from.Seq}, Remembers: r.Remember > 0}
 	tx.move(t, r.ID, Place{Order: Live, At: from}, to, r.Encode())
 }
 

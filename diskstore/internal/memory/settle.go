@@ -1,12 +1,10 @@
 package memory
 
 import (
-	"cmp"
-	"fmt"
-
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Settled is what a Settle has done, for the claim log.
@@ -41,14 +39,14 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 		}
 		switch m := x.holder(st); {
 		case m == nil:
-			done.Errs[i], done.Refused = LeaseLost(st), true
+			done.Errs[i], done.Refused = storekit.SettleError(st, punctual.ErrLeaseLost), true
 		case st.Verb == punctual.SettleAck:
 			done.Acked = append(done.Acked, m.lease)
 			x.move(m, stateFinished)
 		case m.cancelled:
-			done.Errs[i], done.Refused = fmt.Errorf("extend %s of %s: %w", st.ID, st.Topic, punctual.ErrCancelled), true
+			done.Errs[i], done.Refused = storekit.SettleError(st, punctual.ErrCancelled), true
 		default:
-			m.next = now + storekit.CeilDuration(cmp.Or(st.Delay, m.topic.settings.Lease))
+			m.next = lifecycle.LeaseEnd(st.Delay, m.topic.settings, now)
 			m.lease.Until = m.next
 			m.lease.Renewed++
 			byTime.Fix(m.topic.leases, m)
@@ -72,11 +70,6 @@ func (x *Index) remembers(st *punctual.Settlement) bool {
 	}
 	m := x.holder(st)
 	return m != nil && m.remembers
-}
-
-// LeaseLost is the error of a settlement whose token is not current (P4).
-func LeaseLost(st *punctual.Settlement) error {
-	return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrLeaseLost)
 }
 
 // holder returns the message that a settlement's token is current for, or nil (P4). Called with mu held.

@@ -1,12 +1,11 @@
 package memory
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
-	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // A claim has three steps. Take takes messages from all others. Grant decides on their leases, which the claim writes to its
@@ -115,7 +114,7 @@ func (x *Index) Grant(taken []*Taken, length time.Duration, now int64) (granted 
 		default:
 			granted, leases = append(granted, c), append(leases, record.Lease{
 				Topic: m.lease.Topic, At: m.lease.At, Token: c.Token, Attempt: c.Message.Attempts,
-				Until: now + storekit.CeilDuration(cmp.Or(length, m.topic.settings.Lease)), Expired: c.Expired,
+				Until: lifecycle.LeaseEnd(length, m.topic.settings, now), Expired: c.Expired,
 			})
 			c.Began, c.Lease = now, &leases[len(leases)-1]
 			m.granted = c.Lease

@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // deleteAcked is how many acked messages one transaction deletes.
@@ -162,13 +163,9 @@ func (tx *Tx) Find(t *topics.Topic, id string) (Found, error) {
 	return f, nil
 }
 
-// RetentionEnd is the place below which the retention of a topic's dead messages is over at now.
+// RetentionEnd returns the position below which a topic's dead messages are past their retention at now.
 func RetentionEnd(s *punctual.Settings, now int64) record.Position {
-	keep := storekit.CeilDuration(s.DeadRetention)
-	if keep <= 0 {
-		return record.MinPosition
-	}
-	return record.Position{Ms: now - keep + 1}
+	return record.Position{Ms: lifecycle.DeadSince(s, now)}
 }
 
 // Read returns the record of a message that was found.
@@ -181,7 +178,7 @@ func (tx *Tx) ReadHeld(h memory.Held) (*record.Record, error) {
 		return nil, err
 	}
 	h.Lease.AddTo(r)
-	r.Cancel = r.Cancel || h.Cancelled
+	r.CancelRequested = r.CancelRequested || h.Cancelled
 	return r, nil
 }
 
@@ -215,7 +212,7 @@ func (tx *Tx) Cancel(f Found) (d memory.Detached, leased, ok bool, err error) {
 	if err != nil {
 		return d, true, false, err
 	}
-	r.Cancel = true
+	r.CancelRequested = true
 	tx.disk.Rewrite(f.Topic.Disk, f.Place.At, r)
 	return d, true, false, nil
 }
@@ -260,10 +257,26 @@ func (tx *Tx) put(t *topics.Topic, from database.Place, r *record.Record) {
 // Insert stores a new message.
 func (tx *Tx) Insert(t *topics.Topic, r *record.Record) { tx.put(t, database.Place{}, r) }
 
-// Move moves a message to the due time of its record.
-func (tx *Tx) Move(d memory.Detached, r *record.Record) {
-	tx.detached--
-	tx.put(tx.topic(d.Topic), database.Place{Order: database.Live, At: d.Lease.At}, r)
+// Apply carries out what was decided about a live message that has left memory. r is its record with what its leases added,
+// changed by the decision; of a message that finishes it may be an ID alone, unless KeepsRecord.
+//
+// The decision must take the message elsewhere. Close fails the store after Stay and Leased, because memory would miss the
+// message.
+func (tx *Tx) Apply(d memory.Detached, r *record.Record, to lifecycle.Decision) {
+	if to.Failed {
+		r.Failures = storekit.AddFailure(r.Failures, to.Failure)
+	}
+	switch to.To {
+	case lifecycle.Waiting:
+		tx.detached--
+		tx.put(tx.topic(d.Topic), database.Place{Order: database.Live, At: d.Lease.At}, r)
+	case lifecycle.Dead:
+		tx.deadLetter(d, r)
+	case lifecycle.Finished:
+		tx.finish(d, r, to.Outcome)
+	case lifecycle.Removed:
+		tx.Remove(d, r.ID)
+	}
 }
 
 // Remove deletes a message without a trace.
@@ -272,25 +285,21 @@ func (tx *Tx) Remove(d memory.Detached, id string) {
 	tx.disk.Remove(tx.topic(d.Topic).Disk, database.Place{Order: database.Live, At: d.Lease.At}, id)
 }
 
-// Finish deletes a message that was acked, cancelled or dropped. It keeps the ID and the story, as message and topic ask. r is
-// its record with what its leases added. It may be nil unless KeepsRecord.
-func (tx *Tx) Finish(d memory.Detached, id string, how punctual.Outcome, r *record.Record) {
-	tx.Remove(d, id)
+// finish deletes a message and keeps its ID and its finished record, as the message and its topic ask.
+func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) {
+	tx.Remove(d, r.ID)
 	t := tx.topic(d.Topic)
-	window := storekit.CeilDuration(t.Settings().DedupeWindow)
-	if r != nil && r.Remember > 0 {
-		window = r.Remember
+	keep := r.Keep(t.Settings(), tx.Ms)
+	if keep.ID != 0 {
+		tx.disk.Remember(t.Disk, r.ID, keep.ID)
 	}
-	if window > 0 {
-		tx.disk.Remember(t.Disk, id, tx.Ms+window)
-	}
-	if !KeepsStories(t) {
+	if keep.Record == 0 {
 		return
 	}
 	f := punctual.Finished{
-		ID: id, Outcome: how, At: storekit.FromMillis(tx.Ms), Created: storekit.FromMillis(r.Created),
+		ID: r.ID, Outcome: how, At: storekit.FromMillis(tx.Ms), Created: storekit.FromMillis(r.Created),
 		FirstDue: storekit.FromMillis(r.FirstDue), Due: storekit.FromMillis(r.Due), Attempt: r.Attempts, Failures: r.Failures,
-		KeptUntil: storekit.FromMillis(tx.Ms + storekit.CeilDuration(t.Settings().FinishedRetention)),
+		KeptUntil: storekit.FromMillis(keep.Record),
 	}
 	if d.Began != 0 {
 		f.Delivered = storekit.FromMillis(d.Began)
@@ -298,21 +307,21 @@ func (tx *Tx) Finish(d memory.Detached, id string, how punctual.Outcome, r *reco
 	tx.disk.Tell(t.Disk, &f)
 }
 
-// KeepsRecord tells whether Finish needs the record of a message, for its story or for how long its ID is remembered.
-func KeepsRecord(f Found) bool { return KeepsStories(f.Topic) || f.Place.Remembers }
+// KeepsRecord tells whether Apply needs the stored record of a message that finishes: for the finished record, or because
+// the message says itself how long its ID is remembered.
+func KeepsRecord(f Found) bool {
+	return f.Topic.Settings().FinishedRetention > 0 || f.Place.Remembers
+}
 
-// KeepsStories tells whether a topic keeps the stories of messages that finish now.
-func KeepsStories(t *topics.Topic) bool { return t.Settings().FinishedRetention > 0 }
-
-// DeadLetter moves a message to the dead.
-func (tx *Tx) DeadLetter(d memory.Detached, r *record.Record, reason punctual.DeathReason) {
+// deadLetter moves a message to the dead.
+func (tx *Tx) deadLetter(d memory.Detached, r *record.Record) {
 	tx.detached--
 	t := tx.topic(d.Topic)
-	tx.disk.DeadLetter(t.Disk, d.Lease.At, r, reason)
+	tx.disk.DeadLetter(t.Disk, d.Lease.At, r)
 	tx.w.opt.Died(t)
 }
 
-// Requeue moves a dead message back to the living, to the due time of its record.
+// Requeue moves a dead message back to the live ones, to the due time of its record.
 func (tx *Tx) Requeue(f Found, r *record.Record) { tx.put(f.Topic, f.Place, r) }
 
 // RemoveDead deletes a dead message.
