@@ -13,9 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments that move more
-// than 8 MiB in all are made in several steps. If a later step cannot be made, its items alone have that
-// error.
+// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments that move more than 8 MiB in
+// all are made in several steps. If a later step fails, its items alone have that error.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if err := storekit.CheckBatch(len(as)); err != nil {
 		return nil, err

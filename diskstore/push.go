@@ -12,9 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Push stores messages; see punctual.Store. It returns after the fsync, which it shares
-// with everyone who waits at that moment. Messages of more than 8 MiB in all are stored in several steps.
-// If a later step cannot be made, its messages alone have that error.
+// Push stores messages; see punctual.Store. It returns after the fsync, which all calls share that wait at that moment.
+// Messages of more than 8 MiB in all are stored in several steps. If a later step fails, its messages alone have that error.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	if err := storekit.CheckBatch(len(ms)); err != nil {
 		return nil, err

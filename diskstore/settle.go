@@ -13,10 +13,10 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Settle finishes, gives back, gives up or extends leases; see punctual.Store. Acks and
-// extensions outlive the process when it returns, everything else a power cut too, with an fsync
-// shared by all who wait. Settlements that rewrite more than 8 MiB in all are made in several steps. If a
-// later step cannot be made, its items alone have that error.
+// Settle finishes, gives back, gives up or extends leases; see punctual.Store. When Settle returns, acks and extensions
+// survive the end of the process, and everything else survives a power cut, too, by an fsync that all waiting calls share.
+// Settlements that rewrite more than 8 MiB in all are made in several steps. If a later step fails, its items alone have that
+// error.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if err := storekit.CheckBatch(len(ss)); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	if err := s.state.Check(ctx); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
-	logged := s.writer.Logging() // whoever sees what changes now must wait
+	logged := s.writer.Logging() // whoever reads what changes now waits until the claim log has it
 	done, ok := s.index.Settle(ss, s.clock.ms())
 	if !ok {
 		logged()
@@ -48,8 +48,8 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	return done.Errs, nil
 }
 
-// logChanges writes acks and extensions to the claim log. acks is the error of the acks, which can be made to
-// outlive the process in another way, see ensureAcks.
+// logChanges writes acks and extensions to the claim log. The error acks is that of the acks, which can be made to survive
+// the end of the process in another way; see ensureAcks.
 func (s *Store) logChanges(acked, extended []record.Lease) (acks, err error) {
 	if len(extended) > 0 {
 		err = s.claims.AppendLeases(extended)
@@ -60,7 +60,7 @@ func (s *Store) logChanges(acked, extended []record.Lease) (acks, err error) {
 	return acks, err
 }
 
-// settleStored does settlements in as many transactions as they need.
+// settleStored carries out settlements of which at least one needs a transaction, in as many transactions as they need.
 func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (errs []error, err error) {
 	errs = make([]error, len(ss))
 	next := 0
@@ -70,8 +70,8 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 		next, err = s.writer.Some(ctx, next, len(ss), func(tx *writer.Tx, i int) (err error) {
 			errs[i], err = s.settleOne(tx, &ss[i], &told)
 			if err != nil || i == len(ss)-1 || tx.Full() {
-				// The last item of this transaction. Acks and extensions have happened, whatever becomes of the transaction.
-				// Nobody has met them before the write lock is given back.
+				// This is the last item of the transaction. Acks and extensions have happened in memory, whatever becomes of the
+				// transaction, and no other transaction has acted on them before this one gives the write lock back.
 				acks, extensions = s.logChanges(told.acked, told.extended)
 			}
 			return err
@@ -95,15 +95,16 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 	return errs, nil
 }
 
-// settled is what a part of a call of Settle has to tell the claim log.
+// settled is what the claim log is to have of the settlements of one transaction.
 type settled struct {
 	acked, extended []record.Lease
-	over            []record.Lease // those that the transaction ended
-	left            int            // acked messages that are still on disk
+	over            []record.Lease // the leases that the transaction ended
+	left            int            // how many acked messages of all topics are still on disk
 }
 
-// settleOne does one settlement, in memory or in the transaction. result is what its holder is
-// told; err is one of reading the database.
+// settleOne carries out one settlement, in memory or in the transaction. result is what its caller is answered; err is one of
+// reading the database. The message leaves memory after its record was read and the decision is made, because Settle may also
+// decide to change nothing.
 func (s *Store) settleOne(tx *writer.Tx, st *punctual.Settlement, told *settled) (result, err error) {
 	if done, ok := s.index.Settle([]punctual.Settlement{*st}, tx.Ms); ok {
 		told.acked, told.extended = append(told.acked, done.Acked...), append(told.extended, done.Extended...)
@@ -134,8 +135,8 @@ func (s *Store) settleOne(tx *writer.Tx, st *punctual.Settlement, told *settled)
 	return result, nil
 }
 
-// logOver writes to the claim log which leases are over, so that the log need not be compared with the
-// database at the next start.
+// logOver writes to the claim log which leases are over. Without that, the next start would still see from the records that
+// they are, but it would have to read those.
 func (s *Store) logOver(over []record.Lease) {
 	if len(over) == 0 {
 		return

@@ -200,6 +200,7 @@ func TestAckedMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(tx *writer.Tx, f writer.Found) error{
 		"cancel":     changeFound(punctual.ChangeCancel),
 		"reschedule": changeFound(punctual.ChangeReschedule),
+		"delete":     changeFound(punctual.ChangeDelete),
 		"replace or purge": func(tx *writer.Tx, f writer.Found) error {
 			if remove(tx, f) {
 				return errors.New("the message was removed a second time")

@@ -203,8 +203,9 @@ func (tx *Tx) Remembered(t *Topic, id string) (bool, error) {
 	return record.Time(v) > tx.now, nil
 }
 
-// Put stores a message as a live one, at the due time of its record. from is where it was; from nowhere it is new, and gets a number of
-// its own. All of the record but ID and body may have changed.
+// Put stores a message as a live one, at the due time of its record, which must not be that of a dead message. from is where
+// the message was; a message from nowhere is new and gets a number of its own. All of the record but ID and body may have
+// changed.
 func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 	at := record.Position{Ms: r.Due, Seq: from.At.Seq}
 	if from.Nowhere() {
@@ -300,7 +301,7 @@ func (tx *Tx) Remember(t *Topic, id string, until int64) {
 	tx.keep(&tx.db.remembered, t, id, record.AppendTime(nil, until))
 }
 
-// Tell keeps the story of a message that is finished, in place of an earlier one of the ID.
+// Tell keeps the finished record of a message, in place of an earlier one of the same ID.
 func (tx *Tx) Tell(t *Topic, f *punctual.Finished) {
 	tx.keep(&tx.db.stories, t, f.ID, record.EncodeStory(f))
 }
