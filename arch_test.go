@@ -40,7 +40,7 @@ var architecture = map[string]rule{
 	"memstore":           {ours: []string{".", "storekit", "storekit/lifecycle", "internal/heap"}},
 	"diskstore": {
 		ours: []string{
-			".", "storekit", "diskstore/internal/claimlog", "diskstore/internal/database", "diskstore/internal/directory", "diskstore/internal/errkind",
+			".", "storekit", "storekit/lifecycle", "diskstore/internal/claimlog", "diskstore/internal/database", "diskstore/internal/directory", "diskstore/internal/errkind",
 			"diskstore/internal/examine", "diskstore/internal/failstop", "diskstore/internal/memory", "diskstore/internal/record",
 			"diskstore/internal/topics", "diskstore/internal/writer", "internal/archive", "internal/heap",
 		},
@@ -145,12 +145,12 @@ var architecture = map[string]rule{
 		outside: []string{"github.com/cockroachdb/pebble/v2"},
 	},
 	"diskstore/internal/failstop": {ours: []string{".", "diskstore/internal/errkind"}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
-	"diskstore/internal/memory":   {ours: []string{".", "storekit", "diskstore/internal/record", "internal/heap"}},
-	"diskstore/internal/record":   {ours: []string{".", "storekit", "diskstore/internal/errkind"}},
+	"diskstore/internal/memory":   {ours: []string{".", "storekit", "storekit/lifecycle", "diskstore/internal/record", "internal/heap"}},
+	"diskstore/internal/record":   {ours: []string{".", "storekit", "storekit/lifecycle", "diskstore/internal/errkind"}},
 	"diskstore/internal/topics":   {ours: []string{".", "diskstore/internal/database", "diskstore/internal/memory"}},
 	"diskstore/internal/writer": {
 		ours: []string{
-			".", "storekit", "diskstore/internal/database", "diskstore/internal/errkind", "diskstore/internal/failstop",
+			".", "storekit", "storekit/lifecycle", "diskstore/internal/database", "diskstore/internal/errkind", "diskstore/internal/failstop",
 			"diskstore/internal/memory", "diskstore/internal/record", "diskstore/internal/topics",
 		},
 		outside: []string{"github.com/cockroachdb/pebble/v2"},

@@ -201,30 +201,19 @@ func (tv *topicView) infoOf(p record.Position, v []byte) (punctual.Info, error) 
 	if err != nil {
 		return punctual.Info{}, tv.s.state.ReadError("topic "+tv.Name, err)
 	}
-	i := punctual.Info{State: punctual.StateScheduled}
-	if r.Dead {
-		i.State, i.Died, i.Reason = punctual.StateDead, storekit.FromMillis(r.Died), r.Reason
-	} else {
-		tv.addLease(&i, r, p)
+	if h, ok := tv.Leases[p.Seq]; ok && r.Reason == "" {
+		h.Lease.AddTo(r)
+		r.CancelRequested = r.CancelRequested || h.Cancelled
 	}
-	i.Message, i.Failures = r.Message(tv.Name), r.Failures
+	i := punctual.Info{Message: r.Public(tv.Name), State: r.State(tv.now), Reason: r.Reason, Failures: r.Failures}
+	switch i.State {
+	case punctual.StateDead:
+		i.Died = storekit.FromMillis(r.Died)
+	case punctual.StateLeased:
+		i.LeaseUntil = storekit.FromMillis(r.LeaseUntil)
+	}
+	i.CancelRequested = r.CancelRequested && r.Token != 0
 	return i, nil
-}
-
-// addLease adds the state of a live message, and what its lease, running or run out, says of it.
-func (tv *topicView) addLease(i *punctual.Info, r *record.Record, p record.Position) {
-	if p.Ms <= tv.now {
-		i.State = punctual.StateReady
-	}
-	h, ok := tv.Leases[p.Seq]
-	if !ok {
-		return
-	}
-	h.Lease.AddTo(r)
-	i.CancelRequested = h.Cancelled || r.Cancel
-	if tv.now < h.Lease.Until {
-		i.State, i.LeaseUntil = punctual.StateLeased, storekit.FromMillis(h.Lease.Until)
-	}
 }
 
 // List returns one page of a topic's messages; see punctual.Inspector. Equal times are
