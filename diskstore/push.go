@@ -65,11 +65,10 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int) (punctual.PushR
 		res.Err = err
 		return res, nil
 	}
-	res.Status = punctual.PushStored
-	if m.ID != "" {
-		if free, err := makeFree(tx, t, m, &res); err != nil || !free {
-			return res, err
-		}
+	if m.ID == "" {
+		res.Status = punctual.PushStored
+	} else if free, err := makeFree(tx, t, m, &res); err != nil || !free {
+		return res, err
 	}
 	res.Due = due
 	tx.Insert(t, &record.Record{

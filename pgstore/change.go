@@ -5,7 +5,6 @@ import (
 	"maps"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
