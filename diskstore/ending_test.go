@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // pushExpiring pushes n messages that expire at once, in the given topic.
@@ -71,4 +72,33 @@ func lastTxn(t *testing.T, s *Store) (n uint64) {
 	}
 	defer tx.Close(&err)
 	return s.db.LastTxn()
+}
+
+// TestDeathIsDatedByItsTransaction: a message waits for its end for two seconds after a claim encountered it. It died then,
+// and its last attempt failed then.
+func TestDeathIsDatedByItsTransaction(t *testing.T) {
+	_, s, clock, _ := leasedStore(t)
+	defer closeStore(t, s)
+	configure(t, s, "o", punctual.SettingsPatch{MaxAttempts: ptr(1)})
+	clock.Advance(time.Hour)
+	took := s.index.Take("o", s.clock.ms(), 1)
+	if len(took.Taken) != 1 {
+		t.Fatalf("a claim reserves %+v, want the message whose lease ran out", took)
+	}
+	if ok, err := s.countAttempt(took.Taken[0]); ok || err != nil {
+		t.Fatalf("a message without attempts may be delivered: %t, %v", ok, err)
+	}
+	clock.Advance(2 * time.Second)
+	if err := s.endUndeliverable(t.Context(), took.Taken); err != nil {
+		t.Fatal(err)
+	}
+	i, err := s.Get(t.Context(), "o", "a")
+	if err != nil || i.State != punctual.StateDead || i.Reason != punctual.ReasonAttemptsUsedUp || !i.Died.Equal(clock.Now()) {
+		t.Errorf("P6: the message is %s (%s) since %v, %v; want it dead since %v", i.State, i.Reason, i.Died, err, clock.Now())
+	}
+	want := punctual.Failure{Attempt: 1, At: clock.Now(), Error: storekit.LeaseRanOut}
+	if len(i.Failures) != 1 || i.Failures[0].Attempt != 1 || i.Failures[0].Error != want.Error || !i.Failures[0].At.Equal(want.At) {
+		t.Errorf("P6: the history is %+v, want %+v", i.Failures, want)
+	}
+	mustBeSound(t, s)
 }
