@@ -86,7 +86,7 @@ var architecture = map[string]rule{
 		outside: []string{"golang.org/x/time"},
 	},
 	"console":              {ours: []string{".", "storekit", "internal/consumers", "internal/notation", "internal/overview", "internal/wire"}},
-	"internal/wire":        {ours: []string{".", "internal/notation"}, outside: []string{"github.com/go-json-experiment/json"}},
+	"internal/wire":        {ours: []string{".", "storekit", "internal/notation"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/hungstore":   {ours: []string{"."}},
 	"internal/faultclock":  {},
 	"internal/faultnet":    {},
