@@ -39,7 +39,7 @@ type pushFlags struct {
 	maxAttempts int
 	expire      durationFlag
 	dropExpired bool
-	remember    durationFlag
+	attributes  attributeFlags
 	spread      durationFlag
 	ifExists    string
 	ndjson      bool
@@ -80,7 +80,7 @@ func (f *pushFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver at most this often (default: as the topic says)")
 	flags.Var(&f.expire, "expire", "do not deliver any more this long after the due time")
 	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop the message when it expires, instead of keeping it among the dead")
-	flags.Var(&f.remember, "remember", "take the ID as a duplicate for this long after the message finished (default: as the topic says)")
+	f.attributes.register(flags)
 	flags.Var(&f.spread, "spread", "deliver later by a random part of this")
 	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is taken: `keep|replace|replace-dead|fail`; keep fails when it is dead")
 	flags.BoolVar(&f.ndjson, "ndjson", false, "read many messages from standard input, one JSON object per line")
@@ -121,7 +121,8 @@ func (f *pushFlags) options() ([]punctual.PushOption, error) {
 	if f.maxAttempts < 0 {
 		return nil, usagef("max attempts %d: use 1 to %d", f.maxAttempts, punctual.MaxAttemptsLimit)
 	}
-	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire.or(0)), punctual.Spread(f.spread.or(0)), punctual.Remember(f.remember.or(0)))
+	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire.or(0)), punctual.Spread(f.spread.or(0)))
+	o = append(o, f.attributes.options()...)
 	if f.dropExpired {
 		o = append(o, punctual.DropExpired())
 	}
