@@ -33,10 +33,11 @@ type rule struct {
 // architecture says what each package may import. Arrows point one way: towards the
 // root, which knows no store and no network. A row has its package, and a package its row.
 var architecture = map[string]rule{
-	".":        {ours: []string{"internal/batch"}},
-	"worker":   {ours: []string{".", "storekit", "internal/batch"}},
-	"storekit": {ours: []string{"."}, outside: []string{"github.com/oklog/ulid/v2"}},
-	"memstore": {ours: []string{".", "storekit", "internal/heap"}},
+	".":                  {ours: []string{"internal/batch"}},
+	"worker":             {ours: []string{".", "storekit", "internal/batch"}},
+	"storekit":           {ours: []string{"."}, outside: []string{"github.com/oklog/ulid/v2"}},
+	"storekit/lifecycle": {ours: []string{".", "storekit"}},
+	"memstore":           {ours: []string{".", "storekit", "storekit/lifecycle", "internal/heap"}},
 	"diskstore": {
 		ours: []string{
 			".", "storekit", "diskstore/internal/claimlog", "diskstore/internal/database", "diskstore/internal/directory", "diskstore/internal/errkind",
@@ -55,10 +56,16 @@ var architecture = map[string]rule{
 	"redisstore/internal/route":   {ours: []string{".", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/script", "redisstore/internal/wait"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"redisstore/internal/script":  {ours: []string{".", "redisstore/internal/record"}},
 	"redisstore/internal/topics":  {ours: []string{".", "storekit", "redisstore/internal/clock", "redisstore/internal/errkind", "redisstore/internal/keys", "redisstore/internal/route", "redisstore/internal/script"}},
-	"redisstore/internal/wait":    {ours: []string{"."}},
+	"redisstore/internal/wait":    {ours: []string{".", "internal/heap"}},
 	"pgstore":                     {ours: []string{".", "storekit"}, outside: []string{"github.com/jackc/pgx/v5"}},
+	"storetest":                   {ours: []string{".", "storekit", "storetest/compare", "storetest/promise"}},
+	"storetest/compare":           {ours: []string{"."}},
+	"storetest/internal/mutants":  {ours: []string{".", "storekit", "memstore", "storetest/promise"}},
+	"storetest/ledger":            {ours: []string{".", "storekit", "storetest/compare", "storetest/promise", "worker"}},
+	"storetest/promise":           {},
+	"storetest/races":             {ours: []string{".", "storetest", "storetest/compare", "storetest/promise", "worker"}},
+	"storetest/random":            {ours: []string{".", "storekit", "memstore", "storetest", "storetest/compare", "storetest/promise"}, outside: []string{"pgregory.net/rapid"}},
 	"storetest/transitions":       {ours: []string{".", "storekit", "memstore"}},
-	"storetest":                   {ours: []string{".", "storekit", "memstore", "worker"}, outside: []string{"pgregory.net/rapid"}},
 	"punctualtest":                {ours: []string{".", "storekit", "memstore", "worker"}},
 	"internal/cli": {
 		ours: []string{
@@ -87,16 +94,17 @@ var architecture = map[string]rule{
 	},
 	"console":              {ours: []string{".", "storekit", "internal/consumers", "internal/notation", "internal/overview", "internal/wire"}},
 	"internal/wire":        {ours: []string{".", "storekit", "internal/notation"}, outside: []string{"github.com/go-json-experiment/json"}},
-	"internal/hungstore":   {ours: []string{"."}},
-	"internal/faultclock":  {},
-	"internal/faultnet":    {},
-	"internal/childproc":   {},
-	"internal/redistest":   {ours: []string{"internal/childproc", "internal/faultclock", "internal/faultnet"}},
-	"internal/pgtest":      {ours: []string{"internal/childproc", "internal/faultclock"}},
 	"internal/importer":    {ours: []string{".", "storekit"}, outside: []string{"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "google.golang.org/protobuf"}},
 	"compat/beedelayqueue": {ours: []string{".", "storekit", "redisstore"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"examples/notify":      {ours: []string{".", "worker", "diskstore"}},
 	"cmd/punctual":         {ours: []string{"internal/cli"}},
+
+	"internal/rigs/hung":     {ours: []string{"."}},
+	"internal/rigs/clock":    {},
+	"internal/rigs/net":      {},
+	"internal/rigs/process":  {},
+	"internal/rigs/redis":    {ours: []string{"internal/rigs/process", "internal/rigs/clock", "internal/rigs/net"}},
+	"internal/rigs/postgres": {ours: []string{"internal/rigs/process", "internal/rigs/clock"}},
 
 	"internal/answers":    {ours: []string{".", "storekit"}},
 	"internal/unixsocket": {ours: []string{"."}},

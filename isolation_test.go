@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/hungstore"
+	hungrig "github.com/punctualmq/punctual/internal/rigs/hung"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -24,7 +24,7 @@ const isolated = time.Second
 
 // eachOwn calls f for the hung topic, waits until it hangs, and calls f for each healthy one. It returns those for which f
 // returned in time.
-func eachOwn(t *testing.T, s *hungstore.Store, f func(topic string)) (inTime []string) {
+func eachOwn(t *testing.T, s *hungrig.Store, f func(topic string)) (inTime []string) {
 	t.Helper()
 	var mu sync.Mutex
 	call := func(topic string) {
@@ -34,7 +34,7 @@ func eachOwn(t *testing.T, s *hungstore.Store, f func(topic string)) (inTime []s
 		inTime = append(inTime, topic)
 	}
 	var calls sync.WaitGroup
-	calls.Go(func() { call(hungstore.Topic) })
+	calls.Go(func() { call(hungrig.Topic) })
 	synctest.Wait()
 	s.WantHanging(t)
 	for _, topic := range healthy {
@@ -53,7 +53,7 @@ func eachOwn(t *testing.T, s *hungstore.Store, f func(topic string)) (inTime []s
 
 func TestQueuePushesBesideAHungTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := hungstore.New(memstore.New(nil), "push")
+		s := hungrig.New(memstore.New(nil), "push")
 		q := punctual.NewQueue(s, nil)
 		got := eachOwn(t, s, func(topic string) {
 			if _, err := q.Push(t.Context(), topic, nil); err != nil {
@@ -68,7 +68,7 @@ func TestQueuePushesBesideAHungTopic(t *testing.T) {
 
 func TestQueueCancelsBesideAHungTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := hungstore.New(memstore.New(nil), "amend")
+		s := hungrig.New(memstore.New(nil), "amend")
 		q := punctual.NewQueue(s, nil)
 		got := eachOwn(t, s, func(topic string) {
 			if err := q.Cancel(t.Context(), topic, "x"); !errors.Is(err, punctual.ErrNotFound) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 // The PostgreSQL that is measured. Each measurement has a server of its own, on loopback, with its files in the
@@ -18,7 +18,7 @@ import (
 
 // postgresVersion is that of the server's program.
 func postgresVersion() string {
-	v, err := pgtest.Version()
+	v, err := pgrig.Version()
 	if err != nil {
 		return "unknown"
 	}
@@ -27,7 +27,7 @@ func postgresVersion() string {
 
 // postgresServer is a running server and the connections of the system that is measured on it.
 type postgresServer struct {
-	*pgtest.Server
+	*pgrig.Server
 	pool *pgxpool.Pool
 }
 
@@ -41,7 +41,7 @@ func (e *env) withPostgres(ctx context.Context, f func(*postgresServer) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, err := pgtest.Launch(dir, "shared_buffers=256MB", "max_wal_size=4GB", "max_connections=200")
+	server, err := pgrig.Launch(dir, "shared_buffers=256MB", "max_wal_size=4GB", "max_connections=200")
 	if err != nil {
 		return err
 	}

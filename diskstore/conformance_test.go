@@ -8,6 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
@@ -18,12 +20,12 @@ func TestSlowConformance(t *testing.T) {
 
 func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
-	storetest.RunRandom(t, openFresh, storetest.WithReopen(reopen))
+	random.Run(t, openFresh, storetest.WithReopen(reopen))
 }
 
 func TestRaces(t *testing.T) {
 	t.Parallel()
-	storetest.RunRaces(t, openFresh)
+	races.Run(t, openFresh)
 }
 
 // TestSlowTransitions compares every transition of a message's life with memstore.
@@ -51,7 +53,7 @@ func TestConformanceAfterKill(t *testing.T) {
 
 func TestSlowRandomHistoriesAfterKill(t *testing.T) {
 	t.Parallel()
-	storetest.RunRandom(t, openInMemory, storetest.WithReopen(kill))
+	random.Run(t, openInMemory, storetest.WithReopen(kill))
 }
 
 // openInMemory opens a store whose files can be copied at one instant. Its purges clear whole topics.
@@ -78,6 +80,6 @@ func TestSlowWithLittleMemory(t *testing.T) {
 		return openAt(t, "store", &Options{fs: old.(*Store).opt.fs, Clock: clock, MemoryBytes: 1})
 	}
 	t.Run("conformance", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(again)) })
-	t.Run("random", func(t *testing.T) { storetest.RunRandom(t, open, storetest.WithReopen(again)) })
-	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open) })
+	t.Run("random", func(t *testing.T) { random.Run(t, open, storetest.WithReopen(again)) })
+	t.Run("races", func(t *testing.T) { races.Run(t, open) })
 }

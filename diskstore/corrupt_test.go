@@ -16,7 +16,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // A store is made, closed or killed, and copied; one file of the copy is
@@ -66,7 +66,7 @@ var damages = []damage{
 // damagedStore is a directory to be copied and damaged, with all that was acknowledged.
 type damagedStore struct {
 	mem   *vfs.MemFS
-	lines []storetest.Line
+	lines []ledger.Line
 	// tail is where the last acknowledged record begins in the newest log of a killed store.
 	// Damage behind it looks to the database like a record that a power cut tore. The durable marker
 	// in the claim log tells the two apart.
@@ -78,8 +78,8 @@ type damagedStore struct {
 func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 	t.Helper()
 	made.mem = vfs.NewCrashableMem()
-	emit := func(e storetest.Line) { made.lines = append(made.lines, e) }
-	w := &storetest.Workload{Process: 1, Seed: 3, Emit: emit}
+	emit := func(e ledger.Line) { made.lines = append(made.lines, e) }
+	w := &ledger.Workload{Process: 1, Seed: 3, Emit: emit}
 	r := rand.New(rand.NewPCG(3, 3))
 	open := func() {
 		var err error

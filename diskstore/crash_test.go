@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // crashClones is how many power cuts the ordinary test run makes; PUNCTUAL_POWER_CUTS asks
@@ -27,7 +27,7 @@ const crashClones = 100
 func TestSlowPowerCut(t *testing.T) {
 	t.Parallel()
 	seed := tortureSeed(t)
-	want := storetest.FromEnv(t, "PUNCTUAL_POWER_CUTS", crashClones)
+	want := ledger.FromEnv(t, "PUNCTUAL_POWER_CUTS", crashClones)
 	began, cuts, acked, hung := time.Now(), 0, 0, 0
 	lost, kept := map[string]int{}, map[string]int{}
 	for run := uint64(0); cuts < want && !t.Failed(); run++ {
@@ -68,11 +68,11 @@ type powerCuts struct {
 	run uint64
 
 	mu     sync.Mutex
-	rng    *rand.Rand       // guarded by mu
-	lines  []storetest.Line // guarded by mu
-	clones []powerClone     // guarded by mu
-	armed  bool             // guarded by mu: clones are taken
-	hung   int              // guarded by mu: calls to the disk that hung
+	rng    *rand.Rand    // guarded by mu
+	lines  []ledger.Line // guarded by mu
+	clones []powerClone  // guarded by mu
+	armed  bool          // guarded by mu: clones are taken
+	hung   int           // guarded by mu: calls to the disk that hung
 }
 
 // powerClone is what was on the disk at some moment between two lines of the history.
@@ -94,7 +94,7 @@ func newPowerCuts(seed, run uint64) *powerCuts {
 	return &powerCuts{mem: vfs.NewCrashableMem(), run: run, rng: rand.New(rand.NewPCG(seed, run))}
 }
 
-func (p *powerCuts) note(e storetest.Line) {
+func (p *powerCuts) note(e ledger.Line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines = append(p.lines, e)
@@ -205,7 +205,7 @@ func (p *powerCuts) work(t *testing.T) {
 func (p *powerCuts) workPart(t *testing.T, s *Store, part int) {
 	ctx, stop := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer stop()
-	w := &storetest.Workload{
+	w := &ledger.Workload{
 		Store: s, Process: int64(part + 1), Seed: p.run<<8 + uint64(part), Emit: p.note, Deadlines: true, Worker: true, BigBodies: true, PurgeLive: true,
 	}
 	done := make(chan struct{})
@@ -226,7 +226,7 @@ func (p *powerCuts) workPart(t *testing.T, s *Store, part int) {
 }
 
 // check opens a clone and compares it with the history up to its moment.
-func (p *powerCuts) check(t *testing.T, i int, c powerClone) *storetest.Ledger {
+func (p *powerCuts) check(t *testing.T, i int, c powerClone) *ledger.Ledger {
 	t.Helper()
 	l := newLedger()
 	for _, e := range p.lines[:c.lines] {

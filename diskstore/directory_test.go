@@ -21,7 +21,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/directory"
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // opened is what a process that opens a store reports.
@@ -60,7 +60,7 @@ func TestOpenerChild(t *testing.T) {
 	if err != nil {
 		o = opened{Err: err.Error(), Locked: errors.Is(err, punctual.ErrLocked)}
 	} else {
-		o.Stored = len(pushAll(t, s, "child", storetest.FromEnv(t, "PUNCTUAL_OPENER_PUSHES", 1)))
+		o.Stored = len(pushAll(t, s, "child", ledger.FromEnv(t, "PUNCTUAL_OPENER_PUSHES", 1)))
 		closeStore(t, s)
 	}
 	line, err := json.Marshal(o)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // waitLimit is how long a call may take before it counts as hanging. Nothing here takes
@@ -102,7 +102,7 @@ type rig struct {
 	opt    Options
 
 	mu    sync.Mutex
-	lines []storetest.Line // guarded by mu
+	lines []ledger.Line // guarded by mu
 }
 
 func newRig(t *testing.T) *rig {
@@ -111,14 +111,14 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) note(e storetest.Line) {
+func (r *rig) note(e ledger.Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, e)
 }
 
 // history is what was done so far, up to a power cut.
-func (r *rig) history() *storetest.Ledger {
+func (r *rig) history() *ledger.Ledger {
 	l := newLedger()
 	l.Expected = append(slices.Clone(expected), "store_failed", "no_space")
 	for _, e := range r.lines {
@@ -151,8 +151,8 @@ func (r *rig) checkCopies(what string) {
 }
 
 // workload is one that makes single calls.
-func (r *rig) workload(s *Store, process int64, seed uint64) *storetest.Workload {
-	return (&storetest.Workload{Store: s, Process: process, Seed: seed, Emit: r.note}).Begin()
+func (r *rig) workload(s *Store, process int64, seed uint64) *ledger.Workload {
+	return (&ledger.Workload{Store: s, Process: process, Seed: seed, Emit: r.note}).Begin()
 }
 
 // script is a short life of a store: work, a flush, work, closed, reopened, work. It ends
@@ -647,11 +647,11 @@ func hangingDisk(t *testing.T) {
 		return err
 	}
 	claim := func(ctx context.Context, s punctual.Store) error {
-		_, err := s.Claim(ctx, punctual.Claim{Topics: storetest.WorkloadTopics(), Max: 1})
+		_, err := s.Claim(ctx, punctual.Claim{Topics: ledger.WorkloadTopics(), Max: 1})
 		return err
 	}
 	rotate := func(_ context.Context, s punctual.Store) error {
-		return s.(*storetest.Recorder).Unwrap().(*Store).replaceFullSegment(context.Background())
+		return s.(*ledger.Recorder).Unwrap().(*Store).replaceFullSegment(context.Background())
 	}
 	for _, c := range []struct {
 		name string

@@ -9,21 +9,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // killCycles is how often the ordinary test run kills the process; PUNCTUAL_TORTURE_CYCLES
 // asks for another number.
 const killCycles = 40
 
-func tortureSeed(t *testing.T) uint64 { return storetest.TortureSeed(t) }
+func tortureSeed(t *testing.T) uint64 { return ledger.TortureSeed(t) }
 
 // expected are the errors that calls of a healthy store may end with: the workload ends some of them early.
 var expected = []string{"deadline", "canceled", "indeterminate"}
 
 // newLedger checks a diskstore.
-func newLedger() *storetest.Ledger {
-	l := storetest.NewLedger(storetest.KeepsTransactions)
+func newLedger() *ledger.Ledger {
+	l := ledger.New(ledger.KeepsTransactions)
 	l.Expected = expected
 	return l
 }
@@ -33,7 +33,7 @@ func newLedger() *storetest.Ledger {
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	k := &killRun{t: t, dir: t.TempDir(), ledger: newLedger(), rng: rand.New(rand.NewPCG(tortureSeed(t), 0))}
-	cycles := storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killCycles)
+	cycles := ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killCycles)
 	began := time.Now()
 	for i := range cycles {
 		k.cycle(i)
@@ -56,8 +56,8 @@ const auditProcess = 1 << 30
 
 // auditStore opens a store that a workload left behind and lets the ledger compare what is in it. An error is
 // for a store that cannot be opened or read.
-func auditStore(l *storetest.Ledger, dir string, o Options) (err error) {
-	clock := &storetest.ShiftedClock{}
+func auditStore(l *ledger.Ledger, dir string, o Options) (err error) {
+	clock := &ledger.ShiftedClock{}
 	o.Clock, o.Logger = clock, quiet
 	s, err := Open(dir, &o)
 	if err != nil {
@@ -71,7 +71,7 @@ func auditStore(l *storetest.Ledger, dir string, o Options) (err error) {
 }
 
 // audit is auditStore, with everything that is wrong reported.
-func audit(t *testing.T, l *storetest.Ledger, dir string, o Options) {
+func audit(t *testing.T, l *ledger.Ledger, dir string, o Options) {
 	t.Helper()
 	if err := auditStore(l, dir, o); err != nil {
 		t.Errorf("after %d crashes: %v", l.Crashes, err)
@@ -85,26 +85,26 @@ func audit(t *testing.T, l *storetest.Ledger, dir string, o Options) {
 type killRun struct {
 	t      *testing.T
 	dir    string
-	ledger *storetest.Ledger
+	ledger *ledger.Ledger
 	rng    *rand.Rand
 	early  int
-	lines  []storetest.Line // the last ones
+	lines  []ledger.Line // the last ones
 }
 
 // cycle runs a child and kills it: mostly some time after its first acknowledgement, sometimes
 // soon after it began to open the store.
 func (k *killRun) cycle(i int) {
 	early := i%5 == 4
-	after, sign := time.Duration(30+k.rng.IntN(250))*time.Millisecond, storetest.Working
+	after, sign := time.Duration(30+k.rng.IntN(250))*time.Millisecond, ledger.Working
 	if early {
 		k.early++
-		after, sign = time.Duration(k.rng.IntN(20_000))*time.Microsecond, storetest.Opening
+		after, sign = time.Duration(k.rng.IntN(20_000))*time.Microsecond, ledger.Opening
 	}
-	c := storetest.Child{
+	c := ledger.Child{
 		Store: filepath.Join(k.dir, "store"), Journal: filepath.Join(k.dir, "journal"),
 		Process: int64(i + 1), Seed: k.rng.Uint64(), Look: i%5 == 2,
 	}
-	p, err := storetest.StartChild("TestKillChild", c)
+	p, err := ledger.StartChild("TestKillChild", c)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -117,11 +117,11 @@ func (k *killRun) cycle(i int) {
 	if err := p.Kill(); err != nil {
 		k.t.Errorf("cycle %d: %v", i, err)
 	}
-	add := func(e storetest.Line) {
+	add := func(e ledger.Line) {
 		k.lines = append(k.lines, e)
 		k.ledger.Add(e)
 	}
-	if err := storetest.ReadJournal(c.Journal, add); err != nil && !(early && os.IsNotExist(err)) {
+	if err := ledger.ReadJournal(c.Journal, add); err != nil && !(early && os.IsNotExist(err)) {
 		k.t.Error(err)
 	}
 	_ = os.Remove(c.Journal) // there is none when the child had not begun
@@ -142,34 +142,34 @@ const linesKept = 500_000
 
 // TestKillChild is the process that TestSlowKill starts and kills; by itself it does nothing.
 func TestKillChild(t *testing.T) {
-	c, ok := storetest.ChildOf(t)
+	c, ok := ledger.ChildOf(t)
 	if !ok {
 		t.Skip("this is the child process of TestSlowKill")
 	}
-	j, err := storetest.OpenJournal(c.Journal)
+	j, err := ledger.OpenJournal(c.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Say(storetest.Opening)
+	c.Say(ledger.Opening)
 	// Small segments, so that replaced ones are among what is cut.
 	s, err := Open(c.Store, &Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), claimLimit: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &storetest.Workload{Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Deadlines: true, Worker: true, BigBodies: true, PurgeLive: true}
+	w := &ledger.Workload{Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Deadlines: true, Worker: true, BigBodies: true, PurgeLive: true}
 	w.Begin()
 	if c.Look {
 		if err := w.Recorder().Look(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.Say(storetest.Working)
+	c.Say(ledger.Working)
 	w.Run(context.Background())
 }
 
 // dump keeps the history of a run that broke a promise.
-func dump(t *testing.T, lines []storetest.Line) {
+func dump(t *testing.T, lines []ledger.Line) {
 	t.Helper()
-	name, err := storetest.DumpLines(lines)
+	name, err := ledger.DumpLines(lines)
 	t.Logf("the lines are in %s (%v)", name, err)
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // mountSmall mounts a file system in memory, or skips where that is not allowed.
@@ -38,21 +38,21 @@ func mountSmall(t *testing.T, options string) string {
 
 // outcomes counts what settlements and amendments have done, on the way of a history to its ledger.
 type outcomes struct {
-	l *storetest.Ledger
+	l *ledger.Ledger
 
 	mu     sync.Mutex
-	asked  map[int64][]storetest.Fact // guarded by mu
-	counts map[string]int             // verb or change, and outcome; guarded by mu while calls are made
+	asked  map[int64][]ledger.Fact // guarded by mu
+	counts map[string]int          // verb or change, and outcome; guarded by mu while calls are made
 }
 
 // begin counts from here on.
 func (o *outcomes) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.asked, o.counts = make(map[int64][]storetest.Fact), make(map[string]int)
+	o.asked, o.counts = make(map[int64][]ledger.Fact), make(map[string]int)
 }
 
-func (o *outcomes) add(line storetest.Line) {
+func (o *outcomes) add(line ledger.Line) {
 	o.l.Add(line)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,11 +60,11 @@ func (o *outcomes) add(line storetest.Line) {
 	case o.counts == nil:
 	case !line.Answer:
 		o.asked[line.N] = line.Facts
-	case line.Call == storetest.CallSettle:
+	case line.Call == ledger.CallSettle:
 		for i, f := range line.Facts {
 			o.counts[fmt.Sprint(o.asked[line.N][i].Verb, " ", f.Status)]++
 		}
-	case line.Call == storetest.CallAmend:
+	case line.Call == ledger.CallAmend:
 		for i, f := range line.Facts {
 			o.counts[fmt.Sprint(o.asked[line.N][i].Change, " ", f.Status)]++
 		}
@@ -83,7 +83,7 @@ func TestSlowFullDisk(t *testing.T) {
 	l := newLedger()
 	l.Expected = append(l.Expected, "no_space")
 	happened := outcomes{l: l}
-	w := (&storetest.Workload{Store: s, Process: 1, Emit: happened.add}).Begin()
+	w := (&ledger.Workload{Store: s, Process: 1, Emit: happened.add}).Begin()
 	rng := rand.New(rand.NewPCG(1, 1))
 	refused := false
 	for range 2000 {

@@ -2,10 +2,10 @@ package memstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Amend implements punctual.Store.
@@ -18,72 +18,25 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	}
 	out := make([]punctual.Amended, len(as))
 	for i := range as {
-		out[i].Due, out[i].Err = s.amend(&as[i], now)
+		out[i] = s.amend(&as[i], now)
 	}
 	s.wakeClaims()
 	return out, nil
 }
 
-func (s *Store) amend(a *punctual.Amendment, now instant) (time.Time, error) {
+func (s *Store) amend(a *punctual.Amendment, now instant) punctual.Amended {
 	if err := storekit.CheckAmendment(a); err != nil {
-		return time.Time{}, err
+		return punctual.Amended{Err: err}
 	}
-	due, err := storekit.DueAt(now.fine, a.Due, a.Delay)
-	if err != nil && storekit.Moves(a.Change) {
-		return time.Time{}, err
+	due, err := lifecycle.AmendDue(a, now.fine)
+	if err != nil {
+		return punctual.Amended{Err: err}
 	}
 	t, m := s.find(a.Topic, a.ID, now)
-	switch {
-	case m == nil:
-		err = punctual.ErrNotFound
-	case a.Change == punctual.ChangeDelete:
-		due = time.Time{}
-		t.remove(m)
-	case a.Change == punctual.ChangeRequeue:
-		err = t.requeue(m, now, due)
-	case m.state(now) == punctual.StateDead:
-		return time.Time{}, storekit.AmendDeadError(a)
-	case a.Change == punctual.ChangeCancel:
-		due, err = time.Time{}, t.cancel(m, now)
-	default:
-		err = t.reschedule(m, now, due)
+	if m == nil {
+		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotFound)}
 	}
-	if err != nil {
-		return time.Time{}, storekit.AmendError(a, err)
-	}
-	return due, nil
-}
-
-func (t *topic) cancel(m *message, now instant) error {
-	if m.state(now) == punctual.StateLeased {
-		m.cancelRequested = true
-		return punctual.ErrLeased
-	}
-	t.finish(m, punctual.OutcomeCancelled, now)
-	return nil
-}
-
-// reschedule moves a message that nobody works on. One that was cancelled under a lease
-// that has run out must not come back by this (P5): it ends here instead.
-func (t *topic) reschedule(m *message, now instant, due time.Time) error {
-	if m.state(now) == punctual.StateLeased {
-		return punctual.ErrLeased
-	}
-	if m.cancelRequested {
-		t.finish(m, punctual.OutcomeCancelled, now)
-		return punctual.ErrNotFound
-	}
-	m.moveTo(due)
-	t.wait(m)
-	return nil
-}
-
-func (t *topic) requeue(m *message, now instant, due time.Time) error {
-	if m.state(now) != punctual.StateDead {
-		return punctual.ErrNotDead
-	}
-	m.moveTo(due)
-	m.Attempt = 0
-	t.revive(m)
-	return nil
+	d, out := lifecycle.Amend(&m.Message, m.State(now.ms), a, due)
+	t.apply(m, d, now)
+	return out
 }

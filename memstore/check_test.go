@@ -16,22 +16,22 @@ func TestCheckFindsDamage(t *testing.T) {
 		damage func(o *topic)
 		want   string
 	}{
-		{"heap order", func(o *topic) { o.live[0].at += int64(1e9) }, "earlier than the message above"},
+		{"heap order", func(o *topic) { o.live[0].LeaseUntil += 3600e3 + 1 }, "earlier than the message above"},
 		{"index", func(o *topic) { o.live[1].index = 0 }, "has index 0 at 1"},
 		{"missing by ID", func(o *topic) { delete(o.messages, "scheduled") }, "not found by its ID"},
 		{"count", func(o *topic) { delete(o.messages, "scheduled") }, "by ID"},
-		{"token from nowhere", func(o *topic) { o.messages["leased"].token = 99 }, "token 99"},
-		{"waits past its due time", func(o *topic) { m := o.messages["scheduled"]; m.Due = m.Due.Add(1e9) }, "waits until"},
-		{"dead without reason", func(o *topic) { o.dead[0].reason = "" }, "no reason"},
-		{"dead under a lease", func(o *topic) { o.dead[0].token = 1 }, "has a lease"},
+		{"token from nowhere", func(o *topic) { o.messages["leased"].Token = 99 }, "token 99"},
+		{"in another queue", func(o *topic) { o.live[0].queue = &o.dead }, "in another queue"},
+		{"dead without reason", func(o *topic) { o.dead[0].Reason = "" }, "no reason"},
+		{"dead under a lease", func(o *topic) { o.dead[0].Token = 1 }, "has a lease"},
 		{"stored and finished", func(o *topic) { o.messages["done"] = o.live[0] }, "stored and finished"},
-		{"finished count", func(o *topic) { delete(o.finished, "done") }, "finished IDs"},
-		{"story count", func(o *topic) { delete(o.stories, "done") }, "stories by ID"},
-		{"story out of place", func(o *topic) { o.ending[0].index = 7 }, "not where it is"},
-		{"wrong topic", func(o *topic) { o.live[0].Topic = "other" }, "of topic other"},
-		{"live with reason", func(o *topic) { o.live[0].reason = "whim" }, "reason whim"},
-		{"attempts", func(o *topic) { o.live[0].Attempt = -1 }, "-1 attempts"},
-		{"cancel without lease", func(o *topic) { o.messages["scheduled"].cancelRequested = true }, "has no lease"},
+		{"finished count", func(o *topic) { delete(o.remembered.byID, "done") }, "the ID of 0 finished messages by ID, 1 by time"},
+		{"story count", func(o *topic) { delete(o.stories.byID, "done") }, "the story of 0 finished messages by ID, 1 by time"},
+		{"story out of place", func(o *topic) { o.stories.queue[0].index = 7 }, "not where it is"},
+		{"wrong topic", func(o *topic) { o.live[0].topic = "other" }, "of topic other"},
+		{"live with reason", func(o *topic) { o.live[0].Reason = "whim" }, "reason whim"},
+		{"attempts", func(o *topic) { o.live[0].Attempts = -1 }, "-1 attempts"},
+		{"cancel without lease", func(o *topic) { o.messages["scheduled"].CancelRequested = true }, "has no lease"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

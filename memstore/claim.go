@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Claim implements punctual.Store. All messages that it meets and must not deliver end in this call, under the mutex, however many they are.
@@ -43,10 +44,8 @@ func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
 		if c.PerTopic > 0 {
 			left = min(left, c.PerTopic-countOf(leased, name))
 		}
-		for t != nil && left > 0 && len(t.live) > 0 && t.live[0].at <= now.ms {
-			if m := t.live[0]; t.mustEnd(m, now) {
-				t.end(m, now)
-			} else {
+		for t != nil && left > 0 && len(t.live) > 0 && t.live[0].At() <= now.ms {
+			if m := t.live[0]; !t.end(m, now) {
 				s.lease(t, m, c.Lease, now)
 				leased = append(leased, m)
 				left--
@@ -63,7 +62,7 @@ func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
 // countOf is more than 0 before a claim comes to a topic only if it names that topic twice.
 func countOf(ms []*message, topic string) (n int) {
 	for _, m := range ms {
-		if m.Topic == topic {
+		if m.topic == topic {
 			n++
 		}
 	}
@@ -85,8 +84,7 @@ func (s *Store) withoutLapsed(found []punctual.Delivery) []punctual.Delivery {
 		}
 		t := s.topics[d.Topic]
 		m := t.messages[d.ID]
-		m.Attempt--
-		t.wait(m)
+		t.apply(m, lifecycle.GiveBack(&m.Message), instant{fine: now, ms: storekit.Millis(now)})
 	}
 	return held
 }
@@ -99,51 +97,18 @@ func (s *Store) claimable(name string, now instant) *topic {
 	return nil
 }
 
-// mustEnd reports whether a message whose time has come must not be delivered again.
-func (t *topic) mustEnd(m *message, now instant) bool {
-	expired := !m.Expires.IsZero() && storekit.Millis(m.Expires) <= now.ms
-	return m.cancelRequested || m.Attempt >= t.maxAttempts(m) || expired
+// end ends a message whose time has come if it must not be delivered, and tells whether it did.
+func (t *topic) end(m *message, now instant) bool {
+	d := lifecycle.Meet(&m.Message, &t.settings, now.ms)
+	t.apply(m, d, now)
+	return d.To != lifecycle.Stay
 }
 
-// end ends a message for which mustEnd holds. A cancel comes before attempts used up, and
-// those before expiry.
-func (t *topic) end(m *message, now instant) {
-	m.noteLeaseRanOut(now)
-	switch {
-	case m.cancelRequested:
-		t.finish(m, punctual.OutcomeCancelled, now)
-	case m.Attempt >= t.maxAttempts(m):
-		t.die(m, punctual.ReasonAttemptsUsedUp, now)
-	case m.DropExpired:
-		t.finish(m, punctual.OutcomeExpired, now)
-	default:
-		t.die(m, punctual.ReasonExpired, now)
-	}
-}
-
-// lease counts the attempt and moves the message to the end of its lease.
+// lease leases a message whose time has come.
 func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
-	if length == 0 {
-		length = t.settings.Lease
-	}
-	m.noteLeaseRanOut(now)
-	m.Attempt++
 	s.token++
-	m.token, m.delivered = s.token, now.ms
-	t.hold(m, now.ms+storekit.CeilDuration(length))
-}
-
-// noteLeaseRanOut keeps the failure of a holder who never answered, if there was one.
-func (m *message) noteLeaseRanOut(now instant) {
-	if m.token != 0 {
-		m.fail(storekit.LeaseRanOut, now)
-	}
-}
-
-func (m *message) fail(text string, now instant) {
-	m.failures = storekit.AddFailure(m.failures, punctual.Failure{
-		Attempt: m.Attempt, At: now.time(), Error: storekit.TrimError(text),
-	})
+	m.delivered = now.ms
+	t.apply(m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
 }
 
 // never is a time behind every other.
@@ -154,7 +119,7 @@ func (s *Store) nextDue(topics []string, now instant) int64 {
 	next := int64(never)
 	for _, name := range topics {
 		if t := s.claimable(name, now); t != nil && len(t.live) > 0 {
-			next = min(next, t.live[0].at)
+			next = min(next, t.live[0].At())
 		}
 	}
 	return next

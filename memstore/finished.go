@@ -10,39 +10,65 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// story is what is kept of a finished message.
-type story struct {
+// kept is what is kept of a finished message: its ID alone, or its finished record.
+type kept struct {
 	punctual.Finished
 	until int64 // when it is forgotten, in ms
 	index int   // in its queue
 }
 
-// tell keeps the story of a message that finishes now, in place of an earlier one of the ID.
-func (t *topic) tell(m *message, outcome punctual.Outcome, now instant, keep int64) {
-	x := &story{until: now.ms + keep, Finished: punctual.Finished{
-		ID: m.ID, Topic: m.Topic, Outcome: outcome, At: now.time(),
-		Created: m.Created, FirstDue: m.FirstDue, Due: m.Due, Attempt: m.Attempt,
-		Failures: m.failures, KeptUntil: storekit.FromMillis(now.ms + keep),
-	}}
-	if m.token != 0 {
-		x.Delivered = storekit.FromMillis(m.delivered)
-	}
-	t.forgetStory(t.stories[x.ID])
-	t.stories[x.ID] = x
-	byEnd.Push(&t.ending, x)
+// keptUntil keeps one thing for each ID, each until a time of its own.
+type keptUntil struct {
+	byID  map[string]*kept
+	queue []*kept // the same, by byEnd
 }
 
-func (t *topic) forgetStory(x *story) {
-	if x != nil {
-		delete(t.stories, x.ID)
-		byEnd.Remove(&t.ending, x)
+// put keeps x, in place of an earlier one with its ID.
+func (k *keptUntil) put(x *kept) {
+	k.forget(x.ID)
+	k.byID[x.ID] = x
+	byEnd.Push(&k.queue, x)
+}
+
+// forget drops what is kept of an ID, if anything is.
+func (k *keptUntil) forget(id string) {
+	if x := k.byID[id]; x != nil {
+		delete(k.byID, id)
+		byEnd.Remove(&k.queue, x)
 	}
 }
 
-// byEnd is the order of stories by the time at which they are forgotten.
-var byEnd = heap.Order[*story]{
-	Before: func(a, b *story) bool { return a.until < b.until },
-	Place:  func(x *story) *int { return &x.index },
+// sweep drops what is kept until now.
+func (k *keptUntil) sweep(now int64) {
+	for len(k.queue) > 0 && k.queue[0].until <= now {
+		k.forget(k.queue[0].ID)
+	}
+}
+
+// byEnd is the order of what is kept by the time at which it is forgotten.
+var byEnd = heap.Order[*kept]{
+	Before: func(a, b *kept) bool { return a.until < b.until },
+	Place:  func(x *kept) *int { return &x.index },
+}
+
+// keep keeps of a message that finishes now what its topic asks for.
+func (t *topic) keep(m *message, outcome punctual.Outcome, now instant) {
+	until := m.Keep(&t.settings, now.ms)
+	if until.ID > 0 {
+		t.remembered.put(&kept{Finished: punctual.Finished{ID: m.id}, until: until.ID})
+	}
+	if until.Record == 0 {
+		return
+	}
+	f := punctual.Finished{
+		ID: m.id, Topic: m.topic, Outcome: outcome, At: now.time(), Created: storekit.FromMillis(m.created),
+		FirstDue: storekit.FromMillis(m.FirstDue), Due: storekit.FromMillis(m.Due), Attempt: m.Attempts,
+		Failures: m.failures, KeptUntil: storekit.FromMillis(until.Record),
+	}
+	if m.Token != 0 {
+		f.Delivered = storekit.FromMillis(m.delivered)
+	}
+	t.stories.put(&kept{Finished: f, until: until.Record})
 }
 
 // Finished implements punctual.FinishedKeeper.
@@ -53,10 +79,10 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	if err = cmp.Or(err, storekit.CheckID(id)); err != nil {
 		return punctual.Finished{}, err
 	}
-	if t == nil || t.stories[id] == nil {
+	if t == nil || t.stories.byID[id] == nil {
 		return punctual.Finished{}, storekit.NoStoryError(topic, id)
 	}
-	f := t.stories[id].Finished
+	f := t.stories.byID[id].Finished
 	f.Failures = slices.Clone(f.Failures)
 	return f, nil
 }

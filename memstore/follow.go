@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // What a comparison with another store needs beyond the contract, which leaves open which
@@ -41,7 +42,7 @@ func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]p
 		if err != nil {
 			return found, fmt.Errorf("claim of %s in %s: %w", id, topic, err)
 		}
-		if t.mustEnd(m, now) {
+		if lifecycle.MustEnd(&m.Message, &t.settings, now.ms) {
 			return found, fmt.Errorf("claim of %s in %s: it was cancelled, its attempts are used up, or it has expired", id, topic)
 		}
 		s.lease(t, m, lease, now)
@@ -60,10 +61,9 @@ func (s *Store) EndThese(topic string, ids []string) error {
 		if err != nil {
 			return fmt.Errorf("end of %s in %s: %w", id, topic, err)
 		}
-		if !t.mustEnd(m, now) {
+		if !t.end(m, now) {
 			return fmt.Errorf("end of %s in %s: it is to be delivered", id, topic)
 		}
-		t.end(m, now)
 	}
 	return nil
 }
@@ -83,26 +83,25 @@ func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 	if m == nil {
 		return nil, nil, now, fmt.Errorf("there is no such message")
 	}
-	if state := m.state(now); state != punctual.StateReady {
-		return nil, nil, now, fmt.Errorf("it is %s until %v; it is %v now", state, storekit.FromMillis(m.at), now.time())
+	if state := m.State(now.ms); state != punctual.StateReady {
+		return nil, nil, now, fmt.Errorf("it is %s until %v; it is %v now", state, storekit.FromMillis(m.At()), now.time())
 	}
 	for first := s.firstBefore(t, m); first != nil; first = s.firstBefore(t, m) {
-		if !t.mustEnd(first, now) {
-			return nil, nil, now, fmt.Errorf("%s, whose time came %d ms earlier, was left out", first.ID, m.at-first.at)
+		if !t.end(first, now) {
+			return nil, nil, now, fmt.Errorf("%s, whose time came %d ms earlier, was left out", first.id, m.At()-first.At())
 		}
-		t.end(first, now)
 	}
 	return t, m, now, nil
 }
 
 // firstBefore returns the earliest message of m's partition that is earlier than m, or nil.
 func (s *Store) firstBefore(t *topic, m *message) *message {
-	if s.partition == nil && t.live[0].at == m.at {
+	if s.partition == nil && t.live[0].At() == m.At() {
 		return nil
 	}
 	first := m
 	for _, o := range t.live {
-		if o.at < first.at && (s.partition == nil || s.partition(o.ID) == s.partition(m.ID)) {
+		if o.At() < first.At() && (s.partition == nil || s.partition(o.id) == s.partition(m.id)) {
 			first = o
 		}
 	}
@@ -123,12 +122,12 @@ func (s *Store) NextAt(topics ...string) (time.Time, bool) {
 	}
 	var next *message
 	for _, name := range topics {
-		if t := s.topics[name]; t != nil && len(t.live) > 0 && (next == nil || t.live[0].at < next.at) {
+		if t := s.topics[name]; t != nil && len(t.live) > 0 && (next == nil || t.live[0].At() < next.At()) {
 			next = t.live[0]
 		}
 	}
 	if next == nil {
 		return time.Time{}, false
 	}
-	return storekit.FromMillis(next.at), true
+	return storekit.FromMillis(next.At()), true
 }

@@ -50,7 +50,7 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	}
 	found := s.selected(punctual.PurgeQuery{Topic: q.Topic, State: q.State, From: q.From, To: q.To}, now)
 	if q.Reason != "" {
-		found = slices.DeleteFunc(found, func(m *message) bool { return m.reason != q.Reason })
+		found = slices.DeleteFunc(found, func(m *message) bool { return m.Reason != q.Reason })
 	}
 	slices.SortFunc(found, func(a, b *message) int { return a.place(now).compare(b.place(now)) })
 	if q.After != "" {
@@ -78,7 +78,7 @@ func (s *Store) selected(q punctual.PurgeQuery, now instant) []*message {
 	}
 	var found []*message
 	for _, m := range t.messages {
-		state := m.state(now)
+		state := m.State(now.ms)
 		wanted := state == q.State || q.State == punctual.StateNone && state != punctual.StateDead
 		at := storekit.FromMillis(m.place(now).at)
 		if wanted && !at.Before(q.From) && (q.To.IsZero() || at.Before(q.To)) {
@@ -94,12 +94,12 @@ type place struct {
 	id string
 }
 
-// place differs from m.at for a message whose lease ran out: it is listed by its due time.
+// place differs from At for a message whose lease ran out: it is listed by its due time.
 func (m *message) place(now instant) place {
-	if m.state(now) == punctual.StateReady {
-		return place{at: storekit.Millis(m.Due), id: m.ID}
+	if m.State(now.ms) == punctual.StateReady {
+		return place{at: m.Due, id: m.id}
 	}
-	return place{at: m.at, id: m.ID}
+	return place{at: m.At(), id: m.id}
 }
 
 func (p place) compare(q place) int {
@@ -173,7 +173,7 @@ func errNoTopic(name string) error {
 func (t *topic) stats(name string, now instant) punctual.TopicStats {
 	out := punctual.TopicStats{Topic: name, Dead: int64(len(t.dead)), Settings: copySettings(t.settings)}
 	for _, m := range t.live {
-		switch m.state(now) {
+		switch m.State(now.ms) {
 		case punctual.StateLeased:
 			out.Leased++
 			continue
@@ -182,8 +182,8 @@ func (t *topic) stats(name string, now instant) punctual.TopicStats {
 		default:
 			out.Scheduled++
 		}
-		if out.NextDue.IsZero() || m.Due.Before(out.NextDue) {
-			out.NextDue = m.Due
+		if due := storekit.FromMillis(m.Due); out.NextDue.IsZero() || due.Before(out.NextDue) {
+			out.NextDue = due
 		}
 	}
 	return out
@@ -221,9 +221,9 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 
 func (t *topic) forecast(f *punctual.Forecast, from, step int64, now instant) {
 	for _, m := range t.live {
-		bucket := (m.at - from) / step
+		bucket := (m.At() - from) / step
 		switch {
-		case m.state(now) != punctual.StateScheduled:
+		case m.State(now.ms) != punctual.StateScheduled:
 			f.Overdue++
 		case bucket < int64(len(f.Counts)):
 			f.Counts[bucket]++

@@ -1,12 +1,14 @@
 package memstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"time"
+	"maps"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Push implements punctual.Store.
@@ -31,7 +33,7 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 	if m, r.Err = s.newMessage(n, now); r.Err != nil {
 		return r
 	}
-	r.ID = m.ID
+	r.ID = m.id
 	t := s.existing(n.Topic, now)
 	if t == nil {
 		t = newTopic()
@@ -41,37 +43,22 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 		r.Err = fmt.Errorf("push to %s: %w", n.Topic, punctual.ErrPaused)
 		return r
 	}
-	t.take(m, n.IfExists, &r, now)
-	return r
-}
-
-// take stores m unless its ID is taken and the message that has it is to stay, and says in
-// r what it did (P7).
-func (t *topic) take(m *message, on punctual.IfExists, r *punctual.PushResult, now instant) {
-	old, finished := t.messages[m.ID], t.finished[m.ID]
-	taken := old != nil || finished != nil
-	dead := old != nil && old.state(now) == punctual.StateDead
-	switch {
-	case dead && (on == punctual.IfExistsKeep || on == punctual.IfExistsFail):
-		r.Existing, r.Err = punctual.StateDead, storekit.DuplicateError(m.Topic, m.ID, storekit.FromMillis(old.at))
-		return
-	case taken && on == punctual.IfExistsFail:
-		r.Err = storekit.DuplicateError(m.Topic, m.ID, time.Time{})
-		return
-	case taken && !dead && on != punctual.IfExistsReplace:
-		r.Status = punctual.PushDuplicate
-		if old != nil {
-			r.Due, r.Existing = old.Due, old.state(now)
-		}
-		return
-	case old != nil:
+	var h lifecycle.Holder
+	old := t.messages[m.id]
+	if old != nil {
+		h = old.Holder(now.ms)
+	} else {
+		h.Remembered = t.remembered.byID[m.id] != nil
+	}
+	if !lifecycle.Push(n.IfExists, h, &r) {
+		return r
+	}
+	if old != nil {
 		t.remove(old)
-		r.Status = punctual.PushReplaced
-	default:
-		r.Status = punctual.PushStored
 	}
 	t.add(m)
-	r.Due = m.Due
+	r.Due = storekit.FromMillis(m.Due)
+	return r
 }
 
 // newMessage checks n and makes the message to store.
@@ -83,32 +70,16 @@ func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error
 	if err != nil {
 		return nil, err
 	}
-	id := n.ID
-	if id == "" {
-		id = storekit.NewID(now.fine)
-	}
 	s.seq++
-	return &message{
-		Message: copyMessage(punctual.Message{
-			ID:          id,
-			Topic:       n.Topic,
-			Body:        n.Body,
-			Headers:     n.Headers,
-			Due:         due,
-			FirstDue:    due,
-			MaxAttempts: n.MaxAttempts,
-			Created:     now.time(),
-			Expires:     storekit.ExpiresAt(due, n.ExpireAfter),
-			DropExpired: n.DropExpired,
-			Remember:    storekit.WholeMillis(n.Remember),
-		}),
-		seq:         s.seq,
-		expireAfter: n.ExpireAfter,
-	}, nil
-}
-
-// moveTo gives m a new first due time; its expiry moves along.
-func (m *message) moveTo(due time.Time) {
-	m.Due, m.FirstDue = due, due
-	m.Expires = storekit.ExpiresAt(due, m.expireAfter)
+	m := &message{Message: lifecycle.New(n, storekit.Millis(due)), id: n.ID, topic: n.Topic, created: now.ms, seq: s.seq}
+	if m.id == "" {
+		m.id = storekit.NewID(now.fine)
+	}
+	if len(n.Body) > 0 {
+		m.body = bytes.Clone(n.Body)
+	}
+	if len(n.Headers) > 0 {
+		m.headers = maps.Clone(n.Headers)
+	}
+	return m, nil
 }

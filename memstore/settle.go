@@ -2,11 +2,10 @@ package memstore
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Settle implements punctual.Store.
@@ -30,64 +29,10 @@ func (s *Store) settle(x *punctual.Settlement, now instant) error {
 		return err
 	}
 	t, m := s.find(x.Topic, x.ID, now)
-	if m == nil || m.token == 0 || m.token != x.Token {
-		return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, punctual.ErrLeaseLost)
+	if m == nil {
+		return storekit.SettleError(x, punctual.ErrLeaseLost)
 	}
-	if m.cancelRequested && x.Verb != punctual.SettleAck && x.Verb != punctual.SettleDiscard {
-		if x.Verb != punctual.SettleExtend {
-			t.finish(m, punctual.OutcomeCancelled, now)
-		}
-		return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, punctual.ErrCancelled)
-	}
-	return t.settle(m, x, now)
-}
-
-// settle does what the holder of the current lease says.
-func (t *topic) settle(m *message, x *punctual.Settlement, now instant) error {
-	switch x.Verb {
-	case punctual.SettleAck:
-		t.finish(m, punctual.OutcomeAcked, now)
-	case punctual.SettleRetry:
-		return t.retry(m, x, now)
-	case punctual.SettleSnooze:
-		due, err := storekit.DueAt(now.fine, time.Time{}, x.Delay)
-		if err != nil {
-			return err
-		}
-		m.Due = due
-		m.Attempt--
-		t.wait(m)
-	case punctual.SettleDiscard:
-		m.fail(x.Error, now)
-		t.die(m, punctual.ReasonDiscarded, now)
-	case punctual.SettleRelease:
-		m.Attempt--
-		t.wait(m)
-	case punctual.SettleExtend:
-		length := x.Delay
-		if length == 0 {
-			length = t.settings.Lease
-		}
-		t.hold(m, now.ms+storekit.CeilDuration(length))
-	}
-	return nil
-}
-
-func (t *topic) retry(m *message, x *punctual.Settlement, now instant) error {
-	delay := x.Delay
-	if delay == punctual.UseBackoff {
-		delay = storekit.RetryDelay(t.settings.Backoff, m.Attempt)
-	}
-	due, err := storekit.DueAt(now.fine, time.Time{}, delay)
-	if err != nil {
-		return err
-	}
-	m.fail(x.Error, now)
-	if m.Attempt >= t.maxAttempts(m) {
-		t.die(m, punctual.ReasonAttemptsUsedUp, now)
-		return nil
-	}
-	m.Due = due
-	t.wait(m)
-	return nil
+	d, err := lifecycle.Settle(&m.Message, x, &t.settings, now.fine)
+	t.apply(m, d, now)
+	return err
 }

@@ -2,7 +2,8 @@
 // work that may be lost with its process. It is also the model that every other store
 // is compared with, so it is written to be plainly right rather than fast.
 //
-// One mutex guards everything. Each topic has its messages by ID and two timelines.
+// What becomes of a message is decided by package storekit/lifecycle; topic.apply carries it out. One mutex guards
+// everything. Each topic has its messages by ID and two timelines.
 // One has the live messages by the time at which they next need attention. The other has the dead
 // messages by the time at which they died. The store starts no goroutine.
 package memstore
@@ -15,6 +16,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Options configure a Store.
@@ -135,17 +137,11 @@ func (s *Store) existing(name string, now instant) *topic {
 	if t == nil {
 		return nil
 	}
-	if keep := storekit.CeilDuration(t.settings.DeadRetention); keep > 0 {
-		for len(t.dead) > 0 && t.dead[0].at+keep <= now.ms {
-			t.remove(t.dead[0])
-		}
+	for len(t.dead) > 0 && lifecycle.PastRetention(t.dead[0].Died, &t.settings, now.ms) {
+		t.remove(t.dead[0])
 	}
-	for len(t.memory) > 0 && t.memory[0].at <= now.ms {
-		t.forgetFinished(t.memory[0])
-	}
-	for len(t.ending) > 0 && t.ending[0].until <= now.ms {
-		t.forgetStory(t.ending[0])
-	}
+	t.remembered.sweep(now.ms)
+	t.stories.sweep(now.ms)
 	return t
 }
 

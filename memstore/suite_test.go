@@ -9,11 +9,14 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 )
 
 func TestStore(t *testing.T)  { storetest.Run(t, open) }
-func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
-func TestRaces(t *testing.T)  { storetest.RunRaces(t, open) }
+func TestRandom(t *testing.T) { random.Run(t, open) }
+func TestRaces(t *testing.T)  { races.Run(t, open) }
 
 func open(t *testing.T, clock storekit.Clock) punctual.Store {
 	s := memstore.New(&memstore.Options{Clock: clock})
@@ -26,4 +29,4 @@ func open(t *testing.T, clock storekit.Clock) punctual.Store {
 }
 
 // TestSlowWorkload does everything at once for a while.
-func TestSlowWorkload(t *testing.T) { storetest.RunWorkload(t, open, 6*time.Second, 0) }
+func TestSlowWorkload(t *testing.T) { ledger.RunWorkload(t, open, 6*time.Second, 0) }

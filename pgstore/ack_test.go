@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 // An ack does not wait for the disk. A server that stops at once may take it back, and the message is there again with
 // its lease. It stays done where somebody was told that it is gone, and where its ID is remembered.
 func TestAcksOfAServerThatStopsAtOnce(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "wal_writer_delay=10s")
+	server := pgrig.Start(t, "wal_writer_delay=10s")
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, Durability: punctual.Fsync})
 	window := time.Hour
 	if _, err := s.Configure(t.Context(), "remembering", punctual.SettingsPatch{DedupeWindow: &window}); err != nil {
@@ -64,7 +64,7 @@ func TestAcksOfAServerThatStopsAtOnce(t *testing.T) {
 // With DurableAcks no ack is taken back.
 func TestDurableAcks(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "wal_writer_delay=10s")
+	server := pgrig.Start(t, "wal_writer_delay=10s")
 	s, err := OpenURL(t.Context(), server.URL("postgres")+"&acks=durable", &Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestAckOfAMessageThatMoves(t *testing.T) {
 // have not waited for the disk by themselves.
 func TestAnswersWaitForTheDisk(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "wal_writer_delay=10s", "autovacuum=off")
+	server := pgrig.Start(t, "wal_writer_delay=10s", "autovacuum=off")
 	s, err := newStore(newPool(t, server), &Options{Migrate: true}) // without duties, which write to the log
 	if err != nil {
 		t.Fatal(err)

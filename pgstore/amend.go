@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -11,26 +10,17 @@ import (
 
 // Amend cancels, reschedules, requeues or deletes by ID; see punctual.Store.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckBatch(len(as)); err != nil {
-		return nil, fmt.Errorf("amend: %w", err)
-	}
-	c := s.amendingOf(as)
-	refuse := func(i int, err error) { c.out[i] = punctual.Amended{Err: err} }
-	err := inParts(c.parts(), func(part []int) error {
-		ctx, end := within(ctx)
-		defer end()
-		return besideHeld(part, len(as) > 1, func(patience time.Duration, group []int) (left []int, err error) {
-			return group, c.amendOwn(ctx, patience, group)
+	return call(ctx, s, "amend", "", storekit.CheckBatch(len(as)), func() ([]punctual.Amended, error) {
+		c := s.amendingOf(as)
+		refuse := func(i int, err error) { c.out[i] = punctual.Amended{Err: err} }
+		return c.out, inParts(c.parts(), func(part []int) error {
+			ctx, end := within(ctx)
+			defer end()
+			return besideHeld(part, len(as) > 1, func(patience time.Duration, group []int) (left []int, err error) {
+				return group, c.amendOwn(ctx, patience, group)
+			}, refuse)
 		}, refuse)
-	}, refuse)
-	if err != nil {
-		return nil, fmt.Errorf("amend: %w", err)
-	}
-	return c.out, nil
+	})
 }
 
 // amendOwn amends messages in a transaction of the store's own, which waits so long at most for one that somebody holds.

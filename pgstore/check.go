@@ -12,12 +12,16 @@ const maxProblems = 100
 
 // Check reads all messages and names those that no sound store has; see punctual.Checker.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.CheckReport{}, err
-	}
-	defer s.calls.Done()
-	var report punctual.CheckReport
-	err := s.readAll(ctx, func() *step {
+	var report punctual.CheckReport // also beside an error
+	_, err := call(ctx, s, "check", "", nil, func() (_ struct{}, err error) {
+		report, err = s.check(ctx, progress)
+		return
+	})
+	return report, err
+}
+
+func (s *Store) check(ctx context.Context, progress func(read int64)) (report punctual.CheckReport, err error) {
+	err = s.readAll(ctx, func() *step {
 		report = punctual.CheckReport{}
 		return s.step().add("check", s.reading(), func(rows scanner) error {
 			var topic string
@@ -48,10 +52,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 			return nil
 		}).add("check_coded", nil, func(rows scanner) error { return checkCoded(rows, &report) })
 	})
-	if err != nil {
-		return report, fmt.Errorf("check: %w", err)
-	}
-	return report, nil
+	return report, err
 }
 
 func addProblem(r *punctual.CheckReport, topic, problem string) {

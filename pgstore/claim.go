@@ -19,25 +19,12 @@ const claimBytes = 16 << 20
 
 // Claim leases due messages; see punctual.Store.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckClaim(&c); err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	ds, err := s.claimPatiently(ctx, c)
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	return ds, nil
-}
-
-func (s *Store) claimPatiently(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if c.Wait == 0 {
-		return s.claimAside(ctx, c)
-	}
-	return s.waits.claim(ctx, c)
+	return call(ctx, s, "claim", "", storekit.CheckClaim(&c), func() ([]punctual.Delivery, error) {
+		if c.Wait == 0 {
+			return s.claimAside(ctx, c)
+		}
+		return s.waits.claim(ctx, c)
+	})
 }
 
 // claimAside claims what is due. A context that ends breaks no connection at once, since that would leave leases that

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -38,7 +38,7 @@ func TestPushWhileTheClockStandsStill(t *testing.T) {
 // that is ahead would see the leases of the other as over.
 func TestClocksStandAtOneTime(t *testing.T) {
 	t.Parallel()
-	server := pgtest.StartShifted(t, "fsync=off")
+	server := pgrig.StartShifted(t, "fsync=off")
 	o := &Options{Migrate: true, OwnPool: true, NoListen: true}
 	one, other := openStore(t, newPool(t, server), o), openStore(t, newPool(t, server), o)
 	stepClock(t, server, -time.Hour)

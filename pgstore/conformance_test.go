@@ -7,10 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
@@ -24,7 +28,7 @@ func TestSlowOverPostgres(t *testing.T) {
 func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
 	open, again := onePool(t)
-	storetest.RunRandom(t, open, storetest.WithReopen(again))
+	random.Run(t, open, storetest.WithReopen(again))
 }
 
 // onePool opens stores on one pool: a new connection costs the server more than most cases.
@@ -49,7 +53,7 @@ func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
 
 func TestRaces(t *testing.T) {
 	t.Parallel()
-	storetest.RunRaces(t, openSerializable, storetest.WithLossyClaims())
+	races.Run(t, openSerializable, storetest.WithLossyClaims())
 }
 
 // openSerializable opens a store on sessions whose default level breaks whatever does not say its own.
@@ -68,7 +72,7 @@ func TestSlowTransitions(t *testing.T) {
 // TestSlowWorkload does everything at once for a while.
 func TestSlowWorkload(t *testing.T) {
 	t.Parallel()
-	storetest.RunWorkload(t, openSerializable, 8*time.Second, 1)
+	ledger.RunWorkload(t, openSerializable, 8*time.Second, 1)
 }
 
 func openFresh(t *testing.T, clock storekit.Clock) punctual.Store {
@@ -84,21 +88,21 @@ func openEmpty(t *testing.T, pool *pgxpool.Pool, clock storekit.Clock) punctual.
 // Through a pooler, too, that gives each transaction another connection.
 func TestSlowRandomHistoriesPooled(t *testing.T) {
 	t.Parallel()
-	pooler := pgtest.StartBouncer(t, shared)
-	storetest.RunRandom(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+	pooler := pgrig.StartBouncer(t, shared)
+	random.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openEmpty(t, pooledPool(t, pooler), clock)
 	})
 }
 
 func TestRacesPooled(t *testing.T) {
 	t.Parallel()
-	pooler := pgtest.StartBouncer(t, shared)
-	storetest.RunRaces(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+	pooler := pgrig.StartBouncer(t, shared)
+	races.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openEmpty(t, pooledPool(t, pooler), clock)
 	}, storetest.WithLossyClaims())
 }
 
-func pooledPool(t *testing.T, pooler *pgtest.Bouncer) *pgxpool.Pool {
+func pooledPool(t *testing.T, pooler *pgrig.Bouncer) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), pooler.URL("postgres")+"&default_query_exec_mode=cache_describe")
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 // breaker breaks the connections of a pool at a message of the test's choice.
@@ -97,7 +98,7 @@ func (b *breaker) breaks(message []byte) (breaks, behind, hangs bool) {
 }
 
 // openBreaking opens a store whose connections break as the breaker is told. Its messages have the texts of their statements.
-func openBreaking(t *testing.T, server *pgtest.Server, o Options) (*Store, *breaker) {
+func openBreaking(t *testing.T, server *pgrig.Server, o Options) (*Store, *breaker) {
 	t.Helper()
 	b := &breaker{}
 	c, err := pgxpool.ParseConfig(server.URL("postgres") + "&default_query_exec_mode=cache_describe")
@@ -323,7 +324,7 @@ func TestPushBreaksHalfWay(t *testing.T) {
 // Each connection that the server ends is made again: a claim that waits goes on, and so does what listens.
 func TestTerminatedBackends(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
+	server := pgrig.Start(t, "fsync=off")
 	o := &Options{Migrate: true, OwnPool: true}
 	one, other := openStore(t, newPool(t, server), o), openStore(t, newPool(t, server), o)
 	for n := range 3 {
@@ -364,7 +365,7 @@ func claimStubbornly(s *Store) ([]punctual.Delivery, error) {
 }
 
 // awaitListeners waits until so many sessions listen.
-func awaitListeners(t *testing.T, server *pgtest.Server, n int) {
+func awaitListeners(t *testing.T, server *pgrig.Server, n int) {
 	t.Helper()
 	waitUntil(t, "sessions listen", func() bool {
 		return doIt(t, server, "select count(*) from pg_stat_activity where query like 'LISTEN %' or query like '-- ping%'") == fmt.Sprint(n)
@@ -384,7 +385,7 @@ func waitUntil(t testing.TB, what string, holds func() bool) {
 // When the server has no connection left, the error says so, and nothing is lost.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off", "max_connections=12", "superuser_reserved_connections=1")
+	server := pgrig.Start(t, "fsync=off", "max_connections=12", "superuser_reserved_connections=1")
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, NoListen: true})
 	pushOrders(t, s, 3, 0)
 	taken := takeConnections(t, s, server)
@@ -409,7 +410,7 @@ func TestTooManyConnections(t *testing.T) {
 
 // takeConnections takes all that the server has, also those that the store's pool had. The server frees one of those only
 // a while after the pool has closed it.
-func takeConnections(t *testing.T, s *Store, server *pgtest.Server) (taken []*pgx.Conn) {
+func takeConnections(t *testing.T, s *Store, server *pgrig.Server) (taken []*pgx.Conn) {
 	t.Helper()
 	alone := 0 // how often in a row there was no connection but ours; the last one's place is free a moment later
 	waitUntil(t, "nobody else has a connection", func() bool {
@@ -496,7 +497,7 @@ func TestTimeoutsOfRole(t *testing.T) {
 // definite error, and work goes on when it is over.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
+	server := pgrig.Start(t, "fsync=off")
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true})
 	pushOrders(t, s, 3, 0)
 	one := []punctual.NewMessage{{Topic: "orders", ID: "refused"}}
@@ -577,7 +578,7 @@ func TestEndedWhilePreparing(t *testing.T) {
 // P13: a database that is gone is no answer about a message.
 func TestDatabaseGone(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
+	server := pgrig.Start(t, "fsync=off")
 	doIt(t, server, "create database shop")
 	pool, err := pgxpool.New(t.Context(), server.URL("shop"))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/punctualmq/punctual/internal/pgtest"
-	"github.com/punctualmq/punctual/storetest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // failovers names the variable that asks for so many; without it there are none, because each takes a copy of the server.
@@ -19,13 +19,13 @@ func TestSlowReplicatedKills(t *testing.T) {
 	if os.Getenv(failovers) == "" {
 		t.Skipf("%s asks for failovers: make torture-postgres", failovers)
 	}
-	primary := pgtest.Start(t)
+	primary := pgrig.Start(t)
 	k := newKillRun(t, primary)
 	k.class, k.deadlines = "replicated", false
 	k.ledger.Expected = append(k.ledger.Expected, "durability")
-	var replica *pgtest.Server
+	var replica *pgrig.Server
 	k.before = func() {
-		replica = pgtest.StartReplica(t, k.server)
+		replica = pgrig.StartReplica(t, k.server)
 		if err := k.server.Set("synchronous_standby_names", replica.Name); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestSlowReplicatedKills(t *testing.T) {
 		})
 		k.address = k.server.Addr + "," + replica.Addr
 	}
-	rounds := storetest.FromEnv(t, failovers, 1)
+	rounds := ledger.FromEnv(t, failovers, 1)
 	k.run(rounds, func(int) {
 		k.pause(200, 700)
 		old := k.server

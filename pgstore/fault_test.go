@@ -9,8 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -188,8 +189,8 @@ func awaitWaiting(t *testing.T, s *Store, topic string) {
 // After a promotion that lost the last claims their tokens are not given again.
 func TestPromotion(t *testing.T) {
 	t.Parallel()
-	primary := pgtest.Start(t, "wal_level=replica", "fsync=off")
-	replica := pgtest.StartReplica(t, primary)
+	primary := pgrig.Start(t, "wal_level=replica", "fsync=off")
+	replica := pgrig.StartReplica(t, primary)
 	old := openStore(t, newPool(t, primary), &Options{Migrate: true, OwnPool: true})
 	pushOrders(t, old, 20, 0)
 	before := claimN(t, old, 5)
@@ -280,7 +281,7 @@ func TestOlderClockInTheTable(t *testing.T) {
 }
 
 // awaitReplica waits until a replica shows so many leases.
-func awaitReplica(t *testing.T, replica *pgtest.Server, leases int) {
+func awaitReplica(t *testing.T, replica *pgrig.Server, leases int) {
 	t.Helper()
 	until(t, "the replica follows", func() bool {
 		out, err := replica.Do("select count(*) from punctual.message where token <> 0")
@@ -301,7 +302,7 @@ func until(t *testing.T, what string, come func() bool) {
 // A server that goes away is unreachable, and the store goes on when it is back with everything it had.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
+	server := pgrig.Start(t)
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, Durability: punctual.Fsync})
 	pushOrders(t, s, 10, 0)
 	if err := server.StopImmediately(); err != nil {
@@ -351,7 +352,7 @@ func TestWiped(t *testing.T) {
 // Behind a pooler that gives each transaction another connection nobody listens.
 func TestPoolerIsNoticed(t *testing.T) {
 	t.Parallel()
-	pool := pooledPool(t, pgtest.StartBouncer(t, shared))
+	pool := pooledPool(t, pgrig.StartBouncer(t, shared))
 	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	until(t, "the store notices the pooler", func() bool {
 		s.waits.others.mu.Lock()

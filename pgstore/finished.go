@@ -3,7 +3,6 @@ package pgstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -11,24 +10,20 @@ import (
 
 // Finished returns the story of a finished message; see punctual.FinishedKeeper.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Finished{}, err
-	}
-	defer s.calls.Done()
-	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
-		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
-	}
-	f, err := s.finished(ctx, topic, id)
-	if err == nil {
-		err = s.settled(ctx) // the commit of an ack may not have waited for the disk
-	}
-	if err != nil {
-		return punctual.Finished{}, fmt.Errorf("finished %s in %s: %w", id, topic, err)
-	}
-	if f == nil {
-		return punctual.Finished{}, storekit.NoStoryError(topic, id)
-	}
-	return *f, nil
+	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))
+	return call(ctx, s, "finished", id+" in "+topic, check, func() (punctual.Finished, error) {
+		f, err := s.finished(ctx, topic, id)
+		if err == nil {
+			err = s.settled(ctx) // the commit of an ack may not have waited for the disk
+		}
+		switch {
+		case err != nil:
+			return punctual.Finished{}, err
+		case f == nil:
+			return punctual.Finished{}, plain{storekit.NoStoryError(topic, id)}
+		}
+		return *f, nil
+	})
 }
 
 // finished reads a story; nil when none is kept.

@@ -16,24 +16,20 @@ import (
 
 // Get returns one message; see punctual.Inspector.
 func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Info{}, err
-	}
-	defer s.calls.Done()
-	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
-		return punctual.Info{}, fmt.Errorf("get: %w", err)
-	}
-	found, err := s.infos(ctx, topic, "get", []any{topic, id})
-	if err != nil {
-		return punctual.Info{}, fmt.Errorf("get %s in %s: %w", id, topic, err)
-	}
-	if len(found) == 0 {
-		if err := s.settled(ctx); err != nil {
-			return punctual.Info{}, fmt.Errorf("get %s in %s: %w", id, topic, err)
+	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))
+	return call(ctx, s, "get", id+" in "+topic, check, func() (punctual.Info, error) {
+		found, err := s.infos(ctx, topic, "get", []any{topic, id})
+		if err == nil && len(found) == 0 {
+			err = s.settled(ctx)
 		}
-		return punctual.Info{}, fmt.Errorf("message %s in %s: %w", id, topic, punctual.ErrNotFound)
-	}
-	return found[0], nil
+		switch {
+		case err != nil:
+			return punctual.Info{}, err
+		case len(found) == 0:
+			return punctual.Info{}, plain{fmt.Errorf("message %s in %s: %w", id, topic, punctual.ErrNotFound)}
+		}
+		return found[0], nil
+	})
 }
 
 // settled returns when all that was read until now is durable (P13). A message that is there is so already. One that
@@ -103,28 +99,26 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 
 // List returns one page of a topic's messages; see punctual.Inspector. Equal times are ordered by ID.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Page{}, err
-	}
-	defer s.calls.Done()
 	q, err := storekit.CheckList(q)
-	if err != nil {
-		return punctual.Page{}, fmt.Errorf("list: %w", err)
-	}
+	subject := fmt.Sprintf("of %s messages in %s", q.State, q.Topic)
+	return call(ctx, s, "list", subject, err, func() (punctual.Page, error) { return s.list(ctx, q) })
+}
+
+func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	after, err := parsePlace(q.After)
 	if err != nil {
-		return punctual.Page{}, err
+		return punctual.Page{}, plain{err}
 	}
 	statement, args := "list_"+q.State.String(), []any{q.Topic, storekit.CeilMillis(q.From), endOf(q.To), after.at, after.id, q.Limit + 1}
 	if q.Reason != "" {
 		statement, args = "list_dead_reason", append(args, string(q.Reason))
 	}
 	found, err := s.infos(ctx, q.Topic, statement, args)
-	if err != nil {
-		return punctual.Page{}, fmt.Errorf("list of %s messages in %s: %w", q.State, q.Topic, err)
+	if err == nil {
+		err = s.settled(ctx)
 	}
-	if err := s.settled(ctx); err != nil {
-		return punctual.Page{}, fmt.Errorf("list of %s messages in %s: %w", q.State, q.Topic, err)
+	if err != nil {
+		return punctual.Page{}, err
 	}
 	p := punctual.Page{Messages: found[:min(q.Limit, len(found))]}
 	if len(found) > q.Limit {
@@ -178,34 +172,21 @@ func parsePlace(text string) (place, error) {
 
 // Topics returns the statistics of every topic; see punctual.Inspector. It reads all messages.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	all, err := s.stats(ctx, nil)
-	if err != nil {
-		return nil, fmt.Errorf("topics: %w", err)
-	}
-	return all, nil
+	return call(ctx, s, "topics", "", nil, func() ([]punctual.TopicStats, error) { return s.stats(ctx, nil) })
 }
 
 // Stats returns the statistics of one topic; see punctual.Inspector. It reads all its messages.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.TopicStats{}, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckTopic(topic); err != nil {
-		return punctual.TopicStats{}, fmt.Errorf("statistics: %w", err)
-	}
-	all, err := s.stats(ctx, &topic)
-	if err != nil {
-		return punctual.TopicStats{}, fmt.Errorf("statistics of %s: %w", topic, err)
-	}
-	if len(all) == 0 {
-		return punctual.TopicStats{}, errNoTopic(topic)
-	}
-	return all[0], nil
+	return call(ctx, s, "statistics", "of "+topic, storekit.CheckTopic(topic), func() (punctual.TopicStats, error) {
+		all, err := s.stats(ctx, &topic)
+		switch {
+		case err != nil:
+			return punctual.TopicStats{}, err
+		case len(all) == 0:
+			return punctual.TopicStats{}, plain{errNoTopic(topic)}
+		}
+		return all[0], nil
+	})
 }
 
 func errNoTopic(name string) error { return fmt.Errorf("topic %s: %w", name, punctual.ErrNotFound) }
@@ -257,18 +238,7 @@ func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicS
 
 // Forecast counts the messages due in steps ahead; see punctual.Inspector. It reads all live messages.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Forecast{}, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckForecast(q); err != nil {
-		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
-	}
-	f, err := s.forecast(ctx, q)
-	if err != nil {
-		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
-	}
-	return f, nil
+	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.forecast(ctx, q) })
 }
 
 func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punctual.Forecast, err error) {

@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 // stricter are the levels other than that of the store's own transactions.
@@ -19,7 +20,7 @@ var stricter = []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable}
 
 // newPoolAt returns a pool whose sessions have a level as their default, as a role or a database may give it to them. The test fails
 // when a transaction begins there that does not say its own level.
-func newPoolAt(t testing.TB, s *pgtest.Server, level pgx.TxIsoLevel) *pgxpool.Pool {
+func newPoolAt(t testing.TB, s *pgrig.Server, level pgx.TxIsoLevel) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(s.URL("postgres"))
 	if err != nil {

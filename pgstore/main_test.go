@@ -9,24 +9,26 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
-	"github.com/punctualmq/punctual/storetest"
 	"go.uber.org/goleak"
+
+	"github.com/punctualmq/punctual"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // shared is the server that all tests use which do nothing to it; each store has a schema of its own there.
-var shared *pgtest.Server
+var shared *pgrig.Server
 
 func TestMain(m *testing.M) {
-	if storetest.IsChild() { // its server is another one, and whoever kills it would leave one of its own behind
+	if ledger.IsChild() { // its server is another one, and whoever kills it would leave one of its own behind
 		os.Exit(m.Run())
 	}
-	os.Exit(pgtest.Run(m, &shared, func() error { return goleak.Find() }, "fsync=off", "max_connections=400"))
+	os.Exit(pgrig.Run(m, &shared, func() error { return goleak.Find() }, "fsync=off", "max_connections=400"))
 }
 
 // newPool returns a pool for a server, which the caller closes.
-func newPool(t testing.TB, s *pgtest.Server) *pgxpool.Pool {
+func newPool(t testing.TB, s *pgrig.Server) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), s.URL("postgres"))
 	if err != nil {

@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/faultnet"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	netrig "github.com/punctualmq/punctual/internal/rigs/net"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 // poolOver is a pool whose connections go over a wire.
-func poolOver(t *testing.T, w *faultnet.Wire) *pgxpool.Pool {
+func poolOver(t *testing.T, w *netrig.Wire) *pgxpool.Pool {
 	t.Helper()
-	return newPool(t, &pgtest.Server{Addr: w.Addr})
+	return newPool(t, &pgrig.Server{Addr: w.Addr})
 }
 
 // P1, P13: the network carries nothing in one direction for longer than callers wait; then all arrives that was sent meanwhile. What was
 // stored is delivered, once.
 func TestNetworkCut(t *testing.T) {
 	t.Parallel()
-	for _, d := range []faultnet.Direction{faultnet.ToServer, faultnet.FromServer} {
+	for _, d := range []netrig.Direction{netrig.ToServer, netrig.FromServer} {
 		t.Run(d.String(), func(t *testing.T) {
-			w := faultnet.StartWire(t, shared.Addr)
+			w := netrig.StartWire(t, shared.Addr)
 			s := openStore(t, poolOver(t, w), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 			here := openStore(t, newPool(t, shared), &Options{Schema: s.opt.Schema, OwnPool: true})
 			pushOrders(t, s, 3, 0)
@@ -72,7 +73,7 @@ func TestNetworkCut(t *testing.T) {
 }
 
 // listener is the port of a connection on which a store listens, as the server sees it, but for one; 0 while there is none.
-func listener(t *testing.T, server *pgtest.Server, but int) int {
+func listener(t *testing.T, server *pgrig.Server, but int) int {
 	t.Helper()
 	out := doIt(t, server, fmt.Sprintf("select coalesce(max(client_port), 0) from pg_stat_activity where query = 'LISTEN \"punctual_due\"' and client_port <> %d", but))
 	port, err := strconv.Atoi(out)
@@ -86,8 +87,8 @@ func listener(t *testing.T, server *pgtest.Server, but int) int {
 // connection is made again.
 func TestHalfOpenListener(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
-	w := faultnet.StartWire(t, server.Addr)
+	server := pgrig.Start(t, "fsync=off")
+	w := netrig.StartWire(t, server.Addr)
 	s := openStore(t, poolOver(t, w), &Options{Migrate: true, OwnPool: true, heartbeat: 5 * time.Second})
 	other := openStore(t, newPool(t, server), &Options{OwnPool: true, NoListen: true})
 	port := 0
@@ -103,7 +104,7 @@ func TestHalfOpenListener(t *testing.T) {
 	}
 	pushOrders(t, other, 1, 0)
 	doIt(t, server, "notify punctual_due, 'somebody\norders 0'") // other does not tell by itself
-	w.AwaitLost(t, faultnet.FromServer, 1)
+	w.AwaitLost(t, netrig.FromServer, 1)
 	if got := <-found; got.err != nil || len(got.ds) != 1 {
 		t.Fatalf("P11: a claim whose store hears nothing found %v, %v; want the message within a second", got.ds, got.err)
 	} else if late := got.ds[0].ReadyFor(); late > 10*time.Second { // a poll each second, and a loaded machine
@@ -117,7 +118,7 @@ func TestHalfOpenListener(t *testing.T) {
 // so that it keeps no dead rows.
 func TestUnreadListener(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
+	server := pgrig.Start(t, "fsync=off")
 	// The connection is one as the store makes it, which nobody reads.
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, heartbeat: time.Second})
 	unread, err := s.waits.others.connect()
@@ -156,7 +157,7 @@ func TestUnreadListener(t *testing.T) {
 }
 
 // flood tells those who listen more than the buffers of a connection hold.
-func flood(t *testing.T, server *pgtest.Server) {
+func flood(t *testing.T, server *pgrig.Server) {
 	t.Helper()
 	doIt(t, server, "do $$ begin for i in 1..4000 loop perform pg_notify('punctual_due', i || repeat('x', 7000)); end loop; end $$")
 }

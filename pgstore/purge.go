@@ -14,24 +14,17 @@ import (
 // Purge removes messages without delivering them; see punctual.Inspector. It goes by the states that they have when it begins, and
 // takes effect in steps of at most 5000.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
-	if err := s.enter(ctx); err != nil {
-		return 0, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckTopic(q.Topic); err != nil {
-		return 0, fmt.Errorf("purge: %w", err)
-	}
-	if q.State > punctual.StateDead {
-		return 0, fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)
-	}
-	n, err := s.purge(ctx, q)
-	if err != nil {
-		if n > 0 {
+	var n int64 // also beside an error
+	_, err := call(ctx, s, "purge", "of "+q.Topic, storekit.CheckTopic(q.Topic), func() (_ int64, err error) {
+		if q.State > punctual.StateDead {
+			return 0, plain{fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)}
+		}
+		if n, err = s.purge(ctx, q); err != nil && n > 0 {
 			err = fmt.Errorf("%d messages were purged before: %w", n, halfDone(err))
 		}
-		return n, fmt.Errorf("purge of %s: %w", q.Topic, err)
-	}
-	return n, nil
+		return n, err
+	})
+	return n, err
 }
 
 // purge goes through a topic in steps.
@@ -91,24 +84,19 @@ func halfDone(err error) error {
 // DeleteTopic removes a topic with all that it holds; see punctual.Inspector. It takes effect in one atomic step; the rows of the
 // messages are removed behind it.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
-	if err := s.enter(ctx); err != nil {
-		return 0, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckTopic(topic); err != nil {
-		return 0, fmt.Errorf("delete topic: %w", err)
-	}
-	number, n, err := s.dropTopic(ctx, topic)
-	if err != nil {
-		return 0, fmt.Errorf("delete topic %s: %w", topic, err)
-	}
-	if number == 0 {
-		return 0, errNoTopic(topic)
-	}
-	if err := s.sweepTopic(ctx, number); err != nil { // the sweep of a process tries again
-		s.opt.Logger.Debug("the messages of a deleted topic were not all removed", "topic", topic, "error", err)
-	}
-	return n, nil
+	return call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (int64, error) {
+		number, n, err := s.dropTopic(ctx, topic)
+		if err != nil {
+			return 0, err
+		}
+		if number == 0 {
+			return 0, plain{errNoTopic(topic)}
+		}
+		if err := s.sweepTopic(ctx, number); err != nil { // the sweep of a process tries again
+			s.opt.Logger.Debug("the messages of a deleted topic were not all removed", "topic", topic, "error", err)
+		}
+		return n, nil
+	})
 }
 
 const (

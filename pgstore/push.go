@@ -11,30 +11,24 @@ import (
 
 // Push stores messages; see punctual.Store.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckBatch(len(ms)); err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	if err := s.refusal(); err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	p := s.pushOf(ms)
-	err := inParts(p.parts(), func(part []int) error {
-		ctx, end := within(ctx)
-		defer end()
-		return besideHeld(part, len(ms) > 1, func(patience time.Duration, group []int) (left []int, err error) {
-			p.patience = patience
-			return p.push(ctx, ownWay{s}, group)
+	return call(ctx, s, "push", "", storekit.CheckBatch(len(ms)), func() ([]punctual.PushResult, error) {
+		if err := s.refusal(); err != nil {
+			return nil, err
+		}
+		p := s.pushOf(ms)
+		err := inParts(p.parts(), func(part []int) error {
+			ctx, end := within(ctx)
+			defer end()
+			return besideHeld(part, len(ms) > 1, func(patience time.Duration, group []int) (left []int, err error) {
+				p.patience = patience
+				return p.push(ctx, ownWay{s}, group)
+			}, p.refuse)
 		}, p.refuse)
-	}, p.refuse)
-	if err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	s.waits.pushed(p.out)
-	return p.out, nil
+		if err == nil {
+			s.waits.pushed(p.out)
+		}
+		return p.out, err
+	})
 }
 
 // push is a call of Push.

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	"github.com/punctualmq/punctual/worker"
 )
 
 // poolOf is a pool of so many connections.
-func poolOf(t *testing.T, server *pgtest.Server, conns int32) *pgxpool.Pool {
+func poolOf(t *testing.T, server *pgrig.Server, conns int32) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(server.URL("postgres"))
 	if err != nil {

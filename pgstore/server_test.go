@@ -17,14 +17,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 // smallDisk mounts a file system in memory, or skips loudly where that is not allowed.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
-	dir := pgtest.Folder(t)
+	dir := pgrig.Folder(t)
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options)
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		t.Skipf("NOT TESTED: a full disk. Mounting a small file system is not permitted here: %v", err)
@@ -70,11 +71,11 @@ func fill(t *testing.T, dir string) (free func()) {
 func TestSlowFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "size=128m")
-	server := pgtest.StartIn(t, disk, "fsync=off")
+	server := pgrig.StartIn(t, disk, "fsync=off")
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := filepath.Join(pgtest.Folder(t), "wal")
+	elsewhere := filepath.Join(pgrig.Folder(t), "wal")
 	if out, err := exec.Command("cp", "-a", filepath.Join(server.Dir, "pg_wal"), elsewhere).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -130,7 +131,7 @@ func makeReachable(t *testing.T, dir, like string) {
 // delivered once it has caught up.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
-	server := pgtest.StartShifted(t, "fsync=off")
+	server := pgrig.StartShifted(t, "fsync=off")
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true})
 	ms := make([]punctual.NewMessage, 60)
 	missing := make(map[string]bool)
@@ -173,7 +174,7 @@ func TestClockSteps(t *testing.T) {
 }
 
 // stepClock sets the server's clock and shows that it was set.
-func stepClock(t *testing.T, server *pgtest.Server, ahead time.Duration) {
+func stepClock(t *testing.T, server *pgrig.Server, ahead time.Duration) {
 	t.Helper()
 	if err := server.Shift(ahead); err != nil {
 		t.Fatal(err)
@@ -191,10 +192,10 @@ func stepClock(t *testing.T, server *pgtest.Server, ahead time.Duration) {
 // Where a backup was restored under an open store, the store stops: it has seen what is not there any more.
 func TestRestored(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
+	server := pgrig.Start(t)
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true})
 	pushOrders(t, s, 1, time.Hour)
-	backup := filepath.Join(pgtest.Folder(t), "backup")
+	backup := filepath.Join(pgrig.Folder(t), "backup")
 	copyData := func(from, to string) {
 		t.Helper()
 		if err := server.Stop(); err != nil {

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/punctualmq/punctual"
@@ -17,49 +16,35 @@ var abilities = storekit.Abilities{Partitions: maxPartitions, KeepsFinished: tru
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Settings{}, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckTopic(topic); err != nil {
-		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
-	}
-	set := punctual.DefaultSettings()
-	err := s.read(ctx, func() *step {
-		return s.step().add("settings", []any{topic}, func(rows scanner) (err error) {
-			var text []byte
-			if err := rows.Scan(&text); err != nil {
+	return call(ctx, s, "settings", "of "+topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
+		set := punctual.DefaultSettings()
+		err := s.read(ctx, func() *step {
+			return s.step().add("settings", []any{topic}, func(rows scanner) (err error) {
+				var text []byte
+				if err := rows.Scan(&text); err != nil {
+					return err
+				}
+				set, err = storekit.DecodeSettings(text)
 				return err
-			}
-			set, err = storekit.DecodeSettings(text)
-			return err
+			})
 		})
+		return set, err
 	})
-	if err != nil {
-		return punctual.Settings{}, fmt.Errorf("settings of %s: %w", topic, err)
-	}
-	return set, nil
 }
 
 // Configure changes a topic's settings; see punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Settings{}, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckTopic(topic); err != nil {
-		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
-	}
-	// What is wrong with the patch alone must not make a topic.
-	if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, abilities); err != nil {
-		return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
-	}
-	set, err := s.configure(ctx, topic, patch)
-	if err != nil {
-		return punctual.Settings{}, fmt.Errorf("configure %s: %w", topic, err)
-	}
-	s.waits.tell(map[string]int64{topic: 0}) // it may have been resumed
-	return set, nil
+	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
+		// What is wrong with the patch alone must not make a topic.
+		if _, err := storekit.ApplySettings(punctual.DefaultSettings(), patch, abilities); err != nil {
+			return punctual.Settings{}, err
+		}
+		set, err := s.configure(ctx, topic, patch)
+		if err == nil {
+			s.waits.tell(map[string]int64{topic: 0}) // it may have been resumed
+		}
+		return set, err
+	})
 }
 
 // configure makes the topic if need be, and changes it. What was kept long enough by its old settings goes first, so that

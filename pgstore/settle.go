@@ -11,25 +11,17 @@ import (
 
 // Settle lets holders finish, give back, give up or extend; see punctual.Store.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckBatch(len(ss)); err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
-	c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
-	var fit []int
-	for i := range ss {
-		if c.out[i] = storekit.CheckSettlement(&ss[i]); c.out[i] == nil {
-			fit = append(fit, i)
+	return call(ctx, s, "settle", "", storekit.CheckBatch(len(ss)), func() ([]error, error) {
+		c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
+		var fit []int
+		for i := range ss {
+			if c.out[i] = storekit.CheckSettlement(&ss[i]); c.out[i] == nil {
+				fit = append(fit, i)
+			}
 		}
-	}
-	all := parts(fit, c.name, func(int) int { return 0 })
-	if err := inParts(all, func(part []int) error { return c.settle(ctx, part) }, func(i int, err error) { c.out[i] = err }); err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
-	return c.out, nil
+		all := parts(fit, c.name, func(int) int { return 0 })
+		return c.out, inParts(all, func(part []int) error { return c.settle(ctx, part) }, func(i int, err error) { c.out[i] = err })
+	})
 }
 
 // settling is a call of Settle.

@@ -223,15 +223,10 @@ func (s *Store) micros(into *int64) func(scanner) error {
 
 // Now is the store's clock (P8): that of the server, made never to run backwards.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	if err := s.enter(ctx); err != nil {
-		return time.Time{}, err
-	}
-	defer s.calls.Done()
-	micros, err := s.tick(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("now: %w", err)
-	}
-	return storekit.FromMillis(micros / 1000), nil
+	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
+		micros, err := s.tick(ctx)
+		return storekit.FromMillis(micros / 1000), err
+	})
 }
 
 // Durability is the class that the server gave when it was last looked at.
@@ -264,8 +259,37 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// enter begins every method: it refuses work on a closed or failed store or for an ended context. The caller owes a
-// calls.Done when it returns nil.
+// call runs a method of the store. A closed or failed store, an ended context, and then whatever check has found wrong with the
+// arguments refuse the call before work begins; Close waits until work has returned.
+//
+// The method stands before the errors of check and work. The subject, which may be empty, follows it before those of work only,
+// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result is zero.
+func call[T any](ctx context.Context, s *Store, method, subject string, check error, work func() (T, error)) (T, error) {
+	var none T
+	if err := s.enter(ctx); err != nil {
+		return none, err
+	}
+	defer s.calls.Done()
+	err := check
+	if err == nil {
+		var got T
+		if got, err = work(); err == nil {
+			return got, nil
+		}
+		if subject != "" {
+			method += " " + subject
+		}
+	}
+	if own, ok := err.(plain); ok {
+		return none, own.error
+	}
+	return none, fmt.Errorf("%s: %w", method, err)
+}
+
+// plain marks an error that is complete without the name of the method, so that call returns the error within as it is.
+type plain struct{ error }
+
+// enter admits a call, which owes a calls.Done when enter returns nil. It refuses a closed or failed store and an ended context.
 func (s *Store) enter(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

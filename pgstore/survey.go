@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -10,21 +9,13 @@ import (
 
 // Survey counts all topics and what is due between times in one look; see punctual.Surveyor. It reads all messages.
 func (s *Store) Survey(ctx context.Context, q punctual.SurveyQuery) (punctual.Survey, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Survey{}, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckSurvey(q); err != nil {
-		return punctual.Survey{}, fmt.Errorf("survey: %w", err)
-	}
-	out, err := s.survey(ctx, q)
-	if err == nil {
-		err = s.settled(ctx)
-	}
-	if err != nil {
-		return punctual.Survey{}, fmt.Errorf("survey: %w", err)
-	}
-	return out, nil
+	return call(ctx, s, "survey", "", storekit.CheckSurvey(q), func() (punctual.Survey, error) {
+		out, err := s.survey(ctx, q)
+		if err == nil {
+			err = s.settled(ctx)
+		}
+		return out, err
+	})
 }
 
 func (s *Store) survey(ctx context.Context, q punctual.SurveyQuery) (out punctual.Survey, err error) {
@@ -105,13 +96,12 @@ func (r *surveyRow) addTo(out *punctual.Survey, steps int) {
 
 // Heads tells of each topic what is ready, up to a bound; see punctual.Surveyor.
 func (s *Store) Heads(ctx context.Context) (punctual.Heads, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Heads{}, err
-	}
-	defer s.calls.Done()
-	var out punctual.Heads
+	return call(ctx, s, "heads of the topics", "", nil, func() (punctual.Heads, error) { return s.topicHeads(ctx) })
+}
+
+func (s *Store) topicHeads(ctx context.Context) (out punctual.Heads, err error) {
 	var micros int64
-	err := s.read(ctx, func() *step {
+	err = s.read(ctx, func() *step {
 		out.Topics = []punctual.TopicHead{}
 		return s.step().add("topic_heads", s.reading(punctual.HeadReady), func(rows scanner) error {
 			var name *string
@@ -135,7 +125,7 @@ func (s *Store) Heads(ctx context.Context) (punctual.Heads, error) {
 		err = s.settled(ctx)
 	}
 	if err != nil {
-		return punctual.Heads{}, fmt.Errorf("heads of the topics: %w", err)
+		return out, err
 	}
 	s.clock.hear(micros)
 	out.At = storekit.FromMillis(micros / 1000)

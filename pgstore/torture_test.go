@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/faultnet"
-	"github.com/punctualmq/punctual/internal/pgtest"
-	"github.com/punctualmq/punctual/storetest"
+	netrig "github.com/punctualmq/punctual/internal/rigs/net"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // killRounds is how many rounds the ordinary test run makes, one of each fault; PUNCTUAL_TORTURE_CYCLES asks for another number.
@@ -28,12 +28,12 @@ const killClients = 2
 // killed. What they were told is held against what they and a look at everything find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
-	wire := faultnet.StartWire(t, server.Addr)
+	server := pgrig.Start(t)
+	wire := netrig.StartWire(t, server.Addr)
 	k := newKillRun(t, server)
 	k.address = wire.Addr
 	kills, stops, halts, cuts, networks := 0, 0, 0, 0, 0
-	k.run(storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds), func(i int) {
+	k.run(ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds), func(i int) {
 		k.pause(200, 700)
 		switch i % 5 {
 		case 0:
@@ -49,7 +49,7 @@ func TestSlowKill(t *testing.T) {
 			k.outage(server.StopImmediately, server.Restart)
 		case 3:
 			networks++
-			for _, direction := range []faultnet.Direction{faultnet.FromServer, faultnet.ToServer} { // answers are lost, and then requests
+			for _, direction := range []netrig.Direction{netrig.FromServer, netrig.ToServer} { // answers are lost, and then requests
 				wire.Cut(direction)
 				wire.AwaitHeld(t, direction, killClients)
 				k.pause(250, 1250)
@@ -70,7 +70,7 @@ func TestSlowKill(t *testing.T) {
 const clients = "pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
 
 // doIt carries out statements by psql.
-func doIt(t testing.TB, s *pgtest.Server, statements ...string) string {
+func doIt(t testing.TB, s *pgrig.Server, statements ...string) string {
 	t.Helper()
 	out, err := s.Do(statements...)
 	if err != nil {
@@ -82,33 +82,33 @@ func doIt(t testing.TB, s *pgtest.Server, statements ...string) string {
 // killRun is the parent of the processes that are killed.
 type killRun struct {
 	t       *testing.T
-	server  *pgtest.Server // the one that the store is on
-	address string         // hosts and ports for the processes
+	server  *pgrig.Server // the one that the store is on
+	address string        // hosts and ports for the processes
 	class   string
 	path    string
-	journal *storetest.Journal
-	ledger  *storetest.Ledger
+	journal *ledger.Journal
+	ledger  *ledger.Ledger
 	rng     *rand.Rand
 	// before, if not nil, makes the servers ready for a round, and deadlines has some calls end early.
 	before    func()
 	deadlines bool
 	process   int64
-	lines     []storetest.Line // the last ones
-	round     int              // where those of this round begin in lines
-	outages   [][2]int64       // clocks between which a server was away, in this round
-	underWay  int              // calls during those of all rounds
+	lines     []ledger.Line // the last ones
+	round     int           // where those of this round begin in lines
+	outages   [][2]int64    // clocks between which a server was away, in this round
+	underWay  int           // calls during those of all rounds
 	began     time.Time
 }
 
-func newKillRun(t *testing.T, server *pgtest.Server) *killRun {
+func newKillRun(t *testing.T, server *pgrig.Server) *killRun {
 	path := filepath.Join(t.TempDir(), "journal")
-	journal, err := storetest.OpenJournal(path)
+	journal, err := ledger.OpenJournal(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := &killRun{
-		t: t, server: server, address: server.Addr, class: "fsync", path: path, journal: journal, ledger: storetest.NewLedger(storetest.KeepsAll),
-		rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0)), deadlines: true, began: time.Now(),
+		t: t, server: server, address: server.Addr, class: "fsync", path: path, journal: journal, ledger: ledger.New(ledger.KeepsAll),
+		rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0)), deadlines: true, began: time.Now(),
 	}
 	k.ledger.TellsGivenBack = true
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "overloaded", "unreachable"}
@@ -141,7 +141,7 @@ func (k *killRun) run(rounds int, fault func(i int)) {
 		}
 		k.read(i)
 		if k.t.Failed() {
-			name, err := storetest.DumpLines(k.lines)
+			name, err := ledger.DumpLines(k.lines)
 			k.t.Fatalf("in round %d of %d; the lines are in %s (%v)", i+1, rounds, name, err)
 		}
 		if (i+1)%10 == 0 {
@@ -169,7 +169,7 @@ func (k *killRun) read(i int) {
 		k.lines = nil
 	}
 	k.round = len(k.lines)
-	if err := storetest.ReadJournal(k.path, k.add); err != nil {
+	if err := ledger.ReadJournal(k.path, k.add); err != nil {
 		k.t.Error(err)
 	}
 	for _, away := range k.outages {
@@ -215,7 +215,7 @@ func (k *killRun) during(away [2]int64) (n int) {
 }
 
 // start starts the processes of a round, and returns when all have opened the store.
-func (k *killRun) start() (ps []*storetest.ChildProcess) {
+func (k *killRun) start() (ps []*ledger.ChildProcess) {
 	for range killClients {
 		k.process++
 		// The servers go away in the middle of a round, where the ledger knows of no ack that is taken back.
@@ -223,8 +223,8 @@ func (k *killRun) start() (ps []*storetest.ChildProcess) {
 		if !k.deadlines {
 			url += "&" + noDeadlines
 		}
-		c := storetest.Child{Store: url, Journal: k.path, Process: k.process, Seed: k.rng.Uint64()}
-		p, err := storetest.StartChild("TestKillChild", c)
+		c := ledger.Child{Store: url, Journal: k.path, Process: k.process, Seed: k.rng.Uint64()}
+		p, err := ledger.StartChild("TestKillChild", c)
 		if err != nil {
 			k.t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func (k *killRun) start() (ps []*storetest.ChildProcess) {
 	for _, p := range ps {
 		working := false
 		for what := range p.Said {
-			if working = what == storetest.Working; working {
+			if working = what == ledger.Working; working {
 				break
 			}
 		}
@@ -252,14 +252,14 @@ func (k *killRun) pause(least, most int) {
 	time.Sleep(time.Duration(least+k.rng.IntN(most-least)) * time.Millisecond)
 }
 
-func (k *killRun) add(e storetest.Line) {
+func (k *killRun) add(e ledger.Line) {
 	k.lines = append(k.lines, e)
 	k.ledger.Add(e)
 }
 
 // quietly are the options of stores under kills.
 func quietly() *Options {
-	return &Options{Logger: slog.New(slog.DiscardHandler), gaveBack: storetest.GaveBack}
+	return &Options{Logger: slog.New(slog.DiscardHandler), gaveBack: ledger.GaveBack}
 }
 
 // look reads all that is there. Without it, what each kill leaves open would multiply from round to round.
@@ -268,13 +268,13 @@ func (k *killRun) look(process int64) error {
 	if err != nil {
 		return err
 	}
-	err = storetest.NewRecorder(s, process, nil, k.add).Look(k.t.Context())
+	err = ledger.NewRecorder(s, process, nil, k.add).Look(k.t.Context())
 	return errors.Join(err, s.Close())
 }
 
 // audit has all that is left delivered and acknowledged in the end.
 func (k *killRun) audit() {
-	clock := &storetest.ShiftedClock{}
+	clock := &ledger.ShiftedClock{}
 	o := quietly()
 	o.clock, o.OwnPool = clock, true
 	s := openStore(k.t, newPool(k.t, k.server), o)
@@ -293,11 +293,11 @@ func (k *killRun) report() {
 
 // TestKillChild is a process that a killRun starts and kills; by itself it does nothing.
 func TestKillChild(t *testing.T) {
-	c, ok := storetest.ChildOf(t)
+	c, ok := ledger.ChildOf(t)
 	if !ok {
 		t.Skip("this is a child process of TestSlowKill and others")
 	}
-	j, err := storetest.OpenJournal(c.Journal)
+	j, err := ledger.OpenJournal(c.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,8 +308,8 @@ func TestKillChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Say(storetest.Working)
-	w := &storetest.Workload{
+	c.Say(ledger.Working)
+	w := &ledger.Workload{
 		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
 		Deadlines: !strings.Contains(c.Store, noDeadlines), Worker: true, BigBodies: true, ClaimTopics: 1,
 	}

@@ -161,35 +161,26 @@ func (s *Store) PushManyTx(ctx context.Context, tx Tx, ms []punctual.NewMessage)
 }
 
 func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckBatch(len(ms)); err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	if err := s.refusal(); err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	p := s.pushOf(ms)
-	err := s.inCallers(ctx, tx, func(way *callersWay) error {
-		for _, part := range p.parts() {
-			err := way.write(ctx, func() *step {
-				return p.share(part).add("topics_keep", []any{p.topics(part)}, nil)
-			})
-			if err == nil {
-				_, err = p.push(ctx, way, part)
-			}
-			if err != nil {
-				return err
-			}
+	return call(ctx, s, "push", "", storekit.CheckBatch(len(ms)), func() ([]punctual.PushResult, error) {
+		if err := s.refusal(); err != nil {
+			return nil, err
 		}
-		return nil
+		p := s.pushOf(ms)
+		return p.out, s.inCallers(ctx, tx, func(way *callersWay) error {
+			for _, part := range p.parts() {
+				err := way.write(ctx, func() *step {
+					return p.share(part).add("topics_keep", []any{p.topics(part)}, nil)
+				})
+				if err == nil {
+					_, err = p.push(ctx, way, part)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	})
-	if err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	return p.out, nil
 }
 
 // AmendManyTx cancels, reschedules or requeues many messages in a transaction of the caller's, as Store.Amend does, with a result for each,
@@ -215,27 +206,18 @@ func (s *Store) AmendManyTx(ctx context.Context, tx Tx, as []punctual.Amendment)
 }
 
 func (s *Store) amendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckBatch(len(as)); err != nil {
-		return nil, fmt.Errorf("amend: %w", err)
-	}
-	c := s.amendingOf(as)
-	c.within = true
-	err := s.inCallers(ctx, tx, func(way *callersWay) error {
-		for _, part := range c.parts() {
-			if err := c.amendWithin(ctx, way, part); err != nil {
-				return err
+	return call(ctx, s, "amend", "", storekit.CheckBatch(len(as)), func() ([]punctual.Amended, error) {
+		c := s.amendingOf(as)
+		c.within = true
+		return c.out, s.inCallers(ctx, tx, func(way *callersWay) error {
+			for _, part := range c.parts() {
+				if err := c.amendWithin(ctx, way, part); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
+			return nil
+		})
 	})
-	if err != nil {
-		return nil, fmt.Errorf("amend: %w", err)
-	}
-	return c.out, nil
 }
 
 // amendWithin amends a part in the caller's transaction.

@@ -15,16 +15,13 @@ import (
 
 // Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckBatch(len(as)); err != nil {
-		return nil, err
-	}
+	return call(ctx, s, "amend", "", plainly(storekit.CheckBatch(len(as))), func() ([]punctual.Amended, error) { return s.amend(ctx, as) })
+}
+
+func (s *Store) amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfAmend(as) })
 	if err != nil {
-		return nil, fmt.Errorf("amend: %w", err)
+		return nil, err
 	}
 	x := amending{s: s, as: as, key: key, results: make([]punctual.Amended, len(as))}
 	j := routing{
@@ -36,10 +33,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 		j.items[i] = item{topic: as[i].Topic, bytes: script.StateBytes, done: x.results[i].Err != nil}
 	}
 	x.items = j.items
-	if err := j.run(ctx); err != nil {
-		return nil, fmt.Errorf("amend: %w", err)
-	}
-	return x.results, nil
+	return x.results, j.run(ctx)
 }
 
 // amending is an Amend on its way.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -43,7 +43,7 @@ func TestCopyUntilTheEndOfRepeats(t *testing.T) {
 // P3: a claim whose answer was lost is answered again with what it still leases, and with nothing that another claim has leased
 // meanwhile. The other claim has a message of the first one that was given back, and one whose lease has the same end.
 func TestClaimAnsweredAgainBesideOthers(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for name, m := range map[string]punctual.NewMessage{
 		"leases without states": {},
 		"leases with states":    {ExpireAfter: 24 * time.Hour},

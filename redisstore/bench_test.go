@@ -14,12 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
-	"github.com/redis/go-redis/v9"
 )
 
 // Quick rounds, for those who change something here; the figures of the documentation come
@@ -46,7 +47,7 @@ type bench struct {
 
 func newBench(b *testing.B) *bench {
 	b.Helper()
-	c := connect(b, redistest.Start(b))
+	c := connect(b, redisrig.Start(b))
 	s, err := Open(context.Background(), c, &Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)

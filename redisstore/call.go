@@ -90,9 +90,8 @@ func (c *keyedClaims) begin(key string, end func()) (leave func(), other *keyedC
 // Undelivered gives back what a Claim with this context returned and did not reach its caller, the attempts uncounted.
 // What a copy of the claim was given as well stays leased. ds is all of what one Claim returned, or all of a topic's.
 func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
-	defer s.calls.Done()
-	return s.leases.undelivered(ctx, ds)
+	_, err := call(ctx, s, "undelivered", "", nil, func() (struct{}, error) {
+		return struct{}{}, plainly(s.leases.undelivered(ctx, ds))
+	})
+	return err
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
@@ -18,13 +18,13 @@ import (
 // P13: when no copy gets an answer, the error says that it may have happened, also when the
 // last try was certainly refused.
 func TestNoAnswerAtAll(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
 	push(t, s, punctual.NewMessage{ID: "there", Delay: time.Hour})
-	for name, lose := range map[string]func() (faults []*redistest.Fault){
-		"every answer lost": func() []*redistest.Fault { return []*redistest.Fault{p.Lose(route.Tries, runs(script.Push))} },
-		"then out of reach": func() []*redistest.Fault {
-			return []*redistest.Fault{p.Lose(1, runs(script.Push)), p.Unreachable()}
+	for name, lose := range map[string]func() (faults []*redisrig.Fault){
+		"every answer lost": func() []*redisrig.Fault { return []*redisrig.Fault{p.Lose(route.Tries, runs(script.Push))} },
+		"then out of reach": func() []*redisrig.Fault {
+			return []*redisrig.Fault{p.Lose(1, runs(script.Push)), p.Unreachable()}
 		},
 	} {
 		faults := lose()
@@ -44,7 +44,7 @@ func TestNoAnswerAtAll(t *testing.T) {
 // P3, P5: a copy that arrives after another one changes nothing. It gets the answer of the other,
 // and an error when the slot has gone on.
 func TestLateCopy(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	p := s.names.Partition("orders", 0)
 	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(2, 0)})
@@ -94,7 +94,7 @@ func TestLateCopy(t *testing.T) {
 
 // P3: a claim that is answered again hands out what is still leased by it, and leases nothing more.
 func TestClaimAnsweredAgainAfterChanges(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	other := openStore(t, connect(t, server), nil)
 	s, p := openBehind(t, server, nil)
 	for i, id := range []string{"acked", "cancelled", "damaged", "replaced", "retried", "untouched", "next"} {
@@ -143,7 +143,7 @@ func TestClaimAnsweredAgainAfterChanges(t *testing.T) {
 // then, the message is given back unstarted, and claimed anew. Behind the deadline of the call somebody may have been given the
 // answer, so the attempt counts (P6).
 func TestClaimAnsweredAgainLater(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for _, c := range []struct {
 		name          string
 		lease, passed time.Duration // passed is the time from the first copy to the second

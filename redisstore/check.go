@@ -16,24 +16,12 @@ const maxProblems = 100
 // Check goes through all messages and stories of all topics; see punctual.Checker. It may run while the
 // store is in use: each script looks at some messages at one instant.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.CheckReport{}, err
-	}
-	defer s.calls.Done()
 	if progress == nil {
 		progress = func(int64) {}
 	}
-	topics, err := s.topics.All(ctx)
-	if err != nil {
-		return punctual.CheckReport{}, fmt.Errorf("check: %w", err)
-	}
 	c := checker{s: s, progress: progress}
-	for _, topic := range topics {
-		if err := c.topic(ctx, topic); err != nil {
-			return c.report, fmt.Errorf("check of %s: %w", topic, err)
-		}
-	}
-	return c.report, nil
+	_, err := call(ctx, s, "check", "", nil, func() (struct{}, error) { return struct{}{}, c.run(ctx) })
+	return c.report, err // also beside an error
 }
 
 // checker collects a report.
@@ -42,6 +30,20 @@ type checker struct {
 	report   punctual.CheckReport
 	read     int64
 	progress func(read int64)
+}
+
+// run checks all topics, one after the other.
+func (c *checker) run(ctx context.Context) error {
+	topics, err := c.s.topics.All(ctx)
+	if err != nil {
+		return err
+	}
+	for _, topic := range topics {
+		if err := c.topic(ctx, topic); err != nil {
+			return plain{fmt.Errorf("check of %s: %w", topic, err)}
+		}
+	}
+	return nil
 }
 
 func (c *checker) topic(ctx context.Context, topic string) error {

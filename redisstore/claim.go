@@ -24,25 +24,20 @@ import (
 // ctx ends, so that no lease is given that nobody knows of. With messages in hand it waits for a
 // further one only shortly, and what that leases later is given back.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
 	checked := c
 	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // to check thousands again takes longer than to compare them
 		checked.Topics = c.Topics[:1]
 	}
-	if err := storekit.CheckClaim(&checked); err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfClaim(c) })
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	if key != nil {
-		return claimed(s.claimKeyed(ctx, c, key))
-	}
-	return claimed(s.claimOnce(ctx, &c))
+	return call(ctx, s, "claim", "", storekit.CheckClaim(&checked), func() ([]punctual.Delivery, error) {
+		key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfClaim(c) })
+		switch {
+		case err != nil:
+			return nil, err
+		case key != nil:
+			return claimed(s.claimKeyed(ctx, c, key))
+		}
+		return claimed(s.claimOnce(ctx, &c))
+	})
 }
 
 // claimOnce is a claim without a key, or a part of the waiting of one.
@@ -199,7 +194,7 @@ func claimed(ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	case len(ds) > 0:
 		return ds, nil
 	case err != nil:
-		return nil, fmt.Errorf("claim: %w", err)
+		return nil, err
 	}
 	return []punctual.Delivery{}, nil
 }

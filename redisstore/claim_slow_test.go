@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
@@ -15,12 +15,12 @@ import (
 
 // claimSlowly has a claim look into both partitions of a topic, each with one message due. It keeps
 // back the answer to the second look until the claim has returned.
-func claimSlowly(t *testing.T, hold func(p *redistest.Proxy, which redistest.Which) *redistest.Fault) (s *Store, first punctual.Delivery, slow *redistest.Fault) {
+func claimSlowly(t *testing.T, hold func(p *redisrig.Proxy, which redisrig.Which) *redisrig.Fault) (s *Store, first punctual.Delivery, slow *redisrig.Fault) {
 	t.Helper()
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s, p := openBehind(t, server, &Options{Partitions: 2})
 	push(t, s, inEach(2)...)
-	slow = hold(p, redistest.Nth(2, runs(script.Claim)))
+	slow = hold(p, redisrig.Nth(2, runs(script.Claim)))
 	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 2, Lease: time.Minute})
 	slow.Happened()
 	if err != nil || len(ds) != 1 {
@@ -44,14 +44,14 @@ func inEach(n int) []punctual.NewMessage {
 // look leases late is given back, and no attempt counts.
 func TestClaimReturnsBesideASlowLook(t *testing.T) {
 	t.Run("not carried out", func(t *testing.T) {
-		s, first, slow := claimSlowly(t, func(p *redistest.Proxy, which redistest.Which) *redistest.Fault {
+		s, first, slow := claimSlowly(t, func(p *redisrig.Proxy, which redisrig.Which) *redisrig.Fault {
 			return p.Hold(which).Paused()
 		})
 		slow.Resume()
 		wantOther(t, s, first)
 	})
 	t.Run("carried out", func(t *testing.T) {
-		s, first, slow := claimSlowly(t, func(p *redistest.Proxy, which redistest.Which) *redistest.Fault {
+		s, first, slow := claimSlowly(t, func(p *redisrig.Proxy, which redisrig.Which) *redisrig.Fault {
 			return p.Lose(1, which).Paused()
 		})
 		if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Leased != 2 {
@@ -64,10 +64,10 @@ func TestClaimReturnsBesideASlowLook(t *testing.T) {
 
 // P3: a claim that waits brings what is due in other partitions too, but does not wait for an answer that is slow.
 func TestWaitingClaimReturnsBesideASlowLook(t *testing.T) {
-	s, p := openBehind(t, redistest.Start(t), &Options{Partitions: 2})
+	s, p := openBehind(t, redisrig.Start(t), &Options{Partitions: 2})
 	c := punctual.Claim{Topics: []string{"orders"}, Max: 2, Wait: time.Minute}
 	push(t, s, inEach(2)...)
-	slow := p.Hold(redistest.Nth(2, runs(script.Claim))).Paused()
+	slow := p.Hold(redisrig.Nth(2, runs(script.Claim))).Paused()
 	ds, err := s.Claim(t.Context(), c)
 	slow.Happened()
 	if err != nil || len(ds) != 1 {

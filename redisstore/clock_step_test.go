@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // When the server's clock was set back, the store's stands still until it is caught up with (P8). What
 // is due soon is then not due for long, and a claim that waits for it must not ask without end.
 func TestWaitingWhileTheClockStandsStill(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "x", Delay: time.Hour})
 	x, err := s.Get(t.Context(), "orders", "x")
@@ -44,7 +44,7 @@ func TestWaitingWhileTheClockStandsStill(t *testing.T) {
 func TestShortLeasesWhileTheClockStandsStill(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
-	server := redistest.StartShifted(t)
+	server := redisrig.StartShifted(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(2, 0)})
 	ack(t, s, claimOne(t, s, 0))

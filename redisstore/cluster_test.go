@@ -6,19 +6,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
-	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual/storetest/races"
 )
 
 // The whole suite on a Redis Cluster of three primaries and three replicas: topics and their partitions fall on different nodes.
 // make torture has it with topics of one partition, too.
 func TestSlowCluster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3, 1, "--appendonly", "no")
+	cluster := redisrig.StartCluster(t, 3, 1, "--appendonly", "no")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)
 	const slack = time.Minute // six servers on one machine; what a late node does to others has tests of its own
@@ -35,11 +38,11 @@ func TestSlowCluster(t *testing.T) {
 		storetest.Run(t, divided, storetest.WithReopen(reopen), storetest.WithPartitions(func(id string) int { return keys.Home(id, 4) }))
 	})
 	t.Run("least rights", func(t *testing.T) { clusterLeastRights(t, cluster) })
-	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open, storetest.WithLossyClaims()) })
+	t.Run("races", func(t *testing.T) { races.Run(t, open, storetest.WithLossyClaims()) })
 }
 
 // What docs/format-redis.md says of rights on a cluster.
-func clusterLeastRights(t *testing.T, cluster *redistest.Cluster) {
+func clusterLeastRights(t *testing.T, cluster *redisrig.Cluster) {
 	for _, n := range cluster.Nodes {
 		do(t, n, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
 		do(t, n, "ACL", "SETUSER", "punctual", "+cluster")

@@ -11,6 +11,9 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 	"github.com/punctualmq/punctual/storetest/transitions"
 )
 
@@ -21,12 +24,12 @@ func TestSlowConformance(t *testing.T) {
 
 func TestSlowRandomHistories(t *testing.T) {
 	t.Parallel()
-	storetest.RunRandom(t, openFresh, storetest.WithReopen(reopen))
+	random.Run(t, openFresh, storetest.WithReopen(reopen))
 }
 
 func TestRaces(t *testing.T) {
 	t.Parallel()
-	storetest.RunRaces(t, openFresh, storetest.WithLossyClaims())
+	races.Run(t, openFresh, storetest.WithLossyClaims())
 }
 
 // TestSlowTransitions compares every transition of a message's life with memstore, because Lua repeats the rules, and does so
@@ -46,7 +49,7 @@ func TestSlowTransitionsOfGeneralCases(t *testing.T) {
 // TestSlowWorkload does everything at once for a while.
 func TestSlowWorkload(t *testing.T) {
 	t.Parallel()
-	storetest.RunWorkload(t, openFresh, 8*time.Second, 1)
+	ledger.RunWorkload(t, openFresh, 8*time.Second, 1)
 }
 
 // tortured tells whether make torture runs the tests.
@@ -76,8 +79,8 @@ func TestSlowPartitions(t *testing.T) {
 	if tortured() {
 		t.Run("suite", func(t *testing.T) { storetest.Run(t, open, storetest.WithReopen(reopen), of) })
 	}
-	t.Run("random", func(t *testing.T) { storetest.RunRandom(t, open, storetest.WithReopen(reopen), of) })
-	t.Run("races", func(t *testing.T) { storetest.RunRaces(t, open, storetest.WithLossyClaims()) })
+	t.Run("random", func(t *testing.T) { random.Run(t, open, storetest.WithReopen(reopen), of) })
+	t.Run("races", func(t *testing.T) { races.Run(t, open, storetest.WithLossyClaims()) })
 }
 
 // generalGroups are the groups of the suite that make test has of the general case: those that meet scripts with both cases.
@@ -104,7 +107,7 @@ func TestSlowGeneralCases(t *testing.T) {
 			})
 		}
 		if every != 1 || tortured() {
-			t.Run(name+", random", func(t *testing.T) { storetest.RunRandom(t, open) })
+			t.Run(name+", random", func(t *testing.T) { random.Run(t, open) })
 		}
 	}
 }

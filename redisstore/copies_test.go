@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
@@ -84,7 +84,7 @@ type disturbance struct {
 	name string
 	// play makes the call meanwhile and returns its answer; more is another call of the same
 	// caller, which stores something.
-	play func(t *testing.T, p *redistest.Proxy, which redistest.Which, call func() (string, error), more func()) (string, error)
+	play func(t *testing.T, p *redisrig.Proxy, which redisrig.Which, call func() (string, error), more func()) (string, error)
 }
 
 // answered is what a call returned.
@@ -104,9 +104,9 @@ func begin(call func() (string, error)) <-chan answered {
 
 func disturbances() []disturbance {
 	type T = *testing.T
-	type P = *redistest.Proxy
-	lost := func(n int) func(T, P, redistest.Which, func() (string, error), func()) (string, error) {
-		return func(_ T, p P, which redistest.Which, call func() (string, error), more func()) (string, error) {
+	type P = *redisrig.Proxy
+	lost := func(n int) func(T, P, redisrig.Which, func() (string, error), func()) (string, error) {
+		return func(_ T, p P, which redisrig.Which, call func() (string, error), more func()) (string, error) {
 			f := p.Lose(n, which)
 			text, err := call()
 			f.Happened()
@@ -114,7 +114,7 @@ func disturbances() []disturbance {
 			return text, err
 		}
 	}
-	late := func(t T, h *redistest.Fault, want string) {
+	late := func(t T, h *redisrig.Fault, want string) {
 		t.Helper()
 		got := h.Release()
 		if strings.Contains(got, "PUNCTUAL_LATE") != (want == "late") || want == "answered" && strings.HasPrefix(got, "-") {
@@ -124,7 +124,7 @@ func disturbances() []disturbance {
 	return []disturbance{
 		{"the answer is lost", lost(1)},
 		{"all answers but the last are lost", lost(route.Tries - 1)},
-		{"a copy is repeated", func(t T, p P, which redistest.Which, call func() (string, error), more func()) (string, error) {
+		{"a copy is repeated", func(t T, p P, which redisrig.Which, call func() (string, error), more func()) (string, error) {
 			f := p.Repeat(which)
 			text, err := call()
 			if again := f.Happened()[0].Again; strings.HasPrefix(again, "-") {
@@ -133,21 +133,21 @@ func disturbances() []disturbance {
 			more()
 			return text, err
 		}},
-		{"the first copy comes after its repetition", func(t T, p P, which redistest.Which, call func() (string, error), more func()) (string, error) {
+		{"the first copy comes after its repetition", func(t T, p P, which redisrig.Which, call func() (string, error), more func()) (string, error) {
 			h := p.Hold(which)
 			text, err := call()
 			late(t, h, "answered")
 			more()
 			return text, err
 		}},
-		{"the first copy comes after the next call", func(t T, p P, which redistest.Which, call func() (string, error), more func()) (string, error) {
+		{"the first copy comes after the next call", func(t T, p P, which redisrig.Which, call func() (string, error), more func()) (string, error) {
 			h := p.Hold(which)
 			text, err := call()
 			more()
 			late(t, h, "late")
 			return text, err
 		}},
-		{"the copies change places", func(t T, p P, which redistest.Which, call func() (string, error), more func()) (string, error) {
+		{"the copies change places", func(t T, p P, which redisrig.Which, call func() (string, error), more func()) (string, error) {
 			h := p.Hold(which)
 			l := p.Lose(1, which).Paused()
 			got := begin(call)
@@ -164,7 +164,7 @@ func disturbances() []disturbance {
 // P3, P4, P5, P6, P7, P13: copies of a call, or answers to them, are lost or come late. The call's answer is that of
 // an undisturbed one, and so is what it leaves behind.
 func TestLostAnswerIsGivenAgain(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	start := time.Unix(1_800_000_000, 0)
 	for _, v := range everyCall() {
 		t.Run(v.name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func everyCall() []verb {
 // P13: a call none of whose answers came may have been carried out, and says so. It was sent as often
 // as is sensible, and done once.
 func TestNoAnswer(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	start := time.Unix(1_800_000_000, 0)
 	for _, v := range everyCall() {
 		t.Run(v.name, func(t *testing.T) {

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 )
 
 // P10: what a topic that was deleted leaves goes by itself, but not when the topic comes into being again.
 func TestDeletedTopicLeavesNothing(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Partitions: 4})
 	fill := func() {
 		t.Helper()
@@ -51,7 +51,7 @@ func TestDeletedTopicLeavesNothing(t *testing.T) {
 
 // P1, P4: a topic that comes again when nothing is left of the one of that name is another one for those who knew it.
 func TestTopicComesAgainWhenAllIsForgotten(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	old, other := openStore(t, connect(t, server), &Options{Partitions: 4}), openStore(t, connect(t, server), &Options{Partitions: 8})
 	id := wanderer()
 	push(t, old, punctual.NewMessage{ID: id, Due: time.Unix(1, 0)})

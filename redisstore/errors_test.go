@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // The text of an error names the operation once, whoever called.
 func TestErrorsNameTheOperationOnce(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	q := punctual.NewQueue(s, nil)
 	if err := server.Kill(); err != nil {

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // finding returns the finding of a name.
@@ -33,7 +34,7 @@ func list(all []punctual.Finding) string {
 // Each finding of a sound server is good; each thing that is wrong with one shows in its finding, with a
 // remedy.
 func TestExamine(t *testing.T) {
-	server := redistest.Start(t, "--appendfsync", "always", "--maxmemory", "1gb")
+	server := redisrig.Start(t, "--appendfsync", "always", "--maxmemory", "1gb")
 	client := connect(t, server)
 	s := openStore(t, client, nil)
 	all, err := s.Examine(t.Context())
@@ -126,7 +127,7 @@ func TestExamine(t *testing.T) {
 // A store that refuses to open, or is not there, can be looked at all the same, and nothing
 // is written on the way.
 func TestExamineWithoutStore(t *testing.T) {
-	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	server := redisrig.Start(t, "--maxmemory-policy", "allkeys-lru")
 	url := "redis://" + server.Addr
 	all, err := ExamineURL(t.Context(), url, &Options{Durability: punctual.Fsync})
 	if err != nil {
@@ -158,7 +159,7 @@ func TestExamineUnreachable(t *testing.T) {
 
 // A cluster is looked at node by node.
 func TestExamineCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3, 1)
+	cluster := redisrig.StartCluster(t, 3, 1)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)
 	all, err := Examine(t.Context(), client, nil)

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/redisstore/internal/keys"
-	"github.com/punctualmq/punctual/storetest"
 	"github.com/redis/go-redis/v9"
+
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/redisstore/internal/keys"
+
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // failovers is how many of each kind the ordinary test run makes; PUNCTUAL_FAILOVERS asks for another number.
@@ -26,18 +28,18 @@ const failoverProcess = auditProcess - 1
 type failoverRun struct {
 	*killRun
 	rounds int
-	nodes  []*redistest.Server
+	nodes  []*redisrig.Server
 }
 
-func newFailoverRun(t *testing.T, url string, nodes []*redistest.Server) *failoverRun {
+func newFailoverRun(t *testing.T, url string, nodes []*redisrig.Server) *failoverRun {
 	k := &failoverRun{
-		killRun: newKillRun(t, storetest.KeepsConfirmed, url, "replicated"), nodes: nodes,
-		rounds: storetest.FromEnv(t, "PUNCTUAL_FAILOVERS", failovers),
+		killRun: newKillRun(t, ledger.KeepsConfirmed, url, "replicated"), nodes: nodes,
+		rounds: ledger.FromEnv(t, "PUNCTUAL_FAILOVERS", failovers),
 	}
 	k.ledger.Expected = append(k.ledger.Expected, "durability")
 	// Replicas and Sentinels have connections, too, without the name of a library.
 	k.quiet = func() bool {
-		return !slices.ContainsFunc(nodes, func(n *redistest.Server) bool {
+		return !slices.ContainsFunc(nodes, func(n *redisrig.Server) bool {
 			return strings.Contains(do(t, n, "CLIENT", "LIST"), "lib-name=go-redis")
 		})
 	}
@@ -46,8 +48,8 @@ func newFailoverRun(t *testing.T, url string, nodes []*redistest.Server) *failov
 }
 
 // killPrimary kills the primary of some topics; none stands for all.
-func (k *failoverRun) killPrimary(i int, primary *redistest.Server, topics []string) {
-	e := storetest.Line{Call: storetest.LineFailover, N: storetest.FirstCall(failoverProcess) + int64(i), At: time.Now().UnixMilli(), Topics: topics}
+func (k *failoverRun) killPrimary(i int, primary *redisrig.Server, topics []string) {
+	e := ledger.Line{Call: ledger.LineFailover, N: ledger.FirstCall(failoverProcess) + int64(i), At: time.Now().UnixMilli(), Topics: topics}
 	k.journal.Write(e)
 	k.kill(primary)
 	e.Answer, e.At = true, time.Now().UnixMilli()
@@ -58,13 +60,13 @@ func (k *failoverRun) killPrimary(i int, primary *redistest.Server, topics []str
 // behind all that the journal has now.
 func (k *failoverRun) awaitPushes(topics []string) {
 	seen := 0
-	if err := storetest.ReadJournal(k.path, func(storetest.Line) { seen++ }); err != nil {
+	if err := ledger.ReadJournal(k.path, func(ledger.Line) { seen++ }); err != nil {
 		k.t.Fatal(err)
 	}
 	waitUntil(k.t, "messages are stored behind the failover", func() bool {
-		begun, line, found := make(map[int64][]storetest.Fact), 0, false
-		err := storetest.ReadJournal(k.path, func(e storetest.Line) {
-			if line++; line <= seen || e.Call != storetest.CallPush {
+		begun, line, found := make(map[int64][]ledger.Fact), 0, false
+		err := ledger.ReadJournal(k.path, func(e ledger.Line) {
+			if line++; line <= seen || e.Call != ledger.CallPush {
 				return
 			}
 			if !e.Answer {
@@ -97,7 +99,7 @@ func (k *failoverRun) awaitReplicas() {
 // received the last changes.
 func TestSlowReplicatedKillsBehindSentinel(t *testing.T) {
 	t.Parallel()
-	sentinel := redistest.StartSentinel(t, "--appendfsync", "always")
+	sentinel := redisrig.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
 	closeAtEnd(t, client.Close)
 	needWaitAOF(t, sentinel.Nodes[0], client)
@@ -141,7 +143,7 @@ func TestSlowReplicatedKillsBehindSentinel(t *testing.T) {
 func TestSlowReplicatedKillsInCluster(t *testing.T) {
 	t.Parallel()
 	// A node that is slow on a loaded machine must not be taken for dead.
-	cluster := redistest.StartCluster(t, 3, 1, "--appendfsync", "always", "--cluster-node-timeout", "3500")
+	cluster := redisrig.StartCluster(t, 3, 1, "--appendfsync", "always", "--cluster-node-timeout", "3500")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)
 	needWaitAOF(t, cluster.Nodes[0], client)
@@ -151,7 +153,7 @@ func TestSlowReplicatedKillsInCluster(t *testing.T) {
 	}
 	k := newFailoverRun(t, "redis+cluster://"+strings.Join(hosts, ","), cluster.Nodes)
 	c := &clusterRun{failoverRun: k, cluster: cluster, slots: make(map[string]int), keys: make(map[string]string)}
-	for _, topic := range storetest.WorkloadTopics() {
+	for _, topic := range ledger.WorkloadTopics() {
 		key := keys.Names{Prefix: keys.DefaultPrefix}.Partition(topic, 0).Keys()[0]
 		slot, err := cluster.Slot(key)
 		if err != nil {
@@ -174,7 +176,7 @@ func TestSlowReplicatedKillsInCluster(t *testing.T) {
 // clusterRun is a failoverRun on a cluster.
 type clusterRun struct {
 	*failoverRun
-	cluster *redistest.Cluster
+	cluster *redisrig.Cluster
 	slots   map[string]int    // by topic
 	keys    map[string]string // one of each topic
 	moved   int64             // slots, while a primary was away
@@ -184,7 +186,7 @@ type clusterRun struct {
 func (c *clusterRun) failOver(i int, reshard bool) {
 	c.pause(200, 700)
 	primaries := c.cluster.Primaries()
-	busy := storetest.WorkloadTopics()[i%4]
+	busy := ledger.WorkloadTopics()[i%4]
 	victim := c.cluster.Owner(c.t, c.keys[busy])
 	var its, others []string
 	for topic, slot := range c.slots {
@@ -227,7 +229,7 @@ func (c *clusterRun) failOver(i int, reshard bool) {
 
 // moveSlots moves the slots of some topics to one of some primaries and to the other, one after the other, until stop is
 // called. It returns when the first one was moved.
-func (c *clusterRun) moveSlots(topics []string, primaries []*redistest.Server) (stop func()) {
+func (c *clusterRun) moveSlots(topics []string, primaries []*redisrig.Server) (stop func()) {
 	first, ended := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	var moved atomic.Int64
@@ -266,7 +268,7 @@ func (c *clusterRun) moveSlots(topics []string, primaries []*redistest.Server) (
 }
 
 // moveSlot moves the slot of a topic to a primary, and tells whether it was not there before and is there now.
-func (c *clusterRun) moveSlot(topic string, to *redistest.Server) (moved bool, err error) {
+func (c *clusterRun) moveSlot(topic string, to *redisrig.Server) (moved bool, err error) {
 	has := func() bool {
 		serves := c.cluster.Primaries()[to]
 		return serves != nil && serves(c.slots[topic])

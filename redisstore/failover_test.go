@@ -7,16 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/redisstore/internal/health"
 )
 
 // throughFailover stores messages that fall due during a failover, and makes sure that the replica has them. It
 // expects a consumer that was waiting all the time to get them all. By class volatile a failover loses only what the
 // replica had not received.
-func throughFailover(t *testing.T, client redis.UniversalClient, owner *redistest.Server, failover func()) {
+func throughFailover(t *testing.T, client redis.UniversalClient, owner *redisrig.Server, failover func()) {
 	t.Helper()
 	producer, consumer := openStore(t, client, nil), openStore(t, client, nil)
 	missing := make(map[string]bool)
@@ -62,7 +63,7 @@ func throughFailover(t *testing.T, client redis.UniversalClient, owner *redistes
 
 // awaitReplica waits until a replica has all that its primary has. WAIT would not do: it
 // tells only of what was written on its own connection.
-func awaitReplica(t *testing.T, primary *redistest.Server) {
+func awaitReplica(t *testing.T, primary *redisrig.Server) {
 	t.Helper()
 	for {
 		info := health.ParseInfo(do(t, primary, "INFO", "replication"))
@@ -74,7 +75,7 @@ func awaitReplica(t *testing.T, primary *redistest.Server) {
 }
 
 func TestSentinelFailover(t *testing.T) {
-	sentinel := redistest.StartSentinel(t)
+	sentinel := redisrig.StartSentinel(t)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
 	closeAtEnd(t, client.Close)
 	throughFailover(t, client, sentinel.Nodes[0], func() {
@@ -89,7 +90,7 @@ func TestSentinelFailover(t *testing.T) {
 
 // A class that a failover does not keep is refused, whatever the servers' files.
 func TestSentinelDurability(t *testing.T) {
-	sentinel := redistest.StartSentinel(t, "--appendfsync", "always")
+	sentinel := redisrig.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
 	closeAtEnd(t, client.Close)
 	s := openStore(t, client, nil)
@@ -107,7 +108,7 @@ func TestSentinelDurability(t *testing.T) {
 
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3, 1)
+	cluster := redisrig.StartCluster(t, 3, 1)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)
 	owner := cluster.Owner(t, ordersKey)
@@ -123,7 +124,7 @@ const ordersKey = "punctual:{orders#0}:g"
 
 // Z16: the topic's slot goes from node to node under load.
 func TestClassic_Z16_Resharding(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3, 0)
+	cluster := redisrig.StartCluster(t, 3, 0)
 	clients := func() redis.UniversalClient {
 		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 		closeAtEnd(t, c.Close)
@@ -154,7 +155,7 @@ func TestClassic_Z16_Resharding(t *testing.T) {
 // P4: a replica that takes over may not know of the last claims. Their tokens are not given
 // again all the same.
 func TestTokensOfLostClaims(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "b", Due: time.Unix(1, 0)})
 	known := do(t, server, "HGET", "punctual:{orders#0}:g", "token")

@@ -11,17 +11,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
-	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual/storetest/races"
 )
 
 // do steers a server and must succeed.
-func do(t testing.TB, s *redistest.Server, words ...string) string {
+func do(t testing.TB, s *redisrig.Server, words ...string) string {
 	t.Helper()
 	reply, err := s.Do(words...)
 	if err != nil {
@@ -97,7 +100,7 @@ func always() bool { return true }
 
 // Z15: a key of a wrong type, wherever it is, makes every change fail before its first write.
 func TestClassic_Z15_WrongTypes(t *testing.T) {
-	server := redistest.Start(t, "--enable-debug-command", "yes")
+	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})
 	held := situations(t, s)
 	keepStories(t, s, time.Hour)
@@ -129,7 +132,7 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 // Z15: a usual case does not look at every key. With one of a wrong type it fails before its first write, or needs
 // none of it.
 func TestWrongTypesInUsualCases(t *testing.T) {
-	server := redistest.Start(t, "--enable-debug-command", "yes")
+	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	failed := make(map[string]bool)
 	for _, keep := range []time.Duration{0, time.Hour} { // of stories, and of finished IDs
 		for n := range keys.Count + 2 {
@@ -179,7 +182,7 @@ func TestWrongTypesInUsualCases(t *testing.T) {
 
 // A damaged record is reported, and nothing is changed on the way.
 func TestSlowDamagedRecords(t *testing.T) {
-	server := redistest.Start(t, "--enable-debug-command", "yes")
+	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})
 	held := situations(t, s)
 	keys := s.names.Partition("orders", 0).Keys()
@@ -205,7 +208,7 @@ func TestSlowDamagedRecords(t *testing.T) {
 // L09: the data set was wiped, by FLUSHALL or a server that came back empty. Then the store stops
 // and says so, and reports no message as stored.
 func TestClassic_L09_Wiped(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for name := range changes(nil, punctual.Delivery{}) {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, connect(t, server), nil)
@@ -224,7 +227,7 @@ func TestClassic_L09_Wiped(t *testing.T) {
 
 // Another process may begin the data set anew; the old one still must not go on.
 func TestWipedAndBegunAnew(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	old := openStore(t, connect(t, server), nil)
 	push(t, old, punctual.NewMessage{ID: "x"})
 	do(t, server, "FLUSHALL")
@@ -236,7 +239,7 @@ func TestWipedAndBegunAnew(t *testing.T) {
 
 // A server out of memory refuses pushes and lets all through that frees some or must go on.
 func TestOutOfMemory(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	held := situations(t, s)
 	do(t, server, "CONFIG", "SET", "maxmemory", "1")
@@ -261,7 +264,7 @@ func TestOutOfMemory(t *testing.T) {
 // Z13: a server demoted with its sockets open refuses definitely; when it is a primary again
 // the same store goes on.
 func TestClassic_Z13_Demoted(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	held := situations(t, s)
 	do(t, server, "REPLICAOF", "127.0.0.1", "1") // nobody is there
@@ -278,7 +281,7 @@ func TestClassic_Z13_Demoted(t *testing.T) {
 }
 
 func TestTooFewReplicas(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	held := situations(t, s)
 	do(t, server, "CONFIG", "SET", "min-replicas-to-write", "1")
@@ -290,7 +293,7 @@ func TestTooFewReplicas(t *testing.T) {
 }
 
 func TestBusyServer(t *testing.T) {
-	server := redistest.Start(t, "--busy-reply-threshold", "1")
+	server := redisrig.Start(t, "--busy-reply-threshold", "1")
 	s := openStore(t, connect(t, server), nil)
 	held := situations(t, s)
 	stuck := make(chan error, 1)
@@ -314,7 +317,7 @@ func TestBusyServer(t *testing.T) {
 
 // Z14: scripts that are forgotten under load are sent again, and nothing happens twice.
 func TestClassic_Z14_ScriptFlush(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	stop := make(chan struct{})
 	done := make(chan struct{})
 	go func() {
@@ -330,7 +333,7 @@ func TestClassic_Z14_ScriptFlush(t *testing.T) {
 			}
 		}
 	}()
-	storetest.RunRaces(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
+	races.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openStore(t, connect(t, server), &Options{clock: clock})
 	}, storetest.WithLossyClaims())
 	close(stop)
@@ -341,7 +344,7 @@ func TestClassic_Z14_ScriptFlush(t *testing.T) {
 }
 
 // errorReplies is how many errors with a prefix a server has answered.
-func errorReplies(t testing.TB, s *redistest.Server, prefix string) int {
+func errorReplies(t testing.TB, s *redisrig.Server, prefix string) int {
 	t.Helper()
 	count, found := strings.CutPrefix(health.ParseInfo(do(t, s, "INFO", "errorstats"))["errorstat_"+prefix], "count=")
 	if !found {
@@ -425,12 +428,12 @@ func consumeAll(ctx context.Context, s *Store, delivered chan<- string) {
 }
 
 // clientsOf makes clients of a server that a test does something to.
-func clientsOf(t *testing.T, s *redistest.Server) func() redis.UniversalClient {
+func clientsOf(t *testing.T, s *redisrig.Server) func() redis.UniversalClient {
 	return func() redis.UniversalClient { return hastyClient(t, s) }
 }
 
 // hastyClient is a client that does not wait long for an answer.
-func hastyClient(t *testing.T, s *redistest.Server) *redis.Client {
+func hastyClient(t *testing.T, s *redisrig.Server) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: 500 * time.Millisecond})
 	closeAtEnd(t, c.Close)
 	return c
@@ -466,7 +469,7 @@ func awaitTimeouts(of []*timeouts) {
 }
 
 // pushedMore waits until some more was changed.
-func pushedMore(t testing.TB, s *redistest.Server) {
+func pushedMore(t testing.TB, s *redisrig.Server) {
 	t.Helper()
 	count := func() string { return do(t, s, "HGET", "punctual:{orders#0}:g", "clock") }
 	for before := count(); count() == before; {
@@ -476,7 +479,7 @@ func pushedMore(t testing.TB, s *redistest.Server) {
 
 // Kill -9 and restart with the append-only file, again and again: class fsync.
 func TestKilledServer(t *testing.T) {
-	server := redistest.Start(t, "--appendfsync", "always")
+	server := redisrig.Start(t, "--appendfsync", "always")
 	trouble(t, clientsOf(t, server), func() {
 		for range 5 {
 			pushedMore(t, server)
@@ -490,7 +493,7 @@ func TestKilledServer(t *testing.T) {
 
 // T06: a server that hangs, with its connections open.
 func TestClassic_T06_StoppedServer(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	var hooks []*timeouts // of the producer's client and of the consumer's
 	clients := func() redis.UniversalClient {
 		c, x := hastyClient(t, server), &timeouts{}
@@ -515,7 +518,7 @@ func TestClassic_T06_StoppedServer(t *testing.T) {
 
 // T06: connections of every kind cut by the server, as proxies do.
 func TestClassic_T06_KilledConnections(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	trouble(t, clientsOf(t, server), func() {
 		kills, notifications := 0, 0
 		for deadline := time.Now().Add(time.Minute); kills < 20 || notifications == 0 && time.Now().Before(deadline); kills++ {
@@ -537,7 +540,7 @@ func TestClassic_T06_KilledConnections(t *testing.T) {
 // A consumer that was blocked while the server was away goes on without a new push: the
 // message was there all the time.
 func TestBlockedThroughRestart(t *testing.T) {
-	server := redistest.Start(t, "--appendfsync", "always")
+	server := redisrig.Start(t, "--appendfsync", "always")
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	push(t, s, punctual.NewMessage{ID: "x", Delay: time.Hour})

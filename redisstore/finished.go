@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
@@ -15,21 +14,14 @@ import (
 
 // Finished returns the story of a finished message; see punctual.FinishedKeeper.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Finished{}, err
-	}
-	defer s.calls.Done()
-	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
-		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
-	}
-	f, err := atHome(ctx, s, topic, id, s.storyFrom)
-	if errors.Is(err, punctual.ErrNotFound) {
-		return punctual.Finished{}, storekit.NoStoryError(topic, id)
-	}
-	if err != nil {
-		return punctual.Finished{}, fmt.Errorf("finished %s of %s: %w", id, topic, err)
-	}
-	return f, nil
+	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))
+	return call(ctx, s, "finished", id+" of "+topic, check, func() (punctual.Finished, error) {
+		f, err := atHome(ctx, s, topic, id, s.storyFrom)
+		if errors.Is(err, punctual.ErrNotFound) {
+			err = plain{storekit.NoStoryError(topic, id)}
+		}
+		return f, err
+	})
 }
 
 // storyFrom asks one partition for a story, and returns the version of the settings there.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
@@ -73,7 +73,7 @@ func settled(t testing.TB, s *Store, ss []punctual.Settlement) {
 
 // A topic that keeps no stories has no keys for them, and a program that never met one that does sends no more of them.
 func TestStoriesCostNothing(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	other := openStore(t, connect(t, server), nil)
 	finish := func(id string) {
@@ -115,7 +115,7 @@ func TestStoriesCostNothing(t *testing.T) {
 // nobody changes but consumers wait for. When a topic keeps none any more, nothing is left in the end.
 func TestStoriesAreSwept(t *testing.T) {
 	for _, batch := range []int{1, script.Items} {
-		server := redistest.Start(t)
+		server := redisrig.Start(t)
 		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 		s := openStore(t, connect(t, server), &Options{clock: clock})
 		keepStories(t, s, time.Millisecond)
@@ -157,7 +157,7 @@ func TestStoriesAreSwept(t *testing.T) {
 
 // A later story of an ID outlives the end of an earlier one, in whatever company the ID was, and leaves nothing behind.
 func TestStoriesOfIDsThatComeAgain(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	finish := func(keep time.Duration, ids ...string) {
@@ -196,7 +196,7 @@ func TestStoriesOfIDsThatComeAgain(t *testing.T) {
 // A story tells when its message was created. Where only long bodies say so, they are read in several scripts before any
 // of the messages ends.
 func TestStoriesOfLongMessages(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	created := clock.Now()
@@ -274,7 +274,7 @@ func TestStoriesTellWhenLeasesBegan(t *testing.T) {
 }
 
 // inner is how many commands the scripts of a call have called.
-func inner(t *testing.T, server *redistest.Server, call func()) (n int) {
+func inner(t *testing.T, server *redisrig.Server, call func()) (n int) {
 	t.Helper()
 	count := func() (sum int) {
 		for _, m := range regexp.MustCompile(`cmdstat_([a-z|]+):calls=([0-9]+)`).FindAllStringSubmatch(do(t, server, "INFO", "commandstats"), -1) {
@@ -291,7 +291,7 @@ func inner(t *testing.T, server *redistest.Server, call func()) (n int) {
 
 // The usual case of an ack leaves the stories that the general one does, and forgets as many.
 func TestStoriesOfUsualAcks(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	told, calls := make(map[bool][]punctual.Finished), make(map[bool]int)
 	for _, general := range []bool{false, true} {
 		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -348,7 +348,7 @@ func TestStoriesOfUsualAcks(t *testing.T) {
 
 // What must never be is found, too, where stories are kept.
 func TestCheckOfStories(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	keepStories(t, s, time.Hour)
 	for _, id := range []string{"a", "b", "c"} {
@@ -377,7 +377,7 @@ func TestCheckOfStories(t *testing.T) {
 
 // A story is found where its ID is at home, also by a process that knows another number of partitions; and goes with its topic.
 func TestStoriesOfPartitions(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Partitions: 8})
 	other := openStore(t, connect(t, server), nil)
 	finish := func(ids ...string) {
@@ -410,7 +410,7 @@ func TestStoriesOfPartitions(t *testing.T) {
 }
 
 // memoryOf is what some keys take of the server's memory.
-func memoryOf(t *testing.T, server *redistest.Server, keys ...string) (bytes float64) {
+func memoryOf(t *testing.T, server *redisrig.Server, keys ...string) (bytes float64) {
 	t.Helper()
 	for _, key := range keys {
 		n, err := strconv.ParseFloat(do(t, server, "MEMORY", "USAGE", key, "SAMPLES", "0"), 64)
@@ -425,7 +425,7 @@ func memoryOf(t *testing.T, server *redistest.Server, keys ...string) (bytes flo
 // P10: a story is small. It takes two strings of 32 bytes, what Redis needs for a field of a hash, and a share of a
 // member of a set.
 func TestBytesOfAStory(t *testing.T) {
-	server := redistest.Start(t, "--appendonly", "no", "--save", "")
+	server := redisrig.Start(t, "--appendonly", "no", "--save", "")
 	for batch, most := range map[int]float64{1: 300, script.Items: 160} {
 		s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
 		keep, n := time.Hour, 5*batch+1000
@@ -456,7 +456,7 @@ func TestBytesOfAStory(t *testing.T) {
 // An ack needs all that its story tells. So acks of messages with long histories are more scripts than others, and each settlement
 // of a call has its own answer all the same.
 func TestAcksOfLongHistories(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{Prefix: fresh(), clock: clock})
 	keepStories(t, s, time.Hour)

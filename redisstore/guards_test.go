@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -123,7 +123,7 @@ func TestTokensGrowAcrossDeletions(t *testing.T) {
 
 // P8: an answer that is given again tells the time at which it is, not that of the first copy.
 func TestAnswerGivenAgainTellsTheTime(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
 	sure := openStore(t, connect(t, server), nil)
 	lost := p.Lose(1, runs(script.Push)).Paused()

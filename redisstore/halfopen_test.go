@@ -6,15 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
+
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // T06: connections may be dead at the other end while this one believes in them. Those of commands
 // and that of the notifications heal by themselves.
 func TestClassic_T06_HalfOpenConnections(t *testing.T) {
-	server := redistest.Start(t)
-	p := redistest.StartProxy(t, server)
+	server := redisrig.Start(t)
+	p := redisrig.StartProxy(t, server)
 	clients := func() redis.UniversalClient {
 		c := redis.NewClient(&redis.Options{Addr: p.Addr, ReadTimeout: time.Second})
 		closeAtEnd(t, c.Close)
@@ -45,7 +46,7 @@ func await(number func() int, least int) int {
 	}
 }
 
-func subscribers(t *testing.T, server *redistest.Server, channel string) int {
+func subscribers(t *testing.T, server *redisrig.Server, channel string) int {
 	t.Helper()
 	reply := strings.Fields(do(t, server, "PUBSUB", "NUMSUB", channel))
 	n, err := strconv.Atoi(reply[len(reply)-1])

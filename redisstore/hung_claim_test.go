@@ -7,19 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
 // P11, P14: the connection of one claim hangs for longer than the others wait. One of them finds what is due, or the same one over
 // another connection.
 func TestHungClaimAndOtherClaims(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for _, n := range []int{1, 4} {
 		loadScripts(t, server)
-		p := redistest.StartProxy(t, server)
+		p := redisrig.StartProxy(t, server)
 		client := redis.NewClient(&redis.Options{Addr: p.Addr, Dialer: p.Dial, ReadTimeout: 10 * time.Second})
 		closeAtEnd(t, client.Close)
 		s := openStore(t, client, &Options{Prefix: fresh()})
@@ -57,8 +58,8 @@ func TestHungClaimAndOtherClaims(t *testing.T) {
 // P11: the connection of a poll hangs. The partition is polled again over another one long before the client gives it up, and a bounded
 // number of times.
 func TestHungPollAndNextPolls(t *testing.T) {
-	server := redistest.Start(t)
-	p := redistest.StartProxy(t, server)
+	server := redisrig.Start(t)
+	p := redisrig.StartProxy(t, server)
 	client := redis.NewClient(&redis.Options{Addr: p.Addr, Dialer: p.Dial, ReadTimeout: 10 * time.Second})
 	closeAtEnd(t, client.Close)
 	s := openStore(t, client, &Options{Prefix: fresh()})

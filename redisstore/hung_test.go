@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
 // soon is far longer than what must not be held up takes, and shorter than what holds it up.
@@ -18,18 +19,18 @@ const soon = 10 * time.Second
 // hungNode is a store in a cluster of which one node hangs.
 type hungNode struct {
 	*Store
-	node        *redistest.Server
+	node        *redisrig.Server
 	hung, sound string // topics on that node, and on another one
 }
 
 // onHungNode halts a node of a cluster. What is pushed to both topics before that is given.
 func onHungNode(t *testing.T, ms ...punctual.NewMessage) hungNode {
 	t.Helper()
-	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	cluster := redisrig.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)
 	h := hungNode{Store: openStore(t, client, nil)}
-	owner := func(topic string) *redistest.Server {
+	owner := func(topic string) *redisrig.Server {
 		return cluster.Owner(t, h.names.Partition(topic, 0).Keys()[0])
 	}
 	// The node of the store's own keys stays, so that nothing but the topic is missing.

@@ -21,18 +21,8 @@ import (
 
 // Get returns one message; see punctual.Inspector.
 func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Info{}, err
-	}
-	defer s.calls.Done()
-	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
-		return punctual.Info{}, fmt.Errorf("get: %w", err)
-	}
-	info, err := atHome(ctx, s, topic, id, s.getFrom)
-	if err != nil {
-		return punctual.Info{}, fmt.Errorf("get %s of %s: %w", id, topic, err)
-	}
-	return info, nil
+	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))
+	return call(ctx, s, "get", id+" of "+topic, check, func() (punctual.Info, error) { return atHome(ctx, s, topic, id, s.getFrom) })
 }
 
 // atHome asks the partition of an ID, and again if the topic is another one than was known.
@@ -160,27 +150,16 @@ func (sel selection) args(after place, limit int) []any {
 // ordered by ID. A page of more than 200 messages, or 512 KiB, or of several partitions is put
 // together from several instants.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Page{}, err
-	}
-	defer s.calls.Done()
 	q, err := storekit.CheckList(q)
-	if err != nil {
-		return punctual.Page{}, fmt.Errorf("list: %w", err)
-	}
-	after, err := parsePlace(q.After)
-	if err != nil {
-		return punctual.Page{}, err
-	}
-	page, err := s.list(ctx, q, after)
-	if err != nil {
-		return punctual.Page{}, fmt.Errorf("list %s: %w", q.Topic, err)
-	}
-	return page, nil
+	return call(ctx, s, "list", q.Topic, err, func() (punctual.Page, error) { return s.list(ctx, q) })
 }
 
 // list merges what the partitions list.
-func (s *Store) list(ctx context.Context, q punctual.ListQuery, after place) (punctual.Page, error) {
+func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
+	after, err := parsePlace(q.After)
+	if err != nil {
+		return punctual.Page{}, plain{err}
+	}
 	parts, err := s.partitions(ctx, q.Topic)
 	if err != nil {
 		return punctual.Page{}, err
@@ -364,87 +343,71 @@ func (s *Store) count(ctx context.Context, l *topics.Layout, out *punctual.Topic
 // Stats returns the statistics of one topic; see punctual.Inspector. Each partition is counted
 // at an instant of its own.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.TopicStats{}, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckTopic(topic); err != nil {
-		return punctual.TopicStats{}, fmt.Errorf("stats: %w", err)
-	}
-	st, err := s.stats(ctx, topic)
-	if err != nil {
-		return punctual.TopicStats{}, fmt.Errorf("stats of topic %s: %w", topic, err)
-	}
-	return st, nil
+	return call(ctx, s, "stats", "of topic "+topic, storekit.CheckTopic(topic), func() (punctual.TopicStats, error) { return s.stats(ctx, topic) })
 }
 
 // Topics returns the statistics of every topic; see punctual.Inspector. Each partition
 // is counted at an instant of its own.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	topics, err := s.topics.All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("topics: %w", err)
-	}
-	out := []punctual.TopicStats{}
-	for _, topic := range topics {
-		st, err := s.stats(ctx, topic)
-		if errors.Is(err, punctual.ErrNotFound) {
-			continue
-		}
+	return call(ctx, s, "topics", "", nil, func() ([]punctual.TopicStats, error) {
+		topics, err := s.topics.All(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("topics: %w", err)
+			return nil, err
 		}
-		out = append(out, st)
-	}
-	return out, nil
+		out := []punctual.TopicStats{}
+		for _, topic := range topics {
+			st, err := s.stats(ctx, topic)
+			if errors.Is(err, punctual.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, st)
+		}
+		return out, nil
+	})
 }
 
 // Forecast counts messages by due time; see punctual.Inspector. The step is rounded up to
 // whole milliseconds. More than 500 buckets are counted at several instants.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
-	if err := s.enter(ctx); err != nil {
-		return punctual.Forecast{}, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckForecast(q); err != nil {
-		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
-	}
+	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.forecast(ctx, q) })
+}
+
+// forecast adds up what the partitions of one topic, or of all topics, count.
+func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punctual.Forecast, err error) {
 	topics := []string{q.Topic}
 	if q.Topic == "" {
-		var err error
 		if topics, err = s.topics.All(ctx); err != nil {
-			return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
+			return f, err
 		}
 	}
 	if err := s.health.CheckData(ctx, false); err != nil {
-		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
+		return f, err
 	}
 	now := s.clock.Floor()
 	from, err := storekit.ForecastStart(q, now)
 	if err != nil {
-		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
+		return f, err
 	}
-	f := punctual.Forecast{From: storekit.FromMillis(from), Step: record.Millis(storekit.CeilDuration(q.Step)), Counts: make([]int64, q.Buckets)}
+	f = punctual.Forecast{From: storekit.FromMillis(from), Step: record.Millis(storekit.CeilDuration(q.Step)), Counts: make([]int64, q.Buckets)}
 	for _, topic := range topics {
 		parts, err := s.partitions(ctx, topic)
 		if err != nil {
-			return punctual.Forecast{}, fmt.Errorf("forecast of %s: %w", topic, err)
+			return f, plain{fmt.Errorf("forecast of %s: %w", topic, err)}
 		}
 		for _, p := range parts {
-			if err := s.forecast(ctx, p, &f, now, from, storekit.CeilDuration(q.Step)); err != nil {
-				return punctual.Forecast{}, fmt.Errorf("forecast of %s: %w", topic, err)
+			if err := s.addForecast(ctx, p, &f, now, from, storekit.CeilDuration(q.Step)); err != nil {
+				return f, plain{fmt.Errorf("forecast of %s: %w", topic, err)}
 			}
 		}
 	}
 	return f, nil
 }
 
-// forecast adds the counts of one partition.
-func (s *Store) forecast(ctx context.Context, p keys.Partition, f *punctual.Forecast, now, from, step int64) error {
+// addForecast adds the counts of one partition.
+func (s *Store) addForecast(ctx context.Context, p keys.Partition, f *punctual.Forecast, now, from, step int64) error {
 	for first := 0; first < len(f.Counts); first += script.Items {
 		end := min(first+script.Items, len(f.Counts))
 		a, err := s.route.Run(ctx, script.Forecast, p, nil, from, step, first, end, len(f.Counts), now)

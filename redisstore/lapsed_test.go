@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -36,7 +36,7 @@ func lease(t *testing.T, s *Store, n int) punctual.Delivery {
 }
 
 // scripted is what scripts have cost the server by now.
-func scripted(t *testing.T, server *redistest.Server) (n, micros int64) {
+func scripted(t *testing.T, server *redisrig.Server) (n, micros int64) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=([0-9]+),usec=([0-9]+)`).FindAllStringSubmatch(do(t, server, "INFO", "commandstats"), -1) {
 		calls, err := strconv.ParseInt(m[1], 10, 64)
@@ -50,7 +50,7 @@ func scripted(t *testing.T, server *redistest.Server) (n, micros int64) {
 }
 
 // perScript is how long the server took for each script of a call, on average, and how many these were.
-func perScript(t *testing.T, server *redistest.Server, call func() error) (took time.Duration, scripts int64) {
+func perScript(t *testing.T, server *redisrig.Server, call func() error) (took time.Duration, scripts int64) {
 	t.Helper()
 	n, micros := scripted(t, server)
 	if err := call(); err != nil {
@@ -63,7 +63,7 @@ func perScript(t *testing.T, server *redistest.Server, call func() error) (took 
 // P14: no script takes longer than the largest claim, or hardly, however many leases have run out.
 func TestSlowManyLapsedLeases(t *testing.T) {
 	const lapsed = 60_000
-	server := redistest.Start(t, "--appendonly", "no")
+	server := redisrig.Start(t, "--appendonly", "no")
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	usual, _ := perScript(t, server, func() error { lease(t, s, lapsed); return nil })
@@ -197,7 +197,7 @@ func TestLapsedLeasesAreReady(t *testing.T) {
 func TestExpiredEndInBatches(t *testing.T) {
 	t.Parallel()
 	const expired = 1000
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	for from := 0; from <= expired; from += script.Items {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
@@ -25,7 +25,7 @@ import (
 
 // givenUp makes a call of which the first copy is held until the caller has given up. The caller's error says that
 // it may have happened.
-func givenUp(t *testing.T, p *redistest.Proxy, sc *script.Script, ctx context.Context, end func(), call func(ctx context.Context) error) *redistest.Fault {
+func givenUp(t *testing.T, p *redisrig.Proxy, sc *script.Script, ctx context.Context, end func(), call func(ctx context.Context) error) *redisrig.Fault {
 	t.Helper()
 	held := p.Hold(runs(sc)).Paused()
 	got := begin(func() (string, error) { return "", call(ctx) })
@@ -40,7 +40,7 @@ func givenUp(t *testing.T, p *redistest.Proxy, sc *script.Script, ctx context.Co
 var theClock = regexp.MustCompile(`"clock":"[0-9]+"`)
 
 // wantUnchanged releases a copy, and fails the test when it changes anything but the partition's clock.
-func wantUnchanged(t *testing.T, s *Store, held *redistest.Fault) (answer string) {
+func wantUnchanged(t *testing.T, s *Store, held *redisrig.Fault) (answer string) {
 	t.Helper()
 	look := func() string { return theClock.ReplaceAllString(contents(t, s), "") }
 	left := look()
@@ -61,7 +61,7 @@ func wantLate(t *testing.T, answer string) {
 
 // P1, P5, P6: a copy of any call changes nothing behind the deadline, although the repetition is forgotten by then.
 func TestCopyBehindItsDeadline(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for _, v := range everyCall() {
 		t.Run(v.name, func(t *testing.T) {
 			clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -87,7 +87,7 @@ func TestCopyBehindItsDeadline(t *testing.T) {
 // P1, P5, P6: the deadline of a call is the end of its context, if that comes first. (A look of a claim is not broken off
 // by its context.)
 func TestCopyBehindItsContext(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for _, v := range everyCall() {
 		if v.script == script.Claim {
 			continue
@@ -115,7 +115,7 @@ func TestCopyBehindItsContext(t *testing.T) {
 
 // P5: a late copy of a push must not bring back what was cancelled, whether the cancel found it or not.
 func TestLateCopyAfterCancel(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	x := punctual.NewMessage{Topic: "orders", ID: "x", Due: time.Unix(1, 0)}
 	for name, stored := range map[string]bool{"the repetition was stored and cancelled": true, "the cancel found nothing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestLateCopyAfterCancel(t *testing.T) {
 // P1, P3, P5, P8, P13: the server's clock may step between the copies of a call. It is carried out once, or the
 // error says that nobody knows; then it never is. make torture has each call with each second step; make test takes turns.
 func TestSlowClockStepsBetweenCopies(t *testing.T) {
-	server := redistest.StartShifted(t)
+	server := redisrig.StartShifted(t)
 	shift := func(d time.Duration) {
 		t.Helper()
 		before := serverTime(t, server)
@@ -199,7 +199,7 @@ func TestSlowClockStepsBetweenCopies(t *testing.T) {
 	}
 }
 
-func serverTime(t *testing.T, server *redistest.Server) time.Time {
+func serverTime(t *testing.T, server *redisrig.Server) time.Time {
 	t.Helper()
 	var s, us int64
 	if _, err := fmt.Sscan(do(t, server, "TIME"), &s, &us); err != nil {
@@ -211,7 +211,7 @@ func serverTime(t *testing.T, server *redistest.Server) time.Time {
 // P10: what calls leave for copies of them does not grow with the callers, and goes.
 func TestRecordsOfCalls(t *testing.T) {
 	const callers, partitions = 64, 16
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{Partitions: partitions, clock: clock})
 	pushAll := func(name string) {

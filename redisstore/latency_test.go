@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -24,7 +24,7 @@ const longestScript = 5 * time.Millisecond
 // latencyRun asks a server's latency log how long scripts took.
 type latencyRun struct {
 	t       *testing.T
-	server  *redistest.Server
+	server  *redisrig.Server
 	s       *Store
 	clock   *storekit.ManualClock
 	longest map[string]time.Duration // of this run, by what was called
@@ -207,7 +207,7 @@ func TestLatencyLog(t *testing.T) {
 		t.Skip("it measures times, for a minute or more: make latency-redis")
 	}
 	const many = 200_000
-	server := redistest.Start(t, "--appendonly", "no", "--save", "", "--latency-monitor-threshold", "1")
+	server := redisrig.Start(t, "--appendonly", "no", "--save", "", "--latency-monitor-threshold", "1")
 	r := &latencyRun{t: t, server: server}
 	r.goFirst()
 	do(t, server, "EVAL", "local t = redis.call('TIME') repeat local n = redis.call('TIME') until (n[1] - t[1]) * 1000000 + n[2] - t[2] > 20000", "0")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // P12: a message that was rescheduled before its first claim is due when it was told to be, not when its record says.
@@ -90,7 +90,7 @@ func TestRescheduleOfLargeMessages(t *testing.T) {
 
 // States lie in a table, however few and short they are.
 func TestStatesAreATable(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "x", Due: time.Unix(1, 0)})
 	d := claimOne(t, s, 0)
@@ -106,7 +106,7 @@ func TestStatesAreATable(t *testing.T) {
 
 // What must never be is found: a message that waits for another time than it says.
 func TestCheckFindsWrongTime(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "x", Delay: time.Hour})
 	do(t, server, "ZADD", s.names.Partition("orders", 0).Keys()[0], "1", "x")

@@ -169,6 +169,9 @@ func (l *leases) undelivered(ctx context.Context, ds []punctual.Delivery) error 
 		return failed
 	}
 	errs, err := l.settle(ctx, ss)
+	if err != nil {
+		err = fmt.Errorf("settle: %w", err)
+	}
 	for _, e := range errs {
 		if !errors.Is(e, punctual.ErrLeaseLost) && !errors.Is(e, punctual.ErrCancelled) {
 			err = errors.Join(err, e)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
@@ -128,7 +128,7 @@ func wantSome(t *testing.T, what string, s *Store, c longCall, items []error, do
 // P13: when the n-th script of a call is refused, the items of those before have their results and all others
 // its error. No script behind it is sent.
 func TestRefusedInTheMiddle(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for _, c := range longCalls() {
 		for n := 1; n <= 4; n++ {
 			t.Run(fmt.Sprint(c.name, " ", n), func(t *testing.T) {
@@ -167,14 +167,14 @@ func TestRefusedInTheMiddle(t *testing.T) {
 // error. When all are refused nothing was done.
 func TestRefusedInOnePartition(t *testing.T) {
 	const partitions = 3
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for _, c := range longCalls() {
 		for refusedIn := range partitions + 1 {
 			t.Run(fmt.Sprint(c.name, " ", refusedIn), func(t *testing.T) {
 				s, p := openBehind(t, server, &Options{Prefix: fresh(), Partitions: partitions})
 				ds := c.prepare(t, s)
 				what := fmt.Sprintf("%s of which partition %d was refused", c.name, refusedIn)
-				var faults []*redistest.Fault
+				var faults []*redisrig.Fault
 				for n := range partitions {
 					if n == refusedIn || refusedIn == partitions { // the last one: everywhere
 						key := s.names.Partition("orders", n).Keys()[0]
@@ -208,7 +208,7 @@ func TestRefusedInOnePartition(t *testing.T) {
 
 // P13: items that were refused before anything was sent do not make a call look half done.
 func TestRefusedBesideInvalid(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
 	held := situations(t, s)
 	invalid := string(make([]byte, punctual.MaxIDBytes+1))

@@ -8,30 +8,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/storetest"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // shared is the server that all tests use which do nothing to it; each store has a prefix
 // of its own there.
-var shared *redistest.Server
+var shared *redisrig.Server
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
-	if storetest.IsChild() {
+	if ledger.IsChild() {
 		return m.Run() // on the server of its parent
 	}
 	// A pool that could not dial goes on trying for up to a second after it was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
-	return redistest.Run(m, &shared, func() error { return goleak.Find(dialling) })
+	return redisrig.Run(m, &shared, func() error { return goleak.Find(dialling) })
 }
 
 // connect returns a client of a server, closed at the end of the test.
-func connect(t testing.TB, s *redistest.Server) *redis.Client {
+func connect(t testing.TB, s *redisrig.Server) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	closeAtEnd(t, c.Close)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // P11: what falls due in one of many topics is claimed at most a second later than a bare client gets answers at that time. The
@@ -18,7 +18,7 @@ import (
 // notified, so the polls have to find it. It prints how late both were.
 func TestSlowManyTopics(t *testing.T) {
 	const many, probes = punctual.MaxClaimTopics, 50
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s, producer, bare := openStore(t, connect(t, server), nil), openStore(t, connect(t, server), nil), connect(t, server)
 	topics := make([]string, many)
 	ms := make([]punctual.NewMessage, many)

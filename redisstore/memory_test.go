@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // A server that has reached maxmemory refuses pushes; whatever frees memory or steers the work passes,
 // from the first command of its script on.
 func TestOutOfMemoryLetsThrough(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	settle := func(v punctual.Verb) func(context.Context, *Store, punctual.Delivery) error {
 		return func(ctx context.Context, s *Store, held punctual.Delivery) error {
 			errs, err := s.Settle(ctx, []punctual.Settlement{{Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: v, Delay: time.Minute, Error: "no"}})

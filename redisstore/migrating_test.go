@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // P13, P14: the move of a slot was broken off, so its servers refuse scripts there until somebody ends the move. Calls to its topic
 // say so, and say how. Claims of several topics go on with the others.
 func TestSlowSlotThatStaysMigrating(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3, 0)
+	cluster := redisrig.StartCluster(t, 3, 0)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)
 	s := openStore(t, client, nil)
@@ -52,7 +53,7 @@ func TestSlowSlotThatStaysMigrating(t *testing.T) {
 		t.Logf("%s was claimed after %v", id, time.Since(begun))
 		push(t, s, punctual.NewMessage{Topic: "other", ID: "second", Due: far})
 	}
-	for _, n := range []*redistest.Server{from, to} {
+	for _, n := range []*redisrig.Server{from, to} {
 		do(t, n, "CLUSTER", "SETSLOT", slot, "STABLE")
 	}
 	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Wait: 10 * time.Second})

@@ -9,19 +9,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/faultnet"
-	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	netrig "github.com/punctualmq/punctual/internal/rigs/net"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // P1, P11: the network between clients and server carries nothing in one direction, for longer than clients wait; then all
 // arrives that was sent meanwhile.
 func TestNetworkCut(t *testing.T) {
-	for _, d := range []faultnet.Direction{faultnet.ToServer, faultnet.FromServer} {
+	for _, d := range []netrig.Direction{netrig.ToServer, netrig.FromServer} {
 		t.Run(d.String(), func(t *testing.T) {
-			server := redistest.Start(t)
-			w := faultnet.StartWire(t, server.Addr)
+			server := redisrig.Start(t)
+			w := netrig.StartWire(t, server.Addr)
 			var hooks []*timeouts // of the producer's client and of the consumer's
 			clients := func() redis.UniversalClient {
 				c, x := redis.NewClient(&redis.Options{Addr: w.Addr, ReadTimeout: 500 * time.Millisecond}), &timeouts{}
@@ -47,13 +48,13 @@ func TestNetworkCut(t *testing.T) {
 // P1: the network between a primary and its replica carries nothing in one direction. What was reported as stored is at the
 // replica, whenever the primary is lost; pushes are refused meanwhile, and claims pass.
 func TestReplicaCutOff(t *testing.T) {
-	for _, d := range []faultnet.Direction{faultnet.ToServer, faultnet.FromServer} {
+	for _, d := range []netrig.Direction{netrig.ToServer, netrig.FromServer} {
 		t.Run(d.String(), func(t *testing.T) {
-			primary := redistest.Start(t, "--appendfsync", "always")
+			primary := redisrig.Start(t, "--appendfsync", "always")
 			client := connect(t, primary)
 			needWaitAOF(t, primary, client)
-			w := faultnet.StartWire(t, primary.Addr)
-			replica := redistest.StartReplicaOver(t, w, primary, "--appendfsync", "always")
+			w := netrig.StartWire(t, primary.Addr)
+			replica := redisrig.StartReplicaOver(t, w, primary, "--appendfsync", "always")
 			o := replicated
 			o.ReplicaTimeout, o.checkEvery = 200*time.Millisecond, 10*time.Millisecond
 			s := openReplicated(t, client, &o)
@@ -98,12 +99,12 @@ func TestFailoverToAnotherClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-3 * time.Second, -300 * time.Millisecond, 3 * time.Second} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			t.Parallel()
-			primary := redistest.Start(t)
-			replica := redistest.StartShiftedReplica(t, primary)
+			primary := redisrig.Start(t)
+			replica := redisrig.StartShiftedReplica(t, primary)
 			if err := replica.Shift(ahead); err != nil {
 				t.Fatal(err)
 			}
-			var serving atomic.Pointer[redistest.Server]
+			var serving atomic.Pointer[redisrig.Server]
 			serving.Store(primary)
 			client := redis.NewClient(&redis.Options{Addr: "primary", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, serving.Load().Addr)

@@ -7,14 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
 // runs picks the requests that run a script.
-func runs(sc *script.Script) redistest.Which {
+func runs(sc *script.Script) redisrig.Which {
 	return func(words []string) bool {
 		switch strings.ToLower(words[0]) {
 		case "evalsha":
@@ -36,7 +37,7 @@ func scripts() []*script.Script {
 
 // loadScripts makes them known to a server, so that no script is sent a second time for that
 // reason alone.
-func loadScripts(t testing.TB, server *redistest.Server) {
+func loadScripts(t testing.TB, server *redisrig.Server) {
 	t.Helper()
 	for _, sc := range scripts() {
 		if sha := do(t, server, "SCRIPT", "LOAD", sc.Text); sha != sc.SHA {
@@ -46,10 +47,10 @@ func loadScripts(t testing.TB, server *redistest.Server) {
 }
 
 // openBehind opens a store behind a proxy, in front of a server that knows all scripts.
-func openBehind(t testing.TB, server *redistest.Server, o *Options) (*Store, *redistest.Proxy) {
+func openBehind(t testing.TB, server *redisrig.Server, o *Options) (*Store, *redisrig.Proxy) {
 	t.Helper()
 	loadScripts(t, server)
-	p := redistest.StartProxy(t, server)
+	p := redisrig.StartProxy(t, server)
 	client := redis.NewClient(&redis.Options{Addr: p.Addr, Dialer: p.Dial})
 	closeAtEnd(t, client.Close)
 	return openStore(t, client, o), p
@@ -89,8 +90,8 @@ func contents(t testing.TB, s *Store) string {
 }
 
 // refuseNth has the n-th run of a script refused as by a server out of memory.
-func refuseNth(p *redistest.Proxy, n int, sc *script.Script) *redistest.Fault {
-	return p.Refuse("OOM command not allowed when used memory > 'maxmemory'.", redistest.Nth(n, runs(sc)))
+func refuseNth(p *redisrig.Proxy, n int, sc *script.Script) *redisrig.Fault {
+	return p.Refuse("OOM command not allowed when used memory > 'maxmemory'.", redisrig.Nth(n, runs(sc)))
 }
 
 // wantIndeterminate fails the test unless an error says that the call may have been carried out.

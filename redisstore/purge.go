@@ -14,21 +14,22 @@ import (
 
 // Purge removes messages; see punctual.Inspector. Each 200 are one atomic step.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
-	if err := s.enter(ctx); err != nil {
-		return 0, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckTopic(q.Topic); err != nil {
-		return 0, fmt.Errorf("purge: %w", err)
-	}
+	var total int64 // also beside an error
+	_, err := call(ctx, s, "purge", "of "+q.Topic, storekit.CheckTopic(q.Topic), func() (_ struct{}, err error) {
+		total, err = s.purgeAll(ctx, q)
+		return
+	})
+	return total, err
+}
+
+func (s *Store) purgeAll(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
 	if q.State > punctual.StateDead {
-		return 0, fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)
+		return 0, plain{fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid)}
 	}
 	parts, err := s.partitions(ctx, q.Topic)
 	if err != nil {
-		return 0, fmt.Errorf("purge of %s: %w", q.Topic, err)
+		return 0, err
 	}
-	var total int64
 	for _, p := range parts {
 		n, err := s.purge(ctx, p, newSelection(q.State, q.From, q.To))
 		if total += n; err == nil {
@@ -38,7 +39,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 		if total > 0 {
 			err = errkind.HalfDone(err)
 		}
-		return total, err
+		return total, plain{err}
 	}
 	return total, nil
 }
@@ -77,18 +78,13 @@ func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (tot
 // one atomic step, and the topic exists until the last one. When it breaks off before that,
 // it has removed some of the messages, and can be called again.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
-	if err := s.enter(ctx); err != nil {
-		return 0, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckTopic(topic); err != nil {
-		return 0, fmt.Errorf("delete topic: %w", err)
-	}
-	d := deletion{s: s, topic: topic}
-	if err := d.run(ctx); err != nil {
-		return 0, fmt.Errorf("delete topic %s, %d messages removed so far: %w", topic, d.removed, err)
-	}
-	return d.removed, nil
+	return call(ctx, s, "delete topic", "", storekit.CheckTopic(topic), func() (int64, error) {
+		d := deletion{s: s, topic: topic}
+		if err := d.run(ctx); err != nil {
+			return 0, plain{fmt.Errorf("delete topic %s, %d messages removed so far: %w", topic, d.removed, err)}
+		}
+		return d.removed, nil
+	})
 }
 
 // deletion is a DeleteTopic on its way. It empties partition 0 last. Until then a partition that was emptied refuses

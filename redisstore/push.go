@@ -37,16 +37,13 @@ const (
 // Push stores messages; see punctual.Store. Messages of one partition travel by up to 200, or
 // 512 KiB, per script.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckBatch(len(ms)); err != nil {
-		return nil, err
-	}
+	return call(ctx, s, "push", "", plainly(storekit.CheckBatch(len(ms))), func() ([]punctual.PushResult, error) { return s.push(ctx, ms) })
+}
+
+func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfPush(ms) })
 	if err != nil {
-		return nil, fmt.Errorf("push: %w", err)
+		return nil, err
 	}
 	p := pushing{s: s, ms: ms, key: key, results: make([]punctual.PushResult, len(ms))}
 	j := routing{
@@ -69,10 +66,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		j.items[i] = item{topic: ms[i].Topic, bytes: len(ms[i].Body)}
 	}
 	p.items = j.items
-	if err := j.run(ctx); err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	return p.results, nil
+	return p.results, j.run(ctx)
 }
 
 // pushing is a Push on its way.

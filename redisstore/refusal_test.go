@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 )
 
 // refusals are what makes a real server refuse changes, and what ends it.
 var refusals = map[string]struct {
 	args       []string
-	begin, end func(t *testing.T, s *redistest.Server)
+	begin, end func(t *testing.T, s *redisrig.Server)
 	want       error
 }{
 	"READONLY": {
@@ -38,13 +38,13 @@ var refusals = map[string]struct {
 	},
 	"MISCONF": {
 		args: []string{"--appendonly", "no", "--save", "3600 1000000"},
-		begin: func(t *testing.T, s *redistest.Server) {
+		begin: func(t *testing.T, s *redisrig.Server) {
 			if err := os.MkdirAll(filepath.Join(s.Dir, "dump.rdb", "in the way"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			snapshot(t, s, "err")
 		},
-		end: func(t *testing.T, s *redistest.Server) {
+		end: func(t *testing.T, s *redisrig.Server) {
 			if err := os.RemoveAll(filepath.Join(s.Dir, "dump.rdb")); err != nil {
 				t.Fatal(err)
 			}
@@ -54,15 +54,15 @@ var refusals = map[string]struct {
 	},
 }
 
-func steer(command string) func(*testing.T, *redistest.Server) {
-	return func(t *testing.T, s *redistest.Server) {
+func steer(command string) func(*testing.T, *redisrig.Server) {
+	return func(t *testing.T, s *redisrig.Server) {
 		t.Helper()
 		do(t, s, strings.Fields(command)...)
 	}
 }
 
 // snapshot has a server write one, and waits until it has ended so.
-func snapshot(t *testing.T, s *redistest.Server, status string) {
+func snapshot(t *testing.T, s *redisrig.Server, status string) {
 	t.Helper()
 	do(t, s, "BGSAVE")
 	for {
@@ -79,7 +79,7 @@ func snapshot(t *testing.T, s *redistest.Server, status string) {
 func TestRefusals(t *testing.T) {
 	for name, r := range refusals {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t, r.args...)
+			server := redisrig.Start(t, r.args...)
 			s := openStore(t, connect(t, server), nil)
 			held := situations(t, s)
 			r.begin(t, server)
@@ -125,7 +125,7 @@ func persist(t *testing.T, s *Store) <-chan punctual.Delivery {
 
 // A server that loads a long file answers at once, and refuses all until it has.
 func TestLoading(t *testing.T) {
-	server := redistest.Start(t, "--appendfsync", "always", "--key-load-delay", "50") // µs per command; it answers after each 1024
+	server := redisrig.Start(t, "--appendfsync", "always", "--key-load-delay", "50") // µs per command; it answers after each 1024
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "x"})
 	for range 15 {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -59,7 +59,7 @@ func TestCopyElsewhere(t *testing.T) {
 
 // P13: what happens to the copies between a store and its server changes nothing for a call with a key.
 func TestLostAnswerOfAKey(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	start := time.Unix(1_800_000_000, 0)
 	for _, v := range verbs() {
 		t.Run(v.name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestLostAnswerOfAKey(t *testing.T) {
 
 // P7, P13: a push of more than one script in several partitions, of which some were carried out.
 func TestPartOfAPushIsDone(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	loadScripts(t, server)
 	s, p := openBehind(t, server, &Options{Prefix: fresh(), Partitions: 4})
 	other := openStore(t, connect(t, server), &Options{Prefix: s.opt.Prefix})

@@ -8,18 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
-	"github.com/redis/go-redis/v9"
 )
 
 var replicated = Options{Durability: punctual.Replicated}
 
 // needWaitAOF goes on where the servers can give class replicated. On older ones the test
 // is only that they are refused.
-func needWaitAOF(t *testing.T, s *redistest.Server, c redis.UniversalClient) {
+func needWaitAOF(t *testing.T, s *redisrig.Server, c redis.UniversalClient) {
 	t.Helper()
 	if hasWaitAOF(t, s) {
 		return
@@ -33,10 +34,10 @@ func needWaitAOF(t *testing.T, s *redistest.Server, c redis.UniversalClient) {
 
 // pair is a primary with one replica, both syncing every write, that can give class replicated;
 // see needWaitAOF.
-func pair(t *testing.T) (primary, replica *redistest.Server) {
+func pair(t *testing.T) (primary, replica *redisrig.Server) {
 	t.Helper()
-	primary = redistest.Start(t, "--appendfsync", "always")
-	replica = redistest.StartReplica(t, primary, "--appendfsync", "always")
+	primary = redisrig.Start(t, "--appendfsync", "always")
+	replica = redisrig.StartReplica(t, primary, "--appendfsync", "always")
 	needWaitAOF(t, primary, connect(t, primary))
 	return primary, replica
 }
@@ -45,7 +46,7 @@ func pair(t *testing.T) (primary, replica *redistest.Server) {
 // something is made and says that it may be lost, also when it is repeated. Claims and settlements do not wait. (Open would
 // refuse such a server.)
 func TestReplicasCannotBeWaitedFor(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	plain := openStore(t, connect(t, server), nil)
 	held := situations(t, plain)
 	s, err := newStore(connect(t, server), &Options{Durability: punctual.Replicated, ReplicaTimeout: 20 * time.Millisecond})
@@ -92,14 +93,14 @@ func openReplicated(t *testing.T, c redis.UniversalClient, o *Options) *Store {
 }
 
 // stopped halts a replica: it is still there for its primary, and confirms nothing.
-func stopped(t *testing.T, s *redistest.Server) {
+func stopped(t *testing.T, s *redisrig.Server) {
 	t.Helper()
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func goOn(t *testing.T, s *redistest.Server) {
+func goOn(t *testing.T, s *redisrig.Server) {
 	t.Helper()
 	if err := s.Continue(); err != nil {
 		t.Fatal(err)
@@ -243,8 +244,8 @@ func awaitPushes(t *testing.T, s *Store) {
 
 // A replica without a file of its own is not enough.
 func TestReplicaWithoutFile(t *testing.T) {
-	primary := redistest.Start(t, "--appendfsync", "always")
-	redistest.StartReplica(t, primary, "--appendonly", "no")
+	primary := redisrig.Start(t, "--appendfsync", "always")
+	redisrig.StartReplica(t, primary, "--appendonly", "no")
 	client := connect(t, primary)
 	needWaitAOF(t, primary, client)
 	o := replicated
@@ -261,7 +262,7 @@ func TestReplicaWithoutFile(t *testing.T) {
 // P1: what was reported as stored is there after failovers, although the replica hangs
 // again and again, and the primary dies without a word.
 func TestReplicatedFailover(t *testing.T) {
-	sentinel := redistest.StartSentinel(t, "--appendfsync", "always")
+	sentinel := redisrig.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
 	closeAtEnd(t, client.Close)
 	needWaitAOF(t, sentinel.Nodes[0], client)
@@ -308,7 +309,7 @@ func pushUntil(ctx context.Context, s *Store, stored chan<- string) {
 
 // On a cluster each change waits for the replicas of its own node.
 func TestReplicatedCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3, 1, "--appendfsync", "always")
+	cluster := redisrig.StartCluster(t, 3, 1, "--appendfsync", "always")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	closeAtEnd(t, client.Close)
 	needWaitAOF(t, cluster.Nodes[0], client)

@@ -12,6 +12,8 @@ import (
 	"github.com/punctualmq/punctual/server"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 )
 
 // first are the groups of the suite that make test has over a server.
@@ -36,12 +38,12 @@ func TestServedRandomHistories(t *testing.T) {
 	}
 	t.Parallel()
 	var sv serving
-	storetest.RunRandom(t, sv.open, storetest.WithReopen(sv.reopen))
+	random.Run(t, sv.open, storetest.WithReopen(sv.reopen))
 }
 
 func TestServedRaces(t *testing.T) {
 	t.Parallel()
-	storetest.RunRaces(t, new(serving).open, storetest.WithLossyClaims())
+	races.Run(t, new(serving).open, storetest.WithLossyClaims())
 }
 
 // serving is clients, each of a server and a store of its own.

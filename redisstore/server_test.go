@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
-	"github.com/redis/go-redis/v9"
 )
 
 // The class that a server gives is reported, and one that it cannot give is refused with the
@@ -41,7 +42,7 @@ func TestDurability(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t, tt.args...)
+			server := redisrig.Start(t, tt.args...)
 			client := connect(t, server)
 			remedy := func(want punctual.Durability) string {
 				switch {
@@ -74,14 +75,14 @@ func TestDurability(t *testing.T) {
 }
 
 // hasWaitAOF reports whether a server is new enough for class replicated.
-func hasWaitAOF(t testing.TB, s *redistest.Server) bool {
+func hasWaitAOF(t testing.TB, s *redisrig.Server) bool {
 	t.Helper()
 	return !health.Older(health.ParseInfo(do(t, s, "INFO", "server"))["redis_version"], health.OldestReplicated)
 }
 
 // L12: a server that may evict messages is refused.
 func TestClassic_L12_Eviction(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	client := connect(t, server)
 	for _, policy := range []string{"allkeys-lru", "volatile-lru", "allkeys-random", "volatile-ttl"} {
 		do(t, server, "CONFIG", "SET", "maxmemory-policy", policy)
@@ -93,7 +94,7 @@ func TestClassic_L12_Eviction(t *testing.T) {
 
 // L12: settings may change while the store is open.
 func TestSettingsOfServerChange(t *testing.T) {
-	server := redistest.Start(t, "--appendfsync", "always")
+	server := redisrig.Start(t, "--appendfsync", "always")
 	var log bytes.Buffer
 	s := openStore(t, connect(t, server), &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s.health.Check()
@@ -120,7 +121,7 @@ func TestSettingsOfServerChange(t *testing.T) {
 // What lies in Redis already is not touched by a program that does not know its format. Open and an examination
 // say what to do.
 func TestOtherFormats(t *testing.T) {
-	server := redistest.Start(t, "--enable-debug-command", "yes")
+	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	for format, remedy := range map[string]string{"1": "another prefix", "3": "the version of Punctual that wrote it"} {
 		do(t, server, "HSET", "punctual:store", "format", format, "epoch", "x")
 		before := do(t, server, "DEBUG", "DIGEST")
@@ -161,7 +162,7 @@ func TestUnfitClients(t *testing.T) {
 
 // The rights that docs/format-redis.md names are enough, and notifications work with them.
 func TestLeastRights(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "punctual", Password: "secret"})
 	closeAtEnd(t, client.Close)
@@ -227,7 +228,7 @@ func TestRightsAreTried(t *testing.T) {
 // A user who lacks one right is refused with its name, before anything has failed halfway; one who
 // only lacks notifications is not.
 func TestLackingRights(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	openStore(t, connect(t, server), nil) // so that there is a store to be tried
 	commands := []string{
 		"ping", "info", "time", "evalsha", "eval", "unlink", "hdel", "hexists", "hget", "hlen", "hmget", "hscan", "hset",
@@ -268,7 +269,7 @@ func TestLackingRights(t *testing.T) {
 // A client of another database selects it before its first command. Who may not is told so, and of no
 // right that is there.
 func TestLackingRightToSelect(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "punctual", Password: "secret", DB: 3})
 	closeAtEnd(t, client.Close)
@@ -287,7 +288,7 @@ func TestLackingRightToSelect(t *testing.T) {
 // P10: a client that waits for an answer without end, or for long, is refused: a server that hangs would
 // hold up every call.
 func TestClientsWithoutTimeouts(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for name, o := range map[string]redis.Options{
 		"no ReadTimeout":   {ReadTimeout: -1},
 		"no WriteTimeout":  {WriteTimeout: -1},
@@ -312,7 +313,7 @@ func TestClientsWithoutTimeouts(t *testing.T) {
 
 // A right that is taken away while the store is open has pushes refused until it is back.
 func TestRightTakenAway(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "punctual", Password: "secret"})
 	closeAtEnd(t, client.Close)
@@ -331,7 +332,7 @@ func TestRightTakenAway(t *testing.T) {
 // L12: a server that begins to evict, or loses the class asked for, takes no pushes until it is
 // mended. What is there is still worked on.
 func TestPushesRefused(t *testing.T) {
-	server := redistest.Start(t, "--appendfsync", "always")
+	server := redisrig.Start(t, "--appendfsync", "always")
 	s := openStore(t, connect(t, server), &Options{Durability: punctual.Fsync, checkEvery: time.Millisecond})
 	for _, c := range []struct{ setting, unfit, fit string }{
 		{"maxmemory-policy", "allkeys-lru", "noeviction"},

@@ -24,18 +24,13 @@ const (
 
 // Settle finishes, gives back, gives up or extends leases; see punctual.Store.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if err := storekit.CheckBatch(len(ss)); err != nil {
-		return nil, err
-	}
-	key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfSettle(ss) })
-	if err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
-	return s.settle(ctx, ss, key)
+	return call(ctx, s, "settle", "", plainly(storekit.CheckBatch(len(ss))), func() ([]error, error) {
+		key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfSettle(ss) })
+		if err != nil {
+			return nil, err
+		}
+		return s.settle(ctx, ss, key)
+	})
 }
 
 // settle is Settle within a call that is under way. What was too much for its script is asked for anew. The first of a
@@ -52,7 +47,7 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	for len(items) > 0 {
 		left, err := s.settleItems(ctx, ss, items, results, key)
 		if err != nil && !some {
-			return nil, fmt.Errorf("settle: %w", err)
+			return nil, err
 		}
 		if err != nil {
 			for _, i := range items {

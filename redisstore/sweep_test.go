@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
 
 // members is how many a sorted set of the topic has.
-func members(t *testing.T, server *redistest.Server, set string) int {
+func members(t *testing.T, server *redisrig.Server, set string) int {
 	t.Helper()
 	n, err := strconv.Atoi(do(t, server, "ZCARD", "punctual:{orders#0}:"+set))
 	if err != nil {
@@ -24,7 +24,7 @@ func members(t *testing.T, server *redistest.Server, set string) int {
 
 // What was kept long enough goes, also in a topic that nobody changes but consumers wait for.
 func TestIdleTopicIsSwept(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	held := situations(t, s) // one message is dead, one finished ID is remembered
@@ -56,7 +56,7 @@ func TestIdleTopicIsSwept(t *testing.T) {
 
 // P10: finished IDs go as fast as large batches bring new ones.
 func TestFinishedDoNotGather(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	remember := time.Millisecond

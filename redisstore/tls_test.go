@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // authority vouches for certificates; its own has its name.
@@ -70,7 +70,7 @@ func (a *authority) file(name string) string { return filepath.Join(a.dir, name)
 // its clients, and has a port without TLS for steering.
 func startSecure(t *testing.T, a *authority) string {
 	t.Helper()
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	host, _, err := net.SplitHostPort(server.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestFilesOfURLs(t *testing.T) {
 			t.Errorf("open %s: %v; want ErrInvalid", url, err)
 		}
 	}
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	do(t, server, "CONFIG", "SET", "requirepass", "s@cret word")
 	s, err := OpenURL(t.Context(), "redis://"+server.Addr+"?password-file="+write("password", "s@cret word\r\nnot this\n"), nil)
 	if err != nil {

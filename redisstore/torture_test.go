@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/punctualmq/punctual/internal/faultnet"
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/storetest"
+	netrig "github.com/punctualmq/punctual/internal/rigs/net"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for another number.
@@ -36,12 +36,12 @@ const killPartitions = 1
 // told is held against what they and a look at everything find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, "--appendfsync", "always")
-	wire := faultnet.StartWire(t, server.Addr)
-	k := newKillRun(t, storetest.KeepsAll, "redis://"+wire.Addr, "fsync")
+	server := redisrig.Start(t, "--appendfsync", "always")
+	wire := netrig.StartWire(t, server.Addr)
+	k := newKillRun(t, ledger.KeepsAll, "redis://"+wire.Addr, "fsync")
 	k.quiet = func() bool { return strings.Count(do(t, server, "CLIENT", "LIST"), " addr=") <= 1 }
-	kills, halts, cuts, networks := 0, 0, 0, make(map[faultnet.Direction]int)
-	rounds := storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds)
+	kills, halts, cuts, networks := 0, 0, 0, make(map[netrig.Direction]int)
+	rounds := ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds)
 	k.run(rounds, func(i int) {
 		k.pause(200, 700)
 		switch i % killFaults {
@@ -62,7 +62,7 @@ func TestSlowKill(t *testing.T) {
 				t.Error("this test shows nothing: there was no connection to cut")
 			}
 		case 4, 5: // requests are carried out and their answers are late, or the requests are
-			direction := faultnet.Direction(i % 2)
+			direction := netrig.Direction(i % 2)
 			networks[direction]++
 			wire.Cut(direction)
 			wire.AwaitHeld(t, direction, killClients)
@@ -74,7 +74,7 @@ func TestSlowKill(t *testing.T) {
 	k.audit(connect(t, server))
 	t.Logf("the server was killed %d times with %d calls under way, halted %d times, all connections cut %d times, the network in one direction %v times",
 		kills, k.underWay, halts, cuts, networks)
-	if rounds >= killFaults && (networks[faultnet.ToServer] == 0 || networks[faultnet.FromServer] == 0) {
+	if rounds >= killFaults && (networks[netrig.ToServer] == 0 || networks[netrig.FromServer] == 0) {
 		t.Error("this test shows nothing of one direction of the network: it was never cut")
 	}
 }
@@ -85,31 +85,31 @@ type killRun struct {
 	url     string // for a look; that of the processes asks for a class, too
 	class   string
 	path    string
-	journal *storetest.Journal
-	ledger  *storetest.Ledger
+	journal *ledger.Journal
+	ledger  *ledger.Ledger
 	rng     *rand.Rand
 	// quiet tells whether the servers have seen the end of all connections, behind which nothing of theirs can come.
 	quiet func() bool
 	// caughtUp, if not nil, has the replicas get all that was done in a round.
 	caughtUp func()
 	process  int64
-	lines    []storetest.Line // the last ones
-	round    int              // where those of this round begin in lines
-	kills    [][2]int64       // clocks between which a server was killed, in this round
-	underWay int              // calls during those of all rounds
-	stories  int              // that had to be there, when looked at
+	lines    []ledger.Line // the last ones
+	round    int           // where those of this round begin in lines
+	kills    [][2]int64    // clocks between which a server was killed, in this round
+	underWay int           // calls during those of all rounds
+	stories  int           // that had to be there, when looked at
 	began    time.Time
 }
 
-func newKillRun(t *testing.T, d storetest.Durable, url, class string) *killRun {
+func newKillRun(t *testing.T, d ledger.Durable, url, class string) *killRun {
 	path := filepath.Join(t.TempDir(), "journal")
-	journal, err := storetest.OpenJournal(path)
+	journal, err := ledger.OpenJournal(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := &killRun{
-		t: t, url: url, class: class, path: path, journal: journal, ledger: storetest.NewLedger(d),
-		rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0)), began: time.Now(),
+		t: t, url: url, class: class, path: path, journal: journal, ledger: ledger.New(d),
+		rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0)), began: time.Now(),
 	}
 	k.ledger.GivesBack = true
 	k.ledger.Earlier = 1000 // polls that are late hand their answers to the next claim
@@ -141,7 +141,7 @@ func (k *killRun) run(rounds int, fault func(i int)) {
 			k.caughtUp()
 		}
 		if k.t.Failed() {
-			name, err := storetest.DumpLines(k.lines)
+			name, err := ledger.DumpLines(k.lines)
 			k.t.Fatalf("in round %d of %d; the lines are in %s (%v)", i+1, rounds, name, err)
 		}
 		if (i+1)%10 == 0 {
@@ -166,7 +166,7 @@ func (k *killRun) read(i int) {
 		k.lines = nil
 	}
 	k.round = len(k.lines)
-	if err := storetest.ReadJournal(k.path, k.add); err != nil {
+	if err := ledger.ReadJournal(k.path, k.add); err != nil {
 		k.t.Error(err)
 	}
 	for _, kill := range k.kills {
@@ -184,7 +184,7 @@ func (k *killRun) read(i int) {
 }
 
 // kill kills a server.
-func (k *killRun) kill(server *redistest.Server) {
+func (k *killRun) kill(server *redisrig.Server) {
 	from := time.Now().UnixMilli()
 	if err := server.Kill(); err != nil {
 		k.t.Fatal(err)
@@ -207,11 +207,11 @@ func (k *killRun) during(kill [2]int64) (n int) {
 }
 
 // start starts the processes of a round, and returns when all have opened the store.
-func (k *killRun) start() (ps []*storetest.ChildProcess) {
+func (k *killRun) start() (ps []*ledger.ChildProcess) {
 	for range killClients {
 		k.process++
-		c := storetest.Child{Store: k.url + "?durability=" + k.class, Journal: k.path, Process: k.process, Seed: k.rng.Uint64()}
-		p, err := storetest.StartChild("TestKillChild", c)
+		c := ledger.Child{Store: k.url + "?durability=" + k.class, Journal: k.path, Process: k.process, Seed: k.rng.Uint64()}
+		p, err := ledger.StartChild("TestKillChild", c)
 		if err != nil {
 			k.t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func (k *killRun) start() (ps []*storetest.ChildProcess) {
 	for _, p := range ps {
 		working := false
 		for what := range p.Said {
-			if working = what == storetest.Working; working {
+			if working = what == ledger.Working; working {
 				break
 			}
 		}
@@ -236,7 +236,7 @@ func (k *killRun) pause(least, most int) {
 	time.Sleep(time.Duration(least+k.rng.IntN(most-least)) * time.Millisecond)
 }
 
-func (k *killRun) add(e storetest.Line) {
+func (k *killRun) add(e ledger.Line) {
 	k.lines = append(k.lines, e)
 	k.ledger.Add(e)
 }
@@ -247,7 +247,7 @@ func (k *killRun) look(process int64) error {
 	if err != nil {
 		return err
 	}
-	r := storetest.NewRecorder(s, process, nil, k.add)
+	r := ledger.NewRecorder(s, process, nil, k.add)
 	err = r.Look(k.t.Context())
 	kept, err2 := k.ledger.LookAtStories(k.t.Context(), r)
 	k.stories += kept
@@ -256,7 +256,7 @@ func (k *killRun) look(process int64) error {
 
 // audit has all that is left delivered and acknowledged in the end.
 func (k *killRun) audit(client redis.UniversalClient) {
-	clock := &storetest.ShiftedClock{}
+	clock := &ledger.ShiftedClock{}
 	s := openStore(k.t, client, &Options{clock: clock, Partitions: killPartitions})
 	if err := k.ledger.Audit(k.t.Context(), s, auditProcess, clock); err != nil {
 		k.t.Error(err)
@@ -273,11 +273,11 @@ func (k *killRun) report() {
 
 // TestKillChild is a process that a killRun starts and kills; by itself it does nothing.
 func TestKillChild(t *testing.T) {
-	c, ok := storetest.ChildOf(t)
+	c, ok := ledger.ChildOf(t)
 	if !ok {
 		t.Skip("this is a child process of TestSlowKill and others")
 	}
-	j, err := storetest.OpenJournal(c.Journal)
+	j, err := ledger.OpenJournal(c.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,8 +288,8 @@ func TestKillChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Say(storetest.Working)
-	w := &storetest.Workload{
+	c.Say(ledger.Working)
+	w := &ledger.Workload{
 		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
 		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1, Stories: true,
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/errkind"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
@@ -39,13 +39,13 @@ func waysToGoOn() []goesOn {
 
 // heldBack makes a call whose only copy is held, and that ends without an answer. It returns a store over the same topic by another
 // way, for what another process does.
-func (g goesOn) heldBack(t *testing.T, server *redistest.Server, sc *script.Script, prepare func(s *Store), call func(ctx context.Context, s *Store) error) (s, other *Store, held *redistest.Fault) {
+func (g goesOn) heldBack(t *testing.T, server *redisrig.Server, sc *script.Script, prepare func(s *Store), call func(ctx context.Context, s *Store) error) (s, other *Store, held *redisrig.Fault) {
 	t.Helper()
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0).Add(g.intoWindow)) // a window begins at that second
 	s, p := openBehind(t, server, &Options{Prefix: fresh(), clock: clock})
 	other = openStore(t, connect(t, server), &Options{Prefix: s.opt.Prefix, clock: clock})
 	prepare(s)
-	var second *redistest.Fault
+	var second *redisrig.Fault
 	ended := make(chan struct{})
 	ctx, end := context.WithCancel(t.Context())
 	held = givenUp(t, p, sc, ctx, func() {
@@ -81,7 +81,7 @@ func (g goesOn) heldBack(t *testing.T, server *redistest.Server, sc *script.Scri
 
 // P1, P4, P5, P6, P13: a copy of any call without an answer is refused once a later call to the partition was answered. A read will do.
 func TestCopyOfACallWithoutAnswer(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for _, v := range everyCall() {
 		if v.script == script.Claim {
 			continue // its context does not end it: see TestClaimWithoutAnswer
@@ -104,7 +104,7 @@ func TestCopyOfACallWithoutAnswer(t *testing.T) {
 
 // P5: the push without an answer is made again and stored, and cancelled. Its late copy must not bring it back.
 func TestLateCopyOfAPush(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	x := []punctual.NewMessage{{Topic: "orders", ID: "x"}}
 	for _, g := range waysToGoOn() {
 		t.Run(g.name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestLateCopyOfAPush(t *testing.T) {
 
 // P5: a late copy of a reschedule must not override a newer one, nor one of a cancel end a later message with that ID.
 func TestLateCopyOfAnAmendment(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	for change, again := range map[punctual.Change]func(t *testing.T, s *Store){
 		punctual.ChangeReschedule: func(t *testing.T, s *Store) {
 			out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "orders", ID: "x", Delay: 2 * time.Hour}})
@@ -164,7 +164,7 @@ func TestLateCopyOfAnAmendment(t *testing.T) {
 
 // P3, P6: a claim that ended without an answer has leased nothing, once the store has gone on. Its late copy would lease for nobody.
 func TestClaimWithoutAnswer(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_040, 0))
 	s, p := openBehind(t, server, &Options{Prefix: fresh(), clock: clock})
 	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)})
@@ -190,7 +190,7 @@ func TestClaimWithoutAnswer(t *testing.T) {
 
 // P13: while copies of an earlier call cannot be refused no other call is sent, and its error is definite.
 func TestNothingIsSentBeforeCopiesAreRefused(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s, p := openBehind(t, server, &Options{Prefix: fresh()})
 	push(t, s, punctual.NewMessage{ID: "first", Delay: time.Hour})
 	ctx, end := context.WithCancel(t.Context())

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
 // P13: a read whose answer is lost certainly changed nothing.
 func TestReadWithoutAnswer(t *testing.T) {
-	s, p := openBehind(t, redistest.Start(t), nil)
+	s, p := openBehind(t, redisrig.Start(t), nil)
 	push(t, s, punctual.NewMessage{ID: "a", Delay: time.Hour})
 	for _, read := range []struct {
 		script *script.Script

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 func TestParseURL(t *testing.T) {
@@ -53,7 +54,7 @@ func TestBadURLs(t *testing.T) {
 }
 
 func TestOpenURL(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	do(t, server, "CONFIG", "SET", "requirepass", "s@cret")
 	open := func(text string, o *Options) *Store {
 		s, err := OpenURL(t.Context(), text, o)

@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // twoProcesses is two Stores on the same data: one only claims, the other does all else. So
@@ -107,7 +108,7 @@ func ack(t testing.TB, s *Store, d punctual.Delivery) {
 // A user who may not publish or subscribe has no notifications at all: then waiting claims look
 // once a second (P11).
 func TestWithoutNotifications(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	if _, err := server.Do("ACL", "SETUSER", "mute", "on", "nopass", "~*", "resetchannels", "+@all"); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestWithoutNotifications(t *testing.T) {
 }
 
 // calls is how many scripts a server has run.
-func calls(t testing.TB, s *redistest.Server) int {
+func calls(t testing.TB, s *redisrig.Server) int {
 	t.Helper()
 	info, err := s.Do("INFO", "commandstats")
 	if err != nil {
@@ -154,7 +155,7 @@ func calls(t testing.TB, s *redistest.Server) int {
 }
 
 // polls is how often the heads of partitions have been read, by scripts or without.
-func polls(t testing.TB, s *redistest.Server) int {
+func polls(t testing.TB, s *redisrig.Server) int {
 	t.Helper()
 	got := regexp.MustCompile(`cmdstat_zrange:calls=(\d+)`).FindStringSubmatch(do(t, s, "INFO", "commandstats"))
 	if got == nil {
@@ -181,7 +182,7 @@ func TestIdleCost(t *testing.T) {
 // many seconds.
 func idle(t *testing.T, o *Options, waiters int) (looks int, seconds float64) {
 	t.Helper()
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), o)
 	push(t, s, punctual.NewMessage{ID: "first", Due: time.Unix(1, 0)}, punctual.NewMessage{ID: "far", Delay: time.Hour})
 	ack(t, s, claimOne(t, s, time.Minute)) // the server knows the scripts from now on
@@ -200,7 +201,7 @@ func idle(t *testing.T, o *Options, waiters int) (looks int, seconds float64) {
 
 // A message that falls due is claimed by one look, not by one of each waiter.
 func TestOneLookPerMessage(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	const waiters, messages = 16, 16
 	var waiting sync.WaitGroup
@@ -263,7 +264,7 @@ func awaitAsleep(t testing.TB, s *Store, claims int) {
 
 // What is known from the last poll and from notifications serves the next claim, too: it asks for nothing.
 func TestClaimsShareWhatIsKnown(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	push(t, s, punctual.NewMessage{ID: "later", Delay: time.Hour})
 	for range 100 { // at first nothing is known, and each second nothing for sure
@@ -280,7 +281,7 @@ func TestClaimsShareWhatIsKnown(t *testing.T) {
 
 // The processes that wait for a topic are counted by their subscriptions. Who may not count them goes without.
 func TestProcesses(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	p := wait.Part{Topic: "orders"}
 	if n := s.waits.Processes(p); n != 0 {

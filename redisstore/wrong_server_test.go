@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // wrong are URLs that name a server of another kind, or what it does not have.
@@ -32,7 +32,7 @@ func (w wrong) refused(t *testing.T) {
 }
 
 func TestWrongServer(t *testing.T) {
-	single, node := redistest.Start(t), redistest.Start(t, "--cluster-enabled", "yes")
+	single, node := redisrig.Start(t), redisrig.Start(t, "--cluster-enabled", "yes")
 	for _, w := range []wrong{
 		{"redis://" + single.Addr + "/99", punctual.ErrInvalid, "no database of this number"},
 		{"redis+cluster://" + single.Addr, punctual.ErrUnsupported, "use redis://"},
@@ -45,7 +45,7 @@ func TestWrongServer(t *testing.T) {
 }
 
 func TestWrongSentinel(t *testing.T) {
-	sentinel := redistest.StartSentinel(t)
+	sentinel := redisrig.StartSentinel(t)
 	for _, w := range []wrong{
 		{"redis://" + sentinel.Addr, punctual.ErrUnsupported, "use redis+sentinel://"},
 		{"redis+cluster://" + sentinel.Addr, punctual.ErrUnsupported, "redis+sentinel://"},
@@ -63,7 +63,7 @@ func TestPlainToTLS(t *testing.T) {
 // A server that cannot write to its disk refuses even a ping. It can be looked at all the same.
 func TestExamineWhereDiskFails(t *testing.T) {
 	failing := refusals["MISCONF"]
-	server := redistest.Start(t, failing.args...)
+	server := redisrig.Start(t, failing.args...)
 	s := openStore(t, connect(t, server), nil)
 	failing.begin(t, server)
 	if _, err := server.Do("PING"); err == nil || !strings.Contains(err.Error(), "MISCONF") {

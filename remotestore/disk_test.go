@@ -12,6 +12,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 )
 
 // first are the groups of the suite that make test runs over a directory. They are what a server does for a store,
@@ -33,7 +35,7 @@ func TestSlowOverDisk(t *testing.T) {
 
 func TestRacesOverDisk(t *testing.T) {
 	t.Parallel()
-	storetest.RunRaces(t, new(servedDisks).open, storetest.WithLossyClaims())
+	races.Run(t, new(servedDisks).open, storetest.WithLossyClaims())
 }
 
 func TestRandomOverDisk(t *testing.T) {
@@ -42,7 +44,7 @@ func TestRandomOverDisk(t *testing.T) {
 	}
 	t.Parallel()
 	var sd servedDisks
-	storetest.RunRandom(t, sd.open, storetest.WithReopen(sd.reopen))
+	random.Run(t, sd.open, storetest.WithReopen(sd.reopen))
 }
 
 // servedDisks are clients, each of a server with a directory of its own.

@@ -17,12 +17,12 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
-	"github.com/punctualmq/punctual/internal/pgtest"
-	"github.com/punctualmq/punctual/internal/redistest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/pgstore"
 	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/remotestore"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // How many rounds the ordinary test run makes on a directory, and with two servers; PUNCTUAL_TORTURE_CYCLES asks for another number.
@@ -41,7 +41,7 @@ const killClients = 2
 // at everything find.
 func TestSlowKillServer(t *testing.T) {
 	t.Parallel()
-	k := newKillRun(t, storetest.KeepsTransactions, diskPrefix+filepath.Join(t.TempDir(), "store"), 1)
+	k := newKillRun(t, ledger.KeepsTransactions, diskPrefix+filepath.Join(t.TempDir(), "store"), 1)
 	p := newRoughProxy(t, k.servers[0].addr, k.rng.Uint64())
 	k.urls = []string{"http://" + k.servers[0].addr, "http://" + p.addr}
 	rough := func() bool { return p.resets.Load() > 0 && p.lost.Load() > 0 && p.delays.Load() > 0 }
@@ -56,8 +56,8 @@ func TestSlowKillServer(t *testing.T) {
 // knows what became of the requests, so the ledger need not be told of kills.
 func TestSlowKillOneOfTwoServers(t *testing.T) {
 	t.Parallel()
-	rs := redistest.Start(t, "--appendfsync", "always")
-	k := newKillRun(t, storetest.KeepsAll, redisPrefix+rs.Addr+"/0?durability=fsync", 2)
+	rs := redisrig.Start(t, "--appendfsync", "always")
+	k := newKillRun(t, ledger.KeepsAll, redisPrefix+rs.Addr+"/0?durability=fsync", 2)
 	k.sharesAnswers = true
 	k.idle = func() (bool, error) {
 		list, err := rs.Do("CLIENT", "LIST")
@@ -70,8 +70,8 @@ func TestSlowKillOneOfTwoServers(t *testing.T) {
 // TestSlowKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There each server alone knows its answers.
 func TestSlowKillOneOfTwoServersOnPostgres(t *testing.T) {
 	t.Parallel()
-	ps := pgtest.Start(t)
-	k := newKillRun(t, storetest.KeepsAll, ps.URL("postgres"), 2)
+	ps := pgrig.Start(t)
+	k := newKillRun(t, ledger.KeepsAll, ps.URL("postgres"), 2)
 	k.idle = func() (bool, error) {
 		n, err := ps.Do("select count(*) from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()")
 		return strings.TrimSpace(n) == "0", err
@@ -104,10 +104,10 @@ type killRun struct {
 	sharesAnswers bool
 	// idle tells whether nobody is connected to the servers below; nil for a directory.
 	idle    func() (bool, error)
-	ledger  *storetest.Ledger
+	ledger  *ledger.Ledger
 	rng     *rand.Rand
 	process int64
-	lines   []storetest.Line // the last ones
+	lines   []ledger.Line // the last ones
 	// kills and underWay are the kills of this round and, in all rounds, the calls that were under way then, by what became of them.
 	kills                               []interval
 	killed, loaded, starting, clients   int
@@ -120,12 +120,12 @@ type interval struct{ from, to int64 }
 // killedServer is a server with an address of its own.
 type killedServer struct {
 	addr    string
-	process *storetest.ChildProcess
+	process *ledger.ChildProcess
 }
 
-func newKillRun(t *testing.T, keeps storetest.Durable, store string, servers int) *killRun {
+func newKillRun(t *testing.T, keeps ledger.Durable, store string, servers int) *killRun {
 	t.Helper()
-	k := &killRun{t: t, dir: t.TempDir(), program: buildCommand(t), store: store, ledger: storetest.NewLedger(keeps), rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0))}
+	k := &killRun{t: t, dir: t.TempDir(), program: buildCommand(t), store: store, ledger: ledger.New(keeps), rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0))}
 	// A copy of a claim may come when the leases of the first have run out, and is answered without them.
 	k.ledger.Lossy, k.ledger.GivesBack = true, true
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "unreachable", "overloaded"}
@@ -161,13 +161,13 @@ func freeAddr(t *testing.T) string {
 // run makes that many rounds, and up to ten times as many until what they are to meet by chance has happened.
 func (k *killRun) run(rounds int, enough func() bool) {
 	t := k.t
-	rounds = storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", rounds)
+	rounds = ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", rounds)
 	began := time.Now()
 	most := 10 * rounds
 	for i := 0; i < rounds || i < most && !enough(); i++ {
 		k.round(i)
 		if t.Failed() {
-			name, err := storetest.DumpLines(k.lines)
+			name, err := ledger.DumpLines(k.lines)
 			t.Fatalf("in round %d of %d; the lines are in %s (%v)", i+1, rounds, name, err)
 		}
 		if (i+1)%100 == 0 {
@@ -187,7 +187,7 @@ func (k *killRun) run(rounds int, enough func() bool) {
 func (k *killRun) audit() {
 	ctx, quiet := k.t.Context(), slog.New(slog.DiscardHandler)
 	if dir, ok := strings.CutPrefix(k.store, diskPrefix); ok {
-		clock := &storetest.ShiftedClock{}
+		clock := &ledger.ShiftedClock{}
 		s, err := diskstore.Open(dir, &diskstore.Options{Logger: quiet, Clock: clock})
 		if err != nil {
 			k.t.Fatal(err)
@@ -282,12 +282,12 @@ func (k *killRun) round(i int) {
 
 // launch starts a server and returns when it begins to open its store.
 func (k *killRun) launch(s *killedServer) {
-	p, err := storetest.StartChild("TestKillServerChild", storetest.Child{Program: k.program, Store: k.store, Journal: s.addr})
+	p, err := ledger.StartChild("TestKillServerChild", ledger.Child{Program: k.program, Store: k.store, Journal: s.addr})
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	s.process = p
-	k.await(p, storetest.Opening)
+	k.await(p, ledger.Opening)
 }
 
 // start starts a server and returns when it listens.
@@ -301,7 +301,7 @@ func (k *killRun) start(s *killedServer) {
 // serving is what serve prints first, when it listens: "Serving STORE on ADDRESS".
 const serving byte = 'S'
 
-func (k *killRun) await(p *storetest.ChildProcess, sign byte) {
+func (k *killRun) await(p *ledger.ChildProcess, sign byte) {
 	for what := range p.Said {
 		if what == sign {
 			return
@@ -326,18 +326,18 @@ func (k *killRun) kill(s *killedServer) {
 	k.kills = append(k.kills, interval{from, time.Now().UnixMilli()})
 }
 
-func (k *killRun) startClients(journal string) (ps []*storetest.ChildProcess) {
+func (k *killRun) startClients(journal string) (ps []*ledger.ChildProcess) {
 	for i := range killClients {
 		k.process++
-		c := storetest.Child{Store: k.urls[i%len(k.urls)], Journal: journal, Process: k.process, Seed: k.rng.Uint64()}
-		p, err := storetest.StartChild("TestKillClientChild", c)
+		c := ledger.Child{Store: k.urls[i%len(k.urls)], Journal: journal, Process: k.process, Seed: k.rng.Uint64()}
+		p, err := ledger.StartChild("TestKillClientChild", c)
 		if err != nil {
 			k.t.Fatal(err)
 		}
 		ps = append(ps, p)
 	}
 	for _, p := range ps {
-		k.await(p, storetest.Working)
+		k.await(p, ledger.Working)
 	}
 	return ps
 }
@@ -362,10 +362,10 @@ func (k *killRun) read(journal string) {
 		}
 		return met
 	}
-	err := storetest.ReadJournal(journal, func(e storetest.Line) {
+	err := ledger.ReadJournal(journal, func(e ledger.Line) {
 		k.add(e)
 		switch {
-		case e.Call == storetest.LineStart || e.Call == storetest.LineStop:
+		case e.Call == ledger.LineStart || e.Call == ledger.LineStop:
 		case !e.Answer:
 			began[e.N] = e.At
 		default:
@@ -410,7 +410,7 @@ func (k *killRun) awaitQuiet() {
 	k.t.Fatal("the connections of processes that were killed are still there")
 }
 
-func (k *killRun) add(e storetest.Line) {
+func (k *killRun) add(e ledger.Line) {
 	k.lines = append(k.lines, e)
 	k.ledger.Add(e)
 }
@@ -421,7 +421,7 @@ func (k *killRun) look(process int64) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(storetest.NewRecorder(s, process, nil, k.add).Look(k.t.Context()), s.Close())
+	return errors.Join(ledger.NewRecorder(s, process, nil, k.add).Look(k.t.Context()), s.Close())
 }
 
 func (k *killRun) report() {
@@ -432,11 +432,11 @@ func (k *killRun) report() {
 
 // TestKillServerChild becomes a server that its parent kills; by itself it does nothing.
 func TestKillServerChild(t *testing.T) {
-	c, ok := storetest.ChildOf(t)
+	c, ok := ledger.ChildOf(t)
 	if !ok {
 		t.Skip("this is a child process of another test")
 	}
-	c.Say(storetest.Opening)
+	c.Say(ledger.Opening)
 	// What it prints goes to the parent, through the shell because systems name the call for that differently.
 	serve := []string{"/bin/sh", "-c", `exec "$0" "$@" >&3`, c.Program, "serve", "--no-console", "--rate", "1000000", "--store", c.Store, "--listen", c.Journal}
 	t.Fatal(syscall.Exec(serve[0], serve, os.Environ()))
@@ -444,11 +444,11 @@ func TestKillServerChild(t *testing.T) {
 
 // TestKillClientChild is a process that works on a server; by itself it does nothing.
 func TestKillClientChild(t *testing.T) {
-	c, ok := storetest.ChildOf(t)
+	c, ok := ledger.ChildOf(t)
 	if !ok {
 		t.Skip("this is a child process of another test")
 	}
-	j, err := storetest.OpenJournal(c.Journal)
+	j, err := ledger.OpenJournal(c.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,8 +463,8 @@ func TestKillClientChild(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.Say(storetest.Working)
-	w := &storetest.Workload{
+	c.Say(ledger.Working)
+	w := &ledger.Workload{
 		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
 		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1,
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/remotestore"
@@ -250,8 +250,8 @@ func callsOf() []verbOf {
 // P3, P5, P7, P13: a call whose server is gone between doing and answering is asked of the other one, and done once.
 func TestSlowServerGoneBetweenDoingAndAnswering(t *testing.T) {
 	t.Parallel()
-	single := "redis://" + redistest.Start(t).Addr
-	cluster := "redis+cluster://" + strings.Join(redistest.StartCluster(t, 3, 0).Addrs(), ",")
+	single := "redis://" + redisrig.Start(t).Addr
+	cluster := "redis+cluster://" + strings.Join(redisrig.StartCluster(t, 3, 0).Addrs(), ",")
 	for name, x := range map[string]shared{
 		"one partition":  {url: single, partitions: 1},
 		"partitions":     {url: single, partitions: 4},

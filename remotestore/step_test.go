@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/remotestore"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 // steppedServer is a server whose store's clock the test sets, and a client that was connected before.
@@ -23,7 +23,7 @@ type steppedServer struct {
 
 // overDisk serves a directory.
 func overDisk(t *testing.T) *steppedServer {
-	clock := new(storetest.ShiftedClock)
+	clock := new(ledger.ShiftedClock)
 	below, err := diskstore.Open(filepath.Join(t.TempDir(), "store"), &diskstore.Options{Clock: clock})
 	below = closing(t, below, err)
 	x := &steppedServer{T: t, store: connect(t, nil, serve(t, below, "").url), below: below}

@@ -9,18 +9,20 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 )
 
 func TestSlowOverMemory(t *testing.T) {
 	storetest.Run(t, overMemory, storetest.WithClockElsewhere(), storetest.WithLossyClaims())
 }
-func TestSlowRandomHistories(t *testing.T) { storetest.RunRandom(t, overMemory) }
-func TestRaces(t *testing.T)               { storetest.RunRaces(t, overMemory, storetest.WithLossyClaims()) }
+func TestSlowRandomHistories(t *testing.T) { random.Run(t, overMemory) }
+func TestRaces(t *testing.T)               { races.Run(t, overMemory, storetest.WithLossyClaims()) }
 
 // TestStoreOverSocket has a few cases of the suite, all of them in make torture.
 func TestStoreOverSocket(t *testing.T) {
 	if os.Getenv("PUNCTUAL_TORTURE_CYCLES") == "" {
-		storetest.RunRaces(t, overSocket, storetest.WithLossyClaims())
+		races.Run(t, overSocket, storetest.WithLossyClaims())
 		return
 	}
 	storetest.Run(t, overSocket, storetest.WithClockElsewhere(), storetest.WithLossyClaims())

@@ -12,7 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual/diskstore"
 	"github.com/punctualmq/punctual/sharedstore"
-	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
 const (
@@ -33,7 +33,7 @@ func TestSlowKillOwner(t *testing.T) {
 	t.Parallel()
 	k := &killRun{
 		t: t, dir: filepath.Join(t.TempDir(), "store"), journal: filepath.Join(t.TempDir(), "journal"),
-		ledger: storetest.NewLedger(storetest.KeepsTransactions), rng: rand.New(rand.NewPCG(storetest.TortureSeed(t), 0)),
+		ledger: ledger.New(ledger.KeepsTransactions), rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0)),
 	}
 	// A copy of a claim may come when the leases of the first have run out, and is answered without them.
 	k.ledger.Lossy, k.ledger.GivesBack = true, true
@@ -43,11 +43,11 @@ func TestSlowKillOwner(t *testing.T) {
 			_ = p.Kill() // the test has failed already
 		}
 	})
-	rounds := storetest.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds)
+	rounds := ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", killRounds)
 	for i := range rounds {
 		k.round(i)
 		if t.Failed() {
-			name, err := storetest.DumpLines(k.lines)
+			name, err := ledger.DumpLines(k.lines)
 			t.Fatalf("in round %d of %d; the lines are in %s (%v)", i+1, rounds, name, err)
 		}
 	}
@@ -62,15 +62,15 @@ func TestSlowKillOwner(t *testing.T) {
 type killRun struct {
 	t            *testing.T
 	dir, journal string
-	ledger       *storetest.Ledger
+	ledger       *ledger.Ledger
 	rng          *rand.Rand
 	process      int64
-	running      map[*storetest.ChildProcess]int64 // the numbers of the processes
-	owner        *storetest.ChildProcess
+	running      map[*ledger.ChildProcess]int64 // the numbers of the processes
+	owner        *ledger.ChildProcess
 	kills        []ownerKill // of this round
 	// killed are the owners killed in all rounds, loaded those of them with calls of other processes under way.
 	killed, loaded int
-	lines          []storetest.Line // of this round
+	lines          []ledger.Line // of this round
 }
 
 // ownerKill is the end of an owner, between two clocks in ms.
@@ -81,7 +81,7 @@ type ownerKill struct {
 
 // round lets processes work, kills one owner after the other, then everything, and looks at what is there.
 func (k *killRun) round(i int) {
-	k.running, k.kills, k.lines = make(map[*storetest.ChildProcess]int64), nil, nil
+	k.running, k.kills, k.lines = make(map[*ledger.ChildProcess]int64), nil, nil
 	said := make(chan said, 100)
 	for range killProcesses {
 		k.start(said)
@@ -109,7 +109,7 @@ func (k *killRun) round(i int) {
 	if !s.Owner() {
 		k.t.Error("somebody else owns the directory when all processes have ended")
 	}
-	rec := storetest.NewRecorder(s, auditProcess+1+int64(i), nil, k.add)
+	rec := ledger.NewRecorder(s, auditProcess+1+int64(i), nil, k.add)
 	if err := errors.Join(rec.Look(k.t.Context()), s.Close()); err != nil {
 		k.t.Error(err)
 	}
@@ -123,20 +123,20 @@ const auditProcess = 1 << 20
 
 // said is what a process says.
 type said struct {
-	process *storetest.ChildProcess
+	process *ledger.ChildProcess
 	what    byte
 }
 
 // start starts a process and returns when its store is open.
 func (k *killRun) start(all chan<- said) {
 	k.process++
-	p, err := storetest.StartChild("TestKillOwnerChild", storetest.Child{Store: k.dir, Journal: k.journal, Process: k.process, Seed: k.rng.Uint64()})
+	p, err := ledger.StartChild("TestKillOwnerChild", ledger.Child{Store: k.dir, Journal: k.journal, Process: k.process, Seed: k.rng.Uint64()})
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	k.running[p] = k.process
 	for what := range p.Said {
-		if what != storetest.Working {
+		if what != ledger.Working {
 			all <- said{p, what}
 			continue
 		}
@@ -173,7 +173,7 @@ func (k *killRun) killOwner() {
 	k.owner = nil
 }
 
-func (k *killRun) kill(p *storetest.ChildProcess) {
+func (k *killRun) kill(p *ledger.ChildProcess) {
 	delete(k.running, p)
 	if err := p.Kill(); err != nil {
 		k.t.Error(err)
@@ -189,19 +189,19 @@ func (k *killRun) read() {
 	began := make(map[int64]int64)
 	met := make(map[ownerKill]bool)
 	ended := 0
-	err := storetest.ReadJournal(k.journal, func(e storetest.Line) {
+	err := ledger.ReadJournal(k.journal, func(e ledger.Line) {
 		// The calls of an owner end with it, because it makes them itself.
 		for ; ended < len(k.kills) && k.kills[ended].to < e.At; ended++ {
 			k.ledger.End(k.kills[ended].to, k.kills[ended].process)
 		}
 		k.add(e)
 		switch {
-		case e.Call == storetest.LineStart || e.Call == storetest.LineStop:
+		case e.Call == ledger.LineStart || e.Call == ledger.LineStop:
 		case !e.Answer:
 			began[e.N] = e.At
 		default:
 			for _, x := range k.kills {
-				if storetest.ProcessOf(e.N) != x.process && began[e.N] < x.from && x.to < e.At {
+				if ledger.ProcessOf(e.N) != x.process && began[e.N] < x.from && x.to < e.At {
 					met[x] = true
 				}
 			}
@@ -213,14 +213,14 @@ func (k *killRun) read() {
 	}
 }
 
-func (k *killRun) add(e storetest.Line) {
+func (k *killRun) add(e ledger.Line) {
 	k.lines = append(k.lines, e)
 	k.ledger.Add(e)
 }
 
 // audit delivers and reads all that is left.
 func (k *killRun) audit() {
-	clock := &storetest.ShiftedClock{}
+	clock := &ledger.ShiftedClock{}
 	s, err := diskstore.Open(k.dir, &diskstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		k.t.Fatal(err)
@@ -235,11 +235,11 @@ func (k *killRun) audit() {
 
 // TestKillOwnerChild is a process that uses the directory until its parent kills it; by itself it does nothing.
 func TestKillOwnerChild(t *testing.T) {
-	c, ok := storetest.ChildOf(t)
+	c, ok := ledger.ChildOf(t)
 	if !ok {
 		t.Skip("this is a child process of another test")
 	}
-	j, err := storetest.OpenJournal(c.Journal)
+	j, err := ledger.OpenJournal(c.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,14 +247,14 @@ func TestKillOwnerChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Say(storetest.Working)
+	c.Say(ledger.Working)
 	go func() {
 		for !s.Owner() {
 			time.Sleep(time.Millisecond)
 		}
 		c.Say(becameOwner)
 	}()
-	w := &storetest.Workload{
+	w := &ledger.Workload{
 		Store: s, Process: c.Process, Seed: c.Seed, Emit: j.Write, Pause: 2 * time.Millisecond,
 		Deadlines: true, Worker: true, BigBodies: true, ClaimTopics: 1,
 	}

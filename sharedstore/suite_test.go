@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/sharedstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/races"
 )
 
 // TestStore holds a store that is not the owner of its directory to the contract, through the end of the owner. The other cases
@@ -27,7 +28,7 @@ func TestSlowOverOwner(t *testing.T) {
 
 func TestRaces(t *testing.T) {
 	t.Parallel()
-	storetest.RunRaces(t, new(pairs).open, storetest.WithLossyClaims())
+	races.Run(t, new(pairs).open, storetest.WithLossyClaims())
 }
 
 // pairs are stores that are not the owner of their directory, each with the one that is.

@@ -17,6 +17,12 @@ func DuplicateError(topic, id string, died time.Time) error {
 		id, topic, punctual.ErrDuplicate, died.UTC().Format(time.RFC3339))
 }
 
+// SettleError returns the error of a settlement that met kind: ErrLeaseLost, ErrCancelled, or a delay that ends too far
+// ahead.
+func SettleError(x *punctual.Settlement, kind error) error {
+	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, kind)
+}
+
 // AmendError returns the error of an amendment that met kind: ErrLeased, ErrNotFound or ErrNotDead. Its text
 // names the message and says what follows.
 func AmendError(a *punctual.Amendment, kind error) error {

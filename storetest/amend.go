@@ -103,7 +103,7 @@ func cancelHolds(s *harness) {
 // cancelThenSettle: ack and discard end the message as ever, the verbs that would give
 // it back end it and say so. No attempt follows any of them.
 func cancelThenSettle(s *harness) {
-	for i, v := range verbs() {
+	for i, v := range Verbs() {
 		if v == punctual.SettleExtend {
 			continue
 		}
@@ -461,7 +461,7 @@ func deleteTraceless(s *harness) {
 }
 
 func deleteLeased(s *harness) {
-	for _, verb := range verbs() {
+	for _, verb := range Verbs() {
 		old := bringLeased(s)
 		s.outcome(remove(orders, x), nil, isLeased)
 		s.wantErr(s.settleVerb(old, verb), punctual.ErrLeaseLost, "%s by the holder of a deleted message", verb)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/compare"
 )
 
 // duplicateCases: what happens when the ID is taken?
@@ -107,7 +108,7 @@ func (s *harness) wantPush(r punctual.PushResult, want punctual.PushStatus, when
 // wantUnchanged compares a stored message with how it was before.
 func (s *harness) wantUnchanged(before punctual.Info, after string) {
 	s.Helper()
-	if d := diffInfo(before, s.get(before.Topic, before.ID)); d != "" {
+	if d := compare.Info(before, s.get(before.Topic, before.ID)); d != "" {
 		s.fail("%s/%s, %s, changed after %s: %s", before.Topic, before.ID, before.State, after, d)
 	}
 }
@@ -154,7 +155,7 @@ func duplicateFail(s *harness) {
 }
 
 func duplicateReplaceLeased(s *harness) {
-	for _, verb := range verbs() {
+	for _, verb := range Verbs() {
 		old := bringLeased(s)
 		s.wantPush(s.try(second(punctual.IfExistsReplace)), punctual.PushReplaced, isLeased)
 		s.wantErr(s.settleVerb(old, verb), punctual.ErrLeaseLost, "%s by the holder of a replaced message", verb)

@@ -30,7 +30,7 @@ func (s *harness) wantFenced(d punctual.Delivery, when string) {
 		info, err := i.Get(s.ctx, d.Topic, d.ID)
 		before, there = info, err == nil
 	}
-	for _, v := range verbs() {
+	for _, v := range Verbs() {
 		s.wantErr(s.settleVerb(d, v), punctual.ErrLeaseLost, "%s with token %d, %s", v, d.Token, when)
 		if there {
 			s.wantUnchanged(before, fmt.Sprintf("%s with a token that is not current, %s,", v, when))

@@ -2,13 +2,12 @@ package storetest
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/compare"
 )
 
 // finishedCases: is the story of a finished message kept, as long as the topic asks and no longer?
@@ -32,20 +31,7 @@ func finishedCases() []testCase {
 	}
 }
 
-// keeperOf is a store's FinishedKeeper, or an ErrUnsupported.
-func keeperOf(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, error) {
-	k, err := punctual.AsFinishedKeeper(s)
-	if err != nil {
-		return nil, err
-	}
-	// A wrapper of another store learns only now what that one can do.
-	if _, err = k.Finished(ctx, "never-heard-of", x); errors.Is(err, punctual.ErrUnsupported) {
-		return nil, err
-	}
-	return k, nil
-}
-
-func (s *harness) keeper() (punctual.FinishedKeeper, error) { return keeperOf(s.ctx, s.store) }
+func (s *harness) keeper() (punctual.FinishedKeeper, error) { return compare.Keeper(s.ctx, s.store) }
 
 // keep has the stories of a topic kept, or skips the case when the store keeps none.
 func (s *harness) keep(topic string, d time.Duration) {
@@ -84,28 +70,9 @@ func (s *harness) noStory(id, when string) {
 // wantStory compares the story of orders/ID.
 func (s *harness) wantStory(want punctual.Finished, when string) {
 	s.Helper()
-	if d := diffFinished(s.story(want.ID), want, false); d != "" {
+	if d := compare.Finished(s.story(want.ID), want, false); d != "" {
 		s.fail("the story of %s/%s, %s: %s", want.Topic, want.ID, when, d)
 	}
-}
-
-// diffFinished says in what a story differs from what it should be. With lost, it may have lost when the lease began.
-func diffFinished(got, want punctual.Finished, lost bool) string {
-	switch {
-	case got.ID != want.ID || got.Topic != want.Topic:
-		return fmt.Sprintf("it is of %s/%s; want %s/%s", got.Topic, got.ID, want.Topic, want.ID)
-	case got.Outcome != want.Outcome || !got.At.Equal(want.At):
-		return fmt.Sprintf("%s at %v; want %s at %v", got.Outcome, got.At, want.Outcome, want.At)
-	case !got.Created.Equal(want.Created) || !got.Due.Equal(want.Due) || !got.FirstDue.Equal(want.FirstDue):
-		return fmt.Sprintf("created %v, due %v, first due %v; want %v, %v, %v", got.Created, got.Due, got.FirstDue, want.Created, want.Due, want.FirstDue)
-	case got.Attempt != want.Attempt:
-		return fmt.Sprintf("attempt %d; want %d", got.Attempt, want.Attempt)
-	case !got.Delivered.Equal(want.Delivered) && !(lost && got.Delivered.IsZero()):
-		return fmt.Sprintf("delivered %v; want %v", got.Delivered, want.Delivered)
-	case !got.KeptUntil.Equal(want.KeptUntil):
-		return fmt.Sprintf("kept until %v; want %v", got.KeptUntil, want.KeptUntil)
-	}
-	return diffHistory(got.Failures, want.Failures)
 }
 
 // storyOfX is that of orders/x, pushed at noon, due at once and ended now, kept for an hour.

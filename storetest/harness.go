@@ -96,7 +96,15 @@ func (s *harness) reopen() {
 	s.store = s.opener.reopen(s.store, s.clock)
 }
 
-// checkSound runs the store's own scan, if it has one.
+// CheckSound runs the store's own scan, if it has one, and fails the test when the scan finds damage, or counts other
+// messages than the statistics tell of. Nobody else may use the store meanwhile.
+func CheckSound(t T, store punctual.Store) {
+	t.Helper()
+	s := &harness{T: t, promise: p1, ctx: context.Background(), store: store}
+	s.checkSound()
+}
+
+// checkSound is CheckSound for the store of a case.
 func (s *harness) checkSound() {
 	s.Helper()
 	c, ok := s.store.(punctual.Checker)

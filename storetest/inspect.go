@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/compare"
 )
 
 // inspectCases: is what people are shown true?
@@ -39,71 +40,10 @@ func inspectCases() []testCase {
 	}
 }
 
-// diffInfo says how two views of a message differ, or nothing.
-func diffInfo(a, b punctual.Info) string {
-	if d := diffMessage(a.Message, b.Message); d != "" {
-		return d
-	}
-	switch {
-	case a.State != b.State:
-		return fmt.Sprintf("state %s and %s", a.State, b.State)
-	case !a.LeaseUntil.Equal(b.LeaseUntil):
-		return fmt.Sprintf("lease until %v and %v", a.LeaseUntil, b.LeaseUntil)
-	case a.CancelRequested != b.CancelRequested:
-		return fmt.Sprintf("cancel requested %v and %v", a.CancelRequested, b.CancelRequested)
-	case !a.Died.Equal(b.Died) || a.Reason != b.Reason:
-		return fmt.Sprintf("died %v of %q and %v of %q", a.Died, a.Reason, b.Died, b.Reason)
-	}
-	return diffHistory(a.Failures, b.Failures)
-}
-
-func diffMessage(a, b punctual.Message) string {
-	switch {
-	case a.ID != b.ID || a.Topic != b.Topic:
-		return fmt.Sprintf("name %s/%s and %s/%s", a.Topic, a.ID, b.Topic, b.ID)
-	case string(a.Body) != string(b.Body):
-		return fmt.Sprintf("body %.40q and %.40q", a.Body, b.Body)
-	case fmt.Sprint(a.Headers) != fmt.Sprint(b.Headers):
-		return fmt.Sprintf("headers %v and %v", a.Headers, b.Headers)
-	case !a.Due.Equal(b.Due) || !a.FirstDue.Equal(b.FirstDue):
-		return fmt.Sprintf("due %v (first %v) and %v (first %v)", a.Due, a.FirstDue, b.Due, b.FirstDue)
-	case a.Attempt != b.Attempt || a.MaxAttempts != b.MaxAttempts:
-		return fmt.Sprintf("attempt %d of %d and %d of %d", a.Attempt, a.MaxAttempts, b.Attempt, b.MaxAttempts)
-	case !a.Created.Equal(b.Created):
-		return fmt.Sprintf("created %v and %v", a.Created, b.Created)
-	case !a.Expires.Equal(b.Expires) || a.DropExpired != b.DropExpired:
-		return fmt.Sprintf("expires %v (dropped %v) and %v (dropped %v)", a.Expires, a.DropExpired, b.Expires, b.DropExpired)
-	case a.Remember != b.Remember:
-		return fmt.Sprintf("remembered for %v and %v", a.Remember, b.Remember)
-	}
-	return ""
-}
-
-func diffHistory(a, b []punctual.Failure) string {
-	same := slices.EqualFunc(a, b, func(f, g punctual.Failure) bool {
-		return f.Attempt == g.Attempt && f.At.Equal(g.At) && f.Error == g.Error
-	})
-	if same {
-		return ""
-	}
-	return fmt.Sprintf("history %v and %v", a, b)
-}
-
-// sortTime is the time by which List orders a message.
-func sortTime(i punctual.Info) time.Time {
-	switch i.State {
-	case punctual.StateLeased:
-		return i.LeaseUntil
-	case punctual.StateDead:
-		return i.Died
-	}
-	return i.Due
-}
-
 // list reads all pages and checks that each is well-formed.
 func (s *harness) list(q punctual.ListQuery) []punctual.Info {
 	s.Helper()
-	all, err := listAll(s.ctx, s.inspector(), q)
+	all, err := compare.List(s.ctx, s.inspector(), q)
 	if err != nil {
 		s.fail("%v", err)
 	}
@@ -187,14 +127,15 @@ func stateIDs(state punctual.State, from, to int) []string {
 	return out
 }
 
-func states() []punctual.State {
+// States are all states that a message may have.
+func States() []punctual.State {
 	return []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead}
 }
 
 func inspectList(s *harness) {
 	s.inspector()
 	s.fillStates(10)
-	for _, state := range states() {
+	for _, state := range States() {
 		s.wantList(punctual.ListQuery{Topic: orders, State: state}, stateIDs(state, 0, 10)...)
 		s.wantList(punctual.ListQuery{Topic: mails, State: state})
 	}
@@ -203,7 +144,7 @@ func inspectList(s *harness) {
 func inspectPages(s *harness) {
 	s.inspector()
 	s.fillStates(10)
-	for _, state := range states() {
+	for _, state := range States() {
 		for _, limit := range []int{1, 3, 5, 9, 10, 11, 10_000} {
 			s.wantList(punctual.ListQuery{Topic: orders, State: state, Limit: limit}, stateIDs(state, 0, 10)...)
 		}
@@ -213,9 +154,9 @@ func inspectPages(s *harness) {
 func inspectListRange(s *harness) {
 	s.inspector()
 	s.fillStates(10)
-	for _, state := range states() {
+	for _, state := range States() {
 		all := s.list(punctual.ListQuery{Topic: orders, State: state})
-		at := func(i int) time.Time { return sortTime(all[i]) }
+		at := func(i int) time.Time { return compare.SortTime(all[i]) }
 		for _, r := range []struct {
 			from, to   time.Time
 			first, end int
@@ -439,25 +380,9 @@ func (s *harness) wantStats(want punctual.TopicStats) {
 	if err != nil {
 		s.fail("Stats of %s: unexpected error: %v", want.Topic, err)
 	}
-	if d := diffStats(got, want); d != "" {
+	if d := compare.Stats(got, want); d != "" {
 		s.fail("the statistics of %s: %s", want.Topic, d)
 	}
-}
-
-// diffStats says how the first differ from the second, or nothing.
-func diffStats(got, want punctual.TopicStats) string {
-	switch {
-	case got.Topic != want.Topic:
-		return fmt.Sprintf("topic %s, not %s", got.Topic, want.Topic)
-	case got.Scheduled != want.Scheduled || got.Ready != want.Ready || got.Leased != want.Leased || got.Dead != want.Dead:
-		return fmt.Sprintf("%d scheduled, %d ready, %d leased, %d dead; want %d, %d, %d, %d",
-			got.Scheduled, got.Ready, got.Leased, got.Dead, want.Scheduled, want.Ready, want.Leased, want.Dead)
-	case !got.NextDue.Equal(want.NextDue):
-		return fmt.Sprintf("next due %v; want %v", got.NextDue, want.NextDue)
-	case !equalSettings(got.Settings, want.Settings):
-		return fmt.Sprintf("settings %+v; want %+v", got.Settings, want.Settings)
-	}
-	return ""
 }
 
 func inspectStats(s *harness) {
@@ -494,7 +419,7 @@ func inspectAllStats(s *harness) {
 	}
 	for i, want := range []int64{2, 3, 1} {
 		topic := string(rune('a' + i))
-		if d := diffStats(all[i], punctual.TopicStats{Topic: topic, Scheduled: want, NextDue: noon.Add(time.Hour), Settings: s.defaults()}); d != "" {
+		if d := compare.Stats(all[i], punctual.TopicStats{Topic: topic, Scheduled: want, NextDue: noon.Add(time.Hour), Settings: s.defaults()}); d != "" {
 			s.fail("the statistics of all topics, number %d: %s", i+1, d)
 		}
 	}

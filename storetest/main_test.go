@@ -20,7 +20,3 @@ func openMemory(t *testing.T, clock storekit.Clock) punctual.Store {
 }
 
 func TestMemstore(t *testing.T) { storetest.Run(t, openMemory) }
-
-func TestMemstoreRandom(t *testing.T) { storetest.RunRandom(t, openMemory) }
-
-func TestMemstoreRaces(t *testing.T) { storetest.RunRaces(t, openMemory) }

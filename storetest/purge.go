@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/compare"
 )
 
 // purgeCases: does a purge remove what was named, all of it and nothing else?
@@ -38,11 +39,11 @@ func (s *harness) purge(q punctual.PurgeQuery, want int64) {
 
 func purgeByState(s *harness) {
 	s.inspector()
-	for _, state := range states() {
+	for _, state := range States() {
 		t := newHarness(s.T, s.promise, s.opener)
 		t.fillStates(5)
 		t.purge(punctual.PurgeQuery{Topic: orders, State: state}, 5)
-		for _, other := range states() {
+		for _, other := range States() {
 			if other == state {
 				t.wantList(punctual.ListQuery{Topic: orders, State: other})
 			} else {
@@ -65,14 +66,14 @@ func purgeLive(s *harness) {
 
 func purgeRange(s *harness) {
 	s.inspector()
-	for _, state := range states() {
+	for _, state := range States() {
 		t := newHarness(s.T, s.promise, s.opener)
 		t.fillStates(6)
 		all := t.list(punctual.ListQuery{Topic: orders, State: state})
-		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: sortTime(all[5])}, 1)
-		t.purge(punctual.PurgeQuery{Topic: orders, State: state, To: sortTime(all[1])}, 1)
-		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: sortTime(all[2]), To: sortTime(all[3])}, 1)
-		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: sortTime(all[2]), To: sortTime(all[2])}, 0)
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: compare.SortTime(all[5])}, 1)
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state, To: compare.SortTime(all[1])}, 1)
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: compare.SortTime(all[2]), To: compare.SortTime(all[3])}, 1)
+		t.purge(punctual.PurgeQuery{Topic: orders, State: state, From: compare.SortTime(all[2]), To: compare.SortTime(all[2])}, 0)
 		t.wantList(punctual.ListQuery{Topic: orders, State: state}, all[1].ID, all[3].ID, all[4].ID)
 		t.checkSound()
 	}

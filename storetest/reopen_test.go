@@ -3,11 +3,10 @@ package storetest
 import (
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/internal/mutants"
 )
 
 func openMemory(clock storekit.Clock) punctual.Store {
@@ -26,26 +25,12 @@ func forgetful() opener {
 
 func TestReopenCasesTellDurableFromForgetful(t *testing.T) {
 	for _, c := range reopenCases() {
-		if f := record(c.name, func(r *recorder) { runCase(r, c, surviving()) }); len(f) > 0 {
+		if f := mutants.Record(c.name, func(r *mutants.Recorder) { runCase(r, c, surviving()) }); len(f) > 0 {
 			t.Errorf("case %q failed a store that keeps everything: %v", c.name, f)
 		}
-		f := record(c.name, func(r *recorder) { runCase(r, c, forgetful()) })
+		f := mutants.Record(c.name, func(r *mutants.Recorder) { runCase(r, c, forgetful()) })
 		if len(f) == 0 && c.name != "finished stay finished" {
 			t.Errorf("case %q passed a store that forgets everything", c.name)
 		}
-	}
-}
-
-func TestRandomTellsDurableFromForgetful(t *testing.T) {
-	setFlag(t, "rapid.nofailfile", "true")
-	setFlag(t, "rapid.shrinktime", "0s")
-	run := func(o opener) []string {
-		return record(t.Name(), func(r *recorder) { rapid.Check(r, func(rt *rapid.T) { compareHistory(rt, o) }) })
-	}
-	if f := run(surviving()); len(f) > 0 {
-		t.Errorf("random histories failed a store that keeps everything: %v", f)
-	}
-	if f := run(forgetful()); len(f) == 0 {
-		t.Error("random histories passed a store that forgets everything")
 	}
 }

@@ -36,7 +36,8 @@ func settleCases() []testCase {
 	}
 }
 
-func verbs() []punctual.Verb {
+// Verbs are all verbs that a settlement may have.
+func Verbs() []punctual.Verb {
 	return []punctual.Verb{
 		punctual.SettleAck, punctual.SettleRetry, punctual.SettleSnooze,
 		punctual.SettleDiscard, punctual.SettleRelease, punctual.SettleExtend,
@@ -64,7 +65,7 @@ func settleAck(s *harness) {
 
 func settleAckTwice(s *harness) {
 	d := bringAcked(s)
-	for _, v := range verbs() {
+	for _, v := range Verbs() {
 		s.wantErr(s.settleVerb(d, v), punctual.ErrLeaseLost, "%s after the ack", v)
 	}
 	s.wantState(orders, x, punctual.StateNone)
@@ -264,7 +265,7 @@ func settleExtendShorter(s *harness) {
 
 // settleLate: a token stays current until somebody else claims the message.
 func settleLate(s *harness) {
-	for i, v := range verbs() {
+	for i, v := range Verbs() {
 		t := s
 		if i > 0 {
 			t = newHarness(s.T, s.promise, s.opener)

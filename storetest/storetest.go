@@ -3,8 +3,9 @@
 // A store's own test is ten lines:
 //
 //	func TestStore(t *testing.T) { storetest.Run(t, open) }
-//	func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
-//	func TestRaces(t *testing.T) { storetest.RunRaces(t, open) }
+//	func TestSlowTransitions(t *testing.T) { transitions.Run(t, open) }
+//	func TestSlowRandom(t *testing.T) { random.Run(t, open) }
+//	func TestSlowRaces(t *testing.T) { races.Run(t, open) }
 //
 //	func open(t *testing.T, clock storekit.Clock) punctual.Store {
 //		s := mystore.New(clock)
@@ -15,9 +16,14 @@
 // One case alone: go test -run 'TestStore/settle/ack_twice'.
 //
 // Run has one small case per rule of the contract in store.go, message.go and
-// inspector.go. RunRandom compares long random histories with package memstore.
-// RunRaces lets goroutines fight over a few messages and checks what they saw with
-// CheckHistory. Every failure begins with the promise that was broken (P1 to P14).
+// inspector.go. The other packages of the suite need no cases, because each has another judge of what is right:
+//
+//   - transitions compares every operation in every situation of a message with package memstore.
+//   - random compares long random histories with package memstore.
+//   - races lets goroutines fight over a few messages and judges what they saw.
+//   - ledger judges what callers saw of a store that is killed, cut off or loses power under load.
+//
+// Every failure begins with the promise that was broken (P1 to P14, package promise).
 package storetest
 
 import (
@@ -26,6 +32,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/promise"
 )
 
 // Open opens a fresh, empty store and has it closed by t.Cleanup. The store reads its time from
@@ -38,42 +45,48 @@ type Open func(t *testing.T, clock storekit.Clock) punctual.Store
 type Reopen func(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store
 
 // Option adjusts a suite to a store.
-type Option func(*options)
+type Option func(*Options)
 
-type options struct {
-	reopen      Reopen
-	partition   func(id string) int
-	elsewhere   bool
-	lossyClaims bool
+// Options are what the options of a suite say. Those who run a suite pass options; packages random and races read them.
+type Options struct {
+	// Reopen is as WithReopen says; nil for a store that is not durable.
+	Reopen Reopen
+	// Partition is as WithPartitions says; nil for a store that keeps each topic in one.
+	Partition func(id string) int
+	// ClockElsewhere is as WithClockElsewhere says.
+	ClockElsewhere bool
+	// LossyClaims is as WithLossyClaims says.
+	LossyClaims bool
 }
 
 // WithReopen tells the suite how to reopen a durable store. Run then adds the cases of group
-// "reopen", and RunRandom reopens in the middle of its histories.
+// "reopen", and random.Run reopens in the middle of its histories.
 func WithReopen(r Reopen) Option {
-	return func(o *options) { o.reopen = r }
+	return func(o *Options) { o.Reopen = r }
 }
 
 // WithPartitions tells the suite that the store keeps its topics in several partitions. Order (P12)
 // then holds only among messages for whose IDs of returns the same number.
 func WithPartitions(of func(id string) int) Option {
-	return func(o *options) { o.partition = of }
+	return func(o *Options) { o.Partition = of }
 }
 
 // WithClockElsewhere tells the suite that others than the callers of the store read its clock, such as a server.
 func WithClockElsewhere() Option {
-	return func(o *options) { o.elsewhere = true }
+	return func(o *Options) { o.ClockElsewhere = true }
 }
 
 // WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends. The store then gives
-// back what the claim has leased, and its attempt is not counted. In RunRaces the answer may also come when the
+// back what the claim has leased, and its attempt is not counted. In races.Run the answer may also come when the
 // short leases have run out, as on a network. What was lost may be given back as late. The claim then returns none
 // of them, and attempts count that nobody saw.
 func WithLossyClaims() Option {
-	return func(o *options) { o.lossyClaims = true }
+	return func(o *Options) { o.LossyClaims = true }
 }
 
-func collect(opts []Option) options {
-	var o options
+// Collect returns what all options say together.
+func Collect(opts []Option) Options {
+	var o Options
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -84,15 +97,15 @@ func collect(opts []Option) options {
 // nothing waits for real time. Cases that need an optional interface are skipped, and say so, when
 // the store does not have it.
 func Run(t *testing.T, open Open, opts ...Option) {
-	o := collect(opts)
+	o := Collect(opts)
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.cases {
 				t.Run(c.name, func(t *testing.T) {
 					runCase(t, c, opener{
 						open:   func(clock storekit.Clock) punctual.Store { return open(t, clock) },
-						reopen: reopenIn(t, o.reopen), partition: o.partition,
-						elsewhere: o.elsewhere, lossyClaims: o.lossyClaims,
+						reopen: reopenIn(t, o.Reopen), partition: o.Partition,
+						elsewhere: o.ClockElsewhere, lossyClaims: o.LossyClaims,
 					})
 				})
 			}
@@ -161,21 +174,21 @@ type testCase struct {
 	run     func(s *harness)
 }
 
-// The promises as README.md numbers them and failures cite them.
+// The promises by short names, for the tables of cases.
 const (
-	p1  = "P1 no loss"
-	p2  = "P2 never early"
-	p3  = "P3 one holder"
-	p4  = "P4 fencing"
-	p5  = "P5 cancel is definite"
-	p6  = "P6 attempts are bounded and durable"
-	p7  = "P7 idempotent push"
-	p8  = "P8 one clock"
-	p9  = "P9 any horizon"
-	p11 = "P11 hints are hints"
-	p12 = "P12 order"
-	p13 = "P13 errors are honest"
-	p14 = "P14 isolation"
+	p1  = promise.P1
+	p2  = promise.P2
+	p3  = promise.P3
+	p4  = promise.P4
+	p5  = promise.P5
+	p6  = promise.P6
+	p7  = promise.P7
+	p8  = promise.P8
+	p9  = promise.P9
+	p11 = promise.P11
+	p12 = promise.P12
+	p13 = promise.P13
+	p14 = promise.P14
 )
 
 // T is the part of *testing.T that a case needs. The suite's own test records failures

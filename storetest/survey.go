@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest/compare"
 )
 
 func (s *harness) surveyor() punctual.Surveyor {
@@ -59,7 +60,7 @@ func (s *harness) wantSameStats(got []punctual.TopicStats) {
 		s.fail("a survey has %d topics and Topics %d, %v", len(got), len(want), err)
 	}
 	for i := range want {
-		if d := diffStats(got[i], want[i]); d != "" {
+		if d := compare.Stats(got[i], want[i]); d != "" {
 			s.fail("a survey and Topics differ: %s", d)
 		}
 	}

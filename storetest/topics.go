@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest/compare"
 )
 
 // topicCases: do a topic's settings hold, and only in that topic?
@@ -44,17 +45,9 @@ func (s *harness) wantSettings(topic string, want punctual.Settings) {
 	if err != nil {
 		s.fail("Settings of %s: unexpected error: %v", topic, err)
 	}
-	if !equalSettings(got, want) {
+	if !compare.EqualSettings(got, want) {
 		s.fail("the settings of %s are %+v; want %+v", topic, got, want)
 	}
-}
-
-// equalSettings compares all fields, also those that come to be; no delays are as good as an empty list.
-func equalSettings(a, b punctual.Settings) bool {
-	if len(a.Backoff.Delays) == 0 && len(b.Backoff.Delays) == 0 {
-		a.Backoff.Delays, b.Backoff.Delays = nil, nil
-	}
-	return reflect.DeepEqual(a, b)
 }
 
 // defaults are the settings of a topic that was never configured. A store may be told to divide new topics.
@@ -109,7 +102,7 @@ func topicEverySetting(s *harness) {
 		if err != nil {
 			s.fail("%v", err)
 		}
-		if got := s.configure(orders, p); !equalSettings(got, want) {
+		if got := s.configure(orders, p); !compare.EqualSettings(got, want) {
 			s.fail("Configure of every setting returned %+v; want %+v", got, want)
 		}
 		s.wantSettings(orders, want)
@@ -154,7 +147,7 @@ func topicConfigure(s *harness) {
 		if want, err = storekit.ApplySettings(want, p, storekit.AllAbilities()); err != nil {
 			s.fail("patch %d: %v", i, err)
 		}
-		if got := s.configure(orders, p); !equalSettings(got, want) {
+		if got := s.configure(orders, p); !compare.EqualSettings(got, want) {
 			s.fail("Configure with patch %d returned %+v; want %+v", i, got, want)
 		}
 		s.wantSettings(orders, want)

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/hungstore"
+	hungrig "github.com/punctualmq/punctual/internal/rigs/hung"
 	"github.com/punctualmq/punctual/worker"
 )
 
 // A slow or failing topic delays no other one by more than 1 s (P14). Each test shows first that one topic hangs, then
 // what became of the others.
 
-const hung = hungstore.Topic
+const hung = hungrig.Topic
 
 // healthy are the topics beside the hung one.
 var healthy = []string{"a", "b", "c"}
@@ -55,7 +55,7 @@ func TestWorkerSettlesBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "ack
 func TestWorkerClaimsManyTopicsBesideAHungOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		s := hungstore.New(r.mem, "claim")
+		s := hungrig.New(r.mem, "claim")
 		seen := &record{}
 		w := worker.New(s, r.config(worker.Config{Concurrency: 8}))
 		h := handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
@@ -89,7 +89,7 @@ func TestWorkerClaimsManyTopicsBesideAHungOne(t *testing.T) {
 func handlesBesideHung(t *testing.T, op string, inHung ...string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		s := hungstore.New(r.mem, op)
+		s := hungrig.New(r.mem, op)
 		w := besideHung(r, s, acks(&record{}))
 		for _, id := range inHung {
 			r.push(hung, id)
@@ -114,7 +114,7 @@ func handlesBesideHung(t *testing.T, op string, inHung ...string) {
 func TestWorkerRenewsBesideAHungTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		s := hungstore.New(r.mem, "extend")
+		s := hungrig.New(r.mem, "extend")
 		seen := &record{}
 		w := besideHung(r, s, handlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
 			select {
@@ -147,7 +147,7 @@ func TestWorkerHandlesBesideHangingHandlers(t *testing.T) {
 		r := newRig(t)
 		mended := make(chan struct{})
 		running := &record{}
-		w := besideHung(r, hungstore.New(r.mem), handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
+		w := besideHung(r, hungrig.New(r.mem), handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 			if d.Topic == hung {
 				running.add("%s", d.ID)
 				<-mended
@@ -487,7 +487,7 @@ func TestWorkerClaimsRarelyWhenIdle(t *testing.T) {
 func TestWorkerBoundsLateClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		s := hungstore.New(r.mem, "claim")
+		s := hungrig.New(r.mem, "claim")
 		w := worker.New(s, r.config(worker.Config{Concurrency: 2}))
 		w.Handle(hung, acks(&record{}))
 		r.runs(w)

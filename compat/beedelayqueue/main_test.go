@@ -12,11 +12,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // shared is the server of all tests that do nothing to it; each has topics of its own there.
-var shared *redistest.Server
+var shared *redisrig.Server
 
 // runAsConsumer makes the test binary a consumer, for tests that kill one: it holds the address
 // of the server.
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 func runTests(m *testing.M) int {
 	// A pool that could not dial goes on trying for up to a second after it was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
-	return redistest.Run(m, &shared, func() error { return goleak.Find(dialling) })
+	return redisrig.Run(m, &shared, func() error { return goleak.Find(dialling) })
 }
 
 // waitLimit bounds waits that only a fault makes long.

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 func TestServerThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	locked := redistest.Start(t)
+	locked := redisrig.Start(t)
 	if _, err := locked.Do("CONFIG", "SET", "requirepass", "secret-word"); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func deadAddr(t *testing.T) string {
 // As with the original, a program may start before Redis does.
 func TestRedisThatComesLater(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestRedisThatComesLater(t *testing.T) {
 // When Redis is away for a moment an Ack is tried again, and the consuming goes on by itself.
 func TestRedisRestarts(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, "--appendfsync", "always")
+	server := redisrig.Start(t, "--appendfsync", "always")
 	p, topic := openAt(t, RedisConfig{Addr: server.Addr}), newTopicName()
 	h := newHearing(nil)
 	p.CreateDelayQueue(topic, 3600, 3)
@@ -138,7 +138,7 @@ func TestRedisRestarts(t *testing.T) {
 // A data set that was wiped is not gone on with as if nothing had been stored.
 func TestWipedRedis(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	p, topic := openAt(t, RedisConfig{Addr: server.Addr}), newTopicName()
 	p.CreateDelayQueue(topic, 60, 3)
 	push(t, p, topic, 3600)
@@ -156,7 +156,7 @@ func TestWipedRedis(t *testing.T) {
 // A Redis that does not answer makes no call hang: each returns an error that says so (P10, P13).
 func TestRedisThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	p, topic := openAt(t, RedisConfig{Addr: server.Addr}), newTopicName()
 	h := newHearing(nil)
 	p.CreateDelayQueue(topic, 3600, 3)
@@ -213,7 +213,7 @@ func consumeForEver(addr string) {
 func TestKilledConsumer(t *testing.T) {
 	t.Parallel()
 	const n = 5
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	p := openAt(t, RedisConfig{Addr: server.Addr})
 	p.CreateDelayQueue(killTopic, 1, killRetries)
 	want := map[string]bool{}

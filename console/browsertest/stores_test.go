@@ -11,8 +11,8 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
-	"github.com/punctualmq/punctual/internal/pgtest"
-	"github.com/punctualmq/punctual/internal/redistest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/pgstore"
 	"github.com/punctualmq/punctual/redisstore"
@@ -21,8 +21,8 @@ import (
 
 // The servers that all tests share; nil when -store names another store.
 var (
-	redis    *redistest.Server
-	postgres *pgtest.Server
+	redis    *redisrig.Server
+	postgres *pgrig.Server
 )
 
 // stores are the kinds of store that the tests look at. What is the same over every store is tested over the first.
@@ -36,7 +36,7 @@ func stores() []string {
 // runner runs tests.
 type runner func() int
 
-// Run implements what pgtest.Run asks for.
+// Run implements what pgrig.Run asks for.
 func (r runner) Run() int { return r() }
 
 // withServers runs the tests with the servers that they need. The browser's driver has goroutines of its own, so none is looked for.
@@ -46,10 +46,10 @@ func withServers(m *testing.M) int {
 	for _, kind := range stores() {
 		switch kind {
 		case "redis":
-			tests = func() int { return redistest.Run(m, &redis, noLeaks) }
+			tests = func() int { return redisrig.Run(m, &redis, noLeaks) }
 		case "postgres":
 			inner := tests
-			tests = func() int { return pgtest.Run(inner, &postgres, noLeaks) }
+			tests = func() int { return pgrig.Run(inner, &postgres, noLeaks) }
 		}
 	}
 	return tests.Run()

@@ -12,11 +12,13 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/races"
+	"github.com/punctualmq/punctual/storetest/random"
 )
 
 func TestStore(t *testing.T)  { storetest.Run(t, open) }
-func TestRandom(t *testing.T) { storetest.RunRandom(t, open) }
-func TestRaces(t *testing.T)  { storetest.RunRaces(t, open, storetest.WithLossyClaims()) }
+func TestRandom(t *testing.T) { random.Run(t, open) }
+func TestRaces(t *testing.T)  { races.Run(t, open, storetest.WithLossyClaims()) }
 
 // keyed is a store that gives every call a key of its own unless it has one.
 type keyed struct {

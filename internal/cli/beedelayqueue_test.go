@@ -9,7 +9,7 @@ import (
 	"time"
 
 	BeeDelayQueue "github.com/punctualmq/punctual/compat/beedelayqueue"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // discarding is a listener of BeeDelayQueue that acknowledges nothing.
@@ -26,7 +26,7 @@ func (d discarding) OnMassage(m *BeeDelayQueue.DelayMsg) bool {
 func TestDiscardedAreListedByDay(t *testing.T) {
 	t.Parallel()
 	const topic = "orderCancel"
-	addr := redistest.Start(t).Addr
+	addr := redisrig.Start(t).Addr
 	queue, err := BeeDelayQueue.NewDelayQueueController(BeeDelayQueue.RedisConfig{Addr: addr, Db: 1})
 	if err != nil {
 		t.Fatal(err)

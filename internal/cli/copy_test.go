@@ -8,7 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // onDisk runs a command line with the stores that users have.
@@ -66,7 +66,7 @@ func house(t *testing.T, dir string) (base time.Time) {
 
 // A copy has what the original has, by way of Redis, too, and can be made again.
 func TestCopy(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	dir, back := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "back")
 	base := house(t, dir)
 	redis := "redis://" + server.Addr

@@ -13,7 +13,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // severities are those of the findings of a doctor run with --json, by name.
@@ -96,7 +96,7 @@ func TestDoctorOnOtherStores(t *testing.T) {
 }
 
 func TestDoctorOnRedis(t *testing.T) {
-	store := "redis://" + redistest.Start(t).Addr
+	store := "redis://" + redisrig.Start(t).Addr
 	r := runOn(t, store, "doctor", "--json")
 	severities := r.severities()
 	if severities["durability"] == "" || severities["connection"] != "good" {

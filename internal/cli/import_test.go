@@ -12,20 +12,20 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/punctualmq/punctual/internal/pgtest"
-	"github.com/punctualmq/punctual/internal/redistest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // jobs is a Redis with a sorted set of this name, and a store on disk to import it into.
 type jobs struct {
 	*shell
-	server *redistest.Server
+	server *redisrig.Server
 	from   string
 }
 
 func newJobs(t *testing.T) *jobs {
 	t.Helper()
-	server := redistest.Start(t, "--appendonly", "no")
+	server := redisrig.Start(t, "--appendonly", "no")
 	return &jobs{newShell(t), server, "redis://" + server.Addr}
 }
 
@@ -200,7 +200,7 @@ func TestImportWithoutRejectsFile(t *testing.T) {
 
 // A table of a program's own in PostgreSQL, and River's.
 func TestImportFromPostgres(t *testing.T) {
-	server := pgtest.Start(t)
+	server := pgrig.Start(t)
 	do := func(statements ...string) string {
 		t.Helper()
 		out, err := server.Do(statements...)

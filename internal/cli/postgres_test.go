@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual/internal/pgtest"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
 func TestPostgresStore(t *testing.T) {
-	store := pgtest.Start(t, "fsync=off").URL("postgres")
+	store := pgrig.Start(t, "fsync=off").URL("postgres")
 	runOn(t, store, "topics").exits(exitError, "no store in this database")
 	runOn(t, store, "migrate", "status").ok().contains("tables are of version 0").contains("pending: 001_tables")
 	runOn(t, store, "doctor").contains("migrate up")

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // runOn runs a command line on the store that it names, as a process would.
@@ -17,7 +17,7 @@ func runOn(t *testing.T, store string, args ...string) result {
 }
 
 func TestRedisStore(t *testing.T) {
-	store := "redis://" + redistest.Start(t).Addr + "/2?prefix=shop:"
+	store := "redis://" + redisrig.Start(t).Addr + "/2?prefix=shop:"
 	runOn(t, store, "topics").exits(exitError, "no store in this Redis")
 	runOn(t, store, "push", "orders", "close order 42", "--id", "42").ok().prints("42\n")
 	runOn(t, store, "push", "orders", "close order 43", "--id", "43", "--in", "1h").ok().prints("43\n")

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
 	"pgregory.net/rapid"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 func TestZSet(t *testing.T) {
@@ -427,7 +428,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 	r := newRig(t)
 	r.must(r.client.Do(t.Context(), "ACL", "SETUSER", "weak", "on", ">secret", "~*", "-@all", "+ping", "+hello", "+client").Err())
 	r.zadd("jobs", "a", 4e9)
-	replica := redistest.Start(t, "--replicaof", strings.Replace(shared.Addr, ":", " ", 1))
+	replica := redisrig.Start(t, "--replicaof", strings.Replace(shared.Addr, ":", " ", 1))
 	for url, text := range map[string]string{
 		"redis://127.0.0.1:1":                        "cannot be reached",
 		"redis://weak:secrets@" + shared.Addr:        "user and password",

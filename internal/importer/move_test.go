@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
 // scriptHook runs around each script that is sent.
@@ -225,12 +226,12 @@ func TestLostAnswersOfTheSource(t *testing.T) {
 				lost := func(nth int) int {
 					r := newRig(t)
 					want := r.good(k, "jobs", 5)
-					p := redistest.StartProxy(t, shared)
+					p := redisrig.StartProxy(t, shared)
 					direct := r.client
 					r.client = redis.NewClient(&redis.Options{Addr: p.Addr})
 					sent := p.Count(isScript)
 					if nth > 0 {
-						p.Lose(1, redistest.Nth(nth, isScript))
+						p.Lose(1, redisrig.Nth(nth, isScript))
 					}
 					play(r, options(k))
 					r.must(r.client.Close())
@@ -429,7 +430,7 @@ func TestPutBackThatFails(t *testing.T) {
 			r := newRig(t)
 			want := r.good(k, "jobs", 5)
 			r.withFaults(faults)
-			p := redistest.StartProxy(t, shared)
+			p := redisrig.StartProxy(t, shared)
 			direct := r.client
 			r.client = redis.NewClient(&redis.Options{Addr: p.Addr})
 			refused := p.Refuse("OOM command not allowed", func(words []string) bool {
@@ -918,7 +919,7 @@ func TestUncertain(t *testing.T) {
 
 // Everything works on Redis Cluster, where a script may touch one slot only.
 func TestSlowCluster(t *testing.T) {
-	c := redistest.StartCluster(t, 1, 0)
+	c := redisrig.StartCluster(t, 1, 0)
 	for _, k := range []Kind{ZSet, Redisson, Asynq} {
 		r := newRig(t)
 		r.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})

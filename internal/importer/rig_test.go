@@ -13,28 +13,29 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/pgtest"
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/memstore"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/punctualmq/punctual"
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/memstore"
 )
 
 // shared and postgres are the servers of all tests; each begins with an empty one, or a database of its own.
 var (
-	shared   *redistest.Server
-	postgres *pgtest.Server
+	shared   *redisrig.Server
+	postgres *pgrig.Server
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(pgtest.Run(onRedis{m}, &postgres, func() error { return goleak.Find() }, "fsync=off"))
+	os.Exit(pgrig.Run(onRedis{m}, &postgres, func() error { return goleak.Find() }, "fsync=off"))
 }
 
 // onRedis runs the tests with the shared Redis.
 type onRedis struct{ m *testing.M }
 
-func (o onRedis) Run() int { return redistest.Run(o.m, &shared, func() error { return nil }) }
+func (o onRedis) Run() int { return redisrig.Run(o.m, &shared, func() error { return nil }) }
 
 // rig is a source, a target in memory, and what was delivered from there.
 type rig struct {

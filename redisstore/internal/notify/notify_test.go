@@ -11,18 +11,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/internal/redistest"
-	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-var shared *redistest.Server
+var shared *redisrig.Server
 
 func TestMain(m *testing.M) {
 	// A pool that could not dial goes on trying for up to a second after it was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
-	os.Exit(redistest.Run(m, &shared, func() error { return goleak.Find(dialling) }))
+	os.Exit(redisrig.Run(m, &shared, func() error { return goleak.Find(dialling) }))
 }
 
 // logged keeps what was logged, at every level.
@@ -87,7 +88,7 @@ func (r *received) count(e event) (n int) {
 }
 
 // listen starts a Listener, which ends with the test.
-func listen(t *testing.T, s *redistest.Server) (*Listener, *received, *logged) {
+func listen(t *testing.T, s *redisrig.Server) (*Listener, *received, *logged) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr})
 	r, log := &received{}, &logged{}
@@ -112,7 +113,7 @@ func waitUntil(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func do(t *testing.T, s *redistest.Server, words ...string) string {
+func do(t *testing.T, s *redisrig.Server, words ...string) string {
 	t.Helper()
 	answer, err := s.Do(words...)
 	if err != nil {
@@ -162,7 +163,7 @@ func TestUnsubscribe(t *testing.T) {
 
 // An outage is told once, however often the listener tries, and notifications come again after it.
 func TestAnOutageIsToldOnce(t *testing.T) {
-	server := redistest.Start(t)
+	server := redisrig.Start(t)
 	l, r, log := listen(t, server)
 	p := wait.Part{Topic: "orders"}
 	l.Subscribe("outage", p)

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/punctualmq/punctual/internal/redistest"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-var shared *redistest.Server
+var shared *redisrig.Server
 
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m, &shared, func() error { return nil })) }
+func TestMain(m *testing.M) { os.Exit(redisrig.Run(m, &shared, func() error { return nil })) }
 
 // lengths are those around which the form of a packed string changes.
 var lengths = []int{0, 1, 31, 32, 255, 256, 65535, 65536}

@@ -2,7 +2,6 @@ package wait
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/heap"
 )
 
 // Never is a time that no clock reaches, in µs.
@@ -128,7 +128,7 @@ type Waiter struct {
 	mu     sync.Mutex
 	topics map[string]*topic // guarded by mu
 	groups groups            // guarded by mu: lists of topics that are waited for, or were
-	times  times             // guarded by mu: partitions to be polled
+	times  []*part           // guarded by mu: partitions to be polled, in the order of byTime
 	until  int64             // guarded by mu: when the poller wakes by itself
 	ready  int               // guarded by mu: partitions that are ready
 	swept  int64             // guarded by mu: when topics were last forgotten
@@ -174,6 +174,12 @@ type part struct {
 	tidy     bool  // the next claim lets the store tidy the partition
 	err      error // of the last poll
 	turns
+}
+
+// byTime is the order of Waiter.times: the partition that is to be polled next comes first.
+var byTime = heap.Order[*part]{
+	Before: func(a, b *part) bool { return a.at < b.at },
+	Place:  func(p *part) *int { return &p.place },
 }
 
 // claim is a claim that waits. All fields but the first four are guarded by Waiter.mu.
@@ -416,9 +422,9 @@ func (w *Waiter) arrange(p *part) {
 // schedule has the poller look at a partition at its time. Called with mu held.
 func (w *Waiter) schedule(p *part) {
 	if p.place < 0 {
-		heap.Push(&w.times, p)
+		byTime.Push(&w.times, p)
 	} else {
-		heap.Fix(&w.times, p.place)
+		byTime.Fix(w.times, p)
 	}
 	if p.at < w.until {
 		w.wakePoller()
@@ -435,7 +441,7 @@ func (w *Waiter) wakePoller() {
 // makeReady notes that a partition waits for a claim to ask. Called with mu held.
 func (w *Waiter) makeReady(p *part) {
 	if p.place >= 0 {
-		heap.Remove(&w.times, p.place)
+		byTime.Remove(&w.times, p)
 	}
 	if !p.ready {
 		p.ready = true
@@ -855,7 +861,8 @@ func (w *Waiter) pollDue() int64 {
 	heads := make(map[string][]*part)
 	var later []*part
 	for until := now; len(w.times) > 0 && w.times[0].at <= until; {
-		p := heap.Pop(&w.times).(*part)
+		p := w.times[0]
+		byTime.Remove(&w.times, p)
 		switch {
 		case !p.topic.waited():
 			p.dropped = now
@@ -888,7 +895,7 @@ func (w *Waiter) pollDue() int64 {
 		until = now + pollTogether
 	}
 	for _, p := range later {
-		heap.Push(&w.times, p)
+		byTime.Push(&w.times, p)
 	}
 	for node, ps := range heads {
 		for _, p := range ps {
@@ -1013,7 +1020,7 @@ func (w *Waiter) forget(now int64) {
 		for _, p := range t.parts {
 			w.notReady(p)
 			if p.place >= 0 {
-				heap.Remove(&w.times, p.place)
+				byTime.Remove(&w.times, p)
 			}
 			w.store.Unsubscribe(p.Part)
 		}
@@ -1042,32 +1049,4 @@ func (w *Waiter) Close() {
 	close(w.quit)
 	w.start.Do(func() {}) // the poller does not begin any more
 	w.work.Wait()
-}
-
-// times is a heap of partitions by the time of their next poll.
-type times []*part
-
-func (h times) Len() int           { return len(h) }
-func (h times) Less(i, j int) bool { return h[i].at < h[j].at }
-
-func (h times) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (h *times) Push(x any) {
-	p := x.(*part)
-	p.place = len(*h)
-	*h = append(*h, p)
-}
-
-// Pop implements heap.Interface.
-func (h *times) Pop() any {
-	n := len(*h) - 1
-	p := (*h)[n]
-	(*h)[n] = nil
-	*h = (*h)[:n]
-	p.place = -1
-	return p
 }

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package childproc
-
-import "syscall"
-
-// endWithParent does nothing where the system does not offer that.
-func endWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -1,0 +1,6 @@
+package processrig
+
+import "syscall"
+
+// endWithParent has the system send a signal to a process when the thread that started it ends.
+func endWithParent(attr *syscall.SysProcAttr, signal syscall.Signal) { attr.Pdeathsig = signal }

@@ -1,0 +1,30 @@
+// Package processrig starts processes for tests that end with the test binary, also when that is killed.
+package processrig
+
+import (
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// Start starts a command. When this process ends, in whatever way, the system sends the command a signal. Outside Linux the command
+// goes on, because no other system offers that. The channel is closed when the command has ended.
+func Start(cmd *exec.Cmd, signal syscall.Signal) (done <-chan struct{}, err error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	endWithParent(cmd.SysProcAttr, signal)
+	started, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		// To the system the parent is this thread. It must last as long as the command.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // ends by a signal, which is no news
+		}
+	}()
+	return ended, <-started
+}

@@ -1,0 +1,268 @@
+package redisrig
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slots is the number of hash slots of a cluster.
+const slots = 16384
+
+// Cluster is a running Redis Cluster.
+type Cluster struct {
+	// Nodes are the primaries first, then the replicas.
+	Nodes []*Server
+}
+
+// StartCluster starts a cluster for one test: so many primaries, which share the slots evenly,
+// each with so many replicas. It returns when every node knows that all is well.
+func StartCluster(t testing.TB, primaries, replicas int, args ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for range primaries * (1 + replicas) {
+		_, bus, err := freeAddr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Nodes = append(c.Nodes, Start(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf",
+		}, args...)...))
+	}
+	if err := c.connect(primaries); err != nil {
+		t.Fatalf("start of a cluster: %v", err)
+	}
+	return c
+}
+
+// Addrs are the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	var out []string
+	for _, n := range c.Nodes {
+		out = append(out, n.Addr)
+	}
+	return out
+}
+
+// connect makes single nodes a cluster.
+func (c *Cluster) connect(primaries int) error {
+	for i, n := range c.Nodes[:primaries] {
+		first, last := i*slots/primaries, (i+1)*slots/primaries-1
+		if _, err := n.Do("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(last)); err != nil {
+			return err
+		}
+		if _, err := n.Do("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1)); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.Nodes[1:] {
+		if err := n.meet(c.Nodes[0]); err != nil {
+			return err
+		}
+	}
+	if err := c.until("all nodes know each other", func(n *Server) bool { return n.knows(len(c.Nodes)) }); err != nil {
+		return err
+	}
+	for i, n := range c.Nodes[primaries:] {
+		id, err := c.Nodes[i%primaries].Do("CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		if _, err := n.Do("CLUSTER", "REPLICATE", id); err != nil {
+			return err
+		}
+	}
+	return c.AwaitSound()
+}
+
+// AwaitSound waits until every node that is up finds the cluster sound and every replica
+// follows its primary.
+func (c *Cluster) AwaitSound() error {
+	return c.until("the cluster is sound", func(n *Server) bool {
+		info, err := n.Do("CLUSTER", "INFO")
+		if err != nil || !strings.Contains(info, "cluster_state:ok") {
+			return false
+		}
+		role, err := n.Do("INFO", "replication")
+		if strings.Contains(role, "role:master") {
+			return err == nil && strings.Count(role, "\nslave") == strings.Count(role, ",state=online,")
+		}
+		return err == nil && strings.Contains(role, "master_link_status:up")
+	})
+}
+
+// until waits for a condition on every node that has not been killed.
+func (c *Cluster) until(what string, holds func(n *Server) bool) error {
+	end := time.Now().Add(startTimeout)
+	for _, n := range c.Nodes {
+		for n.alive() && !holds(n) {
+			if time.Now().After(end) {
+				return fmt.Errorf("waited %v in vain at %s until %s", startTimeout, n.Addr, what)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func (s *Server) alive() bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// meet introduces a node to another one.
+func (s *Server) meet(o *Server) error {
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		return err
+	}
+	_, err = s.Do("CLUSTER", "MEET", host, port, o.busPort())
+	return err
+}
+
+// busPort is the port of the cluster's own protocol.
+func (s *Server) busPort() string {
+	for i, a := range s.args {
+		if a == "--cluster-port" {
+			return s.args[i+1]
+		}
+	}
+	return ""
+}
+
+// knows reports whether a node is connected with as many nodes, itself included.
+func (s *Server) knows(n int) bool {
+	text, err := s.Do("CLUSTER", "NODES")
+	return err == nil && strings.Count(text, "\n") == n && !strings.Contains(text, "handshake") && !strings.Contains(text, "disconnected")
+}
+
+// Move moves the slot of a key, with all that is in it, to another primary, while both serve.
+func (c *Cluster) Move(key string, to *Server) error {
+	slot, err := to.Do("CLUSTER", "KEYSLOT", key)
+	if err != nil {
+		return err
+	}
+	target, err := to.Do("CLUSTER", "MYID")
+	if err != nil {
+		return err
+	}
+	from, source, err := c.ownerOf(key)
+	if err != nil || from == to {
+		return err
+	}
+	if _, err := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
+		return err
+	}
+	if _, err := from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target); err != nil {
+		return err
+	}
+	if err := from.migrate(slot, to); err != nil {
+		return err
+	}
+	for _, n := range []*Server{to, from} {
+		if _, err := n.Do("CLUSTER", "SETSLOT", slot, "NODE", target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownerOf returns the primary that serves a key, and its ID. It asks for slots and not for keys. While a slot is moved,
+// a key of it may be at neither node for those who do not know of the other.
+func (c *Cluster) ownerOf(key string) (*Server, string, error) {
+	slot, err := c.Slot(key)
+	if err != nil {
+		return nil, "", err
+	}
+	for n, serves := range c.Primaries() {
+		if serves(slot) {
+			id, err := n.Do("CLUSTER", "MYID")
+			return n, id, err
+		}
+	}
+	return nil, "", fmt.Errorf("no primary serves %s", key)
+}
+
+// Owner is the primary that serves a key.
+func (c *Cluster) Owner(t testing.TB, key string) *Server {
+	t.Helper()
+	n, _, err := c.ownerOf(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Primaries are the nodes that answer and serve slots, each with a function that tells whether it serves a slot.
+func (c *Cluster) Primaries() map[*Server]func(slot int) bool {
+	out := make(map[*Server]func(int) bool)
+	for _, n := range c.Nodes {
+		text, err := n.Do("CLUSTER", "NODES")
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			words := strings.Fields(line) // ID ADDR FLAGS PRIMARY PING PONG EPOCH LINK SLOTS...
+			if len(words) > 8 && strings.Contains(words[2], "myself") && strings.Contains(words[2], "master") {
+				ranges := words[8:]
+				out[n] = func(slot int) bool {
+					return slices.ContainsFunc(ranges, func(r string) bool { return inRange(r, slot) })
+				}
+			}
+		}
+	}
+	return out
+}
+
+// inRange tells whether a slot is in what CLUSTER NODES names: one slot, or the first and the last. One that is being moved is in
+// brackets, beside the range.
+func inRange(text string, slot int) bool {
+	first, last, isRange := strings.Cut(text, "-")
+	from, err := strconv.Atoi(first)
+	if err != nil {
+		return false
+	}
+	to := from
+	if isRange {
+		if to, err = strconv.Atoi(last); err != nil {
+			return false
+		}
+	}
+	return from <= slot && slot <= to
+}
+
+// Slot is the hash slot of a key.
+func (c *Cluster) Slot(key string) (slot int, err error) {
+	for _, n := range c.Nodes {
+		text := ""
+		if text, err = n.Do("CLUSTER", "KEYSLOT", key); err == nil {
+			return strconv.Atoi(text)
+		}
+	}
+	return 0, err
+}
+
+// migrate moves all keys of a slot, one after the other.
+func (s *Server) migrate(slot string, to *Server) error {
+	host, port, err := net.SplitHostPort(to.Addr)
+	if err != nil {
+		return err
+	}
+	for {
+		key, err := s.Do("CLUSTER", "GETKEYSINSLOT", slot, "1")
+		if err != nil || key == "" {
+			return err
+		}
+		if _, err := s.Do("MIGRATE", host, port, key, "0", "10000"); err != nil {
+			return err
+		}
+	}
+}

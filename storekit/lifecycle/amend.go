@@ -1,0 +1,57 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// AmendDue returns the due time that an amendment asks for, which is zero for a cancel and a delete. It is ErrInvalid behind
+// MaxDue, whether there is such a message or not, so a caller asks before it looks for the message.
+func AmendDue(a *punctual.Amendment, now time.Time) (time.Time, error) {
+	if !storekit.Moves(a.Change) {
+		return time.Time{}, nil
+	}
+	return storekit.DueAt(now, a.Due, a.Delay)
+}
+
+// Amend decides what becomes of a message that somebody names without a lease, and what that caller is answered. state is
+// the message's at the moment of the change; StateNone when there is none, or when it is dead and past its retention. due
+// comes from AmendDue. m may be nil if state is StateNone. The caller has checked a (storekit.CheckAmendment).
+//
+// Of the facts a cancel, a delete and what is refused read CancelRequested alone, so a store that keeps the record of a
+// message elsewhere need not read it for these.
+//
+// A cancel under a lease is noted, and answered with ErrLeased. A reschedule of a message that was cancelled under a lease
+// that has run out must not bring it back (P5): it finishes the message, and is answered with ErrNotFound.
+func Amend(m *Message, state punctual.State, a *punctual.Amendment, due time.Time) (Decision, punctual.Amended) {
+	refused := func(d Decision, kind error) (Decision, punctual.Amended) {
+		return d, punctual.Amended{Err: storekit.AmendError(a, kind)}
+	}
+	switch {
+	case state == punctual.StateNone:
+		return refused(Decision{}, punctual.ErrNotFound)
+	case a.Change == punctual.ChangeDelete:
+		return Decision{To: Removed}, punctual.Amended{}
+	case a.Change == punctual.ChangeRequeue && state != punctual.StateDead:
+		return refused(Decision{}, punctual.ErrNotDead)
+	case a.Change == punctual.ChangeRequeue:
+		m.moveTo(storekit.Millis(due))
+		m.Attempts = 0
+		return m.wait(), punctual.Amended{Due: due}
+	case state == punctual.StateDead:
+		return Decision{}, punctual.Amended{Err: storekit.AmendDeadError(a)}
+	case state == punctual.StateLeased && a.Change == punctual.ChangeCancel && !m.CancelRequested:
+		m.CancelRequested = true
+		return refused(Decision{To: Leased}, punctual.ErrLeased)
+	case state == punctual.StateLeased:
+		return refused(Decision{}, punctual.ErrLeased)
+	case a.Change == punctual.ChangeCancel:
+		return finished(punctual.OutcomeCancelled), punctual.Amended{}
+	case m.CancelRequested:
+		return refused(finished(punctual.OutcomeCancelled), punctual.ErrNotFound)
+	}
+	m.moveTo(storekit.Millis(due))
+	return m.wait(), punctual.Amended{Due: due}
+}

@@ -1,0 +1,170 @@
+// Package compare reads what a store says of its messages, and finds in what two such answers differ.
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// List reads all pages of a list. It returns an error when they are not well-formed: too large,
+// out of order, of another state or topic, or without end.
+func List(ctx context.Context, in punctual.Inspector, q punctual.ListQuery) ([]punctual.Info, error) {
+	var all []punctual.Info
+	limit := q.Limit
+	if limit == 0 {
+		limit = 100
+	}
+	for {
+		p, err := in.List(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("a list of %s messages of %s: unexpected error: %w", q.State, q.Topic, err)
+		}
+		if len(p.Messages) > limit {
+			return nil, fmt.Errorf("a page of at most %d messages has %d", limit, len(p.Messages))
+		}
+		for _, i := range p.Messages {
+			if q.Reason != "" && i.Reason != q.Reason {
+				return nil, fmt.Errorf("a list of those dead as %s shows %s, which is dead as %s", q.Reason, i.ID, i.Reason)
+			}
+			if i.Topic != q.Topic || i.State != q.State {
+				return nil, fmt.Errorf("a list of %s messages of %s shows %s/%s, which is %s", q.State, q.Topic, i.Topic, i.ID, i.State)
+			}
+			if n := len(all); n > 0 && SortTime(i).Before(SortTime(all[n-1])) {
+				return nil, fmt.Errorf("a list of %s messages shows %s of %v behind %s of %v", q.State, i.ID, SortTime(i), all[n-1].ID, SortTime(all[n-1]))
+			}
+			all = append(all, i)
+		}
+		if p.Next == "" {
+			return all, nil
+		}
+		if p.Next == q.After {
+			return nil, fmt.Errorf("a list of %s messages comes to no end: cursor %q leads to itself", q.State, p.Next)
+		}
+		q.After = p.Next
+	}
+}
+
+// Info says how two views of a message differ, or nothing.
+func Info(a, b punctual.Info) string {
+	if d := Message(a.Message, b.Message); d != "" {
+		return d
+	}
+	switch {
+	case a.State != b.State:
+		return fmt.Sprintf("state %s and %s", a.State, b.State)
+	case !a.LeaseUntil.Equal(b.LeaseUntil):
+		return fmt.Sprintf("lease until %v and %v", a.LeaseUntil, b.LeaseUntil)
+	case a.CancelRequested != b.CancelRequested:
+		return fmt.Sprintf("cancel requested %v and %v", a.CancelRequested, b.CancelRequested)
+	case !a.Died.Equal(b.Died) || a.Reason != b.Reason:
+		return fmt.Sprintf("died %v of %q and %v of %q", a.Died, a.Reason, b.Died, b.Reason)
+	}
+	return History(a.Failures, b.Failures)
+}
+
+// Message says how two messages differ, or nothing.
+func Message(a, b punctual.Message) string {
+	switch {
+	case a.ID != b.ID || a.Topic != b.Topic:
+		return fmt.Sprintf("name %s/%s and %s/%s", a.Topic, a.ID, b.Topic, b.ID)
+	case string(a.Body) != string(b.Body):
+		return fmt.Sprintf("body %.40q and %.40q", a.Body, b.Body)
+	case fmt.Sprint(a.Headers) != fmt.Sprint(b.Headers):
+		return fmt.Sprintf("headers %v and %v", a.Headers, b.Headers)
+	case !a.Due.Equal(b.Due) || !a.FirstDue.Equal(b.FirstDue):
+		return fmt.Sprintf("due %v (first %v) and %v (first %v)", a.Due, a.FirstDue, b.Due, b.FirstDue)
+	case a.Attempt != b.Attempt || a.MaxAttempts != b.MaxAttempts:
+		return fmt.Sprintf("attempt %d of %d and %d of %d", a.Attempt, a.MaxAttempts, b.Attempt, b.MaxAttempts)
+	case !a.Created.Equal(b.Created):
+		return fmt.Sprintf("created %v and %v", a.Created, b.Created)
+	case !a.Expires.Equal(b.Expires) || a.DropExpired != b.DropExpired:
+		return fmt.Sprintf("expires %v (dropped %v) and %v (dropped %v)", a.Expires, a.DropExpired, b.Expires, b.DropExpired)
+	case a.Remember != b.Remember:
+		return fmt.Sprintf("remembered for %v and %v", a.Remember, b.Remember)
+	}
+	return ""
+}
+
+// History says how two histories of failures differ, or nothing.
+func History(a, b []punctual.Failure) string {
+	same := slices.EqualFunc(a, b, func(f, g punctual.Failure) bool {
+		return f.Attempt == g.Attempt && f.At.Equal(g.At) && f.Error == g.Error
+	})
+	if same {
+		return ""
+	}
+	return fmt.Sprintf("history %v and %v", a, b)
+}
+
+// SortTime is the time by which List orders a message.
+func SortTime(i punctual.Info) time.Time {
+	switch i.State {
+	case punctual.StateLeased:
+		return i.LeaseUntil
+	case punctual.StateDead:
+		return i.Died
+	}
+	return i.Due
+}
+
+// Stats says how the first differ from the second, or nothing.
+func Stats(got, want punctual.TopicStats) string {
+	switch {
+	case got.Topic != want.Topic:
+		return fmt.Sprintf("topic %s, not %s", got.Topic, want.Topic)
+	case got.Scheduled != want.Scheduled || got.Ready != want.Ready || got.Leased != want.Leased || got.Dead != want.Dead:
+		return fmt.Sprintf("%d scheduled, %d ready, %d leased, %d dead; want %d, %d, %d, %d",
+			got.Scheduled, got.Ready, got.Leased, got.Dead, want.Scheduled, want.Ready, want.Leased, want.Dead)
+	case !got.NextDue.Equal(want.NextDue):
+		return fmt.Sprintf("next due %v; want %v", got.NextDue, want.NextDue)
+	case !EqualSettings(got.Settings, want.Settings):
+		return fmt.Sprintf("settings %+v; want %+v", got.Settings, want.Settings)
+	}
+	return ""
+}
+
+// Keeper is a store's FinishedKeeper, or an ErrUnsupported.
+func Keeper(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, error) {
+	k, err := punctual.AsFinishedKeeper(s)
+	if err != nil {
+		return nil, err
+	}
+	// A wrapper of another store learns only now what that one can do.
+	if _, err = k.Finished(ctx, "never-heard-of", "x"); errors.Is(err, punctual.ErrUnsupported) {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Finished says in what a story differs from what it should be. With lost, it may have lost when the lease began.
+func Finished(got, want punctual.Finished, lost bool) string {
+	switch {
+	case got.ID != want.ID || got.Topic != want.Topic:
+		return fmt.Sprintf("it is of %s/%s; want %s/%s", got.Topic, got.ID, want.Topic, want.ID)
+	case got.Outcome != want.Outcome || !got.At.Equal(want.At):
+		return fmt.Sprintf("%s at %v; want %s at %v", got.Outcome, got.At, want.Outcome, want.At)
+	case !got.Created.Equal(want.Created) || !got.Due.Equal(want.Due) || !got.FirstDue.Equal(want.FirstDue):
+		return fmt.Sprintf("created %v, due %v, first due %v; want %v, %v, %v", got.Created, got.Due, got.FirstDue, want.Created, want.Due, want.FirstDue)
+	case got.Attempt != want.Attempt:
+		return fmt.Sprintf("attempt %d; want %d", got.Attempt, want.Attempt)
+	case !got.Delivered.Equal(want.Delivered) && !(lost && got.Delivered.IsZero()):
+		return fmt.Sprintf("delivered %v; want %v", got.Delivered, want.Delivered)
+	case !got.KeptUntil.Equal(want.KeptUntil):
+		return fmt.Sprintf("kept until %v; want %v", got.KeptUntil, want.KeptUntil)
+	}
+	return History(got.Failures, want.Failures)
+}
+
+// EqualSettings compares all fields, also those that come to be; no delays are as good as an empty list.
+func EqualSettings(a, b punctual.Settings) bool {
+	if len(a.Backoff.Delays) == 0 && len(b.Backoff.Delays) == 0 {
+		a.Backoff.Delays, b.Backoff.Delays = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,149 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// The variables of the environment that steer the tests with a ledger. A seed repeats the random choices of a run, not
+// what the scheduler makes of them.
+const (
+	seedVariable  = "PUNCTUAL_TORTURE_SEED"
+	childVariable = "PUNCTUAL_TORTURE_CHILD"
+)
+
+// TortureSeed is the seed of a test, a new one unless the environment gives one, and logs how to repeat it.
+func TortureSeed(t testing.TB) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s=%q: use a number", seedVariable, text)
+		}
+	}
+	t.Logf("repeat with: %s=%d go test -run '^%s$'", seedVariable, seed, t.Name())
+	return seed
+}
+
+// FromEnv is a number from the environment, or def.
+func FromEnv(t testing.TB, variable string, def int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return def
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q: use a positive number", variable, text)
+	}
+	return n
+}
+
+// Child is what a child process that runs a workload is told.
+type Child struct {
+	// Program is the command that the child becomes, if it does not work by itself.
+	Program string
+	// Store says where the store is.
+	Store string
+	// Journal is the file for its lines.
+	Journal string
+	Process int64
+	Seed    uint64
+	// Look has the child read all that is there before it begins, which only the one process of a store may do.
+	Look bool
+}
+
+// IsChild tells whether this process is a child that StartChild has started.
+func IsChild() bool { return os.Getenv(childVariable) != "" }
+
+// ChildOf returns what this process was told, if it is a child.
+func ChildOf(t testing.TB) (c Child, ok bool) {
+	text := os.Getenv(childVariable)
+	if text == "" {
+		return c, false
+	}
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatalf("%s: %v", childVariable, err)
+	}
+	return c, true
+}
+
+// Say tells the parent one thing.
+func (c Child) Say(what byte) {
+	if _, err := syscall.Write(3, []byte{what}); err != nil {
+		panic(err)
+	}
+}
+
+// What a child says.
+const (
+	// Opening is said before the store is opened.
+	Opening byte = 'o'
+	// Working is said when the store is open and the first call was answered.
+	Working byte = 'w'
+)
+
+// ChildProcess is a running child.
+type ChildProcess struct {
+	// Said has what the child said; it is closed when the child has ended.
+	Said   chan byte
+	cmd    *exec.Cmd
+	output bytes.Buffer
+}
+
+// StartChild starts this test program again with one test, in which ChildOf tells what to do.
+func StartChild(test string, c Child) (*ChildProcess, error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p := &ChildProcess{Said: make(chan byte, 16)}
+	p.cmd = exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1", "-test.timeout=1h")
+	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	p.cmd.ExtraFiles, p.cmd.Stdout, p.cmd.Stderr = []*os.File{in}, &p.output, &p.output
+	if err := errors.Join(p.cmd.Start(), in.Close()); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	go func() {
+		defer close(p.Said)
+		defer out.Close()
+		b := make([]byte, 1)
+		for {
+			if n, err := out.Read(b); err != nil || n == 0 {
+				return
+			}
+			p.Said <- b[0]
+		}
+	}()
+	return p, nil
+}
+
+// Kill ends the child as kill -9 does and waits for it. It returns an error if the child had ended by itself.
+func (p *ChildProcess) Kill() error {
+	_ = p.cmd.Process.Kill() // fails only if it has ended, which Wait tells
+	return p.wait()
+}
+
+func (p *ChildProcess) wait() error {
+	for range p.Said { // until its end of the pipe is closed
+	}
+	err := p.cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		return fmt.Errorf("the child ended by itself (%w):\n%s", err, p.output.String())
+	}
+	return nil
+}

@@ -1,0 +1,628 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/worker"
+)
+
+// Workload calls a store from many goroutines with all that its interface can do, and has each call written
+// down for a Ledger. Runs of one history must have different process numbers.
+type Workload struct {
+	// Store is the store, or a faulty way to it.
+	Store punctual.Store
+	// Process is the number of the process, from 1.
+	Process int64
+	// Seed chooses what is done.
+	Seed uint64
+	// Emit takes a line, as NewRecorder says.
+	Emit func(Line)
+	// Clock is that of the store's machine; nil is time.Now.
+	Clock func() time.Time
+
+	// Pause is the longest that a goroutine rests between two calls.
+	Pause time.Duration
+	// BigBodies has one message in some hundreds be up to 1 MiB large.
+	BigBodies bool
+	// Deadlines has some calls end early.
+	Deadlines bool
+	// ClaimTopics is how many topics a claim names at most, 0 for all there are; the worker has no more topics either. Where a
+	// store asks for each topic apart, a claim of many may lease messages that it gives back.
+	ClaimTopics int
+	// Stories has some of the rare topics, and the first of the worker, keep the stories of finished messages, and looks at
+	// them. The store has to keep some.
+	Stories bool
+	// PurgeLive has some purges take all that is not dead, which is one instant only where a store can look at one.
+	PurgeLive bool
+	// Worker runs a Worker and a Queue beside the plain calls. HoldClaims holds some of the worker's claims
+	// back for so long that their leases run out on the way.
+	Worker, HoldClaims bool
+
+	rec *Recorder
+	ids atomic.Int64 // names of messages
+
+	mu        sync.Mutex
+	pool      []name              // guarded by mu: IDs that may be there
+	unsettled []punctual.Delivery // guarded by mu: leases that nobody settled
+}
+
+// The topics of a workload: a few with much to do, many with little, and those of the worker. Only the rare ones
+// change their settings, are paused, purged as a whole and deleted; the first of the worker may keep stories.
+const (
+	hotTopics    = 4
+	rareTopics   = 300
+	workerTopics = 3
+	hotIDs       = 2000
+	rareIDs      = 8
+)
+
+func hotTopic(i int) string    { return "hot" + strconv.Itoa(i) }
+func rareTopic(i int) string   { return fmt.Sprintf("rare%03d", i) }
+func workerTopic(i int) string { return "work" + strconv.Itoa(i) }
+
+// WorkloadTopics are all topics of any workload.
+func WorkloadTopics() (all []string) {
+	for i := range hotTopics {
+		all = append(all, hotTopic(i))
+	}
+	for i := range rareTopics {
+		all = append(all, rareTopic(i))
+	}
+	for i := range workerTopics {
+		all = append(all, workerTopic(i))
+	}
+	return all
+}
+
+// step is one thing that a goroutine of a workload does.
+type step func(ctx context.Context, r *rand.Rand) error
+
+// Begin makes the workload ready for the methods that make one call.
+func (w *Workload) Begin() *Workload {
+	w.rec = NewRecorder(w.Store, w.Process, w.Clock, w.Emit)
+	return w
+}
+
+// Reopened goes on with another store of the same data, in the same process.
+func (w *Workload) Reopened(s punctual.Store) { w.rec.store, w.rec.in = s, s.(punctual.Inspector) }
+
+// Recorder returns the recorder of the workload's calls.
+func (w *Workload) Recorder() *Recorder { return w.rec }
+
+// Run calls the store until ctx ends, or until the store has failed or is closed.
+func (w *Workload) Run(ctx context.Context) {
+	if w.rec == nil {
+		w.Begin()
+	}
+	var all sync.WaitGroup
+	steps := []step{w.Push, w.Push, w.Amend, w.Claim, w.Claim, w.Claim}
+	if w.rec.in != nil {
+		steps = append(steps, w.Inspect)
+	}
+	for i, do := range steps {
+		r := rand.New(rand.NewPCG(w.Seed, uint64(i)))
+		all.Go(func() {
+			for ctx.Err() == nil && goesOn(do(ctx, r)) {
+				w.rest(ctx, r)
+			}
+		})
+	}
+	if w.Worker {
+		all.Go(func() { w.work(ctx) })
+	}
+	all.Wait()
+}
+
+// goesOn tells whether a store can be called again after an error.
+func goesOn(err error) bool {
+	return !errors.Is(err, punctual.ErrClosed) && !errors.Is(err, punctual.ErrStoreFailed)
+}
+
+func (w *Workload) rest(ctx context.Context, r *rand.Rand) {
+	if w.Pause <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(r.Int64N(int64(w.Pause)))):
+	}
+}
+
+// call makes a context for one call: some end early.
+func (w *Workload) call(r *rand.Rand) (context.Context, context.CancelFunc) {
+	if w.Deadlines && r.IntN(40) == 0 {
+		return context.WithTimeout(context.Background(), time.Duration(r.IntN(3000))*time.Microsecond)
+	}
+	return context.WithCancel(context.Background())
+}
+
+// someTopic is mostly a busy one.
+func someTopic(r *rand.Rand) string {
+	if r.IntN(3) > 0 {
+		return hotTopic(r.IntN(hotTopics))
+	}
+	return rareTopic(someRare(r))
+}
+
+// someRare is one of the first few in half of the cases, so that these have something to do.
+func someRare(r *rand.Rand) int {
+	if r.IntN(2) == 0 {
+		return r.IntN(12)
+	}
+	return r.IntN(rareTopics)
+}
+
+// someDelay is due at once, soon, or far ahead, in ms.
+func someDelay(r *rand.Rand) int64 {
+	switch r.IntN(20) {
+	case 0, 1, 2:
+		return 0
+	case 3:
+		return 3_600_000 + int64(r.IntN(1000))
+	}
+	return int64(r.IntN(40))
+}
+
+// size is mostly small, sometimes larger than a block, and seldom as large as can be.
+func (w *Workload) size(r *rand.Rand) int {
+	switch n := r.IntN(600); {
+	case n == 0 && w.BigBodies:
+		return punctual.DefaultMaxBody >> r.IntN(4)
+	case n < 20:
+		return 5000
+	case n < 40:
+		return 0
+	}
+	return 20 + r.IntN(200)
+}
+
+// message is a new message of any kind. Those of large calls go to topics with many IDs. Where dozens of items for one
+// ID overlap, a ledger has too many orders to try.
+func (w *Workload) message(r *rand.Rand, now int64, large bool) punctual.NewMessage {
+	n := name{topic: someTopic(r)}
+	kind := r.IntN(5)
+	if large {
+		n.topic, kind = hotTopic(r.IntN(hotTopics)), max(kind, 1)
+	}
+	switch kind {
+	case 0:
+		n = w.some(r, n)
+	case 1:
+		if r.IntN(4) > 0 {
+			n.id = w.freshID(r, n.topic)
+		}
+	default:
+		n.id = w.freshID(r, n.topic)
+	}
+	return w.messageOf(r, n, now)
+}
+
+func (w *Workload) freshID(r *rand.Rand, topic string) string {
+	ids := hotIDs
+	if topic[0] == 'r' {
+		ids = rareIDs
+	}
+	return "m" + strconv.Itoa(r.IntN(ids))
+}
+
+func (w *Workload) messageOf(r *rand.Rand, n name, now int64) punctual.NewMessage {
+	life := fmt.Sprintf("%x.%x", w.Process, w.ids.Add(1))
+	size := w.size(r)
+	if n.id == "" {
+		size = max(size, 20) // whose it is can be told from the body alone
+	}
+	m := punctual.NewMessage{Topic: n.topic, ID: n.id}
+	m.Body, m.Headers = contentOf(life, size, r.IntN(5) == 0)
+	m.IfExists = []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsReplaceDead, punctual.IfExistsReplace, punctual.IfExistsFail}[r.IntN(4)]
+	if d := someDelay(r); r.IntN(2) == 0 {
+		m.Delay = time.Duration(d) * time.Millisecond
+	} else {
+		m.Due = storekit.FromMillis(now + d)
+	}
+	switch r.IntN(12) {
+	case 0:
+		m.MaxAttempts = 1 + r.IntN(3)
+	case 1, 2, 3, 4, 5, 6:
+		m.MaxAttempts = 100_000
+	}
+	if r.IntN(8) == 0 {
+		m.ExpireAfter = time.Duration(1+r.IntN(80)) * time.Millisecond
+		m.DropExpired = r.IntN(2) == 0
+	}
+	return m
+}
+
+// batch is how many items one call has.
+func batch(r *rand.Rand) int {
+	switch r.IntN(60) {
+	case 0:
+		return 300
+	case 1, 2:
+		return 40
+	}
+	return 1 + r.IntN(4)
+}
+
+// Push pushes some messages.
+func (w *Workload) Push(_ context.Context, r *rand.Rand) error { return w.PushMany(r, batch(r)) }
+
+// PushMany pushes n messages in one call.
+func (w *Workload) PushMany(r *rand.Rand, n int) error {
+	now := w.rec.now()
+	ms := make([]punctual.NewMessage, n)
+	for i := range ms {
+		ms[i] = w.message(r, now, n > 10)
+		if i > 0 && r.IntN(20) == 0 {
+			ms[i] = w.messageOf(r, name{ms[i-1].Topic, ms[i-1].ID}, now)
+		}
+	}
+	ctx, end := w.call(r)
+	defer end()
+	rs, err := w.rec.Push(ctx, ms)
+	for i := range rs {
+		if rs[i].ID != "" {
+			w.keep(r, name{ms[i].Topic, rs[i].ID})
+		}
+	}
+	return err
+}
+
+const poolSize = 512
+
+// keep remembers an ID that may be there.
+func (w *Workload) keep(r *rand.Rand, n name) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pool) < poolSize {
+		w.pool = append(w.pool, n)
+		return
+	}
+	w.pool[r.IntN(poolSize)] = n
+}
+
+// some is an ID that may be there.
+func (w *Workload) some(r *rand.Rand, other name) name {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pool) == 0 {
+		return name{other.topic, w.freshID(r, other.topic)}
+	}
+	return w.pool[r.IntN(len(w.pool))]
+}
+
+// Amend cancels, reschedules and requeues.
+func (w *Workload) Amend(_ context.Context, r *rand.Rand) error {
+	now := w.rec.now()
+	as := make([]punctual.Amendment, min(batch(r), 12))
+	for i := range as {
+		n := w.some(r, name{topic: someTopic(r)})
+		if i > 0 && r.IntN(20) == 0 {
+			n = name{as[i-1].Topic, as[i-1].ID}
+		}
+		as[i] = punctual.Amendment{Topic: n.topic, ID: n.id, Change: punctual.Change(1 + r.IntN(3))}
+		if as[i].Change == punctual.ChangeCancel {
+			continue
+		}
+		if d := someDelay(r); r.IntN(2) == 0 {
+			as[i].Delay = time.Duration(d) * time.Millisecond
+		} else {
+			as[i].Due = storekit.FromMillis(now + d)
+		}
+	}
+	ctx, end := w.call(r)
+	defer end()
+	_, err := w.rec.Amend(ctx, as)
+	return err
+}
+
+// Claim claims some messages and settles most of them.
+func (w *Workload) Claim(_ context.Context, r *rand.Rand) error {
+	c := punctual.Claim{
+		Topics: []string{hotTopic(r.IntN(hotTopics))}, Max: 1 + r.IntN(8), Wait: 5 * time.Millisecond,
+		Lease: time.Duration(20+r.IntN(200)) * time.Millisecond,
+	}
+	switch r.IntN(6) {
+	case 0, 1:
+		c.Topics = nil
+		all := WorkloadTopics()
+		for _, i := range r.Perm(rareTopics + hotTopics) {
+			c.Topics = append(c.Topics, all[i])
+		}
+		c.Max = 1 + r.IntN(200)
+	case 2, 3:
+		c.Topics = append(c.Topics, rareTopic(someRare(r)), hotTopic(r.IntN(hotTopics)), rareTopic(someRare(r)))
+	}
+	if w.ClaimTopics > 0 {
+		c.Topics = c.Topics[:min(len(c.Topics), w.ClaimTopics)]
+	}
+	if r.IntN(4) == 0 {
+		c.Lease = 0
+	}
+	ctx, end := w.call(r)
+	defer end()
+	ds, err := w.rec.Claim(ctx, c)
+	if err != nil || len(ds) == 0 {
+		return err
+	}
+	return w.settle(r, ds)
+}
+
+// settle answers most of some deliveries, forgets the rest, and tries some forgotten long ago.
+func (w *Workload) settle(r *rand.Rand, ds []punctual.Delivery) error {
+	var ss []punctual.Settlement
+	for _, d := range ds {
+		if r.IntN(10) == 0 {
+			w.forget(r, d)
+			continue
+		}
+		ss = append(ss, settlement(r, d))
+		if r.IntN(30) == 0 {
+			ss = append(ss, settlement(r, d)) // twice in one call
+		}
+		if ss[len(ss)-1].Verb == punctual.SettleExtend {
+			w.forget(r, d)
+		}
+	}
+	if d, ok := w.someUnsettled(r); ok {
+		ss = append(ss, settlement(r, d))
+	}
+	if len(ss) == 0 {
+		return nil
+	}
+	ctx, end := w.call(r)
+	defer end()
+	_, err := w.rec.Settle(ctx, ss)
+	return err
+}
+
+func (w *Workload) forget(r *rand.Rand, d punctual.Delivery) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.Body = nil
+	if len(w.unsettled) < 64 {
+		w.unsettled = append(w.unsettled, d)
+	} else {
+		w.unsettled[r.IntN(len(w.unsettled))] = d
+	}
+}
+
+func (w *Workload) someUnsettled(r *rand.Rand) (d punctual.Delivery, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.unsettled) == 0 {
+		return d, false
+	}
+	return w.unsettled[r.IntN(len(w.unsettled))], true
+}
+
+// settlement is mostly an ack.
+func settlement(r *rand.Rand, d punctual.Delivery) punctual.Settlement {
+	s := punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}
+	delay := time.Duration(r.IntN(40)) * time.Millisecond
+	switch r.IntN(20) {
+	case 0, 1:
+		s.Verb, s.Delay, s.Error = punctual.SettleRetry, delay, "failed"
+	case 2:
+		s.Verb, s.Delay, s.Error = punctual.SettleRetry, punctual.UseBackoff, "failed too"
+	case 3, 4:
+		s.Verb, s.Delay = punctual.SettleSnooze, delay
+	case 5:
+		s.Verb = punctual.SettleRelease
+	case 6, 7:
+		s.Verb, s.Delay = punctual.SettleExtend, 10*time.Millisecond+2*delay
+	case 8:
+		s.Verb, s.Error = punctual.SettleDiscard, "given up"
+	}
+	return s
+}
+
+// Inspect reads, and does what concerns whole topics.
+func (w *Workload) Inspect(_ context.Context, r *rand.Rand) error {
+	ctx, end := w.call(r)
+	defer end()
+	rare := rareTopic(someRare(r))
+	var err error
+	switch n := r.IntN(40); {
+	case n < 6 && w.Stories:
+		x := w.some(r, name{topic: rare})
+		err = w.rec.Story(ctx, x.topic, x.id)
+	case n < 14:
+		x := w.some(r, name{topic: someTopic(r)})
+		_, err = w.rec.Get(ctx, x.topic, x.id)
+	case n < 20:
+		q := punctual.ListQuery{Topic: someTopic(r), State: punctual.State(1 + r.IntN(4)), Limit: 1 + r.IntN(30)}
+		_, err = w.rec.List(ctx, q)
+	case n < 26:
+		_, err = w.rec.Stats(ctx, someTopic(r))
+	case n < 27:
+		_, err = w.rec.Settings(ctx, rare)
+	case n < 33:
+		_, err = w.rec.Configure(ctx, rare, w.someSettings(r))
+	case n < 36:
+		_, err = w.rec.Purge(ctx, punctual.PurgeQuery{Topic: rare, State: w.purgedState(r)})
+	case n < 38:
+		err = w.purgeSome(ctx, r)
+	default:
+		_, err = w.rec.DeleteTopic(ctx, rare)
+	}
+	if errors.Is(err, punctual.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// purgedState is what a purge of a rare topic takes: one state, or with PurgeLive also all but the dead.
+func (w *Workload) purgedState(r *rand.Rand) punctual.State {
+	if w.PurgeLive {
+		return punctual.State(r.IntN(5))
+	}
+	return punctual.State(1 + r.IntN(4))
+}
+
+// purgeSome keeps the busy topics from growing without bound: what lies far ahead, and the dead.
+func (w *Workload) purgeSome(ctx context.Context, r *rand.Rand) error {
+	q := punctual.PurgeQuery{Topic: hotTopic(r.IntN(hotTopics)), State: punctual.StateDead}
+	if r.IntN(2) == 0 {
+		q.State = punctual.StateScheduled
+		q.From = storekit.FromMillis(w.rec.now() + 3_000_000)
+		q.To = q.From.Add(3_000_000 * time.Millisecond)
+	}
+	_, err := w.rec.Purge(ctx, q)
+	return err
+}
+
+// someSettings sets all that can be set.
+func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
+	s := punctual.DefaultSettings()
+	s.Lease = []time.Duration{30 * time.Second, 50 * time.Millisecond, 200 * time.Millisecond}[r.IntN(3)]
+	s.MaxAttempts = []int{1, 2, 10, 1000}[r.IntN(4)]
+	if r.IntN(2) == 0 {
+		s.Backoff = punctual.Backoff{Delays: []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond}}
+	}
+	s.DeadRetention = []time.Duration{0, 0, 60 * time.Millisecond, time.Hour}[r.IntN(4)]
+	s.DedupeWindow = []time.Duration{0, 0, 40 * time.Millisecond, time.Hour}[r.IntN(4)]
+	s.PushPaused, s.DeliveryPaused = r.IntN(10) == 0, r.IntN(10) == 0
+	if w.Stories {
+		s.FinishedRetention = []time.Duration{0, workloadStories, workloadStories}[r.IntN(3)]
+	}
+	return wholePatch(s)
+}
+
+// workloadStories is for how long stories are kept: longer than any run takes.
+const workloadStories = 30 * 24 * time.Hour
+
+// wholePatch sets all but the partitions.
+func wholePatch(s punctual.Settings) punctual.SettingsPatch {
+	return punctual.SettingsPatch{
+		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
+		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused,
+	}
+}
+
+// The worker of a workload, with a queue that pushes what it handles.
+
+const workerLease = 300 * time.Millisecond
+
+func (w *Workload) work(ctx context.Context) {
+	if w.Stories {
+		s := punctual.DefaultSettings()
+		s.FinishedRetention = workloadStories
+		// Where this fails the next process does it.
+		_, _ = w.rec.Configure(ctx, workerTopic(0), wholePatch(s))
+	}
+	runner := worker.New(w.rec, &worker.Config{
+		Concurrency: 8, Lease: workerLease, Logger: slog.New(slog.DiscardHandler), ShutdownTimeout: 5 * time.Second,
+	})
+	if w.HoldClaims {
+		rec := NewRecorder(w.Store, w.Process, w.Clock, w.Emit)
+		rec.calls.Store(w.rec.calls.Load() + 1<<30)
+		rec.hold = holdSome(w.Seed)
+		runner = worker.New(rec, &worker.Config{
+			Concurrency: 8, Lease: workerLease, Logger: slog.New(slog.DiscardHandler), ShutdownTimeout: 5 * time.Second,
+		})
+	}
+	for i := range workerTopics {
+		runner.Handle(workerTopic(i), w.rec.Handler(punctual.HandlerFunc(handle)))
+	}
+	if err := runner.Start(context.Background()); err != nil {
+		return
+	}
+	queue := punctual.NewQueue(w.rec, nil)
+	var all sync.WaitGroup
+	for i := range 3 {
+		r := rand.New(rand.NewPCG(w.Seed, uint64(1000+i)))
+		all.Go(func() {
+			for ctx.Err() == nil && goesOn(w.enqueue(r, queue)) {
+				w.rest(ctx, r)
+			}
+		})
+	}
+	all.Wait()
+	stop, end := context.WithTimeout(context.Background(), 10*time.Second)
+	defer end()
+	_ = runner.Stop(stop)
+	_ = queue.Close(stop)
+}
+
+func (w *Workload) workerTopics() int {
+	if w.ClaimTopics > 0 {
+		return min(w.ClaimTopics, workerTopics)
+	}
+	return workerTopics
+}
+
+// enqueue pushes, cancels and reschedules by way of a queue.
+func (w *Workload) enqueue(r *rand.Rand, q *punctual.Queue) error {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	topic, id := workerTopic(r.IntN(w.workerTopics())), "q"+strconv.Itoa(r.IntN(300))
+	var err error
+	switch r.IntN(6) {
+	case 0:
+		err = q.Cancel(ctx, topic, id)
+	case 1:
+		_, err = q.Reschedule(ctx, topic, id, punctual.In(time.Duration(r.IntN(40))*time.Millisecond))
+	default:
+		m := w.messageOf(r, name{topic, id}, w.rec.now())
+		_, err = q.PushMany(ctx, []punctual.NewMessage{m})
+	}
+	if errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// holdSome holds one claim in some hundred for eight times the lease.
+func holdSome(seed uint64) func(context.Context) {
+	var mu sync.Mutex
+	r := rand.New(rand.NewPCG(seed, 77))
+	return func(ctx context.Context) {
+		mu.Lock()
+		hold := r.IntN(100) == 0
+		mu.Unlock()
+		if !hold {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(8 * workerLease):
+		}
+	}
+}
+
+// handle is a handler that does what handlers do.
+func handle(ctx context.Context, d *punctual.Delivery) error {
+	r := rand.New(rand.NewPCG(uint64(d.Token), uint64(d.Attempt)))
+	lasts := time.Duration(r.IntN(3000)) * time.Microsecond
+	if r.IntN(100) == 0 {
+		lasts = 2 * workerLease
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(lasts):
+	}
+	switch r.IntN(20) {
+	case 0:
+		return errors.New("failed")
+	case 1:
+		return punctual.Snooze(time.Duration(r.IntN(20)) * time.Millisecond)
+	case 2:
+		return punctual.RetryAfter(time.Duration(r.IntN(20))*time.Millisecond, errors.New("later"))
+	case 3:
+		return punctual.Discard(errors.New("never"))
+	case 4:
+		panic("a handler panics")
+	}
+	return nil
+}

@@ -1,0 +1,19 @@
+// Package promise names the promises of Punctual. Every failure of a suite begins with one of these names.
+package promise
+
+// The promises as docs/promises.md numbers them. P10, on memory, is not one of the contract that a store's suite can see.
+const (
+	P1  = "P1 no loss"
+	P2  = "P2 never early"
+	P3  = "P3 one holder"
+	P4  = "P4 fencing"
+	P5  = "P5 cancel is definite"
+	P6  = "P6 attempts are bounded and durable"
+	P7  = "P7 idempotent push"
+	P8  = "P8 one clock"
+	P9  = "P9 any horizon"
+	P11 = "P11 hints are hints"
+	P12 = "P12 order"
+	P13 = "P13 errors are honest"
+	P14 = "P14 isolation"
+)

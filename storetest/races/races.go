@@ -1,0 +1,334 @@
+// Package races lets goroutines and workers fight over a few messages of a store, and finds the promises that are broken
+// in what they saw.
+package races
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/compare"
+	"github.com/punctualmq/punctual/storetest/promise"
+)
+
+// What Run does at most; it stops at whichever comes first.
+const (
+	raceOps     = 20_000
+	raceTime    = 3 * time.Second
+	raceClients = 8
+	raceIDs     = 8
+)
+
+// orders is the topic that all clients use.
+const orders = "orders"
+
+// Run lets goroutines push, claim, settle, cancel and reschedule the same few messages, and workers handle them.
+// It uses the real clock, with leases so short that many run out, and judges what they saw with CheckHistory. It is
+// worth most under -race. It takes a few seconds.
+func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
+	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
+	history, err := r.run()
+	if err != nil {
+		t.Fatalf("%s: a call failed while clients raced: %v", promise.P13, err)
+	}
+	reportHistory(t, history, storetest.Collect(opts).LossyClaims)
+	t.Logf("%d deliveries came to a worker when their leases had ended", r.lapsed())
+	storetest.CheckSound(t, r.store)
+}
+
+// reportHistory fails the test with the first few violations.
+func reportHistory(t storetest.T, history []Event, lossyClaims bool) {
+	t.Helper()
+	found := checkHistory(history, lossyClaims)
+	for i, v := range found {
+		if i == 10 {
+			t.Errorf("%s: and %d more", v.Promise, len(found)-i)
+			return
+		}
+		t.Errorf("%v", v)
+	}
+	seen := make(map[string]int)
+	for _, e := range history {
+		seen[raceKind(e)]++
+	}
+	t.Logf("%d events: %v", len(history), seen)
+}
+
+// raceKind names what happened, for the count that shows how much raced.
+func raceKind(e Event) string {
+	switch e.Op {
+	case OpPush:
+		if e.Err != nil {
+			return "push refused"
+		}
+		return "push " + e.Push.String()
+	case OpDeliver:
+		return "delivered"
+	case OpSettle:
+		return e.Verb.String() + " " + punctual.ErrorCode(e.Err)
+	case OpCancel:
+		return "cancel " + cmp.Or(punctual.ErrorCode(e.Err), "done")
+	case OpReschedule:
+		return "reschedule " + cmp.Or(punctual.ErrorCode(e.Err), "done")
+	case OpStart:
+		return "handler started"
+	case OpEnd:
+		return "handler ended"
+	}
+	return "dead"
+}
+
+// race is a store and the clients that fight over its messages.
+type race struct {
+	ctx   context.Context
+	store punctual.Store
+	lasts time.Duration
+	ops   atomic.Int64 // steps made
+	order atomic.Int64 // gives Event.Call and Event.Return
+
+	workers []*raceWorker // those of run
+}
+
+// run lets all clients run, then drains the store, and returns what all of them saw.
+func (r *race) run() ([]Event, error) {
+	over := time.Now().Add(r.lasts)
+	var clients []*raceClient
+	ctx, end := context.WithCancel(r.ctx)
+	defer end()
+	var working sync.WaitGroup
+	for i := range raceWorkers {
+		w := newRaceWorker(r, i)
+		r.workers = append(r.workers, w)
+		working.Go(func() { w.run(ctx) })
+	}
+	var running sync.WaitGroup
+	for i := range raceClients {
+		c := &raceClient{race: r, number: i, rnd: rand.New(rand.NewPCG(uint64(i), 1))}
+		clients = append(clients, c)
+		running.Go(func() {
+			for c.err == nil && time.Now().Before(over) && r.ops.Add(1) <= raceOps {
+				c.err = c.step()
+			}
+		})
+	}
+	running.Wait()
+	end()
+	working.Wait()
+	last := &raceClient{race: r}
+	last.err = last.drain()
+	var history []Event
+	var errs []error
+	for _, c := range append(clients, last) {
+		history = append(history, c.events...)
+		errs = append(errs, c.err)
+	}
+	for _, w := range r.workers {
+		history = append(history, w.events...)
+		errs = append(errs, w.err)
+	}
+	return history, errors.Join(errs...)
+}
+
+// lapsed is how many deliveries came to a worker when their leases had ended.
+func (r *race) lapsed() (n int) {
+	for _, w := range r.workers {
+		n += w.lapsed
+	}
+	return n
+}
+
+// raceClient is one goroutine's view.
+type raceClient struct {
+	*race
+	number    int
+	rnd       *rand.Rand
+	made      int     // messages pushed
+	events    []Event // what it saw
+	unsettled []Event // deliveries that it has forgotten to settle
+	err       error
+}
+
+func (c *raceClient) id() string { return fmt.Sprint(c.rnd.IntN(raceIDs)) }
+
+// few is a delay of up to max, mostly not of whole milliseconds.
+func (c *raceClient) few(most time.Duration) time.Duration {
+	return time.Duration(c.rnd.Int64N(int64(most)))
+}
+
+// record completes an event with the order of its call.
+func (c *raceClient) record(e Event, call int64) {
+	e.Topic, e.Call, e.Return = orders, call, c.order.Add(1)
+	c.events = append(c.events, e)
+}
+
+// step does one thing. All clients do everything, mostly claim. A claim sleeps for up to a few
+// milliseconds when nothing is due, so leases have the time to run out.
+func (c *raceClient) step() error {
+	switch c.rnd.IntN(10) {
+	case 0, 1, 2:
+		return c.produce()
+	case 3:
+		return c.amend()
+	}
+	return c.consume()
+}
+
+func (c *raceClient) produce() error {
+	c.made++
+	m := punctual.NewMessage{
+		Topic: orders, ID: c.id(), Body: fmt.Appendf(nil, "%d-%d", c.number, c.made), Delay: c.few(5 * time.Millisecond),
+		MaxAttempts: c.attempts(), IfExists: punctual.IfExists([]int{0, 0, 0, 0, 0, 0, 0, 3, 1, 2}[c.rnd.IntN(10)]),
+	}
+	call := c.order.Add(1)
+	rs, err := c.store.Push(c.ctx, []punctual.NewMessage{m})
+	if err != nil {
+		return err
+	}
+	c.record(Event{Op: OpPush, ID: m.ID, Life: string(m.Body), Push: rs[0].Status, Due: rs[0].Due, Err: rs[0].Err, MaxAttempts: m.MaxAttempts}, call)
+	return nil
+}
+
+func (c *raceClient) amend() error {
+	a := punctual.Amendment{Change: punctual.ChangeCancel, Topic: orders, ID: c.id()}
+	op := OpCancel
+	if c.rnd.IntN(3) > 0 {
+		a.Change, a.Delay = punctual.ChangeReschedule, c.few(5*time.Millisecond)
+		op = OpReschedule
+	}
+	call := c.order.Add(1)
+	os, err := c.store.Amend(c.ctx, []punctual.Amendment{a})
+	if err != nil {
+		return err
+	}
+	c.record(Event{Op: op, ID: a.ID, Err: os[0].Err, Due: os[0].Due}, call)
+	if err := os[0].Err; !errors.Is(err, punctual.ErrLeased) && !errors.Is(err, punctual.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// attempts is a small bound for every second message, where the dead can be looked up.
+func (c *raceClient) attempts() int {
+	if _, ok := c.store.(punctual.Inspector); ok && c.rnd.IntN(2) == 0 {
+		return 3
+	}
+	return punctual.MaxAttemptsLimit
+}
+
+// claim records each delivery.
+func (c *raceClient) claim(q punctual.Claim) ([]Event, error) {
+	call := c.order.Add(1)
+	ds, err := c.store.Claim(c.ctx, q)
+	from := len(c.events)
+	for _, d := range ds {
+		c.record(deliveryEvent(d), call)
+	}
+	return slices.Clone(c.events[from:]), err
+}
+
+func (c *raceClient) settle(d Event, v punctual.Verb, delay time.Duration) error {
+	now, err := c.store.Now(c.ctx)
+	if err != nil {
+		return err
+	}
+	call := c.order.Add(1)
+	errs, err := c.store.Settle(c.ctx, []punctual.Settlement{{Topic: orders, ID: d.ID, Token: d.Token, Verb: v, Delay: delay}})
+	if err != nil {
+		return err
+	}
+	c.record(Event{Op: OpSettle, ID: d.ID, Life: d.Life, Token: d.Token, Verb: v, Delay: delay, Now: now, Err: errs[0]}, call)
+	return nil
+}
+
+// consume claims, settles or forgets, and tries some forgotten tokens.
+func (c *raceClient) consume() error {
+	ds, err := c.claim(punctual.Claim{
+		Topics: []string{orders}, Max: 1 + c.rnd.IntN(3), Wait: c.few(3 * time.Millisecond), Lease: punctual.MinLease + c.few(40*time.Millisecond),
+	})
+	for _, d := range ds {
+		if err == nil {
+			err = c.handle(d)
+		}
+	}
+	if len(c.unsettled) > 3 && err == nil {
+		d := c.unsettled[0]
+		c.unsettled = c.unsettled[1:]
+		err = c.any(d)
+	}
+	return err
+}
+
+func (c *raceClient) handle(d Event) error {
+	switch c.rnd.IntN(10) {
+	case 0, 1, 2:
+		c.unsettled = append(c.unsettled, d)
+		return nil
+	case 3:
+		if err := c.settle(d, punctual.SettleExtend, punctual.MinLease+c.few(20*time.Millisecond)); err != nil {
+			return err
+		}
+		c.unsettled = append(c.unsettled, d)
+		return nil
+	case 4, 5:
+		return c.settle(d, punctual.SettleAck, 0)
+	}
+	return c.any(d)
+}
+
+// any settles with any verb but discard, which would leave too many dead. An extended
+// lease stays unsettled.
+func (c *raceClient) any(d Event) error {
+	switch c.rnd.IntN(5) {
+	case 0:
+		return c.settle(d, punctual.SettleAck, 0)
+	case 1:
+		return c.settle(d, punctual.SettleRetry, c.few(4*time.Millisecond))
+	case 2:
+		return c.settle(d, punctual.SettleSnooze, c.few(4*time.Millisecond))
+	case 3:
+		return c.settle(d, punctual.SettleRelease, 0)
+	}
+	err := c.settle(d, punctual.SettleExtend, punctual.MinLease)
+	c.unsettled = append(c.unsettled, d)
+	return err
+}
+
+// drain acks all that is left, and notes the dead. It ends when a claim has waited in vain for
+// longer than any lease or delay of the race lasts.
+func (c *raceClient) drain() error {
+	for {
+		ds, err := c.claim(punctual.Claim{Topics: []string{orders}, Max: raceIDs, Wait: 500 * time.Millisecond})
+		if err != nil {
+			return err
+		}
+		for _, d := range ds {
+			if err := c.settle(d, punctual.SettleAck, 0); err != nil {
+				return err
+			}
+		}
+		if len(ds) == 0 {
+			return c.noteDead()
+		}
+	}
+}
+
+func (c *raceClient) noteDead() error {
+	in, ok := c.store.(punctual.Inspector)
+	if !ok {
+		return nil
+	}
+	dead, err := compare.List(c.ctx, in, punctual.ListQuery{Topic: orders, State: punctual.StateDead})
+	for _, i := range dead {
+		c.record(Event{Op: OpDead, ID: i.ID, Life: string(i.Body)}, c.order.Add(1))
+	}
+	return err
+}

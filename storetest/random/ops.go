@@ -1,0 +1,552 @@
+package random
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storetest"
+	"github.com/punctualmq/punctual/storetest/compare"
+	"github.com/punctualmq/punctual/storetest/promise"
+)
+
+// The operations of a random history. Each draws its arguments, performs them on both
+// stores and compares the answers.
+
+// delays are few, so that messages meet.
+func delays() *rapid.Generator[time.Duration] {
+	return rapid.SampledFrom([]time.Duration{
+		0, 0, 0, time.Millisecond, 1500 * time.Microsecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Hour,
+	})
+}
+
+func (c *comparison) topic(t *rapid.T) string { return rapid.SampledFrom(c.topics).Draw(t, "topic") }
+
+// id draws from a small space. IDs that stores make are random, so a history with them
+// could not be repeated.
+func (c *comparison) id(t *rapid.T) string {
+	return rapid.SampledFrom(randomIDs()).Draw(t, "id")
+}
+
+func randomIDs() []string { return []string{"0", "1", "2", "3", "4"} }
+
+func (c *comparison) when(t *rapid.T) (due time.Time, delay time.Duration) {
+	delay = delays().Draw(t, "delay")
+	if rapid.IntRange(0, 3).Draw(t, "as due time") > 0 {
+		return time.Time{}, delay
+	}
+	return c.told.Add(delay - time.Duration(rapid.IntRange(0, 1).Draw(t, "past"))*time.Minute), 0
+}
+
+func (c *comparison) newMessage(t *rapid.T) punctual.NewMessage {
+	m := punctual.NewMessage{
+		Topic:       c.topic(t),
+		ID:          c.id(t),
+		Body:        rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "body"),
+		MaxAttempts: rapid.SampledFrom([]int{0, 1, 2, 3}).Draw(t, "max attempts"),
+		IfExists:    punctual.IfExists(rapid.IntRange(0, 3).Draw(t, "if exists")),
+	}
+	m.Due, m.Delay = c.when(t)
+	if rapid.IntRange(0, 2).Draw(t, "expires") == 2 {
+		m.ExpireAfter = rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, 20 * time.Second, time.Hour}).Draw(t, "expire after")
+		m.DropExpired = rapid.Bool().Draw(t, "drop expired")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "remembers") == 3 {
+		m.Remember = rapid.SampledFrom([]time.Duration{time.Microsecond, 10 * time.Second, time.Hour}).Draw(t, "remember")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "headers") == 3 {
+		m.Headers = map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "header")}
+	}
+	if rapid.IntRange(0, 15).Draw(t, "malformed") == 15 {
+		m.MaxAttempts = -1
+	}
+	return m
+}
+
+func (c *comparison) push(t *rapid.T) {
+	ms := rapid.SliceOfN(rapid.Custom(c.newMessage), 1, 4).Draw(t, "messages")
+	c.sync()
+	got, err := c.store.Push(c.ctx, ms)
+	c.call(promise.P7, "push", err, len(got), len(ms))
+	want, err := c.model.Push(c.ctx, ms)
+	c.call(promise.P7, "push to the model", err, len(want), len(ms))
+	for i, w := range want {
+		g := got[i]
+		c.Logf("push %s/%s delay %v due %v, if exists %d: %q %v", ms[i].Topic, ms[i].ID, ms[i].Delay, ms[i].Due, ms[i].IfExists, g.Status, g.Err)
+		c.sameCode(promise.P7, fmt.Sprintf("push of %s/%s", ms[i].Topic, ms[i].ID), g.Err, w.Err)
+		if w.Err == nil && (g.ID != w.ID || g.Topic != w.Topic || g.Status != w.Status || g.Existing != w.Existing || !g.Due.Equal(w.Due)) {
+			c.broken(promise.P7, "push of %s/%s: got %q (existing %q), due %v; want %q (existing %q), due %v",
+				ms[i].Topic, ms[i].ID, g.Status, g.Existing, g.Due, w.Status, w.Existing, w.Due)
+		}
+	}
+}
+
+// call checks what holds for the answer of every call.
+func (c *comparison) call(promise, what string, err error, got, want int) {
+	c.Helper()
+	if err != nil || got != want {
+		c.broken(promise, "%s: %d results of %d, error %v", what, got, want, err)
+	}
+}
+
+// sameCode compares two errors by their kind.
+func (c *comparison) sameCode(promise, what string, got, want error) {
+	c.Helper()
+	if g, w := punctual.ErrorCode(got), punctual.ErrorCode(want); g != w {
+		c.broken(promise, "%s: got error %q (%v); want %q (%v)", what, g, got, w, want)
+	}
+}
+
+func (c *comparison) claim(t *rapid.T) {
+	q := punctual.Claim{
+		Topics:   rapid.Permutation(c.topics).Draw(t, "topics")[:rapid.IntRange(1, len(c.topics)).Draw(t, "of them")],
+		Max:      rapid.IntRange(1, 5).Draw(t, "max"),
+		PerTopic: rapid.IntRange(0, 3).Draw(t, "per topic"),
+		Lease:    rapid.SampledFrom([]time.Duration{0, 10 * time.Millisecond, time.Second, time.Hour}).Draw(t, "lease"),
+	}
+	c.sync()
+	ds, err := c.store.Claim(c.ctx, q)
+	c.Logf("claim up to %d, %d of each, from %v: %v, %v", q.Max, q.PerTopic, q.Topics, ids(ds), err)
+	if err != nil || len(ds) > q.Max {
+		c.broken(promise.P3, "claim of at most %d from %v: got %d, error %v", q.Max, q.Topics, len(ds), err)
+	}
+	if !slices.IsSortedFunc(ds, func(a, b punctual.Delivery) int {
+		return slices.Index(q.Topics, a.Topic) - slices.Index(q.Topics, b.Topic)
+	}) {
+		c.broken(promise.P12, "a claim from %v returned %v out of the topics' order", q.Topics, ids(ds))
+	}
+	c.followClaim(q, ds)
+}
+
+// followClaim lets the model claim what the store chose, topic by topic. A topic that
+// was left for the next one, or with room for more, must have nothing more to give.
+func (c *comparison) followClaim(q punctual.Claim, ds []punctual.Delivery) {
+	left := ds
+	for _, topic := range q.Topics {
+		n := 0
+		for n < len(left) && left[n].Topic == topic {
+			n++
+		}
+		c.followTopic(topic, left[:n], q.Lease)
+		left = left[n:]
+		limit := cmp.Or(q.PerTopic, q.Max)
+		if n > limit {
+			c.broken(promise.P14, "a claim of at most %d of each topic returned %d of %s", limit, n, topic)
+		}
+		if n < limit && (len(left) > 0 || len(ds) < q.Max) {
+			more, err := c.model.Claim(c.ctx, punctual.Claim{Topics: []string{topic}, Max: 1})
+			if err != nil || len(more) > 0 {
+				c.broken(promise.P1, "a claim from %v for up to %d returned only %v; %v in %s was due as well (%v)", q.Topics, q.Max, ids(ds), ids(more), topic, err)
+			}
+			continue
+		}
+		c.followEnded(topic)
+	}
+	if len(left) > 0 {
+		c.broken(promise.P3, "a claim from %v returned %s/%s", q.Topics, left[0].Topic, left[0].ID)
+	}
+}
+
+func (c *comparison) followTopic(topic string, ds []punctual.Delivery, length time.Duration) {
+	for _, d := range ds {
+		broken := c.promiseOf(topic, d.ID)
+		want, err := c.model.ClaimThese(topic, []string{d.ID}, length)
+		if err != nil {
+			c.broken(broken, "a claim returned %s/%s, which it may not: %v", topic, d.ID, err)
+		}
+		c.sameDelivery(d, want[0])
+		for _, l := range c.leases {
+			if l.topic == topic && l.id == d.ID && d.Token <= l.token {
+				c.broken(promise.P4, "%s/%s was delivered with token %d, not above that of an earlier delivery, %d", topic, d.ID, d.Token, l.token)
+			}
+		}
+		c.leases = append(c.leases, lease{topic, d.ID, d.Token, want[0].Token})
+	}
+}
+
+// promiseOf is the promise that a delivery of the message would break if it is not
+// allowed.
+func (c *comparison) promiseOf(topic, id string) string {
+	info, err := c.model.Get(c.ctx, topic, id)
+	switch {
+	case err != nil, info.CancelRequested && info.State != punctual.StateLeased:
+		return promise.P5
+	case info.State == punctual.StateDead, c.mustEnd(info):
+		return promise.P6
+	case info.State == punctual.StateLeased:
+		return promise.P3
+	case info.State == punctual.StateScheduled:
+		return promise.P2
+	}
+	return promise.P12
+}
+
+// mustEnd says whether a ready message is to be ended by the next claim that meets it.
+func (c *comparison) mustEnd(i punctual.Info) bool {
+	limit := i.MaxAttempts
+	if limit == 0 {
+		limit = c.settings(i.Topic).MaxAttempts
+	}
+	return i.CancelRequested || i.Attempt >= limit || !i.Expires.IsZero() && !c.told.Before(i.Expires)
+}
+
+// settings are those of the model.
+func (c *comparison) settings(topic string) punctual.Settings {
+	set, err := c.model.Settings(c.ctx, topic)
+	if err != nil {
+		c.Fatalf("settings of the model: %v", err)
+	}
+	return set
+}
+
+// followEnded ends in the model the messages that the store's claim has met and ended. How many a
+// claim ends beside its deliveries is open.
+func (c *comparison) followEnded(topic string) {
+	if c.settings(topic).DeliveryPaused {
+		return
+	}
+	ready, err := compare.List(c.ctx, c.model, punctual.ListQuery{Topic: topic, State: punctual.StateReady})
+	if err != nil {
+		c.Fatalf("list of the model: %v", err)
+	}
+	for _, i := range ready {
+		if m, err := c.model.Get(c.ctx, topic, i.ID); err != nil || m.State != punctual.StateReady || !c.mustEnd(i) {
+			continue // to be delivered, or ended on the way to another one
+		}
+		now, err := c.inspector.Get(c.ctx, topic, i.ID)
+		if err == nil && now.State == punctual.StateReady {
+			continue
+		}
+		if err != nil && !errors.Is(err, punctual.ErrNotFound) {
+			c.broken(promise.P13, "Get of %s/%s: unexpected error: %v", topic, i.ID, err)
+		}
+		if err := c.model.EndThese(topic, []string{i.ID}); err != nil {
+			c.broken(promise.P6, "%s/%s was ended by a claim, which it may not: %v", topic, i.ID, err)
+		}
+	}
+}
+
+func (c *comparison) sameDelivery(got, want punctual.Delivery) {
+	c.Helper()
+	if d := compare.Message(got.Message, want.Message); d != "" {
+		c.broken(promise.P1, "%s/%s was delivered with %s in the model", got.Topic, got.ID, d)
+	}
+	if !got.Delivered.Equal(want.Delivered) || !got.LeaseUntil.Equal(want.LeaseUntil) {
+		c.broken(promise.P3, "%s/%s was delivered at %v until %v; want %v until %v", got.Topic, got.ID, got.Delivered, got.LeaseUntil, want.Delivered, want.LeaseUntil)
+	}
+	if d := compare.History(got.Failures, want.Failures); d != "" {
+		c.broken(promise.P6, "%s/%s was delivered with %s in the model", got.Topic, got.ID, d)
+	}
+}
+
+// settlement draws a lease, mostly one of the newest, a verb and now and then a token
+// that nobody gave.
+func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
+	back := rapid.IntRange(1, min(len(c.leases), 8)).Draw(t, "lease back")
+	l := c.leases[len(c.leases)-back]
+	v := rapid.SampledFrom(storetest.Verbs()).Draw(t, "verb")
+	got = punctual.Settlement{Topic: l.topic, ID: l.id, Token: l.token, Verb: v}
+	switch v {
+	case punctual.SettleRetry:
+		got.Delay = rapid.OneOf(delays(), rapid.Just(punctual.UseBackoff)).Draw(t, "delay")
+		got.Error = rapid.SampledFrom([]string{"", "no route", "timeout"}).Draw(t, "error")
+	case punctual.SettleSnooze:
+		got.Delay = delays().Draw(t, "delay")
+	case punctual.SettleExtend:
+		got.Delay = rapid.SampledFrom([]time.Duration{0, 10 * time.Millisecond, 10 * time.Second, time.Hour}).Draw(t, "length")
+	case punctual.SettleDiscard:
+		got.Error = "poison"
+	}
+	if rapid.IntRange(0, 9).Draw(t, "wrong token") == 9 {
+		got.Token++
+	}
+	want = got
+	want.Token = c.modelToken(got)
+	return got, want
+}
+
+// modelToken is the model's token of a lease, or one that nobody has.
+func (c *comparison) modelToken(s punctual.Settlement) int64 {
+	for _, l := range c.leases {
+		if l.topic == s.Topic && l.id == s.ID && l.token == s.Token {
+			return l.model
+		}
+	}
+	return -1
+}
+
+func (c *comparison) settle(t *rapid.T) {
+	if len(c.leases) == 0 {
+		t.Skip()
+	}
+	var mine, model []punctual.Settlement
+	for range rapid.IntRange(1, 3).Draw(t, "leases") {
+		g, w := c.settlement(t)
+		mine, model = append(mine, g), append(model, w)
+	}
+	c.sync()
+	got, err := c.store.Settle(c.ctx, mine)
+	c.call(promise.P4, "settle", err, len(got), len(mine))
+	want, err := c.model.Settle(c.ctx, model)
+	c.call(promise.P4, "settle of the model", err, len(want), len(mine))
+	for i, s := range mine {
+		c.Logf("%s of %s/%s token %d delay %v: %v", s.Verb, s.Topic, s.ID, s.Token, s.Delay, got[i])
+		broken := promise.P4
+		if errors.Is(want[i], punctual.ErrCancelled) {
+			broken = promise.P5
+		}
+		c.sameCode(broken, fmt.Sprintf("%s of %s/%s with token %d", s.Verb, s.Topic, s.ID, s.Token), got[i], want[i])
+	}
+}
+
+func (c *comparison) amendment(t *rapid.T) punctual.Amendment {
+	a := punctual.Amendment{Change: punctual.Change(rapid.IntRange(1, 4).Draw(t, "change")), Topic: c.topic(t), ID: c.id(t)}
+	if n := len(c.leases); n > 0 && rapid.Bool().Draw(t, "of a lease") {
+		l := c.leases[n-rapid.IntRange(1, min(n, 4)).Draw(t, "lease back")]
+		a.Topic, a.ID = l.topic, l.id
+	}
+	if storekit.Moves(a.Change) {
+		a.Due, a.Delay = c.when(t)
+	}
+	if rapid.IntRange(0, 15).Draw(t, "malformed") == 15 {
+		a.Change = 0
+	}
+	return a
+}
+
+func (c *comparison) amend(t *rapid.T) {
+	as := rapid.SliceOfN(rapid.Custom(c.amendment), 1, 3).Draw(t, "amendments")
+	c.sync()
+	got, err := c.store.Amend(c.ctx, as)
+	c.call(promise.P5, "amend", err, len(got), len(as))
+	want, err := c.model.Amend(c.ctx, as)
+	c.call(promise.P5, "amend of the model", err, len(want), len(as))
+	for i, a := range as {
+		c.Logf("%s of %s/%s delay %v due %v: %v", a.Change, a.Topic, a.ID, a.Delay, a.Due, got[i].Err)
+		c.sameCode(promise.P5, fmt.Sprintf("%s of %s/%s", a.Change, a.Topic, a.ID), got[i].Err, want[i].Err)
+		if !got[i].Due.Equal(want[i].Due) {
+			c.broken(promise.P5, "%s of %s/%s: due %v; want %v", a.Change, a.Topic, a.ID, got[i].Due, want[i].Due)
+		}
+	}
+}
+
+// withoutJitter gives a topic a backoff of fixed delays in both stores.
+func (c *comparison) withoutJitter(topic string) {
+	c.patch(topic, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}}})
+}
+
+func (c *comparison) patch(topic string, p punctual.SettingsPatch) {
+	c.sync()
+	got, err := c.inspector.Configure(c.ctx, topic, p)
+	want, wantErr := c.model.Configure(c.ctx, topic, p)
+	c.sameCode(promise.P13, "Configure of "+topic, err, wantErr)
+	want.Partitions = c.partitions
+	if err == nil && !compare.EqualSettings(got, want) {
+		c.broken(promise.P13, "Configure of %s returned %+v; want %+v", topic, got, want)
+	}
+}
+
+func (c *comparison) configure(t *rapid.T) {
+	var p punctual.SettingsPatch
+	length := rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond, time.Minute})
+	last := 7
+	if c.keeper != nil {
+		last = 8
+	}
+	switch rapid.IntRange(0, last).Draw(t, "setting") {
+	case 0:
+		p.Lease = ptr(rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Minute, 0}).Draw(t, "lease"))
+	case 1:
+		p.MaxAttempts = ptr(rapid.IntRange(1, 4).Draw(t, "max attempts"))
+	case 2:
+		p.Backoff = &punctual.Backoff{Delays: rapid.SliceOfN(delays(), 1, 3).Draw(t, "backoff")}
+	case 3:
+		p.DeadRetention = ptr(length.Draw(t, "dead retention"))
+	case 4:
+		p.DedupeWindow = ptr(length.Draw(t, "dedupe window"))
+	case 5:
+		p.PushPaused = ptr(rapid.Bool().Draw(t, "push paused"))
+	case 6:
+		p.DeliveryPaused = ptr(rapid.Bool().Draw(t, "delivery paused"))
+	case 7: // let it run again
+		p.PushPaused, p.DeliveryPaused = ptr(false), ptr(false)
+	case 8:
+		p.FinishedRetention = ptr(length.Draw(t, "finished retention"))
+	}
+	topic := c.topic(t)
+	c.Logf("configure %s: %s", topic, showPatch(p))
+	c.patch(topic, p)
+}
+
+func (c *comparison) purge(t *rapid.T) {
+	if rapid.IntRange(0, 2).Draw(t, "really") < 2 {
+		return // rarely, or nothing ever lasts
+	}
+	q := punctual.PurgeQuery{Topic: c.topic(t), State: punctual.State(rapid.IntRange(0, 4).Draw(t, "state"))}
+	if rapid.Bool().Draw(t, "from") {
+		q.From = c.told.Add(-delays().Draw(t, "from before now"))
+	}
+	if rapid.Bool().Draw(t, "to") {
+		q.To = c.told.Add(delays().Draw(t, "to after now"))
+	}
+	c.sync()
+	got, err := c.inspector.Purge(c.ctx, q)
+	want, wantErr := c.model.Purge(c.ctx, q)
+	c.Logf("purge of %q in %s from %v to %v: %d, %v", q.State, q.Topic, q.From, q.To, got, err)
+	c.sameCode(promise.P13, "Purge of "+q.Topic, err, wantErr)
+	if got != want {
+		c.broken(promise.P13, "Purge of %q in %s from %v to %v removed %d; want %d", q.State, q.Topic, q.From, q.To, got, want)
+	}
+}
+
+func (c *comparison) deleteTopic(t *rapid.T) {
+	if rapid.IntRange(0, 4).Draw(t, "really") < 4 {
+		return
+	}
+	topic := c.topic(t)
+	c.sync()
+	got, err := c.inspector.DeleteTopic(c.ctx, topic)
+	want, wantErr := c.model.DeleteTopic(c.ctx, topic)
+	c.Logf("delete topic %s: %d, %v", topic, got, err)
+	c.sameCode(promise.P13, "DeleteTopic of "+topic, err, wantErr)
+	if got != want {
+		c.broken(promise.P13, "DeleteTopic of %s removed %d messages; want %d", topic, got, want)
+	}
+	c.withoutJitter(topic)
+}
+
+// look reads what people read.
+func (c *comparison) look(t *rapid.T) {
+	topic, id := c.topic(t), c.id(t)
+	q := punctual.ForecastQuery{Step: rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Hour}).Draw(t, "step"), Buckets: 20}
+	if rapid.Bool().Draw(t, "one topic") {
+		q.Topic = topic
+	}
+	c.sync()
+	if rapid.Bool().Draw(t, "from the past") {
+		now, err := c.model.Now(c.ctx)
+		if err != nil {
+			t.Fatalf("the model's clock: %v", err)
+		}
+		q.From = now.Add(-time.Duration(rapid.Int64Range(0, 30*q.Step.Milliseconds()).Draw(t, "before now")) * time.Millisecond)
+	}
+	got, err := c.inspector.Get(c.ctx, topic, id)
+	want, wantErr := c.model.Get(c.ctx, topic, id)
+	c.sameCode(promise.P13, fmt.Sprintf("Get of %s/%s", topic, id), err, wantErr)
+	if d := compare.Info(got, want); err == nil && d != "" {
+		c.broken(promise.P13, "%s/%s in the store and in the model: %s", topic, id, d)
+	}
+	c.sameStory(topic, id)
+	f, err := c.inspector.Forecast(c.ctx, q)
+	w, wantErr := c.model.Forecast(c.ctx, q)
+	c.sameCode(promise.P13, "Forecast", err, wantErr)
+	if !f.From.Equal(w.From) || f.Step != w.Step || !slices.Equal(f.Counts, w.Counts) || f.Overdue != w.Overdue || f.Beyond != w.Beyond {
+		c.broken(promise.P13, "the forecast of %q in steps of %v is %+v; want %+v", q.Topic, q.Step, f, w)
+	}
+}
+
+// sameStory compares what is kept of a finished message. A store that was opened anew may have lost when its lease began.
+func (c *comparison) sameStory(topic, id string) {
+	if c.keeper == nil {
+		return
+	}
+	got, err := c.keeper.Finished(c.ctx, topic, id)
+	want, wantErr := c.model.Finished(c.ctx, topic, id)
+	c.sameCode(promise.P13, fmt.Sprintf("Finished of %s/%s", topic, id), err, wantErr)
+	if d := compare.Finished(got, want, c.opener.reopen != nil); err == nil && d != "" {
+		c.broken(promise.P13, "the story of %s/%s: %s", topic, id, d)
+	}
+}
+
+// compareStats compares the counts of every topic.
+func (c *comparison) compareStats() {
+	c.sync()
+	got, err := c.inspector.Topics(c.ctx)
+	want, wantErr := c.model.Topics(c.ctx)
+	c.sameCode(promise.P13, "Topics", err, wantErr)
+	if len(got) != len(want) {
+		c.broken(promise.P13, "there are %d topics; want %d", len(got), len(want))
+	}
+	for i := range want {
+		want[i].Settings.Partitions = c.partitions
+		if d := compare.Stats(got[i], want[i]); d != "" {
+			c.broken(promise.P13, "the statistics of %s: %s", want[i].Topic, d)
+		}
+	}
+}
+
+// compareAll compares every message in every state.
+func (c *comparison) compareAll() {
+	c.sync()
+	for _, topic := range c.topics {
+		for _, id := range randomIDs() {
+			c.sameStory(topic, id)
+		}
+		for _, state := range storetest.States() {
+			q := punctual.ListQuery{Topic: topic, State: state, Limit: 2}
+			got, err := compare.List(c.ctx, c.inspector, q)
+			if err != nil {
+				c.broken(promise.P13, "%v", err)
+			}
+			want, err := compare.List(c.ctx, c.model, q)
+			if err != nil {
+				c.Fatalf("list of the model: %v", err)
+			}
+			c.sameMessages(topic, state, got, want)
+		}
+	}
+	c.checkSound()
+}
+
+// sameMessages compares two lists; those of the same time may be in any order.
+func (c *comparison) sameMessages(topic string, state punctual.State, got, want []punctual.Info) {
+	if len(got) != len(want) {
+		c.broken(promise.P1, "%s holds %d %s messages; want %d", topic, len(got), state, len(want))
+	}
+	byID := func(a, b punctual.Info) int { return strings.Compare(a.ID, b.ID) }
+	slices.SortFunc(got, byID)
+	slices.SortFunc(want, byID)
+	for i := range want {
+		if d := compare.Info(got[i], want[i]); d != "" {
+			c.broken(promise.P1, "%s/%s, %s, in the store and in the model: %s", topic, want[i].ID, state, d)
+		}
+	}
+}
+
+func (c *comparison) checkSound() {
+	ch, ok := c.store.(punctual.Checker)
+	if !ok {
+		return
+	}
+	r, err := ch.Check(c.ctx, nil)
+	if err != nil || len(r.Problems) > 0 {
+		c.broken(promise.P1, "the store's own scan: %q, %v", r.Problems, err)
+	}
+}
+
+// showPatch is a patch in one line of the log.
+func showPatch(p punctual.SettingsPatch) string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func ids(ds []punctual.Delivery) []string {
+	out := make([]string, len(ds))
+	for i, d := range ds {
+		out[i] = d.ID
+	}
+	return out
+}
+
+func ptr[V any](v V) *V { return &v }
