@@ -6,6 +6,7 @@ import (
 )
 
 // Backuper is an optional interface of stores that can be copied while they run: the embedded store, and its clients.
+// As[Backuper] finds it.
 //
 // A copy has the store as it was at one instant after the call began. So it has every message whose push had been
 // reported before the call. It does not have what had been acked, cancelled or purged before the call. Opened as a

@@ -6,20 +6,12 @@ import (
 )
 
 // ConsumerReporter is an optional interface of what knows who claims messages and who holds their leases: a server, and a
-// store behind one. Find it by type assertion (AsConsumerReporter). A lease does not say who holds it, so a store by itself
+// store behind one. As[ConsumerReporter] finds it. A lease does not say who holds it, so a store by itself
 // does not know.
 type ConsumerReporter interface {
 	// Consumers returns who works on a topic now. It is empty for a topic on which nobody works. A store behind a server that cannot
 	// tell answers ErrUnsupported.
 	Consumers(ctx context.Context, topic string) (Consumers, error)
-}
-
-// AsConsumerReporter returns the ConsumerReporter of a store, or ErrUnsupported.
-func AsConsumerReporter(s Store) (ConsumerReporter, error) {
-	if r, ok := s.(ConsumerReporter); ok {
-		return r, nil
-	}
-	return nil, errorf(ErrUnsupported, "this store does not know who claims")
 }
 
 // Consumers are those who work on one topic, as far as one process saw them since it began.

@@ -59,7 +59,7 @@
 //
 // A message that was given up on is dead: kept with its reason and history until
 // [Queue.Requeue] schedules it again or it is purged. Listing, counts, forecast and topic
-// settings are the [Inspector] of a store.
+// settings are the [Inspector] of a store, which [As] finds.
 //
 // # Handle
 //

@@ -4,7 +4,7 @@ import "context"
 
 // Examiner is an optional interface of stores that can say what they stand on. It tells whether the
 // disk or server below them can keep the promises, and what to change when it cannot. It is what
-// "punctual doctor" prints. A store's package has a function of the same name for a store that
+// "punctual doctor" prints. As[Examiner] finds it. A store's package has a function of the same name for a store that
 // refuses to open.
 type Examiner interface {
 	// Examine looks at what is below the store and changes nothing there. The findings are in an order that reads

@@ -6,7 +6,7 @@ import (
 )
 
 // FinishedKeeper is an optional interface of stores that keep the story of finished messages for as long as their
-// topic asks (Settings.FinishedRetention). Find it by type assertion (AsFinishedKeeper). A store without it refuses a
+// topic asks (Settings.FinishedRetention). As[FinishedKeeper] finds it. A store without it refuses a
 // FinishedRetention above 0 with ErrUnsupported.
 //
 // The story is written in the same atomic step as the end of the message. So it is never wrong, and as durable as
@@ -20,14 +20,6 @@ type FinishedKeeper interface {
 	// Finished returns the story of the message with this ID that finished last, or ErrNotFound when none is kept. A
 	// wrapper of another store answers ErrUnsupported when that one keeps none.
 	Finished(ctx context.Context, topic, id string) (Finished, error)
-}
-
-// AsFinishedKeeper returns the FinishedKeeper of a store, or ErrUnsupported.
-func AsFinishedKeeper(s Store) (FinishedKeeper, error) {
-	if k, ok := s.(FinishedKeeper); ok {
-		return k, nil
-	}
-	return nil, errorf(ErrUnsupported, "this store keeps no finished messages")
 }
 
 // Finished is the story of a message that has ended: did it fire, when, and how late. Body and headers are not kept.

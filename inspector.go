@@ -6,7 +6,7 @@ import (
 )
 
 // Inspector is what people and consoles use to look into a store and to steer its
-// topics. It is optional: find it by type assertion (AsInspector). Answers are
+// topics. It is an optional interface of stores, which As[Inspector] finds. Answers are
 // as of one instant of the store's clock but may be overtaken when they arrive.
 // All methods are safe for concurrent use.
 type Inspector interface {
@@ -43,14 +43,6 @@ type Inspector interface {
 	// remembers. It returns how many messages it removed. All its IDs are free at once. ErrNotFound when there is no
 	// such topic. In a topic of several partitions it takes effect in one atomic step for each.
 	DeleteTopic(ctx context.Context, topic string) (int64, error)
-}
-
-// AsInspector returns the Inspector of a store, or ErrUnsupported.
-func AsInspector(s Store) (Inspector, error) {
-	if i, ok := s.(Inspector); ok {
-		return i, nil
-	}
-	return nil, errorf(ErrUnsupported, "this store cannot be inspected")
 }
 
 // ListQuery asks for one page of a topic's messages.
@@ -129,7 +121,7 @@ type PurgeQuery struct {
 	From, To time.Time
 }
 
-// Checker is an optional interface of stores that can scan themselves for damage.
+// Checker is an optional interface of stores that can scan themselves for damage. As[Checker] finds it.
 type Checker interface {
 	// Check reads everything and returns what it counted and what is wrong. progress,
 	// if not nil, is called from time to time with the number of messages read. The

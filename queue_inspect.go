@@ -16,7 +16,7 @@ func (q *Queue) inspector() (Inspector, error) {
 	if err := q.refused(); err != nil {
 		return nil, err
 	}
-	return AsInspector(q.store)
+	return As[Inspector](q.store)
 }
 
 // Get returns one message as it is stored, or ErrNotFound.
@@ -33,7 +33,7 @@ func (q *Queue) Finished(ctx context.Context, topic, id string) (Finished, error
 	if err := q.refused(); err != nil {
 		return Finished{}, err
 	}
-	k, err := AsFinishedKeeper(q.store)
+	k, err := As[FinishedKeeper](q.store)
 	if err != nil {
 		return Finished{}, err
 	}

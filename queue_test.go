@@ -499,7 +499,7 @@ func TestQueueManyPushers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	inspector, err := punctual.AsInspector(q.Store())
+	inspector, err := punctual.As[punctual.Inspector](q.Store())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func (r *Reconciliation) checked(q *Queue) (*Reconciliation, error) {
 	if err := q.refused(); err != nil {
 		return nil, err
 	}
-	if _, err := AsInspector(q.store); err != nil {
+	if _, err := As[Inspector](q.store); err != nil {
 		return nil, err
 	}
 	if r == nil || r.List == nil || r.Topic == "" {
@@ -283,7 +283,7 @@ func (r *Reconciliation) pass(ctx context.Context, q *Queue) (done Reconciled, e
 	start := time.Now()
 	defer func() { done.Took = time.Since(start) }()
 	p := &reconcilePass{Reconciliation: r, queue: q, done: &done}
-	if p.inspector, err = AsInspector(q.store); err == nil && !r.DryRun {
+	if p.inspector, err = As[Inspector](q.store); err == nil && !r.DryRun {
 		err = p.rememberFinished(ctx)
 	}
 	if err == nil {

@@ -36,6 +36,10 @@ import (
 // second one returns nil or ErrClosed. A store whose medium failed returns
 // ErrStoreFailed from then on.
 //
+// What a store is beside a Store, such as an Inspector or a Checker, As finds, also below a wrapper that shows the store
+// which it wraps. A wrapper writes every method of Store instead of embedding a Store, so that a method that comes later
+// does not compile until its author has decided what the wrapper does there.
+//
 // The suite in package storetest checks all of this.
 type Store interface {
 	// Push stores messages. When it returns, those reported PushStored or
@@ -319,12 +323,12 @@ const (
 	Volatile Durability = "volatile"
 )
 
-// DurabilityReporter is an optional interface of stores that know their class.
+// DurabilityReporter is an optional interface of stores that know their class of durability. As[DurabilityReporter] finds it.
 type DurabilityReporter interface {
 	Durability() Durability
 }
 
-// SpaceReporter is an optional interface of stores that know how much room their medium has.
+// SpaceReporter is an optional interface of stores that know how much room their medium has. As[SpaceReporter] finds it.
 type SpaceReporter interface {
 	// Space says how much room there is now. ErrUnsupported: this medium does not tell.
 	Space(ctx context.Context) (Space, error)

@@ -6,8 +6,8 @@ import (
 )
 
 // Surveyor is an optional interface of stores that read every message to count them. It answers all questions of a
-// console in one such look. What must be known at once it tells without that look. Find it by type assertion
-// (AsSurveyor). Stores that keep counts do without.
+// console in one such look. What must be known at once it tells without that look. As[Surveyor] finds it. Stores that
+// keep counts do without.
 type Surveyor interface {
 	// Survey counts the messages of every topic as Inspector.Topics does. In the same look it counts what is due
 	// between the edges. It reads all messages.
@@ -15,14 +15,6 @@ type Surveyor interface {
 	// Heads tells of every topic what can be told without a count, sorted by name. How long it takes follows the
 	// topics, not the messages.
 	Heads(ctx context.Context) (Heads, error)
-}
-
-// AsSurveyor returns the Surveyor of a store, or ErrUnsupported.
-func AsSurveyor(s Store) (Surveyor, error) {
-	if v, ok := s.(Surveyor); ok {
-		return v, nil
-	}
-	return nil, errorf(ErrUnsupported, "this store makes no surveys")
 }
 
 // Bounds of a SurveyQuery.

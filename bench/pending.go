@@ -147,7 +147,7 @@ func runReopen(ctx context.Context, e *env) error {
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (e *env) countPending(ctx context.Context, store punctual.Store) error {
-	inspector, err := punctual.AsInspector(store)
+	inspector, err := punctual.As[punctual.Inspector](store)
 	if err != nil {
 		return err
 	}

@@ -87,9 +87,9 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(), routes: routes(),
 		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime, requeueFor: requeueTime,
 	}
-	c.inspector, _ = store.(punctual.Inspector)
-	c.keeper, _ = store.(punctual.FinishedKeeper)
-	c.reporter, _ = store.(punctual.ConsumerReporter)
+	c.inspector, _ = punctual.As[punctual.Inspector](store)
+	c.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
+	c.reporter, _ = punctual.As[punctual.ConsumerReporter](store)
 	c.sessions, c.formKey = newSessions(), newFormKey()
 	c.audit = &auditLog{store: store, inspector: c.inspector, log: c.log}
 	c.gatherer = newGatherer(c.audit)

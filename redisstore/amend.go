@@ -7,9 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
-	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
-	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -57,7 +55,7 @@ func checkAmendment(a *punctual.Amendment) error {
 }
 
 // pack makes the arguments of amend.lua.
-func (x *amending) pack(_ *topics.Layout, c *route.Chunk) []any {
+func (x *amending) pack(c *chunk) []any {
 	args := make([]any, 0, 2*len(c.Items))
 	for _, i := range c.Items {
 		args = append(args, x.as[i].ID, amendHead(&x.as[i]))
@@ -66,7 +64,7 @@ func (x *amending) pack(_ *topics.Layout, c *route.Chunk) []any {
 }
 
 // ask amends some messages in a partition. Where one is that it has not depends on the version.
-func (x *amending) ask(ctx context.Context, _ *topics.Layout, c *route.Chunk, args []any) (int64, func() error, error) {
+func (x *amending) ask(ctx context.Context, c *chunk, args []any) (int64, func() error, error) {
 	a, err := x.s.route.Run(ctx, script.Amend, c.Partition, x.key.part(c.Items), args...)
 	if err != nil {
 		return 0, nil, err

@@ -140,7 +140,7 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 	targets, err := s.allPartitions(ctx, c.Topics)
 	field := string(fieldOf(claimKey(ctx).Key, nil))
 	asked := false
-	for some := range slices.Chunk(targets, wait.HeadsAtOnce) {
+	for some := range slices.Chunk(targets, wait.PartsAtOnce) {
 		there := make([][2]*redis.BoolCmd, len(some))
 		_, _ = s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // what goes wrong is in each command
 			for i, p := range some {

@@ -95,7 +95,7 @@ func changes(s *Store, held punctual.Delivery) map[string]func(context.Context) 
 	}
 }
 
-// always has no script take its usual case.
+// always has no script take its fast path.
 func always() bool { return true }
 
 // Z15: a key of a wrong type, wherever it is, makes every change fail before its first write.
@@ -129,9 +129,9 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 	ack(t, s, held)
 }
 
-// Z15: a usual case does not look at every key. With one of a wrong type it fails before its first write, or needs
+// Z15: a fast path does not look at every key. With one of a wrong type it fails before its first write, or needs
 // none of it.
-func TestWrongTypesInUsualCases(t *testing.T) {
+func TestWrongTypesOnFastPaths(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	failed := make(map[string]bool)
 	for _, keep := range []time.Duration{0, time.Hour} { // of stories, and of finished IDs

@@ -242,12 +242,12 @@ func TestStoriesOfLongMessages(t *testing.T) {
 	}
 }
 
-// A story tells when a usual lease began, however long that was given for. Of other leases it tells so, too, although
+// A story tells when a compact lease began, however long that was given for. Of other leases it tells so, too, although
 // tokens were ahead of the clock and the topic kept no stories yet.
 func TestStoriesTellWhenLeasesBegan(t *testing.T) {
 	for _, general := range []func() bool{nil, always} {
 		s, clock := openStill(t, Options{general: general})
-		clock.Advance(time.Millisecond) // no claim of a ms that claims sweep in is a usual one
+		clock.Advance(time.Millisecond) // no claim of a ms that claims sweep in makes a compact lease
 		var ds []punctual.Delivery
 		for i := range 40 {
 			push(t, s, punctual.NewMessage{ID: fmt.Sprint(i)})
@@ -289,7 +289,7 @@ func inner(t *testing.T, server *redisrig.Server, call func()) (n int) {
 	return count() - before
 }
 
-// The usual case of an ack leaves the stories that the general one does, and forgets as many.
+// The fast path of an ack leaves the stories that the general one does, and forgets as many.
 func TestStoriesOfUsualAcks(t *testing.T) {
 	server := redisrig.Start(t)
 	told, calls := make(map[bool][]punctual.Finished), make(map[bool]int)
@@ -339,10 +339,10 @@ func TestStoriesOfUsualAcks(t *testing.T) {
 		wantSound(t, s)
 	}
 	if calls[false] >= calls[true] {
-		t.Fatalf("this test shows nothing: the usual case has called %d commands, the general one %d", calls[false], calls[true])
+		t.Fatalf("this test shows nothing: the fast path has called %d commands, the general one %d", calls[false], calls[true])
 	}
 	if !reflect.DeepEqual(told[false], told[true]) {
-		t.Errorf("usual acks leave\n%v\ngeneral ones\n%v", told[false], told[true])
+		t.Errorf("acks by the fast path leave\n%v\nothers\n%v", told[false], told[true])
 	}
 }
 

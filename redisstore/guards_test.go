@@ -141,7 +141,7 @@ func TestAnswerGivenAgainTellsTheTime(t *testing.T) {
 	if a := <-got; a.err != nil {
 		t.Fatal(a.err)
 	}
-	if got := s.clock.Floor(); got < later.UnixMilli() {
+	if got := s.clock.LowerBound(); got < later.UnixMilli() {
 		t.Errorf("P8: the store knows of time %d; want %d or later", got, later.UnixMilli())
 	}
 }

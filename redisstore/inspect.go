@@ -386,7 +386,7 @@ func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punct
 	if err := s.health.CheckData(ctx, false); err != nil {
 		return f, err
 	}
-	now := s.clock.Floor()
+	now := s.clock.LowerBound()
 	from, err := storekit.ForecastStart(q, now)
 	if err != nil {
 		return f, err

@@ -8,9 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
-	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
-	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -47,7 +45,7 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	}
 	p := pushing{s: s, ms: ms, key: key, results: make([]punctual.PushResult, len(ms))}
 	j := routing{
-		s: s, items: make([]item, len(ms)), create: true, id: func(i int) string { return p.results[i].ID }, pack: p.args, ask: p.ask,
+		s: s, items: make([]item, len(ms)), create: true, id: func(i int) string { return p.results[i].ID }, pack: p.pack, ask: p.ask,
 		refuse: func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
 	}
 	for i := range ms {
@@ -90,13 +88,8 @@ func (s *Store) check(m *punctual.NewMessage) error {
 	return err
 }
 
-// args makes the arguments of push.lua.
-func (p *pushing) args(l *topics.Layout, c *route.Chunk) []any {
-	return p.pack(c, l.Version)
-}
-
 // ask pushes some messages to a partition.
-func (p *pushing) ask(ctx context.Context, l *topics.Layout, c *route.Chunk, args []any) (int64, func() error, error) {
+func (p *pushing) ask(ctx context.Context, c *chunk, args []any) (int64, func() error, error) {
 	if err := p.s.health.Refusal(); err != nil {
 		return 0, nil, err
 	}
@@ -104,7 +97,7 @@ func (p *pushing) ask(ctx context.Context, l *topics.Layout, c *route.Chunk, arg
 	if err != nil {
 		return 0, nil, err
 	}
-	stored := a.Version == l.Version
+	stored := a.Version == c.Note.Version
 	if stored {
 		p.s.waits.notify(c.Partition, a.Int())
 	}
@@ -120,7 +113,7 @@ func (p *pushing) ask(ctx context.Context, l *topics.Layout, c *route.Chunk, arg
 }
 
 // pack makes the arguments of push.lua. All that is behind due times is in one piece of memory.
-func (p *pushing) pack(c *route.Chunk, version int64) []any {
+func (p *pushing) pack(c *chunk) []any {
 	size, all := record.PackedBytes, 0
 	for _, i := range c.Items {
 		size += 3*record.PackedBytes + len(p.results[i].ID) + maxDigits
@@ -143,7 +136,7 @@ func (p *pushing) pack(c *route.Chunk, version int64) []any {
 		rest = record.AppendRest(rest, m)
 		args = append(args, rest[begin:])
 	}
-	args[0], args[1] = b, version
+	args[0], args[1] = b, c.Note.Version
 	return args
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/topics"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
 // A routing sends the items of a call to their partitions. It does so in rounds, because a
@@ -23,16 +24,19 @@ type routing struct {
 	// id returns the ID of the message of an item.
 	id func(i int) string
 	// pack makes the arguments of the script for some messages.
-	pack func(l *topics.Layout, c *route.Chunk) []any
-	// ask runs a script for some messages in a partition, and returns the version found there. What takes in
-	// the answer marks the messages that are answered as done.
-	ask func(ctx context.Context, l *topics.Layout, c *route.Chunk, args []any) (version int64, take func() error, err error)
+	pack func(c *chunk) []any
+	// ask runs a script for some messages in a partition, and returns the version found there. take takes in
+	// the answer, and marks the messages that are answered as done.
+	ask func(ctx context.Context, c *chunk, args []any) (version int64, take func() error, err error)
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)
 
 	layouts  map[string]*topics.Layout // by topic
 	refusals map[string]int            // by topic: for how many rounds pushes were refused without a new version
 }
+
+// chunk is some messages of a partition. Its note is what was known of the topic when they were sent there.
+type chunk = route.Chunk[*topics.Layout]
 
 // item is where one message of the call stands.
 type item struct {
@@ -128,8 +132,8 @@ func (j *routing) outcome() error {
 }
 
 // plan sorts the messages that are not done by their partition.
-func (j *routing) plan() *route.Chunks {
-	g := j.s.route.NewChunks()
+func (j *routing) plan() *route.Chunks[*topics.Layout] {
+	g := route.NewChunks[*topics.Layout](j.s.route)
 	var l *topics.Layout
 	topic := ""
 	for i := range j.items {
@@ -137,7 +141,7 @@ func (j *routing) plan() *route.Chunks {
 			if l == nil || st.topic != topic {
 				l, topic = j.layouts[st.topic], st.topic
 			}
-			g.Add(route.Lane{Topic: topic, Number: keys.Home(j.id(i), l.Size())}, i, st.bytes).Note = l
+			g.Add(wait.Part{Topic: topic, Number: keys.Home(j.id(i), l.Size())}, i, st.bytes).Note = l
 		}
 	}
 	return g
@@ -145,17 +149,16 @@ func (j *routing) plan() *route.Chunks {
 
 // round asks one partition per message, and returns for each topic a partition that has another
 // version, if there is one.
-func (j *routing) round(ctx context.Context, g *route.Chunks) map[string]mismatch {
+func (j *routing) round(ctx context.Context, g *route.Chunks[*topics.Layout]) map[string]mismatch {
 	var mismatches map[string]mismatch
-	g.Pack = func(c *route.Chunk) []any { return j.pack(c.Note.(*topics.Layout), c) }
-	g.Ask = func(ctx context.Context, c *route.Chunk, args []any) (func() error, error) {
-		l := c.Note.(*topics.Layout)
-		version, take, err := j.ask(ctx, l, c, args)
+	g.Pack = j.pack
+	g.Ask = func(ctx context.Context, c *chunk, args []any) (func() error, error) {
+		version, take, err := j.ask(ctx, c, args)
 		if err != nil {
 			return nil, err
 		}
 		return func() error { // with the lock of g
-			if version != l.Version {
+			if version != c.Note.Version {
 				if mismatches == nil {
 					mismatches = make(map[string]mismatch)
 				}

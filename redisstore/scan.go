@@ -19,7 +19,7 @@ import (
 type scanner struct {
 	*leases
 	topics *topics.Registry
-	heads  func(node string, ps []wait.Part) []wait.Head
+	heads  func(node string, ps []wait.Part) []wait.NextDue
 	begun  atomic.Uint64 // how many claims have begun, to begin each at another partition
 }
 
@@ -77,7 +77,7 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 	for i := range targets {
 		node := s.route.Node(partOf(targets[i].Partition))
 		p := last[node]
-		if p == nil || len(p.targets) == wait.HeadsAtOnce {
+		if p == nil || len(p.targets) == wait.PartsAtOnce {
 			p = &part{node: node}
 			last[node] = p
 			parts = append(parts, p)
@@ -85,9 +85,9 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 		p.targets = append(p.targets, i)
 	}
 	var mu sync.Mutex
-	heads := make([]wait.Head, len(targets)) // guarded by mu until this returns
-	asked := make([]bool, len(targets))      // guarded by mu until this returns
-	left := false                            // guarded by mu: this returns
+	heads := make([]wait.NextDue, len(targets)) // guarded by mu until this returns
+	asked := make([]bool, len(targets))         // guarded by mu until this returns
+	left := false                               // guarded by mu: this returns
 	var works []route.Work
 	for _, p := range parts {
 		names := make([]wait.Part, len(p.targets))

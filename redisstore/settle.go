@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/route"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -62,17 +63,17 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 
 // settleItems asks for some of the settlements, and returns those that are to be asked for anew.
 func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed) (left []int, err error) {
-	g := s.route.NewChunks()
+	g := route.NewChunks[struct{}](s.route)
 	for _, i := range items {
-		g.Add(route.Lane{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, settleBytes(&ss[i]))
+		g.Add(wait.Part{Topic: ss[i].Topic, Number: keys.OfToken(ss[i].Token)}, i, settleBytes(&ss[i]))
 	}
-	g.Pack = func(c *route.Chunk) []any {
+	g.Pack = func(c *route.Chunk[struct{}]) []any {
 		if onlyAcks(ss, c.Items) {
 			return []any{packAcks(ss, c.Items), "1"}
 		}
 		return []any{packSettle(ss, c.Items), ""}
 	}
-	g.Ask = func(ctx context.Context, c *route.Chunk, args []any) (func() error, error) {
+	g.Ask = func(ctx context.Context, c *route.Chunk[struct{}], args []any) (func() error, error) {
 		a, err := s.route.Run(ctx, script.Settle, c.Partition, key.part(c.Items), args...)
 		if err != nil {
 			return nil, err

@@ -57,7 +57,7 @@ type Options struct {
 	clock storekit.Clock
 	// checkEvery, for tests, takes the place of the constant.
 	checkEvery time.Duration
-	// general, for tests, tells for each call whether its script leaves out the usual case. Nil is never.
+	// general, for tests, tells for each call whether its script must not take its fast path. Nil lets all take it.
 	general func() bool
 	// slack, for tests of many servers on one machine, is what a node may take beside wait.LateAfter.
 	slack time.Duration
@@ -161,7 +161,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 		route: s.route, names: n, clock: s.clock, log: s.opt.Logger, calls: &s.calls,
 		settle: func(ctx context.Context, ss []punctual.Settlement) ([]error, error) { return s.settle(ctx, ss, nil) },
 	}
-	s.scanner.leases, s.scanner.topics, s.scanner.heads = &s.leases, s.topics, s.waits.Heads
+	s.scanner.leases, s.scanner.topics, s.scanner.heads = &s.leases, s.topics, s.waits.NextDue
 	return s, nil
 }
 
@@ -204,7 +204,7 @@ func fitTimeout(name string, d time.Duration) error {
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
 		err := s.health.CheckData(ctx, false)
-		return storekit.FromMillis(s.clock.Floor()), err
+		return storekit.FromMillis(s.clock.LowerBound()), err
 	})
 }
 

@@ -109,13 +109,13 @@ type head struct {
 func (h head) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
 
 // Heads implements wait.Store. It needs no script: where nothing is due, which is most often, none would do more.
-func (w *waits) Heads(_ string, ps []wait.Part) []wait.Head {
+func (w *waits) NextDue(_ string, ps []wait.Part) []wait.NextDue {
 	ctx := context.Background()
-	got := make([]wait.Head, len(ps))
+	got := make([]wait.NextDue, len(ps))
 	node, err := w.s.route.NodeOf(ctx, w.s.names.Partition(ps[0].Topic, ps[0].Number).Tag)
 	if err != nil {
 		for i := range got {
-			got[i] = wait.Head{At: wait.Never, Err: unread(err)}
+			got[i] = wait.NextDue{At: wait.Never, Err: unread(err)}
 		}
 		return got
 	}
@@ -141,35 +141,35 @@ func (w *waits) Heads(_ string, ps []wait.Part) []wait.Head {
 }
 
 // head reads the answers about a partition of a server whose clock says micros.
-func (w *waits) head(part wait.Part, h head, micros int64) wait.Head {
+func (w *waits) head(part wait.Part, h head, micros int64) wait.NextDue {
 	switch err := h.err(); {
 	case err == nil:
 	case isElsewhere(err): // a script finds the way
-		return wait.Head{At: w.s.clock.Now()}
+		return wait.NextDue{At: w.s.clock.Now()}
 	default:
 		w.s.route.Refresh(context.Background(), err)
-		return wait.Head{At: wait.Never, Err: unread(err)}
+		return wait.NextDue{At: wait.Never, Err: unread(err)}
 	}
 	next, then := h.next()
 	version, err := numberIn(h.g.Val()[0])
 	past, err2 := numberIn(h.g.Val()[2])
 	if err := cmp.Or(err, err2); err != nil {
-		return wait.Head{At: wait.Never, Err: fmt.Errorf("the settings of partition %d of %s cannot be read: %w (%v)", part.Number, part.Topic, punctual.ErrCorrupt, err)}
+		return wait.NextDue{At: wait.Never, Err: fmt.Errorf("the settings of partition %d of %s cannot be read: %w (%v)", part.Number, part.Topic, punctual.ErrCorrupt, err)}
 	}
 	if h.g.Val()[1] == nil { // the topic is not there
 		version = -version
 	}
 	w.renewSoon(part, version, h.known)
 	if next == clock.Never {
-		return wait.Head{At: wait.Never, Then: wait.Never}
+		return wait.NextDue{At: wait.Never, Then: wait.Never}
 	}
 	if w.s.clock.Fake() {
-		return wait.Head{At: w.s.clock.At(next), Then: w.s.clock.At(then)}
+		return wait.NextDue{At: w.s.clock.At(next), Then: w.s.clock.At(then)}
 	}
 	// The store's clock is that of the server, but for what it has told already.
-	micros = max(micros, 1000*past, 1000*w.s.clock.Floor())
+	micros = max(micros, 1000*past, 1000*w.s.clock.LowerBound())
 	ahead := w.s.clock.Now() - micros
-	return wait.Head{At: ahead + 1000*next, Then: ahead + 1000*then}
+	return wait.NextDue{At: ahead + 1000*next, Then: ahead + 1000*then}
 }
 
 // next is when the first message needs attention, and when the second does, or before.

@@ -32,7 +32,7 @@ type twoProcesses struct {
 // Claim first tells the other process what time it is: the suite supposes one process, which
 // never sees the clock run backwards.
 func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	p.claims.clock.Hear("", time.Now(), p.clock.Floor(), 0)
+	p.claims.clock.Hear("", time.Now(), p.clock.LowerBound(), 0)
 	return p.claims.Claim(ctx, c)
 }
 
@@ -41,7 +41,7 @@ func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.D
 func (p twoProcesses) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	rs, err := p.Store.Push(ctx, ms)
 	for _, r := range rs {
-		if r.Due.Sub(storekit.FromMillis(p.clock.Floor())) > 2*time.Second {
+		if r.Due.Sub(storekit.FromMillis(p.clock.LowerBound())) > 2*time.Second {
 			n := keys.Home(r.ID, p.topics.Known(r.Topic).Size())
 			p.claims.waits.waiter.Notice(partOf(p.names.Partition(r.Topic, n)), -wait.Never)
 		}

@@ -207,7 +207,11 @@ func (k *killRun) audit() {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	r, err := s.(punctual.Checker).Check(ctx, nil)
+	c, err := punctual.As[punctual.Checker](s)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	r, err := c.Check(ctx, nil)
 	if len(r.Problems) > 0 {
 		k.t.Errorf("check: %q", r.Problems)
 	}

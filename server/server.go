@@ -26,7 +26,7 @@ import (
 type Server struct {
 	store     punctual.Store // knows calls again that carry a request's key
 	answers   *answers.Store // is store, unless the store below knows calls again by itself
-	gathered  *gathered      // is below answers
+	coalesced *coalesced     // is below answers
 	takesBack takesBack      // is store, if that can take the answer of a claim back
 	inspector punctual.Inspector
 	checker   punctual.Checker
@@ -90,32 +90,31 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		}
 	}
 	s.store = guarded{store, s.log}
-	repeater, repeats := store.(storekit.Repeater)
-	s.takesBack, _ = store.(takesBack)
-	if !repeats {
-		s.gathered = gather(s.store, s.limits.StoreTime)
-		s.answers = answers.New(s.gathered, &answers.Options{Unchanged: true})
+	s.takesBack, _ = punctual.As[takesBack](store)
+	repeater, err := punctual.As[storekit.Repeater](store)
+	if err != nil { // the store does not recognize a call that is sent again, so the server keeps the answers
+		s.coalesced = coalesce(s.store, s.limits.StoreTime)
+		s.answers = answers.New(s.coalesced, &answers.Options{Unchanged: true})
 		s.store, s.takesBack, repeater = s.answers, s.answers, s.answers
 	}
-	s.inspector, _ = store.(punctual.Inspector)
+	s.inspector, _ = punctual.As[punctual.Inspector](store)
 	s.topicLimit = topicLimit{most: s.limits.MaxTopics, inspector: s.inspector}
-	s.checker, _ = store.(punctual.Checker)
-	s.examiner, _ = store.(punctual.Examiner)
-	s.space, _ = store.(punctual.SpaceReporter)
-	s.backuper, _ = store.(punctual.Backuper)
-	s.keeper, _ = store.(punctual.FinishedKeeper)
+	s.checker, _ = punctual.As[punctual.Checker](store)
+	s.examiner, _ = punctual.As[punctual.Examiner](store)
+	s.space, _ = punctual.As[punctual.SpaceReporter](store)
+	s.backuper, _ = punctual.As[punctual.Backuper](store)
+	s.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
 	s.info = wire.Info{
 		Service: "punctual", Version: o.Version, Inspector: s.inspector != nil, Checker: s.checker != nil,
 		Examiner: s.examiner != nil, Compact: wire.CompactVersion, Limits: s.limits.onWire(),
 	}
-	if d, ok := store.(punctual.DurabilityReporter); ok {
+	if d, err := punctual.As[punctual.DurabilityReporter](store); err == nil {
 		s.info.Durability = d.Durability()
 	}
 	s.info.Repeats = wire.Duration(repeater.Repeats())
 	if o.Observer != nil {
 		s.store = observed{s.store, o.Observer}
 	}
-	var err error
 	s.openAPI, err = openAPI(s.routes, o.Version)
 	return s, err
 }
@@ -131,7 +130,7 @@ func (s *Server) Close() {
 	s.Drain()
 	if s.answers != nil {
 		s.answers.Drain()
-		if err := s.gathered.drain(); err != nil {
+		if err := s.coalesced.drain(); err != nil {
 			s.log.Error("calls of the store did not end", "error", err)
 		}
 	}

@@ -96,12 +96,12 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 // owner's own claims: those pass no socket. It is an ErrUnsupported while the directory cannot be shared.
 func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
 	return do(ctx, s, func(f full, _ bool) (punctual.Consumers, error) {
-		r, ok := f.(punctual.ConsumerReporter)
-		if !ok {
-			r, ok = s.reporter()
+		r, err := punctual.As[punctual.ConsumerReporter](f)
+		if err != nil {
+			r, err = s.reporter()
 		}
-		if !ok {
-			return punctual.Consumers{}, fmt.Errorf("this store does not know who claims: its directory is not shared: %w", punctual.ErrUnsupported)
+		if err != nil {
+			return punctual.Consumers{}, err
 		}
 		return r.Consumers(ctx, topic)
 	}, false)

@@ -283,11 +283,15 @@ func errClosed() error { return fmt.Errorf("shared store: %w", punctual.ErrClose
 // Dir is the path of the directory.
 func (s *Store) Dir() string { return s.dir }
 
-// reporter is what the owner of the directory knows of the others.
-func (s *Store) reporter() (punctual.ConsumerReporter, bool) {
+// reporter returns what the owner of the directory knows of the processes that share it, or an ErrUnsupported while the
+// directory is not shared.
+func (s *Store) reporter() (punctual.ConsumerReporter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shared, s.shared != nil
+	if s.shared == nil {
+		return nil, fmt.Errorf("this store does not know who claims: its directory is not shared: %w", punctual.ErrUnsupported)
+	}
+	return s.shared, nil
 }
 
 // Owner tells whether this process owns the directory.

@@ -47,7 +47,7 @@ func TestConsumers(t *testing.T) {
 		t.Fatalf("%d messages, %v", len(ds), err)
 	}
 	for name, s := range map[string]*sharedstore.Store{"owner": owner, "other": other} {
-		r, err := punctual.AsConsumerReporter(s)
+		r, err := punctual.As[punctual.ConsumerReporter](s)
 		if err != nil {
 			t.Fatal(err)
 		}

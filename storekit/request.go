@@ -18,7 +18,7 @@ type Request struct {
 }
 
 // Repeater is an optional interface of stores that know a call again. Whoever asks over a network needs it:
-// when the answer is lost, the call is sent again and still carried out once.
+// when the answer is lost, the call is sent again and still carried out once. punctual.As finds it.
 //
 // The context of a Push, Claim, Settle or Amend may carry a [Request] with a key. Until Repeats after the
 // first call with that key ended, a further one is not carried out and gets the first one's answer. While the

@@ -36,16 +36,16 @@ func closeMethods(s *harness) {
 			return err
 		},
 	}
-	if in, ok := s.store.(punctual.Inspector); ok {
+	if in, err := punctual.As[punctual.Inspector](s.store); err == nil {
 		s.inspectorCalls(in, calls)
 	}
-	if c, ok := s.store.(punctual.Checker); ok {
+	if c, err := punctual.As[punctual.Checker](s.store); err == nil {
 		calls["Check"] = func() error { _, err := c.Check(s.ctx, nil); return err }
 	}
-	if k, ok := s.store.(punctual.FinishedKeeper); ok {
+	if k, err := punctual.As[punctual.FinishedKeeper](s.store); err == nil {
 		calls["Finished"] = func() error { _, err := k.Finished(s.ctx, orders, x); return err }
 	}
-	if v, ok := s.store.(punctual.Surveyor); ok {
+	if v, err := punctual.As[punctual.Surveyor](s.store); err == nil {
 		calls["Survey"] = func() error {
 			_, err := v.Survey(s.ctx, punctual.SurveyQuery{Edges: []time.Time{noon, noon.Add(time.Hour)}})
 			return err
@@ -115,7 +115,7 @@ func closeUnderReaders(s *harness) {
 			return err
 		},
 	}
-	if c, ok := s.store.(punctual.Checker); ok {
+	if c, err := punctual.As[punctual.Checker](s.store); err == nil {
 		reads = append(reads, func() error { _, err := c.Check(s.ctx, nil); return err })
 	}
 	closeWhile(s, len(reads), func(client int) error {

@@ -26,7 +26,7 @@ func (s *harness) wantFenced(d punctual.Delivery, when string) {
 	s.Helper()
 	var before punctual.Info
 	there := false
-	if i, ok := s.store.(punctual.Inspector); ok {
+	if i, err := punctual.As[punctual.Inspector](s.store); err == nil {
 		info, err := i.Get(s.ctx, d.Topic, d.ID)
 		before, there = info, err == nil
 	}

@@ -63,7 +63,7 @@ func (s *harness) under(promise string, f func()) {
 // inspector skips the case when the store has none.
 func (s *harness) inspector() punctual.Inspector {
 	s.Helper()
-	i, err := punctual.AsInspector(s.store)
+	i, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {
 		s.Skipf("skipped: the case needs an Inspector: %v", err)
 	}
@@ -71,8 +71,8 @@ func (s *harness) inspector() punctual.Inspector {
 }
 
 func (s *harness) hasInspector() bool {
-	_, ok := s.store.(punctual.Inspector)
-	return ok
+	_, err := punctual.As[punctual.Inspector](s.store)
+	return err == nil
 }
 
 func (s *harness) advance(d time.Duration) { s.clock.Advance(d) }
@@ -107,8 +107,8 @@ func CheckSound(t T, store punctual.Store) {
 // checkSound is CheckSound for the store of a case.
 func (s *harness) checkSound() {
 	s.Helper()
-	c, ok := s.store.(punctual.Checker)
-	if !ok {
+	c, err := punctual.As[punctual.Checker](s.store)
+	if err != nil {
 		return
 	}
 	r, err := c.Check(s.ctx, nil)
@@ -124,8 +124,8 @@ func (s *harness) checkSound() {
 // checkCounts compares the scan with the statistics.
 func (s *harness) checkCounts(r punctual.CheckReport) {
 	s.Helper()
-	i, ok := s.store.(punctual.Inspector)
-	if !ok {
+	i, err := punctual.As[punctual.Inspector](s.store)
+	if err != nil {
 		return
 	}
 	all, err := i.Topics(s.ctx)
@@ -365,8 +365,8 @@ func (s *harness) get(topic, id string) punctual.Info {
 // wantState looks a message up where the store has an Inspector; StateNone is absent.
 func (s *harness) wantState(topic, id string, want punctual.State) {
 	s.Helper()
-	i, ok := s.store.(punctual.Inspector)
-	if !ok {
+	i, err := punctual.As[punctual.Inspector](s.store)
+	if err != nil {
 		return
 	}
 	info, err := i.Get(s.ctx, topic, id)

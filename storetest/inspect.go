@@ -341,8 +341,8 @@ func inspectDefaultLimit(s *harness) {
 }
 
 func inspectScan(s *harness) {
-	c, ok := s.store.(punctual.Checker)
-	if !ok {
+	c, err := punctual.As[punctual.Checker](s.store)
+	if err != nil {
 		s.Skipf("skipped: the case needs a Checker")
 		return
 	}
@@ -361,8 +361,8 @@ func inspectScan(s *harness) {
 }
 
 func inspectDurability(s *harness) {
-	d, ok := s.store.(punctual.DurabilityReporter)
-	if !ok {
+	d, err := punctual.As[punctual.DurabilityReporter](s.store)
+	if err != nil {
 		s.Skipf("skipped: the case needs a DurabilityReporter")
 		return
 	}

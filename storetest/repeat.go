@@ -33,8 +33,8 @@ func repeatCases() []testCase {
 // repeater skips the case when the store does not know calls again.
 func (s *harness) repeater() storekit.Repeater {
 	s.Helper()
-	r, ok := s.store.(storekit.Repeater)
-	if !ok {
+	r, err := punctual.As[storekit.Repeater](s.store)
+	if err != nil {
 		s.Skipf("skipped: the case needs a Repeater")
 	}
 	if r.Repeats() <= 0 {

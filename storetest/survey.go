@@ -12,7 +12,7 @@ import (
 func (s *harness) surveyor() punctual.Surveyor {
 	s.Helper()
 	s.inspector()
-	v, err := punctual.AsSurveyor(s.store)
+	v, err := punctual.As[punctual.Surveyor](s.store)
 	if err != nil {
 		s.Skipf("skipped: the case needs a Surveyor: %v", err)
 	}

@@ -118,7 +118,7 @@ func connectionOn(s punctual.Store, owned bool) (*connection, error) {
 	if s == nil {
 		return nil, fmt.Errorf("the store is nil: %w", punctual.ErrInvalid)
 	}
-	i, err := punctual.AsInspector(s)
+	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
 		return nil, err
 	}

@@ -154,7 +154,7 @@ func actionsOnMessages(t *testing.T, s punctual.Store) {
 func TestActionsOnTopics(t *testing.T) { overStores(t, actionsOnTopics) }
 
 func actionsOnTopics(t *testing.T, s punctual.Store) {
-	r, i := newRig(t, s, nil), must(punctual.AsInspector(s))
+	r, i := newRig(t, s, nil), must(punctual.As[punctual.Inspector](s))
 	settings := func() punctual.Settings { return must(i.Settings(t.Context(), "shop")) }
 	r.push(punctual.NewMessage{Topic: "shop", ID: "a", Delay: time.Hour}, punctual.NewMessage{Topic: "shop", ID: "b", Delay: 2 * time.Hour})
 	r.open("/topics/shop")

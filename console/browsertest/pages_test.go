@@ -207,7 +207,7 @@ func withoutScript(t *testing.T, s punctual.Store) {
 // stored waits until a message is as wished.
 func (r *rig) stored(what, topic, id string, wished func(punctual.Info) bool) {
 	r.t.Helper()
-	i := must(punctual.AsInspector(r.store))
+	i := must(punctual.As[punctual.Inspector](r.store))
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		m, err := i.Get(r.t.Context(), topic, id)
 		if err == nil && wished(m) {
@@ -222,7 +222,7 @@ func (r *rig) stored(what, topic, id string, wished func(punctual.Info) bool) {
 // gone waits until a message is not there any more.
 func (r *rig) gone(topic, id string) {
 	r.t.Helper()
-	i := must(punctual.AsInspector(r.store))
+	i := must(punctual.As[punctual.Inspector](r.store))
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := i.Get(r.t.Context(), topic, id); punctual.ErrorCode(err) == "not_found" {
 			return

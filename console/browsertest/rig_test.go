@@ -326,7 +326,7 @@ func (r *rig) kill(topic, reason string, n int) {
 func (r *rig) finish(topic, id string) {
 	r.t.Helper()
 	day := 24 * time.Hour
-	if _, err := must(punctual.AsInspector(r.store)).Configure(r.t.Context(), topic, punctual.SettingsPatch{FinishedRetention: &day}); err != nil {
+	if _, err := must(punctual.As[punctual.Inspector](r.store)).Configure(r.t.Context(), topic, punctual.SettingsPatch{FinishedRetention: &day}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.push(punctual.NewMessage{Topic: topic, ID: id})
@@ -366,7 +366,7 @@ func (r *rig) seed() {
 	r.kill("payment.notify", "the endpoint answered 503", 12)
 	r.kill("payment.notify", "no such customer", 6)
 	paused := true
-	if _, err := must(punctual.AsInspector(r.store)).Configure(r.t.Context(), "report", punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
+	if _, err := must(punctual.As[punctual.Inspector](r.store)).Configure(r.t.Context(), "report", punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
 		r.t.Fatal(err)
 	}
 }

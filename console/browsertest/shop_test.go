@@ -135,7 +135,7 @@ func (s *shop) ahead() {
 		s.t.Fatal(err)
 	}
 	paused := true
-	if _, err := must(punctual.AsInspector(s.store)).Configure(s.t.Context(), "report", punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
+	if _, err := must(punctual.As[punctual.Inspector](s.store)).Configure(s.t.Context(), "report", punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -89,7 +89,7 @@ func openStore(t *testing.T, kind string) punctual.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := punctual.AsInspector(s)
+	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ type troubled struct {
 }
 
 func newTroubled(s punctual.Store) *troubled {
-	return &troubled{Store: s, Inspector: must(punctual.AsInspector(s))}
+	return &troubled{Store: s, Inspector: must(punctual.As[punctual.Inspector](s))}
 }
 
 // set says how calls go from now on.

@@ -172,7 +172,7 @@ func await(ctx context.Context, closed <-chan struct{}) {
 func TestRequeueRacesAClaim(t *testing.T) { overStores(t, requeueRacesAClaim) }
 
 func requeueRacesAClaim(t *testing.T, s punctual.Store) {
-	store := racing{s, must(punctual.AsInspector(s)), new(atomic.Int64), make(chan struct{}), make(chan struct{})}
+	store := racing{s, must(punctual.As[punctual.Inspector](s)), new(atomic.Int64), make(chan struct{}), make(chan struct{})}
 	r := newRig(t, store, nil)
 	const n = 2500 // more than two pages of a requeue
 	ms := make([]punctual.NewMessage, n)
@@ -267,7 +267,7 @@ func (c *taker) run(ctx context.Context) {
 }
 
 func (c *taker) settle(ctx context.Context, ss []punctual.Settlement) error {
-	stats, err := must(punctual.AsInspector(c.store)).Stats(ctx, "pay")
+	stats, err := must(punctual.As[punctual.Inspector](c.store)).Stats(ctx, "pay")
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (c *taker) settle(ctx context.Context, ss []punctual.Settlement) error {
 func TestFormsWithoutScript(t *testing.T) { overStores(t, formsWithoutScript) }
 
 func formsWithoutScript(t *testing.T, s punctual.Store) {
-	r, i := newRig(t, s, byToken()), must(punctual.AsInspector(s))
+	r, i := newRig(t, s, byToken()), must(punctual.As[punctual.Inspector](s))
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour}, punctual.NewMessage{Topic: "pay", ID: "d0"}, punctual.NewMessage{Topic: "pay", ID: "d1"})
 	r.kill("pay", "the endpoint answered 503", 2)
 	r.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))

@@ -1,7 +1,8 @@
-// Package answers keeps the answers of a store that is no storekit.Repeater. So a call whose answer was lost on the
-// way can be sent again, and is carried out once.
+// Package answers keeps the answers of a store that is no storekit.Repeater, so that a call whose answer was lost on the
+// way can be sent again and is still carried out once.
 //
-// Answers are kept in memory. Whoever opens the store next does not know them: Instance tells two such apart.
+// Answers are kept in memory. A process that opens the store later does not have them; it has another Instance, by which
+// the sender of a call notices that its first copy may have been carried out unseen.
 package answers
 
 import (
@@ -27,15 +28,16 @@ type Options struct {
 	// ErrIndeterminate, and its leases run out. When that is not enough, the client's calls with a key are ErrOverloaded.
 	// Default 64 MiB.
 	MaxBytes int64
-	// Unchanged tells that callers change neither what they pass in, even after return, nor the results, bodies, headers and failures
-	// that they are given. So those need not be copied.
+	// Unchanged promises that callers change neither what they pass in, even after return, nor the results, bodies, headers and
+	// failures that they are given. The Store then copies none of these.
 	Unchanged bool
 }
 
-// Store is another store that knows a call again, as storekit.Repeater says. What that store is beside the Store
-// contract, such as an Inspector, is to be asked there. All methods are safe for concurrent use.
+// Store wraps another store and recognizes a call that is sent again, as storekit.Repeater says. It has no Unwrap, so that
+// punctual.As finds its own Repeater and never that of the store below; whoever needs the Inspector of the store below asks
+// that one. All methods are safe for concurrent use.
 type Store struct {
-	punctual.Store
+	store    punctual.Store // the store below
 	keep     time.Duration
 	maxBytes int64
 	copies   bool // unless Options.Unchanged
@@ -89,7 +91,7 @@ type call struct {
 
 // New returns s with a memory for answers.
 func New(s punctual.Store, o *Options) *Store {
-	a := &Store{Store: s, keep: 2 * time.Minute, maxBytes: 64 << 20, copies: o == nil || !o.Unchanged, instance: rand.Text(), calls: make(map[string]*call), clients: make(map[string]*client)}
+	a := &Store{store: s, keep: 2 * time.Minute, maxBytes: 64 << 20, copies: o == nil || !o.Unchanged, instance: rand.Text(), calls: make(map[string]*call), clients: make(map[string]*client)}
 	if o != nil && o.Keep > 0 {
 		a.keep = o.Keep
 	}
@@ -110,7 +112,7 @@ func (s *Store) Instance() string { return s.instance }
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
-		return s.Store.Push(ctx, ms)
+		return s.store.Push(ctx, ms)
 	}
 	rs, _, err := ask(ctx, s, r, kind[[]punctual.PushResult]{
 		sum: sumOf(func(h hash.Hash) { storekit.HashPush(h, ms) }),
@@ -119,7 +121,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 				ms = copyPush(ms)
 			}
 		},
-		do:   func(ctx context.Context) ([]punctual.PushResult, error) { return s.Store.Push(ctx, ms) },
+		do:   func(ctx context.Context) ([]punctual.PushResult, error) { return s.store.Push(ctx, ms) },
 		copy: copyItems[punctual.PushResult](s), size: sizeOfResults, expected: expectedResults(ms),
 	})
 	return rs, err
@@ -129,7 +131,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
-		return s.Store.Claim(ctx, c)
+		return s.store.Claim(ctx, c)
 	}
 	ds, first, err := ask(ctx, s, r, kind[[]punctual.Delivery]{
 		claim: true,
@@ -148,7 +150,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
-		return s.Store.Settle(ctx, ss)
+		return s.store.Settle(ctx, ss)
 	}
 	errs, _, err := ask(ctx, s, r, kind[[]error]{
 		sum: sumOf(func(h hash.Hash) { storekit.HashSettle(h, ss) }),
@@ -157,7 +159,7 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 				ss = append([]punctual.Settlement(nil), ss...)
 			}
 		},
-		do:   func(ctx context.Context) ([]error, error) { return s.Store.Settle(ctx, ss) },
+		do:   func(ctx context.Context) ([]error, error) { return s.store.Settle(ctx, ss) },
 		copy: copyItems[error](s), size: sizeOfErrors, expected: int64(len(ss)) * errorBytes,
 	})
 	return errs, err
@@ -167,16 +169,19 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok {
-		return s.Store.Amend(ctx, as)
+		return s.store.Amend(ctx, as)
 	}
 	out, _, err := ask(ctx, s, r, kind[[]punctual.Amended]{
 		sum:  sumOf(func(h hash.Hash) { storekit.HashAmend(h, as) }),
 		own:  func() { as = append([]punctual.Amendment(nil), as...) },
-		do:   func(ctx context.Context) ([]punctual.Amended, error) { return s.Store.Amend(ctx, as) },
+		do:   func(ctx context.Context) ([]punctual.Amended, error) { return s.store.Amend(ctx, as) },
 		copy: copyItems[punctual.Amended](s), size: sizeOfAmended, expected: int64(len(as)) * amendedBytes,
 	})
 	return out, err
 }
+
+// Now implements punctual.Store. A key has no meaning for it, because reading the clock twice changes nothing.
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.store.Now(ctx) }
 
 // Drain lets no further call with a key begin, and waits for those under way. A claim that waits is under way as
 // long as somebody waits for it. The store below stays open.
@@ -192,7 +197,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	err := s.Store.Close() // and with it the calls under way
+	err := s.store.Close() // and with it the calls under way
 	s.running.Wait()
 	return err
 }
@@ -217,7 +222,7 @@ func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	return s.release(ctx, ds)
 }
 
-// takeBack tells whether nobody else has or waits for the answer, and forgets it then.
+// takeBack forgets the answer of a call unless another caller has it or waits for it, and returns whether it did.
 func (s *Store) takeBack(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +243,7 @@ func (s *Store) release(ctx context.Context, ds []punctual.Delivery) error {
 	if len(ds) == 0 {
 		return nil
 	}
-	if err := Release(ctx, s.Store, ds, releaseLimit); err != nil {
+	if err := Release(ctx, s.store, ds, releaseLimit); err != nil {
 		return fmt.Errorf("release what did not reach its caller: %w; the leases run out", err)
 	}
 	return nil
@@ -268,7 +273,7 @@ const releaseLimit = 10 * time.Second
 // claim is a claim of the store below that ends at notAfter.
 func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time) ([]punctual.Delivery, error) {
 	if notAfter.IsZero() || c.Wait == 0 {
-		return s.Store.Claim(ctx, c)
+		return s.store.Claim(ctx, c)
 	}
 	now, err := s.Now(ctx)
 	if err != nil {
@@ -276,18 +281,18 @@ func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time)
 	}
 	left := notAfter.Sub(now)
 	if left > c.Wait {
-		return s.Store.Claim(ctx, c)
+		return s.store.Claim(ctx, c)
 	}
 	c.Wait = max(left, 0)
-	ds, err := s.Store.Claim(ctx, c)
+	ds, err := s.store.Claim(ctx, c)
 	if err == nil && len(ds) == 0 {
 		err = fmt.Errorf("the claim waited until it must not be carried out any more: %w", context.DeadlineExceeded)
 	}
 	return ds, err
 }
 
-// current leaves out the deliveries whose lease has ended. The first caller never sees those, so they are given back
-// unstarted.
+// current leaves out the deliveries whose lease has ended. When this is the first caller, nobody has seen those, so they are
+// given back unstarted.
 func (s *Store) current(ctx context.Context, ds []punctual.Delivery, first bool) ([]punctual.Delivery, error) {
 	now, err := s.Now(context.WithoutCancel(ctx))
 	if err != nil {
@@ -323,8 +328,8 @@ type kind[A any] struct {
 	expected int64
 }
 
-// ask carries a call out, or waits for the one with the same key, and returns its answer. It tells whether this
-// caller is the first to have it.
+// ask carries a call out, or waits for the call with the same key, and returns the answer. first is true for the caller
+// that is the first to get it.
 func ask[A any](ctx context.Context, s *Store, r storekit.Request, k kind[A]) (answer A, first bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return answer, false, err
@@ -363,8 +368,8 @@ func errLate() error {
 	return fmt.Errorf("the call came when it must not be carried out any more: %w", context.DeadlineExceeded)
 }
 
-// enter finds the call with the key, or notes a new one, which the caller must then carry out. A late call is only
-// looked for. The size is what the call is counted with while it is under way.
+// enter returns the call with the key, or a new one that the caller must carry out. A call that comes too late to be carried
+// out only finds an earlier copy of itself. size is what the call counts while it is under way.
 func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool, sum uint64, claim bool, size int64) (c *call, isNew bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,7 +403,8 @@ func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool,
 	return c, true, nil
 }
 
-// carryOut does what was asked and keeps the answer. It is a goroutine of its own, because a caller may leave.
+// carryOut makes the call of the store below and keeps its answer. It runs in a goroutine of its own, because every caller
+// may leave while a copy of the call is still to be answered.
 func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	defer s.running.Done()
 	defer c.end()
@@ -419,7 +425,8 @@ func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	}
 }
 
-// finish keeps the answer of a call and wakes those who wait. It returns false for a claim whose caller has gone.
+// finish keeps the answer of a call and wakes the callers that wait for it. It returns false for a claim whose callers have
+// all left, so that its leases have to be released.
 func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -444,7 +451,7 @@ func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time
 // callBytes is roughly what a call takes beside its answer.
 const callBytes = 400
 
-// leave ends a caller's wait and returns the answer, if there is one yet, and whether nobody else had it before.
+// leave ends a caller's wait and returns the answer if the call has ended. first is true when no other caller got it before.
 func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -483,15 +490,15 @@ func (s *Store) clientOf(ctx context.Context) *client {
 	return &client{name: name}
 }
 
-// hasRoom tells whether a call of this size fits. A client may have as much as is free. So one that takes all it can get
-// leaves as much to the others. Called with mu held.
+// hasRoom returns whether a call of this size fits. A client may have as much as is free afterwards, so that a client which
+// takes all it can get leaves half of the room to the others. Called with mu held.
 func (s *Store) hasRoom(k *client, size int64) bool {
 	free := s.maxBytes - s.bytes - size
 	return free >= 0 && (k.name == "" || k.bytes+size <= free)
 }
 
-// makeRoom drops the client's answers to claims, oldest first, until a call of this size fits, and tells whether it fits then. A
-// caller that has such an answer keeps its leases. Called with mu held.
+// makeRoom drops the client's answers to claims, oldest first, until a call of this size fits, and returns whether it fits
+// then. A caller that was given a dropped answer keeps its leases. Called with mu held.
 func (s *Store) makeRoom(k *client, size int64) bool {
 	for e := k.claims.Front(); e != nil && !s.hasRoom(k, size); {
 		c := e.Value.(*call)
@@ -507,7 +514,7 @@ func (s *Store) makeRoom(k *client, size int64) bool {
 	return s.hasRoom(k, size)
 }
 
-// resize counts a call with another size. Called with mu held.
+// resize sets what a call counts in the sums of its client and of all. Called with mu held.
 func (s *Store) resize(c *call, size int64) {
 	s.bytes += size - c.size
 	c.client.bytes += size - c.size
@@ -523,7 +530,7 @@ func (s *Store) remove(c *call) {
 	}
 }
 
-// forgetUntil forgets the answers whose time is over. Called with mu held.
+// forgetUntil forgets the answers that had to be kept until now or earlier. Called with mu held.
 func (s *Store) forgetUntil(now time.Time) {
 	for e := s.kept.Front(); e != nil && !e.Value.(*call).until.After(now); e = s.kept.Front() {
 		s.forget(e.Value.(*call))

@@ -41,8 +41,8 @@ func newBackup(a *app) *cobra.Command {
 				return usagef("standard output is a terminal: send the archive into a file or a pipe, or name a directory")
 			}
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
-				b, ok := s.(punctual.Backuper)
-				if !ok {
+				b, err := punctual.As[punctual.Backuper](s)
+				if err != nil {
 					return fmt.Errorf("this store is copied by the means of its database (docs/operating.md, Backup), or with 'punctual copy': %w", punctual.ErrUnsupported)
 				}
 				if args[0] == "-" {

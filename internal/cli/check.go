@@ -25,9 +25,9 @@ func newCheck(a *app) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: a.action(func(ctx context.Context, _ []string) error {
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
-				c, ok := s.(punctual.Checker)
-				if !ok {
-					return fmt.Errorf("this store cannot check itself: %w", punctual.ErrUnsupported)
+				c, err := punctual.As[punctual.Checker](s)
+				if err != nil {
+					return err
 				}
 				return a.check(ctx, c)
 			})

@@ -268,7 +268,7 @@ const emptyCheck = 100 * time.Millisecond
 
 // endWhenEmpty calls end once the topics hold nothing that could still be delivered.
 func endWhenEmpty(ctx context.Context, s punctual.Store, topics []string, end func()) error {
-	i, err := punctual.AsInspector(s)
+	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
 		return fmt.Errorf("--until-empty: %w", err)
 	}

@@ -43,7 +43,7 @@ func newConsumers(a *app) *cobra.Command {
 
 // consumersOf asks a store who works on a topic.
 func consumersOf(ctx context.Context, s punctual.Store, topic string) (punctual.Consumers, error) {
-	r, err := punctual.AsConsumerReporter(s)
+	r, err := punctual.As[punctual.ConsumerReporter](s)
 	var all punctual.Consumers
 	if err == nil {
 		all, err = r.Consumers(ctx, topic)

@@ -99,7 +99,7 @@ func (f *copyFlags) check(a *app, args []string) error {
 // copyStores opens both stores and copies.
 func (a *app) copyStores(ctx context.Context, from, to string, f copyFlags) error {
 	return a.withNamed(ctx, from, mustExist, func(source punctual.Store) error {
-		look, err := punctual.AsInspector(source)
+		look, err := punctual.As[punctual.Inspector](source)
 		if err != nil {
 			return fmt.Errorf("FROM: %w", err)
 		}
@@ -114,7 +114,7 @@ func (a *app) copyStores(ctx context.Context, from, to string, f copyFlags) erro
 			return err
 		}
 		return a.withNamed(ctx, to, orCreate, func(target punctual.Store) error {
-			if c.to, err = punctual.AsInspector(target); err != nil {
+			if c.to, err = punctual.As[punctual.Inspector](target); err != nil {
 				return fmt.Errorf("TO: %w", err)
 			}
 			c.target = target

@@ -198,7 +198,7 @@ func (s *story) begin(ctx context.Context) error {
 }
 
 func (s *story) configure(ctx context.Context) error {
-	i, err := punctual.AsInspector(s.store)
+	i, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (s *story) reopen(ctx context.Context) error {
 
 // end waits until nothing is left to deliver, and writes down what is left in the store.
 func (s *story) end(ctx context.Context) error {
-	i, err := punctual.AsInspector(s.store)
+	i, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {
 		return err
 	}

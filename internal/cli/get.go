@@ -81,7 +81,7 @@ type stories struct{ store punctual.Store }
 
 // of finds the story of an ID in the topic where it was found, or in all topics.
 func (k stories) of(ctx context.Context, i punctual.Inspector, p found) (told []punctual.Finished, err error) {
-	keeper, err := punctual.AsFinishedKeeper(k.store)
+	keeper, err := punctual.As[punctual.FinishedKeeper](k.store)
 	if err != nil {
 		return nil, nil
 	}

@@ -10,8 +10,11 @@ import (
 
 // quota is a store that hands out at most so many deliveries, for consume --count. It never claims
 // a message that the run would not print.
+//
+// It has no Unwrap, because it changes Claim.Max: a claim that is sent again may have another one, and a storekit.Repeater
+// below would refuse it, since the key of a request belongs to one content.
 type quota struct {
-	punctual.Store
+	store   punctual.Store
 	limited bool
 
 	mu   sync.Mutex
@@ -33,7 +36,7 @@ func leaseOf(d *punctual.Delivery) lease { return lease{d.Topic, d.ID, d.Token} 
 
 // newQuota limits s to n deliveries; 0 is no limit.
 func newQuota(s punctual.Store, n int64) *quota {
-	return &quota{Store: s, limited: n > 0, left: n, open: n, unstarted: make(map[lease]bool), returned: make(chan struct{}, 1)}
+	return &quota{store: s, limited: n > 0, left: n, open: n, unstarted: make(map[lease]bool), returned: make(chan struct{}, 1)}
 }
 
 // Claim claims at most what is left. When nothing is left it waits, as long as any claim does, for a delivery whose lease was
@@ -41,7 +44,7 @@ func newQuota(s punctual.Store, n int64) *quota {
 // to the worker like one that hangs.
 func (q *quota) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if !q.limited {
-		return q.Store.Claim(ctx, c)
+		return q.store.Claim(ctx, c)
 	}
 	over := time.After(c.Wait)
 	n := q.take(int64(c.Max))
@@ -56,7 +59,7 @@ func (q *quota) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 		}
 	}
 	c.Max = int(n)
-	ds, err := q.Store.Claim(ctx, c)
+	ds, err := q.store.Claim(ctx, c)
 	q.claimed(n, ds)
 	return ds, err
 }
@@ -69,7 +72,7 @@ func (q *quota) take(n int64) int64 {
 	return n
 }
 
-// claimed takes note of what a claim for n messages brought.
+// claimed counts what a claim for n messages brought, and returns the rest of n to the quota.
 func (q *quota) claimed(n int64, ds []punctual.Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,28 +82,44 @@ func (q *quota) claimed(n int64, ds []punctual.Delivery) {
 	}
 }
 
-// started tells that the handler of d has begun.
+// started notes that the handler of d has begun. It is the OnStart of the worker's Observer.
 func (q *quota) started(_ context.Context, d *punctual.Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.unstarted, leaseOf(d))
 }
 
-// lost tells that the lease of d was lost. If its handler has not begun it never will, and another
-// delivery may be claimed in its place.
+// lost notes that the lease of d was lost. A handler that has not begun by then never will, so another delivery may be
+// claimed in its place. It is the OnLeaseLost of the worker's Observer.
 func (q *quota) lost(_ context.Context, d *punctual.Delivery, _ error) { q.neverStarts(leaseOf(d)) }
 
-// Settle takes note of deliveries that are given back unstarted, too: others may be claimed in their place.
+// Settle implements punctual.Store. For each delivery that is given back unstarted another one may be claimed.
 func (q *quota) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	for _, s := range ss {
 		if s.Verb == punctual.SettleRelease {
 			q.neverStarts(lease{s.Topic, s.ID, s.Token})
 		}
 	}
-	return q.Store.Settle(ctx, ss)
+	return q.store.Settle(ctx, ss)
 }
 
-// neverStarts takes note that the handler of a delivery that has not begun never will.
+// Push implements punctual.Store.
+func (q *quota) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	return q.store.Push(ctx, ms)
+}
+
+// Amend implements punctual.Store.
+func (q *quota) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	return q.store.Amend(ctx, as)
+}
+
+// Now implements punctual.Store.
+func (q *quota) Now(ctx context.Context) (time.Time, error) { return q.store.Now(ctx) }
+
+// Close implements punctual.Store.
+func (q *quota) Close() error { return q.store.Close() }
+
+// neverStarts returns a delivery to the quota whose handler has not begun and never will.
 func (q *quota) neverStarts(l lease) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,7 +134,7 @@ func (q *quota) neverStarts(l lease) {
 	}
 }
 
-// delivered tells that one delivery is done, and returns whether it was the last.
+// delivered counts a delivery whose handler has ended, and returns whether it was the last of the quota.
 func (q *quota) delivered() (last bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

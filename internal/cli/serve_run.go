@@ -138,7 +138,7 @@ func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	if _, err := punctual.AsInspector(s); err == nil {
+	if _, err := punctual.As[punctual.Inspector](s); err == nil {
 		if err := metrics.AddStore(s); err != nil {
 			return err
 		}

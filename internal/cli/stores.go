@@ -184,7 +184,11 @@ func examineRemote(prefix string) func(context.Context, place) ([]punctual.Findi
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		return s.(punctual.Examiner).Examine(ctx)
+		e, err := punctual.As[punctual.Examiner](s)
+		if err != nil {
+			return nil, err
+		}
+		return e.Examine(ctx)
 	}
 }
 
@@ -319,7 +323,7 @@ func (a *app) schemeOf(name string) (s scheme, where string, err error) {
 // already or steer its topics.
 func (a *app) withInspector(ctx context.Context, create bool, f func(punctual.Inspector, punctual.Store) error) error {
 	return a.withStore(ctx, create, func(s punctual.Store) error {
-		i, err := punctual.AsInspector(s)
+		i, err := punctual.As[punctual.Inspector](s)
 		if err != nil {
 			return err
 		}

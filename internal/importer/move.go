@@ -84,7 +84,7 @@ func (im *Importer) mover(store punctual.Store) (m *mover, err error) {
 		im: im, store: store, report: &Report{Kind: im.opt.Kind, Unit: im.opt.Unit}, left: im.opt.Limit,
 		remember: map[string]time.Duration{}, prepared: map[string]bool{},
 	}
-	m.topics, err = punctual.AsInspector(store)
+	m.topics, err = punctual.As[punctual.Inspector](store)
 	return m, err
 }
 

@@ -878,7 +878,7 @@ func TestUncertain(t *testing.T) {
 				o := options(k)
 				r.killed(o, "taken", 1)
 				// Somebody made the topic forget.
-				i, err := punctual.AsInspector(r.store)
+				i, err := punctual.As[punctual.Inspector](r.store)
 				r.must(err)
 				none := time.Duration(0)
 				_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{DedupeWindow: &none})
@@ -1056,7 +1056,7 @@ func TestPausedTopic(t *testing.T) {
 		r := newRig(t)
 		r.good(k, "jobs", 3)
 		before := r.everything()
-		i, err := punctual.AsInspector(r.store)
+		i, err := punctual.As[punctual.Inspector](r.store)
 		r.must(err)
 		paused := true
 		_, err = i.Configure(t.Context(), "t", punctual.SettingsPatch{PushPaused: &paused})

@@ -115,7 +115,7 @@ func (r *rig) survey(o Options) *Report {
 // messages are all of a topic, scheduled or ready, by due time.
 func (r *rig) messages(topic string) []punctual.Info {
 	r.t.Helper()
-	i, err := punctual.AsInspector(r.store)
+	i, err := punctual.As[punctual.Inspector](r.store)
 	r.must(err)
 	var out []punctual.Info
 	for _, state := range []punctual.State{punctual.StateReady, punctual.StateScheduled} {
@@ -298,7 +298,7 @@ func (f *faulty) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual
 // withFaults lets every push go through f.
 func (r *rig) withFaults(f func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error)) {
 	r.t.Helper()
-	i, err := punctual.AsInspector(r.store)
+	i, err := punctual.As[punctual.Inspector](r.store)
 	r.must(err)
 	r.store = &faulty{Store: r.store, Inspector: i, push: f}
 }

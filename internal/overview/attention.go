@@ -117,8 +117,8 @@ func attention(o *Overview, examined []Finding) []Finding {
 
 // examine asks the store what it stands on, if that is to be asked again.
 func (r *Reader) examine() (running <-chan struct{}) {
-	e, ok := r.store.(punctual.Examiner)
-	if !ok {
+	e, err := punctual.As[punctual.Examiner](r.store)
+	if err != nil {
 		return nil
 	}
 	p := policy{timeout: 10 * time.Second, fresh: func(took time.Duration) time.Duration { return max(examineEach, share*took) }}

@@ -179,8 +179,8 @@ func New(store punctual.Store, o *Options) (*Reader, error) {
 	setDefault(&r.o.Timeout, 30*time.Second)
 	setDefault(&r.o.Patience, 50*time.Millisecond)
 	r.o.Drawn = min(r.o.Drawn, 8)
-	r.inspector, _ = punctual.AsInspector(store)
-	r.surveyor, _ = punctual.AsSurveyor(store)
+	r.inspector, _ = punctual.As[punctual.Inspector](store)
+	r.surveyor, _ = punctual.As[punctual.Surveyor](store)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
 }

@@ -23,7 +23,7 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 		return nil, fmt.Errorf("metrics of a store: %w", err)
 	}
 	g := storeGauges{reader: r}
-	if d, ok := s.(punctual.DurabilityReporter); ok {
+	if d, err := punctual.As[punctual.DurabilityReporter](s); err == nil {
 		g.durability = string(d.Durability())
 	}
 	var failed []error

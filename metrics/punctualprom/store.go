@@ -22,7 +22,7 @@ func (m *Metrics) AddStore(s punctual.Store) error {
 		return fmt.Errorf("metrics of a store: %w", err)
 	}
 	c := &storeCollector{reader: r}
-	if d, ok := s.(punctual.DurabilityReporter); ok {
+	if d, err := punctual.As[punctual.DurabilityReporter](s); err == nil {
 		c.durability = string(d.Durability())
 	}
 	if err := m.registry.Register(c); err != nil {

@@ -131,7 +131,7 @@ func Stats(got, want punctual.TopicStats) string {
 
 // Keeper is a store's FinishedKeeper, or an ErrUnsupported.
 func Keeper(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, error) {
-	k, err := punctual.AsFinishedKeeper(s)
+	k, err := punctual.As[punctual.FinishedKeeper](s)
 	if err != nil {
 		return nil, err
 	}

@@ -129,8 +129,8 @@ func ackAll(ctx context.Context, rec *Recorder, topics []string) error {
 
 // checkStore has the store look for damage.
 func (l *Ledger) checkStore(ctx context.Context, s punctual.Store) error {
-	c, ok := s.(punctual.Checker)
-	if !ok {
+	c, err := punctual.As[punctual.Checker](s)
+	if err != nil {
 		return nil
 	}
 	r, err := c.Check(ctx, nil)

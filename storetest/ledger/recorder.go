@@ -42,13 +42,20 @@ func NewRecorder(s punctual.Store, process int64, clock func() time.Time, emit f
 	if clock == nil {
 		clock = time.Now
 	}
-	r := &Recorder{store: s, emit: emit, clock: clock}
-	r.in, _ = s.(punctual.Inspector)
+	r := &Recorder{emit: emit, clock: clock}
+	r.below(s)
 	r.calls.Store(FirstCall(process))
 	return r
 }
 
-// Unwrap returns the store.
+// below makes s the store whose calls are written down.
+func (r *Recorder) below(s punctual.Store) {
+	r.store = s
+	r.in, _ = punctual.As[punctual.Inspector](s)
+}
+
+// Unwrap returns the store, so that punctual.As finds there what a Recorder has not itself. All of that reads and changes
+// nothing that a Ledger would have to know.
 func (r *Recorder) Unwrap() punctual.Store { return r.store }
 
 // do makes one call and writes it down.
@@ -266,7 +273,7 @@ func (r *Recorder) Get(ctx context.Context, topic, id string) (out punctual.Info
 
 // Story looks at the story of a finished message, of a store that keeps some.
 func (r *Recorder) Story(ctx context.Context, topic, id string) error {
-	k, err := punctual.AsFinishedKeeper(r.store)
+	k, err := punctual.As[punctual.FinishedKeeper](r.store)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (w *Workload) Begin() *Workload {
 }
 
 // Reopened goes on with another store of the same data, in the same process.
-func (w *Workload) Reopened(s punctual.Store) { w.rec.store, w.rec.in = s, s.(punctual.Inspector) }
+func (w *Workload) Reopened(s punctual.Store) { w.rec.below(s) }
 
 // Recorder returns the recorder of the workload's calls.
 func (w *Workload) Recorder() *Recorder { return w.rec }

@@ -110,17 +110,18 @@ func (w *raceWorker) handle(ctx context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// raceStore is the store as a worker in a race sees it.
+// raceStore is the store as a worker in a race sees it. It records claims and settlements, and hands the other calls on. It
+// has no Unwrap, because a worker needs only the Store.
 type raceStore struct {
-	punctual.Store
-	w *raceWorker
+	store punctual.Store
+	w     *raceWorker
 }
 
 // Claim holds every fourth answer back for up to two leases.
 func (s raceStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	c.Wait = min(c.Wait, 50*time.Millisecond)
 	call := s.w.order.Add(1)
-	ds, err := s.Store.Claim(ctx, c)
+	ds, err := s.store.Claim(ctx, c)
 	for _, d := range ds {
 		s.w.record(deliveryEvent(d), call)
 	}
@@ -130,7 +131,7 @@ func (s raceStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 	if s.w.few(4) == 0 {
 		time.Sleep(s.w.few(2 * s.w.lease))
 	}
-	now, nowErr := s.Store.Now(s.w.ctx)
+	now, nowErr := s.store.Now(s.w.ctx)
 	s.w.failed(nowErr)
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -145,13 +146,13 @@ func (s raceStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 
 // Settle records what the worker does with its leases.
 func (s raceStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	now, err := s.Store.Now(s.w.ctx)
+	now, err := s.store.Now(s.w.ctx)
 	if err != nil {
 		return nil, err
 	}
 	call := s.w.order.Add(1)
-	answers, err := s.Store.Settle(ctx, ss)
-	after, nowErr := s.Store.Now(s.w.ctx)
+	answers, err := s.store.Settle(ctx, ss)
+	after, nowErr := s.store.Now(s.w.ctx)
 	s.w.failed(nowErr)
 	for i, x := range ss {
 		e := Event{Op: OpSettle, ID: x.ID, Token: x.Token, Verb: x.Verb, Delay: x.Delay, Now: now, After: after, Err: err}
@@ -165,6 +166,22 @@ func (s raceStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	}
 	return answers, err
 }
+
+// Push implements punctual.Store.
+func (s raceStore) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	return s.store.Push(ctx, ms)
+}
+
+// Amend implements punctual.Store.
+func (s raceStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	return s.store.Amend(ctx, as)
+}
+
+// Now implements punctual.Store.
+func (s raceStore) Now(ctx context.Context) (time.Time, error) { return s.store.Now(ctx) }
+
+// Close implements punctual.Store.
+func (s raceStore) Close() error { return s.store.Close() }
 
 func deliveryEvent(d punctual.Delivery) Event {
 	return Event{

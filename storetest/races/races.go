@@ -218,7 +218,7 @@ func (c *raceClient) amend() error {
 
 // attempts is a small bound for every second message, where the dead can be looked up.
 func (c *raceClient) attempts() int {
-	if _, ok := c.store.(punctual.Inspector); ok && c.rnd.IntN(2) == 0 {
+	if _, err := punctual.As[punctual.Inspector](c.store); err == nil && c.rnd.IntN(2) == 0 {
 		return 3
 	}
 	return punctual.MaxAttemptsLimit
@@ -322,8 +322,8 @@ func (c *raceClient) drain() error {
 }
 
 func (c *raceClient) noteDead() error {
-	in, ok := c.store.(punctual.Inspector)
-	if !ok {
+	in, err := punctual.As[punctual.Inspector](c.store)
+	if err != nil {
 		return nil
 	}
 	dead, err := compare.List(c.ctx, in, punctual.ListQuery{Topic: orders, State: punctual.StateDead})

@@ -522,8 +522,8 @@ func (c *comparison) sameMessages(topic string, state punctual.State, got, want 
 }
 
 func (c *comparison) checkSound() {
-	ch, ok := c.store.(punctual.Checker)
-	if !ok {
+	ch, err := punctual.As[punctual.Checker](c.store)
+	if err != nil {
 		return
 	}
 	r, err := ch.Check(c.ctx, nil)

@@ -36,7 +36,7 @@ import (
 // it. The number of histories is -rapid.checks, or else what the environment variable PUNCTUAL_HISTORIES says, or
 // else 25. The length of their parts is -rapid.steps, by default that of package rapid.
 func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
-	if _, err := punctual.AsInspector(open(t, storekit.NewManualClock(noon))); err != nil {
+	if _, err := punctual.As[punctual.Inspector](open(t, storekit.NewManualClock(noon))); err != nil {
 		t.Skipf("skipped: the comparison needs an Inspector: %v", err)
 	}
 	o := storetest.Collect(opts)
@@ -171,7 +171,7 @@ func compareHistory(r *rapid.T, o opener) {
 }
 
 func (c *comparison) inspect() {
-	i, err := punctual.AsInspector(c.store)
+	i, err := punctual.As[punctual.Inspector](c.store)
 	if err != nil {
 		c.Fatalf("the comparison needs an Inspector: %v", err)
 	}

@@ -49,7 +49,7 @@ func Run(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store) {
 					}
 				})
 			}
-			if c, ok := pair.store.(punctual.Checker); ok {
+			if c, err := punctual.As[punctual.Checker](pair.store); err == nil {
 				if r, err := c.Check(context.Background(), nil); err != nil || len(r.Problems) > 0 {
 					t.Errorf("the store's own scan after all transitions: %q, %v", r.Problems, err)
 				}
@@ -122,12 +122,12 @@ func nameOf(ops []operation, i int) string {
 // operation what was answered and seen, and as the last text what the topic as a whole shows. All times in the texts
 // are relative to the beginning, so that the texts of two stores are equal when their decisions are.
 func transitions(store punctual.Store, clock *storekit.ManualClock, set setting, at situation, ops []operation) ([]string, error) {
-	inspector, err := punctual.AsInspector(store)
+	inspector, err := punctual.As[punctual.Inspector](store)
 	if err != nil {
 		return nil, fmt.Errorf("the table of transitions needs an Inspector: %w", err)
 	}
 	s := &scene{store: store, inspector: inspector, clock: clock, begin: clock.Now(), topic: "transitions"}
-	if k, err := punctual.AsFinishedKeeper(store); err == nil {
+	if k, err := punctual.As[punctual.FinishedKeeper](store); err == nil {
 		s.keeper = k
 	}
 	for i := range ops {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 )
@@ -16,8 +17,10 @@ const Topic = "hung"
 
 // Store is a store in which some calls for Topic hang, as if the topic were on a node that does not answer. Such a
 // call returns when its caller leaves or the test calls Mend. All methods are safe for concurrent use.
+//
+// Store has no Unwrap, so that no call for Topic can go past it.
 type Store struct {
-	punctual.Store
+	store  punctual.Store
 	ops    []string
 	mended chan struct{}
 
@@ -28,7 +31,7 @@ type Store struct {
 
 // New returns a Store over s in which the named operations hang: "push", "amend", "claim", or the name of a verb.
 func New(s punctual.Store, ops ...string) *Store {
-	return &Store{Store: s, ops: ops, mended: make(chan struct{})}
+	return &Store{store: s, ops: ops, mended: make(chan struct{})}
 }
 
 // Mend lets all calls go on. It is called once.
@@ -56,7 +59,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 			return nil, err
 		}
 	}
-	return s.Store.Push(ctx, ms)
+	return s.store.Push(ctx, ms)
 }
 
 // Amend implements punctual.Store.
@@ -66,7 +69,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 			return nil, err
 		}
 	}
-	return s.Store.Amend(ctx, as)
+	return s.store.Amend(ctx, as)
 }
 
 // Claim implements punctual.Store.
@@ -74,7 +77,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	if err := s.pass(ctx, "claim", c.Topics...); err != nil {
 		return nil, err
 	}
-	return s.Store.Claim(ctx, c)
+	return s.store.Claim(ctx, c)
 }
 
 // Settle implements punctual.Store.
@@ -84,8 +87,14 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 			return nil, err
 		}
 	}
-	return s.Store.Settle(ctx, ss)
+	return s.store.Settle(ctx, ss)
 }
+
+// Now implements punctual.Store. It never hangs, because the clock belongs to no topic.
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.store.Now(ctx) }
+
+// Close implements punctual.Store. It never hangs.
+func (s *Store) Close() error { return s.store.Close() }
 
 // pass hangs if op hangs and Topic is among the topics.
 func (s *Store) pass(ctx context.Context, op string, topics ...string) error {

@@ -89,7 +89,7 @@ const idle = 9
 // NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. A look that takes
 // longer than timeout fails. Its context ends then, and who asked is answered even if the store does not heed the context.
 func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader, error) {
-	i, err := punctual.AsInspector(s)
+	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (r *Reader) look(ctx context.Context) (Reading, error) {
 		return out, fmt.Errorf("read the statistics of the topics: %w", err)
 	}
 	out.Known, out.Topics = len(stats), r.label(stats, now)
-	if s, ok := r.store.(punctual.SpaceReporter); ok {
+	if s, err := punctual.As[punctual.SpaceReporter](r.store); err == nil {
 		space, err := s.Space(ctx)
 		switch {
 		case err == nil:

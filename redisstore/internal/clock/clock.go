@@ -1,5 +1,5 @@
-// Package clock has what a process knows of the store's clock, which is that of the server (P8). That is the latest time
-// that it was told, and what the clock probably says between two answers.
+// Package clock keeps what a process knows of the store's clock, which is the clock of the server (P8): a lower bound, which is the
+// latest time that an answer had, and what the clock probably says between two answers.
 package clock
 
 import (
@@ -17,17 +17,17 @@ const Never int64 = 1<<53 - 1
 
 // Clock is the store's clock as this process knows it. All methods are safe for concurrent use.
 //
-// Scripts are given the latest time that this process was told, so that nobody here ever
-// sees the clock run backwards. Between two answers the machine's clock only measures how
-// long to sleep; no message's fate depends on it.
+// Each script is given the lower bound and goes by it while the server's clock is behind, so that nobody in this process ever sees the store's clock
+// run backwards. Between two answers the machine's own clock only measures how long to sleep; nothing that happens to a
+// message depends on it.
 type Clock struct {
 	// fake is the time of a test, in place of the server's; nil otherwise.
 	fake  storekit.Clock
 	begun time.Time // when the store was opened
 
 	mu       sync.Mutex
-	floor    int64              // guarded by mu: the latest time told, in ms
-	readings map[string]reading // guarded by mu: by server, the clocks that were heard lately
+	bound    int64              // guarded by mu: the latest time that an answer had, in ms
+	readings map[string]reading // guarded by mu: by server, for those that have answered lately
 }
 
 // reading is what the clock of a server probably said at a moment.
@@ -36,11 +36,10 @@ type reading struct {
 	at     time.Time
 }
 
-// by is what the clock probably says at a later moment, in µs, if it runs.
+// by is what the server's clock says at a later moment, in µs, if it runs on.
 func (r reading) by(now time.Time) int64 { return r.micros + now.Sub(r.at).Microseconds() }
 
-// New returns a clock of which nothing was told yet. fake is that of a test, which takes the place of the server's; nil
-// is none.
+// New returns a clock that has heard no answer yet. fake, for tests, takes the place of the server's clock; nil is none.
 func New(fake storekit.Clock) *Clock {
 	return &Clock{fake: fake, begun: time.Now(), readings: make(map[string]reading)}
 }
@@ -48,38 +47,38 @@ func New(fake storekit.Clock) *Clock {
 // Fake reports whether a test moves the clock.
 func (c *Clock) Fake() bool { return c.fake != nil }
 
-// freshFor is for how long the clock of a server counts when others are heard and that one is not.
+// freshFor is for how long the reading of a server counts while other servers answer and that one does not.
 const freshFor = 10 * time.Second
 
-// Args are what every script is told: the floor, and the time of a test in seconds and microseconds. The time is
-// rounded up, but not into the next millisecond. Seconds below 0 stand for the server's time.
-func (c *Clock) Args() (floor, seconds, micros int64) {
+// Args are what every script is given: the lower bound in ms, and the time of a test in seconds and microseconds. The time of a test is
+// rounded up, but not into the next millisecond. Seconds below 0 have the script read the server's clock.
+func (c *Clock) Args() (bound, seconds, micros int64) {
 	c.mu.Lock()
-	floor = c.floor
+	bound = c.bound
 	c.mu.Unlock()
 	if c.fake == nil {
-		return floor, -1, 0
+		return bound, -1, 0
 	}
 	t := c.fake.Now()
 	us := t.Nanosecond() / 1000
 	if t.Nanosecond()%1000 > 0 && us%1000 < 999 {
 		us++
 	}
-	return floor, t.Unix(), int64(us)
+	return bound, t.Unix(), int64(us)
 }
 
 // Hear takes in the time of an answer by a server, to a request that was sent at a local time.
 //
-// By now the server's clock says the answer's time or up to as much more as the request was under way. What was
-// expected of it is corrected to that. So the expectation stops where the clock stands still, because the
-// server's clock was set back.
+// The server read its clock while the request was under way, so by now that clock says the answer's time, or more by at most the time that
+// the request took. The reading that was kept of the server is corrected to that range. So the reading does not run ahead when the server's
+// clock was set back and its answers have the lower bound again and again.
 func (c *Clock) Hear(server string, sent time.Time, ms, micros int64) {
 	here := time.Now()
 	us := ms*1000 + micros
 	latest := us + here.Sub(sent).Microseconds() + 1000 // the answer's time may be rounded to whole ms
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.floor = max(c.floor, ms)
+	c.bound = max(c.bound, ms)
 	if r, ok := c.readings[server]; ok {
 		us = min(max(us, r.by(here)), latest)
 	}
@@ -89,18 +88,19 @@ func (c *Clock) Hear(server string, sent time.Time, ms, micros int64) {
 	}
 }
 
-// Correct takes in the time at which a server has refused a call as late or early.
+// Correct takes in the time at which a server has refused a call because its deadline had passed or was too far ahead. The readings of all
+// servers are dropped for it, because one of them made the wrong deadline.
 func (c *Clock) Correct(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.floor <= ms { // else the server was not told of what another one has told since
+	if c.bound <= ms { // otherwise another server has given a later time since
 		clear(c.readings)
-		c.floor, c.readings[""] = ms, reading{ms * 1000, time.Now()}
+		c.bound, c.readings[""] = ms, reading{ms * 1000, time.Now()}
 	}
 }
 
-// Deadline is that of a call which is made now, in ms by the store's clock. It is the earliest of three: so many ms
-// ahead, the end of ctx, and what a request in ctx says.
+// Deadline is the deadline of a call which is made now, in ms by the store's clock: the earliest of so many ms ahead, the end of ctx, and
+// the time that a storekit.Request in ctx names.
 func (c *Clock) Deadline(ctx context.Context, ahead int64) int64 {
 	left := ahead
 	if end, ok := ctx.Deadline(); ok {
@@ -113,17 +113,17 @@ func (c *Clock) Deadline(ctx context.Context, ahead int64) int64 {
 	return deadline
 }
 
-// Passed reports whether the time is over that a request in ctx names.
+// Passed reports whether the time that a storekit.Request in ctx names is over, by the lower bound.
 func (c *Clock) Passed(ctx context.Context) bool {
 	r, ok := storekit.RequestOf(ctx)
-	return ok && !r.NotAfter.IsZero() && c.Floor() >= r.NotAfter.UnixMilli()
+	return ok && !r.NotAfter.IsZero() && c.LowerBound() >= r.NotAfter.UnixMilli()
 }
 
-// Floor is the latest time told.
-func (c *Clock) Floor() int64 {
+// LowerBound is the latest time that an answer had, in ms: the store's clock says that or more.
+func (c *Clock) LowerBound() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.floor
+	return c.bound
 }
 
 // Guess is what the store's clock probably says now, in µs.
@@ -131,9 +131,9 @@ func (c *Clock) Guess() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fake != nil {
-		return max(c.floor*1000, c.fake.Now().UnixMicro())
+		return max(c.bound*1000, c.fake.Now().UnixMicro())
 	}
-	guess, here := c.floor*1000, time.Now()
+	guess, here := c.bound*1000, time.Now()
 	for _, r := range c.readings {
 		guess = max(guess, r.by(here))
 	}
@@ -143,8 +143,7 @@ func (c *Clock) Guess() int64 {
 // Time is Guess as a time.
 func (c *Clock) Time() time.Time { return time.UnixMicro(c.Guess()) }
 
-// Now is a time that never jumps, to sleep by: µs since the store was opened. With the clock of
-// a test it is that clock.
+// Now is a local time that never jumps, to sleep by: µs since the store was opened. With the clock of a test it is that clock.
 func (c *Clock) Now() int64 {
 	if c.fake != nil {
 		return c.Guess()

@@ -18,12 +18,12 @@ func TestItNeverRunsBackwards(t *testing.T) {
 		c.Hear("", time.Now(), 5000, 0)
 		time.Sleep(time.Second)
 		c.Hear("", time.Now().Add(-2*time.Second), 4000, 0) // an answer that took long
-		if c.Floor() != 5000 || c.Guess() != 6_000_000 {
-			t.Errorf("P8: told 5000 ms, and a second later that it was 4000: %d, about %d", c.Floor(), c.Guess())
+		if c.LowerBound() != 5000 || c.Guess() != 6_000_000 {
+			t.Errorf("P8: told 5000 ms, and a second later that it was 4000: %d, about %d", c.LowerBound(), c.Guess())
 		}
 		c.Hear("", time.Now(), 6500, 7)
-		if c.Floor() != 6500 || c.Guess() != 6_500_007 {
-			t.Errorf("told a later time: %d, about %d", c.Floor(), c.Guess())
+		if c.LowerBound() != 6500 || c.Guess() != 6_500_007 {
+			t.Errorf("told a later time: %d, about %d", c.LowerBound(), c.Guess())
 		}
 	})
 }
@@ -113,8 +113,8 @@ func TestCorrect(t *testing.T) {
 			t.Errorf("about %d after a refusal at 6000 ms", got)
 		}
 		c.Correct(5500)
-		if c.Floor() != 6000 {
-			t.Errorf("P8: an earlier refusal took it back to %d", c.Floor())
+		if c.LowerBound() != 6000 {
+			t.Errorf("P8: an earlier refusal took it back to %d", c.LowerBound())
 		}
 	})
 }

@@ -76,7 +76,7 @@ type Message struct {
 	Failures []punctual.Failure
 }
 
-// Read reads the two records of a message. state is empty for one that was never changed, or is under a usual lease.
+// Read reads the two records of a message. state is empty for a message that was never changed, or is under a compact lease, whose token is in the score.
 // Nothing of the records stays part of the Message.
 func Read(id, message, state string) (Message, error) {
 	m, err := readMessage(id, message)

@@ -11,86 +11,84 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-// Chunks sorts the items of a call by the partition that they belong to, in chunks that
-// one script may take, and takes them there. Items of a partition keep their order.
+// Chunks divides the items of a call into chunks: each has items of one partition, and no more than one script may take. Run sends
+// them. Each partition has a queue of chunks, in which the items keep their order; one script of a queue follows another.
 //
-// Nodes are asked side by side. One that does not answer for a second is not waited for where others have
-// been asked too (P14). Its items have an error of their own. What it does later is nobody's.
-type Chunks struct {
+// Nodes are asked side by side. Where several nodes are asked, one that does not answer for a second is not waited for (P14). Its items have
+// an error then, and its answers are dropped when they come.
+//
+// N is what the caller keeps with each chunk. A Chunks is for one goroutine.
+type Chunks[N any] struct {
 	r *Router
 	// Pack makes the arguments of the script for a chunk. It is not called once Run has returned.
-	Pack func(c *Chunk) []any
-	// Ask runs the script. What it returns takes in the answer; that is called unless Run has returned.
-	Ask func(ctx context.Context, c *Chunk, args []any) (take func() error, err error)
+	Pack func(c *Chunk[N]) []any
+	// Ask runs the script, and returns what takes in the answer. take is called by one chunk at a time, unless Run has returned.
+	Ask func(ctx context.Context, c *Chunk[N], args []any) (take func() error, err error)
 
-	all []*Chunk
-	// last is the chunk that was added to last, of lane. lanes has that of each other lane; most calls have one.
-	last  *Chunk
-	lane  Lane
-	lanes map[Lane]*Chunk
+	all []*Chunk[N]
+	// last is the chunk that an item was added to last, which is the last one of its partition. tails has the last chunk of each other
+	// partition; it is nil for most calls, which have one partition.
+	last  *Chunk[N]
+	tails map[wait.Part]*Chunk[N]
 
 	mu   sync.RWMutex
-	left bool // guarded by mu: run has returned
-}
-
-// Lane is what one script after the other is run in.
-type Lane struct {
-	Topic  string
-	Number int // of the partition
+	left bool // guarded by mu: Run has returned
 }
 
 // Chunk is the items of one script.
-type Chunk struct {
+type Chunk[N any] struct {
 	Partition keys.Partition
 	Items     []int
-	bytes     int
-	next      *Chunk // of the same lane
-	first     bool   // it has none before it
-	node      string
-	// Note is what the caller keeps of it.
-	Note any
+	// Note is what the caller keeps with the chunk.
+	Note N
 
-	begun bool  // guarded by Chunks.mu until run returns: it may have been sent
-	ended bool  // guarded by Chunks.mu until run returns: err is final
-	Err   error // guarded by Chunks.mu until run returns: why there is no answer
+	bytes int
+	first bool      // of its partition
+	next  *Chunk[N] // of its partition
+	node  string
+
+	begun bool  // guarded by Chunks.mu until Run returns: it may have been sent
+	ended bool  // guarded by Chunks.mu until Run returns: Err is final
+	Err   error // guarded by Chunks.mu until Run returns: why there is no answer
 }
 
-// NewChunks returns a call without items.
-func (r *Router) NewChunks() *Chunks { return &Chunks{r: r} }
+// NewChunks returns a call without items, which r sends.
+func NewChunks[N any](r *Router) *Chunks[N] { return &Chunks[N]{r: r} }
 
 // Empty reports whether nothing was added.
-func (g *Chunks) Empty() bool { return len(g.all) == 0 }
+func (g *Chunks[N]) Empty() bool { return len(g.all) == 0 }
 
-// All are the chunks, in the order in which they were begun.
-func (g *Chunks) All() []*Chunk { return g.all }
+// All are the chunks, in the order in which their first items were added.
+func (g *Chunks[N]) All() []*Chunk[N] { return g.all }
 
-// Add adds item i, whose size in bytes counts against the limit of a script.
-func (g *Chunks) Add(in Lane, i, bytes int) *Chunk {
+// Add adds item i to the queue of a partition, and returns its chunk. bytes counts against the limit of a script.
+func (g *Chunks[N]) Add(to wait.Part, i, bytes int) *Chunk[N] {
 	c := g.last
-	if c != nil && g.lane != in {
-		if g.lanes == nil {
-			g.lanes = make(map[Lane]*Chunk)
+	if c != nil && c.part() != to {
+		if g.tails == nil {
+			g.tails = make(map[wait.Part]*Chunk[N])
 		}
-		g.lanes[g.lane] = c
-		c = g.lanes[in]
+		g.tails[c.part()] = c
+		c = g.tails[to]
 	}
 	if c == nil || len(c.Items) == script.Items || c.bytes+bytes > script.Bytes {
-		n := &Chunk{Partition: g.r.o.Names.Partition(in.Topic, in.Number), first: c == nil}
+		n := &Chunk[N]{Partition: g.r.o.Names.Partition(to.Topic, to.Number), first: c == nil}
 		if c != nil {
 			c.next = n
 		}
 		c = n
 		g.all = append(g.all, c)
 	}
-	g.lane, g.last = in, c
+	g.last = c
 	c.Items = append(c.Items, i)
 	c.bytes += bytes
 	return c
 }
 
-// Run asks for each chunk; after an error for no more of that partition. Each chunk has its error then.
-func (g *Chunks) Run(ctx context.Context) {
-	var lanes []Work
+// Run sends the chunks of all partitions. Behind one that failed no other one of its partition is sent. When Run returns each chunk without an
+// answer has its error.
+func (g *Chunks[N]) Run(ctx context.Context) {
+	var queues []Work
 	for _, c := range g.all {
 		if !c.first {
 			continue
@@ -99,14 +97,14 @@ func (g *Chunks) Run(ctx context.Context) {
 		for of := c; of != nil; of = of.next {
 			of.node = node
 		}
-		lanes = append(lanes, Work{node, func(late func()) { g.runLane(ctx, c, late) }})
+		queues = append(queues, Work{node, func(late func()) { g.runQueue(ctx, c, late) }})
 	}
-	g.r.FanOut(lanes)
+	g.r.FanOut(queues)
 	g.leave()
 }
 
-// runLane sends one chunk after the other. What stands behind one that failed is not sent.
-func (g *Chunks) runLane(ctx context.Context, c *Chunk, late func()) {
+// runQueue sends the chunks of a partition, c first. Those behind one that failed have an error that says that they were not sent.
+func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 	var failed error
 	for ; c != nil; c = c.next {
 		if failed == nil && !g.r.Nodes.Await(ctx, c.node, late) {
@@ -129,19 +127,19 @@ func (g *Chunks) runLane(ctx context.Context, c *Chunk, late func()) {
 	}
 }
 
-// begin packs a chunk, unless run has returned: then the items are the caller's again.
-func (g *Chunks) begin(c *Chunk) ([]any, bool) {
+// begin packs a chunk, unless Run has returned: then the items are the caller's again.
+func (g *Chunks[N]) begin(c *Chunk[N]) ([]any, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if g.left {
 		return nil, false
 	}
-	c.begun = true // only the goroutine of the lane writes it while left is false
+	c.begun = true // only the goroutine of the queue writes it while left is false
 	return g.Pack(c), true
 }
 
-// end notes what became of a chunk, unless run has returned.
-func (g *Chunks) end(c *Chunk, take func() error, err error) error {
+// end takes in what became of a chunk, unless Run has returned.
+func (g *Chunks[N]) end(c *Chunk[N], take func() error, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.left {
@@ -154,8 +152,8 @@ func (g *Chunks) end(c *Chunk, take func() error, err error) error {
 	return err
 }
 
-// leave ends the waiting for nodes that are late.
-func (g *Chunks) leave() {
+// leave gives the chunks that have no answer yet their error, because Run does not wait for their nodes.
+func (g *Chunks[N]) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.left = true
@@ -171,7 +169,7 @@ func (g *Chunks) leave() {
 	}
 }
 
-// notSent is the error of what stood behind something that failed.
+// notSent is the error of the chunks that stood in a queue behind one that failed with err.
 func notSent(err error) error {
 	if punctual.Definite(err) {
 		return err
@@ -190,7 +188,7 @@ func Worst(a, b error) error {
 
 // Outcome is the error of the whole call, when nothing of it took effect for sure. Else it gives each item that has no
 // answer its error.
-func (g *Chunks) Outcome(refuse func(i int, err error)) error {
+func (g *Chunks[N]) Outcome(refuse func(i int, err error)) error {
 	var all error
 	done := false
 	for _, c := range g.all {
@@ -211,7 +209,7 @@ func (g *Chunks) Outcome(refuse func(i int, err error)) error {
 	return nil
 }
 
-// part names the partition to those who wait.
-func (c *Chunk) part() wait.Part {
+// part is the partition as package wait names it.
+func (c *Chunk[N]) part() wait.Part {
 	return wait.Part{Topic: c.Partition.Topic, Number: c.Partition.Number}
 }

@@ -25,24 +25,6 @@ const defaultReplicaTimeout = 2 * time.Second
 // longestWait, in ms, is that of one WAITAOF.
 const longestWait = 250
 
-// promises reports whether the answer to a script says that something will outlast the loss of
-// the primary. Claims and settlements do not: when they are lost, the message is delivered
-// once more (docs/durability.md).
-func (r *Router) promises(sc *script.Script, args []any) bool {
-	if r.o.Replicas == 0 {
-		return false
-	}
-	switch sc {
-	case script.Push, script.Amend, script.Configure, script.Copy, script.Spread, script.Purge, script.Delete:
-		return true
-	case script.Registry:
-		return args[3] != "list"
-	case script.Store:
-		return args[3] != "" || args[5] == "1" // the epoch, or the clock
-	}
-	return false
-}
-
 // unconfirmed is the error of a change that was made, while too few have said in time that
 // they have it on disk.
 type unconfirmed struct {
@@ -80,7 +62,7 @@ func AsRefusal(err error) error {
 	return fmt.Errorf("the server does not give %q: set appendonly to yes and appendfsync to always on the replicas, too; one that has just begun to follow needs a moment (%s): %w", punctual.Replicated, text, punctual.ErrDurability)
 }
 
-// evalConfirmed is evalOnce for what promises something.
+// evalConfirmed is evalOnce for a script that awaits replicas.
 func (r *Router) evalConfirmed(ctx context.Context, line []any) (any, error) {
 	node, err := r.NodeOf(ctx, script.KeyIn(line, 0))
 	if err != nil {

@@ -44,7 +44,7 @@ func AddrOf(c redis.UniversalClient) string {
 	return ""
 }
 
-// Probe reads one head. An error that the node itself has answered is an answer.
+// Probe reads the first message of a partition, to see whether its node answers. Also an error from the node itself is an answer.
 func (r *Router) Probe(p wait.Part) error {
 	key := r.o.Names.Partition(p.Topic, p.Number).Keys()[0]
 	ctx := context.Background()
@@ -73,11 +73,11 @@ type Work struct {
 	Run func(late func())
 }
 
-// lanesAtOnce is how much work of one call a node does at a time.
-const lanesAtOnce = 16
+// worksAtOnce is how many works of one call a node does at a time, each the queue of a partition or the question for a topic.
+const worksAtOnce = 16
 
-// FanOut has all work done, that of several nodes side by side. With several it returns when what is left to do is
-// that of nodes which are late.
+// FanOut does the works, those of several nodes side by side. With several nodes it returns when only works of nodes that
+// are late are left.
 func (r *Router) FanOut(all []Work) {
 	if len(all) == 1 {
 		all[0].Run(func() {})
@@ -100,7 +100,7 @@ func (r *Router) FanOut(all []Work) {
 		r.work.Go(func() {
 			defer over()
 			var running sync.WaitGroup
-			room := make(chan struct{}, lanesAtOnce)
+			room := make(chan struct{}, worksAtOnce)
 			for _, w := range ws {
 				room <- struct{}{}
 				running.Go(func() {

@@ -29,7 +29,7 @@ type Options struct {
 	ReplicaTimeout time.Duration
 	// Slack, for tests of many servers on one machine, is what a node may take beside wait.LateAfter.
 	Slack time.Duration
-	// General, for tests, tells for each call whether its script leaves out the usual case. Nil is never.
+	// General, for tests, tells for each call whether its script must not take its fast path. Nil lets all take it.
 	General func() bool
 	// Closing is closed when the store closes; Closed is the error of calls then.
 	Closing <-chan struct{}
@@ -105,14 +105,14 @@ func (r *Router) Run(ctx context.Context, sc *script.Script, p keys.Partition, k
 
 func (r *Router) header(number, deadline int64) script.Header {
 	h := script.Header{Number: number, Deadline: deadline, General: r.o.General != nil && r.o.General()}
-	h.Floor, h.Seconds, h.Micros = r.o.Clock.Args()
+	h.LowerBound, h.Seconds, h.Micros = r.o.Clock.Args()
 	return h
 }
 
 // RunStore runs a script that belongs to the whole store.
 func (r *Router) RunStore(ctx context.Context, sc *script.Script, key string, args ...any) (*script.Answer, error) {
-	floor, seconds, micros := r.o.Clock.Args()
-	times := []any{floor, "", ""}
+	bound, seconds, micros := r.o.Clock.Args()
+	times := []any{bound, "", ""}
 	if seconds >= 0 {
 		times[1], times[2] = seconds, micros
 	}
@@ -217,7 +217,7 @@ func (r *Router) eval(ctx context.Context, sc *script.Script, keys, args []any, 
 		return nil, errkind.NotSent(err)
 	}
 	send := r.evalOnce
-	if r.promises(sc, args) {
+	if r.o.Replicas > 0 && sc.AwaitsReplicas(args) {
 		send = r.evalConfirmed
 	}
 	val, err := send(ctx, script.Line("evalsha", sc.SHA, keys, args, again))

@@ -10,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/clock"
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/wait"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
@@ -38,11 +39,11 @@ func router(t *testing.T) *Router {
 
 // Items go to the script of their partition, in their order, and no script has more than it may.
 func TestChunks(t *testing.T) {
-	g := router(t).NewChunks()
+	g := NewChunks[int](router(t))
 	if !g.Empty() {
 		t.Error("a call without items has chunks")
 	}
-	first, other := Lane{"orders", 0}, Lane{"orders", 1}
+	first, other := wait.Part{Topic: "orders", Number: 0}, wait.Part{Topic: "orders", Number: 1}
 	for i := range script.Items + 1 {
 		g.Add(first, i, 0)
 	}
@@ -61,14 +62,14 @@ func TestChunks(t *testing.T) {
 
 // P13: when nothing was answered the call has the error that leaves most open; else each item has its own.
 func TestOutcome(t *testing.T) {
-	g := router(t).NewChunks()
-	g.Add(Lane{"orders", 0}, 0, 0).Err = punctual.ErrNoSpace
-	g.Add(Lane{"orders", 1}, 1, 0).Err = punctual.ErrIndeterminate
+	g := NewChunks[int](router(t))
+	g.Add(wait.Part{Topic: "orders", Number: 0}, 0, 0).Err = punctual.ErrNoSpace
+	g.Add(wait.Part{Topic: "orders", Number: 1}, 1, 0).Err = punctual.ErrIndeterminate
 	refused := make(map[int]error)
 	if err := g.Outcome(func(i int, err error) { refused[i] = err }); !errors.Is(err, punctual.ErrIndeterminate) || len(refused) > 0 {
 		t.Errorf("P13: nothing was answered: %v, %v", err, refused)
 	}
-	g.Add(Lane{"orders", 2}, 2, 0)
+	g.Add(wait.Part{Topic: "orders", Number: 2}, 2, 0)
 	if err := g.Outcome(func(i int, err error) { refused[i] = err }); err != nil || len(refused) != 2 || refused[0] != punctual.ErrNoSpace {
 		t.Errorf("P13: one of three was answered: %v, %v", err, refused)
 	}

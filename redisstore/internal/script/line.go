@@ -4,24 +4,24 @@ import "github.com/punctualmq/punctual/redisstore/internal/record"
 
 // Header is what lua/start.lua is given.
 type Header struct {
-	Floor           int64 // the latest time told, in ms
-	Seconds, Micros int64 // the time of a test; seconds below 0: that of the server
+	LowerBound      int64 // of the store's clock, in ms: the latest time that an answer had
+	Seconds, Micros int64 // the time of a test; seconds below 0 have the script read the server's clock
 	Number          int64 // of the call
 	Deadline        int64 // of the call, in ms
-	General         bool  // for tests: no usual case
+	General         bool  // for tests: the script does not take its fast path
 	Key             *Key
 }
 
 // Flags of a header.
 const (
 	flagAgain   = 1 // the call was sent before
-	flagGeneral = 2 // no usual case
+	flagGeneral = 2 // no fast path
 )
 
 // Pack makes what the script is given. again tells that the call was sent before.
 func (h Header) Pack(again bool) []byte {
 	b := make([]byte, 0, 5*8+1)
-	for _, n := range [...]int64{h.Floor, h.Seconds, h.Micros, h.Number, h.Deadline} {
+	for _, n := range [...]int64{h.LowerBound, h.Seconds, h.Micros, h.Number, h.Deadline} {
 		b = record.AppendDouble(b, float64(n))
 	}
 	var flags byte

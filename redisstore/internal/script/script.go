@@ -36,7 +36,22 @@ const StoriesMark = "PUNCTUAL_STORIES"
 type Script struct {
 	Name, Text, SHA string
 	Repeat          Repeat
+
+	awaits func(args []any) bool // see AwaitsReplicas; nil is never
 }
+
+// AwaitsReplicas reports whether a call with these arguments promises something that must outlast the loss of the primary. With class
+// replicated such a call returns only when enough replicas have on disk what the script wrote. Claims and settlements promise no
+// such thing, because a message whose lease or ack was lost is delivered once more (docs/durability.md).
+func (sc *Script) AwaitsReplicas(args []any) bool { return sc.awaits != nil && sc.awaits(args) }
+
+// awaiting declares for which arguments a script awaits replicas.
+func (sc *Script) awaiting(when func(args []any) bool) *Script {
+	sc.awaits = when
+	return sc
+}
+
+func always([]any) bool { return true }
 
 // Repeat says what it means to send a script a second time.
 type Repeat uint8
@@ -51,7 +66,7 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push      = compose("push", Recorded, "start", "call", "push_usual", "settings", "stories", "prelude", "push")
+	Push      = compose("push", Recorded, "start", "call", "push_usual", "settings", "stories", "prelude", "push").awaiting(always)
 	Claim     = compose("claim", Recorded, "start", "claim_heads", "call", "claim_usual", "settings", "stories", "prelude", "claim")
 	Settle    = compose("settle", Recorded, "start", "call", "stories", "settle_usual", "settings", "prelude", "settle")
 	Amend     = change("amend", "amend")
@@ -67,10 +82,10 @@ var (
 	Spread    = change("spread", "spread")
 	Purge     = change("purge", "select", "purge")
 	Delete    = change("delete", "delete")
-	Store     = compose("store", Once, "store")
+	Store     = compose("store", Once, "store").awaiting(func(args []any) bool { return args[3] != "" || args[5] == "1" }) // the epoch, or the clock
 	Forget    = compose("forget", Once, "forget")
 	Refuse    = compose("refuse", Harmless, "start", "refuse")
-	Registry  = compose("registry", Harmless, "registry")
+	Registry  = compose("registry", Harmless, "registry").awaiting(func(args []any) bool { return args[3] != "list" })
 	Confirm   = compose("confirm", Harmless, "confirm")
 	Rights    = compose("rights", Reading, "rights")
 )
@@ -80,9 +95,9 @@ func reader(name string, of ...string) *Script {
 	return compose(name, Reading, append([]string{"start", "settings", "stories", "prelude"}, of...)...)
 }
 
-// change makes a script that lua/call.lua knows again.
+// change makes a script that lua/call.lua knows again, and that awaits replicas.
 func change(name string, of ...string) *Script {
-	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "stories", "prelude"}, of...)...)
+	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "stories", "prelude"}, of...)...).awaiting(always)
 }
 
 //go:embed lua/*.lua

@@ -2,13 +2,17 @@ package script
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
+var all = []*Script{
+	Push, Claim, Settle, Amend, Get, Finished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Forget, Refuse, Registry, Confirm, Rights,
+}
+
 // Every file of lua/ is part of a script, and those that change something begin with what makes a copy harmless.
 func TestFiles(t *testing.T) {
-	all := []*Script{Push, Claim, Settle, Amend, Get, Finished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Forget, Refuse, Registry, Confirm, Rights}
 	paths, err := filepath.Glob("lua/*.lua")
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)
@@ -34,9 +38,51 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// A script awaits replicas exactly if its own file writes, unless what it writes may get lost for the reason given here. The files that
+// several scripts share do not count: they write for any script, such as the clock.
+func TestAwaitsReplicas(t *testing.T) {
+	mayGetLost := map[*Script]string{
+		Claim:   "the message is delivered once more",
+		Settle:  "the message is delivered once more",
+		Forget:  "a record of a claim, which is no promise",
+		Refuse:  "copies of calls are refused by the deadline, too",
+		Confirm: "it is what the waiting for replicas is done with",
+	}
+	conditions := map[*Script]map[string][]any{ // what its Lua must have, with arguments that make it write nothing
+		Registry: {"if ARGV[4] == 'list' then return": {0, "", "", "list", "", 0, 0}},
+		Store:    {"if not got[2] and ARGV[4] ~= '' then": {0, "", "", "", "1", ""}, "if ARGV[6] == '1' and got[2] then": {0, "", "", "", "1", ""}},
+	}
+	write := regexp.MustCompile(`call\('(ZADD|ZREM|ZREMRANGEBYRANK|HSET|HDEL|UNLINK|PERSIST|PEXPIRE)'`)
+	for _, sc := range all {
+		own := sc.Text
+		for _, shared := range []string{"start", "call", "kept", "settings", "stories", "prelude"} {
+			text, err := files.ReadFile("lua/" + shared + ".lua")
+			if err != nil {
+				t.Fatal(err)
+			}
+			own = strings.ReplaceAll(own, string(text), "")
+		}
+		writes := write.MatchString(own)
+		args := []any{0, "", "", "x", "1", "1"}
+		if got, want := sc.AwaitsReplicas(args), writes && mayGetLost[sc] == ""; got != want {
+			t.Errorf("%s awaits replicas: %t; its Lua writes: %t, and may that get lost? %q", sc.Name, got, writes, mayGetLost[sc])
+		}
+		for guard, args := range conditions[sc] {
+			if !strings.Contains(own, guard) || sc.AwaitsReplicas(args) {
+				t.Errorf("%s awaits replicas when called with %q: %t; its Lua has %q: %t", sc.Name, args, sc.AwaitsReplicas(args), guard, strings.Contains(own, guard))
+			}
+		}
+	}
+	for _, args := range [][]any{{0, "", "", "epoch", "1", ""}, {0, "", "", "", "1", "1"}} {
+		if !Store.AwaitsReplicas(args) {
+			t.Errorf("store does not await replicas when called with %q, which writes", args)
+		}
+	}
+}
+
 // The command that runs a script has keys and arguments in their places, and a header that tells whether it is a copy.
 func TestLine(t *testing.T) {
-	h := Header{Floor: 1, Seconds: -1, Number: 7, Deadline: 9}
+	h := Header{LowerBound: 1, Seconds: -1, Number: 7, Deadline: 9}
 	first, copied := Line("evalsha", "x", []any{"k"}, []any{h, "caller"}, false), Line("evalsha", "x", []any{"k"}, []any{h, "caller"}, true)
 	if len(first) != FirstKey+3 || first[2] != 1 || KeyIn(first, 0) != "k" || first[FirstKey+2] != "caller" {
 		t.Errorf("the line is %v", first)

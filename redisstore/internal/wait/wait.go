@@ -1,7 +1,6 @@
 package wait
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/heap"
 )
 
 // Never is a time that no clock reaches, in µs.
@@ -19,36 +17,36 @@ const Never int64 = 1<<63 - 1
 
 // All in µs.
 const (
-	// pollEvery is how long nobody looks into a partition that is waited for, at most: notifications may be lost (P11).
+	// pollEvery is how long a partition that claims wait for is not polled, at most: notifications may be lost (P11).
 	pollEvery int64 = 1_000_000
 	// pollTogether is how much earlier than that a partition is polled in the pipeline of others.
 	pollTogether int64 = 25_000
-	// pollApart is how much earlier, at most, a partition is polled again that was polled with more than one pipeline takes.
-	// A server or process that stands still makes such crowds, and without that they would stay together for ever.
+	// pollApart is how much earlier, at most, a partition is polled again that was polled together with more than one pipeline takes. A
+	// server or process that stands still makes such bursts of polls, and they would stay together for ever otherwise.
 	pollApart = pollEvery / 4
-	// forgetAfter is for how long a partition is remembered, with its subscription, that nobody waits for.
+	// forgetAfter is for how long a partition is remembered, with its subscription, that no claim waits for.
 	forgetAfter int64 = 60_000_000
-	// gatherFor is how long a claim that has found something begins to look into more partitions.
-	gatherFor int64 = 10_000
+	// collectFor is for how long a claim that has found something begins attempts at more partitions.
+	collectFor int64 = 10_000
 )
 
-// HeadsAtOnce is how many partitions one pipeline asks for.
-const HeadsAtOnce = 256
+// PartsAtOnce is of how many partitions one pipeline reads the next due times.
+const PartsAtOnce = 256
 
 const (
-	// tidyEach is how many polls of an idle partition there are, at least, for one that lets the store tidy it.
+	// tidyEach is how many polls of an idle partition there are, at least, for one that lets the store tidy the partition.
 	tidyEach = 16
 	// tidyMost is how many idle partitions are tidied in a second, at most.
 	tidyMost = 32
 )
 
-// asksAtOnce is how many partitions a claim asks at a time.
+// asksAtOnce is how many attempts of a claim are under way at a time, at most.
 const asksAtOnce = 16
 
 const (
-	// overtakeAfter is how long a claim may ask a partition, or a poll may read it, until others may, too: the connection may hang.
+	// overtakeAfter is how long an attempt, or a read of next due times, keeps others from its partitions: only its connection may hang.
 	overtakeAfter = 500 * time.Millisecond
-	// mostOvertaken is how many such questions, and how many such polls, of a partition may be under way beside the last one.
+	// mostOvertaken is how many attempts of a partition that were overtaken, and how many such reads, may be under way beside the last one.
 	mostOvertaken = 2
 )
 
@@ -60,22 +58,21 @@ type Clock interface {
 	After(at int64) (reached <-chan time.Time, stop func())
 }
 
-// Store is what a Waiter asks. All but Node, Partitions, Subscribe and Unsubscribe may block; these are called
-// with the Waiter's lock held.
+// Store is what a Waiter asks. NextDue, Claim, Processes and Release may block; a Waiter calls the other methods with its lock held.
 type Store interface {
 	// Node is that of Prober.
 	Node(p Part) string
 	// Partitions is how many partitions a topic has, as far as is known.
 	Partitions(topic string) int
-	// Subscribe has the Waiter told, by Notice, of what becomes due in a partition.
+	// Subscribe has the Waiter notified, by Notice, of what becomes due in a partition.
 	Subscribe(p Part)
 	// Unsubscribe ends that.
 	Unsubscribe(p Part)
 	// Processes is how many processes wait for a partition, this one among them; 0 if that is not known.
 	Processes(p Part) int
-	// Heads asks a node, in one pipeline, when a claim can find something in each partition.
-	Heads(node string, ps []Part) []Head
-	// Claim leases up to n messages of a partition, and may tidy it. It does not mind when ctx ends.
+	// NextDue asks a node, in one pipeline, when a claim can find something in each partition.
+	NextDue(node string, ps []Part) []NextDue
+	// Claim leases up to n messages of a partition, and may tidy the partition. It goes on when ctx ends.
 	Claim(ctx context.Context, p Part, n int, lease time.Duration, tidy bool) Answer
 	// Over reports whether a lease has ended.
 	Over(d *punctual.Delivery) bool
@@ -83,18 +80,18 @@ type Store interface {
 	Release(ctx context.Context, ds []punctual.Delivery)
 }
 
-// Head is when a claim can find something in a partition.
-type Head struct {
-	At   int64 // by Clock; Never if nothing is there
+// NextDue is when a claim can find something in a partition.
+type NextDue struct {
+	At   int64 // by Clock; Never if the partition is empty
 	Then int64 // when it can find a second message, or before
-	Err  error
+	Err  error // why that could not be read
 }
 
-// Answer is what a claim has found in a partition.
+// Answer is what an attempt of a claim has found in a partition.
 type Answer struct {
 	Deliveries []punctual.Delivery
-	At         int64 // when the next claim can find something, by Clock
-	Now        int64 // by the partition's clock; 0 if that is not to be watched
+	At         int64 // when the next attempt can find something, by Clock
+	Now        int64 // by the partition's clock, in ms; 0 keeps the answer out of contention and its backoff
 	Over       bool  // the claim is over, though it has found nothing
 	Err        error
 }
@@ -106,14 +103,14 @@ type Request struct {
 	PerTopic int
 	Lease    time.Duration
 	Until    int64 // by Clock
-	// Alone tells that the claim takes nothing from others and leaves nothing to them.
+	// Alone keeps the claim from taking what attempts of other claims have leased, and its own messages from going to others. It makes
+	// one attempt at a time, and none once it has found something.
 	Alone bool
 }
 
-// Waiter lets claims wait for messages. Each partition has a time at which a poll can find something. When it comes, and
-// nothing is known to be due, heads are read: those of a node in pipelines, nodes side by side. Where something is due
-// one of the claims asks for it, each claim for one partition at a time. It goes on until nothing more is due or it has
-// what it may have.
+// Waiter lets claims wait for messages. Each partition has a time at which it is polled next. When that time has come and no message is known
+// to be due, the next due times are read: those of a node in pipelines, nodes side by side. When a message is due one of the
+// claims that wait asks for it, and goes on until nothing more is due or it has as many messages as it may have.
 //
 // All methods are safe for concurrent use.
 type Waiter struct {
@@ -127,180 +124,34 @@ type Waiter struct {
 
 	mu     sync.Mutex
 	topics map[string]*topic // guarded by mu
-	groups groups            // guarded by mu: lists of topics that are waited for, or were
-	times  []*part           // guarded by mu: partitions to be polled, in the order of byTime
+	lists  waitLists         // guarded by mu
+	times  []*part           // guarded by mu: the partitions in phase scheduled, in the order of byTime
 	until  int64             // guarded by mu: when the poller wakes by itself
-	ready  int               // guarded by mu: partitions that are ready
+	ready  int               // guarded by mu: how many partitions are in phase ready
 	swept  int64             // guarded by mu: when topics were last forgotten
-	ending []*claim          // guarded by mu: claims whose time is over and that have not seen everything
+	ending []*claim          // guarded by mu: claims whose time is over and that have not seen all their partitions polled
 }
 
-// topic is a topic that is waited for, or was. All fields are guarded by Waiter.mu.
-type topic struct {
-	name   string
-	parts  []*part
-	seats  []seat // in the groups that have it
-	wanted int64  // when somebody waited, in groups that are gone
-	ready  int    // partitions that are ready
-	turn   int    // the partition to begin with when several are ready
-}
-
-// part is a partition of such a topic. All fields but the first two are guarded by Waiter.mu.
-type part struct {
-	Part
-	topic *topic
-
-	node     string
-	place    int   // in times, -1 if it is not there
-	at       int64 // when a poll can find something
-	then     int64 // before that time it finds one message at most, as far as is known
-	due      bool  // a message is known to be due at that time, so a claim is sent at once
-	expected bool  // that was known before the time came
-	ready    bool  // the time has come, and it waits for a claim to ask
-	polling  bool  // heads are being read
-	reading  *read // by which poll
-	hanging  int   // earlier polls that have taken too long and are under way
-	crowded  bool  // with those of more partitions than one pipeline takes
-	asking   bool  // a claim is asking
-	asked    *ask  // what it asks
-	late     int   // earlier questions that have taken too long and are under way
-	noticed  int64 // the earliest that was noticed while a poll was under way
-	unsure   bool  // a poll is to follow the one under way
-	begun    int64 // when the last poll began
-	polled   int64 // the same of the last one that was answered
-	dropped  int64 // when a poll was left out, because nobody waited
-	missed   bool  // nobody has waited for long since the last one that was answered
-	polls    int   // how many there were where nothing was known to be due, since the last one that tidied
-	tidy     bool  // the next claim lets the store tidy the partition
-	err      error // of the last poll
-	turns
-}
-
-// byTime is the order of Waiter.times: the partition that is to be polled next comes first.
-var byTime = heap.Order[*part]{
-	Before: func(a, b *part) bool { return a.at < b.at },
-	Place:  func(p *part) *int { return &p.place },
-}
-
-// claim is a claim that waits. All fields but the first four are guarded by Waiter.mu.
-type claim struct {
-	Request
-	ctx    context.Context
-	result chan result   // holds one
-	first  chan struct{} // receives when it has found something; holds one
-
-	group  *group
-	joined int64
-	found  []punctual.Delivery // in the order of its topics
-	places []int               // of their topics in the group
-	since  int64               // when it found the first of them
-	asks   []*ask              // what it waits for answers to
-	seen   int                 // so many topics, the first of its group, were polled since it came
-	gone   bool                // it has its result
-	enough bool                // it has it although a look is under way
-	over   bool                // its time is over
-	left   error
-	doubt  error // of an answer that was lost: what it had leased nobody knows
-}
-
-// result is what a claim returns.
-type result struct {
-	ds  []punctual.Delivery
-	err error
-}
-
-// ask is a question of a claim about a partition, for up to n messages.
-type ask struct {
-	part     *part
-	claim    *claim
-	place    int // of the topic in the claim's group
-	n        int
-	expected bool
-	late     bool // others may ask the partition, because this takes too long; guarded by Waiter.mu
-}
-
-// read is a poll of some partitions in one pipeline. Waiter.mu guards over and late.
+// read is a pipeline that reads the next due times of some partitions. Waiter.mu guards over and overtaken.
 type read struct {
-	parts []*part
-	over  bool
-	late  bool // other polls may read the partitions, because this takes too long
+	parts     []*part
+	over      bool // it was answered
+	overtaken bool // other polls may read the partitions, because this one takes too long
 }
 
-// New returns a Waiter, which begins with the first claim.
+// New returns a Waiter, whose poller begins with the first claim.
 func New(c Clock, s Store, n *Nodes) *Waiter {
 	return &Waiter{
 		clock: c, store: s, nodes: n, quit: make(chan struct{}), rearm: make(chan struct{}, 1),
-		topics: make(map[string]*topic), groups: groups{of: make(map[listKey][]*group)}, until: Never,
+		topics: make(map[string]*topic), lists: waitLists{of: make(map[listKey][]*waitList)}, until: Never,
 	}
 }
 
-// Knows reports whether a claim of the same topics, in the same order, was made before, as far as it is remembered.
+// Knows reports whether a claim of the same topics, in the same order, was made before, as far as that is remembered.
 func (w *Waiter) Knows(topics []string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.groups.find(topics) != nil
-}
-
-// Claim waits for messages and returns the first that come. With them come those that are due in other partitions, as far as
-// looks take no longer than 10 ms, since leases run. It waits for no look that takes longer than LateAfter. When nothing
-// has come until the time of the request it returns nothing, or why a partition could not be looked into. The waiting ends
-// when the context ends, or closing is closed, which happens when the store closes. It does not end for an answer that is
-// under way from a node that answers.
-func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
-	w.start.Do(func() { w.work.Go(w.poll) })
-	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1), first: make(chan struct{}, 1)}
-	w.join(c)
-	over, stop := w.clock.After(r.Until)
-	defer func() { stop() }()
-	var late <-chan time.Time
-	done := ctx.Done()
-	for {
-		select {
-		case got := <-c.result:
-			return got.ds, got.err
-		case <-c.first:
-			var stopLate func()
-			late, stopLate = w.clock.After(w.clock.Now() + LateAfter.Microseconds())
-			defer stopLate()
-		case <-late:
-			late = nil
-			w.leave(c)
-		case <-over:
-			over = nil
-			if w.clock.Now() < r.Until { // it was only some time before
-				stop()
-				over, stop = w.clock.After(r.Until)
-				continue
-			}
-			w.end(c, nil)
-		case <-done:
-			done = nil
-			w.end(c, ctx.Err())
-		case <-closing:
-			closing = nil
-			w.end(c, closed)
-		}
-	}
-}
-
-// join makes a claim wait for its topics.
-func (w *Waiter) join(c *claim) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c.joined = w.clock.Now()
-	g := w.groups.find(c.Topics)
-	if g == nil {
-		g = w.groups.add(c.Topics, w.topicsOf(c.Topics))
-	}
-	c.group = g
-	w.groups.enter(g, c)
-	for i := g.unpolled.next(0); i >= 0; i = g.unpolled.next(i + 1) {
-		g.unpolled.remove(i)
-		for _, p := range g.topics[i].parts {
-			w.pollAgain(p)
-		}
-	}
-	w.serve(c)
+	return w.lists.find(topics) != nil
 }
 
 // topicsOf returns the topics of some names, and makes known those that are not. Called with mu held.
@@ -318,33 +169,34 @@ func (w *Waiter) topicsOf(names []string) []*topic {
 	return topics
 }
 
-// pollAgain has a partition polled for which nobody has waited, or which could not be polled. Called with mu held.
+// pollAgain has a partition polled, for a claim that joins, if it was left out because nobody waited or its last poll failed. Called with
+// mu held.
 func (w *Waiter) pollAgain(p *part) {
 	now := w.clock.Now()
 	switch {
-	case p.ready || p.polling || p.asking:
-	case p.err != nil: // whoever comes new tries at once
-		p.err, p.at, p.due = nil, now, false
+	case p.phase == ready || p.phase.busy():
+	case p.last.err != nil: // a new claim does not wait for the time of the next poll
+		p.last.err, p.next.at, p.next.due = nil, now, false
 		w.schedule(p)
-	case p.due && p.at <= now:
-		w.makeReady(p)
-	case p.place < 0:
-		p.missed = now-p.dropped > pollEvery
+	case p.next.due && p.next.at <= now:
+		w.enter(p, ready)
+	case p.phase == resting:
+		p.last.stale = now-p.last.skippedAt > pollEvery
 		w.schedule(p)
 	}
 }
 
-// grow makes partitions known. Called with mu held.
+// grow makes partitions of a topic known, until there are n. Called with mu held.
 func (w *Waiter) grow(t *topic, n int) {
 	for len(t.parts) < n {
-		p := &part{Part: Part{t.name, len(t.parts)}, topic: t, place: -1, polled: -Never, noticed: Never}
-		p.at = w.clock.Now()
+		p := &part{Part: Part{t.name, len(t.parts)}, topic: t, place: -1, poll: poll{noticed: Never}, last: last{begun: -Never}}
+		p.next.at = w.clock.Now()
 		t.parts = append(t.parts, p)
 		w.store.Subscribe(p.Part)
 	}
 }
 
-// Resize tells how many partitions a topic has, and whether all are to be looked into, because its settings have changed.
+// Resize tells how many partitions a topic has, and with changed that all are to be polled, because its settings have changed.
 func (w *Waiter) Resize(name string, n int, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -361,7 +213,7 @@ func (w *Waiter) Resize(name string, n int, changed bool) {
 	}
 }
 
-// Fail ends the claims that wait for a topic.
+// Fail has the claims that wait for a topic return an error, or what they have found.
 func (w *Waiter) Fail(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -372,7 +224,7 @@ func (w *Waiter) Fail(name string, err error) {
 	}
 }
 
-// Notice tells that a claim at or after a time will find something in a partition; -Never that it may.
+// Notice tells that a message of a partition is due at a time, by Clock. With -Never it tells that any may have become due.
 func (w *Waiter) Notice(p Part, at int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -381,25 +233,25 @@ func (w *Waiter) Notice(p Part, at int64) {
 	}
 }
 
-// notice is called with mu held.
+// notice is Notice with mu held. What comes during a poll counts when the poll has ended, because its answer may not show it.
 func (w *Waiter) notice(p *part, at int64) {
 	switch {
-	case p.polling || p.asking:
-		p.unsure = p.unsure || at == -Never
+	case p.phase.busy():
+		p.poll.dirty = p.poll.dirty || at == -Never
 		if at > -Never {
-			p.noticed = min(p.noticed, at)
+			p.poll.noticed = min(p.poll.noticed, at)
 		}
 		return
-	case p.ready:
+	case p.phase == ready:
 		return
 	case at == -Never:
-		if now := w.clock.Now(); p.at > now {
-			p.at, p.due = now, false
+		if now := w.clock.Now(); p.next.at > now {
+			p.next.at, p.next.due = now, false
 		}
-	case at < p.at:
-		p.at, p.then, p.due, p.expected = at, p.at, true, true
-	case at > p.at:
-		p.then = min(p.then, at)
+	case at < p.next.at:
+		p.next = next{at: at, then: p.next.at, due: true, expected: true}
+	case at > p.next.at:
+		p.next.then = min(p.next.then, at)
 		return
 	default:
 		return
@@ -410,23 +262,19 @@ func (w *Waiter) notice(p *part, at int64) {
 // arrange sees to it that a partition is polled when its time comes. Called with mu held.
 func (w *Waiter) arrange(p *part) {
 	switch {
-	case p.polling || p.asking:
-	case p.ready || p.due && p.at <= w.clock.Now():
-		w.makeReady(p)
+	case p.phase.busy():
+	case p.phase == ready || p.next.due && p.next.at <= w.clock.Now():
+		w.enter(p, ready)
 		w.offer(p)
 	default:
 		w.schedule(p)
 	}
 }
 
-// schedule has the poller look at a partition at its time. Called with mu held.
+// schedule has a partition polled at its time, for which the poller is woken if it would sleep longer. Called with mu held.
 func (w *Waiter) schedule(p *part) {
-	if p.place < 0 {
-		byTime.Push(&w.times, p)
-	} else {
-		byTime.Fix(w.times, p)
-	}
-	if p.at < w.until {
+	w.enter(p, scheduled)
+	if p.next.at < w.until {
 		w.wakePoller()
 	}
 }
@@ -438,399 +286,50 @@ func (w *Waiter) wakePoller() {
 	}
 }
 
-// makeReady notes that a partition waits for a claim to ask. Called with mu held.
-func (w *Waiter) makeReady(p *part) {
-	if p.place >= 0 {
-		byTime.Remove(&w.times, p)
-	}
-	if !p.ready {
-		p.ready = true
-		w.ready++
-		if p.topic.ready++; p.topic.ready == 1 {
-			p.topic.tellReady()
-		}
-	}
-}
-
-func (w *Waiter) notReady(p *part) {
-	if p.ready {
-		p.ready = false
-		w.ready--
-		if p.topic.ready--; p.topic.ready == 0 {
-			p.topic.tellReady()
-		}
-	}
-}
-
-// offer has the longest waiting claim ask that can. Called with mu held.
+// offer has a ready partition asked by the claim that waits longest among those that may ask. Called with mu held.
 func (w *Waiter) offer(p *part) {
 	for _, c := range p.topic.claims() {
-		if !p.ready {
+		if p.phase != ready {
 			return
 		}
 		w.serve(c)
 	}
 }
 
-// serve has a claim ask for the first topics in its order that have something due. Where that is one message it asks for
-// one, and goes on with the next. Else it asks for all that it may have, so the topics that come later get what is left.
-// Called with mu held.
-func (w *Waiter) serve(c *claim) {
-	now := w.clock.Now()
-	for w.mayAsk(c, now) {
-		a := w.nextFor(c, now)
-		if a == nil {
-			return
-		}
-		if a.part.tidy || a.part.then > now {
-			a.n = 1
-		}
-		w.ask(a)
-	}
-}
-
-// mayAsk reports whether a claim may ask for more. Called with mu held.
-func (w *Waiter) mayAsk(c *claim, now int64) bool {
-	switch {
-	case c.gone || c.left != nil || w.ready == 0:
-		return false
-	case len(c.asks) == 0 && len(c.found) == 0:
-		return true
-	case c.Alone: // the record of its call has one answer
-		return false
-	}
-	return len(c.asks) < asksAtOnce && (len(c.found) == 0 || now-c.since <= gatherFor) // leases run
-}
-
-// nextFor is the next question of a claim, for all messages that it may have, or nil. Called with mu held.
-func (w *Waiter) nextFor(c *claim, now int64) *ask {
-	for i := c.group.ready.next(0); i >= 0; i = c.group.ready.next(i + 1) {
-		t := c.group.topics[i]
-		n := c.room(i)
-		for range t.parts {
-			if n == 0 || t.ready == 0 {
-				break
-			}
-			t.turn++
-			p := t.parts[t.turn%len(t.parts)]
-			if !p.ready {
-				continue
-			}
-			if p.node = w.store.Node(p.Part); !w.nodes.Failing(p.node) {
-				return &ask{part: p, claim: c, place: i, n: n, expected: p.expected}
-			}
-			w.notReady(p)
-			p.at = now + testEvery.Microseconds()
-			w.schedule(p)
-		}
-	}
-	return nil
-}
-
-// room is how many messages of the topic in a place a claim may still ask for. Called with mu held.
-func (c *claim) room(place int) int {
-	all, of := len(c.found), 0
-	for _, a := range c.asks {
-		all += a.n
-		if a.place == place {
-			of += a.n
-		}
-	}
-	if c.PerTopic == 0 {
-		return c.Max - all
-	}
-	for _, found := range c.places {
-		if found == place {
-			of++
-		}
-	}
-	return min(c.Max-all, c.PerTopic-of)
-}
-
-// ask has a claim ask. Called with mu held.
-func (w *Waiter) ask(a *ask) {
-	c, p := a.claim, a.part
-	c.asks = append(c.asks, a)
-	w.notReady(p)
-	tidy := p.tidy
-	p.asking, p.asked, p.begun, p.noticed, p.unsure, p.expected, p.tidy = true, a, w.clock.Now(), Never, false, false, false
-	node, n, lease := p.node, a.n, c.Lease
-	w.work.Go(func() {
-		call := w.nodes.Begin(node, p.Part, func() { w.late(a) })
-		defer time.AfterFunc(overtakeAfter, func() { w.overtake(a) }).Stop()
-		got := w.store.Claim(c.ctx, p.Part, n, lease, tidy)
-		call.End(got.Err == nil)
-		w.answered(a, got)
-	})
-}
-
-// take takes in what a claim has found. Called with mu held.
-func (c *claim) take(a *ask, ds []punctual.Delivery) {
-	i, _ := slices.BinarySearch(c.places, a.place+1)
-	c.found = slices.Insert(c.found, i, ds...)
-	c.places = slices.Insert(c.places, i, slices.Repeat([]int{a.place}, len(ds))...)
-}
-
-// dropped notes that a claim does not wait for an answer any more, and reports whether it did. Called with mu held.
-func (c *claim) dropped(a *ask) bool {
-	n := len(c.asks)
-	c.asks = slices.DeleteFunc(c.asks, func(o *ask) bool { return o == a })
-	return len(c.asks) < n
-}
-
-// overtake lets others ask a partition, and its claim, too, when the answer takes long (P11, P14). What the answer brings after
-// all is handed out, or given back.
-func (w *Waiter) overtake(a *ask) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := a.part
-	if p.asked != a || p.late == mostOvertaken {
-		return
-	}
-	a.late = true
-	p.late++
-	p.asking, p.asked = false, nil
-	p.at, p.due, p.noticed, p.unsure = w.clock.Now(), true, Never, false
-	w.makeReady(p)
-	w.letGo(a)
-	w.offer(p)
-}
-
-// late lets a claim ask elsewhere when a node has not answered for too long.
-func (w *Waiter) late(a *ask) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.letGo(a)
-}
-
-// letGo has a claim wait for an answer no longer. Called with mu held.
-func (w *Waiter) letGo(a *ask) {
-	if a.claim.dropped(a) {
-		w.serve(a.claim)
-		w.conclude(a.claim)
-	}
-}
-
-// answered takes in what a claim was answered.
-func (w *Waiter) answered(a *ask, got Answer) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p, c := a.part, a.claim
-	waited := c.dropped(a) && !c.gone
-	if got.Err != nil && ofNode(got.Err) { // others are asked before a node that does not answer
-		got.At = max(got.At, w.clock.Now()+pollEvery)
-	}
-	if a.late { // another question has, or will have, the say
-		p.late--
-	} else {
-		p.asking, p.asked = false, nil
-		if a.expected && got.Now > 0 {
-			p.adapt(len(got.Deliveries))
-		}
-		w.polled(p, p.withJitter(w.afterClaim(p, got)), got.At, got.Err)
-	}
-	ds := got.Deliveries
-	if waited && len(ds) > 0 {
-		if len(c.found) == 0 {
-			c.since = w.clock.Now()
-			c.first <- struct{}{} // has room
-		}
-		c.take(a, ds)
-		ds = nil
-	}
-	if waited && got.Over {
-		w.finish(c, nil, nil)
-	}
-	w.handOut(p, c, ds)
-	if got.Err != nil && !punctual.Definite(got.Err) {
-		c.doubt = got.Err
-	}
-	if got.Err != nil && !c.gone && (!ofNode(got.Err) || w.hopeless(c)) {
-		w.finish(c, nil, got.Err)
-	}
-	w.serve(c)
-	w.arrange(p)
-	w.conclude(c)
-	w.concludeAll()
-}
-
-// afterClaim is when a partition is to be polled after a claim. Called with mu held.
-func (w *Waiter) afterClaim(p *part, got Answer) int64 {
-	now := w.clock.Now()
-	rest := p.restAfter(got)
-	if rest == 0 {
-		return got.At
-	}
-	if p.toCount(now) {
-		w.work.Go(func() {
-			n := w.store.Processes(p.Part)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			p.processes = n
-		})
-	}
-	return max(got.At, now+rest)
-}
-
-// polled takes in when the next poll of a partition can find something, and a second message. Called with mu held.
+// polled takes in the answer of a poll: at is when the next poll can find something, then when it can find a second message. Called with
+// mu held.
 func (w *Waiter) polled(p *part, at, then int64, err error) {
 	now := w.clock.Now()
-	again := p.begun + pollEvery // what came meanwhile it may not have seen
-	if p.polled == -Never {      // so that those who are asked for together at first are spread over the second
-		again = p.begun + rand.Int64N(pollEvery)
-	} else if p.crowded {
+	again := p.poll.begun + pollEvery // what came since it began, the answer may not show
+	if p.last.begun == -Never {       // so that the polls of topics that are claimed together at first spread over the second
+		again = p.poll.begun + rand.Int64N(pollEvery)
+	} else if p.poll.crowded {
 		again -= rand.Int64N(pollApart)
 	}
-	p.crowded = false
-	if p.err = err; err == nil {
-		p.polled, p.missed = p.begun, false
+	p.poll.crowded = false
+	if p.last.err = err; err == nil {
+		p.last.begun, p.last.stale = p.poll.begun, false
 	} else {
 		again = now + pollEvery
-		p.topic.tellUnpolled()
+		p.topic.markUnpolled()
 	}
-	if p.noticed < at {
-		at, then = p.noticed, at
+	if p.poll.noticed < at {
+		at, then = p.poll.noticed, at
 	}
-	p.then = then
-	p.due = at <= max(again, now)
-	p.expected = p.due && at > now
-	p.at = min(at, again)
-	if p.unsure && p.at > now {
-		p.at, p.due = now, false
+	due := at <= max(again, now)
+	p.next = next{at: min(at, again), then: then, due: due, expected: due && at > now}
+	if p.poll.dirty && p.next.at > now {
+		p.next.at, p.next.due = now, false
 	}
-	p.noticed, p.unsure = Never, false
-	if p.due && p.at <= now {
-		w.makeReady(p)
+	p.poll.noticed, p.poll.dirty = Never, false
+	if p.next.due && p.next.at <= now {
+		w.enter(p, ready)
 	}
 }
 
-// handOut gives messages whose claim has left to others that wait for them, or back. Called with mu held.
-func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
-	if len(ds) == 0 {
-		return
-	}
-	var back []punctual.Delivery
-	ds = slices.DeleteFunc(ds, func(d punctual.Delivery) bool {
-		over := w.store.Over(&d)
-		if over {
-			back = append(back, d)
-		}
-		return over
-	})
-	for _, c := range p.topic.claims() {
-		if c.gone || c.left != nil || len(c.asks) > 0 || c.Alone || from.Alone || from.enough || c.Lease != from.Lease || len(ds) == 0 {
-			continue
-		}
-		n := min(c.Max, len(ds))
-		if c.PerTopic > 0 {
-			n = min(n, c.PerTopic)
-		}
-		w.finish(c, ds[:n:n], nil)
-		ds = ds[n:]
-	}
-	if back = append(back, ds...); len(back) > 0 {
-		w.work.Go(func() { w.store.Release(from.ctx, back) })
-	}
-}
-
-// leave has a claim return what it has found. What a look brings that is under way goes back.
-func (w *Waiter) leave(c *claim) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c.enough = !c.gone
-	w.finish(c, nil, nil)
-}
-
-// finish gives a claim its result, unless it has one: what it has found, if that is something. Called with mu held.
-func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
-	if !c.gone {
-		if len(c.found) > 0 {
-			ds, err = c.found, nil
-		}
-		if err != nil && err != c.left && c.doubt != nil && punctual.Definite(err) {
-			err = fmt.Errorf("%w (a former look: %w)", err, c.doubt)
-		}
-		c.gone = true
-		w.groups.leave(c.group, w.clock.Now())
-		c.result <- result{ds, err}
-	}
-}
-
-// end is called when the time of a claim is over, or with why it leaves.
-func (w *Waiter) end(c *claim, why error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if why != nil {
-		c.left = cmp.Or(c.left, why)
-	} else {
-		c.over = true
-		w.ending = append(w.ending, c)
-		w.wakePoller() // it looks for nodes that fail meanwhile
-	}
-	w.conclude(c)
-}
-
-// conclude gives a claim that is to end its result, if it need not wait for anything more. Called with mu held.
-func (w *Waiter) conclude(c *claim) {
-	switch {
-	case c.gone || len(c.asks) > 0:
-	case len(c.found) > 0:
-		w.finish(c, nil, nil)
-	case c.left != nil:
-		w.finish(c, nil, c.left)
-	case c.over:
-		if seen, err := w.seen(c); seen {
-			w.finish(c, nil, err)
-		}
-	}
-}
-
-// concludeAll concludes the claims whose time is over. Called with mu held.
-func (w *Waiter) concludeAll() {
-	for _, c := range w.ending {
-		w.conclude(c)
-	}
-	w.ending = slices.DeleteFunc(w.ending, func(c *claim) bool { return c.gone })
-}
-
-// seen reports whether all partitions of a claim were polled within a second before it came, or later, or why one
-// cannot be. A server that is slow may be behind with the polls. Then a claim goes by the last one, if claims have come one
-// after the other since then. Called with mu held.
-func (w *Waiter) seen(c *claim) (bool, error) {
-	var failed error
-	for _, t := range c.group.topics[c.seen:] {
-		for _, p := range t.parts {
-			switch {
-			case p.err != nil:
-				failed = p.err
-			case w.nodes.Failing(p.node):
-				failed = NotAnswering(p.node)
-			case p.polled < c.joined-pollEvery && (p.missed || p.polled == -Never):
-				return false, nil
-			}
-		}
-		if failed == nil {
-			c.seen++
-		}
-	}
-	return true, failed
-}
-
-// NotAnswering is the error of what is not sent to a node that does not answer others.
+// NotAnswering is the error of what is not sent to a node because the node does not answer other calls.
 func NotAnswering(node string) error {
 	return fmt.Errorf("not sent, because node %s does not answer; try again: %w", node, punctual.ErrUnreachable)
-}
-
-// hopeless reports whether no partition of a claim could be polled. Called with mu held.
-func (w *Waiter) hopeless(c *claim) bool {
-	for _, t := range c.group.topics {
-		for _, p := range t.parts {
-			if p.err == nil && !w.nodes.Failing(p.node) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // ofNode reports whether an error says that a node cannot be reached, or does not answer.
@@ -838,7 +337,7 @@ func ofNode(err error) bool {
 	return errors.Is(err, punctual.ErrUnreachable) || errors.Is(err, punctual.ErrIndeterminate)
 }
 
-// poll looks at the times, until Close.
+// poll is the poller: it polls partitions when their time has come, until Close.
 func (w *Waiter) poll() {
 	for {
 		reached, stop := w.clock.After(w.pollDue())
@@ -853,61 +352,61 @@ func (w *Waiter) poll() {
 	}
 }
 
-// pollDue polls the partitions whose time has come, and returns when the next one's does.
+// pollDue polls the partitions whose time has come, and returns when the time of the next one comes. Those that no claim waits for rest.
 func (w *Waiter) pollDue() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
-	heads := make(map[string][]*part)
+	reads := make(map[string][]*part) // by node
 	var later []*part
-	for until := now; len(w.times) > 0 && w.times[0].at <= until; {
+	for until := now; len(w.times) > 0 && w.times[0].next.at <= until; {
 		p := w.times[0]
-		byTime.Remove(&w.times, p)
+		w.enter(p, resting)
 		switch {
 		case !p.topic.waited():
-			p.dropped = now
-			p.topic.tellUnpolled()
+			p.last.skippedAt = now
+			p.topic.markUnpolled()
 			continue
-		case p.due && p.at > now:
+		case p.next.due && p.next.at > now:
 			later = append(later, p)
 			continue
 		}
-		if !p.due {
-			p.polls++
-			// What is due is not kept waiting by what is only to be tidied. So while a partition is ready, no other one
-			// is polled to tidy it.
-			if p.tidy = p.polls >= w.tidyEach() && w.ready == 0; p.tidy {
-				p.polls = 0
+		if !p.next.due {
+			p.cleanup.polls++
+			// Messages that are due are not kept waiting for partitions that are only to be tidied: none is while one is ready.
+			if p.cleanup.now = p.cleanup.polls >= w.tidyEach() && w.ready == 0; p.cleanup.now {
+				p.cleanup.polls = 0
 			}
 		}
-		if p.due || p.tidy {
-			w.makeReady(p)
+		if p.next.due || p.cleanup.now {
+			w.enter(p, ready)
 			w.offer(p)
 			continue
 		}
 		if p.node = w.store.Node(p.Part); w.nodes.Failing(p.node) {
-			p.at = now + testEvery.Microseconds()
+			p.next.at = now + testEvery.Microseconds()
 			later = append(later, p)
 			continue
 		}
-		p.polling, p.begun, p.noticed, p.unsure = true, now, Never, false
-		heads[p.node] = append(heads[p.node], p)
+		w.enter(p, polling)
+		p.poll.begun, p.poll.noticed, p.poll.dirty = now, Never, false
+		reads[p.node] = append(reads[p.node], p)
 		until = now + pollTogether
 	}
 	for _, p := range later {
-		byTime.Push(&w.times, p)
+		w.enter(p, scheduled)
 	}
-	for node, ps := range heads {
+	for node, ps := range reads {
 		for _, p := range ps {
-			p.crowded = len(ps) > HeadsAtOnce
+			p.poll.crowded = len(ps) > PartsAtOnce
 		}
-		w.work.Go(func() { w.readHeads(node, ps) })
+		w.work.Go(func() { w.readAll(node, ps) })
 	}
 	w.concludeAll() // a node may be failing by now
 	w.forget(now)
 	w.until = Never
 	if len(w.times) > 0 {
-		w.until = w.times[0].at
+		w.until = w.times[0].next.at
 	}
 	if len(w.ending) > 0 {
 		w.until = min(w.until, now+testEvery.Microseconds())
@@ -915,23 +414,24 @@ func (w *Waiter) pollDue() int64 {
 	return w.until
 }
 
-// tidyEach is how many polls of a partition there are for one that tidies it. Called with mu held.
+// tidyEach is how many polls of an idle partition there are for one that tidies it. It is more with many partitions, so that not more than
+// tidyMost are tidied in a second. Called with mu held.
 func (w *Waiter) tidyEach() int { return max(tidyEach, len(w.times)/tidyMost) }
 
-// readHeads asks a node when some partitions have something, in one pipeline after the other.
-func (w *Waiter) readHeads(node string, ps []*part) {
+// readAll reads the next due times of some partitions of a node, one pipeline after the other.
+func (w *Waiter) readAll(node string, ps []*part) {
 	for len(ps) > 0 {
-		n := min(len(ps), HeadsAtOnce)
+		n := min(len(ps), PartsAtOnce)
 		some, rest := ps[:n], ps[n:]
-		if late := w.readSome(node, some, rest); late {
+		if overtaken := w.readSome(node, some, rest); overtaken {
 			return
 		}
 		ps = rest
 	}
 }
 
-// readSome asks in one pipeline. If that takes too long the rest is asked for beside it, and it returns true.
-func (w *Waiter) readSome(node string, ps, rest []*part) (late bool) {
+// readSome reads in one pipeline. If that takes too long, rest is read beside it, and readSome returns true in the end.
+func (w *Waiter) readSome(node string, ps, rest []*part) (overtaken bool) {
 	names := make([]Part, len(ps))
 	r := &read{parts: ps}
 	w.mu.Lock()
@@ -940,88 +440,88 @@ func (w *Waiter) readSome(node string, ps, rest []*part) (late bool) {
 	}
 	w.mu.Unlock()
 	call := w.nodes.Begin(node, names[0], nil)
-	defer time.AfterFunc(overtakeAfter, func() { w.readBeside(r, node, rest) }).Stop()
-	got := w.store.Heads(node, names)
-	call.End(!slices.ContainsFunc(got, func(h Head) bool { return h.Err != nil }))
+	defer time.AfterFunc(overtakeAfter, func() { w.overtakeRead(r, node, rest) }).Stop()
+	got := w.store.NextDue(node, names)
+	call.End(!slices.ContainsFunc(got, func(d NextDue) bool { return d.Err != nil }))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r.over = true
-	w.tookHeads(r, got)
-	return r.late
+	w.took(r, got)
+	return r.overtaken
 }
 
-// readBeside lets other polls read partitions when a pipeline takes long: its connection may hang (P11).
-func (w *Waiter) readBeside(r *read, node string, rest []*part) {
+// overtakeRead lets other polls read the partitions of a pipeline that takes long, because only its connection may hang (P11).
+func (w *Waiter) overtakeRead(r *read, node string, rest []*part) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.over {
 		return
 	}
-	r.late = true
+	r.overtaken = true
 	now := w.clock.Now()
 	for _, p := range r.parts {
-		if p.hanging == mostOvertaken {
+		if p.overtakenReads == mostOvertaken {
 			continue
 		}
-		p.hanging++
-		p.polling, p.reading = false, nil
-		p.at, p.due, p.expected = now, false, false
-		if p.noticed < Never {
-			p.at, p.due = p.noticed, true
+		p.overtakenReads++
+		w.enter(p, resting)
+		p.reading = nil
+		p.next.at, p.next.due, p.next.expected = now, false, false
+		if p.poll.noticed < Never {
+			p.next.at, p.next.due = p.poll.noticed, true
 		}
 		w.arrange(p)
 	}
-	w.work.Go(func() { w.readHeads(node, rest) })
+	w.work.Go(func() { w.readAll(node, rest) })
 }
 
-// tookHeads takes in what a pipeline was answered. Called with mu held.
-func (w *Waiter) tookHeads(r *read, all []Head) {
+// took takes in the answer of a pipeline. Called with mu held.
+func (w *Waiter) took(r *read, all []NextDue) {
 	var ps []*part
-	var got []Head
+	var got []NextDue
 	for i, p := range r.parts {
-		if p.reading != r { // another poll has, or will have, the say
-			p.hanging--
+		if p.reading != r { // a later poll decides, or has decided, about the partition
+			p.overtakenReads--
 			continue
 		}
 		ps, got = append(ps, p), append(got, all[i])
-		p.polling, p.reading = false, nil
+		w.enter(p, resting)
+		p.reading = nil
 		w.polled(p, all[i].At, all[i].Then, all[i].Err)
 	}
-	// First all that is due is known, so that each claim asks for the first of its order.
+	// All partitions with something due are ready before the first claim asks, so that it asks for the first of its topics.
 	for i, p := range ps {
 		if err := got[i].Err; err != nil {
 			for _, c := range p.topic.claims() {
-				if !c.gone && len(c.asks) == 0 && (!ofNode(err) || w.hopeless(c)) {
+				if !c.gone && len(c.asks) == 0 && (!ofNode(err) || w.unreachable(c)) {
 					w.finish(c, nil, err)
 				}
 			}
 		}
-		if p.ready {
+		switch p.phase {
+		case ready:
 			w.offer(p)
-		} else if !p.asking && p.place < 0 {
+		case resting:
 			w.schedule(p)
 		}
 	}
 	w.concludeAll()
 }
 
-// forget forgets, once a while, the topics that nobody has waited for. Called with mu held.
+// forget forgets, once a minute, the topics that no claim has waited for since a minute. Called with mu held.
 func (w *Waiter) forget(now int64) {
 	if now-w.swept < forgetAfter {
 		return
 	}
 	w.swept = now
-	w.groups.removeIdle(now - forgetAfter)
+	w.lists.removeIdle(now - forgetAfter)
 	for name, t := range w.topics {
-		if len(t.seats) > 0 || t.wanted > now-forgetAfter ||
-			slices.ContainsFunc(t.parts, func(p *part) bool { return p.polling || p.asking || p.late > 0 || p.hanging > 0 }) {
+		if len(t.members) > 0 || t.wanted > now-forgetAfter ||
+			slices.ContainsFunc(t.parts, func(p *part) bool { return p.phase.busy() || p.overtakenAsks > 0 || p.overtakenReads > 0 }) {
 			continue
 		}
 		for _, p := range t.parts {
-			w.notReady(p)
-			if p.place >= 0 {
-				byTime.Remove(&w.times, p)
-			}
+			w.enter(p, resting)
 			w.store.Unsubscribe(p.Part)
 		}
 		delete(w.topics, name)
@@ -1036,11 +536,11 @@ func (w *Waiter) Waiting(name string) (claims int, quiet bool) {
 	if t == nil {
 		return 0, true
 	}
-	for _, s := range t.seats {
-		claims += s.group.live
+	for _, m := range t.members {
+		claims += m.list.live
 	}
 	return claims, !slices.ContainsFunc(t.parts, func(p *part) bool {
-		return p.ready || p.polling || p.asking || p.polled == -Never || p.at <= w.clock.Now()
+		return p.phase == ready || p.phase.busy() || p.last.begun == -Never || p.next.at <= w.clock.Now()
 	})
 }
 

@@ -122,12 +122,12 @@ func (f *fake) second(p Part) int64 {
 	return (*d)[0].at
 }
 
-func (f *fake) Heads(node string, ps []Part) []Head {
+func (f *fake) NextDue(node string, ps []Part) []NextDue {
 	f.travel(node)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.heads += len(ps)
-	out := make([]Head, len(ps))
+	out := make([]NextDue, len(ps))
 	for i, p := range ps {
 		if f.node(p) != node {
 			f.t.Errorf("%v was asked of %s", p, node)
@@ -492,7 +492,7 @@ func (f *lossy) Claim(context.Context, Part, int, time.Duration, bool) Answer {
 }
 
 // P13: the error of a claim is not definite when an answer was lost on the way, of which nobody knows what it had leased.
-func TestLostAnswerLeavesDoubt(t *testing.T) {
+func TestLostAnswerIsNotDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(p Part) string { return "node of " + p.Topic })
 		nodes := NewNodes(f, 0)
@@ -504,7 +504,7 @@ func TestLostAnswerLeavesDoubt(t *testing.T) {
 		r := Request{Topics: topics, Max: 1, Lease: time.Hour, Until: f.clock.Now() + time.Minute.Microseconds()}
 		ds, err := w.Claim(t.Context(), r, make(chan struct{}), punctual.ErrClosed)
 		if !errors.Is(err, punctual.ErrUnreachable) || !errors.Is(err, punctual.ErrIndeterminate) || punctual.Definite(err) {
-			t.Errorf("claim: %v, %v, definite: %t; want both reasons, and doubt", ds, err, punctual.Definite(err))
+			t.Errorf("claim: %v, %v, definite: %t; want both reasons, and not definite", ds, err, punctual.Definite(err))
 		}
 		w.Close()
 		nodes.Close()

@@ -62,17 +62,17 @@ func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 			t.Fatalf("the first claim of %d topics asked about %d", many, f.asked)
 		}
 		w.mu.Lock()
-		known := w.groups.find(topics)
+		known := w.lists.find(topics)
 		w.mu.Unlock()
 		for range 100 {
 			claim(topics)
 		}
 		w.mu.Lock()
-		if w.groups.find(topics) != known || len(w.groups.idle) != 1 {
-			t.Errorf("after 100 claims of the same topics there are %d groups; want the first", len(w.groups.idle))
+		if w.lists.find(topics) != known || len(w.lists.idle) != 1 {
+			t.Errorf("after 100 claims of the same topics there are %d waitLists; want the first", len(w.lists.idle))
 		}
 		w.mu.Unlock()
-		for range 3 * idleGroups {
+		for range 3 * idleLists {
 			rand.Shuffle(many, func(i, j int) { topics[i], topics[j] = topics[j], topics[i] })
 			claim(topics)
 		}
@@ -81,8 +81,8 @@ func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 			t.Errorf("claims of %d topics in another order asked about %d", many, f.asked-many)
 		}
 		w.mu.Lock()
-		if n := len(w.groups.idle); n != idleGroups || len(w.topics[topics[0]].seats) != idleGroups {
-			t.Errorf("P10: nobody waits in %d groups that are kept, and a topic is in %d; want %d", n, len(w.topics[topics[0]].seats), idleGroups)
+		if n := len(w.lists.idle); n != idleLists || len(w.topics[topics[0]].members) != idleLists {
+			t.Errorf("P10: nobody waits in %d waitLists that are kept, and a topic is in %d; want %d", n, len(w.topics[topics[0]].members), idleLists)
 		}
 		w.mu.Unlock()
 		w.Close()
@@ -102,7 +102,7 @@ func TestClaimAsksTogether(t *testing.T) {
 		}
 		ds, err := w.Claim(t.Context(), Request{Topics: topics, Max: 100, Lease: time.Minute, Until: f.clock.Now() + 1_000_000}, nil, nil)
 		if took := time.Duration(f.clock.Now()) * time.Microsecond; took != 3*farAway { // there for heads, there and back for claims
-			t.Errorf("a claim of %d messages in as many topics took %v; want %v, one look after the other takes %v", asksAtOnce, took, 3*farAway, (1+2*asksAtOnce)*farAway)
+			t.Errorf("a claim of %d messages in as many topics took %v; want %v, one attempt after the other takes %v", asksAtOnce, took, 3*farAway, (1+2*asksAtOnce)*farAway)
 		}
 		var got []string
 		for _, d := range ds {
@@ -201,9 +201,9 @@ func TestClaimReturnsBesideSlowPolls(t *testing.T) {
 	})
 }
 
-func TestPlaces(t *testing.T) {
+func TestIndexSet(t *testing.T) {
 	for _, n := range []int{1, 63, 64, 65, 200} {
-		s, want := newPlaces(n), make([]bool, n)
+		s, want := newIndexSet(n), make([]bool, n)
 		for range 500 {
 			i := rand.IntN(n)
 			want[i] = rand.IntN(3) == 0
@@ -217,7 +217,7 @@ func TestPlaces(t *testing.T) {
 				next += from
 			}
 			if got := s.next(from); got != next {
-				t.Fatalf("of %d places %v, the next from %d on is %d; want %d", n, want, from, got, next)
+				t.Fatalf("of %d indexes %v, the next from %d on is %d; want %d", n, want, from, got, next)
 			}
 		}
 	}
@@ -248,15 +248,15 @@ func TestPollsPartAgain(t *testing.T) {
 			most := 0
 			for _, topic := range w.topics {
 				for _, p := range topic.parts {
-					began[p.begun]++
-					most = max(most, began[p.begun])
+					began[p.poll.begun]++
+					most = max(most, began[p.poll.begun])
 				}
 			}
 			return most
 		}
 		time.Sleep(20 * time.Second)
-		if n := crowd(); n > 2*HeadsAtOnce {
-			t.Errorf("%d of %d partitions are polled at the same time before the node stood still; want at most %d", n, many, 2*HeadsAtOnce)
+		if n := crowd(); n > 2*PartsAtOnce {
+			t.Errorf("%d of %d partitions are polled at the same time before the node stood still; want at most %d", n, many, 2*PartsAtOnce)
 		}
 		goOn := f.stop("")
 		time.Sleep(3 * time.Second)
@@ -266,8 +266,8 @@ func TestPollsPartAgain(t *testing.T) {
 			t.Errorf("this test shows nothing: when the node went on %d of %d partitions were polled at the same time", n, many)
 		}
 		time.Sleep(20 * time.Second)
-		if n := crowd(); n > 2*HeadsAtOnce {
-			t.Errorf("%d of %d partitions are polled at the same time 20 s after the node stood still; want at most %d", n, many, 2*HeadsAtOnce)
+		if n := crowd(); n > 2*PartsAtOnce {
+			t.Errorf("%d of %d partitions are polled at the same time 20 s after the node stood still; want at most %d", n, many, 2*PartsAtOnce)
 		}
 		end()
 		claims.Wait()

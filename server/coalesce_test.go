@@ -37,7 +37,7 @@ func (s *heldStore) Push(ctx context.Context, ms []punctual.NewMessage) ([]punct
 }
 
 // Pushes that come while one is under way go together, and each gets the results of its own items.
-func TestPushesAreGathered(t *testing.T) {
+func TestPushesAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &heldStore{Store: memstore.New(nil), pass: make(chan struct{})}
 		defer store.Close()

@@ -12,10 +12,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Processes that find in vain what was due look a little later, by chance, and at once again
+// Processes that find in vain what was due ask a little later, by chance, and at once again
 // when they are alone.
 func TestJitter(t *testing.T) {
-	p := &turns{}
+	p := &contention{}
 	if at := p.withJitter(1000); at != 1000 {
 		t.Errorf("put off to %d at first; want not at all", at)
 	}
@@ -40,18 +40,18 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// P11: of many processes that wait for the same messages few look in vain, and no message is late for that. Those that take most
+// P11: of many processes that wait for the same messages few ask in vain, and no message is late for that. Those that take most
 // of them go, one after the other.
-func TestTurns(t *testing.T) {
+func TestContention(t *testing.T) {
 	for _, processes := range []int{2, 8, 32} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { takeTurns(t, processes, 4000) })
+			synctest.Test(t, func(t *testing.T) { contend(t, processes, 4000) })
 		})
 	}
 }
 
-// takeTurns has processes claim messages that become due one each ms. Of those that take most half go on the way.
-func takeTurns(t *testing.T, processes, messages int) {
+// contend has processes claim messages that become due one each ms. Of those that take most half go on the way.
+func contend(t *testing.T, processes, messages int) {
 	f := newFake(t, func(Part) string { return "" })
 	f.processes = processes
 	closing := make(chan struct{})

@@ -1,0 +1,54 @@
+package punctual
+
+import "reflect"
+
+// As returns what a store is beside a Store: As[Inspector](s) looks into it and steers its topics, As[Checker](s) scans it.
+// When s has the methods of T itself, As returns s. Otherwise, when s wraps another store and shows it by a method
+//
+//	Unwrap() Store
+//
+// As asks the store below in the same way. A wrapper without Unwrap hides whatever it does not have itself, so that a call
+// which it should have counted, guarded or refused cannot go past it. Give a wrapper an Unwrap only if nothing that it does
+// to Push, Claim, Settle and Amend has to be done to the calls of T as well, and if it hands those four on unchanged, with
+// their context: otherwise the promises of the store below, such as storekit.Repeater, do not hold above the wrapper.
+//
+// The error is an ErrUnsupported that says what the store cannot do.
+func As[T any](s Store) (T, error) {
+	for s != nil {
+		if t, ok := s.(T); ok {
+			return t, nil
+		}
+		w, ok := s.(interface{ Unwrap() Store })
+		if !ok {
+			break
+		}
+		s = w.Unwrap()
+	}
+	var none T
+	return none, errorf(ErrUnsupported, "this store %s", lacking[T]())
+}
+
+// lacking says what a store that is no T cannot do, as the predicate of a sentence.
+func lacking[T any]() string {
+	switch any((*T)(nil)).(type) {
+	case *Inspector:
+		return "cannot be inspected"
+	case *Checker:
+		return "cannot be checked"
+	case *Examiner:
+		return "cannot be examined"
+	case *FinishedKeeper:
+		return "keeps no finished messages"
+	case *Backuper:
+		return "cannot be copied while it runs"
+	case *DurabilityReporter:
+		return "does not tell its class of durability"
+	case *SpaceReporter:
+		return "does not tell how much room it has"
+	case *ConsumerReporter:
+		return "does not know who claims"
+	case *Surveyor:
+		return "makes no surveys"
+	}
+	return "is no " + reflect.TypeFor[T]().String()
+}

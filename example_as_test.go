@@ -1,0 +1,30 @@
+package punctual_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/memstore"
+)
+
+// A store can be more than a Store. As finds what it is, also below a wrapper that shows the store which it wraps.
+func ExampleAs() {
+	ctx := context.Background()
+	store := memstore.New(nil)
+	defer store.Close()
+
+	checker, err := punctual.As[punctual.Checker](store)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	report, err := checker.Check(ctx, nil)
+	fmt.Println(len(report.Problems), "problems", err)
+
+	_, err = punctual.As[punctual.ConsumerReporter](store)
+	fmt.Println(err)
+	// Output:
+	// 0 problems <nil>
+	// this store does not know who claims: not supported
+}

@@ -1,0 +1,439 @@
+package wait
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// claim is a claim that waits. Waiter.mu guards all fields but the first four.
+type claim struct {
+	Request
+	ctx    context.Context // without the end of the caller's, because a script that was sent is not given up
+	result chan result     // holds one
+	first  chan struct{}   // receives when the claim has found its first message; holds one
+
+	list    *waitList
+	joined  int64
+	found   []punctual.Delivery // in the order of the claim's topics
+	indexes []int               // of the topics of these, in list.topics
+	since   int64               // when the first message was found
+	asks    []*ask              // attempts whose answers the claim waits for
+	seen    int                 // list.topics[:seen] need not be checked again by Waiter.seen
+	gone    bool                // the claim has its result
+
+	answeredEarly bool  // it returned while an attempt was under way, whose answer goes back to the store
+	over          bool  // the time of the request is over
+	left          error // why the claim is to return before that time: its context has ended, or the store closes
+	lostAnswer    error // of an attempt whose answer was lost: nobody knows what it has leased
+}
+
+// result is what a claim returns.
+type result struct {
+	ds  []punctual.Delivery
+	err error
+}
+
+// ask is an attempt of a claim to lease up to n messages of a partition.
+type ask struct {
+	part      *part
+	claim     *claim
+	index     int // of the topic, in the wait list of the claim
+	n         int
+	expected  bool // see next
+	overtaken bool // guarded by Waiter.mu: others may ask the partition, because this attempt takes too long
+}
+
+// Claim waits for messages and returns the first that come, together with those that are due in other partitions. For the sake of these,
+// attempts begin for up to 10 ms after the first message was found, because its lease runs, and Claim waits for their answers
+// until LateAfter has passed since then. When nothing has come until the time of the request, it returns nothing, or why a partition could
+// not be polled. It also returns when ctx ends, or when closing is closed, which happens when the store closes, then with
+// the error closed. In any of these cases it first waits for answers that are under way from nodes that answer.
+func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
+	w.start.Do(func() { w.work.Go(w.poll) })
+	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1), first: make(chan struct{}, 1)}
+	w.join(c)
+	over, stop := w.clock.After(r.Until)
+	defer func() { stop() }()
+	var late <-chan time.Time
+	done := ctx.Done()
+	for {
+		select {
+		case got := <-c.result:
+			return got.ds, got.err
+		case <-c.first:
+			var stopLate func()
+			late, stopLate = w.clock.After(w.clock.Now() + LateAfter.Microseconds())
+			defer stopLate()
+		case <-late:
+			late = nil
+			w.answerEarly(c)
+		case <-over:
+			over = nil
+			if w.clock.Now() < r.Until { // it was only some time before
+				stop()
+				over, stop = w.clock.After(r.Until)
+				continue
+			}
+			w.end(c, nil)
+		case <-done:
+			done = nil
+			w.end(c, ctx.Err())
+		case <-closing:
+			closing = nil
+			w.end(c, closed)
+		}
+	}
+}
+
+// join adds a claim to the wait list of its topics, and has the partitions of these polled that were not.
+func (w *Waiter) join(c *claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.joined = w.clock.Now()
+	l := w.lists.find(c.Topics)
+	if l == nil {
+		l = w.lists.add(c.Topics, w.topicsOf(c.Topics))
+	}
+	c.list = l
+	w.lists.join(l, c)
+	for i := l.unpolled.next(0); i >= 0; i = l.unpolled.next(i + 1) {
+		l.unpolled.remove(i)
+		for _, p := range l.topics[i].parts {
+			w.pollAgain(p)
+		}
+	}
+	w.serve(c)
+}
+
+// serve lets a claim ask ready partitions of its topics, in the order of the topics. Where only one message is due it asks for one, and goes
+// on with the next partition. Elsewhere it asks for as many as it may still have, so that later topics get what is left.
+// Called with mu held.
+func (w *Waiter) serve(c *claim) {
+	now := w.clock.Now()
+	for w.mayAsk(c, now) {
+		a := w.nextFor(c, now)
+		if a == nil {
+			return
+		}
+		if a.part.cleanup.now || a.part.next.then > now {
+			a.n = 1
+		}
+		w.ask(a)
+	}
+}
+
+// mayAsk reports whether a claim may make another attempt. Called with mu held.
+func (w *Waiter) mayAsk(c *claim, now int64) bool {
+	switch {
+	case c.gone || c.left != nil || w.ready == 0:
+		return false
+	case len(c.asks) == 0 && len(c.found) == 0:
+		return true
+	case c.Alone: // the record of its call has one answer
+		return false
+	}
+	return len(c.asks) < asksAtOnce && (len(c.found) == 0 || now-c.since <= collectFor) // leases run
+}
+
+// nextFor returns the next attempt of a claim, for all messages that it may still have, or nil when no partition is ready that it may
+// ask. A ready partition whose node fails is polled later. Called with mu held.
+func (w *Waiter) nextFor(c *claim, now int64) *ask {
+	for i := c.list.ready.next(0); i >= 0; i = c.list.ready.next(i + 1) {
+		t := c.list.topics[i]
+		n := c.room(i)
+		for range t.parts {
+			if n == 0 || t.ready == 0 {
+				break
+			}
+			t.turn++
+			p := t.parts[t.turn%len(t.parts)]
+			if p.phase != ready {
+				continue
+			}
+			if p.node = w.store.Node(p.Part); !w.nodes.Failing(p.node) {
+				return &ask{part: p, claim: c, index: i, n: n, expected: p.next.expected}
+			}
+			p.next.at = now + testEvery.Microseconds()
+			w.schedule(p)
+		}
+	}
+	return nil
+}
+
+// room is how many more messages of a topic, given by its index, a claim may ask for. Called with mu held.
+func (c *claim) room(index int) int {
+	all, of := len(c.found), 0
+	for _, a := range c.asks {
+		all += a.n
+		if a.index == index {
+			of += a.n
+		}
+	}
+	if c.PerTopic == 0 {
+		return c.Max - all
+	}
+	for _, found := range c.indexes {
+		if found == index {
+			of++
+		}
+	}
+	return min(c.Max-all, c.PerTopic-of)
+}
+
+// ask begins an attempt. Called with mu held.
+func (w *Waiter) ask(a *ask) {
+	c, p := a.claim, a.part
+	c.asks = append(c.asks, a)
+	w.enter(p, asking)
+	tidy := p.cleanup.now
+	p.asked, p.next.expected, p.cleanup.now = a, false, false
+	p.poll.begun, p.poll.noticed, p.poll.dirty = w.clock.Now(), Never, false
+	node, n, lease := p.node, a.n, c.Lease
+	w.work.Go(func() {
+		call := w.nodes.Begin(node, p.Part, func() { w.nodeLate(a) })
+		defer time.AfterFunc(overtakeAfter, func() { w.overtake(a) }).Stop()
+		got := w.store.Claim(c.ctx, p.Part, n, lease, tidy)
+		call.End(got.Err == nil)
+		w.answered(a, got)
+	})
+}
+
+// take adds what an attempt has found, behind what was found in the same topic or earlier ones. Called with mu held.
+func (c *claim) take(a *ask, ds []punctual.Delivery) {
+	i, _ := slices.BinarySearch(c.indexes, a.index+1)
+	c.found = slices.Insert(c.found, i, ds...)
+	c.indexes = slices.Insert(c.indexes, i, slices.Repeat([]int{a.index}, len(ds))...)
+}
+
+// dropped has a claim wait for the answer of an attempt no longer, and reports whether it did until now. Called with mu held.
+func (c *claim) dropped(a *ask) bool {
+	n := len(c.asks)
+	c.asks = slices.DeleteFunc(c.asks, func(o *ask) bool { return o == a })
+	return len(c.asks) < n
+}
+
+// overtake makes a partition ready again while an attempt takes long, for the same claim and others, because only its connection
+// may hang (P11, P14). What the answer brings when it does come is handed out, or given back.
+func (w *Waiter) overtake(a *ask) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := a.part
+	if p.asked != a || p.overtakenAsks == mostOvertaken {
+		return
+	}
+	a.overtaken = true
+	p.overtakenAsks++
+	p.asked = nil
+	p.next.at, p.next.due = w.clock.Now(), true
+	p.poll.noticed, p.poll.dirty = Never, false
+	w.enter(p, ready)
+	w.letGo(a)
+	w.offer(p)
+}
+
+// nodeLate is called when a node has not answered an attempt for too long: its claim asks other partitions.
+func (w *Waiter) nodeLate(a *ask) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.letGo(a)
+}
+
+// letGo has a claim wait for the answer of an attempt no longer, so that it asks elsewhere or returns. Called with mu held.
+func (w *Waiter) letGo(a *ask) {
+	if a.claim.dropped(a) {
+		w.serve(a.claim)
+		w.conclude(a.claim)
+	}
+}
+
+// answered takes in the answer of an attempt.
+func (w *Waiter) answered(a *ask, got Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, c := a.part, a.claim
+	waited := c.dropped(a) && !c.gone
+	if got.Err != nil && ofNode(got.Err) { // others are asked before a node that does not answer
+		got.At = max(got.At, w.clock.Now()+pollEvery)
+	}
+	if a.overtaken { // a later poll decides, or has decided, about the partition
+		p.overtakenAsks--
+	} else {
+		w.enter(p, resting)
+		p.asked = nil
+		if a.expected && got.Now > 0 {
+			p.contention.adapt(len(got.Deliveries))
+		}
+		w.polled(p, p.contention.withJitter(w.afterClaim(p, got)), got.At, got.Err)
+	}
+	ds := got.Deliveries
+	if waited && len(ds) > 0 {
+		if len(c.found) == 0 {
+			c.since = w.clock.Now()
+			c.first <- struct{}{} // has room
+		}
+		c.take(a, ds)
+		ds = nil
+	}
+	if waited && got.Over {
+		w.finish(c, nil, nil)
+	}
+	w.handOut(p, c, ds)
+	if got.Err != nil && !punctual.Definite(got.Err) {
+		c.lostAnswer = got.Err
+	}
+	if got.Err != nil && !c.gone && (!ofNode(got.Err) || w.unreachable(c)) {
+		w.finish(c, nil, got.Err)
+	}
+	w.serve(c)
+	w.arrange(p)
+	w.conclude(c)
+	w.concludeAll()
+}
+
+// afterClaim is when a partition is to be polled after an attempt: when it can find something, but not before the backoff is over.
+// Called with mu held.
+func (w *Waiter) afterClaim(p *part, got Answer) int64 {
+	now := w.clock.Now()
+	wait := p.contention.backoff(got)
+	if wait == 0 {
+		return got.At
+	}
+	if p.contention.toCount(now) {
+		w.work.Go(func() {
+			n := w.store.Processes(p.Part)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			p.contention.processes = n
+		})
+	}
+	return max(got.At, now+wait)
+}
+
+// handOut gives the messages of an attempt whose claim no longer waits for them to other claims that wait under the same lease, or back to
+// the store. Called with mu held.
+func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
+	if len(ds) == 0 {
+		return
+	}
+	var back []punctual.Delivery
+	ds = slices.DeleteFunc(ds, func(d punctual.Delivery) bool {
+		over := w.store.Over(&d)
+		if over {
+			back = append(back, d)
+		}
+		return over
+	})
+	for _, c := range p.topic.claims() {
+		if c.gone || c.left != nil || len(c.asks) > 0 || c.Alone || from.Alone || from.answeredEarly || c.Lease != from.Lease || len(ds) == 0 {
+			continue
+		}
+		n := min(c.Max, len(ds))
+		if c.PerTopic > 0 {
+			n = min(n, c.PerTopic)
+		}
+		w.finish(c, ds[:n:n], nil)
+		ds = ds[n:]
+	}
+	if back = append(back, ds...); len(back) > 0 {
+		w.work.Go(func() { w.store.Release(from.ctx, back) })
+	}
+}
+
+// answerEarly has a claim return what it has found. What attempts bring that are still under way goes back to the store.
+func (w *Waiter) answerEarly(c *claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.answeredEarly = !c.gone
+	w.finish(c, nil, nil)
+}
+
+// finish gives a claim its result, unless it has one: what it has found, or else ds and err. Called with mu held.
+func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
+	if !c.gone {
+		if len(c.found) > 0 {
+			ds, err = c.found, nil
+		}
+		if err != nil && err != c.left && c.lostAnswer != nil && punctual.Definite(err) {
+			err = fmt.Errorf("%w (an earlier attempt: %w)", err, c.lostAnswer)
+		}
+		c.gone = true
+		w.lists.leave(c.list, w.clock.Now())
+		c.result <- result{ds, err}
+	}
+}
+
+// end is called when the time of a claim is over, with nil, or with why the claim is to return before.
+func (w *Waiter) end(c *claim, why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if why != nil {
+		c.left = cmp.Or(c.left, why)
+	} else {
+		c.over = true
+		w.ending = append(w.ending, c)
+		w.wakePoller() // which concludes it when a node that it waits for begins to fail
+	}
+	w.conclude(c)
+}
+
+// conclude gives a claim that is to return its result, unless it still waits for something. Called with mu held.
+func (w *Waiter) conclude(c *claim) {
+	switch {
+	case c.gone || len(c.asks) > 0:
+	case len(c.found) > 0:
+		w.finish(c, nil, nil)
+	case c.left != nil:
+		w.finish(c, nil, c.left)
+	case c.over:
+		if seen, err := w.seen(c); seen {
+			w.finish(c, nil, err)
+		}
+	}
+}
+
+// concludeAll concludes the claims whose time is over. Called with mu held.
+func (w *Waiter) concludeAll() {
+	for _, c := range w.ending {
+		w.conclude(c)
+	}
+	w.ending = slices.DeleteFunc(w.ending, func(c *claim) bool { return c.gone })
+}
+
+// seen reports whether a claim may say that nothing is there: each of its partitions was polled within a second before it came, or later, or
+// cannot be polled, for which err is one reason. A slow server may be behind with the polls. Then an older poll will do for a partition,
+// unless nobody had waited for it in between. Called with mu held.
+func (w *Waiter) seen(c *claim) (seen bool, err error) {
+	for _, t := range c.list.topics[c.seen:] {
+		for _, p := range t.parts {
+			switch {
+			case p.last.err != nil:
+				err = p.last.err
+			case w.nodes.Failing(p.node):
+				err = NotAnswering(p.node)
+			case p.last.begun < c.joined-pollEvery && (p.last.stale || p.last.begun == -Never):
+				return false, nil
+			}
+		}
+		if err == nil {
+			c.seen++
+		}
+	}
+	return true, err
+}
+
+// unreachable reports whether none of a claim's partitions can be polled. Called with mu held.
+func (w *Waiter) unreachable(c *claim) bool {
+	for _, t := range c.list.topics {
+		for _, p := range t.parts {
+			if p.last.err == nil && !w.nodes.Failing(p.node) {
+				return false
+			}
+		}
+	}
+	return true
+}
