@@ -8,21 +8,22 @@ import (
 // Inspector is what people and consoles use to look into a store and to steer its
 // topics. It is an optional interface of stores, which As[Inspector] finds. Answers are
 // as of one instant of the store's clock but may be overtaken when they arrive.
-// All methods are safe for concurrent use.
+// All methods are safe for concurrent use. What comes first when several errors hold is as for Store: a closed or failed
+// store, an ended context, then a malformed argument.
 type Inspector interface {
 	// Get returns one message, or ErrNotFound.
 	Get(ctx context.Context, topic, id string) (Info, error)
 	// List returns one page of a topic's messages, in order of time. That is the due time of
 	// scheduled and ready ones, the end of the lease of leased ones, the time of death of dead ones.
 	// Messages with equal times are listed in an order that the store chooses and keeps
-	// from page to page.
+	// from page to page. The list of a topic that does not exist is empty.
 	List(ctx context.Context, q ListQuery) (Page, error)
 	// Topics returns the statistics of every topic, sorted by name.
 	Topics(ctx context.Context) ([]TopicStats, error)
 	// Stats returns the statistics of one topic, or ErrNotFound.
 	Stats(ctx context.Context, topic string) (TopicStats, error)
 	// Forecast counts the messages due in each of q.Buckets steps ahead. Ready and
-	// leased messages count in Overdue.
+	// leased messages count in Overdue. A topic that does not exist has none.
 	Forecast(ctx context.Context, q ForecastQuery) (Forecast, error)
 
 	// Settings returns a topic's settings; those of a topic that does not exist
@@ -33,7 +34,8 @@ type Inspector interface {
 	Configure(ctx context.Context, topic string, p SettingsPatch) (Settings, error)
 
 	// Purge removes messages without delivering them and returns how many.
-	// Leased messages are purged too; their holders learn it from ErrLeaseLost.
+	// Leased messages are purged too; their holders learn it from ErrLeaseLost. In a topic that does not exist it
+	// removes 0.
 	// A purge of many messages may take effect in several atomic steps. One of StateNone
 	// without bounds takes all that are live when it begins, also those that become ready or whose
 	// lease runs out meanwhile. The IDs of purged messages are free at once: Settings.DedupeWindow
@@ -142,28 +144,37 @@ type CheckReport struct {
 // and a retry, Backoff at a retry. The pauses are read at a push and a claim, DeadRetention whenever
 // somebody looks. DedupeWindow and FinishedRetention are fixed, for each message, when it finishes.
 type Settings struct {
-	// Lease is how long a claim may work before the message is ready again, unless
-	// extended. Default 30 s.
+	// Lease is how long a claim may work before the message is ready again, unless the lease is extended.
+	// Allowed: 10ms to 1d (MinLease to MaxLease). Default: 30s.
 	Lease time.Duration
-	// MaxAttempts is how many deliveries a message gets before it is dead. Default 10.
+	// MaxAttempts is how many deliveries a message gets before it is dead. NewMessage.MaxAttempts takes its
+	// place for one message.
+	// Allowed: 1 to 1000000 (MaxAttemptsLimit). Default: 10.
 	MaxAttempts int
-	// Backoff is the delay before a retry. Default DefaultBackoff.
+	// Backoff is how long a message that failed waits before its next attempt. Zero is no wait: the message is ready at once.
+	// Allowed: delays like 2m,10m,1h or exp:1s..1h,jitter=0.2, each 0 to 3650d. Default: exp:1s..1h,jitter=0.2 (DefaultBackoff).
 	Backoff Backoff
-	// DeadRetention is how long dead messages are kept. Default 0: until purged.
+	// DeadRetention is how long dead messages are kept.
+	// Allowed: 0 (until purged) or more. Default: 0s.
 	DeadRetention time.Duration
-	// DedupeWindow is how long the IDs of finished messages (acked, cancelled, dropped) are
-	// taken as duplicates. NewMessage.Remember takes its place for one message. Default 0: not at all.
+	// DedupeWindow is how long the ID of a finished message (acked, cancelled, dropped) counts as a duplicate.
+	// NewMessage.Remember takes its place for one message.
+	// Allowed: 0 (not at all) or more. Default: 0s.
 	DedupeWindow time.Duration
-	// FinishedRetention is how long the story of a finished message (acked, cancelled, dropped) is kept, at most
-	// MaxFinishedRetention; see FinishedKeeper. Default 0: not at all, which costs nothing. Stores that keep none refuse
-	// more with ErrUnsupported.
+	// FinishedRetention is how long the record of a finished message (acked, cancelled, dropped) is kept; see
+	// FinishedKeeper. Zero costs nothing. A store that keeps none refuses more than zero with ErrUnsupported.
+	// Allowed: 0 (not at all) to 366d (MaxFinishedRetention). Default: 0s.
 	FinishedRetention time.Duration
-	// PushPaused refuses pushes with ErrPaused; DeliveryPaused lets claims find nothing.
-	PushPaused, DeliveryPaused bool
-	// Partitions is into how many parts the topic is divided, which may lie on different
-	// servers; order holds within a part (P12). It is fixed when the topic comes into being: a later
-	// change is ErrInvalid. Default 1, at most MaxPartitions. Stores that cannot divide topics refuse more
-	// than 1 with ErrUnsupported.
+	// PushPaused refuses pushes with ErrPaused.
+	// Allowed: true or false. Default: false.
+	PushPaused bool
+	// DeliveryPaused lets claims find nothing. Claims that wait go on waiting, and the end of the pause wakes them.
+	// Allowed: true or false. Default: false.
+	DeliveryPaused bool
+	// Partitions is into how many parts the topic is divided, which may lie on different servers; order holds
+	// within a part (P12). The number is fixed once the topic exists, so that a later change is ErrInvalid.
+	// A store that cannot divide topics refuses more than 1 with ErrUnsupported.
+	// Allowed: 1 to 256 (MaxPartitions). Default: 1.
 	Partitions int
 }
 
@@ -172,15 +183,26 @@ func DefaultSettings() Settings {
 	return Settings{Lease: 30 * time.Second, MaxAttempts: 10, Backoff: DefaultBackoff(), Partitions: 1}
 }
 
-// SettingsPatch changes the settings whose field is not nil.
+// SettingsPatch changes the settings whose field is not nil. A value that is not allowed is an ErrInvalid that names the
+// setting, and then nothing is changed.
 type SettingsPatch struct {
-	Lease             *time.Duration
-	MaxAttempts       *int
-	Backoff           *Backoff
-	DeadRetention     *time.Duration
-	DedupeWindow      *time.Duration
+	// Lease changes Settings.Lease. Allowed: 10ms to 1d.
+	Lease *time.Duration
+	// MaxAttempts changes Settings.MaxAttempts. Allowed: 1 to 1000000.
+	MaxAttempts *int
+	// Backoff changes Settings.Backoff as a whole: Delays, or Base, Max and Jitter.
+	// Allowed: delays like 2m,10m,1h or exp:1s..1h,jitter=0.2, each 0 to 3650d.
+	Backoff *Backoff
+	// DeadRetention changes Settings.DeadRetention. Allowed: 0 (until purged) or more.
+	DeadRetention *time.Duration
+	// DedupeWindow changes Settings.DedupeWindow. Allowed: 0 (not at all) or more.
+	DedupeWindow *time.Duration
+	// FinishedRetention changes Settings.FinishedRetention. Allowed: 0 (not at all) to 366d.
 	FinishedRetention *time.Duration
-	PushPaused        *bool
-	DeliveryPaused    *bool
-	Partitions        *int
+	// PushPaused changes Settings.PushPaused. Allowed: true or false.
+	PushPaused *bool
+	// DeliveryPaused changes Settings.DeliveryPaused. Allowed: true or false.
+	DeliveryPaused *bool
+	// Partitions is Settings.Partitions of a topic that this change makes. Allowed: 1 to 256.
+	Partitions *int
 }

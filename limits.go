@@ -30,9 +30,5 @@ const (
 	MaxFinishedRetention = 366 * 24 * time.Hour
 )
 
-// AuditTopic is where a console keeps who changed what in a store. A server lets it be read as any topic, and changed by those alone who are
-// allowed that by its name.
-const AuditTopic = "punctual.audit"
-
 // MaxDue is the last due time (P9). Anything beyond is an error.
 var MaxDue = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)

@@ -29,7 +29,7 @@ type Message struct {
 	Created time.Time
 	// Expires is the instant from which the message is not delivered any more;
 	// zero means never. It lies ExpireAfter behind FirstDue, and so moves with a
-	// reschedule but not with a retry.
+	// reschedule but not with a retry. One that would lie beyond MaxDue is the millisecond after MaxDue.
 	Expires time.Time
 	// DropExpired asks that an expired message vanishes; otherwise it becomes dead
 	// with ReasonExpired.
@@ -91,7 +91,8 @@ const (
 type Failure struct {
 	// Attempt is the number of the attempt that failed, from 1.
 	Attempt int
-	// At is the store's clock when the failure was recorded.
+	// At is the store's clock when the failure was recorded. For a lease that ran out that is the claim which met
+	// the message next, so the lease itself ended earlier.
 	At time.Time
 	// Error is what the holder said, at most MaxErrorBytes of it; "lease ran out" when the
 	// holder said nothing.

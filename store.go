@@ -27,14 +27,20 @@ import (
 // message before its due time by it (P2). It never runs backwards. All times are
 // whole milliseconds; due times are rounded up, the clock down.
 //
-// A store checks what it is given before it changes anything. Package storekit
-// holds the rules (CheckPush, CheckClaim, CheckSettlement, CheckAmendment), and turns a
-// time or delay into a due time (DueAt). A malformed Claim fails as a whole, malformed items of the
-// other methods alone.
+// A store checks what it is given before it changes anything, and every method checks in the same order. The first
+// of these that holds is the error of the call:
 //
-// After Close every other method returns ErrClosed; Close ends waiting claims, and a
-// second one returns nil or ErrClosed. A store whose medium failed returns
-// ErrStoreFailed from then on.
+//  1. The store is closed: ErrClosed. Its medium has failed, now or earlier: ErrStoreFailed.
+//  2. ctx has ended: the error of ctx.
+//  3. The call is wrong as a whole: ErrTooLarge for more than MaxBatch items, ErrInvalid for a malformed Claim or
+//     query.
+//
+// Then each item is checked by itself, so that a malformed one fails alone. Which of several faults the error of a
+// malformed item names is open. A call without items passes the same checks and has nothing to do. Package storekit
+// holds the rules (CheckPush, CheckClaim, CheckSettlement, CheckAmendment), and turns a time or delay into a due time
+// (DueAt). Empty results of the methods of Store are empty slices, not nil.
+//
+// Close ends waiting claims, and a second Close returns nil or ErrClosed.
 //
 // What a store is beside a Store, such as an Inspector or a Checker, As finds, also below a wrapper that shows the store
 // which it wraps. A wrapper writes every method of Store instead of embedding a Store, so that a method that comes later
@@ -48,18 +54,25 @@ type Store interface {
 	//
 	// A message is checked in this order: is it malformed, is its topic paused, is its ID
 	// taken. So a repetition to a paused topic is ErrPaused though the first copy is stored.
+	//
+	// When the settings of the topic change during a call, each message meets them as they were before or after the
+	// change. A call that begins when Inspector.Configure has returned meets the new ones.
 	Push(ctx context.Context, ms []NewMessage) ([]PushResult, error)
 
-	// Claim leases up to c.Max messages whose time has come. It takes from c.Topics in the
-	// order given, and within a topic the earliest time first (P12). Which of equals comes
-	// first is open. Each attempt is counted, durably against kill -9, before Claim
-	// returns (P6). A lease ends at the store's clock, rounded down to milliseconds, plus
-	// its length, rounded up.
+	// Claim leases up to c.Max messages whose time has come. It takes from c.Topics in the order given, and within a
+	// topic the earliest time first (P12), and returns them in that order. A topic that is named again counts at its
+	// first place alone. Which of equals comes first is open. Each attempt is counted, durably against kill -9, before
+	// Claim returns (P6). A lease ends at the store's clock, rounded down to milliseconds, plus its length, rounded
+	// up.
 	//
 	// A message that must not be delivered is ended in one atomic step when a claim meets
 	// it. The first of these reasons counts. One that was cancelled under its last lease is
 	// removed. One whose attempts are used up becomes dead. One that has expired becomes
 	// dead or is dropped. Until a claim meets it, it is ready, also in lists and counts.
+	//
+	// A lease that ran out becomes a Failure when a claim meets the message again. Failure.At, and Info.Died of a
+	// message that ends in this way, are the store's clock at that claim, not the end of the lease. When a settlement
+	// with the old token or a reschedule comes before that claim, the lapse is not recorded.
 	//
 	// A claim may return fewer than are due when they are large or part of them is slow to
 	// reach. It returns deliveries or an error, never both: what fails after the first lease
@@ -71,9 +84,10 @@ type Store interface {
 	// judge, by Delivered, LeaseUntil and Now; Worker does.
 	//
 	// When nothing is due Claim waits up to c.Wait, asleep until the next due time or a hint. It returns an empty
-	// slice and nil when that time has passed. When ctx ends first it returns ctx's error and holds no lease. A store
-	// that learns later what it had leased releases it, the attempt uncounted. If it never learns, the leases run
-	// out.
+	// slice and nil when that time has passed. A pause of a topic's deliveries does not end the claims that wait: they
+	// go on waiting, and the end of the pause wakes them as a push does. When ctx ends first it returns ctx's error
+	// and holds no lease. A store that learns later what it had leased releases it, the attempt uncounted. If it never
+	// learns, the leases run out.
 	Claim(ctx context.Context, c Claim) ([]Delivery, error)
 
 	// Settle lets holders finish, give back, give up or extend. A token that is not
@@ -88,12 +102,17 @@ type Store interface {
 	//
 	// A retry or snooze under a current token that would be due after MaxDue yields ErrInvalid and
 	// changes nothing; the lease stays.
+	//
+	// A settlement is checked in this order: is it malformed, is its token current, was the message cancelled, would
+	// it be due after MaxDue. Because items take effect in order, the second of two acks with one token is
+	// ErrLeaseLost.
 	Settle(ctx context.Context, ss []Settlement) ([]error, error)
 
 	// Amend cancels, reschedules, requeues or deletes by ID, without a lease. Each item has a
 	// definite answer. One that would be due after MaxDue is ErrInvalid, whether there is such a
 	// message or not. A reschedule of a message that was cancelled under a lease which has run out
-	// ends it and answers ErrNotFound.
+	// ends it and answers ErrNotFound. Of several changes of one message in a call each finds what the one before
+	// has left.
 	Amend(ctx context.Context, as []Amendment) ([]Amended, error)
 
 	// Now is the store's clock (P8).
@@ -116,14 +135,17 @@ type NewMessage struct {
 	// Headers are at most MaxHeaderBytes in all. An empty map is stored as nil.
 	Headers map[string]string
 	// Due is the time at which to deliver, rounded up to whole milliseconds. A time
-	// in the past delivers at once. Zero means Delay after the store's clock.
+	// in the past delivers at once. Zero means Delay after the store's clock. A time before
+	// the year 1 or after MaxDue is ErrInvalid, and so is a Delay that leads beyond MaxDue.
 	Due time.Time
 	// Delay counts from the store's clock at the moment of storing. It must not be
 	// negative, nor be given together with Due.
 	Delay time.Duration
-	// MaxAttempts overrides the topic's setting when positive.
+	// MaxAttempts overrides the topic's setting when positive; at most MaxAttemptsLimit. A negative one is ErrInvalid.
 	MaxAttempts int
-	// ExpireAfter, counted from the due time, ends the wish to deliver. 0 is never.
+	// ExpireAfter, counted from the due time, ends the wish to deliver. 0 is never, and a negative one is ErrInvalid.
+	// An expiry that would lie beyond MaxDue is no error, because nothing is due then: Message.Expires is the
+	// millisecond after MaxDue.
 	ExpireAfter time.Duration
 	// DropExpired drops the message when it expires; otherwise it becomes dead.
 	DropExpired bool
@@ -177,6 +199,8 @@ func (s PushStatus) String() string { return name(pushNames[:], int(s)) }
 
 // PushResult is the outcome of one pushed message.
 type PushResult struct {
+	// ID and Topic name the message, also one that was refused. ID is the one that the store has made where the push
+	// had none. Beside an ErrInvalid or ErrTooLarge it may be empty then.
 	ID    string
 	Topic string
 	// Due is the due time in force: the new one, or that of the message kept.
@@ -200,7 +224,8 @@ type Claim struct {
 	Max int
 	// PerTopic bounds how many of them are of any one topic; 0, as Max or more, is no bound of its own.
 	PerTopic int
-	// Wait is how long to wait when nothing is due; 0 does not wait.
+	// Wait is how long to wait when nothing is due. 0, the default, does not wait; less is ErrInvalid. The contract has no upper bound.
+	// A server refuses more than its limit, 55 s by default, over HTTP; remotestore asks again until the whole Wait is over.
 	Wait time.Duration
 	// Lease overrides the topic's lease length when positive.
 	Lease time.Duration
@@ -245,10 +270,11 @@ type Settlement struct {
 	Verb  Verb
 	// Delay is for SettleRetry and SettleSnooze the time until the next attempt. UseBackoff, for
 	// SettleRetry only, is what the topic's backoff says. For SettleExtend it is the
-	// new length of the lease from now, 0 for the topic's. Otherwise 0.
+	// new length of the lease from now, 0 for the topic's. A Delay with any other verb is ErrInvalid, because
+	// an ack that was meant for later would finish the message for good.
 	Delay time.Duration
 	// Error is kept in the history by SettleRetry and SettleDiscard; the store shortens
-	// it to MaxErrorBytes.
+	// it to MaxErrorBytes. The other verbs ignore it.
 	Error string
 }
 
@@ -281,7 +307,8 @@ type Amendment struct {
 	Topic  string
 	ID     string
 	// Due and Delay say when, for ChangeReschedule and ChangeRequeue, by the rules of
-	// NewMessage. Both zero is now. A requeue moves the expiry along, too.
+	// NewMessage. Both zero is now. A requeue moves the expiry along, too. With ChangeCancel and ChangeDelete,
+	// which have no due time, either of them is ErrInvalid.
 	Due   time.Time
 	Delay time.Duration
 }

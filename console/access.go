@@ -8,53 +8,11 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
 )
 
-// Action is what a page or form wants to do to a topic.
-type Action uint8
-
-// The actions that a User is asked for.
-const (
-	// ActionInspect looks at messages, counts and settings.
-	ActionInspect Action = iota + 1
-	// ActionPush stores messages.
-	ActionPush
-	// ActionAmend cancels, reschedules and requeues.
-	ActionAmend
-	// ActionAdmin changes settings, pauses, purges and deletes, single messages too.
-	ActionAdmin
-
-	// actionPublic is for what everybody may have: style, script, the form to log in.
-	actionPublic
-	// actionAny is for pages that everybody may see who is known at all.
-	actionAny
-)
-
-var actionNames = [...]string{"", "inspect", "push", "amend", "admin", "", ""}
-
-// String returns "inspect", "push", "amend" or "admin".
-func (a Action) String() string {
-	if int(a) < len(actionNames) {
-		return actionNames[a]
-	}
-	return "invalid"
-}
-
-// User is who uses the console.
-type User struct {
-	// Name is who he is, in the audit log.
-	Name string
-	// May tells whether he may do a to a topic; an empty topic stands for all topics. It is called several times for a
-	// request, so it must be quick. A nil May allows nothing.
-	May func(a Action, topic string) bool
-}
-
-// Everything is a May that allows everything.
-func Everything(Action, string) bool { return true }
-
-// identify finds out who sends the request. The token of a session goes into the header Authorization, where programs have theirs.
-// So each request is judged anew, and the sessions of a token end with it.
+// identify finds out who sends the request. It puts the token of a session into the header Authorization, where programs send theirs, so
+// that each request is authenticated anew. When the token no longer counts, all its sessions end.
 func (c *call) identify() error {
 	ask := c.console.options.Authenticate
 	if ask == nil {
@@ -88,7 +46,7 @@ func withToken(r *http.Request, token string) *http.Request {
 	return r
 }
 
-// user is who sends the request, or "".
+// user is the name of who sends the request, or "" before that is known.
 func (c *call) user() string {
 	if c.who == nil {
 		return ""
@@ -96,13 +54,13 @@ func (c *call) user() string {
 	return c.who.Name
 }
 
-// authorizeRoute asks whether the route's action is allowed on the topic that the path names, or on all topics. Routes that are not of
-// one topic and are marked so check each topic themselves.
+// authorizeRoute checks the route's action on the topic that the path names, or on all topics. A handler whose route is marked perTopic
+// checks each topic itself.
 func (c *call) authorizeRoute() error {
 	switch a := c.route.action; {
-	case a == actionAny:
+	case c.route.anyPrincipal:
 		return nil
-	case a < ActionInspect || a > ActionAdmin:
+	case a == 0:
 		return fmt.Errorf("nobody may use this page: %w", punctual.ErrForbidden)
 	case c.route.perTopic:
 		return nil
@@ -111,27 +69,27 @@ func (c *call) authorizeRoute() error {
 	}
 }
 
-// may returns an ErrForbidden unless who sends the request may do a to the topic, "" being all topics. Nobody changes the audit log.
-func (c *call) may(a Action, topic string) error {
-	switch {
-	case topic == overview.AuditTopic && a != ActionInspect:
+// may returns an ErrForbidden unless who sends the request may do a to the topic, where "" stands for all topics. Nobody changes the audit
+// log in a console.
+func (c *call) may(a access.Action, topic string) error {
+	if topic == access.AuditTopic && a != access.Inspect {
 		return fmt.Errorf("topic %s is the audit log, which can only be read: %w", topic, punctual.ErrForbidden)
-	case c.who != nil && c.who.May != nil && c.who.May(a, topic):
-		return nil
-	case topic == "":
-		return fmt.Errorf("%s may not %s in all topics: %w", c.user(), a, punctual.ErrForbidden)
 	}
-	return fmt.Errorf("%s may not %s in topic %s: %w", c.user(), a, topic, punctual.ErrForbidden)
+	if c.who == nil {
+		return fmt.Errorf("nobody may %s before it is known who asks: %w", a, punctual.ErrForbidden)
+	}
+	return c.who.Check(a, topic)
 }
 
-// thisMachine is who uses a console without Options.Authenticate: everybody on this machine, and nobody else. A request that a proxy passed
-// on may come from elsewhere. One for a name that is not of this machine may come from a page of another site, by DNS rebinding.
-func thisMachine(r *http.Request) (*User, error) {
+// thisMachine authenticates requests to a console without Options.Authenticate: everybody on this machine may do everything, and nobody else
+// anything. A request that a proxy passed on may come from elsewhere. A request for a name that is not of this machine may come from a page
+// of another site, by DNS rebinding.
+func thisMachine(r *http.Request) (*access.Principal, error) {
 	switch {
 	case r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Real-Ip") != "":
 	case !overSocket(r) && (!isLoopback(r.RemoteAddr) || !isLoopback(r.Host)):
 	default:
-		return &User{Name: localUser, May: Everything}, nil
+		return &access.Principal{Name: localUser, Grants: []access.Grant{access.Everything()}}, nil
 	}
 	return nil, fmt.Errorf("the console answers to this machine alone, under localhost or 127.0.0.1, until Options.Authenticate says who may use it: %w", punctual.ErrForbidden)
 }

@@ -12,31 +12,35 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
 )
 
-// who is an Authenticate for which everybody is one person who may do this.
-func who(may func(Action, string) bool) func(*http.Request) (*User, error) {
-	return func(*http.Request) (*User, error) { return &User{Name: "ann", May: may}, nil }
+// who is an Authenticate for which everybody is one person with these grants.
+func who(grants ...access.Grant) func(*http.Request) (*access.Principal, error) {
+	return func(*http.Request) (*access.Principal, error) {
+		return &access.Principal{Name: "ann", Grants: grants}, nil
+	}
 }
 
-// roles knows tokens and what their holders may do.
-type roles map[string]func(Action, string) bool
+// readAll is the grant of who may look at everything and change nothing.
+var readAll = access.Grant{Actions: access.Inspect, Topics: "*"}
 
-func (r roles) authenticate(req *http.Request) (*User, error) {
+// roles knows tokens and what their holders may do.
+type roles map[string][]access.Grant
+
+func (r roles) authenticate(req *http.Request) (*access.Principal, error) {
 	token, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
-	may, known := r[token]
+	grants, known := r[token]
 	if !known {
 		return nil, fmt.Errorf("no such token: %w", punctual.ErrUnauthenticated)
 	}
-	return &User{Name: token, May: may}, nil
+	return &access.Principal{Name: token, Grants: grants}, nil
 }
 
 // people are the roles that the tests have.
 func people() roles {
 	return roles{
-		"admin": Everything, "reader": func(a Action, _ string) bool { return a == ActionInspect },
-		"orders": func(_ Action, topic string) bool { return strings.HasPrefix(topic, "order.") }, "nothing": nil,
+		"admin": {access.Everything()}, "reader": {readAll}, "orders": {{Actions: access.All, Topics: "order.*"}}, "nothing": nil,
 	}
 }
 
@@ -159,17 +163,18 @@ func TestEveryRouteForEveryRole(t *testing.T) {
 				} else {
 					a = b.send(rt.method, path, nil)
 				}
-				public := rt.action == actionPublic
-				allowed := public || role != "" && (rt.action == actionAny || rt.perTopic && rt.method == http.MethodGet && rt.path != "/audit" && rt.path != "/week")
-				if may := people()[role]; may != nil && rt.action <= ActionAdmin {
+				public := rt.public
+				allowed := public || role != "" && (rt.anyPrincipal || rt.perTopic && rt.method == http.MethodGet && rt.path != "/audit" && rt.path != "/week")
+				if role != "" && rt.action != 0 {
 					of := ""
 					if strings.Contains(rt.path, "{topic}") || rt.path == "/try" {
 						of = topic
 					}
 					if rt.path == "/audit" {
-						of = overview.AuditTopic
+						of = access.AuditTopic
 					}
-					allowed = may(rt.action, of) || allowed
+					p := access.Principal{Grants: people()[role]}
+					allowed = p.Allows(rt.action, of) || allowed
 				}
 				switch {
 				case !allowed && role == "" && rt.method == http.MethodGet:
@@ -187,7 +192,7 @@ func TestEveryRouteForEveryRole(t *testing.T) {
 				case !public && (a.Code == http.StatusForbidden || a.Code == http.StatusUnauthorized || a.Code >= 500):
 					t.Errorf("%s: %d %s", name, a.Code, a.text)
 				}
-				if changed := r.state() != before; changed && (!allowed || rt.action <= ActionInspect || rt.action > ActionAdmin) {
+				if changed := r.state() != before; changed && (!allowed || rt.action == 0 || rt.action == access.Inspect) {
 					t.Errorf("%s changed the store:\n%s\n%s", name, before, r.state())
 				}
 			}
@@ -262,7 +267,7 @@ func TestThisMachine(t *testing.T) {
 // An Authenticate that fails, or says nobody, lets nobody in.
 func TestAuthenticateFails(t *testing.T) {
 	for _, c := range []struct {
-		user *User
+		user *access.Principal
 		err  error
 		want int
 	}{
@@ -270,9 +275,9 @@ func TestAuthenticateFails(t *testing.T) {
 		{nil, fmt.Errorf("the file is gone: %w", punctual.ErrOverloaded), 503},
 		{nil, errors.New("broken"), 500},
 		{nil, punctual.ErrUnauthenticated, 401},
-		{&User{Name: "x"}, nil, 403},
+		{&access.Principal{Name: "x"}, nil, 403},
 	} {
-		r := newRig(t, &Options{Authenticate: func(*http.Request) (*User, error) { return c.user, c.err }})
+		r := newRig(t, &Options{Authenticate: func(*http.Request) (*access.Principal, error) { return c.user, c.err }})
 		if a := r.get("/topics/x"); a.Code != c.want {
 			t.Errorf("%+v, %v: %d, want %d", c.user, c.err, a.Code, c.want)
 		}

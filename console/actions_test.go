@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -87,8 +90,8 @@ func TestMessageActions(t *testing.T) {
 	if _, err := r.store.Get(t.Context(), "t", "f"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("a deleted message: %v", err)
 	}
-	isDelete := func(e entry) bool {
-		return e.Verb == "delete" && e.Topic == "t" && e.ID == "f" && e.Result == resultDone
+	isDelete := func(e audit.Entry) bool {
+		return e.Verb == "delete" && e.Topic == "t" && e.ID == "f" && e.Result == audit.Done
 	}
 	if all := r.entries(); !slices.ContainsFunc(all, isDelete) {
 		t.Errorf("the audit log says nothing of the delete: %+v", all)
@@ -378,6 +381,48 @@ func TestNewest(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Every setting but the pauses has its place in the form. It can be changed there unless it is fixed, and a bad value is refused with the
+// text that the server and the command line have for it.
+func TestSettingsInTheForm(t *testing.T) {
+	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s"}
+	for _, row := range settings.Table {
+		r := newRig(t, nil)
+		r.push("t", "m", time.Hour)
+		field := fmt.Sprintf(`name="%s" value="%s"`, row.Name, row.Default())
+		form := func(text string) url.Values { return url.Values{row.Name: {text}, "was_" + row.Name: {row.Default()}} }
+		want := punctual.DefaultSettings()
+		if page := r.page("/topics/t"); strings.Contains(page, field) != (!row.Pause && !row.Fixed) {
+			t.Errorf("%s: the form of the topic has %s: %v", row.Name, field, !row.Pause)
+		}
+		r.sent("/topics/t/configure", form(values[row.Kind()]))
+		if !row.Pause && !row.Fixed {
+			var p punctual.SettingsPatch
+			if err := row.Parse(&p, values[row.Kind()]); err != nil {
+				t.Fatal(err)
+			}
+			row.Apply(&want, &p)
+		}
+		if got, err := r.store.Settings(t.Context(), "t"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: the settings are %+v, %v; want %+v", row.Name, got, err, want)
+		}
+		for _, text := range []string{"", "sometimes", "0", "-1", "3x", "99999d", "1s,-1s"} {
+			var p punctual.SettingsPatch
+			bad := row.Parse(&p, text)
+			if bad == nil {
+				set := punctual.DefaultSettings()
+				row.Apply(&set, &p)
+				bad = row.Check(&set)
+			}
+			if bad == nil || row.Pause || row.Fixed {
+				continue
+			}
+			if a := r.post("/topics/t/configure", form(text)); a.Code != 400 || !strings.Contains(html.UnescapeString(a.text), bad.Error()) {
+				t.Errorf("%s of %q: %d; want 400 with %v", row.Name, text, a.Code, bad)
+			}
+		}
 	}
 }
 

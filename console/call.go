@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -24,10 +25,10 @@ type call struct {
 	path     map[string]string // decoded, by name of the parameter
 	form     url.Values        // of the query, in a POST of the body
 	look     look
-	fragment bool  // only the part of the page that is renewed is asked for
-	problem  error // why a form was refused, shown above its page
-	begun    bool  // something was sent
-	who      *User // nil before it is known
+	fragment bool              // only the part of the page that is renewed is asked for
+	problem  error             // why a form was refused, shown above its page
+	begun    bool              // something was sent
+	who      *access.Principal // nil before it is known
 	loggedIn bool
 	browser  string // what the token of forms is made for; "" before it is needed
 	// noStories: the store has said that it keeps no finished messages.
@@ -40,7 +41,7 @@ const maxForm = 4 << 20
 // maxStrangersForm is for forms of those who are not known yet.
 const maxStrangersForm = 16 << 10
 
-// findRoute finds the route by path and method. It has answered when done.
+// findRoute finds the route by path and method. When done, it has answered the request itself.
 func (c *call) findRoute() (done bool, err error) {
 	path, inside := strings.CutPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if inside && path == "" {
@@ -56,22 +57,16 @@ func (c *call) findRoute() (done bool, err error) {
 			return false, err
 		}
 	}
+	table := c.console.routes
 	if len(segments) > 0 && segments[0] == "fragment" {
-		c.fragment, segments = true, segments[1:]
+		c.fragment, segments, table = true, segments[1:], c.console.liveRoutes
 	}
-	var allowed []string
-	for _, rt := range c.console.routes {
-		values, ok := rt.matches(segments)
-		if !ok || c.fragment && !rt.live {
-			continue
-		}
-		if rt.method == c.r.Method || rt.method == http.MethodGet && c.r.Method == http.MethodHead {
-			c.route, c.path = rt, values
-			return false, nil
-		}
-		allowed = append(allowed, rt.method)
-	}
-	if len(allowed) == 0 {
+	route, values, allowed, ok := table.Find(c.r.Method, segments)
+	switch {
+	case ok:
+		c.route, c.path = route, values
+		return false, nil
+	case len(allowed) == 0:
 		return false, errNoPage
 	}
 	c.w.Header().Set("Allow", strings.Join(allowed, ", "))
@@ -91,7 +86,7 @@ func (c *call) readForm() error {
 		return nil
 	}
 	most := int64(maxForm)
-	if c.route.action == actionPublic {
+	if c.route.public {
 		most = maxStrangersForm
 	}
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, most)

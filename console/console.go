@@ -8,12 +8,16 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/consumers"
+	"github.com/punctualmq/punctual/internal/httproute"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
@@ -35,9 +39,10 @@ type Options struct {
 	// API is where the HTTP interface of the same store answers, for the curl lines that pages show. It is a URL, or
 	// "/" for the host under which the console is seen. Default: no such lines.
 	API string
-	// Authenticate says who sends a request, or returns an error that wraps punctual.ErrUnauthenticated. It is asked once for each
-	// request, so it must be quick. Default: whoever is on this machine may do everything, and others nothing.
-	Authenticate func(r *http.Request) (*User, error)
+	// Authenticate finds out who sends a request and may do what, or returns an error that wraps punctual.ErrUnauthenticated. It is the
+	// method of an access.Authenticator, such as Server.Authenticate of the server beside the console. It is called once for each request,
+	// so it must be quick. Default: whoever is on this machine may do everything, and others nothing.
+	Authenticate func(r *http.Request) (*access.Principal, error)
 	// LoginByToken lets people log in with a token. It stands in the header Authorization of each request that Authenticate then
 	// gets, as programs send it: Bearer TOKEN. Without it, Authenticate knows people by other means, such as a cookie of the
 	// program around the console, or a certificate.
@@ -56,13 +61,13 @@ type Console struct {
 	options   Options
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
-	routes    []*route
+	// routes has all routes, and liveRoutes those of which a part is renewed.
+	routes, liveRoutes *httproute.Table[*route]
 	*content
 	sessions     *sessions
 	failedLogins seldom
 	formKey      formKey
-	audit        *auditLog
-	gatherer     *gatherer
+	audit        *audit.Log
 	reader       *overview.Reader
 	drawn        drawn
 	meter        *overview.Meter
@@ -84,15 +89,17 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 		return nil, fmt.Errorf("console prefix %q: begin it with a slash and end it without one, like /queues: %w", p, punctual.ErrInvalid)
 	}
 	c := &Console{
-		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(), routes: routes(),
+		store: store, options: *o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), origin: http.NewCrossOriginProtection(),
 		meter: overview.NewMeter(), tracker: consumers.New(), scanFor: scanTime, requeueFor: requeueTime,
 	}
+	table := routes()
+	c.routes = httproute.New(table, (*route).pattern)
+	c.liveRoutes = httproute.New(slices.DeleteFunc(table, func(rt *route) bool { return !rt.live }), (*route).pattern)
 	c.inspector, _ = punctual.As[punctual.Inspector](store)
 	c.keeper, _ = punctual.As[punctual.FinishedKeeper](store)
 	c.reporter, _ = punctual.As[punctual.ConsumerReporter](store)
 	c.sessions, c.formKey = newSessions(), newFormKey()
-	c.audit = &auditLog{store: store, inspector: c.inspector, log: c.log}
-	c.gatherer = newGatherer(c.audit)
+	c.audit = audit.New(store, c.log)
 	c.options.Location = cmp.Or(o.Location, time.UTC)
 	var err error
 	if c.content, err = readContent(); err != nil {
@@ -102,10 +109,10 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	return c, err
 }
 
-// Close ends what the console reads of the store and waits for it, and for what the audit log still has to be told. Close it
-// before the store.
+// Close ends what the console reads of the store and waits for that, and for entries that the audit log has not stored yet. Close the
+// console before the store.
 func (c *Console) Close() error {
-	c.gatherer.close()
+	c.audit.Close()
 	if err := c.reader.Close(); err != nil {
 		return fmt.Errorf("close console: %w", err)
 	}
@@ -151,7 +158,7 @@ func (c *call) answer() error {
 	if err := c.console.origin.Check(c.r); err != nil {
 		return fmt.Errorf("a page of another site sent this: %w", punctual.ErrForbidden)
 	}
-	if c.route.action != actionPublic {
+	if !c.route.public {
 		if err := c.identify(); err != nil {
 			if c.askToLogIn(err) {
 				return nil

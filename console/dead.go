@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/overview"
 	"github.com/punctualmq/punctual/internal/wire"
@@ -75,7 +77,7 @@ func (c *call) showDead() error {
 		p.Topics, p.Whole = p.Topics[:deadTopics], false
 	}
 	if p.Topic != "" {
-		if err := c.may(ActionInspect, p.Topic); err != nil {
+		if err := c.may(access.Inspect, p.Topic); err != nil {
 			return err
 		}
 		p.Subject = p.Topic
@@ -208,7 +210,7 @@ func (c *call) requeueDead() error {
 	}
 	var r requeued
 	detail := fmt.Sprintf("reason %q, %s, spread over %s", q.Reason, filter, notation.FormatDuration(spread))
-	n, err := c.carryOut(deed{verb: "requeue", topic: q.Topic, detail: detail}, func(ctx context.Context) (n int64, err error) {
+	n, err := c.record(audit.Change{Verb: "requeue", Topic: q.Topic, Detail: detail}, func(ctx context.Context) (n int64, err error) {
 		r, err = c.requeueAll(ctx, inspector, q, filter, spread)
 		return r.done, err
 	})

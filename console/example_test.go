@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
 	"github.com/punctualmq/punctual/memstore"
 )
@@ -18,14 +19,16 @@ func Example() {
 	defer store.Close()
 	pages, err := console.New(store, &console.Options{
 		Prefix: "/queues",
-		Authenticate: func(r *http.Request) (*console.User, error) {
+		Authenticate: func(r *http.Request) (*access.Principal, error) {
 			cookie, err := r.Cookie("login") // whatever the program has
 			if err != nil {
 				return nil, fmt.Errorf("log in first: %w", punctual.ErrUnauthenticated)
 			}
-			return &console.User{Name: cookie.Value, May: func(a console.Action, _ string) bool {
-				return a == console.ActionInspect || cookie.Value == "ann"
-			}}, nil
+			may := access.Inspect
+			if cookie.Value == "ann" {
+				may = access.All
+			}
+			return &access.Principal{Name: cookie.Value, Grants: []access.Grant{{Actions: may, Topics: "*"}}}, nil
 		},
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
 
 const (
@@ -102,7 +103,7 @@ func (c *call) findID(p *findPage) error {
 	p.Asked = true
 	topics := p.Topics
 	if p.Topic != "" {
-		if err := c.may(ActionInspect, p.Topic); err != nil {
+		if err := c.may(access.Inspect, p.Topic); err != nil {
 			return err
 		}
 		topics = []string{p.Topic}
@@ -182,7 +183,7 @@ func (c *call) findHeader(p *findPage) error {
 	if err != nil {
 		return err
 	}
-	if err := c.may(ActionInspect, p.Topic); err != nil {
+	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
 	}
 	if err := c.mayShowHeader(p.Name); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -131,12 +132,8 @@ func (f *frame) Count(n int64) string { return thousands(n) }
 
 // May tells whether who looks at the page may do what the word of an action says to a topic. Buttons that would be refused are not shown.
 func (f *frame) May(action, topic string) bool {
-	for a, name := range actionNames {
-		if name == action {
-			return f.call.may(Action(a), topic) == nil
-		}
-	}
-	return false
+	a, err := access.ParseActions(action)
+	return err == nil && f.call.may(a, topic) == nil
 }
 
 // Brief is a count in few characters.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
@@ -67,9 +68,9 @@ const (
 
 func (c *call) showLateness() error {
 	p := &latenessPage{frame: c.frame("lateness"), Topic: c.get("topic"), Observed: c.console.observed.Load(), Since: c.console.meter.Since()}
-	p.Whole = c.may(ActionInspect, p.Topic) == nil
+	p.Whole = c.may(access.Inspect, p.Topic) == nil
 	if p.Topic != "" && !p.Whole {
-		return c.may(ActionInspect, p.Topic)
+		return c.may(access.Inspect, p.Topic)
 	}
 	s := latenessSpans()[0]
 	for _, o := range latenessSpans() {
@@ -88,7 +89,7 @@ func (c *call) showLateness() error {
 	all := c.console.lateness.of(c.console.meter, s)
 	var shown []latenessOf
 	for _, t := range all.topics {
-		if t.name != overview.AuditTopic && t.sum.Deliveries > 0 && c.may(ActionInspect, t.name) == nil {
+		if t.name != access.AuditTopic && t.sum.Deliveries > 0 && c.may(access.Inspect, t.name) == nil {
 			shown = append(shown, t)
 		}
 	}
@@ -137,7 +138,7 @@ func (c *call) lookForOldest(p *latenessPage) {
 	}
 	p.Asked, p.Now = true, over.AsOf
 	for _, t := range over.Topics {
-		if t.Ready == 0 || t.NextDue.IsZero() || t.Settings.DeliveryPaused || p.Topic != "" && p.Topic != t.Topic || c.may(ActionInspect, t.Topic) != nil {
+		if t.Ready == 0 || t.NextDue.IsZero() || t.Settings.DeliveryPaused || p.Topic != "" && p.Topic != t.Topic || c.may(access.Inspect, t.Topic) != nil {
 			continue
 		}
 		if late := max(0, p.Now.Sub(t.NextDue)); p.OldestIn == "" || late > p.Oldest {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
@@ -71,7 +72,7 @@ func TestLateness(t *testing.T) {
 
 // Who may inspect some topics sees those, and no sum of all.
 func TestLatenessOfSomeTopics(t *testing.T) {
-	r := newRig(t, &Options{Authenticate: who(func(_ Action, topic string) bool { return topic == "mine" })})
+	r := newRig(t, &Options{Authenticate: who(access.Grant{Actions: access.All, Topics: "mine"})})
 	r.push("theirs", "a", 0)
 	r.clock.Advance(time.Minute)
 	r.delivered("mine", time.Second, 0)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -140,7 +141,7 @@ func (c *call) amendMessage() error {
 	}
 	a.Topic, a.ID = topic, id
 	var due time.Time
-	_, err = c.carryOut(deed{verb: a.Change.String(), topic: topic, id: id, detail: detail}, func(ctx context.Context) (int64, error) {
+	_, err = c.record(audit.Change{Verb: a.Change.String(), Topic: topic, ID: id, Detail: detail}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Amend(ctx, []punctual.Amendment{a})
 		if err != nil {
 			return 0, err
@@ -166,7 +167,7 @@ func (c *call) deleteMessage() error {
 		return err
 	}
 	topic, id := c.path["topic"], c.path["id"]
-	_, err = c.carryOut(deed{verb: punctual.ChangeDelete.String(), topic: topic, id: id}, func(ctx context.Context) (int64, error) {
+	_, err = c.record(audit.Change{Verb: punctual.ChangeDelete.String(), Topic: topic, ID: id}, func(ctx context.Context) (int64, error) {
 		m, err := inspector.Get(ctx, topic, id)
 		if err != nil {
 			return 0, err

@@ -155,7 +155,7 @@ func (c *call) finding(f *frame, o overview.Finding) finding {
 		out.Sentence = text(key, o.Count, f.Span(o.Late))
 	case overview.KindPushPaused:
 		out.Sentence = text(key)
-	case overview.KindHerd, overview.KindFar, overview.KindDead:
+	case overview.KindBurst, overview.KindFar, overview.KindDead:
 		out.Sentence = text(key, o.Count, at)
 	default:
 		out.Sentence = visible(o.Text)

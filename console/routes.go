@@ -2,7 +2,8 @@ package console
 
 import (
 	"net/http"
-	"strings"
+
+	"github.com/punctualmq/punctual/access"
 )
 
 // route is one row of the table: a method and path, and who may use it.
@@ -10,10 +11,13 @@ type route struct {
 	method string
 	// path has parameters in braces: /topics/{topic}.
 	path string
-	// action is what the route needs; 0 refuses everybody. It is asked for the topic that the path names, or for all topics. With
-	// perTopic the page shows several topics and asks for each of them.
-	action   Action
+	// action is the right that the route needs, on the topic that the path names, or on all topics. With perTopic the page is about several
+	// topics, and its handler checks the right on each of them.
+	action   access.Action
 	perTopic bool
+	// anyPrincipal marks a route for everybody who is known at all, and public one for strangers, too. A route that has neither and no action
+	// is refused to everybody.
+	anyPrincipal, public bool
 	// live is for pages of which a part is renewed, under /fragment and the page's path.
 	live bool
 	// form, for a POST, shows the page whose form it is, once more, when the form is refused.
@@ -21,27 +25,8 @@ type route struct {
 	handle func(c *call) error
 }
 
-// matches compares the segments of a path with the route's and returns its parameters.
-func (rt *route) matches(segments []string) (values map[string]string, ok bool) {
-	var pattern []string
-	if rt.path != "/" {
-		pattern = strings.Split(rt.path[1:], "/")
-	}
-	if len(pattern) != len(segments) {
-		return nil, false
-	}
-	for i, want := range pattern {
-		if name, isParam := strings.CutPrefix(want, "{"); isParam {
-			if values == nil {
-				values = make(map[string]string, 2)
-			}
-			values[strings.TrimSuffix(name, "}")] = segments[i]
-		} else if want != segments[i] {
-			return nil, false
-		}
-	}
-	return values, true
-}
+// pattern is what httproute.New asks of a route.
+func (rt *route) pattern() (method, path string) { return rt.method, rt.path }
 
 const (
 	pathTopic   = "/topics/{topic}"
@@ -52,36 +37,36 @@ const (
 func routes() []*route {
 	get, post := http.MethodGet, http.MethodPost
 	return []*route{
-		{method: get, path: "/assets/{name}", action: actionPublic, handle: (*call).sendAsset},
-		{method: get, path: "/login", action: actionPublic, handle: (*call).showLogin},
-		{method: post, path: "/login", action: actionPublic, form: (*call).showLogin, handle: (*call).logIn},
-		{method: post, path: "/logout", action: actionAny, handle: (*call).logOut},
-		{method: get, path: "/audit", action: ActionInspect, perTopic: true, handle: (*call).showAudit},
+		{method: get, path: "/assets/{name}", public: true, handle: (*call).sendAsset},
+		{method: get, path: "/login", public: true, handle: (*call).showLogin},
+		{method: post, path: "/login", public: true, form: (*call).showLogin, handle: (*call).logIn},
+		{method: post, path: "/logout", anyPrincipal: true, handle: (*call).logOut},
+		{method: get, path: "/audit", action: access.Inspect, perTopic: true, handle: (*call).showAudit},
 
-		{method: post, path: "/look", action: actionAny, handle: (*call).keepLook},
+		{method: post, path: "/look", anyPrincipal: true, handle: (*call).keepLook},
 
-		{method: get, path: "/", action: ActionInspect, live: true, handle: (*call).showNow},
-		{method: get, path: "/ahead", action: ActionInspect, live: true, handle: (*call).showAhead},
-		{method: get, path: "/week", action: ActionInspect, perTopic: true, live: true, handle: (*call).showWeek},
-		{method: get, path: "/lateness", action: ActionInspect, perTopic: true, live: true, handle: (*call).showLateness},
-		{method: get, path: "/topics", action: ActionInspect, perTopic: true, live: true, handle: (*call).showTopics},
-		{method: get, path: "/find", action: ActionInspect, perTopic: true, handle: (*call).showFind},
-		{method: get, path: "/dead", action: ActionInspect, perTopic: true, live: true, handle: (*call).showDead},
-		{method: get, path: "/try", action: ActionInspect, perTopic: true, live: true, handle: (*call).showTry},
-		{method: post, path: "/try", action: ActionPush, perTopic: true, form: (*call).showTry, handle: (*call).push},
+		{method: get, path: "/", action: access.Inspect, live: true, handle: (*call).showNow},
+		{method: get, path: "/ahead", action: access.Inspect, live: true, handle: (*call).showAhead},
+		{method: get, path: "/week", action: access.Inspect, perTopic: true, live: true, handle: (*call).showWeek},
+		{method: get, path: "/lateness", action: access.Inspect, perTopic: true, live: true, handle: (*call).showLateness},
+		{method: get, path: "/topics", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTopics},
+		{method: get, path: "/find", action: access.Inspect, perTopic: true, handle: (*call).showFind},
+		{method: get, path: "/dead", action: access.Inspect, perTopic: true, live: true, handle: (*call).showDead},
+		{method: get, path: "/try", action: access.Inspect, perTopic: true, live: true, handle: (*call).showTry},
+		{method: post, path: "/try", action: access.Push, perTopic: true, form: (*call).showTry, handle: (*call).push},
 
-		{method: get, path: pathTopic, action: ActionInspect, live: true, handle: (*call).showTopic},
-		{method: post, path: pathTopic + "/configure", action: ActionAdmin, form: (*call).showTopic, handle: (*call).configureTopic},
-		{method: post, path: pathTopic + "/pause", action: ActionAdmin, form: (*call).showTopic, handle: (*call).pauseTopic},
-		{method: post, path: pathTopic + "/purge", action: ActionAdmin, form: (*call).showTopic, handle: (*call).purgeTopic},
-		{method: post, path: pathTopic + "/delete", action: ActionAdmin, form: (*call).showTopic, handle: (*call).deleteTopic},
-		{method: post, path: pathTopic + "/amend", action: ActionAmend, form: (*call).showTopic, handle: (*call).amendMany},
-		{method: post, path: pathTopic + "/requeue", action: ActionAmend, handle: (*call).requeueDead},
-		{method: get, path: pathTopic + "/dead.ndjson", action: ActionInspect, handle: (*call).exportDead},
+		{method: get, path: pathTopic, action: access.Inspect, live: true, handle: (*call).showTopic},
+		{method: post, path: pathTopic + "/configure", action: access.Admin, form: (*call).showTopic, handle: (*call).configureTopic},
+		{method: post, path: pathTopic + "/pause", action: access.Admin, form: (*call).showTopic, handle: (*call).pauseTopic},
+		{method: post, path: pathTopic + "/purge", action: access.Admin, form: (*call).showTopic, handle: (*call).purgeTopic},
+		{method: post, path: pathTopic + "/delete", action: access.Admin, form: (*call).showTopic, handle: (*call).deleteTopic},
+		{method: post, path: pathTopic + "/amend", action: access.Amend, form: (*call).showTopic, handle: (*call).amendMany},
+		{method: post, path: pathTopic + "/requeue", action: access.Amend, handle: (*call).requeueDead},
+		{method: get, path: pathTopic + "/dead.ndjson", action: access.Inspect, handle: (*call).exportDead},
 
-		{method: get, path: pathMessage, action: ActionInspect, live: true, handle: (*call).showMessage},
-		{method: get, path: pathMessage + "/body", action: ActionInspect, handle: (*call).sendBody},
-		{method: post, path: pathMessage + "/delete", action: ActionAdmin, form: (*call).showMessage, handle: (*call).deleteMessage},
-		{method: post, path: pathMessage + "/amend", action: ActionAmend, form: (*call).showMessage, handle: (*call).amendMessage},
+		{method: get, path: pathMessage, action: access.Inspect, live: true, handle: (*call).showMessage},
+		{method: get, path: pathMessage + "/body", action: access.Inspect, handle: (*call).sendBody},
+		{method: post, path: pathMessage + "/delete", action: access.Admin, form: (*call).showMessage, handle: (*call).deleteMessage},
+		{method: post, path: pathMessage + "/amend", action: access.Amend, form: (*call).showMessage, handle: (*call).amendMessage},
 	}
 }

@@ -11,23 +11,26 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/internal/httproute"
 )
 
 // A route without an action refuses everybody, so none may be without.
 func TestEveryRouteHasAnAction(t *testing.T) {
 	for _, rt := range routes() {
-		if rt.action == 0 {
+		if rt.action == 0 && !rt.anyPrincipal && !rt.public {
 			t.Errorf("%s %s has no action", rt.method, rt.path)
 		}
 		if rt.handle == nil {
 			t.Errorf("%s %s has no handler", rt.method, rt.path)
 		}
-		if rt.method == http.MethodGet && (rt.action == ActionAmend || rt.action == ActionPush) {
+		if rt.method == http.MethodGet && (rt.action == access.Amend || rt.action == access.Push) {
 			t.Errorf("GET %s changes something", rt.path)
 		}
 	}
 	r := newRig(t, nil)
-	r.console.routes = append(r.console.routes, &route{method: http.MethodGet, path: "/open", handle: func(c *call) error { return c.show("find", nil) }})
+	open := &route{method: http.MethodGet, path: "/open", handle: func(c *call) error { return c.show("find", nil) }}
+	r.console.routes = httproute.New([]*route{open}, (*route).pattern)
 	if a := r.get("/open"); a.Code != http.StatusForbidden {
 		t.Errorf("a route without an action answers %d", a.Code)
 	}
@@ -141,7 +144,7 @@ func (r *rig) state() string {
 }
 
 func TestFormsAreRefused(t *testing.T) {
-	r := newRig(t, &Options{Authenticate: who(func(a Action, _ string) bool { return a == ActionInspect })})
+	r := newRig(t, &Options{Authenticate: who(readAll)})
 	r.fill()
 	before := r.state()
 	covered := 0
@@ -160,7 +163,7 @@ func TestFormsAreRefused(t *testing.T) {
 	}
 	n := 0
 	for _, rt := range routes() {
-		if rt.method == http.MethodPost && rt.action <= ActionAdmin {
+		if rt.method == http.MethodPost && rt.action != 0 {
 			n++
 		}
 	}
@@ -198,7 +201,7 @@ func TestFormsAreRefused(t *testing.T) {
 
 // A topic that somebody may not inspect is nowhere.
 func TestTopicsAreKeptApart(t *testing.T) {
-	r := newRig(t, &Options{Authenticate: who(func(_ Action, topic string) bool { return strings.HasPrefix(topic, "order.") })})
+	r := newRig(t, &Options{Authenticate: who(access.Grant{Actions: access.All, Topics: "order.*"})})
 	r.fill()
 	for path, code := range map[string]int{
 		"/topics": 200, "/find": 200, "/find?id=dead-1": 200, "/dead": 200, "/try": 200, "/": 403, "/ahead": 403, "/week": 403, "/lateness": 200, "/lateness?topic=pay": 403, "/lateness?topic=order.close": 200, "/week?topic=order.close": 200,
@@ -219,12 +222,12 @@ func TestTopicsAreKeptApart(t *testing.T) {
 // Who may push nowhere is shown no button for it.
 func TestTryOfReaders(t *testing.T) {
 	const button = `<button class="main">Push</button>`
-	for name, may := range map[string]func(a Action, topic string) bool{
-		"reader":       func(a Action, _ string) bool { return a == ActionInspect },
-		"of one topic": func(a Action, topic string) bool { return a == ActionInspect || topic == "order.close" },
-		"everything":   Everything,
+	for name, grants := range map[string][]access.Grant{
+		"reader":       {readAll},
+		"of one topic": {readAll, {Actions: access.All, Topics: "order.close"}},
+		"everything":   {access.Everything()},
 	} {
-		r := newRig(t, &Options{Authenticate: who(may)})
+		r := newRig(t, &Options{Authenticate: who(grants...)})
 		r.fill()
 		if shown := strings.Contains(r.page("/try"), button); shown != (name != "reader") {
 			t.Errorf("%s: the button to push is shown: %t", name, shown)

@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/settings"
 )
 
 // topicPage is one topic: its counts, its list of one state, what falls due, its settings.
@@ -109,19 +111,17 @@ func countOf(s punctual.TopicStats, state punctual.State) int64 {
 type settingField struct {
 	// Name is that of the field and of the catalogue's keys; Value is as people write it.
 	Name, Value string
+	// Fixed settings are shown and cannot be changed.
+	Fixed bool
 }
 
-// settingFields are those that the form has. A store that keeps no stories has no field for them.
-func (c *call) settingFields(s punctual.Settings) []settingField {
-	fields := []settingField{
-		{"lease", notation.FormatDuration(s.Lease)},
-		{"max_attempts", fmt.Sprint(s.MaxAttempts)},
-		{"backoff", notation.FormatBackoff(s.Backoff)},
-		{"dead_retention", notation.FormatDuration(s.DeadRetention)},
-		{"dedupe_window", notation.FormatDuration(s.DedupeWindow)},
-	}
-	if c.keeper() != nil {
-		fields = append(fields, settingField{"finished_retention", notation.FormatDuration(s.FinishedRetention)})
+// settingFields are those that the form has: not the pauses, which have buttons. Where the store keeps no finished messages,
+// there is no field for how long.
+func (c *call) settingFields(s punctual.Settings) (fields []settingField) {
+	for _, row := range settings.Table {
+		if !row.Pause && (row.Needs != settings.FinishedRecords || c.keeper() != nil) {
+			fields = append(fields, settingField{row.Name, row.Text(&s), row.Fixed})
+		}
 	}
 	return fields
 }
@@ -146,7 +146,7 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail string, 
 	if err != nil {
 		return err
 	}
-	_, err = c.carryOut(deed{verb: "configure", topic: topic, detail: detail}, func(ctx context.Context) (int64, error) {
+	_, err = c.record(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
 		_, err := inspector.Configure(ctx, topic, p)
 		return 1, err
 	})
@@ -158,39 +158,17 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail string, 
 
 // readSettings fills the patch with the fields that differ from what the page showed. An empty one is refused.
 func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
-	read := func(name string, into func(text string) error) {
-		text := c.get(name)
-		switch {
-		case err != nil, !c.form.Has(name), text == c.get("was_"+name):
-			return
-		case text == "":
-			err = fmt.Errorf("%s is empty: give a value: %w", name, punctual.ErrInvalid)
-			return
+	for _, row := range settings.Table {
+		text := c.get(row.Name)
+		if row.Pause || row.Fixed || !c.form.Has(row.Name) || text == c.get("was_"+row.Name) {
+			continue
 		}
-		if err = into(text); err == nil {
-			changed = append(changed, name+"="+text)
+		if err := row.Parse(p, text); err != nil {
+			return nil, err
 		}
+		changed = append(changed, row.Name+"="+text)
 	}
-	read("lease", func(s string) error { return parseInto(&p.Lease, s, notation.ParseDuration) })
-	read("max_attempts", func(s string) error { return parseInto(&p.MaxAttempts, s, parseCount) })
-	read("backoff", func(s string) error { return parseInto(&p.Backoff, s, notation.ParseBackoff) })
-	read("dead_retention", func(s string) error { return parseInto(&p.DeadRetention, s, notation.ParseDuration) })
-	read("dedupe_window", func(s string) error { return parseInto(&p.DedupeWindow, s, notation.ParseDuration) })
-	read("finished_retention", func(s string) error { return parseInto(&p.FinishedRetention, s, notation.ParseDuration) })
-	return changed, err
-}
-
-func parseInto[T any](into **T, text string, parse func(string) (T, error)) error {
-	v, err := parse(text)
-	*into = &v
-	return err
-}
-
-func parseCount(s string) (n int, err error) {
-	if n, err = strconv.Atoi(s); err != nil {
-		return 0, fmt.Errorf("%q is not a number: %w", s, punctual.ErrInvalid)
-	}
-	return n, nil
+	return changed, nil
 }
 
 // pauseTopic pauses or resumes pushes or deliveries, as the form says.
@@ -241,7 +219,7 @@ func (c *call) purgeTopic() error {
 			return err
 		}
 	}
-	n, err := c.carryOut(deed{verb: "purge", topic: topic, detail: c.get("state")}, func(ctx context.Context) (int64, error) { return inspector.Purge(ctx, q) })
+	n, err := c.record(audit.Change{Verb: "purge", Topic: topic, Detail: c.get("state")}, func(ctx context.Context) (int64, error) { return inspector.Purge(ctx, q) })
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", topic, err)
 	}
@@ -258,7 +236,7 @@ func (c *call) deleteTopic() error {
 	if err := c.checkTyped(topic); err != nil {
 		return err
 	}
-	n, err := c.carryOut(deed{verb: "delete topic", topic: topic}, func(ctx context.Context) (int64, error) { return inspector.DeleteTopic(ctx, topic) })
+	n, err := c.record(audit.Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context) (int64, error) { return inspector.DeleteTopic(ctx, topic) })
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", topic, err)
 	}
@@ -281,7 +259,7 @@ func (c *call) amendMany() error {
 		as[i].Topic, as[i].ID = topic, id
 	}
 	var others int64
-	n, err := c.carryOut(deed{verb: change.Change.String(), topic: topic, detail: detail}, func(ctx context.Context) (int64, error) {
+	n, err := c.record(audit.Change{Verb: change.Change.String(), Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Amend(ctx, as)
 		if err != nil {
 			return 0, err

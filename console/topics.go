@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
 )
 
 // pageRows is how many rows a page of a list has.
@@ -97,7 +97,7 @@ func (c *call) visibleTopics(f *frame) ([]punctual.TopicStats, error) {
 	}
 	f.noteCounts(all.AsOf, all.Counted, all.Partial)
 	return slices.DeleteFunc(all.Topics, func(s punctual.TopicStats) bool {
-		return s.Topic == overview.AuditTopic || c.may(ActionInspect, s.Topic) != nil
+		return s.Topic == access.AuditTopic || c.may(access.Inspect, s.Topic) != nil
 	}), nil
 }
 

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/overview"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -55,7 +56,7 @@ func (c *call) showArrival(p *tryPage, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.may(ActionInspect, p.Topic); err != nil {
+	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
 	}
 	if p.Due, err = c.instant("due"); err != nil {
@@ -81,11 +82,8 @@ func (c *call) push() error {
 	if err := storekit.CheckTopic(m.Topic); err != nil {
 		return err
 	}
-	if err := c.may(ActionPush, m.Topic); err != nil {
+	if err := c.may(access.Push, m.Topic); err != nil {
 		return err
-	}
-	if m.Topic == overview.AuditTopic {
-		return fmt.Errorf("topic %s is the audit log's: use another one: %w", m.Topic, punctual.ErrForbidden)
 	}
 	var err error
 	if m.Due, m.Delay, err = c.when(); err != nil {
@@ -98,7 +96,7 @@ func (c *call) push() error {
 		m.Headers = map[string]string{name: c.get("header_value")}
 	}
 	var r punctual.PushResult
-	_, err = c.carryOut(deed{verb: "push", topic: m.Topic, id: m.ID}, func(ctx context.Context) (int64, error) {
+	_, err = c.record(audit.Change{Verb: "push", Topic: m.Topic, ID: m.ID}, func(ctx context.Context) (int64, error) {
 		rs, err := c.console.store.Push(ctx, []punctual.NewMessage{m})
 		if err != nil {
 			return 0, err

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
@@ -53,7 +54,7 @@ func (c *call) showWeek() error {
 	for _, t := range topics {
 		p.Topics = append(p.Topics, t.Topic)
 	}
-	if err := c.may(ActionInspect, p.Topic); err != nil {
+	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
 	}
 	// A day more than a week has the hour that comes twice.

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments that move more
-// than 8 MiB in all are made in several steps. If a later step cannot be made, its items alone have that
-// error.
+// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments that move more than 8 MiB in
+// all are made in several steps. If a later step fails, its items alone have that error.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
-	if err := storekit.CheckBatch(len(as)); err != nil {
-		return nil, err
+	if err := s.admit(ctx, storekit.CheckBatch(len(as))); err != nil {
+		return nil, fmt.Errorf("amend: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
 		return nil, fmt.Errorf("amend: %w", err)
@@ -27,7 +28,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	var err error
 	for next < len(as) && err == nil { // in as many transactions as they need
 		next, err = s.writer.Some(ctx, next, len(as), func(tx *writer.Tx, i int) (err error) {
-			answers[i].Due, answers[i].Err, err = s.amend(tx, &as[i])
+			answers[i], err = s.amend(tx, &as[i])
 			return err
 		})
 	}
@@ -40,100 +41,78 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	return answers, nil
 }
 
-// amend adds one amendment to the transaction. result is what the caller is told; err is one of reading the database.
-func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (due time.Time, result, err error) {
-	if result := storekit.CheckAmendment(a); result != nil {
-		return due, result, nil
+// amend adds one amendment to the transaction, and returns what its caller is answered. err is one of reading the database.
+func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment) (answer punctual.Amended, err error) {
+	if err := storekit.CheckAmendment(a); err != nil {
+		return punctual.Amended{Err: err}, nil
 	}
-	if storekit.Moves(a.Change) {
-		if due, result = storekit.DueAt(tx.Now, a.Due, a.Delay); result != nil {
-			return time.Time{}, result, nil
-		}
+	due, err := lifecycle.AmendDue(a, tx.Now)
+	if err != nil {
+		return punctual.Amended{Err: err}, nil
 	}
 	var f writer.Found
 	if t := s.topics.Get(a.Topic); t != nil {
 		if f, err = tx.Find(t, a.ID); err != nil {
-			return time.Time{}, nil, err
+			return answer, err
 		}
 	}
-	dead := f.State == punctual.StateDead
-	switch {
-	case f.Exists() && a.Change == punctual.ChangeDelete:
-		if !remove(tx, f) { // acked since it was found
-			result = punctual.ErrNotFound
-		}
-	case !f.Exists():
-		result = punctual.ErrNotFound
-	case dead && a.Change != punctual.ChangeRequeue:
-		return time.Time{}, storekit.AmendDeadError(a), nil
-	case !dead && a.Change == punctual.ChangeRequeue:
-		result = punctual.ErrNotDead
-	case dead:
-		err = requeue(tx, f, due)
-	case a.Change == punctual.ChangeCancel:
-		result, err = cancel(tx, f)
-	default:
-		result, err = reschedule(tx, f, due)
-	}
-	if result != nil {
-		return time.Time{}, storekit.AmendError(a, result), err
-	}
-	return due, nil, err
+	return amendFound(tx, f, a, due)
 }
 
-// cancel removes a message, or marks it when it is leased (P5).
-func cancel(tx *writer.Tx, f writer.Found) (result, err error) {
-	var r *record.Record
-	if writer.KeepsRecord(f) { // nobody else reads it
+// amendFound is amend once the message with the ID was looked for. A cancel and a delete read the record of the message only
+// if something of it is to be kept. A live message leaves memory after its record was read, because a message that has left
+// memory has to be changed on disk.
+func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, due time.Time) (answer punctual.Amended, err error) {
+	r := &record.Record{ID: a.ID}
+	if f.Exists() && (storekit.Moves(a.Change) || a.Change == punctual.ChangeCancel && writer.KeepsRecord(f)) {
 		if r, err = tx.Read(f); err != nil {
-			return nil, err
+			return answer, err
 		}
 	}
-	d, leased, ok, err := tx.Cancel(f)
-	switch {
-	case leased:
-		return punctual.ErrLeased, err
-	case !ok:
-		return punctual.ErrNotFound, nil
+	if !f.Exists() || f.State == punctual.StateDead {
+		to, answer := lifecycle.Amend(&r.Message, f.State, a, due)
+		switch to.To {
+		case lifecycle.Waiting:
+			tx.Requeue(f, r)
+		case lifecycle.Removed:
+			tx.RemoveDead(f)
+		}
+		return answer, nil
 	}
-	if r != nil {
-		d.Lease.AddTo(r)
-	}
-	tx.Finish(d, f.ID, punctual.OutcomeCancelled, r)
-	return nil, nil
-}
-
-// reschedule moves a message that is not leased, with all that its leases added.
-func reschedule(tx *writer.Tx, f writer.Found, due time.Time) (result, err error) {
-	r, err := tx.Read(f)
+	d, state, err := detach(tx, f, a.Change)
 	if err != nil {
-		return nil, err
-	}
-	d, leased, ok := tx.DetachUnleased(f)
-	switch {
-	case leased:
-		return punctual.ErrLeased, nil
-	case !ok:
-		return punctual.ErrNotFound, nil
-	case r.Cancel: // it was to get no attempt after its last lease, which ran out
-		d.Lease.AddTo(r)
-		tx.Finish(d, f.ID, punctual.OutcomeCancelled, r)
-		return punctual.ErrNotFound, nil
+		return answer, err
 	}
 	d.Lease.AddTo(r)
-	r.SetDue(storekit.Millis(due))
-	tx.Move(d, r)
-	return nil, nil
+	r.CancelRequested = r.CancelRequested || d.Cancelled
+	to, answer := lifecycle.Amend(&r.Message, state, a, due)
+	if state == punctual.StateReady {
+		tx.Apply(d, r, to)
+	}
+	return answer, nil
 }
 
-// requeue moves a dead message back to the living, its attempts starting anew.
-func requeue(tx *writer.Tx, f writer.Found, due time.Time) error {
-	r, err := tx.Read(f)
-	if err != nil {
-		return err
+// detach takes a live message out of memory unless the change must leave it there, and returns its state at that very
+// moment. A claim or an ack may have come since the message was found, because neither needs the write lock. The state is
+// StateReady of a message that has left memory, whether it was due or not; StateLeased of one that stays because of its
+// lease, which a cancel has noted then; and StateNone of one that was acked.
+func detach(tx *writer.Tx, f writer.Found, change punctual.Change) (d memory.Detached, state punctual.State, err error) {
+	leased, ok := false, false
+	switch change {
+	case punctual.ChangeRequeue: // for dead messages alone
+		return d, punctual.StateScheduled, nil
+	case punctual.ChangeDelete:
+		d, ok = tx.Detach(f)
+	case punctual.ChangeCancel:
+		d, leased, ok, err = tx.Cancel(f)
+	default:
+		d, leased, ok = tx.DetachUnleased(f)
 	}
-	r.Cancel, r.Attempts = false, 0
-	r.SetDue(storekit.Millis(due))
-	tx.Requeue(f, r)
-	return nil
+	switch {
+	case leased:
+		return d, punctual.StateLeased, err
+	case !ok:
+		return d, punctual.StateNone, nil
+	}
+	return d, punctual.StateReady, nil
 }

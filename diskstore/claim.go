@@ -1,7 +1,6 @@
 package diskstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -12,13 +11,14 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Claim leases due messages; see punctual.Store. What is due is in memory already, and the claim log is written but not
-// synced. So a claim waits for no fsync, unless it meets messages that must not be delivered any more. It waits slowWait at
-// most until they are ended, and longer only when it has nothing to bring.
+// Claim leases due messages; see punctual.Store. A claim waits for no fsync, because due messages are in memory already and
+// the claim log is written but not synced. The exception are messages that must not be delivered any more: until they are
+// ended, a claim waits for slowWait at most, and longer only if it has nothing to deliver.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
-	if err := storekit.CheckClaim(&c); err != nil {
+	if err := s.admit(ctx, storekit.CheckClaim(&c)); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
@@ -37,8 +37,10 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 			return nil, fmt.Errorf("claim: %w", err)
 		case again:
 			continue
-		case len(ds) > 0 || s.clock.ms() >= deadline:
+		case len(ds) > 0:
 			return ds, nil
+		case s.clock.ms() >= deadline:
+			return []punctual.Delivery{}, nil
 		}
 		if err := w.sleep(ctx, s.state.Ended(), s.clock, next, deadline); err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
@@ -55,18 +57,18 @@ const (
 	slowWait = 100
 )
 
-// look is one look of a claim into its topics. It leases all that it takes at once, in the end. So the time that one
-// topic needs does not use up the leases of another topic's messages. It reads the clock once: were time to go on, a
-// slow look would meet again what it took.
+// look is one attempt of a claim at its topics. It leases everything at once, in the end, so that the time which one topic
+// needs does not use up the leases of another topic's messages. It reads the clock once, because with a later time a slow
+// attempt could meet again what it has handed over or put back.
 type look struct {
 	s    *Store
 	c    *punctual.Claim
 	now  int64
 	got  []*memory.Taken // ready to be leased
 	size int64           // what their records hold
-	slow []*step         // loads that it does not wait for any more
-	// ending is what it has handed over to be ended, a mark for each topic. fullQueue is the queue of a topic from which it
-	// took nothing more because too much waits there; zero if there is none.
+	slow []*step         // loads for which the claim does not wait any more
+	// ending is what the claim has handed over to be ended, a mark for each topic. fullQueue is the queue of a topic from which
+	// the claim took nothing more because too much waits there; zero if there is none.
 	ending    []handed
 	fullQueue handed
 	// late fires when slowWait is over; nil until the first step that may be slow.
@@ -75,7 +77,7 @@ type look struct {
 	over bool   // late has fired
 }
 
-// run looks into the topics in turn and leases what is there. again tells to look once more at once.
+// run reserves what is due in the topics, in turn, and leases it. again asks for another attempt at once.
 func (k *look) run(ctx context.Context) (ds []punctual.Delivery, next int64, again bool, err error) {
 	if err := k.s.state.Check(ctx); err != nil {
 		return nil, 0, false, err
@@ -291,8 +293,8 @@ func (k *look) awaitSlow(ctx context.Context) error {
 	return nil
 }
 
-// decide reads what a claim took, and hands over what must not be delivered any more. What makes the claim
-// too large goes back, and so does what the queue of messages to be ended has no room for.
+// decide reads what the claim has reserved, and hands over what must not be delivered any more. It puts back what would make
+// the claim too large, and what the queue of messages to be ended has no room for.
 func (k *look) decide(taken []*memory.Taken) error {
 	s := k.s
 	for i, c := range taken {
@@ -324,8 +326,9 @@ func (k *look) decide(taken []*memory.Taken) error {
 	return nil
 }
 
-// countAttempt reads what is to be delivered and decides whether it may be. A message that was taken
-// away meanwhile is left without one.
+// countAttempt reads a reserved message, decides whether it may be delivered, and counts the attempt if so. A message that
+// must end is returned as it was when its last lease ran out, because lifecycle.Meet reads its Token to see whether there was
+// a lease; the token to come goes into Newest alone. c.Message stays nil if a transaction has taken the message away.
 func (s *Store) countAttempt(c *memory.Taken) (ok bool, err error) {
 	if c.Record == nil {
 		if c.Record, err = s.db.Live(c.Topic.Num, c.Last.At); err != nil {
@@ -344,23 +347,24 @@ func (s *Store) countAttempt(c *memory.Taken) (ok bool, err error) {
 	if err != nil {
 		return false, s.state.ReadError("topic "+c.Topic.Name, err)
 	}
-	if c.Last.Token != 0 {
-		c.Last.AddTo(r)
-		ranOut := punctual.Failure{Attempt: r.Attempts, At: storekit.FromMillis(c.Now), Error: storekit.LeaseRanOut}
-		c.Expired, r.Failures = storekit.AddFailure(c.Last.Expired, ranOut), storekit.AddFailure(r.Failures, ranOut)
+	c.Message = r
+	c.Last.AddTo(r)
+	r.CancelRequested = r.CancelRequested || c.Cancelled
+	r.Newest = c.Token
+	if lifecycle.MustEnd(&r.Message, c.Settings, c.Now) {
+		return false, nil // lifecycle.Meet adds the failure of the last lease when it ends the message
 	}
-	r.Token, c.Message = c.Token, r
-	c.Cancelled = c.Cancelled || r.Cancel
-	if c.Cancelled || r.Expired(c.Now) || r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts) {
-		return false, nil
+	to := lifecycle.Lease(&r.Message, c.Token, 0, c.Settings, c.Now) // Grant decides when the lease ends
+	c.Expired = c.Last.Expired
+	if to.Failed {
+		c.Expired, r.Failures = storekit.AddFailure(c.Expired, to.Failure), storekit.AddFailure(r.Failures, to.Failure)
 	}
-	r.Attempts++
 	return true, nil
 }
 
-// deliver logs leases that were granted, and then makes them. It counts no attempt of a message whose lease has
-// ended meanwhile, and of one that was taken away: neither is handed out (P3, P5). When the process
-// is killed in between, the attempt counts.
+// deliver writes leases that were granted to the claim log, and then makes them. A message whose lease has run out meanwhile,
+// or that a transaction has taken away, is not delivered (P3, P5), and its attempt does not count. If the process is killed
+// between the two steps, the attempt counts.
 func (s *Store) deliver(granted []*memory.Taken, leases []record.Lease) ([]punctual.Delivery, error) {
 	if err := s.claims.AppendLeases(leases); err != nil {
 		s.index.PutBack(granted)
@@ -373,15 +377,15 @@ func (s *Store) deliver(granted []*memory.Taken, leases []record.Lease) ([]punct
 	ds := make([]punctual.Delivery, len(made))
 	for i, c := range made {
 		ds[i] = punctual.Delivery{
-			Message: c.Message.Message(c.Topic.Name), Token: c.Token, Failures: c.Message.Failures,
+			Message: c.Message.Public(c.Topic.Name), Token: c.Token, Failures: c.Message.Failures,
 			Delivered: storekit.FromMillis(c.Began), LeaseUntil: storekit.FromMillis(c.Lease.Until),
 		}
 	}
 	return ds, nil
 }
 
-// logNotMade takes back leases that the claim log has, and nobody. Without that a kill would count
-// their attempts, of which nobody knows.
+// logNotMade releases leases in the claim log that were granted but not made. Otherwise a kill would leave attempts that no
+// caller has seen, and the messages would wait for the end of those leases.
 func (s *Store) logNotMade(ended []record.Lease) {
 	var again, over []record.Lease
 	for _, l := range ended {

@@ -1,19 +1,18 @@
 package diskstore
 
 import (
-	"cmp"
 	"context"
 	"sync"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// A claim meets messages that must not be delivered any more: cancelled under their last lease, expired, or out of
-// attempts. It hands them over to be ended, which one goroutine does for all claims, many in one transaction.
-// So a backlog of expired messages costs as many transactions as it fills, whatever the Max of the claims is. And whoever
-// waits for the write lock waits for one of them at most.
+// A claim encounters messages that must not be delivered any more: cancelled under their last lease, expired, or out of
+// attempts. It hands them over to one goroutine, which ends those of all claims, many in one transaction. So a backlog of
+// expired messages costs only as many transactions as it fills, whatever the Max of the claims is, and a call that waits for
+// the write lock waits for one of these transactions at most.
 
 const (
 	// endBatch is how many messages one transaction ends at most. Topics share it equally, so that a topic with
@@ -29,8 +28,8 @@ type endings struct {
 	s *Store
 
 	mu      sync.Mutex // taken before the lock of the index
-	running bool       // guarded by mu: a goroutine ends messages
-	// queues have something to be ended, byTopic the same. The first one's turn is next. Guarded by mu.
+	running bool       // guarded by mu: the goroutine runs
+	// queues are those that have messages to be ended; the first one is next. byTopic has the same queues. Guarded by mu.
 	queues  []*endQueue
 	byTopic map[string]*endQueue
 }
@@ -39,14 +38,14 @@ type endings struct {
 type endQueue struct {
 	topic   string
 	waiting []*memory.Taken
-	bytes   int64 // what the waiting ones cost
+	bytes   int64 // what the waiting messages cost
 	// added and ended count messages since the queue was made.
 	added, ended uint64
 	changed      chan struct{} // closed and replaced when ended or err changes
 	err          error         // why messages were put back
 }
 
-// handed is a mark in a queue: what a claim has handed over, and others before.
+// handed is a mark in a queue: it is reached when what a claim has handed over is ended, with all that came before.
 type handed struct {
 	q    *endQueue
 	mark uint64
@@ -54,7 +53,7 @@ type handed struct {
 
 func costOfEnding(c *memory.Taken) int64 { return memory.MessageBytes + int64(len(c.Record)) }
 
-// add hands over a message that a claim has taken. The caller is within a call.
+// add hands over a message that a claim has reserved. The caller is between State.Enter and State.Leave.
 func (e *endings) add(c *memory.Taken) handed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,7 +76,7 @@ func (e *endings) add(c *memory.Taken) handed {
 	return handed{q, q.added}
 }
 
-// full tells whether a topic has its share of messages waiting. next is reached when one of them is ended.
+// full tells whether as many messages of a topic wait as its share allows. The mark next is reached when one of them is ended.
 func (e *endings) full(topic string) (next handed, full bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,7 +87,8 @@ func (e *endings) full(topic string) (next handed, full bool) {
 	return handed{q, q.ended + 1}, true
 }
 
-// look tells whether all up to a mark has been ended, or put back because of err. Else changed is closed when some has.
+// look tells whether all messages up to a mark have been ended, or put back because of err. If not, changed is closed once
+// some of them have.
 func (e *endings) look(h handed) (changed <-chan struct{}, reached bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,15 +98,15 @@ func (e *endings) look(h handed) (changed <-chan struct{}, reached bool, err err
 	return h.q.changed, false, nil
 }
 
-// run ends messages until none waits, or until that fails.
+// run ends messages until none waits. After an error none waits, because ended puts all of them back.
 func (e *endings) run() {
 	for from, batch := e.next(); len(batch) > 0; from, batch = e.next() {
 		e.ended(from, len(batch), e.s.endUndeliverable(context.Background(), batch))
 	}
 }
 
-// next takes the next batch: an equal share of each queue. from is the number of messages of each. It is empty when none waits;
-// then the goroutine ends.
+// next returns the next batch, an equal share of each queue, and how many messages are from each. The batch is empty when no
+// message waits; then the goroutine ends.
 func (e *endings) next() (from map[*endQueue]int, batch []*memory.Taken) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,12 +126,13 @@ func (e *endings) next() (from map[*endQueue]int, batch []*memory.Taken) {
 		clear(q.waiting[:n])
 		from[q], q.waiting = n, q.waiting[n:]
 	}
-	e.queues = append(e.queues[seen:len(e.queues):len(e.queues)], e.queues[:seen]...) // those that had a turn come last
+	e.queues = append(e.queues[seen:len(e.queues):len(e.queues)], e.queues[:seen]...) // those that gave messages come last
 	e.running = len(batch) > 0
 	return from, batch
 }
 
-// ended notes that a batch has been ended. With an error it was put back, and so is all that waits: it is met again.
+// ended notes that a batch of n messages has been ended. After an error the batch was put back, and ended puts back all that
+// waits, so that later claims encounter the messages again.
 func (e *endings) ended(from map[*endQueue]int, n int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -159,8 +160,7 @@ func (e *endings) ended(from map[*endQueue]int, n int, err error) {
 	e.queues = left
 }
 
-// endUndeliverable ends messages that came up for delivery but must not be delivered any more. Those that could not be
-// ended are put back.
+// endUndeliverable ends messages that claims have handed over. It puts those back that it could not end.
 func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Taken) error {
 	for next := 0; next < len(undeliverable); {
 		done, err := s.writer.Some(ctx, next, len(undeliverable), func(tx *writer.Tx, i int) error {
@@ -168,7 +168,7 @@ func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Ta
 			return nil
 		})
 		if err != nil {
-			s.index.PutBack(undeliverable[next:]) // those that were ended already, but perhaps not on disk, stay away
+			s.index.PutBack(undeliverable[next:]) // but for those that have left memory, whose end may be on disk
 			return err
 		}
 		next = done
@@ -176,18 +176,11 @@ func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Ta
 	return nil
 }
 
+// endUndeliverable ends one message, unless somebody else has taken it out of memory since the claim. It is dated with the
+// transaction. A message that has left memory must end, so lifecycle.Meet is never asked for a time before that of the claim,
+// at which the message had to end.
 func endUndeliverable(tx *writer.Tx, c *memory.Taken) {
-	d, ok := tx.DetachTaken(c)
-	r := c.Message
-	switch {
-	case !ok: // taken away meanwhile
-	case c.Cancelled:
-		tx.Finish(d, r.ID, punctual.OutcomeCancelled, r)
-	case r.Attempts >= cmp.Or(r.MaxAttempts, c.Settings.MaxAttempts):
-		tx.DeadLetter(d, r, punctual.ReasonAttemptsUsedUp)
-	case r.DropExpired:
-		tx.Finish(d, r.ID, punctual.OutcomeExpired, r)
-	default:
-		tx.DeadLetter(d, r, punctual.ReasonExpired)
+	if d, ok := tx.DetachTaken(c); ok {
+		tx.Apply(d, c.Message, lifecycle.Meet(&c.Message.Message, c.Settings, max(tx.Ms, c.Now)))
 	}
 }

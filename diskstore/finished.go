@@ -12,7 +12,7 @@ import (
 
 // Finished returns the story of a finished message; see punctual.FinishedKeeper.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
-	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
+	if err := s.admit(ctx, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))); err != nil {
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
 	}
 	tv, err := s.snapshotInto(ctx, topic, func(*topicView, *topics.Topic) error { return nil })

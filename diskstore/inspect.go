@@ -90,7 +90,7 @@ func (s *Store) snapshotMessage(ctx context.Context, name, id string) (tv *topic
 // snapshotInto takes a view of one topic. capture copies its messages with the write lock held; it is not
 // called if there is no such topic.
 func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *topicView, t *topics.Topic) error) (*topicView, error) {
-	if err := storekit.CheckTopic(name); err != nil {
+	if err := s.admit(ctx, storekit.CheckTopic(name)); err != nil {
 		return nil, err
 	}
 	tv := &topicView{Info: database.Info{Name: name}}
@@ -167,7 +167,7 @@ func (tv *topicView) isLeased(seq uint64) bool {
 
 // Get returns one message; see punctual.Inspector.
 func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
-	if err := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
+	if err := s.admit(ctx, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))); err != nil {
 		return punctual.Info{}, fmt.Errorf("get: %w", err)
 	}
 	tv, p, err := s.snapshotMessage(ctx, topic, id)
@@ -201,37 +201,26 @@ func (tv *topicView) infoOf(p record.Position, v []byte) (punctual.Info, error) 
 	if err != nil {
 		return punctual.Info{}, tv.s.state.ReadError("topic "+tv.Name, err)
 	}
-	i := punctual.Info{State: punctual.StateScheduled}
-	if r.Dead {
-		i.State, i.Died, i.Reason = punctual.StateDead, storekit.FromMillis(r.Died), r.Reason
-	} else {
-		tv.addLease(&i, r, p)
+	if h, ok := tv.Leases[p.Seq]; ok && r.Reason == "" {
+		h.Lease.AddTo(r)
+		r.CancelRequested = r.CancelRequested || h.Cancelled
 	}
-	i.Message, i.Failures = r.Message(tv.Name), r.Failures
+	i := punctual.Info{Message: r.Public(tv.Name), State: r.State(tv.now), Reason: r.Reason, Failures: r.Failures}
+	switch i.State {
+	case punctual.StateDead:
+		i.Died = storekit.FromMillis(r.Died)
+	case punctual.StateLeased:
+		i.LeaseUntil = storekit.FromMillis(r.LeaseUntil)
+	}
+	i.CancelRequested = r.CancelRequested && r.Token != 0
 	return i, nil
-}
-
-// addLease adds the state of a live message, and what its lease, running or run out, says of it.
-func (tv *topicView) addLease(i *punctual.Info, r *record.Record, p record.Position) {
-	if p.Ms <= tv.now {
-		i.State = punctual.StateReady
-	}
-	h, ok := tv.Leases[p.Seq]
-	if !ok {
-		return
-	}
-	h.Lease.AddTo(r)
-	i.CancelRequested = h.Cancelled || r.Cancel
-	if tv.now < h.Lease.Until {
-		i.State, i.LeaseUntil = punctual.StateLeased, storekit.FromMillis(h.Lease.Until)
-	}
 }
 
 // List returns one page of a topic's messages; see punctual.Inspector. Equal times are
 // ordered by arrival.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)
-	if err != nil {
+	if err := s.admit(ctx, err); err != nil {
 		return punctual.Page{}, fmt.Errorf("list: %w", err)
 	}
 	after, err := parseCursor(q.After)
@@ -441,7 +430,7 @@ func (tv *topicView) unswept(ctx context.Context) (n int64, err error) {
 // Forecast counts messages by due time; see punctual.Inspector. It reads the keys of all
 // messages in range, and rounds the step up to whole milliseconds.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
-	if err := storekit.CheckForecast(q); err != nil {
+	if err := s.admit(ctx, storekit.CheckForecast(q)); err != nil {
 		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
 	v, tvs, err := s.snapshotForecast(ctx, q.Topic)
@@ -500,7 +489,7 @@ func (tv *topicView) forecast(ctx context.Context, out *punctual.Forecast, from,
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
-	if err := storekit.CheckTopic(topic); err != nil {
+	if err := s.admit(ctx, storekit.CheckTopic(topic)); err != nil {
 		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
@@ -530,7 +519,7 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 }
 
 func (s *Store) configure(ctx context.Context, topic string, p punctual.SettingsPatch) (settings punctual.Settings, err error) {
-	if err := storekit.CheckTopic(topic); err != nil {
+	if err := s.admit(ctx, storekit.CheckTopic(topic)); err != nil {
 		return punctual.Settings{}, err
 	}
 	if err := s.state.Enter(); err != nil {

@@ -146,8 +146,8 @@ func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 	return err
 }
 
-// restoreLeases brings back the leases that the claim log tells of and the database does not
-// contradict. It also brings back the acks of messages that are still on disk.
+// restoreLeases restores the leases of the claim log that were not settled: those whose token is above the newest one of the
+// record. It also restores the acks of messages that are still on disk.
 func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog.Contents) error {
 	for _, l := range contents.Acked {
 		t, r, err := s.recordOf(byNum, l)
@@ -163,10 +163,10 @@ func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog
 		if err != nil {
 			return err
 		}
-		if r == nil || r.Token >= l.Token {
+		if r == nil || r.Newest >= l.Token {
 			continue // settled, or released since
 		}
-		t.Memory.Restore(l, r.ID, r.Cancel, r.Remember > 0)
+		t.Memory.Restore(l, r.ID, r.CancelRequested, r.Remember > 0)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ const clearTries = 3
 // meanwhile, and nothing that is pushed later. All live messages of a topic, or all dead ones, go in one
 // atomic step when they are many and at most 10,000 others stay. Otherwise each thousand is one atomic step.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
-	if err := storekit.CheckTopic(q.Topic); err != nil {
+	if err := s.admit(ctx, storekit.CheckTopic(q.Topic)); err != nil {
 		return 0, fmt.Errorf("purge: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
@@ -244,7 +244,7 @@ func (p *purge) wants(f writer.Found) bool {
 
 // DeleteTopic removes a topic with everything in it; see punctual.Inspector.
 func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
-	if err := storekit.CheckTopic(name); err != nil {
+	if err := s.admit(ctx, storekit.CheckTopic(name)); err != nil {
 		return 0, fmt.Errorf("delete topic: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {

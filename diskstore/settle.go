@@ -1,36 +1,31 @@
 package diskstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
-	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Settle finishes, gives back, gives up or extends leases; see punctual.Store. Acks and
-// extensions outlive the process when it returns, everything else a power cut too, with an fsync
-// shared by all who wait. Settlements that rewrite more than 8 MiB in all are made in several steps. If a
-// later step cannot be made, its items alone have that error.
+// Settle finishes, gives back, gives up or extends leases; see punctual.Store. When Settle returns, acks and extensions
+// survive the end of the process, and everything else survives a power cut, too, by an fsync that all waiting calls share.
+// Settlements that rewrite more than 8 MiB in all are made in several steps. If a later step fails, its items alone have that
+// error.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	if err := storekit.CheckBatch(len(ss)); err != nil {
-		return nil, err
+	if err := s.admit(ctx, storekit.CheckBatch(len(ss))); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
 	}
 	if err := s.state.Enter(); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	defer s.state.Leave()
-	if err := s.state.Check(ctx); err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
-	logged := s.writer.Logging() // whoever sees what changes now must wait
+	logged := s.writer.Logging() // whoever reads what changes now waits until the claim log has it
 	done, ok := s.index.Settle(ss, s.clock.ms())
 	if !ok {
 		logged()
@@ -50,8 +45,8 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	return done.Errs, nil
 }
 
-// logChanges writes acks and extensions to the claim log. acks is the error of the acks, which can be made to
-// outlive the process in another way, see ensureAcks.
+// logChanges writes acks and extensions to the claim log. The error acks is that of the acks, which can be made to survive
+// the end of the process in another way; see ensureAcks.
 func (s *Store) logChanges(acked, extended []record.Lease) (acks, err error) {
 	if len(extended) > 0 {
 		err = s.claims.AppendLeases(extended)
@@ -62,7 +57,7 @@ func (s *Store) logChanges(acked, extended []record.Lease) (acks, err error) {
 	return acks, err
 }
 
-// settleStored does settlements in as many transactions as they need.
+// settleStored carries out settlements of which at least one needs a transaction, in as many transactions as they need.
 func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (errs []error, err error) {
 	errs = make([]error, len(ss))
 	next := 0
@@ -72,8 +67,8 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 		next, err = s.writer.Some(ctx, next, len(ss), func(tx *writer.Tx, i int) (err error) {
 			errs[i], err = s.settleOne(tx, &ss[i], &told)
 			if err != nil || i == len(ss)-1 || tx.Full() {
-				// The last item of this transaction. Acks and extensions have happened, whatever becomes of the transaction.
-				// Nobody has met them before the write lock is given back.
+				// This is the last item of the transaction. Acks and extensions have happened in memory, whatever becomes of the
+				// transaction, and no other transaction has acted on them before this one gives the write lock back.
 				acks, extensions = s.logChanges(told.acked, told.extended)
 			}
 			return err
@@ -92,20 +87,21 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	for i := next; i < len(ss); i++ {
-		errs[i] = fmt.Errorf("%s %s of %s: %w", ss[i].Verb, ss[i].ID, ss[i].Topic, err)
+		errs[i] = storekit.SettleError(&ss[i], err)
 	}
 	return errs, nil
 }
 
-// settled is what a part of a call of Settle has to tell the claim log.
+// settled is what the claim log is to have of the settlements of one transaction.
 type settled struct {
 	acked, extended []record.Lease
-	over            []record.Lease // those that the transaction ended
-	left            int            // acked messages that are still on disk
+	over            []record.Lease // the leases that the transaction ended
+	left            int            // how many acked messages of all topics are still on disk
 }
 
-// settleOne does one settlement, in memory or in the transaction. result is what its holder is
-// told; err is one of reading the database.
+// settleOne carries out one settlement, in memory or in the transaction. result is what its caller is answered; err is one of
+// reading the database. The message leaves memory after its record was read and the decision is made, because Settle may also
+// decide to change nothing.
 func (s *Store) settleOne(tx *writer.Tx, st *punctual.Settlement, told *settled) (result, err error) {
 	if done, ok := s.index.Settle([]punctual.Settlement{*st}, tx.Ms); ok {
 		told.acked, told.extended = append(told.acked, done.Acked...), append(told.extended, done.Extended...)
@@ -117,75 +113,27 @@ func (s *Store) settleOne(tx *writer.Tx, st *punctual.Settlement, told *settled)
 	}
 	h, ok := s.index.Holder(st)
 	if !ok {
-		return memory.LeaseLost(st), nil
+		return storekit.SettleError(st, punctual.ErrLeaseLost), nil
 	}
 	r, err := tx.ReadHeld(h)
 	if err != nil {
 		return nil, err
 	}
-	settings := s.topics.Get(st.Topic).Settings()
-	due, result := nextDue(tx.Now, r, st, settings)
-	if result != nil {
+	to, result := lifecycle.Settle(&r.Message, st, s.topics.Get(st.Topic).Settings(), tx.Now)
+	if to.To == lifecycle.Stay {
 		return result, nil
 	}
 	d, ok := tx.DetachHeld(h)
-	if !ok {
-		return memory.LeaseLost(st), nil // acked while we looked
+	if !ok { // acked while the record was read
+		return storekit.SettleError(st, punctual.ErrLeaseLost), nil
 	}
 	told.over = append(told.over, record.Lease{At: d.Lease.At, Token: d.Lease.Token})
-	switch {
-	case st.Verb == punctual.SettleAck:
-		tx.Finish(d, d.ID, punctual.OutcomeAcked, r)
-	case r.Cancel && st.Verb != punctual.SettleDiscard:
-		tx.Finish(d, d.ID, punctual.OutcomeCancelled, r)
-		return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrCancelled), nil
-	default:
-		giveBack(tx, d, r, st, settings, due)
-	}
-	return nil, nil
+	tx.Apply(d, r, to)
+	return result, nil
 }
 
-// nextDue is when a message that is given back is due again.
-func nextDue(now time.Time, r *record.Record, st *punctual.Settlement, settings *punctual.Settings) (int64, error) {
-	delay := st.Delay
-	switch {
-	case r.Cancel || st.Verb != punctual.SettleRetry && st.Verb != punctual.SettleSnooze:
-		return r.Due, nil
-	case delay == punctual.UseBackoff:
-		delay = storekit.RetryDelay(settings.Backoff, r.Attempts)
-	}
-	due, err := storekit.DueAt(now, time.Time{}, delay)
-	if err != nil {
-		return 0, fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, err)
-	}
-	return storekit.Millis(due), nil
-}
-
-// giveBack ends a lease by retry, snooze, release or discard; due is when the next attempt is.
-func giveBack(tx *writer.Tx, d memory.Detached, r *record.Record, st *punctual.Settlement, settings *punctual.Settings, due int64) {
-	if st.Verb == punctual.SettleRetry || st.Verb == punctual.SettleDiscard {
-		r.Failures = storekit.AddFailure(r.Failures, punctual.Failure{
-			Attempt: r.Attempts, At: storekit.FromMillis(tx.Ms), Error: storekit.TrimError(st.Error),
-		})
-	}
-	switch st.Verb {
-	case punctual.SettleDiscard:
-		tx.DeadLetter(d, r, punctual.ReasonDiscarded)
-		return
-	case punctual.SettleRetry:
-		if r.Attempts >= cmp.Or(r.MaxAttempts, settings.MaxAttempts) {
-			tx.DeadLetter(d, r, punctual.ReasonAttemptsUsedUp)
-			return
-		}
-	case punctual.SettleSnooze, punctual.SettleRelease:
-		r.Attempts--
-	}
-	r.Due = due
-	tx.Move(d, r)
-}
-
-// logOver writes to the claim log which leases are over, so that the log need not be compared with the
-// database at the next start.
+// logOver writes to the claim log which leases are over. Without that, the next start would still see from the records that
+// they are, but it would have to read those.
 func (s *Store) logOver(over []record.Lease) {
 	if len(over) == 0 {
 		return

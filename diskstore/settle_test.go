@@ -198,8 +198,9 @@ func TestAckOutlivesTheProcess(t *testing.T) {
 // message and has not yet taken it away. The message is then finished, once.
 func TestAckedMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(tx *writer.Tx, f writer.Found) error{
-		"cancel":     amendFound(punctual.ChangeCancel),
-		"reschedule": amendFound(punctual.ChangeReschedule),
+		"cancel":     changeFound(punctual.ChangeCancel),
+		"reschedule": changeFound(punctual.ChangeReschedule),
+		"delete":     changeFound(punctual.ChangeDelete),
 		"replace or purge": func(tx *writer.Tx, f writer.Found) error {
 			if remove(tx, f) {
 				return errors.New("the message was removed a second time")
@@ -237,17 +238,12 @@ func TestAckedMeanwhile(t *testing.T) {
 	}
 }
 
-// amendFound amends a message that was found before.
-func amendFound(c punctual.Change) func(tx *writer.Tx, f writer.Found) error {
-	return func(tx *writer.Tx, f writer.Found) (err error) {
-		var result error
-		if c == punctual.ChangeCancel {
-			result, err = cancel(tx, f)
-		} else {
-			result, err = reschedule(tx, f, tx.Now)
-		}
-		if err == nil && !errors.Is(result, punctual.ErrNotFound) {
-			err = fmt.Errorf("%v for a message that was acked, want ErrNotFound", result)
+// changeFound amends a message that was found before.
+func changeFound(c punctual.Change) func(tx *writer.Tx, f writer.Found) error {
+	return func(tx *writer.Tx, f writer.Found) error {
+		answer, err := amendFound(tx, f, &punctual.Amendment{Topic: "o", ID: f.ID, Change: c}, tx.Now)
+		if err == nil && !errors.Is(answer.Err, punctual.ErrNotFound) {
+			err = fmt.Errorf("%v for a message that was acked, want ErrNotFound", answer.Err)
 		}
 		return err
 	}
@@ -357,7 +353,9 @@ func TestClaimLogIsWrittenBeforeTheFsync(t *testing.T) {
 			settled := make(chan error, 1)
 			go func() {
 				ss := append(settlement(d, verb), settlement(other, punctual.SettleSnooze)...)
-				ss[0].Delay = time.Hour
+				if verb == punctual.SettleExtend {
+					ss[0].Delay = time.Hour
+				}
 				errs, err := s.Settle(context.Background(), ss)
 				settled <- errors.Join(append(errs, err)...)
 			}()

@@ -25,7 +25,8 @@ import (
 type Options struct {
 	// Clock is where the store's clock comes from. Default storekit.SystemClock.
 	Clock storekit.Clock
-	// MaxBody is the largest body accepted, in bytes, at most 1 GiB. Default punctual.DefaultMaxBody.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 means punctual.DefaultMaxBody, 1 MiB. Open refuses
+	// less than 0 and more than 1 GiB.
 	MaxBody int
 	// Logger gets what the store has to say on its own, above all why it failed.
 	// Default slog.Default().
@@ -161,10 +162,25 @@ var (
 	_ punctual.Backuper           = (*Store)(nil)
 )
 
+// admit returns why a call is not made, or nil: the store is closed or has failed, ctx has ended, or the call itself is wrong, which
+// the caller has looked at already. The first of these counts, as package punctual has it for all stores.
+func (s *Store) admit(ctx context.Context, wrong error) error {
+	if err := s.state.Usable(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return errkind.Ended(ctx)
+	}
+	return wrong
+}
+
 // Now returns the store's clock in whole milliseconds.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	if err := s.admit(ctx, nil); err != nil {
+		return time.Time{}, fmt.Errorf("now: %w", err)
+	}
 	if err := s.state.Enter(); err != nil {
-		return time.Time{}, err
+		return time.Time{}, fmt.Errorf("now: %w", err)
 	}
 	defer s.state.Leave()
 	now := s.clock.ms()

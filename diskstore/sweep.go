@@ -9,16 +9,15 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/internal/heap"
-	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Maintenance removes what is past its time. That is dead messages whose retention is over, finished IDs that were
-// remembered long enough, and stories that were kept long enough. It does so in small steps. A step reads what is to
-// go without the write lock. It takes the lock for the one transaction that removes it, so between two steps
-// everybody else has a turn.
+// Maintenance removes what is past its retention: dead messages, remembered IDs and finished records. It does so in small
+// steps. A step reads what is to go without the write lock, and takes the lock for the one transaction that removes it, so
+// that other transactions can run between two steps.
 //
-// Nobody sees what is past its time and not removed yet. Whoever reads compares with the clock
-// (RetentionEnd and Tx.Find in package writer, Tx.Remembered in package database, Store.Finished).
+// What is past its retention and not removed yet is not visible, because every reader compares with the clock (RetentionEnd
+// and Tx.Find in package writer, Tx.Remembered in package database, Store.Finished).
 
 const (
 	sweepLimit = 1000 // what one transaction removes at most
@@ -39,25 +38,28 @@ type sweep struct {
 	place int // its index in the queue
 }
 
-// plan notes when a topic's dead are to be swept next, after its dead or its settings changed. Called with the write
-// lock held.
+// plan notes when the first dead message of a topic will be past its retention, after the dead or the settings of the topic
+// have changed. Called with the write lock held.
 func (p *sweeps) plan(t *topics.Topic) {
-	from, keep := t.Disk.DeadFrom(), storekit.CeilDuration(t.Settings().DeadRetention)
+	at := int64(never)
+	if from := t.Disk.DeadFrom(); from != record.MaxPosition {
+		at = lifecycle.DeadUntil(from.Ms, t.Settings())
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.planned[t]
-	switch wanted := keep > 0 && from != record.MaxPosition; {
+	switch wanted := at != never; {
 	case !wanted && s != nil:
 		bySweep.Remove(&p.topics, s)
 		delete(p.planned, t)
 	case wanted && s != nil:
-		s.at = from.Ms + keep
+		s.at = at
 		bySweep.Fix(p.topics, s)
 	case wanted:
 		if p.planned == nil {
 			p.planned = make(map[*topics.Topic]*sweep)
 		}
-		s = &sweep{topic: t, at: from.Ms + keep}
+		s = &sweep{topic: t, at: at}
 		p.planned[t] = s
 		bySweep.Push(&p.topics, s)
 	}
@@ -109,8 +111,8 @@ func (s *Store) sweep(ctx context.Context) (more bool, err error) {
 	return true, err
 }
 
-// sweepDead removes the next dead messages of a topic whose retention is over, up to sweepLimit, and
-// tells whether there may be more.
+// sweepDead removes the next dead messages of a topic that are past their retention, up to sweepLimit, and tells whether
+// there may be more.
 func (s *Store) sweepDead(ctx context.Context, t *topics.Topic) (more bool, err error) {
 	var step *database.DeadSweep
 	err = s.writer.Locked(ctx, func(tx *writer.Tx) (err error) {
@@ -139,8 +141,8 @@ func (s *Store) sweepDead(ctx context.Context, t *topics.Topic) (more bool, err 
 	return more, tx.Commit(ctx)
 }
 
-// sweepAll removes all dead messages of a topic whose retention is over, if there is that topic. More
-// may pass it before the next transaction begins; see sweepRest.
+// sweepAll removes all dead messages of a topic that are past their retention, if there is that topic. Others may pass theirs
+// before the next transaction begins; see sweepRest.
 func (s *Store) sweepAll(ctx context.Context, name string) error {
 	for {
 		t := s.topics.Get(name)
@@ -153,7 +155,8 @@ func (s *Store) sweepAll(ctx context.Context, name string) error {
 	}
 }
 
-// sweepRest removes what has passed its retention since the last step of a sweep, which is little.
+// sweepRest removes, in the given transaction, the few dead messages that have passed their retention since the last step of
+// a sweep.
 func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
 	step, err := tx.Maintenance().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), int(t.Disk.Dead()))
 	if step == nil || err != nil {
@@ -167,8 +170,8 @@ func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
 	return err
 }
 
-// sweepFinished forgets the next finished IDs (database.Remembered) or stories (database.Stories) whose time is over, up to
-// sweepLimit, and tells whether there may be more.
+// sweepFinished forgets the next remembered IDs (database.Remembered) or finished records (database.Stories) that are past
+// their retention, up to sweepLimit, and tells whether there may be more.
 func (s *Store) sweepFinished(ctx context.Context, of database.Order) (more bool, err error) {
 	s.forgetting.Lock()
 	defer s.forgetting.Unlock()

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	// Clock is where the store gets its time from. Default storekit.SystemClock.
 	Clock storekit.Clock
-	// MaxBody bounds the bytes of a body. Default punctual.DefaultMaxBody.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
 	MaxBody int
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Amend cancels, reschedules, requeues or deletes by ID; see punctual.Store.
@@ -16,19 +17,19 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 		return c.out, inParts(c.parts(), func(part []int) error {
 			ctx, end := within(ctx)
 			defer end()
-			return besideHeld(part, len(as) > 1, func(patience time.Duration, group []int) (left []int, err error) {
-				return group, c.amendOwn(ctx, patience, group)
+			return besideHeld(part, len(as) > 1, func(lockWait time.Duration, group []int) (left []int, err error) {
+				return group, c.amendOwn(ctx, lockWait, group)
 			}, refuse)
 		}, refuse)
 	})
 }
 
-// amendOwn amends messages in a transaction of the store's own, which waits so long at most for one that somebody holds.
-func (c *amending) amendOwn(ctx context.Context, patience time.Duration, part []int) error {
+// amendOwn amends messages in a transaction of the store's own, which waits for a lock of a message no longer than lockWait.
+func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []int) error {
 	var l *locked
 	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
-		brief := c.s.step().add("patience", []any{lockTimeoutOf(patience)}, nil)
-		if l, err = c.s.lockNames(ctx, tx, brief, part, c.name); err != nil {
+		first := c.s.step().add("patience", []any{lockTimeoutOf(lockWait)}, nil)
+		if l, err = c.s.lockNames(ctx, tx, first, part, c.name); err != nil {
 			return nil, err
 		}
 		return c.amend(l, part), nil
@@ -45,10 +46,10 @@ type amending struct {
 	as  []punctual.Amendment
 	out []punctual.Amended
 
-	within bool // a transaction of the caller's, whose commit answers
+	within bool // it works in a transaction of the caller's, whose commit makes the answers durable
 }
 
-// amendingOf checks amendments.
+// amendingOf checks the amendments, and notes the errors of those that are malformed.
 func (s *Store) amendingOf(as []punctual.Amendment) *amending {
 	c := &amending{s: s, as: as, out: make([]punctual.Amended, len(as))}
 	for i := range as {
@@ -57,7 +58,7 @@ func (s *Store) amendingOf(as []punctual.Amendment) *amending {
 	return c
 }
 
-// parts are those of the amendments that are in order.
+// parts divides the amendments that passed the checks.
 func (c *amending) parts() [][]int {
 	var fit []int
 	for i := range c.out {
@@ -80,76 +81,18 @@ func (c *amending) amend(l *locked, part []int) *step {
 	return write.step()
 }
 
-// decide says what becomes of a message that somebody names.
-func (c *amending) decide(i int, l *locked, write *changes) (out punctual.Amended) {
+// decide adds to write what becomes of a message that somebody names, and returns that caller's answer.
+func (c *amending) decide(i int, l *locked, write *changes) punctual.Amended {
 	a := &c.as[i]
-	due, err := l.dueAt(a.Due, a.Delay)
-	if err != nil && storekit.Moves(a.Change) {
+	due, err := lifecycle.AmendDue(a, time.UnixMicro(l.micros))
+	if err != nil {
 		return punctual.Amended{Err: err}
 	}
-	set, r := l.settings[a.Topic], l.rows[c.name(i)]
-	state := punctual.StateNone
-	if r != nil {
-		state = r.state(l.now, set)
+	r, set := l.rows[c.name(i)], l.settings[a.Topic]
+	if r == nil {
+		return punctual.Amended{Err: storekit.AmendError(a, punctual.ErrNotFound)}
 	}
-	switch {
-	case state == punctual.StateNone:
-		err = punctual.ErrNotFound
-	case a.Change == punctual.ChangeDelete:
-		write.remove(r)
-	case a.Change == punctual.ChangeRequeue:
-		err = requeue(r, state, due, write)
-	case state == punctual.StateDead:
-		return punctual.Amended{Err: storekit.AmendDeadError(a)}
-	case a.Change == punctual.ChangeCancel:
-		err = cancel(r, state, l, set, write)
-	default:
-		err = reschedule(r, state, due, l, set, write)
-	}
-	if err != nil {
-		return punctual.Amended{Err: storekit.AmendError(a, err)}
-	}
-	if storekit.Moves(a.Change) {
-		out.Due = storekit.FromMillis(due)
-	}
+	d, out := lifecycle.Amend(&r.Message, r.state(l.now, set), a, due)
+	write.apply(r, d, set, l.now)
 	return out
-}
-
-func cancel(r *row, state punctual.State, l *locked, set *punctual.Settings, write *changes) error {
-	if state != punctual.StateLeased {
-		write.finish(r, punctual.OutcomeCancelled, set, l.now)
-		return nil
-	}
-	if !r.cancelled {
-		r.cancelled = true
-		write.update(r, nil)
-	}
-	return punctual.ErrLeased
-}
-
-// reschedule moves a message that nobody works on. One that was cancelled under a lease that has run out must not come back
-// by this (P5): it ends here instead.
-func reschedule(r *row, state punctual.State, due int64, l *locked, set *punctual.Settings, write *changes) error {
-	if state == punctual.StateLeased {
-		return punctual.ErrLeased
-	}
-	if r.cancelled {
-		write.finish(r, punctual.OutcomeCancelled, set, l.now)
-		return punctual.ErrNotFound
-	}
-	r.moveTo(due)
-	r.wait()
-	write.update(r, nil)
-	return nil
-}
-
-func requeue(r *row, state punctual.State, due int64, write *changes) error {
-	if state != punctual.StateDead {
-		return punctual.ErrNotDead
-	}
-	r.moveTo(due)
-	r.attempts = 0
-	r.wait()
-	write.update(r, nil)
-	return nil
 }

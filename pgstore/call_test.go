@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Every method that takes a context refuses a closed store and an ended context before it looks at anything else: the other arguments
-// here are zero values, many of which are refused otherwise.
+// Every method that takes a context refuses a closed store and an ended context before it looks at anything else: the other
+// arguments here are zero values, many of which are refused otherwise.
 func TestMethodsRefuse(t *testing.T) {
 	pool := newPool(t, shared)
 	defer pool.Close()
@@ -39,7 +39,8 @@ func TestMethodsRefuse(t *testing.T) {
 	}
 }
 
-// callMethods calls each method of a store that takes a context, with zero values for the other arguments, and returns their errors.
+// callMethods calls each method of a store that takes a context, with zero values for the other arguments, and returns their
+// errors.
 func callMethods(ctx context.Context, s *Store) map[string]error {
 	v, errs := reflect.ValueOf(s), make(map[string]error)
 	for i := range v.NumMethod() {
@@ -57,7 +58,8 @@ func callMethods(ctx context.Context, s *Store) map[string]error {
 	return errs
 }
 
-// What call says of a failure: the check's error has the method before it, that of the work the subject, too, and a plain one nothing.
+// What call says of a failure: the check's error has the method before it, that of the work the subject, too, and a plain one
+// nothing.
 func TestCallErrors(t *testing.T) {
 	s := &Store{}
 	broke := fmt.Errorf("broke: %w", punctual.ErrUnreachable)

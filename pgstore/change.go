@@ -5,27 +5,32 @@ import (
 	"maps"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Every change but a claim and an ack locks its messages, decides here what becomes of each, and writes that.
+// Amendments, settlements other than acks, and pushes of an ID that is in use go the same way: a transaction locks the messages and
+// reads their facts, storekit/lifecycle decides what becomes of each, and the transaction writes that. Other changes are single
+// statements, which decide in SQL.
 
-// locked are messages that a transaction has locked, and what decides about them.
+// locked is the messages of a part that a transaction has locked, with the settings of their topics and the time of the change.
 type locked struct {
-	micros   int64 // the store's clock behind the locks
+	micros   int64 // the store's clock, read when all locks were held
 	now      int64 // the same in ms
 	rows     map[name]*row
-	settings map[string]*punctual.Settings // of the topics that there are
+	settings map[string]*punctual.Settings                // of the topics that there are
+	decode   func(text []byte) (punctual.Settings, error) // that of the store
 }
 
-// lockNames locks the messages of a part. x is the step with what is to happen before, such as what keeps topics from being deleted.
+// lockNames locks the messages of a part. x holds the statements that come before, such as the one that keeps topics from being
+// deleted.
 func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) name) (*locked, error) {
 	return s.lockBy(ctx, to, "lock", x, part, nameOf, nil)
 }
 
-// lockBy is lockNames by a statement of the caller's choice. more, if not nil, adds to the step behind it.
+// lockBy does what lockNames does, with the statement that the caller names. more, if not nil, adds statements that follow it in
+// the same step.
 func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) name, more func(x *step, topics, ids []string)) (*locked, error) {
-	l := &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings)}
+	l := &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
 	topics, ids := make([]string, len(part)), make([]string, len(part))
 	for at, i := range part {
 		n := nameOf(i)
@@ -45,7 +50,7 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	if err := to.send(ctx, x); err != nil {
 		return l, err
 	}
-	// Whoever deletes a topic does not wait for locks of its messages. What is found of a deleted topic is gone.
+	// The deletion of a topic does not wait for locks of its messages, so a message without a topic counts as deleted.
 	maps.DeleteFunc(l.rows, func(n name, _ *row) bool { return l.settings[n.topic] == nil })
 	l.now = l.micros / 1000
 	s.clock.hear(l.micros)
@@ -58,7 +63,7 @@ func (l *locked) look(rows scanner) error {
 	if err := rows.Scan(&l.micros, &topic, &text); err != nil || topic == nil {
 		return err
 	}
-	set, err := storekit.DecodeSettings([]byte(*text))
+	set, err := l.decode([]byte(*text))
 	l.settings[*topic] = &set
 	return err
 }
@@ -67,51 +72,53 @@ func (l *locked) look(rows scanner) error {
 type changes struct {
 	s          *Store
 	updated    []*row
-	failures   [][]byte // of those updated; nil adds none
-	removed    []*row
-	remembered []*row
-	told       []*row // of those that end
-	refused    bool   // an item is answered by what was found and not by a change
+	failures   [][]byte // what each updated message gets added to its history; nil is nothing
+	recorded   []*row   // messages that finish, of which a finished record is kept
+	removed    []*row   // messages of which no row stays
+	remembered []*row   // messages that finish, whose row stays as that of a remembered ID
+	refused    bool     // an item is answered by what was found and not by a change
 }
 
 func (s *Store) changes() *changes { return &changes{s: s} }
 
-// update gives a message the state that its row has now. failure, if not nil, is added to its history.
-func (c *changes) update(r *row, failure []byte) {
-	c.updated = append(c.updated, r)
-	c.failures = append(c.failures, failure)
-}
-
-// remove takes a message out without a trace.
-func (c *changes) remove(r *row) { c.removed = append(c.removed, r) }
-
-// finish takes out a message that was acked or cancelled. Its topic may keep its story, and remember the ID.
-func (c *changes) finish(r *row, how punctual.Outcome, set *punctual.Settings, now int64) {
-	if keep := storekit.CeilDuration(set.FinishedRetention); keep > 0 {
-		r.outcome, r.endedAt, r.toldUntil = string(how), now, now+keep
-		c.told = append(c.told, r)
-	}
-	keep := storekit.CeilDuration(set.DedupeWindow)
-	if r.remember != nil {
-		keep = *r.remember
-	}
-	if keep == 0 {
-		c.remove(r)
+// apply collects what was decided about a message, whose facts are those after the decision. r may be nil if d is Stay.
+// No settlement and no amendment finishes a message with a failure, so tell.sql copies the history as it is.
+func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, now int64) {
+	if d.To == lifecycle.Stay {
 		return
 	}
-	until := now + keep
-	r.forgetAt = &until
-	c.remembered = append(c.remembered, r)
+	r.live, r.dead = d.To == lifecycle.Waiting || d.To == lifecycle.Leased, d.To == lifecycle.Dead
+	switch d.To {
+	case lifecycle.Removed:
+		c.removed = append(c.removed, r)
+	case lifecycle.Finished:
+		keep := r.Keep(set, now)
+		r.outcome, r.endedAt, r.recordUntil, r.forgetAt = d.Outcome, now, keep.Record, keep.ID
+		if keep.Record > 0 {
+			c.recorded = append(c.recorded, r)
+		}
+		if keep.ID > 0 {
+			c.remembered = append(c.remembered, r)
+		} else {
+			c.removed = append(c.removed, r)
+		}
+	default:
+		var failure []byte
+		if d.Failed {
+			failure = encodeFailure(d.Failure)
+		}
+		c.updated, c.failures = append(c.updated, r), append(c.failures, failure)
+	}
 }
 
-// step is the one that writes the changes.
+// step returns the step that writes the changes.
 func (c *changes) step() *step {
 	x := c.s.step()
 	if len(c.updated) > 0 {
 		x.add("update", c.updateArgs(), nil)
 	}
-	if len(c.told) > 0 { // before the messages are gone
-		x.add("tell", c.toldArgs(), nil)
+	if len(c.recorded) > 0 { // before the messages are gone
+		x.add("tell", c.recordArgs(), nil)
 	}
 	if len(c.removed) > 0 {
 		numbers, ids := namesOf(c.removed)
@@ -119,7 +126,7 @@ func (c *changes) step() *step {
 	}
 	if len(c.remembered) > 0 {
 		numbers, ids := namesOf(c.remembered)
-		until := make([]*int64, len(ids))
+		until := make([]int64, len(ids))
 		for i, r := range c.remembered {
 			until[i] = r.forgetAt
 		}
@@ -138,11 +145,11 @@ func namesOf(rs []*row) (numbers []int32, ids []string) {
 	return numbers, ids
 }
 
-func (c *changes) toldArgs() []any {
-	numbers, ids := namesOf(c.told)
+func (c *changes) recordArgs() []any {
+	numbers, ids := namesOf(c.recorded)
 	outcomes, ended, until := make([]string, len(ids)), make([]int64, len(ids)), make([]int64, len(ids))
-	for i, r := range c.told {
-		outcomes[i], ended[i], until[i] = r.outcome, r.endedAt, r.toldUntil
+	for i, r := range c.recorded {
+		outcomes[i], ended[i], until[i] = string(r.outcome), r.endedAt, r.recordUntil
 	}
 	return []any{numbers, ids, outcomes, ended, until}
 }
@@ -152,8 +159,17 @@ func (c *changes) updateArgs() []any {
 	visible, due, first, expires, tokens := make([]*int64, n), make([]int64, n), make([]int64, n), make([]*int64, n), make([]int64, n)
 	attempts, cancelled, died, reasons := make([]int32, n), make([]bool, n), make([]*int64, n), make([]*string, n)
 	for i, r := range c.updated {
-		visible[i], due[i], first[i], expires[i], tokens[i] = r.visibleAt, r.due, r.firstDue, r.expires, r.token
-		attempts[i], cancelled[i], died[i], reasons[i] = r.attempts, r.cancelled, r.diedAt, r.reason
+		due[i], first[i], tokens[i], attempts[i], cancelled[i] = r.Due, r.FirstDue, r.Token, int32(r.Attempts), r.CancelRequested
+		if at, ok := r.Expires(); ok {
+			expires[i] = &at
+		}
+		if r.dead {
+			reason := string(r.Reason)
+			died[i], reasons[i] = &r.Died, &reason
+		} else {
+			at := r.At()
+			visible[i] = &at
+		}
 	}
 	numbers, ids := namesOf(c.updated)
 	return []any{numbers, ids, visible, due, first, expires, tokens, attempts, cancelled, died, reasons, c.failures}

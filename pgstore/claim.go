@@ -155,14 +155,14 @@ func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, 
 
 // some is the answer of claim.sql.
 type some struct {
-	micros      int64
-	until       *int64
-	token       *int64
-	seen, taken int
-	spent       []string // the IDs of those that must not be delivered any more
-	next        *int64   // when the next message needs attention, if that is soon and fewer were seen than asked for
-	ds          []punctual.Delivery
-	unreadable  []error // one for each message that was leased and cannot be read
+	micros        int64
+	until         *int64
+	token         *int64
+	seen, taken   int
+	undeliverable []string // the IDs of messages that must end
+	next          *int64   // when the next message needs attention, if that is soon and fewer were seen than asked for
+	ds            []punctual.Delivery
+	unreadable    []error // one for each message that was leased and cannot be read
 }
 
 // claimSome runs claim.sql once. A message that cannot be read keeps its lease until that runs out. It is dead when
@@ -185,9 +185,9 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 	}
 	s.clock.hear(got.micros)
 	s.damage.met(got.unreadable, s.opt.Logger)
-	if len(got.spent) > 0 {
-		// When this fails a later claim meets them again.
-		if err := s.spend(ctx, topic, got.spent); err != nil && len(got.ds) == 0 {
+	if len(got.undeliverable) > 0 {
+		// If this fails, a later claim finds them again.
+		if err := s.endMessages(ctx, topic, got.undeliverable); err != nil && len(got.ds) == 0 {
 			return nil, err
 		}
 	}
@@ -211,11 +211,12 @@ const lookBack = 2 * time.Second
 
 func behind(micros int64) int64 { return micros/1000 - lookBack.Milliseconds() }
 
-// floor is the time before which the claim has left nothing. It took all that it met, unless they were too many bytes or some were spent.
-// Until all are sorted LeaseUntil is where a message stood in its topic.
+// floor returns the next scan start of the topic: before it the claim has left no message. A claim takes all messages that it reads, unless
+// they have too many bytes in all or some are undeliverable; then the scan start stays where it was. LeaseUntil is still the time
+// by which scan found the messages in order.
 func (g *some) floor(from int64) int64 {
 	switch {
-	case g.taken < g.seen || len(g.spent) > 0:
+	case g.taken < g.seen || len(g.undeliverable) > 0:
 		return from
 	case g.seen == 0:
 		return behind(g.micros)
@@ -227,10 +228,10 @@ func (g *some) floor(from int64) int64 {
 	return min(last, behind(g.micros))
 }
 
-// spend ends messages that a claim has met and that must not be delivered any more.
-func (s *Store) spend(ctx context.Context, topic string, ids []string) error {
+// endMessages ends messages that a claim has found undeliverable.
+func (s *Store) endMessages(ctx context.Context, topic string, ids []string) error {
 	return s.write(ctx, func() *step {
-		return s.step().add("spend", s.writing(topic, ids), nil)
+		return s.step().add("end", s.writing(topic, ids), nil)
 	})
 }
 
@@ -242,7 +243,7 @@ func (g *some) scan(rows scanner, topic string) error {
 	var attempts, most *int32
 	var headers, body []byte
 	var failures [][]byte
-	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.spent, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
+	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
 		&attempts, &most, &headers, &body, &failures, &remember)
 	if err != nil || id == nil {
 		return err

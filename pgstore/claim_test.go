@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -61,11 +62,12 @@ func TestBytesOfAClaim(t *testing.T) {
 func TestOrderOfClaims(t *testing.T) {
 	t.Parallel()
 	const n = 60
+	random := rand.New(rand.NewPCG(seedrig.Of(t), 0))
 	for _, size := range []int{1, 7, n} {
 		for _, wait := range []time.Duration{0, time.Minute} {
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
 			var want []string
-			for _, i := range rand.Perm(n) { // three at a time are due together
+			for _, i := range random.Perm(n) { // three at a time are due together
 				m := punctual.NewMessage{Topic: "orders", ID: fmt.Sprintf("%02d", i), Due: longDue.Add(time.Duration(i/3) * time.Millisecond)}
 				if rs, err := s.Push(t.Context(), []punctual.NewMessage{m}); err != nil || rs[0].Err != nil {
 					t.Fatal(rs, err)

@@ -63,3 +63,49 @@ func TestSlowDamagedMessage(t *testing.T) {
 		}
 	}
 }
+
+// A message that has lost its reason of death is still dead: it is not delivered, shown as dead, and may be requeued.
+func TestDeadWithoutAReason(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, shared)
+	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+	pushOrders(t, s, 1, 0)
+	claim := punctual.Claim{Topics: []string{"orders"}, Max: 1}
+	ds, err := s.Claim(t.Context(), claim)
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("claim: %v, %v", ds, err)
+	}
+	id := ds[0].ID
+	errs, err := s.Settle(t.Context(), []punctual.Settlement{{Topic: "orders", ID: id, Token: ds[0].Token, Verb: punctual.SettleDiscard, Error: "no such shop"}})
+	if err != nil || errs[0] != nil {
+		t.Fatalf("discard: %v, %v", errs, err)
+	}
+	if n, err := pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET reason = NULL WHERE died_at IS NOT NULL", s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
+		t.Fatalf("the damage was not done: %v, %v", n, err)
+	}
+	if i, err := s.Get(t.Context(), "orders", id); err != nil || i.State != punctual.StateDead || len(i.Failures) != 1 {
+		t.Errorf("Get of a dead message without a reason: %+v, %v", i, err)
+	}
+	amend := func(change punctual.Change) error {
+		out, err := s.Amend(t.Context(), []punctual.Amendment{{Topic: "orders", ID: id, Change: change}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0].Err
+	}
+	for _, change := range []punctual.Change{punctual.ChangeCancel, punctual.ChangeReschedule} {
+		if err := amend(change); !errors.Is(err, punctual.ErrNotFound) || !strings.Contains(err.Error(), "it is dead") {
+			t.Errorf("%v of a dead message without a reason: %v; want that it is dead", change, err)
+		}
+	}
+	if ds, err := s.Claim(t.Context(), claim); err != nil || len(ds) != 0 {
+		t.Errorf("claim beside a dead message without a reason: %v, %v", ds, err)
+	}
+	if err := amend(punctual.ChangeRequeue); err != nil {
+		t.Errorf("requeue: %v", err)
+	}
+	claim.Wait = time.Minute
+	if ds, err := s.Claim(t.Context(), claim); err != nil || len(ds) != 1 || ds[0].Attempt != 1 {
+		t.Errorf("claim after the requeue: %+v, %v", ds, err)
+	}
+}

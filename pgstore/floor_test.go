@@ -152,8 +152,8 @@ func TestFloorOfAnAnswer(t *testing.T) {
 		"two taken":                    {some{seen: 2, taken: 2, ds: []punctual.Delivery{at(600_000), at(500_000)}}, 600_000},
 		"one of the last moments":      {some{seen: 1, taken: 1, ds: []punctual.Delivery{at(now)}}, last},
 		"one of two taken":             {some{seen: 2, taken: 1, ds: []punctual.Delivery{at(500_000)}}, from},
-		"one that must end":            {some{seen: 1, taken: 1, spent: []string{"a"}}, from},
-		"one taken, one that must end": {some{seen: 2, taken: 2, spent: []string{"a"}, ds: []punctual.Delivery{at(500_000)}}, from},
+		"one that must end":            {some{seen: 1, taken: 1, undeliverable: []string{"a"}}, from},
+		"one taken, one that must end": {some{seen: 2, taken: 2, undeliverable: []string{"a"}, ds: []punctual.Delivery{at(500_000)}}, from},
 	} {
 		x.micros = now * 1000
 		if got := x.floor(from); got != x.want {

@@ -8,44 +8,53 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A transaction of somebody else may hold a message of a call: a caller's transaction that pushed its ID or changed it, and stays open. Such
-// a message must not hold up the others of the call (P14). Settlements pass by what is locked (lock_free.sql). Nothing passes by an ID that
-// was stored and not yet committed, so pushes and amendments wait for a bounded time (lock_timeout), which rolls their transaction
-// back. The call is then carried out again in halves, until those that are held are by themselves.
+// Another transaction may hold a message of a call: for instance, an application has pushed its ID or changed it in a transaction of its
+// own, and leaves that open. Such a message must not hold up the other messages of the call (P14). There are two ways, because only one
+// of them can tell which messages are held.
+//
+// Settlements pass by locked rows (lock_free.sql) and learn so at once which messages are held. The other items are done by then, and
+// their answers wait for nothing but the held ones, so settling.settleAny tries those again for a short time only.
+//
+// Pushes and amendments have to wait: an ID that was stored and is not committed yet is seen by nobody, and only an insert that runs into
+// it waits. They wait for a bounded time (lock_timeout), and its end rolls back everything that the transaction did. So besideHeld
+// repeats the items in halves until the held ones are by themselves, which takes longer.
 
 const (
-	// heldAlone is how long a message waits for a transaction that holds it, where nothing else waits for its answer.
+	// heldAlone is how long a message waits for the transaction that holds it, if the call has no other message that waits for the answer.
 	heldAlone = time.Second
-	// heldBeside is how long a settlement does where others of the call are done and wait for their answers.
+
+	// heldBeside is how long a settlement waits, if other items of the call are done.
 	heldBeside = 100 * time.Millisecond
-	// heldAgain is how long to wait at most before such a settlement is tried again.
+	// heldAgain is the longest pause before such a settlement is tried again.
 	heldAgain = 50 * time.Millisecond
 
-	// heldFirst is how long the pushes or amendments of a call wait together. Transactions that end soon cost them nothing else.
+	// heldFirst is the first lock timeout of pushes or amendments, when all items of a part are tried together. Transactions that end
+	// within it cost no halving.
 	heldFirst = 200 * time.Millisecond
-	// heldHalf is how long a half of them waits.
+	// heldHalf is the longest lock timeout of a half.
 	heldHalf = 20 * time.Millisecond
-	// heldUntil is when a call with several gives up on one that is held, from its begin.
+	// heldUntil is when a push or amendment that is known to be held is given up, if the call has others. It counts from the beginning.
 	heldUntil = 600 * time.Millisecond
-	// heldSearch is when a call gives up on those beside it, too. It is far behind heldUntil: a slow server delays the search.
+	// heldSearch is when the items of a half are given up together although some of them may be free. It is far behind heldUntil,
+	// because a slow server delays the halving.
 	heldSearch = 5 * time.Second
 )
 
-// errHeld is the error of what was asked of a message that a transaction of somebody else holds.
+// errHeld is the error of an item whose message is held by another transaction.
 var errHeld = fmt.Errorf("another transaction holds the message: end that transaction, or try again: %w", punctual.ErrOverloaded)
 
-// lockTimeout is an error of its own, so that it is told from other kinds of overload.
+// lockTimeout sets the error of a lock timeout apart from other kinds of overload.
 type lockTimeout struct{ error }
 
 func (l lockTimeout) Unwrap() error { return l.error }
 
-// errLockTimeout is the kind of the error with which the server ends a wait for a lock.
+// errLockTimeout is the kind of error with which the server ends a wait for a lock.
 var errLockTimeout error = lockTimeout{punctual.ErrOverloaded}
 
-// besideHeld carries out a part of a call which has several items or one. try does some of the items, waits so long at most for a lock, and
-// returns with an error those that it has decided nothing of. Where that is true of the whole part, the error is that of besideHeld.
-// refuse is given the error of each other item that was not carried out.
-func besideHeld(part []int, several bool, try func(patience time.Duration, group []int) (left []int, err error), refuse func(i int, err error)) error {
+// besideHeld carries out a part of pushes or amendments; several tells that the call has more than one. try carries out a group of
+// items, waits for each lock no longer than lockWait, and returns beside an error the items that have no answer yet. If these are the
+// whole part, besideHeld returns the error; else it gives each of them its error by refuse.
+func besideHeld(part []int, several bool, try func(lockWait time.Duration, group []int) (left []int, err error), refuse func(i int, err error)) error {
 	refuseAll := func(groups [][]int, err error) {
 		for _, group := range groups {
 			for _, i := range group {
@@ -54,14 +63,14 @@ func besideHeld(part []int, several bool, try func(patience time.Duration, group
 		}
 	}
 	begun := time.Now()
-	patience, until := heldFirst, heldUntil
+	lockWait, until := heldFirst, heldUntil
 	if !several {
-		patience, until = heldAlone, heldAlone
+		lockWait, until = heldAlone, heldAlone
 	}
 	for groups := [][]int{part}; len(groups) > 0; {
 		var again [][]int
 		for at, group := range groups {
-			left, err := try(patience, group)
+			left, err := try(lockWait, group)
 			limit := until
 			if len(left) > 1 {
 				limit = heldSearch
@@ -85,12 +94,12 @@ func besideHeld(part []int, several bool, try func(patience time.Duration, group
 			}
 		}
 		groups = again
-		patience = nextPatience(groups, until-time.Since(begun))
+		lockWait = nextLockWait(groups, until-time.Since(begun))
 	}
 	return nil
 }
 
-// halves divides items that were tried together. One alone stays.
+// halves divides items that were tried together. A single item stays a group.
 func halves(items []int) [][]int {
 	if len(items) == 1 {
 		return [][]int{items}
@@ -99,15 +108,15 @@ func halves(items []int) [][]int {
 	return [][]int{items[:half], items[half:]}
 }
 
-// nextPatience is how long each of the groups may wait for a lock, with so much time for all of them.
-func nextPatience(groups [][]int, left time.Duration) time.Duration {
+// nextLockWait returns the lock timeout of each of the groups, with so much time left for all of them.
+func nextLockWait(groups [][]int, left time.Duration) time.Duration {
 	if len(groups) == 1 && len(groups[0]) == 1 {
 		return max(left, time.Millisecond)
 	}
 	return min(heldHalf, max(left/time.Duration(len(groups)+1), time.Millisecond))
 }
 
-// lockTimeoutOf writes a time as the server reads it, in ms.
+// lockTimeoutOf writes a lock timeout in the notation of the server.
 func lockTimeoutOf(d time.Duration) string {
 	return fmt.Sprintf("%dms", d.Milliseconds())
 }

@@ -66,27 +66,28 @@ func (s *Store) infos(ctx context.Context, topic, statement string, args []any) 
 // scanInfo reads the columns of info.sql behind the clock.
 func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) {
 	i := punctual.Info{Message: punctual.Message{Topic: topic}}
-	var due, first, created, token int64
+	var r row // as far as the state depends on it
+	var first, created int64
 	var expires, visibleAt, diedAt, remember *int64
 	var headers []byte
 	var failures [][]byte
 	var reason *string
-	err := rows.Scan(micros, &i.ID, &due, &first, &created, &expires, &i.DropExpired, &i.Attempt, &i.MaxAttempts, &headers, &i.Body, &failures,
-		&visibleAt, &token, &i.CancelRequested, &diedAt, &reason, &remember)
+	err := rows.Scan(micros, &i.ID, &r.Due, &first, &created, &expires, &i.DropExpired, &i.Attempt, &i.MaxAttempts, &headers, &i.Body, &failures,
+		&visibleAt, &r.Token, &i.CancelRequested, &diedAt, &reason, &remember)
 	if err != nil {
 		return i, err
 	}
-	i.Due, i.FirstDue, i.Created = storekit.FromMillis(due), storekit.FromMillis(first), storekit.FromMillis(created)
+	i.Due, i.FirstDue, i.Created = storekit.FromMillis(r.Due), storekit.FromMillis(first), storekit.FromMillis(created)
 	if expires != nil {
 		i.Expires = storekit.FromMillis(*expires)
 	}
 	i.Remember = rememberOf(remember)
-	r := row{visibleAt: visibleAt, token: token, diedAt: diedAt}
+	r.place(visibleAt, diedAt, reason)
 	switch i.State = r.state(*micros/1000, &punctual.Settings{}); i.State {
 	case punctual.StateLeased:
-		i.LeaseUntil = storekit.FromMillis(*visibleAt)
+		i.LeaseUntil = storekit.FromMillis(r.LeaseUntil)
 	case punctual.StateDead:
-		i.Died, i.Reason = storekit.FromMillis(*diedAt), punctual.DeathReason(*reason)
+		i.Died, i.Reason = storekit.FromMillis(r.Died), r.Reason
 	}
 	if i.Headers, err = decodeHeaders(headers); err == nil {
 		i.Failures, err = decodeFailures(failures)
@@ -222,7 +223,7 @@ func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicS
 			if next != nil {
 				t.NextDue = storekit.FromMillis(*next)
 			}
-			t.Settings, err = storekit.DecodeSettings(text)
+			t.Settings, err = s.settings.Decode(text)
 			all = append(all, t)
 			return err
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Push stores messages; see punctual.Store.
@@ -19,11 +20,11 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		err := inParts(p.parts(), func(part []int) error {
 			ctx, end := within(ctx)
 			defer end()
-			return besideHeld(part, len(ms) > 1, func(patience time.Duration, group []int) (left []int, err error) {
-				p.patience = patience
+			return besideHeld(part, len(ms) > 1, func(lockWait time.Duration, group []int) (left []int, err error) {
+				p.lockWait = lockWait
 				return p.push(ctx, ownWay{s}, group)
-			}, p.refuse)
-		}, p.refuse)
+			}, p.reset)
+		}, p.reset)
 		if err == nil {
 			s.waits.pushed(p.out)
 		}
@@ -37,10 +38,12 @@ type push struct {
 	ms  []punctual.NewMessage
 	out []punctual.PushResult
 
-	patience time.Duration // for how long its next transaction waits for a lock; 0, in one of the caller's, is as that has it
+	// lockWait is for how long the next transaction waits for a lock at most. It is 0 in a transaction of the caller's, which has a limit
+	// of its own.
+	lockWait time.Duration
 }
 
-// pushOf checks messages and names those that have no ID.
+// pushOf checks messages, and gives an ID to those that have none.
 func (s *Store) pushOf(ms []punctual.NewMessage) *push {
 	p := &push{s: s, ms: ms, out: make([]punctual.PushResult, len(ms))}
 	now := time.UnixMicro(s.clock.guess())
@@ -60,7 +63,7 @@ func (s *Store) pushOf(ms []punctual.NewMessage) *push {
 	return p
 }
 
-// parts are those of the messages that are in order.
+// parts divides the messages that passed the checks.
 func (p *push) parts() [][]int {
 	var fit []int
 	for i := range p.out {
@@ -73,19 +76,19 @@ func (p *push) parts() [][]int {
 
 func (p *push) name(i int) name { return name{p.out[i].Topic, p.out[i].ID} }
 
-// topics are the distinct ones of a part.
+// topics returns the topics of a part, each once.
 func (p *push) topics(part []int) []string {
 	return distinct(part, func(i int) string { return p.ms[i].Topic })
 }
 
 // share begins a step that keeps the topics of a part from being deleted.
 func (p *push) share(part []int) *step {
-	var patience *string
-	if p.patience > 0 {
-		text := lockTimeoutOf(p.patience)
-		patience = &text
+	var timeout *string
+	if p.lockWait > 0 {
+		text := lockTimeoutOf(p.lockWait)
+		timeout = &text
 	}
-	return p.s.step().add("topics_share", []any{p.s.class, p.topics(part), patience}, nil)
+	return p.s.step().add("topics_share", []any{p.s.class, p.topics(part), timeout}, nil)
 }
 
 func distinct(part []int, topicOf func(i int) string) []string {
@@ -100,13 +103,13 @@ func distinct(part []int, topicOf func(i int) string) []string {
 	return out
 }
 
-// way is how the steps of a push reach the server: in transactions of its own, or in one of the caller's.
+// way carries the steps of a push to the server: each in a transaction of the store's own, or all in one of the caller's.
 type way interface {
 	// write runs a step that is a transaction, or the next part of one.
 	write(ctx context.Context, build func() *step) error
 	// create runs a step that makes topics. It may be a transaction of its own, so that nobody else who needs one of them waits.
 	create(ctx context.Context, build func() *step) error
-	// transact runs f in a transaction, or in the one that there is.
+	// transact runs f in a transaction of its own, or in that of the caller.
 	transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error
 }
 
@@ -115,33 +118,33 @@ type stepper interface {
 	send(ctx context.Context, x *step) error
 }
 
-// push stores the messages of a part. Most often nothing is in their way, and one step is all. With an error it returns
-// those messages that it has decided nothing of.
+// push stores the messages of a part. If all IDs are free and all topics exist, it takes one step. Beside an error it returns the
+// messages that have no answer yet.
 func (p *push) push(ctx context.Context, w way, part []int) (left []int, err error) {
 	for left = part; len(left) > 0; {
 		got, err := p.insert(ctx, w, left)
 		if err != nil {
 			return left, err
 		}
-		var unknown, taken []int
+		var unknown, inUse []int
 		for _, i := range left {
 			switch paused, there := got.paused[p.ms[i].Topic]; {
-			case p.took(i, got):
+			case p.took(i, got, punctual.PushStored):
 			case !there:
 				unknown = append(unknown, i)
 			case paused:
-				p.out[i].Err = errPaused(p.ms[i].Topic)
+				p.reset(i, errPaused(p.ms[i].Topic))
 			default:
-				taken = append(taken, i)
+				inUse = append(inUse, i)
 			}
 		}
-		gone, err := p.pushTaken(ctx, w, taken)
+		gone, err := p.pushInUse(ctx, w, inUse)
 		if err != nil {
-			return append(unknown, taken...), err
+			return append(unknown, inUse...), err
 		}
 		left = append(unknown, gone...)
 		if len(unknown) > 0 {
-			if err := p.s.createTopics(ctx, w, p.topics(unknown), p.patience); err != nil {
+			if err := p.s.createTopics(ctx, w, p.topics(unknown), p.lockWait); err != nil {
 				return left, err
 			}
 		}
@@ -149,20 +152,20 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 	return nil, nil
 }
 
-// refuse gives a message an error in the place of what was found out of it before.
-func (p *push) refuse(i int, err error) {
+// reset makes err, which may be nil, the whole answer of a push. A try that was rolled back may have left another answer.
+func (p *push) reset(i int, err error) {
 	r := &p.out[i]
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
 
 func errPaused(topic string) error { return fmt.Errorf("push to %s: %w", topic, punctual.ErrPaused) }
 
-// inserted is the answer of push.sql.
+// inserted is the answer of push.sql and of replace.sql.
 type inserted struct {
 	micros  int64
-	numbers map[string]int32 // of the topics that there are
-	paused  map[string]bool  // of the same
-	due     map[stored]int64 // the messages that were stored, with their due times in ms
+	numbers map[string]int32 // of the topics that exist
+	paused  map[string]bool  // of the same topics: whether they take no pushes
+	due     map[stored]int64 // the due times, in ms, of the messages that were stored
 }
 
 // stored names a message that was stored.
@@ -171,7 +174,7 @@ type stored struct {
 	id    string
 }
 
-// scan reads a row of a topic, or one of a message.
+// scan reads one row of the answer, which tells of a topic or of a message that was stored.
 func (g *inserted) scan(rows scanner) error {
 	var number int32
 	var topic, id *string
@@ -188,7 +191,7 @@ func (g *inserted) scan(rows scanner) error {
 	return nil
 }
 
-// insert stores those messages that nothing is in the way of.
+// insert stores those messages of a part whose topic exists and takes pushes, and whose ID is free.
 func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error) {
 	var got *inserted
 	err := w.write(ctx, func() *step {
@@ -206,28 +209,25 @@ func newInserted() *inserted {
 	return &inserted{numbers: make(map[string]int32), paused: make(map[string]bool), due: make(map[stored]int64)}
 }
 
-// took takes in what became of a message, and reports whether that is decided: it was stored, or would be due too late.
-func (p *push) took(i int, got *inserted) bool {
+// took takes in what a statement that stores messages says of one, and reports whether that is the answer: the message was stored, with
+// the status given, or would be due too late.
+func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
 	r := &p.out[i]
 	if due, ok := got.due[stored{got.numbers[r.Topic], r.ID}]; ok {
-		r.Due, r.Status = storekit.FromMillis(due), storedAs(r.Status)
+		p.reset(i, nil)
+		r.Status, r.Due = status, storekit.FromMillis(due)
 		return true
 	}
 	if _, there := got.paused[r.Topic]; there {
-		_, r.Err = storekit.DueAt(time.UnixMicro(got.micros), p.ms[i].Due, p.ms[i].Delay)
+		if _, err := storekit.DueAt(time.UnixMicro(got.micros), p.ms[i].Due, p.ms[i].Delay); err != nil {
+			p.reset(i, err)
+			return true
+		}
 	}
-	return r.Err != nil
+	return false
 }
 
-// storedAs is that of a message which was stored: it may have been found before that it replaces another one.
-func storedAs(known punctual.PushStatus) punctual.PushStatus {
-	if known == punctual.PushNone {
-		return punctual.PushStored
-	}
-	return known
-}
-
-// args are those of push.sql.
+// args returns the arguments of push.sql and replace.sql.
 func (p *push) args(part []int) []any {
 	n := len(part)
 	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]int64, n)
@@ -257,24 +257,26 @@ func (p *push) args(part []int) []any {
 	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember)
 }
 
-// createTopics makes topics that do not exist. It waits as long as patience, unless that is 0, for a transaction that makes one of them.
-func (s *Store) createTopics(ctx context.Context, w way, topics []string, patience time.Duration) error {
+// createTopics makes those of the topics that do not exist. It waits for a transaction that makes one of them, lockWait at
+// most, unless that is 0.
+func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWait time.Duration) error {
 	args, err := settingsArgs(punctual.DefaultSettings())
 	if err != nil {
 		return err
 	}
 	return w.create(ctx, func() *step {
 		x := s.step()
-		if patience > 0 {
-			x.add("patience", []any{lockTimeoutOf(patience)}, nil)
+		if lockWait > 0 {
+			x.add("patience", []any{lockTimeoutOf(lockWait)}, nil)
 		}
 		return x.add("topic_create", append([]any{topics}, args...), nil)
 	})
 }
 
-// pushTaken pushes messages whose ID somebody had. It returns those whose ID or topic is gone meanwhile. Whoever stores
-// new rows may wait for other transactions, and holds no row then that they may want.
-func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, err error) {
+// pushInUse pushes messages whose IDs were in use a moment ago. It returns those whose ID has become free, or whose topic was deleted:
+// they are inserted again, outside this transaction, because an insert may wait for other transactions and must not hold a row then
+// that these want.
+func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, err error) {
 	if len(part) == 0 {
 		return nil, nil
 	}
@@ -284,59 +286,36 @@ func (p *push) pushTaken(ctx context.Context, w way, part []int) (gone []int, er
 		if err != nil {
 			return err
 		}
-		var taken []int // those to be stored
+		var replacing []int
 		for _, i := range part {
-			p.out[i].Status = punctual.PushNone
 			switch set := l.settings[p.ms[i].Topic]; {
 			case set == nil:
 				gone = append(gone, i)
 			case set.PushPaused:
-				p.out[i].Err = errPaused(p.ms[i].Topic)
+				p.reset(i, errPaused(p.ms[i].Topic))
 			case l.rows[p.name(i)] == nil:
 				gone = append(gone, i)
 			case p.decide(i, l):
-				taken = append(taken, i)
+				replacing = append(replacing, i)
 			}
 		}
-		if len(taken) == 0 {
+		if len(replacing) == 0 {
 			return nil
 		}
 		got := newInserted()
-		if err := to.send(ctx, p.s.step().add("replace", p.args(taken), got.scan)); err != nil {
+		if err := to.send(ctx, p.s.step().add("replace", p.args(replacing), got.scan)); err != nil {
 			return err
 		}
-		for _, i := range taken {
-			p.took(i, got)
+		for _, i := range replacing {
+			p.took(i, got, p.out[i].Status)
 		}
 		return nil
 	})
 	return gone, err
 }
 
-// decide says what becomes of a message, by who has its ID, and reports whether it is to be stored (P7).
+// decide answers a push by what has its ID, and reports whether the message is to be stored.
 func (p *push) decide(i int, l *locked) bool {
-	m, r := &p.ms[i], &p.out[i]
-	r.Err, r.Existing, r.Due = nil, punctual.StateNone, time.Time{}
-	old := l.rows[p.name(i)]
-	state := old.state(l.now, l.settings[m.Topic])
-	remembered := old.remembered(l.now)
-	switch {
-	case state == punctual.StateNone && (!remembered || m.IfExists == punctual.IfExistsReplace):
-		// The ID is free, or used again.
-	case state == punctual.StateDead && (m.IfExists == punctual.IfExistsKeep || m.IfExists == punctual.IfExistsFail):
-		r.Existing, r.Err = state, storekit.DuplicateError(r.Topic, r.ID, storekit.FromMillis(*old.diedAt))
-		return false
-	case m.IfExists == punctual.IfExistsFail:
-		r.Err = storekit.DuplicateError(r.Topic, r.ID, time.Time{})
-		return false
-	case state != punctual.StateDead && m.IfExists != punctual.IfExistsReplace:
-		r.Status = punctual.PushDuplicate
-		if state != punctual.StateNone {
-			r.Due, r.Existing = storekit.FromMillis(old.due), state
-		}
-		return false
-	default:
-		r.Status = punctual.PushReplaced
-	}
-	return true
+	m, old := &p.ms[i], l.rows[p.name(i)]
+	return lifecycle.Push(m.IfExists, old.holder(l.now, l.settings[m.Topic]), &p.out[i])
 }

@@ -11,89 +11,78 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // name names a message.
 type name struct{ topic, id string }
 
-// row is a locked message, as far as its next state depends on it. Times are in ms.
+// row is a row of table message that a transaction has locked. It is a live message, a dead one, or neither: then it is the ID
+// of a finished message.
 type row struct {
 	name
-	number                int32 // its topic's
-	visibleAt             *int64
-	due, firstDue, token  int64
-	attempts, maxAttempts int32
-	cancelled, drop       bool
-	expireAfter, expires  *int64
-	diedAt                *int64
-	reason                *string
-	forgetAt, remember    *int64
+	lifecycle.Message
+	number     int32 // of the topic
+	live, dead bool
+	forgetAt   int64 // when the ID of a finished message is free again; 0 in a row that is live or dead
 
-	outcome            string // of a message that ends, for its story
-	endedAt, toldUntil int64
+	// What changes.apply has decided to keep of a message that finishes. recordUntil is 0 unless a finished record is kept.
+	outcome              punctual.Outcome
+	endedAt, recordUntil int64
 }
 
 // scanRow reads a row of lock.sql.
 func scanRow(rows scanner) (*row, error) {
 	r := &row{}
-	return r, rows.Scan(&r.topic, &r.id, &r.number, &r.visibleAt, &r.due, &r.firstDue, &r.token, &r.attempts, &r.maxAttempts,
-		&r.cancelled, &r.drop, &r.expireAfter, &r.expires, &r.diedAt, &r.reason, &r.forgetAt, &r.remember)
+	var visibleAt, expireAfter, diedAt, forgetAt, remember *int64
+	var reason *string
+	err := rows.Scan(&r.topic, &r.id, &r.number, &visibleAt, &r.Due, &r.FirstDue, &r.Token, &r.Attempts, &r.MaxAttempts,
+		&r.CancelRequested, &r.DropExpired, &expireAfter, &diedAt, &reason, &forgetAt, &remember)
+	r.ExpireAfter, r.Remember, r.forgetAt = orZero(expireAfter), orZero(remember), orZero(forgetAt)
+	r.place(visibleAt, diedAt, reason)
+	return r, err
 }
 
-// state is that of a message at a time; StateNone for one that is finished, or dead for longer than it is kept.
+// place takes in the columns that say whether a message is live or dead. Its token is set before.
+func (r *row) place(visibleAt, diedAt *int64, reason *string) {
+	switch {
+	case visibleAt != nil:
+		r.live = true
+		if r.Token != 0 {
+			r.LeaseUntil = *visibleAt
+		}
+	case diedAt != nil:
+		r.dead, r.Died, r.Reason = true, *diedAt, punctual.DeathReason(orZero(reason))
+	}
+}
+
+// orZero is the value of a column in which NULL means the same as the zero value.
+func orZero[T any](column *T) (value T) {
+	if column != nil {
+		value = *column
+	}
+	return value
+}
+
+// state is the state of a message at now, in ms. It is StateNone for the ID of a finished message and for a dead message past its
+// retention. A message is dead by its column died_at, so that one that has lost its reason is not taken for a live one.
 func (r *row) state(now int64, set *punctual.Settings) punctual.State {
 	switch {
-	case r.visibleAt == nil:
-		if r.diedAt != nil && !outlived(*r.diedAt, now, set) {
-			return punctual.StateDead
-		}
-		return punctual.StateNone
-	case *r.visibleAt <= now:
-		return punctual.StateReady
-	case r.token != 0:
-		return punctual.StateLeased
+	case r.live:
+		return r.State(now)
+	case r.dead && !lifecycle.PastRetention(r.Died, set, now):
+		return punctual.StateDead
 	}
-	return punctual.StateScheduled
+	return punctual.StateNone
 }
 
-func outlived(diedAt, now int64, set *punctual.Settings) bool {
-	keep := storekit.CeilDuration(set.DeadRetention)
-	return keep > 0 && diedAt+keep <= now
+// holder is what a push of the row's ID meets.
+func (r *row) holder(now int64, set *punctual.Settings) lifecycle.Holder {
+	return lifecycle.Holder{State: r.state(now, set), Due: r.Due, Died: r.Died, Remembered: r.forgetAt > now}
 }
 
-// remembered reports whether a finished message still holds its ID.
-func (r *row) remembered(now int64) bool { return r.forgetAt != nil && *r.forgetAt > now }
-
-// moveTo gives a message a new first due time; its expiry moves along.
-func (r *row) moveTo(due int64) {
-	r.due, r.firstDue = due, due
-	if r.expireAfter != nil {
-		at := min(due+*r.expireAfter, punctual.MaxDue.UnixMilli()+1)
-		r.expires = &at
-	}
-}
-
-// wait ends the lease, if any, and lets the message wait for its due time.
-func (r *row) wait() {
-	due := r.due
-	r.visibleAt, r.token, r.cancelled = &due, 0, false
-	r.diedAt, r.reason = nil, nil
-}
-
-// die gives up on a message.
-func (r *row) die(reason punctual.DeathReason, now int64) {
-	text := string(reason)
-	r.visibleAt, r.token, r.cancelled = nil, 0, false
-	r.diedAt, r.reason = &now, &text
-}
-
-// rememberOf is what the column says of a message's ID, in ms; NULL follows the topic.
-func rememberOf(column *int64) time.Duration {
-	if column == nil {
-		return 0
-	}
-	return time.Duration(*column) * time.Millisecond
-}
+// rememberOf returns how long the ID of a message is remembered by the column of that name, which is in ms. 0 follows the topic.
+func rememberOf(column *int64) time.Duration { return time.Duration(orZero(column)) * time.Millisecond }
 
 // encodeHeaders writes headers, sorted by name, each name and value behind its length; none is nil.
 func encodeHeaders(h map[string]string) []byte {
@@ -127,12 +116,12 @@ func decodeHeaders(from []byte) (map[string]string, error) {
 	return h, nil
 }
 
-// encodeFailure writes an entry of a history, as claim.sql does: attempt, time in ms and text.
-func encodeFailure(attempt int32, now int64, text string) []byte {
-	return fmt.Appendf(nil, "%d %d %s", attempt, now, storekit.TrimError(text))
+// encodeFailure writes an entry of a history in the form that claim.sql uses, too: attempt, time in ms and text.
+func encodeFailure(f punctual.Failure) []byte {
+	return fmt.Appendf(nil, "%d %d %s", f.Attempt, f.At.UnixMilli(), f.Error)
 }
 
-// decodeFailures is the inverse of encodeFailure for a history.
+// decodeFailures reads the entries of a history.
 func decodeFailures(from [][]byte) ([]punctual.Failure, error) {
 	var out []punctual.Failure
 	for _, f := range from {

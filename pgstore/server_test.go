@@ -20,6 +20,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
 // smallDisk mounts a file system in memory, or skips loudly where that is not allowed.
@@ -87,13 +88,13 @@ func TestSlowFullDisk(t *testing.T) {
 	pushOrders(t, s, 100, 0)
 	free := fill(t, disk)
 	stored, refused := 100, 0
-	body := make([]byte, 1<<18)
+	body, random := make([]byte, 1<<18), rand.New(rand.NewPCG(seedrig.Of(t), 0))
 	for n := 0; refused < 3; n++ {
 		if n > 1000 {
 			t.Fatal("this test shows nothing: the disk does not fill")
 		}
 		for i := range body {
-			body[i] = byte(rand.Uint32()) // the server compresses
+			body[i] = byte(random.Uint32()) // the server compresses
 		}
 		rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: fmt.Sprint("big", n), Due: longDue, Body: body}})
 		switch {
@@ -360,10 +361,12 @@ func TestCrossingBatches(t *testing.T) {
 		},
 	}
 	var all sync.WaitGroup
-	for _, one := range append(do, do...) {
+	seed := seedrig.Of(t)
+	for number, one := range append(do, do...) {
 		all.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(number)))
 			for range 25 {
-				if err := one(rand.Perm(ids)); err != nil {
+				if err := one(random.Perm(ids)); err != nil {
 					t.Errorf("a batch that crosses others: %v", err)
 				}
 			}

@@ -24,7 +24,7 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 				if err := rows.Scan(&text); err != nil {
 					return err
 				}
-				set, err = storekit.DecodeSettings(text)
+				set, err = s.settings.Decode(text)
 				return err
 			})
 		})
@@ -81,7 +81,7 @@ func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string) (n
 			if err := rows.Scan(&number, &text); err != nil {
 				return err
 			}
-			set, err = storekit.DecodeSettings(text)
+			set, err = s.settings.Decode(text)
 			return err
 		})
 	err = tx.send(ctx, x)

@@ -2,11 +2,11 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Settle lets holders finish, give back, give up or extend; see punctual.Store.
@@ -33,7 +33,8 @@ type settling struct {
 
 func (c *settling) name(i int) name { return name{c.ss[i].Topic, c.ss[i].ID} }
 
-// settle settles a part: acks in one statement, and what that has left, or other verbs, by looking first.
+// settle carries out a part. Acks take one statement; what that statement leaves, and a part with other verbs, takes a transaction that
+// reads the messages first.
 func (c *settling) settle(ctx context.Context, part []int) error {
 	for _, i := range part {
 		if c.ss[i].Verb != punctual.SettleAck {
@@ -47,7 +48,7 @@ func (c *settling) settle(ctx context.Context, part []int) error {
 	return c.settleAny(ctx, left, len(part))
 }
 
-// ack finishes the messages whose current token is given, and returns the other ones.
+// ack finishes the messages whose current token is given, and returns the other items.
 func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) {
 	topics, ids, tokens := make([]string, len(part)), make([]string, len(part)), make([]int64, len(part))
 	for at, i := range part {
@@ -55,7 +56,7 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	}
 	var micros int64
 	var done int
-	var doneTopics, doneIDs []string // of those that are done, if not all are
+	var doneTopics, doneIDs []string // the messages that are done, unless all are
 	err = c.s.write(ctx, func() *step {
 		return c.s.step().add("ack", c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
 			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil)
@@ -80,36 +81,33 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	return left, nil
 }
 
-func (c *settling) lost(i int, kind error) error {
-	x := &c.ss[i]
-	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, kind)
-}
-
-// settleAny settles some items of any verbs, of a part with so many. It passes by messages that other transactions hold and tries
-// those again by themselves. So a caller's transaction holds up no other message of the call.
+// settleAny carries out those items of a part that are left, whatever their verbs; all is how many the part has. Messages that other
+// transactions hold are passed by and tried again when the others are done, so that a caller's transaction holds up no other
+// message of the call. The error is that of the whole part. If items of the part are done already, the error is given to each of
+// those that are left instead.
 func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 	ctx, end := within(ctx)
 	defer end()
 	begun := time.Now()
-	for wait := time.Millisecond; ; wait = min(2*wait, heldAgain) {
+	for pause := time.Millisecond; ; pause = min(2*pause, heldAgain) {
 		held, err := c.settleFree(ctx, left)
-		patience := heldAlone
+		limit := heldAlone
 		if len(held) < len(c.ss) {
-			patience = heldBeside
+			limit = heldBeside
 		}
 		switch {
 		case err != nil && len(left) == all:
 			return err
-		case err != nil: // the others are done
+		case err != nil:
 			for _, i := range left {
 				c.out[i] = err
 			}
 			return nil
 		case len(held) == 0:
 			return nil
-		case time.Since(begun) >= patience || sleep(ctx, wait) != nil:
+		case time.Since(begun) >= limit || sleep(ctx, pause) != nil:
 			for _, i := range held {
-				c.out[i] = c.lost(i, errHeld)
+				c.out[i] = storekit.SettleError(&c.ss[i], errHeld)
 			}
 			return nil
 		}
@@ -117,7 +115,7 @@ func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 	}
 }
 
-// settleFree settles messages in one transaction, and returns those that others hold.
+// settleFree carries out items in one transaction, and returns those whose messages other transactions hold.
 func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err error) {
 	var l *locked
 	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
@@ -155,82 +153,15 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	return held, err
 }
 
-// decide says what becomes of a message by what its holder says.
+// decide adds to write what becomes of a message by what its holder says, and returns the holder's answer.
 func (c *settling) decide(i int, l *locked, write *changes) error {
 	x := &c.ss[i]
-	r := l.rows[c.name(i)]
-	if r == nil || r.visibleAt == nil || r.token == 0 || r.token != x.Token {
-		return c.lost(i, punctual.ErrLeaseLost)
+	r, set := l.rows[c.name(i)], l.settings[x.Topic]
+	var m *lifecycle.Message // nil for a message that is dead or finished
+	if r != nil && r.live {
+		m = &r.Message
 	}
-	set := l.settings[x.Topic]
-	if r.cancelled && x.Verb != punctual.SettleAck && x.Verb != punctual.SettleDiscard {
-		if x.Verb != punctual.SettleExtend {
-			write.finish(r, punctual.OutcomeCancelled, set, l.now)
-		}
-		return c.lost(i, punctual.ErrCancelled)
-	}
-	switch x.Verb {
-	case punctual.SettleAck:
-		write.finish(r, punctual.OutcomeAcked, set, l.now)
-		return nil
-	case punctual.SettleRetry:
-		return c.retry(x, r, l, write)
-	case punctual.SettleSnooze:
-		due, err := l.dueAt(time.Time{}, x.Delay)
-		if err != nil {
-			return err
-		}
-		r.due = due
-		r.attempts--
-		r.wait()
-	case punctual.SettleDiscard:
-		failure := encodeFailure(r.attempts, l.now, x.Error)
-		r.die(punctual.ReasonDiscarded, l.now)
-		write.update(r, failure)
-		return nil
-	case punctual.SettleRelease:
-		r.attempts--
-		r.wait()
-	case punctual.SettleExtend:
-		length := x.Delay
-		if length == 0 {
-			length = set.Lease
-		}
-		until := l.now + storekit.CeilDuration(length)
-		r.visibleAt = &until
-	}
-	write.update(r, nil)
-	return nil
-}
-
-// retry gives a message back, or gives up on it when that was the last attempt.
-func (c *settling) retry(x *punctual.Settlement, r *row, l *locked, write *changes) error {
-	set := l.settings[x.Topic]
-	delay := x.Delay
-	if delay == punctual.UseBackoff {
-		delay = storekit.RetryDelay(set.Backoff, int(r.attempts))
-	}
-	due, err := l.dueAt(time.Time{}, delay)
-	if err != nil {
-		return err
-	}
-	failure := encodeFailure(r.attempts, l.now, x.Error)
-	most := int(r.maxAttempts)
-	if most == 0 {
-		most = set.MaxAttempts
-	}
-	if int(r.attempts) >= most {
-		r.die(punctual.ReasonAttemptsUsedUp, l.now)
-	} else {
-		r.due = due
-		r.wait()
-	}
-	write.update(r, failure)
-	return nil
-}
-
-// dueAt is storekit.DueAt by the clock of the change, in ms.
-func (l *locked) dueAt(due time.Time, delay time.Duration) (int64, error) {
-	at, err := storekit.DueAt(time.UnixMicro(l.micros), due, delay)
-	return at.UnixMilli(), err
+	d, err := lifecycle.Settle(m, x, set, time.UnixMicro(l.micros))
+	write.apply(r, d, set, l.now)
+	return err
 }

@@ -24,7 +24,7 @@ type Options struct {
 	// Migrate makes the tables, or brings them to this program's version, when the store is opened. Several processes may
 	// do so at once. Without it Open returns ErrNotFound where there is no store.
 	Migrate bool
-	// MaxBody bounds the bytes of a body. Default punctual.DefaultMaxBody.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
 	MaxBody int
 	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability, naming the setting, when it
 	// cannot. Empty takes the server as it is.
@@ -64,9 +64,14 @@ type Store struct {
 	class   int32 // tells the advisory locks of this schema from others
 	clock   clock
 	waits   waits
-	needs   string // the least synchronous_commit of a transaction that changes something
+	// settings remembers what those of topics were decoded to.
+	settings storekit.SettingsReader
+	needs    string // the least synchronous_commit of a transaction that changes something
 
-	data  data                  // as it was opened, or seen last by the duties
+	// data says which store the tables hold, and how far its clock was, as it was read last. open sets it before the duties
+	// begin. From then on the goroutine of watch alone reads and writes it, in look, so no lock guards it. Whoever else
+	// wants to know what the tables hold reads them anew with readStore.
+	data  data
 	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
 
 	damage damage
@@ -263,7 +268,8 @@ func (s *Store) Close() error {
 // arguments refuse the call before work begins; Close waits until work has returned.
 //
 // The method stands before the errors of check and work. The subject, which may be empty, follows it before those of work only,
-// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result is zero.
+// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result
+// is zero.
 func call[T any](ctx context.Context, s *Store, method, subject string, check error, work func() (T, error)) (T, error) {
 	var none T
 	if err := s.enter(ctx); err != nil {

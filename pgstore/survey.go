@@ -38,7 +38,7 @@ func (s *Store) survey(ctx context.Context, q punctual.SurveyQuery) (out punctua
 				r.addTo(&out, steps)
 				return nil
 			}
-			t, err := r.stats()
+			t, err := r.stats(&s.settings)
 			out.Topics = append(out.Topics, t)
 			return err
 		})
@@ -66,12 +66,12 @@ func (r *surveyRow) scan(rows scanner, micros *int64) error {
 }
 
 // stats are those of the row of a topic.
-func (r *surveyRow) stats() (t punctual.TopicStats, err error) {
+func (r *surveyRow) stats(settings *storekit.SettingsReader) (t punctual.TopicStats, err error) {
 	t = punctual.TopicStats{Topic: *r.topic, Scheduled: *r.scheduled, Ready: *r.ready, Leased: *r.leased, Dead: *r.dead}
 	if r.next != nil {
 		t.NextDue = storekit.FromMillis(*r.next)
 	}
-	t.Settings, err = storekit.DecodeSettings(r.settings)
+	t.Settings, err = settings.Decode(r.settings)
 	return t, err
 }
 
@@ -116,7 +116,7 @@ func (s *Store) topicHeads(ctx context.Context) (out punctual.Heads, err error) 
 				h.Due = storekit.FromMillis(*due)
 			}
 			var err error
-			h.Settings, err = storekit.DecodeSettings(settings)
+			h.Settings, err = s.settings.Decode(settings)
 			out.Topics = append(out.Topics, h)
 			return err
 		})

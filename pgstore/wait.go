@@ -379,15 +379,15 @@ func (w *waits) pushed(rs []punctual.PushResult) {
 	w.tell(first)
 }
 
-// moved tells of messages whose time was changed.
+// moved tells of locked messages that are still to be delivered, whose time may have changed.
 func (w *waits) moved(l *locked) {
 	first := make(map[string]int64)
 	for n, r := range l.rows {
-		if r.visibleAt == nil {
+		if !r.live {
 			continue
 		}
-		if old, ok := first[n.topic]; !ok || *r.visibleAt < old {
-			first[n.topic] = *r.visibleAt
+		if old, ok := first[n.topic]; !ok || r.At() < old {
+			first[n.topic] = r.At()
 		}
 	}
 	w.tell(first)

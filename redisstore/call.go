@@ -12,8 +12,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A call with a key of its caller's (storekit.Request) may be sent again through another Store. Its record has the key
-// in place of the caller, and the sum of its content in place of the number. Each script of the call has one.
+// A call with a key of its caller's (storekit.Request) may be sent again, also through another Store over the same server. Each
+// script of the call leaves a record, by which a copy is known again. In the record of a call without a key stand the caller,
+// which is a slot of this Store, and a number. With a key these are the key and the sum of the call's content.
 
 // keyed is a call with a key.
 type keyed struct {
@@ -21,8 +22,8 @@ type keyed struct {
 	sum storekit.Sum
 }
 
-// Repeats implements storekit.Repeater: a minute. Whichever Store over the same server a copy is sent to, it is answered as the
-// first one was.
+// Repeats implements storekit.Repeater: for a minute a copy of a call is answered as the first one was, whichever Store over
+// the same server it is sent to.
 func (s *Store) Repeats() time.Duration { return script.RecordWindow * time.Millisecond }
 
 // keyOf returns the key of a call, or nil if it has none.
@@ -37,7 +38,8 @@ func (s *Store) keyOf(ctx context.Context, sum func() storekit.Sum) (*keyed, err
 	return &keyed{r, sum()}, nil
 }
 
-// part is that of the script for some items of the call; a claim has none. A copy has the same items in the same scripts.
+// part is the key of the script for some items of the call; items is empty for a claim. A copy of the call sends the same items
+// in the same scripts, so its scripts have the same keys.
 func (k *keyed) part(items []int) *script.Key {
 	if k == nil {
 		return nil
@@ -45,7 +47,8 @@ func (k *keyed) part(items []int) *script.Key {
 	return &script.Key{Field: fieldOf(k.Key, items), Content: k.sum[:], Again: len(items) == 0 && !k.First}
 }
 
-// fieldOf is the field of that script's record. Which items it has, the first one and their number tell.
+// fieldOf is the field that has the record of a script. The first item and their number are part of it, because they say which
+// of the scripts of the call it is.
 func fieldOf(key string, items []int) []byte {
 	first, n := 0, 1
 	if len(items) > 0 {
@@ -66,8 +69,8 @@ type keyedClaim struct {
 	done chan struct{} // closed when it has ended
 }
 
-// begin notes a claim and returns what is to be called when it has ended. If a claim with the same key is under way it
-// returns that one.
+// begin registers a claim, and returns what is to be called when the claim has ended. If a claim with the same key is under way
+// it returns that one instead. end ends the claim early.
 func (c *keyedClaims) begin(key string, end func()) (leave func(), other *keyedClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,8 +90,9 @@ func (c *keyedClaims) begin(key string, end func()) (leave func(), other *keyedC
 	}, nil
 }
 
-// Undelivered gives back what a Claim with this context returned and did not reach its caller, the attempts uncounted.
-// What a copy of the claim was given as well stays leased. ds is all of what one Claim returned, or all of a topic's.
+// Undelivered gives back messages that a Claim with this context returned, but that did not reach the caller of that claim.
+// Their attempts do not count. Messages that a copy of the claim was given as well stay leased. ds is all that one Claim
+// returned, or all of one topic.
 func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	_, err := call(ctx, s, "undelivered", "", nil, func() (struct{}, error) {
 		return struct{}{}, plainly(s.leases.undelivered(ctx, ds))

@@ -19,10 +19,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Claim leases due messages; see punctual.Store. It asks each partition with one script,
-// and again only when that can find something. A script that was sent is not given up when
-// ctx ends, so that no lease is given that nobody knows of. With messages in hand it waits for a
-// further one only shortly, and what that leases later is given back.
+// Claim leases due messages; see punctual.Store. It asks each partition with one script, and again only when another script can
+// find something. When ctx ends, Claim still takes in the answer to a script that was sent, so that no message is leased
+// without anybody knowing. Once it has found messages it waits for a further script only shortly, and what that script leases
+// later is given back.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	checked := c
 	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // to check thousands again takes longer than to compare them
@@ -55,7 +55,8 @@ func (s *Store) claimOnce(ctx context.Context, c *punctual.Claim) ([]punctual.De
 	return ds, err
 }
 
-// distinct leaves out topics that are named again. A partition that is asked twice under one key gives the same leases twice.
+// distinct leaves out topics that are named again, because a partition that is asked twice under one key answers with the same
+// leases twice.
 func distinct(topics []string) (once []string) {
 	seen := make(map[string]bool, len(topics))
 	for _, t := range topics {
@@ -75,14 +76,15 @@ func claimKey(ctx context.Context) *keyed {
 	return k
 }
 
-// firstStep is how long a claim that may have been sent before waits until it looks once more for what was leased then.
+// firstStep is how long a copy of a claim waits for messages before it checks once more what the earlier copies have leased.
 // The time doubles.
 const firstStep = time.Second
 
-// claimKeyed is a claim with a key. In each partition there is one record of what it has leased, so a copy leases nothing there.
-// One that may have been sent before looks first where that has leased something. It looks again while it waits,
-// because the earlier one may still be under way in another process. One that is under way in this process it waits
-// for. It ends when its request says so.
+// claimKeyed is a claim with a key, which may have copies in this process and in others. Each partition has a record of what a
+// key has leased there, so that copies together lease once. Of the copies in this process one is under way at a time; the
+// others wait for it. A claim that may have been sent before first reads the records for what its earlier copies have leased.
+// It reads them again while it waits, because such a copy may still be under way in another process. A claim whose request
+// names a time after which it must not be carried out ends then.
 func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]punctual.Delivery, error) {
 	ctx = context.WithValue(ctx, claimKeyName{}, k)
 	c.Topics = distinct(c.Topics)
@@ -101,7 +103,7 @@ func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]p
 			break
 		}
 		if passed() {
-			other.end() // its caller only asks what became of it
+			other.end() // the time of the request is over, so this copy was sent to learn what became of the claim
 		}
 		select {
 		case <-other.done:
@@ -134,8 +136,9 @@ func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]p
 	}
 }
 
-// leasedBefore returns what an earlier copy of a claim has leased, as far as it is still leased, and whether there was one.
-// Partitions that do not answer are left out, unless none does: leases there run out.
+// leasedBefore returns what earlier copies of a claim have leased, as far as it is still leased, and whether any of them has
+// leased something. Partitions that do not answer are left out, because leases there run out; when none answers that is an
+// error.
 func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punctual.Delivery, known bool, err error) {
 	targets, err := s.allPartitions(ctx, c.Topics)
 	field := string(fieldOf(claimKey(ctx).Key, nil))
@@ -171,8 +174,8 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 	return ds, known, cmp.Or(ctx.Err(), err)
 }
 
-// allPartitions is all partitions of some topics, of which it asks where they are not known. The error is that of a topic that
-// is left out.
+// allPartitions returns all partitions of some topics, and looks up the topics that are not known. The error is why a topic was
+// left out.
 func (s *Store) allPartitions(ctx context.Context, names []string) (targets []keys.Partition, err error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	layouts, errs := route.Each(ctx, s.route, names, func(topic string) (*topics.Layout, error) { return s.topics.Get(ctx, topic) })
@@ -187,8 +190,8 @@ func (s *Store) allPartitions(ctx context.Context, names []string) (targets []ke
 	return targets, err
 }
 
-// claimed is what a claim answers. What was leased before something failed is handed out; the
-// next claim meets the failure.
+// claimed is what a claim returns. Messages that were leased before something failed are returned without the error, which the
+// next claim will encounter.
 func claimed(ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	switch {
 	case len(ds) > 0:

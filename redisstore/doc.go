@@ -21,31 +21,30 @@
 // that it needs, and then writes. No script takes more than 200 messages; longer calls
 // are several scripts, each atomic (internal/route/chunks.go).
 //
-// A waiting Claim sleeps until the time that the server has told, or until a notification comes. A
-// script that puts a message in front of all others publishes one, if it is due within 2 s. All waiting claims of a
-// Store share what is known of each partition and one subscription (wait.go, internal/wait, internal/notify). A notification
-// may get lost; so the heads of each partition that is waited for are read once a second, many in one pipeline. A claim
-// returns the first messages that come.
+// A waiting Claim sleeps until the next message of its topics is due, as far as is known, or until a notification comes. A
+// script that makes a message the first of its partition publishes a notification if the message is due within 2 s. All waiting
+// claims of a Store share what is known of each partition, and one subscription (wait.go, internal/wait, internal/notify).
+// Because a notification may get lost, the next due times of each partition that a claim waits for are read once a second,
+// those of many partitions in one pipeline. A claim returns the first messages that come.
 //
-// Nodes of a cluster are asked side by side. One that has not answered for a second is left alone until it does, and holds
-// up nothing of the others (internal/wait/nodes.go, internal/route/chunks.go).
+// Nodes of a cluster are asked side by side. A node that has not answered for a second is sent nothing until it answers again, and
+// keeps no call to other nodes waiting (internal/wait/nodes.go, internal/route/chunks.go).
 //
 // # When something breaks
 //
-// When the answer to a call is lost, it is sent again, and a record keeps it from being carried
-// out twice. A copy that comes behind the deadline of the call changes nothing (internal/route/call.go). The error
-// is ErrIndeterminate when no copy gets an answer. What Redis refused to run is tried again a few times when that
-// may help, and then a definite error (internal/errkind has the table).
+// When the answer to a call is lost, the call is sent again, and a record keeps it from being carried out twice. A copy that
+// arrives after the deadline of the call changes nothing (internal/route/call.go). When no copy gets an answer the error is
+// ErrIndeterminate. A command that Redis refused is tried again a few times when that may help, and then fails with a definite
+// error (internal/errkind has the table).
 //
-// A hash of the store's own proves that the data set is still the one that was opened. When it has vanished, by a
-// FLUSHALL or a server that came back empty, the store stops with ErrStoreFailed. It does not go on as if nothing had
+// A hash of the store's own proves that the data set is still the one that was opened. When the hash has vanished, after a
+// FLUSHALL or because a server came back empty, the store stops with ErrStoreFailed, so that it does not go on as if nothing had
 // been stored (internal/health).
 //
 // # What is asked of the servers
 //
-// Open looks at version, eviction, persistence, clocks and the user's rights, and so does the
-// store again every 30 s. A server that may lose more than Options.Durability allows takes no
-// pushes until it is mended (internal/health). With Durability
-// punctual.Replicated each change that promises something waits until replicas have it
-// on disk (internal/route/confirm.go). Examine and ExamineURL tell all that can be seen, with what to do about it.
+// Open checks version, eviction, persistence, clocks and the user's rights, and the store checks them again every 30 s. While a
+// server may lose more than Options.Durability allows, pushes are refused (internal/health). With Durability
+// punctual.Replicated a push, an amendment, a purge or a change of settings returns when replicas have it on disk
+// (internal/route/confirm.go). Examine and ExamineURL report all that can be found out, with remedies.
 package redisstore

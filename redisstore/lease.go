@@ -18,28 +18,30 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// leases takes leases, a script at a time, and gives back those that are handed out to nobody. It has no state.
+// leases takes leases, a script at a time, and gives back those that no caller gets. It has no state.
 type leases struct {
 	route *route.Router
 	names keys.Names
 	clock *clock.Clock
 	log   *slog.Logger
-	// calls are those that Close waits for.
+	// calls counts what Close waits for.
 	calls *sync.WaitGroup
 	// settle carries out settlements.
 	settle func(ctx context.Context, ss []punctual.Settlement) ([]error, error)
 }
 
-// heads is when the next message of a partition needs attention, and the partition's clock, in ms.
-type heads struct {
-	next, now int64
-	// token is that of what the call has leased, also if nothing of that is left; 0 when it has leased nothing.
+// outlook is what a claim script says besides its messages.
+type outlook struct {
+	next int64 // when the next message of the partition needs attention, in ms; clock.Never for none
+	now  int64 // by the partition's clock, in ms
+	// token is the token of the messages that the call has leased; 0 when it has leased nothing. A copy of the call has the
+	// token also when none of these messages is leased any more.
 	token int64
 }
 
-// some leases what one script may, and returns the version of the settings and when to ask again. It does not
-// mind when ctx ends, so that no lease is given that nobody knows of.
-func (l *leases) some(ctx context.Context, lease time.Duration, p keys.Partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got heads, err error) {
+// some leases up to n messages of a partition with one script, and returns the version of the settings there. It goes on when
+// ctx ends, so that no message is leased without anybody knowing.
+func (l *leases) some(ctx context.Context, lease time.Duration, p keys.Partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got outlook, err error) {
 	got.next = clock.Never
 	ctx = context.WithoutCancel(ctx)
 	a, err := l.route.Run(ctx, script.Claim, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), script.Bytes, script.Flag(tidy))
@@ -63,7 +65,7 @@ func (l *leases) some(ctx context.Context, lease time.Duration, p keys.Partition
 		}
 		ds[i].Delivered, ds[i].LeaseUntil = begun, end
 	}
-	return ds, a.Version, heads{next: next, now: a.Now, token: token}, nil
+	return ds, a.Version, outlook{next: next, now: a.Now, token: token}, nil
 }
 
 // partition leases up to n messages of a partition. It returns the version of the settings there.
@@ -81,7 +83,7 @@ func (l *leases) partition(ctx context.Context, c *punctual.Claim, p keys.Partit
 	return ds, version, nil
 }
 
-// delivery is a message under a lease. state is empty if this is the first one.
+// delivery makes a Delivery of the two records of a message. state is empty if this is the first lease.
 func delivery(topic string, token int64, id, message, state string) (punctual.Delivery, error) {
 	m, err := record.Read(id, message, state)
 	if err != nil {
@@ -93,8 +95,8 @@ func delivery(topic string, token int64, id, message, state string) (punctual.De
 	return punctual.Delivery{Message: m.In(topic, id), Token: token, Failures: m.Failures}, nil
 }
 
-// furtherTime is for how long a claim with messages in hand waits for a further script, in ms. That is
-// far longer than a script takes, and far shorter than most leases.
+// furtherTime is how long a claim that has found messages waits for a further script, in ms: far longer than a script takes,
+// and far shorter than most leases.
 const furtherTime int64 = 500
 
 // expired reports whether a lease has ended, by the store's clock.
@@ -102,9 +104,9 @@ func (l *leases) expired(d *punctual.Delivery) bool {
 	return storekit.CeilMillis(d.LeaseUntil) <= l.clock.Guess()/1000
 }
 
-// unexpired is what a claim returns of what it has leased. That is only what is still leased by the store's clock
-// (P3), also when the server was last heard of long ago. The rest is given back unstarted, unless another claim has
-// it by then.
+// unexpired returns what is still leased of the messages that a claim has leased, as far as the store's clock can be known
+// (P3): the process may have stood still, or the answer may have been long under way. The rest is given back unstarted, unless
+// another claim has leased it by then.
 func (l *leases) unexpired(ctx context.Context, ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	now := l.clock.Guess() / 1000
 	over := func(d punctual.Delivery) bool { return storekit.CeilMillis(d.LeaseUntil) <= now }
@@ -136,8 +138,8 @@ func (l *leases) unexpired(ctx context.Context, ds []punctual.Delivery, err erro
 	return ds, err
 }
 
-// giveBack releases what was leased and is not handed out, the attempts uncounted. What another claim has taken
-// meanwhile it leaves alone.
+// giveBack releases what was leased and no caller gets, so that the attempts do not count. What another claim has leased
+// meanwhile stays leased.
 func (l *leases) giveBack(ctx context.Context, ds []punctual.Delivery) {
 	if len(ds) == 0 {
 		return
@@ -147,7 +149,7 @@ func (l *leases) giveBack(ctx context.Context, ds []punctual.Delivery) {
 	}
 }
 
-// undelivered is Undelivered within a call that is under way.
+// undelivered is Store.Undelivered, within a call that is under way.
 func (l *leases) undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	r, ok := storekit.RequestOf(ctx)
 	ctx = storekit.WithoutRequest(ctx)

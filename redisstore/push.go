@@ -12,28 +12,27 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What push.lua is to do when an ID is taken.
+// What push.lua is to do when an ID is in use.
 const (
-	takenKeep    = 0
-	takenReplace = 1
-	takenFail    = 2
-	takenNever   = 3 // the ID was just made up
-	takenDead    = 4 // replace a dead one alone
+	inUseKeep        = 0
+	inUseReplace     = 1
+	inUseFail        = 2
+	inUseNever       = 3 // it is not, because the ID was just made
+	inUseReplaceDead = 4 // replace a dead message, and keep any other
 )
 
 // What push.lua says of a message that was not simply stored.
 const (
 	pushDuplicate = 2
 	pushReplaced  = 3
-	pushTaken     = 4
+	pushInUse     = 4
 	pushTooFar    = 5
 	pushPaused    = 6
 	pushFinished  = 7
 	pushDead      = 8
 )
 
-// Push stores messages; see punctual.Store. Messages of one partition travel by up to 200, or
-// 512 KiB, per script.
+// Push stores messages; see punctual.Store. A script takes up to 200 messages of one partition, or 512 KiB.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	return call(ctx, s, "push", "", plainly(storekit.CheckBatch(len(ms))), func() ([]punctual.PushResult, error) { return s.push(ctx, ms) })
 }
@@ -76,7 +75,7 @@ type pushing struct {
 	items   []item
 }
 
-// check refuses what no clock reading could make acceptable.
+// check refuses a message that is not acceptable whatever the store's clock says. push.lua checks delays.
 func (s *Store) check(m *punctual.NewMessage) error {
 	if err := storekit.CheckPush(m, s.opt.MaxBody); err != nil {
 		return err
@@ -112,7 +111,7 @@ func (p *pushing) ask(ctx context.Context, c *chunk, args []any) (int64, func() 
 	}, nil
 }
 
-// pack makes the arguments of push.lua. All that is behind due times is in one piece of memory.
+// pack makes the arguments of push.lua. The parts of the records behind the due times are slices of one allocation.
 func (p *pushing) pack(c *chunk) []any {
 	size, all := record.PackedBytes, 0
 	for _, i := range c.Items {
@@ -131,7 +130,7 @@ func (p *pushing) pack(c *chunk) []any {
 			due := strconv.AppendInt(digits[:0], storekit.CeilMillis(m.Due), 10)
 			b = append(record.PackStringHead(b, len(due)), due...)
 		}
-		b = record.PackNumber(b, float64(int(p.whenTaken(m))+8*int(record.Flags(m))))
+		b = record.PackNumber(b, float64(int(p.whenInUse(m))+8*int(record.Flags(m))))
 		begin := len(rest)
 		rest = record.AppendRest(rest, m)
 		args = append(args, rest[begin:])
@@ -143,18 +142,18 @@ func (p *pushing) pack(c *chunk) []any {
 // maxDigits is how long a number of ms can be.
 const maxDigits = 20
 
-func (p *pushing) whenTaken(m *punctual.NewMessage) byte {
+func (p *pushing) whenInUse(m *punctual.NewMessage) byte {
 	switch {
 	case m.IfExists == punctual.IfExistsReplace:
-		return takenReplace
+		return inUseReplace
 	case m.IfExists == punctual.IfExistsFail:
-		return takenFail
+		return inUseFail
 	case m.IfExists == punctual.IfExistsReplaceDead && m.ID != "":
-		return takenDead
+		return inUseReplaceDead
 	case m.ID == "" && p.key == nil:
-		return takenNever
+		return inUseNever
 	}
-	return takenKeep
+	return inUseKeep
 }
 
 // fillAll reads the answer of push.lua.
@@ -189,7 +188,7 @@ func fillPushed(r *punctual.PushResult, m *punctual.NewMessage, status, due, sta
 		r.Status, r.Due, r.Existing = punctual.PushDuplicate, storekit.FromMillis(due), punctual.State(state)
 	case pushFinished:
 		r.Status = punctual.PushDuplicate
-	case pushTaken:
+	case pushInUse:
 		r.Err = storekit.DuplicateError(r.Topic, r.ID, time.Time{})
 	case pushDead:
 		r.Existing, r.Err = punctual.StateDead, storekit.DuplicateError(r.Topic, r.ID, storekit.FromMillis(due))

@@ -11,15 +11,13 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-// A routing sends the items of a call to their partitions. It does so in rounds, because a
-// partition may say that the topic is not as was thought. Messages of one partition stay in their
-// order.
+// A routing sends the items of a call to the partitions of their messages. It does so in rounds, because a partition may answer
+// that its settings have another version than was known. The messages of one partition keep their order.
 type routing struct {
 	s     *Store
 	items []item
-	// create makes topics that do not exist. A partition whose version of the settings is another
-	// then does nothing, and its messages begin anew. Without create they do so only when there is
-	// a new version.
+	// create makes topics that do not exist. The script of such a call does nothing in a partition whose settings have another
+	// version, and the messages go into the next round. Without create they do so only when the topic has a new version.
 	create bool
 	// id returns the ID of the message of an item.
 	id func(i int) string
@@ -53,7 +51,7 @@ type mismatch struct {
 	seen int64
 }
 
-// run goes on until every message is done. The error is that of a call in which no message was answered.
+// run makes rounds until every message is done. It returns an error if no message was answered.
 func (j *routing) run(ctx context.Context) error {
 	j.layouts = make(map[string]*topics.Layout)
 	for {
@@ -66,7 +64,7 @@ func (j *routing) run(ctx context.Context) error {
 	}
 }
 
-// resolve finds out where the topics are whose messages are not done.
+// resolve looks up the layouts of the topics whose messages are not done. With create it makes those that do not exist.
 func (j *routing) resolve(ctx context.Context) {
 	var unknown map[string]bool
 	known := "" // the topic of the item before
@@ -111,8 +109,8 @@ func (j *routing) fail(topics map[string]error) {
 	}
 }
 
-// outcome is the error of the whole call, when nothing of it took effect for sure. Else each message that has no
-// answer has its error.
+// outcome returns the error of the whole call if no message was answered. Otherwise each message without an answer is refused
+// with an error of its own.
 func (j *routing) outcome() error {
 	var all error
 	done := false
@@ -147,8 +145,8 @@ func (j *routing) plan() *route.Chunks[*topics.Layout] {
 	return g
 }
 
-// round asks one partition per message, and returns for each topic a partition that has another
-// version, if there is one.
+// round sends the messages to their partitions, and returns for each topic one partition whose settings have another version,
+// if there is one.
 func (j *routing) round(ctx context.Context, g *route.Chunks[*topics.Layout]) map[string]mismatch {
 	var mismatches map[string]mismatch
 	g.Pack = j.pack
@@ -180,7 +178,7 @@ func (j *routing) round(ctx context.Context, g *route.Chunks[*topics.Layout]) ma
 	return mismatches
 }
 
-// advance ends the messages that are not done and do not begin anew: what was answered counts.
+// advance ends the messages that do not go into another round: their answers count.
 func (j *routing) advance(ctx context.Context, mismatches map[string]mismatch) {
 	if len(mismatches) == 0 {
 		for i := range j.items {
@@ -194,7 +192,7 @@ func (j *routing) advance(ctx context.Context, mismatches map[string]mismatch) {
 	for topic := range mismatches {
 		j.refusals[topic]++
 	}
-	layouts, refusals := maps.Clone(j.layouts), maps.Clone(j.refusals) // some of those that ask may come back later
+	layouts, refusals := maps.Clone(j.layouts), maps.Clone(j.refusals) // for a lookup that Each does not wait for
 	renewed, errs := route.Each(ctx, j.s.route, slices.Collect(maps.Keys(mismatches)), func(topic string) (renewal, error) {
 		return j.renew(ctx, mismatches[topic], layouts[topic], refusals[topic])
 	})
@@ -220,8 +218,9 @@ type renewal struct {
 	superseded bool // which was made for them
 }
 
-// renew finds out what another version means. Where there is no new one, somebody may be deleting the topic. He gets
-// the time to finish, and if that takes too long he is gone.
+// renew finds out what another version means. When the topic as a whole has no new version, somebody may be deleting it: the
+// messages wait a little for the deletion to end. After route.Tries rounds whoever deleted the topic counts as gone, and the
+// topic is used again.
 func (j *routing) renew(ctx context.Context, x mismatch, old *topics.Layout, refusals int) (renewal, error) {
 	l, err := j.s.topics.Renew(ctx, x.p, x.seen, old)
 	switch {

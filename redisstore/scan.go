@@ -15,22 +15,23 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-// scanner makes claims that do not wait: they look into all partitions, one after the other.
+// scanner makes claims that do not wait: they ask the partitions of their topics one after the other.
 type scanner struct {
 	*leases
-	topics *topics.Registry
-	heads  func(node string, ps []wait.Part) []wait.NextDue
-	begun  atomic.Uint64 // how many claims have begun, to begin each at another partition
+	topics  *topics.Registry
+	nextDue func(node string, ps []wait.Part) []wait.NextDue
+	begun   atomic.Uint64 // how many claims have begun, so that each begins with another partition of a topic
 }
 
-// target is a partition to ask, with what was known of its topic when that was decided.
+// target is a partition to ask. known is what was known of its topic when the partition was chosen; nil when the topic need not
+// be looked up again.
 type target struct {
 	keys.Partition
 	known *topics.Layout
 }
 
-// claim leases what is due now in all partitions, and in those that it hears of on the way. It fails if it has found
-// nothing and could not ask everywhere.
+// claim leases what is due now in all partitions of its topics, also in those that it learns of while it asks. It returns an
+// error only if it has found nothing and could not ask all of them.
 func (s *scanner) claim(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
 	targets, failed := s.withSomethingDue(ctx, s.targetsOf(c.Topics))
 	l := scan{s: s, c: c, cursor: cursor{targets: targets}}
@@ -46,8 +47,8 @@ func (s *scanner) claim(ctx context.Context, c *punctual.Claim) ([]punctual.Deli
 	return s.unexpired(ctx, l.ds, failed)
 }
 
-// targetsOf is all partitions of some topics, those of a topic beginning with another one
-// each time.
+// targetsOf returns all partitions of some topics. Those of a topic are rotated with each call, so that no partition is always
+// asked last.
 func (s *scanner) targetsOf(topics []string) []target {
 	var targets []target
 	first := int(s.begun.Add(1))
@@ -60,10 +61,11 @@ func (s *scanner) targetsOf(topics []string) []target {
 	return targets
 }
 
-// fewTargets is how many partitions are asked without having read their heads.
+// fewTargets is how many partitions a claim asks, at most, without having read their next due times.
 const fewTargets = 16
 
-// withSomethingDue leaves out partitions that have nothing due, or cannot be reached: then it returns why as well.
+// withSomethingDue returns the partitions in which something is due, of many targets. The error is why one could not be read,
+// if that happened.
 func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]target, error) {
 	if len(targets) <= fewTargets {
 		return targets, nil
@@ -85,9 +87,9 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 		p.targets = append(p.targets, i)
 	}
 	var mu sync.Mutex
-	heads := make([]wait.NextDue, len(targets)) // guarded by mu until this returns
-	asked := make([]bool, len(targets))         // guarded by mu until this returns
-	left := false                               // guarded by mu: this returns
+	due := make([]wait.NextDue, len(targets)) // guarded by mu until this returns
+	asked := make([]bool, len(targets))       // guarded by mu until this returns
+	left := false                             // guarded by mu: this returns
 	var works []route.Work
 	for _, p := range parts {
 		names := make([]wait.Part, len(p.targets))
@@ -99,13 +101,13 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 				return
 			}
 			call := s.route.Nodes.Begin(p.node, names[0], late)
-			got := s.heads(p.node, names)
+			got := s.nextDue(p.node, names)
 			call.End(got[0].Err == nil)
 			mu.Lock()
 			defer mu.Unlock()
 			for i, n := range p.targets {
 				if !left {
-					heads[n], asked[n] = got[i], true
+					due[n], asked[n] = got[i], true
 				}
 			}
 		}})
@@ -121,16 +123,16 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 		switch {
 		case !asked[i]:
 			failed = wait.NotAnswering(s.route.Node(partOf(targets[i].Partition)))
-		case heads[i].Err != nil:
-			failed = heads[i].Err
-		case heads[i].At <= now || targets[i].known == topics.Unknown:
+		case due[i].Err != nil:
+			failed = due[i].Err
+		case due[i].At <= now || targets[i].known == topics.Unknown:
 			some = append(some, targets[i])
 		}
 	}
 	return some, failed
 }
 
-// scan is a claim that asks one partition after the other.
+// scan is a claim that asks one partition after the other, with what it has found so far.
 type scan struct {
 	s  *scanner
 	c  *punctual.Claim
@@ -138,25 +140,25 @@ type scan struct {
 	cursor
 }
 
-// cursor is where a claim has to ask.
+// cursor is how far a scan has come.
 type cursor struct {
 	targets []target
-	at      int  // the next of targets
-	stale   bool // the last one has another version than was known: seen
-	seen    int64
+	at      int   // targets[:at] were asked, or left out
+	stale   bool  // the settings of targets[at-1] have another version than was known, so the topic is to be looked up
+	seen    int64 // that version
 }
 
 // found is what a step brings.
 type found struct {
 	ds   []punctual.Delivery
-	slow bool // nobody waits for it any more
+	slow bool // the answer did not come in time, or ctx has ended: the claim is over
 	err  error
 	// skipped is why a partition was left out.
 	skipped error
 	cursor
 }
 
-// step asks the next partition, or asks for what was not known of the topic of the last one.
+// step asks the next partition. If the last one has shown that its topic has changed, step looks the topic up instead.
 func (l scan) step(ctx context.Context) found {
 	f := found{cursor: l.cursor}
 	if l.stale {
@@ -176,7 +178,7 @@ func (l scan) step(ctx context.Context) found {
 	return f
 }
 
-// room is how many messages of a topic the claim may take besides those that it has.
+// room is how many more messages of a topic the claim may have.
 func (l scan) room(topic string) int {
 	n := l.c.Max - len(l.ds)
 	if l.c.PerTopic == 0 {
@@ -191,8 +193,8 @@ func (l scan) room(topic string) int {
 	return min(n, left)
 }
 
-// further is a step. With messages in hand it takes at most furtherTime, because their leases run. A node that does not
-// answer is left out. What is found later is given back.
+// further makes a step, and leaves the partition out when its node does not answer. A claim that has found messages waits for
+// the step at most furtherTime, because their leases run. What a step leases for which nobody waits any more is given back.
 func (l scan) further(ctx context.Context) found {
 	at := l.at
 	if l.stale {
@@ -204,7 +206,7 @@ func (l scan) further(ctx context.Context) found {
 		return l.step(ctx)
 	}
 	skip := found{skipped: wait.NotAnswering(node), cursor: cursor{targets: l.targets, at: at + 1}}
-	// Where this is the last chance to bring anything, a node that is slow is waited for.
+	// A claim that has found nothing, and has no other partition left, waits for a node even if it is late.
 	last := len(l.ds) == 0 && at == len(l.targets)-1
 	if l.s.route.Nodes.Failing(node) && !(last && l.s.route.Nodes.Await(ctx, node, func() {})) {
 		return skip
@@ -234,7 +236,7 @@ func (l scan) further(ctx context.Context) found {
 	})
 	ended := ctx.Done()
 	if len(l.ds) == 0 {
-		ended = nil // no lease is given that nobody knows of
+		ended = nil // the answer is awaited also when ctx has ended, so that no lease is lost
 	}
 	select {
 	case f := <-done:
@@ -247,8 +249,8 @@ func (l scan) further(ctx context.Context) found {
 	return found{slow: true}
 }
 
-// addPartitions puts the partitions of a topic that nobody knew of behind target i, which has found
-// another version than was known. It asks once per claim and topic.
+// addPartitions looks up the topic of target i, whose settings have another version than was known, and inserts the partitions
+// that have been added to it behind target i. The other targets of the topic are marked so that a claim looks a topic up once.
 func (s *scanner) addPartitions(ctx context.Context, targets []target, i int, seen int64) ([]target, error) {
 	old := targets[i]
 	l, err := s.topics.Renew(ctx, old.Partition, seen, old.known)

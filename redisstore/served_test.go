@@ -17,7 +17,7 @@ import (
 )
 
 // first are the groups of the suite that make test has over a server.
-var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|close|reopen)/")
+var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|contract|close|reopen)/")
 
 // TestSlowServed is the suite over a server that ends and begins anew, seen by a client; all groups of it in make torture.
 func TestSlowServed(t *testing.T) {

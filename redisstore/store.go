@@ -25,7 +25,7 @@ type Options struct {
 	// Prefix stands in front of all keys and channels. Default "punctual:". Stores with
 	// different prefixes know nothing of each other. It must not contain { or }.
 	Prefix string
-	// MaxBody bounds the bytes of a body. Default punctual.DefaultMaxBody.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
 	MaxBody int
 	// Durability, if not empty, is the class that the server must give: Open returns
 	// ErrDurability, naming the setting, when it cannot. Empty takes the server as it is.
@@ -161,7 +161,7 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 		route: s.route, names: n, clock: s.clock, log: s.opt.Logger, calls: &s.calls,
 		settle: func(ctx context.Context, ss []punctual.Settlement) ([]error, error) { return s.settle(ctx, ss, nil) },
 	}
-	s.scanner.leases, s.scanner.topics, s.scanner.heads = &s.leases, s.topics, s.waits.NextDue
+	s.scanner.leases, s.scanner.topics, s.scanner.nextDue = &s.leases, s.topics, s.waits.NextDue
 	return s, nil
 }
 
@@ -252,7 +252,8 @@ func (s *Store) writeClock() {
 // arguments refuse the call before work begins; Close waits until work has returned.
 //
 // The method stands before the errors of check and work. The subject, which may be empty, follows it before those of work only,
-// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result is zero.
+// because a check names what it refuses. Errors that name the method themselves are marked as plain. Beside an error the result
+// is zero.
 func call[T any](ctx context.Context, s *Store, method, subject string, check error, work func() (T, error)) (T, error) {
 	var none T
 	if err := s.enter(ctx); err != nil {

@@ -21,18 +21,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// partOf names a partition to the part that waits.
+// partOf is a partition as package wait names it.
 func partOf(p keys.Partition) wait.Part { return wait.Part{Topic: p.Topic, Number: p.Number} }
 
-// waits is what the part that waits asks of a Store.
+// waits lets the claims of a Store wait: it is the wait.Store of its Waiter, and passes on what its Listener is notified of.
 type waits struct {
 	s        *Store
 	waiter   *wait.Waiter
 	listener *notify.Listener
 
 	mu       sync.Mutex
-	renewing map[string]bool // guarded by mu: topics that are asked for, because a partition has another version; true: once more
-	busy     map[string]int  // guarded by mu: how many of them by node
+	renewing map[string]bool // guarded by mu: topics that are being looked up; true for those to be looked up once more
+	busy     map[string]int  // guarded by mu: by node, how many topics are being looked up
 }
 
 func (w *waits) init(s *Store) {
@@ -42,7 +42,7 @@ func (w *waits) init(s *Store) {
 	w.listen(notify.PingEvery)
 }
 
-// listen makes the Listener, which tries its connection now and then.
+// listen makes the Listener, which pings its connection every pingEvery.
 func (w *waits) listen(pingEvery time.Duration) {
 	w.listener = notify.New(w.s.client, notify.Options{Receiver: w, Logger: w.s.opt.Logger, Sender: w.s.sender, PingEvery: pingEvery})
 }
@@ -57,7 +57,8 @@ func (w *waits) Notified(p wait.Part, at int64) {
 // Missed implements notify.Receiver.
 func (w *waits) Missed(p wait.Part) { w.waiter.Notice(p, -wait.Never) }
 
-// notify tells that a claim at or after a time, in ms, will find something; never is no such time.
+// notify tells the waiting claims that a message of a partition is due at a time, in ms by the store's clock; clock.Never means
+// none.
 func (w *waits) notify(p keys.Partition, at int64) { w.Notified(partOf(p), at) }
 
 // Node implements wait.Store.
@@ -76,8 +77,9 @@ func (w *waits) Unsubscribe(p wait.Part) {
 	w.listener.Unsubscribe(w.s.names.Partition(p.Topic, p.Number).Channel())
 }
 
-// Processes implements wait.Store. Each process that waits has one subscription. On a cluster some are not
-// counted, because a process subscribes at one node for all its topics. Too few are better than too many.
+// Processes implements wait.Store. Each process that waits has one subscription to the partition's channel. On a cluster some
+// are not counted, because a process subscribes at one node for all its topics, and only the partition's node is asked. Too few
+// counted processes only make backoffs shorter.
 func (w *waits) Processes(p wait.Part) int {
 	ctx := context.Background()
 	part := w.s.names.Partition(p.Topic, p.Number)
@@ -98,17 +100,18 @@ func (w *waits) Over(d *punctual.Delivery) bool { return w.s.leases.expired(d) }
 // Release implements wait.Store.
 func (w *waits) Release(ctx context.Context, ds []punctual.Delivery) { w.s.leases.giveBack(ctx, ds) }
 
-// head is what is read of a partition.
-type head struct {
-	t, l *redis.ZSliceCmd
-	g    *redis.SliceCmd // version, lease, clock
-	// known is what was known of the topic before that.
+// dueRead is what NextDue reads of a partition.
+type dueRead struct {
+	t, l *redis.ZSliceCmd // the first two messages that wait, and the first one under a lease
+	g    *redis.SliceCmd  // version, lease, clock
+	// known is what was known of the topic before the partition was read.
 	known *topics.Layout
 }
 
-func (h head) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
+func (h dueRead) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
 
-// Heads implements wait.Store. It needs no script: where nothing is due, which is most often, none would do more.
+// NextDue implements wait.Store. It reads without a script, because most often nothing is due and a script would only cost the
+// server more.
 func (w *waits) NextDue(_ string, ps []wait.Part) []wait.NextDue {
 	ctx := context.Background()
 	got := make([]wait.NextDue, len(ps))
@@ -120,10 +123,10 @@ func (w *waits) NextDue(_ string, ps []wait.Part) []wait.NextDue {
 		return got
 	}
 	pipe := node.Pipeline()
-	heads := make([]head, len(ps))
+	reads := make([]dueRead, len(ps))
 	for i, part := range ps {
 		names := w.s.names.Partition(part.Topic, part.Number).Keys()
-		heads[i] = head{
+		reads[i] = dueRead{
 			pipe.ZRangeWithScores(ctx, names[0], 0, 1), pipe.ZRangeWithScores(ctx, names[1], 0, 0),
 			pipe.HMGet(ctx, names[keys.Settings], "version", "lease", "clock"), w.s.topics.Known(part.Topic),
 		}
@@ -134,17 +137,17 @@ func (w *waits) NextDue(_ string, ps []wait.Part) []wait.NextDue {
 	if server.Err() == nil {
 		micros = server.Val().UnixMicro()
 	}
-	for i, h := range heads {
-		got[i] = w.head(ps[i], h, micros)
+	for i, h := range reads {
+		got[i] = w.nextDue(ps[i], h, micros)
 	}
 	return got
 }
 
-// head reads the answers about a partition of a server whose clock says micros.
-func (w *waits) head(part wait.Part, h head, micros int64) wait.NextDue {
+// nextDue takes in the answers about a partition of a server whose clock said micros.
+func (w *waits) nextDue(part wait.Part, h dueRead, micros int64) wait.NextDue {
 	switch err := h.err(); {
 	case err == nil:
-	case isElsewhere(err): // a script finds the way
+	case isElsewhere(err): // a claim asks at once: the cluster's client follows the redirection of a script
 		return wait.NextDue{At: w.s.clock.Now()}
 	default:
 		w.s.route.Refresh(context.Background(), err)
@@ -166,14 +169,14 @@ func (w *waits) head(part wait.Part, h head, micros int64) wait.NextDue {
 	if w.s.clock.Fake() {
 		return wait.NextDue{At: w.s.clock.At(next), Then: w.s.clock.At(then)}
 	}
-	// The store's clock is that of the server, but for what it has told already.
+	// The store's clock is that of the server, but not behind what the partition or this process has seen of it.
 	micros = max(micros, 1000*past, 1000*w.s.clock.LowerBound())
 	ahead := w.s.clock.Now() - micros
 	return wait.NextDue{At: ahead + 1000*next, Then: ahead + 1000*then}
 }
 
-// next is when the first message needs attention, and when the second does, or before.
-func (h head) next() (next, then int64) {
+// next returns when the first message needs attention, and a time that is not after that of the second.
+func (h dueRead) next() (next, then int64) {
 	next, then = clock.Never, clock.Never
 	see := func(at int64) {
 		if at < next {
@@ -184,7 +187,7 @@ func (h head) next() (next, then int64) {
 	for _, z := range h.t.Val() {
 		see(int64(math.Ceil(z.Score)))
 	}
-	for _, z := range h.l.Val() { // what comes behind it was not read
+	for _, z := range h.l.Val() { // the second lease was not read, and may end at the same time
 		see(int64(math.Ceil(z.Score)))
 		see(int64(math.Ceil(z.Score)))
 	}
@@ -226,15 +229,15 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 		}
 		w.renewSoon(part, version, known)
 		over := len(ds) == 0 && got.token != 0 && claimKey(ctx) != nil
-		if len(ds) == 0 && !over && got.next <= got.now { // all that was due has ended
+		if len(ds) == 0 && !over && got.next <= got.now { // the script ended messages that were due, and more are due
 			continue
 		}
 		at := c.At(got.next)
 		if c.Fake() {
 			return wait.Answer{Deliveries: ds, At: at, Over: over}
 		}
-		// What the server's clock says now counts, not what was expected of it: it may have been set back, and those
-		// of a cluster differ.
+		// The time is reckoned from what the server's clock says in this answer, not from what was expected of it: that clock
+		// may have been set back, and the clocks of a cluster differ.
 		if got.next != clock.Never && guess >= (got.now+1)*1000 {
 			at = c.Now() + (got.next-got.now)*1000
 		}
@@ -242,11 +245,11 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 	}
 }
 
-// renewalsAtOnce is how many topics are asked for at a time, of a node, because a partition had another version.
+// renewalsAtOnce is how many topics whose partitions had another version are looked up at a time, of each node.
 const renewalsAtOnce = 8
 
-// renewSoon finds out what has become of a topic if a partition has another version than was known. What comes up
-// while a node has enough to do is seen again at the next poll.
+// renewSoon looks a topic up in the background if a partition has another version than was known. When its node fails, or has
+// renewalsAtOnce lookups under way, nothing happens until the next poll of the partition.
 func (w *waits) renewSoon(part wait.Part, version int64, known *topics.Layout) {
 	if version == known.Version || known != w.s.topics.Known(part.Topic) { // or it is known by now
 		return
@@ -255,7 +258,7 @@ func (w *waits) renewSoon(part wait.Part, version int64, known *topics.Layout) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, under := w.renewing[part.Topic]; under {
-		w.renewing[part.Topic] = true // what it reads may be what was there before
+		w.renewing[part.Topic] = true // the lookup under way may have read the version before
 		return
 	}
 	if w.busy[node] >= renewalsAtOnce || w.s.route.Nodes.Failing(node) {

@@ -247,7 +247,7 @@ func (s *Store) claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 			return nil, err
 		}
 		if c.Wait = until.Sub(now); c.Wait <= 0 {
-			return nil, nil
+			return []punctual.Delivery{}, nil
 		}
 	}
 }
@@ -266,7 +266,7 @@ func (s *Store) claimPart(ctx context.Context, c punctual.Claim) ([]punctual.Del
 	case err != nil:
 		return nil, s.abandon(ctx, r, err)
 	case p.status == http.StatusNoContent:
-		return nil, nil
+		return []punctual.Delivery{}, nil
 	}
 	return wire.DecodeClaimAnswer(p.form, p.body)
 }

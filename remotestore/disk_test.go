@@ -18,7 +18,7 @@ import (
 
 // first are the groups of the suite that make test runs over a directory. They are what a server does for a store,
 // and what a store may answer otherwise than one in memory.
-var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|close|reopen)/")
+var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|contract|close|reopen)/")
 
 // TestSlowOverDisk is the suite over a directory whose server ends and begins anew; all groups of it in make torture.
 func TestSlowOverDisk(t *testing.T) {

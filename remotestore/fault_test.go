@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/remotestore"
@@ -470,9 +471,9 @@ func TestToken(t *testing.T) {
 
 type authenticator func(*http.Request) bool
 
-func (a authenticator) Authenticate(r *http.Request) (*server.Principal, error) {
+func (a authenticator) Authenticate(r *http.Request) (*access.Principal, error) {
 	if !a(r) {
 		return nil, punctual.ErrUnauthenticated
 	}
-	return &server.Principal{Name: "tester", Grants: []server.Grant{server.Everything()}}, nil
+	return &access.Principal{Name: "tester", Grants: []access.Grant{access.Everything()}}, nil
 }

@@ -1,6 +1,7 @@
 package remotestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,13 +16,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// call sends a request without a key and reads its answer, which convert turns into what is returned.
-func call[A, R any](ctx context.Context, s *Store, name string, r *request, query url.Values, convert func(*A) (R, error)) (out R, err error) {
+// call sends a request without a key and reads its answer, which convert turns into what is returned. wrong is what the arguments
+// of the call have been found to be, if they are not in order. It is returned unless the store is closed or ctx has ended.
+func call[A, R any](ctx context.Context, s *Store, name string, wrong error, r *request, query url.Values, convert func(*A) (R, error)) (out R, err error) {
 	if err := s.enter(); err != nil {
 		return out, fmt.Errorf("%s: %w", name, err)
 	}
 	defer s.running.Done()
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), wrong); err != nil {
 		return out, fmt.Errorf("%s: %w", name, err)
 	}
 	if len(query) > 0 {
@@ -62,45 +64,36 @@ func parameters(pairs ...string) url.Values {
 
 // Get implements punctual.Inspector.
 func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
-	if err := errors.Join(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
-		return punctual.Info{}, fmt.Errorf("get: %w", err)
-	}
-	return call(ctx, s, "get", read(wire.MessagePath(topic, id)), nil, (*wire.Message).Info)
+	wrong := errors.Join(storekit.CheckTopic(topic), storekit.CheckID(id))
+	return call(ctx, s, "get", wrong, read(wire.MessagePath(topic, id)), nil, (*wire.Message).Info)
 }
 
 // Finished implements punctual.FinishedKeeper; ErrUnsupported when the server's store keeps no finished messages.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
-	if err := errors.Join(storekit.CheckTopic(topic), storekit.CheckID(id)); err != nil {
-		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
-	}
-	return call(ctx, s, "finished", read(wire.FinishedPath(topic, id)), nil, (*wire.Finished).Finished)
+	wrong := errors.Join(storekit.CheckTopic(topic), storekit.CheckID(id))
+	return call(ctx, s, "finished", wrong, read(wire.FinishedPath(topic, id)), nil, (*wire.Finished).Finished)
 }
 
 // Consumers implements punctual.ConsumerReporter: it is what the server sees that answers. ErrUnsupported when that is too old to
 // look.
 func (s *Store) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
-	if err := storekit.CheckTopic(topic); err != nil {
-		return punctual.Consumers{}, fmt.Errorf("consumers: %w", err)
-	}
-	return call(ctx, s, "consumers", read(wire.TopicPath(topic, "consumers")), nil, (*wire.Consumers).All)
+	wrong := storekit.CheckTopic(topic)
+	return call(ctx, s, "consumers", wrong, read(wire.TopicPath(topic, "consumers")), nil, (*wire.Consumers).All)
 }
 
 // List implements punctual.Inspector.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
-	q, err := storekit.CheckList(q)
-	if err != nil {
-		return punctual.Page{}, fmt.Errorf("list: %w", err)
-	}
+	q, wrong := storekit.CheckList(q)
 	query := parameters("state", q.State.String(), "reason", string(q.Reason), "from", wire.TimeText(q.From), "to", wire.TimeText(q.To), "after", q.After)
 	if q.Limit != 0 {
 		query.Set("limit", strconv.Itoa(q.Limit))
 	}
-	return call(ctx, s, "list", read(wire.TopicPath(q.Topic, "messages")), query, (*wire.Page).Page)
+	return call(ctx, s, "list", wrong, read(wire.TopicPath(q.Topic, "messages")), query, (*wire.Page).Page)
 }
 
 // Topics implements punctual.Inspector.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
-	return call(ctx, s, "topics", read(wire.PathTopics), nil, func(a *wire.Topics) ([]punctual.TopicStats, error) {
+	return call(ctx, s, "topics", nil, read(wire.PathTopics), nil, func(a *wire.Topics) ([]punctual.TopicStats, error) {
 		out := make([]punctual.TopicStats, 0, len(a.Topics))
 		for i := range a.Topics {
 			t, err := a.Topics[i].Stats()
@@ -115,61 +108,49 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 
 // Stats implements punctual.Inspector.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
-	if err := storekit.CheckTopic(topic); err != nil {
-		return punctual.TopicStats{}, fmt.Errorf("stats: %w", err)
-	}
-	return call(ctx, s, "stats", read(wire.TopicPath(topic)), nil, (*wire.Topic).Stats)
+	wrong := storekit.CheckTopic(topic)
+	return call(ctx, s, "stats", wrong, read(wire.TopicPath(topic)), nil, (*wire.Topic).Stats)
 }
 
 // Forecast implements punctual.Inspector.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
-	if err := storekit.CheckForecast(q); err != nil {
-		return punctual.Forecast{}, fmt.Errorf("forecast: %w", err)
-	}
+	wrong := storekit.CheckForecast(q)
 	q.Step = min(q.Step, math.MaxInt64/time.Millisecond*time.Millisecond) // so that it can be rounded up
 	query := parameters("topic", q.Topic, "from", wire.TimeText(q.From), "step", wire.DurationText(q.Step), "buckets", strconv.Itoa(q.Buckets))
-	return call(ctx, s, "forecast", read(wire.PathForecast), query, func(a *wire.Forecast) (punctual.Forecast, error) {
+	return call(ctx, s, "forecast", wrong, read(wire.PathForecast), query, func(a *wire.Forecast) (punctual.Forecast, error) {
 		return a.Forecast(), nil
 	})
 }
 
 // Settings implements punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
-	if err := storekit.CheckTopic(topic); err != nil {
-		return punctual.Settings{}, fmt.Errorf("settings: %w", err)
-	}
-	return call(ctx, s, "settings", read(wire.TopicPath(topic, "settings")), nil, (*wire.Settings).Settings)
+	wrong := storekit.CheckTopic(topic)
+	return call(ctx, s, "settings", wrong, read(wire.TopicPath(topic, "settings")), nil, (*wire.Settings).Settings)
 }
 
 // Configure implements punctual.Inspector.
 func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
-	if err := storekit.CheckTopic(topic); err != nil {
-		return punctual.Settings{}, fmt.Errorf("configure: %w", err)
-	}
 	body, err := wire.Encode(wire.SettingsPatchOf(p))
 	if err != nil {
-		return punctual.Settings{}, fmt.Errorf("configure: %w: %w", punctual.ErrInvalid, err)
+		err = fmt.Errorf("%w: %w", punctual.ErrInvalid, err)
 	}
+	wrong := cmp.Or(storekit.CheckTopic(topic), err)
 	r := &request{method: http.MethodPatch, path: wire.TopicPath(topic, "settings"), body: body}
-	return call(ctx, s, "configure", r, nil, (*wire.Settings).Settings)
+	return call(ctx, s, "configure", wrong, r, nil, (*wire.Settings).Settings)
 }
 
 // Purge implements punctual.Inspector.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
-	if err := storekit.CheckTopic(q.Topic); err != nil {
-		return 0, fmt.Errorf("purge: %w", err)
-	}
+	wrong := storekit.CheckTopic(q.Topic)
 	query := parameters("state", wire.StateWord(q.State), "from", wire.TimeText(q.From), "to", wire.TimeText(q.To))
 	r := &request{method: http.MethodPost, path: wire.TopicPath(q.Topic, "purge")}
-	return call(ctx, s, "purge", r, query, purged)
+	return call(ctx, s, "purge", wrong, r, query, purged)
 }
 
 // DeleteTopic implements punctual.Inspector.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
-	if err := storekit.CheckTopic(topic); err != nil {
-		return 0, fmt.Errorf("delete topic: %w", err)
-	}
-	return call(ctx, s, "delete topic", &request{method: http.MethodDelete, path: wire.TopicPath(topic)}, nil, purged)
+	wrong := storekit.CheckTopic(topic)
+	return call(ctx, s, "delete topic", wrong, &request{method: http.MethodDelete, path: wire.TopicPath(topic)}, nil, purged)
 }
 
 func purged(a *wire.Purged) (int64, error) { return a.Purged, nil }
@@ -218,7 +199,7 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 		findings []punctual.Finding
 		err      error
 	}
-	e, err := call(ctx, s, "examine", read(wire.PathExamine), nil, func(a *wire.Examination) (examined, error) {
+	e, err := call(ctx, s, "examine", nil, read(wire.PathExamine), nil, func(a *wire.Examination) (examined, error) {
 		found, err := a.Examined()
 		return examined{found, err}, nil
 	})
@@ -227,7 +208,7 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 
 // Space implements punctual.SpaceReporter with what the server's store says; ErrUnsupported when that does not know.
 func (s *Store) Space(ctx context.Context) (punctual.Space, error) {
-	return call(ctx, s, "space", read(wire.PathSpace), nil, func(a *wire.Space) (punctual.Space, error) {
+	return call(ctx, s, "space", nil, read(wire.PathSpace), nil, func(a *wire.Space) (punctual.Space, error) {
 		return punctual.Space{Free: a.Free, Total: a.Total, Reserve: a.Reserve}, nil
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -65,7 +66,7 @@ func TestBackupRoute(t *testing.T) {
 	if resp, body, _ := get(memstore.New(nil), nil); resp.StatusCode != 422 || !strings.Contains(body, `"unsupported"`) {
 		t.Errorf("a store without: %v %q", resp.Status, body)
 	}
-	auth := &Options{Authenticator: roles{"all": role("all", ActionAdmin|ActionInspect, "*"), "admin": role("admin", ActionAdmin, "*"), "some": role("some", ActionAll, "orders.*"), "reader": role("reader", ActionInspect, "*")}}
+	auth := &Options{Authenticator: roles{"all": role("all", access.Admin|access.Inspect, "*"), "admin": role("admin", access.Admin, "*"), "some": role("some", access.All, "orders.*"), "reader": role("reader", access.Inspect, "*")}}
 	for name, status := range map[string]int{"all": 200, "admin": 403, "some": 403, "reader": 403} {
 		if resp, body, _ := get(whole, auth, "Authorization: Bearer "+name); resp.StatusCode != status {
 			t.Errorf("%s: %v %q", name, resp.Status, body)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -135,8 +136,8 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 		}
 		refused = make([]error, len(ms))
 		for i := range ms {
-			if refused[i] = c.mayPush(ms[i].Topic, ms[i].Body); refused[i] == nil {
-				refused[i] = c.mayMake(ms[i].Topic)
+			if refused[i] = c.allows(access.Push, ms[i].Topic); refused[i] == nil {
+				refused[i] = c.takes(&ms[i])
 			}
 		}
 		return ms, refused, nil
@@ -147,8 +148,8 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 			m.Topic = c.param("topic")
 		}
 		err := malformed
-		if err == nil {
-			err = c.mayPush(m.Topic, nil)
+		if err == nil { // before the message is read, so that nobody without the right learns what is wrong with it
+			err = c.allows(access.Push, m.Topic)
 		}
 		size := wire.ItemBytes(1)
 		if err == nil {
@@ -158,10 +159,7 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 			m.Topic = topic
 		}
 		if err == nil {
-			err = c.mayPush(m.Topic, m.Body)
-		}
-		if err == nil {
-			err = c.mayMake(m.Topic)
+			err = c.takes(&m)
 		}
 		if err != nil {
 			m = punctual.NewMessage{Topic: m.Topic, ID: m.ID}
@@ -200,23 +198,20 @@ func (c *call) pushLines(add func(*wire.PushItem, error) error) error {
 	return nil
 }
 
-// mayPush is the policy and the limit for one message.
-func (c *call) mayPush(topic string, body []byte) error {
-	if err := c.allows(ActionPush, topic); err != nil {
-		return err
+// takes returns why a message is beyond the limits of the server: its body is too large, or its topic would be one too many.
+func (c *call) takes(m *punctual.NewMessage) error {
+	if int64(len(m.Body)) > c.server.limits.MaxBody {
+		return fmt.Errorf("body has %d bytes: at most %d are allowed: %w", len(m.Body), c.server.limits.MaxBody, punctual.ErrTooLarge)
 	}
-	if int64(len(body)) > c.server.limits.MaxBody {
-		return fmt.Errorf("body has %d bytes: at most %d are allowed: %w", len(body), c.server.limits.MaxBody, punctual.ErrTooLarge)
-	}
-	return nil
+	return c.mayMake(m.Topic)
 }
 
-// allows is the policy for an item; what is no topic is refused as such, to those who may do something.
-func (c *call) allows(a Action, topic string) error {
+// allows checks the right to do a to the topic that an item names. A name that no topic can have is an ErrInvalid.
+func (c *call) allows(a access.Action, topic string) error {
 	if err := storekit.CheckTopic(topic); err != nil {
 		return err
 	}
-	return c.principal.may(a, topic)
+	return c.principal.Check(a, topic)
 }
 
 func (c *call) isLines() bool {
@@ -252,13 +247,13 @@ func (c *call) settlements() (ss []punctual.Settlement, refused []error, err err
 		}
 		refused = make([]error, len(ss))
 		for i := range ss {
-			refused[i] = c.allows(ActionWork, ss[i].Topic)
+			refused[i] = c.allows(access.Work, ss[i].Topic)
 		}
 		return ss, refused, nil
 	}
 	err = wire.DecodeSettle(c.body, c.server.limits.MaxBatch, func(item *wire.SettleItem) error {
 		var settlement punctual.Settlement
-		err := c.allows(ActionWork, item.Topic)
+		err := c.allows(access.Work, item.Topic)
 		if err == nil {
 			settlement, err = item.Settlement()
 		}
@@ -287,9 +282,9 @@ func (c *call) amendMany() error {
 	b := newBatch[punctual.Amendment, wire.AmendResult](len(items))
 	for i := range items {
 		item := &items[i]
-		action := ActionAmend
+		action := access.Amend
 		if item.Change == punctual.ChangeDelete.String() {
-			action = ActionAdmin // as a purge
+			action = access.Admin // as a purge
 		}
 		err := c.allows(action, item.Topic)
 		var a punctual.Amendment

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
@@ -29,7 +30,7 @@ type call struct {
 	r         *http.Request
 	started   time.Time
 	route     *route
-	principal *Principal
+	principal *access.Principal
 	client    *client
 	path      map[string]string // decoded, by name of the parameter
 	query     url.Values        // only parameters of the route, each once
@@ -90,23 +91,12 @@ func (c *call) findRoute() error {
 	if err != nil {
 		return err
 	}
-	method := c.r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	var allowed []string
-	for _, rt := range c.server.routes {
-		values, ok := rt.matches(segments)
-		switch {
-		case !ok:
-		case rt.method == method:
-			c.route, c.path = rt, values
-			return nil
-		default:
-			allowed = append(allowed, rt.method)
-		}
-	}
-	if len(allowed) == 0 {
+	route, values, allowed, ok := c.server.routes.Find(c.r.Method, segments)
+	switch {
+	case ok:
+		c.route, c.path = route, values
+		return nil
+	case len(allowed) == 0:
 		return noRoute(c.r.URL.EscapedPath())
 	}
 	return &refusal{
@@ -295,7 +285,7 @@ func (c *call) storeContext(extra time.Duration) (ctx context.Context, end func(
 		}
 		ctx = storekit.WithRequest(ctx, r)
 		if c.server.options.Authenticator != nil {
-			ctx = answers.WithClient(ctx, c.principal.id())
+			ctx = answers.WithClient(ctx, c.principal.Key())
 		}
 	}
 	if c.server.answers != nil {
@@ -336,7 +326,7 @@ func storeBatch[In, Out any](c *call, items []In, f func(ctx context.Context, it
 func (c *call) requestKey(key string) string {
 	id := ""
 	if c.principal != nil {
-		id = c.principal.id()
+		id = c.principal.Key()
 	}
 	sum := sha256.Sum256([]byte(id + "\x00" + key))
 	return hex.EncodeToString(sum[:])

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
 )
@@ -85,7 +86,7 @@ func sizeOfNames(topics []string) int64 {
 
 func (c *call) mayClaim(topics []string) error {
 	for _, t := range topics {
-		if err := c.allows(ActionWork, t); err != nil {
+		if err := c.allows(access.Work, t); err != nil {
 			return err
 		}
 	}

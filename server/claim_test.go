@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
@@ -57,7 +58,7 @@ func TestDrainEndsWaits(t *testing.T) {
 
 // Whoever knows the key of another's request does not get its answer.
 func TestRequestKeysAreOnesOwn(t *testing.T) {
-	r := newRig(t, &Options{Authenticator: roles{"a": role("a", ActionAll, "*"), "b": role("b", ActionAll, "*")}})
+	r := newRig(t, &Options{Authenticator: roles{"a": role("a", access.All, "*"), "b": role("b", access.All, "*")}})
 	const a, b, key = "Authorization: Bearer a", "Authorization: Bearer b", "Punctual-Request: k"
 	first := r.ask("POST /v1/topics/t/messages?in=1h", "x", a, key).want(t, 201).body
 	same(t, r.ask("POST /v1/topics/t/messages?in=1h", "x", a, key).want(t, 201).body, first)
@@ -201,7 +202,7 @@ func (s *hangUpStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.D
 // A token that is revoked while a claim waits brings no message.
 func TestTokenRevokedWhileAClaimWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tokens := &switched{roles: roles{"w": role("w", ActionWork, "*")}}
+		tokens := &switched{roles: roles{"w": role("w", access.Work, "*")}}
 		r := newRig(t, &Options{Authenticator: tokens})
 		done := make(chan answer)
 		go func() {
@@ -221,7 +222,9 @@ func TestTokenRevokedWhileAClaimWaits(t *testing.T) {
 
 type switched struct{ roles roles }
 
-func (s *switched) Authenticate(r *http.Request) (*Principal, error) { return s.roles.Authenticate(r) }
+func (s *switched) Authenticate(r *http.Request) (*access.Principal, error) {
+	return s.roles.Authenticate(r)
+}
 
 // A call that is sent again with the same key is carried out once and answered the same.
 func TestRequestsSentAgain(t *testing.T) {
@@ -258,7 +261,7 @@ func TestClaimLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &Options{
 			Limits:        Limits{MaxWaiting: 2, MaxClaim: 5, MaxWait: time.Second, MaxWindow: 3},
-			Authenticator: roles{"a": role("a", ActionAll, "*"), "b": role("b", ActionAll, "*")},
+			Authenticator: roles{"a": role("a", access.All, "*"), "b": role("b", access.All, "*")},
 		})
 		const a, b = "Authorization: Bearer a", "Authorization: Bearer b"
 		r.ask("POST /v1/topics/t/claim?max=6", "", a).problem(t, 413, "too_large")

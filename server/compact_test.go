@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // In the compact form every item is judged as in JSON: the policy by the decoded name, and the limits.
 func TestCompactItemsAreJudged(t *testing.T) {
-	r := newRig(t, &Options{Authenticator: roles{"w": role("w", ActionPush|ActionWork|ActionAmend, "mine.*")}, Limits: Limits{MaxBody: 10, MaxBatch: 4}})
+	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Push|access.Work|access.Amend, "mine.*")}, Limits: Limits{MaxBody: 10, MaxBatch: 4}})
 	compact := []string{"Authorization: Bearer w", "Content-Type: " + wire.TypeCompact, "Accept: " + wire.TypeCompact}
 	send := func(line string, data []byte, err error) answer {
 		t.Helper()

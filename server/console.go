@@ -19,12 +19,7 @@ func (c *call) isForConsole() bool {
 		return false
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(c.r.URL.Path, "/"), "/")
-	for _, rt := range c.server.routes {
-		if first == rt.segments[0] {
-			return false
-		}
-	}
-	return true
+	return !c.server.routes.Begins(first)
 }
 
 // asksForHTML tells whether a request is one of a browser.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
 
 // pages is a console that says what it was asked, and reads what it was sent.
@@ -31,7 +32,7 @@ func (pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestConsole(t *testing.T) {
 	var told []RequestInfo
 	r := newRig(t, &Options{
-		Console: pages{}, Authenticator: roles{"a": role("a", ActionAll, "*")}, Limits: Limits{MaxRequest: 1000},
+		Console: pages{}, Authenticator: roles{"a": role("a", access.All, "*")}, Limits: Limits{MaxRequest: 1000},
 		OnRequest: func(_ context.Context, info RequestInfo) { told = append(told, info) },
 	})
 	for _, line := range []string{"GET /", "GET /topics", "GET /topics/a%2Fb", "GET /v2", "GET /v1x/y", "GET /readyzz", "POST /topics/a/pause", "GET //v1", "PUT /x"} {
@@ -96,9 +97,9 @@ func TestConsoleWithinLimits(t *testing.T) {
 
 // Authenticate says who it is as the interface does, and counts his requests together with those to the interface.
 func TestAuthenticate(t *testing.T) {
-	r := newRig(t, &Options{Authenticator: roles{"a": role("ann", ActionPush, "x*")}, Limits: Limits{Rate: 0.001, Burst: 2}})
+	r := newRig(t, &Options{Authenticator: roles{"a": role("ann", access.Push, "x*")}, Limits: Limits{Rate: 0.001, Burst: 2}})
 	p, err := r.Authenticate(r.request("GET /", "", "Authorization: Bearer a"))
-	if err != nil || p.Name != "ann" || !p.Allows(ActionPush, "xy") || p.Allows(ActionPush, "y") || p.Allows(ActionPush, "") || p.Allows(ActionPush|ActionWork, "xy") {
+	if err != nil || p.Name != "ann" || !p.Allows(access.Push, "xy") || p.Allows(access.Push, "y") || p.Allows(access.Push, "") || p.Allows(access.Push|access.Work, "xy") {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if _, err := r.Authenticate(r.request("GET /", "")); !errors.Is(err, punctual.ErrUnauthenticated) {
@@ -111,33 +112,7 @@ func TestAuthenticate(t *testing.T) {
 		t.Errorf("the third request of two: %v", err)
 	}
 	open := newRig(t, nil)
-	if p, err := open.Authenticate(open.request("GET /", "")); err != nil || !p.Allows(ActionAll, "") || !p.Allows(ActionAll, punctual.AuditTopic) {
+	if p, err := open.Authenticate(open.request("GET /", "")); err != nil || !p.Allows(access.All, "") || !p.Allows(access.All, access.AuditTopic) {
 		t.Errorf("a server without an Authenticator: %+v, %v", p, err)
-	}
-}
-
-// The audit log is read as any topic, and changed by those alone whose grant names it.
-func TestAuditTopic(t *testing.T) {
-	for _, c := range []struct {
-		grants        []Grant
-		read, changed bool
-	}{
-		{[]Grant{Everything()}, true, false},
-		{[]Grant{{ActionAll, "punctual.*"}}, true, false},
-		{[]Grant{{ActionAll &^ ActionInspect, "*"}}, false, false},
-		{[]Grant{Everything(), {ActionAll, punctual.AuditTopic}}, true, true},
-	} {
-		p := &Principal{Name: "x", Grants: c.grants}
-		if got := p.Allows(ActionInspect, punctual.AuditTopic); got != c.read {
-			t.Errorf("%v: reads %v", c.grants, got)
-		}
-		for _, a := range []Action{ActionPush, ActionWork, ActionAmend, ActionAdmin} {
-			if got := p.Allows(a, punctual.AuditTopic); got != c.changed {
-				t.Errorf("%v: %s %v", c.grants, a, got)
-			}
-		}
-		if got := p.Allows(ActionAdmin, "punctual.audits"); got != (c.grants[0].Topics != "" && c.grants[0].Actions&ActionAdmin != 0) {
-			t.Errorf("%v: a topic with another name: %v", c.grants, got)
-		}
 	}
 }

@@ -5,13 +5,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // Who may inspect a topic sees who works on it. A stream waits for as long as it is open, and what did not reach its client is no lease.
 func TestConsumers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &Options{Authenticator: roles{"w": role("worker", ActionWork|ActionPush, "*"), "i": role("looker", ActionInspect, "*")}})
+		r := newRig(t, &Options{Authenticator: roles{"w": role("worker", access.Work|access.Push, "*"), "i": role("looker", access.Inspect, "*")}})
 		const w, i = "Authorization: Bearer w", "Authorization: Bearer i"
 		r.ask("GET /v1/topics/t/consumers", "", w).problem(t, 403, "forbidden")
 		same(t, len(decode[wire.Consumers](t, r.ask("GET /v1/topics/t/consumers", "", i).want(t, 200, `"consumers":[]`)).Consumers), 0)

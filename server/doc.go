@@ -4,8 +4,8 @@
 //
 //	Host and Origin ─▶ route ─▶ who ─▶ how often ─▶ may he ─▶ body and parameters ─▶ store
 //
-// The table of routes (routes.go) says for each of them what it is called, what it takes, and which Action on which topic it needs.
-// A route without an Action is refused to everybody. The table is also what /openapi.json is made of.
+// The table of routes (routes.go) says for each route what it is called, what it takes, and which action of package access it needs on which
+// topic. A route that names neither an action nor everybody is refused to everybody. /openapi.json is made of the same table.
 //
 // Everything of the wire itself, paths, headers, JSON and problems, is in internal/wire, which clients share.
 package server

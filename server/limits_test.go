@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
 )
@@ -24,7 +25,7 @@ func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &Options{
 			Limits:        Limits{Rate: 1, Burst: 2},
-			Authenticator: roles{"a": role("a", ActionAll, "*"), "b": role("b", ActionAll, "*")},
+			Authenticator: roles{"a": role("a", access.All, "*"), "b": role("b", access.All, "*")},
 		})
 		const a, b = "Authorization: Bearer a", "Authorization: Bearer b"
 		for range 2 {
@@ -228,11 +229,11 @@ func TestPanicsAndLogs(t *testing.T) {
 	r := newRig(t, &Options{
 		Logger:    slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		OnRequest: func(_ context.Context, i RequestInfo) { seen = append(seen, i) },
-		Authenticator: authenticator(func(req *http.Request) (*Principal, error) {
+		Authenticator: authenticator(func(req *http.Request) (*access.Principal, error) {
 			if broken {
 				panic("broken")
 			}
-			return roles{"sesame": role("a", ActionAll, "t")}.Authenticate(req)
+			return roles{"sesame": role("a", access.All, "t")}.Authenticate(req)
 		}),
 	})
 	const who = "Authorization: Bearer sesame"
@@ -253,12 +254,12 @@ func TestPanicsAndLogs(t *testing.T) {
 	if len(seen) != 5 || seen[1].Status != 201 || seen[1].Route != "/v1/topics/{topic}/messages/{id}" || seen[1].Principal != "a" || seen[2].Code != "forbidden" {
 		t.Errorf("OnRequest is told %+v", seen)
 	}
-	failing := newRig(t, &Options{Authenticator: authenticator(func(*http.Request) (*Principal, error) { return nil, io.ErrUnexpectedEOF })})
+	failing := newRig(t, &Options{Authenticator: authenticator(func(*http.Request) (*access.Principal, error) { return nil, io.ErrUnexpectedEOF })})
 	failing.ask("GET /v1", "").problem(t, 503, "overloaded")
-	nobody := newRig(t, &Options{Authenticator: authenticator(func(*http.Request) (*Principal, error) { return nil, nil })})
+	nobody := newRig(t, &Options{Authenticator: authenticator(func(*http.Request) (*access.Principal, error) { return nil, nil })})
 	nobody.ask("GET /v1", "").problem(t, 503, "overloaded")
 }
 
-type authenticator func(*http.Request) (*Principal, error)
+type authenticator func(*http.Request) (*access.Principal, error)
 
-func (a authenticator) Authenticate(r *http.Request) (*Principal, error) { return a(r) }
+func (a authenticator) Authenticate(r *http.Request) (*access.Principal, error) { return a(r) }

@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
 
 // What requests and answers take is counted in memory, and not in bytes of the network alone.
 
 // TestRightBeforeBody: of who may push nowhere not a byte of the body is read.
 func TestRightBeforeBody(t *testing.T) {
-	r := newRig(t, &Options{Authenticator: roles{"w": role("w", ActionWork, "*"), "p": role("p", ActionPush, "t")}})
+	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Work, "*"), "p": role("p", access.Push, "t")}})
 	for _, path := range []string{"/v1/push", "/v1/amend", "/v1/settle"} {
 		for _, token := range []string{"w", "p"} {
 			body := &countedReader{in: strings.NewReader(`[{"topic":"t","body":"x"}]`)}
@@ -165,7 +166,7 @@ func heap() int64 {
 
 // TestNamesOfWaitingClaims: the names of claims count as long as they wait.
 func TestNamesOfWaitingClaims(t *testing.T) {
-	r := newRig(t, &Options{Authenticator: roles{"w": role("w", ActionWork, "*")}, Limits: Limits{MaxMemory: 1 << 20}})
+	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Work, "*")}, Limits: Limits{MaxMemory: 1 << 20}})
 	names := make([]string, punctual.MaxClaimTopics)
 	for i := range names {
 		names[i] = fmt.Sprintf("%0128d", i)

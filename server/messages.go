@@ -22,7 +22,7 @@ func (c *call) pushOne() error {
 	if err != nil {
 		return err
 	}
-	if err := c.mayMake(m.Topic); err != nil {
+	if err := c.takes(&m); err != nil {
 		return err
 	}
 	results, err := storeBatch(c, []punctual.NewMessage{m}, c.server.store.Push)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -101,7 +102,7 @@ func TestIdempotencyKeyIsRefused(t *testing.T) {
 
 // A dead message can be deleted by who may purge. A cancel says that it is dead, and what may be done with it.
 func TestDeadMessageIsDeleted(t *testing.T) {
-	roles := roles{"admin": role("ann", ActionAdmin, "*"), "amend": role("bob", ActionAmend, "*")}
+	roles := roles{"admin": role("ann", access.Admin, "*"), "amend": role("bob", access.Amend, "*")}
 	r := newRig(t, &Options{Authenticator: roles})
 	const path, admin, amend = "/v1/topics/t/messages/x", "Authorization: Bearer admin", "Authorization: Bearer amend"
 	ctx := context.Background()

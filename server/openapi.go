@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -56,20 +57,20 @@ func openAPI(routes []*route, version string) ([]byte, error) {
 func operation(rt *route, schemas schemaSet, problem object) object {
 	op := object{"operationId": rt.id, "summary": rt.summary, "responses": responses(rt, schemas, problem)}
 	description := rt.detail
-	if rt.action&ActionAll != 0 {
+	if rt.action != 0 {
 		description = strings.TrimSpace(fmt.Sprintf("Needs the action %s. %s", rt.action, rt.detail))
 	}
 	if description != "" {
 		op["description"] = description
 	}
-	if rt.action == actionPublic {
+	if rt.public {
 		op["security"] = []object{{}}
 	}
 	var parameters []object
 	for _, p := range rt.params {
 		parameters = append(parameters, object{"name": p.name, "in": string(p.in), "required": p.required, "description": p.text, "schema": p.described()})
 	}
-	if rt.method != http.MethodGet && rt.action&(ActionPush|ActionWork|ActionAmend) != 0 {
+	if rt.method != http.MethodGet && rt.action&(access.Push|access.Work|access.Amend) != 0 {
 		parameters = append(parameters,
 			object{
 				"name": wire.HeaderRequest, "in": "header", "required": false, "schema": object{"type": "string", "maxLength": wire.MaxRequestKey},

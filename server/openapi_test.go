@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
 )
@@ -62,7 +63,7 @@ func TestOpenAPI(t *testing.T) {
 			t.Errorf("%s %s has the operation %q, which another one has", rt.method, rt.path, op.OperationID)
 		}
 		ids[op.OperationID] = true
-		if rt.action&ActionAll != 0 && !strings.Contains(op.Description, "Needs the action "+rt.action.String()) {
+		if rt.action&access.All != 0 && !strings.Contains(op.Description, "Needs the action "+rt.action.String()) {
 			t.Errorf("%s does not say what it needs: %s", rt.id, op.Description)
 		}
 		var got []string

@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // Options configure a Server. A nil *Options and each zero field mean the default.
 type Options struct {
-	// Authenticator says who sends a request. Default: nobody is asked, and everybody may do everything. Serve then listens
+	// Authenticator finds out who sends a request. Default: nobody is asked, and everybody may do everything. Serve then listens
 	// on loopback addresses and unix sockets alone.
-	Authenticator Authenticator
+	Authenticator access.Authenticator
 	// Hosts are the names, without port, under which clients reach the server, beside "localhost", loopback and other
 	// IP addresses. A request for another name is refused, since a page in a browser could have sent it by DNS
 	// rebinding. Those over TLS and unix sockets are not looked at. "*" allows every name.
@@ -39,29 +41,14 @@ type Options struct {
 	// Console, if not nil, answers what is not for the interface: each path that does not begin with /v1, /metrics, /livez, /readyz or
 	// /openapi.json. Hosts, Origins and Limits hold for it too. It asks Server.Authenticate who sends a request.
 	Console http.Handler
-	// Record, if not nil, is called for each change that a request asks for beside pushes, claims and settlements. It is to call do once,
-	// which makes the change and returns how many messages that changed, and to return what do does. An error before do is
-	// that of the request.
-	Record func(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error)
+	// Record, if not nil, is called for each change that a request asks for beside pushes, claims and settlements, such as
+	// audit.Log.Record or Console.Record. It is to call do once, which makes the change and returns how many messages that changed, and to
+	// return what do does. If it returns an error without a call of do, the request is refused with that error.
+	Record func(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error)
 	// OnStoreFailed, if not nil, is told when the store says that it has failed or is damaged, each time.
 	OnStoreFailed func(err error)
 	// Degraded, if not nil, returns why the service is worse than it should be, for /readyz; empty when all is well.
 	Degraded func() []string
-}
-
-// Change is a change that a request asks for, for Options.Record.
-type Change struct {
-	// Who asks for it, and from which address.
-	Who, From string
-	// Verb is "configure", "purge", "delete topic", "cancel", "reschedule", "requeue" or "delete", or "amend" for a request with several of the
-	// last four.
-	Verb string
-	// Topic is empty for several. ID is there if it is about one message.
-	Topic, ID string
-	// Detail is the settings, the state, or when a message is due, cut to punctual.MaxErrorBytes. It never has bodies.
-	Detail string
-	// Amends tells that messages are changed by their IDs, as programs do all day; it is false of a request that deletes some.
-	Amends bool
 }
 
 // RequestInfo is one request that was answered.
@@ -80,7 +67,8 @@ type RequestInfo struct {
 // Limits are what a server lets through. Beyond them a request is refused with 413, 429 or 503. Each zero field means the
 // default.
 type Limits struct {
-	// MaxBody bounds the bytes of one message's body. Default punctual.DefaultMaxBody.
+	// MaxBody bounds the bytes of one message's body. 0 means punctual.DefaultMaxBody, 1 MiB. The store below has a limit of its own,
+	// which may be lower.
 	MaxBody int64
 	// MaxRequest bounds the bytes of a request's body. Default 32 MiB.
 	MaxRequest int64

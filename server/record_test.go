@@ -8,17 +8,19 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 )
 
 // Every route that changes something beside pushes, claims and settlements does so within Options.Record, which may refuse it.
 func TestEveryChangeIsRecorded(t *testing.T) {
 	refused := errors.New("not recorded")
-	var told []Change
+	var told []audit.Change
 	var changed int64
 	refuse := false
 	r := newRig(t, &Options{
-		Authenticator: roles{"a": role("ann", ActionAll, "*")},
-		Record: func(ctx context.Context, ch Change, do func(context.Context) (int64, error)) (int64, error) {
+		Authenticator: roles{"a": role("ann", access.All, "*")},
+		Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {
 			told = append(told, ch)
 			if refuse {
 				return 0, refused
@@ -31,26 +33,26 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	const auth = "Authorization: Bearer a"
 	asks := map[string]struct {
 		query, body string
-		want        Change
+		want        audit.Change
 		changed     int64
 	}{
-		"cancel":        {"", "", Change{Verb: "cancel", Topic: "t", ID: "x", Amends: true}, 1},
-		"reschedule":    {"?in=2h", "", Change{Verb: "reschedule", Topic: "t", ID: "x", Detail: "in 2h", Amends: true}, 1},
-		"requeue":       {"", "", Change{Verb: "requeue", Topic: "t", ID: "x", Amends: true}, 1},
-		"deleteMessage": {"", "", Change{Verb: "delete", Topic: "t", ID: "x"}, 1},
-		"deleteTopic":   {"", "", Change{Verb: "delete topic", Topic: "t"}, 2},
-		"configure":     {"", ` {"max_attempts":3} `, Change{Verb: "configure", Topic: "t", Detail: `{"max_attempts":3}`}, 1},
-		"pause":         {"", "", Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
-		"resume":        {"", "", Change{Verb: "configure", Topic: "t", Detail: "push paused: false, delivery paused: false"}, 1},
-		"purge":         {"?state=live&to=2999-01-01T00:00:00Z", "", Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
+		"cancel":        {"", "", audit.Change{Verb: "cancel", Topic: "t", ID: "x", Amends: true}, 1},
+		"reschedule":    {"?in=2h", "", audit.Change{Verb: "reschedule", Topic: "t", ID: "x", Detail: "in 2h", Amends: true}, 1},
+		"requeue":       {"", "", audit.Change{Verb: "requeue", Topic: "t", ID: "x", Amends: true}, 1},
+		"deleteMessage": {"", "", audit.Change{Verb: "delete", Topic: "t", ID: "x"}, 1},
+		"deleteTopic":   {"", "", audit.Change{Verb: "delete topic", Topic: "t"}, 2},
+		"configure":     {"", ` {"max_attempts":3} `, audit.Change{Verb: "configure", Topic: "t", Detail: `{"max_attempts":3}`}, 1},
+		"pause":         {"", "", audit.Change{Verb: "configure", Topic: "t", Detail: "delivery paused: true"}, 1},
+		"resume":        {"", "", audit.Change{Verb: "configure", Topic: "t", Detail: "push paused: false, delivery paused: false"}, 1},
+		"purge":         {"?state=live&to=2999-01-01T00:00:00Z", "", audit.Change{Verb: "purge", Topic: "t", Detail: "live, to 2999-01-01T00:00:00Z"}, 2},
 		"amendMany": {
 			"", `{"amendments":[{"change":"cancel","topic":"t","id":"x"},{"change":"cancel","topic":"t","id":"y"},{"change":"cancel","topic":"t","id":"z"}]}`,
-			Change{Verb: "cancel", Topic: "t", Amends: true},
+			audit.Change{Verb: "cancel", Topic: "t", Amends: true},
 			2,
 		},
 	}
 	for _, rt := range routes() {
-		if rt.method == http.MethodGet || rt.action&(ActionAmend|ActionAdmin) == 0 {
+		if rt.method == http.MethodGet || rt.action&(access.Amend|access.Admin) == 0 {
 			continue
 		}
 		a, ok := asks[rt.id]
@@ -94,22 +96,22 @@ func (r *rig) kill(auth string) {
 
 // A request for several topics, or with several kinds of changes, names neither.
 func TestRecordOfMany(t *testing.T) {
-	var told []Change
-	r := newRig(t, &Options{Record: func(ctx context.Context, ch Change, do func(context.Context) (int64, error)) (int64, error) {
+	var told []audit.Change
+	r := newRig(t, &Options{Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {
 		told = append(told, ch)
 		return do(ctx)
 	}})
 	r.ask("POST /v1/amend", `{"amendments":[{"change":"cancel","topic":"a","id":"x"},{"change":"requeue","topic":"b","id":"y"}]}`).want(t, 200)
 	r.ask("POST /v1/amend", `{"amendments":[]}`).want(t, 200)
-	if want := (Change{Who: "anyone", From: "192.0.2.1", Verb: "amend", Amends: true}); len(told) != 1 || told[0] != want {
+	if want := (audit.Change{Who: "anyone", From: "192.0.2.1", Verb: "amend", Amends: true}); len(told) != 1 || told[0] != want {
 		t.Errorf("recorded %+v, want %+v", told, want)
 	}
 }
 
 // What is recorded of a change has a bound, whatever the request holds.
 func TestRecordIsBounded(t *testing.T) {
-	var told []Change
-	r := newRig(t, &Options{Record: func(ctx context.Context, ch Change, do func(context.Context) (int64, error)) (int64, error) {
+	var told []audit.Change
+	r := newRig(t, &Options{Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {
 		told = append(told, ch)
 		return do(ctx)
 	}})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/memstore"
 )
@@ -123,9 +124,9 @@ func decode[T any](t *testing.T, a answer) (v T) {
 }
 
 // roles is an Authenticator whose tokens are the names of principals.
-type roles map[string]*Principal
+type roles map[string]*access.Principal
 
-func (r roles) Authenticate(req *http.Request) (*Principal, error) {
+func (r roles) Authenticate(req *http.Request) (*access.Principal, error) {
 	name, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if p := r[name]; ok && p != nil {
 		return p, nil
@@ -134,8 +135,8 @@ func (r roles) Authenticate(req *http.Request) (*Principal, error) {
 }
 
 // role is a principal that may do a in the topics.
-func role(name string, a Action, topics string) *Principal {
-	return &Principal{Name: name, Grants: []Grant{{a, topics}}}
+func role(name string, a access.Action, topics string) *access.Principal {
+	return &access.Principal{Name: name, Grants: []access.Grant{{Actions: a, Topics: topics}}}
 }
 
 // snapshot is everything that a store holds, to see that nothing was changed.

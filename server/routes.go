@@ -3,9 +3,9 @@ package server
 import (
 	"math"
 	"net/http"
-	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -14,14 +14,17 @@ type route struct {
 	method string
 	// path has parameters in braces: /v1/topics/{topic}.
 	path string
-	// action is what the route needs; 0 refuses everybody. With perItem, the topics stand in the body, and the handler
-	// checks each one.
-	action  Action
+	// action is the right that the route needs, on the topic that the path names, or on all topics. With perItem the topics stand in the body,
+	// and the handler checks the right on each of them.
+	action  access.Action
 	perItem bool
-	// orAction is what some items of the body need instead of action; 0 for none.
-	orAction Action
-	params   []param
-	body     bodyKind
+	// orAction is the right that some items of the body need instead of action; 0 for none.
+	orAction access.Action
+	// anyPrincipal marks a route for everybody whose token counts, and public one that asks for no token. A route that has neither and no
+	// action is refused to everybody.
+	anyPrincipal, public bool
+	params               []param
+	body                 bodyKind
 	// example of the request's and the answer's body, whose types the OpenAPI description is made of; nil for none.
 	request, answer any
 	// compact allows the request's body in wire.TypeCompact; forms are what the answer's body can be beside answer.
@@ -33,9 +36,10 @@ type route struct {
 	// id and summary describe the route; detail, if there, says more.
 	id, summary, detail string
 	handle              func(c *call) error
-
-	segments []string // of path
 }
+
+// pattern is what httproute.New asks of a route.
+func (rt *route) pattern() (method, path string) { return rt.method, rt.path }
 
 // bodyKind is what the body of a request is.
 type bodyKind uint8
@@ -98,24 +102,6 @@ func (rt *route) queryNames() []string {
 		}
 	}
 	return names
-}
-
-// matches compares the segments of a path with the route's and returns its parameters.
-func (rt *route) matches(segments []string) (values map[string]string, ok bool) {
-	if len(rt.segments) != len(segments) {
-		return nil, false
-	}
-	for i, want := range rt.segments {
-		if name, isParam := strings.CutPrefix(want, "{"); isParam {
-			if values == nil {
-				values = make(map[string]string, 2)
-			}
-			values[strings.TrimSuffix(name, "}")] = segments[i]
-		} else if want != segments[i] {
-			return nil, false
-		}
-	}
-	return values, true
 }
 
 // The parameters that several routes take.
@@ -193,9 +179,6 @@ func routes() []*route {
 	out = append(out, batchRoutes()...)
 	out = append(out, topicRoutes()...)
 	out = append(out, serverRoutes()...)
-	for _, rt := range out {
-		rt.segments = strings.Split(rt.path[1:], "/")
-	}
 	return out
 }
 
@@ -204,7 +187,7 @@ func messageRoutes() []*route {
 	created := []int{http.StatusCreated, http.StatusOK}
 	settle := func(verb, summary string, extra ...any) *route {
 		return &route{
-			method: http.MethodPost, path: pathMessage + "/" + verb, action: ActionWork,
+			method: http.MethodPost, path: pathMessage + "/" + verb, action: access.Work,
 			params: params(append([]any{paramTopic, paramID, paramToken}, extra...)...),
 			answer: wire.SettleResult{}, statuses: []int{http.StatusOK}, errors: []string{"lease_lost", "cancelled"},
 			id: verb, summary: summary, handle: (*call).settleOne,
@@ -216,7 +199,7 @@ func messageRoutes() []*route {
 	longer := param{name: "in", in: inQuery, text: "The lease ends this long after now; left out: the topic's length of a lease.", schema: length()}
 	return []*route{
 		{
-			method: http.MethodPost, path: pathMessages, action: ActionPush, body: bodyMessage,
+			method: http.MethodPost, path: pathMessages, action: access.Push, body: bodyMessage,
 			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(punctual.MaxIDBytes)}, pushParams, attributeParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "push", summary: "Push a message: the request's body is the message itself",
@@ -226,12 +209,12 @@ func messageRoutes() []*route {
 			handle: (*call).pushOne,
 		},
 		{
-			method: http.MethodPut, path: pathMessage, action: ActionPush, body: bodyMessage, params: params(paramTopic, paramID, pushParams, attributeParams),
+			method: http.MethodPut, path: pathMessage, action: access.Push, body: bodyMessage, params: params(paramTopic, paramID, pushParams, attributeParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "pushWithID", summary: "Push a message with an ID, so that it can be sent again", handle: (*call).pushOne,
 		},
 		{
-			method: http.MethodGet, path: pathMessages, action: ActionInspect,
+			method: http.MethodGet, path: pathMessages, action: access.Inspect,
 			params: params(
 				paramTopic,
 				param{name: "state", in: inQuery, text: "Which messages.", values: []string{"scheduled", "ready", "leased", "dead"}, required: true},
@@ -244,40 +227,40 @@ func messageRoutes() []*route {
 			id: "list", summary: "List a topic's messages of one state, in the order of their time", handle: (*call).list,
 		},
 		{
-			method: http.MethodGet, path: pathMessage, action: ActionInspect, params: params(paramTopic, paramID),
+			method: http.MethodGet, path: pathMessage, action: access.Inspect, params: params(paramTopic, paramID),
 			answer: wire.Message{}, forms: []form{rawBody}, statuses: []int{http.StatusOK}, errors: []string{"not_found"},
 			id: "get", summary: "Look at a message; with Accept: application/octet-stream at its body alone", handle: (*call).get,
 		},
 		{
-			method: http.MethodGet, path: pathFinished, action: ActionInspect, params: params(paramTopic, paramID),
+			method: http.MethodGet, path: pathFinished, action: access.Inspect, params: params(paramTopic, paramID),
 			answer: wire.Finished{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "unsupported"},
 			id: "finished", summary: "Look at the story of a finished message: did it fire, when, how late",
 			detail: "It is kept for the topic's finished_retention, without body and headers. A stored message may have the same ID by now.",
 			handle: (*call).finished,
 		},
 		{
-			method: http.MethodDelete, path: pathMessage, action: ActionAmend, params: params(paramTopic, paramID),
+			method: http.MethodDelete, path: pathMessage, action: access.Amend, params: params(paramTopic, paramID),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased"},
 			id: "cancel", summary: "Cancel a message: 200 it is never delivered, 409 it is being worked on, 404 it is no longer stored",
 			handle: (*call).cancel,
 		},
 		{
-			method: http.MethodPost, path: pathMessage + "/reschedule", action: ActionAmend, params: params(paramTopic, paramID, paramIn, paramAt, paramDue),
+			method: http.MethodPost, path: pathMessage + "/reschedule", action: access.Amend, params: params(paramTopic, paramID, paramIn, paramAt, paramDue),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "leased"},
 			id: "reschedule", summary: "Move a message to another time; one of in and at is required", handle: (*call).reschedule,
 		},
 		{
-			method: http.MethodPost, path: pathMessage + "/requeue", action: ActionAmend, params: params(paramTopic, paramID, paramIn, paramAt, paramDue),
+			method: http.MethodPost, path: pathMessage + "/requeue", action: access.Amend, params: params(paramTopic, paramID, paramIn, paramAt, paramDue),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "not_dead"},
 			id: "requeue", summary: "Deliver a dead message again, now unless in or at says when", handle: (*call).requeue,
 		},
 		{
-			method: http.MethodPost, path: pathMessage + "/delete", action: ActionAdmin, params: params(paramTopic, paramID),
+			method: http.MethodPost, path: pathMessage + "/delete", action: access.Admin, params: params(paramTopic, paramID),
 			answer: wire.AmendResult{}, statuses: []int{http.StatusOK}, errors: []string{"not_found"},
 			id: "deleteMessage", summary: "Remove a message in any state without a trace; who works on it loses its lease", handle: (*call).deleteMessage,
 		},
 		{
-			method: http.MethodPost, path: pathTopic + "/claim", action: ActionWork, params: params(paramTopic, claimParams),
+			method: http.MethodPost, path: pathTopic + "/claim", action: access.Work, params: params(paramTopic, claimParams),
 			answer: wire.ClaimAnswer{}, forms: []form{rawBody, compactForm, claimStream}, statuses: []int{http.StatusOK, http.StatusNoContent},
 			id: "claimTopic", summary: "Claim messages whose time has come; 204 when none came",
 			detail: "With Accept: application/octet-stream and max=1 the answer's body is the message itself, with Punctual-Id, Punctual-Token and " +
@@ -296,7 +279,7 @@ func messageRoutes() []*route {
 func batchRoutes() []*route {
 	return []*route{
 		{
-			method: http.MethodPost, path: wire.PathPush, action: ActionPush, perItem: true, body: bodyLines,
+			method: http.MethodPost, path: wire.PathPush, action: access.Push, perItem: true, body: bodyLines,
 			params:  params(param{name: "topic", in: inQuery, text: "The topic of messages that name none."}),
 			request: wire.PushRequest{}, answer: wire.PushAnswer{}, compact: true, forms: []form{compactForm, pushLines}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
 			id: "pushMany", summary: "Push many messages: a JSON array, an object with messages, or NDJSON",
@@ -305,18 +288,18 @@ func batchRoutes() []*route {
 			handle: (*call).pushMany,
 		},
 		{
-			method: http.MethodPost, path: wire.PathClaim, action: ActionWork, perItem: true, body: bodyJSON,
+			method: http.MethodPost, path: wire.PathClaim, action: access.Work, perItem: true, body: bodyJSON,
 			params:  params(claimParams[3]),
 			request: wire.ClaimRequest{}, answer: wire.ClaimAnswer{}, forms: []form{rawBody, compactForm, claimStream}, statuses: []int{http.StatusOK, http.StatusNoContent},
 			id: "claim", summary: "Claim messages of several topics; 204 when none came", handle: (*call).claimMany,
 		},
 		{
-			method: http.MethodPost, path: wire.PathSettle, action: ActionWork, perItem: true, body: bodyJSON,
+			method: http.MethodPost, path: wire.PathSettle, action: access.Work, perItem: true, body: bodyJSON,
 			request: wire.SettleRequest{}, answer: wire.SettleAnswer{}, compact: true, forms: []form{compactForm}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
 			id: "settleMany", summary: "Ack, retry, snooze, discard, release and extend many messages", handle: (*call).settleMany,
 		},
 		{
-			method: http.MethodPost, path: wire.PathAmend, action: ActionAmend, perItem: true, orAction: ActionAdmin, body: bodyJSON,
+			method: http.MethodPost, path: wire.PathAmend, action: access.Amend, perItem: true, orAction: access.Admin, body: bodyJSON,
 			request: wire.AmendRequest{}, answer: wire.AmendAnswer{}, statuses: []int{http.StatusOK}, errors: []string{"too_large"},
 			id: "amendMany", summary: "Cancel, reschedule, requeue and delete many messages", detail: "A delete needs the action admin.", handle: (*call).amendMany,
 		},
@@ -327,45 +310,45 @@ func topicRoutes() []*route {
 	ok := []int{http.StatusOK}
 	return []*route{
 		{
-			method: http.MethodGet, path: wire.PathTopics, action: ActionInspect, perItem: true,
+			method: http.MethodGet, path: wire.PathTopics, action: access.Inspect, perItem: true,
 			answer: wire.Topics{}, statuses: ok, id: "topics", summary: "Count the messages of every topic that the client may inspect", handle: (*call).topics,
 		},
 		{
-			method: http.MethodGet, path: pathTopic, action: ActionInspect, params: params(paramTopic),
+			method: http.MethodGet, path: pathTopic, action: access.Inspect, params: params(paramTopic),
 			answer: wire.Topic{}, statuses: ok, errors: []string{"not_found"}, id: "stats", summary: "Count the messages of a topic", handle: (*call).stats,
 		},
 		{
-			method: http.MethodGet, path: pathTopic + "/consumers", action: ActionInspect, params: params(paramTopic),
+			method: http.MethodGet, path: pathTopic + "/consumers", action: access.Inspect, params: params(paramTopic),
 			answer: wire.Consumers{}, statuses: ok,
 			id: "consumers", summary: "Look who works on a topic: claims under way, leases held, messages of the last five minutes",
 			detail: "This server tells what it saw itself. A consumer is a token or certificate, an address, and what a claim's header Punctual-Consumer says.",
 			handle: (*call).consumers,
 		},
 		{
-			method: http.MethodDelete, path: pathTopic, action: ActionAdmin, params: params(paramTopic),
+			method: http.MethodDelete, path: pathTopic, action: access.Admin, params: params(paramTopic),
 			answer: wire.Purged{}, statuses: ok, errors: []string{"not_found"},
 			id: "deleteTopic", summary: "Delete a topic with its settings and all its messages", handle: (*call).deleteTopic,
 		},
 		{
-			method: http.MethodGet, path: pathTopic + "/settings", action: ActionInspect, params: params(paramTopic),
+			method: http.MethodGet, path: pathTopic + "/settings", action: access.Inspect, params: params(paramTopic),
 			answer: wire.Settings{}, statuses: ok, id: "settings", summary: "Look at a topic's settings", handle: (*call).settings,
 		},
 		{
-			method: http.MethodPatch, path: pathTopic + "/settings", action: ActionAdmin, params: params(paramTopic), body: bodyJSON,
+			method: http.MethodPatch, path: pathTopic + "/settings", action: access.Admin, params: params(paramTopic), body: bodyJSON,
 			request: wire.SettingsPatch{}, answer: wire.Settings{}, statuses: ok,
 			id: "configure", summary: "Change those of a topic's settings that are given", handle: (*call).configure,
 		},
 		{
-			method: http.MethodPost, path: pathTopic + "/pause", action: ActionAdmin, params: params(paramTopic, pauseParams),
+			method: http.MethodPost, path: pathTopic + "/pause", action: access.Admin, params: params(paramTopic, pauseParams),
 			answer: wire.Settings{}, statuses: ok, id: "pause", summary: "Hold back deliveries, unless push=true alone, and refuse pushes with push=true",
 			handle: (*call).pause,
 		},
 		{
-			method: http.MethodPost, path: pathTopic + "/resume", action: ActionAdmin, params: params(paramTopic, pauseParams),
+			method: http.MethodPost, path: pathTopic + "/resume", action: access.Admin, params: params(paramTopic, pauseParams),
 			answer: wire.Settings{}, statuses: ok, id: "resume", summary: "End a pause: that which is named, or both", handle: (*call).resume,
 		},
 		{
-			method: http.MethodPost, path: pathTopic + "/purge", action: ActionAdmin,
+			method: http.MethodPost, path: pathTopic + "/purge", action: access.Admin,
 			params: params(paramTopic, param{
 				name: "state", in: inQuery, required: true, text: "Which messages; live is all but the dead.",
 				values: []string{"scheduled", "ready", "leased", "dead", wire.StateLive},
@@ -373,7 +356,7 @@ func topicRoutes() []*route {
 			answer: wire.Purged{}, statuses: ok, id: "purge", summary: "Remove messages without delivering them", handle: (*call).purge,
 		},
 		{
-			method: http.MethodGet, path: wire.PathForecast, action: ActionInspect, perItem: true,
+			method: http.MethodGet, path: wire.PathForecast, action: access.Inspect, perItem: true,
 			params: params(
 				param{name: "topic", in: inQuery, text: "The topic; left out: all."},
 				param{name: "from", in: inQuery, text: "Where the first bucket begins, at the latest now, which is the default.", schema: instant()},
@@ -394,45 +377,45 @@ func serverRoutes() []*route {
 	ok := []int{http.StatusOK}
 	return []*route{
 		{
-			method: http.MethodGet, path: wire.PathInfo, action: actionAny, answer: wire.Info{}, statuses: ok,
+			method: http.MethodGet, path: wire.PathInfo, anyPrincipal: true, answer: wire.Info{}, statuses: ok,
 			id: "info", summary: "Version, durability and limits", handle: (*call).showInfo,
 		},
 		{
-			method: http.MethodGet, path: wire.PathClock, action: actionAny, answer: wire.Clock{}, statuses: ok,
+			method: http.MethodGet, path: wire.PathClock, anyPrincipal: true, answer: wire.Clock{}, statuses: ok,
 			id: "clock", summary: "The store's clock", handle: (*call).clock,
 		},
 		{
-			method: http.MethodGet, path: wire.PathSpace, action: ActionInspect, answer: wire.Space{}, statuses: ok, errors: []string{"unsupported"},
+			method: http.MethodGet, path: wire.PathSpace, action: access.Inspect, answer: wire.Space{}, statuses: ok, errors: []string{"unsupported"},
 			id: "space", summary: "How much room the store's medium has, in bytes", handle: (*call).showSpace,
 		},
 		{
-			method: http.MethodGet, path: wire.PathCheck, action: ActionAdmin, answer: wire.CheckReport{}, forms: []form{checkStream}, statuses: ok,
+			method: http.MethodGet, path: wire.PathCheck, action: access.Admin, answer: wire.CheckReport{}, forms: []form{checkStream}, statuses: ok,
 			id: "check", summary: "Read everything and report damage",
 			detail: "It can take long. With Accept: application/x-ndjson lines tell how far it is, and the last one is the report.", handle: (*call).check,
 		},
 		{
-			method: http.MethodGet, path: wire.PathExamine, action: ActionAdmin, answer: wire.Examination{}, statuses: ok,
+			method: http.MethodGet, path: wire.PathExamine, action: access.Admin, answer: wire.Examination{}, statuses: ok,
 			id: "examine", summary: "What the store stands on, and whether that can keep the promises", handle: (*call).examine,
 		},
 		{
-			method: http.MethodGet, path: wire.PathBackup, action: ActionAdmin | ActionInspect, forms: []form{{mediaType: wire.TypeTar, schema: rawBytes("The archive.")}}, statuses: ok, errors: []string{"unsupported"},
+			method: http.MethodGet, path: wire.PathBackup, action: access.Admin | access.Inspect, forms: []form{{mediaType: wire.TypeTar, schema: rawBytes("The archive.")}}, statuses: ok, errors: []string{"unsupported"},
 			id: "backup", summary: "Copy the whole store as it is at one instant: a tar archive of the files of a directory",
 			detail: "The archive is complete when it has as many bytes as Content-Length says. One copy is made at a time. It has all that there is to see, so it takes both admin and inspect on all topics.", handle: (*call).backup,
 		},
 		{
-			method: http.MethodGet, path: wire.PathOpenAPI, action: actionAny, forms: []form{{mediaType: wire.TypeJSON, schema: object{"type": "object"}}}, statuses: ok,
+			method: http.MethodGet, path: wire.PathOpenAPI, anyPrincipal: true, forms: []form{{mediaType: wire.TypeJSON, schema: object{"type": "object"}}}, statuses: ok,
 			id: "openapi", summary: "This description", handle: (*call).showOpenAPI,
 		},
 		{
-			method: http.MethodGet, path: wire.PathLive, action: actionPublic, answer: wire.Health{}, statuses: ok,
+			method: http.MethodGet, path: wire.PathLive, public: true, answer: wire.Health{}, statuses: ok,
 			id: "live", summary: "200 as long as the process answers", handle: (*call).live,
 		},
 		{
-			method: http.MethodGet, path: wire.PathReady, action: actionPublic, answer: wire.Health{}, statuses: ok,
+			method: http.MethodGet, path: wire.PathReady, public: true, answer: wire.Health{}, statuses: ok,
 			id: "ready", summary: "200 as long as the store answers and the server is not ending", handle: (*call).ready,
 		},
 		{
-			method: http.MethodGet, path: wire.PathMetrics, action: ActionInspect, forms: []form{{mediaType: "text/plain", schema: object{"type": "string"}}}, statuses: ok, errors: []string{"unsupported"},
+			method: http.MethodGet, path: wire.PathMetrics, action: access.Inspect, forms: []form{{mediaType: "text/plain", schema: object{"type": "string"}}}, statuses: ok, errors: []string{"unsupported"},
 			id: "metrics", summary: "Metrics for Prometheus", handle: (*call).metrics,
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -75,47 +76,42 @@ func members() map[string]object {
 	states := named(punctual.StateScheduled, punctual.StateDead)
 	topic, id := name(punctual.MaxTopicBytes), name(punctual.MaxIDBytes)
 	items := object{"maxItems": punctual.MaxBatch}
-	attempts, partitions := count(1, punctual.MaxAttemptsLimit), count(1, punctual.MaxPartitions)
 	of := map[string]object{
-		"PushRequest.messages":       items,
-		"PushItem.topic":             topic,
-		"PushItem.id":                id,
-		"PushItem.max_attempts":      count(0, punctual.MaxAttemptsLimit),
-		"PushItem.expire":            length(),
-		"PushItem.if_exists":         words(ifExistsWords...),
-		"When.in":                    length(),
-		"When.due":                   instant(),
-		"When.at":                    instant(),
-		"PushResult.result":          named(punctual.PushStored, punctual.PushReplaced),
-		"PushResult.existing":        states,
-		"ClaimRequest.topics":        {"minItems": 1, "maxItems": punctual.MaxClaimTopics},
-		"ClaimRequest.max":           count(1, punctual.MaxClaim),
-		"ClaimRequest.per_topic":     count(0, math.MaxInt32),
-		"Delivery.token":             tokenOfLease(),
-		"Delivery.attempt":           count(1, math.MaxInt64),
-		"SettleRequest.settlements":  items,
-		"SettleItem.topic":           topic,
-		"SettleItem.id":              id,
-		"SettleItem.token":           tokenOfLease(),
-		"SettleItem.verb":            named(punctual.SettleAck, punctual.SettleExtend),
-		"SettleItem.in":              length(),
-		"AmendRequest.amendments":    items,
-		"AmendItem.change":           named(punctual.ChangeCancel, punctual.ChangeDelete),
-		"AmendItem.topic":            topic,
-		"AmendItem.id":               id,
-		"AmendResult.outcome":        words(wire.Outcomes()...),
-		"Message.state":              states,
-		"Message.reason":             words(reasons...),
-		"Finished.outcome":           words(punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired),
-		"Settings.max_attempts":      attempts,
-		"Settings.partitions":        partitions,
-		"SettingsPatch.max_attempts": attempts,
-		"SettingsPatch.partitions":   partitions,
-		"Finding.severity":           named(punctual.SeverityGood, punctual.SeverityBad),
-		"Info.durability":            words(punctual.Fsync, punctual.Replicated, punctual.Volatile),
-		"Health.status":              words("ok", "degraded"),
-		"Problem.status":             count(400, 599),
-		"Problem.code":               words(wire.Codes()...),
+		"PushRequest.messages":      items,
+		"PushItem.topic":            topic,
+		"PushItem.id":               id,
+		"PushItem.max_attempts":     count(0, punctual.MaxAttemptsLimit),
+		"PushItem.expire":           length(),
+		"PushItem.if_exists":        words(ifExistsWords...),
+		"When.in":                   length(),
+		"When.due":                  instant(),
+		"When.at":                   instant(),
+		"PushResult.result":         named(punctual.PushStored, punctual.PushReplaced),
+		"PushResult.existing":       states,
+		"ClaimRequest.topics":       {"minItems": 1, "maxItems": punctual.MaxClaimTopics},
+		"ClaimRequest.max":          count(1, punctual.MaxClaim),
+		"ClaimRequest.per_topic":    count(0, math.MaxInt32),
+		"Delivery.token":            tokenOfLease(),
+		"Delivery.attempt":          count(1, math.MaxInt64),
+		"SettleRequest.settlements": items,
+		"SettleItem.topic":          topic,
+		"SettleItem.id":             id,
+		"SettleItem.token":          tokenOfLease(),
+		"SettleItem.verb":           named(punctual.SettleAck, punctual.SettleExtend),
+		"SettleItem.in":             length(),
+		"AmendRequest.amendments":   items,
+		"AmendItem.change":          named(punctual.ChangeCancel, punctual.ChangeDelete),
+		"AmendItem.topic":           topic,
+		"AmendItem.id":              id,
+		"AmendResult.outcome":       words(wire.Outcomes()...),
+		"Message.state":             states,
+		"Message.reason":            words(reasons...),
+		"Finished.outcome":          words(punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired),
+		"Finding.severity":          named(punctual.SeverityGood, punctual.SeverityBad),
+		"Info.durability":           words(punctual.Fsync, punctual.Replicated, punctual.Volatile),
+		"Health.status":             words("ok", "degraded"),
+		"Problem.status":            count(400, 599),
+		"Problem.code":              words(wire.Codes()...),
 	}
 	maps.Copy(of, attributeMembers())
 	return of
@@ -136,6 +132,25 @@ func (s schemaSet) lines(item reflect.Type, text string) object {
 		"type": "string", "description": "NDJSON: lines of JSON that end with a line feed. " + text,
 		"contentMediaType": wire.TypeNDJSON, "contentSchema": s.ref(item),
 	}
+}
+
+// addSettings adds the members of settings, whose names it returns.
+func addSettings(properties object) (names []string) {
+	for _, row := range settings.Table {
+		schema := object{"type": "string"}
+		switch row.Kind() {
+		case settings.Duration:
+			schema = length()
+		case settings.Count:
+			schema = count(row.Range())
+		case settings.Truth:
+			schema = object{"type": "boolean"}
+		}
+		schema["description"] = row.Sentence()
+		properties[row.Name] = schema
+		names = append(names, row.Name)
+	}
+	return names
 }
 
 // of is the schema of a type, or the reference to it.
@@ -178,6 +193,14 @@ func (s schemaSet) ref(t reflect.Type) object {
 }
 
 func (s schemaSet) addFields(t reflect.Type, properties object, required *[]string) {
+	switch t {
+	case reflect.TypeFor[wire.Settings]():
+		*required = append(*required, addSettings(properties)...)
+		return
+	case reflect.TypeFor[wire.SettingsPatch]():
+		addSettings(properties)
+		return
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag, hasTag := f.Tag.Lookup("json")

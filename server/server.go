@@ -16,8 +16,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/consumers"
+	"github.com/punctualmq/punctual/internal/httproute"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -38,7 +40,7 @@ type Server struct {
 	limits    Limits
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
-	routes    []*route
+	routes    *httproute.Table[*route]
 	info      wire.Info
 	openAPI   []byte
 	memory    shares       // bytes of requests and answers
@@ -56,7 +58,7 @@ type Server struct {
 	tracker *consumers.Tracker
 
 	mu      sync.Mutex
-	clients map[string]*client // by Principal.id; guarded by mu
+	clients map[string]*client // by Principal.Key; guarded by mu
 }
 
 // client is what is counted for one principal.
@@ -73,7 +75,7 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	}
 	s := &Server{
 		options: *o, limits: o.Limits.withDefaults(), log: o.Logger, origin: http.NewCrossOriginProtection(),
-		routes: routes(), clients: make(map[string]*client), tracker: consumers.New(),
+		clients: make(map[string]*client), tracker: consumers.New(),
 	}
 	s.memory.limit = s.limits.MaxMemory
 	s.draining, s.drain = context.WithCancel(context.Background())
@@ -115,7 +117,9 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	if o.Observer != nil {
 		s.store = observed{s.store, o.Observer}
 	}
-	s.openAPI, err = openAPI(s.routes, o.Version)
+	table := routes()
+	s.routes = httproute.New(table, (*route).pattern)
+	s.openAPI, err = openAPI(table, o.Version)
 	return s, err
 }
 
@@ -190,7 +194,7 @@ func (c *call) answer() error {
 	if err := c.findRoute(); err != nil {
 		return err
 	}
-	if c.route.action != actionPublic {
+	if !c.route.public {
 		var err error
 		if c.principal, err = s.authenticate(r); err != nil {
 			return err
@@ -264,10 +268,10 @@ func (c *call) checkInstance() error {
 	}
 }
 
-// Authenticate says who sends a request, and counts it against his rate: an error wraps punctual.ErrUnauthenticated or
-// punctual.ErrOverloaded. It is for what answers beside the interface, such as Options.Console. Without an Authenticator
-// everybody may do everything.
-func (s *Server) Authenticate(r *http.Request) (*Principal, error) {
+// Authenticate finds out who sends a request, and counts the request against the rate of that principal: an error wraps
+// punctual.ErrUnauthenticated or punctual.ErrOverloaded. It makes the Server an access.Authenticator for handlers beside the interface, such
+// as Options.Console. Without an Authenticator of its own the server lets everybody do everything.
+func (s *Server) Authenticate(r *http.Request) (*access.Principal, error) {
 	p, err := s.authenticate(r)
 	if err != nil {
 		return nil, err
@@ -276,8 +280,13 @@ func (s *Server) Authenticate(r *http.Request) (*Principal, error) {
 	return p, err
 }
 
-// authenticate finds out who sends a request.
-func (s *Server) authenticate(r *http.Request) (*Principal, error) {
+// anyone is the principal of each request to a server without an Authenticator.
+var anyone = &access.Principal{
+	Name: "anyone", Grants: []access.Grant{access.Everything(), {Actions: access.All, Topics: access.AuditTopic}},
+}
+
+// authenticate asks the Authenticator who sends a request.
+func (s *Server) authenticate(r *http.Request) (*access.Principal, error) {
 	a := s.options.Authenticator
 	if a == nil {
 		return anyone, nil
@@ -294,17 +303,17 @@ func (s *Server) authenticate(r *http.Request) (*Principal, error) {
 }
 
 // admit counts a request against its principal's rate, and its connection as the principal's.
-func (s *Server) admit(r *http.Request, p *Principal) (*client, error) {
+func (s *Server) admit(r *http.Request, p *access.Principal) (*client, error) {
 	s.mu.Lock()
-	k := s.clients[p.id()]
+	k := s.clients[p.Key()]
 	if k == nil {
 		k = &client{rate: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Burst)}
-		s.clients[p.id()] = k
+		s.clients[p.Key()] = k
 	}
 	s.mu.Unlock()
 	if k.rate.Allow() {
 		if conn := connOf(r); conn != nil {
-			return k, conn.in.letIn(conn, p.id())
+			return k, conn.in.letIn(conn, p.Key())
 		}
 		return k, nil
 	}
@@ -314,22 +323,20 @@ func (s *Server) admit(r *http.Request, p *Principal) (*client, error) {
 	}
 }
 
-// authorize checks the route's action on the topic that the path names. What a request's body names is checked where it is read.
+// authorize checks the route's action on the topic that the path names. Topics that the body names are checked where the body is read.
 func (c *call) authorize() error {
 	switch need := c.route.action; {
-	case need == actionPublic, need == actionAny:
+	case c.route.public, c.route.anyPrincipal:
 		return nil
-	case need&ActionAll == 0:
+	case need == 0:
 		return fmt.Errorf("nobody may use this route: %w", punctual.ErrForbidden)
 	case c.route.takes(inPath, "topic"):
-		return c.principal.may(need, c.path["topic"])
-	case c.route.perItem && (c.principal.mayAnywhere(need) || c.route.orAction != 0 && c.principal.mayAnywhere(c.route.orAction)):
-		return nil // each topic is asked for when it is known
-	case c.principal.Allows(need, ""):
-		return nil
+		return c.principal.Check(need, c.path["topic"])
+	case c.route.perItem && (c.principal.AllowsSomewhere(need) || c.route.orAction != 0 && c.principal.AllowsSomewhere(c.route.orAction)):
+		return nil // the right on each topic is checked when the topic is known
 	case c.route.perItem: // before the body is read
 		return fmt.Errorf("%s may not %s in any topic: %w", c.principal.Name, need, punctual.ErrForbidden)
 	default:
-		return fmt.Errorf("%s may not %s in all topics: %w", c.principal.Name, need, punctual.ErrForbidden)
+		return c.principal.Check(need, "")
 	}
 }

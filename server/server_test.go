@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -223,18 +224,18 @@ func TestTopics(t *testing.T) {
 // Every route is refused to a role that lacks its action, on the topic of its path, and allowed to one that has just it. A route
 // without an action fails.
 func TestEveryRouteHasItsPolicy(t *testing.T) {
-	all := []Action{ActionPush, ActionWork, ActionInspect, ActionAmend, ActionAdmin}
+	all := []access.Action{access.Push, access.Work, access.Inspect, access.Amend, access.Admin}
 	users := roles{}
 	needed := slices.Clone(all)
 	for _, rt := range routes() {
-		if rt.action&ActionAll != 0 && !slices.Contains(needed, rt.action) { // it needs several
+		if rt.action != 0 && !slices.Contains(needed, rt.action) { // it needs several
 			needed = append(needed, rt.action)
 		}
 	}
 	for _, a := range needed {
 		users["only-"+a.String()] = role("only-"+a.String(), a, "mine.*")
 		users["all-"+a.String()] = role("all-"+a.String(), a, "*")
-		users["not-"+a.String()] = role("not-"+a.String(), ActionAll&^a, "*")
+		users["not-"+a.String()] = role("not-"+a.String(), access.All&^a, "*")
 	}
 	bodies := map[string]string{
 		"pushMany": `[{"topic":"TOPIC","id":"m","body":""}]`, "claim": `{"topics":["TOPIC"],"max":1}`,
@@ -255,18 +256,18 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 				return a.status == http.StatusForbidden || a.status == 200 && strings.Contains(a.body, `"code":"forbidden"`) || rt.id == "topics" && a.body == "{\"topics\":[]}\n"
 			}
 			nobody := r.ask(rt.method+" "+path, bodies[rt.id], "Authorization: Bearer nobody")
-			switch need := rt.action; {
-			case need == actionPublic:
+			switch {
+			case rt.public:
 				nobody.want(t, 200)
 				return
-			case need == actionAny:
+			case rt.anyPrincipal:
 				nobody.problem(t, 401, "unauthenticated")
 				if denied("only-push", "mine.a") {
 					t.Error("refused to somebody who is known")
 				}
 				return
-			case need&ActionAll == 0:
-				t.Fatalf("the route needs action %d: name one", need)
+			case rt.action == 0:
+				t.Fatal("the route needs no right: give it an action")
 			}
 			nobody.problem(t, 401, "unauthenticated")
 			need := rt.action.String()
@@ -307,18 +308,18 @@ func TestEveryRouteHasItsPolicy(t *testing.T) {
 }
 
 func TestRoutesWithoutAnActionAreRefused(t *testing.T) {
-	r := newRig(t, &Options{Authenticator: roles{"root": role("root", ActionAll, "*")}})
-	for _, rt := range r.routes {
-		if rt.id == "clock" {
-			rt.action = 0
-		}
+	r := newRig(t, &Options{Authenticator: roles{"root": role("root", access.All, "*")}})
+	rt, _, _, ok := r.routes.Find(http.MethodGet, []string{"v1", "clock"})
+	if !ok || !rt.anyPrincipal {
+		t.Fatalf("the route of the clock is %+v", rt)
 	}
+	rt.anyPrincipal = false
 	r.ask("GET /v1/clock", "", "Authorization: Bearer root").problem(t, 403, "forbidden")
 }
 
 // Names are compared as they are stored, whatever form the path writes them in.
 func TestPolicyJudgesDecodedNames(t *testing.T) {
-	r := newRig(t, &Options{Authenticator: roles{"a": role("a", ActionAll, "pub/*")}})
+	r := newRig(t, &Options{Authenticator: roles{"a": role("a", access.All, "pub/*")}})
 	before := r.snapshot()
 	for _, topic := range []string{"pub%2F..%2Fsecret/../secret", "%2E%2E", "secret", "pub", "%70rivate", "pub%252Fx"} {
 		a := r.ask("PUT /v1/topics/"+topic+"/messages/1", "x", "Authorization: Bearer a")
@@ -330,17 +331,4 @@ func TestPolicyJudgesDecodedNames(t *testing.T) {
 		t.Error("the store was changed")
 	}
 	r.ask("PUT /v1/topics/%70ub%2fx/messages/1", "x", "Authorization: Bearer a").want(t, 201, `"pub/x"`)
-}
-
-func TestActions(t *testing.T) {
-	for text, want := range map[string]Action{"push": ActionPush, "push,work": ActionPush | ActionWork, "all": ActionAll} {
-		if got, err := ParseActions(text); err != nil || got != want || got.String() != text {
-			t.Errorf("%q is %v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "root", "push, work", "push,"} {
-		if got, err := ParseActions(text); err == nil {
-			t.Errorf("%q is taken as %v", text, got)
-		}
-	}
 }

@@ -98,5 +98,5 @@ func (c *call) sharer() string {
 	case c.principal == nil:
 		return "from " + c.address()
 	}
-	return "client " + c.principal.id()
+	return "client " + c.principal.Key()
 }

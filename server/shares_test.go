@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 )
 
@@ -17,7 +18,7 @@ const (
 
 // twoClients may both do everything, but in different topics.
 func twoClients() roles {
-	return roles{"greedy": role("greedy", ActionAll, "greedy"), "modest": role("modest", ActionAll, "modest")}
+	return roles{"greedy": role("greedy", access.All, "greedy"), "modest": role("modest", access.All, "modest")}
 }
 
 // TestAnswersOfOneClient: a client whose answers fill the share of one client is refused, and no other is.
@@ -48,7 +49,7 @@ func TestAnswersOfOneClient(t *testing.T) {
 
 // TestClientsWithOneName: two tokens with the same name are two clients, so that neither gets an answer that the other asked for.
 func TestClientsWithOneName(t *testing.T) {
-	first, second := role("worker", ActionAll, "*"), role("worker", ActionAll, "*")
+	first, second := role("worker", access.All, "*"), role("worker", access.All, "*")
 	first.ID, second.ID = "first", "second"
 	r := newRig(t, &Options{Authenticator: roles{"first": first, "second": second}, Limits: Limits{Rate: 0.001, Burst: 4}})
 	const asFirst, asSecond, key = "Authorization: Bearer first", "Authorization: Bearer second", "Punctual-Request: 1"

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -29,7 +31,7 @@ func (c *call) inspect(f func(ctx context.Context, i punctual.Inspector) (any, e
 }
 
 // alter calls the store's Inspector for a change, and answers with what f returns beside the number of messages changed.
-func (c *call) alter(ch Change, f func(ctx context.Context, i punctual.Inspector) (any, int64, error)) error {
+func (c *call) alter(ch audit.Change, f func(ctx context.Context, i punctual.Inspector) (any, int64, error)) error {
 	if c.server.inspector == nil {
 		return errNoInspector
 	}
@@ -48,7 +50,7 @@ func (c *call) alter(ch Change, f func(ctx context.Context, i punctual.Inspector
 }
 
 // record makes a change within Options.Record.
-func (c *call) record(ch Change, do func() (int64, error)) (int64, error) {
+func (c *call) record(ch audit.Change, do func() (int64, error)) (int64, error) {
 	record := c.server.options.Record
 	if record == nil {
 		return do()
@@ -66,7 +68,7 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 	if len(as) == 0 {
 		return nil, nil
 	}
-	ch := Change{Verb: as[0].Change.String(), Topic: as[0].Topic, ID: as[0].ID, Detail: detail, Amends: true}
+	ch := audit.Change{Verb: as[0].Change.String(), Topic: as[0].Topic, ID: as[0].ID, Detail: detail, Amends: true}
 	ch.Amends = !slices.ContainsFunc(as, func(a punctual.Amendment) bool { return a.Change == punctual.ChangeDelete }) // those leave no other trace
 	for i := range as[1:] {
 		a := &as[i+1]
@@ -92,14 +94,14 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 
 // topics lists those that the client may inspect. Whoever may inspect none is told so: an empty list would say that there are none.
 func (c *call) topics() error {
-	if !c.principal.mayAnywhere(ActionInspect) {
+	if !c.principal.AllowsSomewhere(access.Inspect) {
 		return fmt.Errorf("%s may not inspect in any topic: %w", c.principal.Name, punctual.ErrForbidden)
 	}
 	return c.inspect(func(ctx context.Context, i punctual.Inspector) (any, error) {
 		all, err := i.Topics(ctx)
 		out := wire.Topics{Topics: make([]wire.Topic, 0, len(all))}
 		for _, t := range all {
-			if c.principal.Allows(ActionInspect, t.Topic) {
+			if c.principal.Allows(access.Inspect, t.Topic) {
 				out.Topics = append(out.Topics, wire.TopicOf(t))
 			}
 		}
@@ -116,7 +118,7 @@ func (c *call) stats() error {
 
 func (c *call) deleteTopic() error {
 	topic := c.path["topic"]
-	return c.alter(Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
+	return c.alter(audit.Change{Verb: "delete topic", Topic: topic}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		n, err := i.DeleteTopic(ctx, topic)
 		return wire.Purged{Topic: topic, Purged: n}, n, err
 	})
@@ -134,15 +136,11 @@ func (c *call) configure() error {
 	if err := wire.DecodeRequest(c.body, &p); err != nil {
 		return err
 	}
-	patch, err := p.Patch()
-	if err != nil {
-		return err
-	}
 	detail, err := wire.Encode(p) // and not the body, which may be spaces for the most part
 	if err != nil {
 		return notEncoded(err)
 	}
-	return c.change(patch, string(detail))
+	return c.change(p.Patch(), string(detail))
 }
 
 func (c *call) change(p punctual.SettingsPatch, detail string) error {
@@ -150,7 +148,7 @@ func (c *call) change(p punctual.SettingsPatch, detail string) error {
 	if err := c.mayMake(topic); err != nil {
 		return err
 	}
-	return c.alter(Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
+	return c.alter(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		s, err := i.Configure(ctx, topic, p)
 		return wire.SettingsOf(s), 1, err
 	})
@@ -198,7 +196,7 @@ func (c *call) purge() error {
 			detail += ", " + name + " " + text
 		}
 	}
-	return c.alter(Change{Verb: "purge", Topic: q.Topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
+	return c.alter(audit.Change{Verb: "purge", Topic: q.Topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		n, err := i.Purge(ctx, q)
 		return wire.Purged{Topic: q.Topic, Purged: n}, n, err
 	})
@@ -206,11 +204,11 @@ func (c *call) purge() error {
 
 func (c *call) forecast() (err error) {
 	q := punctual.ForecastQuery{Topic: c.param("topic")}
-	if q.Topic == "" && !c.principal.Allows(ActionInspect, "") {
+	if q.Topic == "" && !c.principal.Allows(access.Inspect, "") {
 		return fmt.Errorf("%s may not inspect all topics: name one with topic: %w", c.principal.Name, punctual.ErrForbidden)
 	}
 	if q.Topic != "" {
-		if err := c.allows(ActionInspect, q.Topic); err != nil {
+		if err := c.allows(access.Inspect, q.Topic); err != nil {
 			return err
 		}
 	}

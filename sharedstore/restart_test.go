@@ -33,7 +33,7 @@ func TestSlowRollingRestart(t *testing.T) {
 	var mu sync.Mutex
 	handled := map[string]int{}
 	var longest time.Duration // between the due time of a message and its handler
-	starts := func() *exec.Cmd {
+	starts := func(dir string) *exec.Cmd {
 		c := exec.Command(os.Args[0], "-test.run=^TestSlowRollingRestart$")
 		c.Env = append(os.Environ(), "PUNCTUAL_TEST_INSTANCE="+dir)
 		c.Stderr = os.Stderr
@@ -65,7 +65,21 @@ func TestSlowRollingRestart(t *testing.T) {
 		}()
 		return c
 	}
-	old := starts() // it owns the directory
+	ends := func(c *exec.Cmd) {
+		t.Helper()
+		if err := errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()); err != nil {
+			t.Errorf("an instance ended with %v", err)
+		}
+	}
+	// alone is how long an instance takes that has a directory to itself, from its start to its end.
+	alone := func(dir string) time.Duration {
+		t.Helper()
+		began := time.Now()
+		ends(starts(dir))
+		return time.Since(began)
+	}
+	undisturbed, own := time.Duration(0), t.TempDir()
+	old := starts(dir) // it owns the directory
 	s := open(t, dir)
 	if s.Owner() {
 		t.Fatal("the first instance does not own the directory")
@@ -112,13 +126,9 @@ func TestSlowRollingRestart(t *testing.T) {
 	owned := 0
 	for range instances - 1 {
 		more(30)
-		next := starts()
-		if err := old.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if err := old.Wait(); err != nil {
-			t.Errorf("an instance ended with %v", err)
-		}
+		undisturbed = max(undisturbed, alone(own))
+		next := starts(dir)
+		ends(old)
 		old = next
 		more(30)
 		if s.Owner() { // the pusher took over; it lets the instance have the directory
@@ -147,12 +157,8 @@ func TestSlowRollingRestart(t *testing.T) {
 			t.Fatalf("%d messages are not handled", stats.Live())
 		}
 	}
-	if err := old.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := old.Wait(); err != nil {
-		t.Errorf("the last instance ended with %v", err)
-	}
+	undisturbed = max(undisturbed, alone(own))
+	ends(old)
 	mu.Lock()
 	defer mu.Unlock()
 	for _, id := range pushed {
@@ -160,13 +166,15 @@ func TestSlowRollingRestart(t *testing.T) {
 			t.Errorf("%s was handled %d times", id, handled[id])
 		}
 	}
-	t.Logf("%d messages through %d instances; the pusher became the owner %d times; %d pushes were repeated; the latest message was %v behind its time",
-		len(pushed), instances, owned, len(doubtful), longest)
+	t.Logf("%d messages through %d instances; the pusher became the owner %d times; %d pushes were repeated; the latest message was %v behind its time, an instance alone took %v",
+		len(pushed), instances, owned, len(doubtful), longest, undisturbed)
 	if len(doubtful) > instances {
 		t.Errorf("%d pushes were in doubt; want hardly any where owners end orderly", len(doubtful))
 	}
-	if longest > 20*time.Second { // a second on an idle machine, see docs/sharing.md; this one may be loaded
-		t.Errorf("a message was %v late", longest)
+	// An owner that ends is followed within a second (docs/sharing.md). How much longer this machine takes, an instance tells that nobody
+	// waits for: one ends and another one opens the directory, which is what its life consists of.
+	if limit := time.Second + 3*undisturbed; longest > limit {
+		t.Errorf("P14: a message was %v late; want at most %v, a second and 3 times what an instance alone took", longest, limit)
 	}
 }
 

@@ -108,3 +108,11 @@ func TestBackoffCheck(t *testing.T) {
 		}
 	}
 }
+
+// maxDelay is the longest delay that internal/settings lets a backoff have.
+const maxDelay = 10 * 365 * 24 * time.Hour
+
+func checkBackoff(b punctual.Backoff) error {
+	_, err := ApplySettings(punctual.DefaultSettings(), punctual.SettingsPatch{Backoff: &b}, AllAbilities())
+	return err
+}

@@ -129,10 +129,17 @@ func CheckSettlement(s *punctual.Settlement) error {
 		return nil
 	case s.Delay < 0:
 		return invalidf("%s after %v: the delay is negative", s.Verb, s.Delay)
+	case s.Delay != 0 && !delays(s.Verb):
+		return invalidf("%s with a delay of %v: only a retry, a snooze and an extension have one", s.Verb, s.Delay)
 	case s.Verb == punctual.SettleExtend && s.Delay != 0 && (s.Delay < punctual.MinLease || s.Delay > punctual.MaxLease):
 		return invalidf("lease %v: use %v to %v, or 0 for the topic's", s.Delay, punctual.MinLease, punctual.MaxLease)
 	}
 	return nil
+}
+
+// delays reports whether a verb makes use of Settlement.Delay.
+func delays(v punctual.Verb) bool {
+	return v == punctual.SettleRetry || v == punctual.SettleSnooze || v == punctual.SettleExtend
 }
 
 // CheckAmendment returns an ErrInvalid that says what is wrong with the amendment, or nil.
@@ -145,6 +152,9 @@ func CheckAmendment(a *punctual.Amendment) error {
 	}
 	switch a.Change {
 	case punctual.ChangeCancel, punctual.ChangeDelete:
+		if !a.Due.IsZero() || a.Delay != 0 {
+			return invalidf("%s at a time: only a reschedule and a requeue have a due time or a delay", a.Change)
+		}
 		return nil
 	case punctual.ChangeReschedule, punctual.ChangeRequeue:
 		return checkWhen(a.Due, a.Delay)

@@ -113,6 +113,9 @@ func TestSettlementCheck(t *testing.T) {
 		{Topic: "t", ID: "a", Verb: punctual.SettleRetry, Delay: -2},
 		{Topic: "t", ID: "a", Verb: punctual.SettleExtend, Delay: punctual.MinLease - 1},
 		{Topic: "t", ID: "a", Verb: punctual.SettleExtend, Delay: punctual.MaxLease + 1},
+		{Topic: "t", ID: "a", Verb: punctual.SettleAck, Delay: 1},
+		{Topic: "t", ID: "a", Verb: punctual.SettleDiscard, Delay: time.Hour},
+		{Topic: "t", ID: "a", Verb: punctual.SettleRelease, Delay: time.Hour},
 	}
 	for _, s := range bad {
 		if err := CheckSettlement(&s); !errors.Is(err, punctual.ErrInvalid) {
@@ -135,6 +138,9 @@ func TestAmendmentCheck(t *testing.T) {
 		{Change: punctual.ChangeReschedule, Topic: "t", ID: "a", Delay: -1},
 		{Change: punctual.ChangeReschedule, Topic: "t", ID: "a", Due: punctual.MaxDue.Add(1)},
 		{Change: punctual.ChangeRequeue, Topic: "t", ID: "a", Due: time.Unix(1, 0), Delay: 1},
+		{Change: punctual.ChangeCancel, Topic: "t", ID: "a", Delay: 1},
+		{Change: punctual.ChangeCancel, Topic: "t", ID: "a", Due: time.Unix(1, 0)},
+		{Change: punctual.ChangeDelete, Topic: "t", ID: "a", Delay: time.Hour},
 	}
 	for _, a := range bad {
 		if err := CheckAmendment(&a); !errors.Is(err, punctual.ErrInvalid) {

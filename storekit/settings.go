@@ -1,10 +1,12 @@
 package storekit
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/settings"
 )
 
 // Abilities are what a store can do of that which settings may ask for.
@@ -22,52 +24,41 @@ func AllAbilities() Abilities {
 	return Abilities{Partitions: punctual.MaxPartitions, KeepsFinished: true}
 }
 
-// ApplySettings returns s with the patch applied, or an ErrInvalid that names the field. What the store cannot do is an
-// ErrUnsupported.
+// ApplySettings returns s with the patch applied, or an ErrInvalid that names the setting and says what it takes. What the store cannot
+// do is an ErrUnsupported.
 func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities) (punctual.Settings, error) {
-	set(&s.Lease, p.Lease)
-	set(&s.MaxAttempts, p.MaxAttempts)
-	set(&s.Backoff, p.Backoff)
-	set(&s.DeadRetention, p.DeadRetention)
-	set(&s.DedupeWindow, p.DedupeWindow)
-	set(&s.FinishedRetention, p.FinishedRetention)
-	set(&s.PushPaused, p.PushPaused)
-	set(&s.DeliveryPaused, p.DeliveryPaused)
-	set(&s.Partitions, p.Partitions)
-	if err := checkSettings(s); err != nil {
+	for _, row := range settings.Table {
+		row.Apply(&s, &p)
+	}
+	if err := checkSettings(&s); err != nil {
 		return s, err
 	}
-	switch {
-	case s.Partitions > can.Partitions:
-		return s, errorf(punctual.ErrUnsupported, "%d partitions: this store divides a topic into at most %d", s.Partitions, can.Partitions)
-	case s.FinishedRetention > 0 && !can.KeepsFinished:
-		return s, errorf(punctual.ErrUnsupported, "finished retention %v: this store keeps no finished messages", s.FinishedRetention)
+	for _, row := range settings.Table {
+		if lack := can.lack(row, &s); lack != "" {
+			return s, errorf(punctual.ErrUnsupported, "%s %s: %s", row.Words(), row.Text(&s), lack)
+		}
 	}
 	return s, nil
 }
 
-func set[T any](dst, src *T) {
-	if src != nil {
-		*dst = *src
+// lack says why the store cannot have the setting as it is in s, or "".
+func (a Abilities) lack(row *settings.Setting, s *punctual.Settings) string {
+	switch {
+	case row.Needs == settings.DividedTopics && s.Partitions > a.Partitions:
+		return fmt.Sprintf("this store divides a topic into at most %d", a.Partitions)
+	case row.Needs == settings.FinishedRecords && !a.KeepsFinished && !row.IsDefault(s):
+		return "this store keeps no finished messages"
 	}
+	return ""
 }
 
-func checkSettings(s punctual.Settings) error {
-	switch {
-	case s.Lease < punctual.MinLease || s.Lease > punctual.MaxLease:
-		return invalidf("lease %v: use %v to %v", s.Lease, punctual.MinLease, punctual.MaxLease)
-	case s.MaxAttempts < 1 || s.MaxAttempts > punctual.MaxAttemptsLimit:
-		return invalidf("max attempts %d: use 1 to %d", s.MaxAttempts, punctual.MaxAttemptsLimit)
-	case s.DeadRetention < 0:
-		return invalidf("dead retention %v: use a positive duration, or 0 to keep dead messages until purged", s.DeadRetention)
-	case s.DedupeWindow < 0:
-		return invalidf("dedupe window %v: use a positive duration, or 0 to forget finished IDs at once", s.DedupeWindow)
-	case s.FinishedRetention < 0 || s.FinishedRetention > punctual.MaxFinishedRetention:
-		return invalidf("finished retention %v: use a duration up to %v, or 0 to keep no finished messages", s.FinishedRetention, punctual.MaxFinishedRetention)
-	case s.Partitions < 1 || s.Partitions > punctual.MaxPartitions:
-		return invalidf("%d partitions: use 1 to %d", s.Partitions, punctual.MaxPartitions)
+func checkSettings(s *punctual.Settings) error {
+	for _, row := range settings.Table {
+		if err := row.Check(s); err != nil {
+			return err
+		}
 	}
-	return checkBackoff(s.Backoff)
+	return nil
 }
 
 // RetryDelay returns the wait that b asks for after the given failed attempt (from 1). It is safe
@@ -85,27 +76,4 @@ func RetryDelay(b punctual.Backoff, attempt int) time.Duration {
 		d += rand.N(spread)
 	}
 	return d
-}
-
-// maxDelay bounds every delay of a backoff; it keeps the doubling from overflowing.
-const maxDelay = 10 * 365 * 24 * time.Hour
-
-func checkBackoff(b punctual.Backoff) error {
-	for i, d := range b.Delays {
-		if d < 0 || d > maxDelay {
-			return invalidf("backoff delay %d is %v: use 0 to %v", i+1, d, maxDelay)
-		}
-	}
-	if len(b.Delays) > 0 {
-		return nil
-	}
-	switch {
-	case b.Base < 0 || b.Base > maxDelay:
-		return invalidf("backoff base %v: use 0 to %v", b.Base, maxDelay)
-	case b.Max < b.Base || b.Max > maxDelay:
-		return invalidf("backoff max %v: use the base %v to %v", b.Max, b.Base, maxDelay)
-	case !(b.Jitter >= 0 && b.Jitter <= 1):
-		return invalidf("backoff jitter %v: use 0 to 1", b.Jitter)
-	}
-	return nil
 }

@@ -1,101 +1,121 @@
 package storekit
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"time"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// storedSettings are a topic's settings as stores keep them: JSON, drawn in docs/format.md. A store that keeps
-// columns or fields instead is free to.
+// EncodeSettings returns s as the JSON that stores keep, drawn in docs/format.md. A store that keeps columns or fields instead is free to.
+// What cannot be written, such as a jitter that is not a number, is an ErrInvalid.
 //
 // The compatibility rules: a name and its form never change. A setting that is not there has its default. One that is
 // added later is left out at its default, so that older programs go on until somebody uses it.
-type storedSettings struct {
-	Lease             duration       `json:"lease"`
-	MaxAttempts       int            `json:"max_attempts"`
-	Backoff           *storedBackoff `json:"backoff"`
-	DeadRetention     duration       `json:"dead_retention"`
-	DedupeWindow      duration       `json:"dedupe_window"`
-	FinishedRetention duration       `json:"finished_retention,omitzero"`
-	PushPaused        bool           `json:"push_paused"`
-	DeliveryPaused    bool           `json:"delivery_paused"`
-	Partitions        int            `json:"partitions"`
-}
-
-// storedBackoff has delays, or base, max and jitter.
-type storedBackoff struct {
-	Delays []duration `json:"delays,omitempty"`
-	Base   duration   `json:"base,omitzero"`
-	Max    duration   `json:"max,omitzero"`
-	Jitter float64    `json:"jitter,omitzero"`
-}
-
-// duration is stored as Go writes it: "1h30m0s".
-type duration time.Duration
-
-func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-func (d *duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	*d = duration(v)
-	return err
-}
-
-// EncodeSettings returns s as the JSON that stores keep. What cannot be written, such as a jitter that is not a
-// number, is an ErrInvalid.
 func EncodeSettings(s punctual.Settings) ([]byte, error) {
-	x := storedSettings{
-		Lease: duration(s.Lease), MaxAttempts: s.MaxAttempts,
-		Backoff:       &storedBackoff{Base: duration(s.Backoff.Base), Max: duration(s.Backoff.Max), Jitter: s.Backoff.Jitter},
-		DeadRetention: duration(s.DeadRetention), DedupeWindow: duration(s.DedupeWindow), FinishedRetention: duration(s.FinishedRetention),
-		PushPaused: s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
+	text := []byte{'{'}
+	for _, row := range settings.Table {
+		if row.Quiet && row.IsDefault(&s) {
+			continue
+		}
+		value, err := row.Stored(&s)
+		if err != nil {
+			return nil, fmt.Errorf("settings %+v: %w (%w)", s, punctual.ErrInvalid, err)
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, '"'), row.Name...), '"', ':')
+		text = append(text, value...)
 	}
-	for _, d := range s.Backoff.Delays {
-		x.Backoff.Delays = append(x.Backoff.Delays, duration(d))
-	}
-	text, err := json.Marshal(x)
-	if err != nil {
-		return nil, fmt.Errorf("settings %+v: %w (%w)", s, punctual.ErrInvalid, err)
-	}
-	return text, nil
+	return append(text, '}'), nil
 }
 
 // DecodeSettings is the inverse of EncodeSettings. A setting that this program does not know is an ErrUnsupported,
 // since the next change would lose it. Anything else that cannot be read, or breaks the rules of ApplySettings, is an
-// ErrCorrupt.
+// ErrCorrupt. A store that decodes often does it with a SettingsReader.
 func DecodeSettings(text []byte) (punctual.Settings, error) {
-	known := json.NewDecoder(bytes.NewReader(text))
-	known.DisallowUnknownFields()
-	s, err := decodeSettings(known)
-	if err == nil {
-		return s, nil
+	s, newer, err := decodeSettings(text)
+	switch {
+	case err != nil:
+		return s, fmt.Errorf("settings: %w (%w)", punctual.ErrCorrupt, err)
+	case newer != nil:
+		return s, fmt.Errorf("settings of a newer program: %w: use that one (%w)", punctual.ErrUnsupported, newer)
 	}
-	if _, anyway := decodeSettings(json.NewDecoder(bytes.NewReader(text))); anyway == nil {
-		return s, fmt.Errorf("settings of a newer program: %w: use that one (%w)", punctual.ErrUnsupported, err)
-	}
-	return s, fmt.Errorf("settings: %w (%w)", punctual.ErrCorrupt, err)
+	return s, nil
 }
 
-func decodeSettings(from *json.Decoder) (punctual.Settings, error) {
-	d := punctual.DefaultSettings()
-	x := storedSettings{Lease: duration(d.Lease), MaxAttempts: d.MaxAttempts, Partitions: d.Partitions}
-	if err := from.Decode(&x); err != nil {
-		return d, err
+// decodeSettings tells beside the settings what a newer program has added to them, if anything, and what is damaged.
+func decodeSettings(text []byte) (s punctual.Settings, newer, err error) {
+	s = punctual.DefaultSettings()
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return s, nil, err
 	}
-	s := punctual.Settings{
-		Lease: time.Duration(x.Lease), MaxAttempts: x.MaxAttempts, Backoff: d.Backoff,
-		DeadRetention: time.Duration(x.DeadRetention), DedupeWindow: time.Duration(x.DedupeWindow), FinishedRetention: time.Duration(x.FinishedRetention),
-		PushPaused: x.PushPaused, DeliveryPaused: x.DeliveryPaused, Partitions: x.Partitions,
-	}
-	if b := x.Backoff; b != nil {
-		s.Backoff = punctual.Backoff{Base: time.Duration(b.Base), Max: time.Duration(b.Max), Jitter: b.Jitter}
-		for _, delay := range b.Delays {
-			s.Backoff.Delays = append(s.Backoff.Delays, time.Duration(delay))
+	var p punctual.SettingsPatch
+	for _, row := range settings.Table {
+		value, ok := members[row.Name]
+		if !ok {
+			continue
 		}
+		delete(members, row.Name)
+		switch err := row.FromStored(&p, value); {
+		case errors.Is(err, punctual.ErrUnsupported):
+			newer = err
+		case err != nil:
+			return s, nil, err
+		}
+		row.Apply(&s, &p)
 	}
-	return s, checkSettings(s)
+	if len(members) > 0 {
+		newer = fmt.Errorf("unknown settings %q", slices.Sorted(maps.Keys(members)))
+	}
+	return s, newer, checkSettings(&s)
+}
+
+// SettingsReader decodes settings as DecodeSettings does. It remembers what it has decoded by the text, because most topics of a store have
+// the same settings, and reading them again is dear. Its zero value is ready. It is safe for concurrent use.
+type SettingsReader struct {
+	mu    sync.RWMutex
+	known map[string]punctual.Settings
+}
+
+// What a SettingsReader remembers at most: so many texts, of so many bytes each, which is a megabyte in all. A reader that is full forgets
+// all and begins anew.
+const (
+	maxKnownSettings      = 1000
+	maxKnownSettingsBytes = 1000
+)
+
+// Decode is DecodeSettings. The settings are the caller's to keep and change.
+func (r *SettingsReader) Decode(text []byte) (punctual.Settings, error) {
+	r.mu.RLock()
+	s, known := r.known[string(text)]
+	r.mu.RUnlock()
+	if !known {
+		var err error
+		if s, err = DecodeSettings(text); err != nil {
+			return s, err
+		}
+		r.remember(text, s)
+	}
+	s.Backoff.Delays = slices.Clone(s.Backoff.Delays)
+	return s, nil
+}
+
+func (r *SettingsReader) remember(text []byte, s punctual.Settings) {
+	if len(text) > maxKnownSettingsBytes {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil || len(r.known) >= maxKnownSettings {
+		r.known = map[string]punctual.Settings{}
+	}
+	r.known[string(text)] = s
 }

@@ -3,10 +3,11 @@ package storekit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"reflect"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,35 +44,24 @@ func TestGoldenSettings(t *testing.T) {
 	}
 }
 
-// TestStoredSettingsHaveEveryField: a setting that is forgotten here would be lost.
-func TestStoredSettingsHaveEveryField(t *testing.T) {
-	var names []string
-	for f := range reflect.TypeFor[storedSettings]().Fields() {
-		names = append(names, f.Name)
-	}
-	var want []string
-	for f := range reflect.TypeFor[punctual.Settings]().Fields() {
-		want = append(want, f.Name)
-	}
-	if strings.Join(names, " ") != strings.Join(want, " ") {
-		t.Errorf("stored are %v; the settings are %v", names, want)
-	}
-}
-
 func TestDecodeSettings(t *testing.T) {
 	if s, err := DecodeSettings([]byte(`{}`)); err != nil || !reflect.DeepEqual(s, punctual.DefaultSettings()) {
 		t.Errorf("settings of which nothing is there: %+v, %v; want the defaults", s, err)
 	}
 	for text, kind := range map[string]error{
-		``:                             punctual.ErrCorrupt,
-		`null`:                         nil,
-		`{"lease":30000000000}`:        punctual.ErrCorrupt,
-		`{"lease":"1 fortnight"}`:      punctual.ErrCorrupt,
-		`{"lease":"1ms"}`:              punctual.ErrCorrupt, // shorter than any lease
-		`{"max_attempts":0}`:           punctual.ErrCorrupt,
-		`{"finished_retention":"-1s"}`: punctual.ErrCorrupt,
-		`{"lease":"1m","colour":"x"}`:  punctual.ErrUnsupported,
-		`{"backoff":{"curve":2}}`:      punctual.ErrUnsupported,
+		``:                              punctual.ErrCorrupt,
+		`null`:                          nil,
+		`{"lease":30000000000}`:         punctual.ErrCorrupt,
+		`{"lease":"1 fortnight"}`:       punctual.ErrCorrupt,
+		`{"lease":"1ms"}`:               punctual.ErrCorrupt, // shorter than any lease
+		`{"max_attempts":0}`:            punctual.ErrCorrupt,
+		`{"finished_retention":"-1s"}`:  punctual.ErrCorrupt,
+		`{"lease":"1m","colour":"x"}`:   punctual.ErrUnsupported,
+		`{"backoff":{"curve":2}}`:       punctual.ErrUnsupported,
+		`{"lease":"1ms","colour":"x"}`:  punctual.ErrCorrupt, // damage is told first
+		`{"lease":null,"backoff":null}`: nil,
+		`{"lease":"1m"} {}`:             punctual.ErrCorrupt,
+		`[]`:                            punctual.ErrCorrupt,
 	} {
 		if _, err := DecodeSettings([]byte(text)); !errors.Is(err, kind) {
 			t.Errorf("%s: %v; want %v", text, err, kind)
@@ -85,4 +75,59 @@ func TestDecodeSettings(t *testing.T) {
 	if err != nil || json.Unmarshal(text, &x) != nil {
 		t.Errorf("%s, %v: not JSON", text, err)
 	}
+}
+
+// TestSettingsReader: settings that were decoded before are given again, each caller has its own, and no text is taken for another.
+func TestSettingsReader(t *testing.T) {
+	var r SettingsReader
+	set := punctual.DefaultSettings()
+	set.Backoff = punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}}
+	for n := 1; n <= 2*maxKnownSettings+1; n++ {
+		set.MaxAttempts = n
+		text, err := EncodeSettings(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			got, err := r.Decode(text)
+			if err != nil || !reflect.DeepEqual(got, set) {
+				t.Fatalf("%s is read as %+v, %v", text, got, err)
+			}
+			got.Backoff.Delays[0] = 0
+		}
+		if len(r.known) > maxKnownSettings {
+			t.Fatalf("P10: %d texts are remembered; want at most %d", len(r.known), maxKnownSettings)
+		}
+	}
+	known := len(r.known)
+	set.Backoff.Delays = make([]time.Duration, maxKnownSettingsBytes)
+	text, err := EncodeSettings(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Decode(text); err != nil || !reflect.DeepEqual(got, set) || len(r.known) != known {
+		t.Errorf("P10: a text of %d bytes is read with %v and remembered: %d texts, before it %d", len(text), err, len(r.known), known)
+	}
+	for range 2 {
+		if _, err := r.Decode([]byte(`{"lease":"1ms"}`)); !errors.Is(err, punctual.ErrCorrupt) {
+			t.Errorf("settings that break the rules: %v; want ErrCorrupt each time", err)
+		}
+	}
+}
+
+// TestSettingsReaderAtOnce: many may decode with one reader, also while it forgets what it has.
+func TestSettingsReaderAtOnce(t *testing.T) {
+	var r SettingsReader
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for n := 1; n <= maxKnownSettings+100; n++ {
+				got, err := r.Decode(fmt.Appendf(nil, `{"max_attempts":%d}`, n))
+				if err != nil || got.MaxAttempts != n {
+					t.Errorf("%d attempts are read as %+v, %v", n, got, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
 }

@@ -185,7 +185,11 @@ type clockCall struct {
 
 func clockCalls() []clockCall {
 	settle := func(name string, v punctual.Verb) clockCall {
-		return clockCall{name, func(s *harness, held punctual.Delivery) { s.done(held, v, time.Second) }}
+		return clockCall{name, func(s *harness, held punctual.Delivery) {
+			if err := s.settleVerb(held, v); err != nil {
+				s.fail("%s of %s/%s: unexpected error: %v", v, held.Topic, held.ID, err)
+			}
+		}}
 	}
 	look := func(name string, call func(s *harness, in punctual.Inspector) error) clockCall {
 		return clockCall{name, func(s *harness, _ punctual.Delivery) {

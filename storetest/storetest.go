@@ -157,6 +157,7 @@ func groups() []group {
 		{"large", largeCases()},
 		{"isolation", isolationCases()},
 		{"repeat", repeatCases()},
+		{"contract", contractCases()},
 		{"close", closeCases()},
 		{"reopen", reopenCases()},
 	}

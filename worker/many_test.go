@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/punctualmq/punctual"
+	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 	"github.com/punctualmq/punctual/worker"
 )
 
@@ -77,16 +78,18 @@ func TestManyTopicsGoTogetherAgain(t *testing.T) {
 			w.Handle(fmt.Sprint("topic-", i), acks(&record{}))
 		}
 		var mu sync.Mutex
-		var named []int // guarded by mu: by how many topics each claim is
+		var named []int                                   // guarded by mu: by how many topics each claim is
+		random := rand.New(rand.NewPCG(seedrig.Of(t), 0)) // guarded by mu
 		r.store.spoil(func(c punctual.Claim) error {
 			mu.Lock()
 			named = append(named, len(c.Topics))
 			first := len(named) == 1
+			pause := time.Duration(random.Int64N(int64(10 * time.Millisecond)))
 			mu.Unlock()
 			if first {
 				time.Sleep(10 * time.Second)
 			}
-			time.Sleep(time.Duration(rand.Int64N(int64(10 * time.Millisecond))))
+			time.Sleep(pause)
 			return nil
 		}, nil)
 		r.runs(w)

@@ -9,22 +9,20 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Ack says what became of a message that a listener got. With true it is finished. With false
-// it is delivered again at once, or, when it has had its retries, discarded: it is dead with
-// punctual.ReasonDiscarded.
+// Ack says what became of a message that a listener got. With true the message is finished. With false it is delivered again
+// at once; when its retries are used up it is discarded, so that it is dead with punctual.ReasonDiscarded.
 //
-// It may be called until the message is delivered again, also after the listener has returned.
-// Another controller and another process may call it, too. What went wrong is logged, since there
-// is no result, as in the original; Settle returns it.
+// Ack may be called until the message is delivered again, also after the listener has returned, and by another controller or
+// process. As in the original it has no result, so errors are logged; Settle returns them.
 func (p *DelayQueueController) Ack(msg DelayMsg, tf bool) {
 	if err := p.Settle(msg, tf); err != nil {
 		p.log.Error("a message could not be acknowledged", "topic", msg.Topic, "id", msg.Id, "delivery", msg.RetryCount, "ok", tf, "err", err)
 	}
 }
 
-// Settle is Ack with an answer. The error wraps ErrLeaseLost when the message was acknowledged
-// already, was delivered again because its time was over, or is gone; nothing is changed
-// then. It wraps ErrIndeterminate when Redis did not answer; then it may be delivered again.
+// Settle is Ack with a result. The error wraps ErrLeaseLost when the message was acknowledged already, was delivered again
+// because its time was over, or is gone; nothing is changed then. The error wraps ErrIndeterminate when Redis did not answer;
+// the message may then be delivered again.
 func (p *DelayQueueController) Settle(msg DelayMsg, tf bool) error {
 	if msg.Token == 0 {
 		return fmt.Errorf("ack of %s: the message has no Token: hand over the one that the listener got: %w", msg.Id, punctual.ErrInvalid)
@@ -57,7 +55,7 @@ func (p *DelayQueueController) giveBack(ctx context.Context, msg DelayMsg, delay
 	return err
 }
 
-// settle tries until the store has answered, or ctx ends.
+// settle sends the settlement again until the store has answered or ctx ends.
 func (p *DelayQueueController) settle(ctx context.Context, msg DelayMsg, verb punctual.Verb, delay time.Duration, why string) error {
 	s := []punctual.Settlement{{Topic: msg.Topic, ID: msg.Id, Token: msg.Token, Verb: verb, Delay: delay, Error: why}}
 	for unsure := false; ; {
@@ -66,7 +64,7 @@ func (p *DelayQueueController) settle(ctx context.Context, msg DelayMsg, verb pu
 		case err == nil:
 			return nil
 		case unsure && errors.Is(err, punctual.ErrLeaseLost):
-			return nil // by an earlier try whose answer got lost
+			return nil // an earlier try did it, but its answer was lost
 		case !mayPass(err) || !pause(ctx, settlePause):
 			return fmt.Errorf("ack of %s: %s: %w", msg.Id, verb, err)
 		}
@@ -89,7 +87,7 @@ func (p *DelayQueueController) settleOnce(ctx context.Context, s []punctual.Sett
 	return answers[0]
 }
 
-// mayPass tells errors that go away when Redis is back.
+// mayPass reports whether an error goes away when Redis is back.
 func mayPass(err error) bool {
 	return errors.Is(err, punctual.ErrOverloaded) || errors.Is(err, punctual.ErrUnreachable) || errors.Is(err, punctual.ErrIndeterminate)
 }

@@ -66,9 +66,8 @@ const callTimeout = 10 * time.Second
 // NewDelayQueueController returns a controller on the Redis that redisConfig names, in the
 // key space "punctual:" of the store in Redis.
 //
-// The error says that Redis cannot be reached or used. The controller is there all the same, as
-// that of the original: each call tries again, and listeners are served from when Redis is
-// there. A controller that is no longer used has to be closed, with or without an error.
+// The error says that Redis cannot be reached or used. As in the original the controller is returned all the same: each call
+// tries to connect again, and listeners get messages once Redis is there. A controller has to be closed in either case.
 func NewDelayQueueController(redisConfig RedisConfig) (*DelayQueueController, error) {
 	client := redis.NewClient(&redis.Options{
 		Addr: redisConfig.Addr, Password: redisConfig.Password, DB: max(redisConfig.Db, 0),
@@ -125,7 +124,7 @@ func connectionOn(s punctual.Store, owned bool) (*connection, error) {
 	return &connection{store: s, inspector: i, queue: punctual.NewQueue(s, nil), owned: owned}, nil
 }
 
-// connection returns the connection, made now if there is none yet.
+// connection returns the connection, and makes it if there is none yet.
 func (p *DelayQueueController) connection(ctx context.Context) (*connection, error) {
 	if err := p.checkOpen(); err != nil {
 		return nil, err

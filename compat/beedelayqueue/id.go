@@ -26,7 +26,7 @@ type idMaker struct {
 }
 
 // newIDMaker begins to count at a random number, so that two processes with the same number
-// hardly ever meet.
+// hardly ever make the same ID.
 func newIDMaker() *idMaker {
 	return &idMaker{process: os.Getpid() % 1000, now: time.Now, count: rand.IntN(10_000)}
 }

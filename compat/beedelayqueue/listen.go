@@ -14,12 +14,10 @@ import (
 // MassageListener is called with each message of a topic when it is due. The name is the
 // original's spelling of message.
 type MassageListener interface {
-	// OnMassage works on a message and calls Ack, before or after it returns. It runs in a
-	// goroutine of its own, at most a thousand at a time per topic and controller. Its result
-	// means nothing, as in the original: only Ack counts. A message that is not acknowledged
-	// within the topic's time until a retry is delivered again, while OnMassage may still run.
-	// When it panics, the panic is logged and the message is delivered again when that time is
-	// over.
+	// OnMassage handles a message and calls Ack, before or after it returns. It is called in a goroutine of its own, of which
+	// there are at most a thousand for each topic and controller. As in the original its result means nothing: only Ack
+	// counts. A message that is not acknowledged within the topic's retry time is delivered again, even if OnMassage still
+	// runs. A panic is logged, and the message is delivered again when that time is over.
 	OnMassage(msg *DelayMsg) bool
 }
 
@@ -129,7 +127,7 @@ func take(ctx context.Context, free chan struct{}) int {
 	return maxClaim
 }
 
-// isOver tells errors that no repetition mends.
+// isOver reports whether an error stays however often the claim is repeated.
 func isOver(err error) bool {
 	return errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrInvalid)
 }

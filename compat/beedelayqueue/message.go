@@ -80,7 +80,7 @@ func (p *DelayQueueController) Push(topic string, body string, execTime int64) (
 	return "", fmt.Errorf("push: %d IDs in a row were taken: %w", maxIDTries, err)
 }
 
-// maxIDTries bounds the search for an ID that is free. Even one that is taken is rare.
+// maxIDTries bounds how many IDs are tried until one is not in use. Already the first is hardly ever in use.
 const maxIDTries = 100
 
 const (
@@ -102,9 +102,9 @@ func dueAt(execTime int64) (punctual.When, error) {
 	return punctual.At(time.Unix(execTime, 0)), nil
 }
 
-// Remove takes back a message that was pushed; the original's readme promises it, its code has
-// no such call. nil says that it will never be delivered. punctual.ErrLeased says that a listener has
-// it: it will not be delivered again. punctual.ErrNotFound says that there is none, or that it is discarded.
+// Remove takes back a message that was pushed. The readme of the original promises that, but its code has no such call. Nil
+// means that the message will never be delivered. punctual.ErrLeased means that a listener has the message, which will not be
+// delivered again. punctual.ErrNotFound means that there is no such message, or that it was discarded.
 func (p *DelayQueueController) Remove(topic, id string) error {
 	ctx, end := context.WithTimeout(context.Background(), callTimeout)
 	defer end()

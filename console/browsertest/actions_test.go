@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
 )
 
@@ -267,11 +268,11 @@ func TestLook(t *testing.T) {
 
 // byToken lets in who has the token "right".
 func byToken() *console.Options {
-	return &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*console.User, error) {
+	return &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*access.Principal, error) {
 		if q.Header.Get("Authorization") != "Bearer right" {
 			return nil, fmt.Errorf("the token is not known: %w", punctual.ErrUnauthenticated)
 		}
-		return &console.User{Name: "ann", May: func(console.Action, string) bool { return true }}, nil
+		return &access.Principal{Name: "ann", Grants: []access.Grant{access.Everything()}}, nil
 	}}
 }
 

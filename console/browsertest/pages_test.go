@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
 )
 
@@ -284,8 +285,8 @@ func TestCrossSite(t *testing.T) {
 
 // Who may only look sees no buttons that change.
 func TestReadOnly(t *testing.T) {
-	r := newRig(t, openStore(t, stores()[0]), &console.Options{Authenticate: func(*http.Request) (*console.User, error) {
-		return &console.User{Name: "guest", May: func(a console.Action, _ string) bool { return a == console.ActionInspect }}, nil
+	r := newRig(t, openStore(t, stores()[0]), &console.Options{Authenticate: func(*http.Request) (*access.Principal, error) {
+		return &access.Principal{Name: "guest", Grants: []access.Grant{{Actions: access.Inspect, Topics: "*"}}}, nil
 	}})
 	r.seed()
 	for name, path := range pages() {

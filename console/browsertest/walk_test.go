@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
 )
 
@@ -60,13 +61,11 @@ func tryIt(t *testing.T, s punctual.Store) {
 // Whoever has few rights sees the buttons that they allow and no others. What is not shown is refused when it is sent all the same, with the
 // token of forms.
 func TestFewRights(t *testing.T) {
-	r := newRig(t, openStore(t, stores()[0]), &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*console.User, error) {
+	r := newRig(t, openStore(t, stores()[0]), &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*access.Principal, error) {
 		if q.Header.Get("Authorization") != "Bearer clerk" {
 			return nil, fmt.Errorf("the token is not known: %w", punctual.ErrUnauthenticated)
 		}
-		return &console.User{Name: "clerk", May: func(a console.Action, topic string) bool {
-			return topic == "order.cancel" && (a == console.ActionInspect || a == console.ActionAmend)
-		}}, nil
+		return &access.Principal{Name: "clerk", Grants: []access.Grant{{Actions: access.Inspect | access.Amend, Topics: "order.cancel"}}}, nil
 	}})
 	r.seed()
 	r.open("/topics")

@@ -331,10 +331,7 @@ type kind[A any] struct {
 // ask carries a call out, or waits for the call with the same key, and returns the answer. first is true for the caller
 // that is the first to get it.
 func ask[A any](ctx context.Context, s *Store, r storekit.Request, k kind[A]) (answer A, first bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return answer, false, err
-	}
-	now, err := s.Now(ctx)
+	now, err := s.Now(ctx) // which says that the store is closed, or that ctx has ended
 	if err != nil {
 		return answer, false, err
 	}

@@ -15,7 +15,7 @@ type attributeFlags struct {
 }
 
 func (f *attributeFlags) register(flags *pflag.FlagSet) {
-	flags.Var(&f.remember, "remember", "take the ID as a duplicate for this long after the message finished (default: as the topic says)")
+	flags.Var(&f.remember, "remember", "for how long after the message has finished a push of its ID is a duplicate (default: the duplicate window of the topic)")
 }
 
 func (f *attributeFlags) options() []punctual.PushOption {

@@ -9,18 +9,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 )
 
-const backupHelp = `Backup copies a store while it runs, as it is at one instant, into the directory TARGET. That does
-not exist yet or is empty; afterwards it is a store like any other. It has every message that was
-pushed before the command began, and none that was acked before. Everything is synced to disk when
-the command ends. With - in the place of TARGET a tar archive goes to standard output.
+const backupHelp = `Backup copies a store, as it is at one instant, into the directory TARGET, while programs go on
+using the store. TARGET must not exist yet, or be empty; afterwards it is a store like any other.
+The copy has every message that was pushed before the command began, and none that was acked
+before. When the command ends, everything is synced to disk. With - as TARGET a tar archive goes to
+standard output.
 
 The store is a directory, also one that another process owns, or that of a server. A server sends
 the copy to whoever may admin and inspect all topics. Redis and PostgreSQL have their own backups.
 
-To restore, end what uses the store and put the copy in its place. What was done after the copy was
-made is done again: messages acked since are delivered once more.`
+To restore, end the programs that use the store and put the copy in its place. The copy does not
+know what happened after it was made: messages that were acked since are delivered once more.`
 
 const backupExample = `  punctual backup /mnt/backup/punctual-2026-11-20 --store /var/lib/punctual
   punctual backup copy --store https://queue.example.com
@@ -37,7 +39,7 @@ func newBackup(a *app) *cobra.Command {
 			if args[0] == "" {
 				return usagef("the target has no name: name a directory, or - for standard output")
 			}
-			if args[0] == "-" && isTerminal(a.out) {
+			if args[0] == "-" && a.out.IsTerminal() {
 				return usagef("standard output is a terminal: send the archive into a file or a pipe, or name a directory")
 			}
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
@@ -63,17 +65,17 @@ func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error
 	if err != nil {
 		return err
 	}
-	var bar *bar
+	var bar *term.Bar
 	var size int64
 	err = b.Backup(ctx, dir, func(written, total int64) {
 		if bar == nil {
 			bar = a.newBar("bytes copied", total)
 		}
 		size = written
-		bar.set(written)
+		bar.Set(written)
 	})
 	if bar != nil {
-		bar.stop(err)
+		bar.Stop(err)
 	}
 	if err != nil {
 		return err
@@ -88,16 +90,16 @@ func (a *app) backup(ctx context.Context, b punctual.Backuper, dir string) error
 // archive writes a copy to standard output.
 func (a *app) archive(ctx context.Context, b punctual.Backuper) error {
 	var written atomic.Int64
-	var bar *bar
+	var bar *term.Bar
 	err := b.Archive(ctx, writerFunc(func(p []byte) (int, error) {
 		n, err := a.out.Write(p)
 		if bar != nil {
-			bar.set(written.Add(int64(n)))
+			bar.Set(written.Add(int64(n)))
 		}
 		return n, outputError(err)
 	}), func(total int64) { bar = a.newBar("bytes copied", total) })
 	if bar != nil {
-		bar.stop(err)
+		bar.Stop(err)
 	}
 	return err
 }
@@ -107,3 +109,9 @@ type writerFunc func([]byte) (int, error)
 
 // Write implements io.Writer.
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// backupJSON is what backup prints.
+type backupJSON struct {
+	Target string `json:"target"` // the directory, as an absolute path
+	Bytes  int64  `json:"bytes"`  // of the copy
+}

@@ -8,9 +8,11 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const cancelHelp = `Cancel removes messages that are not yet worked on. Each ID has a definite outcome. With cancelled
-it will never be delivered. With leased it is too late: it is being worked on, but no further
-attempt will follow. The third is not_found.
+const cancelHelp = `Cancel removes messages that nobody works on yet. Each ID has a definite outcome:
+
+  cancelled  the message will never be delivered
+  leased     too late: a consumer works on it; if that attempt fails, no further one follows
+  not_found  there is no such message to be delivered
 
 ` + idsHelp
 

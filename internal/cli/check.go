@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const checkHelp = `Check reads a whole store and verifies that all of it is sound and consistent. It changes
-nothing; it prints what it counted and each problem, and exits with 1 when there are any.`
+const checkHelp = `Check reads a whole store and verifies that all of it is sound and consistent, without changing
+anything. It prints what it counted and each problem, and exits with 1 when there are problems.`
 
 const checkExample = `  punctual check
   punctual check --store disk:/var/lib/punctual
@@ -37,8 +39,8 @@ func newCheck(a *app) *cobra.Command {
 
 func (a *app) check(ctx context.Context, c punctual.Checker) error {
 	b := a.newBar("messages read", 0)
-	report, err := c.Check(ctx, b.set)
-	b.stop(err)
+	report, err := c.Check(ctx, b.Set)
+	b.Stop(err)
 	if err != nil {
 		return err
 	}
@@ -56,15 +58,11 @@ func (a *app) check(ctx context.Context, c punctual.Checker) error {
 
 func (a *app) showCheck(r punctual.CheckReport) error {
 	if a.json {
-		problems := r.Problems
-		if problems == nil {
-			problems = []string{}
-		}
-		return a.out.writeJSON(checkJSON{Topics: r.Topics, Live: r.Live, Dead: r.Dead, Problems: problems})
+		return a.out.writeJSON(wire.CheckReportOf(r))
 	}
 	a.printf("topics %d, live messages %d, dead messages %d\n", r.Topics, r.Live, r.Dead)
 	for _, p := range r.Problems {
-		a.printf("problem: %s\n", printable(p))
+		a.printf("problem: %s\n", term.Printable(p))
 	}
 	if len(r.Problems) == 0 {
 		a.printf("no problems\n")

@@ -10,14 +10,14 @@ import (
 
 const clockHelp = `Clock sets the clock of a store in a directory to the machine's clock. The store must be stopped.
 
-A store's clock never runs backwards. When the machine's clock was years ahead once, the store
-stays there. It does not open any more once the machine's clock is right, and clock mends that.
-It also lets a store open that was not used for more than a year. Where the store would catch up
-by itself it changes nothing.
+The clock of a store never runs backwards. When the clock of the machine was years ahead once, the
+store's clock stays ahead, and the store refuses to open when the machine's clock is right again.
+This command mends that. It also lets a store open that was not used for more than a year. Where the
+store would catch up by itself the command changes nothing.
 
-Due times stay as they are. So what was pushed with a delay while the clock was wrong comes years
-late: find it with 'punctual list', and move it with 'punctual reschedule'. Leases keep what is
-left of them.`
+Due times stay as they are. A message that was pushed with a delay while the clock was wrong is due
+years too late: find it with 'punctual list', and move it with 'punctual reschedule'. Leases keep
+the time that they had left.`
 
 const clockExample = `  punctual clock /var/lib/punctual
   punctual clock ./punctual-data
@@ -50,4 +50,12 @@ func (a *app) showClock(r diskstore.ClockReset) error {
 	}
 	a.printf("the store's clock was %s and is now %s; %d leases keep what is left of them\n", when(r.Stored), when(r.Machine), r.Leases)
 	return nil
+}
+
+// clockJSON is what clock prints.
+type clockJSON struct {
+	Store   stamp `json:"store,omitzero"` // what the store's clock had reached
+	Machine stamp `json:"machine"`
+	Reset   bool  `json:"reset"`
+	Leases  int   `json:"leases"` // how many were moved with the clock
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
 )
 
-const consumeHelp = `Consume takes messages of the topics as they fall due and prints each as one JSON line. A message
-is acked once its line was written. It runs until it is interrupted: the first SIGINT or SIGTERM
-lets what is under way finish, the second ends at once.
+const consumeHelp = `Consume receives messages of the topics as they fall due and prints each as one JSON line. A message
+is acked once its line was written. Consume runs until it is interrupted: on the first SIGINT or
+SIGTERM it finishes the messages under way, on the second it ends at once.
 
 With --exec each message is given to CMD, run by sh -c, and the JSON line is only printed, after
 CMD succeeded, with --json. CMD gets the body on standard input. In its environment are
@@ -167,7 +168,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	return errors.Join(err, c.failed())
 }
 
-// withoutRepeats keeps the first of each topic.
+// withoutRepeats returns the topics, each once, in the order in which they were first named.
 func withoutRepeats(topics []string) []string {
 	seen := make(map[string]bool)
 	var out []string
@@ -180,7 +181,7 @@ func withoutRepeats(topics []string) []string {
 	return out
 }
 
-// logger writes what a worker or store has to say on its own to standard error.
+// logger returns the logger for what a worker or store reports on its own. It writes to standard error.
 func (a *app) logger() *slog.Logger {
 	if a.log != nil {
 		return a.log
@@ -215,9 +216,9 @@ func (c *consumer) handler() punctual.Handler {
 
 // print writes the message's line; only then it is acked.
 func (c *consumer) print(_ context.Context, d *punctual.Delivery) error {
-	if err := c.out.writeJSON(deliveryOf(d)); err != nil {
+	if err := c.out.writeJSON(wire.DeliveryOf(d)); err != nil {
 		c.fail(err)
-		return punctual.Snooze(0) // not acked, and no attempt used: it is nobody's fault
+		return punctual.Snooze(0) // given back without using an attempt, because the handling did not fail
 	}
 	return nil
 }
@@ -263,7 +264,7 @@ func (c *consumer) failed() error {
 	return c.err
 }
 
-// emptyCheck is how often --until-empty looks; it adds up to this to the time of a run.
+// emptyCheck is how often --until-empty counts the messages. A run may last so much longer than its messages.
 const emptyCheck = 100 * time.Millisecond
 
 // endWhenEmpty calls end once the topics hold nothing that could still be delivered.

@@ -78,7 +78,7 @@ func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, tail *t
 
 // commandOut is our own standard output: the file itself, or what stands in for it.
 func (c *consumer) commandOut() io.Writer {
-	if f, ok := c.out.w.(*os.File); ok {
+	if f, ok := c.out.Stream().(*os.File); ok {
 		return f
 	}
 	return c.out

@@ -3,19 +3,21 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const consumersHelp = `Consumers lists who works on a topic: who has claims waiting, and who holds how many leases. It
-counts what each claimed and settled in the last five minutes. A lease does not say whose it is.
-So only a server knows, of the clients that it has seen since it started. The process that owns a
-directory knows the others that use it.`
+const consumersHelp = `Consumers lists who works on a topic: whose claims wait, who holds how many leases, and what each
+claimed and settled in the last five minutes. A store does not keep whose a lease is. So only a
+server can tell, about the clients that it has seen since it started, and the process that owns a
+directory, about the other processes that use it.`
 
 const consumersExample = `  punctual consumers order.close --store http://localhost:7878
   punctual consumers order.close --json --store http://localhost:7878
@@ -31,7 +33,7 @@ func newConsumers(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeTopics(1),
 		RunE: a.action(func(ctx context.Context, args []string) error {
 			return a.withStore(ctx, mustExist, func(s punctual.Store) error {
-				all, err := consumersOf(ctx, s, args[0])
+				all, err := view.Consumers(ctx, s, args[0])
 				if err != nil {
 					return err
 				}
@@ -39,19 +41,6 @@ func newConsumers(a *app) *cobra.Command {
 			})
 		}),
 	}
-}
-
-// consumersOf asks a store who works on a topic.
-func consumersOf(ctx context.Context, s punctual.Store, topic string) (punctual.Consumers, error) {
-	r, err := punctual.As[punctual.ConsumerReporter](s)
-	var all punctual.Consumers
-	if err == nil {
-		all, err = r.Consumers(ctx, topic)
-	}
-	if errors.Is(err, punctual.ErrUnsupported) {
-		err = fmt.Errorf("%w; name a server with --store", err)
-	}
-	return all, err
 }
 
 func (a *app) showConsumers(topic string, all punctual.Consumers) error {
@@ -71,8 +60,8 @@ func (a *app) showConsumers(topic string, all punctual.Consumers) error {
 		a.sayNothing("consumers seen since " + stamp(all.Since).String())
 		return nil
 	}
-	t := a.newTable("CONSUMER", "ADDRESS", "WAITING", "LEASES", "FIRST ENDS", "CLAIMED", "SETTLED", "LAST SEEN")
-	rightAligned(t, 3, 4, 6, 7)
+	t := a.out.Table("CONSUMER", "ADDRESS", "WAITING", "LEASES", "FIRST ENDS", "CLAIMED", "SETTLED", "LAST SEEN")
+	term.RightAligned(t, 3, 4, 6, 7)
 	for n, c := range rows {
 		who := cmp.Or(strings.TrimSpace(c.User+" "+c.Name), "-")
 		if n >= len(all.All) {
@@ -84,12 +73,16 @@ func (a *app) showConsumers(topic string, all punctual.Consumers) error {
 	return nil
 }
 
-// consumersLine says it in one line.
-func consumersLine(all punctual.Consumers) string {
-	all = all.First(0)
-	line := fmt.Sprintf("%d leases held, %d claims wait", all.Others.Leases, all.Others.Waiting)
-	if all.Others == (punctual.Consumer{}) {
-		line = "no consumers"
-	}
-	return line
+// consumerJSON is what consumers prints for one who works on a topic. Others is true for the sum of those who are not told
+// apart.
+type consumerJSON struct {
+	Topic  string `json:"topic"`
+	Others bool   `json:"others,omitzero"`
+	wire.Consumer
+}
+
+// consumerOf cuts the times, which this machine's or a server's clock gave, down to milliseconds.
+func consumerOf(topic string, c punctual.Consumer, others bool) consumerJSON {
+	c.NextEnd, c.LastSeen = c.NextEnd.Truncate(time.Millisecond), c.LastSeen.Truncate(time.Millisecond)
+	return consumerJSON{Topic: topic, Others: others, Consumer: wire.ConsumerOf(c)}
 }

@@ -22,7 +22,7 @@ func TestConsumers(t *testing.T) {
 	r := newRig(t)
 	r.run("consumers", "t").exits(1, "does not know who claims", "--store")
 	r.run("consumers").exits(exitUsage)
-	seen := start.Add(-time.Second)
+	seen := start.Add(-time.Second + 123*time.Microsecond) // cut down to milliseconds
 	r.reporter = &reporter{
 		All: []punctual.Consumer{
 			{User: "ann", Name: "host/12", Address: "10.0.0.1", Waiting: 1, Leases: 7, NextEnd: start.Add(time.Minute), Claimed: 9, Settled: 2, LastSeen: seen},
@@ -32,7 +32,7 @@ func TestConsumers(t *testing.T) {
 	}
 	r.run("consumers", "t").ok().contains("ann host/12", "10.0.0.1", "all others", "2026-11-20T10:01:00.000Z")
 	r.run("consumers", "t", "--json").ok().prints(
-		`{"topic":"t","user":"ann","name":"host/12","address":"10.0.0.1","waiting":1,"leases":7,"next_end":"2026-11-20T10:01:00.000Z","claimed":9,"settled":2,"last_seen":"2026-11-20T09:59:59.000Z"}
+		`{"topic":"t","user":"ann","address":"10.0.0.1","name":"host/12","waiting":1,"leases":7,"next_end":"2026-11-20T10:01:00.000Z","claimed":9,"settled":2,"last_seen":"2026-11-20T09:59:59.000Z"}
 {"topic":"t","address":"10.0.0.2","waiting":2,"leases":0,"claimed":0,"settled":0,"last_seen":"2026-11-20T09:59:59.000Z"}
 {"topic":"t","others":true,"waiting":0,"leases":3,"claimed":0,"settled":0,"last_seen":"2026-11-20T09:59:59.000Z"}
 `)

@@ -11,21 +11,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/storekit"
 )
 
 const copyHelp = `Copy puts the topics of one store into another one, of whatever kinds the two are. It is a way from
 a directory to Redis or PostgreSQL, and back. FROM and TO are written as --store takes them.
 
-Without --yes it only looks, and says what would be copied and what cannot be. With --yes it
-copies. FROM must be at rest: its topics have to be paused, which --pause does, and nobody may
-hold a lease. FROM keeps everything. So a run that ended early is made again: what TO has already
-stays as it is there. At the end the counts of both stores are compared.
+Without --yes nothing is changed: the command says what would be copied and what cannot be. With
+--yes it copies. FROM must be at rest: its topics have to be paused, which --pause does, and nobody
+may hold a lease. FROM keeps all its messages, and messages that TO has already are left as they
+are, so a run that ended early can simply be made again. At the end the counts of both stores are
+compared.
 
-A message keeps its ID, body, headers, due time, expiry, how long its ID is remembered, and the
-number of attempts that it has left. A topic keeps its settings but for the pauses. The history of
-failed attempts, the times of push and first due time, and what is kept of finished messages, their
-IDs and stories, stay behind. Dead messages stop the copy until --dead says what to do with them.`
+A message keeps its ID, body, headers, due time, expiry, its --remember, and the number of attempts
+that it has left. A topic keeps its settings except for the pauses. Not copied are the history of
+failed attempts, the time of the push, the first due time, and what is kept about finished messages:
+the IDs of the duplicate window and the finished records. While a topic has dead messages, the copy
+refuses until --dead says what to do with them.`
 
 const copyExample = `  punctual copy ./punctual-data redis://localhost
   punctual copy ./punctual-data postgres://localhost/shop --pause --yes
@@ -63,7 +68,7 @@ func newCopy(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.yes, "yes", false, "copy; without it nothing is changed")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only look, which is what happens without --yes")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, which is the default without --yes")
 	flags.BoolVar(&f.pause, "pause", false, "pause pushes and deliveries of the topics in FROM first, and leave them paused")
 	flags.StringArrayVar(&f.topics, "topic", nil, "copy this `TOPIC` alone; may be given more than once")
 	flags.StringVar(&f.dead, "dead", deadRefuse, "what to do when there are dead messages: `refuse|leave|carry`; carry makes them dead in TO, with reason and last error as one text")
@@ -153,7 +158,7 @@ type copier struct {
 	to     punctual.Inspector
 	target punctual.Store
 	topics []*copiedTopic
-	bar    *bar
+	bar    *term.Bar
 	done   int64
 }
 
@@ -175,7 +180,7 @@ func (c *copier) survey(ctx context.Context) error {
 		}
 	}
 	for _, t := range all {
-		if len(c.flags.topics) > 0 && !slices.Contains(c.flags.topics, t.Topic) || len(c.flags.topics) == 0 && t.Topic == punctual.AuditTopic {
+		if len(c.flags.topics) > 0 && !slices.Contains(c.flags.topics, t.Topic) || len(c.flags.topics) == 0 && t.Topic == access.AuditTopic {
 			continue
 		}
 		ct := &copiedTopic{stats: t}
@@ -187,10 +192,10 @@ func (c *copier) survey(ctx context.Context) error {
 			ct.Notes = append(ct.Notes, fmt.Sprintf("%d messages are being worked on: end the consumers and wait", t.Leased))
 		}
 		if t.Settings.DedupeWindow > 0 {
-			ct.Notes = append(ct.Notes, "IDs of finished messages that the topic remembers are not copied: a push that repeats one is stored")
+			ct.Notes = append(ct.Notes, "the IDs of the duplicate window are not copied: a push that repeats the ID of a finished message is stored")
 		}
 		if t.Settings.FinishedRetention > 0 {
-			ct.Notes = append(ct.Notes, "stories of finished messages are not copied")
+			ct.Notes = append(ct.Notes, "records of finished messages are not copied")
 		}
 		c.topics = append(c.topics, ct)
 	}
@@ -251,7 +256,7 @@ func (c *copier) run(ctx context.Context) error {
 	}
 	c.bar = c.newBar("messages copied", total)
 	err := c.copyAll(ctx)
-	c.bar.stop(err)
+	c.bar.Stop(err)
 	if err != nil {
 		return fmt.Errorf("%w (messages copied before that: %d; repeat the command to go on)", err, c.done)
 	}
@@ -290,9 +295,11 @@ func (c *copier) copyAll(ctx context.Context) error {
 // settings gives the topic in TO the settings of that in FROM, but for the pauses.
 func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 	s := t.stats.Settings
-	p := punctual.SettingsPatch{
-		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
-		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, Partitions: &s.Partitions,
+	var p punctual.SettingsPatch
+	for _, row := range settings.Table {
+		if !row.Pause {
+			row.Take(&p, &s)
+		}
 	}
 	now, err := c.to.Settings(ctx, t.Topic)
 	if err != nil {
@@ -308,7 +315,7 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 		_, err = c.to.Configure(ctx, t.Topic, p)
 	}
 	if errors.Is(err, punctual.ErrUnsupported) && s.FinishedRetention > 0 {
-		t.Notes = append(t.Notes, "TO keeps no stories of finished messages")
+		t.Notes = append(t.Notes, "TO keeps no records of finished messages")
 		p.FinishedRetention = nil
 		_, err = c.to.Configure(ctx, t.Topic, p)
 	}
@@ -365,7 +372,7 @@ func (c *copier) copyPage(ctx context.Context, t *copiedTopic, ms []punctual.Inf
 
 func (c *copier) count(n int) {
 	c.done += int64(n)
-	c.bar.set(c.done)
+	c.bar.Set(c.done)
 }
 
 // copyOf is a message to push that is like one that is stored. It has as many attempts as that has left.
@@ -480,8 +487,8 @@ func (c *copier) discard(ctx context.Context, t *copiedTopic, texts map[string]s
 // show prints what was found, or copied, and fails when TO has less than FROM.
 func (c *copier) show(dryRun bool) error {
 	short := 0
-	table := c.newTable("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "DEAD CARRIED", "LIVE IN TO", "DEAD IN TO")
-	rightAligned(table, 2, 3, 4, 5, 6, 7, 8)
+	table := c.out.Table("TOPIC", "LIVE", "DEAD", "COPIED", "THERE ALREADY", "DEAD CARRIED", "LIVE IN TO", "DEAD IN TO")
+	term.RightAligned(table, 2, 3, 4, 5, 6, 7, 8)
 	for _, t := range c.topics {
 		if t.Histories > 0 {
 			t.Notes = append(t.Notes, fmt.Sprintf("%d messages came without the history of their failed attempts", t.Histories))
@@ -526,4 +533,19 @@ func (c *copier) show(dryRun bool) error {
 		}
 	}
 	return nil
+}
+
+// copyJSON is what copy prints for one topic. Without --yes only the counts of FROM are there.
+type copyJSON struct {
+	Topic     string   `json:"topic"`
+	DryRun    bool     `json:"dry_run"`
+	From      int64    `json:"from"`      // messages in FROM that are not dead
+	FromDead  int64    `json:"from_dead"` // dead ones
+	Stored    int64    `json:"stored"`    // messages that were copied
+	Kept      int64    `json:"kept"`      // messages that TO had already
+	Carried   int64    `json:"carried"`   // dead ones that were made dead in TO
+	Histories int64    `json:"histories"` // messages whose failed attempts were left behind
+	To        int64    `json:"to"`        // messages in TO that are not dead, at the end
+	ToDead    int64    `json:"to_dead"`
+	Notes     []string `json:"notes,omitempty"` // what could not be carried, for people
 }

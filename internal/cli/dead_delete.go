@@ -8,10 +8,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const deadDeleteHelp = `Delete removes dead messages for good, those whose IDs are named. Each ID has a definite outcome:
-deleted, not_dead (it is still to be delivered, and stays) or not_found. A first argument that is
-the name of a topic is taken as one when IDs follow; --topic names it in any case. To remove many,
-use "dead purge".
+const deadDeleteHelp = `Delete removes the dead messages whose IDs are given, for good. Each ID has a definite outcome:
+deleted, not_dead (the message is still to be delivered, and stays) or not_found. When the first
+argument is the name of a topic and IDs follow, only that topic is searched; --topic says the same
+without doubt. To remove many, use "dead purge".
 
 ` + idsHelp
 

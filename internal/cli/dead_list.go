@@ -10,10 +10,10 @@ import (
 )
 
 const deadListHelp = `List shows the dead messages of a topic, or of all topics one after the other, with the reason and
-the last error. They come in the order in which they died. --on keeps those of one day, in the
-local time zone (TZ), or with --utc in UTC. --reason keeps those that are dead for it. With --json
-there is one object per line with all that is known of a message. With --limit 0, too, this is an
-export of all. It takes no more memory than a thousand do.`
+the last error, in the order in which they died. --on shows those that died on one day of the local
+time zone (TZ), or with --utc of UTC; --reason those with one reason. With --json each message is
+one object with all that is known about it. --json --limit 0 exports all dead messages, however many
+there are, in little memory.`
 
 const deadListExample = `  punctual dead list
   punctual dead list order.cancel --on 2026-11-20

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 const deadPurgeHelp = `Purge removes dead messages of a topic for good: all of them, those that died on one day, or
@@ -100,7 +101,7 @@ func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual
 	b := a.newBar("messages removed", before)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
-	if b.tracker != nil {
+	if b.Shown() {
 		watching.Go(func() {
 			ticker := time.NewTicker(time.Second / 2)
 			defer ticker.Stop()
@@ -111,7 +112,7 @@ func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual
 				case <-ticker.C:
 				}
 				if now, ok := count(); ok { // else the bar stands still
-					b.set(max(0, before-now))
+					b.Set(max(0, before-now))
 				}
 			}
 		})
@@ -119,14 +120,14 @@ func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual
 	n, err := i.Purge(ctx, q)
 	close(done)
 	watching.Wait()
-	b.set(n)
-	b.stop(err)
+	b.Set(n)
+	b.Stop(err)
 	return n, err
 }
 
 func (a *app) printPurged(topic string, n int64, kind string) error {
 	if a.json {
-		return a.out.writeJSON(purgeJSON{Topic: topic, Purged: n})
+		return a.out.writeJSON(wire.Purged{Topic: topic, Purged: n})
 	}
 	word := "messages"
 	if n == 1 {

@@ -11,11 +11,12 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const deadRequeueHelp = `Requeue schedules dead messages again, now or when --in or --at says, with their attempts starting
-anew; the history stays. Name IDs, or take --all dead messages of a topic, or of every topic when
-none is named. A first argument that is the name of a topic is taken as one when IDs follow;
---topic names it in any case. --on takes those that died on a day of the local time zone (TZ), or
-with --utc of UTC. --reason takes those that are dead for it.
+const deadRequeueHelp = `Requeue schedules dead messages again, now or at the time of --in or --at. Their attempts are
+counted from 1 again, and the history of failures stays. Give IDs, or --all for every dead message
+of a topic, or of all topics when none is given. When the first argument is the name of a topic and
+IDs follow, only that topic is searched; --topic says the same without doubt. With --all, --on
+requeues only those that died on one day of the local time zone (TZ), or with --utc of UTC, and
+--reason only those with one reason.
 
 ` + idsHelp
 

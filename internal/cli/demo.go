@@ -5,19 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/internal/cli/demo"
 )
 
-const demoHelp = `Demo plays the story of a shop for about 15 seconds, on a fresh store in a temporary directory. An
-order that is not paid in time is closed. Some orders are paid, one gets more time, one fails and
-is retried, one can never be closed and ends dead. The store is closed and opened again in
-between. At the end it says how late the deliveries were and checks each promise; it exits with 1
-if one was broken.`
+const demoHelp = `Demo plays 15 seconds in a shop, on a fresh store in a temporary directory. An order that is not
+paid in time is closed. Some orders are paid, one gets more time, one fails and is retried, and one
+can never be closed and ends dead. In between the store is closed and opened again. At the end the
+demo says how late the deliveries were and checks each promise; it exits with 1 if one was broken.`
 
 const demoExample = `  punctual demo
   punctual demo --json
@@ -62,72 +61,30 @@ func (a *app) leaveDemo(dir string, keep bool) error {
 	return nil
 }
 
-// playDemo plays the story on the store that open opens, and reports.
+// playDemo plays the story on the store that open opens, prints what came of it, and fails if a promise was broken.
 func (a *app) playDemo(ctx context.Context, open func() (punctual.Store, error)) error {
-	l := newLedger()
-	stop := a.showLive(l)
-	err := playStory(ctx, open, l)
-	stop()
+	live := a.out.Output
+	if a.json {
+		live = nil
+	}
+	r, err := demo.Play(ctx, open, live)
 	if err != nil {
 		return err
 	}
-	return a.reportDemo(l)
+	return a.showDemo(r)
 }
 
-// reportDemo prints the end of the story and fails if a promise was broken.
-func (a *app) reportDemo(l *ledger) error {
-	results := l.results()
-	if a.json {
-		if err := a.out.writeJSON(demoOf(l, results)); err != nil {
-			return err
-		}
-	} else {
-		a.showEnd(l, results)
+func (a *app) showDemo(r *demo.Report) error {
+	if !a.json {
+		r.Show(a.out.Output)
+	} else if err := a.out.writeJSON(r); err != nil {
+		return err
 	}
-	broken := 0
-	for _, v := range results {
-		if !v.kept {
-			broken++
-		}
-	}
-	if broken > 0 {
+	if n := r.Broken(); n > 0 {
 		return &failure{
 			code: codeProblems, exit: exitError, definite: true,
-			text: fmt.Sprintf("%d promises were broken: please report this with the output above", broken),
+			text: fmt.Sprintf("%d promises were broken: please report this with the output above", n),
 		}
 	}
 	return nil
 }
-
-// demoJSON is what demo prints.
-type demoJSON struct {
-	Lateness latenessJSON  `json:"lateness"`
-	Promises []promiseJSON `json:"promises"`
-}
-
-// latenessJSON sums up how late the deliveries were, in milliseconds.
-type latenessJSON struct {
-	Count int   `json:"n"`
-	P50   int64 `json:"p50_ms"`
-	P99   int64 `json:"p99_ms"`
-	Max   int64 `json:"max_ms"`
-}
-
-// promiseJSON is one promise that was checked.
-type promiseJSON struct {
-	Promise string `json:"promise"`
-	Kept    bool   `json:"kept"`
-	Detail  string `json:"detail,omitempty"`
-}
-
-func demoOf(l *ledger, results []outcome) demoJSON {
-	s := l.lateness()
-	out := demoJSON{Lateness: latenessJSON{s.n, s.p50.Milliseconds(), s.p99.Milliseconds(), s.max.Milliseconds()}}
-	for _, v := range results {
-		out.Promises = append(out.Promises, promiseJSON{v.promise, v.kept, v.detail})
-	}
-	return out
-}
-
-// demoEnd bounds how long the story waits for its last message beyond its plan.
-const demoEnd = time.Minute

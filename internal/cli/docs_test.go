@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"reflect"
@@ -11,6 +10,10 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual/internal/cli/demo"
+	"github.com/punctualmq/punctual/internal/cli/top"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 func readDocs(t *testing.T) string {
@@ -131,8 +134,8 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	docs := readDocs(t)
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
 	shapes := []any{
-		&pushJSON{}, &deliveryJSON{}, &cancelJSON{}, &amendJSON{}, &messageJSON{}, &finishedJSON{}, &topicJSON{}, &settingsJSON{}, &purgeJSON{},
-		&forecastJSON{}, &checkJSON{}, &clockJSON{}, &findingJSON{}, &versionJSON{}, &errorJSON{}, &demoJSON{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{},
+		&wire.PushResult{}, &wire.Delivery{}, &amendJSON{}, &messageJSON{}, &wire.Finished{}, &topicJSON{}, &settingsJSON{}, &wire.Purged{},
+		&forecastJSON{}, &wire.CheckReport{}, &clockJSON{}, &wire.Finding{}, &versionJSON{}, &errorJSON{}, &demo.Report{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{},
 	}
 	found := make([]bool, len(shapes))
 	for _, e := range examples {
@@ -143,9 +146,7 @@ func TestDocsHaveTheShapes(t *testing.T) {
 		fits := false
 		for n, shape := range shapes {
 			v := reflect.New(reflect.TypeOf(shape).Elem()).Interface()
-			d := json.NewDecoder(strings.NewReader(text))
-			d.DisallowUnknownFields()
-			if d.Decode(v) == nil && sameNames(t, text, v) {
+			if wire.DecodeRequest([]byte(text), v) == nil && sameNames(t, text, v) {
 				found[n], fits = true, true
 			}
 		}
@@ -180,7 +181,7 @@ func sameNames(t *testing.T, text string, v any) bool {
 // The keys of top stand in the docs as ? shows them.
 func TestDocsHaveTheKeys(t *testing.T) {
 	var want, got [][]string
-	for _, k := range topKeys() {
+	for _, k := range top.Keys() {
 		want = append(want, []string{strings.Join(strings.Fields(k[0]), " "), k[1]})
 	}
 	for _, row := range tableBehind(t, readDocs(t), "| key | does |") {

@@ -10,18 +10,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const doctorHelp = `Doctor looks at what a store stands on: its disk or server, not its messages. It says whether the
-promises can be kept there, and what to do when not. It works when the store refuses to open, and
-before there is one. Each finding has a severity:
+const doctorHelp = `Doctor examines what a store stands on, its disk or servers, and not its messages. It says whether
+the store can keep its promises there, and what to do if it cannot. It also works when the store
+refuses to open, and before there is one. Each finding has a severity:
 
   good     as it should be
   warning  the store works, with less than it could have or for not much longer
   bad      a promise does not hold, or the store refuses to open
 
-It changes nothing, but that it makes and removes one small file on a disk. The exit code is 1 when
-something is bad. To read a whole store there is 'punctual check'.`
+Doctor changes nothing, except that it makes and removes one small file on a disk. The exit code is
+1 when something is bad. 'punctual check' reads all messages of a store.`
 
 const doctorExample = `  punctual doctor
   punctual doctor --store disk:/var/lib/punctual
@@ -65,7 +68,7 @@ func badFindings(findings []punctual.Finding) error {
 func (a *app) showFindings(findings []punctual.Finding) error {
 	if a.json {
 		for _, f := range findings {
-			if err := a.out.writeJSON(findingJSON{Name: f.Name, Value: f.Value, Severity: f.Severity.String(), Remedy: f.Remedy}); err != nil {
+			if err := a.out.writeJSON(wire.FindingOf(f)); err != nil {
 				return err
 			}
 		}
@@ -73,7 +76,7 @@ func (a *app) showFindings(findings []punctual.Finding) error {
 	}
 	widest := 0
 	for _, f := range findings {
-		widest = max(widest, text.StringWidth(printable(f.Name)))
+		widest = max(widest, text.StringWidth(term.Printable(f.Name)))
 	}
 	for _, f := range findings {
 		a.showFinding(f, widest)
@@ -83,32 +86,21 @@ func (a *app) showFindings(findings []punctual.Finding) error {
 
 // showFinding prints one finding in columns, and below it what to do.
 func (a *app) showFinding(f punctual.Finding, widest int) {
-	mark, colour := marks(f.Severity)
-	severity := a.colour(colour, fmt.Sprintf("%s %-7s", mark, f.Severity))
-	a.printf("%s  %s  %s\n", severity, text.Pad(printable(f.Name), widest, ' '), oneLineOf(f.Value))
+	mark, colour := view.Mark(f.Severity)
+	severity := a.out.Colour(colour, fmt.Sprintf("%s %-7s", mark, f.Severity))
+	a.printf("%s  %s  %s\n", severity, text.Pad(term.Printable(f.Name), widest, ' '), oneLineOf(f.Value))
 	if f.Remedy == "" {
 		return
 	}
 	indent := strings.Repeat(" ", len("x warning")+2+widest+2)
 	remedy := oneLineOf(f.Remedy)
-	if isTerminal(a.out) { // a pipe keeps lines whole, for those who search them
-		remedy = text.WrapSoft(remedy, max(width(a.out)-len(indent), 30))
+	if a.out.IsTerminal() { // a pipe keeps lines whole, for those who search them
+		remedy = text.WrapSoft(remedy, max(a.out.Width()-len(indent), 30))
 	}
 	for line := range strings.Lines(remedy) {
 		a.printf("%s%s\n", indent, strings.TrimSpace(line))
 	}
 }
 
-// marks is how a severity looks: the word beside it is for those who see no colours.
-func marks(s punctual.Severity) (string, text.Color) {
-	switch s {
-	case punctual.SeverityGood:
-		return "✓", text.FgGreen
-	case punctual.SeverityWarning:
-		return "!", text.FgYellow
-	}
-	return "✗", text.FgRed
-}
-
 // oneLineOf is printable text without line breaks.
-func oneLineOf(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }
+func oneLineOf(s string) string { return strings.Join(strings.Fields(term.Printable(s)), " ") }

@@ -14,6 +14,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // severities are those of the findings of a doctor run with --json, by name.
@@ -21,7 +22,7 @@ func (r result) severities() map[string]string {
 	r.t.Helper()
 	severities := make(map[string]string)
 	for line := range strings.Lines(r.out) {
-		var f findingJSON
+		var f wire.Finding
 		if err := json.Unmarshal([]byte(line), &f); err != nil {
 			r.t.Fatalf("line %q: %v", line, err)
 		}

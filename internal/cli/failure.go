@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 )
 
 // The exit codes.
@@ -34,7 +35,7 @@ func exitCodes() []exitCode {
 		{fmt.Sprint(exitOK), "All was done as asked; also a consume that was drained by a signal."},
 		{fmt.Sprint(exitError), "An error: the text on standard error says what and how to mend it; also a check that found problems, a doctor that found something bad, a demo that saw a promise broken."},
 		{fmt.Sprint(exitUsage), "Wrong usage: an unknown flag, a malformed value, a missing argument. Nothing was changed."},
-		{fmt.Sprint(exitUnwished), "An outcome was not the wished one: not found, too late, the ID taken. The outcomes are printed."},
+		{fmt.Sprint(exitUnwished), "An outcome was not the wished one: not found, too late, the ID in use. The outcomes are printed."},
 		{"130, 143", "Ended at once by a second SIGINT, SIGTERM."},
 		{"141", "Whoever read standard output has gone, as head does. That is no error, and nothing is said."},
 	}
@@ -122,6 +123,20 @@ func outputError(err error) error {
 	return &failure{code: codeOutput, exit: exitError, text: fmt.Sprintf("write standard output: %v", err), cause: err}
 }
 
+// errorJSON is an error on standard error.
+type errorJSON struct {
+	Error errorBody `json:"error"`
+	// Line is the number of the input line that push --ndjson refused.
+	Line int64 `json:"line,omitzero"`
+}
+
+// errorBody says what failed; Definite that it certainly did not happen.
+type errorBody struct {
+	Code     string `json:"code"`
+	Message  string `json:"message"`
+	Definite bool   `json:"definite"`
+}
+
 // report prints err on standard error, as a line or with --json as an object, and
 // returns the exit code.
 func (a *app) report(err error) int {
@@ -137,7 +152,7 @@ func (a *app) report(err error) int {
 		return f.exit
 	}
 	text := strings.TrimPrefix(f.text, a.prefix()) // a store names the operation as well
-	fmt.Fprintf(a.errs, "punctual: %s%s\n", a.prefix(), printable(text))
+	fmt.Fprintf(a.errs, "punctual: %s%s\n", a.prefix(), term.Printable(text))
 	return f.exit
 }
 
@@ -203,7 +218,7 @@ func remedy(code string) string {
 	case "overloaded":
 		return "try again later"
 	case "indeterminate":
-		return "repeat it with the same ID, or look with 'punctual get'"
+		return "repeat it with the same ID, or see with 'punctual get' whether it happened"
 	case "canceled":
 		return "interrupted before it was done"
 	}

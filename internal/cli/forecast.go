@@ -12,13 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-const forecastHelp = `Forecast counts the messages that fall due in each minute, hour or day ahead, of one topic or
-of all. The first step is the one under way, and counts what is still ahead of it. Ready and
-leased messages count as overdue. Hours and days are those of the local time zone (TZ), or with
---utc of UTC; a day may have 23 or 25 hours.`
+const forecastHelp = `Forecast counts the messages that fall due in each minute, hour or day ahead, of one topic or of
+all. The first line is the present minute, hour or day, and counts what is still to come in it.
+Ready and leased messages count as overdue. Hours and days are those of the local time zone (TZ),
+or with --utc of UTC; a day may have 23 or 25 hours.`
 
 const forecastExample = `  punctual forecast
   punctual forecast order.cancel --by minute --buckets 30
@@ -94,7 +96,7 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 		return err
 	}
 	if topic == "" {
-		if err := withoutAudit(ctx, i, f, overview.AheadQuery{Topic: punctual.AuditTopic, Step: step.Step, Steps: step.buckets, Zone: zone}, now); err != nil {
+		if err := withoutAudit(ctx, i, f, overview.AheadQuery{Topic: access.AuditTopic, Step: step.Step, Steps: step.buckets, Zone: zone}, now); err != nil {
 			return err
 		}
 	}
@@ -128,6 +130,21 @@ func withoutAudit(ctx context.Context, i punctual.Inspector, f *overview.Ahead, 
 	return nil
 }
 
+// forecastJSON is what forecast prints.
+type forecastJSON struct {
+	Topic   string       `json:"topic,omitempty"` // left out: all topics
+	By      string       `json:"by"`              // "minute", "hour" or "day"
+	Overdue int64        `json:"overdue"`         // ready and leased messages
+	Buckets []bucketJSON `json:"buckets"`
+	Beyond  int64        `json:"beyond"` // due after the last bucket
+}
+
+// bucketJSON counts the messages due from From on, until the next bucket.
+type bucketJSON struct {
+	From  stamp `json:"from"`
+	Count int64 `json:"count"`
+}
+
 // drawForecast prints a line for each step with a bar as long as its count.
 func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Location) {
 	most := max(f.Overdue, f.Beyond)
@@ -136,9 +153,9 @@ func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Locatio
 	}
 	digits := len(fmt.Sprint(most))
 	labels := max(len(step.layout), len("overdue"))
-	room := max(10, width(a.out)-labels-digits-5)
+	room := max(10, a.out.Width()-labels-digits-5)
 	line := func(label string, n int64, c text.Color) {
-		a.printf("%s\n", strings.TrimRight(fmt.Sprintf("%-*s  %*d  %s", labels, label, digits, n, a.colour(c, barOf(n, most, room))), " "))
+		a.printf("%s\n", strings.TrimRight(fmt.Sprintf("%-*s  %*d  %s", labels, label, digits, n, a.out.Colour(c, view.Bar(n, most, room))), " "))
 	}
 	in := "local time"
 	if zone == time.UTC {
@@ -150,18 +167,4 @@ func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Locatio
 		line(time.Time(b.From).In(zone).Format(step.layout), b.Count, text.FgCyan)
 	}
 	line("beyond", f.Beyond, text.FgHiBlack)
-}
-
-// barOf is a bar for n when most takes all the room; what is not 0 is at least a sliver.
-func barOf(n, most int64, room int) string {
-	if n <= 0 {
-		return ""
-	}
-	eighths := int(float64(n) / float64(most) * float64(room) * 8)
-	slivers := []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
-	bar := strings.Repeat("█", eighths/8) + slivers[eighths%8]
-	if bar == "" {
-		return slivers[1]
-	}
-	return bar
 }

@@ -4,20 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
-const getHelp = `Get shows messages with all that the store knows of them: state, times, attempts, the history of
-failures, headers and body. If the topic keeps it ('punctual topic set --finished-retention'), the
-story of a message that was acked, cancelled or dropped is shown. It says how the message ended,
-when, and how late. An ID may have both, a message and the story of an earlier one.`
+const getHelp = `Get shows messages with all that the store knows about them: state, times, attempts, the history
+of failures, headers and body. A message that was acked, cancelled or dropped is gone, but a topic
+with a finished retention keeps a record of it ('punctual topic set --finished-retention 30d'). Get
+shows that record too: how the message ended, when, and how late it was delivered. When an ID was
+used again, both are shown: the message, and the record of the earlier one.`
 
 const getExample = `  punctual get order-42
   punctual get visit-7 --topic reminder
@@ -33,7 +37,7 @@ func newGet(a *app) *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.action(func(ctx context.Context, ids []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
-				return a.get(ctx, i, stories{s}, topic, ids)
+				return a.get(ctx, i, finishedRecords{s}, topic, ids)
 			})
 		}),
 	}
@@ -42,7 +46,7 @@ func newGet(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) get(ctx context.Context, i punctual.Inspector, k stories, topic string, ids []string) error {
+func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, topic string, ids []string) error {
 	places, err := lookUp(ctx, i, topic, ids)
 	if err != nil {
 		return err
@@ -57,30 +61,30 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k stories, topic st
 		if err != nil && punctual.ErrorCode(err) != "not_found" {
 			return err
 		}
-		told, err := k.of(ctx, i, p)
+		records, err := k.of(ctx, i, p)
 		if err != nil {
 			return err
 		}
-		if !stored && len(told) == 0 {
+		if !stored && len(records) == 0 {
 			missing = append(missing, p.id)
 		}
-		for _, f := range told {
-			if err := a.showStory(f); err != nil {
+		for _, f := range records {
+			if err := a.showFinished(f); err != nil {
 				return err
 			}
 		}
 	}
 	if missing != nil {
-		return unwishedf("not_found", "ID %q: not found: there is no such message, and no story of a finished one is kept%s", strings.Join(missing, `", "`), a.notLookedInto(topic))
+		return unwishedf("not_found", "ID %q: not found: there is no such message, and no record of a finished one is kept%s", strings.Join(missing, `", "`), a.notLookedInto(topic))
 	}
 	return nil
 }
 
-// stories are those of finished messages that a store keeps, if it keeps any.
-type stories struct{ store punctual.Store }
+// finishedRecords are the records of finished messages that a store keeps, if it keeps any.
+type finishedRecords struct{ store punctual.Store }
 
-// of finds the story of an ID in the topic where it was found, or in all topics.
-func (k stories) of(ctx context.Context, i punctual.Inspector, p found) (told []punctual.Finished, err error) {
+// of returns the records of an ID: that of the topic where a message was found, else those of all topics.
+func (k finishedRecords) of(ctx context.Context, i punctual.Inspector, p found) (records []punctual.Finished, err error) {
 	keeper, err := punctual.As[punctual.FinishedKeeper](k.store)
 	if err != nil {
 		return nil, nil
@@ -95,19 +99,19 @@ func (k stories) of(ctx context.Context, i punctual.Inspector, p found) (told []
 		f, err := keeper.Finished(ctx, t.Topic, p.id)
 		switch {
 		case err == nil:
-			told = append(told, f)
+			records = append(records, f)
 		case errors.Is(err, punctual.ErrUnsupported):
 			return nil, nil
 		case !errors.Is(err, punctual.ErrNotFound):
 			return nil, err
 		}
 	}
-	return told, nil
+	return records, nil
 }
 
-func (a *app) showStory(f punctual.Finished) error {
+func (a *app) showFinished(f punctual.Finished) error {
 	if a.json {
-		return a.out.writeJSON(finishedOf(f))
+		return a.out.writeJSON(wire.FinishedOf(&f))
 	}
 	row := a.row
 	row("id", "%s", f.ID)
@@ -127,9 +131,9 @@ func (a *app) showStory(f punctual.Finished) error {
 	return nil
 }
 
-// row prints a name and what stands behind it.
+// row prints a line of a name and a value.
 func (a *app) row(name, format string, args ...any) {
-	a.printf("%-12s %s\n", name, printable(fmt.Sprintf(format, args...)))
+	a.printf("%-12s %s\n", name, term.Printable(fmt.Sprintf(format, args...)))
 }
 
 func (a *app) showFailures(fs []punctual.Failure) {
@@ -147,7 +151,7 @@ func getFound(ctx context.Context, i punctual.Inspector, f found) (punctual.Info
 
 func (a *app) showMessage(m punctual.Info) error {
 	if a.json {
-		return a.out.writeJSON(messageOf(m))
+		return a.out.writeJSON(wire.MessageOf(&m))
 	}
 	row := a.row
 	row("id", "%s", m.ID)
@@ -175,26 +179,9 @@ func (a *app) showMessage(m punctual.Info) error {
 		row("died", "%s, %s", stamp(m.Died), m.Reason)
 	}
 	a.showFailures(m.Failures)
-	for _, name := range sortedNames(m.Headers) {
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		row("header", "%s=%s", name, m.Headers[name])
 	}
-	row("body", "%s", bodyText(m.Body))
+	row("body", "%s", view.BodyText(m.Body))
 	return nil
-}
-
-func sortedNames(h map[string]string) []string {
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// bodyText is a body for people; its exact bytes come with --json.
-func bodyText(body []byte) string {
-	if utf8.Valid(body) {
-		return string(body)
-	}
-	return fmt.Sprintf("(%d bytes that are not text: see --json)", len(body))
 }

@@ -18,7 +18,8 @@ import (
 const stdinIDs = "-"
 
 // idsHelp is what the help of each command that takes IDs says of that.
-const idsHelp = `ID "-" reads the IDs from standard input, one a line; they are taken in batches as they come.`
+const idsHelp = `ID "-" reads the IDs from standard input, one on each line, and works on them in batches as they
+come.`
 
 func readsIDs(ids []string) bool { return len(ids) == 1 && ids[0] == stdinIDs }
 

@@ -13,18 +13,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/importer"
 )
 
 const importHelp = `Import takes over the delayed messages that another system holds in Redis or PostgreSQL: none lost,
 and none delivered twice by the import.
 
-Without --yes it only looks: it counts what is there, says when it is due, shows samples, and
-lists what cannot be imported and why. Nothing is changed.
+Without --yes nothing is changed: the command counts what is there, says when it is due, shows
+samples, and lists what cannot be imported and why.
 
-With --yes one step on its server takes each message out of the other system, so no old consumer
-can have it as well. Then it is pushed here. The next run of the same command goes on where a
-killed one ended, and two runs at once do no harm. Producers and consumers of the other system may
+With --yes each message is taken out of the other system in one step on its server, so that no old
+consumer can have it as well, and is then pushed here. After a run was killed, the same command goes
+on where it ended, and two runs at once do no harm. Producers and consumers of the other system may
 go on meanwhile. Messages that cannot be imported stay where they are, and the exit code is 1.
 
 docs/importing.md has the steps for each system, with both systems running side by side.`
@@ -68,14 +69,14 @@ func (f *importFlags) add(cmd *cobra.Command) {
 	}
 	flags.StringVar(&f.from, "from", "", from)
 	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only look, which is what happens without --yes")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, which is the default without --yes")
 	flags.StringVar(&f.opt.Topic, "topic", "", "the `TOPIC` for all messages")
 	flags.Int64Var(&f.opt.Limit, "limit", 0, "import at most `N` messages; 0 is no limit")
 	flags.Var(&f.leave, "leave", "leave messages to the old consumers that are due or will be within this `DURATION`")
 	flags.Var(&f.spread, "spread", "deliver messages whose time has passed over this `DURATION`, not all at once")
 	flags.BoolVar(&f.opt.Follow, "follow", false, "go on until interrupted, and take over what old producers still add")
 	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
-	flags.Var(&f.dedupe, "dedupe-window", "how long a killed run may wait to be gone on with; topics remember finished IDs at least for this `DURATION` (7d)")
+	flags.Var(&f.dedupe, "dedupe-window", "how long a run that was killed can be resumed; the duplicate window of the topics is set to at least this `DURATION` (7d)")
 	flags.StringVar(&f.uncertain, "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
 	completeFlag(cmd, "uncertain", "leave", "push", "drop", "return")
 }
@@ -167,14 +168,14 @@ func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f
 	if f.yes {
 		message = "imported"
 	}
-	bar := &bar{}
+	bar := &term.Bar{}
 	o.Started = func(total int64) {
 		if o.Follow {
 			total = 0
 		}
 		bar = a.newBar(message, total)
 	}
-	o.Progress = func(done int64) { bar.set(done) }
+	o.Progress = func(done int64) { bar.Set(done) }
 	im, hangUp, err := newImporter(ctx, from, o)
 	if err != nil {
 		return err
@@ -185,7 +186,7 @@ func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f
 		}
 	}()
 	report, err := a.lookOrMove(ctx, im, f.yes)
-	bar.stop(err)
+	bar.Stop(err)
 	return a.endImport(report, rejects, f, err)
 }
 

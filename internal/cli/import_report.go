@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/importer"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // importJSON is what import prints.
@@ -19,7 +21,7 @@ type importJSON struct {
 	DryRun bool   `json:"dry_run"`
 	// Unit is what the scores of a zset or a column of numbers count, UnitGuessed that nobody said so.
 	Unit        string           `json:"unit,omitempty"`
-	UnitGuessed bool             `json:"unit_guessed,omitempty"`
+	UnitGuessed bool             `json:"unit_guessed,omitzero"`
 	Sets        []importSetJSON  `json:"sets"`
 	Remembered  []rememberedJSON `json:"remembered,omitempty"` // topics whose setting was changed
 	Unfinished  int64            `json:"unfinished"`           // in staging because the run failed
@@ -42,7 +44,7 @@ type importSetJSON struct {
 type surveyJSON struct {
 	Importable int64            `json:"importable"`
 	Overdue    int64            `json:"overdue"`
-	Locks      int64            `json:"locks,omitempty"`
+	Locks      int64            `json:"locks,omitzero"`
 	FirstDue   stamp            `json:"first_due,omitzero"`
 	LastDue    stamp            `json:"last_due,omitzero"`
 	Topics     map[string]int64 `json:"topics"`
@@ -67,12 +69,12 @@ type rememberedJSON struct {
 
 // rejectJSON is one line of --rejects.
 type rejectJSON struct {
-	Key          string  `json:"key"`
-	Member       *string `json:"member,omitempty"`
-	MemberBase64 []byte  `json:"member_base64,omitempty"`
-	Score        string  `json:"score"`
-	Reason       string  `json:"reason"`
-	Message      string  `json:"message"`
+	Key          string    `json:"key"`
+	Member       wire.Text `json:"member,omitzero"`
+	MemberBase64 []byte    `json:"member_base64,omitzero"`
+	Score        string    `json:"score"`
+	Reason       string    `json:"reason"`
+	Message      string    `json:"message"`
 }
 
 func importOf(r *importer.Report, dryRun bool) importJSON {
@@ -117,8 +119,8 @@ func (a *app) showImport(r *importer.Report, f *importFlags) error {
 }
 
 func (a *app) showSurvey(r *importer.Report, f *importFlags) {
-	t := a.newTable("FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE")
-	rightAligned(t, 3, 4, 5, 6, 7, 8)
+	t := a.out.Table("FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE")
+	term.RightAligned(t, 3, 4, 5, 6, 7, 8)
 	for _, s := range r.Sets {
 		t.AppendRow([]any{
 			setName(s), topicsOf(s), s.Found, s.Importable, s.Overdue, rejected(s), s.Left, s.Staged, when(s.Earliest), when(s.Latest),
@@ -127,7 +129,7 @@ func (a *app) showSurvey(r *importer.Report, f *importFlags) {
 	a.printf("%s\n", t.Render())
 	for _, s := range r.Sets {
 		for _, m := range s.Samples {
-			a.printf("%s: due %s, ID %s, body %s\n", setName(s), when(m.Due), printable(m.ID), oneLine(string(m.Body), 60))
+			a.printf("%s: due %s, ID %s, body %s\n", setName(s), when(m.Due), term.Printable(m.ID), term.OneLine(string(m.Body), 60))
 		}
 		for _, note := range s.Notes {
 			a.printf("%s: %s\n", setName(s), note)
@@ -156,8 +158,8 @@ func unitLong(word string) string {
 }
 
 func (a *app) showMoved(r *importer.Report) {
-	t := a.newTable("FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED")
-	rightAligned(t, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+	t := a.out.Table("FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED")
+	term.RightAligned(t, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 	for _, s := range r.Sets {
 		t.AppendRow([]any{
 			setName(s), topicsOf(s), s.Stored, s.Duplicates, rejected(s), s.Left, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged,
@@ -165,7 +167,7 @@ func (a *app) showMoved(r *importer.Report) {
 	}
 	a.printf("%s\n", t.Render())
 	for _, c := range r.Remembered {
-		a.printf("Topic %s remembers finished IDs for %s now, so that a run that was killed can be gone on with.\n", c.Topic, notation.FormatDuration(c.Now))
+		a.printf("The duplicate window of topic %s is %s now, so that a run that was killed can be resumed.\n", c.Topic, notation.FormatDuration(c.Now))
 		a.printf("When the import is over: punctual topic set %s --dedupe-window %s\n", c.Topic, notation.FormatDuration(c.Was))
 	}
 }
@@ -173,9 +175,9 @@ func (a *app) showMoved(r *importer.Report) {
 // setName is a set as people call it.
 func setName(s *importer.SetReport) string {
 	if s.Part == "" {
-		return printable(s.Name)
+		return term.Printable(s.Name)
 	}
-	return printable(s.Name) + " (" + s.Part + ")"
+	return term.Printable(s.Name) + " (" + s.Part + ")"
 }
 
 func topicsOf(s *importer.SetReport) string {
@@ -185,7 +187,7 @@ func topicsOf(s *importer.SetReport) string {
 	if len(s.Topics) == 0 {
 		return "by type"
 	}
-	return oneLine(strings.Join(slices.Sorted(maps.Keys(s.Topics)), ", "), 40)
+	return term.OneLine(strings.Join(slices.Sorted(maps.Keys(s.Topics)), ", "), 40)
 }
 
 // rejected is "5" or "5: 3 score, 2 body".
@@ -228,14 +230,14 @@ func (a *app) openRejects(name string) (*rejectLog, error) {
 
 func (l *rejectLog) write(r importer.Reject) error {
 	if l.n++; l.n <= shownRejects {
-		l.kept = append(l.kept, fmt.Sprintf("left in %s: %s: %s", printable(r.Set), oneLine(r.Member, 60), printable(r.Text)))
+		l.kept = append(l.kept, fmt.Sprintf("left in %s: %s: %s", term.Printable(r.Set), term.OneLine(r.Member, 60), term.Printable(r.Text)))
 	}
 	if l.file == nil {
 		return nil
 	}
-	member := contentOf([]byte(r.Member))
+	member := wire.BodyOf([]byte(r.Member))
 	line, err := jsonLine(rejectJSON{
-		Key: r.Set, Member: member.Body, MemberBase64: member.BodyBase64,
+		Key: r.Set, Member: member.Text, MemberBase64: member.Base64,
 		Score: strconv.FormatFloat(r.Score, 'g', -1, 64), Reason: string(r.Reason), Message: r.Text,
 	})
 	if err == nil {

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // jobs is a Redis with a sorted set of this name, and a store on disk to import it into.
@@ -85,7 +85,7 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var line rejectJSON
-	if err := json.Unmarshal(text, &line); err != nil || *line.Member != "never\x1b[2J" || line.Reason != "score" || line.Key != "jobs" || line.Score != "1e+300" {
+	if err := wire.DecodeAnswer(text, &line); err != nil || string(line.Member) != "never\x1b[2J" || line.Reason != "score" || line.Key != "jobs" || line.Score != "1e+300" {
 		t.Errorf("--rejects wrote %s, %v", text, err)
 	}
 	runOn(t, "disk:"+j.dir, "list", "orders", "--json").ok().contains(`"body":"close order 42"`, `"due":"2100-01-01T12:00:00.000Z"`)
@@ -157,11 +157,11 @@ func TestImportKilled(t *testing.T) {
 	out := j.run("consume", "t", "--until-empty").ok().out
 	seen := map[string]int{}
 	for line := range strings.Lines(out) {
-		var d deliveryJSON
-		if err := json.Unmarshal([]byte(line), &d); err != nil {
+		var d wire.Delivery
+		if err := wire.DecodeAnswer([]byte(line), &d); err != nil {
 			t.Fatal(err)
 		}
-		seen[*d.Body]++
+		seen[string(d.Body.Text)]++
 	}
 	for i := range n {
 		if m := fmt.Sprint("job ", i); seen[m] != 1 {

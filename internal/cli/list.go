@@ -10,11 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-const listHelp = `List shows messages of a topic in order of time: leased ones first, then ready, scheduled and dead
-ones, or those of one --state. A page holds --limit messages; --after continues behind it.`
+const listHelp = `List shows the messages of a topic: leased ones first, then ready, scheduled and dead ones, each
+state in the order of time, or with --state one of them. It shows up to --limit messages and then
+names a cursor; --after CURSOR continues behind them.`
 
 const listExample = `  punctual list order.cancel
   punctual list order.cancel --state scheduled --limit 20
@@ -179,7 +183,7 @@ func (a *app) newLister() *lister { return &lister{app: a} }
 // page shows some messages; of the last ones next tells how to go on.
 func (l *lister) page(ms []punctual.Info, next string, last bool) error {
 	for n, m := range ms {
-		shape := messageOf(m)
+		shape := messageJSON{Message: wire.MessageOf(&m)}
 		if last && n == len(ms)-1 {
 			shape.Next = next
 		}
@@ -210,8 +214,8 @@ func (l *lister) end() {
 	if len(l.rows) == 0 {
 		return
 	}
-	t := l.app.newTable("ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY")
-	rightAligned(t, 5)
+	t := l.app.out.Table("ID", "TOPIC", "STATE", "DUE", "ATTEMPTS", "NOTE", "BODY")
+	term.RightAligned(t, 5)
 	for _, row := range l.rows {
 		t.AppendRow(row)
 	}
@@ -220,7 +224,7 @@ func (l *lister) end() {
 }
 
 func listRow(m punctual.Info) []any {
-	return []any{m.ID, m.Topic, m.State.String(), stamp(m.Due), m.Attempt, oneLine(listNote(m), 40), oneLine(bodyText(m.Body), 40)}
+	return []any{m.ID, m.Topic, m.State.String(), stamp(m.Due), m.Attempt, term.OneLine(listNote(m), 40), term.OneLine(view.BodyText(m.Body), 40)}
 }
 
 // listNote is what is worth saying of a message besides its columns.

@@ -12,8 +12,8 @@ func TestCancel(t *testing.T) {
 	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
 	r.run("push", "t", "x", "--id", "b").ok()
 	r.claim("t", 1)
-	r.run("cancel", "a", "--json").ok().prints(`{"id":"a","outcome":"cancelled"}` + "\n")
-	r.run("cancel", "b", "--json").exits(exitUnwished).prints(`{"id":"b","outcome":"leased"}`+"\n").failsWith("leased", true)
+	r.run("cancel", "a", "--json").ok().prints(`{"id":"a","topic":"t","outcome":"cancelled"}` + "\n")
+	r.run("cancel", "b", "--json").exits(exitUnwished).prints(`{"id":"b","topic":"t","outcome":"leased"}`+"\n").failsWith("leased", true)
 	r.run("cancel", "a", "--json").exits(exitUnwished).prints(`{"id":"a","outcome":"not_found"}`+"\n").failsWith("not_found", true)
 	r.run("cancel", "a", "b", "--topic", "t").exits(exitUnwished, "2 of 2 messages were not cancelled").prints("a not_found\nb leased\n")
 	r.run("cancel", "a\x01").exits(exitUsage, "not printable")
@@ -164,8 +164,9 @@ func TestTopicsAndStats(t *testing.T) {
 	r.kill("u")
 	r.run("topic", "pause", "u", "--push", "--delivery").ok()
 	const (
-		lineT = `{"topic":"t","scheduled":1,"ready":0,"leased":0,"dead":0,"next_due":"2026-11-20T11:00:00.000Z","push_paused":false,"delivery_paused":false}`
-		lineU = `{"topic":"u","scheduled":0,"ready":1,"leased":0,"dead":1,"next_due":"2026-11-20T10:00:00.000Z","push_paused":true,"delivery_paused":true}`
+		rules = `"settings":{"lease":"30s","max_attempts":10,"backoff":"exp:1s..1h,jitter=0.2","dead_retention":"0s","dedupe_window":"0s","finished_retention":"0s","partitions":1,`
+		lineT = `{"topic":"t","scheduled":1,"ready":0,"leased":0,"dead":0,"next_due":"2026-11-20T11:00:00.000Z","push_paused":false,"delivery_paused":false,` + rules + `"push_paused":false,"delivery_paused":false}}`
+		lineU = `{"topic":"u","scheduled":0,"ready":1,"leased":0,"dead":1,"next_due":"2026-11-20T10:00:00.000Z","push_paused":true,"delivery_paused":true,` + rules + `"push_paused":true,"delivery_paused":true}}`
 	)
 	r.run("topics", "--json").ok().printsJSON(lineT, lineU)
 	r.run("stats", "--json").ok().printsJSON(lineT, lineU)
@@ -223,17 +224,6 @@ func TestForecastFollowsTheCalendar(t *testing.T) {
 		{"from":"2027-10-30T09:00:00.000Z","count":1},{"from":"2027-10-30T10:00:00.000Z","count":1}]}`)
 	r.run("forecast", "--by", "minute", "--buckets", "1", "--json").ok().contains(`"from":"2027-10-30T09:20:00.000Z"`)
 	r.run("forecast", "--by", "day", "--buckets", "200", "--json").ok().contains(`"beyond":0`)
-}
-
-func TestBarsNeverHideACount(t *testing.T) {
-	for _, c := range []struct {
-		n, most int64
-		want    string
-	}{{0, 0, ""}, {0, 10, ""}, {1, 1000000, "▏"}, {10, 10, "██████████"}, {5, 10, "█████"}, {9, 16, "█████▋"}} {
-		if got := barOf(c.n, c.most, 10); got != c.want {
-			t.Errorf("bar of %d of %d is %q, want %q", c.n, c.most, got, c.want)
-		}
-	}
 }
 
 func TestCheck(t *testing.T) {

@@ -11,13 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// IDs are unique within a topic. Commands that take IDs alone look for the topic.
+// IDs are unique within a topic. A command that gets an ID without a topic searches all topics for it.
 
-const topicFlagHelp = "the topic of the IDs (default: looked for; it must be the only one with the ID)"
+const topicFlagHelp = "the topic of the IDs (default: the only topic that has the ID)"
 
 // found is where an ID given on the command line was found.
 type found struct {
@@ -47,7 +49,7 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 		if topic != "" {
 			continue
 		}
-		holders, err := topicsWith(ctx, i, topics, id)
+		holders, err := view.TopicsWith(ctx, i, topics, id)
 		switch {
 		case err != nil:
 			return nil, err
@@ -60,21 +62,8 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 	return out, nil
 }
 
-func topicsWith(ctx context.Context, i punctual.Inspector, topics []punctual.TopicStats, id string) ([]string, error) {
-	var holders []string
-	for _, t := range topics {
-		_, err := i.Get(ctx, t.Topic, id)
-		switch {
-		case err == nil:
-			holders = append(holders, t.Topic)
-		case !errors.Is(err, punctual.ErrNotFound):
-			return nil, err
-		}
-	}
-	return holders, nil
-}
-
-// notLookedInto says of IDs that were looked for in all topics that some topics may not have been seen, or is empty.
+// notLookedInto is a remark for IDs that were not found in any topic: the token or certificate may not allow to inspect all
+// topics. It is empty where topic was given or the store knows no rights.
 func (a *app) notLookedInto(topic string) string {
 	kind, _, _ := strings.Cut(a.storeName(), ":")
 	p := a.place("")
@@ -84,7 +73,7 @@ func (a *app) notLookedInto(topic string) string {
 	return "; only topics that the token or certificate may inspect were looked into: name another one with --topic"
 }
 
-// amended is what became of one ID.
+// amended is the outcome for one ID.
 type amended struct {
 	found
 	outcome punctual.Amended
@@ -97,7 +86,7 @@ type change struct {
 	by time.Duration
 }
 
-// to is the change of one message.
+// to returns the change of the message that was found.
 func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual.Amendment, error) {
 	a := c.template
 	a.Topic, a.ID = f.topic, f.id
@@ -208,7 +197,7 @@ func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.
 	return nil
 }
 
-// isDead says of a message that was not found among those to be delivered whether it is dead.
+// isDead reports whether a message that was not found among those to be delivered is dead.
 func (a *app) isDead(ctx context.Context, i punctual.Inspector, d amended) bool {
 	if d.topic == "" || !errors.Is(d.outcome.Err, punctual.ErrNotFound) {
 		return false
@@ -241,7 +230,7 @@ func (t *tally) result() error {
 	if t.others == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("ID %q: %s", t.first.id, explain(t.first.outcome.Err, t.change))
+	text := fmt.Sprintf("ID %q: %s", t.first.id, view.Explain(t.first.outcome.Err, t.change))
 	if t.firstIsDead {
 		text = fmt.Sprintf("ID %q: it is dead: 'punctual dead requeue' delivers it again, 'punctual dead delete' removes it", t.first.id)
 	}
@@ -249,53 +238,30 @@ func (t *tally) result() error {
 		text += t.unseen
 	}
 	if t.done > 1 {
-		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, doneWord(t.change), text)
+		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, wire.OutcomeWord(t.change), text)
 	}
 	return unwishedf(punctual.ErrorCode(t.first.outcome.Err), "%s", text)
 }
 
+// amendJSON is what cancel, reschedule, dead requeue and dead delete print for one ID.
+type amendJSON struct {
+	ID      string `json:"id"`
+	Topic   string `json:"topic,omitempty"` // left out when the ID was found in no topic
+	Outcome string `json:"outcome"`         // "cancelled", "rescheduled", "requeued", "deleted", "leased", "not_found" or "not_dead"
+	Due     stamp  `json:"due,omitzero"`
+}
+
 func (a *app) printAmended(d amended, c punctual.Change) error {
-	status := cmp.Or(punctual.ErrorCode(d.outcome.Err), doneWord(c))
+	status := cmp.Or(punctual.ErrorCode(d.outcome.Err), wire.OutcomeWord(c))
 	switch {
 	case !a.json && d.outcome.Due.IsZero():
 		a.printf("%s %s\n", d.id, status)
 	case !a.json:
 		a.printf("%s %s, due %s\n", d.id, status, stamp(d.outcome.Due))
-	case c == punctual.ChangeCancel:
-		return a.out.writeJSON(cancelJSON{ID: d.id, Outcome: status})
 	default:
 		return a.out.writeJSON(amendJSON{ID: d.id, Topic: d.topic, Outcome: status, Due: stamp(d.outcome.Due)})
 	}
 	return nil
-}
-
-// doneWord is the outcome of a change that was made.
-func doneWord(c punctual.Change) string {
-	switch c {
-	case punctual.ChangeCancel:
-		return "cancelled"
-	case punctual.ChangeReschedule:
-		return "rescheduled"
-	case punctual.ChangeDelete:
-		return "deleted"
-	}
-	return "requeued"
-}
-
-// explain says what an outcome that was not wished means.
-func explain(err error, c punctual.Change) string {
-	switch {
-	case errors.Is(err, punctual.ErrLeased):
-		if c == punctual.ChangeCancel {
-			return "too late: it is being worked on; no further attempt will be made after this one"
-		}
-		return "too late: it is being worked on; nothing was changed"
-	case errors.Is(err, punctual.ErrNotDead) && c == punctual.ChangeDelete:
-		return "it is not dead: nothing was changed; 'punctual cancel' takes back a message that is to be delivered"
-	case errors.Is(err, punctual.ErrNotDead):
-		return "it is not dead: nothing was changed; 'punctual reschedule' moves a message that is to be delivered"
-	}
-	return "not found: there is no such message to be " + doneWord(c)
 }
 
 // completeTopics completes topic names for the first n arguments, all for -1. It is quiet

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
 	"github.com/punctualmq/punctual/server"
 )
@@ -14,16 +15,16 @@ import (
 // bearer is an Authenticator whose tokens are grants: "amend:*", "inspect:a.*".
 type bearer struct{}
 
-func (bearer) Authenticate(r *http.Request) (*server.Principal, error) {
-	p := &server.Principal{Name: "test"}
+func (bearer) Authenticate(r *http.Request) (*access.Principal, error) {
+	p := &access.Principal{Name: "test"}
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	for grant := range strings.SplitSeq(token, ",") {
 		action, topics, _ := strings.Cut(grant, ":")
-		a, err := server.ParseActions(action)
+		a, err := access.ParseActions(action)
 		if err != nil {
 			return nil, err
 		}
-		p.Grants = append(p.Grants, server.Grant{Actions: a, Topics: topics})
+		p.Grants = append(p.Grants, access.Grant{Actions: a, Topics: topics})
 	}
 	return p, nil
 }

@@ -108,3 +108,10 @@ func (a *app) showMigration(ctx context.Context, url string) error {
 	}
 	return nil
 }
+
+// migrationJSON is what migrate up and migrate status print.
+type migrationJSON struct {
+	Tables  int      `json:"tables"`
+	Program int      `json:"program"`
+	Pending []string `json:"pending"`
+}

@@ -253,7 +253,7 @@ func TestDemoPaintsInPlace(t *testing.T) {
 func TestTopOnATerminal(t *testing.T) {
 	for _, c := range []struct{ term, noColor string }{{"xterm-256color", ""}, {"xterm-256color", "1"}} {
 		r := newRig(t)
-		r.pushed1("order.cancel", "order-42", "x", time.Hour)
+		r.run("push", "order.cancel", "x", "--id", "order-42", "--in", "1h").ok()
 		r.env["TERM"], r.env["NO_COLOR"] = c.term, c.noColor
 		p := openTerminal(t, 80)
 		r.in = p.file

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -21,9 +22,9 @@ messages are read from standard input, one JSON object per line:
    "max_attempts"?, "expire"?, "drop_expired"?}
 
 A "body" that is text is the body; any other JSON value is kept as it is written.
-Each stored one is answered by a JSON line, in the order of the input. A line that is
-refused is reported on standard error with its number; the others go on. The other flags
-then hold for the lines that do not say otherwise.`
+For each message that was stored a JSON line is printed, in the order of the input. A line
+that is refused is reported on standard error with its number, and the others are stored. A
+flag, --expire 1h for instance, is for the lines that do not have the member themselves.`
 
 const pushExample = `  punctual push order.cancel '{"order":42}' --in 30m
   punctual push reminder "See you on Sunday" --at 2026-11-20T10:00:00Z --id visit-7
@@ -77,12 +78,12 @@ func (f *pushFlags) register(a *app, flags *pflag.FlagSet) {
 	f.when.register(a, flags)
 	flags.StringVar(&f.id, "id", "", "name the message; pushing the same ID again keeps the first (see --if-exists)")
 	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver at most this often (default: as the topic says)")
-	flags.Var(&f.expire, "expire", "do not deliver any more this long after the due time")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver the message at most this often (default: as the topic says)")
+	flags.Var(&f.expire, "expire", "stop delivering the message this long after its due time")
 	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop the message when it expires, instead of keeping it among the dead")
 	f.attributes.register(flags)
-	flags.Var(&f.spread, "spread", "deliver later by a random part of this")
-	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is taken: `keep|replace|replace-dead|fail`; keep fails when it is dead")
+	flags.Var(&f.spread, "spread", "deliver later by a random part of this, so that many messages do not fall due at once")
+	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is in use: `keep|replace|replace-dead|fail`; keep fails when it is dead")
 	flags.BoolVar(&f.ndjson, "ndjson", false, "read many messages from standard input, one JSON object per line")
 }
 
@@ -169,21 +170,17 @@ func (a *app) pushOne(ctx context.Context, topic, body string, options []punctua
 
 func (a *app) printPushed(r punctual.PushResult) error {
 	if a.json {
-		return a.out.writeJSON(pushedOf(r))
+		return a.out.writeJSON(wire.PushResultOf(r))
 	}
 	a.printf("%s\n", r.ID)
 	if r.Status == punctual.PushDuplicate {
 		kept := "the first message is kept"
 		if r.Due.IsZero() {
-			kept = "a message that is finished had it, and this one is not stored"
+			kept = "it is that of a message that has finished, and this one is not stored"
 		}
-		fmt.Fprintf(a.errs, "punctual: push: ID %q is taken (duplicate): %s\n", r.ID, kept)
+		fmt.Fprintf(a.errs, "punctual: push: ID %q is in use (duplicate): %s\n", r.ID, kept)
 	}
 	return nil
-}
-
-func pushedOf(r punctual.PushResult) pushJSON {
-	return pushJSON{ID: r.ID, Topic: r.Topic, Due: stamp(r.Due), Result: r.Status.String()}
 }
 
 // readBody reads standard input whole, up to one byte more than a body may have.

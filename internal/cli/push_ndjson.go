@@ -18,49 +18,52 @@ import (
 	"unicode/utf8"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// push --ndjson: one goroutine reads and parses lines into a backlog. The command's own takes what
-// has gathered, pushes it as one batch and prints the results. While a batch is on its way the next
-// one gathers; a lone line goes at once.
+// push --ndjson has two goroutines. One reads and parses lines into a backlog. The command's own goroutine takes what is in
+// the backlog, pushes it as one batch, and prints the results, while the backlog fills with the next batch. So a single line
+// is pushed at once, and a fast input in large batches.
 
 const (
 	// maxLine bounds a line of input: twice a body, for its escapes, and room for the rest.
 	maxLine = 2*punctual.DefaultMaxBody + 64<<10
-	// batchLines and batchBytes bound what is gathered for one batch, and so the memory.
+	// batchLines and batchBytes bound a batch, and so the memory.
 	batchLines = 1000
 	batchBytes = 8 << 20
 )
 
 // lineJSON is one line of input.
 type lineJSON struct {
-	Topic       *string           `json:"topic"`
-	ID          *string           `json:"id"`
-	Body        json.RawMessage   `json:"body"` // text, or any other JSON value, which is kept as it is written
-	BodyBase64  []byte            `json:"body_base64"`
-	In          *string           `json:"in"`
-	Due         *string           `json:"due"`
-	At          *string           `json:"at"` // the same as due
-	Headers     map[string]string `json:"headers"`
-	MaxAttempts *int              `json:"max_attempts"`
-	Expire      *string           `json:"expire"`
+	Topic         *string         `json:"topic"`
+	ID            *string         `json:"id"`
+	Body          json.RawMessage `json:"body"` // text, or any other JSON value, which is kept as it is written
+	BodyBase64    []byte          `json:"body_base64,omitempty"`
+	In            *string         `json:"in"`
+	Due           *string         `json:"due"`
+	At            *string         `json:"at"` // the same as due
+	Headers       wire.HeaderMap  `json:"headers,omitempty"`
+	HeadersBase64 wire.HeaderMap  `json:"headers_base64,omitempty"` // those that are not UTF-8, as list prints them
+	MaxAttempts   *int            `json:"max_attempts"`
+	Expire        *string         `json:"expire"`
 	attributeMembers
 	Expires     *stamp `json:"expires,omitempty"`
 	DropExpired *bool  `json:"drop_expired,omitempty"`
 	// What list prints beside that, so that its lines can be pushed. State has to be one that can be pushed; nothing is made of
 	// the others.
-	State           string        `json:"state,omitempty"`
-	FirstDue        *stamp        `json:"first_due,omitempty"`
-	Created         *stamp        `json:"created,omitempty"`
-	Attempt         int           `json:"attempt,omitempty"`
-	LeaseUntil      *stamp        `json:"lease_until,omitempty"`
-	CancelRequested bool          `json:"cancel_requested,omitempty"`
-	Died            *stamp        `json:"died,omitempty"`
-	Reason          string        `json:"reason,omitempty"`
-	Failures        []failureJSON `json:"failures,omitempty"`
-	Next            string        `json:"next,omitempty"`
+	State           string         `json:"state,omitempty"`
+	FirstDue        *stamp         `json:"first_due,omitempty"`
+	Created         *stamp         `json:"created,omitempty"`
+	Attempt         int            `json:"attempt,omitzero"`
+	LeaseUntil      *stamp         `json:"lease_until,omitempty"`
+	CancelRequested bool           `json:"cancel_requested,omitzero"`
+	Died            *stamp         `json:"died,omitempty"`
+	Reason          string         `json:"reason,omitempty"`
+	Failures        []wire.Failure `json:"failures,omitempty"`
+	Next            string         `json:"next,omitempty"`
 }
 
 // inputLine is one line read: a message, or why it was refused.
@@ -91,7 +94,7 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 		// stays behind in it until the process ends.
 		go func() { lines.close(readLines(a.in, topic, options, lines)) }()
 		err := p.run(ctx, lines)
-		p.bar.stop(err)
+		p.bar.Stop(err)
 		return err
 	})
 }
@@ -108,7 +111,7 @@ func (p *linePusher) update(end int64) {
 	if p.size == 0 {
 		end = p.stored
 	}
-	p.bar.update(end, p.message())
+	p.bar.Update(end, p.message())
 }
 
 // sizeOf is how much there is to read of a file, 0 of anything else.
@@ -142,10 +145,10 @@ type linePusher struct {
 	*app
 	store          punctual.Store
 	size           int64 // of the input, in bytes; 0 if it is not a file
-	bar            *bar
+	bar            *term.Bar
 	stored         int64
-	kept           int64 // of stored: the ID was taken, and the first message kept
-	taken, refused int64 // refused because the ID was taken; for any other reason
+	kept           int64 // of stored: the ID was in use, and the first message was kept
+	inUse, refused int64 // refused because the ID was in use; for any other reason
 }
 
 // run pushes what is read, in batches. When ctx ends it finishes the batch under way.
@@ -202,14 +205,14 @@ func (p *linePusher) push(ctx context.Context, batch []inputLine) error {
 			}
 		}
 	}
-	return outputError(p.bar.print(p.out, out.Bytes()))
+	return outputError(p.bar.Print(p.out.Output, out.Bytes()))
 }
 
 func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	line, err := jsonLine(pushedOf(r))
+	line, err := jsonLine(wire.PushResultOf(r))
 	out.Write(line)
 	p.stored++
 	if r.Status == punctual.PushDuplicate {
@@ -221,27 +224,27 @@ func (p *linePusher) answer(out *bytes.Buffer, r punctual.PushResult) error {
 // refuse reports a line that was not stored.
 func (p *linePusher) refuse(l inputLine) error {
 	if errors.Is(l.err, punctual.ErrDuplicate) {
-		p.taken++
+		p.inUse++
 	} else {
 		p.refused++
 	}
 	f := describe(l.err)
-	text := fmt.Appendf(nil, "punctual: push: line %d: %s\n", l.number, printable(f.text))
+	text := fmt.Appendf(nil, "punctual: push: line %d: %s\n", l.number, term.Printable(f.text))
 	if p.json {
 		var err error
 		if text, err = jsonLine(errorJSON{Error: errorBody{f.code, f.text, f.definite}, Line: l.number}); err != nil {
 			return err
 		}
 	}
-	return p.bar.print(p.errs, text)
+	return p.bar.Print(p.errs.Output, text)
 }
 
 // result is the command's error once all lines were read.
 func (p *linePusher) result() error {
-	total := p.stored + p.taken + p.refused
+	total := p.stored + p.inUse + p.refused
 	if p.kept > 0 && !p.json {
-		note := fmt.Appendf(nil, "punctual: push: %d of %d lines have an ID that is taken (duplicate): the first messages are kept\n", p.kept, total)
-		if err := p.bar.print(p.errs, note); err != nil {
+		note := fmt.Appendf(nil, "punctual: push: %d of %d lines have an ID that is in use (duplicate): the first messages are kept\n", p.kept, total)
+		if err := p.bar.Print(p.errs.Output, note); err != nil {
 			return err
 		}
 	}
@@ -249,10 +252,10 @@ func (p *linePusher) result() error {
 	case p.refused > 0:
 		return &failure{
 			code: codeSomeFailed, exit: exitError, definite: p.stored == 0, // the others are stored
-			text: fmt.Sprintf("%d of %d lines were not stored: mend and push those again", p.refused+p.taken, total),
+			text: fmt.Sprintf("%d of %d lines were not stored: mend and push those again", p.refused+p.inUse, total),
 		}
-	case p.taken > 0:
-		return unwishedf("duplicate", "%d of %d lines have an ID that is taken and were not stored", p.taken, total)
+	case p.inUse > 0:
+		return unwishedf("duplicate", "%d of %d lines have an ID that is in use and were not stored", p.inUse, total)
 	}
 	return nil
 }
@@ -431,7 +434,7 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 	switch l.State {
 	case "", "scheduled", "ready":
 	default:
-		return nil, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", printable(l.State))
+		return nil, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", term.Printable(l.State))
 	}
 	due := l.Due
 	if l.At != nil {
@@ -485,8 +488,12 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 	if l.ID != nil {
 		o = append(o, punctual.ID(*l.ID))
 	}
-	if l.Headers != nil {
-		o = append(o, punctual.Headers(l.Headers))
+	headers, err := typed(wire.Headers{Text: l.Headers, Base64: l.HeadersBase64}.Map())
+	if err != nil {
+		return nil, err
+	}
+	if headers != nil {
+		o = append(o, punctual.Headers(headers))
 	}
 	if l.MaxAttempts != nil {
 		o = append(o, punctual.MaxAttempts(*l.MaxAttempts))

@@ -46,8 +46,8 @@ func TestPushOfATakenID(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "first", "--id", "a", "--in", "1h").ok()
 	r.run("push", "t", "second", "--id", "a", "--json").ok().
-		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T11:00:00.000Z","result":"duplicate"}`)
-	r.run("push", "t", "second", "--id", "a").exits(exitOK, `push: ID "a" is taken (duplicate): the first message is kept`).prints("a\n")
+		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T11:00:00.000Z","result":"duplicate","existing":"scheduled"}`)
+	r.run("push", "t", "second", "--id", "a").exits(exitOK, `push: ID "a" is in use (duplicate): the first message is kept`).prints("a\n")
 	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail", "--json").exits(exitUnwished).failsWith("duplicate", true)
 	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail").exits(exitUnwished, "a in t: ID is taken: use another ID")
 	r.run("push", "t", "fourth", "--id", "a", "--if-exists", "replace", "--in", "2h", "--json").ok().
@@ -114,10 +114,10 @@ func TestPushLines(t *testing.T) {
 
 {"id":"a","body":"again"}
 {"id":"c","body":""}`
-	r.runInput(input, "push", "t", "--ndjson", "--in", "1h").exits(exitOK, "1 of 4 lines have an ID that is taken (duplicate)").printsJSON(
+	r.runInput(input, "push", "t", "--ndjson", "--in", "1h").exits(exitOK, "1 of 4 lines have an ID that is in use (duplicate)").printsJSON(
 		`{"id":"a","topic":"t","due":"2026-11-20T10:30:00.000Z","result":"stored"}`,
 		`{"id":"b","topic":"other","due":"2026-11-21T00:00:00.000Z","result":"stored"}`,
-		`{"id":"a","topic":"t","due":"2026-11-20T10:30:00.000Z","result":"duplicate"}`,
+		`{"id":"a","topic":"t","due":"2026-11-20T10:30:00.000Z","result":"duplicate","existing":"scheduled"}`,
 		`{"id":"c","topic":"t","due":"2026-11-20T11:00:00.000Z","result":"stored"}`,
 	)
 	b := r.get("other", "b")
@@ -189,7 +189,7 @@ func TestPushLinesOfTakenIDsOnly(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x", "--id", "a").ok()
 	r.runInput(`{"id":"a","body":"y"}`, "push", "t", "--ndjson", "--if-exists", "fail").
-		exits(exitUnwished, "line 1: ", "1 of 1 lines have an ID that is taken").prints("")
+		exits(exitUnwished, "line 1: ", "1 of 1 lines have an ID that is in use").prints("")
 }
 
 func TestPushManyLinesInOrder(t *testing.T) {
@@ -300,3 +300,15 @@ func TestPushLinesTellHowFarTheyCame(t *testing.T) {
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// Headers that are not text come through list and push as they are.
+func TestHeadersThatAreNotText(t *testing.T) {
+	r := newRig(t)
+	line := `{"topic":"t","id":"a","body":"x","headers_base64":{"aw==":"/w=="}}`
+	r.runInput(line, "push", "--ndjson").exits(exitOK)
+	if got := r.get("t", "a").Headers["k"]; got != "\xff" {
+		t.Errorf("the header is %q", got)
+	}
+	r.run("list", "t", "--json").ok().contains(`"headers":{},"headers_base64":{"aw==":"/w=="}`)
+	r.runInput(strings.Replace(line, "aw==", "!", 1), "push", "--ndjson").exits(exitError, "headers_base64")
+}

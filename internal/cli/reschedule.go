@@ -12,12 +12,13 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-const rescheduleHelp = `Reschedule moves the due time of messages that are not yet worked on, earlier or later; ID,
-body and attempts stay. Each ID has a definite outcome: rescheduled (only the new time
-counts), leased (too late) or not_found.
+const rescheduleHelp = `Reschedule moves the due time of messages that nobody works on yet, earlier or later; ID, body and
+attempts stay. Each ID has a definite outcome: rescheduled (it is delivered at the new time only),
+leased (too late, a consumer works on it) or not_found.
 
---by moves each message from the due time that it has, later or, with a minus, earlier. The due
-time is read and then set: of two that move a message by something at once one may be lost.
+--by moves each message from the due time that it has: +1d later, -2h earlier. The command reads
+the due time and then sets the new one, so of two shifts of one message at the same time one may be
+lost.
 
 ` + idsHelp
 

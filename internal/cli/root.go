@@ -9,17 +9,19 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/punctualmq/punctual/internal/cli/term"
 )
 
 // Streams is what a run of the command line reads, writes and looks up.
@@ -75,10 +77,11 @@ func newApp(s Streams) *app {
 	case s.Environ == nil:
 		s.Environ = func() []string { return nil }
 	}
+	colours := s.Getenv("NO_COLOR") == ""
 	return &app{
 		in:      s.In,
-		out:     &output{w: s.Out},
-		errs:    &output{w: s.Err},
+		out:     &output{term.NewOutput(s.Out, colours)},
+		errs:    &output{term.NewOutput(s.Err, colours)},
 		getenv:  s.Getenv,
 		environ: s.Environ,
 		now:     time.Now,
@@ -229,31 +232,37 @@ func refuseEmpty(cmd *cobra.Command, args []string) error {
 	return empty
 }
 
-// output is one of the two output streams. It keeps the first error, so that a
-// command that prints many lines can look once. Writes are whole: lines of
-// different goroutines do not mix.
-type output struct {
-	mu  sync.Mutex
-	w   io.Writer
-	err error // guarded by mu
-}
+// output is one of the two output streams.
+type output struct{ *term.Output }
 
-// Write writes p unless an earlier write has failed.
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err != nil {
-		return 0, o.err
+// failed is the error of the first write that failed, with its exit code.
+func (o *output) failed() error { return outputError(o.Err()) }
+
+// printf prints on standard output; its error is looked at when the command ends.
+func (a *app) printf(format string, args ...any) { a.out.Printf(format, args...) }
+
+// sayNothing says on standard error that a list is empty, so that people do not take it for a failure. Scripts that read
+// JSON see no lines.
+func (a *app) sayNothing(what string) {
+	if !a.json {
+		fmt.Fprintf(a.errs, "no %s\n", what)
 	}
-	n, err := o.w.Write(p)
-	o.err = err
-	return n, err
 }
 
-func (o *output) failed() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return outputError(o.err)
+// newBar starts a bar on standard error, none with --json. The caller must call its Stop; total is 0 when it is not known.
+func (a *app) newBar(message string, total int64) *term.Bar {
+	if a.json {
+		return &term.Bar{}
+	}
+	return term.NewBar(a.errs.Output, message, total)
+}
+
+// when is a time for people; "-" when it is not there.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return stamp(t).String()
 }
 
 const rootHelp = `Punctual delivers a message to a consumer at the time asked for.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/tlsfile"
 	"github.com/punctualmq/punctual/server"
 )
@@ -105,7 +106,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 		var h *server.Server // known when the first request comes
 		pages, err := a.newConsole(s, &f.run, consoleServer{
-			authenticate: func(r *http.Request) (*server.Principal, error) { return h.Authenticate(r) },
+			authenticate: func(r *http.Request) (*access.Principal, error) { return h.Authenticate(r) },
 			consumers:    func(ctx context.Context, topic string) (punctual.Consumers, error) { return h.Consumers(ctx, topic) },
 		})
 		if err != nil {
@@ -113,7 +114,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 		if pages != nil {
 			defer pages.Close()
-			o.Console, o.Observer, o.Record = pages, punctual.JoinObservers(o.Observer, pages.Observer()), recordIn(pages)
+			o.Console, o.Observer, o.Record = pages, punctual.JoinObservers(o.Observer, pages.Observer()), pages.Record
 		}
 		if h, err = server.New(s, &o); err != nil {
 			return err

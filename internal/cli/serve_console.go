@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/console"
-	"github.com/punctualmq/punctual/server"
 )
 
 // consoleFlags are the flags of serve that say what the console shows.
@@ -37,7 +37,7 @@ func (f *consoleFlags) check() error {
 
 // consoleServer is what the console asks the server beside it.
 type consoleServer struct {
-	authenticate func(*http.Request) (*server.Principal, error)
+	authenticate func(*http.Request) (*access.Principal, error)
 	consumers    func(context.Context, string) (punctual.Consumers, error)
 }
 
@@ -48,28 +48,6 @@ func (a *app) newConsole(s punctual.Store, f *runFlags, beside consoleServer) (*
 	}
 	return console.New(s, &console.Options{
 		Version: a.version(), HideBodies: f.console.hideBodies, ShowHeaders: f.console.headers, Logger: a.logger(), API: "/",
-		LoginByToken: f.tokens != "", Consumers: beside.consumers,
-		Authenticate: func(r *http.Request) (*console.User, error) {
-			p, err := beside.authenticate(r)
-			if err != nil {
-				return nil, err
-			}
-			return &console.User{Name: p.Name, May: func(act console.Action, topic string) bool {
-				need, known := consoleActions[act]
-				return known && p.Allows(need, topic)
-			}}, nil
-		},
+		LoginByToken: f.tokens != "", Consumers: beside.consumers, Authenticate: beside.authenticate,
 	})
-}
-
-// recordIn enters what the interface changes into the audit log of the console.
-func recordIn(c *console.Console) func(context.Context, server.Change, func(context.Context) (int64, error)) (int64, error) {
-	return func(ctx context.Context, ch server.Change, do func(context.Context) (int64, error)) (int64, error) {
-		return c.Record(ctx, console.Change(ch), do)
-	}
-}
-
-// consoleActions are the rights of a token that the actions of the console need.
-var consoleActions = map[console.Action]server.Action{
-	console.ActionInspect: server.ActionInspect, console.ActionPush: server.ActionPush, console.ActionAmend: server.ActionAmend, console.ActionAdmin: server.ActionAdmin,
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access/tokens"
 	"github.com/punctualmq/punctual/internal/slo"
 	"github.com/punctualmq/punctual/internal/tlsfile"
 	"github.com/punctualmq/punctual/metrics/punctualprom"
 	"github.com/punctualmq/punctual/server"
-	"github.com/punctualmq/punctual/server/access"
 )
 
 // What serve needs to run for long beside the interface itself: configuration, logs, tokens, TLS, metrics, systemd.
@@ -126,7 +126,7 @@ func (a *app) printConfig(c *config, cmd *cobra.Command) error {
 func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) error {
 	o.Logger, o.Limits = log, f.limits
 	if f.tokens != "" {
-		file, err := access.Open(f.tokens, log)
+		file, err := tokens.Open(f.tokens, log)
 		if err != nil {
 			return err
 		}

@@ -1,66 +1,91 @@
 package cli
 
 import (
-	"os"
-	"path/filepath"
-	"reflect"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// A setting is to be found in everything that shows or stores settings. That is the flags and the JSON of the
-// command line, its page, and the pages of both formats. That stores keep it is for storetest.
-func TestEverySettingIsEverywhere(t *testing.T) {
-	flags := make(map[string]bool)
-	for _, path := range []string{"topic set", "topic pause"} {
-		cmd, _, err := newRoot(newApp(Streams{})).Find(strings.Fields(path))
+// Every setting can be changed on the command line, is shown by 'topic show' and, in JSON, as it is in the HTTP interface. What stores
+// keep is for storetest, and the pages are for internal/settings.
+func TestEverySettingIsOnTheCommandLine(t *testing.T) {
+	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s"}
+	for _, row := range settings.Table {
+		r := newRig(t)
+		want := punctual.DefaultSettings()
+		var p punctual.SettingsPatch
+		line := []string{"topic", "set", "t", "--" + row.Flag(), values[row.Kind()]}
+		value := values[row.Kind()]
+		switch {
+		case row.Pause: // by a command of its own
+			line = []string{"topic", "pause", "t", "--" + strings.TrimSuffix(row.Flag(), "-paused")}
+			r.run("topic", "set", "t", "--lease", "30s").ok()
+		case row.Needs == settings.DividedTopics: // a store in memory has one partition
+			line[4], value = row.Default(), row.Default()
+		}
+		if err := row.Parse(&p, value); err != nil {
+			t.Fatal(err)
+		}
+		row.Apply(&want, &p)
+		shown, err := jsonLine(settingsJSON{"t", want})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for f := range reflect.TypeFor[punctual.Settings]().Fields() {
-			name := strings.TrimSuffix(words(f.Name, "-"), "-paused") // push and delivery are paused by a command of their own
-			flags[f.Name] = flags[f.Name] || cmd.Flags().Lookup(name) != nil
+		r.run(line...).ok()
+		r.run("topic", "show", "t", "--json").ok().printsJSON(string(shown))
+		if !strings.Contains(string(shown), fmt.Sprintf(`,"%s":%s`, row.Name, row.JSON(&want))) {
+			t.Errorf("%s is not in %s", row.Name, shown)
+		}
+		if !row.Pause {
+			r.run("topic", "show", "t").ok().contains(row.Words(), row.Shown(&want))
 		}
 	}
-	shown := make(map[string]bool)
-	for f := range reflect.TypeFor[settingsJSON]().Fields() {
-		shown[f.Tag.Get("json")] = true
-	}
-	pages := make(map[string]string)
-	for _, page := range []string{"cli.md", "format.md", "format-redis.md"} {
-		text, err := os.ReadFile(filepath.Join("../../docs", page))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages[page] = string(text)
-	}
-	for f := range reflect.TypeFor[punctual.Settings]().Fields() {
-		name := words(f.Name, "_")
-		if !flags[f.Name] {
-			t.Errorf("%s: no flag of topic set or topic pause changes it", f.Name)
-		}
-		if !shown[name] {
-			t.Errorf("%s: topic show --json does not show %s", f.Name, name)
-		}
-		for page, text := range pages {
-			if !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, `"`+name+`":`) {
-				t.Errorf("%s: docs/%s does not have %s", f.Name, page, name)
+}
+
+// A bad value of a setting is refused with the text that the server and the console have for it.
+func TestBadSettings(t *testing.T) {
+	for _, row := range settings.Table {
+		for _, text := range []string{"", "sometimes", "0", "-1", "-1s", "1000001", "3x", "99999d", "1s,-1s", "exp:2s..1s"} {
+			var p punctual.SettingsPatch
+			want := row.Parse(&p, text)
+			if want == nil {
+				set := punctual.DefaultSettings()
+				row.Apply(&set, &p)
+				want = row.Check(&set)
+			}
+			if want != nil && !row.Pause {
+				newRig(t).run("topic", "set", "t", "--"+row.Flag()+"="+text).exits(exitUsage, strings.TrimSuffix(want.Error(), ": "+punctual.ErrInvalid.Error())).prints("")
 			}
 		}
 	}
 }
 
-// words is a Go name in lower case, its words joined by sep.
-func words(name, sep string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteString(sep)
-		}
-		b.WriteRune(unicode.ToLower(r))
+// UnmarshalJSON reads what MarshalJSON writes, for the examples in docs/cli.md.
+func (s *settingsJSON) UnmarshalJSON(text []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return err
 	}
-	return b.String()
+	var p punctual.SettingsPatch
+	for name, value := range members {
+		row := settings.Find(name)
+		switch {
+		case name == "topic":
+			if err := json.Unmarshal(value, &s.Topic); err != nil {
+				return err
+			}
+		case row == nil:
+			return fmt.Errorf("there is no setting %s", name)
+		default:
+			if err := row.FromJSON(&p, value); err != nil {
+				return err
+			}
+			row.Apply(&s.Settings, &p)
+		}
+	}
+	return nil
 }

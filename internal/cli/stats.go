@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 )
 
 const statsHelp = `Stats counts the messages of one topic, or of every topic, by their state. The numbers are of
@@ -44,7 +47,7 @@ func newStats(a *app) *cobra.Command {
 func statsOf(ctx context.Context, i punctual.Inspector, args []string) ([]punctual.TopicStats, error) {
 	if len(args) == 0 {
 		all, err := i.Topics(ctx)
-		return slices.DeleteFunc(all, func(t punctual.TopicStats) bool { return t.Topic == punctual.AuditTopic }), err
+		return slices.DeleteFunc(all, func(t punctual.TopicStats) bool { return t.Topic == access.AuditTopic }), err
 	}
 	s, err := topicStats(ctx, i, args[0])
 	return []punctual.TopicStats{s}, err
@@ -67,11 +70,11 @@ func (a *app) showStats(all []punctual.TopicStats) error {
 		a.sayNothing("topics")
 		return nil
 	}
-	t := a.newTable("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED")
-	rightAligned(t, 2, 3, 4, 5)
+	t := a.out.Table("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED")
+	term.RightAligned(t, 2, 3, 4, 5)
 	var sum punctual.TopicStats
 	for _, s := range all {
-		t.AppendRow([]any{s.Topic, s.Scheduled, s.Ready, s.Leased, a.deadCount(s.Dead), when(s.NextDue), pausedWord(s.Settings)})
+		t.AppendRow([]any{s.Topic, s.Scheduled, s.Ready, s.Leased, a.deadCount(s.Dead), when(s.NextDue), view.PausedWord(s.Settings)})
 		sum.Scheduled += s.Scheduled
 		sum.Ready += s.Ready
 		sum.Leased += s.Leased
@@ -89,5 +92,5 @@ func (a *app) deadCount(n int64) any {
 	if n == 0 {
 		return n
 	}
-	return a.colour(text.FgRed, fmt.Sprint(n))
+	return a.out.Colour(text.FgRed, fmt.Sprint(n))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
 
 // A day that the calendar does not have is called that, wherever a time is read.
@@ -34,15 +35,15 @@ func TestCountsLeaveTheAuditLogOut(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x", "--id", "1", "--in", "30m").ok()
 	for _, id := range []string{"a", "b"} {
-		r.run("push", punctual.AuditTopic, "entry", "--id", id, "--in", "30m").ok()
+		r.run("push", access.AuditTopic, "entry", "--id", id, "--in", "30m").ok()
 	}
-	if got := r.run("stats").ok().out; strings.Contains(got, punctual.AuditTopic) || !strings.Contains(got, "t ") {
+	if got := r.run("stats").ok().out; strings.Contains(got, access.AuditTopic) || !strings.Contains(got, "t ") {
 		t.Errorf("stats:\n%s", got)
 	}
-	r.run("stats", punctual.AuditTopic).ok().contains(punctual.AuditTopic)
-	r.run("topics").ok().contains(punctual.AuditTopic)
+	r.run("stats", access.AuditTopic).ok().contains(access.AuditTopic)
+	r.run("topics").ok().contains(access.AuditTopic)
 	r.run("forecast", "--json", "--utc", "--buckets", "1").ok().printsJSON(`{"by":"hour","overdue":0,"buckets":[{"from":"2026-11-20T10:00:00.000Z","count":1}],"beyond":0}`)
-	r.run("forecast", punctual.AuditTopic, "--json", "--utc", "--buckets", "1").ok().contains(`"count":2`)
+	r.run("forecast", access.AuditTopic, "--json", "--utc", "--buckets", "1").ok().contains(`"count":2`)
 }
 
 // What a user can do about a refusal is named in the words of the command line.

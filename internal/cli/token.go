@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access/tokens"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
-	"github.com/punctualmq/punctual/server/access"
 )
 
-const tokenHelp = `Tokens say who may do what on a server. They stand in a file that 'punctual serve --tokens FILE'
-reads; a change counts at once, without a restart. The file holds no secrets, only the hash of
-each, and must be its owner's alone (mode 0600).`
+const tokenHelp = `Tokens say who may do what on a server. They are kept in a file that 'punctual serve --tokens FILE'
+reads; a change of the file is in force at once, without a restart. The file holds no secrets, only
+their hashes, and nobody but its owner may read it (mode 0600).`
 
 func newToken(a *app) *cobra.Command {
 	var file string
@@ -48,7 +49,7 @@ it as "Authorization: Bearer TOKEN".
 
 The actions are:
 
-  inspect  look: get, list, statistics, forecast, settings
+  inspect  read: get, list, statistics, forecast, settings
   push     store messages
   amend    cancel, reschedule, requeue
   work     claim and settle
@@ -59,7 +60,7 @@ With --subject there is no token: whoever shows a client certificate with that s
 the same.`
 
 func newTokenNew(a *app, path func() string) *cobra.Command {
-	var e access.Entry
+	var e tokens.Entry
 	var expires string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
@@ -82,11 +83,11 @@ func newTokenNew(a *app, path func() string) *cobra.Command {
 			}
 			var token string
 			if e.Subject == "" {
-				token = access.NewToken(&e)
+				token = tokens.NewToken(&e)
 			} else {
-				access.NewSubject(&e, e.Subject)
+				tokens.NewSubject(&e, e.Subject)
 			}
-			if err := access.Change(path(), func(all []access.Entry) ([]access.Entry, error) { return append(all, e), nil }); err != nil {
+			if err := tokens.Change(path(), func(all []tokens.Entry) ([]tokens.Entry, error) { return append(all, e), nil }); err != nil {
 				return err
 			}
 			return a.showNewToken(&e, token)
@@ -103,7 +104,7 @@ func newTokenNew(a *app, path func() string) *cobra.Command {
 	return cmd
 }
 
-func (a *app) showNewToken(e *access.Entry, token string) error {
+func (a *app) showNewToken(e *tokens.Entry, token string) error {
 	if a.json {
 		return a.out.writeJSON(newTokenJSON{tokenJSON: a.tokenOf(e), Token: token})
 	}
@@ -113,7 +114,7 @@ func (a *app) showNewToken(e *access.Entry, token string) error {
 	return nil
 }
 
-const tokenListHelp = `List shows the tokens, and whether each still counts. The secrets cannot be shown.`
+const tokenListHelp = `List shows the tokens, and whether each is still valid. The secrets cannot be shown.`
 
 func newTokenList(a *app, path func() string) *cobra.Command {
 	return &cobra.Command{
@@ -125,7 +126,7 @@ func newTokenList(a *app, path func() string) *cobra.Command {
   punctual token list --tokens /etc/punctual/tokens.json`,
 		Args: cobra.NoArgs,
 		RunE: a.action(func(context.Context, []string) error {
-			f, err := access.Open(path(), a.logger())
+			f, err := tokens.Open(path(), a.logger())
 			if err != nil {
 				return err
 			}
@@ -138,7 +139,7 @@ func newTokenList(a *app, path func() string) *cobra.Command {
 	}
 }
 
-func (a *app) showTokens(all []access.Entry) error {
+func (a *app) showTokens(all []tokens.Entry) error {
 	if a.json {
 		for i := range all {
 			if err := a.out.writeJSON(a.tokenOf(&all[i])); err != nil {
@@ -151,12 +152,12 @@ func (a *app) showTokens(all []access.Entry) error {
 		a.sayNothing("tokens")
 		return nil
 	}
-	t := a.newTable("ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT")
+	t := a.out.Table("ID", "NAME", "ACTIONS", "TOPICS", "EXPIRES", "STATE", "SUBJECT")
 	for i := range all {
 		e := &all[i]
 		t.AppendRow([]any{
-			e.ID, printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e),
-			cmp.Or(printable(e.Subject), "-"),
+			e.ID, term.Printable(e.Name), strings.Join(e.Actions, ","), strings.Join(e.Topics, ","), when(e.Expires), a.stateOf(e),
+			cmp.Or(term.Printable(e.Subject), "-"),
 		})
 	}
 	a.printf("%s\n", t.Render())
@@ -164,7 +165,7 @@ func (a *app) showTokens(all []access.Entry) error {
 }
 
 // stateOf is one word for whether an entry counts.
-func (a *app) stateOf(e *access.Entry) string {
+func (a *app) stateOf(e *tokens.Entry) string {
 	switch {
 	case !e.Revoked.IsZero():
 		return "revoked"
@@ -174,7 +175,7 @@ func (a *app) stateOf(e *access.Entry) string {
 	return "live"
 }
 
-const tokenRevokeHelp = `Revoke ends tokens at once. They stay in the file, so that the list tells who had access when.`
+const tokenRevokeHelp = `Revoke ends tokens at once. They stay in the file, so that the list shows who had access when.`
 
 func newTokenRevoke(a *app, path func() string) *cobra.Command {
 	return &cobra.Command{
@@ -186,9 +187,9 @@ func newTokenRevoke(a *app, path func() string) *cobra.Command {
   punctual token revoke k3wq5y7ahx m2x7c4tnqd --tokens /etc/punctual/tokens.json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: a.action(func(_ context.Context, ids []string) error {
-			return access.Change(path(), func(all []access.Entry) ([]access.Entry, error) {
+			return tokens.Change(path(), func(all []tokens.Entry) ([]tokens.Entry, error) {
 				for _, id := range ids {
-					i := slices.IndexFunc(all, func(e access.Entry) bool { return e.ID == id })
+					i := slices.IndexFunc(all, func(e tokens.Entry) bool { return e.ID == id })
 					if i < 0 {
 						return nil, fmt.Errorf("no token has the ID %q: see 'punctual token list'; nothing was revoked: %w", id, punctual.ErrNotFound)
 					}
@@ -221,7 +222,7 @@ type newTokenJSON struct {
 	Token string `json:"token,omitempty"`
 }
 
-func (a *app) tokenOf(e *access.Entry) tokenJSON {
+func (a *app) tokenOf(e *tokens.Entry) tokenJSON {
 	return tokenJSON{
 		ID: e.ID, Name: e.Name, Subject: e.Subject, Actions: e.Actions, Topics: e.Topics,
 		Created: stamp(e.Created), Expires: stamp(e.Expires), Revoked: stamp(e.Revoked), State: a.stateOf(e),

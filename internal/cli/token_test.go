@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/punctualmq/punctual/server/access"
+	"github.com/punctualmq/punctual/access/tokens"
 )
 
 func TestToken(t *testing.T) {
@@ -26,13 +26,13 @@ func TestToken(t *testing.T) {
 	}
 	r.run("token", "new", "worker", "--actions", "work", "--subject", "CN=worker-1", "--expires", "never").ok().prints("")
 
-	enter := func(token string) (*access.Entry, error) {
+	enter := func(token string) (*tokens.Entry, error) {
 		t.Helper()
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries, err := access.Parse(text)
+		entries, err := tokens.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/settings"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -18,8 +21,8 @@ func newTopic(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topic",
 		Short: "Show or change a topic's settings, pause, purge or delete it",
-		Long: `A topic's settings live in the store and apply to every process that uses it. A topic comes into
-being with its first message or its first settings.`,
+		Long: `The settings of a topic are kept in the store and apply to every process that uses it. A topic comes
+into being with its first message or its first settings.`,
 		Example: `  punctual topic show order.cancel
   punctual topic set order.cancel --max-attempts 8 --backoff 2m,10m,10m,1h,2h,6h,15h
   punctual topic pause order.cancel`,
@@ -31,33 +34,17 @@ being with its first message or its first settings.`,
 }
 
 func (a *app) showSettings(topic string, s punctual.Settings) error {
-	shape := settingsOf(topic, s)
 	if a.json {
-		return a.out.writeJSON(shape)
+		return a.out.writeJSON(settingsJSON{topic, s})
 	}
-	kept, remembered, stories := shape.DeadRetention, shape.DedupeWindow, shape.FinishedRetention
-	if s.DeadRetention == 0 {
-		kept = "until purged"
+	show := func(what, value string) { a.printf("%-28s %s\n", what, value) }
+	show("topic", topic)
+	for _, row := range settings.Table {
+		if !row.Pause {
+			show(row.Words(), row.Shown(&s))
+		}
 	}
-	if s.DedupeWindow == 0 {
-		remembered = "not at all"
-	}
-	if s.FinishedRetention == 0 {
-		stories = "not at all"
-	}
-	for _, row := range [][2]string{
-		{"topic", topic},
-		{"lease", shape.Lease},
-		{"max attempts", fmt.Sprint(shape.MaxAttempts)},
-		{"backoff", shape.Backoff},
-		{"dead are kept", kept},
-		{"finished IDs are remembered", remembered},
-		{"stories are kept", stories},
-		{"paused", pausedWord(s)},
-		{"partitions", fmt.Sprint(shape.Partitions)},
-	} {
-		a.printf("%-28s %s\n", row[0], row[1])
-	}
+	show("paused", view.PausedWord(s))
 	return nil
 }
 
@@ -83,19 +70,19 @@ func (a *app) configure(ctx context.Context, create bool, topic string, p punctu
 	})
 }
 
-// confirm asks on a terminal for the topic's name before something is removed for good. Without a
-// terminal --yes is needed.
+// confirm asks on a terminal for the name of the topic before something is removed for good. Without a terminal, where
+// nobody can answer, --yes is needed.
 func (a *app) confirm(topic, what string, yes bool) error {
 	if yes {
 		return nil
 	}
-	if !isTerminal(a.in) {
+	if !term.IsTerminal(a.in) {
 		return usagef("this removes %s for good: say --yes to do it", what)
 	}
 	return a.ask(topic, what)
 }
 
-// ask goes on only when the topic's name is typed.
+// ask asks for the name of the topic, and returns an error unless exactly that was typed.
 func (a *app) ask(topic, what string) error {
 	fmt.Fprintf(a.errs, "This removes %s for good. Type the topic's name to do it: ", what)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

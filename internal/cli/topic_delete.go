@@ -8,8 +8,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const topicDeleteHelp = `Delete removes a topic with its settings, all its messages, dead and leased ones included, and the
-IDs that it remembers.`
+const topicDeleteHelp = `Delete removes a topic with its settings and all its messages, dead and leased ones included. The
+IDs of its duplicate window and its records of finished messages go as well. The topic comes into
+being again, with default settings, when somebody pushes to it.`
 
 const topicDeleteExample = `  punctual topic delete order.cancel --yes
   punctual topic delete order.cancel

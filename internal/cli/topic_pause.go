@@ -8,8 +8,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const topicPauseHelp = `Pause holds back a topic's deliveries (--delivery, the default), refuses pushes to it (--push), or
-both. Messages stay as they are, their time goes on, and what is being worked on is not touched.`
+const topicPauseHelp = `Pause holds back the deliveries of a topic (--delivery, the default), refuses pushes to it (--push),
+or both. Messages are kept and fall due as before, and a handler that already works on a message
+goes on. 'punctual topic resume' ends the pause.`
 
 const topicPauseExample = `  punctual topic pause order.cancel
   punctual topic pause order.cancel --push
@@ -24,8 +25,8 @@ func newTopicPause(a *app) *cobra.Command {
 	})
 }
 
-const topicResumeHelp = `Resume ends a pause: that of deliveries (--delivery), of pushes (--push), or, when neither is given,
-both. What fell due meanwhile is delivered at once.`
+const topicResumeHelp = `Resume ends the pause of deliveries (--delivery) or of pushes (--push), and both when neither is
+given. Messages that fell due meanwhile are delivered at once.`
 
 const topicResumeExample = `  punctual topic resume order.cancel
   punctual topic resume order.cancel --push

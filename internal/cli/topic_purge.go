@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-const topicPurgeHelp = `Purge removes all messages of a topic that are not dead, leased ones included, without
-delivering them; with --state those of one state. The topic and its settings stay.`
+const topicPurgeHelp = `Purge removes messages of a topic without delivering them: with --state those of one state, else all
+that are not dead, leased ones included. The topic and its settings stay.`
 
 const topicPurgeExample = `  punctual topic purge order.cancel --yes
   punctual topic purge order.cancel --state scheduled --yes

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/settings"
 )
 
 const topicSetHelp = `Set changes those settings of a topic whose flags are given, for every process that uses the
@@ -23,9 +23,7 @@ const topicSetExample = `  punctual topic set order.cancel --lease 1m --max-atte
   punctual topic set jobs --partitions 8 --store redis://localhost`
 
 func newTopicSet(a *app) *cobra.Command {
-	var lease, retention, dedupe, finished durationFlag
-	var maxAttempts, partitions int
-	var backoff string
+	var p punctual.SettingsPatch
 	cmd := &cobra.Command{
 		Use:               "set TOPIC",
 		Short:             "Change settings",
@@ -35,32 +33,39 @@ func newTopicSet(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeTopics(1),
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		p := punctual.SettingsPatch{Lease: lease.d, DeadRetention: retention.d, DedupeWindow: dedupe.d, FinishedRetention: finished.d}
-		if cmd.Flags().Changed("max-attempts") {
-			p.MaxAttempts = &maxAttempts
-		}
-		if cmd.Flags().Changed("partitions") {
-			p.Partitions = &partitions
-		}
-		if cmd.Flags().Changed("backoff") {
-			b, err := typed(notation.ParseBackoff(backoff))
-			if err != nil {
-				return err
-			}
-			p.Backoff = &b
-		}
 		if p == (punctual.SettingsPatch{}) {
 			return usagef("no setting is given: see 'punctual topic set --help'")
 		}
 		return a.configure(ctx, orCreate, args[0], p)
 	})
-	flags := cmd.Flags()
-	flags.Var(&lease, "lease", "how long a claim may work before the message is ready again, unless renewed (30s)")
-	flags.IntVar(&maxAttempts, "max-attempts", 0, "how many deliveries a message gets before it is dead (10)")
-	flags.StringVar(&backoff, "backoff", "", "the `DELAYS` before retries (exp:1s..1h,jitter=0.2)")
-	flags.Var(&retention, "dead-retention", "how long dead messages are kept; 0: until purged (0)")
-	flags.Var(&dedupe, "dedupe-window", "how long the IDs of finished messages count as taken (0)")
-	flags.Var(&finished, "finished-retention", "how long the story of a finished message is kept; 0: not at all (0)")
-	flags.IntVar(&partitions, "partitions", 0, "into how many parts the topic is divided, on stores that can; fixed once the topic is there (1)")
+	for _, row := range settings.Table {
+		if !row.Pause {
+			cmd.Flags().Var(&settingFlag{row, &p}, row.Flag(), row.Usage())
+		}
+	}
 	return cmd
 }
+
+// settingFlag is a flag that changes a setting.
+type settingFlag struct {
+	row *settings.Setting
+	p   *punctual.SettingsPatch
+}
+
+// Set, String and Type implement pflag.Value.
+func (f *settingFlag) Set(text string) error {
+	_, err := typed(f.p, f.row.Parse(f.p, text))
+	return err
+}
+
+func (f *settingFlag) String() string {
+	if f.p == nil || !f.row.Given(f.p) {
+		return ""
+	}
+	var s punctual.Settings
+	f.row.Apply(&s, f.p)
+	return f.row.Text(&s)
+}
+
+// Type is the word for the value in a command's help.
+func (f *settingFlag) Type() string { return f.row.Kind().String() }

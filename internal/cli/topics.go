@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 )
 
 const topicsHelp = `Topics lists the topics of the store with the number of their messages and the next due
@@ -42,10 +44,10 @@ func (a *app) showTopics(all []punctual.TopicStats) error {
 		a.sayNothing("topics")
 		return nil
 	}
-	t := a.newTable("TOPIC", "LIVE", "DEAD", "NEXT DUE", "PAUSED")
-	rightAligned(t, 2, 3)
+	t := a.out.Table("TOPIC", "LIVE", "DEAD", "NEXT DUE", "PAUSED")
+	term.RightAligned(t, 2, 3)
 	for _, s := range all {
-		t.AppendRow([]any{s.Topic, s.Live(), s.Dead, when(s.NextDue), pausedWord(s.Settings)})
+		t.AppendRow([]any{s.Topic, s.Live(), s.Dead, when(s.NextDue), view.PausedWord(s.Settings)})
 	}
 	a.printf("%s\n", t.Render())
 	return nil
@@ -58,16 +60,4 @@ func (a *app) topicLines(all []punctual.TopicStats) error {
 		}
 	}
 	return nil
-}
-
-func pausedWord(s punctual.Settings) string {
-	switch {
-	case s.PushPaused && s.DeliveryPaused:
-		return "push and delivery"
-	case s.PushPaused:
-		return "push"
-	case s.DeliveryPaused:
-		return "delivery"
-	}
-	return "-"
 }

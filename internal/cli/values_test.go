@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
@@ -41,7 +42,7 @@ func TestStampsHaveExactlyMilliseconds(t *testing.T) {
 }
 
 func TestPrintableTakesControlCharactersAway(t *testing.T) {
-	if got, want := printable("a\x1b[31mb\u202ec\x00\n"), "a�[31mb�c�\n"; got != want {
+	if got, want := term.Printable("a\x1b[31mb\u202ec\x00\n"), "a�[31mb�c�\n"; got != want {
 		t.Errorf("printable gives %q, want %q", got, want)
 	}
 }

@@ -26,6 +26,16 @@ func newVersion(a *app) *cobra.Command {
 	}
 }
 
+// versionJSON is what version prints.
+type versionJSON struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Modified bool   `json:"modified,omitzero"` // built from changed files
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
 func (a *app) showVersion() error {
 	v := versionOf(debug.ReadBuildInfo())
 	if a.json {

@@ -41,13 +41,13 @@ type asynqTask struct {
 	found bool
 	// msg is the task itself, in protobuf.
 	msg string
-	// group is set when asynq will gather the task with others and not deliver it alone.
+	// group is set when asynq will aggregate the task with others and not deliver it alone.
 	group string
 	// lock is the key of its unique lock.
 	lock string
 }
 
-// sum is what the script that takes the task compares.
+// sum is the checksum that the script compares when it takes the task, so that a task that changed meanwhile stays.
 func (t *asynqTask) sum() string {
 	sum := sha1.Sum([]byte(t.msg))
 	return hex.EncodeToString(sum[:])
@@ -88,9 +88,8 @@ func readAsynq(e *entry, queue string, byType bool) (m punctual.NewMessage, p *p
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// asynqID is the task's own ID if that is a UUID, as asynq makes them. An ID that a program chose
-// may come again for another task once this one is done. So that task gets an ID that says which of
-// them it is.
+// asynqID returns the task's own ID if that is a UUID, as asynq makes them. A program that chooses IDs may use one again when
+// its task is done, so such a task gets an ID that is made of its queue, ID, score and content.
 func asynqID(queue string, e *entry) string {
 	if uuid.MatchString(e.member) {
 		return e.member

@@ -4,14 +4,13 @@
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
-//  1. take: one atomic step on the source's server takes it out of the other system. The same step
-//     puts it into staging, a hash or table beside it. So no consumer of the other system has it as
-//     well.
-//  2. push: it is stored under an ID that is made from the message itself. A second push of the
-//     same one finds its ID taken and changes nothing.
-//  3. finish: it leaves staging.
+//  1. take: one atomic step on the source's server removes the message from the other system and puts it into staging, a
+//     hash or table beside it. So no consumer of the other system can have it as well.
+//  2. push: the message is stored under an ID that is made from the message itself. A second push of the same message
+//     finds that ID in use and changes nothing.
+//  3. finish: the message is removed from staging.
 //
-// A run begins with what is left in staging. See docs/importing.md for the layouts of the other
+// A run begins with the messages that earlier runs left in staging. See docs/importing.md for the layouts of the other
 // systems, and decision 13 for why it is done this way.
 package importer
 
@@ -46,23 +45,21 @@ const (
 	River Kind = "river"
 )
 
-// DefaultDedupeWindow is how long topics remember finished IDs, at least, once something was
-// imported into them.
+// DefaultDedupeWindow is the least duplicate window of the topics that messages were imported into.
 const DefaultDedupeWindow = 7 * 24 * time.Hour
 
-// Decision is what to do with a staged message of which it is not known whether an earlier run
-// has stored it.
+// Decision is what to do with a staged message if nobody can know whether an earlier run has stored it.
 type Decision string
 
 // The decisions.
 const (
-	// LeaveUncertain leaves it in staging and reports it.
+	// LeaveUncertain leaves the message in staging and reports it.
 	LeaveUncertain Decision = "leave"
-	// PushUncertain stores it: it may be delivered a second time.
+	// PushUncertain stores the message, which may then be delivered a second time.
 	PushUncertain Decision = "push"
-	// DropUncertain removes it: if no earlier run stored it, it is lost.
+	// DropUncertain removes the message, which is lost if no earlier run stored it.
 	DropUncertain Decision = "drop"
-	// ReturnUncertain puts it back into the other system: it may be delivered there again.
+	// ReturnUncertain puts the message back into the other system, where it may be delivered again.
 	ReturnUncertain Decision = "return"
 )
 
@@ -91,40 +88,38 @@ type Options struct {
 	Unit time.Duration
 	// Codec is how Redisson encoded the bodies: CodecRaw by default.
 	Codec Codec
-	// Leave leaves messages to the other system's consumers that are due or will be within this
-	// time. 0 takes all.
+	// Leave leaves messages to the consumers of the other system if they are due already or within this time. 0 takes all
+	// messages.
 	Leave time.Duration
 	// Spread delivers messages whose due time has passed evenly over this time from now on.
 	// 0 delivers them at once.
 	Spread time.Duration
-	// Follow goes on until the context ends, and takes over what comes meanwhile: it looks once a
-	// second. Names that are not there at the beginning are not noticed.
+	// Follow makes the run go on until the context ends. Once a second it takes over what was added meanwhile to the sets and
+	// tables that it found at its beginning.
 	Follow bool
 	// Limit ends the run when so many messages were taken. 0 is no limit.
 	Limit int64
-	// DedupeWindow is how long the target topics remember finished IDs, at least: the time in which a
-	// run that was killed can be resumed. DefaultDedupeWindow by default.
+	// DedupeWindow is the least duplicate window of the target topics; a shorter one is lengthened. A run that was killed can
+	// be resumed within it. DefaultDedupeWindow by default.
 	DedupeWindow time.Duration
 	// Uncertain is LeaveUncertain by default.
 	Uncertain Decision
-	// Target names the target store, so that a run does not go on with what another one staged
-	// for another store.
+	// Target names the target store, so that a run does not push messages that were staged for another store.
 	Target string
-	// Rejected, if not nil, gets each message that is left where it is, once. An error of it ends
-	// the run.
+	// Rejected, if not nil, is called once with each message that is left where it is. Its error ends the run.
 	Rejected func(Reject) error
-	// Started, if not nil, is told how many messages there are, before they are dealt with.
+	// Started, if not nil, is called with the number of messages before the first one is read.
 	Started func(total int64)
-	// Progress, if not nil, is told from time to time how many messages were looked at or moved.
+	// Progress, if not nil, is called from time to time with the number of messages that were read or moved.
 	Progress func(done int64)
 	// Logger gets what is worth knowing beside the report; nil discards it.
 	Logger *slog.Logger
 
-	// step is called behind each step, for tests that end a run there as a kill would.
+	// step is called after each step, so that tests can end a run there as a kill would.
 	step func(step string) error
 }
 
-// Importer takes messages over. It is for one use by one goroutine.
+// Importer takes messages over. One goroutine may call Survey or Move, once.
 type Importer struct {
 	from origin
 	opt  *Options
@@ -249,7 +244,7 @@ func (o *Options) checkTopics() error {
 	return nil
 }
 
-// topicOf is where the messages of a name go.
+// topicOf returns the topic for the messages of a name.
 func (o *Options) topicOf(name string) (string, error) {
 	topic := name
 	switch {
@@ -271,7 +266,7 @@ func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
 }
 
-// progress tells that n more messages were dealt with.
+// progress reports that n more messages were read or moved.
 func (im *Importer) progress(n int64) {
 	im.done += n
 	im.opt.Progress(im.done)

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// passes bounds how often a run reads a set from its beginning: what was added or moved behind
-	// it is seen by the next pass. A set that is added to all the time has no end.
+	// passes bounds how often a run reads a set from its beginning. A pass does not see what is added behind the place that
+	// it has reached, so another pass follows. The bound is for a set that is added to all the time, which has no end.
 	passes = 3
 	// batchTime bounds how long one batch may take from its take to its finish. A run that is
 	// interrupted ends the batch under way first.
 	batchTime = time.Minute
-	// pushTries is how often a batch is pushed whose outcome is not known, or that met an overload.
+	// pushTries is how often a batch is pushed if the outcome is unknown or the store is overloaded.
 	pushTries = 5
 	pushPause = 100 * time.Millisecond
-	// followPause is how long Follow waits before it looks again.
+	// followPause is how long Follow waits before it reads the source again.
 	followPause = time.Second
 	// lockTries times lockPause is longer than the 3 s after which BeeDelayQueue's lock ends.
 	lockTries = 500
@@ -39,16 +39,15 @@ type mover struct {
 	store  punctual.Store
 	topics punctual.Inspector
 	report *Report
-	// remember is how long each topic remembered finished IDs before this run, and prepared which
-	// of them this run has seen to.
+	// remember is the duplicate window that each topic had before this run, and prepared has the topics whose window this
+	// run has set.
 	remember map[string]time.Duration
 	prepared map[string]bool
 	left     int64 // of the limit
 }
 
-// Move imports into store. It goes on with what earlier runs left in staging, then takes what is
-// in the sources. When ctx ends it finishes the batch under way and returns ctx's error. The
-// report is there in any case, and says what was done until then.
+// Move imports into store: first what earlier runs left in staging, then what is in the sources. When ctx ends, Move finishes
+// the batch under way and returns ctx's error. The report is returned in any case, and says what was done until then.
 //
 // An error of one message does not end the run; see Options.Rejected.
 func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, error) {
@@ -97,7 +96,7 @@ func (m *mover) moveAll(ctx context.Context, sources []*source) error {
 			return nil
 		}
 		if m.im.opt.Follow && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			return nil // the way in which following ends
+			return nil // Follow ends when ctx does, and that is no failure
 		}
 		if err != nil {
 			return err
@@ -119,7 +118,7 @@ func (m *mover) moveOnce(ctx context.Context, sources []*source) error {
 	return nil
 }
 
-// countAgain notes what is left, also after an interrupt.
+// countAgain notes how many messages are left in the sources and in staging, also after an interrupt.
 func (m *mover) countAgain(ctx context.Context, sources []*source) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
 	defer cancel()
@@ -153,7 +152,7 @@ func (m *mover) moveSet(ctx context.Context, s *source, r *SetReport) error {
 	return nil
 }
 
-// visit moves what can be moved of a page, and says what stays.
+// visit moves the entries of a page that can be moved, and reports the others.
 func (m *mover) visit(ctx context.Context, s *source, r *SetReport, es []*entry) (stay []bool, err error) {
 	now, err := m.im.from.now(ctx)
 	if err != nil {
@@ -188,7 +187,7 @@ func (m *mover) visit(ctx context.Context, s *source, r *SetReport, es []*entry)
 	return stay, nil
 }
 
-// movable makes the message of an entry and decides whether to take it.
+// movable makes the message of an entry, and reports whether the entry is to be taken now.
 func (m *mover) movable(s *source, r *SetReport, e *entry, now time.Time) (bool, error) {
 	s.decode(e)
 	if e.problem != nil {
@@ -242,8 +241,8 @@ func (m *mover) moveBatch(ctx context.Context, s *source, r *SetReport, es []*en
 	return stay, err
 }
 
-// takeUnlocked takes, and waits while BeeDelayQueue's consumers hold their lock: they remove what
-// they have read without looking whether it was still there.
+// takeUnlocked takes a batch. It waits while a consumer of BeeDelayQueue holds the lock, because such a consumer hands out what
+// it has read without checking that it was still there when it removed it.
 func (m *mover) takeUnlocked(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	for range lockTries {
 		answers, err := m.im.from.take(ctx, s, es)
@@ -318,8 +317,8 @@ func count(r *SetReport, s punctual.PushStatus) {
 	}
 }
 
-// deliverFailed deals with a push of which nothing is known or nothing happened. Only what was
-// certainly never pushed may go back to the source.
+// deliverFailed handles a push that failed or whose outcome is unknown. Only messages that were certainly never pushed may go
+// back to the source.
 func (m *mover) deliverFailed(ctx context.Context, s *source, r *SetReport, es []*entry, never bool, cause error) (map[*entry]bool, error) {
 	if !never {
 		m.report.Unfinished += int64(len(es))
@@ -329,8 +328,8 @@ func (m *mover) deliverFailed(ctx context.Context, s *source, r *SetReport, es [
 	return returned, errors.Join(fmt.Errorf("push into the store: %w", cause), err)
 }
 
-// classify decides what a push result means. Nil and nil is stored, a problem leaves the one message
-// in the source, an error ends the run.
+// classify decides what a push result means. Without problem and error the message is stored. A problem leaves this one
+// message in the source, and an error ends the run.
 func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult, sure bool) (*problem, error) {
 	if errors.Is(res.Err, punctual.ErrInvalid) || errors.Is(res.Err, punctual.ErrTooLarge) {
 		return problemf(Refused, "the store refused it: %v", res.Err), nil
@@ -359,13 +358,13 @@ func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult,
 	return nil, nil
 }
 
-// sameMessage tells whether a stored message is that of a new one. Another one may have the same
-// ID where a program chose it, or made it of too little: BeeDelayQueue's IDs can meet.
+// sameMessage reports whether a stored message is the one that is imported. A different message may have the same ID if a
+// program chose the ID, or if it was made of too little, as those of BeeDelayQueue, of which two can be equal.
 func sameMessage(there *punctual.Info, m *punctual.NewMessage) bool {
 	return bytes.Equal(there.Body, m.Body) && maps.Equal(there.Headers, m.Headers) && (there.Attempt > 0 || there.Due.Equal(m.Due))
 }
 
-// giveBack returns staged entries to the source, and tells which of them are there again.
+// giveBack returns staged entries to the source, and returns those that are there again.
 func (m *mover) giveBack(ctx context.Context, s *source, r *SetReport, es []*entry) (map[*entry]bool, error) {
 	if len(es) == 0 {
 		return nil, nil
@@ -389,8 +388,8 @@ func (m *mover) giveBack(ctx context.Context, s *source, r *SetReport, es []*ent
 	return returned, m.im.opt.step("returned")
 }
 
-// push pushes a batch, again when it is not known what became of it: under the same IDs that does
-// no harm. sure tells that the results are those of the one and only try.
+// push pushes a batch. When the outcome is unknown it pushes the batch again, which does no harm because the IDs are the
+// same. sure is true if the results are those of a single try.
 func (m *mover) push(ctx context.Context, es []*entry) (results []punctual.PushResult, sure bool, err error) {
 	ms := make([]punctual.NewMessage, len(es))
 	for i, e := range es {
@@ -413,7 +412,7 @@ func (m *mover) push(ctx context.Context, es []*entry) (results []punctual.PushR
 	}
 }
 
-// prepareTopics makes each topic remember finished IDs for long enough, before anything is taken.
+// prepareTopics lengthens the duplicate windows of the topics where they are too short, before anything is taken.
 func (m *mover) prepareTopics(ctx context.Context, es []*entry) error {
 	for _, e := range es {
 		if m.prepared[e.message.Topic] {
@@ -437,7 +436,7 @@ func (m *mover) prepareTopics(ctx context.Context, es []*entry) error {
 	return nil
 }
 
-// remembers is how long a topic remembered finished IDs when this run began.
+// remembers returns the duplicate window that a topic had when this run began.
 func (m *mover) remembers(ctx context.Context, topic string) (time.Duration, error) {
 	if d, known := m.remember[topic]; known {
 		return d, nil
@@ -450,7 +449,7 @@ func (m *mover) remembers(ctx context.Context, topic string) (time.Duration, err
 	return settings.DedupeWindow, nil
 }
 
-// spreadOf is a part of a span that depends on nothing but the ID.
+// spreadOf returns a part of a span. The part depends on the ID alone, so that a second try spreads a message alike.
 func spreadOf(id string, span time.Duration) time.Duration {
 	h := fnv.New64a()
 	h.Write([]byte(id))

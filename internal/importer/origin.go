@@ -10,7 +10,7 @@ import (
 // take, adopt, finish and putBack each take effect in one atomic step, for all entries or none when they return an error.
 // The same call twice does the same as once.
 type origin interface {
-	// now is the clock of the source, which rules for what happens there.
+	// now returns the time of the source's clock, which decides there.
 	now(ctx context.Context) (time.Time, error)
 	// names are all that could be imported from.
 	names(ctx context.Context) ([]string, error)
@@ -20,7 +20,7 @@ type origin interface {
 	guessUnit(ctx context.Context, r *Report) error
 	// count asks how many messages a source has, and how many are staged.
 	count(ctx context.Context, s *source, members, staged *int64) error
-	// note tells what is beside a source and is not imported.
+	// note adds to the report what stands beside a source and is not imported.
 	note(ctx context.Context, s *source, r *SetReport) error
 
 	// walks are the ways in which all messages of a source are visited, one after the other.

@@ -14,10 +14,9 @@ type Report struct {
 	Unit    time.Duration
 	Guessed bool
 	Sets    []*SetReport
-	// Remembered are the topics that now remember finished IDs longer than before.
+	// Remembered are the topics whose duplicate window was lengthened.
 	Remembered []Remembered
-	// Unfinished is how many messages are still in staging because the run could not go on. The
-	// next run goes on with them.
+	// Unfinished is how many messages are still in staging because the run could not go on. The next run pushes them.
 	Unfinished int64
 }
 
@@ -27,7 +26,7 @@ type Remembered struct {
 	Was, Now time.Duration
 }
 
-// SetReport is the part of one sorted set.
+// SetReport is the part of a Report about one sorted set or table.
 type SetReport struct {
 	Name, Part, Key string
 	// Topic is empty when the messages' types decide; see Topics.
@@ -52,7 +51,7 @@ type SetReport struct {
 
 	// Stored is how many this run stored, Duplicates how many it found stored already.
 	Stored, Duplicates int64
-	// Gone is how many somebody else took between being looked at and being taken.
+	// Gone is how many messages somebody else took after this run had read them and before it could take them.
 	Gone int64
 	// Returned were put back, because the store would not take them or as was asked for; Dropped
 	// were removed as was asked for.

@@ -40,7 +40,7 @@ func ParseStep(name string) (Step, bool) {
 	return 0, false
 }
 
-// begin is where the step begins that t is in.
+// begin returns when the step begins in which t is.
 func (s Step) begin(t time.Time) time.Time {
 	switch s {
 	case Minute:
@@ -51,7 +51,7 @@ func (s Step) begin(t time.Time) time.Time {
 	return StartOfDay(t, t.Location())
 }
 
-// next is where the step ends that begins at t.
+// next returns when the step ends that begins at t.
 func (s Step) next(t time.Time) time.Time {
 	switch s {
 	case Minute:
@@ -62,8 +62,8 @@ func (s Step) next(t time.Time) time.Time {
 	return StartOfDay(t.AddDate(0, 0, 1), t.Location())
 }
 
-// StartOfDay is the first instant in zone with the date of day. Midnight is not always the one:
-// some zones change their clocks then, so that it does not exist, or comes twice.
+// StartOfDay returns the first instant in zone that has the date of day. That is not always midnight, because some zones
+// change their clocks at midnight, so that it does not exist on that day or comes twice.
 func StartOfDay(day time.Time, zone *time.Location) time.Time {
 	const step = 15 * time.Minute // all changes are multiples of it
 	begun := func(t time.Time) bool { return t.In(zone).Format(time.DateOnly) >= day.Format(time.DateOnly) }
@@ -79,18 +79,18 @@ func StartOfDay(day time.Time, zone *time.Location) time.Time {
 
 // AheadQuery asks how many messages are due in each of some steps, from the one under way on.
 type AheadQuery struct {
-	// Topic, or empty for all.
+	// Topic is the topic to count; empty stands for all topics.
 	Topic string
 	Step  Step
-	// Steps is their number.
+	// Steps is the number of steps.
 	Steps int
-	// Zone is whose hours and days are meant; nil is UTC.
+	// Zone is the time zone in which hours and days begin; nil is UTC.
 	Zone *time.Location
 
 	row bool // of a table, which is counted less often than a picture
 }
 
-// edges are where the steps begin, and where the last one ends.
+// edges returns when each step begins, and when the last one ends.
 func (q AheadQuery) edges(now time.Time) []time.Time {
 	zone := q.Zone
 	if zone == nil {
@@ -104,20 +104,20 @@ func (q AheadQuery) edges(now time.Time) []time.Time {
 	return edges
 }
 
-// Ahead says how many messages are due when. Whoever gets one only reads it.
+// Ahead says how many messages are due when. Several callers may have the same Ahead, so nobody may change it.
 type Ahead struct {
 	AheadQuery
-	// AsOf is the store's clock at the look.
+	// AsOf is the store's clock when the messages were counted.
 	AsOf time.Time
-	// Edges are where the steps begin, and where the last one ends: one more than Counts. They are in the zone asked for.
+	// Edges are when the steps begin, and when the last one ends: one more than Counts. They are in the zone asked for.
 	Edges []time.Time
-	// Counts[n] is due from Edges[n], or from now, until before Edges[n+1].
+	// Counts[n] counts the messages due from Edges[n], or from now if that is later, until before Edges[n+1].
 	Counts []int64
-	// Overdue is ready or leased. Beyond is due after the last step.
+	// Overdue counts the ready and leased messages, Beyond those due after the last step.
 	Overdue, Beyond int64
 }
 
-// in is the same with its edges in a time zone.
+// in returns a copy with its edges in a time zone.
 func (a *Ahead) in(zone *time.Location) *Ahead {
 	out := *a
 	out.Zone, out.Edges = zone, slices.Clone(a.Edges)
@@ -127,7 +127,7 @@ func (a *Ahead) in(zone *time.Location) *Ahead {
 	return &out
 }
 
-// Sum is how many are due within the steps.
+// Sum returns how many messages are due within the steps.
 func (a *Ahead) Sum() (n int64) {
 	for _, c := range a.Counts {
 		n += c
@@ -135,7 +135,7 @@ func (a *Ahead) Sum() (n int64) {
 	return n
 }
 
-// sumOf adds up topics that have the same edges, of which there is at least one.
+// sumOf adds up topics that have the same edges. There has to be at least one.
 func sumOf(topics []*Ahead) *Ahead {
 	out := *topics[0]
 	out.Topic, out.Counts = "", slices.Clone(out.Counts)
@@ -148,7 +148,7 @@ func sumOf(topics []*Ahead) *Ahead {
 	return &out
 }
 
-// take takes the messages of another one with the same edges out of this one.
+// take subtracts the messages of other, which has the same edges.
 func (a *Ahead) take(other *Ahead) {
 	a.Overdue, a.Beyond = max(0, a.Overdue-other.Overdue), max(0, a.Beyond-other.Beyond)
 	for n := range a.Counts {
@@ -156,7 +156,7 @@ func (a *Ahead) take(other *Ahead) {
 	}
 }
 
-// Look counts ahead, as of now, which the store's clock has just told.
+// Look counts ahead as of now, a time that the store's clock has just told.
 func Look(ctx context.Context, i punctual.Inspector, q AheadQuery, now time.Time) (*Ahead, error) {
 	edges := q.edges(now)
 	width := commonWidth(edges)
@@ -177,7 +177,8 @@ func Look(ctx context.Context, i punctual.Inspector, q AheadQuery, now time.Time
 	return out, nil
 }
 
-// commonWidth is the longest width of which all steps between the edges are multiples. A store counts in steps of one length.
+// commonWidth returns the longest duration of which all steps between the edges are multiples. A store counts in steps of one
+// length, so it counts in these, and they are added up to hours and days that differ in length.
 func commonWidth(edges []time.Time) time.Duration {
 	width := edges[1].Sub(edges[0])
 	for n := range len(edges) - 1 {

@@ -19,7 +19,7 @@ type Kind string
 const (
 	// KindUnreachable: the store does not answer.
 	KindUnreachable Kind = "unreachable"
-	// KindStore: what the store says of its disk or server; see punctual.Examiner.
+	// KindStore: what the store's Examiner reports about its disk or servers.
 	KindStore Kind = "store"
 	// KindLacking: the store is no punctual.Inspector.
 	KindLacking Kind = "lacking"
@@ -29,8 +29,8 @@ const (
 	KindDeliveryPaused Kind = "delivery paused"
 	// KindPushPaused: a topic refuses pushes.
 	KindPushPaused Kind = "push paused"
-	// KindHerd: very many messages are due at the same time.
-	KindHerd Kind = "herd"
+	// KindBurst: very many messages are due within one minute or day.
+	KindBurst Kind = "burst"
 	// KindFar: a message is due in more than a year.
 	KindFar Kind = "far"
 	// KindDead: a topic holds dead messages.
@@ -40,11 +40,11 @@ const (
 // Kinds are all kinds, in the order in which they are shown.
 func Kinds() []Kind {
 	return []Kind{
-		KindUnreachable, KindStore, KindLacking, KindLate, KindDeliveryPaused, KindPushPaused, KindHerd, KindFar, KindDead,
+		KindUnreachable, KindStore, KindLacking, KindLate, KindDeliveryPaused, KindPushPaused, KindBurst, KindFar, KindDead,
 	}
 }
 
-// Finding is something that somebody should look at. The fields besides Kind, Severity and Text hold what the
+// Finding is something that somebody should see to. The fields besides Kind, Severity and Text hold what the
 // sentence is made of, for another language, and say where to look.
 type Finding struct {
 	Kind     Kind
@@ -56,11 +56,11 @@ type Finding struct {
 	// State, From and To say which list of the topic shows it; see punctual.ListQuery.
 	State    punctual.State
 	From, To time.Time
-	// Count is how many messages it is about: ready ones of a late or paused topic, those of a herd, dead ones, far ones.
+	// Count is how many messages it is about: ready ones of a late or paused topic, those of a burst, dead ones, far ones.
 	Count int64
-	// At is when a herd, or the first far message, is due.
+	// At is when a burst, or the first far message, is due.
 	At time.Time
-	// Step is how exact At is for a herd.
+	// Step is how exact At is for a burst.
 	Step Step
 	// Late is for how long the first message has been ready.
 	Late time.Duration
@@ -71,20 +71,21 @@ type Finding struct {
 }
 
 const (
-	// worthSaying is for how long a message is ready before it is late: P11 and P14 allow a second each, a busy handler more.
+	// worthSaying is how long a message has to be ready before there is a finding about it. P11 and P14 allow a second each, and
+	// busy handlers add to that.
 	worthSaying = 10 * time.Second
-	// veryLate makes lateness bad.
+	// veryLate is from when on lateness is bad and not only a warning.
 	veryLate = 10 * time.Minute
-	// mostOfKind bounds the findings of a kind; one more tells of the others.
+	// mostOfKind bounds the findings of a kind; one more finding sums up the others.
 	mostOfKind = 5
-	// herdRatio is how many times as many as on average are due in the step of a herd.
-	herdRatio = 10
-	// mostLooked is in how many topics a message due in more than a year is looked for.
+	// burstRatio is how many times as many messages as on average have to be due in a step for a burst.
+	burstRatio = 10
+	// mostLooked bounds the topics in which messages due in more than a year are searched.
 	mostLooked = 20
 	year       = 365 * 24 * time.Hour
 )
 
-// attention is what somebody should look at, the worst first.
+// attention returns what somebody should see to, the worst first.
 func attention(o *Overview, examined []Finding) []Finding {
 	var all []Finding
 	if o.Err != nil {
@@ -115,7 +116,7 @@ func attention(o *Overview, examined []Finding) []Finding {
 	return all
 }
 
-// examine asks the store what it stands on, if that is to be asked again.
+// examine begins to ask the store's Examiner, unless the last answer is still fresh.
 func (r *Reader) examine() (running <-chan struct{}) {
 	e, err := punctual.As[punctual.Examiner](r.store)
 	if err != nil {
@@ -131,7 +132,7 @@ func (r *Reader) examine() (running <-chan struct{}) {
 	})
 }
 
-// examined is what the store said is not good below it.
+// examined returns what the Examiner found that is not good.
 func (r *Reader) examined(ctx context.Context, running <-chan struct{}) []Finding {
 	var out []Finding
 	for _, f := range r.doctor.await(ctx, running).value {
@@ -144,7 +145,7 @@ func (r *Reader) examined(ctx context.Context, running <-chan struct{}) []Findin
 	return out
 }
 
-// fewest are the findings of one kind: those of the topics with most messages, and one for all others.
+// fewest returns the findings of one kind: one for each of the topics with most messages, and one that sums up the others.
 func fewest(o *Overview, of func(punctual.TopicStats, time.Time) (Finding, bool)) []Finding {
 	var out []Finding
 	for _, t := range o.Topics {
@@ -203,16 +204,16 @@ func ofDead(t punctual.TopicStats, _ time.Time) (Finding, bool) {
 // looker counts ahead.
 type looker func(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error)
 
-// examinePicture finds what is unusual in a picture: a herd, and in that of the days what is due in more than a year.
+// examinePicture finds what is unusual in a picture: a burst, and in the picture of the days what is due in more than a year.
 func (r *Reader) examinePicture(ctx context.Context, p *Picture, topics []punctual.TopicStats, look looker) error {
 	counts, step := p.All.Counts, p.All.Step
-	if step == Day { // those before are seen by the hour
+	if step == Day { // the picture of the hours finds bursts in the first days
 		counts = slices.Clone(counts)
 		clear(counts[:3])
 	}
 	n := fullest(counts)
-	if count := counts[n]; count >= r.o.Herd && (step == Hour || standsOut(p.All, n)) {
-		f, ok, err := r.herd(ctx, p, n, look)
+	if count := counts[n]; count >= r.o.Burst && (step == Hour || standsOut(p.All, n)) {
+		f, ok, err := r.burst(ctx, p, n, look)
 		if err != nil {
 			return err
 		}
@@ -226,7 +227,7 @@ func (r *Reader) examinePicture(ctx context.Context, p *Picture, topics []punctu
 	return r.findFar(ctx, p, topics)
 }
 
-// fullest is the step in which most is due.
+// fullest returns the step in which most messages are due.
 func fullest(counts []int64) int {
 	most := 0
 	for n, c := range counts {
@@ -237,15 +238,16 @@ func fullest(counts []int64) int {
 	return most
 }
 
-// standsOut tells whether far more is due in step n than on average.
+// standsOut reports whether far more messages are due in step n than on average.
 func standsOut(a *Ahead, n int) bool {
-	return a.Counts[n] >= herdRatio*max(1, a.Sum()/int64(len(a.Counts)))
+	return a.Counts[n] >= burstRatio*max(1, a.Sum()/int64(len(a.Counts)))
 }
 
-// herd describes the herd in step n. An hour is looked at by the minute, because a thousand a minute are no herd.
-func (r *Reader) herd(ctx context.Context, p *Picture, n int, look looker) (Finding, bool, error) {
+// burst describes the burst in step n. An hour is counted by the minute first, because many messages that are spread over an
+// hour are no burst; ok is false then.
+func (r *Reader) burst(ctx context.Context, p *Picture, n int, look looker) (f Finding, ok bool, err error) {
 	at, count, step := p.All.Edges[n], p.All.Counts[n], p.All.Step
-	f := Finding{Kind: KindHerd, Severity: punctual.SeverityWarning, State: punctual.StateScheduled}
+	f = Finding{Kind: KindBurst, Severity: punctual.SeverityWarning, State: punctual.StateScheduled}
 	for _, t := range p.Topics {
 		if t.Counts[n] > count/2 {
 			f.Topic = t.Topic
@@ -262,7 +264,7 @@ func (r *Reader) herd(ctx context.Context, p *Picture, n int, look looker) (Find
 		a.Counts = a.Counts[max(0, len(a.Counts)-60):]
 		a.Edges = a.Edges[len(a.Edges)-1-len(a.Counts):]
 		n = fullest(a.Counts)
-		if a.Counts[n] < r.o.Herd || !standsOut(a, n) {
+		if a.Counts[n] < r.o.Burst || !standsOut(a, n) {
 			return f, false, nil
 		}
 		at, count = a.Edges[n], a.Counts[n]

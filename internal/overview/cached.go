@@ -10,34 +10,34 @@ import (
 	"time"
 )
 
-// answer is what the last look brought.
+// answer is what the last reading returned.
 type answer[T any] struct {
 	value T
 	// read is when value was read by the clock of this machine; zero when there is none yet.
 	read time.Time
 	took time.Duration
-	// err says why the last look brought nothing; value is then an older one.
+	// err is why the last reading failed; value is then of the one before.
 	err error
 }
 
-// cached is an answer that many share: one look at a time, used again while it is fresh.
+// cached is an answer that many callers share. It is read by one goroutine at a time, and used again while it is fresh.
 type cached[T any] struct {
 	mu sync.Mutex
 	answer[T]
-	fresh   time.Time     // guarded by mu: until when nobody looks again
-	running chan struct{} // guarded by mu: closed when the look under way ends; nil when there is none
+	fresh   time.Time     // guarded by mu: until when the answer is used
+	running chan struct{} // guarded by mu: closed when the reading under way ends; nil when there is none
 	used    time.Time     // guarded by mu: when somebody asked last
 }
 
-// policy says how a look is made and how long its answer is used.
+// policy says how long a reading may take, and how long its answer is used.
 type policy struct {
 	timeout time.Duration
-	// fresh is how long an answer is used when the look took that long.
+	// fresh returns how long an answer is used that took so long.
 	fresh func(took time.Duration) time.Duration
 }
 
-// begin has one look made unless the answer is fresh or a look is under way. It returns what is closed when that has ended, or nil
-// when there is nothing to wait for.
+// begin starts a reading unless the answer is fresh or a reading is under way. It returns a channel that is closed when the
+// reading ends, or nil when there is nothing to wait for.
 func (c *cached[T]) begin(r *Reader, p policy, look func(context.Context) (T, error)) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,8 @@ func (c *cached[T]) begin(r *Reader, p policy, look func(context.Context) (T, er
 	return running
 }
 
-// await returns the answer once running is closed, or what there is when ctx ends. What a store takes long for comes
-// with a later call.
+// await waits until running is closed or ctx ends, and returns the newest answer. When ctx ends first, that is an older
+// answer or an empty one.
 func (c *cached[T]) await(ctx context.Context, running <-chan struct{}) answer[T] {
 	if running != nil {
 		select {
@@ -68,7 +68,7 @@ func (c *cached[T]) await(ctx context.Context, running <-chan struct{}) answer[T
 	return c.answer
 }
 
-// look makes one look, and keeps what it brought.
+// look makes one reading and keeps its answer.
 func (c *cached[T]) look(ctx context.Context, p policy, look func(context.Context) (T, error), running chan struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -91,13 +91,13 @@ func (c *cached[T]) look(ctx context.Context, p policy, look func(context.Contex
 	close(running)
 }
 
-// guarded makes a panic the error of that look. The look has a goroutine of its own, where nobody else could recover, and the
-// whole server would end.
+// guarded turns a panic of the store into the error of that reading. The reading has a goroutine of its own, in which nobody
+// else could recover, so the panic would end the whole server.
 func guarded[T any](log *slog.Logger, look func(context.Context) (T, error)) func(context.Context) (T, error) {
 	return func(ctx context.Context) (value T, err error) {
 		defer func() {
 			if cause := recover(); cause != nil {
-				log.Error("a look made the store panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+				log.Error("the store panicked while it was read", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 				err = errPanicked
 			}
 		}()
@@ -107,7 +107,7 @@ func guarded[T any](log *slog.Logger, look func(context.Context) (T, error)) fun
 
 var errPanicked = errors.New("the store panicked, and the log says where")
 
-// expire has the next caller look again, once the last answer is older than so many times as long as it took.
+// expire makes the next caller read anew, but not before the last answer is so many times as old as it took.
 func (c *cached[T]) expire(times time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,19 +14,20 @@ import (
 // MeterMinutes is how far a Meter looks back, in minutes: one day.
 const MeterMinutes = 24 * 60
 
-// meteredTopics is how many topics a Meter counts by themselves. Their numbers take at most 17 MB. That is 112 bytes
-// for each minute of the day, held by the hour, for hours in which something passed.
+// meteredTopics is how many topics a Meter counts one by one. Their numbers take at most 17 MB: 112 bytes for each minute of
+// the day, in blocks of an hour, and a block only for hours in which something passed.
 const meteredTopics = 100
 
 // PromptLimit is how late a message may be and still count as in time: what promise P11 allows.
 const PromptLimit = time.Second
 
-// Meter counts what passes a Server, a Queue or a Worker, by the minute for a day, over all topics and by topic. It knows what
-// its Observer was told since it was made, and nothing of other processes. It is in memory alone, and bounded. The
-// first 100 topics have numbers of their own, and a topic that was idle for a day makes room. Its methods are safe for
-// concurrent use.
+// Meter counts the pushes, deliveries and settlements that pass a Server, a Queue or a Worker: in each minute of the last
+// day, over all topics together and for each topic. It knows only what its Observer reported since the Meter was made, so
+// it knows nothing of other processes, and a restart begins anew. Its memory is bounded, because only 100 topics have
+// numbers of their own. When a further topic comes, a topic that was idle for a day makes room for it; while none was, the
+// further topic is counted among all topics only. The methods of a Meter are safe for concurrent use.
 //
-// MeterMinutes are those of the machine's clock, lateness is by the store's.
+// The minutes are those of the machine's clock, because a Meter has no store to ask. Lateness is by the store's clock.
 type Meter struct {
 	mu     sync.Mutex
 	since  time.Time          // guarded by mu
@@ -40,16 +41,16 @@ func NewMeter() *Meter {
 	return &Meter{since: time.Now(), topics: make(map[string]*series)}
 }
 
-// Since is when the Meter began to count.
+// Since returns when the Meter began to count.
 func (m *Meter) Since() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.since
 }
 
-// Traffic is what passed in some time.
+// Traffic counts what passed in a span of time.
 type Traffic struct {
-	// From is when the time begins: a whole minute of the machine's clock.
+	// From is when the span begins: a whole minute of the machine's clock.
 	From time.Time
 	// Pushes counts the messages that were stored, Deliveries the attempts that were claimed.
 	Pushes, Deliveries int64
@@ -58,19 +59,22 @@ type Traffic struct {
 	Acks, Retries, Discards int64
 	// Late counts the deliveries later than PromptLimit.
 	Late int64
-	// P50 and P99 are bounds: so many of a hundred deliveries were at most so late. Max is the latest. All are 0 without deliveries.
+	// P50 and P99 are upper bounds: 50 and 99 of a hundred deliveries were at most as late. Max is the lateness of the latest
+	// one. All three are 0 when there was no delivery.
 	P50, P99, Max time.Duration
 }
 
-// Series returns what passed in each of the last n minutes, oldest first, the one under way included; n is at most MeterMinutes. An empty topic
-// asks for all topics together. It is nil for a topic that the Meter does not count by itself.
+// Series returns what passed in each of the last n minutes, at most MeterMinutes, oldest first. The last of them is the
+// present minute, which is not over. An empty topic asks for all topics together. The answer is nil for a topic that has no
+// numbers of its own.
 func (m *Meter) Series(topic string, n int) []Traffic {
 	steps, _ := m.Steps(topic, min(n, MeterMinutes), 1)
 	return steps
 }
 
-// Steps is Series in steps of some minutes, at most 60, and what passed in all of them together. Steps begin at multiples of their length. They
-// reach back a day at most, and are nil for a topic that the Meter does not count by itself.
+// Steps is Series in steps of so many minutes each, from 1 to 60, and also returns what passed in all steps together. Each
+// step begins at a multiple of its length, so that a step of 5 minutes begins at 10:00, 10:05 and so on. The steps reach back a
+// day at most, and are nil for a topic that has no numbers of its own.
 func (m *Meter) Steps(topic string, n, minutes int) (steps []Traffic, all Traffic) {
 	minutes = min(max(minutes, 1), 60)
 	n = min(max(n, 1), MeterMinutes/minutes)
@@ -96,8 +100,8 @@ func (m *Meter) Steps(topic string, n, minutes int) (steps []Traffic, all Traffi
 	return steps, whole.traffic(first)
 }
 
-// Total returns what passed in the last n minutes together, the one under way included. It tells whether the Meter counts the topic by
-// itself; an empty topic asks for all.
+// Total returns what passed in the last n minutes together, the present one included. An empty topic asks for all topics.
+// known is false for a topic that has no numbers of its own.
 func (m *Meter) Total(topic string, n int) (c Traffic, known bool) {
 	n = min(max(n, 1), MeterMinutes)
 	m.mu.Lock()
@@ -114,7 +118,7 @@ func (m *Meter) Total(topic string, n int) (c Traffic, known bool) {
 	return w.traffic(now - int64(n-1)), true
 }
 
-// Topics returns the topics that are counted by themselves, sorted by name.
+// Topics returns the topics that have numbers of their own, sorted by name.
 func (m *Meter) Topics() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +137,8 @@ func (m *Meter) find(topic string) *series {
 	return m.topics[topic]
 }
 
-// Observer returns what feeds the Meter. It may be given to any number of Servers, Queues and Workers.
+// Observer returns the Observer through which the Meter learns what passes. Any number of Servers, Queues and Workers may
+// have it.
 func (m *Meter) Observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnPush: func(ctx context.Context, r punctual.PushResult, _ time.Duration) {
@@ -161,16 +166,17 @@ func (m *Meter) Observer() *punctual.Observer {
 	}
 }
 
-// instant is the key of a context's time.
+// instant is the key under which At keeps its time in a context.
 type instant struct{}
 
-// At has a Meter count what it is told with the context in the minute of t. A Meter that is told of a time before its first has counted since
-// then. It is for pictures, which cannot wait an hour.
+// At returns a context with which a Meter counts in the minute of t and not in the present one. A t before Since moves Since
+// back to t. Programs that show a Meter with the traffic of an hour, for the pictures in documents, use it so that they need
+// not run for an hour.
 func At(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, instant{}, t)
 }
 
-// count counts in the present minute of the topic and of all.
+// count calls add with the present minute, or that of At, of all topics and of the topic.
 func (m *Meter) count(ctx context.Context, topic string, add func(*slot)) {
 	at, ok := ctx.Value(instant{}).(time.Time)
 	if !ok {
@@ -188,7 +194,8 @@ func (m *Meter) count(ctx context.Context, topic string, add func(*slot)) {
 	}
 }
 
-// admit returns the series of a topic, or nil when there are too many topics. The caller holds mu.
+// admit returns the series of a topic, and makes one for a new topic if there is room. It returns nil when there is none. The
+// caller holds mu.
 func (m *Meter) admit(topic string, now int64) *series {
 	s := m.topics[topic]
 	if s != nil {
@@ -209,15 +216,15 @@ func (m *Meter) admit(topic string, now int64) *series {
 		}
 	}
 	s = &series{}
-	m.topics[strings.Clone(topic)] = s // an observer keeps nothing of what it is told
+	m.topics[strings.Clone(topic)] = s // a copy, because an Observer must keep nothing that it is given
 	return s
 }
 
 // minuteOf is the number of the minute since 1970.
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// series are the minutes of the last day. An hour takes memory once something passed in it, and its memory is used again a day
-// later.
+// series holds the minutes of the last day. An hour takes memory only if something passed in it, and a day later another hour
+// uses that memory again.
 type series struct {
 	ring [MeterMinutes/60 + 1]*slots // hour n is in place n modulo its length
 	last int64                       // the minute in which something was counted last
@@ -228,7 +235,7 @@ type slots struct {
 	minutes [60]slot
 }
 
-// enter returns a minute to be counted in.
+// enter returns the slot of a minute, for the caller to count in.
 func (s *series) enter(number int64) *slot {
 	s.last = max(s.last, number)
 	n := number / 60
@@ -241,7 +248,7 @@ func (s *series) enter(number int64) *slot {
 	return &(*place).minutes[number%60]
 }
 
-// at returns a minute to be read, or nil when nothing passed in its hour.
+// at returns the slot of a minute for reading, or nil when nothing passed in its hour.
 func (s *series) at(number int64) *slot {
 	n := number / 60
 	h := s.ring[n%int64(len(s.ring))]
@@ -251,11 +258,11 @@ func (s *series) at(number int64) *slot {
 	return &h.minutes[number%60]
 }
 
-// idle tells that nothing passed in the last day.
+// idle reports whether nothing passed in the last day.
 func (s *series) idle(now int64) bool { return now-s.last >= MeterMinutes }
 
 // latenessBounds are the upper bounds of the buckets of lateness, in milliseconds. They are 1, 2 and 5 times the
-// powers of ten, up to 1.4 hours, and one for what is later. PromptLimit is one of them.
+// powers of ten, up to 1.4 hours; the last bucket has what is later. PromptLimit is one of the bounds, so that Late is exact.
 var latenessBounds = [...]uint32{
 	1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, math.MaxUint32,
 }
@@ -268,7 +275,7 @@ type slot struct {
 }
 
 func (c *slot) delivered(late time.Duration) {
-	// The latest that fits is 49 days; what is later counts as that.
+	// At most 49 days fit into 32 bits; a later delivery counts as 49 days late.
 	ms := uint32(min(max((late+time.Millisecond-1)/time.Millisecond, 0), math.MaxUint32))
 	i, _ := slices.BinarySearch(latenessBounds[:], ms)
 	c.deliveries++
@@ -276,13 +283,13 @@ func (c *slot) delivered(late time.Duration) {
 	c.max = max(c.max, ms)
 }
 
-// window is what passed in some minutes together. It counts further than a minute can.
+// window adds up minutes. Its counters are wider than those of a minute, because a day of minutes may not fit into 32 bits.
 type window struct {
 	sum      Traffic
 	lateness [len(latenessBounds)]int64
 }
 
-// add adds a minute; nil is one in which nothing passed.
+// add adds a minute; nil stands for a minute in which nothing passed.
 func (w *window) add(c *slot) {
 	if c == nil {
 		return
@@ -311,7 +318,7 @@ func (w *window) merge(other *window) {
 	}
 }
 
-// traffic is the window as it is shown; first is its first minute.
+// traffic returns the window as a Traffic that begins with the minute first.
 func (w *window) traffic(first int64) Traffic {
 	out := w.sum
 	out.From = time.Unix(first*60, 0).UTC()
@@ -324,7 +331,8 @@ func (w *window) traffic(first int64) Traffic {
 	return out
 }
 
-// quantile is the bound of the bucket in which so many percent of the deliveries are reached, or the latest when that is less.
+// quantile returns a lateness that so many percent of the deliveries did not exceed: the upper bound of the bucket in which
+// they are reached, or the greatest lateness when that is less.
 func (w *window) quantile(percent int64) time.Duration {
 	want := (w.sum.Deliveries*percent + 99) / 100
 	var seen int64

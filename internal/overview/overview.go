@@ -1,5 +1,6 @@
-// Package overview tells what a person wants to know of a store at first glance. That is what there is, what falls due
-// when, and what needs attention. The pages of the console and "punctual top" show it.
+// Package overview reads what a person wants to know about a store at first glance: how many messages there are, what
+// falls due when, and what needs attention. The pages of the console and "punctual top" show it. Many people may have such a
+// page open, so a Reader reads the store once for all of them, and less often the longer the store takes.
 package overview
 
 import (
@@ -13,48 +14,47 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
-
-// AuditTopic is where the console keeps who changed what. An overview leaves it out.
-const AuditTopic = "punctual.audit"
 
 // Options of a Reader. The zero value of each field is its default.
 type Options struct {
-	// Zone is whose days and hours are counted. Default UTC.
+	// Zone is the time zone in which days and hours begin. Default UTC.
 	Zone *time.Location
-	// Drawn is how many topics each picture shows apart from the others, at most 8. Default 5.
+	// Drawn is how many topics, the largest ones, each picture counts one by one, at most 8. Default 5.
 	Drawn int
-	// Herd is how many messages due within one minute are many. Default 10,000.
-	Herd int64
-	// Timeout bounds one look for the counts. Default 30 s.
+	// Burst is from how many messages due within one minute on there is a finding about them. Default 10,000.
+	Burst int64
+	// Timeout bounds one reading of the counts. Default 30 s.
 	Timeout time.Duration
-	// Patience is how long Read waits for what a store takes long to count. It then shows what there was before.
-	// Default 50 ms.
+	// Patience is how long Read waits for a store that takes long to count. When it is over, Read returns what was counted
+	// before. Default 50 ms.
 	Patience time.Duration
-	// Hurry has Read wait no longer for the first counts than for the others. Until they are there, Overview.Counting
-	// is true.
+	// Hurry makes Read wait for the first counts no longer than Patience. Without it Read waits for the first counts until its
+	// context ends. Until they are there, Overview.Counting is true.
 	Hurry bool
-	// Logger is told of a store that panics. Default: nobody.
+	// Logger gets the stack of a store that panics. Default: no log.
 	Logger *slog.Logger
-	// Meter, if not nil, is handed on by each Overview.
+	// Meter, if not nil, is the Meter of each Overview, for pages that show what passed this process.
 	Meter *Meter
 }
 
-// Overview is what a store held at one instant. Whoever gets one only reads it: others have the same.
+// Overview is what a store held at one instant. Several callers may have the same Overview, so nobody may change it.
 type Overview struct {
-	// AsOf is the store's clock at the look that counted the topics.
+	// AsOf is the store's clock when the topics were counted.
 	AsOf time.Time
-	// Took is how long that look took.
+	// Took is how long the counting took.
 	Took time.Duration
-	// Err says why there is nothing newer; everything else is then as of AsOf.
+	// Err is why the last reading failed; everything else is then of the last one that succeeded, as of AsOf.
 	Err error
-	// Counting tells that the messages are being counted, and nothing else is known.
+	// Counting is true while the messages are being counted for the first time; nothing else is known then.
 	Counting bool
-	// Partial tells that they are being counted, and that of the topics only the ready messages are known, up to
-	// punctual.HeadReady.
+	// Partial is true while the first count is not finished, but the store has told the next due times of the topics. Of each
+	// topic only the ready messages are known then, up to punctual.HeadReady.
 	Partial bool
-	// Counted is the store's clock at the count of what is scheduled, leased and dead. It is before AsOf in a large
-	// store that is a punctual.Surveyor, and zero before the first count.
+	// Counted is the store's clock when scheduled, leased and dead messages were counted. A store that is a
+	// punctual.Surveyor counts them less often than what is ready, so Counted may be before AsOf. It is zero before the
+	// first count.
 	Counted time.Time
 	// Inspected is false for a store that is not a punctual.Inspector: it has no counts, pictures and topics.
 	Inspected bool
@@ -65,9 +65,9 @@ type Overview struct {
 	Oldest *Oldest
 	// Minutes, Hours and Days are the next 60 minutes, 48 hours and 90 days.
 	Minutes, Hours, Days Picture
-	// Attention is what somebody should look at, the worst first.
+	// Attention is what somebody should see to, the worst first.
 	Attention []Finding
-	// Meter is the one of the Options: what passed this process, and how late. It is nil when there is none.
+	// Meter is that of the Options, with what passed this process and how late; nil when there is none.
 	Meter *Meter
 }
 
@@ -81,19 +81,20 @@ type Oldest struct {
 	Late  time.Duration
 }
 
-// Picture is what falls due in some steps ahead.
+// Picture counts what falls due in each of the next minutes, hours or days.
 type Picture struct {
 	// All counts all topics. It is nil while they are being counted for the first time.
 	All *Ahead
-	// Topics are those that have most scheduled messages, most first. They share the edges of All.
+	// Topics are the largest topics one by one, the largest first. Their steps are those of All.
 	Topics []*Ahead
-	// Err says why there is nothing newer.
+	// Err is why the last count failed; All and Topics are then of the last one that succeeded.
 	Err error
 
-	found []Finding // what is unusual in it
+	found []Finding // what is unusual in the picture
 }
 
-// Reader looks into one store for everybody who asks. Its methods are safe for concurrent use: a hundred callers cost one look.
+// Reader reads one store for everybody who asks. Callers share its answers, so a hundred open pages cost the store as much as
+// one. Its methods are safe for concurrent use.
 type Reader struct {
 	store     punctual.Store
 	inspector punctual.Inspector // nil when the store is none
@@ -115,48 +116,48 @@ type Reader struct {
 	costs    []time.Duration // guarded by mu: how long the last counts of the topics took, at most mostCosts
 	looks    sync.WaitGroup  // grows only under mu while not closed
 
-	turn chan struct{} // has room for the forecasts that are made at the same time
+	turn chan struct{} // holds a value for each count ahead that is under way, at most two
 }
 
-// topicCounts is what one quick look brings.
+// topicCounts is what count reads in one go.
 type topicCounts struct {
 	now    time.Time
 	topics []punctual.TopicStats
 	hidden []punctual.TopicStats
-	// lacking tells that the store turned out not to be a punctual.Inspector, as one behind a server may.
+	// lacking is true when the store turned out not to be a punctual.Inspector, which may be so for a store behind a server.
 	lacking bool
-	// surveyed is what the same look found to be due when; nil when the store is no surveyor.
+	// surveyed is what a survey found to be due when; nil when the store is no surveyor.
 	surveyed *surveyed
 }
 
 const (
-	// leastAge is how long an answer is used at least.
+	// leastAge is how long an answer is used at least before the store is read again.
 	leastAge = time.Second
-	// countShare and share bound how often the store is looked into. An answer is used for so many times as long as
-	// its look took: countShare for the counts, share for the pictures. So an open page costs the store less than
-	// half a percent of its time, unless answers would become too old.
+	// countShare and share bound how often the store is read. An answer that took 1 ms is used for 500 ms if it is one of
+	// counts (countShare), and for 1.5 s if it is a picture (share). So an open page costs the store less than half a percent
+	// of its time, unless answers would become too old.
 	countShare, share = 500, 1500
-	// mostCountAge is how old counts become for that.
+	// mostCountAge is how long counts are used at most, however long counting takes.
 	mostCountAge = 5 * time.Minute
-	// mostCosts is how many counts tell whether counting is costly.
+	// mostCosts is how many of the last counts decide whether counting is costly.
 	mostCosts = 3
-	// costly is how long a count of the topics takes that is not made for each page.
+	// costly is from which duration on a count of the topics is not made for each page that asks.
 	costly = 100 * time.Millisecond
-	// newEnough is how old counts are that somebody who opens a page is shown.
+	// newEnough is how old counts may be for somebody who opens a page.
 	newEnough = 10 * time.Second
 	// mostPictures bounds the pictures that are kept, three for each time zone.
 	mostPictures = 24
 	// mostAsked bounds the counts ahead that are kept for pages of one topic.
 	mostAsked = 256
-	// longAgo is how old what was read is when nobody wants to see it any more.
+	// longAgo is the age from which on an old answer is not shown while a new one is read.
 	longAgo = time.Minute
-	// examineEach is how often a store is asked what it stands on.
+	// examineEach is how often a store's Examiner is asked about its disk or servers.
 	examineEach = 30 * time.Second
 )
 
 var errClosed = fmt.Errorf("look into the store: the reader is closed: %w", punctual.ErrClosed)
 
-// ErrCounting is the error of a count ahead that the store has not finished. It is there soon.
+// ErrCounting is the error of a count ahead that the store has not finished. A later call returns the count.
 var ErrCounting = errors.New("the messages are being counted")
 
 // New returns a Reader of a store, which stays the caller's. Close it before the store.
@@ -175,7 +176,7 @@ func New(store punctual.Store, o *Options) (*Reader, error) {
 		r.o.Logger = slog.New(slog.DiscardHandler)
 	}
 	setDefault(&r.o.Drawn, 5)
-	setDefault(&r.o.Herd, 10_000)
+	setDefault(&r.o.Burst, 10_000)
 	setDefault(&r.o.Timeout, 30*time.Second)
 	setDefault(&r.o.Patience, 50*time.Millisecond)
 	r.o.Drawn = min(r.o.Drawn, 8)
@@ -191,7 +192,7 @@ func setDefault[T int | int64 | time.Duration](v *T, d T) {
 	}
 }
 
-// Close ends the looks that are under way and waits for them. What was read stays readable.
+// Close ends the readings that are under way and waits for them. Answers that were read before can still be had.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -201,7 +202,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// start runs f in a goroutine that Close waits for; it returns false after Close.
+// start runs f in a goroutine that Close waits for. It returns false, and does nothing, after Close.
 func (r *Reader) start(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +213,8 @@ func (r *Reader) start(f func()) bool {
 	return true
 }
 
-// Expire has the next Read look again: its caller has just changed the store, and wants to see that.
+// Expire makes the next Read read everything anew. A caller that has just changed the store calls it, so that the change is
+// seen.
 func (r *Reader) Expire() {
 	r.Recount()
 	r.mu.Lock()
@@ -225,8 +227,8 @@ func (r *Reader) Expire() {
 	}
 }
 
-// Recount has the next Read count the topics again: something small has changed. A survey that is costly rests for
-// ten times as long as the one before took.
+// Recount makes the next Read count the topics anew, because something small has changed. A costly survey is not made anew
+// before ten times as long as the last one took has passed.
 func (r *Reader) Recount() {
 	r.heads.expire(0)
 	if r.surveyor != nil && r.isCostly() {
@@ -236,19 +238,20 @@ func (r *Reader) Recount() {
 	r.counts.expire(0)
 }
 
-// Renew has the next Read count the topics again when that was long ago. It is for somebody who opens a page.
-// A page that is open all day does without.
+// Renew makes the next Read count the topics anew if the last count is older than ten seconds and ten times as long as it
+// took. It is for somebody who opens a page; a page that refreshes itself all day does not call it.
 func (r *Reader) Renew() {
 	if c := r.counts.await(r.ctx, nil); time.Since(c.read) > max(newEnough, 10*c.took) {
 		r.Recount()
 	}
 }
 
-// Read returns the overview, which is at most a second old while the store answers quickly. It fails only while the store
-// could never be read; later Overview.Err says what fails. What is slow to count comes with a later call.
+// Read returns the overview, which is at most a second old while the store answers quickly. It fails only until the store
+// could be read once; later failures are in Overview.Err, beside what was read before. Counts that take longer than
+// Options.Patience are in the overview of a later call.
 func (r *Reader) Read(ctx context.Context) (*Overview, error) { return r.ReadIn(ctx, r.o.Zone) }
 
-// ReadIn is Read with pictures of the hours and days of a time zone.
+// ReadIn is Read with hours and days that begin as they do in a time zone.
 func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, error) {
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
@@ -264,7 +267,7 @@ func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, er
 	return out, nil
 }
 
-// Glance is Read without pictures and findings, for who wants to know only what is ready and for how long.
+// Glance is Read without pictures and findings, for callers that want to know only what is ready and for how long.
 func (r *Reader) Glance(ctx context.Context) (*Overview, error) {
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
@@ -272,7 +275,7 @@ func (r *Reader) Glance(ctx context.Context) (*Overview, error) {
 	return out, err
 }
 
-// glance is what the quick looks tell.
+// glance returns an overview of what is counted at least every few seconds: the topics, and the next due times of a surveyor.
 func (r *Reader) glance(ctx, patient context.Context) (*Overview, topicCounts, error) {
 	heads := r.beginHeads()
 	c, err := r.quick(ctx, patient)
@@ -292,8 +295,8 @@ func (r *Reader) glance(ctx, patient context.Context) (*Overview, topicCounts, e
 	return out, c.value, nil
 }
 
-// addPictures adds what falls due. Until a picture was counted for the first time, those of more distant times are
-// not begun. In a store of many messages those take far longer, and people look at the first one.
+// addPictures adds what falls due by the minute, hour and day. Until a picture was counted for the first time, the pictures
+// after it are not begun, because in a store of many messages they take far longer, and people want the minutes first.
 func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts, zone *time.Location) {
 	for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
 		if found, ok := c.surveyed.picture(Minute+Step(n), zone, out.AsOf); ok {
@@ -311,14 +314,14 @@ func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts, 
 	}
 }
 
-// drawing is which picture is meant.
+// drawing names a picture: by which steps, and in which time zone.
 type drawing struct {
 	step Step
 	zone *time.Location
 }
 
-// stepZone is a time zone with the same steps as another one, so that people in many zones share a picture. Minutes
-// are the same everywhere, and hours in all zones that are whole hours apart.
+// stepZone returns the time zone in which a picture for zone is kept, so that people in many zones share a picture: UTC for
+// minutes, which begin at the same time everywhere, and for hours in zones that are whole hours from UTC, else zone.
 func stepZone(s Step, now time.Time, zone *time.Location) *time.Location {
 	steps, _ := s.picture()
 	whole := func(t time.Time) bool {
@@ -331,7 +334,7 @@ func stepZone(s Step, now time.Time, zone *time.Location) *time.Location {
 	return zone
 }
 
-// in is the picture with its edges in a time zone.
+// in returns the picture with the edges of its steps in a time zone.
 func (p Picture) in(zone *time.Location) Picture {
 	if p.All == nil || p.All.Zone == zone {
 		return p
@@ -343,14 +346,15 @@ func (p Picture) in(zone *time.Location) Picture {
 	return p
 }
 
-// pictureFor is the place of a picture. When there are too many the one that nobody has asked for longest goes.
+// pictureFor returns the place where a picture is kept; see place.
 func (r *Reader) pictureFor(d drawing) *cached[Picture] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return place(r.pictures, d, mostPictures)
 }
 
-// place is the place of an answer among at most so many. The one that nobody has asked for longest makes room.
+// place returns the answer that is kept under a key, or a new one. When there are most of them already, the answer that was
+// not used for longest makes room.
 func place[K comparable, T any](all map[K]*cached[T], key K, most int) *cached[T] {
 	if c := all[key]; c != nil {
 		return c
@@ -370,8 +374,8 @@ func place[K comparable, T any](all map[K]*cached[T], key K, most int) *cached[T
 	return c
 }
 
-// Topics counts the messages of the topics. Where that takes the store long, it is an answer that others have got, too, which
-// may be some minutes old. Of a surveyor it is at first what the heads tell.
+// Topics counts the messages of the topics. Where counting takes the store long, callers share an answer that may be some
+// minutes old. Before the first survey of a store that is a punctual.Surveyor, only what is ready is known (Counts.Partial).
 func (r *Reader) Topics(ctx context.Context) (Counts, error) {
 	if !r.isCostly() {
 		c, err := r.count(ctx)
@@ -407,7 +411,7 @@ type Counts struct {
 	Topics []punctual.TopicStats
 }
 
-// countsFor is how long counts are used.
+// countsFor returns how long counts are used that took so long.
 func (r *Reader) countsFor(took time.Duration) time.Duration {
 	if r.surveyor != nil {
 		return max(leastAge, surveyShare*took)
@@ -415,18 +419,19 @@ func (r *Reader) countsFor(took time.Duration) time.Duration {
 	return freshFor(mostCountAge, countShare)(took)
 }
 
-// isUsable tells whether somebody still wants to see the counts. They are too old when nobody has looked for long.
+// isUsable reports whether counts may be shown while new ones are read. They may not when they are too old, because nobody
+// asked for a long time.
 func (r *Reader) isUsable(a answer[topicCounts]) bool {
 	return a.err != nil || time.Since(a.read) <= max(longAgo, 2*r.countsFor(a.took))
 }
 
-// beginCount has the topics counted, unless that was done of late.
+// beginCount begins to count the topics, unless the last counts are still fresh. It returns what cached.begin returns.
 func (r *Reader) beginCount() <-chan struct{} {
 	return r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: r.countsFor}, r.count)
 }
 
-// isCostly tells whether the last counts all took the store long. One that was slow by chance is not taken for that. A
-// surveyor's are costly until it is known how long they take.
+// isCostly reports whether the last counts all took the store long, so that a single slow count changes nothing. The counts
+// of a surveyor are costly until it is known how long they take.
 func (r *Reader) isCostly() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -444,8 +449,8 @@ func (r *Reader) noteCost(took time.Duration) {
 	r.costs = r.costs[max(0, len(r.costs)-mostCosts):]
 }
 
-// quick is the answer of the quick look. It waits for the first one, and for one after a long time in which nobody
-// looked. Callers in a hurry do not: they get an empty one. Nobody waits for a store that failed last.
+// quick returns the counts of the topics. It waits until patient ends, and then returns older counts. Where there are none,
+// or they are too old to be shown, it waits until ctx ends; with Options.Hurry it returns an empty answer instead.
 func (r *Reader) quick(ctx, patient context.Context) (answer[topicCounts], error) {
 	running := r.beginCount()
 	if r.surveyor != nil && r.isCostly() {
@@ -482,12 +487,12 @@ func (o *Overview) add() {
 	}
 }
 
-// lateness is for how long the first message of a topic has been ready.
-func lateness(t punctual.TopicStats, now time.Time) (time.Duration, bool) {
+// lateness returns for how long the first ready message of a topic has been ready; ok is false when none is.
+func lateness(t punctual.TopicStats, now time.Time) (late time.Duration, ok bool) {
 	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero()
 }
 
-// count is the quick look: the clock and the counts of the topics.
+// count reads the store's clock and counts the topics, with a survey if the store is a surveyor.
 func (r *Reader) count(ctx context.Context) (topicCounts, error) {
 	began := time.Now()
 	now, err := r.store.Now(ctx)
@@ -516,10 +521,10 @@ func (r *Reader) count(ctx context.Context) (topicCounts, error) {
 	return out, nil
 }
 
-// keep takes the topics over, those that are hidden apart from the others.
+// keep sorts the topics into those that are shown and those that are hidden.
 func (c *topicCounts) keep(all []punctual.TopicStats) {
 	for _, t := range all {
-		if t.Topic == AuditTopic {
+		if t.Topic == access.AuditTopic {
 			c.hidden = append(c.hidden, t)
 		} else {
 			c.topics = append(c.topics, t)
@@ -527,7 +532,7 @@ func (c *topicCounts) keep(all []punctual.TopicStats) {
 	}
 }
 
-// draw counts ahead for one picture: all topics, and the largest each.
+// draw counts ahead for one picture: for all topics together, and for each of the largest.
 func (r *Reader) draw(ctx context.Context, d drawing, c topicCounts) (Picture, error) {
 	steps, _ := d.step.picture()
 	q := AheadQuery{Step: d.step, Steps: steps, Zone: d.zone}
@@ -558,7 +563,7 @@ func (r *Reader) draw(ctx context.Context, d drawing, c topicCounts) (Picture, e
 	return out, r.examinePicture(ctx, &out, c.topics, r.look)
 }
 
-// lookAtAll counts ahead for all topics but those hidden.
+// lookAtAll counts ahead for all topics together, without those that are hidden.
 func (r *Reader) lookAtAll(ctx context.Context, q AheadQuery, now time.Time, hidden []punctual.TopicStats) (*Ahead, error) {
 	q.Topic = ""
 	all, err := r.look(ctx, q, now)
@@ -576,7 +581,7 @@ func (r *Reader) lookAtAll(ctx context.Context, q AheadQuery, now time.Time, hid
 	return all, nil
 }
 
-// picture is how many steps a picture has, and how old it may become. It may be the older the longer its steps are.
+// picture returns how many steps a picture has, and how old it may become: the older, the longer its steps are.
 func (s Step) picture() (steps int, most time.Duration) {
 	switch s {
 	case Minute:
@@ -587,13 +592,13 @@ func (s Step) picture() (steps int, most time.Duration) {
 	return 90, 6 * time.Hour
 }
 
-// look counts ahead when it is its turn: a store of many messages is not asked for all pictures at once.
+// look counts ahead. At most two counts run at a time, so that a store of many messages is not asked for all pictures at once.
 func (r *Reader) look(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
 	a, _, err := r.timedLook(ctx, q, now)
 	return a, err
 }
 
-// timedLook is look, and tells how long it took from its turn on.
+// timedLook is look, and returns how long the store took, without the time that look waited for other counts.
 func (r *Reader) timedLook(ctx context.Context, q AheadQuery, now time.Time) (a *Ahead, took time.Duration, err error) {
 	select {
 	case r.turn <- struct{}{}:
@@ -606,7 +611,7 @@ func (r *Reader) timedLook(ctx context.Context, q AheadQuery, now time.Time) (a 
 	}
 }
 
-// largest are the n topics with most messages that are not dead, most first.
+// largest returns the n topics with most messages that are not dead, the largest first.
 func largest(topics []punctual.TopicStats, n int) []punctual.TopicStats {
 	var out []punctual.TopicStats
 	for _, t := range topics {
@@ -625,8 +630,8 @@ func largest(topics []punctual.TopicStats, n int) []punctual.TopicStats {
 	return out
 }
 
-// Ahead counts ahead as q says, for a page of one topic for instance. Like Read it shares its answers, which are
-// at most mostAsked. It fails with ErrCounting while the first one takes the store long.
+// Ahead counts ahead as q says, for a page of one topic for instance. Callers share its answers, of which at most mostAsked
+// are kept. It fails with ErrCounting when the first answer takes the store longer than Options.Patience.
 func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
 	if r.inspector == nil {
 		return nil, fmt.Errorf("count ahead: the store cannot be inspected: %w", punctual.ErrUnsupported)
@@ -660,8 +665,9 @@ func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
 	return a.value, nil
 }
 
-// AheadOf counts ahead for the rows of a table, as q says but for each of the topics. It waits for all together as Read does, and lacks what is
-// not counted by then. All rows share what a picture may cost, so the more there are, the longer each is used.
+// AheadOf counts ahead for the rows of a table: as q says, but for each of the topics. It waits for all of them together no
+// longer than Options.Patience, and returns without the topics that are not counted by then. All rows together may cost what
+// one picture may, so each answer is used the longer, the more topics there are.
 func (r *Reader) AheadOf(ctx context.Context, q AheadQuery, topics []string) map[string]*Ahead {
 	out := make(map[string]*Ahead, len(topics))
 	if r.inspector == nil {
@@ -715,7 +721,7 @@ func (r *Reader) AheadOf(ctx context.Context, q AheadQuery, topics []string) map
 	return out
 }
 
-// askedFor is the place of an answer. When there are too many the one that nobody has asked for longest goes.
+// askedFor returns the place where the answer to q is kept; see place.
 func (r *Reader) askedFor(q AheadQuery) *cached[*Ahead] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -728,7 +734,7 @@ func (c *cached[T]) lastUsed() time.Time {
 	return c.used
 }
 
-// picturePolicy has a picture counted at leisure.
+// picturePolicy gives a picture a minute to be counted, and uses it for share times as long as that took.
 func (r *Reader) picturePolicy(s Step) policy {
 	_, most := s.picture()
 	if r.surveyor != nil {
@@ -737,7 +743,8 @@ func (r *Reader) picturePolicy(s Step) policy {
 	return policy{timeout: time.Minute, fresh: freshFor(most, share)}
 }
 
-// freshFor is how long answers are used that may become so old.
+// freshFor returns a policy.fresh: an answer is used for share times as long as it took and at most for most, but for a second
+// and four times as long as it took in any case.
 func freshFor(most, share time.Duration) func(time.Duration) time.Duration {
 	return func(took time.Duration) time.Duration {
 		return max(leastAge, min(share*took, most), 4*took)

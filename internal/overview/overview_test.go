@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -199,9 +200,9 @@ func TestCounts(t *testing.T) {
 		s.push("b", "3", 30*time.Hour)
 		s.push("b", "4", 40*24*time.Hour)
 		s.push("b", "5", 100*24*time.Hour)
-		s.push(AuditTopic, "x", 90*time.Second)
-		s.push(AuditTopic, "y", 100*24*time.Hour)
-		s.push(AuditTopic, "z", 0)
+		s.push(access.AuditTopic, "x", 90*time.Second)
+		s.push(access.AuditTopic, "y", 100*24*time.Hour)
+		s.push(access.AuditTopic, "z", 0)
 		o := s.read()
 		if len(o.Topics) != 2 || o.Totals != (Totals{Scheduled: 5}) {
 			t.Errorf("topics %+v, totals %+v", o.Topics, o.Totals)
@@ -413,7 +414,7 @@ func TestMessagesAreCountedOnce(t *testing.T) {
 			s.push(fmt.Sprintf("t%d", n), "1", 90*time.Second)
 			s.push(fmt.Sprintf("t%d", n), "2", 100*24*time.Hour)
 		}
-		s.push(AuditTopic, "x", 90*time.Second)
+		s.push(access.AuditTopic, "x", 90*time.Second)
 		o := s.read()
 		if n := s.count("forecast"); n != 3*5 {
 			t.Errorf("%d forecasts for 5 topics, want one for each in each picture", n)
@@ -545,7 +546,7 @@ func TestLeavingCaller(t *testing.T) {
 }
 
 func TestAttention(t *testing.T) {
-	inBubble(t, &Options{Herd: 100}, func(t *testing.T, s scene) {
+	inBubble(t, &Options{Burst: 100}, func(t *testing.T, s scene) {
 		s.push("late", "1", time.Second)
 		s.push("verylate", "1", 0)
 		s.push("paused", "1", 0)
@@ -605,8 +606,8 @@ func TestHowLate(t *testing.T) {
 	})
 }
 
-// A herd is found to the minute, also among others in its hour, and once.
-func TestHerd(t *testing.T) {
+// A burst is found to the minute, also among others in its hour, and once.
+func TestBurst(t *testing.T) {
 	for _, c := range []struct {
 		in    time.Duration
 		exact Step
@@ -617,26 +618,26 @@ func TestHerd(t *testing.T) {
 		{47*time.Hour + 59*time.Minute, Minute, "23:59:00 2000-01-02"},
 		{60 * 24 * time.Hour, Day, "00:00:00 2000-03-01"},
 	} {
-		inBubble(t, &Options{Herd: 500}, func(t *testing.T, s scene) {
+		inBubble(t, &Options{Burst: 500}, func(t *testing.T, s scene) {
 			for n := range 60 {
 				s.push("smooth", "", time.Duration(n)*time.Minute)
 			}
-			s.pushMany("herd", 600, c.in)
+			s.pushMany("burst", 600, c.in)
 			o := s.read()
-			f := o.finding(t, KindHerd)
-			if f.Topic != "herd" || f.Count < 600 || f.Count > 601 || f.Step != c.exact || f.At.Format("15:04:05 2006-01-02") != c.at {
+			f := o.finding(t, KindBurst)
+			if f.Topic != "burst" || f.Count < 600 || f.Count > 601 || f.Step != c.exact || f.At.Format("15:04:05 2006-01-02") != c.at {
 				t.Errorf("in %v: %+v", c.in, f)
 			}
-			if n := strings.Count(kinds(o), "herd herd"); n != 1 {
+			if n := strings.Count(kinds(o), "burst burst"); n != 1 {
 				t.Errorf("in %v: %d findings", c.in, n)
 			}
 		})
 	}
 }
 
-// As many in every minute as in the others are no herd.
-func TestNoHerd(t *testing.T) {
-	inBubble(t, &Options{Herd: 5}, func(t *testing.T, s scene) {
+// As many in every minute as in the others are no burst.
+func TestNoBurst(t *testing.T) {
+	inBubble(t, &Options{Burst: 5}, func(t *testing.T, s scene) {
 		for n := range 120 {
 			s.pushMany("smooth", 10, time.Duration(n)*time.Minute)
 		}

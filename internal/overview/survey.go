@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 )
 
-// A store that reads every message to count them, a punctual.Surveyor, is looked into in two ways. A survey counts all, and
-// brings all pictures with it. The next one follows after so many times as long as it took. So what an open page costs
-// is bounded, whatever the size of the store. What must be known at once comes from the heads of the topics, which are cheap. That is
-// what is ready, for how long, and what is paused.
+// A store that has to read every message to count them, a punctual.Surveyor, is read in two ways. A survey counts all
+// messages and all pictures in one pass. It is costly, so the next one begins only after surveyShare times as long as it
+// took, and what an open page costs is bounded whatever the size of the store. Heads, the next due time of each topic, are
+// cheap and read every second. They tell what is ready, for how long, and what is paused.
 
 const (
-	// surveyShare and headShare are how many times as long as they took a survey and the heads are used.
+	// surveyShare and headShare are how many times as long as it took a survey, or a reading of the heads, is used.
 	surveyShare, headShare = 400, 1000
-	// surveyTopics is how many topics a survey counts by themselves: those of a page of a table.
+	// surveyTopics is how many topics a survey counts one by one, at least: as many as a page of a table shows.
 	surveyTopics = 50
 )
 
@@ -26,17 +27,17 @@ const (
 type surveyed struct {
 	edges []time.Time
 	all   *dueCounts // without the hidden topics
-	// largest are topics that were counted by themselves, of which pictures show drawn apart from the others.
+	// largest are the topics that were counted one by one. Pictures show the first ones of them, as many as drawn.
 	largest []*dueCounts
 	drawn   int
 	// found is what is unusual in the picture of a step.
 	found map[Step][]Finding
 }
 
-// survey counts the topics and all pictures in one look.
+// survey counts the topics and all pictures in one pass of the store.
 func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error) {
 	v := &surveyed{edges: surveyEdges(now, r.o.Zone), drawn: r.o.Drawn, found: make(map[Step][]Finding)}
-	found, err := r.surveyor.Survey(ctx, punctual.SurveyQuery{Edges: v.edges, Largest: max(r.o.Drawn, surveyTopics), Without: []string{AuditTopic}})
+	found, err := r.surveyor.Survey(ctx, punctual.SurveyQuery{Edges: v.edges, Largest: max(r.o.Drawn, surveyTopics), Without: []string{access.AuditTopic}})
 	if err != nil {
 		return topicCounts{}, fmt.Errorf("count the messages: %w", err)
 	}
@@ -65,8 +66,9 @@ func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error)
 	return out, nil
 }
 
-// surveyEdges are the edges of all steps that somebody may ask for. Hours reach as far as the page Week. Minutes reach as far as the
-// picture of the hours, in which herds are looked for. Each reaches a day further, for those who ask later.
+// surveyEdges returns the edges of all steps that somebody may ask for until the next survey. Hours reach as far as the page
+// Week. Minutes reach as far as the picture of the hours, because bursts are counted by the minute. All reach a day further,
+// so that the survey still answers somebody who asks hours later.
 func surveyEdges(now time.Time, zone *time.Location) []time.Time {
 	hours, _ := Hour.picture()
 	days, _ := Day.picture()
@@ -80,7 +82,7 @@ func surveyEdges(now time.Time, zone *time.Location) []time.Time {
 	return slices.CompactFunc(all, time.Time.Equal)
 }
 
-// picture is drawn from the survey, if its edges are in it.
+// picture returns a picture from the survey; ok is false if the survey does not have its edges.
 func (v *surveyed) picture(step Step, zone *time.Location, now time.Time) (p Picture, ok bool) {
 	q := AheadQuery{Step: step, Zone: zone}
 	q.Steps, _ = step.picture()
@@ -114,7 +116,7 @@ func (v *surveyed) ahead(q AheadQuery, now time.Time) (*Ahead, bool) {
 	return nil, false
 }
 
-// places are where the edges stand among those of the survey, nil if one of them is not there.
+// places returns the index of each edge among those of the survey, nil if the survey does not have one of them.
 func (v *surveyed) places(edges []time.Time) []int {
 	if v == nil {
 		return nil
@@ -129,7 +131,7 @@ func (v *surveyed) places(edges []time.Time) []int {
 	return at
 }
 
-// dueCounts are those of a survey, of one topic or all.
+// dueCounts is what a survey counted for one topic, or for all.
 type dueCounts punctual.DueCounts
 
 // between counts ahead in steps whose edges stand at these places.
@@ -150,7 +152,7 @@ func sum(counts []int64) (n int64) {
 	return n
 }
 
-// beginHeads has the heads read, unless that was done of late. It returns nil for a store that is no surveyor.
+// beginHeads begins to read the heads, unless the last ones are still fresh. It returns nil for a store that is no surveyor.
 func (r *Reader) beginHeads() <-chan struct{} {
 	if r.surveyor == nil {
 		return nil
@@ -159,7 +161,8 @@ func (r *Reader) beginHeads() <-chan struct{} {
 	return r.heads.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.Heads)
 }
 
-// surveyedAhead answers from the last survey. It returns nil where that does not have the answer, and ErrCounting before the first one.
+// surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer, and ErrCounting before
+// the first survey.
 func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, error) {
 	running := r.beginCount()
 	c := r.counts.await(patient, nil)
@@ -176,7 +179,7 @@ func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, e
 	return a, nil
 }
 
-// Stats counts one topic. Where counting is costly it is what Topics knows.
+// Stats counts one topic. Where counting is costly it returns what Topics knows about it.
 func (r *Reader) Stats(ctx context.Context, topic string) (punctual.TopicStats, Counts, error) {
 	if r.surveyor == nil || !r.isCostly() {
 		s, err := r.inspector.Stats(ctx, topic)
@@ -193,7 +196,7 @@ func (r *Reader) Stats(ctx context.Context, topic string) (punctual.TopicStats, 
 	return c.Topics[n], c, nil
 }
 
-// surveyedTopics is what is known of the topics without waiting for a survey.
+// surveyedTopics returns what is known about the topics without waiting for a survey.
 func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (Counts, error) {
 	heads := r.beginHeads()
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
@@ -232,11 +235,12 @@ func (o *Overview) addHeads(h answer[punctual.Heads]) {
 	o.AsOf, o.Topics = h.value.At, withHeads(o.Topics, h.value)
 }
 
-// withHeads are the topics there are, with what is ready, for how long, and what is paused. All else is as it was counted.
+// withHeads returns the topics that there are, with what the heads tell: what is ready, for how long, and what is paused. All
+// other numbers are as they were counted.
 func withHeads(counted []punctual.TopicStats, h punctual.Heads) []punctual.TopicStats {
 	out := make([]punctual.TopicStats, 0, len(h.Topics))
 	for _, head := range h.Topics {
-		if head.Topic == AuditTopic {
+		if head.Topic == access.AuditTopic {
 			continue
 		}
 		t := punctual.TopicStats{Topic: head.Topic}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/memstore"
 )
 
@@ -101,7 +102,7 @@ func (s scene) fillForPictures() {
 		s.push(fmt.Sprintf("t%d", n%7), fmt.Sprint(n), time.Duration(n*n)*7*time.Minute)
 		s.push("far", fmt.Sprint(n), time.Duration(n)*3*24*time.Hour+time.Minute)
 	}
-	s.push(AuditTopic, "x", time.Hour)
+	s.push(access.AuditTopic, "x", time.Hour)
 	s.push("ready", "x", 0)
 }
 
@@ -184,7 +185,7 @@ func TestHeads(t *testing.T) {
 	inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
 		s.push("a", "1", 0)
 		s.push("b", "1", time.Hour)
-		s.push(AuditTopic, "1", time.Hour)
+		s.push(access.AuditTopic, "1", time.Hour)
 		time.Sleep(time.Minute)
 		s.slow("survey", 3*time.Second)
 		began := time.Now()

@@ -1,6 +1,5 @@
-// Package tlsfile makes the TLS configuration of a server from files, and reads the files again when they change. So a
-// certificate is renewed without a restart: connections that exist go on, new ones get the new certificate. It makes that of a
-// client, too.
+// Package tlsfile makes the TLS configuration of a server from files, and reads the files again when they change. So a certificate is renewed
+// without a restart: connections that exist go on, and new ones get the new certificate. It makes the configuration of a client, too.
 package tlsfile
 
 import (
@@ -9,10 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/refresh"
 )
 
 // Files are what TLS needs, in PEM.
@@ -25,24 +24,19 @@ type Files struct {
 	ClientRequired bool
 }
 
-// look is how often a new connection asks whether the files have changed.
-const look = time.Second
+// checkInterval is how often a new connection checks whether the files have changed.
+const checkInterval = time.Second
 
-// source holds the configuration made of what the files held last.
+// source makes configurations of files.
 type source struct {
 	files Files
 	log   *slog.Logger
-
-	current atomic.Pointer[loaded]
-	// reading holds one value while somebody asks whether the files have changed. Others wait for that: roots may have been taken out.
-	reading chan struct{}
 }
 
-// loaded does not change once it is stored.
+// loaded is the configuration made of what the files held last.
 type loaded struct {
 	config *tls.Config
 	stamps [3]stamp
-	looked time.Time
 	// problem is why the files could not be read the last time; empty when they could.
 	problem string
 }
@@ -58,59 +52,47 @@ func (s stamp) same(t stamp) bool {
 	return s.modified.Equal(t.modified) && s.size == t.size && (s.file == nil) == (t.file == nil) && (s.file == nil || os.SameFile(s.file, t.file))
 }
 
-// Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections notice within a second that the
-// files have changed. Files that do not fit, say because only one of two has been replaced, leave the old certificate in place,
+// Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections notice within a second that the files have
+// changed. While the files do not fit together, for instance because only one of two has been replaced, the old certificate stays in use,
 // which is logged once.
 func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	if files.ClientRequired && files.ClientCA == "" {
 		return nil, fmt.Errorf("client certificates are required but no file has their roots: name one: %w", punctual.ErrInvalid)
 	}
-	s := &source{files: files, log: log, reading: make(chan struct{}, 1)}
-	first := &loaded{looked: time.Now(), stamps: files.stamps()}
+	first := loaded{stamps: files.stamps()}
 	var err error
 	if first.config, err = files.config(); err != nil {
 		return nil, err
 	}
-	s.current.Store(first)
+	s := &source{files, log}
+	current := refresh.New(checkInterval, first, s.readIfChanged)
 	out := first.config.Clone()
-	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.config(), nil }
+	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Get().config, nil }
 	return out, nil
 }
 
-func (s *source) config() *tls.Config {
-	if now := s.current.Load(); now.isFresh() {
-		return now.config
+// readIfChanged makes a new configuration if the files are not those that were read before, or could not be read then.
+func (s *source) readIfChanged(l loaded) loaded {
+	stamps := s.files.stamps()
+	if same(stamps, l.stamps) && l.problem == "" {
+		return l
 	}
-	s.reading <- struct{}{}
-	defer func() { <-s.reading }()
-	now := s.current.Load()
-	if now.isFresh() { // another connection has asked meanwhile
-		return now.config
+	l.stamps = stamps
+	config, err := s.files.config()
+	switch {
+	case err == nil:
+		l.config, l.problem = config, ""
+		s.log.Info("the TLS certificate was read again", "path", s.files.Cert)
+	case err.Error() != l.problem:
+		l.problem = err.Error()
+		s.log.Error("the old TLS certificate is used on until the files can be read again", "err", err)
 	}
-	next := *now
-	next.looked = time.Now()
-	if stamps := s.files.stamps(); !same(stamps, next.stamps) || next.problem != "" {
-		config, err := s.files.config()
-		switch {
-		case err == nil:
-			next.config, next.problem = config, ""
-			s.log.Info("the TLS certificate was read again", "path", s.files.Cert)
-		case err.Error() != next.problem:
-			next.problem = err.Error()
-			s.log.Error("the old TLS certificate is used on until the files can be read again", "err", err)
-		}
-		next.stamps = stamps
-	}
-	s.current.Store(&next)
-	return next.config
+	return l
 }
-
-// isFresh tells whether l counts without another look at the files.
-func (l *loaded) isFresh() bool { return time.Since(l.looked) < look }
 
 func same(a, b [3]stamp) bool { return a[0].same(b[0]) && a[1].same(b[1]) && a[2].same(b[2]) }
 
-// stamps are taken before the files are read: what changes in between is read again.
+// stamps are taken before the files are read, so that what changes in between is read again.
 func (f Files) stamps() (out [3]stamp) {
 	for i, path := range []string{f.Cert, f.Key, f.ClientCA} {
 		if info, err := os.Stat(path); err == nil { // what is missing fails when it is read

@@ -81,6 +81,9 @@ func Outcomes() []string {
 	return out
 }
 
+// OutcomeWord is the word of AmendResult.Outcome for a change that was made.
+func OutcomeWord(c punctual.Change) string { return outcomes[c] }
+
 // AmendResultOf is the answer to a.
 func AmendResultOf(a *punctual.Amendment, r punctual.Amended) AmendResult {
 	out := AmendResult{ID: a.ID, Topic: a.Topic, Due: Time(r.Due), Error: ItemProblem(r.Err)}

@@ -35,16 +35,17 @@ type Consumer struct {
 func ConsumersOf(c punctual.Consumers) Consumers {
 	out := Consumers{Consumers: make([]Consumer, 0, len(c.All)), Since: Time(c.Since)}
 	for _, one := range c.All {
-		out.Consumers = append(out.Consumers, consumerOf(one))
+		out.Consumers = append(out.Consumers, ConsumerOf(one))
 	}
 	if c.Others != (punctual.Consumer{}) {
-		others := consumerOf(c.Others)
+		others := ConsumerOf(c.Others)
 		out.Others = &others
 	}
 	return out
 }
 
-func consumerOf(c punctual.Consumer) Consumer {
+// ConsumerOf is c for an answer.
+func ConsumerOf(c punctual.Consumer) Consumer {
 	return Consumer{
 		User: c.User, Address: c.Address, Name: c.Name, Waiting: c.Waiting, Leases: c.Leases, NextEnd: Time(c.NextEnd),
 		Claimed: c.Claimed, Settled: c.Settled, LastSeen: Time(c.LastSeen),

@@ -78,9 +78,19 @@ func FuzzDecodeSettings(f *testing.F) {
 	f.Add([]byte(`{"lease":"1m","backoff":"2m,10m","max_attempts":3,"push_paused":true,"partitions":4}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p SettingsPatch
-		if decodes(t, data, &p) {
-			_, err := p.Patch()
-			wantInvalid(t, err)
+		if !decodes(t, data, &p) {
+			return
+		}
+		sent, err := Encode(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again SettingsPatch
+		if err := DecodeRequest(sent, &again); err != nil {
+			t.Fatalf("%s is sent on as %s: %v", data, sent, err)
+		}
+		if twice, err := Encode(again); err != nil || string(twice) != string(sent) {
+			t.Fatalf("%s is sent on as %s, and then as %s, %v", data, sent, twice, err)
 		}
 	})
 }

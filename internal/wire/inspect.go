@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -133,86 +132,6 @@ type Topics struct {
 	Topics []Topic `json:"topics"`
 }
 
-// Settings are a topic's rules.
-type Settings struct {
-	Lease       Duration `json:"lease"`
-	MaxAttempts int      `json:"max_attempts"`
-	// Backoff is "2m,10m,1h" or "exp:1s..1h,jitter=0.2".
-	Backoff           string   `json:"backoff"`
-	DeadRetention     Duration `json:"dead_retention"`
-	DedupeWindow      Duration `json:"dedupe_window"`
-	FinishedRetention Duration `json:"finished_retention"`
-	PushPaused        bool     `json:"push_paused"`
-	DeliveryPaused    bool     `json:"delivery_paused"`
-	Partitions        int      `json:"partitions"`
-}
-
-// SettingsOf is s for an answer.
-func SettingsOf(s punctual.Settings) Settings {
-	return Settings{
-		Lease: Duration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: notation.FormatBackoff(s.Backoff),
-		DeadRetention: Duration(s.DeadRetention), DedupeWindow: Duration(s.DedupeWindow), FinishedRetention: Duration(s.FinishedRetention),
-		PushPaused: s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
-	}
-}
-
-// Settings are the settings as a store returns them.
-func (s *Settings) Settings() (punctual.Settings, error) {
-	backoff, err := notation.ParseBackoff(s.Backoff)
-	if err != nil {
-		return punctual.Settings{}, strangeAnswer("%v", err)
-	}
-	return punctual.Settings{
-		Lease: time.Duration(s.Lease), MaxAttempts: s.MaxAttempts, Backoff: backoff,
-		DeadRetention: time.Duration(s.DeadRetention), DedupeWindow: time.Duration(s.DedupeWindow), FinishedRetention: time.Duration(s.FinishedRetention),
-		PushPaused: s.PushPaused, DeliveryPaused: s.DeliveryPaused, Partitions: s.Partitions,
-	}, nil
-}
-
-// SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings: what is there is changed.
-type SettingsPatch struct {
-	Lease             *Duration `json:"lease,omitzero"`
-	MaxAttempts       *int      `json:"max_attempts,omitzero"`
-	Backoff           *Given    `json:"backoff,omitzero"`
-	DeadRetention     *Duration `json:"dead_retention,omitzero"`
-	DedupeWindow      *Duration `json:"dedupe_window,omitzero"`
-	FinishedRetention *Duration `json:"finished_retention,omitzero"`
-	PushPaused        *bool     `json:"push_paused,omitzero"`
-	DeliveryPaused    *bool     `json:"delivery_paused,omitzero"`
-	Partitions        *int      `json:"partitions,omitzero"`
-}
-
-// SettingsPatchOf is p for a request.
-func SettingsPatchOf(p punctual.SettingsPatch) SettingsPatch {
-	out := SettingsPatch{
-		Lease: (*Duration)(p.Lease), MaxAttempts: p.MaxAttempts, DeadRetention: (*Duration)(p.DeadRetention),
-		DedupeWindow: (*Duration)(p.DedupeWindow), FinishedRetention: (*Duration)(p.FinishedRetention), PushPaused: p.PushPaused, DeliveryPaused: p.DeliveryPaused,
-		Partitions: p.Partitions,
-	}
-	if p.Backoff != nil {
-		text := Given(notation.FormatBackoff(*p.Backoff))
-		out.Backoff = &text
-	}
-	return out
-}
-
-// Patch is the patch as a store takes it, or an ErrInvalid that names the member.
-func (p *SettingsPatch) Patch() (punctual.SettingsPatch, error) {
-	out := punctual.SettingsPatch{
-		Lease: (*time.Duration)(p.Lease), MaxAttempts: p.MaxAttempts, DeadRetention: (*time.Duration)(p.DeadRetention),
-		DedupeWindow: (*time.Duration)(p.DedupeWindow), FinishedRetention: (*time.Duration)(p.FinishedRetention), PushPaused: p.PushPaused, DeliveryPaused: p.DeliveryPaused,
-		Partitions: p.Partitions,
-	}
-	if p.Backoff != nil {
-		b, err := notation.ParseBackoff(string(*p.Backoff))
-		if err != nil {
-			return out, inField("backoff", err)
-		}
-		out.Backoff = &b
-	}
-	return out, nil
-}
-
 // Forecast counts scheduled messages by due time.
 type Forecast struct {
 	// Topic is left out: all topics.
@@ -310,11 +229,16 @@ type Finding struct {
 	Remedy   string `json:"remedy,omitzero"`
 }
 
+// FindingOf is f for an answer.
+func FindingOf(f punctual.Finding) Finding {
+	return Finding{Name: f.Name, Value: f.Value, Severity: f.Severity.String(), Remedy: f.Remedy}
+}
+
 // ExaminationOf is what Examiner.Examine returned, for an answer.
 func ExaminationOf(fs []punctual.Finding, err error) Examination {
 	out := Examination{Findings: make([]Finding, len(fs)), Error: ItemProblem(err)}
 	for i, f := range fs {
-		out.Findings[i] = Finding{f.Name, f.Value, f.Severity.String(), f.Remedy}
+		out.Findings[i] = FindingOf(f)
 	}
 	return out
 }

@@ -38,6 +38,12 @@ func DecodeAnswer(data []byte, into any) error {
 // Encode returns v as JSON. What these packages encode always can be.
 func Encode(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) }
 
+// EncodeText returns v as JSON for a terminal or a script. Where Encode fails on text that is not UTF-8, EncodeText puts �
+// in the place of each byte that is none.
+func EncodeText(v any) ([]byte, error) {
+	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+}
+
 // Lines are the lines of NDJSON that are not blank, each with its number from 1.
 func Lines(data []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {

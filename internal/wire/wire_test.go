@@ -56,6 +56,73 @@ func TestDecodeRequestNamesTheFormOfDurations(t *testing.T) {
 	}
 }
 
+// Settings and changes of them are written as every release writes them: these members, in this order.
+func TestSettingsAreWrittenAsEver(t *testing.T) {
+	set := punctual.DefaultSettings()
+	set.Backoff, set.PushPaused, set.FinishedRetention = punctual.Backoff{Delays: []time.Duration{1500, time.Hour}}, true, 36*time.Hour
+	all, err := Encode(SettingsOf(set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = `{"lease":"30s","max_attempts":10,"backoff":"1.5µs,1h","dead_retention":"0s","dedupe_window":"0s","finished_retention":"1d12h",`
+	if text := string(all); !strings.HasPrefix(text, first) || !strings.Contains(text, `"push_paused":true,"delivery_paused":false,`) || !strings.Contains(text, `"partitions":1`) {
+		t.Errorf("settings are written as %s", all)
+	}
+	patch, err := Encode(SettingsPatchOf(punctual.SettingsPatch{Partitions: &set.MaxAttempts, Lease: &set.FinishedRetention, PushPaused: &set.PushPaused}))
+	if want := `{"lease":"1d12h","push_paused":true,"partitions":10}`; err != nil || string(patch) != want {
+		t.Errorf("a change is written as %s, %v; want %s", patch, err, want)
+	}
+}
+
+// A setting that cannot be read is named with its place, and one that there is not with those that there are. The same name may be
+// written with escapes, and null is no change.
+func TestMalformedSettings(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"lease":"5"}`:                    `JSON at "/lease", byte 9: lease: duration "5" is not understood`,
+		` {"backoff" : "" }`:               `JSON at "/backoff", byte 14: backoff is empty: use delays like`,
+		`{"max_attempts":1.5}`:             `JSON at "/max_attempts", byte 16: max attempts "1.5" is not a whole number: use 1 to 1000000`,
+		`{"push_paused":"yes"}`:            `JSON at "/push_paused", byte 15: push paused: a string where true or false is expected`,
+		`{"lease":"1s","a":{}}`:            `JSON at "/a", byte 14: the name is not known: use lease, max_attempts, backoff, `,
+		`{"Lease":"1s"}`:                   `JSON at "/Lease", byte 1: the name is not known`,
+		`{"lease":"1s","\u006cease":"2s"}`: "the name is given twice",
+		`{"lease":{}}`:                     "an object where a string is expected",
+		`[]`:                               "an array where an object is expected",
+		`{"lease":"1s"`:                    "the value is not complete",
+	} {
+		var p SettingsPatch
+		if err := DecodeRequest([]byte(body), &p); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", body, err, want)
+		}
+	}
+	var p SettingsPatch
+	if err := DecodeRequest([]byte(`{"\u006cease":"2s","backoff":null}`), &p); err != nil || *p.Patch().Lease != 2*time.Second || p.Patch().Backoff != nil {
+		t.Errorf("%+v, %v; want a lease of 2 s and nothing else", p, err)
+	}
+}
+
+// Settings of an older server may lack those that came after the first release, and no others. A newer one may have more.
+func TestSettingsOfOtherServers(t *testing.T) {
+	const first = `{"lease":"1s","max_attempts":3,"backoff":"1s","dead_retention":"0s","dedupe_window":"1s","push_paused":true,"delivery_paused":false,"partitions":2}`
+	for body, good := range map[string]bool{
+		first: true, strings.Replace(first, "{", `{"colour":{"a":[1]},`, 1): true, strings.Replace(first, `"lease":"1s",`, "", 1): false, "{}": false,
+		strings.Replace(first, `"backoff":"1s"`, `"backoff":null`, 1): false,
+	} {
+		var s Settings
+		err := DecodeAnswer([]byte(body), &s)
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		got, err := s.Settings()
+		want := punctual.Settings{
+			Lease: time.Second, MaxAttempts: 3, Backoff: punctual.Backoff{Delays: []time.Duration{time.Second}}, DedupeWindow: time.Second,
+			PushPaused: true, Partitions: 2,
+		}
+		if good && (err != nil || !reflect.DeepEqual(got, want)) || !good && !errors.Is(err, punctual.ErrIndeterminate) {
+			t.Errorf("%s: %+v, %v", body, got, err)
+		}
+	}
+}
+
 func TestDecodeAnswerPassesOverNewMembers(t *testing.T) {
 	var c Clock
 	if err := DecodeAnswer([]byte(`{"now":"2026-11-20T10:00:00.000Z","later":{"a":[1]}}`), &c); err != nil || c.Now.IsZero() {
@@ -223,8 +290,7 @@ func TestClaimsAndSettingsSurviveTheWire(t *testing.T) {
 		yes := true
 		p := punctual.SettingsPatch{Lease: &c.Lease, Backoff: &b, FinishedRetention: &c.Wait, DeliveryPaused: &yes}
 		patch := travel(t, SettingsPatchOf(p))
-		gotP, err := patch.Patch()
-		same(t, gotP, p, err)
+		same(t, patch.Patch(), p, nil)
 
 		told := punctual.Finished{
 			ID: text.Draw(t, "ID"), Topic: c.Topics[0], Outcome: punctual.OutcomeAcked, At: s.NextDue, Due: s.NextDue, FirstDue: s.NextDue,

@@ -1,10 +1,10 @@
--- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Those that must not be
--- delivered any more it passes by and names as spent, for spend.sql. When it meets nothing else, it names all that stand
--- before the first message to be delivered, among the 200 earliest due. So a claim of one message behind many of them ends them by the
--- hundred and not one by one. It takes messages up to $7 bytes in all, but at
--- least one. It returns a row for each message that it has leased, or one row without a message. When it saw less than
--- it asked for it also tells when the next message needs attention, if that is within $8 ms. It looks at nothing before time $9,
--- where the entries of finished messages are.
+-- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Undeliverable messages, which
+-- it must not lease, it passes by and names for end.sql; undeliverable is what lifecycle.MustEnd says, and a lease changes what
+-- lifecycle.Lease changes. If all messages that it reads are undeliverable, it names further ones: all that come before the first
+-- deliverable message among the 200 earliest. So a claim of one message behind many of them ends them by the hundred and not one by one.
+-- It takes messages up to $7 bytes in all, but at least one. It returns a row for each message that it has leased, or one row
+-- without a message. If it saw fewer than it asked for, it also tells when the next message needs attention, if that is within $8 ms.
+-- It reads nothing before time $9, the scan start, where the index has the entries of finished messages.
 -- Locks: the rows that it takes; it passes by what others have locked, and so waits for nobody.
 -- Tokens are of epoch $10. A server whose timeline is not that of the epoch, $11, makes the token NULL, which the table refuses. Table store
 -- has both; it is not read here, because each second leaves a version of its row as long as somebody holds a snapshot.
@@ -17,7 +17,7 @@ t AS MATERIALIZED (
 due AS MATERIALIZED (
     SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size,
            m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
-               OR coalesce(m.expires <= (SELECT now FROM t), false) AS spent
+               OR coalesce(m.expires <= (SELECT now FROM t), false) AS undeliverable
     FROM punctual.message AS m
     WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= (SELECT now FROM t)
     ORDER BY m.topic, m.visible_at, m.id
@@ -29,18 +29,18 @@ taken AS MATERIALIZED (
     WHERE s.before = 0 OR s.before + s.size <= $7::bigint
 ),
 found AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM due) AS seen, count(*) AS taken, count(*) FILTER (WHERE NOT spent) AS wanted,
-           array_agg(id) FILTER (WHERE spent) AS spent
+    SELECT (SELECT count(*) FROM due) AS seen, count(*) AS taken, count(*) FILTER (WHERE NOT undeliverable) AS wanted,
+           array_agg(id) FILTER (WHERE undeliverable) AS undeliverable
     FROM taken
 ),
 further AS MATERIALIZED (
-    SELECT e.id, bool_and(e.spent) OVER (ORDER BY e.visible_at, e.id) AS spent
+    SELECT e.id, bool_and(e.undeliverable) OVER (ORDER BY e.visible_at, e.id) AS undeliverable
     FROM (
         SELECT m.id, m.visible_at,
                m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
-                   OR coalesce(m.expires <= (SELECT now FROM t), false) AS spent
+                   OR coalesce(m.expires <= (SELECT now FROM t), false) AS undeliverable
         FROM punctual.message AS m
-        WHERE (SELECT wanted = 0 AND found.spent IS NOT NULL FROM found) AND $5::bigint < 200
+        WHERE (SELECT wanted = 0 AND found.undeliverable IS NOT NULL FROM found) AND $5::bigint < 200
               AND m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= (SELECT now FROM t)
         ORDER BY m.topic, m.visible_at, m.id
         LIMIT 200
@@ -58,13 +58,13 @@ leased AS (
         failures = CASE WHEN m.token = 0 THEN m.failures ELSE
             (m.failures || convert_to(m.attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(m.failures) - 14):] END
     FROM taken
-    WHERE NOT taken.spent AND m.ctid = taken.place
+    WHERE NOT taken.undeliverable AND m.ctid = taken.place
     RETURNING taken.visible_at AS before, m.id, m.due, m.first_due, m.created, m.expires, m.drop_expired, m.attempts, m.max_attempts,
               m.headers, m.body, m.failures, m.remember
 )
 SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken,
-       CASE WHEN found.spent IS NOT NULL THEN
-           ARRAY(SELECT id FROM unnest(found.spent) AS id UNION SELECT further.id FROM further WHERE further.spent)
+       CASE WHEN found.undeliverable IS NOT NULL THEN
+           ARRAY(SELECT id FROM unnest(found.undeliverable) AS id UNION SELECT further.id FROM further WHERE further.undeliverable)
        END,
        CASE WHEN found.seen < $5::bigint THEN
            (SELECT m.visible_at FROM punctual.message AS m

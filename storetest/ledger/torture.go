@@ -5,33 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
 	"testing"
+
+	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
-// The variables of the environment that steer the tests with a ledger. A seed repeats the random choices of a run, not
-// what the scheduler makes of them.
-const (
-	seedVariable  = "PUNCTUAL_TORTURE_SEED"
-	childVariable = "PUNCTUAL_TORTURE_CHILD"
-)
+// childVariable is the variable of the environment in which StartChild tells a child process what to do.
+const childVariable = "PUNCTUAL_TORTURE_CHILD"
 
-// TortureSeed is the seed of a test, a new one unless the environment gives one, and logs how to repeat it.
+// TortureSeed is the seed of a test with a ledger, as seedrig.Of has it.
 func TortureSeed(t testing.TB) uint64 {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s=%q: use a number", seedVariable, text)
-		}
-	}
-	t.Logf("repeat with: %s=%d go test -run '^%s$'", seedVariable, seed, t.Name())
-	return seed
+	return seedrig.Of(t)
 }
 
 // FromEnv is a number from the environment, or def.

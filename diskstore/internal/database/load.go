@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -134,22 +133,16 @@ func readTopics(from pebble.Reader) (infos []Info, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var last []byte // settings are mostly the same
-	var settings punctual.Settings
+	var settings storekit.SettingsReader
 	err = each(from, []byte{keyTopic}, func(key, value []byte) (err error) {
 		i := Info{Name: string(key[1:]), Lowest: record.MinPosition}
 		if len(value) < 4 {
 			return errkind.Corruptf("topic %s is stored in %d bytes", i.Name, len(value))
 		}
-		if i.Num = binary.BigEndian.Uint32(value); last == nil || !bytes.Equal(value[4:], last) {
-			if settings, err = storekit.DecodeSettings(value[4:]); err != nil {
-				return fmt.Errorf("topic %s: %w", i.Name, err)
-			}
-			settings.Partitions = max(settings.Partitions, 1) // older versions did not write it
-			last = bytes.Clone(value[4:])
+		i.Num = binary.BigEndian.Uint32(value)
+		if i.Settings, err = settings.Decode(value[4:]); err != nil {
+			return fmt.Errorf("topic %s: %w", i.Name, err)
 		}
-		i.Settings = settings
-		i.Settings.Backoff.Delays = slices.Clone(settings.Backoff.Delays)
 		if n := counts[i.Num]; len(n) == 16 { // a topic that never had a message has none
 			i.Live, i.Dead = int64(beUint(n[:8])), int64(beUint(n[8:]))
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // model is a database as maps. What it promises another engine has to promise, too.
@@ -227,7 +228,7 @@ func (r *run) verb(tx *Tx) {
 		tx.SetLowest(t, min2(m.lowest(), record.Position{Ms: now}))
 	case p.Nowhere():
 		body := fmt.Sprint("body", rapid.IntRange(0, 9).Draw(r.T, "body"))
-		s := tx.Put(t, Place{}, &record.Record{ID: id, Due: until, FirstDue: until, Body: []byte(body)})
+		s := tx.Put(t, Place{}, &record.Record{ID: id, Message: lifecycle.Message{Due: until, FirstDue: until}, Body: []byte(body)})
 		if s.At.Seq <= r.now.last || s.At.Ms != until {
 			r.Fatalf("a new message stands at %v, want a number behind %d, at %d", s.At, r.now.last, until)
 		}
@@ -237,11 +238,11 @@ func (r *run) verb(tx *Tx) {
 		tx.Remove(t, p, id)
 		delete(m.messages, id)
 	case p.Order == Dead:
-		rec.SetDue(until)
+		rec.Due, rec.FirstDue, rec.Died, rec.Reason = until, until, 0, ""
 		s := tx.Put(t, p, rec)
 		set(Live, s.At, string(rec.Body), "")
 	case verb <= 7:
-		rec.SetDue(until)
+		rec.Due, rec.FirstDue = until, until
 		if s := tx.Put(t, p, rec); s.At != (record.Position{Ms: until, Seq: p.At.Seq}) {
 			r.Fatalf("a message is moved from %v to %v, want %d", p.At, s.At, until)
 		}
@@ -253,7 +254,8 @@ func (r *run) verb(tx *Tx) {
 		tx.Remove(t, p, id)
 		delete(m.messages, id)
 	default:
-		tx.DeadLetter(t, p.At, rec, punctual.ReasonDiscarded)
+		rec.Died, rec.Reason = now, punctual.ReasonDiscarded
+		tx.DeadLetter(t, p.At, rec)
 		set(Dead, record.Position{Ms: now, Seq: p.At.Seq}, string(rec.Body), punctual.ReasonDiscarded)
 	}
 }

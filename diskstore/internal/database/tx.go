@@ -203,15 +203,15 @@ func (tx *Tx) Remembered(t *Topic, id string) (bool, error) {
 	return record.Time(v) > tx.now, nil
 }
 
-// Put stores a message as a live one, at the due time of its record. from is where it was; from nowhere it is new, and gets a number of
-// its own. All of the record but ID and body may have changed.
+// Put stores a message as a live one, at the due time of its record, which must not be that of a dead message. from is where
+// the message was; a message from nowhere is new and gets a number of its own. All of the record but ID and body may have
+// changed.
 func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 	at := record.Position{Ms: r.Due, Seq: from.At.Seq}
 	if from.Nowhere() {
 		at.Seq = tx.db.next
 		tx.db.next++
 	}
-	r.Dead, r.Died, r.Reason = false, 0, ""
 	rec := r.Encode()
 	tx.move(t, r.ID, from, Place{Order: Live, At: at, Remembers: r.Remember > 0}, rec)
 	return record.Stored{At: at, Record: rec}
@@ -225,10 +225,9 @@ func (tx *Tx) Rewrite(t *Topic, at record.Position, r *record.Record) {
 // Remove deletes a message, dead or alive.
 func (tx *Tx) Remove(t *Topic, from Place, id string) { tx.move(t, id, from, Place{}, nil) }
 
-// DeadLetter moves a live message to the dead.
-func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record, reason punctual.DeathReason) {
-	r.Dead, r.Died, r.Reason = true, tx.now, reason
-	to := Place{Order: Dead, At: record.Position{Ms: tx.now, Seq: from.Seq}, Remembers: r.Remember > 0}
+// DeadLetter moves a live message to the dead, to the time at which it died by its record.
+func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record) {
+	to := Place{Order: Dead, At: record.Position{Ms: r.Died, Seq: from.Seq}, Remembers: r.Remember > 0}
 	tx.move(t, r.ID, Place{Order: Live, At: from}, to, r.Encode())
 }
 
@@ -302,7 +301,7 @@ func (tx *Tx) Remember(t *Topic, id string, until int64) {
 	tx.keep(&tx.db.remembered, t, id, record.AppendTime(nil, until))
 }
 
-// Tell keeps the story of a message that is finished, in place of an earlier one of the ID.
+// Tell keeps the finished record of a message, in place of an earlier one of the same ID.
 func (tx *Tx) Tell(t *Topic, f *punctual.Finished) {
 	tx.keep(&tx.db.stories, t, f.ID, record.EncodeStory(f))
 }

@@ -87,7 +87,7 @@ func (s *Snapshot) verifyMessages(t Info, order Order, v Verifier) (n int64, err
 		} else if at != (Place{Order: order, At: p, Remembers: r.Remember > 0}) {
 			v.Problem("topic %s: message %v with ID %s, but the ID says %c%v (remembers: %v)", t.Name, p, r.ID, at.Order, at.At, at.Remembers)
 		}
-		if order == Live && r.Due != p.Ms || order == Dead && r.Died != p.Ms || r.Dead != (order == Dead) {
+		if order == Live && r.Due != p.Ms || order == Dead && r.Died != p.Ms || (r.Reason != "") != (order == Dead) {
 			v.Problem("topic %s: message %s is stored as %c at %d but says due %d, died %d", t.Name, r.ID, order, p.Ms, r.Due, r.Died)
 		}
 		return nil

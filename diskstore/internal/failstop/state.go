@@ -92,11 +92,14 @@ func (s *State) EnterFailed() error {
 // Go runs a step of a call in a goroutine that counts as a call of its own. The caller is within a call.
 func (s *State) Go(step func()) { s.calls.Go(step) }
 
-// Usable returns why the store takes no calls, or nil.
+// Usable returns why the store takes no calls, or nil. A store that has failed and is closed is a closed one.
 func (s *State) Usable() error {
 	select {
 	case <-s.closing:
 		return s.errClosed()
+	default:
+	}
+	select {
 	case <-s.failed:
 		return s.Failure()
 	default:

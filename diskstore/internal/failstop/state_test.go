@@ -61,6 +61,16 @@ func TestCloseLetsNobodyIn(t *testing.T) {
 	}
 }
 
+// A store that failed and is closed is closed, each time it is asked.
+func TestClosedComesBeforeFailed(t *testing.T) {
+	s := newState()
+	s.Fail(errors.New("a failure"))
+	s.BeginClose()
+	for range 100 {
+		mustHaveEnded(t, s, punctual.ErrClosed)
+	}
+}
+
 func TestCloseWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 	"pgregory.net/rapid"
 )
 
@@ -292,9 +293,9 @@ func (r *rig) grant() {
 		return
 	}
 	for _, c := range claim.taken {
-		c.Message = &record.Record{ID: r.id(c), Attempts: c.Last.Attempt + 1}
+		c.Message = &record.Record{ID: r.id(c), Message: lifecycle.Message{Attempts: c.Last.Attempt + 1}}
 		if r.n(0, 5) == 0 {
-			c.Message.ExpireAfter, c.Message.Expires = 1, r.now
+			c.Message.FirstDue, c.Message.ExpireAfter = r.now-1, 1
 		}
 	}
 	granted, leases := r.x.Grant(claim.taken, 0, r.now)

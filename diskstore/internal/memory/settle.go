@@ -1,29 +1,31 @@
 package memory
 
 import (
-	"cmp"
-	"fmt"
-
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Settled is what a Settle has done, for the claim log.
+// Settled is what Index.Settle has done. The claim log is to have the acks and extensions.
 type Settled struct {
-	Errs            []error // of each settlement
-	Acked, Extended []record.Lease
-	Finished        int // how many messages are finished now and still on disk, over all topics
-	// Refused tells that one was refused for the state of its message, which a transaction may have made that is not durable.
+	Errs            []error        // of each settlement
+	Acked, Extended []record.Lease // an extended lease may be among the acked ones, too
+	Finished        int            // how many messages of all topics are acked and still on disk
+	// Refused tells that a settlement was refused because of the state of its message. The transaction that made the state may
+	// not be durable yet.
 	Refused bool
 }
 
-// Settle does settlements that are all extensions, or acks of messages of which nothing is to be kept. They change no message on disk. Otherwise
-// ok is false and nothing has changed, since the items of a call take effect in their order. The caller writes the
-// claim log before it answers.
+// Settle carries out settlements that change no message on disk: extensions, and acks of messages of which nothing is to be
+// kept. If the call has any other settlement, Settle returns false and changes nothing, because the items of a call take
+// effect in their order. The caller writes the claim log before it answers.
 //
-// It needs no write lock. Whoever holds that and acts on a message detaches it first, and learns whether it was acked
-// meanwhile.
+// Settle needs no write lock. Whoever holds the write lock and acts on a message detaches it first, and learns from that
+// whether the message was acked meanwhile.
+//
+// What Settle answers follows lifecycle.Settle, which it does not call: that needs the record, and an ack without a record is
+// what makes acks cheap.
 func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -41,42 +43,38 @@ func (x *Index) Settle(ss []punctual.Settlement, now int64) (done Settled, ok bo
 		}
 		switch m := x.holder(st); {
 		case m == nil:
-			done.Errs[i], done.Refused = LeaseLost(st), true
+			done.Errs[i], done.Refused = storekit.SettleError(st, punctual.ErrLeaseLost), true
 		case st.Verb == punctual.SettleAck:
 			done.Acked = append(done.Acked, m.lease)
 			x.move(m, stateFinished)
 		case m.cancelled:
-			done.Errs[i], done.Refused = fmt.Errorf("extend %s of %s: %w", st.ID, st.Topic, punctual.ErrCancelled), true
+			done.Errs[i], done.Refused = storekit.SettleError(st, punctual.ErrCancelled), true
 		default:
-			m.next = now + storekit.CeilDuration(cmp.Or(st.Delay, m.topic.settings.Lease))
+			m.next = lifecycle.LeaseEnd(st.Delay, m.topic.settings, now)
 			m.lease.Until = m.next
 			m.lease.Renewed++
 			byTime.Fix(m.topic.leases, m)
 			x.wake(m.topic, m.next)
-			done.Extended = append(done.Extended, m.lease) // as it is now: an ack may end it before it is logged, and a kill that ack
+			// A copy: an ack may end the lease before the extension is in the claim log, and be lost in a kill itself.
+			done.Extended = append(done.Extended, m.lease)
 		}
 	}
 	done.Finished = x.finished
 	return done, true
 }
 
-// keepsFinished tells whether something is to be kept of messages that finish. Called with mu held.
+// keepsFinished tells whether the topic keeps the IDs or the finished records of its messages. Called with mu held.
 func (t *Topic) keepsFinished() bool {
 	return t.settings.DedupeWindow != 0 || t.settings.FinishedRetention != 0
 }
 
-// remembers tells whether the ID of a message is to be remembered when it finishes, whatever its topic says. Called with mu held.
+// remembers tells whether the message of a settlement asks itself that its ID is remembered. Called with mu held.
 func (x *Index) remembers(st *punctual.Settlement) bool {
 	if x.remembering == 0 {
 		return false
 	}
 	m := x.holder(st)
 	return m != nil && m.remembers
-}
-
-// LeaseLost is the error of a settlement whose token is not current (P4).
-func LeaseLost(st *punctual.Settlement) error {
-	return fmt.Errorf("%s %s of %s: %w", st.Verb, st.ID, st.Topic, punctual.ErrLeaseLost)
 }
 
 // holder returns the message that a settlement's token is current for, or nil (P4). Called with mu held.
@@ -88,15 +86,15 @@ func (x *Index) holder(st *punctual.Settlement) *message {
 	return m
 }
 
-// Held is a message under a lease, or with one that ran out.
+// Held is a message with its lease, which may have run out.
 type Held struct {
 	Topic     *Topic
 	ID        string
 	Lease     record.Lease
-	Cancelled bool // no attempt is to follow the lease
+	Cancelled bool // no attempt may follow the lease (P5)
 }
 
-// Holder tells which message a settlement's token is current for (P4).
+// Holder returns the message for which a settlement's token is current (P4); ok is false when there is none.
 func (x *Index) Holder(st *punctual.Settlement) (h Held, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,18 +8,22 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 func someRecords() []*Record {
 	at := storekit.FromMillis(1_700_000_000_000)
 	return []*Record{
-		{ID: "a", Due: 1, Body: []byte("x")},
+		{Message: lifecycle.Message{Due: 1}, ID: "a", Body: []byte("x")},
 		{
-			ID: "b", Attempts: 3, Token: 1 << 40, MaxAttempts: 9, Created: -5, Due: storekit.Millis(punctual.MaxDue),
-			Expires: 7, ExpireAfter: 6, DropExpired: true, Cancel: true, Remember: 1 << 40, Headers: map[string]string{"k": "v", "": ""},
+			Message: lifecycle.Message{
+				Due: storekit.Millis(punctual.MaxDue), ExpireAfter: 6, DropExpired: true, Remember: 1 << 40,
+				Attempts: 3, MaxAttempts: 9, CancelRequested: true,
+			},
+			ID: "b", Newest: 1 << 40, Created: -5, Headers: map[string]string{"k": "v", "": ""},
 			Failures: []punctual.Failure{{Attempt: 1, At: at, Error: "no"}, {Attempt: 2, At: at, Error: ""}}, Body: []byte{},
 		},
-		{ID: "c", Dead: true, Died: 12, Reason: punctual.ReasonDiscarded, Body: bytes.Repeat([]byte{0xff}, 300)},
+		{Message: lifecycle.Message{Died: 12, Reason: punctual.ReasonDiscarded}, ID: "c", Body: bytes.Repeat([]byte{0xff}, 300)},
 	}
 }
 
@@ -89,7 +93,7 @@ func FuzzDecodeStory(f *testing.F) {
 func normal(r *Record) Record {
 	n := *r
 	if n.ExpireAfter <= 0 {
-		n.Expires, n.ExpireAfter = 0, 0
+		n.ExpireAfter = 0
 	}
 	if len(n.Headers) == 0 {
 		n.Headers = nil

@@ -16,12 +16,13 @@ type Lease struct {
 	Expired []punctual.Failure // earlier attempts whose leases ran out, which the record does not have yet
 }
 
-// AddTo adds to a record what the leases since it was written have added: nothing if there was none, which has token 0.
+// AddTo adds to a record what the leases since it was written have added. Without such a lease, which token 0 tells, it
+// adds nothing.
 func (l *Lease) AddTo(r *Record) {
 	if l.Token == 0 {
 		return
 	}
-	r.Attempts, r.Token = l.Attempt, l.Token
+	r.Attempts, r.Token, r.LeaseUntil, r.Newest = l.Attempt, l.Token, l.Until, l.Token
 	for _, f := range l.Expired {
 		r.Failures = storekit.AddFailure(r.Failures, f)
 	}

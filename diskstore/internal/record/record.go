@@ -1,5 +1,5 @@
-// Package record is what the embedded store keeps of a message. That is its position in the order of its topic,
-// its record, its lease, and their bytes. It knows no files and no keys, and has no state.
+// Package record is what the embedded store keeps of a message: its position in the order of its topic, its record, its
+// lease, and the bytes of all three. The package knows no files and no keys, and has no state.
 package record
 
 import (
@@ -7,17 +7,17 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Record is a stored message, live or dead. Its bytes are
 //
 //	version(1)=1 flags(1)
-//	attempts token maxAttempts                        uvarint each
+//	attempts newest maxAttempts                       uvarint each
 //	created due                                       varint each, ms
 //	firstDue                 if flags&flagFirstDue    varint, ms; else it is due
 //	expires expireAfter      if flags&flagExpires     varint, uvarint, ms
@@ -28,28 +28,20 @@ import (
 //	count { attempt, at, len error }                  failures, oldest first
 //	body                                              the rest
 //
-// The compatibility rules: a new field takes a new flag and stands before the ID. The version rises
-// only when an older program would misread the rest. Blocks of the database carry checksums, so the
-// record has none of its own.
+// The compatibility rules: a new field takes a new flag and stands before the ID. The version rises only when an older
+// program would misread the rest. Blocks of the database carry checksums, so the record has none of its own.
 type Record struct {
-	ID          string
-	Attempts    int
-	Token       int64
-	MaxAttempts int
-	Created     int64 // times are Unix milliseconds
-	Due         int64
-	FirstDue    int64
-	Expires     int64 // valid if ExpireAfter > 0
-	ExpireAfter int64 // milliseconds; 0: never
-	DropExpired bool
-	Cancel      bool // no further attempt after the one under way (P5)
-	Dead        bool
-	Died        int64
-	Reason      punctual.DeathReason
-	Remember    int64 // how long the ID is remembered once it finished, in milliseconds; 0: as the topic says
-	Headers     map[string]string
-	Failures    []punctual.Failure
-	Body        []byte
+	// The facts on which the life of the message depends. Token and LeaseUntil are not among the stored bytes, because the
+	// claim log has them: they are zero after Decode, until Lease.AddTo sets them.
+	lifecycle.Message
+	ID      string
+	Created int64 // Unix milliseconds
+	// Newest is the newest lease token whose effects are in the record. A lease of the claim log whose token is not above
+	// Newest is over. Newest never sinks, whereas Token becomes 0 whenever a lease ends.
+	Newest   int64
+	Headers  map[string]string
+	Failures []punctual.Failure
+	Body     []byte
 }
 
 // Version begins every record.
@@ -67,29 +59,31 @@ const (
 // Encode returns the bytes of the record.
 func (r *Record) Encode() []byte {
 	b := make([]byte, 0, 64+len(r.ID)+len(r.Body)+64*len(r.Headers)+128*len(r.Failures))
+	expires, mayExpire := r.Expires()
+	dead := r.Reason != ""
 	var flags byte
 	for _, b := range []struct {
 		on   bool
 		flag byte
-	}{{r.ExpireAfter > 0, flagExpires}, {r.DropExpired, flagDropExpired}, {r.Cancel, flagCancel}, {r.Dead, flagDead}, {r.FirstDue != r.Due, flagFirstDue}, {r.Remember > 0, flagRemember}} {
+	}{{mayExpire, flagExpires}, {r.DropExpired, flagDropExpired}, {r.CancelRequested, flagCancel}, {dead, flagDead}, {r.FirstDue != r.Due, flagFirstDue}, {r.Remember > 0, flagRemember}} {
 		if b.on {
 			flags |= b.flag
 		}
 	}
 	b = append(b, Version, flags)
 	b = binary.AppendUvarint(b, uint64(r.Attempts))
-	b = binary.AppendUvarint(b, uint64(r.Token))
+	b = binary.AppendUvarint(b, uint64(r.Newest))
 	b = binary.AppendUvarint(b, uint64(r.MaxAttempts))
 	b = binary.AppendVarint(b, r.Created)
 	b = binary.AppendVarint(b, r.Due)
 	if r.FirstDue != r.Due {
 		b = binary.AppendVarint(b, r.FirstDue)
 	}
-	if r.ExpireAfter > 0 {
-		b = binary.AppendVarint(b, r.Expires)
+	if mayExpire {
+		b = binary.AppendVarint(b, expires)
 		b = binary.AppendUvarint(b, uint64(r.ExpireAfter))
 	}
-	if r.Dead {
+	if dead {
 		b = binary.AppendVarint(b, r.Died)
 		b = appendString(b, string(r.Reason))
 	}
@@ -120,7 +114,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Decode reads a record. The body aliases b, or is nil when empty; everything else is copied.
+// Decode reads a record. The body aliases b, or is nil when empty; everything else is copied. The stored time of expiry is
+// not read, because it follows from the first due time.
 func Decode(b []byte) (*Record, error) {
 	if len(b) < 2 {
 		return nil, errkind.Corruptf("message record of %d bytes is cut short", len(b))
@@ -129,19 +124,20 @@ func Decode(b []byte) (*Record, error) {
 	if version != Version {
 		return nil, errkind.Corruptf("message record has version %d, this program reads %d", version, Version)
 	}
-	r := &Record{
-		Attempts: int(d.Uvarint()), Token: int64(d.Uvarint()), MaxAttempts: int(d.Uvarint()),
-		Created: d.Varint(), Due: d.Varint(),
-		DropExpired: flags&flagDropExpired != 0, Cancel: flags&flagCancel != 0, Dead: flags&flagDead != 0,
-	}
+	r := new(Record)
+	r.Attempts, r.Newest, r.MaxAttempts = int(d.Uvarint()), int64(d.Uvarint()), int(d.Uvarint())
+	r.Created, r.Due = d.Varint(), d.Varint()
+	r.DropExpired, r.CancelRequested = flags&flagDropExpired != 0, flags&flagCancel != 0
 	if r.FirstDue = r.Due; flags&flagFirstDue != 0 {
 		r.FirstDue = d.Varint()
 	}
 	if flags&flagExpires != 0 {
-		r.Expires, r.ExpireAfter = d.Varint(), int64(d.Uvarint())
+		_, r.ExpireAfter = d.Varint(), int64(d.Uvarint())
 	}
-	if r.Dead {
-		r.Died, r.Reason = d.Varint(), punctual.DeathReason(d.String())
+	if flags&flagDead != 0 {
+		if r.Died, r.Reason = d.Varint(), punctual.DeathReason(d.String()); r.Reason == "" && !d.Bad {
+			return nil, errkind.Corruptf("message record of %d bytes is that of a dead message without a reason", len(b))
+		}
 	}
 	if flags&flagRemember != 0 {
 		r.Remember = int64(d.Uvarint())
@@ -222,27 +218,9 @@ func (d *Decoder) failures() (fs []punctual.Failure) {
 	return fs
 }
 
-// Message is the record as its readers see it.
-func (r *Record) Message(topic string) punctual.Message {
-	m := punctual.Message{
-		ID: r.ID, Topic: topic, Body: r.Body, Headers: r.Headers,
-		Due: storekit.FromMillis(r.Due), FirstDue: storekit.FromMillis(r.FirstDue), Attempt: r.Attempts, MaxAttempts: r.MaxAttempts,
-		Created: storekit.FromMillis(r.Created), DropExpired: r.DropExpired,
-		Remember: time.Duration(r.Remember) * time.Millisecond,
-	}
-	if r.ExpireAfter > 0 {
-		m.Expires = storekit.FromMillis(r.Expires)
-	}
+// Public is the message as readers see it. It shares body and headers with the record.
+func (r *Record) Public(topic string) punctual.Message {
+	m := punctual.Message{ID: r.ID, Topic: topic, Body: r.Body, Headers: r.Headers, Created: storekit.FromMillis(r.Created)}
+	r.Fill(&m)
 	return m
-}
-
-// Expired tells whether the message may not be delivered at now any more.
-func (r *Record) Expired(now int64) bool { return r.ExpireAfter > 0 && now >= r.Expires }
-
-// SetDue gives the message a new first due time, and its expiry with it.
-func (r *Record) SetDue(due int64) {
-	r.Due, r.FirstDue = due, due
-	if r.ExpireAfter > 0 {
-		r.Expires = min(due+r.ExpireAfter, storekit.Millis(punctual.MaxDue)+1) // as storekit.ExpiresAt does
-	}
 }

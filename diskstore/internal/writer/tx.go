@@ -15,6 +15,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // deleteAcked is how many acked messages one transaction deletes.
@@ -22,18 +23,18 @@ const deleteAcked = 8192
 
 // Tx is one transaction, from Begin to Close. It is for one goroutine.
 type Tx struct {
-	Now time.Time // the store's clock, fine
-	Ms  int64     // the same in whole milliseconds, rounded down
+	Now time.Time // by the store's clock, when the transaction began
+	Ms  int64     // Now in whole Unix milliseconds, rounded down
 
 	w     *Writer
 	disk  *database.Tx
-	held  bool // the write lock is to be given back
+	held  bool // the transaction has the write lock
 	added []memory.Added
-	// detached is how many messages left memory and have not been changed on disk.
+	// detached counts the messages that have left memory and that the transaction has not changed on disk yet.
 	detached int
 }
 
-// Maintenance changes what nobody can claim: dead messages, remembered IDs, settings, watermarks.
+// Maintenance changes what nobody can claim: dead messages, remembered IDs, finished records, settings, watermarks.
 type Maintenance interface {
 	Size() int
 	SetClock()
@@ -47,15 +48,15 @@ type Maintenance interface {
 	ForgetSwept(*database.ForgetSweep) bool
 }
 
-// Maintenance returns what changes no live message.
+// Maintenance returns that part of the transaction which changes no live message.
 func (tx *Tx) Maintenance() Maintenance { return tx.disk }
 
-// Full tells whether the transaction holds as much as it should.
+// Full tells whether the transaction has reached its size, so that what is left should go into the next one.
 func (tx *Tx) Full() bool { return tx.disk.Size() >= txBytes }
 
-// Close gives the write lock back if Commit has not. err is the error of the function that defers it. The store ends
-// when something was changed and not committed, or taken out of memory and not changed, or when the transaction
-// panicked. The error is then the store's failure.
+// Close gives the write lock back if Commit has not. err is the error of the function that defers Close. The store fails, and
+// err becomes its failure, when a change was not committed, when a message has left memory and was not changed on disk, or
+// when the transaction panicked.
 func (tx *Tx) Close(err *error) {
 	if !tx.held {
 		return
@@ -79,9 +80,9 @@ func (tx *Tx) Close(err *error) {
 	*err = w.opt.State.Failure()
 }
 
-// Commit applies the transaction, gives the write lock back and waits until it is durable, with all that
-// it has seen. One that changes nothing waits for that, too: "nothing to do" is an answer about what is
-// there, and about the time. When it returns an error the outcome is open, and often the store has failed.
+// Commit applies the transaction, gives the write lock back, and waits until the transaction and all that it has read are
+// durable. A transaction that changes nothing waits, too, because "nothing to do" is an answer about what is stored, and
+// about the time. After an error the outcome is open, and often the store has failed.
 func (tx *Tx) Commit(ctx context.Context) error {
 	w := tx.w
 	if tx.detached != 0 {
@@ -91,7 +92,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 		tx.held = false
 		w.lock <- struct{}{}
 		if err := w.waitDurable(ctx, tx.disk.Num-1); err != nil {
-			return errkind.HalfDone(err) // what it saw may or may not have happened
+			return errkind.HalfDone(err) // what the transaction read may not survive
 		}
 		return w.opt.ClaimLog.KeepClock(tx.Ms)
 	}
@@ -115,13 +116,13 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	return w.opt.State.Indeterminate()
 }
 
-// start begins to commit. It has memory expect what the transaction brings.
+// start begins to commit in a goroutine that Writer.Close waits for. Memory expects from now on what the transaction adds.
 func (tx *Tx) start() <-chan error {
 	w := tx.w
 	expected := w.opt.Index.Expect(tx.added, tx.Ms)
 	done := make(chan error, 1)
 	w.commits.Add(1)
-	tx.held = false // run gives it back
+	tx.held = false // run gives the write lock back
 	go w.run(tx, expected, done)
 	return done
 }
@@ -139,8 +140,8 @@ type Found struct {
 // Exists tells whether a message holds the ID.
 func (f Found) Exists() bool { return !f.Place.Nowhere() }
 
-// Find returns the message that holds an ID, stored or stored by this transaction. One that is finished, or dead and past its
-// retention, is met here: it goes, and is not found.
+// Find returns the message that holds an ID, also one that this transaction stores. A message that was acked, or that is dead
+// and past its retention, counts as not there; Find deletes it.
 func (tx *Tx) Find(t *topics.Topic, id string) (Found, error) {
 	p, err := tx.disk.Find(t.Disk, id)
 	if err != nil || p.Nowhere() {
@@ -154,7 +155,7 @@ func (tx *Tx) Find(t *topics.Topic, id string) (Found, error) {
 		}
 		return f, nil
 	}
-	// An ack needs no write lock, so Detach looks again.
+	// An ack needs no write lock, so the message may be acked from here on; whoever detaches it learns that.
 	if f.State, f.Next = t.Memory.State(p.At, tx.Ms); f.State == punctual.StateNone {
 		_, _ = tx.Detach(f)
 		return Found{}, nil
@@ -162,39 +163,36 @@ func (tx *Tx) Find(t *topics.Topic, id string) (Found, error) {
 	return f, nil
 }
 
-// RetentionEnd is the place below which the retention of a topic's dead messages is over at now.
+// RetentionEnd returns the position below which a topic's dead messages are past their retention at now.
 func RetentionEnd(s *punctual.Settings, now int64) record.Position {
-	keep := storekit.CeilDuration(s.DeadRetention)
-	if keep <= 0 {
-		return record.MinPosition
-	}
-	return record.Position{Ms: now - keep + 1}
+	return record.Position{Ms: lifecycle.DeadSince(s, now)}
 }
 
-// Read returns the record of a message that was found.
+// Read returns the stored record of a message that was found, without what its leases added.
 func (tx *Tx) Read(f Found) (*record.Record, error) { return tx.disk.Read(f.Topic.Disk, f.Place) }
 
-// ReadHeld returns the record of a leased message, with what its leases added.
+// ReadHeld returns the record of a message with its lease, which may have run out, and with what its leases added.
 func (tx *Tx) ReadHeld(h memory.Held) (*record.Record, error) {
 	r, err := tx.disk.Read(tx.topic(h.Topic).Disk, database.Place{Order: database.Live, At: h.Lease.At})
 	if err != nil {
 		return nil, err
 	}
 	h.Lease.AddTo(r)
-	r.Cancel = r.Cancel || h.Cancelled
+	r.CancelRequested = r.CancelRequested || h.Cancelled
 	return r, nil
 }
 
-// topic is the topic of a part of memory. It is there: topics are removed with the write lock held.
+// topic returns the topic of a part of memory. There is one, because topics are removed with the write lock held alone.
 func (tx *Tx) topic(m *memory.Topic) *topics.Topic { return tx.w.opt.Topics.Get(m.Name) }
 
-// Detach takes a live message out of memory; from then on no claim can return it. It is false when the message was acked since
-// it was found: then it goes.
+// Detach takes a live message out of memory, so that no claim can return it any more. It returns false when the message was
+// acked since it was found, and has deleted the message then.
 func (tx *Tx) Detach(f Found) (memory.Detached, bool) {
 	return tx.took(f, f.Topic.Memory.Detach(f.Place.At))
 }
 
-// DetachUnleased does the same, but for a message that somebody holds a lease on at this very moment: leased.
+// DetachUnleased is Detach, unless the message is under a lease at this very moment: then leased is true, and the message
+// stays.
 func (tx *Tx) DetachUnleased(f Found) (d memory.Detached, leased, ok bool) {
 	d, free := f.Topic.Memory.DetachUnleased(f.Place.At, storekit.Millis(tx.w.opt.Now()))
 	if !free {
@@ -204,7 +202,8 @@ func (tx *Tx) DetachUnleased(f Found) (d memory.Detached, leased, ok bool) {
 	return d, false, ok
 }
 
-// Cancel does the same, and sees to it that a leased message gets no further attempt (P5).
+// Cancel is DetachUnleased which, in the same step, notes at a leased message that no attempt may follow the lease (P5). The
+// note goes into the record, too. err is one of reading that.
 func (tx *Tx) Cancel(f Found) (d memory.Detached, leased, ok bool, err error) {
 	d, free := f.Topic.Memory.Cancel(f.Place.At, storekit.Millis(tx.w.opt.Now()))
 	if free {
@@ -215,12 +214,13 @@ func (tx *Tx) Cancel(f Found) (d memory.Detached, leased, ok bool, err error) {
 	if err != nil {
 		return d, true, false, err
 	}
-	r.Cancel = true
+	r.CancelRequested = true
 	tx.disk.Rewrite(f.Topic.Disk, f.Place.At, r)
 	return d, true, false, nil
 }
 
-// took counts what has left memory. What this very transaction was to bring there stays outside.
+// took counts a message that has left memory, and deletes it if it was acked. A message that this very transaction stores is
+// not to enter memory any more.
 func (tx *Tx) took(f Found, d memory.Detached) (memory.Detached, bool) {
 	tx.detached++
 	if f.Place.Own {
@@ -233,7 +233,7 @@ func (tx *Tx) took(f Found, d memory.Detached) (memory.Detached, bool) {
 	return d, true
 }
 
-// DetachHeld takes a leased message out of memory. It is false when the lease was ended since, or is another's.
+// DetachHeld takes a message out of memory whose lease is still that of h. It returns false when the lease has ended since.
 func (tx *Tx) DetachHeld(h memory.Held) (memory.Detached, bool) {
 	d, ok := tx.w.opt.Index.DetachHeld(h)
 	if ok {
@@ -242,7 +242,8 @@ func (tx *Tx) DetachHeld(h memory.Held) (memory.Detached, bool) {
 	return d, ok
 }
 
-// DetachTaken takes a message out of memory that a claim has taken and must not deliver. It is false when somebody else has.
+// DetachTaken takes a message out of memory that a claim has reserved and must not deliver. It returns false when another
+// transaction was first.
 func (tx *Tx) DetachTaken(c *memory.Taken) (memory.Detached, bool) {
 	d, ok := tx.w.opt.Index.DetachTaken(c)
 	if ok {
@@ -251,7 +252,7 @@ func (tx *Tx) DetachTaken(c *memory.Taken) (memory.Detached, bool) {
 	return d, ok
 }
 
-// put stores a message that was somewhere, or nowhere, and has it enter memory when the transaction is durable.
+// put stores a live message, which is new or was at another place, and has it enter memory once the transaction is durable.
 func (tx *Tx) put(t *topics.Topic, from database.Place, r *record.Record) {
 	s := tx.disk.Put(t.Disk, from, r)
 	tx.added = append(tx.added, memory.Added{Topic: t.Memory, At: s.At, Record: s.Record})
@@ -260,10 +261,26 @@ func (tx *Tx) put(t *topics.Topic, from database.Place, r *record.Record) {
 // Insert stores a new message.
 func (tx *Tx) Insert(t *topics.Topic, r *record.Record) { tx.put(t, database.Place{}, r) }
 
-// Move moves a message to the due time of its record.
-func (tx *Tx) Move(d memory.Detached, r *record.Record) {
-	tx.detached--
-	tx.put(tx.topic(d.Topic), database.Place{Order: database.Live, At: d.Lease.At}, r)
+// Apply carries out what was decided about a live message that has left memory. r is its record with what its leases added,
+// changed by the decision; of a message that finishes it may be an ID alone, unless KeepsRecord.
+//
+// The decision must take the message elsewhere. Close fails the store after Stay and Leased, because memory would miss the
+// message.
+func (tx *Tx) Apply(d memory.Detached, r *record.Record, to lifecycle.Decision) {
+	if to.Failed {
+		r.Failures = storekit.AddFailure(r.Failures, to.Failure)
+	}
+	switch to.To {
+	case lifecycle.Waiting:
+		tx.detached--
+		tx.put(tx.topic(d.Topic), database.Place{Order: database.Live, At: d.Lease.At}, r)
+	case lifecycle.Dead:
+		tx.deadLetter(d, r)
+	case lifecycle.Finished:
+		tx.finish(d, r, to.Outcome)
+	case lifecycle.Removed:
+		tx.Remove(d, r.ID)
+	}
 }
 
 // Remove deletes a message without a trace.
@@ -272,25 +289,21 @@ func (tx *Tx) Remove(d memory.Detached, id string) {
 	tx.disk.Remove(tx.topic(d.Topic).Disk, database.Place{Order: database.Live, At: d.Lease.At}, id)
 }
 
-// Finish deletes a message that was acked, cancelled or dropped. It keeps the ID and the story, as message and topic ask. r is
-// its record with what its leases added. It may be nil unless KeepsRecord.
-func (tx *Tx) Finish(d memory.Detached, id string, how punctual.Outcome, r *record.Record) {
-	tx.Remove(d, id)
+// finish deletes a message and keeps its ID and its finished record, as the message and its topic ask.
+func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) {
+	tx.Remove(d, r.ID)
 	t := tx.topic(d.Topic)
-	window := storekit.CeilDuration(t.Settings().DedupeWindow)
-	if r != nil && r.Remember > 0 {
-		window = r.Remember
+	keep := r.Keep(t.Settings(), tx.Ms)
+	if keep.ID != 0 {
+		tx.disk.Remember(t.Disk, r.ID, keep.ID)
 	}
-	if window > 0 {
-		tx.disk.Remember(t.Disk, id, tx.Ms+window)
-	}
-	if !KeepsStories(t) {
+	if keep.Record == 0 {
 		return
 	}
 	f := punctual.Finished{
-		ID: id, Outcome: how, At: storekit.FromMillis(tx.Ms), Created: storekit.FromMillis(r.Created),
+		ID: r.ID, Outcome: how, At: storekit.FromMillis(tx.Ms), Created: storekit.FromMillis(r.Created),
 		FirstDue: storekit.FromMillis(r.FirstDue), Due: storekit.FromMillis(r.Due), Attempt: r.Attempts, Failures: r.Failures,
-		KeptUntil: storekit.FromMillis(tx.Ms + storekit.CeilDuration(t.Settings().FinishedRetention)),
+		KeptUntil: storekit.FromMillis(keep.Record),
 	}
 	if d.Began != 0 {
 		f.Delivered = storekit.FromMillis(d.Began)
@@ -298,27 +311,27 @@ func (tx *Tx) Finish(d memory.Detached, id string, how punctual.Outcome, r *reco
 	tx.disk.Tell(t.Disk, &f)
 }
 
-// KeepsRecord tells whether Finish needs the record of a message, for its story or for how long its ID is remembered.
-func KeepsRecord(f Found) bool { return KeepsStories(f.Topic) || f.Place.Remembers }
+// KeepsRecord tells whether Apply needs the stored record of a message that finishes: for the finished record, or because
+// the message says itself how long its ID is remembered.
+func KeepsRecord(f Found) bool {
+	return f.Topic.Settings().FinishedRetention > 0 || f.Place.Remembers
+}
 
-// KeepsStories tells whether a topic keeps the stories of messages that finish now.
-func KeepsStories(t *topics.Topic) bool { return t.Settings().FinishedRetention > 0 }
-
-// DeadLetter moves a message to the dead.
-func (tx *Tx) DeadLetter(d memory.Detached, r *record.Record, reason punctual.DeathReason) {
+// deadLetter moves a message to the dead.
+func (tx *Tx) deadLetter(d memory.Detached, r *record.Record) {
 	tx.detached--
 	t := tx.topic(d.Topic)
-	tx.disk.DeadLetter(t.Disk, d.Lease.At, r, reason)
+	tx.disk.DeadLetter(t.Disk, d.Lease.At, r)
 	tx.w.opt.Died(t)
 }
 
-// Requeue moves a dead message back to the living, to the due time of its record.
+// Requeue moves a dead message back to the live ones, to the due time of its record.
 func (tx *Tx) Requeue(f Found, r *record.Record) { tx.put(f.Topic, f.Place, r) }
 
 // RemoveDead deletes a dead message.
 func (tx *Tx) RemoveDead(f Found) { tx.disk.Remove(f.Topic.Disk, f.Place, f.ID) }
 
-// Topic returns a topic, which is made when it is new.
+// Topic returns the topic with a name. It makes the topic if there is none.
 func (tx *Tx) Topic(name string) (*topics.Topic, error) {
 	if t := tx.w.opt.Topics.Get(name); t != nil {
 		return t, nil
@@ -330,8 +343,8 @@ func (tx *Tx) Topic(name string) (*topics.Topic, error) {
 	return tx.w.opt.Topics.Add(disk, punctual.DefaultSettings()), nil
 }
 
-// DeleteTopic deletes a topic with all that is in it, and returns how many messages that was. keys are those that were read before,
-// nil if none were.
+// DeleteTopic deletes a topic with all that is in it, and returns how many messages that was, without acked ones. keys are the
+// topic's as they were read before; nil if they were not.
 func (tx *Tx) DeleteTopic(t *topics.Topic, keys *database.TopicKeys) int64 {
 	n := t.Disk.Live() + t.Disk.Dead()
 	tx.disk.DeleteTopic(t.Disk, keys)
@@ -339,7 +352,8 @@ func (tx *Tx) DeleteTopic(t *topics.Topic, keys *database.TopicKeys) int64 {
 	return n - int64(tx.w.opt.Topics.Remove(t))
 }
 
-// Clear removes all live messages of a topic, or all dead ones, and returns how many that was. What begins it must be current.
+// Clear removes all live messages of a topic, or all dead ones, and returns how many that was, without acked ones. c must be
+// current (database.Clear.Current).
 func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64 {
 	n := tx.disk.Clear(c)
 	if of == database.Live {
@@ -348,7 +362,7 @@ func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64
 	return n
 }
 
-// DeleteAcked deletes messages that are acked, and tells whether there are more.
+// DeleteAcked deletes up to deleteAcked messages from disk that are acked, and tells whether there are more.
 func (tx *Tx) DeleteAcked() (more bool) {
 	done, more := tx.w.opt.Index.TakeFinished(deleteAcked)
 	tx.detached += len(done)
@@ -363,7 +377,7 @@ func (tx *Tx) DeleteAcked() (more bool) {
 	return more
 }
 
-// DeleteAcked deletes all messages that are acked.
+// DeleteAcked deletes all messages from disk that are acked, in as many transactions as that needs.
 func (w *Writer) DeleteAcked(ctx context.Context) error {
 	for {
 		if more, err := w.deleteSomeAcked(ctx); err != nil || !more {
@@ -384,8 +398,8 @@ func (w *Writer) deleteSomeAcked(ctx context.Context) (more bool, err error) {
 	return more, tx.Commit(ctx)
 }
 
-// Barrier is DeleteAcked that returns when all that was changed before is durable too, above all
-// what others have deleted.
+// Barrier is DeleteAcked that waits until all changes before it are durable, above all the deletions of acked messages that
+// other transactions have made.
 func (w *Writer) Barrier(ctx context.Context) error {
 	return cmp.Or(w.DeleteAcked(ctx), w.WaitDurable(ctx))
 }

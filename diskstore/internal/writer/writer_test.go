@@ -21,9 +21,13 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 	"github.com/punctualmq/punctual/diskstore/internal/topics"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// due1000 are the facts of a message that is due a second after the beginning of Unix time.
+var due1000 = lifecycle.Message{Due: 1000, FirstDue: 1000}
 
 // logHook is a file system that tells of writes and syncs of the database's log, before they happen.
 type logHook struct {
@@ -134,7 +138,7 @@ func (r *rig) push(ctx context.Context, id string) error {
 	return r.Do(ctx, func(tx *Tx) error {
 		topic, err := tx.Topic("o")
 		if err == nil {
-			tx.Insert(topic, &record.Record{ID: id, Due: 1000, FirstDue: 1000})
+			tx.Insert(topic, &record.Record{ID: id, Message: due1000})
 		}
 		return err
 	})
@@ -195,7 +199,7 @@ func TestOrderOfACommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx.Insert(r.opt.Topics.Get("o"), &record.Record{ID: "second", Due: 1000, FirstDue: 1000})
+	tx.Insert(r.opt.Topics.Get("o"), &record.Record{ID: "second", Message: due1000})
 	done = tx.start()
 	<-syncing
 	// The write lock is free while the fsync hangs, and what was applied is seen.
@@ -248,7 +252,7 @@ func TestNobodyWritesBesideACommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := fmt.Sprint(i)
-		tx.Insert(topic, &record.Record{ID: id, Due: 1000, FirstDue: 1000, Body: make([]byte, 4<<20)})
+		tx.Insert(topic, &record.Record{ID: id, Message: due1000, Body: make([]byte, 4<<20)})
 		done := tx.start()
 		next, err := r.Begin(t.Context())
 		if err != nil {

@@ -17,9 +17,9 @@ const Never int64 = 1<<53 - 1
 
 // Clock is the store's clock as this process knows it. All methods are safe for concurrent use.
 //
-// Each script is given the lower bound and goes by it while the server's clock is behind, so that nobody in this process ever sees the store's clock
-// run backwards. Between two answers the machine's own clock only measures how long to sleep; nothing that happens to a
-// message depends on it.
+// Each script is given the lower bound and goes by it while the server's clock is behind, so that nobody in this process ever
+// sees the store's clock run backwards. Between two answers the machine's own clock only measures how long to sleep; nothing
+// that happens to a message depends on it.
 type Clock struct {
 	// fake is the time of a test, in place of the server's; nil otherwise.
 	fake  storekit.Clock
@@ -50,8 +50,8 @@ func (c *Clock) Fake() bool { return c.fake != nil }
 // freshFor is for how long the reading of a server counts while other servers answer and that one does not.
 const freshFor = 10 * time.Second
 
-// Args are what every script is given: the lower bound in ms, and the time of a test in seconds and microseconds. The time of a test is
-// rounded up, but not into the next millisecond. Seconds below 0 have the script read the server's clock.
+// Args are what every script is given: the lower bound in ms, and the time of a test in seconds and microseconds. The time of a
+// test is rounded up, but not into the next millisecond. Seconds below 0 have the script read the server's clock.
 func (c *Clock) Args() (bound, seconds, micros int64) {
 	c.mu.Lock()
 	bound = c.bound
@@ -69,9 +69,9 @@ func (c *Clock) Args() (bound, seconds, micros int64) {
 
 // Hear takes in the time of an answer by a server, to a request that was sent at a local time.
 //
-// The server read its clock while the request was under way, so by now that clock says the answer's time, or more by at most the time that
-// the request took. The reading that was kept of the server is corrected to that range. So the reading does not run ahead when the server's
-// clock was set back and its answers have the lower bound again and again.
+// The server read its clock while the request was under way, so by now that clock says the answer's time, or more by at most
+// the time that the request took. The reading that was kept of the server is corrected to that range. So the reading does not
+// run ahead when the server's clock was set back and its answers have the lower bound again and again.
 func (c *Clock) Hear(server string, sent time.Time, ms, micros int64) {
 	here := time.Now()
 	us := ms*1000 + micros
@@ -88,8 +88,8 @@ func (c *Clock) Hear(server string, sent time.Time, ms, micros int64) {
 	}
 }
 
-// Correct takes in the time at which a server has refused a call because its deadline had passed or was too far ahead. The readings of all
-// servers are dropped for it, because one of them made the wrong deadline.
+// Correct takes in the time at which a server has refused a call because its deadline had passed or was too far ahead. The
+// readings of all servers are dropped for it, because one of them made the wrong deadline.
 func (c *Clock) Correct(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +99,8 @@ func (c *Clock) Correct(ms int64) {
 	}
 }
 
-// Deadline is the deadline of a call which is made now, in ms by the store's clock: the earliest of so many ms ahead, the end of ctx, and
-// the time that a storekit.Request in ctx names.
+// Deadline is the deadline of a call which is made now, in ms by the store's clock: the earliest of so many ms ahead, the end
+// of ctx, and the time that a storekit.Request in ctx names.
 func (c *Clock) Deadline(ctx context.Context, ahead int64) int64 {
 	left := ahead
 	if end, ok := ctx.Deadline(); ok {

@@ -1,5 +1,5 @@
-// Package notify listens to what the scripts of a store publish: when a partition next needs attention. It has one
-// connection for all channels, and makes another one when that breaks. Notifications may get lost.
+// Package notify listens to what the scripts of a store publish, which is when a partition next needs attention. It has one
+// connection for all channels, and makes a new one when the connection breaks. Notifications may get lost.
 package notify
 
 import (
@@ -16,23 +16,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// PingEvery is how often the connection is tried. It is taken for dead when nothing has
-// come for twice as long, not even the answer to a PING. The client's own health check notices only
-// when it cannot write. A proxy that forgets connections lets it write for a quarter of an hour.
+// PingEvery is how often a PING is sent. The connection counts as broken when nothing has come for twice as long, not even the
+// answer to a PING. The client's own health check does not do, because it notices only when it cannot write, and a proxy that
+// has forgotten a connection lets the client write for a quarter of an hour.
 const PingEvery = 3 * time.Second
 
-// The pause between two connections doubles from the first to the last, as long as none lasts. A
-// server that comes back is so noticed within the last; meanwhile waiting claims poll once a second.
+// The pause before a new connection doubles from reconnectPause to reconnectMost while connections break soon. So a server that
+// comes back is noticed within reconnectMost. Meanwhile waiting claims poll once a second.
 const (
 	reconnectPause = 100 * time.Millisecond
 	reconnectMost  = 5 * time.Second
 )
 
-// Receiver is told what comes. It must not block.
+// Receiver takes in notifications. Its methods must not block.
 type Receiver interface {
-	// Notified is told that a partition needs attention at a time by the store's clock, in ms.
+	// Notified is called when a partition needs attention at a time, in ms by the store's clock.
 	Notified(p wait.Part, at int64)
-	// Missed is told that what was published for a partition may not have come.
+	// Missed is called when notifications of a partition may have got lost.
 	Missed(p wait.Part)
 }
 
@@ -40,7 +40,8 @@ type Receiver interface {
 type Options struct {
 	Receiver Receiver
 	Logger   *slog.Logger
-	// Sender names the store in what it publishes itself. That is skipped: the store knows it already.
+	// Sender names the store in the notifications that its own scripts publish. These are skipped, because the store has their
+	// content from the answers of the scripts.
 	Sender string
 	// PingEvery is PingEvery, but for tests.
 	PingEvery time.Duration
@@ -68,7 +69,7 @@ func New(client redis.UniversalClient, o Options) *Listener {
 	}
 }
 
-// Start makes it listen. Only the first call does something.
+// Start begins the listening. Only the first call does something.
 func (l *Listener) Start() { l.start.Do(func() { l.work.Go(l.listen) }) }
 
 // Close ends the listening, and waits until it has ended. No Start may follow.
@@ -77,7 +78,7 @@ func (l *Listener) Close() {
 	l.work.Wait()
 }
 
-// Subscribe subscribes to the channel of a partition, soon.
+// Subscribe has the Listener subscribe to the channel of a partition, and returns before it has.
 func (l *Listener) Subscribe(channel string, p wait.Part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +90,7 @@ func (l *Listener) Subscribe(channel string, p wait.Part) {
 	l.wake()
 }
 
-// Unsubscribe ends what Subscribe began, soon.
+// Unsubscribe has the Listener leave a channel, and returns before it has.
 func (l *Listener) Unsubscribe(channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +106,7 @@ func (l *Listener) wake() {
 	}
 }
 
-// listen runs until Close: one connection after the other. It warns once of an outage.
+// listen makes one connection after the other, until Close. It logs one warning for each outage.
 func (l *Listener) listen() {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -136,7 +137,7 @@ func (l *Listener) listen() {
 	}
 }
 
-// session listens on one connection, until it breaks or ctx ends, and tells whether anything came.
+// session listens on one connection, until that breaks or ctx ends. live reports whether anything has come.
 func (l *Listener) session(ctx context.Context) (live bool, err error) {
 	l.resubscribe()
 	sub := l.client.Subscribe(ctx)
@@ -189,7 +190,7 @@ func (l *Listener) session(ctx context.Context) (live bool, err error) {
 	}
 }
 
-// receive passes on what comes, until nothing has come for too long.
+// receive passes on what comes, until nothing has come for the time of silence.
 func receive(ctx context.Context, sub *redis.PubSub, events chan<- any, silence time.Duration) error {
 	for {
 		e, err := sub.ReceiveTimeout(ctx, silence)
@@ -214,8 +215,8 @@ func (l *Listener) resubscribe() {
 	}
 }
 
-// changes returns the channels to subscribe to, and those to leave. A channel that was left and is subscribed to again
-// is among the former alone.
+// changes returns the channels to subscribe to, and those to leave. A channel that was left and subscribed to again is only
+// among the first.
 func (l *Listener) changes() (joining, leaving []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,8 +234,8 @@ func (l *Listener) changes() (joining, leaving []string) {
 	return joining, leaving
 }
 
-// deliver passes on one event of the connection. A subscription that has just been made, at first or
-// after a broken connection, may have missed something.
+// deliver passes one event of the connection to the Receiver. Something may have been missed before a subscription, whether it
+// is the first one or that of a new connection.
 func (l *Listener) deliver(event any) {
 	switch e := event.(type) {
 	case *redis.Subscription:

@@ -76,8 +76,8 @@ type Message struct {
 	Failures []punctual.Failure
 }
 
-// Read reads the two records of a message. state is empty for a message that was never changed, or is under a compact lease, whose token is in the score.
-// Nothing of the records stays part of the Message.
+// Read reads the two records of a message. state is empty for a message that was never changed, or is under a compact lease,
+// whose token is in the score. Nothing of the records stays part of the Message.
 func Read(id, message, state string) (Message, error) {
 	m, err := readMessage(id, message)
 	if err == nil && state != "" {

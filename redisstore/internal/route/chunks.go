@@ -14,8 +14,8 @@ import (
 // Chunks divides the items of a call into chunks: each has items of one partition, and no more than one script may take. Run sends
 // them. Each partition has a queue of chunks, in which the items keep their order; one script of a queue follows another.
 //
-// Nodes are asked side by side. Where several nodes are asked, one that does not answer for a second is not waited for (P14). Its items have
-// an error then, and its answers are dropped when they come.
+// Nodes are asked side by side. Where several nodes are asked, one that does not answer for a second is not waited for (P14).
+// Its items have an error then, and its answers are dropped when they come.
 //
 // N is what the caller keeps with each chunk. A Chunks is for one goroutine.
 type Chunks[N any] struct {
@@ -26,8 +26,8 @@ type Chunks[N any] struct {
 	Ask func(ctx context.Context, c *Chunk[N], args []any) (take func() error, err error)
 
 	all []*Chunk[N]
-	// last is the chunk that an item was added to last, which is the last one of its partition. tails has the last chunk of each other
-	// partition; it is nil for most calls, which have one partition.
+	// last is the chunk that an item was added to last, which is the last one of its partition. tails has the last chunk of
+	// each other partition; it is nil for most calls, which have one partition.
 	last  *Chunk[N]
 	tails map[wait.Part]*Chunk[N]
 
@@ -85,8 +85,8 @@ func (g *Chunks[N]) Add(to wait.Part, i, bytes int) *Chunk[N] {
 	return c
 }
 
-// Run sends the chunks of all partitions. Behind one that failed no other one of its partition is sent. When Run returns each chunk without an
-// answer has its error.
+// Run sends the chunks of all partitions. Behind one that failed no other one of its partition is sent. When Run returns each
+// chunk without an answer has its error.
 func (g *Chunks[N]) Run(ctx context.Context) {
 	var queues []Work
 	for _, c := range g.all {

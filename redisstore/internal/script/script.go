@@ -40,9 +40,9 @@ type Script struct {
 	awaits func(args []any) bool // see AwaitsReplicas; nil is never
 }
 
-// AwaitsReplicas reports whether a call with these arguments promises something that must outlast the loss of the primary. With class
-// replicated such a call returns only when enough replicas have on disk what the script wrote. Claims and settlements promise no
-// such thing, because a message whose lease or ack was lost is delivered once more (docs/durability.md).
+// AwaitsReplicas reports whether a call with these arguments promises something that must outlast the loss of the primary. With
+// class replicated such a call returns only when enough replicas have on disk what the script wrote. Claims and settlements
+// promise no such thing, because a message whose lease or ack was lost is delivered once more (docs/durability.md).
 func (sc *Script) AwaitsReplicas(args []any) bool { return sc.awaits != nil && sc.awaits(args) }
 
 // awaiting declares for which arguments a script awaits replicas.
@@ -52,6 +52,9 @@ func (sc *Script) awaiting(when func(args []any) bool) *Script {
 }
 
 func always([]any) bool { return true }
+
+// storeWrites reports whether a call of lua/store.lua may write: the epoch or the clock.
+func storeWrites(args []any) bool { return args[3] != "" || args[5] == "1" }
 
 // Repeat says what it means to send a script a second time.
 type Repeat uint8
@@ -82,7 +85,7 @@ var (
 	Spread    = change("spread", "spread")
 	Purge     = change("purge", "select", "purge")
 	Delete    = change("delete", "delete")
-	Store     = compose("store", Once, "store").awaiting(func(args []any) bool { return args[3] != "" || args[5] == "1" }) // the epoch, or the clock
+	Store     = compose("store", Once, "store").awaiting(storeWrites)
 	Forget    = compose("forget", Once, "forget")
 	Refuse    = compose("refuse", Harmless, "start", "refuse")
 	Registry  = compose("registry", Harmless, "registry").awaiting(func(args []any) bool { return args[3] != "list" })

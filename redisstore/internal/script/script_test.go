@@ -38,8 +38,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A script awaits replicas exactly if its own file writes, unless what it writes may get lost for the reason given here. The files that
-// several scripts share do not count: they write for any script, such as the clock.
+// A script awaits replicas exactly if its own file writes, unless what it writes may get lost for the reason given here. The
+// files that several scripts share do not count: they write for any script, such as the clock.
 func TestAwaitsReplicas(t *testing.T) {
 	mayGetLost := map[*Script]string{
 		Claim:   "the message is delivered once more",

@@ -2,11 +2,15 @@ package topics
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/settings"
+	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The scripts are given each delay of a backoff until the longest is reached, or those that were named, and the jitter.
@@ -54,6 +58,62 @@ func TestFieldOfStories(t *testing.T) {
 	ended := step(kept, 0)
 	if has(never) || !has(kept) || !has(ended) {
 		t.Errorf("the field is there: never kept %v, kept %v, no longer kept %v; want false, true, true", has(never), has(kept), has(ended))
+	}
+}
+
+// TestFieldsOfSettings: a field of the hash g that repeats a setting has the name of its row and gets the value of that setting. A setting
+// without such a field changes the JSON alone, and a backoff its own two.
+func TestFieldsOfSettings(t *testing.T) {
+	fieldsWith := func(set punctual.Settings) map[string]any {
+		set.FinishedRetention = max(set.FinishedRetention, time.Second) // its field is there then
+		l, err := Unknown.with(set, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := map[string]any{}
+		for i := 0; i < len(l.fields); i += 2 {
+			fields[l.fields[i].(string)] = l.fields[i+1]
+		}
+		return fields
+	}
+	before := fieldsWith(punctual.DefaultSettings())
+	ofBackoff := []string{"delays", "jitter"}
+	for field := range before {
+		if field != "settings" && !slices.Contains(ofBackoff, field) && settings.Find(field) == nil {
+			t.Errorf("the field %s has the name of no setting", field)
+		}
+	}
+	other := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s"}
+	for _, row := range settings.Table {
+		var p punctual.SettingsPatch
+		if err := row.Parse(&p, other[row.Kind()]); err != nil {
+			t.Fatal(err)
+		}
+		set := punctual.DefaultSettings()
+		row.Apply(&set, &p)
+		after := fieldsWith(set)
+		var changed []string
+		for field, value := range after {
+			if !reflect.DeepEqual(value, before[field]) {
+				changed = append(changed, field)
+			}
+		}
+		slices.Sort(changed)
+		want := []string{"settings"}
+		if _, repeated := before[row.Name]; repeated {
+			want = append(want, row.Name)
+			value := map[settings.Kind]any{settings.Duration: storekit.CeilDuration(77 * time.Minute), settings.Count: 7, settings.Truth: script.Flag(true)}[row.Kind()]
+			if after[row.Name] != value {
+				t.Errorf("the field %s has %v; want %v", row.Name, after[row.Name], value)
+			}
+		}
+		if row.Kind() == settings.Backoff {
+			want = append(want, ofBackoff...)
+		}
+		slices.Sort(want)
+		if !slices.Equal(changed, want) {
+			t.Errorf("another %s changes the fields %q; want %q", row.Name, changed, want)
+		}
 	}
 }
 

@@ -48,7 +48,8 @@ type Options struct {
 // Registry remembers what this process knows of topics, and changes them. What it knows may be out of date, but has been
 // spread. All methods are safe for concurrent use.
 type Registry struct {
-	o Options
+	o        Options
+	settings storekit.SettingsReader
 
 	mu      sync.Mutex
 	of      map[string]*Layout // guarded by mu: by topic
@@ -152,7 +153,7 @@ func (r *Registry) Read(ctx context.Context, p keys.Partition) (*Layout, error) 
 		if field != "settings" {
 			continue
 		}
-		if l.settings, err = storekit.DecodeSettings([]byte(value)); err != nil {
+		if l.settings, err = r.settings.Decode([]byte(value)); err != nil {
 			return nil, fmt.Errorf("settings of topic %s cannot be read: %w", p.Topic, err)
 		}
 		if n := l.Size(); n < 1 || n > punctual.MaxPartitions {

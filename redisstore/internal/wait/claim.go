@@ -48,11 +48,12 @@ type ask struct {
 	overtaken bool // guarded by Waiter.mu: others may ask the partition, because this attempt takes too long
 }
 
-// Claim waits for messages and returns the first that come, together with those that are due in other partitions. For the sake of these,
-// attempts begin for up to 10 ms after the first message was found, because its lease runs, and Claim waits for their answers
-// until LateAfter has passed since then. When nothing has come until the time of the request, it returns nothing, or why a partition could
-// not be polled. It also returns when ctx ends, or when closing is closed, which happens when the store closes, then with
-// the error closed. In any of these cases it first waits for answers that are under way from nodes that answer.
+// Claim waits for messages and returns the first that come, together with those that are due in other partitions. For the sake
+// of these, attempts begin for up to 10 ms after the first message was found, because its lease runs, and Claim waits for their
+// answers until LateAfter has passed since then. When nothing has come until the time of the request, it returns nothing, or
+// why a partition could not be polled. It also returns when ctx ends, or when closing is closed, which happens when the store
+// closes, then with the error closed. In any of these cases it first waits for answers that are under way from nodes that
+// answer.
 func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
 	w.start.Do(func() { w.work.Go(w.poll) })
 	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1), first: make(chan struct{}, 1)}
@@ -110,9 +111,9 @@ func (w *Waiter) join(c *claim) {
 	w.serve(c)
 }
 
-// serve lets a claim ask ready partitions of its topics, in the order of the topics. Where only one message is due it asks for one, and goes
-// on with the next partition. Elsewhere it asks for as many as it may still have, so that later topics get what is left.
-// Called with mu held.
+// serve lets a claim ask ready partitions of its topics, in the order of the topics. Where only one message is due it asks for
+// one, and goes on with the next partition. Elsewhere it asks for as many as it may still have, so that later topics get what
+// is left. Called with mu held.
 func (w *Waiter) serve(c *claim) {
 	now := w.clock.Now()
 	for w.mayAsk(c, now) {
@@ -140,8 +141,8 @@ func (w *Waiter) mayAsk(c *claim, now int64) bool {
 	return len(c.asks) < asksAtOnce && (len(c.found) == 0 || now-c.since <= collectFor) // leases run
 }
 
-// nextFor returns the next attempt of a claim, for all messages that it may still have, or nil when no partition is ready that it may
-// ask. A ready partition whose node fails is polled later. Called with mu held.
+// nextFor returns the next attempt of a claim, for all messages that it may still have, or nil when no partition is ready that
+// it may ask. A ready partition whose node fails is polled later. Called with mu held.
 func (w *Waiter) nextFor(c *claim, now int64) *ask {
 	for i := c.list.ready.next(0); i >= 0; i = c.list.ready.next(i + 1) {
 		t := c.list.topics[i]
@@ -314,8 +315,8 @@ func (w *Waiter) afterClaim(p *part, got Answer) int64 {
 	return max(got.At, now+wait)
 }
 
-// handOut gives the messages of an attempt whose claim no longer waits for them to other claims that wait under the same lease, or back to
-// the store. Called with mu held.
+// handOut gives the messages of an attempt whose claim no longer waits for them to other claims that wait under the same lease,
+// or back to the store. Called with mu held.
 func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 	if len(ds) == 0 {
 		return
@@ -404,9 +405,9 @@ func (w *Waiter) concludeAll() {
 	w.ending = slices.DeleteFunc(w.ending, func(c *claim) bool { return c.gone })
 }
 
-// seen reports whether a claim may say that nothing is there: each of its partitions was polled within a second before it came, or later, or
-// cannot be polled, for which err is one reason. A slow server may be behind with the polls. Then an older poll will do for a partition,
-// unless nobody had waited for it in between. Called with mu held.
+// seen reports whether a claim may say that nothing is there: each of its partitions was polled within a second before it came,
+// or later, or cannot be polled, for which err is one reason. A slow server may be behind with the polls. Then an older poll
+// will do for a partition, unless nobody had waited for it in between. Called with mu held.
 func (w *Waiter) seen(c *claim) (seen bool, err error) {
 	for _, t := range c.list.topics[c.seen:] {
 		for _, p := range t.parts {

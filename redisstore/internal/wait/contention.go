@@ -26,9 +26,9 @@ const (
 	countEvery int64 = 10_000_000
 )
 
-// adapt learns from an attempt that was made at the time at which a message was due. If the message was gone, other processes wait for the
-// same messages and ask at the same moment. So each puts its next attempt off by a random time: the first of many is hardly
-// later than before, and most of the others are notified of the next due time before they ask in vain.
+// adapt learns from an attempt that was made at the time at which a message was due. If the message was gone, other processes
+// wait for the same messages and ask at the same moment. So each puts its next attempt off by a random time: the first of many
+// is hardly later than before, and most of the others are notified of the next due time before they ask in vain.
 func (u *contention) adapt(found int) {
 	if found > 0 {
 		u.jitter /= 2
@@ -44,9 +44,10 @@ func (u *contention) withJitter(at int64) int64 {
 	return at + 1000*rand.Int64N(u.jitter+1)
 }
 
-// backoff is how long the process makes no attempt after this answer, in µs. After answers in vain that is 1, 2, 4 ms and so on. It is
-// up to a second when the partition's clock stands still, as a clock that was set back does. A message that comes more than maxJitter
-// after its due time shows that the process that used to take the messages has left it, so the backoff begins with 1 ms again.
+// backoff is how long the process makes no attempt after this answer, in µs. After answers in vain that is 1, 2, 4 ms and so
+// on. It is up to a second when the partition's clock stands still, as a clock that was set back does. A message that comes
+// more than maxJitter after its due time shows that the process that used to take the messages has left it, so the backoff
+// begins with 1 ms again.
 func (u *contention) backoff(got Answer) int64 {
 	if n := len(got.Deliveries); n > 0 && u.processes > 1 && got.Now-got.Deliveries[0].Due.UnixMilli() <= maxJitter {
 		return 0 // the next answer in vain goes on with the backoff as it was

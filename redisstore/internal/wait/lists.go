@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A claim may name 10,000 topics. To walk over them with each claim would take longer than all else, so a claim waits in a wait list: one
-// for each list of topics, which outlives its claims and is found again by whoever claims the same topics in the same order.
-// When a topic gets a ready partition, or one that is not polled, it sets its bit in each wait list that has it.
+// A claim may name 10,000 topics. To walk over them with each claim would take longer than all else, so a claim waits in a wait
+// list: one for each list of topics, which outlives its claims and is found again by whoever claims the same topics in the same
+// order. When a topic gets a ready partition, or one that is not polled, it sets its bit in each wait list that has it.
 
 // idleLists is how many wait lists are kept in which no claim waits.
 const idleLists = 8
@@ -93,7 +93,8 @@ func (ls *waitLists) join(l *waitList, c *claim) {
 	l.live++
 }
 
-// leave is called once for each claim that has its result. Of the wait lists in which no claim waits any more the last few are kept.
+// leave is called once for each claim that has its result. Of the wait lists in which no claim waits any more the last few are
+// kept.
 func (ls *waitLists) leave(l *waitList, now int64) {
 	l.live--
 	if l.live > 0 {

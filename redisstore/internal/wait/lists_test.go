@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
 // counting is a fake that counts how often it is asked about a topic.
@@ -44,9 +45,9 @@ func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 		nodes := NewNodes(f, 0)
 		w := New(f.clock, f, nodes)
 		topics := manyTopics(many)
-		n := 0
+		n, random := 0, rand.New(rand.NewPCG(seedrig.Of(t), 0))
 		claim := func(topics []string) {
-			topic := topics[rand.IntN(len(topics))]
+			topic := topics[random.IntN(len(topics))]
 			n++
 			f.push(Part{Topic: topic}, fmt.Sprint(n), -time.Millisecond)
 			w.Notice(Part{Topic: topic}, f.clock.Now())
@@ -69,11 +70,11 @@ func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 		}
 		w.mu.Lock()
 		if w.lists.find(topics) != known || len(w.lists.idle) != 1 {
-			t.Errorf("after 100 claims of the same topics there are %d waitLists; want the first", len(w.lists.idle))
+			t.Errorf("after 100 claims of the same topics there are %d wait lists; want the first", len(w.lists.idle))
 		}
 		w.mu.Unlock()
 		for range 3 * idleLists {
-			rand.Shuffle(many, func(i, j int) { topics[i], topics[j] = topics[j], topics[i] })
+			random.Shuffle(many, func(i, j int) { topics[i], topics[j] = topics[j], topics[i] })
 			claim(topics)
 		}
 		claim(topics[:many/2])
@@ -202,13 +203,14 @@ func TestClaimReturnsBesideSlowPolls(t *testing.T) {
 }
 
 func TestIndexSet(t *testing.T) {
+	random := rand.New(rand.NewPCG(seedrig.Of(t), 0))
 	for _, n := range []int{1, 63, 64, 65, 200} {
 		s, want := newIndexSet(n), make([]bool, n)
 		for range 500 {
-			i := rand.IntN(n)
-			want[i] = rand.IntN(3) == 0
+			i := random.IntN(n)
+			want[i] = random.IntN(3) == 0
 			s.set(i, want[i])
-			from := rand.IntN(n + 1)
+			from := random.IntN(n + 1)
 			next := -1
 			if from < n {
 				next = slices.Index(want[from:], true)

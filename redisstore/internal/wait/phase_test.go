@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
 // holds reports what is not in order between the phases of the partitions and what is kept by them.
@@ -57,6 +58,7 @@ func (w *Waiter) holds() (wrong []string) {
 // Each partition is in one phase, whatever comes together: claims that end at random, nodes that stop and go on, notifications,
 // topics that get more partitions, are failed and forgotten.
 func TestPhases(t *testing.T) {
+	seed := seedrig.Of(t)
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(p Part) string { return "node" + p.Topic[len(p.Topic)-1:] })
 		f.processes = 2
@@ -67,24 +69,33 @@ func TestPhases(t *testing.T) {
 		}
 		quiet, closing := make(chan struct{}), make(chan struct{}) // closed for all but claims, and for these
 		var others sync.WaitGroup
-		repeat := func(most time.Duration, until chan struct{}, f func(n int)) {
+		generators := uint64(0)
+		generator := func() *rand.Rand { // each goroutine has one of its own
+			generators++
+			return rand.New(rand.NewPCG(seed, generators))
+		}
+		within := func(random *rand.Rand, most time.Duration) time.Duration {
+			return time.Duration(random.Int64N(int64(most)))
+		}
+		repeat := func(most time.Duration, until chan struct{}, f func(random *rand.Rand, n int)) {
+			random := generator()
 			others.Go(func() {
 				for n := 0; ; n++ {
 					select {
 					case <-until:
 						return
-					case <-time.After(rand.N(most)):
-						f(n)
+					case <-time.After(within(random, most)):
+						f(random, n)
 					}
 				}
 			})
 		}
 		for range 6 {
-			repeat(time.Millisecond, closing, func(int) {
-				first := rand.IntN(len(topics))
-				r := Request{Topics: topics[first : first+1+rand.IntN(len(topics)-first)], Max: 1 + rand.IntN(10), PerTopic: rand.IntN(3), Lease: time.Hour}
-				r.Until, r.Alone = f.clock.Now()+rand.Int64N(2_000_000), rand.IntN(10) == 0
-				ctx, end := context.WithTimeout(t.Context(), rand.N(3*time.Second))
+			repeat(time.Millisecond, closing, func(random *rand.Rand, _ int) {
+				first := random.IntN(len(topics))
+				r := Request{Topics: topics[first : first+1+random.IntN(len(topics)-first)], Max: 1 + random.IntN(10), PerTopic: random.IntN(3), Lease: time.Hour}
+				r.Until, r.Alone = f.clock.Now()+random.Int64N(2_000_000), random.IntN(10) == 0
+				ctx, end := context.WithTimeout(t.Context(), within(random, 3*time.Second))
 				defer end()
 				ds, err := w.Claim(ctx, r, closing, punctual.ErrClosed)
 				if err != nil && !errors.Is(err, punctual.ErrClosed) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, punctual.ErrUnreachable) {
@@ -93,29 +104,30 @@ func TestPhases(t *testing.T) {
 				f.handled(ds)
 			})
 		}
-		repeat(20*time.Millisecond, quiet, func(n int) {
-			p := Part{Topic: topics[rand.IntN(len(topics))]}
-			delay := rand.N(2*time.Second) - time.Second
+		repeat(20*time.Millisecond, quiet, func(random *rand.Rand, n int) {
+			p := Part{Topic: topics[random.IntN(len(topics))]}
+			delay := within(random, 2*time.Second) - time.Second
 			f.push(p, fmt.Sprint(n), delay)
-			if rand.IntN(2) == 0 {
+			if random.IntN(2) == 0 {
 				w.Notice(p, f.clock.Now()+delay.Microseconds())
 			}
 		})
-		repeat(time.Second, quiet, func(int) {
-			w.Resize(topics[rand.IntN(len(topics))], 1+rand.IntN(3), rand.IntN(2) == 0)
-			w.Notice(Part{Topic: topics[rand.IntN(len(topics))]}, -Never)
+		repeat(time.Second, quiet, func(random *rand.Rand, _ int) {
+			w.Resize(topics[random.IntN(len(topics))], 1+random.IntN(3), random.IntN(2) == 0)
+			w.Notice(Part{Topic: topics[random.IntN(len(topics))]}, -Never)
 		})
-		repeat(3*time.Second, quiet, func(int) {
-			w.Fail(topics[rand.IntN(len(topics))], punctual.ErrUnreachable)
+		repeat(3*time.Second, quiet, func(random *rand.Rand, _ int) {
+			w.Fail(topics[random.IntN(len(topics))], punctual.ErrUnreachable)
 		})
-		repeat(5*time.Second, quiet, func(n int) {
+		repeat(5*time.Second, quiet, func(random *rand.Rand, n int) {
 			goOn := f.stop("node" + fmt.Sprint(n%3))
-			time.Sleep(rand.N(4 * time.Second))
+			time.Sleep(within(random, 4*time.Second))
 			goOn()
 		})
+		random := generator()
 		checked := 0
 		seen := make(map[phase]int)
-		for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(rand.N(50 * time.Millisecond)) {
+		for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(within(random, 50*time.Millisecond)) {
 			if wrong := w.holds(); len(wrong) > 0 {
 				t.Errorf("after %v: %q", time.Since(begun), wrong)
 				break
@@ -133,7 +145,8 @@ func TestPhases(t *testing.T) {
 			t.Errorf("this test shows nothing: %d checks saw the phases %v, and %d questions met a stopped node", checked, seen, hung)
 		}
 		close(quiet)
-		for begun := time.Now(); time.Since(begun) < 15*time.Second; { // the last stop lasts 4 s; the last message is due in 1 s, and late by 1 s at most
+		// The last stop lasts 4 s, and the last message is due in 1 s.
+		for begun := time.Now(); time.Since(begun) < 15*time.Second; {
 			ds, err := w.Claim(t.Context(), Request{Topics: topics, Max: 10, Lease: time.Hour, Until: f.clock.Now() + 1_000_000}, nil, nil)
 			if err != nil && !errors.Is(err, punctual.ErrUnreachable) {
 				t.Errorf("claim: %v", err)

@@ -21,8 +21,8 @@ const (
 	pollEvery int64 = 1_000_000
 	// pollTogether is how much earlier than that a partition is polled in the pipeline of others.
 	pollTogether int64 = 25_000
-	// pollApart is how much earlier, at most, a partition is polled again that was polled together with more than one pipeline takes. A
-	// server or process that stands still makes such bursts of polls, and they would stay together for ever otherwise.
+	// pollApart is how much earlier, at most, a partition is polled again that was polled together with more than one pipeline
+	// takes. A server or process that stands still makes such bursts of polls, and they would stay together for ever otherwise.
 	pollApart = pollEvery / 4
 	// forgetAfter is for how long a partition is remembered, with its subscription, that no claim waits for.
 	forgetAfter int64 = 60_000_000
@@ -44,9 +44,11 @@ const (
 const asksAtOnce = 16
 
 const (
-	// overtakeAfter is how long an attempt, or a read of next due times, keeps others from its partitions: only its connection may hang.
+	// overtakeAfter is how long an attempt, or a read of next due times, keeps others from its partitions: only its connection
+	// may hang.
 	overtakeAfter = 500 * time.Millisecond
-	// mostOvertaken is how many attempts of a partition that were overtaken, and how many such reads, may be under way beside the last one.
+	// mostOvertaken is how many attempts of a partition that were overtaken, and how many such reads, may be under way beside
+	// the last one.
 	mostOvertaken = 2
 )
 
@@ -58,7 +60,8 @@ type Clock interface {
 	After(at int64) (reached <-chan time.Time, stop func())
 }
 
-// Store is what a Waiter asks. NextDue, Claim, Processes and Release may block; a Waiter calls the other methods with its lock held.
+// Store is what a Waiter asks. NextDue, Claim, Processes and Release may block; a Waiter calls the other methods with its lock
+// held.
 type Store interface {
 	// Node is that of Prober.
 	Node(p Part) string
@@ -103,14 +106,14 @@ type Request struct {
 	PerTopic int
 	Lease    time.Duration
 	Until    int64 // by Clock
-	// Alone keeps the claim from taking what attempts of other claims have leased, and its own messages from going to others. It makes
-	// one attempt at a time, and none once it has found something.
+	// Alone keeps the claim from taking what attempts of other claims have leased, and its own messages from going to others.
+	// It makes one attempt at a time, and none once it has found something.
 	Alone bool
 }
 
-// Waiter lets claims wait for messages. Each partition has a time at which it is polled next. When that time has come and no message is known
-// to be due, the next due times are read: those of a node in pipelines, nodes side by side. When a message is due one of the
-// claims that wait asks for it, and goes on until nothing more is due or it has as many messages as it may have.
+// Waiter lets claims wait for messages. Each partition has a time at which it is polled next. When that time has come and no
+// message is known to be due, the next due times are read: those of a node in pipelines, nodes side by side. When a message is
+// due one of the claims that wait asks for it, and goes on until nothing more is due or it has as many messages as it may have.
 //
 // All methods are safe for concurrent use.
 type Waiter struct {
@@ -169,8 +172,8 @@ func (w *Waiter) topicsOf(names []string) []*topic {
 	return topics
 }
 
-// pollAgain has a partition polled, for a claim that joins, if it was left out because nobody waited or its last poll failed. Called with
-// mu held.
+// pollAgain has a partition polled, for a claim that joins, if it was left out because nobody waited or its last poll failed.
+// Called with mu held.
 func (w *Waiter) pollAgain(p *part) {
 	now := w.clock.Now()
 	switch {
@@ -296,8 +299,8 @@ func (w *Waiter) offer(p *part) {
 	}
 }
 
-// polled takes in the answer of a poll: at is when the next poll can find something, then when it can find a second message. Called with
-// mu held.
+// polled takes in the answer of a poll: at is when the next poll can find something, then when it can find a second message.
+// Called with mu held.
 func (w *Waiter) polled(p *part, at, then int64, err error) {
 	now := w.clock.Now()
 	again := p.poll.begun + pollEvery // what came since it began, the answer may not show
@@ -352,7 +355,8 @@ func (w *Waiter) poll() {
 	}
 }
 
-// pollDue polls the partitions whose time has come, and returns when the time of the next one comes. Those that no claim waits for rest.
+// pollDue polls the partitions whose time has come, and returns when the time of the next one comes. Those that no claim waits
+// for rest.
 func (w *Waiter) pollDue() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -414,8 +418,8 @@ func (w *Waiter) pollDue() int64 {
 	return w.until
 }
 
-// tidyEach is how many polls of an idle partition there are for one that tidies it. It is more with many partitions, so that not more than
-// tidyMost are tidied in a second. Called with mu held.
+// tidyEach is how many polls of an idle partition there are for one that tidies it. It is more with many partitions, so that
+// not more than tidyMost are tidied in a second. Called with mu held.
 func (w *Waiter) tidyEach() int { return max(tidyEach, len(w.times)/tidyMost) }
 
 // readAll reads the next due times of some partitions of a node, one pipeline after the other.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
 // bubbleClock is the clock of a synctest bubble, in µs since it was made.
@@ -246,11 +247,13 @@ func TestSlowStoppedNode(t *testing.T) {
 		var claims sync.WaitGroup
 		var mu sync.Mutex
 		late := make(map[string]time.Duration) // guarded by mu: the most, by node
-		for range 4 {
+		seed := seedrig.Of(t)
+		for number := range 4 {
 			claims.Go(func() {
+				random := rand.New(rand.NewPCG(seed, uint64(number)))
 				for {
-					ctx, end := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(2*time.Second))))
-					r := Request{Topics: topics, Max: 1 + rand.IntN(10), Lease: 5 * time.Second, Until: f.clock.Now() + 500_000}
+					ctx, end := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(2*time.Second))))
+					r := Request{Topics: topics, Max: 1 + random.IntN(10), Lease: 5 * time.Second, Until: f.clock.Now() + 500_000}
 					ds, err := w.Claim(ctx, r, closing, punctual.ErrClosed)
 					end()
 					if errors.Is(err, punctual.ErrClosed) {
@@ -270,8 +273,9 @@ func TestSlowStoppedNode(t *testing.T) {
 			})
 		}
 		time.Sleep(3 * time.Second)
+		random := rand.New(rand.NewPCG(seed, 4))
 		for i := range messages {
-			f.push(Part{Topic: topics[rand.IntN(many)]}, fmt.Sprint(i), time.Duration(rand.Int64N(int64(40*time.Second))))
+			f.push(Part{Topic: topics[random.IntN(many)]}, fmt.Sprint(i), time.Duration(random.Int64N(int64(40*time.Second))))
 		}
 		time.Sleep(10 * time.Second)
 		goOn := f.stop("node1")

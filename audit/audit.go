@@ -1,0 +1,322 @@
+// Package audit keeps who changed what in a store, in that store itself: as messages of the topic access.AuditTopic, whose delivery is
+// paused. Each message is one entry, due when it may be forgotten, and purged once it is ready.
+//
+// A change is entered as begun before it is made, and the entry is replaced by its result. So there is no change without an entry, also when
+// the process ends in between. Amendments, which programs make all day, are entered once they are made, and many of them in one entry.
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/access"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Change is a change that somebody asks for.
+type Change struct {
+	// Who asks for it: the name of a principal. From is the address of the request, or of a proxy.
+	Who, From string
+	// Verb is a word of the project: "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", or "amend" for
+	// a request with several of the last four.
+	Verb string
+	// Topic is empty for several. ID is there if the change is about one message.
+	Topic, ID string
+	// Detail is what else matters, such as the settings, the state, or when a message is due. It never has bodies. More than
+	// punctual.MaxErrorBytes of it are cut off.
+	Detail string
+	// Amends marks a change of messages by their IDs, which is entered once it is made. It is false of a change that deletes messages,
+	// because those leave no other trace.
+	Amends bool
+}
+
+// Result is what became of a change.
+type Result string
+
+// The results.
+const (
+	// Begun stands in an entry while the change is under way, and for good when the process ended before the change did.
+	Begun Result = "begun"
+	// Done says that the change was made.
+	Done Result = "done"
+	// Refused says that nothing was changed.
+	Refused Result = "refused"
+	// Unknown says that the store did not tell whether the change was made, or that it was made in part.
+	Unknown Result = "unknown"
+)
+
+// Entry is one change in the log, or several amendments of one kind. It is stored as JSON.
+type Entry struct {
+	At      time.Time `json:"at"` // by the store's clock
+	Who     string    `json:"who"`
+	From    string    `json:"from,omitempty"`
+	Verb    string    `json:"verb"`
+	Topic   string    `json:"topic"`
+	ID      string    `json:"id,omitempty"`
+	Detail  string    `json:"detail,omitempty"`
+	Result  Result    `json:"result"`
+	Changed int64     `json:"changed"` // messages
+	Error   string    `json:"error,omitempty"`
+}
+
+func (ch *Change) entry() Entry {
+	return Entry{Who: ch.Who, From: ch.From, Verb: ch.Verb, Topic: ch.Topic, ID: ch.ID, Detail: ch.Detail}
+}
+
+const (
+	// Retention is how long an entry is kept.
+	Retention = 90 * 24 * time.Hour
+	// recordTime bounds how long it takes to store a result when the request has ended.
+	recordTime = 10 * time.Second
+	// tidyInterval is how often entries past their retention are removed.
+	tidyInterval = time.Hour
+)
+
+// Log is the audit log of a store. Make one with New. Its methods are safe for concurrent use.
+type Log struct {
+	store     punctual.Store
+	inspector punctual.Inspector // nil when the store has none
+	log       *slog.Logger
+	coalescer coalescer
+
+	mu     sync.Mutex
+	tidied time.Time // by the store's clock; guarded by mu
+}
+
+// New returns the audit log of a store, which stays the caller's. Each entry also goes to the logger. Close the Log before the store.
+func New(store punctual.Store, log *slog.Logger) *Log {
+	l := &Log{store: store, log: log}
+	l.inspector, _ = punctual.As[punctual.Inspector](store)
+	l.coalescer = coalescer{write: l.enter, closed: make(chan struct{})}
+	return l
+}
+
+// Close enters the amendments that were counted and not entered yet. Changes that are made behind it are still entered, each by itself.
+func (l *Log) Close() { l.coalescer.close() }
+
+// Record makes a change and enters it: do makes the change and returns how many messages it changed. Record returns what do does.
+//
+// A change that cannot be entered is not made, unless it helps against a full disk; the error says so. A change whose result cannot be
+// entered stays in the log as begun.
+//
+// A change that amends is entered once it is made. The first one has an entry of its own at once. What the same principal does to the same
+// topic in the next 10 seconds goes into one more entry, which says how many calls it was. So programs that amend all day do not fill the
+// log.
+func (l *Log) Record(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
+	if ch.Amends {
+		return l.recordAmendment(ctx, ch.entry(), do)
+	}
+	return l.recordChange(ctx, ch.entry(), do)
+}
+
+func (l *Log) recordChange(ctx context.Context, e Entry, do func(ctx context.Context) (int64, error)) (int64, error) {
+	now, err := l.store.Now(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("record the change before it is made: read the store's clock: %w", err)
+	}
+	e.At, e.Result = now, Begun
+	id := storekit.NewID(now)
+	if err = l.tidy(ctx, now); err == nil {
+		err = l.write(ctx, []string{id}, []Entry{e})
+	}
+	if err != nil && !(e.makesRoom() && errors.Is(err, punctual.ErrNoSpace)) {
+		return 0, fmt.Errorf("record the change before it is made, so nothing was done: %w", err)
+	}
+	n, failed := do(ctx)
+	e.setResult(n, failed)
+	if failed != nil && n == 0 && punctual.Definite(failed) {
+		e.Result = Refused
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	if err := l.write(ctx, []string{id}, []Entry{e}); err != nil {
+		l.log.Error("the result of a change could not be recorded", "entry", id, "error", err)
+	}
+	l.print(&e)
+	return n, failed
+}
+
+func (l *Log) recordAmendment(ctx context.Context, e Entry, do func(ctx context.Context) (int64, error)) (int64, error) {
+	n, err := do(ctx)
+	if n == 0 && (err == nil || punctual.Definite(err)) {
+		return n, err // nothing was changed
+	}
+	e.setResult(n, err)
+	if l.coalescer.add(&e) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+		defer cancel()
+		l.enter(ctx, e)
+	}
+	return n, err
+}
+
+func (e *Entry) setResult(changed int64, err error) {
+	e.Changed, e.Result = changed, Done
+	if err != nil {
+		e.Result, e.Error = Unknown, err.Error()
+	}
+}
+
+// makesRoom tells whether the change takes messages away, or stops what fills the disk. On a full disk such a change is needed most.
+func (e *Entry) makesRoom() bool {
+	switch e.Verb {
+	case "purge", "delete topic", "cancel", "configure":
+		return true
+	}
+	return false
+}
+
+// print writes the entry to the log of the program.
+func (l *Log) print(e *Entry) {
+	l.log.Info("changed", "who", e.Who, "from", e.From, "verb", e.Verb, "topic", e.Topic, "id", e.ID, "detail", e.Detail,
+		"result", string(e.Result), "changed", e.Changed, "error", e.Error)
+}
+
+// enter stores new entries of changes that were made. Entries that cannot be stored are in the log of the program.
+func (l *Log) enter(ctx context.Context, entries ...Entry) {
+	err := l.tryEnter(storekit.WithoutRequest(ctx), entries)
+	for i := range entries {
+		l.print(&entries[i])
+	}
+	if err != nil {
+		l.log.Error("changes could not be entered into the audit log", "entries", len(entries), "error", err)
+	}
+}
+
+func (l *Log) tryEnter(ctx context.Context, entries []Entry) error {
+	now, err := l.store.Now(ctx)
+	if err != nil {
+		return fmt.Errorf("read the store's clock: %w", err)
+	}
+	if err := l.tidy(ctx, now); err != nil {
+		return err
+	}
+	ids := make([]string, len(entries))
+	for i := range entries {
+		entries[i].At, ids[i] = now, storekit.NewID(now)
+	}
+	return l.write(ctx, ids, entries)
+}
+
+// write stores entries under these IDs, in place of what was stored under them before.
+func (l *Log) write(ctx context.Context, ids []string, entries []Entry) error {
+	ms := make([]punctual.NewMessage, len(entries))
+	for i, e := range entries {
+		e.Detail, e.Error, e.Who = storekit.TrimError(e.Detail), storekit.TrimError(e.Error), storekit.TrimError(e.Who)
+		body, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("entry of the audit log: %w", err)
+		}
+		ms[i] = punctual.NewMessage{
+			Topic: access.AuditTopic, ID: ids[i], Body: body, Due: e.At.Add(Retention), IfExists: punctual.IfExistsReplace,
+		}
+	}
+	rs, err := l.store.Push(ctx, ms)
+	for _, r := range rs {
+		err = errors.Join(err, r.Err)
+	}
+	if err != nil {
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	return nil
+}
+
+// tidy pauses the topic's delivery and removes entries past their retention, once in tidyInterval.
+func (l *Log) tidy(ctx context.Context, now time.Time) error {
+	if l.inspector == nil {
+		return nil // entries are not delivered all the same, unless a consumer names the topic
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.tidied.IsZero() && now.Sub(l.tidied) < tidyInterval {
+		return nil
+	}
+	paused := true
+	if _, err := l.inspector.Configure(ctx, access.AuditTopic, punctual.SettingsPatch{DeliveryPaused: &paused}); err != nil {
+		return fmt.Errorf("set up the audit log, so nothing was done: %w", err)
+	}
+	if _, err := l.inspector.Purge(ctx, punctual.PurgeQuery{Topic: access.AuditTopic, State: punctual.StateReady}); err != nil {
+		return fmt.Errorf("remove old entries of the audit log, so nothing was done: %w", err)
+	}
+	l.tidied = now
+	return nil
+}
+
+const (
+	// maxWindow bounds the entries that are read of one stretch of time.
+	maxWindow = 1000
+	// maxReads bounds the calls of the store for one Before.
+	maxReads = 50
+	// Grain is the least difference between the times of two entries, because stores keep times in milliseconds.
+	Grain = time.Millisecond
+)
+
+// Before returns about n entries older than an instant, the newest first, and the instant from which to go on, which is zero when there are
+// no older entries. Entries of one instant stay together, so there can be more than n. now is the store's clock. The store must have been
+// a punctual.Inspector.
+//
+// A store lists messages in the order of time alone. So Before reads stretches of time that end at the instant, and longer ones where there
+// are few entries.
+func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Entry, next time.Time, err error) {
+	oldest := now.Add(-Retention)
+	width := time.Hour
+	for range maxReads {
+		if len(found) >= n || !to.After(oldest) {
+			break
+		}
+		from := to.Add(-width)
+		if from.Before(oldest) {
+			from = oldest
+		}
+		part, whole, err := l.between(ctx, from, to)
+		if err != nil {
+			return nil, next, err
+		}
+		if !whole && width > Grain {
+			width = max(width/16, Grain)
+			continue
+		}
+		slices.Reverse(part)
+		found = append(found, part...)
+		to, width = from, 4*width
+	}
+	if len(found) > n {
+		end := n
+		for end < len(found) && found[end].At.Equal(found[end-1].At) {
+			end++ // because the next call begins at an instant
+		}
+		found = found[:end]
+		return found, found[end-1].At, nil
+	}
+	if to.After(oldest) {
+		next = to
+	}
+	return found, next, nil
+}
+
+// between returns the entries from one instant on and before another one, the oldest first, and whether these are all.
+func (l *Log) between(ctx context.Context, from, to time.Time) (found []Entry, whole bool, err error) {
+	page, err := l.inspector.List(ctx, punctual.ListQuery{
+		Topic: access.AuditTopic, State: punctual.StateScheduled, From: from.Add(Retention), To: to.Add(Retention), Limit: maxWindow,
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read the audit log: %w", err)
+	}
+	for i := range page.Messages {
+		m := &page.Messages[i]
+		var e Entry
+		if err := json.Unmarshal(m.Body, &e); err != nil {
+			e.Error = fmt.Sprintf("this entry cannot be read: %v", err)
+		}
+		e.At = m.Due.Add(-Retention)
+		found = append(found, e)
+	}
+	return found, page.Next == "", nil
+}

@@ -1,0 +1,111 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// coalesceTime is for how long amendments are counted before they are entered.
+	coalesceTime = 10 * time.Second
+	// maxCoalesced bounds the entries that are counted by their topic; further topics are counted in one entry without a topic.
+	maxCoalesced = 200
+)
+
+// coalescer turns many amendments into few entries.
+type coalescer struct {
+	write func(ctx context.Context, entries ...Entry)
+
+	mu      sync.Mutex
+	open    map[kind]*counted // guarded by mu; not nil while collect runs
+	closed  chan struct{}     // closed by close
+	running sync.WaitGroup    // collect
+}
+
+// kind is what the amendments of one entry have in common.
+type kind struct{ who, verb, topic string }
+
+// counted is the entry of all amendments of a kind after the first one.
+type counted struct {
+	Entry
+	calls int
+}
+
+// add counts an amendment that was made. It returns true for the first one of its kind, which the caller enters at once.
+func (c *coalescer) add(e *Entry) (first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		select {
+		case <-c.closed:
+			return true // because no goroutine collects any more
+		default:
+		}
+		c.open = make(map[kind]*counted)
+		c.running.Go(c.collect)
+	}
+	k := kind{e.Who, e.Verb, e.Topic}
+	if c.open[k] == nil && len(c.open) >= maxCoalesced {
+		k.topic, e.Topic, e.ID, e.Detail = "", "", "", ""
+	}
+	in := c.open[k]
+	if in == nil {
+		c.open[k] = &counted{}
+		return true
+	}
+	if in.calls++; in.calls == 1 {
+		in.Entry = *e
+		return false
+	}
+	in.ID, in.Detail, in.Changed = "", "", in.Changed+e.Changed
+	if in.From != e.From {
+		in.From = ""
+	}
+	if e.Result != Done {
+		in.Result, in.Error = e.Result, e.Error
+	}
+	return false
+}
+
+// collect enters what was counted when the time is over or the coalescer is closed. It is a goroutine that add starts and close awaits.
+func (c *coalescer) collect() {
+	timer := time.NewTimer(coalesceTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.closed:
+	}
+	c.mu.Lock()
+	open := c.open
+	c.open = nil
+	c.mu.Unlock()
+	var entries []Entry
+	for _, in := range open {
+		if in.calls > 1 {
+			in.Detail = fmt.Sprintf("%d calls in %v", in.calls, coalesceTime)
+		}
+		if in.calls > 0 {
+			entries = append(entries, in.Entry)
+		}
+	}
+	if len(entries) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
+	defer cancel()
+	c.write(ctx, entries...)
+}
+
+// close enters what was counted, and ends the counting.
+func (c *coalescer) close() {
+	c.mu.Lock()
+	select {
+	case <-c.closed:
+	default:
+		close(c.closed)
+	}
+	c.mu.Unlock()
+	c.running.Wait()
+}

@@ -1,0 +1,116 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+func amends(t *testing.T, l *Log, ch Change, n int64, failed error) {
+	t.Helper()
+	ch.Amends = true
+	if got, err := l.Record(t.Context(), ch, func(context.Context) (int64, error) { return n, failed }); got != n || !errors.Is(err, failed) {
+		t.Fatalf("recorded %d, %v; want what the change returned", got, err)
+	}
+}
+
+// What a person amends has an entry at once. What a program goes on with becomes one more, with how many it was.
+func TestAmendmentsAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, clock := newLog(t, nil)
+		one := Change{Who: "shop", From: "10.0.0.1", Verb: "cancel", Topic: "orders", ID: "a-1", Detail: "x"}
+		amends(t, l, one, 1, nil)
+		if all := l.all(t, clock); len(all) != 1 || all[0].ID != "a-1" || all[0].Result != Done || all[0].Changed != 1 || all[0].Who != "shop" {
+			t.Fatalf("the first one: the log has %+v", all)
+		}
+		for i := range 7 {
+			ch := one
+			ch.ID = fmt.Sprint("a-", i)
+			amends(t, l, ch, 2, nil)
+		}
+		other := one
+		other.Who = "ann"
+		amends(t, l, other, 1, nil)
+		amends(t, l, other, 0, punctual.ErrNotFound) // nothing was changed
+		if all := l.all(t, clock); len(all) != 2 {
+			t.Fatalf("before the time is over the log has %+v; want the first of each", all)
+		}
+		time.Sleep(coalesceTime + time.Second)
+		synctest.Wait()
+		all := l.all(t, clock)
+		if len(all) != 3 {
+			t.Fatalf("behind the time the log has %+v", all)
+		}
+		found := false
+		for _, e := range all {
+			if e.Changed == 14 {
+				found = true
+				if e.Who != "shop" || e.Verb != "cancel" || e.Topic != "orders" || e.ID != "" || e.From != "10.0.0.1" || e.Detail != "7 calls in 10s" || e.Result != Done {
+					t.Errorf("seven calls became %+v", e)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("the log has %+v; want an entry with 14 messages", all)
+		}
+		amends(t, l, one, 1, nil)
+		if all := l.all(t, clock); len(all) != 4 {
+			t.Errorf("a new time begins: the log has %d entries", len(all))
+		}
+	})
+}
+
+// A change whose result is not known is in the log, alone or among others.
+func TestAmendmentInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, clock := newLog(t, nil)
+		doubt := fmt.Errorf("the connection broke: %w", punctual.ErrIndeterminate)
+		one := Change{Who: "shop", Verb: "cancel", Topic: "orders"}
+		amends(t, l, one, 0, doubt)
+		if all := l.all(t, clock); len(all) != 1 || all[0].Result != Unknown || all[0].Error == "" {
+			t.Errorf("the log has %+v", all)
+		}
+		amends(t, l, one, 1, nil)
+		amends(t, l, one, 0, doubt)
+		amends(t, l, one, 1, nil)
+		l.Close() // what was counted is entered
+		all := l.all(t, clock)
+		if len(all) != 2 {
+			t.Fatalf("when the log is closed it has %+v", all)
+		}
+		for _, e := range all {
+			if e.Changed == 2 && (e.Result != Unknown || e.Error == "") {
+				t.Errorf("three calls, one of them in doubt, became %+v", e)
+			}
+		}
+	})
+}
+
+// However many topics a program amends, the entries that are counted are bounded.
+func TestCoalescedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, clock := newLog(t, nil)
+		for range 2 {
+			for i := range maxCoalesced + 50 {
+				amends(t, l, Change{Who: "shop", Verb: "cancel", Topic: fmt.Sprint("t", i)}, 1, nil)
+				clock.Advance(time.Millisecond)
+			}
+		}
+		if n := len(l.coalescer.open); n > maxCoalesced+1 {
+			t.Errorf("P10: %d entries are counted", n)
+		}
+		l.Close()
+		var changed int64
+		for _, e := range l.all(t, clock) {
+			changed += e.Changed
+		}
+		if changed != 2*(maxCoalesced+50) {
+			t.Errorf("the entries tell of %d changed messages, want %d", changed, 2*(maxCoalesced+50))
+		}
+	})
+}

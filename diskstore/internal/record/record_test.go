@@ -1,0 +1,88 @@
+package record
+
+import (
+	"encoding/hex"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
+)
+
+// TestBytesOfARecord holds the stored bytes, which programs of other versions read: also the time of expiry, which this
+// program writes and computes.
+func TestBytesOfARecord(t *testing.T) {
+	const created = 1_700_000_000_000
+	at := storekit.FromMillis(created)
+	last := storekit.Millis(punctual.MaxDue)
+	for what, c := range map[string]struct {
+		r    Record
+		want string
+	}{
+		"scheduled": {
+			Record{Message: lifecycle.Message{Due: created + 1000, FirstDue: created + 1000}, ID: "a", Created: created, Body: []byte("x")},
+			"010000000080a0abfef962d0afabfef9620161000078",
+		},
+		"retried, cancelled under its lease": {
+			Record{
+				Message: lifecycle.Message{
+					Due: created + 3000, FirstDue: created + 1000, ExpireAfter: 5000, DropExpired: true, Remember: 60_000,
+					Attempts: 2, MaxAttempts: 9, CancelRequested: true,
+				},
+				ID: "b", Created: created, Newest: 300, Headers: map[string]string{"k": "v"},
+				Failures: []punctual.Failure{{Attempt: 1, At: at, Error: "no"}},
+			},
+			"013702ac020980a0abfef962f0ceabfef962d0afabfef962e0fdabfef9628827e0d403016201016b0176010180a0abfef962026e6f",
+		},
+		"due at MaxDue": {
+			Record{Message: lifecycle.Message{Due: last, FirstDue: last, ExpireAfter: 5000}, ID: "c", Created: created},
+			"010100000080a0abfef962feeffea1fa9d7380f0fea1fa9d73882701630000",
+		},
+		"dead": {
+			Record{
+				Message: lifecycle.Message{
+					Due: created + 1000, FirstDue: created + 1000, Attempts: 1, Reason: punctual.ReasonDiscarded, Died: created + 2000,
+				},
+				ID: "d", Created: created, Newest: 301,
+			},
+			"010801ad020080a0abfef962d0afabfef962a0bfabfef9620964697363617264656401640000",
+		},
+	} {
+		if got := hex.EncodeToString(c.r.Encode()); got != c.want {
+			t.Errorf("%s: stored as\n%s, want\n%s", what, got, c.want)
+		}
+		b, _ := hex.DecodeString(c.want)
+		if r, err := Decode(b); err != nil || !reflect.DeepEqual(*r, c.r) {
+			t.Errorf("%s: read as %+v, %v; want %+v", what, r, err, c.r)
+		}
+	}
+}
+
+// TestDeadNeedsAReason: a message is dead if it has a reason, so a record that says dead and has none is damaged.
+func TestDeadNeedsAReason(t *testing.T) {
+	r := Record{Message: lifecycle.Message{Reason: "x"}, ID: "a"}
+	b := r.Encode()
+	i := len(b) - len("\x01x\x01a\x00\x00")
+	if _, err := Decode(append(b[:i:i], "\x00\x01a\x00\x00"...)); !errors.Is(err, punctual.ErrCorrupt) {
+		t.Errorf("a dead message without a reason: %v, want ErrCorrupt", err)
+	}
+}
+
+// TestALeaseIsAddedToItsRecord: also that its token is never lost to the record, which decides at the next start whether the
+// lease is over.
+func TestALeaseIsAddedToItsRecord(t *testing.T) {
+	ranOut := punctual.Failure{Attempt: 1, Error: storekit.LeaseRanOut}
+	r := Record{Message: lifecycle.Message{Attempts: 1}, Newest: 3}
+	var none Lease
+	if none.AddTo(&r); r.Token != 0 || r.Newest != 3 || r.Attempts != 1 {
+		t.Errorf("no lease made of the record %+v", r)
+	}
+	l := Lease{Token: 7, Attempt: 2, Until: 9, Expired: []punctual.Failure{ranOut}}
+	l.AddTo(&r)
+	want := Record{Message: lifecycle.Message{Attempts: 2, Token: 7, LeaseUntil: 9}, Newest: 7, Failures: []punctual.Failure{ranOut}}
+	if !reflect.DeepEqual(r, want) {
+		t.Errorf("a lease made of the record %+v, want %+v", r, want)
+	}
+}

@@ -1,0 +1,516 @@
+package top
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/overview"
+)
+
+// row is a row that can be chosen. What it is about can be changed; open is what Enter shows.
+type row struct {
+	text      string
+	colour    text.Color // 0 for the usual one
+	open      *page
+	topic, id string
+}
+
+// content is what a page shows between the title and the last lines: fixed lines, and rows that can be chosen.
+type content struct {
+	fixed []string
+	rows  []row
+	empty string // stands in place of rows
+}
+
+// paint colours s. bubbletea leaves out the colours that the terminal does not have, or that NO_COLOR forbids.
+func paint(c text.Color, s string) string {
+	if c == 0 || s == "" {
+		return s
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", int(c), s)
+}
+
+// fit is one line of exactly n columns.
+func fit(s string, n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return text.Pad(text.Snip(strings.ReplaceAll(s, "\n", " "), n, "…"), n, ' ')
+}
+
+// right is s in the last of n columns.
+func right(s string, n int) string { return strings.Repeat(" ", max(0, n-text.StringWidth(s))) + s }
+
+// View implements tea.Model.
+func (t *model) View() tea.View {
+	v := tea.NewView(strings.Join(t.screen(), "\n"))
+	v.AltScreen = true
+	v.WindowTitle = "punctual top"
+	return v
+}
+
+// screen is what is shown: a title, the page, and two lines at the bottom.
+func (t *model) screen() []string {
+	lines := []string{paint(text.ReverseVideo, fit(t.title(), t.width))}
+	room := t.height - 3
+	if t.keys {
+		for _, k := range Keys() {
+			lines = append(lines, fit(fmt.Sprintf("  %-10s%s", k[0], k[1]), t.width))
+		}
+	} else {
+		lines = append(lines, t.drawBody(room)...)
+	}
+	lines = lines[:min(len(lines), room+1)]
+	for len(lines) < room+1 {
+		lines = append(lines, "")
+	}
+	return append(lines, t.noteLine(), paint(text.Faint, fit("j k move  Enter open  Esc back  g n|a|t|d go  / find  ? keys  q quit", t.width)))
+}
+
+// title says which page this is, of which store, and as of when.
+func (t *model) title() string {
+	p := t.page()
+	name := [...]string{"Now", "Ahead", "Topics", "Topic " + p.topic, "Message " + p.id, "Dead"}[p.kind]
+	if t.keys {
+		name = "Keys"
+	}
+	asOf := "…"
+	if t.o != nil {
+		asOf = "as of " + t.o.AsOf.In(t.zone).Format("15:04:05 MST")
+	}
+	name = " " + term.Printable(name)
+	return fit(name, t.width-text.StringWidth(asOf)-2) + " " + asOf + " "
+}
+
+// noteLine is what is asked, else what the last action came to, else what is wrong.
+func (t *model) noteLine() string {
+	switch {
+	case t.asked != nil:
+		return paint(text.Bold, fit(t.asked.text+t.asked.typed+"▏", t.width))
+	case t.note != "":
+		return paint(text.Bold, fit(t.note, t.width))
+	case t.oErr != nil:
+		return paint(text.FgRed, fit(term.OneLine(t.oErr.Error(), 400), t.width))
+	case t.o != nil && t.o.Err != nil:
+		return paint(text.FgRed, fit("old values: "+term.OneLine(t.o.Err.Error(), 400), t.width))
+	case t.going:
+		return fit("g: n Now, a Ahead, t Topics, d Dead", t.width)
+	}
+	return ""
+}
+
+// drawBody draws the page in so many lines, with the chosen row among them.
+func (t *model) drawBody(room int) []string {
+	b, p := t.body(), t.page()
+	lines := make([]string, 0, room)
+	lines = append(lines, b.fixed...)
+	room -= len(lines)
+	if len(b.rows) == 0 {
+		return append(lines, fit("  "+b.empty, t.width))
+	}
+	room = max(1, room)
+	p.cursor = max(0, min(p.cursor, len(b.rows)-1))
+	p.first = max(0, min(p.first, p.cursor, len(b.rows)-room))
+	p.first = max(p.first, p.cursor-room+1)
+	for n := p.first; n < min(len(b.rows), p.first+room); n++ {
+		r := b.rows[n]
+		if n == p.cursor {
+			lines = append(lines, paint(text.ReverseVideo, fit("> "+r.text, t.width)))
+		} else {
+			lines = append(lines, paint(r.colour, fit("  "+r.text, t.width)))
+		}
+	}
+	return lines
+}
+
+// chosen is the row under the cursor, if there is one.
+func (t *model) chosen() *row {
+	rows := t.body().rows
+	if n := t.page().cursor; n < len(rows) {
+		return &rows[n]
+	}
+	return nil
+}
+
+// body is what the page shows.
+func (t *model) body() content {
+	if t.o == nil {
+		return content{empty: "reading the store …"}
+	}
+	switch p := t.page(); p.kind {
+	case pageAhead:
+		return t.aheadBody(p.step)
+	case pageTopics:
+		return t.topicsBody()
+	case pageTopic:
+		return t.topicBody(p)
+	case pageMessage:
+		return t.messageBody(p)
+	case pageDead:
+		return t.deadBody()
+	}
+	return t.nowBody()
+}
+
+// nowBody answers: are messages in time, what comes in the next hour, what needs attention.
+func (t *model) nowBody() content {
+	o := t.o
+	b := content{empty: "Nothing needs attention."}
+	sentence, colour := "Punctual: no message waits.", text.FgGreen
+	switch {
+	case !o.Inspected:
+		sentence, colour = "This store cannot be inspected.", text.FgYellow
+	case o.Oldest != nil && o.Oldest.Late >= time.Second:
+		sentence, colour = fmt.Sprintf("Late: the oldest ready message, of %s, waits for %s.", o.Oldest.Topic, overview.Short(o.Oldest.Late)), text.FgYellow
+	case o.Oldest != nil:
+		sentence = "Punctual: what is ready waits for less than a second."
+	}
+	b.fixed = append(b.fixed, paint(colour, fit("  "+sentence, t.width)), fit(fmt.Sprintf("  scheduled %s   ready %s   leased %s   dead %s   topics %s",
+		overview.Grouped(o.Totals.Scheduled), overview.Grouped(o.Totals.Ready), overview.Grouped(o.Totals.Leased), overview.Grouped(o.Totals.Dead),
+		overview.Grouped(int64(len(o.Topics)))), t.width), "")
+	if o.Inspected && len(o.Topics) == 0 {
+		b.fixed = append(b.fixed, fit("  Nothing was pushed yet. Try: punctual push order.cancel '{\"order\":42}' --in 30m", t.width))
+	} else if o.Inspected {
+		b.fixed = append(b.fixed, t.hour(max(3, min(8, t.height-16)))...)
+	}
+	b.fixed = append(b.fixed, "")
+	for _, f := range o.Attention {
+		b.rows = append(b.rows, findingRow(f))
+	}
+	return b
+}
+
+// hour draws the next 60 minutes as columns, with what is overdue left of them.
+func (t *model) hour(height int) []string {
+	a := t.o.Minutes.All
+	if a == nil {
+		return []string{fit("  the next 60 minutes are being counted …", t.width)}
+	}
+	most := int64(1)
+	for _, c := range a.Counts {
+		most = max(most, c)
+	}
+	lines := []string{fit(fmt.Sprintf("  due in the next 60 minutes: %s, at most %s a minute; later: %s",
+		overview.Grouped(a.Sum()), overview.Grouped(most*min(1, a.Sum())), overview.Grouped(a.Beyond)), t.width)}
+	counts := a.Counts[:max(0, min(len(a.Counts), t.width-18))]
+	for level := height; level > 0; level-- {
+		var row strings.Builder
+		for _, c := range counts {
+			row.WriteString(column(c, most, height, level))
+		}
+		left := ""
+		if level == 1 {
+			left = "overdue " + overview.Grouped(a.Overdue)
+		}
+		lines = append(lines, right(left, 16)+" │"+paint(text.FgCyan, row.String()))
+	}
+	var axis strings.Builder
+	axis.WriteString(fit("", 18) + fit("now", 15))
+	for n := 15; n < len(counts); n += 15 {
+		axis.WriteString(fit(a.Edges[n].Format("15:04"), 15))
+	}
+	return append(lines, fit(axis.String(), t.width))
+}
+
+// column is the part of a column that lies in a level of a picture of some height. What is not 0 is at least a sliver.
+func column(n, most int64, height, level int) string {
+	eighths := int(float64(n) / float64(most) * float64(height*8))
+	if n > 0 {
+		eighths = max(eighths, 1)
+	}
+	return []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}[max(0, min(8, eighths-(level-1)*8))]
+}
+
+// findingRow is a finding, with the list that shows it.
+func findingRow(f overview.Finding) row {
+	mark, colour := view.Mark(f.Severity)
+	words := f.Text
+	if f.Remedy != "" {
+		words += ": " + f.Remedy
+	}
+	r := row{text: mark + " " + term.OneLine(words, 400), colour: colour, topic: f.Topic}
+	switch {
+	case f.Topic != "":
+		r.open = &page{kind: pageTopic, topic: f.Topic, state: max(f.State, punctual.StateScheduled), from: f.From}
+	case f.Kind == overview.KindDead:
+		r.open = &page{kind: pageDead}
+	case f.Others > 0:
+		r.open = &page{kind: pageTopics}
+	case f.Kind == overview.KindBurst:
+		r.open = &page{kind: pageAhead, step: f.Step}
+	}
+	return r
+}
+
+// aheadBody shows what falls due when, a step a row.
+func (t *model) aheadBody(s overview.Step) content {
+	p, layout := t.o.Minutes, "15:04"
+	switch s {
+	case overview.Hour:
+		p, layout = t.o.Hours, "Mon 15:04"
+	case overview.Day:
+		p, layout = t.o.Days, "2006-01-02"
+	}
+	b := content{empty: "Nothing is scheduled."}
+	tabs := tabs([]string{"minutes", "hours", "days"}, int(s-overview.Minute))
+	b.fixed = append(b.fixed, "  "+tabs, "")
+	if p.All == nil {
+		if len(t.o.Topics) > 0 {
+			b.empty = "being counted …"
+		}
+		return b
+	}
+	if p.Err != nil {
+		b.fixed[1] = paint(text.FgRed, fit("  as of "+p.All.AsOf.In(t.zone).Format(time.TimeOnly)+": "+term.OneLine(p.Err.Error(), 200), t.width))
+	}
+	most := max(p.All.Overdue, p.All.Beyond)
+	for _, c := range p.All.Counts {
+		most = max(most, c)
+	}
+	digits := len(overview.Grouped(most))
+	room := max(10, (t.width-18-digits)/2)
+	step := func(label string, n int64, note string) {
+		b.rows = append(b.rows, row{text: fmt.Sprintf("%-10s %s %s %s", label, right(overview.Grouped(n), digits), fit(view.Bar(n, most, room), room), note)})
+	}
+	step("overdue", p.All.Overdue, "")
+	for n, c := range p.All.Counts {
+		step(p.All.Edges[n].Format(layout), c, ofTopics(p.Topics, n))
+	}
+	step("beyond", p.All.Beyond, "")
+	return b
+}
+
+// ofTopics names the topics that have most in a step.
+func ofTopics(topics []*overview.Ahead, n int) string {
+	var parts []string
+	for _, a := range topics {
+		if c := a.Counts[n]; c > 0 && len(parts) < 3 {
+			parts = append(parts, a.Topic+" "+overview.Grouped(c))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// tabs names some choices; the present one is in brackets, for those who see no colours.
+func tabs(names []string, present int) string {
+	var out []string
+	for n, name := range names {
+		if n == present {
+			out = append(out, paint(text.Bold, "["+name+"]"))
+		} else {
+			out = append(out, " "+name+" ")
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// topicsBody is the table of the topics.
+func (t *model) topicsBody() content {
+	b := content{empty: "Nothing was pushed yet."}
+	name := max(12, t.width-67)
+	columns := func(topic, scheduled, ready, leased, dead, next, paused string) string {
+		return fit(topic, name) + right(scheduled, 11) + right(ready, 9) + right(leased, 7) + right(dead, 8) + "  " + fit(next, 10) + " " + paused
+	}
+	b.fixed = append(b.fixed, paint(text.Bold, fit("  "+columns("TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED"), t.width)))
+	for _, s := range t.o.Topics {
+		r := row{topic: s.Topic, open: &page{kind: pageTopic, topic: s.Topic, state: punctual.StateScheduled}}
+		r.text = columns(s.Topic, overview.Grouped(s.Scheduled), overview.Grouped(s.Ready), overview.Grouped(s.Leased), overview.Grouped(s.Dead),
+			t.until(s.NextDue), view.PausedWord(s.Settings))
+		if s.Settings.PushPaused || s.Settings.DeliveryPaused {
+			r.colour = text.FgYellow
+		}
+		b.rows = append(b.rows, r)
+	}
+	return b
+}
+
+// deadBody lists the topics that hold dead messages.
+func (t *model) deadBody() content {
+	b := content{empty: "No dead messages."}
+	b.fixed = append(b.fixed, paint(text.Bold, fit("  "+right("DEAD", 12)+"  TOPIC", t.width)))
+	for _, s := range t.o.Topics {
+		if s.Dead > 0 {
+			b.rows = append(b.rows, row{
+				text: right(overview.Grouped(s.Dead), 12) + "  " + s.Topic, colour: text.FgRed, topic: s.Topic,
+				open: &page{kind: pageTopic, topic: s.Topic, state: punctual.StateDead},
+			})
+		}
+	}
+	return b
+}
+
+// until is when t is, seen from the store's clock: "in 5m", "3s ago".
+func (t *model) until(at time.Time) string {
+	switch d := at.Sub(t.o.AsOf); {
+	case at.IsZero():
+		return "-"
+	case d >= 0:
+		return "in " + overview.Short(d)
+	default:
+		return overview.Short(-d) + " ago"
+	}
+}
+
+// topicBody lists the messages of a topic in one state.
+func (t *model) topicBody(p *page) content {
+	var b content
+	s, ok := t.statsOf(p.topic)
+	if !ok {
+		b.empty = "There is no topic of this name."
+		return b
+	}
+	n := 0
+	var names []string
+	for k, state := range stateTabs {
+		if state == p.state {
+			n = k
+		}
+		names = append(names, fmt.Sprintf("%s %s", state, overview.Grouped([]int64{s.Scheduled, s.Ready, s.Leased, s.Dead}[k])))
+	}
+	settings := fmt.Sprintf("lease %s, %d attempts, paused: %s", overview.Short(s.Settings.Lease), s.Settings.MaxAttempts, view.PausedWord(s.Settings))
+	if p.workers != "" {
+		settings += "; " + p.workers
+	}
+	what := [...]string{"DUE", "READY SINCE", "LEASE ENDS", "DIED"}[n]
+	b.fixed = append(b.fixed, "  "+tabs(names, n), fit("  "+settings, t.width),
+		paint(text.Bold, fit("  "+fit("ID", t.idWidth(p))+" "+fit(what, 30)+" ATTEMPTS, LAST ERROR", t.width)))
+	switch {
+	case p.err != nil:
+		b.empty = failed("list", p.err)
+		return b
+	case p.list == nil:
+		b.empty = "…"
+		return b
+	}
+	b.empty = "No " + p.state.String() + " messages."
+	if len(p.before) > 0 || !p.from.IsZero() {
+		b.empty = "No more " + p.state.String() + " messages."
+	}
+	for _, m := range p.list.Messages {
+		b.rows = append(b.rows, t.messageRow(m, t.idWidth(p)))
+	}
+	if p.list.Next != "" {
+		b.rows = append(b.rows, row{text: "] shows more", colour: text.Faint})
+	}
+	return b
+}
+
+// idWidth is how wide the column of the IDs is: as wide as they are, but not more than leaves room for the times.
+func (t *model) idWidth(p *page) int {
+	widest := 8
+	if p.list != nil {
+		for _, m := range p.list.Messages {
+			widest = max(widest, len(m.ID))
+		}
+	}
+	return max(8, min(widest, t.width-60))
+}
+
+// messageRow is a message in the list of its topic.
+func (t *model) messageRow(m punctual.Info, idWidth int) row {
+	at := m.Due
+	switch m.State {
+	case punctual.StateLeased:
+		at = m.LeaseUntil
+	case punctual.StateDead:
+		at = m.Died
+	}
+	last := string(m.Reason)
+	if n := len(m.Failures); n > 0 {
+		last = strings.TrimPrefix(last+": "+term.OneLine(m.Failures[n-1].Error, 200), ": ")
+	}
+	return row{
+		text:  fit(term.Printable(m.ID), idWidth) + " " + at.In(t.zone).Format(time.DateTime) + " " + fit(t.until(at), 10) + fmt.Sprintf(" %d %s", m.Attempt, last),
+		topic: m.Topic, id: m.ID, open: &page{kind: pageMessage, topic: m.Topic, id: m.ID},
+	}
+}
+
+// messageBody is one message with its history.
+func (t *model) messageBody(p *page) content {
+	var b content
+	switch {
+	case p.err != nil && punctual.ErrorCode(p.err) == "not_found":
+		b.empty = "This message is not there any more: it was acked, cancelled or purged."
+		return b
+	case p.err != nil:
+		b.empty = failed("get", p.err)
+		return b
+	case p.message == nil:
+		b.empty = "…"
+		return b
+	}
+	m := *p.message
+	b.fixed = append(b.fixed, "  "+lifeOf(m.State), "")
+	for _, l := range t.history(m) {
+		b.rows = append(b.rows, row{text: l, topic: m.Topic, id: m.ID})
+	}
+	return b
+}
+
+// lifeOf draws the life of a message with the present state in brackets.
+func lifeOf(state punctual.State) string {
+	word := func(s punctual.State) string {
+		if s == state {
+			return paint(text.Bold, "["+s.String()+"]")
+		}
+		return s.String()
+	}
+	return word(punctual.StateScheduled) + " ──▶ " + word(punctual.StateReady) + " ──▶ " + word(punctual.StateLeased) + " ──▶ done, or " + word(punctual.StateDead)
+}
+
+// history is what has happened to a message and what comes next, line by line, then its headers and body.
+func (t *model) history(m punctual.Info) []string {
+	var lines []string
+	row := func(name, format string, args ...any) {
+		for n, l := range strings.Split(term.Printable(fmt.Sprintf(format, args...)), "\n") {
+			if n > 0 {
+				name = ""
+			}
+			lines = append(lines, fmt.Sprintf("%-12s %s", name, strings.ReplaceAll(l, "\t", "    ")))
+		}
+	}
+	at := func(name string, when time.Time, more string) {
+		row(name, "%s  %s%s", when.In(t.zone).Format("2006-01-02 15:04:05.000 MST"), t.until(when), more)
+	}
+	row("topic", "%s", m.Topic)
+	at("pushed", m.Created, "")
+	at("first due", m.FirstDue, "")
+	for _, f := range m.Failures {
+		at(fmt.Sprintf("attempt %d", f.Attempt), f.At, ": "+term.OneLine(f.Error, 300))
+	}
+	switch m.State {
+	case punctual.StateLeased:
+		at("lease ends", m.LeaseUntil, fmt.Sprintf(", attempt %d is under way", m.Attempt))
+	case punctual.StateDead:
+		at("died", m.Died, ": "+string(m.Reason))
+	default:
+		at("next due", m.Due, "")
+	}
+	if m.CancelRequested {
+		row("cancel", "asked for; no further attempt")
+	}
+	if !m.Expires.IsZero() {
+		at("expires", m.Expires, "")
+	}
+	row("attempts", "%d%s", m.Attempt, map[bool]string{true: fmt.Sprintf(" of %d", m.MaxAttempts)}[m.MaxAttempts > 0])
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		row("header", "%s=%s", name, m.Headers[name])
+	}
+	row("body", "%s", view.BodyText(m.Body[:min(len(m.Body), mostShown)]))
+	if len(m.Body) > mostShown {
+		row("", "… %s bytes in all: see punctual get --json", overview.Grouped(int64(len(m.Body))))
+	}
+	return lines
+}
+
+// mostShown bounds how much of a body is shown.
+const mostShown = 64 << 10

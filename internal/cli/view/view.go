@@ -1,0 +1,111 @@
+// Package view has what several commands and punctual top show of a store in the same words.
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// Mark is the character and the colour of a severity. A word beside it serves those who see no colours.
+func Mark(s punctual.Severity) (string, text.Color) {
+	switch s {
+	case punctual.SeverityGood:
+		return "✓", text.FgGreen
+	case punctual.SeverityWarning:
+		return "!", text.FgYellow
+	}
+	return "✗", text.FgRed
+}
+
+// PausedWord says what of a topic is paused: "push", "delivery", both, or "-" for nothing.
+func PausedWord(s punctual.Settings) string {
+	switch {
+	case s.PushPaused && s.DeliveryPaused:
+		return "push and delivery"
+	case s.PushPaused:
+		return "push"
+	case s.DeliveryPaused:
+		return "delivery"
+	}
+	return "-"
+}
+
+// BodyText is a body for people, and a remark in place of one that is not text. The exact bytes come with --json.
+func BodyText(body []byte) string {
+	if utf8.Valid(body) {
+		return string(body)
+	}
+	return fmt.Sprintf("(%d bytes that are not text: see --json)", len(body))
+}
+
+// Bar draws n as a bar, in room columns where most would fill all of them. A number above 0 is at least a sliver.
+func Bar(n, most int64, room int) string {
+	if n <= 0 {
+		return ""
+	}
+	eighths := int(float64(n) / float64(most) * float64(room) * 8)
+	slivers := []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+	bar := strings.Repeat("█", eighths/8) + slivers[eighths%8]
+	if bar == "" {
+		return slivers[1]
+	}
+	return bar
+}
+
+// TopicsWith returns the names of those topics that hold a message with the ID.
+func TopicsWith(ctx context.Context, i punctual.Inspector, topics []punctual.TopicStats, id string) ([]string, error) {
+	var holders []string
+	for _, t := range topics {
+		_, err := i.Get(ctx, t.Topic, id)
+		switch {
+		case err == nil:
+			holders = append(holders, t.Topic)
+		case !errors.Is(err, punctual.ErrNotFound):
+			return nil, err
+		}
+	}
+	return holders, nil
+}
+
+// Consumers returns who works on a topic, or an ErrUnsupported where the store does not know.
+func Consumers(ctx context.Context, s punctual.Store, topic string) (punctual.Consumers, error) {
+	r, err := punctual.As[punctual.ConsumerReporter](s)
+	var all punctual.Consumers
+	if err == nil {
+		all, err = r.Consumers(ctx, topic)
+	}
+	if errors.Is(err, punctual.ErrUnsupported) {
+		err = fmt.Errorf("%w; name a server with --store", err)
+	}
+	return all, err
+}
+
+// Refused tells whether err is the answer to a change that was refused because of what the message is, which Explain
+// explains: it is not there, it is leased, or it is not dead. Any other error is a failure.
+func Refused(err error) bool {
+	return errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotDead)
+}
+
+// Explain says what it means that change c of a message was refused with err, and what to do instead.
+func Explain(err error, c punctual.Change) string {
+	switch {
+	case errors.Is(err, punctual.ErrLeased):
+		if c == punctual.ChangeCancel {
+			return "too late: it is being worked on; no further attempt will be made after this one"
+		}
+		return "too late: it is being worked on; nothing was changed"
+	case errors.Is(err, punctual.ErrNotDead) && c == punctual.ChangeDelete:
+		return "it is not dead: nothing was changed; 'punctual cancel' takes back a message that is to be delivered"
+	case errors.Is(err, punctual.ErrNotDead):
+		return "it is not dead: nothing was changed; 'punctual reschedule' moves a message that is to be delivered"
+	}
+	return "not found: there is no such message to be " + wire.OutcomeWord(c)
+}

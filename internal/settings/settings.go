@@ -1,0 +1,210 @@
+// Package settings is the table of a topic's settings. A row says all that is to be said about a setting: its name, what it
+// does, which values it takes, and how it is written for people, in JSON and in a store. Whatever reads, shows or keeps
+// settings goes through the rows: storekit, the HTTP interface, the command line, the console and the tables in docs. So a
+// further setting is a field of punctual.Settings and punctual.SettingsPatch, a row, and the code that acts on it.
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/punctualmq/punctual"
+)
+
+//go:generate go test -count=1 -run ^TestTablesInDocs$ . -update
+
+// Setting is one row of the table.
+type Setting struct {
+	// Name is the member in JSON, stored and sent, and the field of the console's form: finished_retention.
+	Name string
+	// About is one line for flags, the description of the HTTP interface and the tables in docs.
+	About string
+	// Zero says what 0 means where 0 is not a quantity like others: "until purged".
+	Zero string
+	// Fixed settings cannot change once the topic exists.
+	Fixed bool
+	// Quiet settings came after the first release. A store keeps one only where its value differs from the default, so that
+	// older programs go on until somebody uses the setting.
+	Quiet bool
+	// Pause settings are changed by a command and a button of their own, and stay behind when a topic is copied.
+	Pause bool
+	// Needs is what a store must be able to do for any other value than the default.
+	Needs Ability
+
+	kind
+}
+
+// Ability is something that not every store can do.
+type Ability uint8
+
+const (
+	// DividedTopics is dividing a topic into partitions.
+	DividedTopics Ability = iota + 1
+	// FinishedRecords is keeping records of finished messages: see punctual.FinishedKeeper.
+	FinishedRecords
+)
+
+// Find returns the row of that name, or nil.
+func Find(name string) *Setting {
+	for _, row := range Table {
+		if row.Name == name {
+			return row
+		}
+	}
+	return nil
+}
+
+// Names are the names of all settings, as an error about an unknown one lists them: "lease, max_attempts, …".
+func Names() string {
+	names := make([]string, len(Table))
+	for i, row := range Table {
+		names[i] = row.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// Words is the name for sentences: "finished retention".
+func (r *Setting) Words() string { return strings.ReplaceAll(r.Name, "_", " ") }
+
+// Flag is the name as a flag without its dashes: "finished-retention".
+func (r *Setting) Flag() string { return strings.ReplaceAll(r.Name, "_", "-") }
+
+// Text is the setting in s as people write it; Parse reads it back as the same value.
+func (r *Setting) Text(s *punctual.Settings) string { return r.text(s) }
+
+// Shown is Text for somebody who only looks: where 0 has a meaning, that.
+func (r *Setting) Shown(s *punctual.Settings) string {
+	if r.Zero != "" && r.isZero(s) {
+		return r.Zero
+	}
+	return r.text(s)
+}
+
+// Default is the Text of punctual.DefaultSettings.
+func (r *Setting) Default() string {
+	d := punctual.DefaultSettings()
+	return r.text(&d)
+}
+
+// Allowed says which values the setting takes: "10ms to 1d", "0 (until purged) or more".
+func (r *Setting) Allowed() string { return r.allowed(r.Zero) }
+
+// Meaning says what the setting does, and where and when it can be changed.
+func (r *Setting) Meaning() string {
+	text := r.About
+	if r.Needs != 0 {
+		text += ", on stores that can"
+	}
+	if r.Fixed {
+		text += "; fixed once the topic exists"
+	}
+	return text
+}
+
+// Sentence says what the setting does and which values it takes: "How long dead messages are kept: 0 (until purged) or more. Default 0s."
+func (r *Setting) Sentence() string {
+	meaning := r.Meaning()
+	return strings.ToUpper(meaning[:1]) + meaning[1:] + ": " + r.Allowed() + ". Default " + r.Default() + "."
+}
+
+// Usage is the text of a flag for the setting: what it does, what 0 means, and the default.
+func (r *Setting) Usage() string {
+	text := r.Meaning()
+	if r.Zero != "" {
+		text += "; 0: " + r.Zero
+	}
+	return text + " (" + r.Default() + ")"
+}
+
+// Parse reads what people write into p. What cannot be read is an ErrInvalid that names the setting and says what it takes.
+func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
+	if text == "" {
+		return invalidf("%s is empty: use %s", r.Words(), r.Allowed())
+	}
+	err := r.parse(p, text)
+	switch {
+	case err == nil, strings.HasPrefix(err.Error(), r.Words()): // notation calls a backoff by its name
+		return err
+	case r.Kind() == Count:
+		return invalidf("%s %q is not a whole number: use %s", r.Words(), text, r.Allowed())
+	}
+	return fmt.Errorf("%s: %w", r.Words(), err)
+}
+
+// JSON is the setting in s as a JSON value: the Text, in quotes unless that is a number or a truth value.
+func (r *Setting) JSON(s *punctual.Settings) []byte {
+	text := r.text(s)
+	if r.Kind() == Count || r.Kind() == Truth {
+		return []byte(text)
+	}
+	quoted, _ := json.Marshal(text) // a string can always be written
+	return quoted
+}
+
+// FromJSON reads a JSON value into p; null leaves the setting as it is. Errors are as those of Parse.
+func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
+	value = bytes.TrimSpace(value)
+	if string(value) == "null" {
+		return nil
+	}
+	if wanted, given := r.Kind().json(), jsonKind(value); wanted != given {
+		if wanted == jsonNumber {
+			wanted = "a whole number"
+		}
+		return invalidf("%s: %s where %s is expected", r.Words(), given, wanted)
+	}
+	text := string(value)
+	if value[0] == '"' {
+		if err := json.Unmarshal(value, &text); err != nil {
+			return invalidf("%s: %s is not JSON", r.Words(), value)
+		}
+	}
+	return r.Parse(p, text)
+}
+
+// Stored is the setting in s as the JSON value that stores keep: durations as Go writes them, a backoff as an object. A
+// value that JSON does not have, such as a jitter that is not a number, is an error.
+func (r *Setting) Stored(s *punctual.Settings) ([]byte, error) { return r.stored(s) }
+
+// FromStored is the inverse of Stored; null leaves the setting as it is. An object with a member that this program does not
+// know is an ErrUnsupported.
+func (r *Setting) FromStored(p *punctual.SettingsPatch, value []byte) error {
+	if string(value) == "null" {
+		return nil
+	}
+	if err := r.restore(p, value); err != nil {
+		return fmt.Errorf("%s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// Given tells whether p changes the setting.
+func (r *Setting) Given(p *punctual.SettingsPatch) bool { return r.given(p) }
+
+// Apply gives the setting in s the value that p has, if it has one.
+func (r *Setting) Apply(s *punctual.Settings, p *punctual.SettingsPatch) { r.apply(s, p) }
+
+// Take makes p change the setting to what it is in s.
+func (r *Setting) Take(p *punctual.SettingsPatch, s *punctual.Settings) { r.take(p, s) }
+
+// Check returns an ErrInvalid that says what the setting takes, unless its value in s is one of those.
+func (r *Setting) Check(s *punctual.Settings) error {
+	if problem := r.problem(s, r.Zero); problem != "" {
+		return invalidf("%s %s", r.Words(), problem)
+	}
+	return nil
+}
+
+// IsDefault tells whether the setting in s is stored as the default is.
+func (r *Setting) IsDefault(s *punctual.Settings) bool {
+	d := punctual.DefaultSettings()
+	ours, err := r.stored(s)
+	defaults, _ := r.stored(&d) // the defaults can be written: a test reads them
+	return err == nil && bytes.Equal(ours, defaults)
+}
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
+}

@@ -1,0 +1,230 @@
+package settings
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"github.com/punctualmq/punctual"
+)
+
+// TestRowsAreTheFields: each field of Settings and of SettingsPatch has its row, at the same place and under the same name, and the row
+// reads and changes that field.
+func TestRowsAreTheFields(t *testing.T) {
+	var s punctual.Settings
+	var p punctual.SettingsPatch
+	set, patch := reflect.ValueOf(&s).Elem(), reflect.ValueOf(&p).Elem()
+	if set.NumField() != len(Table) || patch.NumField() != len(Table) {
+		t.Fatalf("Settings has %d fields, SettingsPatch %d, and the table %d rows", set.NumField(), patch.NumField(), len(Table))
+	}
+	for i, row := range Table {
+		if want := words(set.Type().Field(i).Name); row.Name != want {
+			t.Errorf("row %d is %s, the field %s", i+1, row.Name, want)
+		}
+		if want := words(patch.Type().Field(i).Name); row.Name != want {
+			t.Errorf("row %d is %s, the field of the patch %s", i+1, row.Name, want)
+		}
+		of, in := row.kind.(interface {
+			places(*punctual.Settings, *punctual.SettingsPatch) (of, in any)
+		}).places(&s, &p)
+		if of != set.Field(i).Addr().Interface() {
+			t.Errorf("%s reads another field of Settings", row.Name)
+		}
+		if in != patch.Field(i).Addr().Interface() {
+			t.Errorf("%s reads another field of SettingsPatch", row.Name)
+		}
+		if row.About == "" || strings.ContainsAny(row.About, "|\n`\"") {
+			t.Errorf("%s: %q is no line for a table and a flag", row.Name, row.About)
+		}
+	}
+}
+
+func (f *field[T]) places(s *punctual.Settings, p *punctual.SettingsPatch) (of, in any) {
+	return f.of(s), f.in(p)
+}
+
+// words is a Go name in lower case, its words joined by _.
+func words(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// draw is a value within the bounds of the row.
+func draw(t *rapid.T, row *Setting) punctual.SettingsPatch {
+	var p punctual.SettingsPatch
+	least, most := row.Range()
+	if most == 0 {
+		most = math.MaxInt64
+	}
+	switch f := row.kind.(type) {
+	case *field[time.Duration]:
+		d := time.Duration(rapid.Int64Range(least, most).Draw(t, row.Name))
+		*f.in(&p) = &d
+	case *field[int]:
+		n := int(rapid.Int64Range(least, most).Draw(t, row.Name))
+		*f.in(&p) = &n
+	case *field[bool]:
+		b := rapid.Bool().Draw(t, row.Name)
+		*f.in(&p) = &b
+	case *field[punctual.Backoff]:
+		b := drawBackoff(t, row.Name)
+		*f.in(&p) = &b
+	default:
+		t.Fatalf("%s: this test draws no %T", row.Name, row.kind)
+	}
+	return p
+}
+
+func drawBackoff(t *rapid.T, name string) punctual.Backoff {
+	delay := rapid.Map(rapid.Int64Range(0, int64(maxDelay)), func(ns int64) time.Duration { return time.Duration(ns) })
+	if delays := rapid.SliceOfN(delay, 0, 5).Draw(t, name+" delays"); len(delays) > 0 {
+		return punctual.Backoff{Delays: delays}
+	}
+	base := delay.Draw(t, name+" base")
+	return punctual.Backoff{
+		Base: base, Max: max(base, delay.Draw(t, name+" max")), Jitter: rapid.Float64Range(0, 1).Draw(t, name+" jitter"),
+	}
+}
+
+// TestRoundTrips: whatever a setting can be is read back as the same value from each of the three ways to write it, and alone.
+func TestRoundTrips(t *testing.T) {
+	for _, row := range Table {
+		t.Run(row.Name, rapid.MakeCheck(func(t *rapid.T) {
+			given := draw(t, row)
+			want := punctual.DefaultSettings()
+			row.Apply(&want, &given)
+			if err := row.Check(&want); err != nil {
+				t.Fatalf("%s is refused: %v", row.Text(&want), err)
+			}
+			kept, err := row.Stored(&want)
+			if err != nil || !json.Valid(kept) || !json.Valid(row.JSON(&want)) {
+				t.Fatalf("%s is stored as %s, %v, and in JSON %s", row.Text(&want), kept, err, row.JSON(&want))
+			}
+			var took punctual.SettingsPatch
+			row.Take(&took, &want)
+			for way, p := range map[string]func(*punctual.SettingsPatch) error{
+				"text":   func(p *punctual.SettingsPatch) error { return row.Parse(p, row.Text(&want)) },
+				"JSON":   func(p *punctual.SettingsPatch) error { return row.FromJSON(p, row.JSON(&want)) },
+				"stored": func(p *punctual.SettingsPatch) error { return row.FromStored(p, kept) },
+				"taken":  func(p *punctual.SettingsPatch) error { *p = took; return nil },
+			} {
+				var read punctual.SettingsPatch
+				if err := p(&read); err != nil || !reflect.DeepEqual(read, given) {
+					t.Fatalf("%s of %s is read as %+v, %v; want %+v", way, row.Text(&want), read, err, given)
+				}
+			}
+			for _, other := range Table {
+				if got := other.Given(&given); got != (other == row) {
+					t.Fatalf("a patch of %s changes %s: %v", row.Name, other.Name, got)
+				}
+			}
+		}))
+	}
+}
+
+// TestBounds: the least and the most value are taken, what lies beyond is refused with what is allowed, and the default is one of them.
+func TestBounds(t *testing.T) {
+	d := punctual.DefaultSettings()
+	for _, row := range Table {
+		if err := row.Check(&d); err != nil || !row.IsDefault(&d) {
+			t.Errorf("the default of %s: %v", row.Name, err)
+		}
+		least, most := row.Range()
+		at := func(n int64) error {
+			s := punctual.DefaultSettings()
+			switch f := row.kind.(type) {
+			case *field[time.Duration]:
+				*f.of(&s) = time.Duration(n)
+			case *field[int]:
+				*f.of(&s) = int(n)
+			}
+			return row.Check(&s)
+		}
+		if row.Kind() == Truth || row.Kind() == Backoff {
+			continue
+		}
+		bad := []int64{least - 1}
+		if most > 0 {
+			bad = append(bad, most+1)
+		}
+		for _, n := range bad {
+			err := at(n)
+			if !errors.Is(err, punctual.ErrInvalid) || !strings.HasPrefix(err.Error(), row.Words()+" ") || !strings.Contains(err.Error(), ": use "+row.Allowed()) {
+				t.Errorf("%s of %d: %v; want it to name the setting and say that it takes %s", row.Name, n, err, row.Allowed())
+			}
+		}
+		for _, n := range []int64{least, most} {
+			if err := at(n); err != nil && (n > 0 || least == 0) {
+				t.Errorf("%s of %d: %v", row.Name, n, err)
+			}
+		}
+	}
+}
+
+// TestErrorsOfText: what cannot be read is an ErrInvalid that begins with the setting's name and says what is allowed or how to write it.
+func TestErrorsOfText(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"lease", "", "lease is empty: use 10ms to 1d"},
+		{"lease", "5", `lease: duration "5" is not understood: write it like 500ms, 90s, 30m, 2h30m, 2d12h or 1w`},
+		{"dedupe_window", "-1s", `dedupe window: duration "-1s" is negative: use 0 or more`},
+		{"max_attempts", "3x", `max attempts "3x" is not a whole number: use 1 to 1000000`},
+		{"max_attempts", "99999999999999999999", `max attempts "99999999999999999999" is not a whole number: use 1 to 1000000`},
+		{"push_paused", "yes", `push paused: "yes": use true or false`},
+		{"backoff", "sometimes", `backoff "sometimes": duration "sometimes" is not understood: write it like 500ms, 90s, 30m, 2h30m, 2d12h or 1w`},
+		{"backoff", "", "backoff is empty: use delays like 2m,10m,1h or exp:1s..1h,jitter=0.2, each 0 to 3650d"},
+	} {
+		var p punctual.SettingsPatch
+		err := Find(c.name).Parse(&p, c.text)
+		if !errors.Is(err, punctual.ErrInvalid) || err.Error() != c.want+": "+punctual.ErrInvalid.Error() || p != (punctual.SettingsPatch{}) {
+			t.Errorf("%s %q: %v, %+v; want %s", c.name, c.text, err, p, c.want)
+		}
+	}
+}
+
+// TestErrorsOfJSON: a value of the wrong kind is told what is expected; null is a setting that is not given.
+func TestErrorsOfJSON(t *testing.T) {
+	for _, row := range Table {
+		good := jsonKind(row.JSON(new(punctual.DefaultSettings())))
+		for _, value := range []string{`"x`, `"5 fortnights"`, "5.5", "true", "{}", "[1]", "null", ""} {
+			var p punctual.SettingsPatch
+			err := row.FromJSON(&p, []byte(value))
+			switch kind := jsonKind([]byte(value)); {
+			case value == "null":
+				if err != nil {
+					t.Errorf("%s: null: %v", row.Name, err)
+				}
+			case kind == good && good == jsonTruth:
+				if err != nil {
+					t.Errorf("%s: %s: %v", row.Name, value, err)
+				}
+			case !errors.Is(err, punctual.ErrInvalid), !strings.HasPrefix(err.Error(), row.Words()),
+				kind != good && !strings.Contains(err.Error(), kind+" where "):
+				t.Errorf("%s: %s: %v; want an error that names it", row.Name, value, err)
+			}
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	for _, row := range Table {
+		if Find(row.Name) != row || !strings.Contains(Names(), row.Name) {
+			t.Errorf("%s is not found", row.Name)
+		}
+	}
+	if Find("colour") != nil {
+		t.Error("a setting is found that there is not")
+	}
+}

@@ -1,0 +1,85 @@
+package settings
+
+import (
+	"time"
+
+	"github.com/punctualmq/punctual"
+)
+
+// Table has one row for each field of punctual.Settings, in the order of the fields, which is also their order in JSON.
+// Nothing changes it.
+var Table = []*Setting{
+	{
+		Name: "lease", About: "how long a claim may work before the message is ready again, unless the lease is extended",
+		kind: &field[time.Duration]{
+			of:   func(s *punctual.Settings) *time.Duration { return &s.Lease },
+			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.Lease },
+			form: durations, least: punctual.MinLease, most: punctual.MaxLease,
+		},
+	},
+	{
+		Name: "max_attempts", About: "how many deliveries a message gets before it is dead",
+		kind: &field[int]{
+			of:   func(s *punctual.Settings) *int { return &s.MaxAttempts },
+			in:   func(p *punctual.SettingsPatch) **int { return &p.MaxAttempts },
+			form: counts, least: 1, most: punctual.MaxAttemptsLimit,
+		},
+	},
+	{
+		Name: "backoff", About: "how long a message that failed waits before its next attempt",
+		kind: &field[punctual.Backoff]{
+			of:   func(s *punctual.Settings) *punctual.Backoff { return &s.Backoff },
+			in:   func(p *punctual.SettingsPatch) **punctual.Backoff { return &p.Backoff },
+			form: backoffs,
+		},
+	},
+	{
+		Name: "dead_retention", About: "how long dead messages are kept", Zero: "until purged",
+		kind: &field[time.Duration]{
+			of:   func(s *punctual.Settings) *time.Duration { return &s.DeadRetention },
+			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.DeadRetention },
+			form: durations,
+		},
+	},
+	{
+		Name: "dedupe_window", About: "how long the ID of a finished message counts as a duplicate", Zero: "not at all",
+		kind: &field[time.Duration]{
+			of:   func(s *punctual.Settings) *time.Duration { return &s.DedupeWindow },
+			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.DedupeWindow },
+			form: durations,
+		},
+	},
+	{
+		Name: "finished_retention", About: "how long the record of a finished message is kept", Zero: "not at all",
+		Quiet: true, Needs: FinishedRecords,
+		kind: &field[time.Duration]{
+			of:   func(s *punctual.Settings) *time.Duration { return &s.FinishedRetention },
+			in:   func(p *punctual.SettingsPatch) **time.Duration { return &p.FinishedRetention },
+			form: durations, most: punctual.MaxFinishedRetention,
+		},
+	},
+	{
+		Name: "push_paused", About: "whether pushes are refused", Pause: true,
+		kind: &field[bool]{
+			of:   func(s *punctual.Settings) *bool { return &s.PushPaused },
+			in:   func(p *punctual.SettingsPatch) **bool { return &p.PushPaused },
+			form: truths,
+		},
+	},
+	{
+		Name: "delivery_paused", About: "whether claims find nothing", Pause: true,
+		kind: &field[bool]{
+			of:   func(s *punctual.Settings) *bool { return &s.DeliveryPaused },
+			in:   func(p *punctual.SettingsPatch) **bool { return &p.DeliveryPaused },
+			form: truths,
+		},
+	},
+	{
+		Name: "partitions", About: "into how many parts the topic is divided", Fixed: true, Needs: DividedTopics,
+		kind: &field[int]{
+			of:   func(s *punctual.Settings) *int { return &s.Partitions },
+			in:   func(p *punctual.SettingsPatch) **int { return &p.Partitions },
+			form: counts, least: 1, most: punctual.MaxPartitions,
+		},
+	},
+}

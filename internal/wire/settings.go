@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/settings"
+)
+
+// SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings: what is there is changed. Its members are the rows of settings.Table.
+type SettingsPatch struct{ patch punctual.SettingsPatch }
+
+// SettingsPatchOf is p for a request.
+func SettingsPatchOf(p punctual.SettingsPatch) SettingsPatch { return SettingsPatch{p} }
+
+// Patch is the patch as a store takes it.
+func (p *SettingsPatch) Patch() punctual.SettingsPatch { return p.patch }
+
+// MarshalJSONTo writes the members that are given, in the order of the table.
+func (p SettingsPatch) MarshalJSONTo(e *jsontext.Encoder) error {
+	var s punctual.Settings
+	if err := e.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	for _, row := range settings.Table {
+		if !row.Given(&p.patch) {
+			continue
+		}
+		row.Apply(&s, &p.patch)
+		if err := e.WriteToken(jsontext.String(row.Name)); err != nil {
+			return err
+		}
+		if err := e.WriteValue(row.JSON(&s)); err != nil {
+			return err
+		}
+	}
+	return e.WriteToken(jsontext.EndObject)
+}
+
+// UnmarshalJSONFrom reads an object of members; one that is null is not given.
+func (p *SettingsPatch) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	switch kind := d.PeekKind(); kind {
+	case jsontext.KindBeginObject, jsontext.KindInvalid:
+	case jsontext.KindNull:
+		return d.SkipValue()
+	default:
+		return invalidf("%s where an object is expected", given(kind))
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != jsontext.KindEndObject {
+		if err := p.readMember(d); err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+func (p *SettingsPatch) readMember(d *jsontext.Decoder) error {
+	quoted, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	name, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil {
+		return err
+	}
+	row := settings.Find(string(name))
+	if row == nil {
+		if strict, _ := json.GetOption(d.Options(), json.RejectUnknownMembers); strict {
+			return refused(d, quoted, invalidf("the name is not known: use %s", settings.Names()))
+		}
+		return d.SkipValue()
+	}
+	value, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if err := row.FromJSON(&p.patch, value); err != nil {
+		return refused(d, value, err)
+	}
+	return nil
+}
+
+// refused is err about the value that d has read last.
+func refused(d *jsontext.Decoder, value jsontext.Value, err error) error {
+	return &json.SemanticError{JSONPointer: d.StackPointer(), ByteOffset: d.InputOffset() - int64(len(value)), Err: err}
+}
+
+// Settings are a topic's rules: a patch of all settings.
+type Settings struct{ SettingsPatch }
+
+// SettingsOf is s for an answer.
+func SettingsOf(s punctual.Settings) (out Settings) {
+	for _, row := range settings.Table {
+		row.Take(&out.patch, &s)
+	}
+	return out
+}
+
+// Settings are the settings as a store returns them. A server older than this program may lack those that came after the first release:
+// they have their defaults then.
+func (s *Settings) Settings() (punctual.Settings, error) {
+	out := punctual.DefaultSettings()
+	for _, row := range settings.Table {
+		if !row.Quiet && !row.Given(&s.patch) {
+			return punctual.Settings{}, strangeAnswer("there are settings without %s", row.Name)
+		}
+		row.Apply(&out, &s.patch)
+	}
+	return out, nil
+}

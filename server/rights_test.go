@@ -1,0 +1,246 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/audit"
+	"github.com/punctualmq/punctual/internal/rigs/rights"
+	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/memstore"
+	"github.com/punctualmq/punctual/server"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// request is one way to send a route what it takes. TOPIC stands for the topic.
+type request struct{ name, query, body, contentType string }
+
+// requests are the ways to use routes that need a query or a body, by the route's operationId. Other routes are sent nothing.
+func requests(t *testing.T) map[string][]request {
+	compact := func(data []byte, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	settle := []request{{query: "?token=1"}}
+	return map[string][]request{
+		"list": {{query: "?state=dead"}}, "purge": {{query: "?state=live"}}, "reschedule": {{query: "?in=1s"}}, "configure": {{body: "{}"}},
+		"forecast": {{name: "all topics"}, {query: "?topic=TOPIC"}},
+		"ack":      settle, "retry": settle, "snooze": settle, "discard": settle, "release": settle, "extend": settle,
+		"pushMany": {
+			{name: "JSON", body: `[{"topic":"TOPIC","id":"n","body":""}]`},
+			{name: "lines", body: `{"topic":"TOPIC","id":"n","body":""}`, contentType: wire.TypeNDJSON},
+			{name: "compact", body: compact(wire.EncodePush(wire.Compact, []punctual.NewMessage{{Topic: "TOPIC", ID: "n"}})), contentType: wire.TypeCompact},
+			{name: "malformed item", body: `[{"topic":"TOPIC","id":"n","body":"","in":"soon"}]`},
+		},
+		"claim": {{body: `{"topics":["TOPIC"],"max":1}`}, {name: "with another topic", body: `{"topics":["TOPIC","` + rights.Theirs + `"],"max":1}`}},
+		"settleMany": {
+			{name: "JSON", body: `{"settlements":[{"topic":"TOPIC","id":"m","token":"1","verb":"ack"}]}`},
+			{
+				name: "compact", contentType: wire.TypeCompact,
+				body: compact(wire.EncodeSettle(wire.Compact, []punctual.Settlement{{Topic: "TOPIC", ID: "m", Token: 1, Verb: punctual.SettleAck}})),
+			},
+		},
+		"amendMany": {
+			{name: "cancel", body: `{"amendments":[{"change":"cancel","topic":"TOPIC","id":"m"}]}`},
+			{name: "delete", body: `{"amendments":[{"change":"delete","topic":"TOPIC","id":"m"}]}`},
+			{name: "both", body: `{"amendments":[{"change":"cancel","topic":"TOPIC","id":"m"},{"change":"delete","topic":"TOPIC","id":"m"}]}`},
+		},
+	}
+}
+
+// shop is a server over a store in memory that each request finds in the same state.
+type shop struct {
+	*testing.T
+	store    *memstore.Store
+	server   *server.Server
+	recorded int // changes that went through Options.Record
+}
+
+func newShop(t *testing.T, o server.Options) *shop {
+	s := &shop{T: t, store: memstore.New(nil)}
+	o.Record = func(ctx context.Context, _ audit.Change, do func(context.Context) (int64, error)) (int64, error) {
+		s.recorded++
+		return do(ctx)
+	}
+	o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "metrics") })
+	var err error
+	if s.server, err = server.New(s.store, &o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.server.Close()
+		if err := s.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// fill leaves one message that is due later in each topic.
+func (s *shop) fill() {
+	s.Helper()
+	all, err := s.store.Topics(s.Context())
+	for _, topic := range all {
+		if _, e := s.store.DeleteTopic(s.Context(), topic.Topic); e != nil {
+			err = e
+		}
+	}
+	for _, topic := range []string{rights.Mine, rights.Theirs, rights.Audit} {
+		if rs, e := s.store.Push(s.Context(), []punctual.NewMessage{{Topic: topic, ID: "m", Delay: time.Hour}}); e != nil || rs[0].Err != nil {
+			err = fmt.Errorf("%w, %v", e, rs)
+		}
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// content is all that the store holds, but for when it was stored.
+func (s *shop) content() string {
+	s.Helper()
+	topics, err := s.store.Topics(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	var b strings.Builder
+	for _, topic := range topics {
+		fmt.Fprintf(&b, "%+v\n", topic)
+		for state := punctual.StateScheduled; state <= punctual.StateDead; state++ {
+			page, err := s.store.List(s.Context(), punctual.ListQuery{Topic: topic.Topic, State: state})
+			if err != nil {
+				s.Fatal(err)
+			}
+			fmt.Fprintf(&b, "%v: %+v\n", state, page)
+		}
+	}
+	return b.String()
+}
+
+// ask sends a request and returns the answer in words: its status, the codes of its errors, the topics that it names, and whether the store
+// was changed and the change recorded.
+func (s *shop) ask(method, target string, q request, h rights.Holder) string {
+	s.Helper()
+	before, recorded := s.content(), s.recorded
+	r := httptest.NewRequestWithContext(s.Context(), method, target, strings.NewReader(q.body))
+	r.Host = "localhost"
+	if h.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+h.Token)
+	}
+	if q.contentType != "" {
+		r.Header.Set("Content-Type", q.contentType)
+	}
+	w := httptest.NewRecorder()
+	s.server.ServeHTTP(w, r)
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	words := []string{fmt.Sprint(w.Code)}
+	words = append(words, codes(string(text))...)
+	if strings.HasPrefix(string(text), `{"topics":[`) {
+		for _, topic := range []string{rights.Mine, rights.Theirs, rights.Audit} {
+			if strings.Contains(string(text), topic) {
+				words = append(words, "shows "+topic)
+			}
+		}
+	}
+	changed := s.content() != before
+	if changed {
+		words = append(words, "changed")
+		s.fill()
+	}
+	if s.recorded > recorded {
+		words = append(words, "recorded")
+	}
+	if changed && w.Code >= 400 {
+		s.Errorf("%s %s of %q changed the store though it was answered with %d", method, target, h.Name, w.Code)
+	}
+	return strings.Join(words, " ")
+}
+
+// codes are the error codes that an answer holds, in their order.
+func codes(text string) (out []string) {
+	for {
+		_, rest, found := strings.Cut(text, `"code":"`)
+		if !found {
+			return out
+		}
+		code, rest, _ := strings.Cut(rest, `"`)
+		out, text = append(out, code), rest
+	}
+}
+
+// Who may do what over the interface: every route, for everybody, as the file says. A difference is a change of rights. A route that is
+// new gets lines of its own.
+func TestRights(t *testing.T) {
+	tokens, holders := rights.Holders(t)
+	s := newShop(t, server.Options{Authenticator: tokens})
+	s.fill()
+	table := rights.NewTable(holders)
+	ways := requests(t)
+	for _, rt := range described(t) {
+		all := ways[rt.id]
+		if all == nil {
+			all = []request{{}}
+		}
+		for _, q := range all {
+			topics := []string{""}
+			if strings.Contains(rt.path+q.query+q.body, "TOPIC") {
+				topics = []string{rights.Mine, rights.Theirs, rights.Audit}
+			}
+			for _, topic := range topics {
+				put := strings.NewReplacer("TOPIC", topic)
+				if q.contentType == wire.TypeCompact { // which has the length of each text before it
+					put = strings.NewReplacer("\x05TOPIC", string(rune(len(topic)))+topic)
+				}
+				q := request{q.name, put.Replace(q.query), put.Replace(q.body), q.contentType}
+				target := strings.ReplaceAll(put.Replace(rt.path), "{id}", "m") + q.query
+				table.Add(strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s", rt.id, q.name, topic, rt.method, target)), " "), func(h rights.Holder) string {
+					return s.ask(rt.method, target, q, h)
+				})
+			}
+		}
+	}
+	table.Compare(t, "testdata/rights.txt", *update)
+}
+
+// operation is a route as the OpenAPI description has it.
+type operation struct{ id, method, path string }
+
+// described returns every route of the interface.
+func described(t *testing.T) (out []operation) {
+	t.Helper()
+	open := newShop(t, server.Options{})
+	r := httptest.NewRequest(http.MethodGet, wire.PathOpenAPI, nil)
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	open.server.ServeHTTP(w, r)
+	var description struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+		} `json:"paths"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &description); err != nil || len(description.Paths) == 0 {
+		t.Fatalf("%v: %.300s", err, w.Body)
+	}
+	for _, path := range slices.Sorted(maps.Keys(description.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(description.Paths[path])) {
+			out = append(out, operation{description.Paths[path][method].OperationID, strings.ToUpper(method), strings.ReplaceAll(path, "{topic}", "TOPIC")})
+		}
+	}
+	return out
+}
