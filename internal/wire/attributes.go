@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -30,6 +31,17 @@ func (a Attributes) answered() (storekit.Attributes, error) {
 		return out, strangeAnswer("%v", err)
 	}
 	return out, nil
+}
+
+// Attribute is an attribute of a message for people: the name of its member, and its value as text.
+type Attribute struct{ Name, Value string }
+
+// AttributesToShow returns those attributes of a message that are set.
+func AttributesToShow(m *punctual.Message) (shown []Attribute) {
+	if a := storekit.AttributesOf(m); a.Remember != 0 {
+		shown = append(shown, Attribute{"remember", DurationText(a.Remember)})
+	}
+	return shown
 }
 
 // attributes appends the members of a, as attributesOf spells them.

@@ -46,11 +46,11 @@ const (
 
 // Flags of both forms.
 const (
-	flagDrop    = 1
-	flagCancel  = 2 // of a state
-	flagExpires = 4
-	flagFirst   = 16 // of a state
-	flagAttributes = 8 // of a message: a block of attributes is there
+	flagDrop       = 1
+	flagCancel     = 2 // of a state
+	flagExpires    = 4
+	flagFirst      = 16 // of a state
+	flagAttributes = 8  // of a message: a block of attributes is there
 	// flagRemember is version 2 of a message, which counts as a flag.
 	flagRemember = 16
 )
