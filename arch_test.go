@@ -104,7 +104,7 @@ var architecture = map[string]rule{
 		outside: []string{"golang.org/x/time"},
 	},
 	"console":              {ours: []string{".", "access", "audit", "storekit", "internal/consumers", "internal/httproute", "internal/notation", "internal/overview", "internal/settings", "internal/wire"}},
-	"internal/wire":        {ours: []string{".", "internal/notation", "internal/settings"}, outside: []string{"github.com/go-json-experiment/json"}},
+	"internal/wire":        {ours: []string{".", "storekit", "internal/notation", "internal/settings"}, outside: []string{"github.com/go-json-experiment/json"}},
 	"internal/importer":    {ours: []string{".", "storekit"}, outside: []string{"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "google.golang.org/protobuf"}},
 	"compat/beedelayqueue": {ours: []string{".", "storekit", "redisstore"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"examples/notify":      {ours: []string{".", "worker", "diskstore"}},

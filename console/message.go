@@ -30,6 +30,9 @@ type messagePage struct {
 	Earlier *told
 }
 
+// Attributes are those of the message that are set; their labels are the keys message.NAME.
+func (p *messagePage) Attributes() []wire.Attribute { return wire.AttributesToShow(&p.Info.Message) }
+
 // event is one point in the story of a message.
 type event struct {
 	At time.Time

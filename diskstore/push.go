@@ -73,6 +73,7 @@ func pushOne(tx *writer.Tx, m *punctual.NewMessage, maxBody int) (punctual.PushR
 	res.Due = due
 	tx.Insert(t, &record.Record{
 		Message: lifecycle.New(m, storekit.Millis(due)), ID: res.ID, Created: tx.Ms, Headers: m.Headers, Body: m.Body,
+		Attributes: storekit.NewAttributes(m).Block(),
 	})
 	return res, nil
 }

@@ -64,14 +64,17 @@ func addProblem(r *punctual.CheckReport, topic, problem string) {
 // checkCoded reads a row of check_coded.sql.
 func checkCoded(rows scanner, r *punctual.CheckReport) error {
 	var topic, id string
-	var headers []byte
+	var headers, attributes []byte
 	var failures [][]byte
-	if err := rows.Scan(&topic, &id, &headers, &failures); err != nil {
+	if err := rows.Scan(&topic, &id, &headers, &failures, &attributes); err != nil {
 		return err
 	}
 	_, err := decodeHeaders(headers)
 	if err == nil {
 		_, err = decodeFailures(failures)
+	}
+	if err == nil {
+		err = setAttributes(new(punctual.Message), nil, attributes)
 	}
 	if err != nil {
 		addProblem(r, topic, fmt.Sprintf("%s is damaged: %v", id, err))

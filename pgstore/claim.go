@@ -241,10 +241,10 @@ func (g *some) scan(rows scanner, topic string) error {
 	var place, due, first, created, expires, remember *int64
 	var drop *bool
 	var attempts, most *int32
-	var headers, body []byte
+	var headers, body, attributes []byte
 	var failures [][]byte
 	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
-		&attempts, &most, &headers, &body, &failures, &remember)
+		&attempts, &most, &headers, &body, &failures, &remember, &attributes)
 	if err != nil || id == nil {
 		return err
 	}
@@ -258,8 +258,10 @@ func (g *some) scan(rows scanner, topic string) error {
 	if expires != nil {
 		d.Expires = storekit.FromMillis(*expires)
 	}
-	d.Remember = rememberOf(remember)
-	if d.Headers, err = decodeHeaders(headers); err == nil {
+	if err = setAttributes(&d.Message, remember, attributes); err == nil {
+		d.Headers, err = decodeHeaders(headers)
+	}
+	if err == nil {
 		d.Failures, err = decodeFailures(failures)
 	}
 	if err != nil {

@@ -69,11 +69,11 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 	var r row // as far as the state depends on it
 	var first, created int64
 	var expires, visibleAt, diedAt, remember *int64
-	var headers []byte
+	var headers, attributes []byte
 	var failures [][]byte
 	var reason *string
 	err := rows.Scan(micros, &i.ID, &r.Due, &first, &created, &expires, &i.DropExpired, &i.Attempt, &i.MaxAttempts, &headers, &i.Body, &failures,
-		&visibleAt, &r.Token, &i.CancelRequested, &diedAt, &reason, &remember)
+		&visibleAt, &r.Token, &i.CancelRequested, &diedAt, &reason, &remember, &attributes)
 	if err != nil {
 		return i, err
 	}
@@ -81,7 +81,6 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 	if expires != nil {
 		i.Expires = storekit.FromMillis(*expires)
 	}
-	i.Remember = rememberOf(remember)
 	r.place(visibleAt, diedAt, reason)
 	switch i.State = r.state(*micros/1000, &punctual.Settings{}); i.State {
 	case punctual.StateLeased:
@@ -89,7 +88,10 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 	case punctual.StateDead:
 		i.Died, i.Reason = storekit.FromMillis(r.Died), r.Reason
 	}
-	if i.Headers, err = decodeHeaders(headers); err == nil {
+	if err = setAttributes(&i.Message, remember, attributes); err == nil {
+		i.Headers, err = decodeHeaders(headers)
+	}
+	if err == nil {
 		i.Failures, err = decodeFailures(failures)
 	}
 	if err != nil {

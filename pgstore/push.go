@@ -232,7 +232,7 @@ func (p *push) args(part []int) []any {
 	n := len(part)
 	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]int64, n)
 	attempts, drops, expires := make([]int32, n), make([]bool, n), make([]*int64, n)
-	headers, bodies, remember := make([][]byte, n), make([][]byte, n), make([]*int64, n)
+	headers, bodies, attributes, remember := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([]*int64, n)
 	for at, i := range part {
 		m := &p.ms[i]
 		topics[at], ids[at], delays[at] = m.Topic, p.out[i].ID, storekit.CeilDuration(m.Delay)
@@ -249,12 +249,12 @@ func (p *push) args(part []int) []any {
 			remember[at] = &keep
 		}
 		attempts[at], drops[at] = int32(m.MaxAttempts), m.DropExpired
-		headers[at] = encodeHeaders(m.Headers)
+		headers[at], attributes[at] = encodeHeaders(m.Headers), storekit.NewAttributes(m).Block()
 		if len(m.Body) > 0 {
 			bodies[at] = m.Body
 		}
 	}
-	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember)
+	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember, attributes)
 }
 
 // createTopics makes those of the topics that do not exist. It waits for a transaction that makes one of them, lockWait at

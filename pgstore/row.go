@@ -81,8 +81,21 @@ func (r *row) holder(now int64, set *punctual.Settings) lifecycle.Holder {
 	return lifecycle.Holder{State: r.state(now, set), Due: r.Due, Died: r.Died, Remembered: r.forgetAt > now}
 }
 
-// rememberOf returns how long the ID of a message is remembered by the column of that name, which is in ms. 0 follows the topic.
-func rememberOf(column *int64) time.Duration { return time.Duration(orZero(column)) * time.Millisecond }
+// setAttributes gives a message that is read its attributes. A message that a program of version 3 has pushed has no block, and
+// its Remember in the column of that name alone, in ms. For other messages that column has what the block says, because statements
+// need it.
+func setAttributes(m *punctual.Message, remember *int64, block []byte) error {
+	if block == nil {
+		m.Remember = time.Duration(orZero(remember)) * time.Millisecond
+		return nil
+	}
+	a, err := storekit.ReadAttributes(block)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, punctual.ErrCorrupt)
+	}
+	a.Set(m)
+	return nil
+}
 
 // encodeHeaders writes headers, sorted by name, each name and value behind its length; none is nil.
 func encodeHeaders(h map[string]string) []byte {

@@ -68,7 +68,7 @@ func TestCompactItemsAreJudged(t *testing.T) {
 // An answer is in the form that the client asks for, whatever that of the request is.
 func TestFormsOfAnswers(t *testing.T) {
 	r := newRig(t, nil)
-	r.ask("GET /v1", "").want(t, 200, `"compact":2`)
+	r.ask("GET /v1", "").want(t, 200, `"compact":3`)
 	data, err := wire.EncodePush(wire.Compact, []punctual.NewMessage{{Topic: "t", ID: "1"}})
 	if err != nil {
 		t.Fatal(err)

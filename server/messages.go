@@ -72,9 +72,11 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	if m.IfExists, err = wire.ParseIfExists(c.param("if_exists")); err != nil {
 		return m, err
 	}
-	if m.Remember, err = c.duration("remember"); err != nil {
+	a, err := c.attributes()
+	if err != nil {
 		return m, err
 	}
+	a.SetNew(&m)
 	if m.Headers, err = messageHeaders(c.r.Header); err != nil || key == "" {
 		return m, err
 	}

@@ -119,10 +119,6 @@ var (
 		{name: "if_exists", in: inQuery, text: "What to do when the ID is taken. Default keep.", values: ifExistsWords},
 		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says.", schema: count(0, punctual.MaxAttemptsLimit)},
 		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time.", schema: length()},
-		{
-			name: "remember", in: inQuery, schema: length(),
-			text: "The ID is taken as a duplicate this long after the message finished; left out: as the topic says, or 24h with an Idempotency-Key.",
-		},
 		{name: "drop_expired", in: inQuery, text: "Drop it when it expires, instead of keeping it among the dead.", values: []string{"true", "false"}},
 	}
 	claimParams = []param{
@@ -204,7 +200,7 @@ func messageRoutes() []*route {
 	return []*route{
 		{
 			method: http.MethodPost, path: pathMessages, action: access.Push, body: bodyMessage,
-			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(punctual.MaxIDBytes)}, pushParams),
+			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(punctual.MaxIDBytes)}, pushParams, attributeParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "push", summary: "Push a message: the request's body is the message itself",
 			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key is taken as the ID, " +
@@ -213,7 +209,7 @@ func messageRoutes() []*route {
 			handle: (*call).pushOne,
 		},
 		{
-			method: http.MethodPut, path: pathMessage, action: access.Push, body: bodyMessage, params: params(paramTopic, paramID, pushParams),
+			method: http.MethodPut, path: pathMessage, action: access.Push, body: bodyMessage, params: params(paramTopic, paramID, pushParams, attributeParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "pushWithID", summary: "Push a message with an ID, so that it can be sent again", handle: (*call).pushOne,
 		},

@@ -76,13 +76,12 @@ func members() map[string]object {
 	states := named(punctual.StateScheduled, punctual.StateDead)
 	topic, id := name(punctual.MaxTopicBytes), name(punctual.MaxIDBytes)
 	items := object{"maxItems": punctual.MaxBatch}
-	return map[string]object{
+	of := map[string]object{
 		"PushRequest.messages":      items,
 		"PushItem.topic":            topic,
 		"PushItem.id":               id,
 		"PushItem.max_attempts":     count(0, punctual.MaxAttemptsLimit),
 		"PushItem.expire":           length(),
-		"PushItem.remember":         length(),
 		"PushItem.if_exists":        words(ifExistsWords...),
 		"When.in":                   length(),
 		"When.due":                  instant(),
@@ -94,7 +93,6 @@ func members() map[string]object {
 		"ClaimRequest.per_topic":    count(0, math.MaxInt32),
 		"Delivery.token":            tokenOfLease(),
 		"Delivery.attempt":          count(1, math.MaxInt64),
-		"Delivery.remember":         length(),
 		"SettleRequest.settlements": items,
 		"SettleItem.topic":          topic,
 		"SettleItem.id":             id,
@@ -107,7 +105,6 @@ func members() map[string]object {
 		"AmendItem.id":              id,
 		"AmendResult.outcome":       words(wire.Outcomes()...),
 		"Message.state":             states,
-		"Message.remember":          length(),
 		"Message.reason":            words(reasons...),
 		"Finished.outcome":          words(punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired),
 		"Finding.severity":          named(punctual.SeverityGood, punctual.SeverityBad),
@@ -116,6 +113,8 @@ func members() map[string]object {
 		"Problem.status":            count(400, 599),
 		"Problem.code":              words(wire.Codes()...),
 	}
+	maps.Copy(of, attributeMembers())
+	return of
 }
 
 // schemaSet is the schemas of named types.

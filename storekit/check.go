@@ -67,8 +67,8 @@ func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if m.ExpireAfter < 0 {
 		return invalidf("expiry %v lies before the due time: use a positive duration, or 0 for never", m.ExpireAfter)
 	}
-	if m.Remember < 0 || m.Remember > punctual.MaxFinishedRetention {
-		return invalidf("ID remembered for %v: use at most %v, or 0 for the topic's window", m.Remember, punctual.MaxFinishedRetention)
+	if err := NewAttributes(m).check(); err != nil {
+		return err
 	}
 	if m.IfExists > punctual.IfExistsReplaceDead {
 		return invalidf("unknown IfExists %d", m.IfExists)

@@ -46,7 +46,7 @@ func HashPush(to hash.Hash, ms []punctual.NewMessage) {
 		h.number(int64(m.MaxAttempts))
 		h.number(int64(m.ExpireAfter))
 		h.truth(m.DropExpired)
-		h.number(int64(m.Remember))
+		h.bytes(NewAttributes(m).Block())
 		h.number(int64(m.IfExists))
 	}
 	_ = h.Flush()

@@ -379,8 +379,8 @@ func (c *copier) count(n int) {
 func copyOf(m *punctual.Info, topicMax int) punctual.NewMessage {
 	n := punctual.NewMessage{
 		Topic: m.Topic, ID: m.ID, Body: m.Body, Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,
-		Remember: m.Remember,
 	}
+	storekit.AttributesOf(&m.Message).SetNew(&n)
 	if m.Attempt > 0 {
 		most := m.MaxAttempts
 		if most == 0 {

@@ -40,7 +40,7 @@ type pushFlags struct {
 	maxAttempts int
 	expire      durationFlag
 	dropExpired bool
-	remember    durationFlag
+	attributes  attributeFlags
 	spread      durationFlag
 	ifExists    string
 	ndjson      bool
@@ -81,7 +81,7 @@ func (f *pushFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver the message at most this often (default: as the topic says)")
 	flags.Var(&f.expire, "expire", "stop delivering the message this long after its due time")
 	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop the message when it expires, instead of keeping it among the dead")
-	flags.Var(&f.remember, "remember", "for how long after the message has finished a push of its ID is a duplicate (default: the duplicate window of the topic)")
+	f.attributes.register(flags)
 	flags.Var(&f.spread, "spread", "deliver later by a random part of this, so that many messages do not fall due at once")
 	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is in use: `keep|replace|replace-dead|fail`; keep fails when it is dead")
 	flags.BoolVar(&f.ndjson, "ndjson", false, "read many messages from standard input, one JSON object per line")
@@ -122,7 +122,8 @@ func (f *pushFlags) options() ([]punctual.PushOption, error) {
 	if f.maxAttempts < 0 {
 		return nil, usagef("max attempts %d: use 1 to %d", f.maxAttempts, punctual.MaxAttemptsLimit)
 	}
-	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire.or(0)), punctual.Spread(f.spread.or(0)), punctual.Remember(f.remember.or(0)))
+	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire.or(0)), punctual.Spread(f.spread.or(0)))
+	o = append(o, f.attributes.options()...)
 	if f.dropExpired {
 		o = append(o, punctual.DropExpired())
 	}

@@ -49,9 +49,9 @@ type lineJSON struct {
 	HeadersBase64 wire.HeaderMap  `json:"headers_base64,omitempty"` // those that are not UTF-8, as list prints them
 	MaxAttempts   *int            `json:"max_attempts"`
 	Expire        *string         `json:"expire"`
-	Remember      *string         `json:"remember"`
-	Expires       *stamp          `json:"expires,omitempty"`
-	DropExpired   *bool           `json:"drop_expired,omitempty"`
+	attributeMembers
+	Expires     *stamp `json:"expires,omitempty"`
+	DropExpired *bool  `json:"drop_expired,omitempty"`
 	// What list prints beside that, so that its lines can be pushed. State has to be one that can be pushed; nothing is made of
 	// the others.
 	State           string         `json:"state,omitempty"`
@@ -467,13 +467,11 @@ func (l *lineJSON) options() (o []punctual.PushOption, err error) {
 		}
 		o = append(o, punctual.Expire(d))
 	}
-	if l.Remember != nil {
-		d, err := typed(notation.ParseDuration(*l.Remember))
-		if err != nil {
-			return nil, fmt.Errorf("\"remember\": %w", err)
-		}
-		o = append(o, punctual.Remember(d))
+	attributes, err := l.attributeMembers.options()
+	if err != nil {
+		return nil, err
 	}
+	o = append(o, attributes...)
 	if l.Expires != nil {
 		if l.Expire != nil || due == nil {
 			return nil, usagef("\"expires\" goes with \"due\" or \"at\", and without \"expire\"")

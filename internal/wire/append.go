@@ -12,6 +12,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The JSON of answers that carry many messages, written without reflection. It is exactly what Encode makes of
@@ -191,9 +192,7 @@ func jsonClaimAnswer(out io.Writer, ds []punctual.Delivery) error {
 		if d.DropExpired {
 			w.raw(`,"drop_expired":true`)
 		}
-		if d.Remember != 0 {
-			w.text(`,"remember":`, DurationText(d.Remember))
-		}
+		w.attributes(storekit.AttributesOf(&d.Message))
 		if len(d.Failures) > 0 {
 			w.value(`,"failures":`, failuresOf(d.Failures))
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // ClaimRequest is the body of POST /v1/claim.
@@ -66,11 +67,11 @@ type Delivery struct {
 	LeaseUntil  Time  `json:"lease_until"`
 	Attempt     int   `json:"attempt"`
 	// MaxAttempts is left out when it is as the topic says.
-	MaxAttempts int       `json:"max_attempts,omitzero"`
-	Expires     Time      `json:"expires,omitzero"`
-	DropExpired bool      `json:"drop_expired,omitzero"`
-	Remember    string    `json:"remember,omitzero"`
-	Failures    []Failure `json:"failures,omitzero"`
+	MaxAttempts int  `json:"max_attempts,omitzero"`
+	Expires     Time `json:"expires,omitzero"`
+	DropExpired bool `json:"drop_expired,omitzero"`
+	Attributes
+	Failures []Failure `json:"failures,omitzero"`
 }
 
 // DeliveryOf is d for an answer. It refers to d's body and headers.
@@ -80,31 +81,24 @@ func DeliveryOf(d *punctual.Delivery) Delivery {
 		Due: Time(d.Due), FirstDue: Time(d.FirstDue), Created: Time(d.Created), Delivered: Time(d.Delivered),
 		LateMS: max(0, d.Late().Milliseconds()), TotalLateMS: max(0, d.TotalLate().Milliseconds()),
 		LeaseUntil: Time(d.LeaseUntil), Attempt: d.Attempt, MaxAttempts: d.MaxAttempts,
-		Expires: Time(d.Expires), DropExpired: d.DropExpired, Remember: DurationText(d.Remember), Failures: failuresOf(d.Failures),
+		Expires: Time(d.Expires), DropExpired: d.DropExpired, Attributes: attributesOf(storekit.AttributesOf(&d.Message)), Failures: failuresOf(d.Failures),
 	}
 }
 
 // Delivery is the delivery as a store returns it. It refers to the body and headers.
 func (d *Delivery) Delivery() (punctual.Delivery, error) {
 	body, headers, err := content(d.Body, d.Headers)
-	remember, err2 := answeredDuration(d.Remember)
-	return punctual.Delivery{
+	a, err2 := d.Attributes.answered()
+	out := punctual.Delivery{
 		Message: punctual.Message{
 			ID: d.ID, Topic: d.Topic, Body: body, Headers: headers, Due: time.Time(d.Due), FirstDue: time.Time(d.FirstDue),
 			Attempt: d.Attempt, MaxAttempts: d.MaxAttempts, Created: time.Time(d.Created), Expires: time.Time(d.Expires),
-			DropExpired: d.DropExpired, Remember: remember,
+			DropExpired: d.DropExpired,
 		},
 		Token: d.Token, Delivered: time.Time(d.Delivered), LeaseUntil: time.Time(d.LeaseUntil), Failures: failures(d.Failures),
-	}, cmp.Or(err, err2)
-}
-
-// answeredDuration is a length of an answer.
-func answeredDuration(text string) (time.Duration, error) {
-	d, err := ParseDurationText("remember", text)
-	if err != nil {
-		return 0, strangeAnswer("%v", err)
 	}
-	return d, nil
+	a.Set(&out.Message)
+	return out, cmp.Or(err, err2)
 }
 
 // content is the body and headers of an answer.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -9,13 +10,14 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The compact form carries what remotestore and a server exchange most, at a fraction of JSON's CPU time. GET /v1 says which
 // version a server knows; Content-Type says that a request is in this form, Accept that the answer may be. What is not
 // below stays JSON: claims, amendments, everything of one message, and problems that are the whole answer.
 //
-//	body      version (1 byte: 2), kind (1 byte), number of items, items, nothing behind
+//	body      version (1 byte: 3), kind (1 byte), number of items, items, nothing behind
 //
 //	number    unsigned LEB128, in as few bytes as it needs, at most 2^63-1
 //	signed    a number: 2n for n >= 0, else -2n-1
@@ -29,14 +31,14 @@ import (
 //	    1 text topic (else that of the item before)   2 text ID           4 headers
 //	    8 time due                                   16 number delay     32 number max attempts
 //	   64 number expire after                       128 drop expired    256 number if exists (as punctual.IfExists)
-//	  512 number remember
+//	  512 text attributes (as storekit.Attributes)
 //	kind 2, answer to a push: flags, number status, number existing state, then for each bit
 //	    1 text topic                                  2 text ID           4 time due                8 error
 //	kind 3, answer to a claim: flags, text ID, signed token, text body, times due, created, delivered, lease until,
 //	number attempt, then for each bit
 //	    1 text topic                                  2 headers           4 time first due (else due)
 //	    8 number max attempts                        16 time expires     32 drop expired
-//	   64 number of failures, for each number attempt, time at, text error                 128 number remember
+//	   64 number of failures, for each number attempt, time at, text error                 128 text attributes
 //	kind 4, settle: flags, text ID, signed token, number verb (as punctual.Verb), then for each bit
 //	    1 text topic                                  2 number delay (a retry without follows the backoff)   4 text error
 //	kind 5, answer to a settle: number of errors, for each number of the item (ascending), error
@@ -44,7 +46,7 @@ import (
 // Durations are nanoseconds. A change of this picture is a new version.
 
 // CompactVersion is the version of the compact form.
-const CompactVersion = 2
+const CompactVersion = 3
 
 const (
 	kindPush byte = iota + 1
@@ -66,8 +68,8 @@ const (
 	pushExpire      = 64
 	pushDropExpired = 128
 	pushIfExists    = 256
-	pushRemember    = 512
-	pushFlags       = 2*pushRemember - 1
+	pushAttributes  = 512
+	pushFlags       = 2*pushAttributes - 1
 
 	answerID    = 2
 	answerDue   = 4
@@ -80,8 +82,8 @@ const (
 	claimExpires     = 16
 	claimDropExpired = 32
 	claimFailures    = 64
-	claimRemember    = 128
-	claimFlags       = 2*claimRemember - 1
+	claimAttributes  = 128
+	claimFlags       = 2*claimAttributes - 1
 
 	settleDelay = 2
 	settleError = 4
@@ -153,10 +155,11 @@ func compactPush(ms []punctual.NewMessage) []byte {
 	topic := ""
 	for i := range ms {
 		m := &ms[i]
+		attributes := storekit.NewAttributes(m).Block()
 		flags := bit(i == 0 || m.Topic != topic, flagTopic) | bit(m.ID != "", pushID) | bit(len(m.Headers) > 0, pushHeaders) |
 			bit(!m.Due.IsZero(), pushDue) | bit(m.Delay != 0, pushDelay) | bit(m.MaxAttempts != 0, pushMaxAttempts) |
 			bit(m.ExpireAfter != 0, pushExpire) | bit(m.DropExpired, pushDropExpired) | bit(m.IfExists != punctual.IfExistsKeep, pushIfExists) |
-			bit(m.Remember != 0, pushRemember)
+			bit(attributes != nil, pushAttributes)
 		topic = m.Topic
 		w.number(flags)
 		writeText(&w, m.Body)
@@ -184,8 +187,8 @@ func compactPush(ms []punctual.NewMessage) []byte {
 		if flags&pushIfExists != 0 {
 			w.number(int(m.IfExists))
 		}
-		if flags&pushRemember != 0 {
-			w.number(int(m.Remember))
+		if flags&pushAttributes != 0 {
+			writeText(&w, attributes)
 		}
 	}
 	return w
@@ -233,9 +236,10 @@ func compactClaimAnswer(ds []punctual.Delivery) []byte {
 	topic := ""
 	for i := range ds {
 		d := &ds[i]
+		attributes := storekit.AttributesOf(&d.Message).Block()
 		flags := bit(i == 0 || d.Topic != topic, flagTopic) | bit(len(d.Headers) > 0, claimHeaders) | bit(!d.FirstDue.Equal(d.Due), claimFirstDue) |
 			bit(d.MaxAttempts != 0, claimMaxAttempts) | bit(!d.Expires.IsZero(), claimExpires) | bit(d.DropExpired, claimDropExpired) |
-			bit(len(d.Failures) > 0, claimFailures) | bit(d.Remember != 0, claimRemember)
+			bit(len(d.Failures) > 0, claimFailures) | bit(attributes != nil, claimAttributes)
 		topic = d.Topic
 		w.number(flags)
 		writeText(&w, d.ID)
@@ -269,8 +273,8 @@ func compactClaimAnswer(ds []punctual.Delivery) []byte {
 				writeText(&w, f.Error)
 			}
 		}
-		if flags&claimRemember != 0 {
-			w.number(int(d.Remember))
+		if flags&claimAttributes != 0 {
+			writeText(&w, attributes)
 		}
 	}
 	return w
@@ -488,6 +492,28 @@ func (r *compactReader) headers() map[string]string {
 	return h
 }
 
+// attributes passes over those that only a newer program knows.
+func (r *compactReader) attributes() storekit.Attributes {
+	a, err := storekit.ReadAttributes(r.bytes())
+	if err != nil {
+		r.fail("%v", err)
+	}
+	return a
+}
+
+// pushedAttributes refuses attributes that only a newer program knows, because the message would be stored without them.
+func (r *compactReader) pushedAttributes() storekit.Attributes {
+	block := r.bytes()
+	a, err := storekit.ReadAttributes(block)
+	switch {
+	case err != nil:
+		r.fail("%v", err)
+	case block == nil || !bytes.Equal(a.Block(), block):
+		r.fail("the attributes have one that this program does not know")
+	}
+	return a
+}
+
 func (r *compactReader) problem() *Problem {
 	return &Problem{Status: r.number(), Code: r.text(), Detail: r.text(), Definite: r.choice("definite", 1) == 1}
 }
@@ -547,8 +573,8 @@ func DecodeCompactPush(data []byte, most int, take Take) ([]punctual.NewMessage,
 		if flags&pushIfExists != 0 {
 			m.IfExists = punctual.IfExists(r.choice("if exists", len(ifExistsWords)-1))
 		}
-		if flags&pushRemember != 0 {
-			m.Remember = r.duration()
+		if flags&pushAttributes != 0 {
+			r.pushedAttributes().SetNew(m)
 		}
 		if r.err != nil {
 			break
@@ -627,8 +653,8 @@ func decodeCompactClaimAnswer(data []byte) ([]punctual.Delivery, error) {
 				d.Failures[j] = punctual.Failure{Attempt: r.number(), At: r.time(), Error: r.text()}
 			}
 		}
-		if flags&claimRemember != 0 {
-			d.Remember = r.duration()
+		if flags&claimAttributes != 0 {
+			r.attributes().Set(&d.Message)
 		}
 		if r.err != nil {
 			break

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Message is a stored message with all that the store knows of it.
@@ -19,10 +20,10 @@ type Message struct {
 	Created  Time `json:"created"`
 	Attempt  int  `json:"attempt"`
 	// MaxAttempts is left out when it is as the topic says.
-	MaxAttempts     int                  `json:"max_attempts,omitzero"`
-	Expires         Time                 `json:"expires,omitzero"`
-	DropExpired     bool                 `json:"drop_expired,omitzero"`
-	Remember        string               `json:"remember,omitzero"`
+	MaxAttempts int  `json:"max_attempts,omitzero"`
+	Expires     Time `json:"expires,omitzero"`
+	DropExpired bool `json:"drop_expired,omitzero"`
+	Attributes
 	LeaseUntil      Time                 `json:"lease_until,omitzero"`
 	CancelRequested bool                 `json:"cancel_requested,omitzero"`
 	Died            Time                 `json:"died,omitzero"`
@@ -36,7 +37,7 @@ func MessageOf(m *punctual.Info) Message {
 		ID: m.ID, Topic: m.Topic, State: m.State.String(), Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
 		Due: Time(m.Due), FirstDue: Time(m.FirstDue), Created: Time(m.Created),
 		Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Expires: Time(m.Expires), DropExpired: m.DropExpired,
-		Remember:   DurationText(m.Remember),
+		Attributes: attributesOf(storekit.AttributesOf(&m.Message)),
 		LeaseUntil: Time(m.LeaseUntil), CancelRequested: m.CancelRequested, Died: Time(m.Died), Reason: m.Reason,
 		Failures: failuresOf(m.Failures),
 	}
@@ -48,7 +49,7 @@ func (m *Message) Info() (punctual.Info, error) {
 	if err != nil {
 		return punctual.Info{}, err
 	}
-	remember, err := answeredDuration(m.Remember)
+	a, err := m.Attributes.answered()
 	if err != nil {
 		return punctual.Info{}, err
 	}
@@ -56,15 +57,17 @@ func (m *Message) Info() (punctual.Info, error) {
 	if err != nil {
 		return punctual.Info{}, strangeAnswer("state %q", m.State)
 	}
-	return punctual.Info{
+	out := punctual.Info{
 		Message: punctual.Message{
 			ID: m.ID, Topic: m.Topic, Body: body, Headers: headers, Due: time.Time(m.Due), FirstDue: time.Time(m.FirstDue),
 			Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Created: time.Time(m.Created), Expires: time.Time(m.Expires),
-			DropExpired: m.DropExpired, Remember: remember,
+			DropExpired: m.DropExpired,
 		},
 		State: state, LeaseUntil: time.Time(m.LeaseUntil), CancelRequested: m.CancelRequested,
 		Died: time.Time(m.Died), Reason: m.Reason, Failures: failures(m.Failures),
-	}, nil
+	}
+	a.Set(&out.Message)
+	return out, nil
 }
 
 // Page is a part of a list.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // PushRequest is the body of POST /v1/push; the lines of its NDJSON form are the PushItems.
@@ -22,8 +23,7 @@ type PushItem struct {
 	MaxAttempts int   `json:"max_attempts,omitzero"`
 	Expire      Given `json:"expire,omitzero"`
 	DropExpired bool  `json:"drop_expired,omitzero"`
-	// Remember is how long the ID is taken as a duplicate after the message finished; "" is as the topic says.
-	Remember Given `json:"remember,omitzero"`
+	Attributes
 	// IfExists is a word of IfExistsWord; "" is "keep".
 	IfExists Given `json:"if_exists,omitzero"`
 }
@@ -37,7 +37,7 @@ func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	return PushItem{
 		Topic: Given(m.Topic), ID: Given(m.ID), Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
 		When: WhenOf(m.Delay, m.Due), MaxAttempts: m.MaxAttempts,
-		Expire: Given(DurationText(m.ExpireAfter)), DropExpired: m.DropExpired, Remember: Given(DurationText(m.Remember)), IfExists: Given(word),
+		Expire: Given(DurationText(m.ExpireAfter)), DropExpired: m.DropExpired, Attributes: attributesOf(storekit.NewAttributes(m)), IfExists: Given(word),
 	}, err
 }
 
@@ -56,9 +56,11 @@ func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 	if m.ExpireAfter, err = ParseDurationText("expire", string(p.Expire)); err != nil {
 		return m, err
 	}
-	if m.Remember, err = ParseDurationText("remember", string(p.Remember)); err != nil {
+	a, err := p.Attributes.read()
+	if err != nil {
 		return m, err
 	}
+	a.SetNew(&m)
 	m.IfExists, err = ParseIfExists(string(p.IfExists))
 	return m, err
 }

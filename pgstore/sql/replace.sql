@@ -12,12 +12,12 @@ stored AS (
         max_attempts = x.max_attempts, cancelled = false, drop_expired = x.drop_expired, expire_after = x.expire_after,
         expires = CASE WHEN x.expire_after IS NOT NULL THEN least(x.due + x.expire_after, 253402300800000) END,
         died_at = NULL, reason = NULL, forget_at = NULL, headers = x.headers, body = x.body, failures = NULL,
-        remember = x.remember
+        remember = x.remember, attributes = x.attributes
     FROM (
         SELECT t.number, i.*, coalesce(i.due_at, (clock.micros + 999) / 1000 + i.delay) AS due, clock.micros / 1000 AS now
         FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::boolean[], $10::bigint[], $11::bytea[], $12::bytea[],
-                    $13::bigint[])
-                 AS i (topic, id, due_at, delay, max_attempts, drop_expired, expire_after, headers, body, remember)
+                    $13::bigint[], $14::bytea[])
+                 AS i (topic, id, due_at, delay, max_attempts, drop_expired, expire_after, headers, body, remember, attributes)
              CROSS JOIN LATERAL (SELECT t.number, t.push_paused FROM punctual.topic AS t WHERE t.name = i.topic OFFSET 0) AS t CROSS JOIN clock
     ) AS x
     CROSS JOIN LATERAL (SELECT l.ctid AS place FROM punctual.message AS l WHERE l.topic = x.number AND l.id = x.id OFFSET 0) AS l

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -17,10 +18,10 @@ func someRecords() []*Record {
 		{Message: lifecycle.Message{Due: 1}, ID: "a", Body: []byte("x")},
 		{
 			Message: lifecycle.Message{
-				Due: storekit.Millis(punctual.MaxDue), ExpireAfter: 6, DropExpired: true, Remember: 1 << 40,
+				Due: storekit.Millis(punctual.MaxDue), ExpireAfter: 6, DropExpired: true, Remember: 1 << 30,
 				Attempts: 3, MaxAttempts: 9, CancelRequested: true,
 			},
-			ID: "b", Newest: 1 << 40, Created: -5, Headers: map[string]string{"k": "v", "": ""},
+			ID: "b", Newest: 1 << 40, Created: -5, Attributes: storekit.Attributes{Remember: (1 << 30) * time.Millisecond}.Block(), Headers: map[string]string{"k": "v", "": ""},
 			Failures: []punctual.Failure{{Attempt: 1, At: at, Error: "no"}, {Attempt: 2, At: at, Error: ""}}, Body: []byte{},
 		},
 		{Message: lifecycle.Message{Died: 12, Reason: punctual.ReasonDiscarded}, ID: "c", Body: bytes.Repeat([]byte{0xff}, 300)},

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
@@ -22,7 +23,8 @@ import (
 //	firstDue                 if flags&flagFirstDue    varint, ms; else it is due
 //	expires expireAfter      if flags&flagExpires     varint, uvarint, ms
 //	died len reason          if flags&flagDead        varint, uvarint, bytes
-//	remember                 if flags&flagRemember    uvarint, ms
+//	remember                 if flags&flagRemember    uvarint, ms; only in records from before there were attributes
+//	len attributes           if flags&flagAttributes  uvarint, bytes: a block of storekit.Attributes
 //	len id                                            uvarint, bytes
 //	count { len name, len value }                     headers, sorted by name
 //	count { attempt, at, len error }                  failures, oldest first
@@ -38,10 +40,13 @@ type Record struct {
 	Created int64 // Unix milliseconds
 	// Newest is the newest lease token whose effects are in the record. A lease of the claim log whose token is not above
 	// Newest is over. Newest never sinks, whereas Token becomes 0 whenever a lease ends.
-	Newest   int64
-	Headers  map[string]string
-	Failures []punctual.Failure
-	Body     []byte
+	Newest int64
+	// Attributes is the block of the message's attributes, nil for none. The attribute Remember is in Message, too, because rules
+	// depend on it.
+	Attributes []byte
+	Headers    map[string]string
+	Failures   []punctual.Failure
+	Body       []byte
 }
 
 // Version begins every record.
@@ -54,6 +59,7 @@ const (
 	flagDead
 	flagFirstDue
 	flagRemember
+	flagAttributes
 )
 
 // Encode returns the bytes of the record.
@@ -65,7 +71,7 @@ func (r *Record) Encode() []byte {
 	for _, b := range []struct {
 		on   bool
 		flag byte
-	}{{mayExpire, flagExpires}, {r.DropExpired, flagDropExpired}, {r.CancelRequested, flagCancel}, {dead, flagDead}, {r.FirstDue != r.Due, flagFirstDue}, {r.Remember > 0, flagRemember}} {
+	}{{mayExpire, flagExpires}, {r.DropExpired, flagDropExpired}, {r.CancelRequested, flagCancel}, {dead, flagDead}, {r.FirstDue != r.Due, flagFirstDue}, {len(r.Attributes) > 0, flagAttributes}} {
 		if b.on {
 			flags |= b.flag
 		}
@@ -87,8 +93,8 @@ func (r *Record) Encode() []byte {
 		b = binary.AppendVarint(b, r.Died)
 		b = appendString(b, string(r.Reason))
 	}
-	if r.Remember > 0 {
-		b = binary.AppendUvarint(b, uint64(r.Remember))
+	if len(r.Attributes) > 0 {
+		b = append(binary.AppendUvarint(b, uint64(len(r.Attributes))), r.Attributes...)
 	}
 	b = appendString(b, r.ID)
 	b = binary.AppendUvarint(b, uint64(len(r.Headers)))
@@ -140,7 +146,17 @@ func Decode(b []byte) (*Record, error) {
 		}
 	}
 	if flags&flagRemember != 0 {
-		r.Remember = int64(d.Uvarint())
+		r.Attributes = storekit.Attributes{Remember: time.Duration(d.Uvarint()) * time.Millisecond}.Block()
+	}
+	if flags&flagAttributes != 0 {
+		r.Attributes = []byte(d.String())
+	}
+	if len(r.Attributes) > 0 && !d.Bad {
+		a, err := storekit.ReadAttributes(r.Attributes)
+		if err != nil {
+			return nil, errkind.Corruptf("message record of %d bytes: %v", len(b), err)
+		}
+		r.Remember = storekit.CeilDuration(a.Remember)
 	}
 	r.ID = d.String()
 	if n := d.Uvarint(); n > 0 {
@@ -222,5 +238,8 @@ func (d *Decoder) failures() (fs []punctual.Failure) {
 func (r *Record) Public(topic string) punctual.Message {
 	m := punctual.Message{ID: r.ID, Topic: topic, Body: r.Body, Headers: r.Headers, Created: storekit.FromMillis(r.Created)}
 	r.Fill(&m)
+	if a, err := storekit.ReadAttributes(r.Attributes); err == nil { // Decode has read the block before
+		a.Set(&m)
+	}
 	return m
 }

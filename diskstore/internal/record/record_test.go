@@ -1,10 +1,12 @@
 package record
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
@@ -31,10 +33,10 @@ func TestBytesOfARecord(t *testing.T) {
 					Due: created + 3000, FirstDue: created + 1000, ExpireAfter: 5000, DropExpired: true, Remember: 60_000,
 					Attempts: 2, MaxAttempts: 9, CancelRequested: true,
 				},
-				ID: "b", Created: created, Newest: 300, Headers: map[string]string{"k": "v"},
+				ID: "b", Created: created, Newest: 300, Headers: map[string]string{"k": "v"}, Attributes: storekit.Attributes{Remember: time.Minute}.Block(),
 				Failures: []punctual.Failure{{Attempt: 1, At: at, Error: "no"}},
 			},
-			"013702ac020980a0abfef962f0ceabfef962d0afabfef962e0fdabfef9628827e0d403016201016b0176010180a0abfef962026e6f",
+			"015702ac020980a0abfef962f0ceabfef962d0afabfef962e0fdabfef9628827050103e0d403016201016b0176010180a0abfef962026e6f",
 		},
 		"due at MaxDue": {
 			Record{Message: lifecycle.Message{Due: last, FirstDue: last, ExpireAfter: 5000}, ID: "c", Created: created},
@@ -56,6 +58,35 @@ func TestBytesOfARecord(t *testing.T) {
 		b, _ := hex.DecodeString(c.want)
 		if r, err := Decode(b); err != nil || !reflect.DeepEqual(*r, c.r) {
 			t.Errorf("%s: read as %+v, %v; want %+v", what, r, err, c.r)
+		}
+	}
+}
+
+// Before there were attributes, a record had its Remember by itself. Such a record is read, and rewritten with a block.
+func TestRecordBeforeAttributes(t *testing.T) {
+	old, _ := hex.DecodeString("013702ac020980a0abfef962f0ceabfef962d0afabfef962e0fdabfef9628827e0d403016201016b0176010180a0abfef962026e6f")
+	r, err := Decode(old)
+	if err != nil || r.Remember != 60_000 || r.Public("t").Remember != time.Minute || r.ID != "b" {
+		t.Fatalf("read as %+v, %v", r, err)
+	}
+	again, err := Decode(r.Encode())
+	if err != nil || !reflect.DeepEqual(again, r) {
+		t.Errorf("rewritten as %+v, %v; want %+v", again, err, r)
+	}
+}
+
+// The tags of a newer program survive a rewrite, and what is no block is damage.
+func TestAttributesOfARecord(t *testing.T) {
+	r := Record{ID: "a", Attributes: []byte{1, 1, 5, 9, 1, 'x'}, Body: []byte("body")}
+	b := r.Encode()
+	got, err := Decode(b)
+	if err != nil || got.Remember != 5 || !bytes.Equal(got.Encode(), b) || got.Public("t").Remember != 5*time.Millisecond || string(got.Body) != "body" {
+		t.Errorf("read as %+v, %v", got, err)
+	}
+	for _, block := range [][]byte{{1, 1}, {1, 1, 0}, {9, 0, 1, 1, 1}} {
+		r.Attributes = block
+		if got, err := Decode(r.Encode()); !errors.Is(err, punctual.ErrCorrupt) {
+			t.Errorf("attributes %x are read as %+v, %v; want ErrCorrupt", block, got, err)
 		}
 	}
 }

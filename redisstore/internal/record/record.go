@@ -21,6 +21,7 @@ import (
 // program the rest:
 //
 //	version(4 bits) flags(4 bits) created(double) due(double) maxAttempts(4) [expireAfter(double)] [remember(double)]
+//	[uvarint length, block of attributes (storekit.Attributes)]
 //	uvarint number of headers { uvarint length, name, uvarint length, value }, by name
 //	body
 //
@@ -30,7 +31,8 @@ import (
 //	due(double) maxAttempts(4) [created(double) began(double) [remember(double)]] [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// A message of version 2 has for how long its ID is remembered. It has a state of version 3, which says the same, from the push on.
+// A message of version 2 has for how long its ID is remembered, at a place where scripts find it; the block of attributes says
+// the same to this program. Such a message has a state of version 3, with that length once more, from the push on.
 // Version 2 of a state has when the message was created and its lease began. firstDue and expireAfter are there if the flags say so; else the first due time is due. docs/format-redis.md has the law of changing them.
 const (
 	formatVersion = 1
@@ -44,10 +46,11 @@ const (
 
 // Flags of both forms.
 const (
-	flagDrop    = 1
-	flagCancel  = 2 // of a state
-	flagExpires = 4
-	flagFirst   = 16 // of a state
+	flagDrop       = 1
+	flagCancel     = 2 // of a state
+	flagExpires    = 4
+	flagFirst      = 16 // of a state
+	flagAttributes = 8  // of a message: a block of attributes is there
 	// flagRemember is version 2 of a message, which counts as a flag.
 	flagRemember = 16
 )
@@ -61,7 +64,7 @@ type Message struct {
 	maxAttempts int
 	created     int64
 	expireAfter int64 // 0: never
-	remember    int64 // 0: as the topic says
+	attributes  storekit.Attributes
 	headers     map[string]string
 	body        []byte
 
@@ -89,6 +92,9 @@ func ReasonNumber(r punctual.DeathReason) int { return slices.Index(reasons[:], 
 // RestBytes is how long AppendRest makes a message.
 func RestBytes(m *punctual.NewMessage) int {
 	n := 4 + uvarintBytes(len(m.Headers)) + len(m.Body)
+	if block := storekit.NewAttributes(m).Block(); block != nil {
+		n += uvarintBytes(len(block)) + len(block)
+	}
 	if m.ExpireAfter > 0 {
 		n += 8
 	}
@@ -122,6 +128,9 @@ func Flags(m *punctual.NewMessage) (flags byte) {
 	if m.Remember > 0 {
 		flags |= flagRemember
 	}
+	if storekit.NewAttributes(m) != (storekit.Attributes{}) {
+		flags |= flagAttributes
+	}
 	return flags
 }
 
@@ -133,6 +142,9 @@ func AppendRest(b []byte, m *punctual.NewMessage) []byte {
 	}
 	if m.Remember > 0 {
 		b = AppendDouble(b, float64(storekit.CeilDuration(m.Remember)))
+	}
+	if block := storekit.NewAttributes(m).Block(); block != nil {
+		b = append(binary.AppendUvarint(b, uint64(len(block))), block...)
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
 	if len(m.Headers) > 0 {
@@ -166,7 +178,13 @@ func readMessage(id, record string) (Message, error) {
 		m.expireAfter = d.double()
 	}
 	if version == formatVersion+1 {
-		m.remember = d.double()
+		m.attributes.Remember = Millis(d.double()) // of a message from before there were blocks, this alone says it
+	}
+	if flags&flagAttributes != 0 {
+		var err error
+		if m.attributes, err = storekit.ReadAttributes([]byte(d.take(d.uvarint()))); err != nil {
+			return m, fmt.Errorf("message %s: %w: %w", id, err, punctual.ErrCorrupt)
+		}
 	}
 	m.headers = d.headers()
 	if d.b != "" {
@@ -216,14 +234,15 @@ func unreadable(what, id string, version byte, n int) error {
 
 // In is the message as readers of its topic see it.
 func (m *Message) In(topic, id string) punctual.Message {
-	return punctual.Message{
+	out := punctual.Message{
 		ID: id, Topic: topic, Body: m.body, Headers: m.headers,
 		Due: storekit.FromMillis(m.Due), FirstDue: storekit.FromMillis(m.FirstDue), Attempt: m.Attempt, MaxAttempts: m.maxAttempts,
 		Created:     storekit.FromMillis(m.created),
 		Expires:     storekit.ExpiresAt(storekit.FromMillis(m.FirstDue), Millis(m.expireAfter)),
 		DropExpired: m.drop,
-		Remember:    Millis(m.remember),
 	}
+	m.attributes.Set(&out)
+	return out
 }
 
 // Millis is a number of milliseconds as a duration. The longest expiry does not fit when

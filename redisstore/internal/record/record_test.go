@@ -147,3 +147,21 @@ func TestDamage(t *testing.T) {
 		t.Errorf("P13: a reason that there is not: %v; want ErrCorrupt", err)
 	}
 }
+
+// A message from before there were blocks of attributes says by its version alone for how long its ID is remembered. What is no
+// block is damage.
+func TestMessageWithoutABlock(t *testing.T) {
+	b := []byte{(formatVersion + 1) << 4}
+	head := binary.LittleEndian.AppendUint32(AppendDouble(AppendDouble(b, 1000), 2000), 3)
+	old := string(AppendDouble(head, 3.6e6)) + "\x00body"
+	m, err := Read("x", old, "")
+	if out := m.In("t", "x"); err != nil || out.Remember != time.Hour || string(out.Body) != "body" {
+		t.Errorf("read %+v, %v", out, err)
+	}
+	for _, block := range []string{"\x02\x01\x01", "\x03\x01\x01\x00", "\x04\x01\x01"} {
+		damaged := string([]byte{formatVersion<<4 + flagAttributes}) + string(head[1:]) + block + "\x00body"
+		if _, err := Read("x", damaged, ""); !errors.Is(err, punctual.ErrCorrupt) {
+			t.Errorf("attributes %x: %v, want damage", block, err)
+		}
+	}
+}

@@ -34,7 +34,7 @@ local function check_message(id, raw)
   local usual = lease and is_usual(lease)
   if not at and not usual and call('HEXISTS', S, id) == 0 then say(id, 'is leased or dead without a state') end
   if ok and usual then
-    if message_flags(id, raw) ~= 0 then say(id, 'has flags and is leased without a state') end
+    if not is_plain(PLAIN + message_flags(id, raw)) then say(id, 'has flags that a lease without a state cannot have') end
     if lease_token(lease) > cfg.token then say(id, 'has a token that was never given') end
     local lapsed_at = lapsed_count > 0 and call('ZSCORE', X, id)
     if lapsed_at and (lease > now or tonumber(lapsed_at) ~= st.due) then say(id, 'is in x and has no lease that has run out') end

@@ -48,7 +48,7 @@ local function usual_messages(ids)
     local some = call('HMGET', M, unpack(ids, first, last))
     for i = 1, #some do
       local raw = some[i]
-      if not raw or byte(raw) ~= PLAIN or #raw < MESSAGE_BYTES or #raw > USUAL_BYTES then return nil end
+      if not raw or not is_plain(byte(raw)) or #raw < MESSAGE_BYTES or #raw > USUAL_BYTES then return nil end
       out[first + i - 1] = raw
       bytes = bytes + #raw
     end

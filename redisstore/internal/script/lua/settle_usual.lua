@@ -37,7 +37,7 @@ local function usual_stories(ids, scores)
   local retention, kind, out = whole(g[10], 'finished_retention'), STORY_VERSION + ACKED + DELIVERED, {}
   local text, took
   for i, raw in ipairs(call('HMGET', M, unpack(ids))) do
-    if not raw or #raw < MESSAGE_BYTES or string.byte(raw) ~= PLAIN then return nil end
+    if not raw or #raw < MESSAGE_BYTES or not is_plain(string.byte(raw)) then return nil end
     if scores[i] ~= text then
       text = scores[i]
       local _, began = lease_token(tonumber(text))

@@ -45,6 +45,8 @@ local TOKEN_STEP = 256
 local LAST_TOKEN_TIME = 4398046511104 -- 2^53 / 8 / TOKEN_STEP
 local MESSAGE_BYTES = 21
 local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the flags. Version 2 counts as the flag 16
+local ATTRIBUTES = 8 -- flag of a message with a block of attributes, which no script reads
+local function is_plain(first) return first == PLAIN or first == PLAIN + ATTRIBUTES end
 
 -- Integers are always printed by this: tostring() would round them and use exponents. It is
 -- the dearest thing that a script can do per message, so do it once for all.

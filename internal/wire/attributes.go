@@ -1,0 +1,52 @@
+package wire
+
+import (
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// Attributes are the members of storekit.Attributes, in a message to push, a delivery and a stored message alike. The structs of
+// these embed Attributes, so a further attribute is named in this file alone.
+type Attributes struct {
+	// Remember is how long the ID is taken as a duplicate after the message finished; left out: as the topic says.
+	Remember Given `json:"remember,omitzero"`
+}
+
+// attributesOf is a for JSON.
+func attributesOf(a storekit.Attributes) Attributes {
+	return Attributes{Remember: Given(DurationText(a.Remember))}
+}
+
+// read is the attributes as a store takes and returns them, or an ErrInvalid that names the member.
+func (a Attributes) read() (out storekit.Attributes, err error) {
+	out.Remember, err = ParseDurationText("remember", string(a.Remember))
+	return out, err
+}
+
+// answered is the attributes of an answer. What cannot be read is an ErrIndeterminate, because the answer is not that of a server
+// of this interface.
+func (a Attributes) answered() (storekit.Attributes, error) {
+	out, err := a.read()
+	if err != nil {
+		return out, strangeAnswer("%v", err)
+	}
+	return out, nil
+}
+
+// Attribute is an attribute of a message for people: the name of its member, and its value as text.
+type Attribute struct{ Name, Value string }
+
+// AttributesToShow returns those attributes of a message that are set.
+func AttributesToShow(m *punctual.Message) (shown []Attribute) {
+	if a := storekit.AttributesOf(m); a.Remember != 0 {
+		shown = append(shown, Attribute{"remember", DurationText(a.Remember)})
+	}
+	return shown
+}
+
+// attributes appends the members of a, as attributesOf spells them.
+func (w *jsonWriter) attributes(a storekit.Attributes) {
+	if a.Remember != 0 {
+		w.text(`,"remember":`, DurationText(a.Remember))
+	}
+}
