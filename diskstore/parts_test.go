@@ -150,7 +150,7 @@ func TestSlowLargeCallWhoseLaterStepFails(t *testing.T) {
 		return done
 	}
 
-	rs, err := s.Push(&endsLater{t.Context(), 1}, large(n))
+	rs, err := s.Push(&endsLater{t.Context(), 2}, large(n))
 	done := wantCut("push", err, func(i int) error { return rs[i].Err })
 	for i := range n {
 		_, err := s.Get(t.Context(), "o", fmt.Sprint(i))
@@ -164,7 +164,7 @@ func TestSlowLargeCallWhoseLaterStepFails(t *testing.T) {
 	for i := range as {
 		as[i] = punctual.Amendment{Change: punctual.ChangeReschedule, Topic: "o", ID: fmt.Sprint(i), Due: testStart}
 	}
-	outcomes, err := s.Amend(&endsLater{t.Context(), 1}, as)
+	outcomes, err := s.Amend(&endsLater{t.Context(), 2}, as)
 	done = wantCut("reschedule", err, func(i int) error { return outcomes[i].Err })
 	for i := range n {
 		info, err := s.Get(t.Context(), "o", fmt.Sprint(i))

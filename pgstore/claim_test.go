@@ -104,7 +104,7 @@ func TestOrderOfClaims(t *testing.T) {
 // P5: a cancel and a reschedule that wait for a claim of the same message find it leased. The cancel is definite: no attempt follows.
 func TestCancelBehindAClaim(t *testing.T) {
 	t.Parallel()
-	for _, change := range []punctual.Change{punctual.ChangeCancel, punctual.ChangeReschedule} {
+	for change, delay := range map[punctual.Change]time.Duration{punctual.ChangeCancel: 0, punctual.ChangeReschedule: time.Hour} {
 		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 		pushOrders(t, s, 1, 0)
 		tx, err := s.pool.Begin(t.Context())
@@ -123,7 +123,7 @@ func TestCancelBehindAClaim(t *testing.T) {
 		}
 		answer := make(chan error, 1)
 		go func() {
-			out, err := s.Amend(context.Background(), []punctual.Amendment{{Change: change, Topic: "orders", ID: "0", Delay: time.Hour}})
+			out, err := s.Amend(context.Background(), []punctual.Amendment{{Change: change, Topic: "orders", ID: "0", Delay: delay}})
 			if err == nil {
 				err = out[0].Err
 			}
@@ -148,12 +148,12 @@ func TestCancelBehindAClaim(t *testing.T) {
 // the message, or none before its new time; behind a rollback the next one does.
 func TestClaimBesideAChange(t *testing.T) {
 	t.Parallel()
-	for _, change := range []punctual.Change{punctual.ChangeCancel, punctual.ChangeReschedule} {
+	for change, delay := range map[punctual.Change]time.Duration{punctual.ChangeCancel: 0, punctual.ChangeReschedule: time.Hour} {
 		for _, commit := range []bool{true, false} {
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 			pushOrders(t, s, 1, 0)
 			tx, _, end := pgxTx(t, s)
-			if _, err := s.AmendManyTx(t.Context(), tx, []punctual.Amendment{{Change: change, Topic: "orders", ID: "0", Delay: time.Hour}}); err != nil {
+			if _, err := s.AmendManyTx(t.Context(), tx, []punctual.Amendment{{Change: change, Topic: "orders", ID: "0", Delay: delay}}); err != nil {
 				t.Fatal(err)
 			}
 			if ds := claimN(t, s, 1); len(ds) != 0 {

@@ -169,7 +169,11 @@ func TestAmendBehindTheSnapshot(t *testing.T) {
 					if !ok {
 						name = [2]string{"orders", "old"}
 					}
-					_, err := s.AmendManyTx(t.Context(), Pgx(tx), []punctual.Amendment{{Change: c, Topic: name[0], ID: name[1], Delay: time.Hour}})
+					a := punctual.Amendment{Change: c, Topic: name[0], ID: name[1]}
+					if c != punctual.ChangeCancel {
+						a.Delay = time.Hour
+					}
+					_, err := s.AmendManyTx(t.Context(), Pgx(tx), []punctual.Amendment{a})
 					var refused *pgconn.PgError
 					if !errors.As(err, &refused) || refused.Code != codeSerialization || !punctual.Definite(err) {
 						t.Errorf("P5: %s of a message that was %s since the snapshot: %v; want a serialization failure, definite", c, what, err)

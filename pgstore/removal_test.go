@@ -94,7 +94,11 @@ func TestChangeBehindAReplacement(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			out, err := s.Amend(ctx, []punctual.Amendment{{Topic: "t", ID: "a", Change: change, Delay: 3 * time.Hour}})
+			a := punctual.Amendment{Topic: "t", ID: "a", Change: change}
+			if change != punctual.ChangeCancel {
+				a.Delay = 3 * time.Hour
+			}
+			out, err := s.Amend(ctx, []punctual.Amendment{a})
 			if err == nil {
 				err = out[0].Err
 			}

@@ -55,11 +55,12 @@ func TestPoolHeldByHandlers(t *testing.T) {
 	holdAll(t, s)
 	ctx, end := context.WithTimeout(t.Context(), callTime/2)
 	defer end()
-	for _, verb := range []punctual.Verb{punctual.SettleExtend, punctual.SettleAck} {
+	for _, x := range []punctual.Settlement{{Verb: punctual.SettleExtend, Delay: time.Hour}, {Verb: punctual.SettleAck}} {
 		for _, d := range held {
-			errs, err := s.Settle(ctx, []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: verb, Delay: time.Hour}})
+			x.Topic, x.ID, x.Token = d.Topic, d.ID, d.Token
+			errs, err := s.Settle(ctx, []punctual.Settlement{x})
 			if err != nil || errs[0] != nil {
-				t.Errorf("P14: %v while handlers hold the pool: %v, %v", verb, errs, err)
+				t.Errorf("P14: %v while handlers hold the pool: %v, %v", x.Verb, errs, err)
 			}
 		}
 	}

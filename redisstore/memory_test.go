@@ -16,7 +16,11 @@ func TestOutOfMemoryLetsThrough(t *testing.T) {
 	server := redisrig.Start(t)
 	settle := func(v punctual.Verb) func(context.Context, *Store, punctual.Delivery) error {
 		return func(ctx context.Context, s *Store, held punctual.Delivery) error {
-			errs, err := s.Settle(ctx, []punctual.Settlement{{Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: v, Delay: time.Minute, Error: "no"}})
+			x := punctual.Settlement{Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: v, Error: "no"}
+			if v == punctual.SettleRetry || v == punctual.SettleSnooze || v == punctual.SettleExtend {
+				x.Delay = time.Minute
+			}
+			errs, err := s.Settle(ctx, []punctual.Settlement{x})
 			return errors.Join(append(errs, err)...)
 		}
 	}

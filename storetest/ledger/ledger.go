@@ -157,7 +157,7 @@ const (
 	KeepsConfirmed
 )
 
-// Ledger checks the history of one store through all its crashes. Make one with NewLedger.
+// Ledger checks the history of one store through all its crashes. Make one with New.
 type Ledger struct {
 	// Expected are the codes of errors that a call may fail with as a whole. Others are reported.
 	Expected []string

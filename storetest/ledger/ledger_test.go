@@ -922,6 +922,33 @@ func TestLedgerForgets(t *testing.T) {
 	}
 }
 
+// TestLedgerKnowsRepeatedPolls: in a store with polls a claim that nobody saw answered and that was longer than a lease may have leased
+// a message twice; in another store, or with a shorter claim, that is one attempt too many.
+func TestLedgerKnowsRepeatedPolls(t *testing.T) {
+	for _, c := range []struct {
+		earlier, length int64
+		sound           bool
+	}{{1000, 2 * scriptLease, true}, {1000, scriptLease / 2, false}, {0, 2 * scriptLease, false}} {
+		s := newScript()
+		m := s.push(message("m"))
+		s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.sleep(c.length)
+		s.gone()
+		s.sleep(2 * scriptLease)
+		twice := read(m, punctual.StateReady)
+		twice.Attempt, twice.Failures = 2, "1 lease ran out"
+		s.reads(twice)
+		l := New(KeepsAll)
+		l.Earlier = c.earlier
+		for _, e := range s.lines {
+			l.Add(e)
+		}
+		if problems := l.Problems(); (len(problems) == 0) != c.sound {
+			t.Errorf("a claim of %d ms with a lease of %d ms, Earlier %d: %q", c.length, int64(scriptLease), c.earlier, problems)
+		}
+	}
+}
+
 // TestLedgerKnowsKilledServers: what a killed server took with it explains a lease that nobody saw, and nothing else does.
 func TestLedgerKnowsKilledServers(t *testing.T) {
 	for name, write := range map[string]func(s *script){

@@ -166,14 +166,19 @@ func (l *Ledger) claimed(c *call, touched map[name]*track) {
 	}
 }
 
-// unseen is a claim whose answer nobody saw: it may have leased anything.
+// unseen is a claim whose answer nobody saw: it may have leased anything. A store whose claims are served by polls (Earlier) polls
+// again within the same claim when an answer is lost. If the claim was longer than a lease, such a poll may have leased the message
+// a second time.
 func (l *Ledger) unseen(c *call, touched map[name]*track) {
 	if c.answer != nil {
 		return
 	}
 	for _, t := range l.tracksOf(c.Topics, touched) {
 		if t.mayBeDue(c.end) {
-			l.add(t.name, touched, op{call: c, kind: opUnseen})
+			o := l.add(t.name, touched, op{call: c, kind: opUnseen})
+			if l.Earlier > 0 && c.end-c.At >= cmp.Or(o.request().Delay, l.leasesOf(t.topic).lo) {
+				l.add(t.name, touched, op{call: c, kind: opUnseen})
+			}
 		}
 	}
 }
