@@ -28,7 +28,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrDuplicate: the ID is taken, by a dead message or by any when the push asked to
 	// fail then.
-	ErrDuplicate = errors.New("ID is taken")
+	ErrDuplicate = errors.New("ID is already in use")
 	// ErrLeaseLost: the token is not the current one; somebody else may work on
 	// the message, or it is finished, replaced, purged or deleted.
 	ErrLeaseLost = errors.New("lease lost")
@@ -137,7 +137,7 @@ func ErrorKinds() []ErrorKind {
 		{ErrTooLarge, "too_large", true, "A body, header or batch is beyond its limit."},
 		{ErrUnsupported, "unsupported", true, "This store does not have the operation."},
 		{ErrNotFound, "not_found", true, "There is no such message or topic."},
-		{ErrDuplicate, "duplicate", true, "The ID is taken by a dead message, or by any and the push asked to fail then."},
+		{ErrDuplicate, "duplicate", true, "The ID is already in use by a dead message, or by any message and the push asked to fail then."},
 		{ErrLeaseLost, "lease_lost", true, "The token is not the current one; somebody else may work on the message."},
 		{ErrCancelled, "cancelled", true, "The message was cancelled while leased; it ends with this attempt."},
 		{ErrLeased, "leased", true, "Somebody works on the message; after a cancel no further attempt will be made."},
