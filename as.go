@@ -2,17 +2,19 @@ package punctual
 
 import "reflect"
 
-// As returns what a store is beside a Store: As[Inspector](s) looks into it and steers its topics, As[Checker](s) scans it.
-// When s has the methods of T itself, As returns s. Otherwise, when s wraps another store and shows it by a method
+// As returns s as a T, an optional interface of stores. For example, As[Inspector](s) returns the Inspector with which to
+// list and count the messages of s. When s has the methods of T, As returns s itself. Otherwise, when s wraps another store
+// and shows it by a method
 //
 //	Unwrap() Store
 //
-// As asks the store below in the same way. A wrapper without Unwrap hides whatever it does not have itself, so that a call
-// which it should have counted, guarded or refused cannot go past it. Give a wrapper an Unwrap only if nothing that it does
-// to Push, Claim, Settle and Amend has to be done to the calls of T as well, and if it hands those four on unchanged, with
-// their context: otherwise the promises of the store below, such as storekit.Repeater, do not hold above the wrapper.
+// As asks that store in the same way. When no store has the methods, the error is an ErrUnsupported that says what the store
+// cannot do.
 //
-// The error is an ErrUnsupported that says what the store cannot do.
+// A wrapper without Unwrap hides the interfaces that it does not have itself, so that no call goes past a wrapper which has to
+// count, guard or refuse it. Give a wrapper an Unwrap only if nothing that it does to Push, Claim, Settle and Amend has to be
+// done to the calls of T as well, and if it hands those four on unchanged, with their context. Otherwise the promises of the
+// store below, such as storekit.Repeater, do not hold above the wrapper.
 func As[T any](s Store) (T, error) {
 	for s != nil {
 		if t, ok := s.(T); ok {
@@ -28,7 +30,7 @@ func As[T any](s Store) (T, error) {
 	return none, errorf(ErrUnsupported, "this store %s", lacking[T]())
 }
 
-// lacking says what a store that is no T cannot do, as the predicate of a sentence.
+// lacking returns what a store that is no T cannot do, as the end of a sentence that begins with "this store".
 func lacking[T any]() string {
 	switch any((*T)(nil)).(type) {
 	case *Inspector:

@@ -5,44 +5,45 @@ import (
 	"time"
 )
 
-// ConsumerReporter is an optional interface of what knows who claims messages and who holds their leases: a server, and a
-// store behind one. As[ConsumerReporter] finds it. A lease does not say who holds it, so a store by itself
-// does not know.
+// ConsumerReporter is an optional interface of stores that know who claims messages and who holds their leases: a server's
+// store, which sees all calls, and a store whose calls go through a server. As[ConsumerReporter] finds it. Other stores do
+// not know, because a lease does not say who holds it.
 type ConsumerReporter interface {
-	// Consumers returns who works on a topic now. It is empty for a topic on which nobody works. A store behind a server that cannot
-	// tell answers ErrUnsupported.
+	// Consumers returns the consumers of a topic, and none for a topic that nobody consumes. A store behind a server that
+	// cannot tell returns ErrUnsupported.
 	Consumers(ctx context.Context, topic string) (Consumers, error)
 }
 
-// Consumers are those who work on one topic, as far as one process saw them since it began.
+// Consumers are the consumers of one topic, as one process has seen them since it was started.
 type Consumers struct {
-	// All are those who hold most leases first.
+	// All has the consumers one by one, the one that holds the most leases first.
 	All []Consumer
-	// Others are summed up: those for whom there is no room in All. It is zero when there are none.
+	// Others has the sums of the consumers for which there is no room in All. It is zero when there are none.
 	Others Consumer
-	// Since is when the process began to look, by its own clock.
+	// Since is when the process began to count, by its own clock.
 	Since time.Time
 }
 
-// Consumer is one who claims messages of a topic. Calls of the same user from the same address under the same name are one.
-// Times are those of the process that looked.
+// Consumer is one client that claims messages of a topic. All calls of the same user, from the same address and under the
+// same name, count as one consumer. Times are by the clock of the process that counts.
 type Consumer struct {
-	// User is who asked: the name of a token or certificate. Address is from where, without the port. Name is what the consumer calls
-	// itself. Each may be empty.
+	// User is the name of the token or certificate of the calls, Address where they come from, without the port, and Name
+	// what the consumer calls itself. Each may be empty.
 	User, Address, Name string
-	// Waiting is how many of its claims are under way.
+	// Waiting is the number of the consumer's claims that are under way.
 	Waiting int
-	// Leases is how many messages it holds now.
+	// Leases is the number of messages that the consumer holds now.
 	Leases int
 	// NextEnd is when the first of those leases ends; zero when there is none.
 	NextEnd time.Time
-	// Claimed and Settled count messages of the last five minutes, the present one included. A lease that ran out is not settled.
+	// Claimed and Settled count the messages that the consumer claimed and settled in the last five minutes, the present
+	// minute included. A lease that ran out does not count as settled.
 	Claimed, Settled int64
-	// LastSeen is when it claimed or settled last.
+	// LastSeen is when the consumer last claimed or settled.
 	LastSeen time.Time
 }
 
-// First returns the first n of All, and the rest among the Others.
+// First returns c with only the first n consumers in All; the rest is added to Others.
 func (c Consumers) First(n int) Consumers {
 	if n >= len(c.All) {
 		return c

@@ -1,11 +1,10 @@
-// Package punctual delivers messages at the time asked for. An unpaid order is closed half an
-// hour after it was placed. A reminder goes out two days before the appointment. A payment
-// notice is sent again after two minutes, ten minutes, an hour.
+// Package punctual delivers messages at the time asked for. An unpaid order is closed half an hour after it was placed. A
+// reminder goes out two days before the appointment. A payment notice is sent again after two minutes, ten minutes, an
+// hour.
 //
-// A message is pushed with the time at which it is due, and waits in a [Store]. When its time
-// has come, a [worker.Worker] claims it under a lease. It is gone once its handler has
-// succeeded. It is delivered at least once and never early; what a store promises in
-// detail is the contract of Store.
+// A program pushes a message with the time at which it is due, and the message waits in a [Store]. When its due time has
+// come, a [worker.Worker] claims it under a lease and calls a handler. The message is removed once its handler has
+// succeeded. A message is delivered at least once and never early; the documentation of Store has the contract in detail.
 //
 // # The life of a message
 //
@@ -18,9 +17,9 @@
 //	                                                             └ lease ran out ──▶ ready                      ▼
 //	                                                                                                        scheduled
 //
-// Every verb and every state has one word, the same everywhere. A message is named by its
-// topic and its ID. Topics come into being on first push; their settings ([Settings]) live
-// in the store and hold for every process.
+// The verbs and states of the picture have the same names in the library, on the command line, over HTTP and in the
+// console. A message is named by its topic and its ID. The first push creates a topic. Its settings ([Settings]) live in
+// the store and hold for every process.
 //
 // # Push
 //
@@ -34,13 +33,13 @@
 //
 // When Push returns without an error, the message is as durable as the store promises.
 // Options say when ([In], [At], [Level], [Spread]), under which [ID], and what else holds for
-// the message ([Header], [MaxAttempts], [Expire]). Pushing an ID that is taken keeps the
-// first message, so a push with an ID may be repeated safely. If the first is dead, the push is
-// [ErrDuplicate]. With [Replace] it takes the place of the first, with [FailIfExists] it is an
-// error. [Queue.PushMany] stores many messages with a result for each.
+// the message ([Header], [MaxAttempts], [Expire]). A push whose ID is already in use keeps the first message, so a push
+// with an ID may be repeated safely. If the first message is dead, the push fails with [ErrDuplicate], because a dead
+// message would not be delivered. With [Replace] the new message takes the place of the first; with [FailIfExists] the
+// push fails. [Queue.PushMany] stores many messages with a result for each.
 //
-// Concurrent pushes travel to the store together, so a store that syncs to disk does so once for all of them. A lone
-// push does not wait for others.
+// Concurrent pushes travel to the store together, so that a store that syncs to disk syncs once for all of them. A push
+// that comes alone is sent at once.
 //
 // A [Topic] carries values instead of bytes:
 //
@@ -49,7 +48,7 @@
 //
 // # Cancel, reschedule, requeue
 //
-// Anyone who knows the ID may change a message, and gets a definite answer:
+// Whoever knows the topic and the ID of a message can change it, and gets a definite answer:
 //
 //	err := q.Cancel(ctx, "order.close", "order-17")
 //	if errors.Is(err, punctual.ErrLeased) {
@@ -57,9 +56,9 @@
 //	}
 //	due, err := q.Reschedule(ctx, "order.close", "order-17", punctual.In(2*time.Hour))
 //
-// A message that was given up on is dead: kept with its reason and history until
-// [Queue.Requeue] schedules it again or it is purged. Listing, counts, forecast and topic
-// settings are the [Inspector] of a store, which [As] finds.
+// A message that was given up on is dead. The store keeps it, with the reason and its history, until [Queue.Requeue]
+// schedules it again, somebody purges it, or its topic's DeadRetention is over. Lists, counts, the forecast and the settings
+// of topics are the [Inspector] of a store, which [As] finds.
 //
 // # Handle
 //
@@ -69,15 +68,16 @@
 //	})
 //	err := w.Run(ctx) // until ctx ends; running handlers may finish
 //
-// What the handler returns decides: nil is an ack, any error a retry after the topic's [Backoff]. [Snooze] comes back
-// later without using an attempt, [RetryAfter] chooses the delay, [Discard] gives up. The worker renews the lease
-// while the handler runs, and ends its context when the lease is lost. Delivery is at least once, so a handler must
-// bear to see a message again. [Delivery].Token can serve as a fence: it grows with every claim of a topic's ID.
+// What the handler returns decides what becomes of the message: nil is an ack, any other error a retry after the topic's
+// [Backoff]. With [Snooze] the message is delivered later without using an attempt, with [RetryAfter] the handler chooses
+// the delay, with [Discard] the message becomes dead. The worker renews the lease while the handler runs, and ends the
+// handler's context when the lease is lost. Because a message is delivered at least once, a handler must bear to see a
+// message again. [Delivery].Token can serve as a fence: it grows with every claim of a topic's ID.
 //
 // # Errors
 //
-// Every error wraps one of the vocabulary in [ErrorKinds] or a context's, and says whether
-// the operation certainly did not happen:
+// Every error wraps one of the errors in [ErrorKinds] or an error of package context. [Definite] tells whether the
+// operation certainly did not happen:
 //
 //	_, err := q.Push(ctx, "order.close", body, punctual.ID("order-17"))
 //	switch {
@@ -88,6 +88,6 @@
 //
 // # Testing
 //
-// Package punctualtest has a store in memory with a clock that the test moves. So a handler due in half an hour is
-// tested without waiting. With memstore and the system clock, Queue and Worker also run inside testing/synctest.
+// Package punctualtest has a store in memory with a clock that the test moves, so that a test of a message due in half an
+// hour takes no time. With memstore and the system clock, Queue and Worker also run inside testing/synctest.
 package punctual

@@ -8,38 +8,41 @@ import (
 	"strings"
 )
 
-// The vocabulary of errors. Every error that Punctual returns wraps one of these (or the
-// context's), so that errors.Is finds it on every path: library, command line, network.
-// Each is definite (the operation certainly did not happen) or not; see Definite.
+// The vocabulary of errors. Every error that Punctual returns wraps one of these or an error of package context, so that
+// errors.Is finds it in the library, behind the command line and behind a server alike. For each of them Definite tells
+// whether the operation certainly did not happen.
 
-// Errors of a request that is wrong in itself; nothing was changed.
+// Errors of a request that is wrong in itself. The store changed nothing.
 var (
-	// ErrInvalid: a malformed argument; the text says which and what to use instead.
+	// ErrInvalid: an argument is malformed. The text names the argument and says what to use instead.
 	ErrInvalid = errors.New("invalid")
-	// ErrTooLarge: a body, header or batch beyond its limit.
+	// ErrTooLarge: a body, the headers of a message or a batch is larger than its limit.
 	ErrTooLarge = errors.New("too large")
-	// ErrUnsupported: this store does not have the operation.
+	// ErrUnsupported: this store does not have the operation, or cannot have the setting that was asked for.
 	ErrUnsupported = errors.New("not supported")
 )
 
-// Errors that come from the state of a message or topic; nothing was changed.
+// Errors that come from the state of a message or topic. What the call asked for was not done. A call that ends with
+// ErrLeased or ErrCancelled may have had another effect, which those two describe; with the others nothing was changed.
 var (
-	// ErrNotFound: no such message or topic.
+	// ErrNotFound: there is no such message or topic.
 	ErrNotFound = errors.New("not found")
-	// ErrDuplicate: the ID is taken, by a dead message or by any when the push asked to
-	// fail then.
-	ErrDuplicate = errors.New("ID is taken")
-	// ErrLeaseLost: the token is not the current one; somebody else may work on
-	// the message, or it is finished, replaced, purged or deleted.
+	// ErrDuplicate: the ID of a pushed message is already in use. Either a dead message holds the ID, or the push was made
+	// with FailIfExists.
+	ErrDuplicate = errors.New("ID is already in use")
+	// ErrLeaseLost: the token of a settlement is not the current one. The message was claimed again, so that somebody else
+	// may work on it, or it is finished, replaced, purged or deleted.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrCancelled: the message was cancelled while leased; it ends with this attempt.
+	// ErrCancelled: the message of a settlement was cancelled while it was leased, so it gets no further attempt. A retry,
+	// snooze or release that returns ErrCancelled has ended the message as cancelled; an extension that returns it has left
+	// the lease as it is.
 	ErrCancelled = errors.New("cancelled while leased")
-	// ErrLeased: somebody works on the message, so it cannot be cancelled or rescheduled.
-	// After a cancel no further attempt will be made (P5).
+	// ErrLeased: somebody works on the message. A cancel that returns ErrLeased is recorded: the message gets no further
+	// attempt after the one under way (P5). A reschedule that returns it has changed nothing.
 	ErrLeased = errors.New("message is leased")
-	// ErrNotDead: only a dead message can be requeued.
+	// ErrNotDead: the message to requeue is scheduled, ready or leased. Only a dead message can be requeued.
 	ErrNotDead = errors.New("message is not dead")
-	// ErrPaused: the topic takes no messages for now.
+	// ErrPaused: the topic refuses pushes because its setting PushPaused is on.
 	ErrPaused = errors.New("topic is paused")
 )
 
@@ -47,50 +50,54 @@ var (
 var (
 	// ErrClosed: the store, queue or worker was closed; nothing was changed.
 	ErrClosed = errors.New("closed")
-	// ErrOverloaded: too much is under way; nothing was changed. Try again later.
+	// ErrOverloaded: too many calls or bytes are under way; nothing was changed. Try again later.
 	ErrOverloaded = errors.New("overloaded")
-	// ErrUnreachable: no server answers; the call was never sent, or only read. Nothing was
-	// changed. Try again later.
+	// ErrUnreachable: no server answers. Nothing was changed, because the call was never sent or only reads. Try again
+	// later.
 	ErrUnreachable = errors.New("server cannot be reached")
 	// ErrUnauthenticated: the server asks for credentials and got none that are valid; nothing was changed.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrForbidden: the server does not let these credentials, or this origin, do it; nothing was changed.
+	// ErrForbidden: the server does not let these credentials, or this origin, do what was asked for; nothing was changed.
 	ErrForbidden = errors.New("not allowed")
-	// ErrNoSpace: the storage is nearly full; pushes are refused while acks and
-	// cancels still pass. PostgreSQL may refuse any change, also a claim. Nothing was changed.
+	// ErrNoSpace: the storage is nearly full, so the store refuses pushes, while acks and cancels still pass. PostgreSQL
+	// may refuse any change, also a claim. Nothing was changed.
 	ErrNoSpace = errors.New("no space left")
 	// ErrLocked: another process owns the store; nothing was changed.
 	ErrLocked = errors.New("store is in use")
-	// ErrCorrupt: stored data is damaged. Nothing was skipped or repaired.
+	// ErrCorrupt: stored data is damaged. The store neither skipped nor repaired what it could not read.
 	ErrCorrupt = errors.New("store is damaged")
-	// ErrStoreFailed: the storage failed earlier and the store has stopped; nothing
-	// was changed by this call. Reopen the store after mending it.
+	// ErrStoreFailed: the storage has failed and the store has stopped, so this call changed nothing. Mend the storage and
+	// open the store again.
 	ErrStoreFailed = errors.New("store has failed")
-	// ErrDurability: the server cannot give the durability asked for.
+	// ErrDurability: the server does not give the durability that the store was opened with. The text names the server's
+	// setting to change.
 	ErrDurability = errors.New("durability not available")
-	// ErrIndeterminate: the operation may or may not have happened, and never
-	// anything in between. Repeat it with the same ID, or look.
+	// ErrIndeterminate: each item of the call was carried out or not, and it is not known which. For instance the connection
+	// broke before the answer came. Repeat the call with the same IDs, or read the messages.
 	//
-	// On a store behind a network it may also happen later, because the network can hold a request back. The next call of
-	// the same process prevents that on Redis; for another process it ends after 15 s (docs/promises.md).
+	// On a store behind a network the operation may also happen later, because the network can hold a request back. On Redis
+	// the next call of the same process prevents that; the calls of other processes are safe from it after 15 s
+	// (docs/promises.md).
 	ErrIndeterminate = errors.New("may or may not have happened")
 )
 
-// BatchError says that some items of a call with many failed; the results tell which. It
-// wraps the error of the first one, so errors.Is finds that. Definite is true of it only if
-// all failed and certainly none was done.
+// BatchError says how many items of a call with many items failed; the results of the call tell which. It wraps the error
+// of the first item that failed, so errors.Is finds the kind of that error. Definite reports true for a BatchError only if
+// every item failed and certainly none was carried out.
 type BatchError struct {
 	// Failed is how many of the Total items failed.
 	Failed, Total int
-	// Err is the error of the first that failed.
+	// Err is the error of the first item that failed.
 	Err error
 
-	untouched bool   // certainly no item was done
-	op        string // what the caller of the queue asked for
+	untouched bool   // every item failed, and certainly none was carried out
+	op        string // the operation that the caller asked for, such as "push"
 }
 
-// NewBatchError returns the error of a call with many items by the errors of its items: nil if none failed, else a *BatchError. op is the
-// operation, whose name the items' errors may begin with. It is for stores with calls of their own that take many items.
+// NewBatchError returns nil if every one of errs is nil, else a *BatchError. errs has the error of each item of a call, in
+// order, nil for an item that succeeded. op names the operation, such as "push"; an item's error may begin with that name,
+// which the text of the BatchError then does not repeat. NewBatchError is for stores with calls of their own that take many
+// items, as pgstore's PushManyTx does.
 func NewBatchError(op string, errs []error) error {
 	e := &BatchError{Total: len(errs), untouched: true, op: op}
 	for _, err := range errs {
@@ -116,20 +123,20 @@ func (e *BatchError) Error() string {
 // Unwrap returns Err.
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// ErrorKind is one entry of the vocabulary.
+// ErrorKind describes one error of the vocabulary.
 type ErrorKind struct {
 	// Err is the sentinel.
 	Err error
-	// Code is its name on every wire: stable, lower case.
+	// Code is the error's name in JSON and in metrics: lower case, and the same in every release.
 	Code string
-	// Definite tells that the operation certainly did not happen.
+	// Definite tells that an operation with this error certainly did not happen.
 	Definite bool
-	// Meaning is one sentence for documents.
+	// Meaning is one sentence for documents and for people.
 	Meaning string
 }
 
-// ErrorKinds returns the vocabulary, most telling first: the first kind that
-// matches an error names it.
+// ErrorKinds returns the vocabulary in order of precedence: an error that wraps several of the kinds has the code of the
+// first. So ErrIndeterminate comes before all others. The slice is the caller's.
 func ErrorKinds() []ErrorKind {
 	return []ErrorKind{
 		{ErrIndeterminate, "indeterminate", false, "The operation may or may not have happened; repeat it with the same ID, or look."},
@@ -137,7 +144,7 @@ func ErrorKinds() []ErrorKind {
 		{ErrTooLarge, "too_large", true, "A body, header or batch is beyond its limit."},
 		{ErrUnsupported, "unsupported", true, "This store does not have the operation."},
 		{ErrNotFound, "not_found", true, "There is no such message or topic."},
-		{ErrDuplicate, "duplicate", true, "The ID is taken by a dead message, or by any and the push asked to fail then."},
+		{ErrDuplicate, "duplicate", true, "The ID is already in use by a dead message, or by any message and the push asked to fail then."},
 		{ErrLeaseLost, "lease_lost", true, "The token is not the current one; somebody else may work on the message."},
 		{ErrCancelled, "cancelled", true, "The message was cancelled while leased; it ends with this attempt."},
 		{ErrLeased, "leased", true, "Somebody works on the message; after a cancel no further attempt will be made."},
@@ -156,8 +163,8 @@ func ErrorKinds() []ErrorKind {
 	}
 }
 
-// ErrorCode returns the code of the first kind that err wraps. The context's errors are "canceled"
-// and "deadline", nil is "", anything else "internal".
+// ErrorCode returns the code of the first kind in ErrorKinds that err wraps. It returns "canceled" and "deadline" for the
+// errors of package context, "" for nil, and "internal" for any other error.
 func ErrorCode(err error) string {
 	if err == nil {
 		return ""
@@ -176,10 +183,10 @@ func ErrorCode(err error) string {
 	return "internal"
 }
 
-// Definite reports whether an operation that returned err certainly did not
-// happen (P13). It is false for ErrIndeterminate and for errors that Punctual does
-// not know. The context's errors are definite unless they come with ErrIndeterminate, and
-// a *BatchError is only if no item was done.
+// Definite reports whether an operation that returned err certainly did not happen (P13). It is false for ErrIndeterminate
+// and for errors that Punctual does not know. An error of package context is definite unless err wraps ErrIndeterminate as
+// well. A *BatchError is definite only if no item was carried out. For example, a push whose error is definite may be
+// repeated under another ID, and any other failed push only under the same one.
 func Definite(err error) bool {
 	if b := (*BatchError)(nil); errors.As(err, &b) {
 		return b.untouched
@@ -192,7 +199,7 @@ func Definite(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// errorf puts a sentence in front of a kind.
+// errorf returns an error that wraps kind and begins with the formatted sentence.
 func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kind)
 }

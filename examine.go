@@ -2,38 +2,37 @@ package punctual
 
 import "context"
 
-// Examiner is an optional interface of stores that can say what they stand on. It tells whether the
-// disk or server below them can keep the promises, and what to change when it cannot. It is what
-// "punctual doctor" prints. As[Examiner] finds it. A store's package has a function of the same name for a store that
-// refuses to open.
+// Examiner is an optional interface of stores that can examine the disk or server below them: whether it can keep the
+// store's promises, and what to change when it cannot. "punctual doctor" prints the findings. As[Examiner] finds it. The
+// packages of stores also have a function Examine, for a store that refuses to open.
 type Examiner interface {
-	// Examine looks at what is below the store and changes nothing there. The findings are in an order that reads
-	// well. The error is for a look that could not be finished, and comes with what was found until then.
+	// Examine examines the disk or server below the store and changes nothing there. It returns the findings in an order for
+	// people to read. An error says that the examination could not be finished; the findings made until then come with it.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 
-// Finding is one thing that was looked at below a store.
+// Finding is the result of examining one thing, such as a setting of a server.
 type Finding struct {
-	// Name says what was looked at, in lower case: "eviction policy".
+	// Name names what was examined, in lower case: "eviction policy".
 	Name string
-	// Value is what was found there: "allkeys-lru".
+	// Value is what was found: "allkeys-lru".
 	Value string
-	// Severity says what it means for the promises.
+	// Severity says what the value means for the promises of the store.
 	Severity Severity
-	// Remedy says why it matters and what to do. It is empty for SeverityGood.
+	// Remedy says why the value matters and what to do. It is empty for SeverityGood.
 	Remedy string
 }
 
-// Severity says how much a finding matters.
+// Severity says what a finding means for the promises of a store.
 type Severity uint8
 
 // The severities of a finding.
 const (
-	// SeverityGood: as it should be.
+	// SeverityGood: the value is as it should be.
 	SeverityGood Severity = iota + 1
-	// SeverityWarning: the store works, with less than it could have or for not much longer.
+	// SeverityWarning: the store works, but not as well as it could, or not for much longer.
 	SeverityWarning
-	// SeverityBad: a promise does not hold; the store refuses to open, or should not be used.
+	// SeverityBad: a promise does not hold. The store refuses to open, or should not be used.
 	SeverityBad
 )
 

@@ -5,49 +5,50 @@ import (
 	"time"
 )
 
-// FinishedKeeper is an optional interface of stores that keep the story of finished messages for as long as their
-// topic asks (Settings.FinishedRetention). As[FinishedKeeper] finds it. A store without it refuses a
+// FinishedKeeper is an optional interface of stores that keep a record of each finished message for as long as its topic
+// says (Settings.FinishedRetention). As[FinishedKeeper] finds it. A store that is no FinishedKeeper refuses a
 // FinishedRetention above 0 with ErrUnsupported.
 //
-// The story is written in the same atomic step as the end of the message. So it is never wrong, and as durable as
-// that end. A message that is purged, or deleted with its topic, leaves none. A dead message is not finished: it is
-// there, with its history, for Settings.DeadRetention.
+// The store writes the finished record in the same atomic step that ends the message, so the record is as durable as the end
+// of the message and never contradicts it. A message that is purged, deleted, or deleted with its topic leaves no record. A
+// dead message is not finished: it stays stored, with its history, for Settings.DeadRetention.
 //
-// A story does not hold the ID; Settings.DedupeWindow does that. So an ID can have a stored message and the story of
-// an earlier one. Inspector.Get returns the first, Finished the second. The next message with the ID that leaves a
-// story replaces it.
+// A finished record does not keep the ID in use; Settings.DedupeWindow and NewMessage.Remember do. So an ID can have a stored
+// message, which Inspector.Get returns, and the record of an earlier message, which Finished returns. The record of the next
+// message that finishes under the ID takes the place of the earlier record.
 type FinishedKeeper interface {
-	// Finished returns the story of the message with this ID that finished last, or ErrNotFound when none is kept. A
-	// wrapper of another store answers ErrUnsupported when that one keeps none.
+	// Finished returns the record of the message that finished last under this ID, or ErrNotFound when none is kept. A
+	// wrapper whose store keeps no records returns ErrUnsupported.
 	Finished(ctx context.Context, topic, id string) (Finished, error)
 }
 
-// Finished is the story of a message that has ended: did it fire, when, and how late. Body and headers are not kept.
+// Finished is the record of a finished message: whether it was handled, when, and how late. It has no body and no headers.
 // Times are whole milliseconds in UTC.
 type Finished struct {
 	ID    string
 	Topic string
-	// Outcome says how it ended.
+	// Outcome says how the message ended.
 	Outcome Outcome
-	// At is the store's clock when it ended.
+	// At is the store's clock when the message ended.
 	At time.Time
-	// Created, FirstDue and Due are those of the message; Due is the due time of its last attempt.
+	// Created, FirstDue and Due are those of the message when it ended; Due is the due time of its last attempt.
 	Created  time.Time
 	FirstDue time.Time
 	Due      time.Time
-	// Attempt counts its deliveries, without those that were snoozed or released.
+	// Attempt is the number of deliveries, without those that ended with a snooze or a release.
 	Attempt int
-	// Delivered is when its last lease began. It is zero when the message never had one, or had given it back. A store
-	// may have lost it when it was opened anew, or its server's clock stood still, between that claim and the end.
+	// Delivered is the store's clock when the last lease of the message began. It is zero when the message never had a lease
+	// or had given it back. A store may also leave it zero when it was opened again, or its server's clock stood still,
+	// between that claim and the end of the message.
 	Delivered time.Time
-	// Failures is the history of failed attempts, oldest first, as the message had it.
+	// Failures is the history of the message, as in Info.
 	Failures []Failure
-	// KeptUntil is when the store forgets the story.
+	// KeptUntil is when the store removes the record.
 	KeptUntil time.Time
 }
 
-// ReadyFor is how long the message could have been claimed before its last lease began, as Delivery.ReadyFor says. It is
-// 0 when Delivered is zero.
+// ReadyFor is how long the message was ready before its last lease began, as Delivery.ReadyFor says. It is 0 when Delivered
+// is zero.
 func (f *Finished) ReadyFor() time.Duration {
 	if f.Delivered.IsZero() {
 		return 0
@@ -55,7 +56,8 @@ func (f *Finished) ReadyFor() time.Duration {
 	return (&Delivery{Message: Message{Due: f.Due, Created: f.Created}, Delivered: f.Delivered}).ReadyFor()
 }
 
-// TotalLate is how long after FirstDue its last lease began: its lateness end to end. It is 0 when Delivered is zero.
+// TotalLate is how long after FirstDue the last lease of the message began: its lateness end to end. It is 0 when Delivered
+// is zero.
 func (f *Finished) TotalLate() time.Duration {
 	if f.Delivered.IsZero() {
 		return 0
@@ -66,12 +68,12 @@ func (f *Finished) TotalLate() time.Duration {
 // Outcome says how a finished message ended.
 type Outcome string
 
-// The ways in which a message ends and leaves a story.
+// The outcomes of finished messages.
 const (
-	// OutcomeAcked: the holder of its lease acked it.
+	// OutcomeAcked: the holder of its lease acked the message.
 	OutcomeAcked Outcome = "acked"
-	// OutcomeCancelled: it was cancelled, perhaps under its last lease.
+	// OutcomeCancelled: the message was cancelled, before a lease or under its last one.
 	OutcomeCancelled Outcome = "cancelled"
-	// OutcomeExpired: it expired and was dropped (NewMessage.DropExpired).
+	// OutcomeExpired: the message expired and was dropped (NewMessage.DropExpired).
 	OutcomeExpired Outcome = "expired"
 )

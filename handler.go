@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Handler works on messages. It may be called from many goroutines at once. It must not
-// change d; middleware that has to, say to decompress a body, hands on a copy.
+// Handler works on messages. A Worker calls Handle from many goroutines at once. Handle must not change d; middleware that
+// has to, say to decompress a body, hands on a copy.
 //
-// What it returns decides what becomes of the message:
+// What Handle returns decides what becomes of the message:
 //
 //	nil                    ack: the message is finished
-//	Snooze(d)              again after d; does not count as an attempt
-//	RetryAfter(d, err)     again after d; counts as an attempt
+//	Snooze(d)              delivered again after d; does not count as an attempt
+//	RetryAfter(d, err)     delivered again after d; counts as an attempt
 //	Discard(err)           dead at once, with err in its history
-//	any other error        again when the topic's backoff says; counts as an attempt
-//	a panic, a Goexit      as any other error, the stack in its history
+//	any other error        delivered again when the topic's backoff says; counts as an attempt
+//	a panic, a Goexit      as any other error, with the stack in its history
 //
-// Snooze, RetryAfter and Discard are found in wrapped errors, too (errors.As); the outermost rules.
+// A Snooze, RetryAfter or Discard that is wrapped in another error counts as well (errors.As); of several the outermost one
+// counts.
 //
-// ctx ends when the work is no longer wanted; context.Cause(ctx) says why:
+// ctx ends when the work is no longer wanted, and context.Cause(ctx) says why:
 //
 //	ErrLeaseLost               somebody else may work on the message now
 //	ErrCancelled               no further attempt will be made
 //	context.DeadlineExceeded   the handler's timeout is over
 //	ErrClosed                  the worker was stopped and its time is up
 //
-// A message may be delivered more than once:
-// a handler must bear that, or use Delivery.Token as a fence.
+// A message may be delivered more than once. A handler must bear that, or use Delivery.Token as a fence.
 type Handler interface {
 	Handle(ctx context.Context, d *Delivery) error
 }
@@ -40,8 +40,9 @@ type HandlerFunc func(ctx context.Context, d *Delivery) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, d *Delivery) error { return f(ctx, d) }
 
-// Snooze returns the error with which a handler puts its message off by d,
-// say because a lock is taken. That uses no attempt and leaves no trace in the history. A negative d makes it an ordinary error, which is retried.
+// Snooze returns the error with which a handler puts its message off by d, say because an account is locked. The message
+// keeps its attempts, and its history gets no entry. With a negative d the error is an ordinary one, so that the message is
+// retried.
 func Snooze(d time.Duration) error {
 	if d < 0 {
 		return invalidf("snooze for %v: use a positive duration, or 0 for at once", d)
@@ -49,9 +50,9 @@ func Snooze(d time.Duration) error {
 	return &decisionError{verb: SettleSnooze, delay: d}
 }
 
-// RetryAfter returns the error with which a handler has its message retried
-// after d instead of after the topic's backoff. The attempt counts and err is kept in the
-// history. A negative d makes it an ordinary error, which is retried.
+// RetryAfter returns the error with which a handler has its message retried after d instead of after the topic's backoff.
+// The attempt counts, and the history keeps the text of err. With a negative d the error is an ordinary one, so that the
+// message is retried after the topic's backoff.
 func RetryAfter(d time.Duration, err error) error {
 	if d < 0 {
 		return errors.Join(invalidf("retry after %v: use a positive duration, or 0 for at once", d), err)
@@ -59,11 +60,11 @@ func RetryAfter(d time.Duration, err error) error {
 	return &decisionError{verb: SettleRetry, delay: d, err: err}
 }
 
-// Discard returns the error with which a handler gives up on its message: it
-// becomes dead with ReasonDiscarded, err in its history.
+// Discard returns the error with which a handler gives up on its message: the message becomes dead with ReasonDiscarded, and
+// its history keeps the text of err.
 func Discard(err error) error { return &decisionError{verb: SettleDiscard, err: err} }
 
-// decisionError is an error that says what to do with the message.
+// decisionError is the error that Snooze, RetryAfter and Discard return: it says how to settle the message.
 type decisionError struct {
 	verb  Verb
 	delay time.Duration
@@ -84,17 +85,18 @@ func (e *decisionError) Error() string {
 
 func (e *decisionError) Unwrap() error { return e.err }
 
-// Decision is what becomes of a message.
+// Decision is how to settle a message after its handler has returned.
 type Decision struct {
 	// Verb is SettleAck, SettleRetry, SettleSnooze or SettleDiscard.
 	Verb Verb
-	// Delay is that of a Settlement: until the next attempt, or UseBackoff. 0 for SettleAck and SettleDiscard.
+	// Delay is the Settlement.Delay: the time until the next attempt, or UseBackoff. It is 0 for SettleAck and SettleDiscard.
 	Delay time.Duration
 	// Err is what the handler returned.
 	Err error
 }
 
-// DecisionOf says what becomes of the message whose handler returned err.
+// DecisionOf returns how to settle the message whose handler returned err. It is for those who run handlers without a
+// Worker.
 func DecisionOf(err error) Decision {
 	if err == nil {
 		return Decision{Verb: SettleAck}

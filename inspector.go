@@ -5,45 +5,42 @@ import (
 	"time"
 )
 
-// Inspector is what people and consoles use to look into a store and to steer its
-// topics. It is an optional interface of stores, which As[Inspector] finds. Answers are
-// as of one instant of the store's clock but may be overtaken when they arrive.
-// All methods are safe for concurrent use. What comes first when several errors hold is as for Store: a closed or failed
-// store, an ended context, then a malformed argument.
+// Inspector is an optional interface of stores that can list and count their messages, and change the settings of topics.
+// The command line and the console use it; As[Inspector] finds it. Each answer is true of one instant of the store's clock,
+// and may be out of date when it arrives. All methods are safe for concurrent use. They check their arguments in the order
+// that Store describes: a closed or failed store comes first, then an ended context, then a malformed argument.
 type Inspector interface {
-	// Get returns one message, or ErrNotFound.
+	// Get returns one message in any state, or ErrNotFound.
 	Get(ctx context.Context, topic, id string) (Info, error)
-	// List returns one page of a topic's messages, in order of time. That is the due time of
-	// scheduled and ready ones, the end of the lease of leased ones, the time of death of dead ones.
-	// Messages with equal times are listed in an order that the store chooses and keeps
-	// from page to page. The list of a topic that does not exist is empty.
+	// List returns one page of a topic's messages in order of time, the earliest first. The time is the due time of scheduled
+	// and ready messages, the end of the lease of leased ones, and the time of death of dead ones. Messages with equal times
+	// are listed in an order that the store chooses and keeps from page to page. The list of a topic that does not exist is
+	// empty.
 	List(ctx context.Context, q ListQuery) (Page, error)
 	// Topics returns the statistics of every topic, sorted by name.
 	Topics(ctx context.Context) ([]TopicStats, error)
 	// Stats returns the statistics of one topic, or ErrNotFound.
 	Stats(ctx context.Context, topic string) (TopicStats, error)
-	// Forecast counts the messages due in each of q.Buckets steps ahead. Ready and
-	// leased messages count in Overdue. A topic that does not exist has none.
+	// Forecast counts the scheduled messages due in each of q.Buckets steps of time, and in Overdue the ready and leased
+	// ones. A topic that does not exist has none.
 	Forecast(ctx context.Context, q ForecastQuery) (Forecast, error)
 
 	// Settings returns a topic's settings; those of a topic that does not exist
 	// are the defaults.
 	Settings(ctx context.Context, topic string) (Settings, error)
-	// Configure changes the settings that are set in the patch, for every process
-	// that uses the store, and returns all of them. It creates the topic if need be.
+	// Configure changes the settings whose fields are set in the patch, for every process that uses the store, and returns
+	// all settings of the topic. It creates a topic that does not exist.
 	Configure(ctx context.Context, topic string, p SettingsPatch) (Settings, error)
 
-	// Purge removes messages without delivering them and returns how many.
-	// Leased messages are purged too; their holders learn it from ErrLeaseLost. In a topic that does not exist it
-	// removes 0.
-	// A purge of many messages may take effect in several atomic steps. One of StateNone
-	// without bounds takes all that are live when it begins, also those that become ready or whose
-	// lease runs out meanwhile. The IDs of purged messages are free at once: Settings.DedupeWindow
-	// does not hold them.
+	// Purge removes messages without delivering them and returns how many. It removes leased messages too; their holders get
+	// ErrLeaseLost. In a topic that does not exist it removes 0. A purge of many messages may take effect in several atomic
+	// steps. A purge of StateNone without bounds removes all messages that are live when it begins, also those that become
+	// ready or whose lease runs out meanwhile. The IDs of purged messages may be used again at once, whatever
+	// Settings.DedupeWindow says.
 	Purge(ctx context.Context, q PurgeQuery) (int64, error)
-	// DeleteTopic removes a topic with its settings, all its messages, leased and dead ones included, and what it
-	// remembers. It returns how many messages it removed. All its IDs are free at once. ErrNotFound when there is no
-	// such topic. In a topic of several partitions it takes effect in one atomic step for each.
+	// DeleteTopic removes a topic with its settings, all its messages in any state, its finished records and the IDs that it
+	// remembers. It returns how many messages it removed, or ErrNotFound. All IDs of the topic may be used again at once. In
+	// a topic of several partitions DeleteTopic takes effect in one atomic step for each partition.
 	DeleteTopic(ctx context.Context, topic string) (int64, error)
 }
 
@@ -52,23 +49,24 @@ type ListQuery struct {
 	Topic string
 	// State is required.
 	State State
-	// Reason keeps the dead messages that are dead for it; empty keeps all. It needs StateDead. A store looks
-	// at a bounded number of messages for one page. So where few of many are kept, a page may be short, even
-	// empty, while Page.Next says where to go on.
+	// Reason selects the messages that are dead for this reason; empty selects all. It needs StateDead. A store reads about
+	// 10,000 messages at most for one page. So where few of many messages are selected, a page may have fewer messages than
+	// Limit, even none, while Page.Next says where the list continues.
 	Reason DeathReason
-	// From and To bound the time by which List orders: From included, To not.
-	// Zero is no bound.
+	// From and To bound the time by which List orders: From is the first time included, To the first one excluded. The zero
+	// Time sets no bound.
 	From, To time.Time
 	// Limit is the size of the page, 1 to 10000; 0 means 100.
 	Limit int
-	// After continues behind a former Page.Next; empty starts at the beginning.
+	// After is the Page.Next of the page before; empty starts at the beginning.
 	After string
 }
 
 // Page is a part of a list.
 type Page struct {
 	Messages []Info
-	// Next, if not empty, is the ListQuery.After that continues the list, also behind an empty page.
+	// Next is the ListQuery.After of the next page. It is empty when this page is the last one, and may be set although this
+	// page is empty.
 	Next string
 }
 
@@ -79,8 +77,7 @@ type TopicStats struct {
 	Ready     int64
 	Leased    int64
 	Dead      int64
-	// NextDue is the earliest due time among scheduled and ready messages; zero
-	// when there is none.
+	// NextDue is the earliest due time of the scheduled and ready messages; zero when there are none.
 	NextDue  time.Time
 	Settings Settings
 }
@@ -90,10 +87,10 @@ func (s TopicStats) Live() int64 { return s.Scheduled + s.Ready + s.Leased }
 
 // ForecastQuery asks how many messages are due when.
 type ForecastQuery struct {
-	// Topic, or empty for all topics.
+	// Topic is the topic to count; empty counts all topics together.
 	Topic string
-	// From is where the first bucket begins, at the latest the store's clock, which it is by default.
-	// So buckets can begin with a day or an hour. It is rounded down to whole milliseconds.
+	// From is the time at which the first bucket begins, rounded down to whole milliseconds. The zero Time is the store's
+	// clock; a later time than that is ErrInvalid. With an earlier one the buckets can begin with a whole hour or day.
 	From time.Time
 	// Step is the width of a bucket, at least 1 ms. It is rounded up to whole milliseconds.
 	Step time.Duration
@@ -103,21 +100,20 @@ type ForecastQuery struct {
 
 // Forecast counts scheduled messages by due time.
 type Forecast struct {
-	// From is where the first bucket begins. What is due between it and the store's clock is overdue.
+	// From is the time at which the first bucket begins. Messages due between From and the store's clock count in Overdue.
 	From time.Time
-	// Step is the width of a bucket, the one that was used.
+	// Step is the width of a bucket, rounded up to whole milliseconds.
 	Step time.Duration
 	// Counts[i] is the number due in [From+i*Step, From+(i+1)*Step).
 	Counts []int64
-	// Overdue counts ready and leased messages, Beyond those due after the last bucket.
+	// Overdue counts the ready and leased messages, Beyond the scheduled ones due after the last bucket.
 	Overdue, Beyond int64
 }
 
-// PurgeQuery says what to remove.
+// PurgeQuery says which messages of a topic to remove.
 type PurgeQuery struct {
 	Topic string
-	// State to purge: StateScheduled, StateReady, StateLeased or StateDead;
-	// StateNone purges all but the dead.
+	// State is the state of the messages to remove; StateNone stands for all that are not dead.
 	State State
 	// From and To bound the time as in ListQuery.
 	From, To time.Time
@@ -125,24 +121,24 @@ type PurgeQuery struct {
 
 // Checker is an optional interface of stores that can scan themselves for damage. As[Checker] finds it.
 type Checker interface {
-	// Check reads everything and returns what it counted and what is wrong. progress,
-	// if not nil, is called from time to time with the number of messages read. The
-	// error is for a scan that could not be finished.
+	// Check reads everything that is stored, and returns how much it counted and what is damaged. It calls progress, if not
+	// nil, from time to time with the number of messages read so far. The error says that the scan could not be finished.
 	Check(ctx context.Context, progress func(read int64)) (CheckReport, error)
 }
 
 // CheckReport is the result of a full scan.
 type CheckReport struct {
 	Topics, Live, Dead int64
-	// Problems is empty for a sound store; one sentence each, at most 100.
+	// Problems has a sentence for each damage, at most 100. It is empty for a sound store.
 	Problems []string
 }
 
-// Settings are a topic's rules. They live in the store and apply to every process.
+// Settings are the rules of a topic. They live in the store and apply to every process.
 //
-// A setting counts when it is used. Lease is read at a claim and an extension, MaxAttempts at a claim
-// and a retry, Backoff at a retry. The pauses are read at a push and a claim, DeadRetention whenever
-// somebody looks. DedupeWindow and FinishedRetention are fixed, for each message, when it finishes.
+// A change applies as soon as the setting is used next. A claim and an extension use Lease, a claim and a retry use
+// MaxAttempts, a retry uses Backoff, a push and a claim use the pauses. DeadRetention applies to all dead messages of the
+// topic, also to those that died before the change. DedupeWindow and FinishedRetention are fixed, for each message, when it
+// finishes.
 type Settings struct {
 	// Lease is how long a claim may work before the message is ready again, unless the lease is extended.
 	// Allowed: 10ms to 1d (MinLease to MaxLease). Default: 30s.

@@ -4,31 +4,31 @@ import "time"
 
 // Limits that every store enforces before it stores anything.
 const (
-	// MaxTopicBytes and MaxIDBytes bound names.
+	// MaxTopicBytes and MaxIDBytes are the greatest lengths of a topic's name and of an ID, in bytes.
 	MaxTopicBytes = 128
 	MaxIDBytes    = 128
-	// DefaultMaxBody is the body size that stores accept unless configured otherwise.
+	// DefaultMaxBody is the greatest length of a body that a store accepts unless it is configured otherwise: 1 MiB.
 	DefaultMaxBody = 1 << 20
-	// MaxHeaderBytes bounds the sum of all header names and values.
+	// MaxHeaderBytes is the greatest length of all header names and values of a message together, in bytes: 16 KiB.
 	MaxHeaderBytes = 16 << 10
-	// MaxErrorBytes bounds the text of one Failure.
+	// MaxErrorBytes is the greatest length of Failure.Error, in bytes: 1 KiB.
 	MaxErrorBytes = 1 << 10
-	// MaxClaim bounds Claim.Max.
+	// MaxClaim is the most messages that one claim may ask for (Claim.Max).
 	MaxClaim = 10_000
-	// MaxClaimTopics bounds the names in Claim.Topics. A worker of more topics makes several claims.
+	// MaxClaimTopics is the most topics that one claim may name. A worker of more topics makes several claims.
 	MaxClaimTopics = 1000
-	// MaxBatch bounds the items of one Push, Settle or Amend.
+	// MaxBatch is the most items of one Push, Settle or Amend.
 	MaxBatch = 10_000
-	// MaxAttemptsLimit bounds MaxAttempts.
+	// MaxAttemptsLimit is the greatest value of Settings.MaxAttempts and NewMessage.MaxAttempts.
 	MaxAttemptsLimit = 1_000_000
-	// MaxPartitions bounds the partitions of a topic.
+	// MaxPartitions is the most partitions of a topic.
 	MaxPartitions = 256
-	// MinLease and MaxLease bound the length of a lease.
+	// MinLease and MaxLease are the shortest and the longest lease.
 	MinLease = 10 * time.Millisecond
 	MaxLease = 24 * time.Hour
-	// MaxFinishedRetention bounds Settings.FinishedRetention and NewMessage.Remember: a year, and a day for leap years.
+	// MaxFinishedRetention is the longest Settings.FinishedRetention and NewMessage.Remember: a leap year.
 	MaxFinishedRetention = 366 * 24 * time.Hour
 )
 
-// MaxDue is the last due time (P9). Anything beyond is an error.
+// MaxDue is the last time at which a message can be due (P9); a later due time is ErrInvalid.
 var MaxDue = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)

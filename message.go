@@ -8,34 +8,33 @@ type Message struct {
 	// ID names the message within its topic: 1 to 128 printable ASCII bytes,
 	// a time-ordered ULID unless the pusher chose one.
 	ID string
-	// Topic is the stream that the message belongs to.
+	// Topic is the name of the topic that the message was pushed to.
 	Topic string
-	// Body is handed over byte for byte; nil when it is empty.
+	// Body is the body as it was pushed, byte for byte; nil when it is empty.
 	Body []byte
-	// Headers travel with the body; nil when there are none.
+	// Headers are the headers as they were pushed; nil when there are none.
 	Headers map[string]string
 	// Due is the earliest instant at which the message may be delivered. A retry or
 	// snooze moves it to the time of the next attempt.
 	Due time.Time
-	// FirstDue is when the message was to be delivered for the first time. It is the due time of its push, or of the
-	// last reschedule or requeue.
+	// FirstDue is the due time of the first attempt: the one that the push, or the last reschedule or requeue, asked for. A
+	// retry or snooze leaves it as it is.
 	FirstDue time.Time
-	// Attempt counts the deliveries so far, this one included. Snooze and
-	// Release take theirs back.
+	// Attempt is the number of deliveries so far, this one included. A delivery that ended with a snooze or a release does
+	// not count.
 	Attempt int
-	// MaxAttempts bounds Attempt (P6). 0 follows the topic's setting.
+	// MaxAttempts is the most attempts that the message gets (P6). 0 follows the topic's setting.
 	MaxAttempts int
 	// Created is the store's clock when the message was pushed.
 	Created time.Time
-	// Expires is the instant from which the message is not delivered any more;
-	// zero means never. It lies ExpireAfter behind FirstDue, and so moves with a
-	// reschedule but not with a retry. One that would lie beyond MaxDue is the millisecond after MaxDue.
+	// Expires is the instant from which the message is not delivered any more; zero means that it does not expire. It is
+	// NewMessage.ExpireAfter after FirstDue, so that a reschedule moves it and a retry does not. An expiry that would lie
+	// beyond MaxDue is the millisecond after MaxDue.
 	Expires time.Time
-	// DropExpired asks that an expired message vanishes; otherwise it becomes dead
-	// with ReasonExpired.
+	// DropExpired has the message dropped when it expires; otherwise it becomes dead with ReasonExpired.
 	DropExpired bool
-	// Remember is how long the ID is taken as a duplicate after the message finished, in whole milliseconds. 0 follows
-	// the topic's Settings.DedupeWindow.
+	// Remember is how long the ID stays in use after the message has finished, in whole milliseconds. 0 follows the topic's
+	// Settings.DedupeWindow.
 	Remember time.Duration
 }
 
@@ -47,7 +46,7 @@ type State uint8
 const (
 	// StateNone is the zero value; in a ListQuery it stands for any state.
 	StateNone State = iota
-	// StateScheduled is a message whose due time lies ahead.
+	// StateScheduled is a message whose due time lies in the future.
 	StateScheduled
 	// StateReady is a message whose time has come, including one whose lease ran out.
 	StateReady
@@ -86,56 +85,57 @@ const (
 	ReasonExpired DeathReason = "expired"
 )
 
-// Failure is one attempt that did not end with an ack. Snoozed and released
-// attempts leave none.
+// Failure is one attempt that failed: it ended with a retry or a discard, or its lease ran out. An attempt that ended with
+// a snooze or a release leaves none.
 type Failure struct {
 	// Attempt is the number of the attempt that failed, from 1.
 	Attempt int
-	// At is the store's clock when the failure was recorded. For a lease that ran out that is the claim which met
-	// the message next, so the lease itself ended earlier.
+	// At is the store's clock when the failure was recorded. A lease that ran out is recorded by the next claim that
+	// encounters the message, so the lease itself ended earlier.
 	At time.Time
-	// Error is what the holder said, at most MaxErrorBytes of it; "lease ran out" when the
-	// holder said nothing.
+	// Error is the text that the holder of the lease gave, at most MaxErrorBytes of it; "lease ran out" when the lease ended
+	// without a word of its holder.
 	Error string
 }
 
-// Info is a stored message with all that the store knows of it.
+// Info is a stored message with its state and all else that the store knows of it.
 type Info struct {
 	Message
-	// State as of the store's clock when the Info was read.
+	// State is the state by the store's clock when the Info was read.
 	State State
 	// LeaseUntil is the end of the lease; zero unless State is StateLeased.
 	LeaseUntil time.Time
-	// CancelRequested tells that a leased message was cancelled: no further
-	// attempt will be made after the one under way (P5).
+	// CancelRequested tells that the message was cancelled under a lease: it gets no attempt after the one under way (P5).
 	CancelRequested bool
-	// Died and Reason are set when State is StateDead.
+	// Died is the store's clock when the message became dead, and Reason why it did. Both are zero unless State is
+	// StateDead.
 	Died   time.Time
 	Reason DeathReason
-	// Failures is the history of failed attempts, oldest first, at most MaxFailures.
+	// Failures is the history: the latest failed attempts, at most 16 (storekit.MaxFailures), the oldest first.
 	Failures []Failure
 }
 
 // Delivery is a message under a lease, as a Claim returns it.
 type Delivery struct {
 	Message
-	// Token proves the lease. It grows with every claim of a topic's ID, also
-	// across messages that used the same ID one after the other (P4).
+	// Token identifies the lease in a Settlement. It grows with every claim of an ID in a topic, also from one message to a
+	// later one with the same ID (P4), so that it can serve as a fence: a database row that stores the highest Token seen
+	// refuses the writes of a worker whose lease has ended.
 	Token int64
 	// Delivered is the store's clock at the claim; never before Due (P2).
 	Delivered time.Time
-	// LeaseUntil is when the lease ends unless extended.
+	// LeaseUntil is when the lease ends, by the store's clock, unless it is extended.
 	LeaseUntil time.Time
-	// Failures is the history of earlier attempts, oldest first.
+	// Failures is the history of earlier attempts, as in Info.
 	Failures []Failure
 }
 
-// Late is how long after the due time of this attempt the message was claimed; never
-// negative.
+// Late is how long after the due time of this attempt the message was claimed. It is never negative.
 func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
 
-// ReadyFor is how long the message could have been claimed before it was. It counts from the due time of this
-// attempt, or from its push when that came later. It is the lateness that metrics and consoles show.
+// ReadyFor is how long the message was ready before it was claimed: since the due time of this attempt, or since its push if
+// that came later. For example, a message pushed at 12:00 with a due time of 11:00 and claimed at 12:01 was ready for a
+// minute, while Late says an hour and a minute. Metrics and the console show ReadyFor as lateness.
 func (d *Delivery) ReadyFor() time.Duration {
 	if d.Created.After(d.Due) {
 		return d.Delivered.Sub(d.Created)
@@ -143,6 +143,6 @@ func (d *Delivery) ReadyFor() time.Duration {
 	return d.Late()
 }
 
-// TotalLate is how long after FirstDue the message was claimed: its lateness end to end,
-// with all attempts that failed before; never negative.
+// TotalLate is how long after FirstDue the message was claimed: its lateness end to end, in which the attempts that failed
+// before and their backoff are included. It is never negative.
 func (d *Delivery) TotalLate() time.Duration { return d.Delivered.Sub(d.FirstDue) }

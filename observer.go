@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// Observer is told what a Queue or a Worker does, for metrics and traces. Each function may be nil. They are called
-// synchronously, from any goroutine and from several at once. They are on the way of the message, so they must be
-// quick and must not block. What they are given is theirs to read during the call, not to keep or to change.
+// Observer has functions that a Queue or a Worker calls for what it does, for metrics and traces. Each function may be nil.
+// They are called synchronously, from any goroutine and from several at once. The message waits for them, so they must be
+// quick and must not block. They may read their arguments during the call, but neither change nor keep them.
 //
-// ctx carries the values of the one that it is about. That is the caller of a Queue, the handler of
-// a message, or else the worker. It may have ended.
+// ctx carries the values of the context of the Queue's caller or of the message's handler; for calls that belong to neither,
+// those of the context of the Worker. It may have ended.
 //
 // An Observer must not be changed once a Queue or Worker has it.
 type Observer struct {
-	// OnPush is called once for each message pushed, when its outcome is known to the caller. r.Status says what was
-	// stored, r.Err what was refused or is not known. took is the time that the whole call took.
+	// OnPush is called once for each message pushed, just before the call returns. r.Err, if not nil, says why the message
+	// was refused or that its outcome is not known; otherwise r.Status says what became of it. took is the time that the
+	// whole call took.
 	OnPush func(ctx context.Context, r PushResult, took time.Duration)
-	// OnAmend is called once for each cancel, reschedule, requeue and delete. r.Err says what it
-	// met, was refused for, or that its outcome is not known. took is the time of the whole call.
+	// OnAmend is called once for each cancel, reschedule, requeue and delete. r.Err, if not nil, says why the change was not
+	// made or that its outcome is not known. took is the time that the whole call took.
 	OnAmend func(ctx context.Context, a Amendment, r Amended, took time.Duration)
 
-	// OnClaim is called after each claim that did not fail, n being the number of
-	// messages it brought. took includes the time spent waiting for the first to be due.
+	// OnClaim is called after each claim that did not fail; n is the number of messages that it returned. took includes the
+	// time spent waiting until a message was due.
 	OnClaim func(ctx context.Context, n int, took time.Duration)
-	// OnStart is called before a handler is given d. d.Late() says how late it is.
+	// OnStart is called before the handler of d is called.
 	OnStart func(ctx context.Context, d *Delivery)
-	// OnFinish is called when the handler of d is done and v has been decided. err is what the handler returned (nil
-	// for SettleAck), took how long it ran.
+	// OnFinish is called when the handler of d has returned. v is how its message will be settled, err what the handler
+	// returned (nil for SettleAck), and took how long the handler ran.
 	OnFinish func(ctx context.Context, d *Delivery, v Verb, took time.Duration, err error)
-	// OnSettle is called once for each settlement when its outcome is known: err is what the store
-	// said of it, nil when it was done. took includes repetitions. A worker tells of what ends a lease,
-	// a server also of extensions.
+	// OnSettle is called once for each settlement when its outcome is known: err is the store's error, nil when the
+	// settlement was made. took includes repeated tries. A worker calls OnSettle for settlements that end a lease, a server
+	// also for extensions.
 	OnSettle func(ctx context.Context, s Settlement, took time.Duration, err error)
-	// OnLeaseLost is called when a worker learns that d is not its own any more: err
-	// wraps ErrLeaseLost, or ErrCancelled when somebody cancelled it meanwhile. It may come
-	// instead of OnStart: no handler starts under a lease that may have ended.
+	// OnLeaseLost is called when a worker learns that it does not hold the lease of d any more. err wraps ErrLeaseLost, or
+	// ErrCancelled when somebody cancelled the message meanwhile. It may be called without an OnStart before, because no
+	// handler starts under a lease that may have ended.
 	OnLeaseLost func(ctx context.Context, d *Delivery, err error)
-	// OnError is called for an error that no caller is there to receive: op is "claim",
-	// "settle" or "extend".
+	// OnError is called for an error that is returned to no caller. op is "claim", "settle" or "extend".
 	OnError func(ctx context.Context, op string, err error)
 }
 
@@ -55,7 +55,8 @@ func (o *Observer) amended(ctx context.Context, a Amendment, r Amended, took tim
 	}
 }
 
-// JoinObservers returns an Observer that tells each of those given, in their order. Those that are nil are left out.
+// JoinObservers returns an Observer that calls the functions of each of the observers, in the order given. Observers that
+// are nil are left out.
 func JoinObservers(observers ...*Observer) *Observer {
 	all := slices.DeleteFunc(slices.Clone(observers), func(o *Observer) bool { return o == nil })
 	return &Observer{

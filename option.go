@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Compose builds a message from options, for PushMany. An option that cannot be gives
-// ErrInvalid. The order of the options does not matter. Of two of the same kind the
-// latter counts, so that defaults can be overridden. A delay (In, Level) together with an
-// instant (At) is ErrInvalid.
+// Compose builds a message from options, for PushMany. The order of options of different kinds does not matter. Of two
+// options of the same kind the later one counts, so that a caller can override defaults: Header options of different names
+// add up, and of two with one name the later one counts. An option that is nil or has an impossible value is ErrInvalid, and
+// so is a delay (In, Level) together with an instant (At).
 func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) {
 	m := NewMessage{Topic: topic, Body: body}
 	var spread spreadOption
@@ -19,7 +19,7 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 		case nil:
 			return NewMessage{}, invalidf("push option %d is nil", i+1)
 		case spreadOption:
-			spread = o // comes on top of a time that may follow
+			spread = o // applied last, because In or At may follow it
 		case When:
 			if err := o.applyPush(&m); err != nil {
 				return NewMessage{}, err
@@ -40,27 +40,27 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 	return m, nil
 }
 
-// A PushOption says how a message is pushed. The options are In, At, Level, Spread, ID,
-// Replace, ReplaceDead, FailIfExists, Remember, Header, Headers, MaxAttempts, Expire and DropExpired.
+// A PushOption sets a field of a message that is to be pushed. The options are In, At, Level, Spread, ID, Replace,
+// ReplaceDead, FailIfExists, Remember, Header, Headers, MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
 
-// When is a point in time at which a message is to be delivered, made by In, At or Level.
-// The zero When is now. It is a PushOption, too; a push without one is due now.
+// When is the due time of a message, made by In, At or Level. The zero When is now. A When is also a PushOption; a message
+// pushed without one is due now.
 type When struct {
 	due   time.Time
 	delay time.Duration
 	err   error
 }
 
-// In is d after the store's clock at the moment of storing (P8), rounded up to whole
-// milliseconds. A negative d gives ErrInvalid.
+// In returns the due time that is d after the store's clock at the moment of storing (P8), rounded up to whole milliseconds.
+// A negative d is ErrInvalid.
 func In(d time.Duration) When { return When{delay: d} }
 
-// At is the instant t, rounded up to whole milliseconds. A time in the past delivers at
-// once. The zero Time, which is most often one that was forgotten, and times after
-// MaxDue give ErrInvalid (P9).
+// At returns the due time t, rounded up to whole milliseconds. A message whose due time lies in the past is due at once. The
+// zero Time is ErrInvalid, because most often it is a field that somebody forgot to set; a time after MaxDue is ErrInvalid,
+// too (P9).
 func At(t time.Time) When {
 	if t.IsZero() {
 		return When{err: invalidf("the due time is the zero Time: set it, or use In(0) for now")}
@@ -68,12 +68,12 @@ func At(t time.Time) When {
 	return When{due: t}
 }
 
-// Level is one of the 18 delay levels of RocketMQ (its default messageDelayLevel), for those who
-// come from there. For n from 1 to 18 they are
+// Level returns the due time of the n-th of RocketMQ's 18 delay levels (its default messageDelayLevel), for programs that
+// were written for RocketMQ. For n from 1 to 18 the delays are
 //
 //	1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h
 //
-// Any other n gives ErrInvalid.
+// Any other n is ErrInvalid.
 func Level(n int) When {
 	if n < 1 || n > len(levels) {
 		return When{err: invalidf("delay level %d: use 1 to %d", n, len(levels))}
@@ -93,9 +93,9 @@ func (w When) applyPush(m *NewMessage) error {
 	return w.err
 }
 
-// Spread moves the due time later by a random part of d, each part equally likely. So
-// messages made for the same instant do not fall due all at once. A negative d gives
-// ErrInvalid; 0 spreads nothing.
+// Spread makes the message due later by a random time from 0 to d, each equally likely, so that messages made for the same
+// instant do not all fall due at once. For example, At(nine) with Spread(10*time.Minute) is due between 9:00 and 9:10. A
+// negative d is ErrInvalid; 0 spreads nothing.
 func Spread(d time.Duration) PushOption { return spreadOption(d) }
 
 type spreadOption time.Duration
@@ -105,7 +105,7 @@ func (o spreadOption) applyPush(m *NewMessage) error {
 	switch {
 	case d < 0:
 		return invalidf("spread %v is negative", d)
-	case d == 0 || m.Delay < 0: // the store refuses the delay; it must not be hidden
+	case d == 0 || m.Delay < 0: // a negative delay stays, so that the store refuses it
 		return nil
 	case !m.Due.IsZero():
 		m.Due = m.Due.Add(rand.N(d))
@@ -117,11 +117,11 @@ func (o spreadOption) applyPush(m *NewMessage) error {
 	return nil
 }
 
-// ID names the message, 1 to 128 printable ASCII bytes, in place of a generated ID. It makes the push idempotent
-// (P7). As long as the topic holds a message with this ID, a further push keeps the first, unless Replace or
-// FailIfExists is given. If that one is dead, so that it would not be delivered, the push is ErrDuplicate unless
-// ReplaceDead is given. Once that message has finished, a further push stores a new one, unless Remember or
-// Settings.DedupeWindow holds the ID.
+// ID names the message, with 1 to 128 printable ASCII bytes, instead of a generated ID. It makes the push idempotent (P7):
+// while the topic holds a message with this ID, a further push keeps that message, unless Replace or FailIfExists is given.
+// If the stored message is dead, so that it would not be delivered, the further push fails with ErrDuplicate unless Replace
+// or ReplaceDead is given. Once the message has finished, a further push stores a new one, unless the ID is still remembered
+// because of Remember or Settings.DedupeWindow.
 func ID(s string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ID = s
@@ -132,15 +132,15 @@ func ID(s string) PushOption {
 	})
 }
 
-// Replace puts the message in the place of one with the same ID, due time and body in one
-// step: see IfExistsReplace. Repeated, it postpones: that is a debounce.
+// Replace puts the message in the place of a stored one with the same ID, in one atomic step; see IfExistsReplace. Pushed
+// again and again with In(5*time.Second), a message is delivered 5 s after the last push, which makes a debounce.
 func Replace() PushOption { return ifExists(IfExistsReplace) }
 
-// ReplaceDead puts the message in the place of a dead one with the same ID; any other is kept,
-// as without the option.
+// ReplaceDead puts the message in the place of a dead one with the same ID. It keeps a message in any other state, as a push
+// without the option does.
 func ReplaceDead() PushOption { return ifExists(IfExistsReplaceDead) }
 
-// FailIfExists refuses the message with ErrDuplicate if its ID is taken.
+// FailIfExists refuses the message with ErrDuplicate if its ID is already in use.
 func FailIfExists() PushOption { return ifExists(IfExistsFail) }
 
 func ifExists(v IfExists) PushOption {
@@ -150,9 +150,10 @@ func ifExists(v IfExists) PushOption {
 	})
 }
 
-// Remember has the ID taken as a duplicate for d after this message finished (acked, cancelled, dropped), in the place of the
-// topic's Settings.DedupeWindow. With it a push that is repeated later is done once. At most MaxFinishedRetention, rounded
-// up to whole milliseconds; 0, the default, follows the topic. A message that became dead holds its ID as long as it is kept.
+// Remember keeps the ID of this message in use for d after the message has finished (acked, cancelled, dropped), so that a
+// push that is repeated in that time is a duplicate. It takes the place of Settings.DedupeWindow. d is rounded up to whole
+// milliseconds and at most MaxFinishedRetention; 0, the default, follows the topic's setting. A dead message keeps its ID in
+// use as long as it is stored.
 func Remember(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.Remember = d
@@ -160,7 +161,7 @@ func Remember(d time.Duration) PushOption {
 	})
 }
 
-// Header adds one header; all of them together are at most MaxHeaderBytes.
+// Header adds one header. The names and values of all headers are at most MaxHeaderBytes together.
 func Header(name, value string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		addHeader(m, name, value)
@@ -168,7 +169,7 @@ func Header(name, value string) PushOption {
 	})
 }
 
-// Headers adds those of h, which stays the caller's but must not change before the push.
+// Headers adds the headers in h. Nothing is changed in h, and the caller must not change it before the push.
 func Headers(h map[string]string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		for name, value := range h {
@@ -185,8 +186,8 @@ func addHeader(m *NewMessage, name, value string) {
 	m.Headers[name] = value
 }
 
-// MaxAttempts bounds the deliveries of this message (P6): 1 to MaxAttemptsLimit, 0 to
-// follow the topic's setting, which is the default.
+// MaxAttempts sets the most attempts that this message gets (P6), 1 to MaxAttemptsLimit. 0, the default, follows
+// Settings.MaxAttempts of the topic.
 func MaxAttempts(n int) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.MaxAttempts = n
@@ -194,9 +195,8 @@ func MaxAttempts(n int) PushOption {
 	})
 }
 
-// Expire ends the wish to deliver d after the due time; then the message is dead with
-// ReasonExpired, or gone if DropExpired is given. 0, the default, is never; a negative d
-// gives ErrInvalid.
+// Expire sets how long after its due time the message may still be delivered. After that it becomes dead with ReasonExpired,
+// or is dropped if DropExpired is given. 0, the default, sets no end; a negative d is ErrInvalid.
 func Expire(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ExpireAfter = d
@@ -204,7 +204,7 @@ func Expire(d time.Duration) PushOption {
 	})
 }
 
-// DropExpired lets the message vanish when it expires, instead of becoming dead.
+// DropExpired has the message dropped when it expires, instead of becoming dead. It needs Expire to have an effect.
 func DropExpired() PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.DropExpired = true

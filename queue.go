@@ -13,16 +13,17 @@ import (
 	"github.com/punctualmq/punctual/internal/batch"
 )
 
-// Queue is the push side: it stores messages and changes those that wait. It gathers concurrent single calls into
-// batches for the store, without a timer. While one batch is on its way the next gathers; a lone call goes at once.
-// All methods are safe for concurrent use; calls made one after the other take effect in that order.
+// Queue is the client of programs that push messages. It stores messages, and cancels, reschedules, requeues and deletes
+// them. Concurrent calls for single messages share batches: the calls that arrive while one batch is on its way to the
+// store form the next batch, and a call that comes alone is sent at once. No timer is involved. All methods are safe for
+// concurrent use; calls made one after the other take effect in that order.
 //
-// A call whose context ends while it waits for its turn definitely did nothing. When the
-// store has the call already, the error wraps ErrIndeterminate: it may or may not have
-// happened. Repeat it with the same ID, or look. Since a batch serves many callers, the
-// values of a caller's context do not reach the store.
+// A call whose context ends while it waits for its batch to be sent certainly did nothing. When the context ends after the
+// store has been given the batch, the error wraps ErrIndeterminate, because the operation may or may not have happened;
+// repeat it with the same ID, or read the message with Get. Since a batch serves many callers, the values of a caller's
+// context do not reach the store.
 //
-// A Queue that is no longer used needs no Close, which only waits for what is under way.
+// A Queue that is no longer used need not be closed: Close only waits for calls under way.
 type Queue struct {
 	store    Store
 	observer *Observer
@@ -37,31 +38,30 @@ type Queue struct {
 
 // QueueConfig adjusts a Queue. The zero value has the defaults.
 type QueueConfig struct {
-	// MaxBatch is the number of items that go to the store in one call, 1 to the
-	// constant MaxBatch. Default 1000.
+	// MaxBatch is the most items that one call of the store gets, 1 to the constant MaxBatch. Default 1000.
 	MaxBatch int
-	// MaxPendingBytes bounds what single pushes under way to the store hold in memory, and
-	// once more single amendments; beyond it they fail with ErrOverloaded (P10). A call
-	// that finds nothing under way passes whatever its size. Default 64 MiB.
+	// MaxPendingBytes is the most memory that pushes of single messages may hold until the store has answered. Amendments of
+	// single messages may hold as much again. A call beyond it fails with ErrOverloaded (P10), unless nothing else is under
+	// way. Default 64 MiB.
 	MaxPendingBytes int64
-	// Observer, if not nil, is told of every push and amendment.
+	// Observer, if not nil, is called for every push and amendment.
 	Observer *Observer
-	// Prepare, if not nil, is called with each message before it is pushed, by the caller's
-	// goroutine with its context. It may add headers, say for a trace, to a map that is the
-	// message's own. An error refuses the message. Prepare is called by many goroutines at once.
+	// Prepare, if not nil, is called with each message before it is pushed, on the caller's goroutine and with its context.
+	// It may change m, for example add the headers of a trace; m.Headers is a map of this message alone and not nil. An error
+	// refuses the message. Prepare is called from many goroutines at once.
 	Prepare func(ctx context.Context, m *NewMessage) error
 }
 
 const (
 	defaultMaxBatch        = 1000
 	defaultMaxPendingBytes = 64 << 20
-	// maxBatchBytes bounds one call to the store, unless a single message is larger. So a batch of large bodies does
-	// not keep small ones waiting for long.
+	// maxBatchBytes is the most bytes of one call of the store, unless a single message is larger, so that small messages do
+	// not wait long behind a batch of large ones.
 	maxBatchBytes = 4 << 20
-	// lateBatch is how long a call to the store may take until those that wait go on without it,
-	// and its topics go separately (P14).
+	// lateBatch is how long a call of the store may take before the waiting calls are sent without its end, and the topics of
+	// the late call go in batches of their own (P14).
 	lateBatch = 200 * time.Millisecond
-	// itemBytes is what an item takes in memory beside its body, headers and names.
+	// itemBytes is how much memory an item is counted with beside its body, headers and names.
 	itemBytes = 256
 )
 
@@ -122,10 +122,10 @@ func (q *Queue) Store() Store {
 	return q.store
 }
 
-// Push stores one message, due now unless an option says otherwise. When it returns
-// without an error the message is as durable as the store promises (P1). A message that
-// was refused is an error, too; the result's Status tells a new message from one that was
-// kept or replaced. body is the caller's again after return, whatever the outcome.
+// Push stores one message, due now unless an option says otherwise. When it returns without an error the message is as
+// durable as the store promises (P1), and the Status of the result tells whether the message is new, a duplicate or a
+// replacement. A message that the store refused is an error, too. The caller may change body after Push has returned,
+// whatever the outcome.
 func (q *Queue) Push(ctx context.Context, topic string, body []byte, opts ...PushOption) (PushResult, error) {
 	m, err := Compose(topic, body, opts...)
 	if err != nil {
@@ -157,13 +157,12 @@ func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 	return r, err
 }
 
-// PushMany stores many messages and returns a result for each, in order. Messages take
-// effect in order. A message that is refused has its PushResult.Err set and does not
-// stop the others.
+// PushMany stores many messages, in order, and returns a result for each, in the same order. The result of a refused message
+// has its Err set; the other messages are stored all the same.
 //
-// The error is nil only if every message succeeded, else a *BatchError that says how many
-// did not. More than QueueConfig.MaxBatch messages, or 4 MiB, go to the store in several
-// parts, and a part that fails does not stop the next ones.
+// The error is nil only if every message was stored or kept. Otherwise it is a *BatchError that says how many were not, or,
+// if nothing was sent to the store, the error for which nothing was sent, with nil results. More than QueueConfig.MaxBatch
+// messages, or 4 MiB, are sent in several calls of the store, and a call that fails does not stop the next one.
 func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
 	if err := q.refused(); err != nil {
 		return nil, err
@@ -188,7 +187,7 @@ func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, er
 	return rs, err
 }
 
-// refused is why no call can be made, or nil. It makes the zero Queue an error instead of a panic.
+// refused returns why the Queue cannot work at all, or nil. With it the zero Queue returns an error instead of a panic.
 func (q *Queue) refused() error {
 	if q == nil || q.store == nil && q.refusal == nil {
 		return invalidf("queue was not made by NewQueue: use that")
@@ -196,7 +195,7 @@ func (q *Queue) refused() error {
 	return q.refusal
 }
 
-// prepared lets Prepare change a message, whose headers become its own.
+// prepared calls QueueConfig.Prepare, if any, with m, after giving m a header map that no other message has.
 func (q *Queue) prepared(ctx context.Context, m *NewMessage) error {
 	if q.prepare == nil {
 		return nil
@@ -215,9 +214,9 @@ func notPushed(m NewMessage, err error) PushResult {
 	return PushResult{ID: m.ID, Topic: m.Topic, Err: err}
 }
 
-// Cancel removes a message that nobody works on yet (P5). nil says that no claim will ever
-// return it. ErrLeased says that it is being worked on: no further attempt will follow the
-// one under way. ErrNotFound says that there is no such message to be delivered.
+// Cancel removes a message that is scheduled or ready (P5). nil says that no claim will ever return the message. ErrLeased
+// says that somebody works on the message now and that no further attempt will follow. ErrNotFound says that there is no
+// such message, or that it is dead.
 func (q *Queue) Cancel(ctx context.Context, topic, id string) error {
 	return q.amendOne(ctx, Amendment{Change: ChangeCancel, Topic: topic, ID: id}).Err
 }
@@ -228,10 +227,9 @@ func (q *Queue) CancelMany(ctx context.Context, topic string, ids []string) ([]A
 	return q.amendMany(ctx, ChangeCancel, topic, ids, When{})
 }
 
-// Reschedule moves the due time of a scheduled or ready message to w, earlier or later,
-// in one step; ID, body and attempts stay. It returns the due time in force. ErrLeased says
-// that the message is being worked on: nothing was changed. ErrNotFound says that there is no
-// such message to be delivered.
+// Reschedule moves the due time of a scheduled or ready message to w, earlier or later, in one atomic step, and returns the
+// new due time. ID, body, attempts and history stay. ErrLeased says that somebody works on the message now; nothing was
+// changed. ErrNotFound says that there is no such message, or that it is dead.
 func (q *Queue) Reschedule(ctx context.Context, topic, id string, w When) (time.Time, error) {
 	return q.amendAt(ctx, Amendment{Change: ChangeReschedule, Topic: topic, ID: id}, w)
 }
@@ -242,8 +240,8 @@ func (q *Queue) RescheduleMany(ctx context.Context, topic string, ids []string, 
 	return q.amendMany(ctx, ChangeReschedule, topic, ids, w)
 }
 
-// Requeue schedules a dead message for w, its attempts starting anew, and returns the due
-// time. ErrNotDead says that the message is still to be delivered, ErrNotFound that there is none.
+// Requeue schedules a dead message for w and returns the due time. The message has all its attempts again, and its history
+// stays. ErrNotDead says that the message is scheduled, ready or leased; ErrNotFound says that there is none.
 func (q *Queue) Requeue(ctx context.Context, topic, id string, w When) (time.Time, error) {
 	return q.amendAt(ctx, Amendment{Change: ChangeRequeue, Topic: topic, ID: id}, w)
 }
@@ -254,9 +252,9 @@ func (q *Queue) RequeueMany(ctx context.Context, topic string, ids []string, w W
 	return q.amendMany(ctx, ChangeRequeue, topic, ids, w)
 }
 
-// Delete removes a message in any state without a trace, as Inspector.Purge does: it leaves no story, and its ID is free at
-// once. Whoever works on the message learns of it from ErrLeaseLost. ErrNotFound says that there is no such message.
-// To stop a message, Cancel is better: it never takes a message from somebody who works on it.
+// Delete removes a message in any state, as Inspector.Purge does: the store keeps no finished record of the message, and its
+// ID may be used again at once. A worker that holds the message gets ErrLeaseLost. ErrNotFound says that there is no such
+// message. To stop a message that is to be delivered use Cancel, which never takes a message away from a worker.
 func (q *Queue) Delete(ctx context.Context, topic, id string) error {
 	return q.amendOne(ctx, Amendment{Change: ChangeDelete, Topic: topic, ID: id}).Err
 }
@@ -313,9 +311,9 @@ func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []str
 	return rs, err
 }
 
-// Close refuses further calls with ErrClosed and waits for those under way; it does not close the store. When ctx
-// ends first, Close refuses single calls that still wait for their turn, too, and returns an error that wraps ctx's.
-// It may be called again.
+// Close refuses further calls with ErrClosed and waits for the calls under way. It does not close the store. When ctx ends
+// first, Close also refuses the calls for single messages that have not been sent yet, and returns an error that wraps
+// ctx's. Close may be called again.
 func (q *Queue) Close(ctx context.Context) error {
 	if q == nil || q.pushes == nil {
 		return q.refused()
@@ -331,7 +329,7 @@ func (q *Queue) storeAmend(ctx context.Context, as []Amendment) ([]Amended, erro
 	return q.store.Amend(ctx, as)
 }
 
-// operation puts the name of an operation in front of err, unless the store that failed has named it.
+// operation returns err with the name of the operation in front, unless the text of err begins with that name already.
 func operation(op string, err error) error {
 	if strings.HasPrefix(err.Error(), op+": ") {
 		return err
@@ -339,10 +337,9 @@ func operation(op string, err error) error {
 	return fmt.Errorf("%s: %w", op, err)
 }
 
-// inParts takes items to the store in parts within the bounds of c, apart from its
-// batches, and returns an answer for each. A part that fails does not stop the next
-// ones, so that each item's answer is what the store said of it. failed makes the answer
-// of an item whose part failed, and errOf tells whether an answer is one.
+// inParts sends items to the store in calls within the bounds of c, which do not wait for the batches of c, and returns an
+// answer for each item. A call that fails does not stop the next one. failed makes the answer of an item whose call failed,
+// and errOf returns the error in an answer, or nil.
 func inParts[T, R any](ctx context.Context, op string, c *batch.Batcher[T, R], items []T, failed func(T, error) R, errOf func(R) error) ([]R, error) {
 	if err := c.Begin(); err != nil {
 		return nil, err

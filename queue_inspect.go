@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The methods of Queue that look into the store and steer topics. They need a store that is an
-// Inspector; on any other they return ErrUnsupported.
+// The methods of Queue that list and count messages and change the settings of topics. They need a store that is an
+// Inspector; with any other store they return ErrUnsupported.
 
 func (q *Queue) inspector() (Inspector, error) {
 	if err := q.refused(); err != nil {
@@ -19,7 +19,7 @@ func (q *Queue) inspector() (Inspector, error) {
 	return As[Inspector](q.store)
 }
 
-// Get returns one message as it is stored, or ErrNotFound.
+// Get returns one message in any state, or ErrNotFound.
 func (q *Queue) Get(ctx context.Context, topic, id string) (Info, error) {
 	i, err := q.inspector()
 	if err != nil {
@@ -28,7 +28,8 @@ func (q *Queue) Get(ctx context.Context, topic, id string) (Info, error) {
 	return i.Get(ctx, topic, id)
 }
 
-// Finished returns the story of a finished message, or ErrNotFound when none is kept; see FinishedKeeper.
+// Finished returns the record of the message that finished last under this ID, or ErrNotFound when none is kept; see
+// FinishedKeeper. On a store that is no FinishedKeeper it returns ErrUnsupported.
 func (q *Queue) Finished(ctx context.Context, topic, id string) (Finished, error) {
 	if err := q.refused(); err != nil {
 		return Finished{}, err
@@ -40,9 +41,9 @@ func (q *Queue) Finished(ctx context.Context, topic, id string) (Finished, error
 	return k.Finished(ctx, topic, id)
 }
 
-// List yields the messages that lq asks for, in order of time, and reads further pages of
-// lq.Limit as they are needed. It ends after the first error, which comes with a zero Info.
-// What changes meanwhile may be shown or not.
+// List yields the messages that lq selects, in order of time. It reads the next page, of lq.Limit messages, when the loop has
+// gone through the one before. It ends after the first error, which it yields with a zero Info. A message that changes while
+// the loop runs may be yielded as it was or as it is then, or not at all.
 func (q *Queue) List(ctx context.Context, lq ListQuery) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		i, err := q.inspector()
@@ -69,9 +70,9 @@ func (q *Queue) List(ctx context.Context, lq ListQuery) iter.Seq2[Info, error] {
 	}
 }
 
-// RequeueAll requeues for w the dead messages that lq asks for and that were dead when it began, page by page, and
-// returns how many. lq.State may be left out. What somebody else requeued or purged meanwhile does not count. An
-// error ends it; what was requeued before stays so, and a repetition takes up the rest.
+// RequeueAll schedules for w, page by page, the messages that lq selects and that were dead when the call began, and returns
+// how many it has requeued. lq.State may be StateNone or StateDead. Messages that somebody else requeues or purges meanwhile
+// do not count. After an error the messages requeued so far stay requeued, and a further call requeues the rest.
 func (q *Queue) RequeueAll(ctx context.Context, lq ListQuery, w When) (n int, err error) {
 	i, err := q.inspector()
 	if err != nil {
@@ -120,7 +121,7 @@ func (q *Queue) RequeueAll(ctx context.Context, lq ListQuery, w When) (n int, er
 	}
 }
 
-// Stats returns the counts of a topic, or ErrNotFound.
+// Stats returns the counts and settings of a topic, or ErrNotFound.
 func (q *Queue) Stats(ctx context.Context, topic string) (TopicStats, error) {
 	i, err := q.inspector()
 	if err != nil {
@@ -129,7 +130,7 @@ func (q *Queue) Stats(ctx context.Context, topic string) (TopicStats, error) {
 	return i.Stats(ctx, topic)
 }
 
-// Settings returns a topic's settings; those of a topic that does not exist are the defaults.
+// Settings returns the settings of a topic, and the defaults for a topic that does not exist.
 func (q *Queue) Settings(ctx context.Context, topic string) (Settings, error) {
 	i, err := q.inspector()
 	if err != nil {
@@ -138,9 +139,11 @@ func (q *Queue) Settings(ctx context.Context, topic string) (Settings, error) {
 	return i.Settings(ctx, topic)
 }
 
-// Configure lets change change a topic's settings, and returns all of them as they are then. It creates the topic if
-// need be. Only the fields that change differ are sent to the store, so two callers who change different settings do
-// not undo each other.
+// Configure reads the settings of a topic, has the function change edit them, stores the ones that it changed, and returns
+// all settings. It creates a topic that does not exist. Two callers who change different settings at the same time do not
+// undo each other, because only the changed ones are sent to the store. For example:
+//
+//	q.Configure(ctx, "order.close", func(s *punctual.Settings) { s.Lease = time.Minute })
 func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Settings)) (Settings, error) {
 	i, err := q.inspector()
 	if err != nil {
@@ -156,7 +159,7 @@ func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Sett
 	return i.Configure(ctx, topic, patchOf(was, set))
 }
 
-// patchOf changes those settings in which two differ.
+// patchOf returns the patch that makes settings was into set: it has the fields in which the two differ.
 func patchOf(was, set Settings) SettingsPatch {
 	if len(was.Backoff.Delays) == 0 && len(set.Backoff.Delays) == 0 {
 		set.Backoff.Delays = was.Backoff.Delays
@@ -173,7 +176,7 @@ func patchOf(was, set Settings) SettingsPatch {
 	return p
 }
 
-// Purge removes messages without delivering them and returns how many; see Inspector.Purge.
+// Purge removes messages without delivering them, and returns how many; see Inspector.Purge.
 func (q *Queue) Purge(ctx context.Context, p PurgeQuery) (int64, error) {
 	i, err := q.inspector()
 	if err != nil {

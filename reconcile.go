@@ -9,67 +9,70 @@ import (
 	"time"
 )
 
-// Reconciliation compares a topic with the program's own records, say a table of orders, and mends what differs. It
-// is the net under pushes and cancels that were lost. They get lost by a crash between the commit of an order and its
-// push. A store of class Volatile and a restored database lose some, too.
+// Reconciliation describes how to compare a topic with a program's own records, say a table of orders, and repair the
+// differences. It finds pushes and cancels that were lost: because the program crashed between the commit of an order and its
+// push, because the store is of class Volatile, or because a database was restored from a backup.
 type Reconciliation struct {
-	// Topic is the one to compare. It is required.
+	// Topic is the topic to compare. It is required.
 	Topic string
-	// List returns what should be pending, a page at a time. after is empty first, then the next of the page before,
-	// until next is empty. Of each message it gives ID and Due, and body, headers and limits as for a push. Due is an
-	// instant, so that what is pushed again keeps the rest of its delay; one in the past delivers at once. IfExists
-	// may be IfExistsKeep or IfExistsReplaceDead. List is required.
+	// List returns the messages that should be pending, a page at a time. after is "" for the first page, and then the next
+	// that List returned with the page before; next is "" on the last page. Each message has an ID and a Due, and body,
+	// headers and limits as for a push. Due is an instant, so that a message that is pushed again keeps its due time; one
+	// with a Due in the past is delivered at once. IfExists may be IfExistsKeep or IfExistsReplaceDead. List is required.
 	//
-	// It must read what is committed. What it reads may be Window/2 old at most, also on a replica that lags.
+	// List must read committed records only, and the records may be out of date by Window/2 at most, for instance when List
+	// reads from a replica that lags.
 	List func(ctx context.Context, after string) (page []NewMessage, next string, err error)
-	// Unwanted, if not nil, returns those of some IDs, at most 1000, that should not be pending: orders that are paid.
-	// They are cancelled. It must name only what it knows: an order that is not in the table may still be uncommitted.
-	// With it each pass also lists the whole topic.
+	// Unwanted, if not nil, returns those of the IDs, of which it gets at most 1000, that should not be pending, say of orders
+	// that are paid. Their messages are cancelled. Unwanted must return only IDs that it knows, because an order that is not
+	// in the table may just not be committed yet. With Unwanted each pass also lists the whole topic.
 	Unwanted func(ctx context.Context, ids []string) ([]string, error)
-	// Window is how long the topic has to remember finished IDs (Settings.DedupeWindow). So a message that is
-	// finished between its listing and its push is not delivered again. A shorter setting is raised to it. A page has
-	// half of it, from the call of List until it is pushed. Default 10 min, at least 1 s.
+	// Window is the least Settings.DedupeWindow of the topic; each pass raises a shorter one. It keeps a message that
+	// finishes between its listing and its push from being delivered again. A page may take half of Window, from the call of
+	// List until its messages are pushed. Default 10 min, at least 1 s.
 	Window time.Duration
-	// DryRun changes nothing in the topic: it only reports.
+	// DryRun has a pass change nothing in the topic and only report what it would do.
 	DryRun bool
 
 	// Every is the time from the end of one pass of Reconcile to the next. Default 5 min, at least 1 s.
 	Every time.Duration
-	// LeaseTopic is where Reconcile keeps the message whose lease says which process makes the pass. All processes that
-	// reconcile a topic share it, and nothing else uses it. Default Topic with ".reconcile" behind it.
+	// LeaseTopic is the topic of the message whose lease says which process makes the pass. All processes that reconcile a
+	// topic share it, and nothing else may use it. Default Topic with ".reconcile" behind it.
 	LeaseTopic string
-	// Report, if not nil, is called by Reconcile after each pass of this process. It is also called for an error of
-	// the store while Reconcile waits for its turn.
+	// Report, if not nil, is called by Reconcile after each pass of this process, and for each error of the store while
+	// Reconcile waits until this process may make the pass.
 	Report func(r Reconciled, err error)
 }
 
-// Reconciled is what one pass met and did.
+// Reconciled has the counts of one pass.
 type Reconciled struct {
-	// Listed is how many messages should be pending. Each counts in one of Present, Finished, Dead, Pushed and Refused.
+	// Listed counts the messages that List returned. Each counts in one of Present, Finished, Dead, Pushed and Refused.
 	Listed int64
-	// Present were scheduled, ready or leased.
+	// Present counts the listed messages that were scheduled, ready or leased.
 	Present int64
-	// Finished were acked, cancelled or dropped within the topic's DedupeWindow, and are not pushed again. When the
-	// records still list them after that time, they are. A dry run cannot see them: there they count as Pushed.
+	// Finished counts the listed messages that were acked, cancelled or dropped within the topic's DedupeWindow and so are
+	// not pushed again. A message that is still listed after that time is pushed again. A dry run cannot see finished
+	// messages and counts them as Pushed.
 	Finished int64
-	// Dead were given up on, and stay so: requeue them, or list them with IfExistsReplaceDead.
+	// Dead counts the listed messages that are dead. They stay dead: requeue them, or list them with IfExistsReplaceDead.
 	Dead int64
-	// Pushed were missing and are stored now; in a dry run they would be.
+	// Pushed counts the listed messages that were missing and are stored now, or in a dry run would be stored.
 	Pushed int64
-	// Refused were not stored; the error says why.
+	// Refused counts the listed messages that were not stored; the error of the pass says why.
 	Refused int64
 
-	// Examined is how many stored messages Unwanted was asked about, Unwanted how many it named.
+	// Examined counts the stored messages whose IDs Unwanted was given, Unwanted the IDs that it returned.
 	Examined, Unwanted int64
-	// Cancelled are those of Unwanted that are gone. Leased ones are being worked on: no further attempt follows.
-	// The rest was finished meanwhile. A dry run cancels none.
+	// Cancelled counts the unwanted messages that were cancelled, Leased those on which somebody works; they get no further
+	// attempt. The other unwanted messages had finished meanwhile. A dry run cancels nothing.
 	Cancelled, Leased int64
 
-	// PushedIDs and CancelledIDs are the first of them, at most 100 each; in a dry run those that would be.
+	// PushedIDs and CancelledIDs are the IDs of the first messages that were pushed and cancelled, or in a dry run would be,
+	// at most 100 each.
 	PushedIDs, CancelledIDs []string
-	// Raised is the DedupeWindow that the topic had before this pass raised it, if Window is above it.
+	// Raised is the DedupeWindow that the topic had before this pass raised it to Window; nil when the pass did not.
 	Raised *time.Duration
-	// Took is the time that the pass took.
+	// Took is how long the pass took.
 	Took time.Duration
 }
 
@@ -77,28 +80,29 @@ const (
 	defaultReconcileEvery  = 5 * time.Minute
 	defaultReconcileWindow = 10 * time.Minute
 	minReconcile           = time.Second
-	// reconcileLease is how long a pass stays with a process that has died.
+	// reconcileLease is the lease under which a process makes a pass. After the process has died, another one waits so long.
 	reconcileLease = 30 * time.Second
 	// reconcilePause is how long Reconcile waits after a first error before it claims again, give or take a half. Each
-	// further error doubles that, up to reconcileRetry or Every. A pass that failed is made again after reconcileRetry,
-	// or after Every if that is shorter.
+	// further error doubles the wait, up to reconcileRetry or Every, whichever is shorter. A pass that failed is made again
+	// after the shorter of these two.
 	reconcilePause = time.Second
 	reconcileRetry = time.Minute
-	// reconcileSettle bounds the call that ends a pass when ctx has ended.
+	// reconcileSettle is the timeout of the call that ends the lease of a pass, also when ctx has ended.
 	reconcileSettle = 5 * time.Second
 	reconcileIDs    = 100
 	reconcilePage   = 1000
-	// reconcileID names the message whose lease says who makes the pass.
+	// reconcileID is the ID of the message whose lease says which process makes the pass.
 	reconcileID = "pass"
 )
 
-// Reconcile makes a pass of r at an interval until ctx ends, and then returns nil. It may run in many processes at
-// once. The one that holds the lease of a message which Reconcile keeps for that makes the pass. When it dies,
-// another one goes on within 30 s. A pass that fails is reported, and made again after a minute or Every. While the store
-// does not answer, it is asked less and less often. At last that is about once a minute, or once in Every if that is shorter.
+// Reconcile makes passes of r, with r.Every between them, until ctx ends, and then returns nil. It may run in many processes
+// at once: each pass is made by the process that holds the lease of a message in r.LeaseTopic, and when that process dies
+// another one takes over within 30 s. A pass that fails is reported, and made again after a minute, or after Every if that is
+// shorter. While the store does not answer, Reconcile asks it less and less often, in the end about once a minute, or once in
+// Every if that is shorter.
 //
-// It returns an error when r is not valid or the store cannot recover: it was closed, has failed or is damaged. q pushes
-// and cancels, so its Observer sees what is repaired. The store must be an Inspector.
+// Reconcile returns an error when r is not valid, or when waiting does not help because the store was closed, has failed or is
+// damaged. It pushes and cancels through q, so that the Observer of q sees the repairs. The store must be an Inspector.
 func Reconcile(ctx context.Context, q *Queue, r *Reconciliation) error {
 	c, err := r.checked(q)
 	if err != nil {
@@ -121,8 +125,8 @@ func Reconcile(ctx context.Context, q *Queue, r *Reconciliation) error {
 	return nil
 }
 
-// ReconcileOnce makes one pass of r at once, whether or not another process makes one. What it met and did until an error
-// is reported with it.
+// ReconcileOnce makes one pass of r at once, also while another process makes one. Beside an error it returns the counts up to
+// that error.
 func ReconcileOnce(ctx context.Context, q *Queue, r *Reconciliation) (Reconciled, error) {
 	c, err := r.checked(q)
 	if err != nil {
@@ -131,7 +135,7 @@ func ReconcileOnce(ctx context.Context, q *Queue, r *Reconciliation) (Reconciled
 	return c.pass(ctx, q)
 }
 
-// checked returns a copy with the defaults, or what is wrong.
+// checked returns a copy of r with its defaults filled in, or an error that says what is wrong with r or q.
 func (r *Reconciliation) checked(q *Queue) (*Reconciliation, error) {
 	if err := q.refused(); err != nil {
 		return nil, err
@@ -166,7 +170,7 @@ func (r *Reconciliation) checked(q *Queue) (*Reconciliation, error) {
 	return &c, nil
 }
 
-// beyondRecovery reports whether waiting does not help.
+// beyondRecovery reports whether err is of a kind that does not go away with time.
 func beyondRecovery(err error) bool {
 	for _, kind := range []error{ErrClosed, ErrStoreFailed, ErrCorrupt, ErrInvalid, ErrUnsupported} {
 		if errors.Is(err, kind) {
@@ -185,8 +189,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// turn waits until it is this process's turn, for Every at most, and makes a pass. The error is one of the store
-// while it waits.
+// turn waits, for Every at most, until this process gets the lease of the pass, and then makes the pass and reports it. The
+// error is one of the store while turn waits.
 func (r *Reconciliation) turn(ctx context.Context, q *Queue) error {
 	if err := r.keepTurn(ctx, q); err != nil {
 		return err
@@ -218,7 +222,7 @@ func (r *Reconciliation) turn(ctx context.Context, q *Queue) error {
 	return nil
 }
 
-// keepTurn stores the message that is claimed for a pass, if it is not there.
+// keepTurn stores the message that is claimed for a pass, unless it is stored already, and makes it due within Every.
 func (r *Reconciliation) keepTurn(ctx context.Context, q *Queue) error {
 	rs, err := q.store.Push(ctx, []NewMessage{{
 		Topic: r.LeaseTopic, ID: reconcileID, MaxAttempts: MaxAttemptsLimit, IfExists: IfExistsReplaceDead,
@@ -246,7 +250,8 @@ func (r *Reconciliation) keepTurn(ctx context.Context, q *Queue) error {
 	return err
 }
 
-// passUnderLease makes a pass while it renews the lease. The pass ends when the lease is lost.
+// passUnderLease makes a pass while a goroutine renews the lease. When the lease is lost the pass ends, because another
+// process may make one.
 func (r *Reconciliation) passUnderLease(ctx context.Context, q *Queue, d *Delivery) (Reconciled, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var renewal sync.WaitGroup
@@ -278,7 +283,7 @@ func (r *Reconciliation) passUnderLease(ctx context.Context, q *Queue, d *Delive
 	return done, err
 }
 
-// pass compares once.
+// pass makes one pass.
 func (r *Reconciliation) pass(ctx context.Context, q *Queue) (done Reconciled, err error) {
 	start := time.Now()
 	defer func() { done.Took = time.Since(start) }()
@@ -303,7 +308,7 @@ type reconcilePass struct {
 	done      *Reconciled
 }
 
-// rememberFinished makes the topic remember finished IDs for the window.
+// rememberFinished raises the DedupeWindow of the topic to Window if it is shorter.
 func (p *reconcilePass) rememberFinished(ctx context.Context) error {
 	was, err := p.inspector.Settings(ctx, p.Topic)
 	if err != nil || was.DedupeWindow >= p.Window {
@@ -316,7 +321,8 @@ func (p *reconcilePass) rememberFinished(ctx context.Context) error {
 	return nil
 }
 
-// pushMissing goes through what should be pending. A message that is refused does not keep the others from being stored.
+// pushMissing pushes the missing messages of every page. A message that is refused does not keep the others from being
+// stored; refused is the first such error.
 func (p *reconcilePass) pushMissing(ctx context.Context) (refused error) {
 	for after := ""; ; {
 		next, refusal, err := p.pushPage(ctx, after)
@@ -336,8 +342,9 @@ func (p *reconcilePass) pushMissing(ctx context.Context) (refused error) {
 	}
 }
 
-// pushPage pushes what is missing of one page. What a page says is too old when Window/2 has passed: so much is left
-// for the topic to remember what was finished since. refusal is the first error of a message, err one of the whole page.
+// pushPage pushes the missing messages of one page. It has Window/2 for that, since the records that List reads may already be
+// Window/2 old: a message that finished after they were read is then still remembered as finished. refusal is the first error
+// of a message, err one of the whole page.
 func (p *reconcilePass) pushPage(ctx context.Context, after string) (next string, refusal, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Window/2, errorf(context.DeadlineExceeded, "the page took longer than half of Window, %v: list less at once, or make Window longer", p.Window/2))
 	defer cancel()
@@ -353,14 +360,14 @@ func (p *reconcilePass) pushPage(ctx context.Context, after string) (next string
 		}
 	}
 	if err == nil {
-		err = context.Cause(ctx) // List may not have looked
+		err = context.Cause(ctx) // List may have ignored the end of its context
 	}
 	if err != nil {
 		p.done.Refused += int64(len(page))
 		return "", nil, err
 	}
 	if p.DryRun || len(page) == 0 {
-		return next, nil, p.look(ctx, page)
+		return next, nil, p.dryRun(ctx, page)
 	}
 	rs, err := p.queue.PushMany(ctx, page)
 	refusedBefore := p.done.Refused
@@ -383,7 +390,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// own checks a listed message and puts it into the topic.
+// own returns an error if a listed message cannot be reconciled, and otherwise sets its topic.
 func (p *reconcilePass) own(m *NewMessage) error {
 	switch {
 	case m.Topic != "" && m.Topic != p.Topic:
@@ -399,7 +406,7 @@ func (p *reconcilePass) own(m *NewMessage) error {
 	return nil
 }
 
-// count notes what became of a listed message, and reports whether it was not refused.
+// count adds what became of a listed message to the counts, and reports whether the message was not refused.
 func (p *reconcilePass) count(r PushResult) (ok bool) {
 	switch {
 	case r.Err == nil && r.Status != PushDuplicate:
@@ -424,8 +431,8 @@ func (p *reconcilePass) pushed(id string) {
 	}
 }
 
-// look counts what a push of the page would meet.
-func (p *reconcilePass) look(ctx context.Context, page []NewMessage) error {
+// dryRun counts what a push of the page would do.
+func (p *reconcilePass) dryRun(ctx context.Context, page []NewMessage) error {
 	for i, m := range page {
 		there, err := p.inspector.Get(ctx, p.Topic, m.ID)
 		switch {
@@ -445,7 +452,7 @@ func (p *reconcilePass) look(ctx context.Context, page []NewMessage) error {
 	return nil
 }
 
-// cancelUnwanted asks about what waits in the topic, and cancels what should not.
+// cancelUnwanted gives Unwanted the IDs of the ready and scheduled messages, and cancels those that it returns.
 func (p *reconcilePass) cancelUnwanted(ctx context.Context) error {
 	if p.Unwanted == nil {
 		return nil

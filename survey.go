@@ -5,74 +5,77 @@ import (
 	"time"
 )
 
-// Surveyor is an optional interface of stores that read every message to count them. It answers all questions of a
-// console in one such look. What must be known at once it tells without that look. As[Surveyor] finds it. Stores that
-// keep counts do without.
+// Surveyor is an optional interface of stores that have to read every message in order to count them, such as pgstore. With
+// Survey a console gets all its counts from one reading; with Heads it gets quickly what needs no count. As[Surveyor] finds
+// it. A store that keeps counts does not need it, because its Inspector is quick.
 type Surveyor interface {
-	// Survey counts the messages of every topic as Inspector.Topics does. In the same look it counts what is due
-	// between the edges. It reads all messages.
+	// Survey reads all messages once. It counts the messages of every topic, as Inspector.Topics does, and the messages due
+	// between the edges of q.
 	Survey(ctx context.Context, q SurveyQuery) (Survey, error)
-	// Heads tells of every topic what can be told without a count, sorted by name. How long it takes follows the
-	// topics, not the messages.
+	// Heads returns for every topic, sorted by name, what the store knows without counting its messages: its settings, its
+	// ready messages up to HeadReady, and the message to be claimed next. The time that it takes grows with the number of
+	// topics, not of messages.
 	Heads(ctx context.Context) (Heads, error)
 }
 
 // Bounds of a SurveyQuery.
 const (
-	// MaxEdges is how many edges a survey may have.
+	// MaxEdges is the most edges that a survey may have.
 	MaxEdges = 10_000
-	// MaxLargest is how many topics a survey may count by themselves.
+	// MaxLargest is the most topics that a survey may count one by one.
 	MaxLargest = 100
 )
 
 // SurveyQuery says what a survey counts besides the topics.
 type SurveyQuery struct {
-	// Edges are at least two times, each later than the one before by 1 ms or more.
+	// Edges are the borders of the intervals of time in which messages are counted: 2 to MaxEdges times, each at least 1 ms
+	// later than the one before.
 	Edges []time.Time
-	// Largest is how many topics are counted by themselves: those with most live messages, then by name.
+	// Largest is the number of topics that are also counted one by one, 0 to MaxLargest: the topics with the most live
+	// messages, those with equally many in order of their names.
 	Largest int
-	// Without are topics that All and Largest leave out.
+	// Without names topics whose messages are counted neither in Survey.All nor in Survey.Largest.
 	Without []string
 }
 
-// Survey is what a store held at one instant.
+// Survey has the counts of a store at one instant.
 type Survey struct {
 	// At is the store's clock at that instant.
 	At time.Time
-	// Topics are as those of Inspector.Topics.
+	// Topics are the statistics of every topic, as Inspector.Topics returns them.
 	Topics []TopicStats
-	// All counts what is due in all topics together; its Topic is empty.
+	// All has the counts of all topics together; its Topic is empty.
 	All DueCounts
-	// Largest counts the same in the largest topics that have live messages, most first.
+	// Largest has the counts of the largest topics that have live messages, the largest topic first.
 	Largest []DueCounts
 }
 
 // DueCounts counts live messages by due time, between the edges of a survey.
 type DueCounts struct {
 	Topic string
-	// Counts[i] are the scheduled messages due from Edges[i] until before Edges[i+1].
+	// Counts[i] is the number of scheduled messages due at Edges[i] or later, and before Edges[i+1].
 	Counts []int64
-	// Overdue counts ready and leased messages, Beyond scheduled ones due at the last edge or later. Scheduled ones due
-	// before the first edge count nowhere.
+	// Overdue counts the ready and leased messages, Beyond the scheduled ones due at the last edge or later. Scheduled
+	// messages due before the first edge are not counted.
 	Overdue, Beyond int64
 }
 
-// HeadReady is up to how many ready messages Heads counts in a topic.
+// HeadReady is the number up to which Heads counts the ready messages of a topic.
 const HeadReady = 1000
 
-// Heads is what is known of topics without a count.
+// Heads is what a store knows of its topics without counting their messages.
 type Heads struct {
-	// At is the store's clock at the look.
+	// At is the store's clock when the store read it.
 	At     time.Time
 	Topics []TopicHead
 }
 
-// TopicHead is the head of a topic's messages in order of time.
+// TopicHead is what a store knows of one topic without counting its messages.
 type TopicHead struct {
 	Topic    string
 	Settings Settings
 	// Ready is the number of ready messages, or HeadReady when there are as many or more.
 	Ready int64
-	// Due is when the message was due that is claimed next; zero when none is ready.
+	// Due is the due time of the ready message that is claimed next; zero when none is ready.
 	Due time.Time
 }

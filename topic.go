@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Topic is a topic whose messages carry values of type T. It is safe for concurrent use.
+// Topic is a topic of a Queue whose messages carry values of type T, encoded by a Codec. It is safe for concurrent use.
 type Topic[T any] struct {
 	queue *Queue
 	name  string
 	codec Codec
 }
 
-// Codec turns values into message bodies and back. It must be safe for concurrent use,
-// and must not keep or reuse the slice that Encode returned.
+// Codec encodes values as message bodies and decodes them. It must be safe for concurrent use.
 type Codec interface {
+	// Encode returns the body for v. The Codec must neither keep nor reuse the slice.
 	Encode(v any) ([]byte, error)
-	// Decode stores what data holds in v, which points to a value of the topic's type.
+	// Decode decodes data into the value that v points to, which has the topic's type.
 	Decode(data []byte, v any) error
 }
 
 // JSONCodec encodes with encoding/json. It is the default.
 type JSONCodec struct{}
 
-// Encode is json.Marshal.
+// Encode returns json.Marshal(v).
 func (JSONCodec) Encode(v any) ([]byte, error) { return json.Marshal(v) }
 
-// Decode is json.Unmarshal.
+// Decode calls json.Unmarshal(data, v).
 func (JSONCodec) Decode(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// TopicOption adjusts a Topic; WithCodec is one.
+// TopicOption adjusts a Topic. The only one is WithCodec.
 type TopicOption interface {
 	applyTopic(c *topicConfig)
 }
@@ -42,13 +42,13 @@ type topicOption func(c *topicConfig)
 
 func (o topicOption) applyTopic(c *topicConfig) { o(c) }
 
-// WithCodec replaces JSONCodec. All who push to and handle a topic must use the same.
+// WithCodec has a Topic use c instead of JSONCodec. All programs that push to a topic or handle its messages must use the same
+// Codec.
 func WithCodec(c Codec) TopicOption {
 	return topicOption(func(t *topicConfig) { t.codec = c })
 }
 
-// NewTopic returns the topic with this name on q. A name that is not valid makes each
-// push fail with ErrInvalid.
+// NewTopic returns the topic with this name on q. With a name that is not valid each push fails with ErrInvalid.
 func NewTopic[T any](q *Queue, name string, opts ...TopicOption) *Topic[T] {
 	c := topicConfig{codec: JSONCodec{}}
 	for _, o := range opts {
@@ -65,7 +65,7 @@ func (t *Topic[T]) Name() string {
 	return t.name
 }
 
-// Push is Queue.Push with v as the body. A value that does not encode gives ErrInvalid.
+// Push is Queue.Push with the encoded v as the body. A value that cannot be encoded is ErrInvalid.
 func (t *Topic[T]) Push(ctx context.Context, v T, opts ...PushOption) (PushResult, error) {
 	m, err := t.Compose(v, opts...)
 	if err != nil {
@@ -74,8 +74,8 @@ func (t *Topic[T]) Push(ctx context.Context, v T, opts ...PushOption) (PushResul
 	return t.queue.pushOne(ctx, m)
 }
 
-// PushMany is Queue.PushMany with a message for each value. options, if not nil, says with which options each one is
-// pushed: its ID, its due time. If a value does not encode, nothing is stored.
+// PushMany is Queue.PushMany with a message for each value. options, if not nil, returns the options of the message for v,
+// such as its ID and due time. If a value cannot be encoded or an option is invalid, nothing is stored.
 func (t *Topic[T]) PushMany(ctx context.Context, vs []T, options func(v T) []PushOption) ([]PushResult, error) {
 	if err := t.refused(); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (t *Topic[T]) PushMany(ctx context.Context, vs []T, options func(v T) []Pus
 	return t.queue.PushMany(ctx, ms)
 }
 
-// refused is why no call can be made, or nil. It makes the zero Topic an error instead of a panic.
+// refused returns why the Topic cannot work at all, or nil. With it the zero Topic returns an error instead of a panic.
 func (t *Topic[T]) refused() error {
 	if t == nil || t.codec == nil {
 		return invalidf("topic was not made by NewTopic: use that")
@@ -103,7 +103,8 @@ func (t *Topic[T]) refused() error {
 	return t.queue.refused()
 }
 
-// Compose builds a message that carries v, as the function Compose does, for what pushes several messages or pushes them later.
+// Compose builds a message that carries v from options, as the function Compose does, for programs that push several messages
+// at once or later.
 func (t *Topic[T]) Compose(v T, opts ...PushOption) (NewMessage, error) {
 	if err := t.refused(); err != nil {
 		return NewMessage{}, err
@@ -115,8 +116,8 @@ func (t *Topic[T]) Compose(v T, opts ...PushOption) (NewMessage, error) {
 	return Compose(t.name, body, opts...)
 }
 
-// Get returns the value of a message and all that the store knows of it, or ErrNotFound. A body that does not decode
-// is an error that comes with the Info.
+// Get returns the value of a message with its Info, or ErrNotFound. When the body cannot be decoded it returns the error with
+// the Info.
 func (t *Topic[T]) Get(ctx context.Context, id string) (v T, i Info, err error) {
 	if err := t.refused(); err != nil {
 		return v, Info{}, err
@@ -178,9 +179,9 @@ func (t *Topic[T]) Delete(ctx context.Context, id string) error {
 	return t.queue.Delete(ctx, t.name, id)
 }
 
-// Handler returns a Handler, for worker.Handle, that decodes the body and calls f. A body that does not decode is an
-// error like any other, so that the message is retried. While a new release is rolled out its messages also reach
-// processes of the old one. Another attempt may reach one that knows their form.
+// Handler returns a Handler, for worker.Handle, that decodes the body and calls f. A message whose body cannot be decoded is
+// retried as after any other error, because while a new release is rolled out its messages also reach processes of the old
+// release, and a further attempt may reach a process that can decode them.
 func (t *Topic[T]) Handler(f func(ctx context.Context, v T, d *Delivery) error) Handler {
 	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
 		var v T

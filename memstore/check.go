@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Check implements punctual.Checker: it verifies the invariants that the comments of this
-// package state. A problem is a bug of the store.
+// Check implements punctual.Checker: it verifies the invariants that the comments of this package state. A problem that it
+// finds is a bug in the store.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,18 +26,18 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	return c.report, nil
 }
 
-// maxProblems is how many problems a CheckReport holds at most.
+// maxProblems is the most problems that a CheckReport has.
 const maxProblems = 100
 
-// checker collects a report.
+// checker makes the report of a Check. maxToken is the newest token of the store.
 type checker struct {
 	report   punctual.CheckReport
 	maxToken int64
 }
 
-// hold notes a problem unless the invariant is kept.
-func (c *checker) hold(kept bool, format string, args ...any) {
-	if !kept && len(c.report.Problems) < maxProblems {
+// holds adds a problem to the report unless the invariant is true.
+func (c *checker) holds(invariant bool, format string, args ...any) {
+	if !invariant && len(c.report.Problems) < maxProblems {
 		c.report.Problems = append(c.report.Problems, fmt.Sprintf(format, args...))
 	}
 }
@@ -46,45 +46,45 @@ func (c *checker) topic(name string, t *topic) {
 	c.report.Topics++
 	c.report.Live += int64(len(t.live))
 	c.report.Dead += int64(len(t.dead))
-	c.hold(len(t.messages) == len(t.live)+len(t.dead), "topic %s: %d messages by ID, %d live and %d dead by time", name, len(t.messages), len(t.live), len(t.dead))
+	c.holds(len(t.messages) == len(t.live)+len(t.dead), "topic %s: %d messages by ID, %d live and %d dead by time", name, len(t.messages), len(t.live), len(t.dead))
 	c.queue(name, &t.live, t)
 	c.queue(name, &t.dead, t)
 	for _, m := range t.live {
 		c.live(name, m)
 	}
 	for _, m := range t.dead {
-		c.hold(m.Reason != "", "topic %s: dead %s has no reason", name, m.id)
-		c.hold(m.Token == 0 && !m.CancelRequested, "topic %s: dead %s has a lease", name, m.id)
+		c.holds(m.Reason != "", "topic %s: dead %s has no reason", name, m.id)
+		c.holds(m.Token == 0 && !m.CancelRequested, "topic %s: dead %s has a lease", name, m.id)
 	}
 	c.kept(name, "the ID", &t.remembered)
-	c.kept(name, "the story", &t.stories)
+	c.kept(name, "the record", &t.records)
 	for id := range t.remembered.byID {
-		c.hold(t.messages[id] == nil, "topic %s: %s is stored and finished", name, id)
+		c.holds(t.messages[id] == nil, "topic %s: %s is stored and finished", name, id)
 	}
 }
 
 func (c *checker) queue(name string, q *[]*message, t *topic) {
 	for i, m := range *q {
-		c.hold(m.index == i && m.queue == q, "topic %s: %s has index %d at %d, or is in another queue", name, m.id, m.index, i)
-		c.hold(!byTime.Before(m, (*q)[max(0, i-1)/2]), "topic %s: %s is earlier than the message above it", name, m.id)
-		c.hold(t.messages[m.id] == m, "topic %s: %s is not found by its ID", name, m.id)
+		c.holds(m.index == i && m.queue == q, "topic %s: %s has index %d at %d, or is in another queue", name, m.id, m.index, i)
+		c.holds(!byTime.Before(m, (*q)[max(0, i-1)/2]), "topic %s: %s is earlier than the message above it", name, m.id)
+		c.holds(t.messages[m.id] == m, "topic %s: %s is not found by its ID", name, m.id)
 	}
 }
 
 func (c *checker) kept(name, what string, k *keptUntil) {
-	c.hold(len(k.byID) == len(k.queue), "topic %s: %s of %d finished messages by ID, %d by time", name, what, len(k.byID), len(k.queue))
+	c.holds(len(k.byID) == len(k.queue), "topic %s: %s of %d finished messages by ID, %d by time", name, what, len(k.byID), len(k.queue))
 	for i, x := range k.queue {
-		c.hold(x.index == i && k.byID[x.ID] == x, "topic %s: %s of the finished %s is not where it is by ID and by time", name, what, x.ID)
-		c.hold(!byEnd.Before(x, k.queue[max(0, i-1)/2]), "topic %s: %s of the finished %s ends before the one above it", name, what, x.ID)
+		c.holds(x.index == i && k.byID[x.ID] == x, "topic %s: %s of the finished %s is not where it is by ID and by time", name, what, x.ID)
+		c.holds(!byEnd.Before(x, k.queue[max(0, i-1)/2]), "topic %s: %s of the finished %s ends before the one above it", name, what, x.ID)
 	}
 }
 
 func (c *checker) live(name string, m *message) {
-	c.hold(m.topic == name, "topic %s: %s says it is of topic %s", name, m.id, m.topic)
-	c.hold(m.Reason == "", "topic %s: live %s has reason %s", name, m.id, m.Reason)
-	c.hold(m.Token <= c.maxToken, "topic %s: %s has token %d, the newest is %d", name, m.id, m.Token, c.maxToken)
-	c.hold(m.Attempts >= 0, "topic %s: %s has %d attempts", name, m.id, m.Attempts)
+	c.holds(m.topic == name, "topic %s: %s says it is of topic %s", name, m.id, m.topic)
+	c.holds(m.Reason == "", "topic %s: live %s has reason %s", name, m.id, m.Reason)
+	c.holds(m.Token <= c.maxToken, "topic %s: %s has token %d, the newest is %d", name, m.id, m.Token, c.maxToken)
+	c.holds(m.Attempts >= 0, "topic %s: %s has %d attempts", name, m.id, m.Attempts)
 	if m.Token == 0 {
-		c.hold(m.LeaseUntil == 0 && !m.CancelRequested, "topic %s: %s has no lease, but the end or the cancel of one", name, m.id)
+		c.holds(m.LeaseUntil == 0 && !m.CancelRequested, "topic %s: %s has no lease, but the end or the cancel of one", name, m.id)
 	}
 }

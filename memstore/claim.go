@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Claim implements punctual.Store. All messages that it meets and must not deliver end in this call, under the mutex, however many they are.
+// Claim implements punctual.Store. It ends all messages that it encounters and must not deliver in one go, with the mutex held,
+// however many they are.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,9 +36,9 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	}
 }
 
-// claimDue leases what is due, up to c.Max.
+// claimDue leases up to c.Max messages that are due.
 func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
-	var leased []*message // first, so that the deliveries take no more room than they need
+	var leased []*message // collected before the deliveries are made, so that their slice has the right length
 	for _, name := range c.Topics {
 		t := s.claimable(name, now)
 		left := c.Max - len(leased)
@@ -59,7 +60,8 @@ func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
 	return found
 }
 
-// countOf is more than 0 before a claim comes to a topic only if it names that topic twice.
+// countOf returns how many of the messages are of the topic. A claim may have some already when it comes to a topic, if it
+// names the topic twice.
 func countOf(ms []*message, topic string) (n int) {
 	for _, m := range ms {
 		if m.topic == topic {
@@ -69,8 +71,8 @@ func countOf(ms []*message, topic string) (n int) {
 	return n
 }
 
-// withoutLapsed reads the clock again and gives back what has no lease any more by now: the process may have
-// stood still.
+// withoutLapsed reads the clock again and returns the deliveries whose lease has not ended. It gives the other messages back. A
+// lease can end within a claim when the process was suspended.
 func (s *Store) withoutLapsed(found []punctual.Delivery) []punctual.Delivery {
 	if len(found) == 0 {
 		return found
@@ -89,7 +91,7 @@ func (s *Store) withoutLapsed(found []punctual.Delivery) []punctual.Delivery {
 	return held
 }
 
-// claimable returns the topic unless there is none or claims are paused.
+// claimable returns the topic, or nil when there is none or its deliveries are paused.
 func (s *Store) claimable(name string, now instant) *topic {
 	if t := s.existing(name, now); t != nil && !t.settings.DeliveryPaused {
 		return t
@@ -97,24 +99,24 @@ func (s *Store) claimable(name string, now instant) *topic {
 	return nil
 }
 
-// end ends a message whose time has come if it must not be delivered, and tells whether it did.
+// end ends a message whose time has come if it must not be delivered, and reports whether it has ended it.
 func (t *topic) end(m *message, now instant) bool {
 	d := lifecycle.Meet(&m.Message, &t.settings, now.ms)
 	t.apply(m, d, now)
 	return d.To != lifecycle.Stay
 }
 
-// lease leases a message whose time has come.
+// lease leases a message whose time has come. A length of 0 is the topic's.
 func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	s.token++
 	m.delivered = now.ms
 	t.apply(m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
 }
 
-// never is a time behind every other.
+// never stands for "nothing is due" in place of a time in Unix milliseconds; it sorts after every time.
 const never = math.MaxInt64
 
-// nextDue is the earliest time, in ms, at which something needs attention in the topics, or never.
+// nextDue returns the earliest time at which a live message of the topics needs attention, in Unix milliseconds, or never.
 func (s *Store) nextDue(topics []string, now instant) int64 {
 	next := int64(never)
 	for _, name := range topics {
@@ -125,15 +127,16 @@ func (s *Store) nextDue(topics []string, now instant) int64 {
 	return next
 }
 
-// lookAgain is how long a claim sleeps at most while something lies ahead. So a suspend or a step of the
-// clock makes nothing later than this (P11).
-const lookAgain = time.Second
+// pollInterval is the longest sleep of a claim while a message is to become due, so that a message is late by at most this long
+// after the machine was suspended or its clock was set (P11).
+const pollInterval = time.Second
 
-// sleep waits for next, for limit to pass, for ctx to end or for a change. It is called with mu held and
-// releases it meanwhile; no change can slip in between looking and sleeping.
+// sleep waits until the time next, or until limit has passed, ctx has ended, or wakeClaims was called. It is called with mu
+// held and releases it while it waits. Since the caller holds mu from its claim to the sleep, no change in between goes
+// unnoticed.
 func (s *Store) sleep(ctx context.Context, next int64, limit time.Duration) {
 	if next != never {
-		limit = min(limit, lookAgain)
+		limit = min(limit, pollInterval)
 	}
 	if s.wake == nil {
 		s.wake = make(chan struct{})
@@ -150,7 +153,7 @@ func (s *Store) sleep(ctx context.Context, next int64, limit time.Duration) {
 	}
 }
 
-// wakeClaims makes waiting claims look again.
+// wakeClaims has the waiting claims try again.
 func (s *Store) wakeClaims() {
 	if s.wake != nil {
 		close(s.wake)

@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What a waiting claim answers, and after how long, while something happens to the store.
+// A table of what a waiting claim returns, and after how long, when something happens to the store meanwhile.
 func TestClaimWaits(t *testing.T) {
 	on, off := true, false
 	var held punctual.Delivery
@@ -125,8 +125,7 @@ func TestClaimWaits(t *testing.T) {
 	}
 }
 
-// A claim that ended with its context has leased nothing, even when a message was due in
-// the same instant.
+// A claim that ended with its context has leased nothing, even when a message became due at the same instant.
 func TestClaimThatEndedLeasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil)
@@ -144,7 +143,7 @@ func TestClaimThatEndedLeasesNothing(t *testing.T) {
 	})
 }
 
-// With nothing pending a waiting claim sleeps through: it does not poll.
+// While no message is pending, a waiting claim sleeps without polling.
 func TestClaimDoesNotPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &countingClock{}
@@ -191,7 +190,7 @@ func TestClaimWaitsByManualClock(t *testing.T) {
 	})
 }
 
-// Several claims wait for one message: one of them gets it, the others wait on.
+// When several claims wait for one message, one of them gets the message and the others go on waiting.
 func TestClaimsWaitTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil)
@@ -217,7 +216,7 @@ func TestClaimsWaitTogether(t *testing.T) {
 	})
 }
 
-// leapingClock goes on by an hour after each reading.
+// leapingClock is a clock that jumps an hour ahead after each reading.
 type leapingClock struct{ *storekit.ManualClock }
 
 func (c leapingClock) Now() time.Time {

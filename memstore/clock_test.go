@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A claim may wait while the store's clock is ahead of its source. It must come when the store's
-// clock reaches the due time, not when the source does.
+// A claim that waits while the store's clock is ahead of its source must return when the store's clock reaches the due time, not
+// when the source does.
 func TestClaimWaitsBehindAStepBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
@@ -33,7 +33,7 @@ func TestClaimWaitsBehindAStepBack(t *testing.T) {
 	})
 }
 
-// A step forward makes messages due at once; the waiting claim may see it 1 s late.
+// A step of the clock forward makes messages due at once. The waiting claim may return them 1 s (pollInterval) late.
 func TestClaimWaitsBehindAStepForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}

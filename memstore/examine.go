@@ -7,7 +7,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Examine says that messages are gone with the process; see punctual.Examiner.
+// Examine implements punctual.Examiner with the findings of the function Examine.
 func (s *Store) Examine(context.Context) ([]punctual.Finding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -17,7 +17,7 @@ func (s *Store) Examine(context.Context) ([]punctual.Finding, error) {
 	return Examine(), nil
 }
 
-// Examine says what every store in memory stands on.
+// Examine returns the findings about any store in memory: a warning that its messages are lost when the process ends.
 func Examine() []punctual.Finding {
 	return []punctual.Finding{{
 		Name: "durability", Value: string(punctual.Volatile), Severity: punctual.SeverityWarning,

@@ -13,24 +13,24 @@ import (
 // kept is what is kept of a finished message: its ID alone, or its finished record.
 type kept struct {
 	punctual.Finished
-	until int64 // when it is forgotten, in ms
-	index int   // in its queue
+	until int64 // when it is removed, in Unix ms
+	index int   // its place in keptUntil.queue
 }
 
-// keptUntil keeps one thing for each ID, each until a time of its own.
+// keptUntil keeps at most one entry for each ID, each entry until a time of its own.
 type keptUntil struct {
 	byID  map[string]*kept
-	queue []*kept // the same, by byEnd
+	queue []*kept // the same entries, in the order byEnd
 }
 
-// put keeps x, in place of an earlier one with its ID.
+// put adds x, in place of an earlier entry with its ID.
 func (k *keptUntil) put(x *kept) {
 	k.forget(x.ID)
 	k.byID[x.ID] = x
 	byEnd.Push(&k.queue, x)
 }
 
-// forget drops what is kept of an ID, if anything is.
+// forget removes the entry of an ID, if there is one.
 func (k *keptUntil) forget(id string) {
 	if x := k.byID[id]; x != nil {
 		delete(k.byID, id)
@@ -38,20 +38,20 @@ func (k *keptUntil) forget(id string) {
 	}
 }
 
-// sweep drops what is kept until now.
+// sweep removes the entries that were to be kept until now or an earlier time. now is in Unix milliseconds.
 func (k *keptUntil) sweep(now int64) {
 	for len(k.queue) > 0 && k.queue[0].until <= now {
 		k.forget(k.queue[0].ID)
 	}
 }
 
-// byEnd is the order of what is kept by the time at which it is forgotten.
+// byEnd orders entries by the time at which they are removed.
 var byEnd = heap.Order[*kept]{
 	Before: func(a, b *kept) bool { return a.until < b.until },
 	Place:  func(x *kept) *int { return &x.index },
 }
 
-// keep keeps of a message that finishes now what its topic asks for.
+// keep adds the ID and the finished record of a message that finishes now, as far as its topic keeps them.
 func (t *topic) keep(m *message, outcome punctual.Outcome, now instant) {
 	until := m.Keep(&t.settings, now.ms)
 	if until.ID > 0 {
@@ -68,7 +68,7 @@ func (t *topic) keep(m *message, outcome punctual.Outcome, now instant) {
 	if m.Token != 0 {
 		f.Delivered = storekit.FromMillis(m.delivered)
 	}
-	t.stories.put(&kept{Finished: f, until: until.Record})
+	t.records.put(&kept{Finished: f, until: until.Record})
 }
 
 // Finished implements punctual.FinishedKeeper.
@@ -79,10 +79,10 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	if err = cmp.Or(err, storekit.CheckID(id)); err != nil {
 		return punctual.Finished{}, err
 	}
-	if t == nil || t.stories.byID[id] == nil {
+	if t == nil || t.records.byID[id] == nil {
 		return punctual.Finished{}, storekit.NoStoryError(topic, id)
 	}
-	f := t.stories.byID[id].Finished
+	f := t.records.byID[id].Finished
 	f.Failures = slices.Clone(f.Failures)
 	return f, nil
 }

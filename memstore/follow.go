@@ -12,27 +12,27 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// What a comparison with another store needs beyond the contract, which leaves open which
-// of several messages with equal times a claim takes first.
+// Random tests compare another store with this one. The contract lets a store choose among messages with equal times, so this
+// store has to follow the choice of the other: InPartitions, ClaimThese, EndThese and NextAt are for that.
 
-// InPartitions tells ClaimThese and EndThese that the other store keeps its topics in several
-// partitions. Order holds only among messages for whose IDs of returns the same number.
+// InPartitions tells ClaimThese and EndThese that the other store divides its topics into partitions. of returns the number of
+// the partition of an ID. Order then holds only within a partition.
 func (s *Store) InPartitions(of func(id string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.partition = of
 }
 
-// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them. Otherwise it says why no
-// store may have chosen them. A message may be unknown, dead, under a lease or not due. It may also have to be ended
-// rather than delivered, or be later than one that was left out. A lease of 0 is the topic's.
+// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them, or returns an error that says why no
+// store may choose them: a message is unknown, dead, leased or not due, must be ended instead of delivered, or is later than a
+// message that was left out. A lease of 0 is the topic's.
 //
-// Like a Claim it ends on its way the messages that must not be delivered any more, as far
-// as they are strictly earlier. Those with the same time as the last one the other store
-// may have ended or not: follow it with EndThese. After a claim that found fewer than its
-// Max, an ordinary Claim of as many as were missing shows whether any was left out.
+// Like a Claim, ClaimThese ends the messages that must not be delivered and whose time is earlier than that of a message it
+// claims. The other store may also have ended messages with the same time as the last one claimed; follow it there with
+// EndThese. After a claim that returned fewer messages than its Max, an ordinary Claim of the number that was missing shows
+// whether the other store has left any out.
 //
-// When ClaimThese fails, those before the one that the error names are claimed.
+// When ClaimThese fails, the messages before the one that the error names are claimed.
 func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]punctual.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +51,8 @@ func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]p
 	return found, nil
 }
 
-// EndThese ends exactly these messages, as if a Claim had met them. Otherwise it says why no claim may have done so:
-// for the reasons of ClaimThese, or because they are to be delivered.
+// EndThese ends exactly these messages, as if a Claim had encountered them, or returns an error that says why no claim may end
+// them: for one of the reasons of ClaimThese, or because a message is to be delivered.
 func (s *Store) EndThese(topic string, ids []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *Store) EndThese(topic string, ids []string) error {
 	return nil
 }
 
-// follow returns a message that a claim may meet next, after having ended what must end
-// before it.
+// follow returns a message that a claim may encounter next, after it has ended the messages that a claim must end before that
+// one.
 func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 	now, err := s.enter(context.Background())
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 	return t, m, now, nil
 }
 
-// firstBefore returns the earliest message of m's partition that is earlier than m, or nil.
+// firstBefore returns the earliest message in the partition of m if its time is before that of m, or nil.
 func (s *Store) firstBefore(t *topic, m *message) *message {
 	if s.partition == nil && t.live[0].At() == m.At() {
 		return nil
@@ -111,9 +111,9 @@ func (s *Store) firstBefore(t *topic, m *message) *message {
 	return first
 }
 
-// NextAt returns the earliest time at which a live message of these topics next needs attention: its due time, or the
-// end of its lease. No topics means all. It lies in the past while a message is ready. It is false when there is no
-// live message.
+// NextAt returns the earliest time at which a live message of these topics, or of all topics if none is named, next needs
+// attention: its due time, or the end of its lease. The time lies in the past while a message is ready. NextAt returns false
+// when there is no live message.
 func (s *Store) NextAt(topics ...string) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

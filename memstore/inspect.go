@@ -32,8 +32,8 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return m.info(now), nil
 }
 
-// List implements punctual.Inspector. Equal times are ordered by ID. It sorts all
-// messages of the state for every page.
+// List implements punctual.Inspector. Messages with equal times are in the order of their IDs. For each page List sorts all
+// messages of the state.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func pageOf(found []*message, limit int, now instant) punctual.Page {
 	return p
 }
 
-// selected returns the messages of a state within bounds, in no order.
+// selected returns the messages that q selects, in no order.
 func (s *Store) selected(q punctual.PurgeQuery, now instant) []*message {
 	t := s.existing(q.Topic, now)
 	if t == nil {
@@ -88,13 +88,13 @@ func (s *Store) selected(q punctual.PurgeQuery, now instant) []*message {
 	return found
 }
 
-// place is where a message stands in a list. Its text is the cursor of a page.
+// place is the place of a message in a list. As text it is the Next of a page.
 type place struct {
-	at int64 // ms
+	at int64 // Unix ms
 	id string
 }
 
-// place differs from At for a message whose lease ran out: it is listed by its due time.
+// place returns the place of m in a list. Its time is At, except that a message whose lease ran out is listed by its due time.
 func (m *message) place(now instant) place {
 	if m.State(now.ms) == punctual.StateReady {
 		return place{at: m.Due, id: m.id}
@@ -110,7 +110,7 @@ func (p place) String() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.at, 10) + " " + p.id))
 }
 
-// parsePlace is the inverse of String; the empty text is the zero place.
+// parsePlace is the inverse of place.String. The empty text is the zero place.
 func parsePlace(text string) (place, error) {
 	if text == "" {
 		return place{}, nil
@@ -154,7 +154,7 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 	return t.stats(topic, now), nil
 }
 
-// enterTopic is enter for methods of one topic, which is nil when there is none.
+// enterTopic is enter for the methods with one topic. The topic is nil when there is none of that name.
 func (s *Store) enterTopic(ctx context.Context, name string) (*topic, instant, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -189,8 +189,7 @@ func (t *topic) stats(name string, now instant) punctual.TopicStats {
 	return out
 }
 
-// Forecast implements punctual.Inspector. The step is rounded up to whole milliseconds,
-// and returned so. A topic that does not exist has no messages.
+// Forecast implements punctual.Inspector. It rounds q.Step up to whole milliseconds.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +272,7 @@ func copySettings(x punctual.Settings) punctual.Settings {
 	return x
 }
 
-// Purge implements punctual.Inspector. It is one atomic step.
+// Purge implements punctual.Inspector. It takes effect in one atomic step.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 	return r
 }
 
-// newMessage checks n and makes the message to store.
+// newMessage returns the message to store for n, or the error of a malformed n. It copies the body and the headers.
 func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error) {
 	if err := storekit.CheckPush(n, s.maxBody); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pair is two stores on one clock. One claims, the other follows with ClaimThese; all else
-// they are both told. They must never differ, and each must stay sound.
+// pair is two stores on one clock. The first claims, and the second follows with ClaimThese; every other call is made to both.
+// Their contents must never differ, and each must stay sound.
 type pair struct {
 	t     *rapid.T
 	clock *storekit.ManualClock
@@ -87,7 +87,7 @@ func (p *pair) both(call func(s *Store) (any, error)) {
 	}
 }
 
-// textOf puts the texts of item errors in the place of the errors, to compare them.
+// textOf replaces the errors of items by their texts, so that answers can be compared.
 func textOf(rs []punctual.PushResult, err error) (any, error) {
 	var out []string
 	for i := range rs {

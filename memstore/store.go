@@ -1,11 +1,9 @@
-// Package memstore is the store in memory: for tests, for trying things out and for
-// work that may be lost with its process. It is also the model that every other store
-// is compared with, so it is written to be plainly right rather than fast.
+// Package memstore is the store in memory, for tests, for first trials, and for work that may be lost with its process. Random
+// tests compare every other store with it, so it is written to be plainly right rather than fast.
 //
-// What becomes of a message is decided by package storekit/lifecycle; topic.apply carries it out. One mutex guards
-// everything. Each topic has its messages by ID and two timelines.
-// One has the live messages by the time at which they next need attention. The other has the dead
-// messages by the time at which they died. The store starts no goroutine.
+// Package storekit/lifecycle decides what becomes of a message, and topic.apply carries the decision out. One mutex guards
+// everything. Each topic has a map of its messages by ID and two queues: the live messages by the time at which they next need
+// attention, and the dead messages by the time at which they died. The store starts no goroutine.
 package memstore
 
 import (
@@ -23,7 +21,8 @@ import (
 type Options struct {
 	// Clock is where the store gets its time from. Default storekit.SystemClock.
 	Clock storekit.Clock
-	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means punctual.DefaultMaxBody, 1 MiB.
+	// MaxBody is the greatest length of a body, in bytes; the push of a longer one is ErrTooLarge. 0 or less means
+	// punctual.DefaultMaxBody, 1 MiB.
 	MaxBody int
 }
 
@@ -36,12 +35,12 @@ type Store struct {
 
 	mu     sync.Mutex
 	topics map[string]*topic // guarded by mu
-	token  int64             // the newest token, store-wide, so that it grows across messages that used one ID; guarded by mu
+	token  int64             // the newest token of all topics, so that tokens grow from one message of an ID to the next; guarded by mu
 	seq    uint64            // the newest message.seq; guarded by mu
-	wake   chan struct{}     // closed when waiting claims should look again; nil when none waits; guarded by mu
+	wake   chan struct{}     // closed to have the waiting claims try again; nil when none waits; guarded by mu
 	closed bool              // guarded by mu
 
-	partition func(id string) int // see InPartitions; nil: all in one; guarded by mu
+	partition func(id string) int // see InPartitions; nil: topics have one partition; guarded by mu
 }
 
 var (
@@ -53,7 +52,7 @@ var (
 	_ punctual.DurabilityReporter = (*Store)(nil)
 )
 
-// New returns an empty store. Nil options are the defaults.
+// New returns an empty store. If o is nil, the options have their defaults.
 func New(o *Options) *Store {
 	if o == nil {
 		o = &Options{}
@@ -69,11 +68,10 @@ func New(o *Options) *Store {
 	return s
 }
 
-// Durability returns punctual.Volatile: everything is lost with the process.
+// Durability returns punctual.Volatile, because everything is lost when the process ends.
 func (s *Store) Durability() punctual.Durability { return punctual.Volatile }
 
-// Now is the store's clock: the given clock in whole milliseconds, except that it never
-// runs backwards.
+// Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it never runs backwards.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +82,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now.time(), nil
 }
 
-// Close forgets all messages and ends waiting claims. A second Close returns ErrClosed.
+// Close drops all messages and ends the waiting claims with ErrClosed. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,17 +95,18 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// instant is one reading of the store's clock. Every call works with a single one.
+// instant is one reading of the store's clock. A method reads the clock once for all its items; only Claim reads it again after
+// it has waited or leased messages.
 type instant struct {
-	fine   time.Time // as finely as known: delays count from it
-	ms     int64     // rounded down: everything else
-	source time.Time // what the store's clock follows, for how much time has passed
+	fine   time.Time // in the resolution of the clock; delays count from it
+	ms     int64     // in Unix milliseconds, rounded down, for all else
+	source time.Time // the reading of Options.Clock, by which Claim measures how long it has waited
 }
 
 func (i instant) time() time.Time { return storekit.FromMillis(i.ms) }
 
-// enter begins every method, with mu held: it refuses work on a closed store or for
-// an ended context, and reads the clock.
+// enter is the beginning of every method, with mu held: it returns an error for a closed store or an ended context, and otherwise
+// the time of the clock.
 func (s *Store) enter(ctx context.Context) (instant, error) {
 	if s.closed {
 		return instant{}, errClosed()
@@ -119,7 +118,7 @@ func (s *Store) enter(ctx context.Context) (instant, error) {
 	return instant{fine: t, ms: storekit.Millis(t), source: source}, nil
 }
 
-// enterBatch is enter for methods that take many items.
+// enterBatch is enter for the methods with items; more than punctual.MaxBatch of them are an error.
 func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -130,8 +129,9 @@ func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 
 func errClosed() error { return fmt.Errorf("memory store: %w", punctual.ErrClosed) }
 
-// existing returns a topic, or nil. It first lets go of dead messages, finished IDs and stories that were kept long enough. Whoever looks at a
-// topic or changes its settings asks here, so what is seen never depends on when that happened last.
+// existing returns a topic, or nil. Before that it removes the dead messages, finished IDs and finished records of the topic that
+// are past their retention. Every method gets its topic from here, so that its answer does not depend on when an earlier call has
+// removed them.
 func (s *Store) existing(name string, now instant) *topic {
 	t := s.topics[name]
 	if t == nil {
@@ -141,11 +141,11 @@ func (s *Store) existing(name string, now instant) *topic {
 		t.remove(t.dead[0])
 	}
 	t.remembered.sweep(now.ms)
-	t.stories.sweep(now.ms)
+	t.records.sweep(now.ms)
 	return t
 }
 
-// find returns a message with its topic; the message is nil when there is none.
+// find returns a message and its topic. Either is nil when there is none.
 func (s *Store) find(name, id string, now instant) (*topic, *message) {
 	t := s.existing(name, now)
 	if t == nil {

@@ -11,15 +11,16 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// topic holds a topic's messages. Every message is in messages and in exactly one of live and dead. An ID is in messages
-// or in remembered, never in both.
+// topic has the settings, messages, finished IDs and finished records of a topic. Every message is in messages and in exactly
+// one of live and dead. An ID is in messages or in remembered, never in both.
 type topic struct {
 	settings punctual.Settings
 	messages map[string]*message
-	// live and dead are queues of byTime: live messages by when they next need attention, dead ones by when they died.
+	// live and dead are queues in the order byTime: live messages by the time at which they next need attention, dead ones by
+	// the time at which they died.
 	live, dead []*message
 	remembered keptUntil // the IDs of finished messages that are still in use
-	stories    keptUntil // the finished records
+	records    keptUntil // the finished records
 }
 
 func newTopic() *topic {
@@ -27,7 +28,7 @@ func newTopic() *topic {
 		settings:   punctual.DefaultSettings(),
 		messages:   make(map[string]*message),
 		remembered: keptUntil{byID: make(map[string]*kept)},
-		stories:    keptUntil{byID: make(map[string]*kept)},
+		records:    keptUntil{byID: make(map[string]*kept)},
 	}
 }
 
@@ -35,18 +36,18 @@ func newTopic() *topic {
 type message struct {
 	lifecycle.Message
 	id, topic string
-	body      []byte            // nil when empty, and never written to
-	headers   map[string]string // the same
-	created   int64             // when it was pushed, in ms
-	delivered int64             // when its last lease began, in ms
+	body      []byte            // nil when empty; never changed
+	headers   map[string]string // nil when empty; never changed
+	created   int64             // when the message was pushed, in Unix ms
+	delivered int64             // when its last lease began, in Unix ms
 	failures  []punctual.Failure
 
-	seq   uint64      // orders equal times by arrival
-	queue *[]*message // of its topic: live or dead
-	index int         // in its queue
+	seq   uint64      // grows with each push, so that messages with equal times are claimed in the order of their pushes
+	queue *[]*message // the queue of its topic that the message is in: live or dead
+	index int         // the place of the message in that queue
 }
 
-// public is the message as users see it, which shares nothing with m.
+// public returns the message as users see it. The result shares no memory with m.
 func (m *message) public() punctual.Message {
 	out := punctual.Message{
 		ID: m.id, Topic: m.topic, Body: bytes.Clone(m.body), Headers: maps.Clone(m.headers), Created: storekit.FromMillis(m.created),
@@ -82,7 +83,8 @@ func (m *message) delivery(now instant) punctual.Delivery {
 	}
 }
 
-// add stores a live message whose ID no other message has.
+// add stores a live message whose ID no stored message has. If the ID is that of a finished message, it is not remembered any
+// more.
 func (t *topic) add(m *message) {
 	t.remembered.forget(m.id)
 	t.messages[m.id] = m
@@ -90,13 +92,14 @@ func (t *topic) add(m *message) {
 	byTime.Push(m.queue, m)
 }
 
-// remove takes a message out without a trace.
+// remove removes a message and keeps neither its ID nor a finished record.
 func (t *topic) remove(m *message) {
 	delete(t.messages, m.id)
 	byTime.Remove(m.queue, m)
 }
 
-// apply carries out what was decided about a message, whose facts are those after the decision.
+// apply carries out a decision of package lifecycle, which has already changed the fields of m.Message: it adds the failure to
+// the history and moves or removes the message.
 func (t *topic) apply(m *message, d lifecycle.Decision, now instant) {
 	if d.Failed {
 		m.failures = storekit.AddFailure(m.failures, d.Failure)
@@ -114,7 +117,7 @@ func (t *topic) apply(m *message, d lifecycle.Decision, now instant) {
 	}
 }
 
-// moveTo puts a message into a queue of its topic, in the place that its facts give it.
+// moveTo moves a message to the place in a queue of its topic that its time gives it.
 func (m *message) moveTo(queue *[]*message) {
 	if m.queue == queue {
 		byTime.Fix(*queue, m)
@@ -125,7 +128,7 @@ func (m *message) moveTo(queue *[]*message) {
 	byTime.Push(m.queue, m)
 }
 
-// byTime is the order of the queues of a topic: by time, then arrival.
+// byTime orders the queues of a topic by time, and messages with equal times by the order of their pushes.
 var byTime = heap.Order[*message]{
 	Before: func(a, b *message) bool {
 		x, y := a.At(), b.At()

@@ -32,8 +32,7 @@ func TestBackoffDoublesUpToMax(t *testing.T) {
 	}
 }
 
-// TestBackoffSpreads: messages that failed together come back apart, also when they wait for the longest
-// time there is.
+// TestBackoffSpreads: messages that failed together become due at different times, also after the longest delay that there is.
 func TestBackoffSpreads(t *testing.T) {
 	b := punctual.Backoff{Base: time.Second, Max: time.Hour, Jitter: 0.5}
 	for _, attempt := range []int{1, 2, 12, 13, 64, 65, 1000} { // from the 13th on it is Max
@@ -59,7 +58,7 @@ func TestBackoffOfNothing(t *testing.T) {
 	}
 }
 
-// Whatever passes check gives delays that are not negative and not above the bound.
+// A backoff that passes the check has no negative delay and none above the bound.
 func TestBackoffStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := rapid.Int64Range(0, int64(maxDelay)).Draw(t, "base")

@@ -16,7 +16,8 @@ func CheckTopic(name string) error {
 		return invalidf("topic name has %d bytes: use at most %d", len(name), punctual.MaxTopicBytes)
 	}
 	for i := range len(name) {
-		// From - to : are - . / the digits and : which are all allowed. A claim may name thousands of topics.
+		// The bytes from - to : are - . / the digits and : which are all allowed, so that one comparison does for them. A claim
+		// may name a thousand topics.
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '-' || c > ':') && (c < 'A' || c > 'Z') && c != '_' {
 			return invalidf("topic %q: byte %d is not one of A-Z a-z 0-9 . _ : / -", name, i+1)
 		}
@@ -40,8 +41,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckPush returns an ErrInvalid or ErrTooLarge that says what is wrong with the
-// message, or nil. maxBody is the store's limit.
+// CheckPush returns an ErrInvalid or ErrTooLarge that says what is wrong with the message, or nil. maxBody is the greatest length
+// of a body that the store accepts, in bytes.
 func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if err := CheckTopic(m.Topic); err != nil {
 		return err
@@ -137,7 +138,7 @@ func CheckSettlement(s *punctual.Settlement) error {
 	return nil
 }
 
-// delays reports whether a verb makes use of Settlement.Delay.
+// delays reports whether Settlement.Delay has a meaning with the verb.
 func delays(v punctual.Verb) bool {
 	return v == punctual.SettleRetry || v == punctual.SettleSnooze || v == punctual.SettleExtend
 }
@@ -162,12 +163,12 @@ func CheckAmendment(a *punctual.Amendment) error {
 	return invalidf("unknown change %d", a.Change)
 }
 
-// Moves reports whether a change gives a message a due time, so that one beyond MaxDue is an ErrInvalid.
+// Moves reports whether a change gives the message a new due time, so that a due time after MaxDue is an ErrInvalid.
 func Moves(c punctual.Change) bool {
 	return c == punctual.ChangeReschedule || c == punctual.ChangeRequeue
 }
 
-// CheckBatch returns an ErrTooLarge when a call carries more items than MaxBatch.
+// CheckBatch returns an ErrTooLarge when a call has more than punctual.MaxBatch items, or nil. n is the number of items.
 func CheckBatch(n int) error {
 	if n > punctual.MaxBatch {
 		return errorf(punctual.ErrTooLarge, "%d items in one call: at most %d are allowed", n, punctual.MaxBatch)
@@ -175,10 +176,10 @@ func CheckBatch(n int) error {
 	return nil
 }
 
-// MaxLooks is how many messages a store looks at for one page of a list by reason, about.
+// MaxLooks is about how many messages a store reads for one page of a list by reason (ListQuery.Reason).
 const MaxLooks = 10_000
 
-// CheckList returns q with its default limit filled in, or an ErrInvalid.
+// CheckList returns q with the default Limit filled in, or an ErrInvalid that says what is wrong with the query.
 func CheckList(q punctual.ListQuery) (punctual.ListQuery, error) {
 	if err := CheckTopic(q.Topic); err != nil {
 		return q, err
@@ -241,8 +242,8 @@ func CheckSurvey(q punctual.SurveyQuery) error {
 	return nil
 }
 
-// ForecastStart is where the first bucket of a forecast begins, in milliseconds since 1970, seen from
-// now.
+// ForecastStart returns when the first bucket of a forecast begins, in Unix milliseconds. now is the store's clock in Unix
+// milliseconds. A q.From after it is an ErrInvalid.
 func ForecastStart(q punctual.ForecastQuery, now int64) (int64, error) {
 	if q.From.IsZero() {
 		return now, nil
@@ -253,7 +254,7 @@ func ForecastStart(q punctual.ForecastQuery, now int64) (int64, error) {
 	return 0, invalidf("forecast from %v: it begins at the store's clock, %v, or before", q.From, FromMillis(now))
 }
 
-// errorf puts a sentence in front of a kind.
+// errorf returns an error that wraps kind and begins with the formatted sentence.
 func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kind)
 }

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Clock is where a store gets its time from. SystemClock is the real one, ManualClock
-// one for tests.
+// Clock is where a store gets its time from: SystemClock, or in tests ManualClock.
 type Clock interface {
-	// Now is the current time.
+	// Now returns the current time.
 	Now() time.Time
-	// After returns a channel that receives once the clock has reached t, at once if it already
-	// has. The function ends the wait early. A suspended machine or a stepped clock may make it
-	// late; callers that care look again at least each second.
+	// After returns a channel that receives a value when the clock has reached t, at once if it already has, and a function
+	// that ends the wait early. The value may come late when the machine was suspended or its clock was set; callers to whom
+	// that matters read the clock at least once a second.
 	After(t time.Time) (reached <-chan time.Time, stop func())
 }
 
-// SystemClock is the machine's clock. Inside testing/synctest it is the bubble's.
+// SystemClock is the clock of the machine; inside testing/synctest, the clock of the bubble.
 type SystemClock struct{}
 
 // Now returns time.Now.
@@ -28,8 +27,7 @@ func (SystemClock) After(t time.Time) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// ManualClock is a clock for tests that stands still until it is moved. It is safe for
-// concurrent use.
+// ManualClock is a clock for tests that stands still until the test moves it. It is safe for concurrent use.
 type ManualClock struct {
 	mu    sync.Mutex
 	now   time.Time                    // guarded by mu
@@ -41,21 +39,21 @@ func NewManualClock(start time.Time) *ManualClock {
 	return &ManualClock{now: start, waits: make(map[chan time.Time]time.Time)}
 }
 
-// Now returns where the clock stands.
+// Now returns the time that the clock shows.
 func (c *ManualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Advance moves the clock by d, backwards if negative, and wakes those whose time has come.
+// Advance moves the clock by d, backwards if d is negative, and ends the waits whose time has come.
 func (c *ManualClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.moveTo(c.now.Add(d))
 }
 
-// Set moves the clock to t and wakes those whose time has come.
+// Set moves the clock to t and ends the waits whose time has come.
 func (c *ManualClock) Set(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,17 +2,17 @@ package storekit
 
 import "github.com/punctualmq/punctual"
 
-// Good is a finding that all is as it should be.
+// Good returns a finding of punctual.SeverityGood. name and value are its Name and Value.
 func Good(name, value string) punctual.Finding {
 	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityGood}
 }
 
-// Warning is a finding that the operator should know of. The remedy says why it matters and what to do.
+// Warning returns a finding of punctual.SeverityWarning. The remedy says why the value matters and what to do.
 func Warning(name, value, remedy string) punctual.Finding {
 	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityWarning, Remedy: remedy}
 }
 
-// Bad is a finding of something that breaks a promise of the store. The remedy says why it matters and what to do.
+// Bad returns a finding of punctual.SeverityBad. The remedy says why the value matters and what to do.
 func Bad(name, value, remedy string) punctual.Finding {
 	return punctual.Finding{Name: name, Value: value, Severity: punctual.SeverityBad, Remedy: remedy}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// MaxFailures bounds the history kept with one message: the newest failures
-// stay, and Message.Attempt tells how many there were in all.
+// MaxFailures is the most failures that the history of a message holds (Info.Failures, Delivery.Failures, Finished.Failures).
+// A further failure pushes out the oldest; Message.Attempt still tells how many attempts there were.
 const MaxFailures = 16
 
-// LeaseRanOut is the text of a Failure whose holder never answered.
+// LeaseRanOut is the Failure.Error of an attempt whose lease ended without a settlement.
 const LeaseRanOut = "lease ran out"
 
-// AddFailure appends f to history, dropping the oldest beyond MaxFailures.
-// Every store uses it, so that histories agree.
+// AddFailure returns a new history with f behind the failures of history, without the oldest ones beyond MaxFailures. It does
+// not change history.
 func AddFailure(history []punctual.Failure, f punctual.Failure) []punctual.Failure {
 	if over := len(history) + 1 - MaxFailures; over > 0 {
 		history = history[over:]
@@ -25,8 +25,8 @@ func AddFailure(history []punctual.Failure, f punctual.Failure) []punctual.Failu
 	return append(append(out, history...), f)
 }
 
-// TrimError shortens the text of an error to MaxErrorBytes for a message's
-// history and says so when it does. Bytes that are not UTF-8 become U+FFFD.
+// TrimError returns the text of an error as a history keeps it: at most MaxErrorBytes long, and valid UTF-8. A longer text is
+// cut between characters, and a note such as "… (5000 bytes in all)" stands at its end. Bytes that are not UTF-8 become U+FFFD.
 func TrimError(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= punctual.MaxErrorBytes {

@@ -9,16 +9,15 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// NewID returns a new message ID: a ULID of 26 characters that sorts by the given
-// time (to the millisecond) and carries 80 random bits. It is safe for concurrent use.
+// NewID returns a new message ID: a ULID of 26 characters, which sorts by the given time, to the millisecond, and has 80 random
+// bits.
 func NewID(now time.Time) string {
 	ms := min(max(now.UnixMilli(), 0), int64(ulid.MaxTime()))
 	return ulid.MustNew(uint64(ms), rand.Reader).String()
 }
 
-// IDOfKey returns the ID of the n-th message of a push with this key, if the store is to make it up. The ID is the
-// same for each copy of the push, whichever process carries it out. It is a ULID which, unlike that of NewID, tells
-// no time.
+// IDOfKey returns the ID that a store makes for the n-th message of a push whose Request has this key. Every copy of the push
+// gets the same ID, whichever process carries it out. The ID is a ULID that, unlike one of NewID, does not tell the time.
 func IDOfKey(key string, n int) string {
 	sum := sha256.Sum256([]byte("id " + strconv.Itoa(n) + " " + key))
 	return ulid.ULID(sum[:16]).String()

@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// DuplicateError returns the ErrDuplicate of a push that met an ID which is taken. died is when its holder
-// died, or zero: a dead one is delivered no more, so the text says what to do about it.
+// DuplicateError returns the ErrDuplicate of a push whose ID is already in use. died is when the stored message died, or zero
+// when it is not dead. A dead message would not be delivered, so the text then says what to do.
 func DuplicateError(topic, id string, died time.Time) error {
 	if died.IsZero() {
 		return fmt.Errorf("%s in %s: %w", id, topic, punctual.ErrDuplicate)
@@ -17,14 +17,14 @@ func DuplicateError(topic, id string, died time.Time) error {
 		id, topic, punctual.ErrDuplicate, died.UTC().Format(time.RFC3339))
 }
 
-// SettleError returns the error of a settlement that met kind: ErrLeaseLost, ErrCancelled, or a delay that ends too far
-// ahead.
+// SettleError returns the error of a settlement that fails with kind: ErrLeaseLost, ErrCancelled, or the ErrInvalid of a due
+// time after MaxDue. The text names the verb and the message.
 func SettleError(x *punctual.Settlement, kind error) error {
 	return fmt.Errorf("%s of %s in %s: %w", x.Verb, x.ID, x.Topic, kind)
 }
 
-// AmendError returns the error of an amendment that met kind: ErrLeased, ErrNotFound or ErrNotDead. Its text
-// names the message and says what follows.
+// AmendError returns the error of an amendment that fails with kind: ErrLeased, ErrNotFound or ErrNotDead. The text names the
+// message and says what the error means for the change asked for.
 func AmendError(a *punctual.Amendment, kind error) error {
 	var note string
 	switch {
@@ -38,13 +38,13 @@ func AmendError(a *punctual.Amendment, kind error) error {
 	return fmt.Errorf("%s in %s: %w%s", a.ID, a.Topic, kind, note)
 }
 
-// AmendDeadError returns the ErrNotFound of a cancel or reschedule that met a dead message. Its text says so, since such a
-// message is neither finished nor unknown, and what may be done with it.
+// AmendDeadError returns the ErrNotFound of a cancel or reschedule of a dead message. The text says that the message is dead,
+// because it is stored all the same, and what can be done with it.
 func AmendDeadError(a *punctual.Amendment) error {
 	return fmt.Errorf("%s in %s: %w", a.ID, a.Topic, deadMessage{})
 }
 
-// deadMessage is an ErrNotFound with a remedy of its own, which servers give in place of that of the kind.
+// deadMessage is an ErrNotFound with a remedy of its own. A server answers with this remedy instead of the one of ErrNotFound.
 type deadMessage struct{}
 
 func (deadMessage) Error() string {
@@ -57,7 +57,7 @@ func (deadMessage) Remedy() string {
 	return "It is dead: POST /v1/topics/TOPIC/messages/ID/requeue delivers it again, POST …/delete removes it."
 }
 
-// NoStoryError returns the ErrNotFound of punctual.FinishedKeeper for an ID of which no story is kept.
+// NoStoryError returns the ErrNotFound of FinishedKeeper.Finished for an ID without a finished record.
 func NoStoryError(topic, id string) error {
-	return fmt.Errorf("story of a finished message %s in %s: %w", id, topic, punctual.ErrNotFound)
+	return fmt.Errorf("finished record of %s in %s: %w", id, topic, punctual.ErrNotFound)
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// Abilities are what a store can do of that which settings may ask for.
+// Abilities are the things that not every store can do and that a setting may need.
 type Abilities struct {
-	// Partitions is into how many parts the store can divide a topic. One that can divide it refuses to change the number of a
-	// topic that exists.
+	// Partitions is the most partitions of a topic in the store, 1 if it cannot divide topics. A store that can divide topics
+	// itself refuses to change the partitions of a topic that exists.
 	Partitions int
 	// KeepsFinished tells that the store is a punctual.FinishedKeeper.
 	KeepsFinished bool
 }
 
-// AllAbilities are those of a store that can do everything. With them ApplySettings checks settings before it is known
-// which store they are for.
+// AllAbilities returns the abilities of a store that can do everything. With them ApplySettings checks settings before it is
+// known which store they are for.
 func AllAbilities() Abilities {
 	return Abilities{Partitions: punctual.MaxPartitions, KeepsFinished: true}
 }
 
-// ApplySettings returns s with the patch applied, or an ErrInvalid that names the setting and says what it takes. What the store cannot
-// do is an ErrUnsupported.
+// ApplySettings returns s with the patch p applied. A value that is not allowed is an ErrInvalid that names the setting and says
+// which values are. A setting that a store with the abilities can cannot have is an ErrUnsupported.
 func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities) (punctual.Settings, error) {
 	for _, row := range settings.Table {
 		row.Apply(&s, &p)
@@ -41,7 +41,7 @@ func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can Abilities)
 	return s, nil
 }
 
-// lack says why the store cannot have the setting as it is in s, or "".
+// lack returns why a store with these abilities cannot have the setting as it is in s, or "".
 func (a Abilities) lack(row *settings.Setting, s *punctual.Settings) string {
 	switch {
 	case row.Needs == settings.DividedTopics && s.Partitions > a.Partitions:
@@ -61,8 +61,7 @@ func checkSettings(s *punctual.Settings) error {
 	return nil
 }
 
-// RetryDelay returns the wait that b asks for after the given failed attempt (from 1). It is safe
-// for concurrent use.
+// RetryDelay returns how long b has a message wait after the given failed attempt, counted from 1, random jitter included.
 func RetryDelay(b punctual.Backoff, attempt int) time.Duration {
 	if len(b.Delays) > 0 {
 		return b.Delays[min(max(attempt, 1), len(b.Delays))-1]

@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestGoldenSettings: what stores keep of settings stays as the files have it, and every release reads it.
+// TestGoldenSettings: settings are encoded as the golden files have them, and every golden file can be decoded.
 func TestGoldenSettings(t *testing.T) {
 	for file, want := range map[string]punctual.Settings{
 		"testdata/settings-default.json": punctual.DefaultSettings(),
@@ -58,7 +58,7 @@ func TestDecodeSettings(t *testing.T) {
 		`{"finished_retention":"-1s"}`:  punctual.ErrCorrupt,
 		`{"lease":"1m","colour":"x"}`:   punctual.ErrUnsupported,
 		`{"backoff":{"curve":2}}`:       punctual.ErrUnsupported,
-		`{"lease":"1ms","colour":"x"}`:  punctual.ErrCorrupt, // damage is told first
+		`{"lease":"1ms","colour":"x"}`:  punctual.ErrCorrupt, // damage comes before unknown settings
 		`{"lease":null,"backoff":null}`: nil,
 		`{"lease":"1m"} {}`:             punctual.ErrCorrupt,
 		`[]`:                            punctual.ErrCorrupt,
@@ -77,7 +77,8 @@ func TestDecodeSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsReader: settings that were decoded before are given again, each caller has its own, and no text is taken for another.
+// TestSettingsReader: a text that was decoded before gives the same settings again, each caller gets a copy of its own, and no
+// text gives the settings of another.
 func TestSettingsReader(t *testing.T) {
 	var r SettingsReader
 	set := punctual.DefaultSettings()
@@ -115,7 +116,7 @@ func TestSettingsReader(t *testing.T) {
 	}
 }
 
-// TestSettingsReaderAtOnce: many may decode with one reader, also while it forgets what it has.
+// TestSettingsReaderAtOnce: many goroutines may decode with one reader, also while it drops what it keeps.
 func TestSettingsReaderAtOnce(t *testing.T) {
 	var r SettingsReader
 	var readers sync.WaitGroup

@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// SteadyClock is a clock that never runs backwards (P8), made of one that may be stepped. When its source
-// steps back it goes on at half the speed of elapsed time until the source has caught up. To stand still would stop
-// all deliveries for the length of the step; to go on at full speed would stay ahead for ever. It is safe for
-// concurrent use.
+// SteadyClock is a clock that never runs backwards (P8), made from a source that somebody may set back. When the source is set
+// back, the SteadyClock goes on at half the speed of elapsed time until the source has caught up. For example, after a step of
+// 10 s back it agrees with the source again after 20 s. If it stood still instead, all deliveries would stop for the length of
+// the step; at full speed it would stay ahead for ever. It is safe for concurrent use.
 type SteadyClock struct {
 	source Clock
 
 	mu   sync.Mutex
-	read time.Time // guarded by mu: the source's last reading, with its monotonic part if it has one
-	last time.Time // guarded by mu: the last time given out; never decreases
+	read time.Time // guarded by mu: the last reading of the source, with its monotonic part if it has one
+	last time.Time // guarded by mu: the last time that the clock returned; never decreases
 }
 
-// NewSteadyClock returns a clock that starts at passed or the source's time, whichever is later.
+// NewSteadyClock returns a clock that starts at the time of the source, or at passed if that is later. passed is the latest time
+// that a store has recorded, so that its clock does not run backwards when it is opened again.
 func NewSteadyClock(source Clock, passed time.Time) *SteadyClock {
 	return &SteadyClock{source: source, read: source.Now(), last: passed.Round(0)}
 }
 
-// Now is the current time in UTC, as finely as the source tells it.
+// Now returns the current time in UTC, in the resolution of the source.
 func (c *SteadyClock) Now() time.Time {
 	now, _ := c.Read()
 	return now
 }
 
-// Read is Now, with the source's reading that it comes from.
+// Read returns what Now returns, and the reading of the source from which it was made.
 func (c *SteadyClock) Read() (now, source time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,8 +44,8 @@ func (c *SteadyClock) Read() (now, source time.Time) {
 	return c.last, t
 }
 
-// After is Clock.After, with a wait of at most limit. A step of the source may make it early or, up to limit,
-// late: who wakes looks again.
+// After is Clock.After with a wait of at most limit. When somebody sets the source meanwhile, the wait may end too early, or up
+// to limit too late, so callers read the clock again when it ends.
 func (c *SteadyClock) After(t time.Time, limit time.Duration) (<-chan time.Time, func()) {
 	now, source := c.Read()
 	// Behind its source's step the clock needs twice the time, but it never falls behind the source.

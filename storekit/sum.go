@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Sum is a hash of all that makes a call the one that it is, but for its Request. A [Repeater] keeps it with the
-// answer, to tell a copy of the call from another call with the same key. It is the same in all processes.
+// Sum is a hash of the content of a call, which is all its arguments except its Request. A [Repeater] keeps it with the answer,
+// so that it recognizes another call that comes with the same key. A call has the same Sum in all processes.
 type Sum [8]byte
 
 func sumOf(content func(hash.Hash)) (s Sum) {
@@ -23,10 +23,10 @@ func sumOf(content func(hash.Hash)) (s Sum) {
 	return s
 }
 
-// SumOfPush is the sum of a Push.
+// SumOfPush returns the Sum of a Push.
 func SumOfPush(ms []punctual.NewMessage) Sum { return sumOf(func(h hash.Hash) { HashPush(h, ms) }) }
 
-// HashPush hashes what the sum of a Push is made of.
+// HashPush writes the content of a Push to the hash to, for a store that compares calls by another hash than Sum.
 func HashPush(to hash.Hash, ms []punctual.NewMessage) {
 	h := newSummer(to, "push", len(ms))
 	for i := range ms {
@@ -52,10 +52,10 @@ func HashPush(to hash.Hash, ms []punctual.NewMessage) {
 	_ = h.Flush()
 }
 
-// SumOfClaim is the sum of a Claim.
+// SumOfClaim returns the Sum of a Claim.
 func SumOfClaim(c punctual.Claim) Sum { return sumOf(func(h hash.Hash) { HashClaim(h, c) }) }
 
-// HashClaim hashes what the sum of a Claim is made of.
+// HashClaim writes the content of a Claim to the hash to.
 func HashClaim(to hash.Hash, c punctual.Claim) {
 	h := newSummer(to, "claim", len(c.Topics))
 	for _, t := range c.Topics {
@@ -68,10 +68,10 @@ func HashClaim(to hash.Hash, c punctual.Claim) {
 	_ = h.Flush()
 }
 
-// SumOfSettle is the sum of a Settle.
+// SumOfSettle returns the Sum of a Settle.
 func SumOfSettle(ss []punctual.Settlement) Sum { return sumOf(func(h hash.Hash) { HashSettle(h, ss) }) }
 
-// HashSettle hashes what the sum of a Settle is made of.
+// HashSettle writes the content of a Settle to the hash to.
 func HashSettle(to hash.Hash, ss []punctual.Settlement) {
 	h := newSummer(to, "settle", len(ss))
 	for i := range ss {
@@ -86,10 +86,10 @@ func HashSettle(to hash.Hash, ss []punctual.Settlement) {
 	_ = h.Flush()
 }
 
-// SumOfAmend is the sum of an Amend.
+// SumOfAmend returns the Sum of an Amend.
 func SumOfAmend(as []punctual.Amendment) Sum { return sumOf(func(h hash.Hash) { HashAmend(h, as) }) }
 
-// HashAmend hashes what the sum of an Amend is made of.
+// HashAmend writes the content of an Amend to the hash to.
 func HashAmend(to hash.Hash, as []punctual.Amendment) {
 	h := newSummer(to, "amend", len(as))
 	for i := range as {
@@ -103,8 +103,8 @@ func HashAmend(to hash.Hash, as []punctual.Amendment) {
 	_ = h.Flush()
 }
 
-// summer writes each field with its length or in a fixed size, so that no two calls are written alike.
-// It gathers fields, which are short.
+// summer writes the fields of a call to a hash, each with its length or in a fixed size, so that no two calls give the same
+// bytes. Its buffer joins the fields, most of which are short, into longer writes.
 type summer struct{ *bufio.Writer }
 
 func newSummer(to hash.Hash, call string, items int) summer {
@@ -114,7 +114,7 @@ func newSummer(to hash.Hash, call string, items int) summer {
 	return h
 }
 
-// The hash never fails, and so does no write.
+// A hash never returns an error, so the methods drop the errors of their writes.
 
 func (h summer) number(n int64) {
 	_, _ = h.Write(binary.LittleEndian.AppendUint64(h.AvailableBuffer(), uint64(n)))
@@ -138,7 +138,7 @@ func (h summer) bytes(b []byte) {
 	_, _ = h.Write(b)
 }
 
-// at writes an instant, whatever its zone.
+// at writes an instant; its time zone makes no difference.
 func (h summer) at(t time.Time) {
 	h.number(t.Unix())
 	h.number(int64(t.Nanosecond()))

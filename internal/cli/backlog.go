@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// backlog hands items from one goroutine to another in batches: whatever has gathered
-// since the last take. It is bounded in items and bytes; put waits while it is full.
+// backlog passes items from one goroutine to another in batches: each take returns the items put since the last one. It has a
+// bound in items and in bytes; put waits while it is full.
 type backlog[T any] struct {
 	maxItems, maxBytes int
 
@@ -14,7 +14,7 @@ type backlog[T any] struct {
 	items  []T           // guarded by mu
 	bytes  int           // guarded by mu
 	err    error         // guarded by mu; set once by close, no items follow
-	gone   bool          // guarded by mu; set by abandon, nobody takes any more
+	gone   bool          // guarded by mu; set by abandon, after which nobody takes items
 	filled chan struct{} // has one element when there may be something to take
 	room   chan struct{} // has one element when there may be room to put
 }
@@ -26,8 +26,8 @@ func newBacklog[T any](maxItems, maxBytes int) *backlog[T] {
 	}
 }
 
-// put adds an item, waiting while the backlog is full. An item of more than maxBytes is
-// taken when the backlog is empty. It returns false once the taker has gone.
+// put adds an item, and waits while the backlog is full. It accepts an item of more than maxBytes when the backlog is empty. It
+// returns false after abandon.
 func (b *backlog[T]) put(item T, size int) bool {
 	for {
 		b.mu.Lock()
@@ -47,7 +47,7 @@ func (b *backlog[T]) put(item T, size int) bool {
 	}
 }
 
-// close says that no items follow, and why.
+// close makes err the error that take returns with the last items; no items may follow.
 func (b *backlog[T]) close(err error) {
 	b.mu.Lock()
 	b.err = err
@@ -55,7 +55,7 @@ func (b *backlog[T]) close(err error) {
 	wake(b.filled)
 }
 
-// abandon says that nobody takes any more.
+// abandon makes put return false, because nobody takes items any more.
 func (b *backlog[T]) abandon() {
 	b.mu.Lock()
 	b.gone = true
@@ -63,8 +63,8 @@ func (b *backlog[T]) abandon() {
 	wake(b.room)
 }
 
-// take waits until there is something and returns it all. With the last items it
-// returns the error given to close; when ctx ends, that of ctx and no items.
+// take waits until there are items and returns all of them. With the last items it returns the error that was given to close.
+// When ctx has ended it returns no items and the error of ctx.
 func (b *backlog[T]) take(ctx context.Context) ([]T, error) {
 	for {
 		if err := ctx.Err(); err != nil {

@@ -17,28 +17,28 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The configuration of a command that runs for long. Each of its flags can also be given by an environment variable or
-// by a file in YAML. The flag --tls-cert is PUNCTUAL_TLS_CERT and "tls-cert:" there. What stands on the command line
-// counts first, then the environment, then the file, then the default.
+// The configuration of serve. Each of its flags can also be given by an environment variable or in a YAML file: --tls-cert as
+// PUNCTUAL_TLS_CERT or "tls-cert:". The command line takes precedence over the environment, the environment over the file, and
+// the file over the default.
 
-// config is where the flags of a command take their values from.
+// config says where the flags of a command get their values from.
 type config struct {
 	path  string
 	print bool
-	// of tells for each flag that was not left at its default where its value comes from.
+	// of has, for each flag with another value than its default, where the value comes from.
 	of map[string]string
 }
 
-// addTo gives a command the flags of the configuration itself.
+// addTo adds the flags of the configuration itself to a command.
 func (c *config) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.path, "config", "", "read flags from `FILE`, in YAML (PUNCTUAL_CONFIG)")
 	cmd.Flags().BoolVar(&c.print, "print-config", false, "print the configuration in force and where it comes from, and end")
 }
 
-// notConfigured are flags that say what a run prints, not how a server works.
+// notConfigured are the flags that settable leaves out: they say what a run prints, or where the configuration is.
 var notConfigured = []string{"help", "config", "print-config", "json"}
 
-// settable calls f with each flag that environment and file can set, sorted by name.
+// settable calls f with each flag that the environment and the file can set, sorted by name.
 func settable(cmd *cobra.Command, f func(*pflag.Flag)) {
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		if !slices.Contains(notConfigured, flag.Name) && !flag.Hidden {
@@ -51,7 +51,8 @@ func variableOf(flag string) string {
 	return "PUNCTUAL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// apply sets the flags of cmd that the command line did not. An error names the file and line, or the variable.
+// apply sets the flags of cmd that the command line does not have, from the environment and the file. An error names the
+// variable, or the file and its line.
 func (c *config) apply(cmd *cobra.Command, getenv func(string) string) error {
 	c.of = make(map[string]string)
 	settable(cmd, func(f *pflag.Flag) {
@@ -89,7 +90,7 @@ func (c *config) apply(cmd *cobra.Command, getenv func(string) string) error {
 	return c.applyFile(cmd, text)
 }
 
-// applyFile sets the flags that neither command line nor environment did.
+// applyFile sets the flags that neither the command line nor the environment has.
 func (c *config) applyFile(cmd *cobra.Command, text []byte) error {
 	entries, err := readConfig(text)
 	if err != nil {
@@ -133,7 +134,7 @@ func (e configEntry) set(flag *pflag.Flag) error {
 	return many.Replace(e.values)
 }
 
-// colonAtEnd is a line whose value YAML takes for a key.
+// colonAtEnd matches a line whose value ends with a colon, which YAML takes for a key.
 var colonAtEnd = regexp.MustCompile(`(?m)^[a-z-]+:[ \t]+[^"'#\s]*:[ \t]*\r?$`)
 
 // readConfig reads a mapping of keys to values, or to lists of values.
@@ -193,8 +194,8 @@ func entryOf(key, value *yaml.Node) (configEntry, error) {
 	return e, nil
 }
 
-// text is the configuration in force as a file that sets it again, with a comment that says where each value comes from.
-// A password in a URL is not shown.
+// text returns the configuration in force as a YAML file that gives the same configuration, with a comment at each value that
+// says where the value comes from. A password in a URL is not shown.
 func (c *config) text(cmd *cobra.Command) (string, error) {
 	var out strings.Builder
 	var failed error
@@ -235,7 +236,7 @@ func (c *config) text(cmd *cobra.Command) (string, error) {
 	return out.String(), failed
 }
 
-// defaultInUsage is where the help of a flag tells the default that its empty value, or 0, stands for.
+// defaultInUsage matches the part of a flag's help that has the default for which an empty value, or 0, stands.
 var defaultInUsage = regexp.MustCompile(`\(default:? ([^;)]+)`)
 
 func many(f *pflag.Flag) bool {
@@ -243,7 +244,7 @@ func many(f *pflag.Flag) bool {
 	return is
 }
 
-// redacted replaces the password of a URL by xxxxx.
+// redacted returns a URL with xxxxx in place of its password.
 func redacted(value string) string {
 	if u, err := url.Parse(value); err == nil && u.User != nil {
 		return u.Redacted()

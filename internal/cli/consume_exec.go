@@ -16,24 +16,24 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The exit codes of CMD that are not a failure; those of sysexits.h.
+// The exit codes of CMD with a meaning of their own, as in sysexits.h. Any other code but 0 is a failure, after which the
+// message is retried.
 const (
-	exitDiscard = 65 // EX_DATAERR: no retry can mend it
-	exitSnooze  = 75 // EX_TEMPFAIL: not now
+	exitDiscard = 65 // EX_DATAERR: a retry cannot help
+	exitSnooze  = 75 // EX_TEMPFAIL: try again later
 )
 
 const (
 	// defaultSnooze is how long exitSnooze puts a message off.
 	defaultSnooze = 30 * time.Second
-	// keptStderr is how much of the end of CMD's standard error is kept as the error. With the exit
-	// status before it, it stays within punctual.MaxErrorBytes.
+	// keptStderr is how many bytes of the end of CMD's standard error become part of the failure's text. With the exit status in
+	// front, the text has at most punctual.MaxErrorBytes.
 	keptStderr = punctual.MaxErrorBytes - 64
-	// pipeGrace is how long to wait, after CMD has ended, for a process that it left
-	// behind to let go of standard error.
+	// pipeGrace is how long to wait, after CMD has ended, for a process that CMD left behind to close standard error.
 	pipeGrace = 2 * time.Second
 )
 
-// execute gives the message to CMD and turns its exit code into the message's fate.
+// execute runs CMD with the message, and returns the error of a handler that stands for the exit code of CMD.
 func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	tail := &tail{max: keptStderr}
 	err := c.runCommand(ctx, d, tail)
@@ -54,8 +54,8 @@ func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	}
 }
 
-// runCommand runs CMD to its end, in a process group of its own. So a signal from the terminal does not reach it, and
-// its whole group can be ended.
+// runCommand runs CMD to its end, in a process group of its own, so that a signal from the terminal does not reach CMD and the
+// whole group can be killed.
 func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, tail *tail) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", string(c.flags.exec))
 	cmd.Stdin = bytes.NewReader(d.Body)
@@ -76,7 +76,7 @@ func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, tail *t
 	return err
 }
 
-// commandOut is our own standard output: the file itself, or what stands in for it.
+// commandOut returns where CMD writes its standard output: this program's own standard output, or in tests what stands in for it.
 func (c *consumer) commandOut() io.Writer {
 	if f, ok := c.out.Stream().(*os.File); ok {
 		return f
@@ -84,7 +84,7 @@ func (c *consumer) commandOut() io.Writer {
 	return c.out
 }
 
-// exitStatus is the exit code in err; exited is false when CMD did not end by itself.
+// exitStatus returns the exit code in err. exited is false when CMD could not be started or was killed by a signal.
 func exitStatus(err error) (code int, exited bool) {
 	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
 		return e.ExitCode(), e.Exited()
@@ -92,7 +92,7 @@ func exitStatus(err error) (code int, exited bool) {
 	return 0, false
 }
 
-// environment is what CMD learns of the message besides its body.
+// environment returns the environment variables that tell CMD about the message; the body is its standard input.
 func environment(d *punctual.Delivery) []string {
 	env := []string{
 		"PUNCTUAL_ID=" + d.ID,
@@ -104,7 +104,7 @@ func environment(d *punctual.Delivery) []string {
 	for name, value := range d.Headers {
 		headers = append(headers, "PUNCTUAL_HEADER_"+envName(name)+"="+value)
 	}
-	slices.Sort(headers) // of two names that become the same one, which rules is at least constant
+	slices.Sort(headers) // of two names that become the same variable, always the same one counts
 	return append(env, headers...)
 }
 
@@ -120,7 +120,7 @@ func envName(header string) string {
 	}, header)
 }
 
-// tail keeps the end of what is written to it. It is used by one goroutine at a time.
+// tail keeps the last max bytes that were written to it. One goroutine at a time may use it.
 type tail struct {
 	max  int
 	kept []byte
@@ -136,7 +136,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// explain is err with what was kept.
+// explain returns err with the bytes that were kept behind its text.
 func (t *tail) explain(err error) error {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(t.kept), ""))
 	if text == "" {
@@ -148,7 +148,7 @@ func (t *tail) explain(err error) error {
 	return fmt.Errorf("%w: %s", err, text)
 }
 
-// processes are the commands that run now. It is safe for concurrent use.
+// processes has the process groups of the commands that run now. It is safe for concurrent use.
 type processes struct {
 	mu     sync.Mutex
 	pids   map[int]bool // guarded by mu
@@ -180,7 +180,7 @@ func (p *processes) ended(pid int) {
 	delete(p.pids, pid)
 }
 
-// kill ends all of them with their groups, and lets none start any more.
+// kill kills the process groups of all commands that run, and has start refuse further ones.
 func (p *processes) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -49,7 +49,7 @@ func TestPushOfATakenID(t *testing.T) {
 		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T11:00:00.000Z","result":"duplicate","existing":"scheduled"}`)
 	r.run("push", "t", "second", "--id", "a").exits(exitOK, `push: ID "a" is in use (duplicate): the first message is kept`).prints("a\n")
 	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail", "--json").exits(exitUnwished).failsWith("duplicate", true)
-	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail").exits(exitUnwished, "a in t: ID is taken: use another ID")
+	r.run("push", "t", "third", "--id", "a", "--if-exists", "fail").exits(exitUnwished, "a in t: ID is already in use: use another ID")
 	r.run("push", "t", "fourth", "--id", "a", "--if-exists", "replace", "--in", "2h", "--json").ok().
 		printsJSON(`{"id":"a","topic":"t","due":"2026-11-20T12:00:00.000Z","result":"replaced"}`)
 	if got := string(r.get("t", "a").Body); got != "fourth" {

@@ -39,7 +39,7 @@ const serveExample = `  punctual serve
   punctual serve --listen unix:/run/punctual/api.sock --listen '[::1]:7878'
   punctual serve --store redis://localhost --allow-host punctual.internal`
 
-// defaultListen is where serve listens when nobody says otherwise.
+// defaultListen is the default of --listen.
 const defaultListen = "127.0.0.1:7878"
 
 // serveFlags are the flags of serve.
@@ -104,7 +104,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		if err := f.run.apply(&o, s, a.logger()); err != nil {
 			return err
 		}
-		var h *server.Server // known when the first request comes
+		var h *server.Server // set before the first request comes
 		pages, err := a.newConsole(s, &f.run, consoleServer{
 			authenticate: func(r *http.Request) (*access.Principal, error) { return h.Authenticate(r) },
 			consumers:    func(ctx context.Context, topic string) (punctual.Consumers, error) { return h.Consumers(ctx, topic) },
@@ -151,7 +151,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	})
 }
 
-// version is that of the program, as the server and the console tell it.
+// version returns the version of the program, which the server and the console show.
 func (a *app) version() string { return versionOf(debug.ReadBuildInfo()).Version }
 
 // storeFailure ends a server whose store has failed, so that its supervisor acts.
@@ -171,7 +171,7 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// withListenFlags names the flags for what the server would have.
+// withListenFlags adds to err the flags that give the server what it lacks.
 func withListenFlags(err error) error {
 	if errors.Is(err, punctual.ErrForbidden) {
 		return fmt.Errorf("%w; the flags are --tls-cert with --tls-key and --tokens, or --listen 127.0.0.1:PORT, or --expose-without-tls-and-tokens", err)
@@ -206,9 +206,9 @@ func listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenPrivately listens on a socket that nobody but its user can connect to, at any time. net.Listen makes the socket with the mode that
-// the umask leaves, so the umask closes it to others at once, because a connection that is made before a change of the mode stays. What
-// other goroutines create meanwhile is closed to others, too.
+// listenPrivately listens on a socket that nobody but its user can connect to, at any time. net.Listen makes the socket with
+// the mode that the umask leaves, so the umask closes it to others at once, because a connection that is made before a change
+// of the mode stays. What other goroutines create meanwhile is closed to others, too.
 func listenPrivately(path string) (net.Listener, error) {
 	restore := closeUmask()
 	l, err := net.Listen("unix", path)
@@ -222,8 +222,8 @@ func listenPrivately(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeDeadSocket removes a socket on which nobody listens: a server that was killed has left it. What is no socket, and a socket on which
-// somebody listens, is left alone.
+// removeDeadSocket removes a socket on which no process listens, which a server leaves behind when it is killed. It does not
+// touch a socket on which a process listens, nor a file of another kind.
 func removeDeadSocket(path string) error {
 	before, err := os.Lstat(path)
 	if err != nil || before.Mode().Type() != os.ModeSocket {
@@ -243,7 +243,7 @@ func removeDeadSocket(path string) error {
 	return nil
 }
 
-// withoutPassword is the name of a store as it may be printed.
+// withoutPassword returns the name of a store without its password, for output and logs.
 func withoutPassword(store string) string {
 	u, err := url.Parse(store)
 	if err != nil {
@@ -253,7 +253,7 @@ func withoutPassword(store string) string {
 	return u.Redacted()
 }
 
-// showServing says where the server listens, and what to try.
+// showServing prints where the server listens, and a call to try.
 func (a *app) showServing(listeners []net.Listener, f *runFlags) error {
 	scheme := "http://"
 	if f.tls.Cert != "" {

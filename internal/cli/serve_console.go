@@ -35,13 +35,13 @@ func (f *consoleFlags) check() error {
 	return nil
 }
 
-// consoleServer is what the console asks the server beside it.
+// consoleServer has the functions of the server that the console calls.
 type consoleServer struct {
 	authenticate func(*http.Request) (*access.Principal, error)
 	consumers    func(context.Context, string) (punctual.Consumers, error)
 }
 
-// newConsole returns the console of a store, or nil if nobody wants one.
+// newConsole returns the console of a store, or nil when the flags turn it off.
 func (a *app) newConsole(s punctual.Store, f *runFlags, beside consoleServer) (*console.Console, error) {
 	if f.console.off {
 		return nil, nil

@@ -22,7 +22,7 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// What serve needs to run for long beside the interface itself: configuration, logs, tokens, TLS, metrics, systemd.
+// The parts of serve beside the HTTP interface: configuration, logs, tokens, TLS, metrics and systemd.
 
 // runFlags are the flags of serve that say how it runs.
 type runFlags struct {
@@ -61,7 +61,7 @@ func (f *runFlags) addTo(cmd *cobra.Command) {
 	flags.IntVar(&f.connections, "max-connections", 0, "how many connections may be open (default: 16384)")
 }
 
-// check refuses flags that do not fit together, before a store is opened, and sets how the app logs.
+// check returns an error for flags that do not fit together, before a store is opened, and sets the logger of the app.
 func (f *runFlags) check(a *app) (err error) {
 	if a.log, err = f.logger(a); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (f *runFlags) check(a *app) (err error) {
 	return nil
 }
 
-// logger is the one that the flags ask for.
+// logger returns the logger that the flags describe.
 func (f *runFlags) logger(a *app) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
@@ -112,7 +112,7 @@ func (f *runFlags) logger(a *app) (*slog.Logger, error) {
 // printConfig prints the configuration in force.
 func (a *app) printConfig(c *config, cmd *cobra.Command) error {
 	if a.storeFlag == "" {
-		a.storeFlag = a.storeName() // the default stands in no flag
+		a.storeFlag = a.storeName() // so that the default is printed, too
 	}
 	text, err := c.text(cmd)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *app) printConfig(c *config, cmd *cobra.Command) error {
 	return nil
 }
 
-// apply fills in what the flags say of how the server lets in, measures and reports.
+// apply sets the options of the server that the flags name: access, metrics and logs.
 func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) error {
 	o.Logger, o.Limits = log, f.limits
 	if f.tokens != "" {
@@ -160,7 +160,7 @@ func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) 
 	return nil
 }
 
-// fromSystemd are the sockets that systemd hands over, if it does. They take the place of --listen.
+// fromSystemd returns the sockets that systemd has passed to the process, if any. They take the place of --listen.
 func fromSystemd() ([]net.Listener, error) {
 	listeners, err := activation.Listeners()
 	if err != nil {
@@ -174,9 +174,9 @@ func fromSystemd() ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// reportToSystemd says that the server is ready, and that it stops when ctx ends. Where a watchdog was asked for it
-// says every so often that the store answers. Without systemd it does nothing. The function that it returns waits until
-// it has ended; ctx must have ended then.
+// reportToSystemd tells systemd that the server is ready, and when ctx ends, that it stops. If the unit has a watchdog, it
+// tells systemd regularly that the store answers. Without systemd it does nothing. The returned function waits until the
+// reports have ended; call it after ctx has ended.
 func reportToSystemd(ctx context.Context, s punctual.Store, log *slog.Logger) (wait func()) {
 	notify := func(state string) bool {
 		there, err := daemon.SdNotify(false, state)

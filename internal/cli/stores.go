@@ -30,29 +30,29 @@ const defaultStore = "disk:punctual-data"
 // scheme is one kind of store that --store can name: `NAME:WHERE`.
 type scheme struct {
 	name string
-	// form shows users what to write; empty for a variant of another one.
+	// form shows users what to write; empty for a variant of another scheme.
 	form string
 	open func(ctx context.Context, p place) (punctual.Store, error)
-	// examine says what the store stands on, without opening it: it may refuse to.
+	// examine returns the findings of punctual.Examiner without opening the store, because the store may refuse to open.
 	examine func(ctx context.Context, p place) ([]punctual.Finding, error)
 }
 
-// place is which store to open, and how.
+// place says which store to open, and how.
 type place struct {
 	// where is the text behind the colon.
 	where string
-	// create makes a store that does not exist. Otherwise that is a failure (noStore), and
-	// nothing must be made.
+	// create says to create a store that does not exist. Without it such a store is a failure (noStore), and open must not
+	// create anything.
 	create bool
 	// wait is how long to wait for another process that has the store to itself.
 	wait time.Duration
-	// token, or the file that holds it, is for a server.
+	// token, or the file tokenFile with a token, goes with the calls to a server.
 	token, tokenFile string
-	// log gets what the store has to say on its own.
+	// log gets the log entries of the store.
 	log *slog.Logger
 }
 
-// schemes is the table of stores. A new kind of store is one more row.
+// schemes returns the table of stores. A new kind of store is a further row.
 func schemes() []scheme {
 	return append([]scheme{
 		{"disk", "disk:PATH", openDisk, examineDisk},
@@ -138,8 +138,8 @@ func openRemote(prefix string) func(context.Context, place) (punctual.Store, err
 	}
 }
 
-// certificates cuts from https://HOST:PORT?ca=FILE&cert=FILE&key=FILE what stands behind the ?. The configuration is nil where
-// nothing does.
+// certificates splits https://HOST:PORT?ca=FILE&cert=FILE&key=FILE at the question mark, and returns the TLS configuration that
+// the files behind it make. The configuration is nil when there is nothing behind it.
 func certificates(where string) (rest string, c *tls.Config, err error) {
 	rest, text, ok := strings.Cut(where, "?")
 	if !ok {
@@ -160,7 +160,7 @@ func certificates(where string) (rest string, c *tls.Config, err error) {
 	return rest, c, nil
 }
 
-// withCertificateRemedy says what to do when one side does not know who vouches for the other.
+// withCertificateRemedy adds to err what to do when one side does not trust the certificate of the other.
 func withCertificateRemedy(err error) error {
 	stranger, remote := x509.UnknownAuthorityError{}, (*net.OpError)(nil)
 	switch {
@@ -176,7 +176,7 @@ func withCertificateRemedy(err error) error {
 	return err
 }
 
-// examineRemote asks the server what its store stands on.
+// examineRemote asks the server for the findings of its store.
 func examineRemote(prefix string) func(context.Context, place) ([]punctual.Finding, error) {
 	return func(ctx context.Context, p place) (found []punctual.Finding, err error) {
 		s, err := openRemote(prefix)(ctx, p)
@@ -224,7 +224,7 @@ func (a *app) storeForms() string {
 	return strings.Join(forms, " or ")
 }
 
-// storeName is what --store, PUNCTUAL_STORE or the default say, in this order, in the form KIND:WHERE.
+// storeName returns the name of the store in the form KIND:WHERE: that of --store, else of PUNCTUAL_STORE, else the default.
 func (a *app) storeName() string {
 	if a.storeFlag != "" {
 		return a.fullName(a.storeFlag)
@@ -235,7 +235,7 @@ func (a *app) storeName() string {
 	return defaultStore
 }
 
-// fullName gives a bare path and HOST:PORT the kinds disk and redis.
+// fullName returns a bare path with the kind disk, and HOST:PORT with the kind redis, in front.
 func (a *app) fullName(name string) string {
 	kind, _, colon := strings.Cut(name, ":")
 	switch {
@@ -249,7 +249,7 @@ func (a *app) fullName(name string) string {
 	return name
 }
 
-// hostAndPort is a host's name or address, an IPv6 one in brackets, and a port.
+// hostAndPort matches the name or address of a host, an IPv6 address in brackets, with a port.
 var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d+$`)
 
 // How withStore treats a store that does not exist.
@@ -282,7 +282,7 @@ func (a *app) openStore(ctx context.Context, create bool) (punctual.Store, error
 	return store, a.withKindRemedy(err)
 }
 
-// withKindRemedy says what HOST:PORT alone was taken for, when nothing of that kind answers there.
+// withKindRemedy adds to err that HOST:PORT without a kind names a Redis server, when none answers there.
 func (a *app) withKindRemedy(err error) error {
 	name := cmp.Or(a.storeFlag, a.getenv("PUNCTUAL_STORE"))
 	if err == nil || !hostAndPort.MatchString(name) || a.fullName(name) == name || errors.As(err, new(*failure)) {
@@ -291,11 +291,11 @@ func (a *app) withKindRemedy(err error) error {
 	return fmt.Errorf("%w; %s alone was taken for a Redis: for a Punctual server write http://%s", err, name, name)
 }
 
-// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it.
-// That owner has just begun, or is about to end.
+// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it. Such an
+// owner has just been started, or is about to end.
 const lockedFor = 2 * time.Second
 
-// place is where a store is, for a command that makes none.
+// place returns the place of an existing store, for a command that does not create one.
 func (a *app) place(where string) place {
 	return place{
 		where: where, wait: a.wait.or(lockedFor), log: a.logger(),
@@ -303,12 +303,12 @@ func (a *app) place(where string) place {
 	}
 }
 
-// scheme is the kind of the store that is named, and the text behind the colon.
+// scheme returns the scheme of the store that the flags name, and the text behind the colon.
 func (a *app) scheme() (s scheme, where string, err error) {
 	return a.schemeOf(a.storeName())
 }
 
-// schemeOf is the same of a store's full name.
+// schemeOf returns the scheme of a store's full name, and the text behind the colon.
 func (a *app) schemeOf(name string) (s scheme, where string, err error) {
 	kind, where, ok := strings.Cut(name, ":")
 	for _, s := range a.schemes {
@@ -319,8 +319,7 @@ func (a *app) schemeOf(name string) (s scheme, where string, err error) {
 	return s, "", usagef("store %q is of no known kind: use %s", name, a.storeForms())
 }
 
-// withInspector is withStore for the commands that look into a store which exists
-// already or steer its topics.
+// withInspector is withStore for the commands that need an Inspector: they list messages or change the settings of topics.
 func (a *app) withInspector(ctx context.Context, create bool, f func(punctual.Inspector, punctual.Store) error) error {
 	return a.withStore(ctx, create, func(s punctual.Store) error {
 		i, err := punctual.As[punctual.Inspector](s)

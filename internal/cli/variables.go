@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The environment. A variable that is spelled wrongly would be passed over in silence, and a command might work on
-// another store than was meant. So one that is nearly a known one is an error. One that is like none may be somebody
-// else's: serve, which takes all its flags from the environment, warns of it.
+// The environment variables. A misspelt variable would have no effect, and a command might work on another store than was
+// meant. So a variable whose name is nearly a known one is an error. A variable that resembles none may belong to another
+// program; serve, which reads all its flags from the environment, logs a warning about it.
 
-// namePrefix begins the names of all variables that are read.
+// namePrefix is the beginning of the names of all variables that are read.
 const namePrefix = "PUNCTUAL_"
 
-// knownVariables are those that commands read, beside one for each flag of serve; sorted. Those of consume --exec are
-// among them, because the command that it runs may be this program.
+// knownVariables returns the names of the variables that commands read, and of one for each flag of serve, sorted. The
+// variables that consume --exec sets are among them, because the command that it runs may be this program.
 func knownVariables(root *cobra.Command) []string {
 	known := []string{"PUNCTUAL_STORE", "PUNCTUAL_TOKEN", "PUNCTUAL_TOKEN_FILE", "PUNCTUAL_TOKENS", "PUNCTUAL_CONFIG", fromVariable, "PUNCTUAL_ID", "PUNCTUAL_TOPIC", "PUNCTUAL_ATTEMPT", "PUNCTUAL_DUE"}
 	for _, cmd := range root.Commands() {
@@ -29,8 +29,8 @@ func knownVariables(root *cobra.Command) []string {
 	return slices.Compact(known)
 }
 
-// ofOthers tells whether a variable was set by the machinery that runs this program. Kubernetes and Docker set such
-// for each service called punctual, or punctual-NAME: PUNCTUAL_SERVICE_HOST, PUNCTUAL_PORT_7878_TCP and others.
+// ofOthers reports whether a variable was set by the environment that this program runs in. Kubernetes and Docker set such
+// variables for each service called punctual, or punctual-NAME: PUNCTUAL_SERVICE_HOST, PUNCTUAL_PORT_7878_TCP and others.
 func ofOthers(name, value string) bool {
 	return strings.HasPrefix(name, "PUNCTUAL_HEADER_") || strings.HasPrefix(name, "PUNCTUAL_ENV_") || serviceName.MatchString(name) ||
 		strings.HasSuffix(name, "_PORT") && serviceAddress.MatchString(value)
@@ -41,7 +41,8 @@ var (
 	serviceAddress = regexp.MustCompile(`^(tcp|udp|sctp)://`)
 )
 
-// unknownVariables are those of the environment that begin like ours and are not known, in its order.
+// unknownVariables returns the names in the environment that begin with namePrefix and are not known, in the order of the
+// environment.
 func (a *app) unknownVariables(known []string) []string {
 	var unknown []string
 	for _, entry := range a.environ() {
@@ -53,7 +54,7 @@ func (a *app) unknownVariables(known []string) []string {
 	return unknown
 }
 
-// refuseSlips is an error of usage for a variable that is nearly a known one. Nothing was opened yet.
+// refuseSlips returns an error of usage for a variable whose name is nearly a known one. It is called before a store is opened.
 func (a *app) refuseSlips(root *cobra.Command) error {
 	known := knownVariables(root)
 	for _, name := range a.unknownVariables(known) {
@@ -64,14 +65,14 @@ func (a *app) refuseSlips(root *cobra.Command) error {
 	return nil
 }
 
-// warnOfVariables tells of variables that have no effect.
+// warnOfVariables logs a warning about variables that have no effect.
 func (a *app) warnOfVariables(root *cobra.Command) {
 	for _, name := range a.unknownVariables(knownVariables(root)) {
 		a.logger().Warn("a variable of the environment has no effect: each flag of 'punctual serve --help' has one, and this belongs to none", "variable", name)
 	}
 }
 
-// nearest is the one of names that name is a slip of the fingers away from, or nothing. Short names have to differ less.
+// nearest returns the one of names of which name may be a misspelling, or "". The shorter the name, the fewer letters may differ.
 func nearest(name string, names []string) string {
 	best, least := "", 3
 	for _, n := range names {
@@ -83,7 +84,7 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// slips is how many letters have to be added, left out, changed, or swapped with their neighbour to make b of a.
+// slips returns how many letters have to be added, left out, changed, or swapped with their neighbour to make b from a.
 func slips(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

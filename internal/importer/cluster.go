@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// primaries are the clients of a cluster's primaries.
+// primaries returns the clients of the primaries of a cluster.
 func primaries(ctx context.Context, cluster *redis.ClusterClient) ([]redis.Cmdable, error) {
 	var mu sync.Mutex
 	var out []redis.Cmdable
@@ -22,8 +22,8 @@ func primaries(ctx context.Context, cluster *redis.ClusterClient) ([]redis.Cmdab
 	return out, err
 }
 
-// stagingKey is the key of a set's staging hash. It is in the set's hash slot, so that a script
-// may change both.
+// stagingKey returns the key of the staging hash of a set. The key is in the hash slot of the set, so that one script may change
+// both.
 func stagingKey(set string) string {
 	switch {
 	case hashTag(set) != set:
@@ -31,7 +31,7 @@ func stagingKey(set string) string {
 	case !strings.Contains(set, "}"):
 		return "punctual-import-of:{" + set + "}"
 	}
-	// Braces that make no hash tag: any short tag of the same slot will do.
+	// The braces of this key make no hash tag, so any short tag of the same slot is put in front.
 	want := slotOf(set)
 	for n := 0; ; n++ {
 		if tag := strconv.Itoa(n); slotOf(tag) == want {
@@ -40,8 +40,8 @@ func stagingKey(set string) string {
 	}
 }
 
-// hashTag is the part of a key that decides its slot. It is what stands between the first { and the
-// next }, or the whole key where that is nothing.
+// hashTag returns the part of a key that decides its slot: the text between the first { and the next }, or the whole key when
+// there is no such text.
 func hashTag(key string) string {
 	_, behind, ok := strings.Cut(key, "{")
 	tag, _, closed := strings.Cut(behind, "}")
@@ -51,7 +51,7 @@ func hashTag(key string) string {
 	return tag
 }
 
-// slotOf is the hash slot of a key in Redis Cluster: CRC-16/XMODEM of its hash tag, modulo 16384
+// slotOf returns the hash slot of a key in Redis Cluster: CRC-16/XMODEM of its hash tag, modulo 16384
 // (Redis Cluster specification, appendix A).
 func slotOf(key string) int {
 	crc := uint16(0)

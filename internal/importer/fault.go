@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fault says what could not be done on the source, and what to do about it.
+// fault returns err with what could not be done on the source in front, and what to do about it behind.
 func fault(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if c := remedy(err); c != "" {
@@ -17,7 +17,7 @@ func fault(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// remedies are what helps against the errors that a source answers with, by their beginnings.
+// remedies says what to do about the errors of Redis, by the beginnings of their texts.
 func remedies() map[string]string {
 	return map[string]string{
 		"NOAUTH":      "the source asks for a password: redis://user:password@host",

@@ -26,12 +26,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Kind names a system that messages can be taken over from.
+// Kind names a system from which messages can be imported.
 type Kind string
 
-// The systems.
+// The systems from which messages can be imported.
 const (
-	// ZSet is a plain sorted set: the score is the due time, the member the body.
+	// ZSet is a plain sorted set in Redis: the score is the due time, the member the body.
 	ZSet Kind = "zset"
 	// BeeDelayQueue is github.com/godgoto/BeeDelayQueue.
 	BeeDelayQueue Kind = "beedelayqueue"
@@ -39,7 +39,7 @@ const (
 	Redisson Kind = "redisson"
 	// Asynq is github.com/hibiken/asynq.
 	Asynq Kind = "asynq"
-	// Postgres is a table of a program's own.
+	// Postgres is a program's own table in PostgreSQL.
 	Postgres Kind = "postgres"
 	// River is github.com/riverqueue/river.
 	River Kind = "river"
@@ -48,10 +48,10 @@ const (
 // DefaultDedupeWindow is the least duplicate window of the topics that messages were imported into.
 const DefaultDedupeWindow = 7 * 24 * time.Hour
 
-// Decision is what to do with a staged message if nobody can know whether an earlier run has stored it.
+// Decision says what to do with a staged message of which nobody can know whether an earlier run has stored it.
 type Decision string
 
-// The decisions.
+// The decisions about such a message.
 const (
 	// LeaveUncertain leaves the message in staging and reports it.
 	LeaveUncertain Decision = "leave"
@@ -63,7 +63,7 @@ const (
 	ReturnUncertain Decision = "return"
 )
 
-// Options says what to take over, and how. The zero value of a field is its default.
+// Options says what to import, and how. The zero value of a field is its default.
 type Options struct {
 	Kind Kind
 	// Names are the sorted sets' keys (ZSet), topics (BeeDelayQueue), queues (Redisson, Asynq, River) or the table
@@ -73,18 +73,19 @@ type Options struct {
 	// default "order". For Asynq they are "scheduled" and "retry", for River "scheduled" and "retryable", default
 	// both.
 	Parts []string
-	// Topic takes everything over into this topic.
+	// Topic is the topic that everything is imported into, if not empty.
 	Topic string
-	// Topics gives names topics of their own; the others keep their names.
+	// Topics has the topics of some names; each other name is imported into the topic of the same name.
 	Topics map[string]string
 	// ByType makes the type of an Asynq task, or the kind of a River job, its topic.
 	ByType bool
-	// Columns are those of a table of a program's own (Postgres), Where a condition of SQL that its pending rows meet.
+	// Columns are the columns of a program's table (Postgres), Where a condition in SQL that is true of its pending rows.
 	Columns Columns
 	Where   string
-	// Table is River's, river_job by default.
+	// Table is the name of River's table, river_job by default.
 	Table string
-	// Unit is what a ZSet's scores count, or a column of numbers: time.Second or time.Millisecond. 0 lets Survey guess.
+	// Unit is the unit of the scores of a ZSet, or of a due column of numbers: time.Second or time.Millisecond. With 0 Survey
+	// guesses it.
 	Unit time.Duration
 	// Codec is how Redisson encoded the bodies: CodecRaw by default.
 	Codec Codec
@@ -94,15 +95,15 @@ type Options struct {
 	// Spread delivers messages whose due time has passed evenly over this time from now on.
 	// 0 delivers them at once.
 	Spread time.Duration
-	// Follow makes the run go on until the context ends. Once a second it takes over what was added meanwhile to the sets and
+	// Follow makes the run go on until the context ends. Once a second it imports what was added meanwhile to the sets and
 	// tables that it found at its beginning.
 	Follow bool
-	// Limit ends the run when so many messages were taken. 0 is no limit.
+	// Limit is the number of taken messages after which the run ends. 0 is no limit.
 	Limit int64
 	// DedupeWindow is the least duplicate window of the target topics; a shorter one is lengthened. A run that was killed can
 	// be resumed within it. DefaultDedupeWindow by default.
 	DedupeWindow time.Duration
-	// Uncertain is LeaveUncertain by default.
+	// Uncertain says what to do with uncertain messages. LeaveUncertain by default.
 	Uncertain Decision
 	// Target names the target store, so that a run does not push messages that were staged for another store.
 	Target string

@@ -5,29 +5,30 @@ import (
 	"time"
 )
 
-// origin is where messages are taken from. It knows how the other system keeps them, and where they are staged.
+// origin is the other system that messages are taken from. An implementation knows how that system keeps its messages, and in
+// which hash or table taken messages are staged.
 //
 // take, adopt, finish and putBack each take effect in one atomic step, for all entries or none when they return an error.
 // The same call twice does the same as once.
 type origin interface {
-	// now returns the time of the source's clock, which decides there.
+	// now returns the time of the source's clock. The other system judges due times by it, and so does the import.
 	now(ctx context.Context) (time.Time, error)
-	// names are all that could be imported from.
+	// names returns the names of everything that could be imported.
 	names(ctx context.Context) ([]string, error)
-	// expect returns an error if what a source names is not what the other system writes.
+	// expect returns an error if the keys or the table of a source are not of the kind that the other system writes.
 	expect(ctx context.Context, s *source) error
-	// guessUnit finds out what the due times count, if they are numbers and nobody said so.
+	// guessUnit finds out the unit of the due times, if they are numbers and the options do not name it.
 	guessUnit(ctx context.Context, r *Report) error
-	// count asks how many messages a source has, and how many are staged.
+	// count returns how many messages a source has, and how many are staged.
 	count(ctx context.Context, s *source, members, staged *int64) error
-	// note adds to the report what stands beside a source and is not imported.
+	// note adds to the report what the other system keeps beside a source and is not imported.
 	note(ctx context.Context, s *source, r *SetReport) error
 
-	// walks are the ways in which all messages of a source are visited, one after the other.
+	// walks returns the walks that together visit all messages of a source; they are made one after the other.
 	walks(s *source) []walk
-	// staged lets visit see what is staged: members and records, which take turns, up to 500 of each at once.
+	// staged calls visit with what is staged: member, record, member, record and so on, up to 500 pairs at once.
 	staged(ctx context.Context, s *source, visit func(pairs []string) error) error
-	// readKept reads what is kept in staging beside the records of entries.
+	// readKept reads what staging keeps of the entries beside their records.
 	readKept(ctx context.Context, s *source, es []*entry) error
 
 	// take moves entries into staging. It answers with one itemX for each, or a single lockHeld.
@@ -40,11 +41,11 @@ type origin interface {
 	putBack(ctx context.Context, s *source, es []*entry) ([]int64, error)
 }
 
-// walk lets visit see the messages of a source, in pages. Others may change the source meanwhile; what they add behind the
-// walk's place it does not see.
+// walk calls visit with the messages of a source, in pages. Other programs may change the source meanwhile. A walk does not
+// visit a message that is added at a place which the walk has passed.
 type walk func(ctx context.Context, s *source, visit visitor) error
 
-// What take and putBack answer for an item.
+// The answers of take, adopt and putBack for an item.
 const (
 	itemGone    = 0 // take: somebody else took it; putBack: another run adopted or finished it
 	itemDone    = 1

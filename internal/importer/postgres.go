@@ -15,37 +15,37 @@ import (
 // pgStaging is the table in which taken rows are staged. It is in the schema of the table that they come from.
 const pgStaging = "punctual_import"
 
-// pgOrigin is a database of another system, or of a program that keeps its messages in a table of its own.
+// pgOrigin is the origin for messages in PostgreSQL: a database of River, or of a program that keeps its messages in a table of
+// its own.
 type pgOrigin struct {
 	conn  *pgx.Conn
 	opt   *Options
 	table *pgTable // set by expect, which comes first
 }
 
-// pgTable is what is known of the table that is imported from. All of it is ready to be put into a statement, in which the
-// table's alias is t.
+// pgTable describes the table that is imported from. Its texts are parts of SQL statements, in which the alias of the table is t.
 type pgTable struct {
 	name    string // as SQL names it
 	staging string
-	columns []string // those that can be written
+	columns []string // the columns that can be written
 	// id is the column that names a row, idType its type; id is unique.
 	id, idType string
-	// due is when a row is due, in milliseconds since 1970; count is the same in what the column counts.
+	// due is the due time of a row in milliseconds since 1970; count is the due time in the unit of the column.
 	due, count string
 	counted    bool // the column is a number
 	body       string
-	extra      string // what a system keeps beside, as jsonb
+	extra      string // the other columns that the system needs, as jsonb
 	pending    func(s *source) string
 }
 
-// pgRow is what was read of a row beside its ID and its due time.
+// pgRow has what was read of a row, except its ID and its due time.
 type pgRow struct {
 	version string // of the row, as it was read
 	body    []byte
 	extra   []byte // JSON, or nil
 }
 
-// DialPostgres returns a connection that the caller closes. Errors do not repeat the URL, which may hold a password.
+// DialPostgres returns a connection, which the caller closes. Errors do not contain the URL, because it may have a password.
 func DialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -58,8 +58,8 @@ func DialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// NewPostgres returns an importer from the database behind conn, or an ErrInvalid that says which option is wrong. It does
-// not talk to the server yet. Nothing else uses conn meanwhile.
+// NewPostgres returns an Importer from the database behind conn, or an ErrInvalid that says which option is wrong. It sends
+// nothing to the server yet. While the Importer is in use, nothing else may use conn.
 func NewPostgres(conn *pgx.Conn, o Options) (*Importer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func NewPostgres(conn *pgx.Conn, o Options) (*Importer, error) {
 	return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), nil
 }
 
-// InPostgres tells whether a system keeps its messages in PostgreSQL.
+// InPostgres reports whether a system keeps its messages in PostgreSQL.
 func (k Kind) InPostgres() bool { return k == Postgres || k == River }
 
 func (o *pgOrigin) now(ctx context.Context) (t time.Time, err error) {
@@ -78,7 +78,7 @@ func (o *pgOrigin) now(ctx context.Context) (t time.Time, err error) {
 	return t, nil
 }
 
-// names are the queues that have something to import.
+// names returns the queues that have messages to import.
 func (o *pgOrigin) names(ctx context.Context) ([]string, error) {
 	if err := o.describe(ctx); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (o *pgOrigin) expect(ctx context.Context, _ *source) error {
 	return nil
 }
 
-// describe reads what the table is like, once.
+// describe reads the description of the table from the database, when it is called first.
 func (o *pgOrigin) describe(ctx context.Context) error {
 	if o.table != nil {
 		return nil
@@ -134,7 +134,7 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 	return err
 }
 
-// columns returns the types of a table's columns, by name, and notes those that can be written.
+// columns returns the types of the columns of a table by name, and puts the names of the columns that can be written into t.
 func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, error) {
 	rows, err := o.conn.Query(ctx, `select attname::text, format_type(atttypid, atttypmod), attgenerated = '' from pg_attribute
 		where attrelid = $1::text::regclass and attnum > 0 and not attisdropped order by attnum`, t.name)
@@ -157,7 +157,7 @@ func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, 
 	return types, nil
 }
 
-// describeOwn describes a table of a program's own, of which the options name three columns.
+// describeOwn describes the table of a program. The options name its columns for the ID, the due time and the body.
 func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string]string) error {
 	c := o.opt.Columns
 	for _, name := range []string{c.ID, c.Due, c.Body} {
@@ -191,7 +191,7 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 	return nil
 }
 
-// describeDue makes the due time of its column.
+// describeDue makes the SQL for the due time from the column of the due time.
 func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
 	switch base, _, _ := strings.Cut(typ, "("); base {
 	case "timestamp with time zone", "timestamp without time zone", "timestamp", "date":
@@ -204,7 +204,7 @@ func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
 		t.counted, t.count = true, column
 		t.due = fmt.Sprintf("ceil(%s::numeric * %d)::float8", column, o.Unit.Milliseconds())
 		if o.Unit == 0 {
-			t.due = "'NaN'::float8" // until guessUnit or the caller says what it counts
+			t.due = "'NaN'::float8" // until guessUnit or the options say in what unit the column counts
 		}
 	default:
 		return invalidf("column %q is a %s: the due time is a timestamp or a number", name, typ)
@@ -212,7 +212,7 @@ func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
 	return nil
 }
 
-// guessUnit does for a column of numbers what a survey of a sorted set does.
+// guessUnit finds out the unit of a column of numbers, as redisOrigin.guessUnit does for scores.
 func (o *pgOrigin) guessUnit(ctx context.Context, r *Report) error {
 	if o.opt.Kind == River || o.opt.Unit != 0 {
 		return nil
@@ -265,12 +265,12 @@ func (o *pgOrigin) hasStaging(ctx context.Context) (there bool, err error) {
 	return there, err
 }
 
-// fields are what an entry is made of: ID, due time, version, body and what is beside.
+// fields returns the columns that an entry is made of: ID, due time, version, body and extra.
 func (t *pgTable) fields() string {
 	return fmt.Sprintf("%s::text, coalesce(%s, 'NaN'), t.xmin::text, coalesce(%s, ''), %s", t.id, t.due, t.body, t.extra)
 }
 
-// keptFields are the same of a row that is kept in staging, where it has no version.
+// keptFields returns the same columns of a row in staging, which has no version.
 func (t *pgTable) keptFields() string { return strings.Replace(t.fields(), "t.xmin::text", "''", 1) }
 
 func scanEntry(row pgx.CollectableRow) (*entry, error) {
@@ -346,7 +346,7 @@ func (o *pgOrigin) staged(ctx context.Context, s *source, visit func(pairs []str
 	return nil
 }
 
-// readKept makes rows of the texts in staging again, as PostgreSQL itself reads them.
+// readKept makes rows from the texts in staging. PostgreSQL itself parses the texts.
 func (o *pgOrigin) readKept(ctx context.Context, s *source, es []*entry) error {
 	byMember := map[string]*entry{}
 	for _, e := range es {
@@ -385,7 +385,7 @@ func records(es []*entry) []string {
 	return out
 }
 
-// take moves rows into staging in one statement: those that are as they were read, and that nobody works on.
+// take moves rows into staging in one statement: the rows that have not changed since they were read and on which nobody works.
 func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	if err := o.makeStaging(ctx); err != nil {
 		return nil, err
@@ -418,7 +418,7 @@ func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, e
 	return answers(es, taken, there, itemHeld), nil
 }
 
-// answers are itemDone for the entries of one list, other for those of another one, and itemGone for the rest.
+// answers returns itemDone for the entries of the first list, other for those of the second, and itemGone for the rest.
 func answers(es []*entry, done, others []string, other int64) []int64 {
 	what := map[string]int64{}
 	for _, m := range others {
@@ -434,7 +434,7 @@ func answers(es []*entry, done, others []string, other int64) []int64 {
 	return out
 }
 
-// makeStaging makes the table for taken rows. Another run may do so at the same time.
+// makeStaging creates the table for taken rows. Another run may create it at the same time.
 func (o *pgOrigin) makeStaging(ctx context.Context) error {
 	if there, err := o.hasStaging(ctx); err != nil || there {
 		return err
@@ -444,7 +444,7 @@ func (o *pgOrigin) makeStaging(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	// Where the other one was faster, the row type or an entry of the catalog may be what is refused first, not the table.
+	// When the other run was faster, PostgreSQL may refuse the row type or an entry of the catalog instead of the table.
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && slices.Contains([]string{"23505", "42P07", "42710"}, refused.Code) {
 		if there, lookErr := o.hasStaging(ctx); lookErr == nil && there {
@@ -475,7 +475,7 @@ func (o *pgOrigin) finish(ctx context.Context, s *source, es []*entry) error {
 	return nil
 }
 
-// putBack moves rows back in one statement, each as it was.
+// putBack moves rows back into their table in one statement, each as it was.
 func (o *pgOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	t := o.table
 	values := make([]string, len(t.columns))
@@ -503,7 +503,7 @@ func (o *pgOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64
 	return answers(es, back, kept, itemChanged), nil
 }
 
-// query returns the one column of a statement's rows.
+// query returns the rows of a statement that has one column.
 func query[T any](ctx context.Context, o *pgOrigin, statement string, args ...any) ([]T, error) {
 	rows, err := o.conn.Query(ctx, statement, args...)
 	if err != nil {
@@ -512,7 +512,7 @@ func query[T any](ctx context.Context, o *pgOrigin, statement string, args ...an
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
-// pgFault says what could not be done on the source, and what to do about it.
+// pgFault returns err with what could not be done on the source in front, and what to do about it behind.
 func pgFault(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	var refused *pgconn.PgError
@@ -523,13 +523,13 @@ func pgFault(err error, format string, args ...any) error {
 			what += ": " + r
 		}
 	case errors.As(err, &dialling):
-		// Its text names host, user and database.
+		// The text of this error names host, user and database.
 		return fmt.Errorf("%s: the source cannot be reached: is its URL right, and the server up? %w", what, errors.Unwrap(dialling))
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// pgRemedies are what helps against the errors that a source answers with, by their codes.
+// pgRemedies says what to do about the errors of PostgreSQL, by their codes.
 func pgRemedies() map[string]string {
 	return map[string]string{
 		"25006": "this is a standby: name its primary",

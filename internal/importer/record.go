@@ -9,21 +9,20 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// record is the value of a staged message. It has all that the run which took it had decided, so
-// that another run stores the very same message. The member, and for asynq the task's hash, are
-// kept beside it as they were.
+// record is the value of a staged message. It has everything that the run which took the message decided about it, so that
+// another run stores exactly the same message. Staging also keeps the member, and for asynq the hash of the task, as they were.
 type record struct {
 	// Version is 1.
 	Version int `json:"v"`
 	// Run names the run that is working on the message.
 	Run string `json:"run"`
-	// Taken is when it was taken, by the source's clock, in ms.
+	// Taken is when the message was taken, by the source's clock, in Unix ms.
 	Taken int64 `json:"taken"`
-	// Score is the score that it had, written so that it is read exactly.
+	// Score is the score that the member had, in a text from which exactly the same number is read.
 	Score string `json:"score"`
-	// Due is its due time, in ms.
+	// Due is the due time of the message, in Unix ms.
 	Due int64 `json:"due"`
-	// Topic, ID and Target say where it goes.
+	// Topic, ID and Target say under which topic and ID, and in which store, the message is pushed.
 	Topic  string `json:"topic"`
 	ID     string `json:"id"`
 	Target string `json:"target"`
@@ -37,7 +36,7 @@ func (r record) String() string {
 	return string(text)
 }
 
-// parseStaged makes an entry of what staging has.
+// parseStaged makes an entry from a member and its record in staging.
 func parseStaged(member, text string) (*entry, error) {
 	e := &entry{member: member, text: text}
 	if err := json.Unmarshal([]byte(text), &e.record); err != nil {
@@ -53,7 +52,7 @@ func parseStaged(member, text string) (*entry, error) {
 	return e, nil
 }
 
-// stage fills in the record of an entry that is about to be taken.
+// stage fills in the record of an entry that is to be taken.
 func (m *mover) stage(e *entry, now time.Time) {
 	if m.im.opt.Spread > 0 && e.message.Due.Before(now) {
 		e.message.Due = now.Add(spreadOf(e.message.ID, m.im.opt.Spread))

@@ -9,17 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisOrigin is the servers of another system that keeps its messages in Redis.
+// redisOrigin is the origin for messages in Redis: the servers of the other system.
 type redisOrigin struct {
 	client redis.UniversalClient
 	opt    *Options
 }
 
 // ownKey matches the keys in which redisstore keeps a topic, behind any prefix; see
-// docs/format-redis.md. Taking messages out of those would break that store.
+// docs/format-redis.md. An import from such a key would damage the store.
 var ownKey = regexp.MustCompile(`\{[^{}]*#[0-9]+\}:[a-z]$`)
 
-// now is the clock of the source's server, which rules for what happens there.
+// now returns the time of the source's server, by which the other system judges due times.
 func (o *redisOrigin) now(ctx context.Context) (time.Time, error) {
 	t, err := o.client.Time(ctx).Result()
 	if err != nil {
@@ -28,7 +28,7 @@ func (o *redisOrigin) now(ctx context.Context) (time.Time, error) {
 	return t, nil
 }
 
-// names are all that are there.
+// names returns the names of everything that could be imported, sorted.
 func (o *redisOrigin) names(ctx context.Context) ([]string, error) {
 	var names []string
 	var err error
@@ -46,7 +46,7 @@ func (o *redisOrigin) names(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// scan looks for keys with a prefix, on all nodes, and returns what name makes of them.
+// scan finds the keys with a prefix on all nodes, and returns what name makes of them.
 func (o *redisOrigin) scan(ctx context.Context, prefix string, name func(key string) (string, bool)) ([]string, error) {
 	nodes := []redis.Cmdable{o.client}
 	if cluster, ok := o.client.(*redis.ClusterClient); ok {
@@ -70,7 +70,8 @@ func (o *redisOrigin) scan(ctx context.Context, prefix string, name func(key str
 	return names, nil
 }
 
-// expect returns an error unless the keys of a source have their types, or do not exist, and are not Punctual's own.
+// expect returns an error if a key of a source has another type than the other system gives it, or is one of Punctual's own. A
+// key need not exist.
 func (o *redisOrigin) expect(ctx context.Context, s *source) error {
 	if err := o.expectType(ctx, s.set, "zset"); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (o *redisOrigin) expectType(ctx context.Context, key, want string) error {
 	return nil
 }
 
-// count asks for the sizes of a set and its staging hash.
+// count returns the sizes of a set and of its staging hash.
 func (o *redisOrigin) count(ctx context.Context, s *source, members, staged *int64) (err error) {
 	if *members, err = o.client.ZCard(ctx, s.set).Result(); err == nil {
 		*staged, err = o.client.HLen(ctx, stagingKey(s.set)).Result()
@@ -108,9 +109,9 @@ func (o *redisOrigin) count(ctx context.Context, s *source, members, staged *int
 	return nil
 }
 
-// guessUnit finds out what a plain sorted set's scores count, if that was not said. Dates of the
-// years 2001 to 5138 lie between 10^9 and 10^11 in seconds, and between 10^12 and 10^14 in
-// milliseconds. When scores of both ranges are there, or of none, there is no guessing.
+// guessUnit finds out the unit of the scores of a plain sorted set, if the options do not name it. Times of the years 2001 to
+// 5138 lie between 10^9 and 10^11 in seconds, and between 10^12 and 10^14 in milliseconds. When a set has scores in both ranges
+// or in neither, the unit cannot be guessed.
 func (o *redisOrigin) guessUnit(ctx context.Context, r *Report) error {
 	if o.opt.Kind != ZSet || o.opt.Unit != 0 {
 		return nil
@@ -141,7 +142,7 @@ func (o *redisOrigin) guessUnit(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// note tells what is beside the set and is not imported.
+// note adds to the report what the other system keeps beside the set and is not imported.
 func (o *redisOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 	count := func(what string, n *redis.IntCmd) error {
 		if n.Err() != nil {
@@ -176,7 +177,7 @@ func (o *redisOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 	return nil
 }
 
-// noteOrphans tells of elements in Redisson's list that are not in its set, and so never fall due.
+// noteOrphans adds to the report the elements of Redisson's list that are not in its set, and so never fall due.
 func (o *redisOrigin) noteOrphans(ctx context.Context, s *source, r *SetReport) error {
 	listed, err := o.client.LLen(ctx, s.list).Result()
 	if err != nil {
@@ -195,7 +196,7 @@ func typeNames(t string) string {
 	return t
 }
 
-// staged lets visit see what is in the staging of a source: members and records, which take turns.
+// staged calls visit with the entries in the staging of a source: member, record, member, record and so on.
 func (o *redisOrigin) staged(ctx context.Context, s *source, visit func(pairs []string) error) error {
 	cursor := uint64(0)
 	for {
@@ -219,13 +220,13 @@ func (o *redisOrigin) staged(ctx context.Context, s *source, visit func(pairs []
 	}
 }
 
-// readKept reads the hashes of asynq's tasks that are kept in staging.
+// readKept reads the task hashes of asynq that staging keeps.
 func (o *redisOrigin) readKept(ctx context.Context, s *source, es []*entry) error {
 	return o.readTasks(ctx, s, es, func(e *entry) string { return s.keptKey(e.member) })
 }
 
-// walks are the ways in which the members are visited. The order of Redisson's list comes first, because it is
-// cheaper for the members that the list has.
+// walks returns the walks that visit the members. With Redisson the walk along its list comes first, because it removes the
+// members that are in the list faster.
 func (o *redisOrigin) walks(s *source) []walk {
 	if s.list != "" {
 		return []walk{o.walkList, o.walkSet}

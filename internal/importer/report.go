@@ -7,26 +7,26 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Report is what a survey found or a run did.
+// Report has what a survey found or what a run did.
 type Report struct {
 	Kind Kind
 	// Unit is what the scores count, Guessed whether that was guessed from them (ZSet).
 	Unit    time.Duration
 	Guessed bool
 	Sets    []*SetReport
-	// Remembered are the topics whose duplicate window was lengthened.
+	// Remembered has the topics whose duplicate window (punctual.Settings.DedupeWindow) was made longer.
 	Remembered []Remembered
-	// Unfinished is how many messages are still in staging because the run could not go on. The next run pushes them.
+	// Unfinished is how many messages are still in staging because the run was ended by an error. The next run pushes them.
 	Unfinished int64
 }
 
-// Remembered is a topic whose setting was changed.
+// Remembered is a topic whose duplicate window was made longer.
 type Remembered struct {
 	Topic    string
 	Was, Now time.Duration
 }
 
-// SetReport is the part of a Report about one sorted set or table.
+// SetReport is the part of a Report about one sorted set or table, or one part of it.
 type SetReport struct {
 	Name, Part, Key string
 	// Topic is empty when the messages' types decide; see Topics.
@@ -41,26 +41,26 @@ type SetReport struct {
 	Earliest, Latest           time.Time
 	Topics                     map[string]int64
 	Samples                    []punctual.NewMessage
-	// Notes are what else is worth knowing before importing.
+	// Notes has what else people should know before they import.
 	Notes []string
 
-	// Rejected counts what was left where it is, by reason.
+	// Rejected counts the messages that were left in the other system or in staging, by reason.
 	Rejected map[Reason]int64
-	// Left is how many were left to the other system's consumers because they are nearly due.
+	// Left is how many messages were left to the consumers of the other system because they are nearly due.
 	Left int64
 
 	// Stored is how many this run stored, Duplicates how many it found stored already.
 	Stored, Duplicates int64
 	// Gone is how many messages somebody else took after this run had read them and before it could take them.
 	Gone int64
-	// Returned were put back, because the store would not take them or as was asked for; Dropped
-	// were removed as was asked for.
+	// Returned counts the messages that were put back, because the store refused them or because of ReturnUncertain. Dropped
+	// counts those that were removed because of DropUncertain.
 	Returned, Dropped int64
 	// Remaining is how many members there were at the end, StillStaged how many in staging.
 	Remaining, StillStaged int64
 }
 
-// Rejects is how many messages were left where they are.
+// Rejects returns how many messages were left in the other system or in staging.
 func (r *Report) Rejects() int64 {
 	var n int64
 	for _, s := range r.Sets {
@@ -71,7 +71,7 @@ func (r *Report) Rejects() int64 {
 	return n
 }
 
-// Add counts all sets together: what was found and staged, would be imported, was stored.
+// Add returns the sum over all sets of a count of theirs: of Found, for example.
 func (r *Report) Add(what func(*SetReport) int64) int64 {
 	var n int64
 	for _, s := range r.Sets {
@@ -84,7 +84,8 @@ func newSetReport(s *source) *SetReport {
 	return &SetReport{Name: s.name, Part: s.part, Key: s.set, Topic: s.topic, Topics: map[string]int64{}, Rejected: map[Reason]int64{}}
 }
 
-// reject counts and tells that a message is left where it is; only the first time.
+// reject counts a message that is left where it is, and calls Options.Rejected. A second call for the same message
+// does nothing.
 func (im *Importer) reject(s *source, r *SetReport, e *entry, p *problem) error {
 	key := s.identity(e)
 	if im.seen[key] {
@@ -95,7 +96,7 @@ func (im *Importer) reject(s *source, r *SetReport, e *entry, p *problem) error 
 	return im.opt.Rejected(Reject{Set: s.set, Member: e.member, Score: e.score, Reason: p.reason, Text: p.text})
 }
 
-// identity names an entry among all that the run meets, in a few bytes.
+// identity returns a short name of an entry that no other entry of the run has.
 func (s *source) identity(e *entry) string {
 	sum := sha256.Sum256([]byte(s.set + "\x00" + formatScore(e.score) + "\x00" + e.member))
 	return string(sum[:16])

@@ -8,16 +8,16 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// handsOff is how long an uncertain entry is left alone: the run that took it may live and push
+// handsOff is how long a run leaves an uncertain entry alone, because the run that took the entry may still be alive and push
 // it. No batch takes that long.
 const handsOff = 2 * batchTime
 
-// resume goes on with what earlier runs left in the staging of a set.
+// resume continues with the entries that earlier runs left in the staging of a set.
 func (m *mover) resume(ctx context.Context, s *source, r *SetReport) error {
 	return m.im.from.staged(ctx, s, func(pairs []string) error { return m.resumePage(ctx, s, r, pairs) })
 }
 
-// resumePage deals with members and records, which take turns in pairs.
+// resumePage handles staged entries: pairs has member, record, member, record and so on.
 func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
 	defer cancel()
@@ -50,8 +50,8 @@ func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs [
 	return m.decide(ctx, s, r, open)
 }
 
-// sort makes the messages of staged entries and divides them into three. Those that are certain may be pushed again;
-// people must decide about the open ones. The young ones are in doubt, too, but too young to be decided about.
+// sort makes the messages of staged entries and divides them into three: certain entries, which may be pushed again, open ones,
+// about which people must decide, and young ones, which are in doubt as well but are left alone until handsOff has passed.
 func (m *mover) sort(ctx context.Context, s *source, es []*entry, now time.Time) (certain, open, young []*entry, err error) {
 	for _, e := range es {
 		s.restore(e)
@@ -72,7 +72,7 @@ func (m *mover) sort(ctx context.Context, s *source, es []*entry, now time.Time)
 	return certain, open, young, nil
 }
 
-// restore makes the message of a staged entry as the run that took it had decided.
+// restore makes the message of a staged entry from its record, as the run that took the entry would have pushed it.
 func (s *source) restore(e *entry) {
 	s.decode(e)
 	if e.problem != nil {
@@ -85,9 +85,9 @@ func (s *source) restore(e *entry) {
 	}
 }
 
-// doubt says why it is not certain that pushing a staged entry again does no harm; nil when it is.
-// If an earlier run has pushed it, it may have been delivered and finished meanwhile. As long as
-// the topic remembers its ID, a second push is known for what it is.
+// doubt returns why a second push of a staged entry might do harm, or nil when it certainly does not. An earlier run may have
+// pushed the message, and the message may have been delivered and have finished meanwhile. As long as the topic remembers its
+// ID, a second push is recognized as a duplicate.
 func (m *mover) doubt(ctx context.Context, e *entry, now time.Time) (*problem, error) {
 	if e.record.Target != m.im.opt.Target {
 		return problemf(Uncertain, "in staging: a run took it for another store; go on with that one, or decide with --uncertain"), nil
@@ -117,7 +117,7 @@ func (m *mover) pushAdopted(ctx context.Context, s *source, r *SetReport, es []*
 	return err
 }
 
-// adopt makes staged entries this run's and returns those that now are.
+// adopt writes this run's name into the records of staged entries, and returns the entries for which that succeeded.
 func (m *mover) adopt(ctx context.Context, s *source, es []*entry) ([]*entry, error) {
 	if len(es) == 0 {
 		return nil, nil
@@ -135,7 +135,8 @@ func (m *mover) adopt(ctx context.Context, s *source, es []*entry) ([]*entry, er
 	return ours, m.im.opt.step("adopted")
 }
 
-// adopt makes staged entries this run's. It answers itemDone for those that now are.
+// adopt writes this run's name into the records of staged entries. Its answer is itemDone for each entry for which that
+// succeeded.
 func (im *Importer) adopt(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	old := make([]string, len(es))
 	for i, e := range es {
@@ -146,7 +147,7 @@ func (im *Importer) adopt(ctx context.Context, s *source, es []*entry) ([]int64,
 	return im.from.adopt(ctx, s, es, old)
 }
 
-// decide does with uncertain entries as was asked for.
+// decide does with uncertain entries what Options.Uncertain says.
 func (m *mover) decide(ctx context.Context, s *source, r *SetReport, es []*entry) error {
 	if m.im.opt.Uncertain == LeaveUncertain {
 		return m.leave(s, r, es)
@@ -154,7 +155,7 @@ func (m *mover) decide(ctx context.Context, s *source, r *SetReport, es []*entry
 	var pushable, others []*entry
 	for _, e := range es {
 		if m.im.opt.Uncertain == PushUncertain && e.message.ID == "" {
-			others = append(others, e) // it cannot even be read
+			others = append(others, e) // its message cannot be read, so there is nothing to push
 		} else {
 			pushable = append(pushable, e)
 		}

@@ -21,8 +21,8 @@ var adoptText string
 //go:embed lua/putback.lua
 var putBackText string
 
-// runScript runs a script. The client runs a script again by itself when the first answer is lost.
-// Every script gives the same answer then.
+// runScript runs a script. When an answer is lost the client runs the script again by itself, and every script is written so
+// that it gives the same answer then.
 func (o *redisOrigin) runScript(ctx context.Context, name, text string, keys []string, args []any) ([]int64, error) {
 	reply, err := redis.NewScript(text).Run(ctx, o.client, keys, args...).Result()
 	if err != nil {
@@ -44,7 +44,7 @@ func (o *redisOrigin) runScript(ctx context.Context, name, text string, keys []s
 	return out, nil
 }
 
-// runItems is runScript for a script that answers for each of n items.
+// runItems is runScript for a script whose answer has an entry for each of n items.
 func (o *redisOrigin) runItems(ctx context.Context, name, text string, keys []string, args []any, n int) ([]int64, error) {
 	out, err := o.runScript(ctx, name, text, keys, args)
 	if err == nil && len(out) != n && (len(out) != 1 || out[0] != lockHeld) {
@@ -53,10 +53,10 @@ func (o *redisOrigin) runItems(ctx context.Context, name, text string, keys []st
 	return out, err
 }
 
-// keptKey is where the hash of an asynq task is kept while the task is in staging.
+// keptKey returns the key of the hash of an asynq task while the task is in staging.
 func (s *source) keptKey(member string) string { return stagingKey(s.set) + ":t:" + member }
 
-// taskKeys adds the keys of asynq's tasks, and where they are kept.
+// taskKeys adds the keys of asynq's tasks, and the keys of their hashes in staging.
 func (s *source) taskKeys(keys []string, es []*entry) []string {
 	if s.tasks != "" {
 		for _, e := range es {
@@ -66,7 +66,7 @@ func (s *source) taskKeys(keys []string, es []*entry) []string {
 	return keys
 }
 
-// setKeys are the set, its staging hash and what belongs to it.
+// setKeys returns the keys of the set, of its staging hash, and those that belong to the set.
 func (s *source) setKeys(beside string, es []*entry) []string {
 	keys := []string{s.set, stagingKey(s.set)}
 	if beside != "" {
@@ -75,7 +75,7 @@ func (s *source) setKeys(beside string, es []*entry) []string {
 	return s.taskKeys(keys, es)
 }
 
-// take moves entries into staging. It answers with one itemX for each, or a single lockHeld.
+// take moves entries into staging. It returns an item… constant for each, or a single lockHeld.
 func (o *redisOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	args := []any{string(s.kind)}
 	for _, e := range es {
@@ -108,7 +108,7 @@ func (o *redisOrigin) finish(ctx context.Context, s *source, es []*entry) error 
 	return err
 }
 
-// adopt replaces the records of staged entries. It answers itemDone for those that were the old ones.
+// adopt replaces the records of staged entries. It returns itemDone for the entries that still had their old records.
 func (o *redisOrigin) adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error) {
 	var args []any
 	for i, e := range es {
@@ -117,7 +117,7 @@ func (o *redisOrigin) adopt(ctx context.Context, s *source, es []*entry, old []s
 	return o.runItems(ctx, "adopt", adoptText, []string{stagingKey(s.set)}, args, len(es))
 }
 
-// putBack returns staged entries to the other system. It answers with one itemX for each.
+// putBack returns staged entries to the other system. It returns an item… constant for each.
 func (o *redisOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	args := []any{string(s.kind)}
 	for _, e := range es {

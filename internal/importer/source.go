@@ -16,45 +16,45 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// source is one sorted set or table of the other system, or a part of it, with what belongs to it.
+// source is a sorted set or table of the other system, or a part of one, with the keys that belong to it.
 type source struct {
 	kind Kind
-	// name is what users of that system call it, part which of its sets this is.
+	// name is the name that users of the other system know; part says which of the sets under that name this is.
 	name, part string
-	// set is the sorted set's key: members by due time. In PostgreSQL it names the source in staging.
+	// set is the key of the sorted set, in which members are ordered by due time. In PostgreSQL it names the source in staging.
 	set string
 	// list is the key of Redisson's list, which holds each member a second time.
 	list string
 	// lock is the key that BeeDelayQueue's consumers hold while they read and remove.
 	lock string
-	// tasks stands in front of the ID in the key of an asynq task's hash.
+	// tasks is the prefix of the keys of asynq's task hashes; the ID of a task follows.
 	tasks string
-	// topic is where the messages go; empty for asynq's tasks by type.
+	// topic is the topic that gets the messages; empty when asynq's task types name the topics.
 	topic string
-	// unit is what the scores count. In PostgreSQL a score is the due time in milliseconds.
+	// unit is the unit of the scores. In PostgreSQL a score is the due time in milliseconds.
 	unit time.Duration
-	// read makes a message of an entry: all but its due time.
+	// read makes the message of an entry, without its due time.
 	read func(e *entry) (punctual.NewMessage, *problem)
 }
 
-// entry is one member of a source, in the set or in staging.
+// entry is a member of a source, in the set or in staging.
 type entry struct {
 	member string
 	score  float64
 	task   asynqTask // of asynq alone
 	row    pgRow     // of PostgreSQL alone
-	// message is what it becomes, unless there is a problem.
+	// message is the message that the entry becomes, unless there is a problem with it.
 	message punctual.NewMessage
 	problem *problem
-	// record is what staging has, or will have, as its value.
+	// record is the value of the entry in staging, or will be when the entry is taken.
 	record record
-	text   string // record as it is stored
+	text   string // the stored form of record
 }
 
-// Reason says in one word why a message is left where it is.
+// Reason says in one word why a message is left in the other system.
 type Reason string
 
-// The reasons.
+// The reasons for which a message is left in the other system.
 const (
 	// BadScore: the score is not a plausible time.
 	BadScore Reason = "score"
@@ -66,9 +66,9 @@ const (
 	BadTopic Reason = "topic"
 	// Conflict: the topic has another message with the same ID.
 	Conflict Reason = "conflict"
-	// Refused: the store does not take it.
+	// Refused: the store refuses the message.
 	Refused Reason = "refused"
-	// Uncertain: it is not known whether an earlier run has stored it; it is still in staging.
+	// Uncertain: nobody knows whether an earlier run has stored the message. The message is still in staging.
 	Uncertain Reason = "uncertain"
 )
 
@@ -81,7 +81,7 @@ func problemf(r Reason, format string, args ...any) *problem {
 	return &problem{r, fmt.Sprintf(format, args...)}
 }
 
-// Reject is a message that was left where it is.
+// Reject is a message that was left in the other system or in staging.
 type Reject struct {
 	// Set is the key of the sorted set, and Member its member there, byte for byte.
 	Set, Member string
@@ -91,7 +91,7 @@ type Reject struct {
 	Text string
 }
 
-// sources are the sets to take over, in the order of the names.
+// sources returns the sets or tables to import from, in the order of their names.
 func (im *Importer) sources(ctx context.Context) ([]*source, error) {
 	names := im.opt.Names
 	if len(names) == 0 {
@@ -146,11 +146,11 @@ func (im *Importer) newSource(name, part string) *source {
 	return s
 }
 
-// plausible is the first due time that is believed, 2001-09-09T01:46:40Z: an earlier one is a
-// score in another unit, and would be delivered at once.
+// plausible is the earliest due time that is accepted, 2001-09-09T01:46:40Z. A score before it is in another unit, and its
+// message would be delivered at once.
 const plausible = 1e12
 
-// dueOf turns a score into a due time, rounded up to whole milliseconds.
+// dueOf returns the due time that a score stands for, rounded up to whole milliseconds.
 func dueOf(score float64, unit time.Duration) (time.Time, *problem) {
 	ms := math.Ceil(score * float64(unit/time.Millisecond))
 	switch {
@@ -171,11 +171,10 @@ func unitName(unit time.Duration) string {
 	return "milliseconds"
 }
 
-// formatScore writes a score so that Redis reads exactly the same number.
+// formatScore returns the text of a score that Redis reads as exactly the same number.
 func formatScore(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
-// makeID makes an ID of what identifies a message in the other system: the same message always
-// has the same one.
+// makeID returns an ID made from what identifies a message in the other system, so that every run gives a message the same ID.
 func makeID(k Kind, parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -206,8 +205,8 @@ func (s *source) decode(e *entry) {
 	}
 }
 
-// reasonOf says what CheckPush found wrong. The due time and the ID of a message that was read are right, so it is
-// the topic, or else what the message carries.
+// reasonOf returns the reason for an error of CheckPush. The due time and the ID of a message that was read are valid, so the
+// fault is in its topic, or else in its body or headers.
 func reasonOf(m *punctual.NewMessage) Reason {
 	if storekit.CheckTopic(m.Topic) != nil {
 		return BadTopic
@@ -215,7 +214,7 @@ func reasonOf(m *punctual.NewMessage) Reason {
 	return BadBody
 }
 
-// withoutKind is the text of an error without the word at its end that names its kind.
+// withoutKind returns the text of an error without the kind at its end: "topic is empty" of "topic is empty: invalid".
 func withoutKind(err error) string {
 	text := err.Error()
 	for _, kind := range []error{punctual.ErrInvalid, punctual.ErrTooLarge} {
@@ -224,7 +223,7 @@ func withoutKind(err error) string {
 	return text
 }
 
-// readMember reads a member of a plain sorted set: it is the body.
+// readMember makes the message of a member of a plain sorted set: the member is the body.
 func (s *source) readMember(e *entry) (m punctual.NewMessage, p *problem) {
 	m.ID = makeID(ZSet, s.set, formatScore(e.score), e.member)
 	m.Body = []byte(e.member)

@@ -8,7 +8,7 @@ import (
 // samples is how many messages of each set a survey shows.
 const samples = 3
 
-// Survey looks at everything that would be imported, and changes nothing.
+// Survey reads everything that would be imported and returns what a run would do. It changes nothing.
 func (im *Importer) Survey(ctx context.Context) (*Report, error) {
 	r := &Report{Kind: im.opt.Kind, Unit: im.opt.Unit}
 	if err := im.from.guessUnit(ctx, r); err != nil {

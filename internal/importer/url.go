@@ -17,8 +17,7 @@ import (
 //	redis+sentinel://[user:password@]host[:port],host[:port].../primary[/database]
 //	redis+cluster://[user:password@]host[:port],host[:port]...
 //
-// and rediss in the place of redis makes the connections TLS. Errors do not repeat the URL, which
-// may hold a password.
+// With rediss in place of redis the connections use TLS. Errors do not contain the URL, because it may have a password.
 func Dial(text string) (redis.UniversalClient, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	protocol, kind, _ := strings.Cut(scheme, "+")
@@ -68,7 +67,7 @@ func badSource() error {
 		"redis+sentinel://host,host/primary or redis+cluster://host,host, with special characters of user and password escaped with %%")
 }
 
-// withPorts takes a list of hosts apart and gives those a port that have none.
+// withPorts splits a list of hosts and adds the default port to hosts without one.
 func withPorts(hosts, port string) []string {
 	var out []string
 	for host := range strings.SplitSeq(hosts, ",") {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How much is read at once: firstPage members, then twice as many each time, up to maxPage or
-// until a page has pageBytes.
+// A walk reads firstPage members at first, and then pages of twice as many each time, up to maxPage members or until a page has
+// pageBytes.
 const (
 	firstPage = 16
 	maxPage   = 500
@@ -28,7 +28,7 @@ func (p *pager) next() int64 {
 	return int64(p.size)
 }
 
-// saw adapts the size to what a page held.
+// saw sets the size of the next page by the bytes of the last one.
 func (p *pager) saw(es []*entry) {
 	bytes := 0
 	for _, e := range es {
@@ -41,11 +41,11 @@ func (p *pager) saw(es []*entry) {
 	}
 }
 
-// visitor deals with a page of entries and says which of them stay in the source.
+// visitor handles a page of entries and returns for each whether it stays in the source.
 type visitor func(ctx context.Context, es []*entry) (stay []bool, err error)
 
-// walkSet lets visit see every member of the sorted set, the earliest first. Others may change
-// the set meanwhile; what they add behind the walk's place it does not see.
+// walkSet calls visit with every member of the sorted set, the earliest first. Other programs may change the set meanwhile;
+// walkSet does not visit a member that is added with an earlier score than it has reached.
 func (o *redisOrigin) walkSet(ctx context.Context, s *source, visit visitor) error {
 	var p pager
 	from, skip := math.Inf(-1), int64(0)
@@ -62,7 +62,7 @@ func (o *redisOrigin) walkSet(ctx context.Context, s *source, visit visitor) err
 			return err
 		}
 		p.saw(es)
-		// Go on behind those that stay and have the last score.
+		// Continue behind the members with the last score that stay in the set.
 		if last := es[len(es)-1].score; last != from {
 			from, skip = last, 0
 		}
@@ -115,8 +115,8 @@ func (o *redisOrigin) readTasks(ctx context.Context, s *source, es []*entry, key
 	return nil
 }
 
-// walkList lets visit see the members in the order of Redisson's list. Removing a member there
-// costs as much as there is in front of it: in this order nothing but what stays.
+// walkList calls visit with the members in the order of Redisson's list. To remove a member Redis goes through the list in
+// front of it, in which with this order there are only members that stay.
 func (o *redisOrigin) walkList(ctx context.Context, s *source, visit visitor) error {
 	var p pager
 	skip := int64(0)
@@ -135,7 +135,7 @@ func (o *redisOrigin) walkList(ctx context.Context, s *source, visit visitor) er
 		if err != nil {
 			return err
 		}
-		skip += int64(len(members) - len(es)) // those without a score: not in the set
+		skip += int64(len(members) - len(es)) // members without a score are not in the set
 		if len(es) == 0 {
 			continue
 		}
@@ -152,7 +152,7 @@ func (o *redisOrigin) walkList(ctx context.Context, s *source, visit visitor) er
 	}
 }
 
-// withScores makes entries of those members that are in the set.
+// withScores makes entries of the members that are in the set.
 func (o *redisOrigin) withScores(ctx context.Context, s *source, members []string) ([]*entry, error) {
 	pipe := o.client.Pipeline()
 	var replies []*redis.FloatCmd

@@ -1,7 +1,7 @@
-// Package settings is the table of a topic's settings. A row says all that is to be said about a setting: its name, what it
-// does, which values it takes, and how it is written for people, in JSON and in a store. Whatever reads, shows or keeps
-// settings goes through the rows: storekit, the HTTP interface, the command line, the console and the tables in docs. So a
-// further setting is a field of punctual.Settings and punctual.SettingsPatch, a row, and the code that acts on it.
+// Package settings is the table of a topic's settings. A row has everything about one setting: its name, what it does, which
+// values are allowed, and how it is written for people, in JSON and in a store. Storekit, the HTTP interface, the command line,
+// the console and the tables in docs all read the rows. So a further setting needs a field of punctual.Settings and
+// punctual.SettingsPatch, a row, and the code that acts on it.
 package settings
 
 import (
@@ -30,13 +30,13 @@ type Setting struct {
 	Quiet bool
 	// Pause settings are changed by a command and a button of their own, and stay behind when a topic is copied.
 	Pause bool
-	// Needs is what a store must be able to do for any other value than the default.
+	// Needs is the ability that a store must have for any value but the default; 0 when every store can have every value.
 	Needs Ability
 
 	kind
 }
 
-// Ability is something that not every store can do.
+// Ability is something that only some stores can do.
 type Ability uint8
 
 const (
@@ -56,7 +56,7 @@ func Find(name string) *Setting {
 	return nil
 }
 
-// Names are the names of all settings, as an error about an unknown one lists them: "lease, max_attempts, …".
+// Names returns the names of all settings, as an error about an unknown setting lists them: "lease, max_attempts, …".
 func Names() string {
 	names := make([]string, len(Table))
 	for i, row := range Table {
@@ -65,16 +65,16 @@ func Names() string {
 	return strings.Join(names, ", ")
 }
 
-// Words is the name for sentences: "finished retention".
+// Words returns the name as it stands in sentences: "finished retention".
 func (r *Setting) Words() string { return strings.ReplaceAll(r.Name, "_", " ") }
 
-// Flag is the name as a flag without its dashes: "finished-retention".
+// Flag returns the name of the flag, without the dashes in front: "finished-retention".
 func (r *Setting) Flag() string { return strings.ReplaceAll(r.Name, "_", "-") }
 
-// Text is the setting in s as people write it; Parse reads it back as the same value.
+// Text returns the value in s as people write it. Parse reads the same value from it.
 func (r *Setting) Text(s *punctual.Settings) string { return r.text(s) }
 
-// Shown is Text for somebody who only looks: where 0 has a meaning, that.
+// Shown returns the value in s for display: Text, or for a 0 with a meaning of its own that meaning (Zero).
 func (r *Setting) Shown(s *punctual.Settings) string {
 	if r.Zero != "" && r.isZero(s) {
 		return r.Zero
@@ -82,16 +82,16 @@ func (r *Setting) Shown(s *punctual.Settings) string {
 	return r.text(s)
 }
 
-// Default is the Text of punctual.DefaultSettings.
+// Default returns the Text of the value in punctual.DefaultSettings.
 func (r *Setting) Default() string {
 	d := punctual.DefaultSettings()
 	return r.text(&d)
 }
 
-// Allowed says which values the setting takes: "10ms to 1d", "0 (until purged) or more".
+// Allowed returns which values the setting can have: "10ms to 1d", "0 (until purged) or more".
 func (r *Setting) Allowed() string { return r.allowed(r.Zero) }
 
-// Meaning says what the setting does, and where and when it can be changed.
+// Meaning returns what the setting does, and when it can be changed only on some stores or not at all.
 func (r *Setting) Meaning() string {
 	text := r.About
 	if r.Needs != 0 {
@@ -103,13 +103,14 @@ func (r *Setting) Meaning() string {
 	return text
 }
 
-// Sentence says what the setting does and which values it takes: "How long dead messages are kept: 0 (until purged) or more. Default 0s."
+// Sentence returns what the setting does and which values it can have: "How long dead messages are kept: 0 (until purged) or
+// more. Default 0s."
 func (r *Setting) Sentence() string {
 	meaning := r.Meaning()
 	return strings.ToUpper(meaning[:1]) + meaning[1:] + ": " + r.Allowed() + ". Default " + r.Default() + "."
 }
 
-// Usage is the text of a flag for the setting: what it does, what 0 means, and the default.
+// Usage returns the help of a flag for the setting: what it does, what 0 means, and the default.
 func (r *Setting) Usage() string {
 	text := r.Meaning()
 	if r.Zero != "" {
@@ -118,7 +119,8 @@ func (r *Setting) Usage() string {
 	return text + " (" + r.Default() + ")"
 }
 
-// Parse reads what people write into p. What cannot be read is an ErrInvalid that names the setting and says what it takes.
+// Parse sets the setting in p to the value that people wrote as text. A text that cannot be read is an ErrInvalid that names the
+// setting and says which values it can have.
 func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
 	if text == "" {
 		return invalidf("%s is empty: use %s", r.Words(), r.Allowed())
@@ -133,7 +135,7 @@ func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
 	return fmt.Errorf("%s: %w", r.Words(), err)
 }
 
-// JSON is the setting in s as a JSON value: the Text, in quotes unless that is a number or a truth value.
+// JSON returns the value in s as a JSON value: the Text, in quotes unless it is a number or a truth value.
 func (r *Setting) JSON(s *punctual.Settings) []byte {
 	text := r.text(s)
 	if r.Kind() == Count || r.Kind() == Truth {
@@ -143,7 +145,7 @@ func (r *Setting) JSON(s *punctual.Settings) []byte {
 	return quoted
 }
 
-// FromJSON reads a JSON value into p; null leaves the setting as it is. Errors are as those of Parse.
+// FromJSON sets the setting in p to a JSON value; null leaves p as it is. The errors are those of Parse.
 func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 	value = bytes.TrimSpace(value)
 	if string(value) == "null" {
@@ -164,12 +166,12 @@ func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 	return r.Parse(p, text)
 }
 
-// Stored is the setting in s as the JSON value that stores keep: durations as Go writes them, a backoff as an object. A
-// value that JSON does not have, such as a jitter that is not a number, is an error.
+// Stored returns the value in s as the JSON value that stores keep: durations as Go writes them, a backoff as an object. A
+// value that JSON cannot have, such as a jitter that is not a number, is an error.
 func (r *Setting) Stored(s *punctual.Settings) ([]byte, error) { return r.stored(s) }
 
-// FromStored is the inverse of Stored; null leaves the setting as it is. An object with a member that this program does not
-// know is an ErrUnsupported.
+// FromStored is the inverse of Stored: it sets the setting in p. null leaves p as it is. An object with a member that this
+// program does not know is an ErrUnsupported.
 func (r *Setting) FromStored(p *punctual.SettingsPatch, value []byte) error {
 	if string(value) == "null" {
 		return nil
@@ -180,16 +182,16 @@ func (r *Setting) FromStored(p *punctual.SettingsPatch, value []byte) error {
 	return nil
 }
 
-// Given tells whether p changes the setting.
+// Given reports whether p changes the setting.
 func (r *Setting) Given(p *punctual.SettingsPatch) bool { return r.given(p) }
 
-// Apply gives the setting in s the value that p has, if it has one.
+// Apply sets the setting in s to its value in p, if p has one.
 func (r *Setting) Apply(s *punctual.Settings, p *punctual.SettingsPatch) { r.apply(s, p) }
 
-// Take makes p change the setting to what it is in s.
+// Take sets the setting in p to its value in s.
 func (r *Setting) Take(p *punctual.SettingsPatch, s *punctual.Settings) { r.take(p, s) }
 
-// Check returns an ErrInvalid that says what the setting takes, unless its value in s is one of those.
+// Check returns an ErrInvalid that says which values the setting can have, unless its value in s is one of them.
 func (r *Setting) Check(s *punctual.Settings) error {
 	if problem := r.problem(s, r.Zero); problem != "" {
 		return invalidf("%s %s", r.Words(), problem)
@@ -197,7 +199,7 @@ func (r *Setting) Check(s *punctual.Settings) error {
 	return nil
 }
 
-// IsDefault tells whether the setting in s is stored as the default is.
+// IsDefault reports whether the value in s is stored as the default value is.
 func (r *Setting) IsDefault(s *punctual.Settings) bool {
 	d := punctual.DefaultSettings()
 	ours, err := r.stored(s)
