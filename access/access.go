@@ -1,5 +1,5 @@
-// Package access says who may do what with which topics. The server and the console ask it for each request: an Authenticator finds out
-// who sends the request, and the grants of that Principal say what it may do. Package tokens keeps principals in a file.
+// Package access decides who may do what with which topics. The server and the console use it for each request: an Authenticator finds out
+// which Principal sends the request, and the grants of the Principal say what it may do. Package tokens keeps principals in a file.
 package access
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Action is what a request wants to do to a topic. Several actions are joined with |.
+// Action is a right on a topic, or several rights joined with |.
 type Action uint8
 
 // The actions. A Grant gives some of them.
@@ -55,7 +55,7 @@ words:
 	return out, nil
 }
 
-// String writes the actions as ParseActions reads them.
+// String returns the actions in the form that ParseActions reads.
 func (a Action) String() string {
 	if a&All == All {
 		return "all"
@@ -69,58 +69,58 @@ func (a Action) String() string {
 	return strings.Join(words, ",")
 }
 
-// Authenticator finds out who sends a request. A server calls it for each request, and again when a claim that waited has messages, from
-// many goroutines at once; so it must be quick.
+// Authenticator finds out who sends a request. A server calls it for each request, and again when a claim has messages, from many goroutines at
+// once, so it must be quick and safe for concurrent use.
 type Authenticator interface {
 	// Authenticate returns who sends the request, or an error that wraps punctual.ErrUnauthenticated.
 	Authenticate(r *http.Request) (*Principal, error)
 }
 
-// AuditTopic is the topic in which a console keeps who changed what in a store. A grant of all topics lets it be read; only a grant that
-// names it lets it be changed over the interface of a server. Nothing lets it be changed in a console.
+// AuditTopic is the topic with the audit log of a store. A grant for a prefix of topic names, such as "*", allows Inspect alone on it. Over the
+// interface of a server only a grant that names the topic allows more. In a console nothing does.
 const AuditTopic = "punctual.audit"
 
-// Principal is who sends a request, and what this sender may do. It must not be changed once an Authenticator has returned it.
+// Principal is the sender of a request, with what it may do. It must not be changed after an Authenticator has returned it.
 type Principal struct {
-	// ID tells the principal from all others: limits and kept answers are counted by it. Empty means that Name is the ID.
+	// ID identifies the principal: limits are counted, and answers are kept, for each ID. Empty means that Name is the ID.
 	ID string
-	// Name stands in logs and in the audit log. Several principals may have the same name.
+	// Name appears in logs and in the audit log. Several principals may have the same name.
 	Name string
-	// Grants are what the principal may do: whatever any one of them allows. Without a grant it may do nothing.
+	// Grants are what the principal may do. Their rights add up. Without a grant the principal may do nothing.
 	Grants []Grant
 }
 
 // Grant allows actions on topics.
 type Grant struct {
 	Actions Action
-	// Topics is a topic's name, or the beginning of names followed by *: "order.*", "*". A beginning allows Inspect alone on AuditTopic.
+	// Topics is the name of a topic, or a prefix of names followed by *, such as "order.*" or "*". A prefix allows only Inspect on AuditTopic.
 	Topics string
 }
 
-// Everything is the grant that allows all actions on all topics, but for changes of AuditTopic.
+// Everything returns the grant that allows all actions on all topics, except changes of AuditTopic.
 func Everything() Grant { return Grant{Actions: All, Topics: "*"} }
 
-// Allows tells whether the grants cover every action of a on the topic. An empty topic stands for all topics, also those that do not exist
-// yet.
+// Allows reports whether the grants together cover every action of a on the topic. An empty topic stands for all topics, also those that do not
+// exist yet.
 func (p *Principal) Allows(a Action, topic string) bool {
 	for _, g := range p.Grants {
 		if !g.covers(topic) {
 			continue
 		}
 		if topic == AuditTopic && g.Topics != topic {
-			g.Actions &= Inspect // whoever may change all topics must not thereby change what the log says about that
+			g.Actions &= Inspect // so that a principal who may change all topics cannot change what the log says about it
 		}
 		a &^= g.Actions
 	}
 	return a == 0
 }
 
-// AllowsSomewhere tells whether one grant allows every action of a on some topic.
+// AllowsSomewhere reports whether a single grant allows every action of a on at least one topic.
 func (p *Principal) AllowsSomewhere(a Action) bool {
 	return slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.Actions&a == a })
 }
 
-// Check returns an ErrForbidden that names principal, action and topic unless Allows does.
+// Check returns nil if Allows does, otherwise an ErrForbidden that names principal, action and topic.
 func (p *Principal) Check(a Action, topic string) error {
 	switch {
 	case p.Allows(a, topic):
@@ -131,7 +131,7 @@ func (p *Principal) Check(a Action, topic string) error {
 	return fmt.Errorf("%s may not %s in topic %q: %w", p.Name, a, topic, punctual.ErrForbidden)
 }
 
-// Key is what limits and kept answers of the principal are counted by.
+// Key returns the ID, or the Name if there is no ID.
 func (p *Principal) Key() string { return cmp.Or(p.ID, p.Name) }
 
 func (g Grant) covers(topic string) bool {

@@ -15,7 +15,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// The audit log is read as any topic, and changed by those alone whose grant names it.
+// Any grant that covers the audit log lets it be read. Only a grant that names it lets it be changed.
 func TestAuditTopic(t *testing.T) {
 	for _, c := range []struct {
 		grants        []Grant

@@ -1,8 +1,9 @@
-// Package audit keeps who changed what in a store, in that store itself: as messages of the topic access.AuditTopic, whose delivery is
-// paused. Each message is one entry, due when it may be forgotten, and purged once it is ready.
+// Package audit records who changed what in a store. It keeps the entries in that store itself, as messages of the topic access.AuditTopic,
+// whose delivery is paused. Each message is one entry. It is due when its retention ends, and is purged when it is ready.
 //
-// A change is entered as begun before it is made, and the entry is replaced by its result. So there is no change without an entry, also when
-// the process ends in between. Amendments, which programs make all day, are entered once they are made, and many of them in one entry.
+// A change is entered as begun before it is made, and its entry is replaced by one with the result, so that there is no change without an
+// entry even if the process ends in between. Amendments are entered after they are made, several in one entry, because programs make them all
+// day.
 package audit
 
 import (
@@ -20,35 +21,35 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Change is a change that somebody asks for.
+// Change is a change that a principal asks for.
 type Change struct {
-	// Who asks for it: the name of a principal. From is the address of the request, or of a proxy.
+	// Who is the name of the principal that asks for the change. From is the address of the request, or of a proxy.
 	Who, From string
-	// Verb is a word of the project: "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", or "amend" for
-	// a request with several of the last four.
+	// Verb is "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", or "amend" for a request with
+	// several of the last four.
 	Verb string
-	// Topic is empty for several. ID is there if the change is about one message.
+	// Topic is empty for a change of several topics. ID is empty unless the change is about one message.
 	Topic, ID string
-	// Detail is what else matters, such as the settings, the state, or when a message is due. It never has bodies. More than
-	// punctual.MaxErrorBytes of it are cut off.
+	// Detail describes the change further, for example with the settings, the state, or when a message is due. It never contains bodies.
+	// It is cut to punctual.MaxErrorBytes.
 	Detail string
-	// Amends marks a change of messages by their IDs, which is entered once it is made. It is false of a change that deletes messages,
-	// because those leave no other trace.
+	// Amends marks a change of messages by their IDs, which is entered after it was made. It must be false for a change that deletes
+	// messages, because deleted messages leave no other trace.
 	Amends bool
 }
 
-// Result is what became of a change.
+// Result is the result of a change.
 type Result string
 
 // The results.
 const (
-	// Begun stands in an entry while the change is under way, and for good when the process ended before the change did.
+	// Begun means that the change is under way, or that the process ended during the change.
 	Begun Result = "begun"
-	// Done says that the change was made.
+	// Done means that the change was made.
 	Done Result = "done"
-	// Refused says that nothing was changed.
+	// Refused means that nothing was changed.
 	Refused Result = "refused"
-	// Unknown says that the store did not tell whether the change was made, or that it was made in part.
+	// Unknown means that the store did not say whether the change was made, or that only a part of it was made.
 	Unknown Result = "unknown"
 )
 
@@ -62,7 +63,7 @@ type Entry struct {
 	ID      string    `json:"id,omitempty"`
 	Detail  string    `json:"detail,omitempty"`
 	Result  Result    `json:"result"`
-	Changed int64     `json:"changed"` // messages
+	Changed int64     `json:"changed"` // how many messages were changed
 	Error   string    `json:"error,omitempty"`
 }
 
@@ -73,7 +74,7 @@ func (ch *Change) entry() Entry {
 const (
 	// Retention is how long an entry is kept.
 	Retention = 90 * 24 * time.Hour
-	// recordTime bounds how long it takes to store a result when the request has ended.
+	// recordTime bounds how long it takes to store the result of a change, also if its request has ended.
 	recordTime = 10 * time.Second
 	// tidyInterval is how often entries past their retention are removed.
 	tidyInterval = time.Hour
@@ -90,7 +91,7 @@ type Log struct {
 	tidied time.Time // by the store's clock; guarded by mu
 }
 
-// New returns the audit log of a store, which stays the caller's. Each entry also goes to the logger. Close the Log before the store.
+// New returns the audit log of a store. The caller still owns the store, and closes the Log before it. Each entry also goes to the logger.
 func New(store punctual.Store, log *slog.Logger) *Log {
 	l := &Log{store: store, log: log}
 	l.inspector, _ = punctual.As[punctual.Inspector](store)
@@ -98,17 +99,17 @@ func New(store punctual.Store, log *slog.Logger) *Log {
 	return l
 }
 
-// Close enters the amendments that were counted and not entered yet. Changes that are made behind it are still entered, each by itself.
+// Close enters the amendments that were counted and not entered yet. Changes after Close are still entered, each in an entry of its own.
 func (l *Log) Close() { l.coalescer.close() }
 
-// Record makes a change and enters it: do makes the change and returns how many messages it changed. Record returns what do does.
+// Record calls do, which makes the change and returns how many messages it changed, and enters the change. It returns what do returns.
 //
-// A change that cannot be entered is not made, unless it helps against a full disk; the error says so. A change whose result cannot be
-// entered stays in the log as begun.
+// If the change cannot be entered, Record does not make it and returns an error that says so. The exception is a change that makes room on a
+// full disk. If only the result of a change cannot be entered, its entry stays as begun.
 //
-// A change that amends is entered once it is made. The first one has an entry of its own at once. What the same principal does to the same
-// topic in the next 10 seconds goes into one more entry, which says how many calls it was. So programs that amend all day do not fill the
-// log.
+// A change with Amends is entered after it was made. The first one of a principal in a topic has an entry of its own at once. The amendments of
+// the same verb that the principal makes in that topic within the next 10 seconds share one more entry, which says how many calls they were, so
+// that programs which amend all day do not fill the log.
 func (l *Log) Record(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	if ch.Amends {
 		return l.recordAmendment(ctx, ch.entry(), do)
@@ -164,7 +165,7 @@ func (e *Entry) setResult(changed int64, err error) {
 	}
 }
 
-// makesRoom tells whether the change takes messages away, or stops what fills the disk. On a full disk such a change is needed most.
+// makesRoom reports whether the change removes messages or can stop pushes. Such a change is needed most when the disk is full.
 func (e *Entry) makesRoom() bool {
 	switch e.Verb {
 	case "purge", "delete topic", "cancel", "configure":
@@ -179,7 +180,8 @@ func (l *Log) print(e *Entry) {
 		"result", string(e.Result), "changed", e.Changed, "error", e.Error)
 }
 
-// enter stores new entries of changes that were made. Entries that cannot be stored are in the log of the program.
+// enter stores new entries of changes that were made, and writes them to the log of the program. There is nobody to return an error to, so an
+// error goes to the log of the program as well.
 func (l *Log) enter(ctx context.Context, entries ...Entry) {
 	err := l.tryEnter(storekit.WithoutRequest(ctx), entries)
 	for i := range entries {
@@ -205,7 +207,7 @@ func (l *Log) tryEnter(ctx context.Context, entries []Entry) error {
 	return l.write(ctx, ids, entries)
 }
 
-// write stores entries under these IDs, in place of what was stored under them before.
+// write stores entries under these IDs and replaces entries that have the same IDs.
 func (l *Log) write(ctx context.Context, ids []string, entries []Entry) error {
 	ms := make([]punctual.NewMessage, len(entries))
 	for i, e := range entries {
@@ -228,10 +230,10 @@ func (l *Log) write(ctx context.Context, ids []string, entries []Entry) error {
 	return nil
 }
 
-// tidy pauses the topic's delivery and removes entries past their retention, once in tidyInterval.
+// tidy pauses the delivery of the topic and removes entries past their retention. It does so at most once in tidyInterval.
 func (l *Log) tidy(ctx context.Context, now time.Time) error {
 	if l.inspector == nil {
-		return nil // entries are not delivered all the same, unless a consumer names the topic
+		return nil // without a pause entries are delivered only to a consumer that names the topic
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,20 +252,20 @@ func (l *Log) tidy(ctx context.Context, now time.Time) error {
 }
 
 const (
-	// maxWindow bounds the entries that are read of one stretch of time.
+	// maxWindow bounds the entries that one call of the store returns.
 	maxWindow = 1000
-	// maxReads bounds the calls of the store for one Before.
+	// maxReads bounds the calls of the store in one call of Before.
 	maxReads = 50
-	// Grain is the least difference between the times of two entries, because stores keep times in milliseconds.
+	// Grain is the least difference between two different times of entries, because stores keep times in milliseconds.
 	Grain = time.Millisecond
 )
 
-// Before returns about n entries older than an instant, the newest first, and the instant from which to go on, which is zero when there are
-// no older entries. Entries of one instant stay together, so there can be more than n. now is the store's clock. The store must have been
-// a punctual.Inspector.
+// Before returns about n entries older than to, the newest first, and the instant from which to go on, which is zero if there are no older
+// entries. Entries of the same instant are returned together, so there can be more than n. now is the time of the store's clock. The store must
+// be a punctual.Inspector.
 //
-// A store lists messages in the order of time alone. So Before reads stretches of time that end at the instant, and longer ones where there
-// are few entries.
+// Because a store lists the earliest messages first, Before reads windows of time that end at to and then further back. It widens the window
+// where there are few entries and narrows it where there are more than one call returns.
 func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Entry, next time.Time, err error) {
 	oldest := now.Add(-Retention)
 	width := time.Hour
@@ -290,7 +292,7 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 	if len(found) > n {
 		end := n
 		for end < len(found) && found[end].At.Equal(found[end-1].At) {
-			end++ // because the next call begins at an instant
+			end++ // the next call goes on before this instant, so all entries of the instant have to be on this page
 		}
 		found = found[:end]
 		return found, found[end-1].At, nil
@@ -301,7 +303,7 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 	return found, next, nil
 }
 
-// between returns the entries from one instant on and before another one, the oldest first, and whether these are all.
+// between returns the entries from one instant until before another one, the oldest first. whole is false if there are more than maxWindow.
 func (l *Log) between(ctx context.Context, from, to time.Time) (found []Entry, whole bool, err error) {
 	page, err := l.inspector.List(ctx, punctual.ListQuery{
 		Topic: access.AuditTopic, State: punctual.StateScheduled, From: from.Add(Retention), To: to.Add(Retention), Limit: maxWindow,

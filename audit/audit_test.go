@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// An entry is stored as it has always been, because the entries of older programs are read for 90 days.
+// The stored form of an entry never changes, because programs read entries of older programs for 90 days.
 func TestStoredEntry(t *testing.T) {
 	l, store, _ := newLog(t, nil)
 	ch := Change{Who: "ann", From: "10.0.0.1", Verb: "delete", Topic: "orders", ID: "a-1", Detail: "x"}
@@ -39,7 +39,7 @@ func TestStoredEntry(t *testing.T) {
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// newLog is an audit log over a store in memory, or over what over makes of it.
+// newLog returns an audit log over a store in memory, or over the store that over makes of it.
 func newLog(t *testing.T, over func(*memstore.Store) punctual.Store) (*Log, *memstore.Store, *storekit.ManualClock) {
 	t.Helper()
 	clock := storekit.NewManualClock(noon)
@@ -67,7 +67,7 @@ func (l *Log) all(t *testing.T, clock *storekit.ManualClock) []Entry {
 	return all
 }
 
-// The entry is there before the change is made, and says afterwards what became of it.
+// The entry exists before the change is made, and has the result afterwards.
 func TestResults(t *testing.T) {
 	for _, c := range []struct {
 		n    int64
@@ -114,7 +114,7 @@ func (f *failing) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctua
 	return f.Store.Push(ctx, ms)
 }
 
-// A change that cannot be recorded is not made. One whose result cannot be recorded is made, and stays in the log as begun.
+// A change that cannot be entered is not made. A change whose result cannot be entered is made and stays in the log as begun.
 func TestChangeThatCannotBeRecorded(t *testing.T) {
 	for from, made := range map[int]bool{1: false, 2: true} {
 		l, _, clock := newLog(t, func(s *memstore.Store) punctual.Store { return &failing{Store: s, from: from} })
@@ -135,7 +135,7 @@ func TestChangeThatCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// On a full disk the log does not stand in the way of what makes room.
+// On a full disk a change that makes room is made although it cannot be entered.
 func TestPurgeOnAFullDisk(t *testing.T) {
 	for _, verb := range []string{"purge", "delete topic", "cancel", "configure"} {
 		l, _, _ := newLog(t, func(s *memstore.Store) punctual.Store { return &failing{Store: s, from: 1} })

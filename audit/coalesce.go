@@ -8,23 +8,24 @@ import (
 )
 
 const (
-	// coalesceTime is for how long amendments are counted before they are entered.
+	// coalesceTime is how long amendments are counted before they are entered.
 	coalesceTime = 10 * time.Second
-	// maxCoalesced bounds the entries that are counted by their topic; further topics are counted in one entry without a topic.
+	// maxCoalesced is how many kinds of amendments have entries of their own. Further kinds are counted without their topics, in one entry for
+	// each principal and verb.
 	maxCoalesced = 200
 )
 
-// coalescer turns many amendments into few entries.
+// coalescer counts amendments of the same kind into one entry. Its methods are safe for concurrent use.
 type coalescer struct {
 	write func(ctx context.Context, entries ...Entry)
 
 	mu      sync.Mutex
-	open    map[kind]*counted // guarded by mu; not nil while collect runs
+	open    map[kind]*counted // guarded by mu; nil unless collect runs
 	closed  chan struct{}     // closed by close
-	running sync.WaitGroup    // collect
+	running sync.WaitGroup    // waits for collect
 }
 
-// kind is what the amendments of one entry have in common.
+// kind is what all amendments of one entry have in common.
 type kind struct{ who, verb, topic string }
 
 // counted is the entry of all amendments of a kind after the first one.
@@ -33,14 +34,15 @@ type counted struct {
 	calls int
 }
 
-// add counts an amendment that was made. It returns true for the first one of its kind, which the caller enters at once.
+// add counts an amendment that was made. It returns true for the first amendment of its kind, which the caller has to enter itself, at once.
+// It may take topic, ID and detail out of e.
 func (c *coalescer) add(e *Entry) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
 		select {
 		case <-c.closed:
-			return true // because no goroutine collects any more
+			return true // after close no goroutine enters what is counted
 		default:
 		}
 		c.open = make(map[kind]*counted)
@@ -69,7 +71,8 @@ func (c *coalescer) add(e *Entry) (first bool) {
 	return false
 }
 
-// collect enters what was counted when the time is over or the coalescer is closed. It is a goroutine that add starts and close awaits.
+// collect waits for coalesceTime or until the coalescer is closed, and then enters what was counted. It is a goroutine that add starts and close
+// waits for.
 func (c *coalescer) collect() {
 	timer := time.NewTimer(coalesceTime)
 	defer timer.Stop()
@@ -98,7 +101,7 @@ func (c *coalescer) collect() {
 	c.write(ctx, entries...)
 }
 
-// close enters what was counted, and ends the counting.
+// close makes collect enter what was counted and waits for it. Later amendments are not counted.
 func (c *coalescer) close() {
 	c.mu.Lock()
 	select {

@@ -19,7 +19,7 @@ func amends(t *testing.T, l *Log, ch Change, n int64, failed error) {
 	}
 }
 
-// What a person amends has an entry at once. What a program goes on with becomes one more, with how many it was.
+// The first amendment has an entry at once. The amendments that follow share one more entry, which counts them.
 func TestAmendmentsAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, clock := newLog(t, nil)
@@ -65,18 +65,18 @@ func TestAmendmentsAreCoalesced(t *testing.T) {
 	})
 }
 
-// A change whose result is not known is in the log, alone or among others.
-func TestAmendmentInDoubt(t *testing.T) {
+// An amendment with an unknown result is in the log, alone or counted among others.
+func TestAmendmentWithUnknownResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, clock := newLog(t, nil)
-		doubt := fmt.Errorf("the connection broke: %w", punctual.ErrIndeterminate)
+		unknown := fmt.Errorf("the connection broke: %w", punctual.ErrIndeterminate)
 		one := Change{Who: "shop", Verb: "cancel", Topic: "orders"}
-		amends(t, l, one, 0, doubt)
+		amends(t, l, one, 0, unknown)
 		if all := l.all(t, clock); len(all) != 1 || all[0].Result != Unknown || all[0].Error == "" {
 			t.Errorf("the log has %+v", all)
 		}
 		amends(t, l, one, 1, nil)
-		amends(t, l, one, 0, doubt)
+		amends(t, l, one, 0, unknown)
 		amends(t, l, one, 1, nil)
 		l.Close() // what was counted is entered
 		all := l.all(t, clock)
@@ -85,13 +85,13 @@ func TestAmendmentInDoubt(t *testing.T) {
 		}
 		for _, e := range all {
 			if e.Changed == 2 && (e.Result != Unknown || e.Error == "") {
-				t.Errorf("three calls, one of them in doubt, became %+v", e)
+				t.Errorf("three calls, one with an unknown result, became %+v", e)
 			}
 		}
 	})
 }
 
-// However many topics a program amends, the entries that are counted are bounded.
+// The number of entries is bounded, however many topics a program amends.
 func TestCoalescedIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, clock := newLog(t, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// identify finds out who sends the request. It puts the token of a session into the header Authorization, where programs send theirs, so
-// that each request is authenticated anew. When the token no longer counts, all its sessions end.
+// identify finds out who sends the request. For a browser with a session it puts the session's token into the header Authorization, where
+// programs send theirs, so that each request is authenticated anew. When the token is no longer valid, all its sessions end.
 func (c *call) identify() error {
 	ask := c.console.options.Authenticate
 	if ask == nil {
@@ -39,14 +39,14 @@ func (c *call) identify() error {
 	return nil
 }
 
-// withToken is the request as a program with this token would send it.
+// withToken returns a copy of the request as a program with this token would send it.
 func withToken(r *http.Request, token string) *http.Request {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
 	return r
 }
 
-// user is the name of who sends the request, or "" before that is known.
+// user returns the name of the principal who sends the request, or "" before identify.
 func (c *call) user() string {
 	if c.who == nil {
 		return ""
@@ -69,8 +69,8 @@ func (c *call) authorizeRoute() error {
 	}
 }
 
-// may returns an ErrForbidden unless who sends the request may do a to the topic, where "" stands for all topics. Nobody changes the audit
-// log in a console.
+// may returns an ErrForbidden unless the principal of the request may do a to the topic, where "" stands for all topics. In a console nobody
+// may change the audit log.
 func (c *call) may(a access.Action, topic string) error {
 	if topic == access.AuditTopic && a != access.Inspect {
 		return fmt.Errorf("topic %s is the audit log, which can only be read: %w", topic, punctual.ErrForbidden)
@@ -81,9 +81,9 @@ func (c *call) may(a access.Action, topic string) error {
 	return c.who.Check(a, topic)
 }
 
-// thisMachine authenticates requests to a console without Options.Authenticate: everybody on this machine may do everything, and nobody else
-// anything. A request that a proxy passed on may come from elsewhere. A request for a name that is not of this machine may come from a page
-// of another site, by DNS rebinding.
+// thisMachine authenticates requests to a console without Options.Authenticate: everybody on this machine may do everything, and everybody
+// else nothing. It refuses a request that a proxy passed on, because that may come from elsewhere, and a request whose Host is not a name of
+// this machine, because a page of another site can send it by DNS rebinding.
 func thisMachine(r *http.Request) (*access.Principal, error) {
 	switch {
 	case r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Real-Ip") != "":
@@ -94,13 +94,13 @@ func thisMachine(r *http.Request) (*access.Principal, error) {
 	return nil, fmt.Errorf("the console answers to this machine alone, under localhost or 127.0.0.1, until Options.Authenticate says who may use it: %w", punctual.ErrForbidden)
 }
 
-// overSocket tells that the request came over a unix socket.
+// overSocket reports whether the request came over a unix socket.
 func overSocket(r *http.Request) bool {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && a.Network() == "unix"
 }
 
-// isLoopback tells whether a host, with or without a port, is this machine.
+// isLoopback reports whether a host, with or without a port, is localhost or a loopback address.
 func isLoopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -110,14 +110,16 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// askToLogIn shows the form to log in, and then what was asked for. It tells whether it has answered.
+// askToLogIn redirects a request without a valid token to the login form, which leads back here afterwards. It returns whether it has
+// answered the request.
 func (c *call) askToLogIn(err error) bool {
 	if !errors.Is(err, punctual.ErrUnauthenticated) || !c.console.options.LoginByToken || c.fragment || c.r.Method == http.MethodPost {
 		return false
 	}
 	c.begun = true
 	if c.r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-		// A browser sends a strict cookie with no link from another site. It does when this page leads there once more.
+		// A browser that follows a link from another site leaves out the strict cookie of its session. It sends the cookie when this empty
+		// page, which is of our site, loads the same address again.
 		c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		c.w.Header().Set("Refresh", "0")
 		c.w.WriteHeader(http.StatusOK)

@@ -15,17 +15,17 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// who is an Authenticate for which everybody is one person with these grants.
+// who returns an Authenticate that takes everybody for one person with these grants.
 func who(grants ...access.Grant) func(*http.Request) (*access.Principal, error) {
 	return func(*http.Request) (*access.Principal, error) {
 		return &access.Principal{Name: "ann", Grants: grants}, nil
 	}
 }
 
-// readAll is the grant of who may look at everything and change nothing.
+// readAll is a grant to read everything and change nothing.
 var readAll = access.Grant{Actions: access.Inspect, Topics: "*"}
 
-// roles knows tokens and what their holders may do.
+// roles maps tokens to what their holders may do.
 type roles map[string][]access.Grant
 
 func (r roles) authenticate(req *http.Request) (*access.Principal, error) {
@@ -37,14 +37,14 @@ func (r roles) authenticate(req *http.Request) (*access.Principal, error) {
 	return &access.Principal{Name: token, Grants: grants}, nil
 }
 
-// people are the roles that the tests have.
+// people returns the roles of the tests.
 func people() roles {
 	return roles{
 		"admin": {access.Everything()}, "reader": {readAll}, "orders": {{Actions: access.All, Topics: "order.*"}}, "nothing": nil,
 	}
 }
 
-// browser keeps cookies as one does, and knows the token of its forms.
+// browser keeps cookies as a browser does, and finds the token of its forms.
 type browser struct {
 	*rig
 	jar map[string]string
@@ -104,7 +104,7 @@ func (b *browser) logIn(token string) answer {
 	return b.send(http.MethodPost, "/login", url.Values{"token": {token}, "csrf": {csrf}})
 }
 
-// fields are the forms that change something; a route that is not among them fails the test.
+// fields are the forms that change something. A route that changes something and is not among them fails the test.
 func fields() map[string]url.Values {
 	return map[string]url.Values{
 		"/try": {"topic": {"order.close"}, "in": {"1s"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
@@ -128,8 +128,8 @@ func (r *rig) empty() {
 	}
 }
 
-// Every route, for everybody: nobody logged in, who may nothing, who may look, who may everything in some topics, who may everything. A new
-// route is tried as well; one that changes something needs its fields.
+// Every route is requested by each kind of principal: nobody, without grants, with read access, with all actions on some topics, with all
+// actions on all. A new route is tried as well, unless it changes something: then the test fails until fields names its form.
 func TestEveryRouteForEveryRole(t *testing.T) {
 	for _, role := range []string{"", "nothing", "reader", "orders", "admin"} {
 		r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
@@ -200,7 +200,7 @@ func TestEveryRouteForEveryRole(t *testing.T) {
 	}
 }
 
-// Nobody changes the audit log in the console, whatever he may.
+// Nobody can change the audit log in the console, whatever grants he has.
 func TestAuditLogIsRead(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("x", "x-1", 0)
@@ -264,7 +264,7 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// An Authenticate that fails, or says nobody, lets nobody in.
+// An Authenticate that returns an error, or neither a principal nor an error, lets nobody in.
 func TestAuthenticateFails(t *testing.T) {
 	for _, c := range []struct {
 		user *access.Principal

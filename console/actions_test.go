@@ -329,7 +329,7 @@ func TestFind(t *testing.T) {
 	if text := r.page("/find?id=x"); !strings.Contains(text, "/topics/a/messages/x") || !strings.Contains(text, "/topics/b/messages/x") || !strings.Contains(text, "Looked in 3 topics") {
 		t.Error("an ID that is in two topics")
 	}
-	if text := r.page("/find?id=gone"); !strings.Contains(text, "0 messages found") || !strings.Contains(text, "A finished message is found while its topic keeps its story") {
+	if text := r.page("/find?id=gone"); !strings.Contains(text, "0 messages found") || !strings.Contains(text, "A finished message is found while its topic keeps its record") {
 		t.Error("an ID that is nowhere")
 	}
 	text := r.page("/find?topic=many&state=scheduled&name=tenant&value=shop")
@@ -345,7 +345,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// newest is compared with the end of the whole list, for deaths that are spread in very different ways.
+// What newest returns is compared with the end of the whole list, for deaths that are spread over time in very different ways.
 func TestNewest(t *testing.T) {
 	for name, gap := range map[string]func(i int) time.Duration{
 		"at once": func(int) time.Duration { return 0 }, "each second": func(int) time.Duration { return time.Second },
@@ -375,7 +375,7 @@ func TestNewest(t *testing.T) {
 					t.Errorf("newest %d: %d are said to be all", n, len(got))
 				}
 				for i := range min(n, 200) {
-					if !got[i].Died.Equal(all.Messages[i].Died) { // which of equals is newer is open
+					if !got[i].Died.Equal(all.Messages[i].Died) { // messages with the same time may come in any order
 						t.Fatalf("newest %d: place %d died at %v, want %v", n, i, got[i].Died, all.Messages[i].Died)
 					}
 				}
@@ -426,7 +426,7 @@ func TestSettingsInTheForm(t *testing.T) {
 	}
 }
 
-// A field without a value that would mean something else is refused, and nothing is changed.
+// An emptied field is refused where "" would mean something else, and nothing is changed.
 func TestEmptyFields(t *testing.T) {
 	for path, form := range map[string]url.Values{
 		"/try":                                   {"topic": {"t"}, "in": {""}, "at": {""}, "body": {"b"}},

@@ -10,14 +10,14 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// span is how far ahead a picture looks.
+// span is the time that a picture of what falls due covers: so many steps from now.
 type span struct {
 	name  string
 	step  overview.Step
 	steps int
 }
 
-// spans are those that can be chosen.
+// spans returns the spans that a page offers, the default first.
 func spans() []span {
 	return []span{{"60m", overview.Minute, 60}, {"48h", overview.Hour, 48}, {"90d", overview.Day, 90}}
 }
@@ -30,7 +30,7 @@ func spanNames() []string {
 	return names
 }
 
-// spanCalled is a span by its name, the first for an unknown one.
+// spanCalled returns the span with this name, or the default span if there is none.
 func spanCalled(name string) span {
 	for _, s := range spans() {
 		if s.name == name {
@@ -40,7 +40,7 @@ func spanCalled(name string) span {
 	return spans()[0]
 }
 
-// topicAhead is the picture of what falls due in one topic; nil while it is being counted.
+// topicAhead draws what falls due in one topic. It returns nil while the store counts.
 func (c *call) topicAhead(f *frame, topic string) (*chart, error) {
 	s := spanCalled(c.get("span"))
 	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: topic, Step: s.step, Steps: s.steps, Zone: c.look.zone})
@@ -57,7 +57,7 @@ func (c *call) topicAhead(f *frame, topic string) (*chart, error) {
 	return f.draw(k), nil
 }
 
-// columnsOf are the columns of a count ahead, without series.
+// columnsOf returns the columns of a chart for a count ahead. The caller adds the series.
 func (c *call) columnsOf(f *frame, a *overview.Ahead, s span) columns {
 	k := columns{name: "chart." + s.name, edges: a.Edges, around: true, log: c.get("scale") == "log"}
 	k.scale = c.withQuery("scale", map[bool]string{false: "log", true: ""}[k.log])
@@ -66,7 +66,7 @@ func (c *call) columnsOf(f *frame, a *overview.Ahead, s span) columns {
 	return k
 }
 
-// stepLabel names a step: 14:05, Mon 14:00, Mon 24 Nov.
+// stepLabel names the step that begins at t: "14:05", "Mon 11-24 14:00", "Mon 2026-11-24".
 func (f *frame) stepLabel(t time.Time, step overview.Step) string {
 	day := f.call.look.language.text("weekday." + fmt.Sprint(int(t.Weekday())))
 	switch step {
@@ -78,10 +78,11 @@ func (f *frame) stepLabel(t time.Time, step overview.Step) string {
 	return day + " " + t.Format("2006-01-02")
 }
 
-// lastTick is how far to the right in percent labels stand. On a narrow screen one further on would stand upon "beyond".
+// lastTick is the position, in percent, up to which a picture has labels below it. On a narrow screen a label further to the right would
+// overlap "beyond".
 const lastTick = 88
 
-// ticks are the labels below a picture: at round times, at most about eight.
+// ticks returns the labels below a picture, which stand at round times. There are at most about eight.
 func (f *frame) ticks(edges []time.Time, step overview.Step) []tick {
 	var out []tick
 	n := len(edges) - 1
@@ -112,7 +113,7 @@ func (f *frame) ticks(edges []time.Time, step overview.Step) []tick {
 	return out
 }
 
-// listBetween is the path of a topic's list between two times; a zero one is no bound.
+// listBetween returns the path of a topic's list of one state between two times. A zero time is no bound.
 func (f *frame) listBetween(topic, state string, from, to time.Time) string {
 	q := url.Values{"state": {state}}
 	if !from.IsZero() {

@@ -13,20 +13,20 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// aheadPage is what falls due in one span, large, and by topic.
+// aheadPage shows one large picture of what falls due in a span, and the topics behind one of its bars.
 type aheadPage struct {
 	*frame
 	Spans    []choice
 	Chart    *chart
 	Counting bool
-	// Between is the list of topics with messages due between two times, if a bar was chosen.
+	// Between are the topics with messages due from From to To, if a bar of the picture was chosen.
 	From, To time.Time
 	Between  []dueIn
-	// More is how many topics were not counted for the list.
+	// More is how many topics with scheduled messages were not counted for Between.
 	More int
 }
 
-// dueIn is how many messages of a topic are due between two times, Capped if there are more.
+// dueIn is how many messages of a topic are due between two times. With Capped there are more than Count.
 type dueIn struct {
 	Topic, Path string
 	Count       int64
@@ -34,7 +34,7 @@ type dueIn struct {
 }
 
 const (
-	// betweenTopics bounds the topics that are looked into for one bar, betweenMost the messages that are counted in each.
+	// betweenTopics bounds the topics whose messages are listed for one bar, betweenMost the messages that are listed of each.
 	betweenTopics, betweenMost = 50, 100
 )
 
@@ -76,8 +76,9 @@ func (c *call) showAhead() error {
 	return c.show("ahead", p)
 }
 
-// countBetween counts the messages of each topic that are due between the times of the page. What the picture has counted by itself is
-// taken from there. In other topics it looks at a few, since a store counts from now on and that may be far.
+// countBetween counts the messages of each topic that are due from p.From to p.To. Topics that the picture counted one by one have the
+// picture's numbers. Of other topics it lists the first betweenMost messages, because a store counts from now on, which takes long if From is
+// far away.
 func (c *call) countBetween(p *aheadPage, picture *overview.Picture, topics []punctual.TopicStats) error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *call) countBetween(p *aheadPage, picture *overview.Picture, topics []pu
 	return nil
 }
 
-// countIn is how many are due between two times by a count ahead, if both are edges of its steps.
+// countIn returns how many messages are due between two times according to a count ahead. ok is false unless both times are edges of its steps.
 func countIn(a *overview.Ahead, from, to time.Time) (n int64, ok bool) {
 	at := func(t time.Time) int { return slices.IndexFunc(a.Edges, t.Equal) }
 	first, end := at(from), at(to)
@@ -128,7 +129,7 @@ func countIn(a *overview.Ahead, from, to time.Time) (n int64, ok bool) {
 	return sum(a.Counts[first:end]), true
 }
 
-// dueBetween is the page that says which topics have messages due between two times.
+// dueBetween returns the path of the page that lists the topics with messages due between two times.
 func (f *frame) dueBetween(from, to time.Time, s span) string {
 	return f.Path("/ahead") + "?" + url.Values{"span": {s.name}, "from": {notation.FormatTime(from)}, "to": {notation.FormatTime(to)}}.Encode()
 }

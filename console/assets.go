@@ -12,13 +12,13 @@ import (
 //go:embed assets/*
 var assetFiles embed.FS
 
-// asset is a file beside the pages.
+// asset is a file that pages load: a style sheet, a script, an icon.
 type asset struct {
 	mediaType string
 	data      []byte
 }
 
-// assets are the files beside the pages, by a name that has a hash of their content: a browser may keep them for ever.
+// assets are the files that pages load. Their names contain a hash of their content, so a browser may keep them for ever.
 type assets struct {
 	files map[string]asset  // by hashed name
 	names map[string]string // from the name in the source to the hashed one
@@ -47,7 +47,7 @@ func readAssets() (assets, error) {
 	return a, nil
 }
 
-// sendAsset answers with a file beside the pages.
+// sendAsset answers with an asset.
 func (c *call) sendAsset() error {
 	file, ok := c.console.assets.files[c.path["name"]]
 	if !ok {
@@ -63,7 +63,7 @@ func (c *call) sendAsset() error {
 	return nil
 }
 
-// Asset is the path of a file beside the pages.
+// Asset returns the path of an asset by its name in the source.
 func (f *frame) Asset(name string) string {
 	return f.call.console.options.Prefix + "/assets/" + f.call.console.assets.names[name]
 }

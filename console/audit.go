@@ -12,14 +12,14 @@ import (
 	"github.com/punctualmq/punctual/audit"
 )
 
-// Record makes a change that somebody asks for elsewhere, such as over the HTTP interface, and enters it into the audit log of the console,
-// as audit.Log.Record does. It is what Options.Record of a server takes.
+// Record makes a change that somebody asks for outside the console, such as over the HTTP interface, and enters it into the console's audit
+// log as audit.Log.Record does. Pass it as Options.Record of the server beside the console.
 func (c *Console) Record(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	defer c.reader.Recount()
 	return c.audit.Record(ctx, ch, do)
 }
 
-// record makes a change of a form and enters it into the audit log: do returns how many messages it changed.
+// record makes a change that a form asks for and enters it into the audit log. do makes the change and returns how many messages it changed.
 func (c *call) record(ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	ch.Who, ch.From = c.user(), c.r.RemoteAddr
 	if host, _, err := net.SplitHostPort(ch.From); err == nil {
@@ -41,7 +41,8 @@ type auditRow struct {
 	At                                                time.Time
 	Who, From, Verb, Topic, ID, Detail, Result, Error string
 	Changed                                           int64
-	// TopicPath and MessagePath lead to the topic and to the message. They are empty where the reader may not look, or where there is none.
+	// TopicPath and MessagePath lead to the topic and to the message. They are empty if the entry names none, or if the reader may not
+	// inspect the topic.
 	TopicPath, MessagePath string
 }
 
@@ -81,7 +82,7 @@ func (c *call) showAudit() error {
 	return c.show("audit", p)
 }
 
-// row makes the texts of an entry safe to show.
+// row returns an entry with its texts made safe to show.
 func (p *auditPage) row(e audit.Entry) auditRow {
 	row := auditRow{
 		At: e.At, Who: visible(e.Who), From: visible(e.From), Verb: visible(e.Verb), Topic: visible(e.Topic), ID: visible(e.ID),

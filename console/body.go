@@ -9,19 +9,19 @@ import (
 
 // bodyView is a body as a page shows it.
 type bodyView struct {
-	// Kind is "json", "text" or "hex"; Kinds are those that the body can be shown as.
+	// Kind is how the body is shown: "json", "text" or "hex". Kinds are the ways in which it can be shown.
 	Kind  string
 	Kinds []string
 	Text  string
-	// Cut tells that only the beginning of Bytes is shown.
+	// Bytes is the length of the body. Cut is true if Text has only its beginning.
 	Cut   bool
 	Bytes int
 }
 
-// shownBody is how much of a body a page shows, in bytes; of one in hexadecimal, of which a line holds 16, a sixteenth.
+// shownBody is how many bytes of a body a page shows as text. In hexadecimal it shows a sixteenth of that, because a line holds 16 bytes.
 const shownBody = 64 << 10
 
-// bodyAs shows a body as the kind says, or as what it is.
+// bodyAs returns a body as the kind says, or in the first kind that fits if it cannot be shown so.
 func bodyAs(body []byte, kind string) *bodyView {
 	v := &bodyView{Kinds: []string{"hex"}, Bytes: len(body)}
 	if utf8.Valid(body) {

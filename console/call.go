@@ -16,32 +16,32 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// call is one request on its way. One goroutine uses it.
+// call is the state of one request. The goroutine of the request owns it; only noFinished is also used by those of eachInParallel.
 type call struct {
 	console  *Console
 	w        http.ResponseWriter
 	r        *http.Request
 	route    *route
-	path     map[string]string // decoded, by name of the parameter
-	form     url.Values        // of the query, in a POST of the body
+	path     map[string]string // the path's parameters by name, decoded
+	form     url.Values        // the fields of the query, or of the body of a POST
 	look     look
-	fragment bool              // only the part of the page that is renewed is asked for
+	fragment bool              // the script asks for the part of the page that is renewed
 	problem  error             // why a form was refused, shown above its page
-	begun    bool              // something was sent
+	begun    bool              // the answer has begun, so an error page can no longer be sent
 	who      *access.Principal // nil before it is known
 	loggedIn bool
-	browser  string // what the token of forms is made for; "" before it is needed
-	// noStories: the store has said that it keeps no finished messages.
-	noStories atomic.Bool
+	browser  string // the session or browser that the form token is made for; "" before it is needed
+	// noFinished is set once the store has answered that it keeps no finished records. Searches in several topics set it at the same time.
+	noFinished atomic.Bool
 }
 
-// maxForm bounds the bytes of a form; a body of a message that is pushed by hand is the largest part.
+// maxForm bounds the bytes of a form. Its largest part is the body of a message that somebody pushes by hand.
 const maxForm = 4 << 20
 
-// maxStrangersForm is for forms of those who are not known yet.
+// maxStrangersForm bounds the bytes of a form on a public route, whose sender has not been authenticated.
 const maxStrangersForm = 16 << 10
 
-// findRoute finds the route by path and method. When done, it has answered the request itself.
+// findRoute sets the route for the request's path and method. When done is true, it has answered the request itself, with a redirect.
 func (c *call) findRoute() (done bool, err error) {
 	path, inside := strings.CutPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if inside && path == "" {
@@ -104,10 +104,10 @@ func (c *call) readForm() error {
 	return c.checkForm()
 }
 
-// get is a field of the form, without space around it.
+// get returns a field of the form without the space around it.
 func (c *call) get(name string) string { return strings.TrimSpace(c.form.Get(name)) }
 
-// look into the store needs an Inspector.
+// inspector returns the store's Inspector, or an ErrUnsupported if the store has none.
 func (c *call) inspector() (punctual.Inspector, error) {
 	if c.console.inspector == nil {
 		return nil, fmt.Errorf("this store cannot be inspected: %w", punctual.ErrUnsupported)
@@ -115,7 +115,7 @@ func (c *call) inspector() (punctual.Inspector, error) {
 	return c.console.inspector, nil
 }
 
-// now is the store's clock.
+// now reads the store's clock.
 func (c *call) now() (time.Time, error) {
 	now, err := c.console.store.Now(c.r.Context())
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *call) now() (time.Time, error) {
 	return now, nil
 }
 
-// redirect ends a form that was carried out: the browser shows another page, with a notice above it.
+// redirect answers a form that was carried out: the browser goes to another page, which shows the notice.
 func (c *call) redirect(to string, n notice) error {
 	c.leaveNotice(n)
 	c.begun = true
@@ -132,7 +132,7 @@ func (c *call) redirect(to string, n notice) error {
 	return nil
 }
 
-// show sends a page, or the part of it that is renewed.
+// show sends a page, or for a fragment the part of it that is renewed.
 func (c *call) show(page string, data any) error {
 	part := "layout"
 	if c.fragment {
@@ -152,7 +152,7 @@ func (c *call) show(page string, data any) error {
 	return nil
 }
 
-// status is that of the page: of its problem, if it has one.
+// status returns the HTTP status of the page: that of its problem, or 200 if it has none.
 func (c *call) status() int {
 	if c.problem == nil {
 		return http.StatusOK
@@ -163,10 +163,10 @@ func (c *call) status() int {
 	return wire.StatusOf(cmp.Or(punctual.ErrorCode(c.problem), "internal"))
 }
 
-// errorPage says what failed.
+// errorPage shows only the problem of the frame.
 type errorPage struct{ *frame }
 
-// fail answers with a page that says what failed.
+// fail answers with the error page for err, and logs errors with a status of 500 or more.
 func (c *call) fail(err error) {
 	c.problem, c.fragment = err, false
 	if s := c.status(); s >= http.StatusInternalServerError {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// chart is a picture of counts over time: bars on the server's side, and the same numbers as a table. Across it everything is in percent, so
-// that it fits every screen, and no style is needed, which the content policy forbids.
+// chart is a picture of counts over time, whose bars the server computes, and the same numbers as a table. Widths are in percent, so that the
+// picture fits every screen without inline styles, which the content policy forbids.
 type chart struct {
 	// Name is the key of the caption.
 	Name   string
@@ -18,29 +18,29 @@ type chart struct {
 	Keys   []legend
 	Rows   []chartRow
 	Height float64
-	// Log tells that the height of a bar grows with the number of its digits; Scale leads to the other scale.
+	// Log is true if the scale is logarithmic. Scale is the path of the same page with the other scale.
 	Log   bool
 	Scale string
-	// Total is what the bars between Overdue and Beyond count.
+	// Total is the sum of the bars, Overdue and Beyond are the counts before the first and after the last one.
 	Total, Overdue, Beyond int64
 }
 
-// bar is a column of parts, one upon the other.
+// bar is one column of a chart, with its parts stacked.
 type bar struct {
 	X, Width string
 	Parts    []part
 	Path     string
-	// Text says it in words; Kind is "overdue", "beyond" or "".
+	// Text says in words what the bar counts. Kind is "overdue", "beyond" or "".
 	Text, Kind string
 	Count      int64
-	// Top is how high the highest part reaches, Middle the middle of the column.
+	// Top is the y of the bar's upper end, Middle the x of its middle.
 	Top    float64
 	Middle string
 }
 
 type part struct {
 	Y, Height float64
-	// Hue is the number of the class of a colour.
+	// Hue is the number in the name of a colour's CSS class.
 	Hue int
 }
 
@@ -57,14 +57,14 @@ type legend struct {
 	Path string
 }
 
-// chartRow is a row of the table: the same as a bar.
+// chartRow is a row of a chart's table, with the numbers of one bar.
 type chartRow struct {
 	Label, Path string
 	Count       int64
 	Parts       []int64
 }
 
-// series are the counts of one colour.
+// series is the counts of one colour: one per step, with what is due before the first step and behind the last one.
 type series struct {
 	name, path string
 	hue        int
@@ -73,20 +73,20 @@ type series struct {
 	beyond     int64
 }
 
-// columns are what a chart is made of.
+// columns is the input of draw.
 type columns struct {
 	name   string
 	edges  []time.Time
 	series []series
-	// label names column i in words, path is where its list is, or "".
+	// label names column i in words, path returns the path of its list, or "".
 	label func(i int) string
 	path  func(i int) string
 	ticks []tick
 	log   bool
 	scale string
-	// around has the columns Overdue and Beyond beside the others.
+	// around adds the columns Overdue and Beyond on both sides.
 	around bool
-	// pathOverdue and pathBeyond are where those lists are, or "".
+	// pathOverdue and pathBeyond are the paths of their lists, or "".
 	pathOverdue, pathBeyond string
 }
 
@@ -94,11 +94,12 @@ const (
 	chartHeight = 132.0
 	// sideWidth is the width of Overdue and Beyond, sideGap the space beside them, in percent.
 	sideWidth, sideGap = 4.0, 1.5
-	// besideSide is how close to Overdue and Beyond the time of a tick would stand upon their names, in percent, where a chart is narrow.
+	// besideSide is the distance in percent from either side within which a tick has no text, because it would overlap the name of Overdue or
+	// Beyond in a narrow chart.
 	besideSide = 8.0
 )
 
-// draw makes the picture and its table.
+// draw returns the picture and its table.
 func (f *frame) draw(k columns) *chart {
 	text := f.call.look.language.text
 	c := &chart{Name: k.name, Height: chartHeight, Log: k.log, Scale: k.scale, Ticks: k.ticks}
@@ -151,7 +152,7 @@ func (f *frame) draw(k columns) *chart {
 	return c
 }
 
-// column is one bar.
+// column returns one bar. of selects what it shows of each series.
 func (f *frame) column(k columns, scale scale, x, width float64, count int64, of func(series) int64, label, path, kind string) bar {
 	b := bar{X: percent(x), Width: percent(width), Path: path, Kind: kind, Count: count, Text: label + ": " + thousands(count)}
 	whole := scale.height(count)
@@ -167,7 +168,7 @@ func (f *frame) column(k columns, scale scale, x, width float64, count int64, of
 	return b
 }
 
-// scale says how high a count is.
+// scale maps counts up to most to heights.
 type scale struct {
 	most int64
 	log  bool
@@ -180,7 +181,7 @@ func scaleTo(most int64, log bool) scale {
 	return scale{roundUp(most), false}
 }
 
-// roundUp is the least number of 1, 2, 5 times a power of ten, at least 4, that is not less.
+// roundUp returns the least number that is not less than n or 4 and is 1, 2, 4 or 5 times a power of ten.
 func roundUp(n int64) int64 {
 	for p := int64(1); ; p *= 10 {
 		for _, m := range []int64{1, 2, 4, 5} {
@@ -191,13 +192,14 @@ func roundUp(n int64) int64 {
 	}
 }
 
-// height leaves a little room above the highest; the smallest count is still seen.
+// height returns the height of a count. It leaves 14 units free above the highest bar, for its number, and gives every count but 0 at least
+// 2 units, so that it is seen.
 func (s scale) height(n int64) float64 {
 	const room = chartHeight - 14
 	switch {
 	case n == 0:
 		return 0
-	case n > s.most: // Overdue and Beyond, which the scale does not follow: their number stands above them
+	case n > s.most: // only Overdue and Beyond, which do not count for the scale: the number above them says how many
 		return room
 	case s.log:
 		return max(2, room*math.Log10(float64(n)+1)/math.Log10(float64(s.most)+1))
@@ -205,7 +207,7 @@ func (s scale) height(n int64) float64 {
 	return max(2, room*float64(n)/float64(s.most))
 }
 
-// lines are those that help the eye.
+// lines returns the horizontal lines of the scale with their numbers.
 func (s scale) lines() []line {
 	marks := []int64{s.most / 2, s.most}
 	if s.log {
@@ -223,7 +225,7 @@ func (s scale) lines() []line {
 	return out
 }
 
-// shortCount is a count in few characters: 12k, 3.4M.
+// shortCount writes a count in few characters, such as 12k or 3.4M.
 func shortCount(n int64) string {
 	for _, u := range []struct {
 		size int64
@@ -245,7 +247,7 @@ func number(x float64) string { return strconv.FormatFloat(round(x), 'f', -1, 64
 
 func round(x float64) float64 { return math.Round(x*100) / 100 }
 
-// axis is the story of a message on a line.
+// axis is the history of a message as points on a line.
 type axis struct {
 	Points []axisPoint
 	Now    string
@@ -256,18 +258,19 @@ type axisPoint struct {
 	Ahead         bool
 }
 
-// axisOf puts events on a line by time. Far apart they would lie upon each other, so space grows with the logarithm of the time between.
-func axisOf(f *frame, story []event) *axis {
-	if len(story) < 2 {
+// axisOf places events on a line, in order of time. The space between two of them grows with the logarithm of the time between them, because
+// in proportion events of one second would overlap in a history of weeks.
+func axisOf(f *frame, events []event) *axis {
+	if len(events) < 2 {
 		return nil
 	}
-	at := make([]float64, len(story))
-	for i := 1; i < len(story); i++ {
-		at[i] = at[i-1] + 1 + math.Log10(1+story[i].Gap.Seconds())
+	at := make([]float64, len(events))
+	for i := 1; i < len(events); i++ {
+		at[i] = at[i-1] + 1 + math.Log10(1+events[i].Gap.Seconds())
 	}
 	a := &axis{}
 	whole := at[len(at)-1]
-	for i, e := range story {
+	for i, e := range events {
 		x := 2 + 96*at[i]/whole
 		p := axisPoint{X: percent(x), Kind: e.Kind, Ahead: e.Ahead}
 		p.Text = fmt.Sprintf("%s %s", f.call.look.language.text("event."+e.Kind, e.Attempt), e.At.In(f.call.look.zone).Format(time.DateTime))

@@ -21,34 +21,34 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Options configure a Console. A nil *Options and each zero field mean the default.
+// Options configures a Console. A nil *Options and each zero field mean the default.
 type Options struct {
 	// Prefix is the path under which the console is mounted, without a slash at its end: "/queues". Requests keep it in
 	// their path. Default: none, the console has all paths.
 	Prefix string
-	// Version is shown at the foot of each page.
+	// Version is the version that the foot of each page shows.
 	Version string
-	// HideBodies shows no message's body, and of its headers those alone that ShowHeaders names.
+	// HideBodies hides the body of each message, and all its headers but those in ShowHeaders.
 	HideBodies bool
 	// ShowHeaders are the names of headers that HideBodies does not hide.
 	ShowHeaders []string
-	// Location is the time zone of people who have chosen none. Default UTC.
+	// Location is the time zone of pages for people who have not chosen one. Default UTC.
 	Location *time.Location
-	// Logger gets what fails inside. It never gets tokens or bodies. Default: none.
+	// Logger gets errors of the console, logins and the entries of the audit log. It never gets tokens or bodies. Default: nothing is logged.
 	Logger *slog.Logger
-	// API is where the HTTP interface of the same store answers, for the curl lines that pages show. It is a URL, or
-	// "/" for the host under which the console is seen. Default: no such lines.
+	// API is the address of the HTTP interface of the same store, for the curl commands that pages show. It is a URL, or "/" for the host of
+	// the console. Default: pages show no such commands.
 	API string
-	// Authenticate finds out who sends a request and may do what, or returns an error that wraps punctual.ErrUnauthenticated. It is the
-	// method of an access.Authenticator, such as Server.Authenticate of the server beside the console. It is called once for each request,
-	// so it must be quick. Default: whoever is on this machine may do everything, and others nothing.
+	// Authenticate returns who sends a request and what this principal may do, or an error that wraps punctual.ErrUnauthenticated. Use the
+	// method of an access.Authenticator, such as Server.Authenticate of the server beside the console. It is called for each request, from
+	// many goroutines at once, so it must be quick. Default: everybody on this machine may do everything, and everybody else nothing.
 	Authenticate func(r *http.Request) (*access.Principal, error)
-	// LoginByToken lets people log in with a token. It stands in the header Authorization of each request that Authenticate then
-	// gets, as programs send it: Bearer TOKEN. Without it, Authenticate knows people by other means, such as a cookie of the
-	// program around the console, or a certificate.
+	// LoginByToken lets people log in with a token. Authenticate then finds the token in the header Authorization of each request, as
+	// programs send it: Bearer TOKEN. Without LoginByToken, Authenticate must recognize people by other means, such as a certificate or a
+	// cookie of the program around the console.
 	LoginByToken bool
-	// Consumers tells who works on a topic, such as Server.Consumers of the server beside the console. Default: what the store tells, if
-	// it does (punctual.ConsumerReporter), else what Console.Observer is told.
+	// Consumers returns who works on a topic, such as Server.Consumers of the server beside the console. Default: the store's answer, if it
+	// is a punctual.ConsumerReporter, otherwise what Console.Observer has observed.
 	Consumers func(ctx context.Context, topic string) (punctual.Consumers, error)
 }
 
@@ -61,7 +61,7 @@ type Console struct {
 	options   Options
 	log       *slog.Logger
 	origin    *http.CrossOriginProtection
-	// routes has all routes, and liveRoutes those of which a part is renewed.
+	// routes has all routes, liveRoutes those of pages that are renewed in part.
 	routes, liveRoutes *httproute.Table[*route]
 	*content
 	sessions     *sessions
@@ -73,14 +73,14 @@ type Console struct {
 	meter        *overview.Meter
 	lateness     lateness
 	tracker      *consumers.Tracker
-	observed     atomic.Bool   // somebody feeds the meter
-	scanFor      time.Duration // scanTime, but in tests
-	// requeueFor is requeueTime, but in tests.
+	observed     atomic.Bool   // Observer was called, so the meter counts
+	scanFor      time.Duration // scanTime, except in tests
+	// requeueFor is requeueTime, except in tests.
 	requeueFor time.Duration
 }
 
-// New returns the console of a store, which stays the caller's. Close the console before the store. A prefix that is none
-// is an ErrInvalid.
+// New returns a console of the store. The caller still owns the store, and closes the console before it. New returns an ErrInvalid if
+// Options.Prefix does not begin with a slash or ends with one.
 func New(store punctual.Store, o *Options) (*Console, error) {
 	if o == nil {
 		o = &Options{}
@@ -109,8 +109,8 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	return c, err
 }
 
-// Close ends what the console reads of the store and waits for that, and for entries that the audit log has not stored yet. Close the
-// console before the store.
+// Close ends the calls of the store that the console makes in the background, stores what the audit log still holds, and waits for both.
+// Close the console before the store.
 func (c *Console) Close() error {
 	c.audit.Close()
 	if err := c.reader.Close(); err != nil {
@@ -137,7 +137,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if cause == http.ErrAbortHandler || k.begun {
-			panic(http.ErrAbortHandler) // half an answer must not look whole
+			panic(http.ErrAbortHandler) // so that the browser does not take half an answer for a whole one
 		}
 		c.log.Error("a request made the console panic", "method", r.Method, "path", r.URL.Path, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		k.fail(errors.New("the console failed on this request"))
@@ -147,7 +147,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer takes a request through all the steps before its route's own.
+// answer does the steps that all routes share, in the order that doc.go shows, and then calls the handler of the route.
 func (c *call) answer() error {
 	if done, err := c.findRoute(); done || err != nil {
 		return err

@@ -12,12 +12,12 @@ import (
 	"github.com/punctualmq/punctual/internal/consumers"
 )
 
-// workers is who works on a topic.
+// workers are the consumers of a topic as a page shows them.
 type workers struct {
 	Rows []workerRow
-	// More is how many are not in Rows.
+	// More is how many consumers are left out of Rows.
 	More int
-	// Since is when somebody began to look. Known is false where nobody looks.
+	// Since is when the counting of consumers began. Known is false if nothing counts them.
 	Since time.Time
 	Known bool
 }
@@ -25,17 +25,18 @@ type workers struct {
 // workerRow is one consumer in a table.
 type workerRow struct {
 	punctual.Consumer
-	// Who is its user and name as text; "" is one of whom nothing is known, Others the sum of those left out.
+	// Who is the consumer's user and name, or its address if both are unknown. Others marks the row that sums up consumers without a row.
 	Who    string
 	Others bool
-	// ClaimedPerMinute and SettledPerMinute are the means of the last minutes.
+	// ClaimedPerMinute and SettledPerMinute are means over the last consumers.RateMinutes minutes.
 	ClaimedPerMinute, SettledPerMinute string
 }
 
 // mostWorkers is how many consumers a page shows.
 const mostWorkers = 20
 
-// whoClaims returns what tells who works on a topic, or nil: Options.Consumers, the store, or what the Observer was told.
+// whoClaims returns the function that reports the consumers of a topic: Options.Consumers, the store's, or that of the tracker behind
+// Observer. It returns nil if there is none of them.
 func (c *Console) whoClaims() func(context.Context, string) (punctual.Consumers, error) {
 	switch {
 	case c.options.Consumers != nil:
@@ -48,7 +49,7 @@ func (c *Console) whoClaims() func(context.Context, string) (punctual.Consumers,
 	return nil
 }
 
-// workersOf are those of a topic. That a server is too old to tell is no error of the page.
+// workersOf returns the consumers of a topic. A server that is too old to report them is no error: the page then says that they are unknown.
 func (c *call) workersOf(topic string) (*workers, error) {
 	tell := c.console.whoClaims()
 	if tell == nil {

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// deadSample is how many of the newest dead messages of a topic are grouped, deadTopics of how many topics.
+	// deadSample is about how many dead messages a page groups, the newest of at most deadTopics topics, an equal share of each.
 	deadSample, deadTopics = 1000, 8
 	// deadDays is how many days the picture of the dead shows.
 	deadDays = 14
 )
 
-// deadPage is the dead messages, of one topic or of those that have most.
+// deadPage shows the dead messages of one topic, or of the topics that have most.
 type deadPage struct {
 	*frame
 	Topic  string
@@ -36,16 +36,16 @@ type deadPage struct {
 	// More is how many topics with dead messages are not in Topics.
 	More int
 	All  int64
-	// Groups are of Sample messages, the newest; Whole tells that these are all.
+	// Groups are made of the newest Sample dead messages. Whole is true if these are all.
 	Groups  []deadGroup
 	Sample  int
 	Whole   bool
 	Days    *chart
 	List    *messageList
 	Reasons []choice
-	// Export is where the list is as lines of JSON.
+	// Export is the path of the list as lines of JSON.
 	Export string
-	// On is where the form goes on whose time was up, if not "".
+	// On is the position in the list at which a requeue stopped because its time was up, or "".
 	On string
 }
 
@@ -55,7 +55,7 @@ type deadGroup struct {
 	Count                int
 	Newest               time.Time
 	Example              string
-	// Path is the list of the group, ReasonPath that of all with its reason.
+	// Path leads to the list of the group, ReasonPath to that of all dead messages of the topic with the same reason.
 	Path, ReasonPath string
 }
 
@@ -66,7 +66,8 @@ func (c *call) showDead() error {
 		return err
 	}
 	for _, s := range all {
-		// Before the first count only the topic that is asked for is looked at: most have none, and to see that takes many calls.
+		// Until the first count has ended only the topic that was asked for is read: most topics have no dead messages, and each of them
+		// would take several calls.
 		if (s.Dead > 0 && p.Topic == "") || p.Topic == s.Topic && (s.Dead > 0 || p.Partial) {
 			p.Topics = append(p.Topics, rowOf(s, p.Now))
 			p.All += s.Dead
@@ -158,7 +159,7 @@ func (c *call) groupDead(p *deadPage) error {
 	return nil
 }
 
-// daysBefore are the edges of the last n days in the zone of now, today's included.
+// daysBefore returns the n+1 edges of the last n days in the time zone of now. The last day is today.
 func daysBefore(now time.Time, n int) []time.Time {
 	var edges []time.Time
 	for i := range n + 1 {
@@ -168,7 +169,7 @@ func daysBefore(now time.Time, n int) []time.Time {
 }
 
 const (
-	// requeuePage is how many dead messages are looked at in one call of the store, requeueTime for how long one form goes on.
+	// requeuePage is how many dead messages a requeue reads in one call of the store, requeueTime after how long it stops and offers to go on.
 	requeuePage = 1000
 	requeueTime = 20 * time.Second
 )
@@ -202,7 +203,7 @@ func (c *call) requeueDead() error {
 	}
 	q.After = c.get("on")
 	if end := now.Add(time.Millisecond); q.To.IsZero() || q.To.After(end) {
-		q.To = end // one that dies again meanwhile is not taken a second time
+		q.To = end // a message that dies again during the requeue is not requeued a second time
 	}
 	spread, err := notation.ParseDuration(cmp.Or(c.get("spread"), "0"))
 	if err != nil {
@@ -219,7 +220,7 @@ func (c *call) requeueDead() error {
 	}
 	back := url.Values{"topic": {q.Topic}}
 	note := notice{Key: "notice.requeued", Args: []string{thousands(n), thousands(r.looked)}}
-	if r.next != "" { // the form on the next page goes on there, with the same messages before it
+	if r.next != "" { // the next page shows the list from there, and its form goes on with the same filter
 		note.Key = "notice.requeued.more"
 		for name, value := range map[string]string{"reason": string(q.Reason), "from": exact(q.From), "to": exact(q.To), "on": r.next, "after": r.next} {
 			if value != "" {
@@ -231,14 +232,14 @@ func (c *call) requeueDead() error {
 	return c.redirect(c.frame("").Path("/dead")+"?"+back.Encode(), note)
 }
 
-// requeued is what became of dead messages that were to be requeued.
+// requeued is the result of a requeue: done messages were requeued, of looked that were read.
 type requeued struct {
 	done, looked int64
-	// next is where to go on when the time was up first.
+	// next is the position at which to go on, or "" if the end of the list was reached.
 	next string
 }
 
-// requeueAll requeues page by page those that the filter keeps, until there are no more or the time is up.
+// requeueAll requeues, page by page, the messages of a list that the filter keeps, until the list or the time is at its end.
 func (c *call) requeueAll(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, filter deathFilter, spread time.Duration) (r requeued, err error) {
 	end := time.Now().Add(c.console.requeueFor)
 	for number := 0; ; {
@@ -268,7 +269,8 @@ func (c *call) requeueAll(ctx context.Context, i punctual.Inspector, q punctual.
 	}
 }
 
-// requeueSome counts those that were dead until now. One that is not any more was requeued or purged by somebody else.
+// requeueSome requeues messages and returns how many were still dead. A message that is no longer dead is no error, because somebody else has
+// requeued or purged it.
 func (c *call) requeueSome(ctx context.Context, as []punctual.Amendment) (n int64, err error) {
 	if len(as) == 0 {
 		return 0, nil
@@ -288,8 +290,8 @@ func (c *call) requeueSome(ctx context.Context, as []punctual.Amendment) (n int6
 	return n, err
 }
 
-// share is the place of message n in a time over which messages are spread. Multiples of the golden ratio fill it
-// evenly, however many messages there are.
+// share returns the delay of message n when messages are spread over a time. It takes multiples of the golden ratio, which fill the time
+// evenly although the number of messages is not known yet.
 func share(spread time.Duration, n int) time.Duration {
 	_, place := math.Modf(float64(n) / math.Phi)
 	return time.Duration(place * float64(spread)).Truncate(time.Millisecond)
@@ -322,7 +324,7 @@ func (c *call) exportDead() error {
 				continue
 			}
 			if err := c.writeLine(out, &page.Messages[i]); err != nil {
-				panic(http.ErrAbortHandler) // the browser must not take a part for the whole
+				panic(http.ErrAbortHandler) // so that the browser does not take a part for the whole
 			}
 		}
 		if page.Next == "" {

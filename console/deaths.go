@@ -11,20 +11,22 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// deathFilter keeps the dead messages whose last error has a text. A store cannot look for that, so it is looked for in the list.
+// deathFilter selects dead messages by the text of their last error. A store cannot search for that, so the console reads the list and filters
+// it.
 type deathFilter struct {
 	Text string
-	// Whole tells that the text is all that a group shows of the error; no text then keeps those without an error.
+	// Whole selects the messages whose error a group shows as exactly Text; with an empty Text, those without an error. Otherwise the error
+	// has to contain Text.
 	Whole bool
 }
 
-// matchWhole is the value of the field "match" for a whole text.
+// matchWhole is the value of the form's field "match" for deathFilter.Whole.
 const matchWhole = "is"
 
-// maxErrorText bounds the text that is looked for, in bytes.
+// maxErrorText bounds deathFilter.Text, in bytes.
 const maxErrorText = 1000
 
-// deathFilter reads the fields of the form.
+// deathFilter reads the filter from the form's fields "error" and "match".
 func (c *call) deathFilter() (deathFilter, error) {
 	f := deathFilter{Text: c.get("error"), Whole: c.get("match") == matchWhole}
 	if len(f.Text) > maxErrorText {
@@ -33,7 +35,7 @@ func (c *call) deathFilter() (deathFilter, error) {
 	return f, nil
 }
 
-// keepsAll tells that nothing is looked for.
+// keepsAll reports whether the filter selects every message.
 func (f deathFilter) keepsAll() bool { return f.Text == "" && !f.Whole }
 
 func (f deathFilter) keeps(m *punctual.Info) bool {
@@ -44,7 +46,7 @@ func (f deathFilter) keeps(m *punctual.Info) bool {
 	return f.Text == "" || n > 0 && strings.Contains(visible(m.Failures[n-1].Error), f.Text)
 }
 
-// String is the filter in the audit log.
+// String describes the filter for the audit log.
 func (f deathFilter) String() string {
 	switch {
 	case f.keepsAll():
@@ -55,7 +57,7 @@ func (f deathFilter) String() string {
 	return fmt.Sprintf("error with %q", f.Text)
 }
 
-// addTo adds the fields to a query.
+// addTo sets the form's fields of the filter in a query.
 func (f deathFilter) addTo(q url.Values) {
 	if f.Text != "" {
 		q.Set("error", f.Text)
@@ -65,7 +67,7 @@ func (f deathFilter) addTo(q url.Values) {
 	}
 }
 
-// lastError is the first line of what went wrong last, as much of it as tells errors apart.
+// lastError returns the first line of a message's last error, cut to 160 bytes, by which dead messages are grouped.
 func lastError(m *punctual.Info) string {
 	if len(m.Failures) == 0 {
 		return ""
@@ -82,16 +84,17 @@ func lastError(m *punctual.Info) string {
 	return visible(text)
 }
 
-// scanned is what was found by looking through a list.
+// scanned is the result of a scan: the messages found, of looked that were read.
 type scanned struct {
 	found  []punctual.Info
 	looked int
-	// last is the time of the last message that was looked at, next where the list goes on, if not "".
+	// last is the time of the last message that was read. next is where the list goes on, or "" at its end.
 	last time.Time
 	next string
 }
 
-// scan looks through a list for what fits: for scanStep messages or a page of rows, and not for long.
+// scan reads a list and returns the messages that fit. It stops after scanStep messages, when it has found a page of rows, or when its time is
+// up.
 func (c *call) scan(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, fits func(*punctual.Info) bool) (s scanned, err error) {
 	for end := time.Now().Add(c.console.scanFor); ; {
 		q.Limit = scanPage
@@ -100,7 +103,7 @@ func (c *call) scan(ctx context.Context, i punctual.Inspector, q punctual.ListQu
 			return s, err
 		}
 		if n := lengthWith(page.Messages, fits, pageRows-len(s.found)); n < len(page.Messages) {
-			q.Limit = n // more fit than a page of rows has room for
+			q.Limit = n // more messages fit than there are rows, so the list has to go on behind the last row
 			if page, err = i.List(ctx, q); err != nil {
 				return s, err
 			}
@@ -119,7 +122,7 @@ func (c *call) scan(ctx context.Context, i punctual.Inspector, q punctual.ListQu
 	}
 }
 
-// lengthWith is how many of the first messages have n in them that fit; all if fewer fit.
+// lengthWith returns the length of the shortest beginning of all that contains n messages that fit, or len(all) if fewer fit.
 func lengthWith(all []punctual.Info, fits func(*punctual.Info) bool, n int) int {
 	for k := range all {
 		if fits(&all[k]) {

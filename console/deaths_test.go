@@ -159,7 +159,7 @@ func TestGroupOfTheDead(t *testing.T) {
 	}
 }
 
-// A form whose time is up says so, and the next one goes on where it stopped.
+// A requeue whose time is up says so, and the form on the next page goes on where it stopped.
 func TestRequeueGoesOn(t *testing.T) {
 	r := newRig(t, nil)
 	r.console.requeueFor = 0 // one page of the list for each form
@@ -181,7 +181,7 @@ func TestRequeueGoesOn(t *testing.T) {
 		if n == 2 {
 			break
 		}
-		// What was requeued dies again: it is not taken a second time.
+		// A message that was requeued and dies again is not requeued a second time.
 		r.clock.Advance(time.Second)
 		ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"pay"}, Max: 100})
 		if err != nil || len(ds) != 100 {

@@ -5,10 +5,10 @@
 //
 // A request passes these steps, each of which may refuse it, in Console.ServeHTTP:
 //
-//	route ─▶ origin and form ─▶ who ─▶ may he ─▶ store ─▶ page
+//	route ─▶ origin ─▶ authenticate ─▶ authorize ─▶ form ─▶ store ─▶ page
 //
-// The table of routes (routes.go) says for each of them which Action on which topic it needs. A route without an Action
-// is refused to everybody. A page is a struct of what it shows (such as topicsPage) and a template of the same name. It
-// is made anew for each request, from a bounded number of calls of the store. All forms work without the script, which
-// only renews what is shown and listens to keys.
+// The table of routes (routes.go) says for each route which access.Action on which topic it needs. A route without an
+// action is refused to everybody, unless the table marks it as public or for any principal. A page is a struct with what
+// it shows (such as topicsPage) and a template of the same name. It is made anew for each request, from a bounded number
+// of calls of the store. All forms work without the script, which only renews what is shown and handles keys.
 package console

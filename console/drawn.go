@@ -12,26 +12,26 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// To write out a picture takes far longer than all else of a page. An open page asks for the same ones every two
-// seconds, so those written last are kept.
+// Writing a picture as HTML takes far longer than the rest of a page, and an open page asks for the same pictures every
+// two seconds. So drawn caches them.
 
-// mostDrawn bounds the pictures that are kept. Each has some 10 kB.
+// mostDrawn bounds the pictures in the cache. Each has some 10 kB.
 const mostDrawn = 64
 
-// drawn keeps pictures as they are written in a page.
+// drawn is a cache of pictures as HTML. Its methods are safe for concurrent use.
 type drawn struct {
 	mu  sync.Mutex
 	all map[drawnKey]template.HTML // guarded by mu
 }
 
-// drawnKey is all that a picture depends on.
+// drawnKey identifies a picture by all that it depends on.
 type drawnKey struct {
 	language, zone, span string
 	log                  bool
 	counts               [sha256.Size]byte
 }
 
-// get returns what was kept, or what draw writes.
+// get returns the picture from the cache, or calls draw and caches what it returns.
 func (d *drawn) get(k drawnKey, draw func() (template.HTML, error)) (template.HTML, error) {
 	d.mu.Lock()
 	text, ok := d.all[k]
@@ -46,13 +46,13 @@ func (d *drawn) get(k drawnKey, draw func() (template.HTML, error)) (template.HT
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.all == nil || len(d.all) >= mostDrawn {
-		d.all = make(map[drawnKey]template.HTML, mostDrawn) // those that are still shown come again
+		d.all = make(map[drawnKey]template.HTML, mostDrawn) // a full cache is emptied: pictures that are still shown are drawn once more
 	}
 	d.all[k] = text
 	return text, nil
 }
 
-// drawnPicture is a picture of the page Now as it is written there.
+// drawnPicture returns the HTML of a picture of the page Now.
 func (c *call) drawnPicture(f *frame, p *overview.Picture, s span) (template.HTML, error) {
 	k := drawnKey{language: c.look.language.code, zone: c.look.zone.String(), span: s.name, log: c.get("scale") == "log", counts: hashOf(p)}
 	return c.console.drawn.get(k, func() (template.HTML, error) {
@@ -64,7 +64,7 @@ func (c *call) drawnPicture(f *frame, p *overview.Picture, s span) (template.HTM
 	})
 }
 
-// hashOf is the same for pictures of the same numbers.
+// hashOf returns a hash of all the numbers in a picture.
 func hashOf(p *overview.Picture) (out [sha256.Size]byte) {
 	h := sha256.New()
 	addAhead(h, p.All)

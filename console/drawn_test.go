@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// A picture that was kept is shown only for the same numbers, and not many are kept.
+// A cached picture is shown only for the same numbers, and the cache is bounded.
 func TestDrawn(t *testing.T) {
 	made := func(change func(p *overview.Picture)) *overview.Picture {
 		noon := time.Date(2027, 3, 28, 12, 0, 0, 0, time.UTC)

@@ -20,9 +20,10 @@ import (
 const (
 	// findParallel is how many topics are asked for an ID at once, findTopics how many at most.
 	findParallel, findTopics = 16, 2000
-	// scanStep is how many messages a look through a list looks at, scanPage how many in one call of the store.
+	// scanStep is after how many messages a search through a list stops and offers to go on; scanPage is how many it reads in one call of the
+	// store.
 	scanStep, scanPage = 10_000, 500
-	// scanTime bounds such a look besides.
+	// scanTime is after how long such a search stops, however few messages it has read.
 	scanTime = 3 * time.Second
 )
 
@@ -33,15 +34,15 @@ type findPage struct {
 	Topics                        []string
 	States                        []choice
 	Found                         []messageRow
-	// Told are the finished messages with the ID of which the story is kept; NoStories tells that the store keeps none.
-	Told      []*told
-	NoStories bool
-	// Asked tells that there was a search, of Looked topics or messages.
+	// Finished are the finished records with the ID. NoFinished is true if the store keeps no finished records.
+	Finished   []*finishedRecord
+	NoFinished bool
+	// Asked is true if there was a search. Looked is how many topics it asked for the ID, or how many messages it read for the header.
 	Asked, ByHeader bool
 	Looked          int
-	// Skipped is how many topics were not looked at.
+	// Skipped is how many topics beyond findTopics were not asked.
 	Skipped int
-	// Next is where the search goes on; Last is the time of the last message that it looked at.
+	// Next is the path on which the search goes on, Last the time of the last message that it read.
 	Next string
 	Last time.Time
 }
@@ -78,13 +79,13 @@ func (c *call) showFind() error {
 	return c.show("find", p)
 }
 
-// onlyTopic is the only topic in which something was found, or "".
+// onlyTopic returns the topic of what was found if all of it is in one topic, and "" otherwise.
 func (p *findPage) onlyTopic() string {
 	var topics []string
 	for _, m := range p.Found {
 		topics = append(topics, m.Topic)
 	}
-	for _, f := range p.Told {
+	for _, f := range p.Finished {
 		topics = append(topics, f.Topic)
 	}
 	slices.Sort(topics)
@@ -113,9 +114,9 @@ func (c *call) findID(p *findPage) error {
 	}
 	p.Skipped = max(0, p.Skipped)
 	p.Looked = len(topics)
-	found, stories := make([]*punctual.Info, len(topics)), make([]*told, len(topics))
+	found, records := make([]*punctual.Info, len(topics)), make([]*finishedRecord, len(topics))
 	err = eachInParallel(c.r.Context(), len(topics), func(ctx context.Context, i int) (err error) {
-		if stories[i], err = c.tell(p.frame, topics[i], p.ID); err != nil {
+		if records[i], err = c.finishedRecord(p.frame, topics[i], p.ID); err != nil {
 			return err
 		}
 		m, err := inspector.Get(ctx, topics[i], p.ID)
@@ -133,12 +134,13 @@ func (c *call) findID(p *findPage) error {
 			p.Found = append(p.Found, c.row(m, p.Now, punctual.DefaultSettings()))
 		}
 	}
-	p.NoStories = c.keeper() == nil
-	p.Told = slices.DeleteFunc(stories, func(t *told) bool { return t == nil })
+	p.NoFinished = c.keeper() == nil
+	p.Finished = slices.DeleteFunc(records, func(t *finishedRecord) bool { return t == nil })
 	return nil
 }
 
-// eachInParallel calls do for 0 to n-1, findParallel at once, and returns the first error, which ends the others.
+// eachInParallel calls do for 0 to n-1, at most findParallel at once, and waits for all of them. It returns the first error, which cancels the
+// context of the other calls. A panic in do is raised again in the caller's goroutine.
 func eachInParallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -164,12 +166,12 @@ func eachInParallel(ctx context.Context, n int, do func(ctx context.Context, i i
 	at.Wait()
 	err := context.Cause(ctx)
 	if p := (panicked{}); errors.As(err, &p) {
-		panic(fmt.Sprintf("%v\n%s", p.cause, p.stack)) // here ServeHTTP recovers it
+		panic(fmt.Sprintf("%v\n%s", p.cause, p.stack)) // in this goroutine ServeHTTP recovers it
 	}
 	return err
 }
 
-// panicked is a panic on its way to the goroutine of the request.
+// panicked carries a panic from a goroutine of eachInParallel to the goroutine of the request.
 type panicked struct {
 	cause any
 	stack []byte
@@ -177,7 +179,7 @@ type panicked struct {
 
 func (panicked) Error() string { return "the store panicked" }
 
-// findHeader looks at messages of one topic and state, a bounded number of them, for those with a header.
+// findHeader searches the messages of one topic and state for a header, a bounded number of messages at a time.
 func (c *call) findHeader(p *findPage) error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -213,7 +215,7 @@ func (c *call) findHeader(p *findPage) error {
 	return nil
 }
 
-// mayShowHeader refuses a search that would tell what is hidden.
+// mayShowHeader refuses a search by a hidden header, because its hits would reveal the header's value.
 func (c *call) mayShowHeader(name string) error {
 	if shown, _ := c.headers(map[string]string{name: ""}); len(shown) == 0 {
 		return fmt.Errorf("header %q is hidden by the console's configuration: %w", name, punctual.ErrForbidden)
@@ -221,7 +223,7 @@ func (c *call) mayShowHeader(name string) error {
 	return nil
 }
 
-// hasHeader tells whether there is a header of the name, in any case, whose value contains the text.
+// hasHeader reports whether a header of this name, in upper or lower case, has a value that contains text.
 func hasHeader(all map[string]string, name, text string) bool {
 	for key := range maps.Keys(all) {
 		if strings.EqualFold(key, name) && strings.Contains(all[key], text) {

@@ -9,31 +9,33 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// finishedPage is a message that is not stored any more, of which the story is kept.
+// finishedPage shows the finished record of a message that is no longer stored.
 type finishedPage struct {
 	*frame
-	Told *told
+	Record *finishedRecord
 }
 
-// told is the story of a finished message.
-type told struct {
+// finishedRecord is the record of a finished message, with what a page shows beside it.
+type finishedRecord struct {
 	punctual.Finished
-	// Late is how long it was ready before its last lease began, End how long that lasted; both have a meaning if it was delivered.
+	// Late is how long the message was ready before its last lease began, End how long after that it finished. Both are 0 if it was never
+	// delivered.
 	Late, End time.Duration
-	Story     []event
+	History   []event
 	Axis      *axis
 }
 
-// keeper is what keeps finished messages, or nil. That of a remote store says only when it is asked that there is none.
+// keeper returns the store's FinishedKeeper, or nil if the store keeps no finished records. A remote store always has the interface; whether
+// its server keeps records shows only in the answer to the first call, which noFinished remembers for this request.
 func (c *call) keeper() punctual.FinishedKeeper {
-	if c.noStories.Load() {
+	if c.noFinished.Load() {
 		return nil
 	}
 	return c.console.keeper
 }
 
-// tell returns the story of a finished message. It is nil when none is kept, or the store keeps none at all.
-func (c *call) tell(f *frame, topic, id string) (*told, error) {
+// finishedRecord reads the finished record of a message. It returns nil if there is no such record, or if the store keeps none at all.
+func (c *call) finishedRecord(f *frame, topic, id string) (*finishedRecord, error) {
 	keeper := c.keeper()
 	if keeper == nil {
 		return nil, nil
@@ -41,23 +43,23 @@ func (c *call) tell(f *frame, topic, id string) (*told, error) {
 	x, err := keeper.Finished(c.r.Context(), topic, id)
 	switch {
 	case errors.Is(err, punctual.ErrUnsupported):
-		c.noStories.Store(true)
+		c.noFinished.Store(true)
 		return nil, nil
 	case errors.Is(err, punctual.ErrNotFound):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("look at the story of %s of %s: %w", id, topic, err)
+		return nil, fmt.Errorf("read the finished record of %s of %s: %w", id, topic, err)
 	}
-	t := &told{Finished: x, Late: x.ReadyFor(), Story: finishedStory(&x)}
+	t := &finishedRecord{Finished: x, Late: x.ReadyFor(), History: finishedHistory(&x)}
 	if !x.Delivered.IsZero() {
 		t.End = x.At.Sub(x.Delivered)
 	}
-	t.Axis = axisOf(f, t.Story)
+	t.Axis = axisOf(f, t.History)
 	return t, nil
 }
 
-// finishedStory is what happened to a message that has ended, in the order of time.
-func finishedStory(f *punctual.Finished) []event {
+// finishedHistory returns the events of a finished message in order of time.
+func finishedHistory(f *punctual.Finished) []event {
 	all := []event{{At: f.Created, Kind: "pushed"}, {At: f.FirstDue, Kind: "due"}}
 	for _, x := range f.Failures {
 		all = append(all, event{At: x.At, Kind: "failed", Attempt: x.Attempt, Error: visible(x.Error)})
@@ -69,7 +71,8 @@ func finishedStory(f *punctual.Finished) []event {
 		all = append(all, event{At: f.Delivered, Kind: "delivered", Attempt: f.Attempt})
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
-	// A message that was cancelled ahead of its time was never due.
+	// The outcome stands where the message ended, not at the end of the list: a message that was cancelled before it was due has its due time
+	// behind that.
 	end := slices.IndexFunc(all, func(e event) bool { return e.At.After(f.At) })
 	if end < 0 {
 		end = len(all)
@@ -79,7 +82,7 @@ func finishedStory(f *punctual.Finished) []event {
 	return all
 }
 
-// showFinished shows what is kept of a message that is not stored.
+// showFinished shows the finished record of a message that is not stored, or fails with ErrNotFound.
 func (c *call) showFinished(topic, id string) error {
 	p := &finishedPage{frame: c.frame("finished")}
 	p.Subject = visible(id)
@@ -87,14 +90,14 @@ func (c *call) showFinished(topic, id string) error {
 	if p.Now, err = c.now(); err != nil {
 		return err
 	}
-	if p.Told, err = c.tell(p.frame, topic, id); err != nil {
+	if p.Record, err = c.finishedRecord(p.frame, topic, id); err != nil {
 		return err
 	}
 	switch {
-	case p.Told == nil && c.keeper() == nil:
+	case p.Record == nil && c.keeper() == nil:
 		return fmt.Errorf("look at message %s of %s: %w; this store keeps no finished messages", id, topic, punctual.ErrNotFound)
-	case p.Told == nil:
-		return fmt.Errorf("look at message %s of %s: %w, and no story of a finished one is kept", id, topic, punctual.ErrNotFound)
+	case p.Record == nil:
+		return fmt.Errorf("look at message %s of %s: %w, and there is no finished record of it", id, topic, punctual.ErrNotFound)
 	}
 	return c.show("finished", p)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// finish has the store keep stories of topic t, and finishes messages there: acked late, and cancelled.
+// finish makes topic t keep finished records and finishes two messages in it: one acked late, one cancelled.
 func (r *rig) finish() {
 	r.t.Helper()
 	keep := 30 * 24 * time.Hour
@@ -70,7 +70,7 @@ func TestFinishedMessage(t *testing.T) {
 	if a := r.get("/find?id=fired"); a.Code != 303 || a.Header().Get("Location") != "/topics/t/messages/fired" {
 		t.Errorf("an ID that one finished message has had: %d to %q", a.Code, a.Header().Get("Location"))
 	}
-	if a := r.get("/topics/t/messages/nobody"); a.Code != 404 || !strings.Contains(a.text, "no story of a finished one is kept") {
+	if a := r.get("/topics/t/messages/nobody"); a.Code != 404 || !strings.Contains(a.text, "there is no finished record of it") {
 		t.Errorf("an ID that nobody has had: %d %.300s", a.Code, a.text)
 	}
 	r.push("t", "fired", time.Hour)
@@ -82,28 +82,29 @@ func TestFinishedMessage(t *testing.T) {
 	}
 	r.clock.Advance(31 * 24 * time.Hour)
 	if text := r.page("/topics/t/messages/fired"); strings.Contains(text, "An earlier message") {
-		t.Error("a story is shown whose time is over")
+		t.Error("a finished record is shown past its retention")
 	}
 }
 
-// wordless are stores that keep no finished messages: one has no such interface, the other says so when asked.
-type wordless struct {
+// noKeeper is a store that keeps no finished records and has no punctual.FinishedKeeper.
+type noKeeper struct {
 	punctual.Store
 	punctual.Inspector
 }
 
-type wordlessElsewhere struct{ wordless }
+// noKeeperBehind is a remote store whose server keeps no finished records, which only a call of Finished tells.
+type noKeeperBehind struct{ noKeeper }
 
-func (wordlessElsewhere) Finished(context.Context, string, string) (punctual.Finished, error) {
+func (noKeeperBehind) Finished(context.Context, string, string) (punctual.Finished, error) {
 	return punctual.Finished{}, fmt.Errorf("server: %w", punctual.ErrUnsupported)
 }
 
 func TestStoreWithoutFinishedMessages(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		r := newRig(t, nil)
-		var over punctual.Store = wordless{r.store, r.store}
+		var over punctual.Store = noKeeper{r.store, r.store}
 		if elsewhere {
-			over = wordlessElsewhere{wordless{r.store, r.store}}
+			over = noKeeperBehind{noKeeper{r.store, r.store}}
 		}
 		r = rigOver(t, over, r.store, r.clock, nil)
 		r.push("t", "m", time.Hour)

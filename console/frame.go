@@ -10,36 +10,37 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// frame is what each page has around its own content. The struct of a page embeds it.
+// frame is what all pages share. The struct of a page embeds it, so that templates can call its methods.
 type frame struct {
 	call *call
-	// Page is the name of the page, and of its catalogue key for a title.
+	// Page is the name of the page, of its template, and in the catalogue's key of its title.
 	Page string
-	// Subject stands in the title before the page's name: a topic, a message.
+	// Subject stands in the title before the page's name, such as the name of a topic.
 	Subject string
 	// Now is the store's clock when the page was made; AsOf shows it.
 	Now time.Time
-	// Stale says why the page shows old values, or nothing.
+	// Stale says why the page shows old values, or is "".
 	Stale string
-	// Still tells that no part of the page is renewed, since that would take long.
+	// Still is true if no part of the page is renewed, because that would take long.
 	Still bool
-	// Partial tells that the store is counting, and Counted when what a page shows was counted, if that is long ago.
+	// Partial is true until the store's first count has ended. Counted is when the numbers were counted if that is at least oldCounts ago,
+	// otherwise zero.
 	Partial bool
 	Counted time.Time
 }
 
 func (c *call) frame(page string) *frame { return &frame{call: c, Page: page, Now: time.Now()} }
 
-// Lang, Theme and Zone are how the page looks.
+// Lang is the code of the page's language.
 func (f *frame) Lang() string { return f.call.look.language.code }
 
 // Theme is "light", "dark" or "".
 func (f *frame) Theme() string { return f.call.look.theme }
 
-// Zone is the name of the time zone of all times.
+// Zone is the name of the time zone in which the page shows times.
 func (f *frame) Zone() string { return f.call.look.zone.String() }
 
-// Languages are what the page could be read in.
+// Languages returns the languages of the console.
 func (f *frame) Languages() []choice {
 	var all []choice
 	for _, l := range f.call.console.languages {
@@ -48,7 +49,7 @@ func (f *frame) Languages() []choice {
 	return all
 }
 
-// choice is one of several.
+// choice is an option that a page offers. Value is a value of a form or the path of a link.
 type choice struct {
 	Value, Text string
 	Chosen      bool
@@ -57,7 +58,7 @@ type choice struct {
 // Version is that of the program.
 func (f *frame) Version() string { return f.call.console.options.Version }
 
-// User is who is logged in, or "".
+// User returns the name of the principal of the request, or "" if nobody is known.
 func (f *frame) User() string {
 	if name := f.call.user(); name != localUser {
 		return name
@@ -65,13 +66,14 @@ func (f *frame) User() string {
 	return f.call.look.language.text("who.local")
 }
 
-// localUser is who is on this machine, where nobody logs in. The audit log has that name in every language.
+// localUser is the principal's name when everybody on this machine may use the console without a login. The audit log has this name in every
+// language, and pages translate it.
 const localUser = "this machine"
 
-// CSRF is the token of forms.
+// CSRF returns the token that every form carries.
 func (f *frame) CSRF() string { return f.call.csrfToken() }
 
-// Here is the path and query of the page, for the way back to it.
+// Here returns the path and query of the page, for links and forms that lead back to it.
 func (f *frame) Here() string {
 	here := f.call.pagePath()
 	if q := f.call.r.URL.RawQuery; q != "" && f.call.r.Method != http.MethodPost {
@@ -80,7 +82,7 @@ func (f *frame) Here() string {
 	return here
 }
 
-// Fragment is where the part of the page that changes is renewed from; "" when the page has none.
+// Fragment returns the path from which the script renews a part of the page, or "" if no part is renewed.
 func (f *frame) Fragment() string {
 	if f.call.route == nil || !f.call.route.live || f.Still {
 		return ""
@@ -92,23 +94,23 @@ func (f *frame) Fragment() string {
 	return f.Path(path)
 }
 
-// Path is a path of the console, such as /topics.
+// Path returns a path of the console, such as /topics, with the prefix.
 func (f *frame) Path(path string) string { return f.call.console.options.Prefix + path }
 
-// TopicPath is the path of a topic, with what is asked of it behind.
+// TopicPath returns the path of a topic's page, followed by the segments of rest.
 func (f *frame) TopicPath(topic string, rest ...string) string {
 	return f.Path(strings.TrimPrefix(wire.TopicPath(topic, rest...), apiVersion))
 }
 
-// MessagePath is the path of a message, with what is asked of it behind.
+// MessagePath returns the path of a message's page, followed by the segments of rest.
 func (f *frame) MessagePath(topic, id string, rest ...string) string {
 	return f.Path(strings.TrimPrefix(wire.MessagePath(topic, id, rest...), apiVersion))
 }
 
-// apiVersion is what the paths of the HTTP interface begin with. Those of the console are the same behind it.
+// apiVersion is the beginning of all paths of the HTTP interface. Behind it the paths of the console are the same.
 const apiVersion = wire.PathInfo
 
-// noteCounts notes as of when the counts of the page are.
+// noteCounts sets Now, Partial and Counted from what a count says of itself.
 func (f *frame) noteCounts(asOf, counted time.Time, partial bool) {
 	f.Now, f.Partial = asOf, partial
 	if !partial && asOf.Sub(counted) >= oldCounts {
@@ -116,10 +118,10 @@ func (f *frame) noteCounts(asOf, counted time.Time, partial bool) {
 	}
 }
 
-// oldCounts is how old counts are whose age is told.
+// oldCounts is the age from which a page says how old its counts are.
 const oldCounts = 10 * time.Second
 
-// Known is a count of what a page does not know before the store has counted.
+// Known writes a count, or … until the store's first count has ended.
 func (f *frame) Known(n int64) string {
 	if f.Partial {
 		return "…"
@@ -127,27 +129,27 @@ func (f *frame) Known(n int64) string {
 	return f.Count(n)
 }
 
-// Count is a number with its thousands apart.
+// Count writes a number with separators between its thousands.
 func (f *frame) Count(n int64) string { return thousands(n) }
 
-// May tells whether who looks at the page may do what the word of an action says to a topic. Buttons that would be refused are not shown.
+// May reports whether the reader of the page may do an action, such as "amend", to a topic. Templates leave out buttons that would be refused.
 func (f *frame) May(action, topic string) bool {
 	a, err := access.ParseActions(action)
 	return err == nil && f.call.may(a, topic) == nil
 }
 
-// Brief is a count in few characters.
+// Brief writes a count in few characters, such as 12k.
 func (f *frame) Brief(n int64) string { return shortCount(n) }
 
-// OnTab tells whether the page is in the part of the console that a tab names.
+// OnTab reports whether the page belongs to a tab: the pages of a topic and of a message belong to "topics".
 func (f *frame) OnTab(tab string) bool {
 	return f.Page == tab || tab == "topics" && (f.Page == "topic" || f.Page == "message")
 }
 
-// Zones are the time zones that a field suggests.
+// Zones returns the time zones that the field for a time zone suggests.
 func (f *frame) Zones() []string { return knownZones() }
 
-// Problem is why the form was refused, or the page could not be made; nil if neither.
+// Problem returns why a form was refused or the page could not be made, or nil.
 func (f *frame) Problem() *problem {
 	if f.call.problem == nil {
 		return nil

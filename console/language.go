@@ -11,16 +11,16 @@ import (
 //go:embed lang/*.json
 var languageFiles embed.FS
 
-// language is the words of pages in one language.
+// language is a catalogue: the texts of all pages in one language.
 type language struct {
-	// code is that of the attribute lang: "en", "zh-CN".
+	// code is the value of HTML's attribute lang: "en", "zh-CN".
 	code string
 	// name is what the language calls itself.
 	name  string
 	texts map[string]string
 }
 
-// readLanguages returns the languages, the one for everybody else first.
+// readLanguages returns the languages. The first one is for readers whose browser asks for none of them.
 func readLanguages() ([]*language, error) {
 	all := []*language{{code: "en", name: "English"}, {code: "zh-CN", name: "简体中文"}}
 	for _, l := range all {
@@ -35,8 +35,8 @@ func readLanguages() ([]*language, error) {
 	return all, nil
 }
 
-// text is the text for a key. {0}, {1} stand for the arguments. Of two texts with ¦ between them the first is for one, the second
-// for other numbers, by the first argument. An unknown key is shown as it is; a test finds it.
+// text returns the text for a key, with {0}, {1} replaced by the arguments. Where the catalogue has two texts with ¦ between them, the first
+// is for a first argument of 1, the second for other numbers. An unknown key is returned in brackets, by which a test finds it.
 func (l *language) text(key string, args ...any) string {
 	text, ok := l.texts[key]
 	if !ok {
@@ -54,7 +54,7 @@ func (l *language) text(key string, args ...any) string {
 	return text
 }
 
-// shown is an argument of a text: numbers have their thousands apart.
+// shown writes an argument of a text: integers with separators between their thousands.
 func shown(a any) string {
 	switch a := a.(type) {
 	case int:
@@ -65,7 +65,7 @@ func shown(a any) string {
 	return fmt.Sprint(a)
 }
 
-// thousands is a number with its thousands apart: 1,234,567.
+// thousands writes a number with separators between its thousands, such as 1,234,567.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

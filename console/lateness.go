@@ -11,35 +11,35 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// latenessPage says how late deliveries were: one large curve, and a small one of each topic, the worst first.
+// latenessPage shows how late deliveries were: one large curve, and a small one for each topic, the latest topic first.
 type latenessPage struct {
 	*frame
-	// Topic is the one that the page is about; "" is all.
+	// Topic is the topic of the large curve; "" stands for all topics.
 	Topic  string
 	Chosen string
 	Spans  []choice
-	// Observed tells that somebody feeds the meter, which has counted since Since.
+	// Observed is true if the meter counts, which it has done since Since.
 	Observed bool
 	Since    time.Time
-	// Sum is what was delivered in the whole time. Whole tells that who looks may see it, and not some topics alone.
+	// Sum covers the whole span. Whole is true if the reader may inspect Topic, or all topics: only then the page shows Sum and Curve.
 	Whole bool
 	Sum   latenessRow
 	Curve *curve
-	// Oldest is for how long a message has been ready by now, OldestIn its topic. Asked tells that the store has said so.
+	// Oldest is how long the message that waits longest has been ready, OldestIn its topic. Asked is true if the store has answered that.
 	Oldest   time.Duration
 	OldestIn string
 	Asked    bool
-	// Small are the pictures of the topics that were latest, Rows all topics in numbers.
+	// Small are the curves of the mostSmall topics that were latest, Rows the numbers of all topics.
 	Small []smallCurve
 	Rows  []latenessRow
 }
 
-// latenessSpan is over which time lateness is shown.
+// latenessSpan is a time over which the page shows lateness.
 type latenessSpan struct {
 	name string
-	// steps of so many minutes; a label stands at multiples of tick minutes of the day.
+	// The span has so many steps of so many minutes each. A label stands where the minute of the day is a multiple of tick.
 	steps, minutes, tick int
-	// fresh is how long what was counted is shown again.
+	// fresh is how long the page shows the numbers of one count.
 	fresh time.Duration
 }
 
@@ -47,14 +47,14 @@ func latenessSpans() []latenessSpan {
 	return []latenessSpan{{"1h", trafficMinutes, 1, 10, time.Second}, {"24h", 96, 15, 180, 20 * time.Second}}
 }
 
-// latenessRow is what was delivered of one topic, or of all.
+// latenessRow is the deliveries of one topic, or of all, in numbers.
 type latenessRow struct {
 	Topic, Path         string
 	Deliveries, TooLate int64
 	P50, P99, Max       string
 }
 
-// smallCurve is a picture in a row of such, all on the same scale.
+// smallCurve is the curve of one topic. All small curves of a page have the same scale.
 type smallCurve struct {
 	latenessRow
 	Paths  []curvePath
@@ -62,7 +62,7 @@ type smallCurve struct {
 }
 
 const (
-	// smallHeight is how high a small picture is, mostSmall how many there are.
+	// smallHeight is the height of a small curve, mostSmall how many of them a page has.
 	smallHeight, mostSmall = 64.0, 24
 )
 
@@ -108,7 +108,7 @@ func (c *call) showLateness() error {
 	return c.show("lateness", p)
 }
 
-// addTopics adds small pictures and rows, all on one scale.
+// addTopics fills Rows and Small from topics of which the latest comes first.
 func (p *latenessPage) addTopics(all []latenessOf) {
 	var sums []overview.Traffic
 	for _, t := range all {
@@ -123,14 +123,14 @@ func (p *latenessPage) addTopics(all []latenessOf) {
 	}
 }
 
-// row says in numbers what was delivered.
+// row returns the row of a topic.
 func (p *latenessPage) row(t latenessOf) latenessRow {
 	r := latenessRow{Topic: t.name, Deliveries: t.sum.Deliveries, TooLate: t.sum.Late, P50: p.Lateness(t.sum.P50), P99: p.Lateness(t.sum.P99), Max: p.Lateness(t.sum.Max)}
 	r.Path = p.Path("/lateness") + "?" + url.Values{"topic": {t.name}, "span": {p.Chosen}}.Encode()
 	return r
 }
 
-// lookForOldest asks for how long a message has been ready. The page does without when the store does not tell.
+// lookForOldest sets Oldest, OldestIn and Asked. If the counts are not there or have failed, the page is shown without them.
 func (c *call) lookForOldest(p *latenessPage) {
 	over, err := c.console.reader.Glance(c.r.Context())
 	if err != nil || over.Counting || over.Err != nil || !over.Inspected {
@@ -147,22 +147,23 @@ func (c *call) lookForOldest(p *latenessPage) {
 	}
 }
 
-// latenessOf is what a meter has of one topic, or of all.
+// latenessOf is what the meter has counted of one topic, or of all.
 type latenessOf struct {
 	name  string
 	steps []overview.Traffic
 	sum   overview.Traffic
 }
 
-// latenessAll is what a meter has of a span. Whoever gets one only reads it.
+// latenessAll is what the meter has counted over a span. It is shared between requests and must not be changed.
 type latenessAll struct {
 	total latenessOf
-	// topics begin with the one that was latest.
+	// topics are ordered by their 99th percentile, the latest first.
 	topics []latenessOf
 	made   time.Time
 }
 
-// lateness keeps what was counted last, for all who look. A day of a hundred topics has 144,000 minutes.
+// lateness caches the last result for each span, because to add up one is work: a day of a hundred topics has 144,000 minutes. Its methods are
+// safe for concurrent use.
 type lateness struct {
 	mu   sync.Mutex
 	kept map[string]*latenessAll // guarded by mu

@@ -19,7 +19,7 @@ func (r *rig) delivered(topic string, late, ago time.Duration) {
 	r.console.Observer().OnStart(ctx, &punctual.Delivery{Message: punctual.Message{Topic: topic, Due: noon}, Delivered: noon.Add(late)})
 }
 
-// wordsOf is a page without its marks, in one line.
+// wordsOf returns the text of a page without its tags, in one line.
 func wordsOf(page string) string {
 	return strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")), " ")
 }
@@ -70,7 +70,7 @@ func TestLateness(t *testing.T) {
 	}
 }
 
-// Who may inspect some topics sees those, and no sum of all.
+// A reader who may inspect some topics sees those, and no sum of all.
 func TestLatenessOfSomeTopics(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Grant{Actions: access.All, Topics: "mine"})})
 	r.push("theirs", "a", 0)
@@ -82,7 +82,7 @@ func TestLatenessOfSomeTopics(t *testing.T) {
 	}
 }
 
-// The lines stand where the numbers are: the promise below what breaks it, above what keeps it.
+// The line of the promise is below a lateness that breaks it and above one that keeps it.
 func TestHeightsOfLateness(t *testing.T) {
 	h := heightsFor(100, 0, overview.Traffic{Max: time.Minute})
 	kept, promise, broken, most := h.of(900*time.Millisecond), h.of(overview.PromptLimit), h.of(2*time.Second), h.of(time.Minute)

@@ -15,23 +15,23 @@ import (
 type messageRow struct {
 	Topic, ID string
 	State     string
-	// Time is that by which the list is ordered.
+	// Time is the time by which the list is ordered.
 	Time time.Time
-	// Late is how long a ready message has waited, if that is long.
+	// Late is how long a ready message has waited, if that is at least tooLate.
 	Late              time.Duration
 	Attempt, Attempts int
 	Cancelled         bool
 	Reason, Error     string
-	// Body is the beginning of the body, on one line; Bytes is how long all of it is.
+	// Body is the beginning of the body on one line, "" for a Binary one. Bytes is the length of the whole body.
 	Body   string
 	Binary bool
 	Bytes  int64
 }
 
-// bodyBeginning is how much of a body a list shows, in bytes.
+// bodyBeginning is how many bytes of a body a list shows.
 const bodyBeginning = 120
 
-// row is a message in a list. settings are those of its topic.
+// row returns a message as a list shows it. settings are those of its topic.
 func (c *call) row(m *punctual.Info, now time.Time, settings punctual.Settings) messageRow {
 	r := messageRow{
 		Topic: m.Topic, ID: m.ID, State: m.State.String(), Time: orderTime(m), Attempt: m.Attempt, Attempts: cmp.Or(m.MaxAttempts, settings.MaxAttempts),
@@ -49,7 +49,7 @@ func (c *call) row(m *punctual.Info, now time.Time, settings punctual.Settings) 
 	return r
 }
 
-// orderTime is the time by which a list has the message in its place.
+// orderTime returns the time by which the store's list of the message's state is ordered.
 func orderTime(m *punctual.Info) time.Time {
 	switch m.State {
 	case punctual.StateLeased:
@@ -60,12 +60,12 @@ func orderTime(m *punctual.Info) time.Time {
 	return m.Due
 }
 
-// beginning is the first part of a body that is text, on one line.
+// beginning returns the first bodyBeginning bytes of a body as text on one line. binary is true if they are not UTF-8.
 func beginning(body []byte) (text string, binary bool) {
 	if len(body) > bodyBeginning {
 		body = body[:bodyBeginning]
 		for n := 0; n < utf8.UTFMax && !utf8.Valid(body) && len(body) > 0; n++ {
-			body = body[:len(body)-1] // a character that was cut
+			body = body[:len(body)-1] // drops a character that was cut in the middle
 		}
 	}
 	if !utf8.Valid(body) {
@@ -78,23 +78,23 @@ func beginning(body []byte) (text string, binary bool) {
 type messageList struct {
 	State    string
 	Messages []messageRow
-	// From and To are the bounds as the form has them; Window tells that there are any.
+	// From and To are the bounds in the format of the form's fields. Window is true if there is a bound.
 	From, To string
 	Window   bool
-	// Since and Until are the bounds to the millisecond, in no time zone.
+	// Since and Until are the same bounds as instants, to the millisecond, for links.
 	Since, Until string
-	// Reason and Errors choose dead messages.
+	// Reason and Errors are the filters of a list of dead messages.
 	Reason string
 	Errors deathFilter
-	// Scanned tells that Looked messages were looked at for those that fit, up to one of the time Last.
+	// Scanned is true if the console filtered the list by Errors: it read Looked messages, the last of them with the time Last.
 	Scanned bool
 	Looked  int
 	Last    time.Time
-	// First and Next are where the list begins and goes on, if not "".
+	// First is the path of the list's first page, "" on that page; Next is the path of the next page, "" on the last one.
 	First, Next string
 }
 
-// list reads one page of messages as the query says.
+// list reads one page of a topic's messages in a state, as the fields of the query say.
 func (c *call) list(f *frame, topic string, state punctual.State, settings punctual.Settings) (*messageList, error) {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *call) list(f *frame, topic string, state punctual.State, settings punct
 	return l, nil
 }
 
-// exact is a time as a field without a picker has it; "" for the zero one.
+// exact writes a time for a hidden field or a link, "" for the zero time.
 func exact(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -133,8 +133,8 @@ func exact(t time.Time) string {
 	return notation.FormatTime(t)
 }
 
-// listed reads the messages of a list, of the dead those that have the error asked for. A part that takes a look through many messages is
-// not renewed.
+// listed reads the messages of one page of a list and sets Next. A list of dead messages that is filtered by error is read with scan; the page
+// is then not renewed, because each renewal would read many messages.
 func (c *call) listed(f *frame, l *messageList, i punctual.Inspector, q *punctual.ListQuery) (messages []punctual.Info, err error) {
 	next := ""
 	if q.State == punctual.StateDead {

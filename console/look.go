@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// look is how somebody wants pages to be.
+// look is a reader's choice of language, colours and time zone.
 type look struct {
 	language *language
 	// theme is "light", "dark" or "", which follows the system.
@@ -17,14 +17,14 @@ type look struct {
 	zone  *time.Location
 }
 
-// Cookies keep a look. They are no secrets.
+// The cookies that keep a look. They hold no secrets.
 const (
 	cookieLanguage = "punctual_language"
 	cookieTheme    = "punctual_theme"
 	cookieZone     = "punctual_zone"
 )
 
-// chooseLook takes the look from the query, the cookies, or what the browser says.
+// chooseLook sets the look: the fields lang and zone of the query come before the cookies and the browser's languages.
 func (c *call) chooseLook() error {
 	c.look = c.defaultLook()
 	if l := c.languageCalled(c.r.URL.Query().Get("lang")); l != nil {
@@ -41,7 +41,7 @@ func (c *call) chooseLook() error {
 	return err
 }
 
-// defaultLook is that of the cookies, or what the browser says.
+// defaultLook returns the look of the cookies. Without them, the language is the browser's and the time zone that of the options.
 func (c *call) defaultLook() look {
 	k := look{language: c.languageOfBrowser(), zone: c.console.options.Location}
 	if l := c.languageCalled(c.cookie(cookieLanguage)); l != nil {
@@ -58,7 +58,7 @@ func (c *call) defaultLook() look {
 	return k
 }
 
-// zoneCalled is a time zone by its name, such as Europe/Berlin.
+// zoneCalled returns a time zone by its name, such as Europe/Berlin, or an ErrInvalid.
 func zoneCalled(name string) (*time.Location, error) {
 	if strings.EqualFold(name, "local") {
 		return time.Local, nil
@@ -87,7 +87,7 @@ func (c *call) languageCalled(code string) *language {
 	return nil
 }
 
-// languageOfBrowser is the first language of the browser's list that there is.
+// languageOfBrowser returns the first language in the browser's list that the console has, or its default language.
 func (c *call) languageOfBrowser() *language {
 	for want := range strings.SplitSeq(c.r.Header.Get("Accept-Language"), ",") {
 		want, _, _ = strings.Cut(strings.TrimSpace(want), ";")
@@ -101,7 +101,7 @@ func (c *call) languageOfBrowser() *language {
 	return c.console.languages[0]
 }
 
-// keepLook keeps the look of the form in cookies and goes back to where the form stood.
+// keepLook stores the look of the form in cookies and redirects to the page on which the form stood.
 func (c *call) keepLook() error {
 	if l := c.languageCalled(c.get("language")); l != nil {
 		c.setCookie(cookieLanguage, l.code, lookAge)
@@ -124,10 +124,11 @@ func (c *call) keepLook() error {
 	return nil
 }
 
-// lookAge is for how many seconds a browser keeps a look.
+// lookAge is how many seconds a browser keeps a look.
 const lookAge = 365 * 24 * 3600
 
-// setCookie sets one of the console's cookies; an age below zero deletes it.
+// setCookie sets one of the console's cookies for age seconds. With age 0 the cookie lasts as long as the browser, with an age below 0 it is
+// deleted.
 func (c *call) setCookie(name, value string, age int) {
 	http.SetCookie(c.w, &http.Cookie{
 		Name: name, Value: value, Path: c.console.options.Prefix + "/", MaxAge: age,

@@ -14,26 +14,26 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// messagePage is one message with its story.
+// messagePage shows one stored message with its history.
 type messagePage struct {
 	*frame
 	Row      messageRow
 	Info     punctual.Info
 	Settings punctual.Settings
-	Story    []event
+	History  []event
 	Axis     *axis
 	Body     *bodyView
 	Headers  []header
 	Hidden   int // headers that are hidden
 	Curl     string
-	// Earlier is the story of a finished message that had this ID, if it is kept.
-	Earlier *told
+	// Earlier is the finished record of an earlier message with this ID, or nil if there is none.
+	Earlier *finishedRecord
 }
 
 // Attributes are those of the message that are set; their labels are the keys message.NAME.
 func (p *messagePage) Attributes() []wire.Attribute { return wire.AttributesToShow(&p.Info.Message) }
 
-// event is one point in the story of a message.
+// event is one entry in the history of a message.
 type event struct {
 	At time.Time
 	// Kind is the key of its text: pushed, due, again, delivered, failed, lease, died, expires, now; or an outcome.
@@ -41,9 +41,9 @@ type event struct {
 	// Attempt, Error and Reason belong to some kinds.
 	Attempt       int
 	Error, Reason string
-	// Gap is how long after the event before it.
+	// Gap is the time since the event before this one.
 	Gap time.Duration
-	// Ahead tells that it has not come yet.
+	// Ahead is true for an event that lies in the future.
 	Ahead bool
 }
 
@@ -72,9 +72,9 @@ func (c *call) showMessage() error {
 		return fmt.Errorf("read the settings of %s: %w", topic, err)
 	}
 	p.Row = c.row(&p.Info, p.Now, p.Settings)
-	p.Story = story(&p.Info, p.Now)
-	p.Axis = axisOf(p.frame, p.Story)
-	if p.Earlier, err = c.tell(p.frame, topic, id); err != nil {
+	p.History = history(&p.Info, p.Now)
+	p.Axis = axisOf(p.frame, p.History)
+	if p.Earlier, err = c.finishedRecord(p.frame, topic, id); err != nil {
 		return err
 	}
 	p.Headers, p.Hidden = c.headers(p.Info.Headers)
@@ -85,8 +85,8 @@ func (c *call) showMessage() error {
 	return c.show("message", p)
 }
 
-// story is what happened to a message and what is to come, in the order of time.
-func story(m *punctual.Info, now time.Time) []event {
+// history returns the events of a stored message in order of time: what has happened, now, and what will happen.
+func history(m *punctual.Info, now time.Time) []event {
 	all := []event{{At: m.Created, Kind: "pushed"}}
 	all = append(all, event{At: m.FirstDue, Kind: "due"})
 	for _, f := range m.Failures {
@@ -111,7 +111,7 @@ func story(m *punctual.Info, now time.Time) []event {
 	return all
 }
 
-// withGaps notes how long after each other the events of a story are, and which lie ahead.
+// withGaps sets Gap and Ahead of events that are in order of time.
 func withGaps(all []event, now time.Time) {
 	for i := range all {
 		all[i].Ahead = all[i].At.After(now)
@@ -121,7 +121,7 @@ func withGaps(all []event, now time.Time) {
 	}
 }
 
-// headers are those that may be shown, by name, and how many may not.
+// headers returns the headers that a page may show, ordered by name, and how many Options.HideBodies hides.
 func (c *call) headers(all map[string]string) (shown []header, hidden int) {
 	o := &c.console.options
 	for name, value := range all {
@@ -163,7 +163,8 @@ func (c *call) amendMessage() error {
 	return c.redirect(c.frame("").MessagePath(topic, id), n)
 }
 
-// deleteMessage removes a dead message without a trace. One that is dead no more, because somebody has requeued it meanwhile, stays.
+// deleteMessage removes a dead message without a trace. A message that is not dead is refused with ErrNotDead, because somebody may have
+// requeued it since the page was made.
 func (c *call) deleteMessage() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -190,7 +191,7 @@ func (c *call) deleteMessage() error {
 	return c.redirect(c.frame("").TopicPath(topic)+"?state=dead", notice{Key: "notice.one.delete", Args: []string{id}})
 }
 
-// sendBody answers with a message's body, to be kept as a file.
+// sendBody answers with a message's body as a download.
 func (c *call) sendBody() error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -212,7 +213,7 @@ func (c *call) sendBody() error {
 	return err
 }
 
-// curl is the command line that pushes a message like this one; "" when there is no HTTP interface.
+// curl returns the command line that pushes a message like this one, or "" when there is no HTTP interface.
 func (c *call) curl(m *punctual.Info) string {
 	base := c.api()
 	if base == "" {
@@ -230,7 +231,7 @@ func (c *call) curl(m *punctual.Info) string {
 	return strings.Join(append(line, "--data-binary", quoted(body)), " ")
 }
 
-// api is the address of the HTTP interface, or "".
+// api returns the base URL of the HTTP interface, or "" if Options.API names none.
 func (c *call) api() string {
 	switch api := strings.TrimSuffix(c.console.options.API, "/"); {
 	case api != "" || c.console.options.API == "":
@@ -242,7 +243,7 @@ func (c *call) api() string {
 	}
 }
 
-// CurlLine is a first push, for those who have none yet; "" when there is no HTTP interface.
+// CurlLine returns a command line that pushes a first message, for a store that is still empty. It is "" when there is no HTTP interface.
 func (f *frame) CurlLine() string {
 	base := f.call.api()
 	if base == "" {
@@ -251,5 +252,5 @@ func (f *frame) CurlLine() string {
 	return "curl -d 'hello' " + quoted(base+wire.TopicPath("try.it", "messages")+"?in=30s")
 }
 
-// quoted is a word of a command line.
+// quoted returns s as one word of a shell's command line.
 func quoted(s string) string { return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'" }

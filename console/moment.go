@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// moment is an instant as pages show it.
+// moment is an instant in the forms in which pages show it.
 type moment struct {
-	// ISO is for machines, Full and Short for people, in their time zone; Short leaves out the date of today.
+	// ISO is in UTC, for machines. Full and Short are in the reader's time zone; Short leaves out the date if it is today.
 	ISO, Full, Short string
-	// Relative is how far away it is.
+	// Relative is the time from or until now, such as "in 5 min".
 	Relative string
 	Past     bool
 }
 
-// Time is an instant, nil for the zero one.
+// Time returns an instant for a page, nil for the zero time.
 func (f *frame) Time(t time.Time) *moment {
 	if t.IsZero() {
 		return nil
@@ -33,10 +33,10 @@ func (f *frame) Time(t time.Time) *moment {
 	return m
 }
 
-// AsOf is the store's clock when the page was made.
+// AsOf returns the time of Now without its date.
 func (f *frame) AsOf() string { return f.Now.In(f.call.look.zone).Format("15:04:05") }
 
-// Span is a duration in at most two units: 2 h 5 min.
+// Span writes a duration in at most two units, such as 2 h 5 min.
 func (f *frame) Span(d time.Duration) string {
 	text := f.call.look.language.text
 	units := []struct {
@@ -65,7 +65,8 @@ func (f *frame) Span(d time.Duration) string {
 	return ""
 }
 
-// Lateness is a span, to the tenth of a second where that tells whether a promise was kept. It is rounded up.
+// Lateness writes a duration as Span does, but from 1 s to 10 s in tenths of a second, rounded up, so that a lateness just above a promise does
+// not look as if the promise had been kept.
 func (f *frame) Lateness(d time.Duration) string {
 	if d <= time.Second || d >= 10*time.Second {
 		return f.Span(d)
@@ -73,7 +74,7 @@ func (f *frame) Lateness(d time.Duration) string {
 	return f.call.look.language.text("unit.s", strconv.FormatFloat(math.Ceil(d.Seconds()*10)/10, 'f', -1, 64))
 }
 
-// Input is an instant as a field for date and time has it, "" for none.
+// Input writes an instant as the value of a field for date and time, "" for the zero time.
 func (f *frame) Input(t time.Time) string {
 	if t.IsZero() {
 		return ""

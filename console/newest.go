@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// newestLooks bounds the calls for the newest messages of a list.
-	newestLooks = 20
-	// firstWindow is the time that is looked at first, leastWindow the shortest.
+	// newestCalls bounds the calls of the store in one call of newest.
+	newestCalls = 20
+	// firstWindow is the length of the first window of time, leastWindow that of the shortest one.
 	firstWindow, leastWindow = time.Hour, time.Second
 )
 
-// newest returns the messages of a list whose times are the latest, the latest first, about n of them. A list begins with the earliest, so
-// it looks at windows of time, from now backwards, wider or narrower by what it finds. whole tells that there are no more.
+// newest returns about n messages of a list whose times are the latest, the latest first. Because a store lists the earliest messages first,
+// newest lists windows of time, from now backwards: a narrower one after a window with more messages than fit, a wider one after a window that
+// was read whole. whole is true if the list has no other messages.
 func newest(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, now time.Time, n int) (out []punctual.Info, whole bool, err error) {
-	begin, full, width := q.From, time.Time{}, firstWindow // full begins a window in which there are more than fit
+	begin, full, width := q.From, time.Time{}, firstWindow // full is the beginning of a window with more messages than fit, or zero
 	if q.To.IsZero() {
 		q.To = now.Add(time.Millisecond)
 	}
-	for looks := newestLooks; looks > 0 && len(out) < n; looks-- {
+	for calls := newestCalls; calls > 0 && len(out) < n; calls-- {
 		q.From = q.To.Add(-width)
 		switch {
-		case !full.IsZero() && (looks == 1 || q.From.Before(full)):
+		case !full.IsZero() && (calls == 1 || q.From.Before(full)):
 			q.From = full
-		case full.IsZero() && (looks == 1 || q.From.Before(begin) || width > longestWindow):
+		case full.IsZero() && (calls == 1 || q.From.Before(begin) || width > longestWindow):
 			q.From = begin
 		}
 		q.Limit = n - len(out)
@@ -35,8 +36,8 @@ func newest(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, now
 		if err != nil {
 			return nil, false, err
 		}
-		if span := q.To.Sub(q.From); page.Next != "" && span > leastWindow && looks > 1 {
-			full = q.From // what was read is the earliest in it: look at its end alone
+		if span := q.To.Sub(q.From); page.Next != "" && span > leastWindow && calls > 1 {
+			full = q.From // what was read are the earliest messages of the window: go on with the end of it
 			if width = max(span/4, leastWindow); q.From.Equal(begin) {
 				width = min(width, longestWindow/4)
 			}
@@ -57,5 +58,5 @@ func newest(ctx context.Context, i punctual.Inspector, q punctual.ListQuery, now
 	return out, false, nil
 }
 
-// longestWindow is longer than any store has had messages.
+// longestWindow is longer than any store has had messages, so a longer window is extended to the beginning of the list.
 const longestWindow = 100 * 365 * 24 * time.Hour

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// notice says above the next page what became of a form: a key of the catalogue, with its arguments.
+// notice is the result of a form, which the next page shows at its top: a key of the catalogue, with its arguments.
 type notice struct {
 	Key  string   `json:"key"`
 	Args []string `json:"args,omitempty"`
@@ -13,23 +13,23 @@ type notice struct {
 
 const (
 	cookieNotice = "punctual_notice"
-	// noticeAge is for how many seconds a notice waits for its page.
+	// noticeAge is how many seconds a browser keeps a notice for the next page.
 	noticeAge = 30
 )
 
-// leaveNotice keeps a notice for the next page.
+// leaveNotice puts a notice into a cookie for the next page.
 func (c *call) leaveNotice(n notice) {
 	if n.Key == "" {
 		return
 	}
 	text, err := json.Marshal(n)
 	if err != nil {
-		return // a notice has strings alone
+		return // cannot happen, because a notice consists of strings
 	}
 	c.setCookie(cookieNotice, base64.RawURLEncoding.EncodeToString(text), noticeAge)
 }
 
-// Notice is what became of the form before this page, or "". It is shown once.
+// Notice returns the notice that the form before this page has left, or "", and deletes it, so that it is shown once.
 func (f *frame) Notice() string {
 	kept := f.call.cookie(cookieNotice)
 	if kept == "" {

@@ -9,22 +9,22 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// nowPage says at one glance whether messages are delivered in time.
+// nowPage shows whether messages are delivered in time, what needs attention, and what falls due.
 type nowPage struct {
 	*frame
 	Over *overview.Overview
-	// Headline is the key of the one sentence: "late", "paused", "fine", "idle", "unknown",
-	// "empty", "counting".
+	// Headline is the end of the key of the sentence at the top: "late", "paused", "fine", "idle", "unknown", "empty" or
+	// "counting".
 	Headline string
 	Late     *overview.Oldest
-	// First is the picture of the next hour, Further those of longer times; what is not counted yet is lacking.
+	// First is the picture of the next hour, Further those of longer spans. Pictures that are not counted yet are left out.
 	First   template.HTML
 	Further []template.HTML
-	// Counting tells that the store has not finished counting what falls due.
+	// Counting is true if a picture is left out because it is not counted yet.
 	Counting bool
 	Findings []finding
 	Traffic  *traffic
-	// Hour is what is due in the next hour.
+	// Hour is how many messages are due in the next hour.
 	Hour int64
 }
 
@@ -75,7 +75,7 @@ func (c *call) showNow() error {
 	return c.show("now", p)
 }
 
-// headline is the answer to the question whether messages are delivered in time.
+// headline returns the value of nowPage.Headline for an overview that has been counted.
 func headline(o *overview.Overview) string {
 	switch {
 	case o.Err != nil || !o.Inspected:
@@ -95,10 +95,10 @@ func headline(o *overview.Overview) string {
 	return "fine"
 }
 
-// hues is how many colours there are for topics; the last one is for all others.
+// hues is how many topics of a picture have a colour of their own; the other topics share one.
 const hues = 5
 
-// pictureChart draws what falls due, by topic.
+// pictureChart draws what falls due in a span, by topic: the first hues topics one by one, and the sum of the others.
 func (c *call) pictureChart(f *frame, p *overview.Picture, s span) *chart {
 	k := c.columnsOf(f, p.All, s)
 	rest := series{name: c.look.language.text("chart.others"), counts: append([]int64(nil), p.All.Counts...), overdue: p.All.Overdue, beyond: p.All.Beyond}
@@ -128,7 +128,7 @@ func sum(counts []int64) (n int64) {
 	return n
 }
 
-// finding says a finding in the language of the page, and where to look.
+// finding returns a finding as a sentence in the language of the page, with the path of the page that shows more.
 func (c *call) finding(f *frame, o overview.Finding) finding {
 	out := finding{Finding: o, Severity: o.Severity.String()}
 	text := c.look.language.text

@@ -135,7 +135,7 @@ func TestWeekWithChangedClocks(t *testing.T) {
 	}
 }
 
-func TestStory(t *testing.T) {
+func TestHistory(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", time.Minute)
 	r.clock.Advance(time.Minute)
@@ -150,11 +150,11 @@ func TestStory(t *testing.T) {
 	r.clock.Advance(time.Second)
 	m := r.message("t", "m")
 	var kinds []string
-	for _, e := range story(&m, r.clock.Now()) {
+	for _, e := range history(&m, r.clock.Now()) {
 		kinds = append(kinds, e.Kind)
 	}
 	if got := strings.Join(kinds, " "); got != "pushed due failed now again" {
-		t.Errorf("the story is %q", got)
+		t.Errorf("the history is %q", got)
 	}
 }
 
@@ -175,12 +175,12 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// counted counts the calls of a store, and fails them when it is told to.
+// counted counts the calls of a store, and fails them while fails is set.
 type counted struct {
 	punctual.Store
 	punctual.Inspector
 	calls     atomic.Int64
-	forecasts atomic.Int64 // are among the calls
+	forecasts atomic.Int64 // calls of Forecast, also counted in calls
 	broken    atomic.Bool
 }
 
@@ -246,8 +246,8 @@ func TestPagesCostFewCalls(t *testing.T) {
 		r.kill(fmt.Sprintf("topic-%03d", i), "no", "dead")
 	}
 	for path, most := range map[string]int64{
-		"/topics": 3 + pageRows, "/topics/topic-007": 6, "/topics/topic-007/messages/m": 3, "/week": 4, "/try": 2, "/find": 2, "/dead": 2 + deadTopics*newestLooks,
-		"/dead?topic=topic-007": 3 + newestLooks, "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 2 + 20 + 20 + betweenTopics, "/find?id=m&stay=1": 502,
+		"/topics": 3 + pageRows, "/topics/topic-007": 6, "/topics/topic-007/messages/m": 3, "/week": 4, "/try": 2, "/find": 2, "/dead": 2 + deadTopics*newestCalls,
+		"/dead?topic=topic-007": 3 + newestCalls, "/ahead?from=2026-11-22T12:10:00Z&to=2026-11-22T12:20:00Z": 2 + 20 + 20 + betweenTopics, "/find?id=m&stay=1": 502,
 	} {
 		before := s.calls.Load()
 		own := rigOver(t, s, r.store, r.clock, nil)
@@ -264,7 +264,7 @@ func TestPagesCostFewCalls(t *testing.T) {
 	for range 100 {
 		r.page("/fragment")
 	}
-	// A look costs two calls, and all pictures 20. What is counted is used for a second at least.
+	// A page costs two calls, and all pictures 20. A count is used for at least a second.
 	if n := s.calls.Load() - before; n > 22*(2+int64(time.Since(began)/time.Second)) {
 		t.Errorf("a hundred looks at once cost %d calls of the store", n)
 	}
@@ -313,7 +313,7 @@ func TestStoreThatCannotBeInspected(t *testing.T) {
 	}
 }
 
-// counted is a page when the store has counted what it shows.
+// counted returns a page once the store has counted what it shows.
 func (r *rig) counted(path string) string {
 	r.t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)

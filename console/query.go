@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// number is a field that is a number; 0 when it is none.
+// number returns the value of a numeric field, 0 if it is not a number.
 func (c *call) number(name string) int {
 	n, err := strconv.Atoi(c.get(name))
 	if err != nil {
@@ -20,7 +20,7 @@ func (c *call) number(name string) int {
 	return n
 }
 
-// withQuery is the page with one field of its query changed; an empty value takes it out.
+// withQuery returns the page's own path and query with one field changed. An empty value removes the field.
 func (c *call) withQuery(name, value string) string {
 	q := c.r.URL.Query()
 	if q.Set(name, value); value == "" {
@@ -33,7 +33,8 @@ func (c *call) withQuery(name, value string) string {
 	return path + "?" + q.Encode()
 }
 
-// pagePath is the path of the page: also for the part that is renewed, and for the page of a form that was refused.
+// pagePath returns the path of the page that is shown. For a fragment that is the page which has the fragment, and for the path of a form the
+// page on which the form stands.
 func (c *call) pagePath() string {
 	path := strings.TrimPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if c.fragment {
@@ -45,10 +46,11 @@ func (c *call) pagePath() string {
 	return c.console.options.Prefix + path
 }
 
-// wallClock is what a browser's picker of date and time sends: a time without a zone.
+// wallClock is the format in which a browser's field for date and time sends its value: a time without a zone.
 const wallClock = "2006-01-02T15:04:05"
 
-// instant is a field that is a time: as the picker sends it, in the time zone of the page, or RFC 3339. It is zero for an empty field.
+// instant returns the value of a field that is a time: in RFC 3339, or as a browser's field sends it, in the time zone of the page. It is zero
+// for an empty field. A time that clocks skip when they go forward is an ErrInvalid.
 func (c *call) instant(name string) (time.Time, error) {
 	text := c.get(name)
 	if text == "" {
@@ -72,7 +74,7 @@ func (c *call) instant(name string) (time.Time, error) {
 
 var errNoTime = fmt.Errorf("neither a time nor a delay is given: use one, such as 30m: %w", punctual.ErrInvalid)
 
-// when reads the fields "in" and "at" of a form: one of them at most.
+// when reads the fields "in" and "at" of a form, of which at most one may be given.
 func (c *call) when() (due time.Time, delay time.Duration, err error) {
 	if due, err = c.instant("at"); err != nil {
 		return due, 0, err

@@ -6,26 +6,26 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// route is one row of the table: a method and path, and who may use it.
+// route is one row of the table of routes: method, path, who may use it, and its handler.
 type route struct {
 	method string
 	// path has parameters in braces: /topics/{topic}.
 	path string
-	// action is the right that the route needs, on the topic that the path names, or on all topics. With perTopic the page is about several
-	// topics, and its handler checks the right on each of them.
+	// action is the right that the route needs on the topic in its path, or on all topics if the path has none. With perTopic the page is
+	// about several topics, and its handler checks the right on each of them.
 	action   access.Action
 	perTopic bool
-	// anyPrincipal marks a route for everybody who is known at all, and public one for strangers, too. A route that has neither and no action
-	// is refused to everybody.
+	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and without an
+	// action is refused to everybody.
 	anyPrincipal, public bool
-	// live is for pages of which a part is renewed, under /fragment and the page's path.
+	// live marks a page of which the script renews a part, from /fragment followed by the page's path.
 	live bool
-	// form, for a POST, shows the page whose form it is, once more, when the form is refused.
+	// form shows the page of a POST's form again, with the problem above it, when the handler has refused the form.
 	form   func(c *call) error
 	handle func(c *call) error
 }
 
-// pattern is what httproute.New asks of a route.
+// pattern returns what httproute.New needs of a route.
 func (rt *route) pattern() (method, path string) { return rt.method, rt.path }
 
 const (
@@ -33,7 +33,7 @@ const (
 	pathMessage = pathTopic + "/messages/{id}"
 )
 
-// routes is the table.
+// routes returns the table of routes.
 func routes() []*route {
 	get, post := http.MethodGet, http.MethodPost
 	return []*route{

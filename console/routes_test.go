@@ -199,7 +199,7 @@ func TestFormsAreRefused(t *testing.T) {
 	}
 }
 
-// A topic that somebody may not inspect is nowhere.
+// A topic that the reader may not inspect is on no page.
 func TestTopicsAreKeptApart(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Grant{Actions: access.All, Topics: "order.*"})})
 	r.fill()
@@ -219,7 +219,7 @@ func TestTopicsAreKeptApart(t *testing.T) {
 	}
 }
 
-// Who may push nowhere is shown no button for it.
+// A reader who may not push anywhere sees no button for it.
 func TestTryOfReaders(t *testing.T) {
 	const button = `<button class="main">Push</button>`
 	for name, grants := range map[string][]access.Grant{

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestSeldom: of many lines in a minute some are logged, and the next one says how many were not.
+// TestSeldom: of many lines in a minute only linesAMinute are logged, and the next one says how many were left out.
 func TestSeldom(t *testing.T) {
 	var s seldom
 	now, said := time.Unix(0, 0).Add(time.Hour), 0
@@ -29,7 +29,7 @@ func TestSeldom(t *testing.T) {
 	}
 }
 
-// TestFailedLogins: who tries tokens does not fill the log.
+// TestFailedLogins: somebody who tries many tokens cannot fill the log.
 func TestFailedLogins(t *testing.T) {
 	var logs bytes.Buffer
 	r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true, Logger: slog.New(slog.NewTextHandler(&logs, nil))})

@@ -20,32 +20,32 @@ import (
 )
 
 const (
-	// sessionLife is how long somebody stays logged in.
+	// sessionLife is how long after its login a session ends.
 	sessionLife = 12 * time.Hour
-	// maxSessions bounds all sessions, maxSessionsOfOne those of one token. Beyond them the oldest one ends.
+	// maxSessions bounds the sessions of a console, maxSessionsOfOne those of one token. A login beyond a bound ends the oldest session.
 	maxSessions, maxSessionsOfOne = 1000, 20
 )
 
 // session is a browser in which somebody logged in.
 type session struct {
-	key   string // what its cookie has
+	key   string // the value of its cookie
 	token string
 	began time.Time
 }
 
-// sessions are those of one console. They are in memory alone: who starts the console anew logs in anew. Its methods are
-// safe for concurrent use.
+// sessions are the sessions of one console. They are only in memory, so a restart of the console logs everybody out. Its
+// methods are safe for concurrent use.
 type sessions struct {
 	mu sync.Mutex
-	// list has them in the order in which they began, so the first is the oldest. Guarded by mu.
+	// list has the sessions in the order in which they began, the oldest first. Guarded by mu.
 	list []*session
-	// byHash finds them by the hash of their key, so how long a search takes tells nothing of a key. Guarded by mu.
+	// byHash finds a session by the hash of its key, so that the duration of a search reveals nothing about keys. Guarded by mu.
 	byHash map[[sha256.Size]byte]*session
 }
 
 func newSessions() *sessions { return &sessions{byHash: make(map[[sha256.Size]byte]*session)} }
 
-// begin begins a session of a token that counts, with a new key.
+// begin begins a session for a valid token, with a new key.
 func (s *sessions) begin(token string) *session {
 	n := &session{key: rand.Text(), token: token, began: time.Now()}
 	s.mu.Lock()
@@ -62,7 +62,7 @@ func (s *sessions) begin(token string) *session {
 	return n
 }
 
-// lives tells that a session has not come to its end.
+// lives reports whether a session is younger than sessionLife.
 func (o *session) lives() bool { return time.Since(o.began) < sessionLife }
 
 // find returns the session with this key, or nil.
@@ -83,7 +83,7 @@ func (s *sessions) end(key string) {
 	s.remove(func(o *session) bool { return o.key == key })
 }
 
-// endAll ends all sessions of a token, which does not count any more.
+// endAll ends all sessions of a token that is no longer valid.
 func (s *sessions) endAll(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *sessions) of(token string) (same []*session) {
 	return same
 }
 
-// remove ends sessions. The caller holds mu.
+// remove ends the sessions that which selects. The caller holds mu.
 func (s *sessions) remove(which func(*session) bool) {
 	var kept []*session
 	for _, o := range s.list {
@@ -113,7 +113,8 @@ func (s *sessions) remove(which func(*session) bool) {
 	s.list = kept
 }
 
-// formKey makes the tokens of forms. A page of another site cannot know the one of a browser, so it cannot send a form in its name.
+// formKey is the secret from which the tokens of forms are made. A page of another site cannot know a browser's token, so it cannot make the
+// browser send a form that is accepted.
 type formKey [32]byte
 
 func newFormKey() (k formKey) {
@@ -121,14 +122,15 @@ func newFormKey() (k formKey) {
 	return k
 }
 
-// token is that of the forms of one browser.
+// token returns the token of the forms of one browser.
 func (k *formKey) token(browser string) string {
 	mac := hmac.New(sha256.New, k[:])
 	mac.Write([]byte(browser))
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// The cookies of a session, and of a browser that has none. Cookies are shared by all ports of a host, so their names have the port.
+// The names of the cookies of a session, and of a browser without one. The port is added to them, because all ports of a host share their
+// cookies.
 const (
 	cookieSession = "punctual_session"
 	cookieBrowser = "punctual_browser"
@@ -143,7 +145,7 @@ func withPort(name string, r *http.Request) string {
 	return name
 }
 
-// csrfToken is what each form carries. A browser without a session gets a name of its own first.
+// csrfToken returns the token that each form carries. A browser without a session first gets a random name, in a cookie.
 func (c *call) csrfToken() string {
 	if c.browser == "" {
 		name := withPort(cookieBrowser, c.r)
@@ -156,7 +158,7 @@ func (c *call) csrfToken() string {
 	return c.console.formKey.token(c.browser)
 }
 
-// checkForm refuses a form that does not carry the token.
+// checkForm refuses a form that does not carry the token of its browser.
 func (c *call) checkForm() error {
 	browser := cmp.Or(c.browser, c.cookie(withPort(cookieBrowser, c.r)))
 	want := c.console.formKey.token(browser)
@@ -166,13 +168,13 @@ func (c *call) checkForm() error {
 	return nil
 }
 
-// loginPage asks for a token.
+// loginPage asks for a token. Next is the path to which a login leads.
 type loginPage struct {
 	*frame
 	Next string
 }
 
-// loginPath leads to the form to log in, and from there back here.
+// loginPath returns the path of the login form, which leads back to this page.
 func (c *call) loginPath() string {
 	return c.console.options.Prefix + "/login?next=" + url.QueryEscape(c.frame("").Here())
 }
@@ -184,7 +186,7 @@ func (c *call) showLogin() error {
 	return c.show("login", &loginPage{c.frame("login"), c.inside(c.get("next"))})
 }
 
-// logIn begins a session, if the token counts.
+// logIn begins a session if the token of the form is valid.
 func (c *call) logIn() error {
 	if !c.console.options.LoginByToken || c.console.options.Authenticate == nil {
 		return errNoPage
@@ -212,7 +214,7 @@ func (c *call) logIn() error {
 	return nil
 }
 
-// logOut ends the session.
+// logOut ends the session of the browser.
 func (c *call) logOut() error {
 	c.console.sessions.end(c.cookie(c.sessionCookie()))
 	c.setCookie(c.sessionCookie(), "", -1)
@@ -221,11 +223,11 @@ func (c *call) logOut() error {
 	return nil
 }
 
-// LoggedIn tells that there is a session to end.
+// LoggedIn reports whether the browser has a session, which a button can end.
 func (f *frame) LoggedIn() bool { return f.call.loggedIn }
 
-// inside is a path of the console that somebody names, or that of its first page when it leads elsewhere. Browsers take a
-// backslash for a slash, and leave out control characters.
+// inside returns path if it is a path of the console, and the path of the first page otherwise, so that a redirect never leads to another
+// site. It refuses backslashes and control characters, because browsers read the former as slashes and drop the latter.
 func (c *call) inside(path string) string {
 	first := c.console.options.Prefix + "/"
 	if !strings.HasPrefix(path, first) || strings.HasPrefix(path, "//") || strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
@@ -234,7 +236,7 @@ func (c *call) inside(path string) string {
 	return path
 }
 
-// seldom lets a bounded number of lines into the log. Otherwise whoever can connect could fill the disk with them.
+// seldom bounds how many lines of one kind are logged in a minute. Without it anybody who can connect could fill the disk with failed logins.
 type seldom struct {
 	mu     sync.Mutex
 	minute time.Time // guarded by mu: when the minute under way began

@@ -7,19 +7,19 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// spark is what went into a topic and out of it in the last hour. It is a picture small enough for a row of a table,
-// and the same in numbers.
+// spark shows how many messages went into a topic and out of it in the last hour: a picture small enough for a row of a
+// table, and the same in numbers.
 type spark struct {
-	// In and Out are the ways of two lines in a field of 60 by 20.
+	// In and Out are the SVG paths of two lines in a field of 60 by sparkHeight.
 	In, Out string
-	// Pushes and Deliveries are the sums, Most is the most of either in one minute.
+	// Pushes and Deliveries are sums over the hour. Most is the highest count of either in one minute.
 	Pushes, Deliveries, Most int64
 }
 
-// sparkHeight is the height of the field, in which a minute is 1 wide.
+// sparkHeight is the height of the field of a spark. A minute, or an hour of a sparkAhead, is 1 wide.
 const sparkHeight = 20
 
-// spark is nil for a topic that the meter does not count by itself, or when nobody feeds the meter.
+// spark returns the spark of a topic. It is nil if the meter does not count, or counts this topic only among others.
 func (c *call) spark(topic string) *spark {
 	if !c.console.observed.Load() {
 		return nil
@@ -44,9 +44,9 @@ func sparkOf(minutes []overview.Traffic) *spark {
 	return s
 }
 
-// sparkPath is a line through the counts. A minute without any lies on the ground.
+// sparkPath returns the SVG path of a line through the counts, which of selects. A count of 0 is at the bottom.
 func sparkPath(minutes []overview.Traffic, most int64, of func(overview.Traffic) int64) string {
-	const room = sparkHeight - 2 // the stroke is not cut off
+	const room = sparkHeight - 2 // so that the stroke is not cut off above and below
 	var b strings.Builder
 	for i, m := range minutes {
 		b.WriteByte("ML"[min(i, 1)])
@@ -55,20 +55,20 @@ func sparkPath(minutes []overview.Traffic, most int64, of func(overview.Traffic)
 	return b.String()
 }
 
-// sparkAhead is what falls due in a topic in the next sparkHours hours. It is bars in a field of as many by 20, and
-// the same in numbers.
+// sparkAhead shows how many messages fall due in a topic in the next sparkHours hours: bars in a field of sparkHours by
+// sparkHeight, and the same in numbers.
 type sparkAhead struct {
 	Bars string
-	// Sum is of all hours, Most of the one with most.
+	// Sum is over all hours, Most the highest count of one hour.
 	Sum, Most int64
-	// Later tells that more is due after that.
+	// Later is true if messages are due after those hours.
 	Later bool
 }
 
-// sparkHours is how far ahead a row of a table looks.
+// sparkHours is how many hours a sparkAhead covers.
 const sparkHours = 48
 
-// addAhead adds to each row what falls due. What the store has not counted yet comes when the table is renewed.
+// addAhead sets Ahead of each row. Rows of topics that are not counted yet get it when the table is renewed.
 func (c *call) addAhead(rows []topicRow, now time.Time) {
 	var topics []string
 	for _, t := range rows {
@@ -84,7 +84,7 @@ func (c *call) addAhead(rows []topicRow, now time.Time) {
 	}
 }
 
-// sparkAheadOf leaves out hours that are over since they were counted.
+// sparkAheadOf returns the picture of a count ahead, without the hours that have ended since the count.
 func sparkAheadOf(a *overview.Ahead, now time.Time) *sparkAhead {
 	s := &sparkAhead{Later: a.Beyond > 0}
 	first := 0

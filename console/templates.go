@@ -13,17 +13,17 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// templates are the pages, by language and name. layout.html and parts.html are in each of them.
+// templates are the parsed pages, by language and name. Each of them includes layout.html and parts.html.
 type templates map[string]map[string]*template.Template
 
-// content is what every console is made of. Nothing changes it.
+// content is what is embedded in the program, parsed. All consoles of a process share it, and nothing changes it.
 type content struct {
 	assets    assets
 	languages []*language
 	templates templates
 }
 
-// readContent reads what is embedded, once for all consoles.
+// readContent parses what is embedded, once for all consoles of the process.
 var readContent = sync.OnceValues(func() (c *content, err error) {
 	c = &content{}
 	if c.assets, err = readAssets(); err != nil {
@@ -74,7 +74,7 @@ func (t templates) execute(w io.Writer, language, page, part string, data any) e
 	return own.ExecuteTemplate(w, part, data)
 }
 
-// two is what a template gives to a part that needs the frame beside something else.
+// two is the data of a template that needs the frame beside its own value.
 type two struct{ Frame, It any }
 
 func pair(frame, it any) two { return two{frame, it} }

@@ -14,24 +14,24 @@ import (
 	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// topicPage is one topic: its counts, its list of one state, what falls due, its settings.
+// topicPage shows one topic: its counts, the list of one state, what falls due, its settings.
 type topicPage struct {
 	*frame
 	Stats  topicRow
 	States []stateTab
 	List   *messageList
 	Ahead  *chart
-	// Ahead is over the span Chosen of Spans; nil while the store counts.
+	// Chosen is the span of the picture Ahead, one of Spans. Ahead is nil while the store counts.
 	Chosen string
 	Spans  []string
 	Fields []settingField
-	// NoStories tells that the store keeps no finished messages.
-	NoStories bool
-	Backoff   string
-	Workers   *workers
+	// NoFinished is true if the store keeps no finished records.
+	NoFinished bool
+	Backoff    string
+	Workers    *workers
 }
 
-// stateTab leads to the list of one state.
+// stateTab is the tab of one state, with its count and the path of its list.
 type stateTab struct {
 	State  string
 	Count  int64
@@ -68,7 +68,7 @@ func (c *call) showTopic() error {
 	if p.List, err = c.list(p.frame, topic, state, stats.Settings); err != nil {
 		return err
 	}
-	p.Fields, p.NoStories = c.settingFields(stats.Settings), c.keeper() == nil
+	p.Fields, p.NoFinished = c.settingFields(stats.Settings), c.keeper() == nil
 	p.Chosen = spanCalled(c.get("span")).name
 	if stats.Scheduled > 0 || p.Partial {
 		p.Ahead, err = c.topicAhead(p.frame, topic)
@@ -82,7 +82,7 @@ func (c *call) showTopic() error {
 	return c.show("topic", p)
 }
 
-// chosenState is that of the query, else the first in which there is something.
+// chosenState returns the state that the query names, otherwise the first state in which the topic has messages.
 func (c *call) chosenState(stats punctual.TopicStats) punctual.State {
 	if s, err := punctual.ParseState(c.get("state")); err == nil {
 		return s
@@ -109,14 +109,14 @@ func countOf(s punctual.TopicStats, state punctual.State) int64 {
 
 // settingField is one setting in the form of a topic.
 type settingField struct {
-	// Name is that of the field and of the catalogue's keys; Value is as people write it.
+	// Name is the name of the form's field and part of the catalogue's keys. Value is written as people write it, such as 30s.
 	Name, Value string
 	// Fixed settings are shown and cannot be changed.
 	Fixed bool
 }
 
-// settingFields are those that the form has: not the pauses, which have buttons. Where the store keeps no finished messages,
-// there is no field for how long.
+// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, and the retention of finished records
+// where the store keeps none.
 func (c *call) settingFields(s punctual.Settings) (fields []settingField) {
 	for _, row := range settings.Table {
 		if !row.Pause && (row.Needs != settings.FinishedRecords || c.keeper() != nil) {
@@ -126,7 +126,7 @@ func (c *call) settingFields(s punctual.Settings) (fields []settingField) {
 	return fields
 }
 
-// configureTopic changes the settings that the form has, and that differ from those there are.
+// configureTopic changes those settings of the form that differ from what the page showed.
 func (c *call) configureTopic() error {
 	topic := c.path["topic"]
 	var p punctual.SettingsPatch
@@ -140,7 +140,7 @@ func (c *call) configureTopic() error {
 	return c.configure(topic, p, strings.Join(changed, ", "), notice{Key: "notice.configured", Args: []string{topic}})
 }
 
-// configure changes settings and goes back to the topic.
+// configure changes the settings of a topic, records that in the audit log, and redirects to the topic's page.
 func (c *call) configure(topic string, p punctual.SettingsPatch, detail string, n notice) error {
 	inspector, err := c.inspector()
 	if err != nil {
@@ -156,7 +156,8 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail string, 
 	return c.redirect(c.frame("").TopicPath(topic), n)
 }
 
-// readSettings fills the patch with the fields that differ from what the page showed. An empty one is refused.
+// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. A setting that somebody
+// changed elsewhere since then is so not set back. A field that was emptied is refused, so that it is not taken for 0.
 func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
 	for _, row := range settings.Table {
 		text := c.get(row.Name)
@@ -171,7 +172,7 @@ func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err er
 	return changed, nil
 }
 
-// pauseTopic pauses or resumes pushes or deliveries, as the form says.
+// pauseTopic pauses or resumes pushes to the topic, or deliveries from it, as the form's fields say.
 func (c *call) pauseTopic() error {
 	var p punctual.SettingsPatch
 	on, err := strconv.ParseBool(c.get("pause"))
@@ -195,7 +196,7 @@ func (c *call) pauseTopic() error {
 	return c.configure(topic, p, fmt.Sprintf("%s paused: %t", what, on), notice{Key: key, Args: []string{topic}})
 }
 
-// checkTyped refuses a form in which the topic's name was not typed.
+// checkTyped refuses a form that removes messages unless the topic's name was typed into it.
 func (c *call) checkTyped(topic string) error {
 	if c.get("typed") == topic {
 		return nil
@@ -203,7 +204,7 @@ func (c *call) checkTyped(topic string) error {
 	return fmt.Errorf("the name typed is not that of the topic: type %s: %w", topic, punctual.ErrInvalid)
 }
 
-// purgeTopic removes the messages of a state, or all that are live.
+// purgeTopic removes the messages of one state, or all messages that are not dead.
 func (c *call) purgeTopic() error {
 	topic := c.path["topic"]
 	inspector, err := c.inspector()
@@ -226,7 +227,7 @@ func (c *call) purgeTopic() error {
 	return c.redirect(c.frame("").TopicPath(topic), notice{Key: "notice.purged", Args: []string{thousands(n)}})
 }
 
-// deleteTopic removes a topic and all that it has.
+// deleteTopic removes a topic with its messages and settings.
 func (c *call) deleteTopic() error {
 	topic := c.path["topic"]
 	inspector, err := c.inspector()
@@ -243,7 +244,8 @@ func (c *call) deleteTopic() error {
 	return c.redirect(c.frame("").Path("/topics"), notice{Key: "notice.deleted", Args: []string{topic, thousands(n)}})
 }
 
-// amendMany cancels, reschedules or requeues the messages that are ticked.
+// amendMany cancels, reschedules or requeues the messages ticked in the list. Messages that are leased, gone, or not dead any more are counted
+// in the notice and are no error, because they may have moved on since the page was made.
 func (c *call) amendMany() error {
 	topic, ids := c.path["topic"], c.form["id"]
 	if len(ids) == 0 {
@@ -284,7 +286,7 @@ func (c *call) amendMany() error {
 	return c.redirect(back, notice{Key: "notice.many." + change.Change.String(), Args: []string{thousands(n), thousands(others)}})
 }
 
-// readChange reads from a form what is to be done, and when.
+// readChange reads from the form which change to make and for when. detail says the same for the audit log.
 func (c *call) readChange() (a punctual.Amendment, detail string, err error) {
 	switch do := c.get("do"); do {
 	case "cancel":

@@ -18,29 +18,29 @@ const pageRows = 50
 type topicsPage struct {
 	*frame
 	Topics []topicRow
-	// Shown of All topics are on this page; Filter and Sort say which, and in what order.
+	// All is how many topics the reader may inspect, Shown how many of them have names that contain Filter. Sort is a column's name.
 	All, Shown   int
 	Filter, Sort string
-	// Start is the number of the first row; Next and Previous are where further rows are, if not 0.
+	// Start is the index of the first row. Next and Previous are the paths of the pages behind and before this one, or "".
 	Start          int
 	Next, Previous string
 	Sum            punctual.TopicStats
-	// Traffic is nil when nobody counts what goes in and out of topics.
+	// Traffic is nil if the meter does not count.
 	Traffic *traffic
 }
 
 // topicRow is one topic in a table.
 type topicRow struct {
 	punctual.TopicStats
-	// Late is how long the first ready message has waited, if that is long.
+	// Late is how long the first ready message has waited, if that is at least tooLate.
 	Late time.Duration
-	// Ahead is what falls due; nil while it is not known.
+	// Ahead is what falls due, nil while it is not counted.
 	Ahead *sparkAhead
-	// Spark is the last hour; nil when it is not known.
+	// Spark is what passed in the last hour, nil if the meter does not count it.
 	Spark *spark
 }
 
-// tooLate is for how long a message may be ready before a page says that it is late.
+// tooLate is how long a message has been ready when a page says that it is late.
 const tooLate = 10 * time.Second
 
 func (c *call) showTopics() error {
@@ -77,15 +77,16 @@ func (c *call) showTopics() error {
 	return c.show("topics", p)
 }
 
-// renew has what is shown counted again when that was long ago, for somebody who opens a page.
+// renew makes the reader count again if the last count is old and somebody opens the page. The renewal of a page that stays open does not,
+// because it would make the store count all day.
 func (c *call) renew() {
 	if !c.fragment {
 		c.console.reader.Renew()
 	}
 }
 
-// visibleTopics counts the topics that who looks may inspect, and notes the store's clock in the frame. The topic of the audit log has a
-// page of its own.
+// visibleTopics returns the counts of the topics that the reader may inspect, and notes in the frame how old they are. It leaves out the topic
+// of the audit log, which has a page of its own.
 func (c *call) visibleTopics(f *frame) ([]punctual.TopicStats, error) {
 	if _, err := c.inspector(); err != nil {
 		return nil, err
@@ -109,7 +110,8 @@ func rowOf(s punctual.TopicStats, now time.Time) topicRow {
 	return row
 }
 
-// topicOrder compares rows by what the word says: numbers with the largest first, times with the earliest.
+// topicOrder returns the comparison for a column: numbers are ordered with the largest first, times with the earliest first. An unknown column
+// means the name.
 func topicOrder(sort string) func(a, b topicRow) int {
 	number := func(of func(topicRow) int64) func(a, b topicRow) int {
 		return func(a, b topicRow) int { return cmp.Compare(of(b), of(a)) }

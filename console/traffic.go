@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Observer returns what counts rates and lateness, and what handlers hold. Give it to the Server, Queue or Worker that uses the same
-// store. Without it the pages say nothing of them.
+// Observer returns an observer that measures rates and lateness and, unless something else reports them, the consumers. Give it to the Server,
+// Queue or Worker that uses the same store. A console whose Observer was never called has no pages of rates and lateness.
 func (c *Console) Observer() *punctual.Observer {
 	c.observed.Store(true)
 	if c.options.Consumers != nil || c.reporter != nil {
@@ -20,34 +20,34 @@ func (c *Console) Observer() *punctual.Observer {
 	return punctual.JoinObservers(c.meter.Observer(), c.tracker.Observer(wire.OwnName()))
 }
 
-// perMinute is the mean of a count over some minutes.
+// perMinute writes the mean per minute of a count over some minutes, rounded.
 func perMinute(n, minutes int64) string { return thousands((n + minutes/2) / minutes) }
 
-// traffic is what passed in the last hour.
+// traffic shows what the meter has counted: rates of the last minutes, and the lateness of the last hour.
 type traffic struct {
 	// Since is when counting began.
 	Since time.Time
-	// Rates are those of the last minutes.
+	// Rates are means over the last rateMinutes minutes.
 	Rates []rate
-	// Curve is the lateness by the minute; nil when nothing was delivered.
+	// Curve is the lateness of each minute of the last hour, nil if nothing was delivered.
 	Curve *curve
 }
 
-// rate is how many messages there were in a minute of the last few.
+// rate is the mean number of events of one kind in a minute.
 type rate struct {
-	// Name is the end of the catalogue's key.
+	// Name is the kind, and the end of its key in the catalogue.
 	Name      string
 	PerMinute string
 }
 
-// curve is lateness over time on a logarithmic scale: a picture, and a table.
+// curve is a picture of lateness over time, on a logarithmic scale, and the same numbers as a table.
 type curve struct {
-	// Name is the key of the caption; Path leads to more, if not "".
+	// Name is the key of the caption. Path leads to the page of lateness, or is "" on that page.
 	Name, Path string
 	Paths      []curvePath
 	Lines      []line
-	Prompt     float64 // where the line of the promise is
-	// Oldest is where the line of the message is that has been ready for longest; HasOldest tells that there is one.
+	Prompt     float64 // y of the line at overview.PromptLimit
+	// Oldest is y of the line for the message that has been ready longest, if HasOldest.
 	Oldest    float64
 	HasOldest bool
 	Ticks     []tick
@@ -64,11 +64,11 @@ type curveRow struct {
 }
 
 const (
-	// trafficMinutes is how far the curve looks back, rateMinutes over how much rates are averaged.
+	// trafficMinutes is how many minutes a curve covers, rateMinutes over how many rates are averaged.
 	trafficMinutes, rateMinutes = 60, 5
 )
 
-// traffic is nil when nobody feeds the meter.
+// traffic returns what the meter has counted, or nil if it does not count.
 func (c *call) traffic(f *frame) *traffic {
 	if !c.console.observed.Load() {
 		return nil
@@ -88,16 +88,16 @@ func (c *call) traffic(f *frame) *traffic {
 	return t
 }
 
-// heights says how high a lateness stands in a picture, by its logarithm.
+// heights maps latenesses up to most to heights in a picture, by their logarithm.
 type heights struct {
 	most   time.Duration
 	height float64
 }
 
-// leastMost has the line of the promise in every picture.
+// leastMost is the least upper end of a scale, so that every picture contains the line at overview.PromptLimit.
 const leastMost = 10 * time.Second
 
-// heightsFor has room for the latest of some steps, and for one that waits.
+// heightsFor returns a scale that reaches to the greatest lateness of the steps, and to oldest.
 func heightsFor(height float64, oldest time.Duration, all ...overview.Traffic) heights {
 	h := heights{max(leastMost, oldest), height}
 	for _, m := range all {
@@ -110,7 +110,7 @@ func (h heights) of(d time.Duration) float64 {
 	return round(h.height - (h.height-h.height/10)*math.Log10(float64(d.Milliseconds())+1)/math.Log10(float64(h.most.Milliseconds())+1))
 }
 
-// latenessPaths are the lines of the latest, the 99th and the middle one of a hundred deliveries.
+// latenessPaths returns the lines of the greatest lateness, the 99th percentile and the median.
 func (h heights) latenessPaths(all []overview.Traffic) (out []curvePath) {
 	for _, p := range []struct {
 		name string
@@ -125,7 +125,8 @@ func (h heights) latenessPaths(all []overview.Traffic) (out []curvePath) {
 	return out
 }
 
-// curveOf is nil when nothing was delivered. oldest is for how long a message has been ready by now; 0 is none.
+// curveOf returns the curve of the steps, or nil if nothing was delivered in them. oldest is how long a message has been ready by now; 0 draws
+// no line for it.
 func curveOf(f *frame, s latenessSpan, all []overview.Traffic, oldest time.Duration) *curve {
 	h := heightsFor(chartHeight, oldest, all...)
 	c := &curve{Name: "late." + s.name, Prompt: h.of(overview.PromptLimit), Oldest: h.of(oldest), HasOldest: oldest > 0, Paths: h.latenessPaths(all)}
@@ -149,8 +150,8 @@ func curveOf(f *frame, s latenessSpan, all []overview.Traffic, oldest time.Durat
 	return c
 }
 
-// pathOf is the way of a line through the steps, in hundredths of the picture. A step without deliveries has no lateness, and breaks it; one
-// between two such is a short stroke.
+// pathOf returns the SVG path of a line through the steps, whose x is in hundredths of the picture's width. The line is interrupted at steps
+// without deliveries, because they have no lateness. A single step between two of those is a short stroke.
 func pathOf(all []overview.Traffic, y func(overview.Traffic) float64) string {
 	var b strings.Builder
 	step := 100 / float64(len(all))

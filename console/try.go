@@ -14,17 +14,17 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// tryPage pushes a message and shows it arrive.
+// tryPage has a form that pushes a message, and shows what became of the message.
 type tryPage struct {
 	*frame
 	Topic, ID, In, Body, Header string
-	// Pushed is the message that was pushed, with the state in which it is; Gone tells that the store no longer has it.
+	// Pushed is the message that was pushed, in its present state. Gone is true if the store no longer has it.
 	Pushed *messageRow
 	Gone   bool
-	// Due is when it was to be delivered, as far as the page knows.
+	// Due is when Pushed is or was due, zero if the page does not know.
 	Due    time.Time
 	Topics []string
-	// MayPush tells that there is a topic, among those that the page knows, which who looks may push to.
+	// MayPush is true if the reader may push to all topics, to Topic, or to one of Topics.
 	MayPush bool
 }
 
@@ -50,7 +50,7 @@ func (c *call) showTry() error {
 	return c.show("try", p)
 }
 
-// showArrival looks where the message is that was pushed.
+// showArrival reads the message that was pushed and sets Pushed, Gone and Due.
 func (c *call) showArrival(p *tryPage, id string) error {
 	inspector, err := c.inspector()
 	if err != nil {

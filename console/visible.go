@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// visible is text with what could deceive a reader written out. That is control characters, marks of text direction,
-// characters without a width, and bytes that are no UTF-8. Line ends and tabs stay.
+// visible returns s with everything that could deceive a reader written as an escape: control characters, marks of text
+// direction, characters without a width, and bytes that are not UTF-8. Line ends and tabs stay.
 func visible(s string) string {
 	if !strings.ContainsFunc(s, deceives) {
 		return s
@@ -37,5 +37,5 @@ func deceives(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 }
 
-// Text is text of the store, made safe to read.
+// Text returns a text that comes from the store, made safe to read.
 func (f *frame) Text(s string) string { return visible(s) }

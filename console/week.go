@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// weekPage is the next seven days by the hour: where does it pile up?
+// weekPage shows how many messages are due in each hour of seven days, today included.
 type weekPage struct {
 	*frame
 	Topic  string
@@ -20,11 +20,11 @@ type weekPage struct {
 	Most   int64
 	Total  int64
 	Levels []string
-	// Counting tells that the store has not finished counting.
+	// Counting is true if the page has no counts yet.
 	Counting bool
 }
 
-// weekDay is one day of the picture. On a day on which clocks change an hour is lacking, or comes twice.
+// weekDay is one day of the picture. On a day on which clocks change, one hour does not exist or comes twice.
 type weekDay struct {
 	Label string
 	Cells []weekCell
@@ -32,7 +32,7 @@ type weekDay struct {
 	Today bool
 }
 
-// weekCell is one hour. Twice has the count of the hour that comes again; Lacking tells that there is none.
+// weekCell is one hour of a day. A cell with Twice has the count of two hours with this name; an hour that is Lacking does not exist.
 type weekCell struct {
 	Hour           int
 	Count          int64
@@ -57,7 +57,7 @@ func (c *call) showWeek() error {
 	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
 	}
-	// A day more than a week has the hour that comes twice.
+	// A day more than a week is counted, because the week is an hour longer when clocks go back in it.
 	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: p.Topic, Step: overview.Hour, Steps: 8 * 24, Zone: c.look.zone})
 	switch {
 	case errors.Is(err, overview.ErrCounting):
@@ -70,7 +70,7 @@ func (c *call) showWeek() error {
 	return c.show("week", p)
 }
 
-// fillWeek puts each hour into its cell.
+// fillWeek fills the page with the counts of each hour.
 func (c *call) fillWeek(p *weekPage, a *overview.Ahead) {
 	now := p.Now.In(c.look.zone)
 	text := c.look.language.text
@@ -105,7 +105,7 @@ func (c *call) fillWeek(p *weekPage, a *overview.Ahead) {
 	}
 }
 
-// hoursOf are the 24 hours that a clock can show on a day.
+// hoursOf returns the cells of the 24 hours that a clock can show, for one day.
 func (c *call) hoursOf(p *weekPage, day time.Time) []weekCell {
 	cells := make([]weekCell, 24)
 	for h := range cells {
@@ -130,13 +130,14 @@ func (c *call) hoursOf(p *weekPage, day time.Time) []weekCell {
 	return cells
 }
 
-// daysBetween is how many dates b lies behind a, both in the same zone.
+// daysBetween returns how many days the date of b is after that of a. Both are in the same time zone.
 func daysBetween(a, b time.Time) int {
 	date := func(t time.Time) time.Time { return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC) }
 	return int(date(b).Sub(date(a)) / (24 * time.Hour))
 }
 
-// levelOf is the shade of a count: 0 for none, else 1 to weekLevels, by its logarithm. So one hour with very many does not hide the others.
+// levelOf returns the shade of a count: 0 for none, otherwise 1 to weekLevels by its logarithm, so that one hour with very many messages leaves
+// the others visible.
 func levelOf(n, most int64) int {
 	if n == 0 {
 		return 0
@@ -147,7 +148,7 @@ func levelOf(n, most int64) int {
 	return 1 + int(math.Log(float64(n))/math.Log(float64(most))*(weekLevels-0.001))
 }
 
-// knownZones are those that the field for a time zone suggests.
+// knownZones returns the time zones that the field for a time zone suggests. Others can be typed.
 func knownZones() []string {
 	return []string{
 		"UTC", "Local", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "America/Chicago", "America/Los_Angeles", "America/New_York",

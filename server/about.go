@@ -25,7 +25,7 @@ func (c *call) clock() error {
 	return c.json(http.StatusOK, wire.Clock{Now: wire.Time(now)})
 }
 
-// showSpace says how much room the store's medium has.
+// showSpace answers with how much space the store's medium has.
 func (c *call) showSpace() error {
 	if c.server.space == nil {
 		return fmt.Errorf("this store does not know how much room it has: %w", punctual.ErrUnsupported)
@@ -37,10 +37,10 @@ func (c *call) showSpace() error {
 	return c.json(http.StatusOK, wire.Space{Free: r.Free, Total: r.Total, Reserve: r.Reserve})
 }
 
-// live says that the process answers.
+// live answers that the process is alive, whatever the state of its store.
 func (c *call) live() error { return c.json(http.StatusOK, wire.Health{Status: "ok"}) }
 
-// ready says whether requests should be sent here. It names codes alone, since it asks nobody who he is.
+// ready answers whether requests should be sent to this server. Of an error it shows only the code, because the route is public.
 func (c *call) ready() error {
 	if c.server.isDraining() {
 		return fmt.Errorf("the server is ending: %w", punctual.ErrClosed)
@@ -63,7 +63,7 @@ func (c *call) ready() error {
 	return c.json(http.StatusOK, h)
 }
 
-// metrics lets whoever keeps them answer.
+// metrics answers with Options.Metrics.
 func (c *call) metrics() error {
 	if c.server.options.Metrics == nil {
 		return fmt.Errorf("this server keeps no metrics: %w", punctual.ErrUnsupported)
@@ -78,7 +78,7 @@ func (c *call) metrics() error {
 	return nil
 }
 
-// statusWriter notes the status of an answer that another handler writes.
+// statusWriter records the status of an answer that another handler writes.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -89,7 +89,7 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// unready is an error of the store whose text strangers must not read.
+// unready is an error of the store whose text is not shown to clients, because they are not authenticated.
 type unready struct {
 	code  string
 	cause error
@@ -98,7 +98,7 @@ type unready struct {
 func (u *unready) Error() string { return "the store does not answer: " + u.code }
 func (u *unready) Unwrap() error { return u.cause }
 
-// examine looks at what is below the store.
+// examine answers with what the store says about what it stands on.
 func (c *call) examine() error {
 	if c.server.examiner == nil {
 		return fmt.Errorf("this store cannot be examined: %w", punctual.ErrUnsupported)
@@ -112,10 +112,10 @@ func (c *call) examine() error {
 	return c.json(http.StatusOK, wire.ExaminationOf(findings, err))
 }
 
-// maxChecks bounds the checks under way, because each reads everything that is stored.
+// maxChecks bounds the checks that are under way at once, because each reads everything that is stored.
 const maxChecks = 2
 
-// check scans the store, which may take long; so it is not bounded, and ends with its client.
+// check scans the store. Because that may take long, its time is not limited: it ends when its client goes, or when the server drains.
 func (c *call) check() error {
 	if c.server.checker == nil {
 		return fmt.Errorf("this store cannot be checked: %w", punctual.ErrUnsupported)
@@ -157,15 +157,15 @@ func (c *call) check() error {
 	return c.line(line)
 }
 
-// untilDraining is the context of a request whose time is not bounded. It ends with the client, and when the server drains, with that as
-// its cause. The caller ends it, too, with a cause of its own or nil.
+// untilDraining returns the context of a request whose time is not limited. It ends when the client goes, or when the server drains, which is
+// then its cause. The caller has to end it as well, with a cause of its own or nil.
 func (c *call) untilDraining() (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(c.r.Context())
 	stop := context.AfterFunc(c.server.draining, func() { end(fmt.Errorf("the server is ending: %w", punctual.ErrClosed)) })
 	return ctx, func(cause error) { stop(); end(cause) }
 }
 
-// causeOf is why ctx ended, if that is why there is err.
+// causeOf returns why ctx was cancelled if err came from that, otherwise err.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
 		return cause

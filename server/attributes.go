@@ -11,7 +11,7 @@ import (
 var attributeParams = []param{
 	{
 		name: "remember", in: inQuery, schema: length(),
-		text: "The ID is taken as a duplicate this long after the message finished; left out: as the topic says, or 24h with an Idempotency-Key.",
+		text: "How long after the message finished a push with its ID is a duplicate; left out: as the topic says, or 24h with an Idempotency-Key.",
 	},
 }
 

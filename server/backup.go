@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// backup sends a copy of the store. It is not bounded, as a check is not, and ends with its client. A client that stops
-// reading ends it after Limits.WriteTime.
+// backup sends a copy of the store. Like that of a check, its time is not limited: it ends when its client goes, when the
+// server drains, or when the client has read nothing for Limits.WriteTime.
 func (c *call) backup() error {
 	if c.server.backuper == nil {
 		return fmt.Errorf("this store has no backup of its own, use that of its database: %w", punctual.ErrUnsupported)
@@ -23,7 +23,7 @@ func (c *call) backup() error {
 		h.Set("Content-Type", wire.TypeTar)
 		h.Set("Content-Length", strconv.FormatInt(total, 10))
 	})
-	if err != nil && c.status == 0 { // a problem in place of the archive
+	if err != nil && c.status == 0 { // nothing was sent yet, so the answer is a problem
 		h.Del("Content-Length")
 		h.Del("Content-Type")
 	}
@@ -33,7 +33,7 @@ func (c *call) backup() error {
 	return err
 }
 
-// archived writes an archive as the answer to a call.
+// archived is an io.Writer that sends an archive as the answer to a call.
 type archived struct{ c *call }
 
 // Write implements io.Writer.

@@ -13,9 +13,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The calls of many items. An item that is malformed or not allowed has its error; the others go to the store together.
+// Requests with many items. An item that is malformed or not allowed gets its own error, and the other items go to the store in one call.
 
-// batch pairs the items that reach the store with their places in the request.
+// batch has the items of a request that go to the store, with their places in the request, and the results of all items.
 type batch[In, Out any] struct {
 	items   []In
 	places  []int
@@ -31,7 +31,7 @@ func (b *batch[In, Out]) add(place int, item In) {
 	b.places = append(b.places, place)
 }
 
-// without leaves out the items that are refused, which have their results already.
+// without returns a batch of the items that are not refused. The refused ones have their results already, which result makes of their errors.
 func without[In, Out any](items []In, refused []error, result func(*In, error) Out) *batch[In, Out] {
 	if !slices.ContainsFunc(refused, func(err error) bool { return err != nil }) {
 		return &batch[In, Out]{items: items}
@@ -47,7 +47,7 @@ func without[In, Out any](items []In, refused []error, result func(*In, error) O
 	return b
 }
 
-// all are the results of the request, of which the store has these.
+// all adds the store's results to those of the refused items, and returns the results of the request in its order.
 func (b *batch[In, Out]) all(results []Out) []Out {
 	if b.results == nil {
 		return results
@@ -58,7 +58,7 @@ func (b *batch[In, Out]) all(results []Out) []Out {
 	return b.results
 }
 
-// form is how the client wants the answer of a batch.
+// form returns the form in which the client wants the answer.
 func (c *call) form() wire.Form {
 	if c.wants(wire.TypeCompact) {
 		return wire.Compact
@@ -66,7 +66,7 @@ func (c *call) form() wire.Form {
 	return wire.JSON
 }
 
-// isCompact tells whether the request is in the compact form.
+// isCompact reports whether the body of the request is in the compact form.
 func (c *call) isCompact() bool { return wire.FormOf(c.r.Header.Get("Content-Type")) == wire.Compact }
 
 // pushMany stores messages of several topics.
@@ -94,7 +94,7 @@ func (c *call) pushMany() error {
 	return c.encoded(data, err)
 }
 
-// encoded answers with what carries many messages.
+// encoded answers with data in the form that the client wants, or fails if err says that data could not be encoded.
 func (c *call) encoded(data []byte, err error) error {
 	if err != nil {
 		return notEncoded(err)
@@ -106,8 +106,8 @@ func (c *call) encoded(data []byte, err error) error {
 	return c.write(http.StatusOK, f.String(), data)
 }
 
-// pushMessages reads the messages of the request; refused has for each why it cannot be pushed, or nil. With an
-// Idempotency-Key each message is stored once, however often the request is sent; its ID comes from the key unless it has one.
+// pushMessages reads the messages of the request. refused has, for each message, why it cannot be pushed, or nil. With an
+// Idempotency-Key each message is stored once, however often the request is sent. A message without an ID gets one from the key.
 func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err error) {
 	key, err := c.idempotencyKey()
 	if err != nil {
@@ -128,7 +128,8 @@ func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err er
 	return ms, refused, nil
 }
 
-// readMessages is pushMessages without regard to a key. Of a message that is refused nothing is kept but its names.
+// readMessages reads the messages of the request as pushMessages does, but ignores the Idempotency-Key. It keeps only topic and ID of a message
+// that is refused.
 func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err error) {
 	if c.isCompact() {
 		if ms, err = wire.DecodeCompactPush(c.body, c.server.limits.MaxBatch, c.holdItems); err != nil {
@@ -148,7 +149,7 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 			m.Topic = c.param("topic")
 		}
 		err := malformed
-		if err == nil { // before the message is read, so that nobody without the right learns what is wrong with it
+		if err == nil { // checked before the content is read, so that a client without the right learns nothing about it
 			err = c.allows(access.Push, m.Topic)
 		}
 		size := wire.ItemBytes(1)
@@ -179,7 +180,7 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 	return ms, refused, nil
 }
 
-// pushLines calls add with each line of the request, and with why it could not be read.
+// pushLines calls add with each line of the request and the error for which the line could not be read, or nil.
 func (c *call) pushLines(add func(*wire.PushItem, error) error) error {
 	n := 0
 	for number, line := range wire.Lines(c.body) {
@@ -198,7 +199,7 @@ func (c *call) pushLines(add func(*wire.PushItem, error) error) error {
 	return nil
 }
 
-// takes returns why a message is beyond the limits of the server: its body is too large, or its topic would be one too many.
+// takes returns an error if the message is beyond the limits of the server: its body is too large, or its topic would be one too many.
 func (c *call) takes(m *punctual.NewMessage) error {
 	if int64(len(m.Body)) > c.server.limits.MaxBody {
 		return fmt.Errorf("body has %d bytes: at most %d are allowed: %w", len(m.Body), c.server.limits.MaxBody, punctual.ErrTooLarge)
@@ -206,7 +207,7 @@ func (c *call) takes(m *punctual.NewMessage) error {
 	return c.mayMake(m.Topic)
 }
 
-// allows checks the right to do a to the topic that an item names. A name that no topic can have is an ErrInvalid.
+// allows checks the client's right to do a to the topic that an item names. A name that no topic can have is an ErrInvalid.
 func (c *call) allows(a access.Action, topic string) error {
 	if err := storekit.CheckTopic(topic); err != nil {
 		return err
@@ -219,7 +220,7 @@ func (c *call) isLines() bool {
 	return strings.EqualFold(strings.TrimSpace(mediaType), wire.TypeNDJSON)
 }
 
-// settleMany carries out what holders say of their leases.
+// settleMany settles leases in several topics.
 func (c *call) settleMany() error {
 	ss, refused, err := c.settlements()
 	if err != nil {
@@ -239,7 +240,7 @@ func (c *call) settleMany() error {
 	return c.encoded(data, err)
 }
 
-// settlements reads those of the request; refused has for each why it cannot be carried out, or nil.
+// settlements reads the settlements of the request. refused has, for each of them, why it cannot be carried out, or nil.
 func (c *call) settlements() (ss []punctual.Settlement, refused []error, err error) {
 	if c.isCompact() {
 		if ss, err = wire.DecodeCompactSettle(c.body, c.server.limits.MaxBatch, c.holdItems); err != nil {
@@ -268,7 +269,7 @@ func (c *call) settlements() (ss []punctual.Settlement, refused []error, err err
 	return ss, refused, nil
 }
 
-// amendMany cancels, reschedules, requeues and deletes.
+// amendMany cancels, reschedules, requeues and deletes messages of several topics.
 func (c *call) amendMany() error {
 	var items []wire.AmendItem
 	err := wire.DecodeAmend(c.body, c.server.limits.MaxBatch, func(item *wire.AmendItem) error {
@@ -284,7 +285,7 @@ func (c *call) amendMany() error {
 		item := &items[i]
 		action := access.Amend
 		if item.Change == punctual.ChangeDelete.String() {
-			action = access.Admin // as a purge
+			action = access.Admin // the right that a purge needs
 		}
 		err := c.allows(action, item.Topic)
 		var a punctual.Amendment

@@ -23,7 +23,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// call is one request on its way. One goroutine uses it.
+// call is the state of one request. Only the goroutine of the request uses it.
 type call struct {
 	server    *Server
 	w         http.ResponseWriter
@@ -32,24 +32,24 @@ type call struct {
 	route     *route
 	principal *access.Principal
 	client    *client
-	path      map[string]string // decoded, by name of the parameter
+	path      map[string]string // the path's parameters by name, decoded
 	query     url.Values        // only parameters of the route, each once
 	body      []byte
 	hasRead   bool   // the whole body was read
-	held      int64  // bytes of Server.memory
-	heldBody  int64  // those of them that are for body
-	holder    string // for whom they count
+	held      int64  // bytes that the request has in Server.memory
+	heldBody  int64  // the part of held that is for body
+	holder    string // the client of Server.memory for which held counts
 
-	keepsDeadline bool // that of the answer stays as it is
-	isHalf        bool // the answer ended before its time, and must not seem whole
+	keepsDeadline bool // put does not set a new write deadline
+	isHalf        bool // the answer broke off, so the connection is ended without marking the answer as complete
 
-	leases bool // the answer brings leases, which are given back unless it leaves
-	status int  // of the answer, 0 before it
+	leases bool // the answer carries leases, which are released unless it was sent
+	status int  // the status of the answer, 0 before it begins
 	code   string
 	waited time.Duration
 }
 
-// refusal is an error with a status of its own, headers, or words in place of those of its code.
+// refusal is an error with a status, headers, a title or a remedy other than those of its code.
 type refusal struct {
 	status        int
 	header        http.Header
@@ -82,7 +82,7 @@ func (c *call) report() {
 	c.server.options.OnRequest(c.r.Context(), info)
 }
 
-// findRoute finds the route by path and method.
+// findRoute sets the route and the path's parameters for the request's path and method.
 func (c *call) findRoute() error {
 	if path := c.r.URL.Path; path == "" || path == "/" {
 		return noRoute(path)
@@ -115,8 +115,8 @@ func noRoute(path string) error {
 	}
 }
 
-// readQuery takes the route's parameters and refuses others, since a parameter that is not known is one that was meant. An empty one was
-// meant as well: a shell sends it for a variable that is not set.
+// readQuery sets the route's parameters. It refuses unknown parameters, because the client meant something by them, and empty ones, because a
+// shell sends those for a variable that is not set.
 func (c *call) readQuery() error {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -144,8 +144,8 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// readBody reads the whole body before anything is done. So a half request changes nothing, and the end of the
-// connection is noticed while a claim waits.
+// readBody reads the whole body before the request is carried out, so that an incomplete request changes nothing, and so
+// that net/http notices the end of the connection while a claim waits.
 func (c *call) readBody() error {
 	s, r := c.server, c.r
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
@@ -171,7 +171,7 @@ func (c *call) readBody() error {
 	var b bytes.Buffer
 	in := http.MaxBytesReader(c.w, r.Body, limit)
 	for left := r.ContentLength; ; left -= bodyStep {
-		step := int64(bodyStep) // and not all that is promised, which may never come
+		step := int64(bodyStep) // not all of Content-Length at once, because the bytes may never come
 		if r.ContentLength >= 0 {
 			step = min(step, max(left, 0))
 		}
@@ -187,7 +187,7 @@ func (c *call) readBody() error {
 		case errors.Is(err, io.EOF):
 			c.body, c.hasRead = b.Bytes(), true
 			if r.ProtoMajor > 1 {
-				return nil // the deadline is that of this body alone
+				return nil // in HTTP/2 the deadline is only for this body
 			}
 			if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 				return fmt.Errorf("read the body: %w (%w)", punctual.ErrInvalid, err)
@@ -201,7 +201,7 @@ func (c *call) readBody() error {
 	}
 }
 
-// bodyStep is how much of a body is read at a time.
+// bodyStep is how many bytes of a body are read at a time.
 const bodyStep = 64 << 10
 
 func (c *call) tooLarge(limit int64) error {
@@ -212,20 +212,20 @@ func (c *call) tooLarge(limit int64) error {
 	return &refusal{header: header, err: fmt.Errorf("the body has more than %d bytes: %w", limit, punctual.ErrTooLarge)}
 }
 
-// param is a parameter of the query, "" when it is not given.
+// param returns a parameter of the query, "" if it is not given.
 func (c *call) param(name string) string { return c.query.Get(name) }
 
-// duration is a parameter of the query, 0 when it is not given.
+// duration returns a parameter of the query as a duration, 0 if it is not given.
 func (c *call) duration(name string) (time.Duration, error) {
 	return wire.ParseDurationText(name, c.param(name))
 }
 
-// instant is a parameter of the query, zero when it is not given.
+// instant returns a parameter of the query as a time, the zero time if it is not given.
 func (c *call) instant(name string) (time.Time, error) {
 	return wire.ParseTimeText(name, c.param(name))
 }
 
-// span is the parameters from and to.
+// span returns the parameters from and to.
 func (c *call) span() (from, to time.Time, err error) {
 	if from, err = c.instant("from"); err != nil {
 		return from, to, err
@@ -259,15 +259,15 @@ func (c *call) truth(name string) (value, given bool, err error) {
 	}
 }
 
-// wants tells whether the client asks for this media type before any other.
+// wants reports whether this media type comes first in the request's header Accept.
 func (c *call) wants(mediaType string) bool {
 	first, _, _ := strings.Cut(c.r.Header.Get("Accept"), ",")
 	first, _, _ = strings.Cut(first, ";")
 	return strings.EqualFold(strings.TrimSpace(first), mediaType)
 }
 
-// storeContext bounds a call of the store and carries the request's key, so that a repetition is known again. extra is how long the
-// store may wait beside its work. end has to be called.
+// storeContext returns the context of a call of the store. It is limited to Limits.StoreTime and extra, which is how long the store may wait for
+// messages, and carries the request's key, by which a repetition of the call is recognized. The caller has to call end.
 func (c *call) storeContext(extra time.Duration) (ctx context.Context, end func(), err error) {
 	ctx = c.r.Context()
 	if keys := c.r.Header.Values(wire.HeaderRequest); len(keys) > 0 {
@@ -299,7 +299,7 @@ func (c *call) storeContext(extra time.Duration) (ctx context.Context, end func(
 	return ctx, end, nil
 }
 
-// storeCall makes a call of the store within a storeContext, and returns its answer or the error to tell the client.
+// storeCall calls f within a storeContext and returns its answer, or the error for the client.
 func storeCall[T any](c *call, f func(ctx context.Context) (T, error)) (answer T, err error) {
 	ctx, end, err := c.storeContext(0)
 	if err != nil {
@@ -312,7 +312,7 @@ func storeCall[T any](c *call, f func(ctx context.Context) (T, error)) (answer T
 	return answer, nil
 }
 
-// storeBatch is storeCall for a call with items. Without any the store is not asked.
+// storeBatch is storeCall for a call with items. Without items it does not call the store.
 func storeBatch[In, Out any](c *call, items []In, f func(ctx context.Context, items []In) ([]Out, error)) ([]Out, error) {
 	return storeCall(c, func(ctx context.Context) ([]Out, error) {
 		if len(items) == 0 {
@@ -322,7 +322,8 @@ func storeBatch[In, Out any](c *call, items []In, f func(ctx context.Context, it
 	})
 }
 
-// requestKey is the key under which an answer is kept: it differs for each principal, so nobody asks for another's answer.
+// requestKey returns the key under which the answer to a request is kept. It differs for each principal, so that no client can ask for another
+// client's answer.
 func (c *call) requestKey(key string) string {
 	id := ""
 	if c.principal != nil {
@@ -334,7 +335,7 @@ func (c *call) requestKey(key string) string {
 
 var errStoreTime = fmt.Errorf("the store took too long: %w", punctual.ErrOverloaded)
 
-// storeError is the error of a call of the store as the client is to see it: a deadline of the server is its overload.
+// storeError returns the error of a call of the store as clients see it: a deadline that the server has set becomes an ErrOverloaded.
 func storeError(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, punctual.ErrIndeterminate) && context.Cause(ctx) == errStoreTime {
 		return errStoreTime
@@ -342,7 +343,7 @@ func storeError(ctx context.Context, err error) error {
 	return err
 }
 
-// json answers with v. What a read brings is counted while it leaves; the answers of changes are small.
+// json answers with v. A large answer to a read counts in Server.memory while it is sent. Answers to changes are small and do not.
 func (c *call) json(status int, v any) error {
 	data, err := wire.Encode(v)
 	if err != nil {
@@ -356,12 +357,13 @@ func (c *call) json(status int, v any) error {
 	return c.write(status, wire.TypeJSON, append(data, '\n'))
 }
 
-// notEncoded is the error of an answer that could not be written, though what it tells may have happened.
+// notEncoded returns the error for an answer that could not be encoded. It is an ErrIndeterminate, because the request may have been carried out.
 func notEncoded(err error) error {
 	return fmt.Errorf("encode the answer: %w; %w", punctual.ErrIndeterminate, errors.New(err.Error()))
 }
 
-// write answers. Its error is errNotSent; that all is well it can only say of the answer to a claim.
+// write sends the whole answer. Its error wraps errNotSent. Only for an answer with leases does nil mean that the answer has left the server;
+// other answers may still be in a buffer.
 func (c *call) write(status int, mediaType string, data []byte) error {
 	h := c.w.Header()
 	if mediaType != "" {
@@ -376,7 +378,7 @@ func (c *call) write(status int, mediaType string, data []byte) error {
 	return c.put(status, data)
 }
 
-// send writes a part of the answer and makes sure that it leaves.
+// send writes a part of the answer and flushes it to the network.
 func (c *call) send(status int, data []byte) error {
 	if err := c.put(status, data); err != nil {
 		return err
@@ -387,7 +389,8 @@ func (c *call) send(status int, data []byte) error {
 	return nil
 }
 
-// put writes a part of the answer, which leaves when the request is done or more is sent. So an answer costs one write to the network.
+// put writes a part of the answer into the buffer of net/http, which is sent when it is full or the request ends. So a small answer costs one
+// write to the network.
 func (c *call) put(status int, data []byte) error {
 	if !c.keepsDeadline {
 		control := http.NewResponseController(c.w)
@@ -407,7 +410,7 @@ func (c *call) put(status int, data []byte) error {
 	return nil
 }
 
-// errNotSent is that an answer did not leave. There is nobody to tell.
+// errNotSent is the error of an answer that could not be sent. It is not answered with a problem, because the client is gone.
 var errNotSent = errors.New("the answer could not be sent")
 
 // fail answers with a problem.

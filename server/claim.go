@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// claimTopic claims from the topic that the path names.
+// claimTopic claims from the topic in the path.
 func (c *call) claimTopic() (err error) {
 	req := punctual.Claim{Topics: []string{c.path["topic"]}}
 	if req.Max, err = c.number("max", 1); err != nil {
@@ -29,7 +29,7 @@ func (c *call) claimTopic() (err error) {
 	return c.claim(req)
 }
 
-// claimMany claims from the topics that the body names.
+// claimMany claims from the topics in the body.
 func (c *call) claimMany() error {
 	var r wire.ClaimRequest
 	if err := wire.DecodeRequest(c.body, &r); err != nil {
@@ -38,7 +38,7 @@ func (c *call) claimMany() error {
 	return c.claim(r.Claim())
 }
 
-// claim answers in the form that the client asks for.
+// claim checks rights and limits and claims, as one answer or as a stream, whichever the client asks for.
 func (c *call) claim(req punctual.Claim) error {
 	if err := c.mayClaim(req.Topics); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (c *call) claim(req punctual.Claim) error {
 	return c.claimOnce(req)
 }
 
-// sizeOfNames is about what the names of a claim take while it waits, here and in the store.
+// sizeOfNames estimates how many bytes the topic names of a claim take in the server and in the store while the claim waits.
 func sizeOfNames(topics []string) int64 {
 	n := int64(0)
 	for _, t := range topics {
@@ -93,7 +93,7 @@ func (c *call) mayClaim(topics []string) error {
 	return nil
 }
 
-// claimOnce is one long poll.
+// claimOnce answers a claim that is not a stream: it waits for messages and sends them in one answer.
 func (c *call) claimOnce(req punctual.Claim) error {
 	ctx, end, err := c.storeContext(req.Wait)
 	if err != nil {
@@ -113,8 +113,8 @@ func (c *call) claimOnce(req punctual.Claim) error {
 	return nil
 }
 
-// claimDue claims, and returns nothing when the server drains meanwhile. What a client must not have any more is given back. The
-// messages are held.
+// claimDue claims once. If the server drains during the wait, it returns no messages. It releases the messages and fails if the client has gone
+// or may no longer have them. The messages that it returns count in Server.memory.
 func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Delivery, error) {
 	s := c.server
 	waiting, stop := context.WithCancel(ctx)
@@ -137,7 +137,7 @@ func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Del
 	if c.r.Context().Err() != nil {
 		return nil, c.giveBack(ctx, ds, fmt.Errorf("the client has gone: %w", errNotSent))
 	}
-	p, err := s.authenticate(c.r) // again: the token may have been revoked meanwhile
+	p, err := s.authenticate(c.r) // once more, because the token may have been revoked during the wait
 	if err != nil {
 		return nil, c.giveBack(ctx, ds, err)
 	}
@@ -177,14 +177,15 @@ func (c *call) deliver(ds []punctual.Delivery) error {
 	return out.end(err)
 }
 
-// takesBack is a Repeater that knows which claims were answered more than once: what a copy was given as well stays leased.
+// takesBack is implemented by stores that keep answers and know which claims were answered more than once: messages that a copy of the claim got
+// as well stay leased.
 type takesBack interface {
-	// Undelivered gives back what a Claim with this context returned and did not reach its caller.
+	// Undelivered releases messages that a Claim with this context returned and that did not reach its caller.
 	Undelivered(ctx context.Context, ds []punctual.Delivery) error
 }
 
-// giveBack releases leases that did not reach their client, so that the next claim has them at once and no attempt is counted. It
-// returns cause.
+// giveBack releases messages that did not reach their client, so that the next claim gets them at once and no attempt is counted. It returns
+// cause.
 func (c *call) giveBack(ctx context.Context, ds []punctual.Delivery, cause error) error {
 	s := c.server
 	s.tracker.Returned(ds)

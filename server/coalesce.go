@@ -42,7 +42,7 @@ func coalesce(s punctual.Store, limit time.Duration) *coalesced {
 	}
 }
 
-// oneTopic is the topic of n items, or "" when they have several.
+// oneTopic returns the topic of n items, or "" if they have several.
 func oneTopic(n int, topic func(i int) string) string {
 	if n == 0 {
 		return ""
@@ -61,7 +61,7 @@ func newBatcher[In, Out any](op string, limit time.Duration, call func(context.C
 	return batching.New(batching.Config[[]In, []Out]{
 		Op: op, Key: key, MaxItems: coalesceItems, MaxBytes: coalesceItems, Late: coalesceLate,
 		Size:       func(items []In) int64 { return int64(len(items)) },
-		MaxPending: 1 << 40, // what waits is bounded by the bodies of requests
+		MaxPending: 1 << 40, // Limits.MaxMemory bounds the requests that wait
 		Closed:     punctual.ErrClosed, Overloaded: punctual.ErrOverloaded, Indeterminate: punctual.ErrIndeterminate,
 		Run: func(ctx context.Context, calls [][]In) ([][]Out, error) {
 			ctx, end := context.WithTimeoutCause(ctx, limit, errStoreTime)

@@ -14,32 +14,32 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// connections are the open connections of all listeners. When there are as many as may be, one without a request is closed for a new
-// one. That is the oldest on which nobody was let in yet, or else the one that has been without a request for longest. Of those on which
-// somebody was let in a client may have as many as are free, as with shares.
+// connections are the open connections of all listeners, at most limit. A connection is known after a client was authenticated on it. At the
+// limit, a connection is closed for each new one: the oldest that is not known, otherwise the known one that has been without a request for
+// longest. A client may have as many known connections as it leaves free, as with shares.
 type connections struct {
 	limit  int
-	shared bool // clients are told apart
+	shared bool // the limit is shared between clients, because an Authenticator distinguishes them
 
 	mu        sync.Mutex
-	open      int            // guarded by mu
-	known     int            // guarded by mu: those on which somebody was let in
-	of        map[string]int // guarded by mu: known ones by client
-	strangers list.List      // guarded by mu: of *countedConn, those on which nobody was let in, oldest first
-	idle      list.List      // guarded by mu: of *countedConn, known ones without a request, longest first
+	open      int            // guarded by mu: all connections
+	known     int            // guarded by mu: known connections
+	of        map[string]int // guarded by mu: known connections by client
+	strangers list.List      // guarded by mu: of *countedConn, the connections that are not known, oldest first
+	idle      list.List      // guarded by mu: of *countedConn, known connections without a request, longest first
 }
 
 // countedConn is a connection that is counted until it is closed. Its fields are guarded by connections.mu.
 type countedConn struct {
 	net.Conn
 	in     *connections
-	place  *list.Element // in the list of strangers or of idle ones, nil in neither
-	known  bool          // somebody was let in
-	client string        // who was let in last
+	place  *list.Element // in connections.strangers or connections.idle, nil if in neither
+	known  bool          // a client was authenticated
+	client string        // the client that was authenticated last
 	closed bool
 }
 
-// take counts a new connection, and closes another one if there is no room. It returns nil when all have requests.
+// take counts a new connection, and closes another one if there is no room. It returns nil if all open connections have requests.
 func (cs *connections) take(conn net.Conn) *countedConn {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -52,13 +52,13 @@ func (cs *connections) take(conn net.Conn) *countedConn {
 	return c
 }
 
-// closeOne closes the connection that can best be spared of those that may be, and tells whether there was one. The caller holds mu.
+// closeOne closes the first connection that may allows, of strangers and then of idle, and reports whether there was one. The caller holds mu.
 func (cs *connections) closeOne(may func(*countedConn) bool) bool {
 	for _, l := range []*list.List{&cs.strangers, &cs.idle} {
 		for e := l.Front(); e != nil; e = e.Next() {
 			if c := e.Value.(*countedConn); may(c) {
 				cs.remove(c)
-				_ = c.Conn.Close() // whoever reads from it learns of that
+				_ = c.Conn.Close() // the goroutine that reads from it gets an error and ends
 				return true
 			}
 		}
@@ -77,7 +77,7 @@ func (cs *connections) remove(c *countedConn) {
 	cs.forget(c)
 }
 
-// unlist is called with mu held.
+// unlist takes a connection out of its list. The caller holds mu.
 func (cs *connections) unlist(c *countedConn) {
 	if c.place == nil {
 		return
@@ -90,7 +90,7 @@ func (cs *connections) unlist(c *countedConn) {
 	c.place = nil
 }
 
-// forget counts a connection no more for the client that was let in. The caller holds mu.
+// forget makes a connection count as not known. The caller holds mu.
 func (cs *connections) forget(c *countedConn) {
 	if !c.known {
 		return
@@ -102,8 +102,8 @@ func (cs *connections) forget(c *countedConn) {
 	}
 }
 
-// letIn notes that a client was let in on a connection. When that is one more than the client may have, the client's longest idle
-// connection is closed, and without one it is an ErrOverloaded.
+// letIn makes a connection count as known for a client that was authenticated on it. If the client then has more than it may, its longest idle
+// connection is closed. If it has no idle one, letIn returns an ErrOverloaded.
 func (cs *connections) letIn(c *countedConn, client string) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -128,7 +128,7 @@ func (cs *connections) letIn(c *countedConn, client string) error {
 	return nil
 }
 
-// changed is part of http.Server.ConnState.
+// changed notes the new state of a connection, as http.Server.ConnState reports it.
 func (cs *connections) changed(conn net.Conn, state http.ConnState) {
 	c := counted(conn)
 	if c == nil {
@@ -145,7 +145,7 @@ func (cs *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// counted is the counted connection below one of TLS, or the connection itself; nil when it is another one.
+// counted returns conn itself or the connection below its TLS if that is a countedConn, otherwise nil.
 func counted(conn net.Conn) *countedConn {
 	for {
 		switch c := conn.(type) {
@@ -161,12 +161,12 @@ func counted(conn net.Conn) *countedConn {
 
 type connKey struct{}
 
-// withConn is http.Server.ConnContext.
+// withConn puts a connection into the context of its requests. It is used as http.Server.ConnContext.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, counted(conn))
 }
 
-// connOf is the connection that a request came on, nil when Serve did not accept it.
+// connOf returns the connection of a request, nil if Serve has not accepted it.
 func connOf(r *http.Request) *countedConn {
 	c, _ := r.Context().Value(connKey{}).(*countedConn)
 	return c
@@ -180,7 +180,7 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending side, where there are two.
+// CloseWrite closes the sending side, or returns errors.ErrUnsupported if the connection cannot do that.
 func (c *countedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -188,7 +188,7 @@ func (c *countedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// boundedListener turns connections beyond the limit away.
+// boundedListener refuses connections beyond the limit of count.
 type boundedListener struct {
 	net.Listener
 	count     *connections
@@ -209,7 +209,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// turnAway says why the connection is closed, as far as that fits without waiting.
+// turnAway closes a connection with an answer of 503. It does not wait for the client, so the answer is lost if it cannot be written at once.
 func (l *boundedListener) turnAway(conn net.Conn) {
 	defer conn.Close()
 	if l.speaksTLS || conn.SetDeadline(time.Now().Add(time.Millisecond)) != nil {

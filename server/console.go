@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// isForConsole tells whether a request is for the pages of Options.Console: all but those whose path begins as one of the interface.
+// isForConsole reports whether Options.Console answers the request: if there is a console, it has all paths whose first segment is not one of
+// the interface.
 func (c *call) isForConsole() bool {
 	if c.server.options.Console == nil {
 		return false
@@ -22,14 +23,14 @@ func (c *call) isForConsole() bool {
 	return !c.server.routes.Begins(first)
 }
 
-// asksForHTML tells whether a request is one of a browser.
+// asksForHTML reports whether a request comes from a browser or accepts HTML.
 func (c *call) asksForHTML() bool {
 	return c.r.Header.Get("Sec-Fetch-Site") != "" || slices.ContainsFunc(c.r.Header.Values("Accept"), func(accept string) bool {
 		return strings.Contains(strings.ToLower(accept), "text/html")
 	})
 }
 
-// askConsole lets the console answer, within the limits of the server. Who may do what is the console's to ask, of Server.Authenticate.
+// askConsole lets the console answer, within the limits of the server. The console itself calls Server.Authenticate and checks rights.
 func (c *call) askConsole() error {
 	control := http.NewResponseController(c.w)
 	if c.r.ContentLength != 0 {
@@ -44,8 +45,8 @@ func (c *call) askConsole() error {
 	return c.showPage(c.r, control)
 }
 
-// showPage lets the console answer. A page that does not exist is a problem for who asks for no HTML, because a program has mistaken a path
-// of the interface.
+// showPage lets the console answer. If the page does not exist and the client does not ask for HTML, the answer is a problem instead, because
+// the client is probably a program with a wrong path of the interface.
 func (c *call) showPage(r *http.Request, control *http.ResponseController) error {
 	before := c.w.Header().Clone()
 	w := &consoleWriter{ResponseWriter: c.w, call: c, control: control, forProgram: !c.asksForHTML()}
@@ -58,7 +59,7 @@ func (c *call) showPage(r *http.Request, control *http.ResponseController) error
 	return noRoute(c.r.URL.EscapedPath())
 }
 
-// heldBody counts what the console reads of a body against Limits.MaxMemory, as it arrives.
+// heldBody is the body of a request to the console. It counts bytes in Server.memory as they are read.
 type heldBody struct {
 	io.ReadCloser
 	call *call
@@ -71,7 +72,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 		return 0, held
 	}
 	if errors.Is(err, io.EOF) && b.call.r.ProtoMajor == 1 {
-		// Behind the body the connection is read to learn of its end, which has no deadline.
+		// After the body net/http goes on reading, to notice the end of the connection. That must have no deadline.
 		if e := http.NewResponseController(b.call.w).SetReadDeadline(time.Time{}); e != nil && !errors.Is(e, http.ErrNotSupported) {
 			return n, fmt.Errorf("read the body: %w (%w)", punctual.ErrInvalid, e)
 		}
@@ -79,12 +80,12 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// consoleWriter notes the status of a page, and gives the client Limits.WriteTime for each part of it.
+// consoleWriter records the status of a page, and gives the client Limits.WriteTime to read each part of it.
 type consoleWriter struct {
 	http.ResponseWriter
 	call    *call
 	control *http.ResponseController
-	// forProgram tells that a page which does not exist is not shown; noPage that it was to be.
+	// With forProgram the console's page for a status of 404 is dropped. noPage is true if that happened.
 	forProgram, noPage bool
 }
 
@@ -114,5 +115,5 @@ func (w *consoleWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the writer below, for http.ResponseController.
 func (w *consoleWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

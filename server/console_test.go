@@ -30,18 +30,18 @@ func (pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // What is not for the interface is for the console; the interface stays as it is.
 func TestConsole(t *testing.T) {
-	var told []RequestInfo
+	var seen []RequestInfo
 	r := newRig(t, &Options{
 		Console: pages{}, Authenticator: roles{"a": role("a", access.All, "*")}, Limits: Limits{MaxRequest: 1000},
-		OnRequest: func(_ context.Context, info RequestInfo) { told = append(told, info) },
+		OnRequest: func(_ context.Context, info RequestInfo) { seen = append(seen, info) },
 	})
 	for _, line := range []string{"GET /", "GET /topics", "GET /topics/a%2Fb", "GET /v2", "GET /v1x/y", "GET /readyzz", "POST /topics/a/pause", "GET //v1", "PUT /x"} {
 		a := ask(r.Server, r.request(line, "form"))
 		if a.status != http.StatusTeapot || !strings.HasPrefix(a.body, "console "+line[:4]) || a.header.Get("Content-Security-Policy") != "of the console" {
 			t.Errorf("%s: %d %s", line, a.status, a.body)
 		}
-		if last := told[len(told)-1]; last.Status != http.StatusTeapot || last.Route != "" {
-			t.Errorf("%s was told as %+v", line, last)
+		if last := seen[len(seen)-1]; last.Status != http.StatusTeapot || last.Route != "" {
+			t.Errorf("%s was reported as %+v", line, last)
 		}
 	}
 	for line, want := range map[string]int{

@@ -11,13 +11,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Consumers implements punctual.ConsumerReporter: who works on a topic, as far as it passes this server. It counts up to 200,000 leases and
-// tells 1,000 consumers apart.
+// Consumers implements punctual.ConsumerReporter. It reports the consumers that claim from a topic through this server. It counts up to 200,000
+// leases and distinguishes up to 1,000 consumers.
 func (s *Server) Consumers(ctx context.Context, topic string) (punctual.Consumers, error) {
 	return s.tracker.Consumers(ctx, topic)
 }
 
-// caller is who sends the request, for people who look at a topic.
+// caller returns the consumer that sends the request, as Consumers reports it.
 func (c *call) caller() consumers.Caller {
 	out := consumers.Caller{User: c.principal.Name}
 	if c.principal == anyone {
@@ -31,7 +31,7 @@ func (c *call) caller() consumers.Caller {
 	return out
 }
 
-// address is where the request comes from, without port; "" for a unix socket.
+// address returns the address of the client without its port, "" for a unix socket.
 func (c *call) address() string {
 	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
 	if err != nil {
@@ -40,10 +40,10 @@ func (c *call) address() string {
 	return host
 }
 
-// mostConsumers bounds the consumers of an answer; further ones are summed up.
+// mostConsumers bounds the consumers in an answer. Further consumers are summed up.
 const mostConsumers = 100
 
-// consumers answers with who works on a topic.
+// consumers answers with the consumers of a topic.
 func (c *call) consumers() error {
 	topic := c.path["topic"]
 	if err := storekit.CheckTopic(topic); err != nil {

@@ -2,10 +2,11 @@
 //
 // A request passes these steps, each of which may refuse it, in Server.ServeHTTP:
 //
-//	Host and Origin ─▶ route ─▶ who ─▶ how often ─▶ may he ─▶ body and parameters ─▶ store
+//	Host and Origin ─▶ route ─▶ authenticate ─▶ rate ─▶ authorize ─▶ parameters and body ─▶ store
 //
-// The table of routes (routes.go) says for each route what it is called, what it takes, and which action of package access it needs on which
-// topic. A route that names neither an action nor everybody is refused to everybody. /openapi.json is made of the same table.
+// The table of routes (routes.go) says for each route its name, its parameters and bodies, and which action of package access it needs on which
+// topic. A route without an action is refused to everybody, unless the table marks it as public or for any principal. /openapi.json is generated
+// from the same table.
 //
-// Everything of the wire itself, paths, headers, JSON and problems, is in internal/wire, which clients share.
+// Paths, headers, JSON and problems are defined in internal/wire, which clients use as well.
 package server

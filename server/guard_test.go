@@ -95,7 +95,7 @@ func TestPanicsOfTheStore(t *testing.T) {
 			}
 			r.ask("PUT /v1/topics/t/messages/y", "").want(t, 201)
 			if len(codes) < 4 || codes[0] != "indeterminate" || codes[1] != "indeterminate" {
-				t.Errorf("those who count are told %q; want indeterminate of the push and of its request", codes)
+				t.Errorf("the observer has %q; want indeterminate of the push and of its request", codes)
 			}
 		})
 	}

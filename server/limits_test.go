@@ -188,7 +188,7 @@ func TestStoreOnABadDay(t *testing.T) {
 		ask(r.Server, r.request("POST /v1/push", `[{"topic":"t","body":""}]`)).problem(t, status, punctual.ErrorCode(err))
 		failed := errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt)
 		if (told != nil) != failed {
-			t.Errorf("%v: the server's owner is told %v", err, told)
+			t.Errorf("%v: OnStoreFailed got %v", err, told)
 		}
 		ready := ask(r.Server, r.request("GET /readyz", ""))
 		if ready.status != 503 || strings.Contains(ready.body, "odd") {
@@ -197,7 +197,7 @@ func TestStoreOnABadDay(t *testing.T) {
 	}
 }
 
-// A store that takes too long is an overload: the client is told in time, and nothing was done.
+// A call of the store that takes too long is an ErrOverloaded: the client gets an answer in time, and nothing was done.
 func TestSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &sick{memstore.New(nil), func(ctx context.Context) error {
@@ -252,7 +252,7 @@ func TestPanicsAndLogs(t *testing.T) {
 		}
 	}
 	if len(seen) != 5 || seen[1].Status != 201 || seen[1].Route != "/v1/topics/{topic}/messages/{id}" || seen[1].Principal != "a" || seen[2].Code != "forbidden" {
-		t.Errorf("OnRequest is told %+v", seen)
+		t.Errorf("OnRequest got %+v", seen)
 	}
 	failing := newRig(t, &Options{Authenticator: authenticator(func(*http.Request) (*access.Principal, error) { return nil, io.ErrUnexpectedEOF })})
 	failing.ask("GET /v1", "").problem(t, 503, "overloaded")

@@ -16,7 +16,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// pushOne stores the message that the request's body is.
+// pushOne stores one message, whose body is the body of the request.
 func (c *call) pushOne() error {
 	m, err := c.message()
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *call) pushOne() error {
 	return c.json(status, wire.PushResultOf(r))
 }
 
-// when is the parameters that say when.
+// when returns the parameters in, at and due.
 func (c *call) when() wire.When {
 	return wire.When{In: wire.Given(c.param("in")), At: wire.Given(c.param("at")), Due: wire.Given(c.param("due"))}
 }
@@ -83,11 +83,11 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	return m, once(&m, !c.query.Has("remember"))
 }
 
-// keyWindow is how long a message that was pushed with an Idempotency-Key holds its ID after it finished, unless the request says
-// otherwise.
+// keyWindow is the duplicate window of a message that was pushed with an Idempotency-Key, unless the request gives another one.
 const keyWindow = 24 * time.Hour
 
-// once has a message of a request with an Idempotency-Key stored once, however often the request is sent.
+// once prepares a message of a request with an Idempotency-Key so that it is stored once, however often the request is sent. With byDefault, a
+// message without a duplicate window of its own gets keyWindow.
 func once(m *punctual.NewMessage, byDefault bool) error {
 	if m.IfExists == punctual.IfExistsReplace {
 		return invalidf("an Idempotency-Key and if_exists=replace: a request that is sent again would store its message anew; use one of them")
@@ -98,7 +98,7 @@ func once(m *punctual.NewMessage, byDefault bool) error {
 	return nil
 }
 
-// idempotencyKey is the header of that name, or "".
+// idempotencyKey returns the value of the header Idempotency-Key without quotes, or "".
 func (c *call) idempotencyKey() (string, error) {
 	keys := c.r.Header.Values("Idempotency-Key")
 	if len(keys) == 0 {
@@ -106,7 +106,7 @@ func (c *call) idempotencyKey() (string, error) {
 	}
 	key := keys[0]
 	if unquoted, err := strconv.Unquote(key); err == nil && key[0] == '"' {
-		key = unquoted // as the draft of the header writes it
+		key = unquoted // the draft of the header puts the key in quotes
 	}
 	if len(keys) > 1 || key == "" {
 		return "", invalidf("Idempotency-Key: give one that is not empty")
@@ -114,7 +114,7 @@ func (c *call) idempotencyKey() (string, error) {
 	return key, nil
 }
 
-// messageID is what the path, the parameter or the Idempotency-Key say, or "".
+// messageID returns the ID of the message from the path, the parameter id or the Idempotency-Key, or "".
 func (c *call) messageID(key string) (string, error) {
 	if id, ok := c.path["id"]; ok {
 		return id, nil
@@ -126,7 +126,7 @@ func (c *call) messageID(key string) (string, error) {
 	return cmp.Or(id, key), nil
 }
 
-// messageHeaders are the headers of a message that travel as headers of the request.
+// messageHeaders returns the message's headers, which are the Content-Type and the headers with wire.HeaderPrefix of the request.
 func messageHeaders(h http.Header) (map[string]string, error) {
 	var out map[string]string
 	add := func(name string, values []string) error {
@@ -160,12 +160,12 @@ func messageHeaders(h http.Header) (map[string]string, error) {
 	return out, nil
 }
 
-// isOfCurl tells whether a Content-Type is the one that curl -d adds by itself, and so nobody meant it for the message.
+// isOfCurl reports whether a Content-Type is the one that curl -d adds by itself, which says nothing about the message.
 func isOfCurl(contentType string) bool {
 	return strings.EqualFold(contentType, "application/x-www-form-urlencoded")
 }
 
-// setMessageHeaders puts a message beside a body that is the message itself.
+// setMessageHeaders describes a message in the headers of an answer whose body is the message's body.
 func setMessageHeaders(h http.Header, m *punctual.Message) error {
 	h.Set(wire.HeaderID, m.ID)
 	h.Set(wire.HeaderTopic, m.Topic)
@@ -174,7 +174,7 @@ func setMessageHeaders(h http.Header, m *punctual.Message) error {
 	others := make(map[string]string)
 	for name, value := range m.Headers {
 		key := wire.HeaderPrefix + textproto.CanonicalMIMEHeaderKey(name)
-		if _, taken := h[key]; !taken && canStand(name, value) {
+		if _, inUse := h[key]; !inUse && canStand(name, value) {
 			h[key] = []string{value}
 		} else {
 			others[name] = value
@@ -188,7 +188,8 @@ func setMessageHeaders(h http.Header, m *punctual.Message) error {
 	return err
 }
 
-// canStand tells whether a message's header can be one of HTTP and arrives unchanged: in lower case, without spaces around.
+// canStand reports whether a message's header arrives unchanged as an HTTP header. Its name must be a token in lower case, and its value
+// printable ASCII without spaces around it.
 func canStand(name, value string) bool {
 	if name == "" || name != strings.ToLower(name) || value != strings.TrimSpace(value) {
 		return false
@@ -206,7 +207,7 @@ func canStand(name, value string) bool {
 	return true
 }
 
-// get answers with a message, or with its body alone.
+// get answers with a message as JSON, or with its body if the client wants wire.TypeRaw.
 func (c *call) get() error {
 	if c.server.inspector == nil {
 		return errNoInspector
@@ -228,7 +229,7 @@ func (c *call) get() error {
 
 var errKeepsNone = fmt.Errorf("this store keeps no finished messages: %w", punctual.ErrUnsupported)
 
-// finished answers with the story of a finished message.
+// finished answers with the record of a finished message.
 func (c *call) finished() error {
 	if c.server.keeper == nil {
 		return errKeepsNone
@@ -242,7 +243,7 @@ func (c *call) finished() error {
 	return c.json(http.StatusOK, wire.FinishedOf(&f))
 }
 
-// list answers with one page.
+// list answers with one page of a topic's messages in a state.
 func (c *call) list() error {
 	if c.server.inspector == nil {
 		return errNoInspector
@@ -265,15 +266,16 @@ func (c *call) list() error {
 }
 
 const (
-	// listStep is how many messages of a list are taken from the store at a time, and listHeld what they are counted with meanwhile.
+	// listStep is how many messages of a list are read from the store in one call. During the call listHeld bytes count for them, because
+	// their size is not known yet.
 	listStep = 32
 	listHeld = 16 << 20
-	// listBytes is what the messages of a page hold at most, but for those of the last step.
+	// listBytes ends a page: no further step is read once its messages have so many bytes.
 	listBytes = 64 << 20
 )
 
-// listPage answers with a page, which is taken from the store in steps and written as it comes. The page ends early where a later step
-// fails: whoever goes on from there meets the error.
+// listPage answers with a page that it reads from the store in steps and writes after each step. If a step after the first one fails, the page
+// ends before that step. The client that asks for the next page then gets the error.
 func (c *call) listPage(q punctual.ListQuery) error {
 	out := &pieces{call: c}
 	left, bytes, next := q.Limit, int64(0), ""
@@ -304,7 +306,7 @@ func (c *call) listPage(q punctual.ListQuery) error {
 	return c.endPage(out, next)
 }
 
-// listSome is one step of a list.
+// listSome reads one step of a list from the store.
 func (c *call) listSome(q punctual.ListQuery) (punctual.Page, error) {
 	if err := c.hold(listHeld); err != nil {
 		return punctual.Page{}, err
@@ -313,7 +315,7 @@ func (c *call) listSome(q punctual.ListQuery) (punctual.Page, error) {
 	return storeCall(c, func(ctx context.Context) (punctual.Page, error) { return c.server.inspector.List(ctx, q) })
 }
 
-// sizeOfPage is about what a page takes in memory.
+// sizeOfPage estimates how many bytes of memory a page takes.
 func sizeOfPage(p punctual.Page) int64 {
 	n := int64(0)
 	for i := range p.Messages {
@@ -329,7 +331,7 @@ func sizeOfPage(p punctual.Page) int64 {
 	return n
 }
 
-// writeMessages writes those of one step.
+// writeMessages writes the messages of one step. first is true for the first step of a page.
 func (c *call) writeMessages(out *pieces, ms []punctual.Info, first bool) (err error) {
 	c.keepsDeadline = false
 	before := `{"messages":[`
@@ -351,7 +353,7 @@ func (c *call) writeMessages(out *pieces, ms []punctual.Info, first bool) (err e
 	return err
 }
 
-// endPage writes what comes behind the messages.
+// endPage writes the end of a page, with the position of the next one.
 func (c *call) endPage(out *pieces, next string) error {
 	end := []byte("]}\n")
 	if next != "" {
@@ -407,7 +409,7 @@ func (c *call) amendOne(a punctual.Amendment) (err error) {
 	return c.json(http.StatusOK, wire.AmendResultOf(&a, results[0]))
 }
 
-// settleOne carries out the verb that the path ends with.
+// settleOne settles one lease with the verb at the end of the path.
 func (c *call) settleOne() error {
 	_, verb, _ := strings.Cut(c.route.path, pathMessage+"/")
 	token, err := strconv.ParseInt(c.param("token"), 10, 64)

@@ -13,7 +13,7 @@ import (
 // settlement that was refused because its lease had ended. A request that is sent again, because its answer was lost, counts
 // again.
 //
-// It has no Unwrap. The server asks the store that it was given for what else that store is.
+// It has no Unwrap. The server finds the other interfaces of the store in the store that it was given.
 type observed struct {
 	store    punctual.Store
 	observer *punctual.Observer

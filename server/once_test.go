@@ -30,7 +30,7 @@ func (r *rig) finishAll() (finished int) {
 
 // A request with an Idempotency-Key is done once, also when it is sent again after its message finished, for 24 h. What an ID alone
 // does, and what the parameter remember says, is another matter.
-func TestIdempotencyKeyOutlivesItsMessage(t *testing.T) {
+func TestIdempotencyKeyAfterItsMessage(t *testing.T) {
 	const key, day = "Idempotency-Key: k-1", 24 * time.Hour
 	for name, c := range map[string]struct {
 		line, body string

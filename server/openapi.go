@@ -13,12 +13,12 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The description of the interface is made from the table of routes and the types of the bodies. So it cannot say
-// anything else than they do.
+// The OpenAPI description is generated from the table of routes and the types of the bodies, so that it cannot differ from
+// them.
 
 type object = map[string]any
 
-// openAPI is the OpenAPI 3.1 description of the routes.
+// openAPI returns the OpenAPI 3.1 description of the routes as JSON.
 func openAPI(routes []*route, version string) ([]byte, error) {
 	if version == "" {
 		version = "0"
@@ -111,7 +111,7 @@ func requestContent(rt *route, schemas schemaSet) object {
 	return content
 }
 
-// answerContent is what an answer that is no error can be, by its media type.
+// answerContent returns the schemas of the answers of a route that are not errors, by their media types.
 func answerContent(rt *route, schemas schemaSet) object {
 	content := object{}
 	if rt.answer != nil {

@@ -13,58 +13,58 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Options configure a Server. A nil *Options and each zero field mean the default.
+// Options configures a Server. A nil *Options and each zero field mean the default.
 type Options struct {
-	// Authenticator finds out who sends a request. Default: nobody is asked, and everybody may do everything. Serve then listens
-	// on loopback addresses and unix sockets alone.
+	// Authenticator finds out who sends a request. Default: requests are not authenticated, and everybody may do everything. Serve then
+	// listens only on loopback addresses and unix sockets, unless ServeOptions say otherwise.
 	Authenticator access.Authenticator
-	// Hosts are the names, without port, under which clients reach the server, beside "localhost", loopback and other
-	// IP addresses. A request for another name is refused, since a page in a browser could have sent it by DNS
-	// rebinding. Those over TLS and unix sockets are not looked at. "*" allows every name.
+	// Hosts are the names, without port, under which clients reach the server, beside "localhost" and IP addresses. A request
+	// for another name is refused, because a page in a browser could have sent it by DNS rebinding. The names of requests over
+	// TLS and unix sockets are not checked. "*" allows every name.
 	Hosts []string
-	// Origins are those of web pages, such as "https://console.example.com", that may send requests which change something.
+	// Origins are the origins of web pages, such as "https://console.example.com", that may send requests to this server.
 	Origins []string
-	// Limits are what the server lets through.
+	// Limits are the limits of the server.
 	Limits Limits
-	// Logger gets what fails inside. It never gets tokens or bodies. Default: none.
+	// Logger gets errors inside the server. It never gets tokens or bodies. Default: nothing is logged.
 	Logger *slog.Logger
-	// Version is what GET /v1 reports.
+	// Version is the version that GET /v1 reports.
 	Version string
-	// OnRequest, if not nil, is told of each request when it has been answered. It must be quick.
+	// OnRequest, if not nil, is called after each request was answered, from many goroutines at once. It must be quick.
 	OnRequest func(ctx context.Context, r RequestInfo)
-	// Observer, if not nil, is told what clients do with the store, as one of a Queue or a Worker is. OnStart is
-	// called for each message that a claim brings, OnSettle for each settlement. OnFinish is never called. It must
+	// Observer, if not nil, is notified of what clients do with the store, as the Observer of a Queue or a Worker is. OnStart is
+	// called for each message that a claim brings, OnSettle for each settlement. OnFinish is never called. The Observer must
 	// not be changed afterwards.
 	Observer *punctual.Observer
-	// Metrics, if not nil, answers GET /metrics, for who may inspect all topics.
+	// Metrics, if not nil, answers GET /metrics for clients that may inspect all topics.
 	Metrics http.Handler
-	// Console, if not nil, answers what is not for the interface: each path that does not begin with /v1, /metrics, /livez, /readyz or
-	// /openapi.json. Hosts, Origins and Limits hold for it too. It asks Server.Authenticate who sends a request.
+	// Console, if not nil, answers each path whose first segment is not v1, metrics, livez, readyz or openapi.json. Hosts, Origins and
+	// Limits hold for it too. It should find out who sends a request with Server.Authenticate.
 	Console http.Handler
-	// Record, if not nil, is called for each change that a request asks for beside pushes, claims and settlements, such as
-	// audit.Log.Record or Console.Record. It is to call do once, which makes the change and returns how many messages that changed, and to
-	// return what do does. If it returns an error without a call of do, the request is refused with that error.
+	// Record, if not nil, is called for each change that a request asks for, except pushes, claims and settlements. Use audit.Log.Record or
+	// Console.Record. It has to call do once, which makes the change and returns how many messages it changed, and to return what do
+	// returns. If it returns an error without calling do, the request is refused with that error.
 	Record func(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error)
-	// OnStoreFailed, if not nil, is told when the store says that it has failed or is damaged, each time.
+	// OnStoreFailed, if not nil, is called with each error by which the store says that it has failed or is damaged.
 	OnStoreFailed func(err error)
-	// Degraded, if not nil, returns why the service is worse than it should be, for /readyz; empty when all is well.
+	// Degraded, if not nil, returns for /readyz the faults with which the service still works, none if there are no faults.
 	Degraded func() []string
 }
 
 // RequestInfo is one request that was answered.
 type RequestInfo struct {
-	// Method and Route name the route: "POST", "/v1/topics/{topic}/messages". Route is "" when there is none.
+	// Method and Route name the route: "POST", "/v1/topics/{topic}/messages". Route is "" if the path has no route.
 	Method, Route string
-	// Status is that of the answer, Code the error's code or "".
+	// Status is the status of the answer, Code the error's code or "".
 	Status int
 	Code   string
-	// Principal is who sent it, or "".
+	// Principal is the name of the principal, or "" if none was authenticated.
 	Principal string
-	// Took is the time from the request's head to the end of the answer; Waited the part in which a claim waited in the store.
+	// Took is the time from the request's head to the end of the answer, Waited the part of it in which a claim was in the store.
 	Took, Waited time.Duration
 }
 
-// Limits are what a server lets through. Beyond them a request is refused with 413, 429 or 503. Each zero field means the
+// Limits are the limits of a server. A request beyond them is refused with 413, 429 or 503. Each zero field means the
 // default.
 type Limits struct {
 	// MaxBody bounds the bytes of one message's body. 0 means punctual.DefaultMaxBody, 1 MiB. The store below has a limit of its own,
@@ -72,30 +72,30 @@ type Limits struct {
 	MaxBody int64
 	// MaxRequest bounds the bytes of a request's body. Default 32 MiB.
 	MaxRequest int64
-	// MaxMemory bounds the bytes of all requests and answers that are held at once, as they are in memory. With an Authenticator
-	// one client may have as much of it as is free, so at most half. Default 256 MiB.
+	// MaxMemory bounds the bytes that all requests and answers take in memory at once. With an Authenticator one client may have as much
+	// of it as it leaves free, so at most half. Default 256 MiB.
 	MaxMemory int64
 	// MaxBatch bounds the items of a request. Default punctual.MaxBatch.
 	MaxBatch int
 	// MaxClaim bounds the messages of a claim. Default punctual.MaxClaim.
 	MaxClaim int
-	// MaxTopics bounds the topics that clients make by pushes and settings, with those that the store has. Beyond it a push to a topic that
-	// does not exist is an ErrOverloaded. Stores that are no punctual.Inspector have no limit. Default 10000.
+	// MaxTopics is the number of topics in the store from which clients can make no further ones by pushes and settings. A push to a topic
+	// that does not exist is then an ErrOverloaded. A store that is not a punctual.Inspector has no such limit. Default 10000.
 	MaxTopics int
-	// MaxWait bounds how long a claim waits. Default 55 s, since many proxies end a request at 60 s.
+	// MaxWait bounds how long a claim waits. Default 55 s, because many proxies end a request after 60 s.
 	MaxWait time.Duration
 	// MaxWaiting bounds the claims and streams of one principal that are under way at once. Default 10000.
 	MaxWaiting int
 	// MaxWindow bounds the unsettled messages of a stream. Default 1000.
 	MaxWindow int
-	// Rate bounds the requests of one principal in a second, Burst how many of them may come at once. Default 20000 and
-	// twice that.
+	// Rate bounds the requests of one principal per second, Burst how many of them may come at once. Default 20000, and twice
+	// the rate.
 	Rate  float64
 	Burst int
 	// BodyTime bounds how long the body of a request may take. Default 60 s. WriteTime bounds how long a client may
 	// take to read an answer, or one line of a stream. Default 30 s.
 	BodyTime, WriteTime time.Duration
-	// StoreTime bounds a call of the store beside its waiting; a check is not bounded. Default 60 s.
+	// StoreTime bounds how long a call of the store takes, without the wait of a claim. Checks and backups have no such bound. Default 60 s.
 	StoreTime time.Duration
 }
 
@@ -124,7 +124,7 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// check returns an ErrInvalid that names the limit which cannot be.
+// check returns an ErrInvalid that names a limit which is not positive, or higher than package punctual allows.
 func (l Limits) check() error {
 	for _, limit := range []struct {
 		name  string
@@ -140,7 +140,7 @@ func (l Limits) check() error {
 		{"MaxWaiting", float64(l.MaxWaiting)},
 		{"MaxWindow", float64(l.MaxWindow)},
 		{"Rate", l.Rate},
-		{"Burst", float64(l.Burst)}, // behind the rate, from which its default comes
+		{"Burst", float64(l.Burst)}, // after Rate, because the default of Burst comes from Rate
 		{"BodyTime", float64(l.BodyTime)},
 		{"WriteTime", float64(l.WriteTime)},
 		{"StoreTime", float64(l.StoreTime)},
@@ -156,8 +156,8 @@ func (l Limits) check() error {
 	return nil
 }
 
-// mostHeld bounds the bytes that one request takes in memory. They are those of its body, the same once more as values, and what each
-// item and some headers take.
+// mostHeld bounds the bytes that one request takes in memory: for its body, for the values decoded from the body, and for what items and
+// headers take beside their text.
 func (l Limits) mostHeld() int64 { return 4*l.MaxRequest + wire.ItemBytes(l.MaxBatch) }
 
 func (l Limits) onWire() wire.Limits {

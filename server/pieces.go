@@ -7,11 +7,11 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// pieceBytes is how much of a large answer is written at a time.
+// pieceBytes is the size at which a part of a large answer is written out.
 const pieceBytes = 64 << 10
 
-// pieces is an answer in JSON that is written as it is made, so that a large one is never in memory as a whole. One that fits into a
-// piece leaves as one, with its length.
+// pieces writes an answer in JSON while it is made, so that a large answer is never in memory as a whole. An answer that is smaller than a
+// piece is written at once, with its length.
 type pieces struct {
 	call    *call
 	pending []byte
@@ -27,7 +27,7 @@ func (p *pieces) Write(data []byte) (int, error) {
 	return len(data), p.flush()
 }
 
-// flush writes what is pending. Limits.WriteTime holds for all pieces together, so that nobody holds memory by reading slowly.
+// flush writes what is pending. Limits.WriteTime holds for all pieces together, so that a client cannot hold memory by reading slowly.
 func (p *pieces) flush() error {
 	c := p.call
 	if !p.begun {
@@ -39,7 +39,8 @@ func (p *pieces) flush() error {
 	return err
 }
 
-// end writes the rest of the answer, of which err is what went wrong when it was made.
+// end writes the rest of the answer. err is the error that ended the making of the answer, or nil. end returns it, and notes whether a part of
+// the answer was already sent.
 func (p *pieces) end(err error) error {
 	c := p.call
 	switch {

@@ -15,13 +15,13 @@ import (
 // Every route that changes something beside pushes, claims and settlements does so within Options.Record, which may refuse it.
 func TestEveryChangeIsRecorded(t *testing.T) {
 	refused := errors.New("not recorded")
-	var told []audit.Change
+	var recorded []audit.Change
 	var changed int64
 	refuse := false
 	r := newRig(t, &Options{
 		Authenticator: roles{"a": role("ann", access.All, "*")},
 		Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {
-			told = append(told, ch)
+			recorded = append(recorded, ch)
 			if refuse {
 				return 0, refused
 			}
@@ -67,16 +67,16 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 			r.kill(auth)
 		}
 		line := rt.method + " " + strings.NewReplacer("{topic}", "t", "{id}", "x").Replace(rt.path) + a.query
-		told, changed, refuse = nil, -1, true
+		recorded, changed, refuse = nil, -1, true
 		before := r.snapshot()
 		if got := r.ask(line, a.body, auth); got.status < 400 || r.snapshot() != before {
 			t.Errorf("%s: what is not recorded is answered with %d, and changed", rt.id, got.status)
 		}
-		told, refuse = nil, false
+		recorded, refuse = nil, false
 		r.ask(line, a.body, auth).want(t, 200)
 		a.want.Who, a.want.From = "ann", "192.0.2.1"
-		if len(told) != 1 || told[0] != a.want || changed != a.changed {
-			t.Errorf("%s: recorded %+v with %d changed\nwant %+v with %d", rt.id, told, changed, a.want, a.changed)
+		if len(recorded) != 1 || recorded[0] != a.want || changed != a.changed {
+			t.Errorf("%s: recorded %+v with %d changed\nwant %+v with %d", rt.id, recorded, changed, a.want, a.changed)
 		}
 	}
 }
@@ -96,34 +96,34 @@ func (r *rig) kill(auth string) {
 
 // A request for several topics, or with several kinds of changes, names neither.
 func TestRecordOfMany(t *testing.T) {
-	var told []audit.Change
+	var recorded []audit.Change
 	r := newRig(t, &Options{Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {
-		told = append(told, ch)
+		recorded = append(recorded, ch)
 		return do(ctx)
 	}})
 	r.ask("POST /v1/amend", `{"amendments":[{"change":"cancel","topic":"a","id":"x"},{"change":"requeue","topic":"b","id":"y"}]}`).want(t, 200)
 	r.ask("POST /v1/amend", `{"amendments":[]}`).want(t, 200)
-	if want := (audit.Change{Who: "anyone", From: "192.0.2.1", Verb: "amend", Amends: true}); len(told) != 1 || told[0] != want {
-		t.Errorf("recorded %+v, want %+v", told, want)
+	if want := (audit.Change{Who: "anyone", From: "192.0.2.1", Verb: "amend", Amends: true}); len(recorded) != 1 || recorded[0] != want {
+		t.Errorf("recorded %+v, want %+v", recorded, want)
 	}
 }
 
 // What is recorded of a change has a bound, whatever the request holds.
 func TestRecordIsBounded(t *testing.T) {
-	var told []audit.Change
+	var recorded []audit.Change
 	r := newRig(t, &Options{Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {
-		told = append(told, ch)
+		recorded = append(recorded, ch)
 		return do(ctx)
 	}})
 	spaces := strings.Repeat(" ", 1<<20)
 	r.ask("PATCH /v1/topics/t/settings", `{"max_attempts":`+spaces+`3}`).want(t, 200)
 	r.ask("PATCH /v1/topics/t/settings", `{"backoff":"`+strings.Repeat("1s,", 2000)+`1s"}`)
-	for _, ch := range told {
+	for _, ch := range recorded {
 		if len(ch.Detail) > punctual.MaxErrorBytes {
 			t.Errorf("%d bytes are recorded", len(ch.Detail))
 		}
 	}
-	if len(told) == 0 || told[0].Detail != `{"max_attempts":3}` {
-		t.Errorf("recorded %.200v", told)
+	if len(recorded) == 0 || recorded[0].Detail != `{"max_attempts":3}` {
+		t.Errorf("recorded %.200v", recorded)
 	}
 }

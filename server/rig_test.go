@@ -167,7 +167,7 @@ func same(t *testing.T, got, want any) {
 	}
 }
 
-// counter counts what is written, or what it is told.
+// counter is an io.Writer that counts the bytes written to it.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) Write(p []byte) (int, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// route is one row of the table: a method and path, what it takes, and who may use it.
+// route is one row of the table of routes: method, path, parameters, bodies, who may use it, and its handler.
 type route struct {
 	method string
 	// path has parameters in braces: /v1/topics/{topic}.
@@ -18,10 +18,10 @@ type route struct {
 	// and the handler checks the right on each of them.
 	action  access.Action
 	perItem bool
-	// orAction is the right that some items of the body need instead of action; 0 for none.
+	// orAction is the right that some items of the body need instead of action, 0 if there are none.
 	orAction access.Action
-	// anyPrincipal marks a route for everybody whose token counts, and public one that asks for no token. A route that has neither and no
-	// action is refused to everybody.
+	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and without
+	// an action is refused to everybody.
 	anyPrincipal, public bool
 	params               []param
 	body                 bodyKind
@@ -38,10 +38,10 @@ type route struct {
 	handle              func(c *call) error
 }
 
-// pattern is what httproute.New asks of a route.
+// pattern returns what httproute.New needs of a route.
 func (rt *route) pattern() (method, path string) { return rt.method, rt.path }
 
-// bodyKind is what the body of a request is.
+// bodyKind is the kind of a request's body.
 type bodyKind uint8
 
 const (
@@ -60,7 +60,7 @@ type form struct {
 	text string
 }
 
-// place is where a parameter stands.
+// place is the part of a request in which a parameter stands.
 type place string
 
 const (
@@ -82,7 +82,7 @@ type param struct {
 	mayBeEmpty bool
 }
 
-// param is the route's parameter of this name, nil if there is none.
+// param returns the route's parameter with this name, nil if there is none.
 func (rt *route) param(in place, name string) *param {
 	for i, p := range rt.params {
 		if p.in == in && p.name == name {
@@ -116,7 +116,7 @@ var (
 	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time.", schema: instant()}
 	pushParams = []param{
 		paramIn, paramAt, paramDue,
-		{name: "if_exists", in: inQuery, text: "What to do when the ID is taken. Default keep.", values: ifExistsWords},
+		{name: "if_exists", in: inQuery, text: "What to do when the ID is already in use. Default keep.", values: ifExistsWords},
 		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says.", schema: count(0, punctual.MaxAttemptsLimit)},
 		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time.", schema: length()},
 		{name: "drop_expired", in: inQuery, text: "Drop it when it expires, instead of keeping it among the dead.", values: []string{"true", "false"}},
@@ -172,7 +172,7 @@ const (
 	pathFinished = pathTopic + "/finished/{id}"
 )
 
-// routes is the table.
+// routes returns the table of routes.
 func routes() []*route {
 	var out []*route
 	out = append(out, messageRoutes()...)
@@ -193,7 +193,7 @@ func messageRoutes() []*route {
 			id: verb, summary: summary, handle: (*call).settleOne,
 		}
 	}
-	why := param{name: "error", in: inQuery, text: "What went wrong, kept in the message's history.", mayBeEmpty: true}
+	why := param{name: "error", in: inQuery, text: "What went wrong. It is stored in the message's history.", mayBeEmpty: true}
 	next := param{name: "in", in: inQuery, text: "The next attempt is due this long after now; left out: as the topic's backoff says.", schema: length()}
 	again := param{name: "in", in: inQuery, text: "The next attempt is due this long after now. Default 0s.", schema: length()}
 	longer := param{name: "in", in: inQuery, text: "The lease ends this long after now; left out: the topic's length of a lease.", schema: length()}
@@ -203,9 +203,9 @@ func messageRoutes() []*route {
 			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(punctual.MaxIDBytes)}, pushParams, attributeParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "push", summary: "Push a message: the request's body is the message itself",
-			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key is taken as the ID, " +
+			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key becomes the ID, " +
 				"and the ID is remembered for 24h after the message finished. " +
-				"201 says that it is stored, 200 that the ID was taken and what became of that.",
+				"201 says that it is stored, 200 that the ID was in use and what became of that.",
 			handle: (*call).pushOne,
 		},
 		{
@@ -234,7 +234,7 @@ func messageRoutes() []*route {
 		{
 			method: http.MethodGet, path: pathFinished, action: access.Inspect, params: params(paramTopic, paramID),
 			answer: wire.Finished{}, statuses: []int{http.StatusOK}, errors: []string{"not_found", "unsupported"},
-			id: "finished", summary: "Look at the story of a finished message: did it fire, when, how late",
+			id: "finished", summary: "Read the record of a finished message: did it fire, when, how late",
 			detail: "It is kept for the topic's finished_retention, without body and headers. A stored message may have the same ID by now.",
 			handle: (*call).finished,
 		},

@@ -14,32 +14,33 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// ServeOptions configure Serve. A nil *ServeOptions and each zero field mean the default.
+// ServeOptions configures Serve. A nil *ServeOptions and each zero field mean the default.
 type ServeOptions struct {
-	// TLS, if not nil, is spoken on the listeners that are not unix sockets. MinVersion 0 becomes TLS 1.3.
+	// TLS, if not nil, is used on the listeners that are not unix sockets. MinVersion 0 means TLS 1.3.
 	TLS *tls.Config
-	// ExposeWithoutTLSAndTokens lets Serve listen where other machines can connect, though anyone there can read and change
-	// everything. Default: that is an ErrForbidden.
+	// ExposeWithoutTLSAndTokens lets Serve listen where other machines can connect although there is no TLS or no Authenticator,
+	// so that anyone there can read and change everything. Default: Serve refuses that with ErrForbidden.
 	ExposeWithoutTLSAndTokens bool
-	// MaxConnections bounds the open connections. For a further one a connection is closed that has no request, those of strangers
-	// first. When all have one, the further one is answered with 503 and closed. With an Authenticator one client may have as many as are free, so at
-	// most half. Default 16384.
+	// MaxConnections bounds the open connections. At the limit a connection without a request is closed for each new one,
+	// first those on which no client was authenticated. If all have requests, the new one is answered with 503 and closed.
+	// With an Authenticator one client may have as many connections as it leaves free, so at most half. Default 16384.
 	MaxConnections int
-	// HeaderTime bounds how long the head of a request may take, IdleTime how long a connection may be without one. Default
-	// 10 s and 2 min.
+	// HeaderTime bounds how long the head of a request may take, IdleTime how long a connection stays open without a request.
+	// Default 10 s and 2 min.
 	HeaderTime, IdleTime time.Duration
 	// MaxHeader bounds the bytes of a request's head. Default 64 KiB.
 	MaxHeader int
-	// DrainDelay is for how long connections are still accepted when ctx has ended. /readyz fails meanwhile, so a load balancer
-	// that asks it sends requests elsewhere before the port is closed. It is cut short when the store fails. Default 0.
+	// DrainDelay is how long connections are still accepted after ctx has ended. During that time /readyz fails, so that load
+	// balancers send requests elsewhere before the port is closed. The delay ends early if the store fails. Default 0.
 	DrainDelay time.Duration
-	// DrainTime bounds how long requests may go on behind that. Default 30 s.
+	// DrainTime bounds how long requests may go on after DrainDelay. Default 30 s.
 	DrainTime time.Duration
 }
 
-// Serve answers requests on the listeners, which become its own, with HTTP/1.1 and HTTP/2, also without TLS (h2c). When ctx ends it
-// drains: waiting claims get an empty answer, what is under way is finished, and Serve returns nil. It returns earlier
-// with an error when a listener fails or may not be served.
+// Serve answers requests on the listeners with HTTP/1.1 and HTTP/2, also without TLS (h2c). It takes over the listeners and closes
+// them. When ctx ends, the server drains: waiting claims get an empty answer, other requests are finished, and Serve returns nil. If
+// requests go on for longer than ServeOptions.DrainTime, they are cut off and Serve returns an error. It returns an error earlier if
+// a listener fails, or if MayServe refuses its address.
 func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Listener) error {
 	var options ServeOptions
 	if o != nil {
@@ -109,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Li
 	return err
 }
 
-// awaitBalancers lets a server that drains go on answering for a while, unless it has nothing to answer with.
+// awaitBalancers waits for delay, during which a draining server still answers requests. It returns early if the store or a listener fails.
 func (s *Server) awaitBalancers(delay time.Duration, failed <-chan error) error {
 	if delay <= 0 {
 		return nil
@@ -126,8 +127,8 @@ func (s *Server) awaitBalancers(delay time.Duration, failed <-chan error) error 
 	return nil
 }
 
-// MayServe returns an ErrForbidden for an address that other machines can reach, unless strangers are kept out. Serve asks it of each
-// listener.
+// MayServe returns an ErrForbidden for an address that other machines can reach, unless there are TLS and an Authenticator, or the options
+// expose the server without them. Serve calls it for each listener.
 func (s *Server) MayServe(addr net.Addr, o *ServeOptions) error {
 	if o == nil {
 		o = &ServeOptions{}
@@ -165,20 +166,20 @@ func (s *Server) httpServer(o *ServeOptions) *http.Server {
 	return hs
 }
 
-// farewellTime is how long connections with HTTP/2 stay open when the server ends, so that clients read that they are to send
-// nothing more.
+// farewellTime is how long HTTP/2 connections stay open when the server ends, so that clients read the message by which net/http
+// tells them to send no further requests (GOAWAY).
 const farewellTime = 100 * time.Millisecond
 
-// idleConns are the connections without a request. net/http keeps those with HTTP/2 open for a second behind the farewell, in
-// which a store with one owner serves nobody. So their sending side is closed earlier. Clients that have read everything
-// close theirs then.
+// idleConns are the connections without a request. After GOAWAY net/http keeps HTTP/2 connections open for a second, in which a
+// store with one owner serves nobody. So idleConns closes their sending side earlier, upon which clients that have read
+// everything close the connection.
 type idleConns struct {
 	mu      sync.Mutex
 	of      map[net.Conn]bool // guarded by mu
 	closing bool              // guarded by mu
 }
 
-// changed is http.Server.ConnState.
+// changed notes the new state of a connection, as http.Server.ConnState reports it.
 func (i *idleConns) changed(c net.Conn, state http.ConnState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -192,7 +193,7 @@ func (i *idleConns) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// close closes the sending side of idle connections, and of those that become idle.
+// close closes the sending side of all idle connections, and of connections that become idle later.
 func (i *idleConns) close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -202,7 +203,7 @@ func (i *idleConns) close() {
 	}
 }
 
-// closeWrite closes the sending side of a connection. One that cannot do so is closed by net/http later.
+// closeWrite closes the sending side of a connection. A connection that does not support that is closed by net/http later.
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // it may be closed already

@@ -26,10 +26,10 @@ import (
 
 // Server is the HTTP interface of a store. It is an http.Handler, safe for concurrent use. Make one with New.
 type Server struct {
-	store     punctual.Store // knows calls again that carry a request's key
-	answers   *answers.Store // is store, unless the store below knows calls again by itself
-	coalesced *coalesced     // is below answers
-	takesBack takesBack      // is store, if that can take the answer of a claim back
+	store     punctual.Store // recognizes calls that are sent again with the same request key
+	answers   *answers.Store // keeps the answers for store; nil if the store below does that itself
+	coalesced *coalesced     // is below answers; nil without answers
+	takesBack takesBack      // releases claims whose answers were not sent; nil if the store cannot do that
 	inspector punctual.Inspector
 	checker   punctual.Checker
 	examiner  punctual.Examiner
@@ -61,14 +61,14 @@ type Server struct {
 	clients map[string]*client // by Principal.Key; guarded by mu
 }
 
-// client is what is counted for one principal.
+// client has the counters of one principal.
 type client struct {
 	rate    *rate.Limiter
 	waiting atomic.Int64
 }
 
-// New returns the HTTP interface of a store, which stays the caller's: close it when the server is done. Limits that cannot be, and
-// origins that are none, are an ErrInvalid.
+// New returns the HTTP interface of a store. The caller still owns the store, and closes it after the server. Malformed limits and origins
+// are an ErrInvalid.
 func New(store punctual.Store, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
@@ -123,13 +123,13 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	return s, err
 }
 
-// Drain makes the server end: /readyz fails, claims that wait and streams end with an empty answer, and new claims are
-// refused. Other requests are answered as ever. It does not wait; http.Server.Shutdown does.
+// Drain prepares the end of the server: /readyz fails, waiting claims end with an empty answer, streams, checks and backups
+// end, and new claims are refused. Other requests are answered as before. Drain does not wait; http.Server.Shutdown does.
 func (s *Server) Drain() {
 	s.drain()
 }
 
-// Close drains, and waits for the calls of the store that are still under way with nobody to answer to. The store stays open.
+// Close drains the server and waits for calls of the store that are still under way although their requests have ended. The store stays open.
 func (s *Server) Close() {
 	s.Drain()
 	if s.answers != nil {
@@ -156,7 +156,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.log.Error("a request made the server panic", "method", r.Method, "route", c.pattern(), "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		if c.status != 0 {
-			panic(http.ErrAbortHandler) // half an answer must not look whole
+			panic(http.ErrAbortHandler) // so that the client does not take half an answer for a whole one
 		}
 		c.fail(errors.New("the server failed on this request"))
 	}()
@@ -165,7 +165,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		h.Set("Connection", "close") // nothing that a proxy may have taken for a part of this body is read as a request
+		h.Set("Connection", "close") // so that bytes which a proxy takes for a part of this body are never read as a request
 	}
 	if s.answers != nil {
 		h.Set(wire.HeaderInstance, s.answers.Instance())
@@ -178,7 +178,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer takes a request through all the steps before its route's own.
+// answer does the steps that all routes share, in the order that doc.go shows, and then calls the handler of the route.
 func (c *call) answer() error {
 	s, r := c.server, c.r
 	if err := s.checkHost(r); err != nil {
@@ -219,8 +219,8 @@ func (c *call) answer() error {
 	return c.route.handle(c)
 }
 
-// checkOrigin refuses what a page of another site has a browser send, reads as well: a check of the store is one. A link on another site
-// may lead to a page of the console.
+// checkOrigin refuses requests that a page of another site has sent through a browser. That includes reads, because some reads, such as a check
+// of the store, are expensive. Links from other sites to pages of the console are allowed.
 func (s *Server) checkOrigin(r *http.Request, forConsole bool) error {
 	changes := *r
 	if !forConsole || r.Header.Get("Sec-Fetch-Mode") != "navigate" {
@@ -232,13 +232,13 @@ func (s *Server) checkOrigin(r *http.Request, forConsole bool) error {
 	return nil
 }
 
-// checkHost refuses names under which a page in a browser can reach a server that is not meant for it.
+// checkHost refuses a request whose Host is not a name of this server, because a page in a browser can send it by DNS rebinding.
 func (s *Server) checkHost(r *http.Request) error {
 	if r.TLS != nil {
-		return nil // a browser has compared the name with the certificate
+		return nil // the browser has compared the name with the certificate
 	}
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() == "unix" {
-		return nil // no browser gets here
+		return nil // browsers cannot connect to unix sockets
 	}
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -256,7 +256,8 @@ func (s *Server) checkHost(r *http.Request) error {
 	return fmt.Errorf("host %q is not one of this server's names: use localhost or an IP address, or have the name allowed: %w", host, punctual.ErrForbidden)
 }
 
-// checkInstance refuses a request that may have been carried out already, if the memory for its answer is another one.
+// checkInstance refuses a request that was first sent to another instance of the server, because it may have been carried out there and its
+// answer was kept in the memory of that instance.
 func (c *call) checkInstance() error {
 	a, asked := c.server.answers, c.r.Header.Get(wire.HeaderInstance)
 	if a == nil || asked == "" || asked == a.Instance() {
@@ -268,9 +269,9 @@ func (c *call) checkInstance() error {
 	}
 }
 
-// Authenticate finds out who sends a request, and counts the request against the rate of that principal: an error wraps
-// punctual.ErrUnauthenticated or punctual.ErrOverloaded. It makes the Server an access.Authenticator for handlers beside the interface, such
-// as Options.Console. Without an Authenticator of its own the server lets everybody do everything.
+// Authenticate finds out who sends a request, and counts the request against the rate of that principal. Its errors wrap
+// punctual.ErrUnauthenticated or punctual.ErrOverloaded. It makes the Server an access.Authenticator for other handlers, such as
+// Options.Console. Without Options.Authenticator it returns a principal that may do everything.
 func (s *Server) Authenticate(r *http.Request) (*access.Principal, error) {
 	p, err := s.authenticate(r)
 	if err != nil {
@@ -302,7 +303,7 @@ func (s *Server) authenticate(r *http.Request) (*access.Principal, error) {
 	return p, err
 }
 
-// admit counts a request against its principal's rate, and its connection as the principal's.
+// admit counts a request against its principal's rate, and its connection as one of the principal.
 func (s *Server) admit(r *http.Request, p *access.Principal) (*client, error) {
 	s.mu.Lock()
 	k := s.clients[p.Key()]
@@ -323,7 +324,8 @@ func (s *Server) admit(r *http.Request, p *access.Principal) (*client, error) {
 	}
 }
 
-// authorize checks the route's action on the topic that the path names. Topics that the body names are checked where the body is read.
+// authorize checks the client's right to the route's action on the topic in the path, or on all topics. For a route marked perItem it only checks
+// that there is some topic with this right; the handler checks the topics of the body.
 func (c *call) authorize() error {
 	switch need := c.route.action; {
 	case c.route.public, c.route.anyPrincipal:

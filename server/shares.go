@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// shares divides a number of things among clients (P14). A client may have as many as are free. So one that takes all it can get has
-// half, and leaves as much to the others. Several such leave as much as each of them has.
+// shares divides a quantity among clients (P14). A client may have as much as it leaves free, so a client that takes all it can get has half.
+// If several clients do that, what is left free for others is as much as each of them has.
 type shares struct {
 	limit int64
 
@@ -17,8 +17,8 @@ type shares struct {
 	of    map[string]int64 // guarded by mu: by client
 }
 
-// take counts n things for a client, and returns false when that is more than the client may have. They are counted all the same. The
-// client "" may have everything.
+// take counts n for a client, and returns false if that is more than the client may have. It counts n in both cases. The client "" may have
+// everything.
 func (s *shares) take(client string, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *shares) take(client string, n int64) bool {
 	return free >= 0 && (client == "" || s.of[client] <= free)
 }
 
-// give counts n things less for a client.
+// give takes n from the count of a client.
 func (s *shares) give(client string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +41,8 @@ func (s *shares) give(client string, n int64) {
 	}
 }
 
-// hold counts bytes against Limits.MaxMemory and the share of the client, until drop or releaseMemory. Its error refuses the request,
-// which holds nothing then.
+// hold counts bytes of memory for the request, until drop or releaseMemory. It returns an ErrOverloaded beyond Limits.MaxMemory or the share of
+// the client, and the request then holds nothing.
 func (c *call) hold(n int64) error {
 	if n == 0 {
 		return nil
@@ -61,8 +61,8 @@ func (c *call) hold(n int64) error {
 	return fmt.Errorf("the client's requests and answers take as much as it may have of %d bytes: %w", c.server.limits.MaxMemory, punctual.ErrOverloaded)
 }
 
-// holdItems is hold for what is made of a request's body. A body of tiny parts may take many times its bytes; beyond all use that is an
-// ErrTooLarge.
+// holdItems is hold for values decoded from a request's body. A body of tiny parts can take many times its bytes in memory. Beyond
+// Limits.mostHeld that is an ErrTooLarge, which trying again does not help.
 func (c *call) holdItems(n int64) error {
 	if most := c.server.limits.mostHeld(); c.held+n > most {
 		return fmt.Errorf("the items of the request take more than %d bytes: send fewer headers or items: %w", most, punctual.ErrTooLarge)
@@ -70,7 +70,7 @@ func (c *call) holdItems(n int64) error {
 	return c.hold(n)
 }
 
-// drop counts n bytes less.
+// drop ends the counting of n bytes.
 func (c *call) drop(n int64) {
 	if n != 0 {
 		c.held -= n
@@ -78,7 +78,7 @@ func (c *call) drop(n int64) {
 	}
 }
 
-// dropBody forgets the body.
+// dropBody forgets the body, which then no longer counts.
 func (c *call) dropBody() {
 	c.body = nil
 	c.drop(c.heldBody)
@@ -90,7 +90,8 @@ func (c *call) releaseMemory() {
 	c.heldBody = 0
 }
 
-// sharer is who the call counts for: its client, or the address of who is not known. Without an Authenticator all are one.
+// sharer returns the name under which the memory of the call counts: that of its client, or before the client is authenticated its address.
+// Without an Authenticator it is "" for all calls.
 func (c *call) sharer() string {
 	switch {
 	case c.server.options.Authenticator == nil:

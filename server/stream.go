@@ -13,13 +13,13 @@ import (
 )
 
 // A stream is a claim that goes on until its client ends it. Its window bounds the messages that were sent and are not settled yet,
-// so that a client which stops working stops receiving. When the client goes, messages that were sent stay leased: it may still
-// work on them. What had not left is released.
+// so that a client which stops working stops receiving. When the client goes, messages that were sent stay leased, because it may
+// still work on them. Messages of a write that failed are released.
 
-// keepAlive is how often a stream says that it is alive, so that proxies keep it.
+// keepAlive is how often a stream without messages sends an empty line, so that proxies keep the connection open.
 const keepAlive = 15 * time.Second
 
-// held is a message of a window.
+// held identifies the lease of a message in a window.
 type held struct {
 	topic, id string
 	token     int64
@@ -28,22 +28,22 @@ type held struct {
 // window is the unsettled messages of one stream. Its fields are guarded by windows.mu.
 type window struct {
 	until  map[held]time.Time     // when each lease ends, by this process's clock
-	length map[held]time.Duration // of the lease, as it was claimed
+	length map[held]time.Duration // how long each lease was when it was claimed
 	change chan struct{}          // holds one notice that a message was settled
 }
 
-// windows finds the streams that wait for a message to be settled.
+// windows finds the window that contains a leased message. Its methods are safe for concurrent use.
 type windows struct {
 	mu sync.Mutex
 	of map[held]*window // guarded by mu
 }
 
-// settled takes a message out of its stream's window, or notes the new end of its lease. err is the settlement's.
+// settled removes a message from its window, or notes the new end of its lease after an extension. err is the settlement's error.
 func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.of) == 0 {
-		return // no stream is open, as with most servers
+		return // most servers have no open streams
 	}
 	key := held{s.Topic, s.ID, s.Token}
 	w := ws.of[key]
@@ -58,7 +58,7 @@ func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
 		w.until[key] = now.Add(length)
 		return
 	case err != nil && !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled):
-		return // it is still held
+		return // the client still has the lease
 	}
 	ws.remove(w, key)
 	select {
@@ -67,14 +67,14 @@ func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
 	}
 }
 
-// remove is called with mu held.
+// remove takes a message out of a window. The caller holds mu.
 func (ws *windows) remove(w *window, key held) {
 	delete(ws.of, key)
 	delete(w.until, key)
 	delete(w.length, key)
 }
 
-// add puts what was claimed into the window.
+// add puts messages that were claimed into a window.
 func (ws *windows) add(w *window, ds []punctual.Delivery, now time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -88,7 +88,7 @@ func (ws *windows) add(w *window, ds []punctual.Delivery, now time.Time) {
 	}
 }
 
-// open is how many messages are in the window, without those whose lease has ended, and when the next lease ends.
+// open removes messages whose lease has ended from a window. It returns how many are left, and when the next lease ends.
 func (ws *windows) open(w *window, now time.Time) (n int, next time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -103,7 +103,7 @@ func (ws *windows) open(w *window, now time.Time) (n int, next time.Time) {
 	return len(w.until), next
 }
 
-// close forgets the window.
+// close forgets a window and its messages.
 func (ws *windows) close(w *window) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -112,7 +112,7 @@ func (ws *windows) close(w *window) {
 	}
 }
 
-// stream sends messages as they fall due, one line each, and an empty object from time to time.
+// stream sends messages as they fall due, one on each line, and an empty object when there are none for keepAlive.
 func (c *call) stream(req punctual.Claim) error {
 	size, err := c.number("window", min(100, c.server.limits.MaxWindow))
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *call) stream(req punctual.Claim) error {
 	}
 	h := c.w.Header()
 	h.Set("Content-Type", wire.TypeNDJSON)
-	h.Set("X-Accel-Buffering", "no") // a proxy that gathers lines makes them late
+	h.Set("X-Accel-Buffering", "no") // so that a proxy does not delay lines in a buffer
 	if err := c.line(wire.StreamLine{}); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *call) stream(req punctual.Claim) error {
 	return nil
 }
 
-// streamMore claims what the window has room for, or waits for room.
+// streamMore claims and sends as many messages as the window has room for, or waits for room.
 func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	n, next := c.server.windows.open(w, time.Now())
 	if n >= size {
@@ -179,7 +179,7 @@ func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	return nil
 }
 
-// awaitRoom waits until a message of the window is settled or loses its lease.
+// awaitRoom waits until a message of the window is settled or its lease ends. After keepAlive without either it sends an empty line.
 func (c *call) awaitRoom(w *window, lease time.Duration) error {
 	timer := time.NewTimer(min(lease, keepAlive))
 	defer timer.Stop()

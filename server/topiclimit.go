@@ -10,14 +10,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// topicLimit bounds the topics that clients make. A topic costs every look at all topics something, and there is no end to names. Names
-// that pass are noted without asking the store. Once there are as many as may be, the store is asked for each other name.
+// topicLimit bounds the topics that clients make, because each topic makes calls for all topics slower and clients can invent any number of
+// names. The first most names pass without a call of the store. For each further name the store is asked whether the topic exists.
 type topicLimit struct {
 	most      int
-	inspector punctual.Inspector // nil: there is no limit
+	inspector punctual.Inspector // nil means that there is no limit
 
 	mu      sync.Mutex
-	known   map[string]struct{} // guarded by mu: names that passed, at most as many as may be
+	known   map[string]struct{} // guarded by mu: names that passed, at most most of them
 	counted time.Time           // guarded by mu: when the topics of the store were counted last, and how long that took
 	took    time.Duration       // guarded by mu
 }
@@ -25,7 +25,7 @@ type topicLimit struct {
 // recountAfter is the least time between two counts of the store's topics.
 const recountAfter = 10 * time.Second
 
-// pass returns an ErrOverloaded for a topic that does not exist when there are as many as may be.
+// pass returns an ErrOverloaded for a topic that does not exist if there are already as many topics as allowed.
 func (l *topicLimit) pass(ctx context.Context, topic string) error {
 	if l.inspector == nil || l.note(topic) {
 		return nil
@@ -46,7 +46,7 @@ func (l *topicLimit) pass(ctx context.Context, topic string) error {
 		topic, l.most, punctual.ErrOverloaded)
 }
 
-// note tells whether a name has passed before, or may pass.
+// note notes a name if there is room, and reports whether the name is noted.
 func (l *topicLimit) note(topic string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,8 @@ func (l *topicLimit) note(topic string) bool {
 	return true
 }
 
-// recount forgets names whose topics were deleted. It takes at most a tenth of the time.
+// recount replaces the noted names by the topics of the store, so that deleted topics make room. It counts at most every recountAfter, and so
+// seldom that counting takes at most a tenth of the time.
 func (l *topicLimit) recount(ctx context.Context) error {
 	l.mu.Lock()
 	if time.Since(l.counted) < max(recountAfter, 10*l.took) {
@@ -71,7 +72,7 @@ func (l *topicLimit) recount(ctx context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	l.counted = began // others do not count meanwhile
+	l.counted = began // so that no other request counts at the same time
 	l.mu.Unlock()
 	all, err := l.inspector.Topics(ctx)
 	if err != nil {
@@ -87,7 +88,7 @@ func (l *topicLimit) recount(ctx context.Context) error {
 	return nil
 }
 
-// mayMake is the limit for a topic that a request names, which may not exist yet.
+// mayMake returns an ErrOverloaded if the topic does not exist and would be one too many.
 func (c *call) mayMake(topic string) error {
 	ctx, end := context.WithTimeout(c.r.Context(), c.server.limits.StoreTime)
 	defer end()

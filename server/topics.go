@@ -18,7 +18,7 @@ import (
 
 var errNoInspector = fmt.Errorf("this store cannot be inspected: %w", punctual.ErrUnsupported)
 
-// inspect calls the store's Inspector, and answers with what f returns.
+// inspect calls f with the store's Inspector and answers with what f returns.
 func (c *call) inspect(f func(ctx context.Context, i punctual.Inspector) (any, error)) error {
 	if c.server.inspector == nil {
 		return errNoInspector
@@ -30,7 +30,7 @@ func (c *call) inspect(f func(ctx context.Context, i punctual.Inspector) (any, e
 	return c.json(http.StatusOK, answer)
 }
 
-// alter calls the store's Inspector for a change, and answers with what f returns beside the number of messages changed.
+// alter makes a change with the store's Inspector and records it. f returns the answer and how many messages it changed.
 func (c *call) alter(ch audit.Change, f func(ctx context.Context, i punctual.Inspector) (any, int64, error)) error {
 	if c.server.inspector == nil {
 		return errNoInspector
@@ -49,7 +49,7 @@ func (c *call) alter(ch audit.Change, f func(ctx context.Context, i punctual.Ins
 	return c.json(http.StatusOK, answer)
 }
 
-// record makes a change within Options.Record.
+// record calls do through Options.Record, with the client and its address in ch.
 func (c *call) record(ch audit.Change, do func() (int64, error)) (int64, error) {
 	record := c.server.options.Record
 	if record == nil {
@@ -63,13 +63,13 @@ func (c *call) record(ch audit.Change, do func() (int64, error)) (int64, error) 
 	return record(c.r.Context(), ch, func(context.Context) (int64, error) { return do() })
 }
 
-// amend makes amendments within Options.Record.
+// amend makes amendments through Options.Record, as one change. detail describes them for the record.
 func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual.Amended, err error) {
 	if len(as) == 0 {
 		return nil, nil
 	}
 	ch := audit.Change{Verb: as[0].Change.String(), Topic: as[0].Topic, ID: as[0].ID, Detail: detail, Amends: true}
-	ch.Amends = !slices.ContainsFunc(as, func(a punctual.Amendment) bool { return a.Change == punctual.ChangeDelete }) // those leave no other trace
+	ch.Amends = !slices.ContainsFunc(as, func(a punctual.Amendment) bool { return a.Change == punctual.ChangeDelete }) // deleted messages leave no other trace
 	for i := range as[1:] {
 		a := &as[i+1]
 		ch.ID = ""
@@ -92,7 +92,8 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 	return results, err
 }
 
-// topics lists those that the client may inspect. Whoever may inspect none is told so: an empty list would say that there are none.
+// topics lists the topics that the client may inspect. A client that may inspect none gets an ErrForbidden, because an empty list would say that
+// there are no topics.
 func (c *call) topics() error {
 	if !c.principal.AllowsSomewhere(access.Inspect) {
 		return fmt.Errorf("%s may not inspect in any topic: %w", c.principal.Name, punctual.ErrForbidden)

@@ -322,7 +322,7 @@ func (r *rig) kill(topic, reason string, n int) {
 	}
 }
 
-// finish has one message delivered and acked, in a topic that keeps its story.
+// finish has one message delivered and acked, in a topic that keeps its finished record.
 func (r *rig) finish(topic, id string) {
 	r.t.Helper()
 	day := 24 * time.Hour

@@ -1,8 +1,8 @@
-// Package answers keeps the answers of a store that is no storekit.Repeater, so that a call whose answer was lost on the
-// way can be sent again and is still carried out once.
+// Package answers keeps the answers of a store that is not a storekit.Repeater, so that a call whose answer was lost can be
+// sent again and is still carried out once.
 //
-// Answers are kept in memory. A process that opens the store later does not have them; it has another Instance, by which
-// the sender of a call notices that its first copy may have been carried out unseen.
+// Answers are kept in memory. A process that opens the store later does not have them. It has another Instance, from which
+// the sender of a call learns that an earlier copy of the call may have been carried out.
 package answers
 
 import (
@@ -19,51 +19,51 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Options adjusts a Store. A nil *Options, and each zero field, means the default.
+// Options configures a Store. A nil *Options and each zero field mean the default.
 type Options struct {
-	// Keep is how long the answer of a call is kept after its end. Default 2 min, more than the longest claim waits.
+	// Keep is how long an answer is kept after the end of its call. Default 2 min, which is longer than any claim waits.
 	Keep time.Duration
-	// MaxBytes bounds the answers kept. One client of WithClient may take as much of it as is free, so at most half, and
-	// others find room (P14). Beyond a bound the client's own answers to claims go first: a copy of such a claim gets
-	// ErrIndeterminate, and its leases run out. When that is not enough, the client's calls with a key are ErrOverloaded.
-	// Default 64 MiB.
+	// MaxBytes bounds the memory of the answers. One client of WithClient may take as much of it as is left free, so at
+	// most half, so that others find room (P14). At a bound the client's own answers to claims are dropped first, the
+	// oldest before the others: a repetition of such a claim gets ErrIndeterminate, and its leases run out. If that is not
+	// enough, the client's calls with a key get ErrOverloaded. Default 64 MiB.
 	MaxBytes int64
-	// Unchanged promises that callers change neither what they pass in, even after return, nor the results, bodies, headers and
-	// failures that they are given. The Store then copies none of these.
+	// Unchanged promises that callers never change their arguments, not even after a call has returned, nor the results,
+	// bodies, headers and failures that they get. The Store then copies none of these.
 	Unchanged bool
 }
 
-// Store wraps another store and recognizes a call that is sent again, as storekit.Repeater says. It has no Unwrap, so that
-// punctual.As finds its own Repeater and never that of the store below; whoever needs the Inspector of the store below asks
-// that one. All methods are safe for concurrent use.
+// Store wraps another store and recognizes a call that is sent again, as storekit.Repeater describes. It has no Unwrap, so
+// that punctual.As finds its own Repeater and never that of the store below. To find the Inspector of the store below, ask
+// that store. All methods are safe for concurrent use.
 type Store struct {
 	store    punctual.Store // the store below
 	keep     time.Duration
 	maxBytes int64
-	copies   bool // unless Options.Unchanged
+	copies   bool // not Options.Unchanged
 	instance string
 	running  sync.WaitGroup // the goroutines of calls
 
 	mu      sync.Mutex
-	closed  bool               // guarded by mu: no call begins any more
-	calls   map[string]*call   // guarded by mu: those under way and those with an answer, by key
-	kept    list.List          // guarded by mu: of *call, those with an answer, in the order of until
-	bytes   int64              // guarded by mu: the sizes of calls
-	clients map[string]*client // guarded by mu: those of calls, by name
+	closed  bool               // guarded by mu: no further call may begin
+	calls   map[string]*call   // guarded by mu: calls under way and calls with a kept answer, by key
+	kept    list.List          // guarded by mu: of *call, the calls with a kept answer, in the order of until
+	bytes   int64              // guarded by mu: the sum of the sizes of calls
+	clients map[string]*client // guarded by mu: the clients of calls, by name
 }
 
-// client is who makes calls, and what its calls take. Its fields are guarded by Store.mu.
+// client counts the calls of one client and their memory. Its fields are guarded by Store.mu.
 type client struct {
 	name   string
-	calls  int       // how many of Store.calls are its own
-	bytes  int64     // their sizes
-	claims list.List // of *call, those with an answer that is deliveries, oldest first
+	calls  int       // how many of Store.calls are the client's
+	bytes  int64     // the sum of their sizes
+	claims list.List // of *call, claims with a kept answer, the oldest first
 }
 
 type clientKey struct{}
 
-// WithClient returns a context whose calls count as those of the client with this name. Calls of a context without one have all of
-// Options.MaxBytes to themselves.
+// WithClient returns a context whose calls count for the client with this name. Calls without a client in their context may
+// take all of Options.MaxBytes.
 func WithClient(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, clientKey{}, name)
 }
@@ -72,24 +72,24 @@ func WithClient(ctx context.Context, name string) context.Context {
 type call struct {
 	key     string
 	client  *client
-	sum     uint64 // of kind and content
-	claim   bool   // it is a claim
+	sum     uint64 // hash of the call's kind and content
+	claim   bool   // the call is a claim
 	ctx     context.Context
-	end     func()        // ends ctx
+	end     func()        // cancels ctx
 	done    chan struct{} // closed when the call has ended
-	asking  int           // callers that wait for its end
-	handed  int           // callers that were given its answer and have not given it back
-	given   bool          // a caller was given its answer
-	left    bool          // it was a claim, and nobody waited for it any more
+	asking  int           // callers that wait for the end of the call
+	handed  int           // callers that got the answer and have not reported it as undelivered
+	given   bool          // at least one caller got the answer
+	left    bool          // the call is a claim whose callers have all stopped waiting before its end
 	answer  any           // set when done is closed
 	err     error         // set when done is closed
-	size    int64         // of the answer, or while the call is under way what it is expected to be
-	until   time.Time     // when it is forgotten, by the store's clock
-	inKept  *list.Element
-	inClaim *list.Element // nil once the answer was dropped for want of room
+	size    int64         // bytes of the answer, or while the call is under way the expected bytes
+	until   time.Time     // when the call is forgotten, by the store's clock
+	inKept  *list.Element // in Store.kept, nil unless the answer is kept
+	inClaim *list.Element // in client.claims, nil if the call is no claim or its answer was dropped to make room
 }
 
-// New returns s with a memory for answers.
+// New returns a Store that keeps the answers of s.
 func New(s punctual.Store, o *Options) *Store {
 	a := &Store{store: s, keep: 2 * time.Minute, maxBytes: 64 << 20, copies: o == nil || !o.Unchanged, instance: rand.Text(), calls: make(map[string]*call), clients: make(map[string]*client)}
 	if o != nil && o.Keep > 0 {
@@ -104,8 +104,8 @@ func New(s punctual.Store, o *Options) *Store {
 // Repeats implements storekit.Repeater.
 func (s *Store) Repeats() time.Duration { return s.keep }
 
-// Instance is a random name of this memory. A call that was sent to a store with another one may have been carried
-// out there, and is not known here.
+// Instance returns a random name of this Store's memory. A call that was first sent to a Store with another Instance may
+// have been carried out there, which this Store does not know.
 func (s *Store) Instance() string { return s.instance }
 
 // Push implements punctual.Store.
@@ -180,11 +180,11 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	return out, err
 }
 
-// Now implements punctual.Store. A key has no meaning for it, because reading the clock twice changes nothing.
+// Now implements punctual.Store. It ignores the key of a request, because reading the clock twice changes nothing.
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.store.Now(ctx) }
 
-// Drain lets no further call with a key begin, and waits for those under way. A claim that waits is under way as
-// long as somebody waits for it. The store below stays open.
+// Drain refuses further calls with a key and waits for the calls under way. A waiting claim is under way as long as a
+// caller waits for it. The store below stays open.
 func (s *Store) Drain() {
 	s.mu.Lock()
 	s.closed = true
@@ -192,17 +192,17 @@ func (s *Store) Drain() {
 	s.running.Wait()
 }
 
-// Close drains and closes the store below.
+// Close closes the store below, which ends the calls under way, and waits for these. Further calls with a key are refused.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	err := s.store.Close() // and with it the calls under way
+	err := s.store.Close() // ends the calls under way
 	s.running.Wait()
 	return err
 }
 
-// Answered forgets answers that their callers have. Keys that are not known are left alone.
+// Answered forgets the answers with these keys, because their callers have received them. It ignores unknown keys.
 func (s *Store) Answered(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +213,8 @@ func (s *Store) Answered(keys ...string) {
 	}
 }
 
-// Undelivered says that what a Claim with this context returned did not reach its caller. The leases are released,
-// unless a copy of the claim was given them as well.
+// Undelivered releases the leases of a Claim with this context whose answer did not reach its caller, so that the messages
+// can be claimed again at once. It leaves them if another copy of the claim got the same answer or waits for it.
 func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	if r, ok := storekit.RequestOf(ctx); ok && !s.takeBack(r.Key) {
 		return nil
@@ -222,13 +222,13 @@ func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	return s.release(ctx, ds)
 }
 
-// takeBack forgets the answer of a call unless another caller has it or waits for it, and returns whether it did.
+// takeBack forgets the answer of a call unless another caller has the answer or waits for it. It returns whether it did.
 func (s *Store) takeBack(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.calls[key]
 	if c == nil || c.inKept == nil {
-		return false // forgotten: a copy may have been carried out, and the leases run out
+		return false // the answer was forgotten, so another copy may have been carried out: the leases run out
 	}
 	c.handed--
 	if c.handed > 0 || c.asking > 0 {
@@ -238,19 +238,19 @@ func (s *Store) takeBack(key string) bool {
 	return true
 }
 
-// release gives leases back unstarted.
+// release gives leases back, so that their attempts do not count.
 func (s *Store) release(ctx context.Context, ds []punctual.Delivery) error {
 	if len(ds) == 0 {
 		return nil
 	}
 	if err := Release(ctx, s.store, ds, releaseLimit); err != nil {
-		return fmt.Errorf("release what did not reach its caller: %w; the leases run out", err)
+		return fmt.Errorf("release messages that did not reach their caller: %w; the leases run out", err)
 	}
 	return nil
 }
 
-// Release gives leases back unstarted to a store, within limit, also when ctx has ended and whatever request it carries.
-// Leases that are over already are no error.
+// Release gives leases back to a store, so that their attempts do not count. It takes at most limit, works also if ctx has
+// ended, and ignores the request that ctx carries. Leases that have already ended are no error.
 func Release(ctx context.Context, s punctual.Store, ds []punctual.Delivery, limit time.Duration) error {
 	ctx, end := context.WithTimeout(context.WithoutCancel(storekit.WithoutRequest(ctx)), limit)
 	defer end()
@@ -267,10 +267,10 @@ func Release(ctx context.Context, s punctual.Store, ds []punctual.Delivery, limi
 	return err
 }
 
-// releaseLimit is how long a release may take; beyond it the leases run out.
+// releaseLimit bounds how long a release takes. Leases that it has not released then run out.
 const releaseLimit = 10 * time.Second
 
-// claim is a claim of the store below that ends at notAfter.
+// claim claims from the store below and stops waiting at notAfter.
 func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time) ([]punctual.Delivery, error) {
 	if notAfter.IsZero() || c.Wait == 0 {
 		return s.store.Claim(ctx, c)
@@ -291,8 +291,8 @@ func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time)
 	return ds, err
 }
 
-// current leaves out the deliveries whose lease has ended. When this is the first caller, nobody has seen those, so they are
-// given back unstarted.
+// current leaves out the deliveries whose lease has ended. If first is true, no other caller has seen them, so current
+// releases them and their attempts do not count.
 func (s *Store) current(ctx context.Context, ds []punctual.Delivery, first bool) ([]punctual.Delivery, error) {
 	now, err := s.Now(context.WithoutCancel(ctx))
 	if err != nil {
@@ -313,25 +313,25 @@ func (s *Store) current(ctx context.Context, ds []punctual.Delivery, first bool)
 	if err != nil && len(out) == 0 {
 		return nil, err
 	}
-	return out, nil // what could not be given back is ready again, with one attempt more
+	return out, nil // messages that could not be released are ready again, with one more attempt counted
 }
 
-// kind is what ask has to know of a call.
+// kind describes a call to ask.
 type kind[A any] struct {
 	claim bool
 	sum   uint64
-	own   func() // makes what was passed in the call's own
+	own   func() // copies the arguments, because the call may go on after its caller has left
 	do    func(context.Context) (A, error)
 	copy  func(A) A
 	size  func(A) int64
-	// expected is the size of an answer without errors. That of a claim, which may bring anything, is 0.
+	// expected is the size of an answer without errors. It is 0 for a claim, whose answer can have any size.
 	expected int64
 }
 
-// ask carries a call out, or waits for the call with the same key, and returns the answer. first is true for the caller
-// that is the first to get it.
+// ask carries a call out, or waits for an earlier call with the same key, and returns the answer. first is true for the
+// first caller that gets the answer.
 func ask[A any](ctx context.Context, s *Store, r storekit.Request, k kind[A]) (answer A, first bool, err error) {
-	now, err := s.Now(ctx) // which says that the store is closed, or that ctx has ended
+	now, err := s.Now(ctx) // fails if the store is closed or ctx has ended
 	if err != nil {
 		return answer, false, err
 	}
@@ -365,8 +365,8 @@ func errLate() error {
 	return fmt.Errorf("the call came when it must not be carried out any more: %w", context.DeadlineExceeded)
 }
 
-// enter returns the call with the key, or a new one that the caller must carry out. A call that comes too late to be carried
-// out only finds an earlier copy of itself. size is what the call counts while it is under way.
+// enter returns the call with the key, or a new call, which the caller must carry out. A late call is not carried out, it can
+// only find an earlier copy of itself. size is how many bytes a new call counts while it is under way.
 func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool, sum uint64, claim bool, size int64) (c *call, isNew bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -380,7 +380,7 @@ func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool,
 		return nil, false, fmt.Errorf("the key of the request was used for another call: %w; take a new key for each call", punctual.ErrInvalid)
 	case c != nil:
 		if late && c.claim && c.inKept == nil {
-			c.end() // its caller only asks what became of it
+			c.end() // the late caller only asks for the result, so the claim must not wait any longer
 		}
 		c.asking++
 		return c, false, nil
@@ -396,12 +396,12 @@ func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool,
 	s.calls[key], s.clients[k.name] = c, k
 	k.calls++
 	s.resize(c, size)
-	s.running.Add(1) // under mu, so that whoever closes waits for it
+	s.running.Add(1) // under mu, so that Drain and Close wait for it
 	return c, true, nil
 }
 
 // carryOut makes the call of the store below and keeps its answer. It runs in a goroutine of its own, because every caller
-// may leave while a copy of the call is still to be answered.
+// may leave before the answer that a later copy of the call will ask for.
 func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	defer s.running.Done()
 	defer c.end()
@@ -412,18 +412,18 @@ func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	}
 	now, clockErr := s.Now(context.WithoutCancel(c.ctx))
 	if clockErr != nil {
-		now = began // the store was closed or has failed meanwhile
+		now = began // the store was closed or has failed since then
 	}
 	if s.finish(c, answer, size, err, now) {
 		return
 	}
 	if ds, ok := any(answer).([]punctual.Delivery); ok {
-		_ = s.release(c.ctx, ds) // nobody is left to hear of an error: the leases run out
+		_ = s.release(c.ctx, ds) // no caller is left who could get an error; leases that were not released run out
 	}
 }
 
-// finish keeps the answer of a call and wakes the callers that wait for it. It returns false for a claim whose callers have
-// all left, so that its leases have to be released.
+// finish keeps the answer of a call and wakes the callers that wait for it. It returns false if the call is a claim whose
+// callers have all left: the caller of finish then has to release its leases.
 func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -445,10 +445,11 @@ func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time
 	return true
 }
 
-// callBytes is roughly what a call takes beside its answer.
+// callBytes is about how many bytes a call takes beside its answer.
 const callBytes = 400
 
-// leave ends a caller's wait and returns the answer if the call has ended. first is true when no other caller got it before.
+// leave ends a caller's wait and returns the answer if the call has ended. first is true if no other caller got the answer
+// before. If the last caller of a claim leaves before its end, the claim is cancelled.
 func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -462,7 +463,7 @@ func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err
 		}
 		answer, err = c.answer, c.err
 		if c.inClaim != nil && c.asking == 0 {
-			s.makeRoom(c.client, 0) // for its own answer, whose size nobody knew before
+			s.makeRoom(c.client, 0) // for the answer to this claim, whose size was not known in advance
 		}
 		return answer, first, err
 	default:
@@ -478,7 +479,7 @@ func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err
 	return nil, false, ctx.Err()
 }
 
-// clientOf is the client that ctx names. Called with mu held.
+// clientOf returns the client that ctx names, a new one if it has no calls. Called with mu held.
 func (s *Store) clientOf(ctx context.Context) *client {
 	name, _ := ctx.Value(clientKey{}).(string)
 	if k := s.clients[name]; k != nil {
@@ -487,21 +488,21 @@ func (s *Store) clientOf(ctx context.Context) *client {
 	return &client{name: name}
 }
 
-// hasRoom returns whether a call of this size fits. A client may have as much as is free afterwards, so that a client which
+// hasRoom reports whether a call of this size fits. A client may have as much as is free afterwards, so that a client which
 // takes all it can get leaves half of the room to the others. Called with mu held.
 func (s *Store) hasRoom(k *client, size int64) bool {
 	free := s.maxBytes - s.bytes - size
 	return free >= 0 && (k.name == "" || k.bytes+size <= free)
 }
 
-// makeRoom drops the client's answers to claims, oldest first, until a call of this size fits, and returns whether it fits
-// then. A caller that was given a dropped answer keeps its leases. Called with mu held.
+// makeRoom drops the client's answers to claims, the oldest first, until a call of this size fits, and reports whether it
+// fits then. A caller that has already got a dropped answer keeps its leases. Called with mu held.
 func (s *Store) makeRoom(k *client, size int64) bool {
 	for e := k.claims.Front(); e != nil && !s.hasRoom(k, size); {
 		c := e.Value.(*call)
 		e = e.Next()
 		if c.asking > 0 {
-			continue // a caller is about to read it
+			continue // a caller is about to read this answer
 		}
 		k.claims.Remove(c.inClaim)
 		c.inClaim = nil
@@ -511,14 +512,14 @@ func (s *Store) makeRoom(k *client, size int64) bool {
 	return s.hasRoom(k, size)
 }
 
-// resize sets what a call counts in the sums of its client and of all. Called with mu held.
+// resize sets the size of a call, in the sums of its client and of the Store as well. Called with mu held.
 func (s *Store) resize(c *call, size int64) {
 	s.bytes += size - c.size
 	c.client.bytes += size - c.size
 	c.size = size
 }
 
-// remove forgets a call, and its client with the last one. Called with mu held.
+// remove forgets a call whose answer is not kept, and its client with the client's last call. Called with mu held.
 func (s *Store) remove(c *call) {
 	delete(s.calls, c.key)
 	s.resize(c, 0)
@@ -527,14 +528,14 @@ func (s *Store) remove(c *call) {
 	}
 }
 
-// forgetUntil forgets the answers that had to be kept until now or earlier. Called with mu held.
+// forgetUntil forgets the answers past their retention at now. Called with mu held.
 func (s *Store) forgetUntil(now time.Time) {
 	for e := s.kept.Front(); e != nil && !e.Value.(*call).until.After(now); e = s.kept.Front() {
 		s.forget(e.Value.(*call))
 	}
 }
 
-// forget forgets a call that has an answer. Called with mu held.
+// forget forgets a call whose answer is kept. Called with mu held.
 func (s *Store) forget(c *call) {
 	s.remove(c)
 	s.kept.Remove(c.inKept)

@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// slow is a store whose calls do what was asked and then wait for an answer to be let go.
+// slow is a store whose calls do their work and then wait until the test lets them return.
 type slow struct {
 	*memstore.Store
 	done chan struct{} // receives once a call was carried out
@@ -69,7 +69,7 @@ func claim(t *testing.T, s punctual.Store, ctx context.Context) []punctual.Deliv
 	return ds
 }
 
-// TestCallerLeaves: a push whose caller has gone goes on, and a copy gets its answer.
+// TestCallerLeaves: a push continues after its caller has left, and a copy of the push gets its answer.
 func TestCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := newSlow()
@@ -94,7 +94,7 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// TestClaimerLeaves: what a claim leased for nobody is given back.
+// TestClaimerLeaves: leases of a claim whose caller has left are released.
 func TestClaimerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := newSlow()
@@ -123,7 +123,7 @@ func TestClaimerLeaves(t *testing.T) {
 	})
 }
 
-// TestWaitingClaimEnds: a claim that waits for nobody ends, and a copy waits anew.
+// TestWaitingClaimEnds: a waiting claim ends when its last caller leaves, and a copy starts a new claim.
 func TestWaitingClaimEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := memstore.New(nil)
@@ -139,7 +139,7 @@ func TestWaitingClaimEnds(t *testing.T) {
 	})
 }
 
-// TestLateCopyEndsClaim: somebody who only asks what became of a claim does not wait for it.
+// TestLateCopyEndsClaim: a late copy, which only asks for the result of a claim, ends the claim's wait.
 func TestLateCopyEndsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := answers.New(memstore.New(nil), nil)
@@ -161,7 +161,7 @@ func TestLateCopyEndsClaim(t *testing.T) {
 	})
 }
 
-// TestAnswerAfterItsLease: what nobody saw in time is given back, and its attempt does not count.
+// TestAnswerAfterItsLease: leases that end before any caller got the answer are released, and their attempts do not count.
 func TestAnswerAfterItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := newSlow()
@@ -228,7 +228,7 @@ func TestUndelivered(t *testing.T) {
 	})
 }
 
-// TestBound: answers of claims go first, then calls are refused, until their callers have their answers.
+// TestBound: at the bound, answers to claims are dropped first. Then calls are refused until callers report their answers as received.
 func TestBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := answers.New(memstore.New(nil), &answers.Options{MaxBytes: 5000})
@@ -281,7 +281,7 @@ func TestAnswersAreForgotten(t *testing.T) {
 	})
 }
 
-// TestOtherCalls: every difference makes it another call.
+// TestOtherCalls: a call that differs in anything from the one with the same key is refused.
 func TestOtherCalls(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	pushes := map[string]punctual.NewMessage{

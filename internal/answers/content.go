@@ -10,10 +10,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// seed is this process's own: a sum means nothing elsewhere.
+// seed is random for each process. A sum is only compared with sums of the same process.
 var seed = maphash.MakeSeed()
 
-// sumOf is a hash of a call, cheaper than a storekit.Sum.
+// sumOf returns a hash of a call's content. It is cheaper than a storekit.Sum.
 func sumOf(content func(hash.Hash)) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -21,7 +21,7 @@ func sumOf(content func(hash.Hash)) uint64 {
 	return h.Sum64()
 }
 
-// The caller owns what it passed in and what it is given, so both are copied.
+// Callers may change their arguments and results unless Options.Unchanged says otherwise, so both are copied.
 
 func copyPush(ms []punctual.NewMessage) []punctual.NewMessage {
 	out := slices.Clone(ms)
@@ -52,7 +52,7 @@ func copyItems[T any](s *Store) func([]T) []T {
 	}
 }
 
-// The sizes are about what an answer takes in memory.
+// The following functions estimate how many bytes of memory an answer takes.
 
 func sizeOfResults(rs []punctual.PushResult) int64 {
 	n := int64(0)
@@ -62,7 +62,7 @@ func sizeOfResults(rs []punctual.PushResult) int64 {
 	return n
 }
 
-// expectedResults is the size of the results when all is well.
+// expectedResults returns the size of the results of a push without errors.
 func expectedResults(ms []punctual.NewMessage) int64 {
 	n := int64(0)
 	for i := range ms {
@@ -75,7 +75,7 @@ const (
 	resultBytes  = 120
 	errorBytes   = 16
 	amendedBytes = 40
-	madeIDBytes  = 26 // of an ID that the store makes
+	madeIDBytes  = 26 // the length of an ID that the store makes
 )
 
 func sizeOfErrors(errs []error) int64 {
@@ -94,7 +94,7 @@ func sizeOfAmended(as []punctual.Amended) int64 {
 	return n
 }
 
-// sizeOfError takes an error for one with a sentence.
+// sizeOfError returns the size of an error with a text of usual length.
 func sizeOfError(err error) int64 {
 	if err == nil {
 		return 0
@@ -102,7 +102,7 @@ func sizeOfError(err error) int64 {
 	return 200
 }
 
-// SizeOfDeliveries is about what deliveries take in memory. It is 0 only when there are none.
+// SizeOfDeliveries estimates how many bytes of memory deliveries take. It returns 0 only if there are none.
 func SizeOfDeliveries(ds []punctual.Delivery) int64 {
 	n := int64(0)
 	for i := range ds {

@@ -16,7 +16,7 @@ func requestOf(client, key string) context.Context {
 	return answers.WithClient(request(client+key), client)
 }
 
-// fill makes calls with new keys until one is refused, and returns how many were not.
+// fill makes calls with new keys until one is refused, and returns how many were accepted.
 func fill(t *testing.T, s punctual.Store, client string) int {
 	t.Helper()
 	for n := range 1000 {
@@ -56,7 +56,7 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// TestCallsUnderWayCount: what calls under way will take is counted before it is known.
+// TestCallsUnderWayCount: calls under way count with the expected size of their answers.
 func TestCallsUnderWayCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := newSlow()

@@ -20,7 +20,7 @@ func TestStore(t *testing.T)  { storetest.Run(t, open) }
 func TestRandom(t *testing.T) { random.Run(t, open) }
 func TestRaces(t *testing.T)  { races.Run(t, open, storetest.WithLossyClaims()) }
 
-// keyed is a store that gives every call a key of its own unless it has one.
+// keyed is a store that gives a new key to every call without one.
 type keyed struct {
 	*answers.Store
 	punctual.Inspector

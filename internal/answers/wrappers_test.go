@@ -13,7 +13,7 @@ func TestStorePassesCallsOn(t *testing.T) {
 	calls.PassOn(t, func(below punctual.Store) punctual.Store { return answers.New(below, nil) })
 }
 
-// keyless says of a method why a key of a request has no meaning for it.
+// keyless has the reason for each method that ignores the key of a request.
 var keyless = map[string]string{
 	"Now":   "reading the clock twice changes nothing",
 	"Close": "it takes no context, and a second one is allowed",

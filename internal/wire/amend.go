@@ -18,11 +18,11 @@ type AmendItem struct {
 	Change string `json:"change"`
 	Topic  string `json:"topic"`
 	ID     string `json:"id"`
-	// When is for a reschedule and a requeue; without it they are due now.
+	// When is the new due time of a reschedule or requeue. Left out, the message is due now.
 	When
 }
 
-// AmendItemOf is a for a request. Names that cannot stand in JSON are an ErrInvalid.
+// AmendItemOf returns the item of a request for a. A name that is not UTF-8, which JSON cannot carry, is an ErrInvalid.
 func AmendItemOf(a *punctual.Amendment) (AmendItem, error) {
 	if err := checkNames(a.Topic, a.ID); err != nil {
 		return AmendItem{}, err
@@ -30,7 +30,7 @@ func AmendItemOf(a *punctual.Amendment) (AmendItem, error) {
 	return AmendItem{Change: a.Change.String(), Topic: a.Topic, ID: a.ID, When: WhenOf(a.Delay, a.Due)}, nil
 }
 
-// Amendment is the item as a store takes it, or an ErrInvalid that names the member.
+// Amendment returns the item as a punctual.Amendment. A malformed member is an ErrInvalid that names it.
 func (a *AmendItem) Amendment() (punctual.Amendment, error) {
 	change, err := ParseChange(a.Change)
 	if err != nil {
@@ -56,11 +56,11 @@ type AmendAnswer struct {
 	Results []AmendResult `json:"results"`
 }
 
-// AmendResult is what became of one amendment.
+// AmendResult is the result of one amendment.
 type AmendResult struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic"`
-	// Outcome is "cancelled", "rescheduled", "requeued" or "deleted", and left out beside an Error.
+	// Outcome is "cancelled", "rescheduled", "requeued" or "deleted". It is left out if there is an Error.
 	Outcome string `json:"outcome,omitzero"`
 	// Due is the due time in force after a reschedule or requeue.
 	Due   Time     `json:"due,omitzero"`
@@ -72,7 +72,7 @@ var outcomes = map[punctual.Change]string{
 	punctual.ChangeDelete: "deleted",
 }
 
-// Outcomes are the words of AmendResult.Outcome, in the order of the changes.
+// Outcomes returns the words of AmendResult.Outcome, in the order of the changes.
 func Outcomes() []string {
 	var out []string
 	for c := punctual.ChangeCancel; c <= punctual.ChangeDelete; c++ {
@@ -81,10 +81,10 @@ func Outcomes() []string {
 	return out
 }
 
-// OutcomeWord is the word of AmendResult.Outcome for a change that was made.
+// OutcomeWord returns the word of AmendResult.Outcome for a change that was made.
 func OutcomeWord(c punctual.Change) string { return outcomes[c] }
 
-// AmendResultOf is the answer to a.
+// AmendResultOf returns the result r of a for an answer.
 func AmendResultOf(a *punctual.Amendment, r punctual.Amended) AmendResult {
 	out := AmendResult{ID: a.ID, Topic: a.Topic, Due: Time(r.Due), Error: ItemProblem(r.Err)}
 	if r.Err == nil {
@@ -93,7 +93,7 @@ func AmendResultOf(a *punctual.Amendment, r punctual.Amended) AmendResult {
 	return out
 }
 
-// Amended is the result as a store returns it; a malformed one has an ErrIndeterminate.
+// Amended returns the result as a punctual.Amended. Its Err is an ErrIndeterminate if the result is malformed.
 func (r *AmendResult) Amended() punctual.Amended {
 	out := punctual.Amended{Due: time.Time(r.Due), Err: r.Error.Err()}
 	if out.Err != nil {

@@ -15,13 +15,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The JSON of answers that carry many messages, written without reflection. It is exactly what Encode makes of
-// PushAnswer, ClaimAnswer and SettleAnswer.
+// Answers that carry many messages are written as JSON without reflection, because that takes most of the time of such an
+// answer. The bytes are exactly those that Encode writes for PushAnswer, ClaimAnswer and SettleAnswer, which a test compares.
 
-// jsonWriter appends to what it is. Each member begins with a comma, a bracket or a brace.
+// jsonWriter collects JSON in b. Each method appends one member. name is the member's name with its quotes and its colon, and with the comma or
+// brace in front of it.
 type jsonWriter struct {
 	b   []byte
-	err error // the first text that is not UTF-8
+	err error // about the first text that was not UTF-8, or the first value that could not be encoded
 }
 
 func (w *jsonWriter) raw(s string) { w.b = append(w.b, s...) }
@@ -38,7 +39,7 @@ func (w *jsonWriter) text(name, value string) {
 	quote(w, value)
 }
 
-// textIf leaves out an empty value.
+// textIf appends a member unless its value is empty.
 func (w *jsonWriter) textIf(name, value string) {
 	if value != "" {
 		w.text(name, value)
@@ -95,7 +96,7 @@ func (w *jsonWriter) object(name string, m map[string]string) {
 	w.b = append(w.b, '}')
 }
 
-// value writes what is rare.
+// value appends a member of any type with Encode, for values that are rare.
 func (w *jsonWriter) value(name string, v any) {
 	w.raw(name)
 	data, err := Encode(v)
@@ -125,7 +126,7 @@ func jsonPushAnswer(rs []punctual.PushResult) ([]byte, error) {
 	return w.b, w.err
 }
 
-// EncodePushLines writes the answer to a push of lines.
+// EncodePushLines returns the answer to a push of NDJSON: one result on each line.
 func EncodePushLines(rs []punctual.PushResult) ([]byte, error) {
 	w := new(jsonWriter)
 	for i := range rs {
@@ -206,7 +207,7 @@ func jsonClaimAnswer(out io.Writer, ds []punctual.Delivery) error {
 	return err
 }
 
-// pieceBytes is about how much of a large answer is written at a time.
+// pieceBytes is the size at which a part of a large answer is written out.
 const pieceBytes = 64 << 10
 
 func jsonSettleAnswer(ss []punctual.Settlement, errs []error) ([]byte, error) {

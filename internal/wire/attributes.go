@@ -8,7 +8,8 @@ import (
 // Attributes are the members of storekit.Attributes, in a message to push, a delivery and a stored message alike. The structs of
 // these embed Attributes, so a further attribute is named in this file alone.
 type Attributes struct {
-	// Remember is how long the ID is taken as a duplicate after the message finished; left out: as the topic says.
+	// Remember is the message's own duplicate window: how long after its end a push with the same ID is a duplicate. Left out means
+	// the topic's.
 	Remember Given `json:"remember,omitzero"`
 }
 

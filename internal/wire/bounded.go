@@ -11,28 +11,29 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// What a request can hold many of is bounded while it is decoded. A few bytes of JSON become a whole Go value, so a
-// request within the limit of its bytes could take many times their memory.
+// The number of items, topics and headers of a request is bounded while the request is decoded. A few bytes of JSON become
+// a whole Go value, so a request within the limit of its bytes could otherwise take many times as much memory.
 
-// Take counts bytes of memory that a request takes beside its text, before they are kept. An error ends the request.
+// Take counts bytes of memory that a request is about to take beside its text. An error ends the decoding of the request.
 type Take func(bytes int64) error
 
-// What an item and a header take beside their text. That is the value in a request, what the store says of it, and its part of
-// an answer.
+// The memory that an item and a header take beside their text: for the value in the request, for the store's result, and
+// for their part of the answer.
 const (
 	itemBytes   = 1 << 10
 	headerBytes = 128
 )
 
-// ItemBytes is what n items take.
+// ItemBytes returns how many bytes of memory n items take beside their text.
 func ItemBytes(n int) int64 { return int64(n) * itemBytes }
 
-// each reads an array one element at a time, so that what is refused is not kept.
+// each decodes an array by calling do with one element at a time, so that refused elements are not kept in memory. It fails beyond most
+// elements.
 type each[T any] struct {
 	most int
 	do   func(*T) error
-	err  error // of do
-	n    int
+	err  error // the error that do returned
+	n    int   // elements read
 }
 
 // UnmarshalJSONFrom reads an array.
@@ -61,7 +62,7 @@ func (e *each[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// decode is DecodeRequest for what has e in it. An error of e.do is returned as it is.
+// decode calls DecodeRequest with a value that contains e. It returns an error of e.do as it is, without the place in the JSON.
 func (e *each[T]) decode(data []byte, into any) error {
 	err := DecodeRequest(data, into)
 	if e.err != nil {
@@ -70,8 +71,8 @@ func (e *each[T]) decode(data []byte, into any) error {
 	return err
 }
 
-// DecodePush reads the items of a push, an array or a PushRequest, and calls do with each. It ends with the first error.
-// Beyond most items it is an ErrTooLarge.
+// DecodePush reads the items of a push, which is an array or a PushRequest, and calls do with each of them. It ends with the
+// first error. More than most items are an ErrTooLarge.
 func DecodePush(data []byte, most int, do func(*PushItem) error) error {
 	e := each[PushItem]{most: most, do: do}
 	if text := bytes.TrimSpace(data); len(text) > 0 && text[0] == '[' {
@@ -105,7 +106,7 @@ func DecodeAmend(data []byte, most int, do func(*AmendItem) error) error {
 	}{&e})
 }
 
-// Size is what the item takes in memory.
+// Size returns about how many bytes of memory the item takes.
 func (p *PushItem) Size() int64 {
 	n := itemBytes + int64(len(p.Topic)+len(p.ID)+len(p.Body.Text)+len(p.Body.Base64))
 	return n + sizeInMemory(p.Headers.Text) + sizeInMemory(p.Headers.Base64)
@@ -119,7 +120,7 @@ func sizeInMemory(h map[string]string) int64 {
 	return n
 }
 
-// Items are those of one request, at most punctual.MaxBatch of them. More are a punctual.ErrTooLarge.
+// Items are the items of one request. Decoding more than punctual.MaxBatch of them is a punctual.ErrTooLarge.
 type Items[T any] []T
 
 // UnmarshalJSONFrom reads an array.
@@ -127,7 +128,7 @@ func (s *Items[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return decodeAtMost(d, (*[]T)(s), punctual.MaxBatch, "items")
 }
 
-// TopicNames are those of one claim, at most punctual.MaxClaimTopics of them. More are a punctual.ErrTooLarge.
+// TopicNames are the topics of one claim. Decoding more than punctual.MaxClaimTopics of them is a punctual.ErrTooLarge.
 type TopicNames []string
 
 // UnmarshalJSONFrom reads an array.
@@ -135,10 +136,11 @@ func (s *TopicNames) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return decodeAtMost(d, (*[]string)(s), punctual.MaxClaimTopics, "topics")
 }
 
-// HeaderMap are the headers of a message, at most maxHeaders of them. More are a punctual.ErrTooLarge.
+// HeaderMap is the headers of a message. Decoding more than maxHeaders of them is a punctual.ErrTooLarge.
 type HeaderMap map[string]string
 
-// maxHeaders is above what fits into punctual.MaxHeaderBytes. No two names are equal, and there are 257 of less than two bytes.
+// maxHeaders is more than how many headers fit into punctual.MaxHeaderBytes. Names differ, and only 257 of them have fewer than two bytes, so
+// nearly all headers take at least two.
 const maxHeaders = punctual.MaxHeaderBytes/2 + 130
 
 // UnmarshalJSONFrom reads an object.
@@ -169,7 +171,7 @@ func (m *HeaderMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// decodeAtMost reads an array of at most so many elements.
+// decodeAtMost reads an array of at most most elements. what names them in the error for more.
 func decodeAtMost[T any](d *jsontext.Decoder, into *[]T, most int, what string) error {
 	if d.PeekKind() != jsontext.KindBeginArray {
 		return json.UnmarshalDecode(d, into) // null, or the error

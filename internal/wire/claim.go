@@ -12,17 +12,17 @@ import (
 type ClaimRequest struct {
 	// Topics in order of preference.
 	Topics TopicNames `json:"topics"`
-	// Max bounds the deliveries, from 1.
+	// Max bounds the number of deliveries, from 1.
 	Max int `json:"max"`
-	// PerTopic bounds how many of them are of any one topic; left out: no bound of its own.
+	// PerTopic bounds the deliveries of any one topic. Left out, only Max bounds them.
 	PerTopic int `json:"per_topic,omitzero"`
-	// Wait is how long to wait when nothing is due, at most Limits.MaxWait.
+	// Wait is how long the claim waits while nothing is due, at most Limits.MaxWait.
 	Wait Duration `json:"wait,omitzero"`
-	// Lease overrides the topics' length of a lease.
+	// Lease is the length of the leases. Left out, each topic's setting holds.
 	Lease Duration `json:"lease,omitzero"`
 }
 
-// ClaimRequestOf is c for a request. Names that cannot stand in JSON are an ErrInvalid.
+// ClaimRequestOf returns c for a request. A name that is not UTF-8 is an ErrInvalid.
 func ClaimRequestOf(c punctual.Claim) (ClaimRequest, error) {
 	for _, t := range c.Topics {
 		if err := checkText("topic", t); err != nil {
@@ -32,20 +32,20 @@ func ClaimRequestOf(c punctual.Claim) (ClaimRequest, error) {
 	return ClaimRequest{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Wait: Duration(c.Wait), Lease: Duration(c.Lease)}, nil
 }
 
-// Claim is the request as a store takes it.
+// Claim returns the request as a punctual.Claim.
 func (c *ClaimRequest) Claim() punctual.Claim {
 	return punctual.Claim{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Wait: time.Duration(c.Wait), Lease: time.Duration(c.Lease)}
 }
 
-// ClaimAnswer is the answer to a claim that brought messages. One that brought none has status 204 and no body.
+// ClaimAnswer is the answer to a claim that brought messages. The answer to a claim without messages has status 204 and no body.
 type ClaimAnswer struct {
 	Messages []Delivery `json:"messages"`
 }
 
-// StreamLine is one line of a claim that streams: a message, or neither, which only shows that the stream is alive.
+// StreamLine is one line of a streaming claim. A line without members only shows that the stream is alive.
 type StreamLine struct {
 	Message *Delivery `json:"message,omitzero"`
-	// Error is the last line of a stream that a failure ended.
+	// Error is in the last line of a stream that ended with a failure.
 	Error *Problem `json:"error,omitzero"`
 }
 
@@ -61,12 +61,12 @@ type Delivery struct {
 	FirstDue  Time `json:"first_due"`
 	Created   Time `json:"created"`
 	Delivered Time `json:"delivered"`
-	// LateMS is how late the message is in this attempt, TotalLateMS since FirstDue, in milliseconds.
+	// LateMS is how many milliseconds after Due the message was delivered, TotalLateMS how many after FirstDue.
 	LateMS      int64 `json:"late_ms"`
 	TotalLateMS int64 `json:"total_late_ms"`
 	LeaseUntil  Time  `json:"lease_until"`
 	Attempt     int   `json:"attempt"`
-	// MaxAttempts is left out when it is as the topic says.
+	// MaxAttempts is left out if the topic's setting holds.
 	MaxAttempts int  `json:"max_attempts,omitzero"`
 	Expires     Time `json:"expires,omitzero"`
 	DropExpired bool `json:"drop_expired,omitzero"`
@@ -74,7 +74,7 @@ type Delivery struct {
 	Failures []Failure `json:"failures,omitzero"`
 }
 
-// DeliveryOf is d for an answer. It refers to d's body and headers.
+// DeliveryOf returns d for an answer. The result shares d's body and headers.
 func DeliveryOf(d *punctual.Delivery) Delivery {
 	return Delivery{
 		ID: d.ID, Topic: d.Topic, Token: d.Token, Body: BodyOf(d.Body), Headers: HeadersOf(d.Headers),
@@ -85,7 +85,7 @@ func DeliveryOf(d *punctual.Delivery) Delivery {
 	}
 }
 
-// Delivery is the delivery as a store returns it. It refers to the body and headers.
+// Delivery returns the delivery as a punctual.Delivery, which shares the body and headers. A malformed one is an ErrIndeterminate.
 func (d *Delivery) Delivery() (punctual.Delivery, error) {
 	body, headers, err := content(d.Body, d.Headers)
 	a, err2 := d.Attributes.answered()
@@ -101,7 +101,7 @@ func (d *Delivery) Delivery() (punctual.Delivery, error) {
 	return out, cmp.Or(err, err2)
 }
 
-// content is the body and headers of an answer.
+// content returns the body and headers of a message in an answer. Malformed ones are an ErrIndeterminate.
 func content(b Body, h Headers) (body []byte, headers map[string]string, err error) {
 	if body, err = b.Bytes(); err != nil {
 		return nil, nil, strangeAnswer("%v", err)

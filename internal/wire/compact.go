@@ -13,22 +13,23 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The compact form carries what remotestore and a server exchange most, at a fraction of JSON's CPU time. GET /v1 says which
-// version a server knows; Content-Type says that a request is in this form, Accept that the answer may be. What is not
-// below stays JSON: claims, amendments, everything of one message, and problems that are the whole answer.
+// The compact form is a binary encoding of the requests and answers that remotestore and a server exchange most, at a fraction of
+// JSON's CPU time. GET /v1 says which version a server knows. A client sets Content-Type for a request in this form, and Accept to
+// allow an answer in it. Everything that is not listed below is JSON: claims, amendments, all routes of a single message, and
+// problems that are the whole answer.
 //
-//	body      version (1 byte: 3), kind (1 byte), number of items, items, nothing behind
+//	body      version (1 byte: 3), kind (1 byte), number of items, items, and no further bytes
 //
 //	number    unsigned LEB128, in as few bytes as it needs, at most 2^63-1
 //	signed    a number: 2n for n >= 0, else -2n-1
 //	text      number of bytes, bytes
-//	time      8 bytes, two's complement, little-endian: milliseconds since 1970; the first of the year 1 is no time
-//	flags     number with a bit for each part that is there; bits without meaning are 0
+//	time      8 bytes, two's complement, little-endian: milliseconds since 1970; the first instant of the year 1 stands for no time
+//	flags     number with a bit for each part that is there; bits without a meaning are 0
 //	headers   number of them, for each in the order of names text name, text value
-//	error     number status, text code, text detail, number 1 when it is definite and else 0
+//	error     number status, text code, text detail, number 1 if it is definite, otherwise 0
 //
 //	kind 1, push: flags, text body, then for each bit
-//	    1 text topic (else that of the item before)   2 text ID           4 headers
+//	    1 text topic (else that of the previous item) 2 text ID           4 headers
 //	    8 time due                                   16 number delay     32 number max attempts
 //	   64 number expire after                       128 drop expired    256 number if exists (as punctual.IfExists)
 //	  512 text attributes (as storekit.Attributes)
@@ -40,10 +41,10 @@ import (
 //	    8 number max attempts                        16 time expires     32 drop expired
 //	   64 number of failures, for each number attempt, time at, text error                 128 text attributes
 //	kind 4, settle: flags, text ID, signed token, number verb (as punctual.Verb), then for each bit
-//	    1 text topic                                  2 number delay (a retry without follows the backoff)   4 text error
+//	    1 text topic                                  2 number delay (without it a retry follows the backoff) 4 text error
 //	kind 5, answer to a settle: number of errors, for each number of the item (ascending), error
 //
-// Durations are nanoseconds. A change of this picture is a new version.
+// Durations are in nanoseconds. Every change of this layout needs a new version.
 
 // CompactVersion is the version of the compact form.
 const CompactVersion = 3
@@ -90,7 +91,7 @@ const (
 	settleFlags = 2*settleError - 1
 )
 
-// compactWriter appends to what it is.
+// compactWriter is the bytes of a body in the compact form. Each method appends one value.
 type compactWriter []byte
 
 func newCompactWriter(kind byte, items, size int) compactWriter {
@@ -129,7 +130,7 @@ func (w *compactWriter) problem(p *Problem) {
 	w.number(bit(p.Definite, 1))
 }
 
-// bit is flag if it is set, else 0.
+// bit returns flag if set, otherwise 0.
 func bit(set bool, flag int) int {
 	if set {
 		return flag
@@ -145,7 +146,7 @@ func sizeOfHeaders(h map[string]string) int {
 	return n
 }
 
-// compactPush is a push of messages that storekit.CheckPush accepts, due at whole milliseconds.
+// compactPush returns the body of a push. storekit.CheckPush must have accepted the messages, and their due times must be whole milliseconds.
 func compactPush(ms []punctual.NewMessage) []byte {
 	size := 0
 	for i := range ms {
@@ -280,7 +281,7 @@ func compactClaimAnswer(ds []punctual.Delivery) []byte {
 	return w
 }
 
-// compactSettle is a settle of settlements that storekit.CheckSettlement accepts.
+// compactSettle returns the body of a settle. storekit.CheckSettlement must have accepted the settlements.
 func compactSettle(ss []punctual.Settlement) []byte {
 	size := 0
 	for i := range ss {
@@ -327,14 +328,15 @@ func compactSettleAnswer(errs []error) []byte {
 	return w
 }
 
-// compactReader reads the compact form. After the first error it reads nothing but zeros.
+// compactReader reads a body in the compact form. After the first error each method returns zero and reads nothing, so callers check err once
+// per item.
 type compactReader struct {
 	data []byte
 	at   int
 	err  error
 }
 
-// newCompactReader reads version and kind.
+// newCompactReader returns a reader behind version and kind. It notes an error if they are not the expected ones.
 func newCompactReader(data []byte, kind byte) *compactReader {
 	r := &compactReader{data: data}
 	switch {
@@ -355,7 +357,7 @@ func (r *compactReader) fail(format string, args ...any) {
 	}
 }
 
-// end returns the error, also when something is left.
+// end returns the first error. Bytes that are left over are an error, too.
 func (r *compactReader) end() error {
 	if r.err == nil && r.at != len(r.data) {
 		r.fail("%d bytes too many", len(r.data)-r.at)
@@ -367,7 +369,7 @@ func (r *compactReader) number() int {
 	if r.err != nil {
 		return 0
 	}
-	if r.at < len(r.data) && r.data[r.at] < 0x80 { // most are small
+	if r.at < len(r.data) && r.data[r.at] < 0x80 { // most numbers are small
 		r.at++
 		return int(r.data[r.at-1])
 	}
@@ -404,7 +406,8 @@ func (r *compactReader) signed() int64 {
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// count is a number of things of which each takes at least so many bytes.
+// count reads the number of parts that follow, each of which takes at least least bytes. It refuses a number for which too few bytes are left,
+// so that a short body cannot make the caller allocate much memory.
 func (r *compactReader) count(least int) int {
 	n := r.number()
 	if r.err == nil && n > (len(r.data)-r.at)/least {
@@ -416,7 +419,7 @@ func (r *compactReader) count(least int) int {
 	return n
 }
 
-// items is the number of items, of which each takes at least so many bytes.
+// items reads the number of items as count does. More than most are an ErrTooLarge.
 func (r *compactReader) items(least, most int) int {
 	n := r.count(least)
 	if n > most {
@@ -426,7 +429,7 @@ func (r *compactReader) items(least, most int) int {
 	return n
 }
 
-// choice is a number up to most.
+// choice reads a number that is at most most. what names it in the error.
 func (r *compactReader) choice(what string, most int) int {
 	n := r.number()
 	if n > most {
@@ -436,7 +439,7 @@ func (r *compactReader) choice(what string, most int) int {
 	return n
 }
 
-// bytes are a part of the data.
+// bytes reads a text and returns it as a part of data, without a copy. An empty text is nil.
 func (r *compactReader) bytes() []byte {
 	n := r.count(1)
 	if n == 0 {
@@ -463,7 +466,7 @@ func (r *compactReader) time() time.Time {
 	return time.UnixMilli(int64(n)).UTC()
 }
 
-// given is a time that stands where one is.
+// given reads a time whose flag says that it is there, so "no time" is an error.
 func (r *compactReader) given() time.Time {
 	t := r.time()
 	if t.IsZero() {
@@ -518,7 +521,8 @@ func (r *compactReader) problem() *Problem {
 	return &Problem{Status: r.number(), Code: r.text(), Detail: r.text(), Definite: r.choice("definite", 1) == 1}
 }
 
-// flags reads those of an item, and its topic if that is the one of the item before.
+// flags reads the flags of an item and refuses bits that are not in known. The first item has to name its topic, because no item before it
+// does.
 func (r *compactReader) flags(known int, first bool) int {
 	f := r.number()
 	if f&^known != 0 {
@@ -530,8 +534,8 @@ func (r *compactReader) flags(known int, first bool) int {
 	return f
 }
 
-// DecodeCompactPush reads a push. The bodies are parts of data. What is wrong is an ErrInvalid that names the place; more items
-// than most are an ErrTooLarge. What the items take beside data is counted with take.
+// DecodeCompactPush reads a push. The bodies of the messages are parts of data, without copies. A malformed push is an ErrInvalid
+// that names the byte, and more than most items are an ErrTooLarge. The memory that the items take beside data is counted with take.
 func DecodeCompactPush(data []byte, most int, take Take) ([]punctual.NewMessage, error) {
 	r := newCompactReader(data, kindPush)
 	n := r.items(2, most)
@@ -625,7 +629,7 @@ func decodeCompactClaimAnswer(data []byte) ([]punctual.Delivery, error) {
 		d.ID = r.text()
 		d.Token = r.signed()
 		if body := r.bytes(); body != nil {
-			d.Body = append(make([]byte, 0, len(body)), body...) // one that is kept does not keep the others
+			d.Body = append(make([]byte, 0, len(body)), body...) // a copy, so that a caller who keeps one body does not keep the whole answer in memory
 		}
 		d.Due, d.Created, d.Delivered, d.LeaseUntil = r.time(), r.time(), r.time(), r.time()
 		d.Attempt = r.number()
@@ -663,7 +667,7 @@ func decodeCompactClaimAnswer(data []byte) ([]punctual.Delivery, error) {
 	return ds, r.end()
 }
 
-// DecodeCompactSettle reads a settle, with errors as DecodeCompactPush.
+// DecodeCompactSettle reads a settle. Its errors are those of DecodeCompactPush.
 func DecodeCompactSettle(data []byte, most int, take Take) ([]punctual.Settlement, error) {
 	r := newCompactReader(data, kindSettle)
 	n := r.items(4, most)

@@ -6,32 +6,32 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Consumers are those who work on a topic, as far as this server sees.
+// Consumers are the consumers of a topic that this server knows of.
 type Consumers struct {
 	Consumers []Consumer `json:"consumers"`
-	// Others sums up those who are not in Consumers.
+	// Others sums up the consumers that are left out of Consumers. It is nil if there are none.
 	Others *Consumer `json:"others,omitempty"`
-	// Since is when the server began to look.
+	// Since is when the server began to count.
 	Since Time `json:"since"`
 }
 
-// Consumer is one who claims messages of a topic.
+// Consumer is a client that claims messages of a topic.
 type Consumer struct {
 	User    string `json:"user,omitempty"`
 	Address string `json:"address,omitempty"`
 	Name    string `json:"name,omitempty"`
-	// Waiting is how many of its claims are under way, Leases how many messages it holds.
+	// Waiting is how many of the consumer's claims are under way, Leases how many messages it has leased.
 	Waiting int `json:"waiting"`
 	Leases  int `json:"leases"`
-	// NextEnd is when the first of its leases ends.
+	// NextEnd is when the first of these leases ends.
 	NextEnd Time `json:"next_end,omitzero"`
-	// Claimed and Settled count messages of the last five minutes.
+	// Claimed and Settled count the messages of the last five minutes.
 	Claimed  int64 `json:"claimed"`
 	Settled  int64 `json:"settled"`
 	LastSeen Time  `json:"last_seen"`
 }
 
-// ConsumersOf is c for an answer.
+// ConsumersOf returns c for an answer.
 func ConsumersOf(c punctual.Consumers) Consumers {
 	out := Consumers{Consumers: make([]Consumer, 0, len(c.All)), Since: Time(c.Since)}
 	for _, one := range c.All {
@@ -44,7 +44,7 @@ func ConsumersOf(c punctual.Consumers) Consumers {
 	return out
 }
 
-// ConsumerOf is c for an answer.
+// ConsumerOf returns c for an answer.
 func ConsumerOf(c punctual.Consumer) Consumer {
 	return Consumer{
 		User: c.User, Address: c.Address, Name: c.Name, Waiting: c.Waiting, Leases: c.Leases, NextEnd: Time(c.NextEnd),
@@ -52,7 +52,7 @@ func ConsumerOf(c punctual.Consumer) Consumer {
 	}
 }
 
-// All are those of the answer, as punctual has them.
+// All returns the answer as a punctual.Consumers. Its error is always nil.
 func (c *Consumers) All() (punctual.Consumers, error) {
 	out := punctual.Consumers{Since: time.Time(c.Since)}
 	for _, one := range c.Consumers {

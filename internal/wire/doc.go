@@ -1,14 +1,14 @@
-// Package wire is what passes between a server and its clients: paths, names of headers, JSON bodies, problems and limits. It
-// converts from and to the types of package punctual. Server and client both use it, so neither can know a form
-// that the other does not.
+// Package wire defines what passes between a server and its clients: paths, names of headers, JSON bodies, problems and limits, with
+// conversions from and to the types of package punctual. Server and client both use it, so that neither can write a form
+// that the other does not read.
 //
-// A request that carries many items, such as /v1/push, is one JSON object with a list. Its answer has as many results
-// in the same order. What is malformed as JSON fails the whole request, what is malformed in an item fails that item
+// A request that carries many items, such as /v1/push, is one JSON object with a list. Its answer has one result for each
+// item, in the same order. Malformed JSON fails the whole request. An item that is well-formed JSON and has a bad value fails
 // alone.
 //
-// Times are RFC 3339, durations as package notation writes them ("30m", "2d12h"), tokens strings, since numbers lose digits beyond
-// 2^53 in many languages. A body is "body" when it is UTF-8 and "body_base64" otherwise.
+// Times are RFC 3339. Durations are written as package notation does ("30m", "2d12h"). Tokens are strings, because many languages
+// round numbers beyond 2^53. A body is the member "body" if it is UTF-8 and "body_base64" otherwise.
 //
 // The compatibility rules: within /v1 a name and its form never change. A client ignores members of an answer that it does not know.
-// A server refuses members of a request that it does not know, so a new one is sent only when it is used.
+// A server refuses members of a request that it does not know, so a client sends a new member only if the caller uses it.
 package wire

@@ -11,7 +11,7 @@ func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
 }
 
-// inField names the member or parameter in front of its error.
+// inField puts the name of a member or parameter in front of its error. It returns nil for nil.
 func inField(field string, err error) error {
 	if err == nil {
 		return nil

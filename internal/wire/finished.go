@@ -6,7 +6,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Finished is the story of a message that has ended.
+// Finished is the record of a finished message.
 type Finished struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic"`
@@ -17,13 +17,13 @@ type Finished struct {
 	FirstDue Time   `json:"first_due"`
 	Created  Time   `json:"created"`
 	Attempt  int    `json:"attempt"`
-	// Delivered is when its last lease began.
+	// Delivered is when the message's last lease began. It is left out if the message was never delivered.
 	Delivered Time      `json:"delivered,omitzero"`
 	Failures  []Failure `json:"failures,omitzero"`
 	KeptUntil Time      `json:"kept_until"`
 }
 
-// FinishedOf is f for an answer.
+// FinishedOf returns f for an answer.
 func FinishedOf(f *punctual.Finished) Finished {
 	return Finished{
 		ID: f.ID, Topic: f.Topic, Outcome: string(f.Outcome), At: Time(f.At),
@@ -32,7 +32,7 @@ func FinishedOf(f *punctual.Finished) Finished {
 	}
 }
 
-// Finished is the story as a store returns it.
+// Finished returns the record as a punctual.Finished. Its error is always nil.
 func (f *Finished) Finished() (punctual.Finished, error) {
 	return punctual.Finished{
 		ID: f.ID, Topic: f.Topic, Outcome: punctual.Outcome(f.Outcome), At: time.Time(f.At),

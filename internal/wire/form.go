@@ -10,17 +10,17 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Form is how requests and answers that carry many messages are written.
+// Form is an encoding of requests and answers that carry many messages.
 type Form uint8
 
 const (
-	// JSON is what every client can read.
+	// JSON is the form that every client can read.
 	JSON Form = iota
-	// Compact is for remotestore: see compact.go.
+	// Compact is the binary form of compact.go, which remotestore uses.
 	Compact
 )
 
-// String is the form's media type.
+// String returns the form's media type.
 func (f Form) String() string {
 	if f == Compact {
 		return TypeCompact
@@ -28,7 +28,7 @@ func (f Form) String() string {
 	return TypeJSON
 }
 
-// FormOf is the form that a media type names: Compact, or else JSON.
+// FormOf returns Compact for its media type, and JSON for every other one.
 func FormOf(mediaType string) Form {
 	mediaType, _, _ = strings.Cut(mediaType, ";")
 	if strings.EqualFold(strings.TrimSpace(mediaType), TypeCompact) {
@@ -37,7 +37,7 @@ func FormOf(mediaType string) Form {
 	return JSON
 }
 
-// EncodePush writes the body of a push of messages that storekit.CheckPush accepts, due at whole milliseconds.
+// EncodePush returns the body of a push. storekit.CheckPush must have accepted the messages, and their due times must be whole milliseconds.
 func EncodePush(f Form, ms []punctual.NewMessage) ([]byte, error) {
 	if f == Compact {
 		return compactPush(ms), nil
@@ -52,7 +52,7 @@ func EncodePush(f Form, ms []punctual.NewMessage) ([]byte, error) {
 	return Encode(r)
 }
 
-// EncodePushAnswer writes the answer to a push.
+// EncodePushAnswer returns the answer to a push.
 func EncodePushAnswer(f Form, rs []punctual.PushResult) ([]byte, error) {
 	if f == Compact {
 		return compactPushAnswer(rs), nil
@@ -60,7 +60,7 @@ func EncodePushAnswer(f Form, rs []punctual.PushResult) ([]byte, error) {
 	return jsonPushAnswer(rs)
 }
 
-// DecodePushAnswer reads the answer to a push. One that no server gives is an ErrIndeterminate.
+// DecodePushAnswer reads the answer to a push. A malformed answer is an ErrIndeterminate.
 func DecodePushAnswer(f Form, data []byte) ([]punctual.PushResult, error) {
 	if f == Compact {
 		rs, err := decodeCompactPushAnswer(data)
@@ -77,15 +77,15 @@ func DecodePushAnswer(f Form, data []byte) ([]punctual.PushResult, error) {
 	return rs, nil
 }
 
-// EncodeClaimAnswer writes the answer to a claim that brought messages.
+// EncodeClaimAnswer returns the answer to a claim that brought messages.
 func EncodeClaimAnswer(f Form, ds []punctual.Delivery) ([]byte, error) {
 	var b bytes.Buffer
 	err := WriteClaimAnswer(&b, f, ds)
 	return b.Bytes(), err
 }
 
-// WriteClaimAnswer writes the answer to a claim that brought messages. JSON, which may take six times the bytes of the messages, goes
-// to out in pieces.
+// WriteClaimAnswer writes the answer to a claim that brought messages to out. It writes JSON in pieces, because JSON can take six times the
+// bytes of the messages.
 func WriteClaimAnswer(out io.Writer, f Form, ds []punctual.Delivery) error {
 	if f == JSON {
 		return jsonClaimAnswer(out, ds)
@@ -94,7 +94,7 @@ func WriteClaimAnswer(out io.Writer, f Form, ds []punctual.Delivery) error {
 	return err
 }
 
-// DecodeClaimAnswer reads the answer to a claim. One that no server gives is an ErrIndeterminate.
+// DecodeClaimAnswer reads the answer to a claim. A malformed answer is an ErrIndeterminate.
 func DecodeClaimAnswer(f Form, data []byte) ([]punctual.Delivery, error) {
 	if f == Compact {
 		ds, err := decodeCompactClaimAnswer(data)
@@ -114,8 +114,8 @@ func DecodeClaimAnswer(f Form, data []byte) ([]punctual.Delivery, error) {
 	return ds, nil
 }
 
-// EncodeSettle writes the body of a settle of settlements that storekit.CheckSettlement accepts, with errors as
-// storekit.TrimError makes them.
+// EncodeSettle returns the body of a settle. storekit.CheckSettlement must have accepted the settlements, and
+// storekit.TrimError must have trimmed their errors.
 func EncodeSettle(f Form, ss []punctual.Settlement) ([]byte, error) {
 	if f == Compact {
 		return compactSettle(ss), nil
@@ -130,7 +130,7 @@ func EncodeSettle(f Form, ss []punctual.Settlement) ([]byte, error) {
 	return Encode(r)
 }
 
-// EncodeSettleAnswer writes the answer to a settle of ss.
+// EncodeSettleAnswer returns the answer to a settle of ss.
 func EncodeSettleAnswer(f Form, ss []punctual.Settlement, errs []error) ([]byte, error) {
 	if f == Compact {
 		return compactSettleAnswer(errs), nil
@@ -138,7 +138,7 @@ func EncodeSettleAnswer(f Form, ss []punctual.Settlement, errs []error) ([]byte,
 	return jsonSettleAnswer(ss, errs)
 }
 
-// DecodeSettleAnswer reads the answer to a settle. One that no server gives is an ErrIndeterminate.
+// DecodeSettleAnswer reads the answer to a settle. A malformed answer is an ErrIndeterminate.
 func DecodeSettleAnswer(f Form, data []byte) ([]error, error) {
 	if f == Compact {
 		errs, err := decodeCompactSettleAnswer(data)
@@ -155,7 +155,8 @@ func DecodeSettleAnswer(f Form, data []byte) ([]error, error) {
 	return errs, nil
 }
 
-// ofAnswer is the error of an answer that could not be read, nil for nil. What it asked for may have been done.
+// ofAnswer turns the error of an answer that could not be read into an ErrIndeterminate, because the server may have done what it was asked
+// for. It returns nil for nil.
 func ofAnswer(err error) error {
 	if err == nil {
 		return nil

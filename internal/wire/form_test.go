@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The samples have every field once, and once none.
+// The samples contain values with every field set and values with none set.
 
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
@@ -73,7 +73,7 @@ func sampleErrors() []error {
 	return []error{nil, fmt.Errorf("lease of x: %w", punctual.ErrLeaseLost), nil, fmt.Errorf("the disk: %w", punctual.ErrIndeterminate)}
 }
 
-// arrives compares what was sent with what arrived, errors by what they mean.
+// arrives compares what was sent with what arrived. Errors are equal if they have the same code and text.
 func arrives(t *testing.T, what string, sent, arrived any) {
 	t.Helper()
 	if e, ok := sent.(error); ok {
@@ -88,7 +88,7 @@ func arrives(t *testing.T, what string, sent, arrived any) {
 	}
 }
 
-// TestForms: what is sent in either form arrives as it was.
+// TestForms: requests and answers arrive unchanged in either form.
 func TestForms(t *testing.T) {
 	for _, f := range []Form{JSON, Compact} {
 		data, err := EncodePush(f, samplePush())
@@ -174,7 +174,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestWrittenJSON: what is written without reflection is what the types say.
+// TestWrittenJSON: answers written without reflection have the same bytes as the types encoded with Encode.
 func TestWrittenJSON(t *testing.T) {
 	want := func(what string, v any, got []byte, err error) {
 		t.Helper()
@@ -233,7 +233,7 @@ func TestCompactBytes(t *testing.T) {
 	}
 }
 
-// TestCompactIsStrict: whatever is cut off, added or not known is an error.
+// TestCompactIsStrict: bytes that are missing, added or unknown are an error.
 func TestCompactIsStrict(t *testing.T) {
 	push, _ := EncodePush(Compact, samplePush())
 	answer, _ := EncodePushAnswer(Compact, samplePushResults())
@@ -300,7 +300,7 @@ func TestCompactIsStrict(t *testing.T) {
 	}
 }
 
-// TestCompactNoise: no noise is taken for more than it is.
+// TestCompactNoise: an answer with a random byte is refused, or read as messages that are no longer than the answer.
 func TestCompactNoise(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	claim, _ := EncodeClaimAnswer(Compact, sampleDeliveries())

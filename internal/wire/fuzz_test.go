@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// What is read from strangers never panics, and is refused with ErrInvalid or means the same when it is sent on.
+// Decoding a request never panics. A request is refused with ErrInvalid, or means the same after it was encoded and decoded again.
 
 func FuzzDecodePush(f *testing.F) {
 	f.Add([]byte(`{"messages":[{"topic":"a","body":"x","in":"30m","headers":{"a":"b"}},{"body_base64":"/w==","due":"2026-11-20T10:00:00Z"}]}`))
@@ -95,7 +95,7 @@ func FuzzDecodeSettings(f *testing.F) {
 	})
 }
 
-// A client reads what may not be from a server at all.
+// Decoding an answer never panics, although it may not come from a Punctual server.
 func FuzzDecodeAnswer(f *testing.F) {
 	f.Add([]byte(`{"messages":[{"id":"a","token":"1","body":"x","due":"2026-11-20T10:00:00.000Z"}]}`))
 	f.Add([]byte(`{"results":[{"result":"stored","error":{"code":"no_space","definite":true}}]}`))
@@ -141,7 +141,7 @@ func decodes(t *testing.T, data []byte, into any) bool {
 	err := DecodeRequest(data, into)
 	wantInvalid(t, err)
 	if err == nil && !utf8.Valid(data) {
-		t.Fatalf("%q is taken though it is not UTF-8", data)
+		t.Fatalf("%q is accepted although it is not UTF-8", data)
 	}
 	return err == nil
 }

@@ -11,31 +11,32 @@ import (
 
 // The names of headers.
 const (
-	// HeaderRequest names a request, so that the server recognises its repetition: see MaxRequestKey.
+	// HeaderRequest carries the key of a request, by which the server recognizes the request when it is sent again: see MaxRequestKey.
 	HeaderRequest = "Punctual-Request"
 	// HeaderNotAfter is until when a request with a HeaderRequest may be carried out, by the store's clock, as RFC 3339.
 	HeaderNotAfter = "Punctual-Not-After"
-	// HeaderCopy is 1 in a request with a HeaderRequest of which no copy was sent before. A claim is quicker then.
+	// HeaderCopy is 1 in a request with a HeaderRequest that is sent for the first time. A claim is quicker then.
 	HeaderCopy = "Punctual-Copy"
-	// HeaderInstance comes with every answer of a server that keeps the answers in its memory, and names that memory. A request
-	// for another one is answered with StatusOtherInstance and not carried out.
+	// HeaderInstance names the memory of a server that keeps answers in memory. The server sends it with every answer. It answers a
+	// request for another instance with StatusOtherInstance and does not carry it out.
 	HeaderInstance = "Punctual-Instance"
 	// HeaderAnswered lists keys of requests, separated by commas, whose answers have arrived and may be forgotten.
 	HeaderAnswered = "Punctual-Answered"
-	// HeaderConsumer is what the sender of a claim calls itself, for people who look at a topic: see MaxConsumerName.
+	// HeaderConsumer is a name that the sender of a claim gives itself, which people see who inspect the topic: see MaxConsumerName.
 	HeaderConsumer = "Punctual-Consumer"
-	// HeaderID, HeaderTopic, HeaderToken, HeaderDue, HeaderAttempt and HeaderLeaseUntil come with a message whose body is the answer's.
+	// HeaderID, HeaderTopic, HeaderToken, HeaderDue, HeaderAttempt and HeaderLeaseUntil describe a message whose body is the body of the
+	// answer.
 	HeaderID         = "Punctual-Id"
 	HeaderTopic      = "Punctual-Topic"
 	HeaderToken      = "Punctual-Token"
 	HeaderDue        = "Punctual-Due"
 	HeaderAttempt    = "Punctual-Attempt"
 	HeaderLeaseUntil = "Punctual-Lease-Until"
-	// HeaderPrefix begins the names under which a message's own headers travel beside a body that is the message itself.
+	// HeaderPrefix is put in front of the names of a message's own headers where the HTTP body is the message's body.
 	HeaderPrefix = "Punctual-Header-"
-	// HeaderOthers carries a message's headers that cannot stand in HTTP, as standard base64 of the JSON of Headers.
+	// HeaderOthers carries those headers of a message that cannot be HTTP headers, as standard base64 of the JSON of Headers.
 	HeaderOthers = "Punctual-Headers"
-	// ContentTypeHeader is the message header that keeps the Content-Type of a body that was pushed as it is.
+	// ContentTypeHeader is the message header that keeps the Content-Type of a request whose body was pushed as a message.
 	ContentTypeHeader = "content-type"
 )
 
@@ -45,22 +46,22 @@ const (
 	TypeNDJSON = "application/x-ndjson"
 	TypeTar    = "application/x-tar"
 	TypeRaw    = "application/octet-stream"
-	// TypeCompact is Form Compact.
+	// TypeCompact is the media type of the form Compact.
 	TypeCompact = "application/vnd.punctual.compact"
 )
 
 // StatusOtherInstance is the status of the answer to a request whose HeaderInstance is not the server's.
 const StatusOtherInstance = http.StatusMisdirectedRequest
 
-// MaxRequestKey bounds the bytes of a HeaderRequest, which are printable ASCII without spaces.
+// MaxRequestKey bounds the bytes of a HeaderRequest, which has to consist of printable ASCII without spaces.
 const MaxRequestKey = 128
 
-// MaxConsumerName bounds the bytes of a HeaderConsumer; a server leaves out what CheckConsumerName refuses.
+// MaxConsumerName bounds the bytes of a HeaderConsumer. A server ignores a name that CheckConsumerName refuses.
 const MaxConsumerName = 128
 
-// OwnName is what this program is called among the consumers of a topic, unless it has a name of its own.
+// OwnName returns the name HOST/PID under which this program appears among the consumers of a topic unless it chooses another one.
 func OwnName() string {
-	host, _ := os.Hostname() // a name without it says less, and does no harm
+	host, _ := os.Hostname() // a name without the host says less, and does no harm
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 

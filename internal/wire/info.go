@@ -2,25 +2,25 @@ package wire
 
 import "github.com/punctualmq/punctual"
 
-// Info is the answer of GET /v1: what answers here, and what it lets through.
+// Info is the answer of GET /v1: what the server is, what its store can do, and the server's limits.
 type Info struct {
 	// Service is "punctual".
 	Service string `json:"service"`
 	Version string `json:"version"`
-	// Durability is left out by a store that does not know its class.
+	// Durability is the store's class of durability. It is left out if the store does not know its class.
 	Durability punctual.Durability `json:"durability,omitzero"`
-	// Inspector, Checker and Examiner tell which optional parts the store has.
+	// Inspector, Checker and Examiner say which optional interfaces the store has.
 	Inspector bool `json:"inspector"`
 	Checker   bool `json:"checker"`
 	Examiner  bool `json:"examiner"`
-	// Repeats is for how long the answer to a request with a key is kept.
+	// Repeats is how long the server keeps the answer to a request with a key.
 	Repeats Duration `json:"repeats,omitzero"`
-	// Compact is the version of the compact form that requests and answers may have; left out when they may not.
+	// Compact is the version of the compact form that the server knows. A server that does not know it leaves it out.
 	Compact int    `json:"compact,omitzero"`
 	Limits  Limits `json:"limits"`
 }
 
-// Limits are what a server lets through. What is beyond them is refused whole.
+// Limits are the limits of a server. A request beyond one of them is refused as a whole.
 type Limits struct {
 	// MaxBody bounds the body of one message, MaxRequest that of one request, in bytes.
 	MaxBody    int64 `json:"max_body"`
@@ -28,7 +28,7 @@ type Limits struct {
 	// MaxBatch bounds the items of one request, MaxClaim the messages of one claim.
 	MaxBatch int `json:"max_batch"`
 	MaxClaim int `json:"max_claim"`
-	// MaxWait is how long a claim may wait at most, MaxWindow how many messages of a stream may be unsettled.
+	// MaxWait bounds how long a claim waits, MaxWindow how many messages of a stream are unsettled.
 	MaxWait   Duration `json:"max_wait"`
 	MaxWindow int      `json:"max_window"`
 }
@@ -38,9 +38,9 @@ type Clock struct {
 	Now Time `json:"now"`
 }
 
-// Space is the answer of GET /v1/space: the room of the store's medium, in bytes.
+// Space is the answer of GET /v1/space: the space on the store's medium, in bytes.
 type Space struct {
-	// Free is what may still be written, Total the size of the medium.
+	// Free is how much can still be written, Total the size of the medium.
 	Free  int64 `json:"free"`
 	Total int64 `json:"total"`
 	// Reserve is kept for acks and cancels: pushes are refused while less is free.
@@ -49,7 +49,7 @@ type Space struct {
 
 // Health is the answer of GET /livez and /readyz.
 type Health struct {
-	// Status is "ok", or "degraded" when the service is worse than it should be, for the Reasons given.
+	// Status is "ok", or "degraded" if the service works with a fault that Reasons names.
 	Status  string   `json:"status"`
 	Reasons []string `json:"reasons,omitempty"`
 }

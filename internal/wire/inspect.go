@@ -7,7 +7,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Message is a stored message with all that the store knows of it.
+// Message is a stored message with everything that the store knows about it.
 type Message struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic"`
@@ -19,7 +19,7 @@ type Message struct {
 	FirstDue Time `json:"first_due"`
 	Created  Time `json:"created"`
 	Attempt  int  `json:"attempt"`
-	// MaxAttempts is left out when it is as the topic says.
+	// MaxAttempts is left out if the topic's setting holds.
 	MaxAttempts int  `json:"max_attempts,omitzero"`
 	Expires     Time `json:"expires,omitzero"`
 	DropExpired bool `json:"drop_expired,omitzero"`
@@ -31,7 +31,7 @@ type Message struct {
 	Failures        []Failure            `json:"failures,omitzero"`
 }
 
-// MessageOf is m for an answer. It refers to m's body and headers.
+// MessageOf returns m for an answer. The result shares m's body and headers.
 func MessageOf(m *punctual.Info) Message {
 	return Message{
 		ID: m.ID, Topic: m.Topic, State: m.State.String(), Body: BodyOf(m.Body), Headers: HeadersOf(m.Headers),
@@ -43,7 +43,7 @@ func MessageOf(m *punctual.Info) Message {
 	}
 }
 
-// Info is the message as a store returns it. It refers to the body and headers.
+// Info returns the message as a punctual.Info, which shares the body and headers. A malformed message is an ErrIndeterminate.
 func (m *Message) Info() (punctual.Info, error) {
 	body, headers, err := content(m.Body, m.Headers)
 	if err != nil {
@@ -73,11 +73,11 @@ func (m *Message) Info() (punctual.Info, error) {
 // Page is a part of a list.
 type Page struct {
 	Messages []Message `json:"messages"`
-	// Next, if there, is the parameter "after" that continues the list.
+	// Next is the value of the parameter "after" for the next page. It is left out on the last page.
 	Next string `json:"next,omitzero"`
 }
 
-// PageOf is p for an answer.
+// PageOf returns p for an answer.
 func PageOf(p punctual.Page) Page {
 	out := Page{Messages: make([]Message, len(p.Messages)), Next: p.Next}
 	for i := range p.Messages {
@@ -86,7 +86,7 @@ func PageOf(p punctual.Page) Page {
 	return out
 }
 
-// Page is the page as a store returns it.
+// Page returns the page as a punctual.Page. A malformed message in it is an ErrIndeterminate.
 func (p *Page) Page() (punctual.Page, error) {
 	out := punctual.Page{Next: p.Next}
 	for i := range p.Messages {
@@ -99,7 +99,7 @@ func (p *Page) Page() (punctual.Page, error) {
 	return out, nil
 }
 
-// Topic counts the messages of a topic.
+// Topic is the counts and settings of a topic.
 type Topic struct {
 	Topic     string   `json:"topic"`
 	Scheduled int64    `json:"scheduled"`
@@ -110,7 +110,7 @@ type Topic struct {
 	Settings  Settings `json:"settings"`
 }
 
-// TopicOf is s for an answer.
+// TopicOf returns s for an answer.
 func TopicOf(s punctual.TopicStats) Topic {
 	return Topic{
 		Topic: s.Topic, Scheduled: s.Scheduled, Ready: s.Ready, Leased: s.Leased, Dead: s.Dead,
@@ -118,7 +118,7 @@ func TopicOf(s punctual.TopicStats) Topic {
 	}
 }
 
-// Stats is the topic as a store returns it.
+// Stats returns the topic as a punctual.TopicStats. Missing settings are an ErrIndeterminate.
 func (t *Topic) Stats() (punctual.TopicStats, error) {
 	settings, err := t.Settings.Settings()
 	return punctual.TopicStats{
@@ -134,7 +134,7 @@ type Topics struct {
 
 // Forecast counts scheduled messages by due time.
 type Forecast struct {
-	// Topic is left out: all topics.
+	// Topic is left out for a forecast of all topics.
 	Topic string   `json:"topic,omitzero"`
 	From  Time     `json:"from"`
 	Step  Duration `json:"step"`
@@ -145,20 +145,20 @@ type Forecast struct {
 	Beyond  int64 `json:"beyond"`
 }
 
-// ForecastOf is f for an answer.
+// ForecastOf returns f for an answer.
 func ForecastOf(topic string, f punctual.Forecast) Forecast {
 	return Forecast{Topic: topic, From: Time(f.From), Step: Duration(f.Step), Counts: f.Counts, Overdue: f.Overdue, Beyond: f.Beyond}
 }
 
-// Forecast is the forecast as a store returns it.
+// Forecast returns the forecast as a punctual.Forecast.
 func (f *Forecast) Forecast() punctual.Forecast {
 	return punctual.Forecast{From: time.Time(f.From), Step: time.Duration(f.Step), Counts: f.Counts, Overdue: f.Overdue, Beyond: f.Beyond}
 }
 
-// StateLive is the word that a purge takes for all states but dead.
+// StateLive is the word by which a purge names all states but dead.
 const StateLive = "live"
 
-// StateWord is the parameter "state" of a purge: StateLive for punctual.StateNone.
+// StateWord returns the value of a purge's parameter "state": StateLive for punctual.StateNone, otherwise the state's name.
 func StateWord(s punctual.State) string {
 	if s == punctual.StateNone {
 		return StateLive
@@ -184,7 +184,8 @@ type Purged struct {
 	Purged int64  `json:"purged"`
 }
 
-// CheckLine is one line of a check that streams: how many messages were read, then the report or why there is none.
+// CheckLine is one line of a streaming check. The lines before the last one say how many messages were read so far. The last line has the
+// report, or the error for which there is none.
 type CheckLine struct {
 	Read   int64        `json:"read,omitzero"`
 	Report *CheckReport `json:"report,omitzero"`
@@ -196,16 +197,16 @@ type CheckReport struct {
 	Topics int64 `json:"topics"`
 	Live   int64 `json:"live"`
 	Dead   int64 `json:"dead"`
-	// Problems is empty for a sound store.
+	// Problems is empty if the store has no damage.
 	Problems []string `json:"problems"`
 }
 
-// CheckReportOf is r for an answer.
+// CheckReportOf returns r for an answer.
 func CheckReportOf(r punctual.CheckReport) CheckReport {
 	return CheckReport{Topics: r.Topics, Live: r.Live, Dead: r.Dead, Problems: r.Problems}
 }
 
-// Report is the report as a store returns it.
+// Report returns the report as a punctual.CheckReport.
 func (r *CheckReport) Report() punctual.CheckReport {
 	out := punctual.CheckReport{Topics: r.Topics, Live: r.Live, Dead: r.Dead}
 	if len(r.Problems) > 0 {
@@ -214,13 +215,13 @@ func (r *CheckReport) Report() punctual.CheckReport {
 	return out
 }
 
-// Examination is the answer of GET /v1/examine. Error is why the look could not be finished.
+// Examination is the answer of GET /v1/examine. Error says why the examination could not be finished.
 type Examination struct {
 	Findings []Finding `json:"findings"`
 	Error    *Problem  `json:"error,omitzero"`
 }
 
-// Finding is one thing that was looked at below a store.
+// Finding is one property of what the store stands on, with its severity.
 type Finding struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -229,12 +230,12 @@ type Finding struct {
 	Remedy   string `json:"remedy,omitzero"`
 }
 
-// FindingOf is f for an answer.
+// FindingOf returns f for an answer.
 func FindingOf(f punctual.Finding) Finding {
 	return Finding{Name: f.Name, Value: f.Value, Severity: f.Severity.String(), Remedy: f.Remedy}
 }
 
-// ExaminationOf is what Examiner.Examine returned, for an answer.
+// ExaminationOf returns the results of Examiner.Examine for an answer.
 func ExaminationOf(fs []punctual.Finding, err error) Examination {
 	out := Examination{Findings: make([]Finding, len(fs)), Error: ItemProblem(err)}
 	for i, f := range fs {
@@ -243,7 +244,7 @@ func ExaminationOf(fs []punctual.Finding, err error) Examination {
 	return out
 }
 
-// Examined is what Examiner.Examine returned on the server.
+// Examined returns the results of Examiner.Examine on the server. A severity that this program does not know becomes SeverityBad.
 func (e *Examination) Examined() ([]punctual.Finding, error) {
 	var out []punctual.Finding
 	for _, f := range e.Findings {

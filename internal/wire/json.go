@@ -17,9 +17,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// DecodeRequest reads one JSON value. What a lenient decoder would mend or pass over is an ErrInvalid that names the
-// place. That is a name twice, an unknown name, text that is not UTF-8, nesting beyond all use, or data behind the
-// value. More items, topics or headers than a request may have are an ErrTooLarge.
+// DecodeRequest reads one JSON value strictly: a duplicate name, an unknown name, text that is not UTF-8, very deep
+// nesting and data behind the value are an ErrInvalid that names the place. More items, topics or headers than a request
+// may have are an ErrTooLarge.
 func DecodeRequest(data []byte, into any) error {
 	if err := json.Unmarshal(data, into, json.RejectUnknownMembers(true)); err != nil {
 		return malformed(data, err)
@@ -27,7 +27,7 @@ func DecodeRequest(data []byte, into any) error {
 	return nil
 }
 
-// DecodeAnswer is DecodeRequest for a client: it passes over names that it does not know.
+// DecodeAnswer reads one JSON value as DecodeRequest does, but ignores unknown names, because a newer server may send them.
 func DecodeAnswer(data []byte, into any) error {
 	if err := json.Unmarshal(data, into); err != nil {
 		return malformed(data, err)
@@ -35,16 +35,16 @@ func DecodeAnswer(data []byte, into any) error {
 	return nil
 }
 
-// Encode returns v as JSON. What these packages encode always can be.
+// Encode returns v as JSON, with the members of maps in the order of their names. It fails on text that is not UTF-8.
 func Encode(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) }
 
-// EncodeText returns v as JSON for a terminal or a script. Where Encode fails on text that is not UTF-8, EncodeText puts �
-// in the place of each byte that is none.
+// EncodeText returns v as JSON for a terminal or a script. Where Encode fails on text that is not UTF-8, EncodeText writes �
+// in place of each invalid byte.
 func EncodeText(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// Lines are the lines of NDJSON that are not blank, each with its number from 1.
+// Lines iterates over the lines of NDJSON that are not blank, with their numbers from 1.
 func Lines(data []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		number := 0
@@ -57,7 +57,7 @@ func Lines(data []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// malformed says what is wrong and where, in terms of the JSON and not of Go.
+// malformed turns an error of the decoder into one that says what is wrong and where, in terms of JSON and not of Go.
 func malformed(data []byte, err error) error {
 	if e := (*json.SemanticError)(nil); errors.As(err, &e) {
 		if errors.Is(e.Err, punctual.ErrTooLarge) {
@@ -111,7 +111,7 @@ func semantics(e *json.SemanticError) string {
 	return "not of the form that is expected"
 }
 
-// namesOf says which names an object has.
+// namesOf returns ": use " and the members of the struct t, or "" if t is none.
 func namesOf(t reflect.Type) string {
 	var names []string
 	var add func(t reflect.Type)
@@ -145,7 +145,7 @@ func given(k jsontext.Kind) string {
 	return k.String()
 }
 
-// kindOf is what stands in JSON for a Go type, or "".
+// kindOf names the JSON value that a Go type is decoded from, or returns "".
 func kindOf(t reflect.Type) string {
 	if t == nil {
 		return ""

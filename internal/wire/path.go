@@ -25,17 +25,17 @@ const (
 	PathMetrics  = "/metrics"
 )
 
-// TopicPath is the path of a topic, with what is asked of it behind: TopicPath("a/b", "purge") is /v1/topics/a%2Fb/purge.
+// TopicPath returns the path of a topic, followed by the segments of rest: TopicPath("a/b", "purge") is /v1/topics/a%2Fb/purge.
 func TopicPath(topic string, rest ...string) string {
 	return PathTopics + "/" + escapeSegment(topic) + behind(rest)
 }
 
-// MessagePath is the path of a message, with what is asked of it behind.
+// MessagePath returns the path of a message, followed by the segments of rest.
 func MessagePath(topic, id string, rest ...string) string {
 	return TopicPath(topic, "messages") + "/" + escapeSegment(id) + behind(rest)
 }
 
-// FinishedPath is the path of the story of a finished message.
+// FinishedPath returns the path of a finished record.
 func FinishedPath(topic, id string) string {
 	return TopicPath(topic, "finished") + "/" + escapeSegment(id)
 }
@@ -47,8 +47,8 @@ func behind(rest []string) string {
 	return "/" + strings.Join(rest, "/")
 }
 
-// escapeSegment is a name as one segment of a path. Names of dots alone are escaped, too, since clients and proxies take those for
-// a way up.
+// escapeSegment returns a name as one segment of a path. It also escapes names that consist of dots, because clients and proxies
+// resolve the segments "." and "..".
 func escapeSegment(name string) string {
 	if name != "" && strings.Trim(name, ".") == "" {
 		return strings.ReplaceAll(name, ".", "%2E")
@@ -56,8 +56,8 @@ func escapeSegment(name string) string {
 	return url.PathEscape(name)
 }
 
-// SplitPath returns the segments of an escaped path, decoded: the inverse of TopicPath and MessagePath. A path that
-// can be taken for another one, with an empty segment or one that is "." or "..", is an ErrInvalid.
+// SplitPath returns the decoded segments of an escaped path. It is the inverse of TopicPath and MessagePath. A path with a
+// segment that is empty, "." or ".." is an ErrInvalid, because proxies may resolve it to another path.
 func SplitPath(escaped string) ([]string, error) {
 	rest, ok := strings.CutPrefix(escaped, "/")
 	if !ok {

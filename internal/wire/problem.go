@@ -11,31 +11,31 @@ import (
 // ProblemType is the media type of a Problem that is the whole answer (RFC 9457).
 const ProblemType = "application/problem+json"
 
-// Problem is an error: the whole answer, or the member "error" of one item, which leaves out Type, Title and Remedy.
+// Problem is an error: the body of a whole answer, or the member "error" of one item, which has no Type, Title and Remedy.
 type Problem struct {
 	// Type is a link that describes the code.
 	Type string `json:"type,omitzero"`
-	// Title is one sentence for the code, Detail one for this occurrence.
+	// Title is a sentence about the code, Detail one about this occurrence.
 	Title  string `json:"title,omitzero"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Code is that of punctual.ErrorCode.
+	// Code is the code of punctual.ErrorCode.
 	Code string `json:"code"`
-	// Definite tells that the operation certainly did not happen.
+	// Definite is true if the operation certainly did not happen.
 	Definite bool `json:"definite"`
-	// Remedy says what to do.
+	// Remedy says what the client can do.
 	Remedy string `json:"remedy,omitzero"`
 }
 
-// kind is what the wire adds to an entry of the vocabulary of errors.
+// kind is what HTTP adds to an error code: a status, and a remedy for clients.
 type kind struct {
 	code   string
 	status int
 	remedy string
 }
 
-// kinds has a row for each code. A definite error has a status of 4xx, 503 or 507; any other status of 5xx means that the
-// operation may have happened.
+// kinds has a row for each error code. A definite error has a status of 4xx, 503 or 507. Any other status of 5xx means that
+// the operation may have happened.
 var kinds = []kind{
 	{"indeterminate", http.StatusInternalServerError, "Repeat it with the same ID or request key, or look."},
 	{"invalid", http.StatusBadRequest, "Mend the request; the detail says what."},
@@ -72,7 +72,7 @@ func kindOfCode(code string) kind {
 	return kind{code, http.StatusInternalServerError, ""}
 }
 
-// Codes are the codes that a Problem can have.
+// Codes returns the codes that a Problem can have.
 func Codes() []string {
 	out := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -81,13 +81,13 @@ func Codes() []string {
 	return out
 }
 
-// StatusOf is the status of an answer with this error code.
+// StatusOf returns the status of an answer with this error code.
 func StatusOf(code string) int { return kindOfCode(code).status }
 
-// docs is where the codes are described.
+// docs is the page that describes the codes.
 const docs = "https://github.com/punctualmq/punctual/blob/main/docs/errors.md"
 
-// ProblemOf is err, which is not nil, as a whole answer.
+// ProblemOf returns err, which is not nil, as a whole answer.
 func ProblemOf(err error) *Problem {
 	p := ItemProblem(err)
 	k := kindOfCode(p.Code)
@@ -103,7 +103,7 @@ func ProblemOf(err error) *Problem {
 	return p
 }
 
-// ItemProblem is err as the error of one item of an answer, nil for nil.
+// ItemProblem returns err as the error of one item of an answer, nil for nil.
 func ItemProblem(err error) *Problem {
 	if err == nil {
 		return nil
@@ -112,22 +112,22 @@ func ItemProblem(err error) *Problem {
 	return &Problem{Status: kindOfCode(code).status, Detail: err.Error(), Code: code, Definite: punctual.Definite(err)}
 }
 
-// RemoteError is an error that a server reported. It wraps the error of the vocabulary that its code names, so that errors.Is,
-// punctual.ErrorCode and punctual.Definite judge it as they do on the server.
+// RemoteError is an error that a server reported. It wraps the error of package punctual that its code names, so that errors.Is,
+// punctual.ErrorCode and punctual.Definite return the same for it as on the server.
 type RemoteError struct {
 	text string
 	kind error
 }
 
-// Error is the text that the server gave.
+// Error returns the server's text.
 func (e *RemoteError) Error() string { return e.text }
 
-// Unwrap is the error of the vocabulary.
+// Unwrap returns the error of package punctual.
 func (e *RemoteError) Unwrap() error { return e.kind }
 
-// Err is the problem as the server's store returned it, nil for nil. The context that ended on the server is not the
-// client's: it becomes ErrOverloaded. A code that this program does not know becomes ErrUnsupported if the problem is definite,
-// else ErrIndeterminate.
+// Err returns the problem as an error, nil for nil. A definite problem about a context that has ended becomes ErrOverloaded, because
+// that was a context of the server and not the caller's. A code that this program does not know becomes ErrUnsupported if the problem
+// is definite, otherwise ErrIndeterminate.
 func (p *Problem) Err() error {
 	if p == nil {
 		return nil
@@ -150,7 +150,7 @@ func (p *Problem) Err() error {
 	return e
 }
 
-// strangeAnswer is an answer that no server of this version gives.
+// strangeAnswer returns an ErrIndeterminate about an answer that no server of this version gives.
 func strangeAnswer(format string, args ...any) error {
 	return fmt.Errorf("the server's answer is not understood: %s: %w", fmt.Sprintf(format, args...), punctual.ErrIndeterminate)
 }

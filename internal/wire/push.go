@@ -7,7 +7,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// PushRequest is the body of POST /v1/push; the lines of its NDJSON form are the PushItems.
+// PushRequest is the body of POST /v1/push. In NDJSON each line is a PushItem.
 type PushRequest struct {
 	Messages Items[PushItem] `json:"messages"`
 }
@@ -19,16 +19,16 @@ type PushItem struct {
 	Body
 	Headers
 	When
-	// MaxAttempts 0 is as the topic says.
+	// MaxAttempts 0 means the topic's setting.
 	MaxAttempts int   `json:"max_attempts,omitzero"`
 	Expire      Given `json:"expire,omitzero"`
 	DropExpired bool  `json:"drop_expired,omitzero"`
 	Attributes
-	// IfExists is a word of IfExistsWord; "" is "keep".
+	// IfExists is a word of IfExistsWord. "" means "keep".
 	IfExists Given `json:"if_exists,omitzero"`
 }
 
-// PushItemOf is m for a request. It refers to m's body and headers. Names that cannot stand in JSON are an ErrInvalid.
+// PushItemOf returns m for a request. The item shares m's body and headers. A name that is not UTF-8 is an ErrInvalid.
 func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	if err := checkNames(m.Topic, m.ID); err != nil {
 		return PushItem{}, err
@@ -41,7 +41,8 @@ func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	}, err
 }
 
-// Message is the item as a store takes it, or an ErrInvalid that names the member. It refers to the item's body and headers.
+// Message returns the item as a punctual.NewMessage, which shares the item's body and headers. A malformed member is an ErrInvalid that names
+// it.
 func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 	m = punctual.NewMessage{Topic: string(p.Topic), ID: string(p.ID), MaxAttempts: p.MaxAttempts, DropExpired: p.DropExpired}
 	if m.Body, err = p.Bytes(); err != nil {
@@ -65,22 +66,23 @@ func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 	return m, err
 }
 
-// When says when a message is due: one of its members or none. Due and At mean the same time.
+// When says when a message is due. At most one member may be given. Due and At mean the same.
 type When struct {
 	In  Given `json:"in,omitzero"`
 	Due Given `json:"due,omitzero"`
 	At  Given `json:"at,omitzero"`
 }
 
-// WhenOf is delay or due for a request.
+// WhenOf returns a delay or a due time for a request.
 func WhenOf(delay time.Duration, due time.Time) When {
 	return When{In: Given(DurationText(delay)), Due: Given(TimeText(due))}
 }
 
-// IsZero tells whether no member is given.
+// IsZero reports whether no member is given.
 func (w When) IsZero() bool { return w == When{} }
 
-// Times is what the member that is given says, or an ErrInvalid that names it.
+// Times returns the delay or due time that is given, both zero if none is. A malformed member, or more than one, is an ErrInvalid that names
+// it.
 func (w When) Times() (delay time.Duration, due time.Time, err error) {
 	name, at := "due", w.Due
 	switch {
@@ -103,7 +105,7 @@ func (w When) Times() (delay time.Duration, due time.Time, err error) {
 
 var ifExistsWords = [...]string{"keep", "replace", "fail", "replace-dead"}
 
-// IfExistsWord is the word for v: "keep", "replace", "fail", "replace-dead". Another value is an ErrInvalid.
+// IfExistsWord returns the word for v: "" for keep, which is the default, "replace", "fail" or "replace-dead". Another value is an ErrInvalid.
 func IfExistsWord(v punctual.IfExists) (string, error) {
 	switch {
 	case v == punctual.IfExistsKeep:
@@ -114,7 +116,7 @@ func IfExistsWord(v punctual.IfExists) (string, error) {
 	return "", invalidf("unknown IfExists %d", v)
 }
 
-// ParseIfExists is the inverse of IfExistsWord; "" is "keep".
+// ParseIfExists is the inverse of IfExistsWord. It also takes "keep".
 func ParseIfExists(word string) (punctual.IfExists, error) {
 	if word == "" {
 		return punctual.IfExistsKeep, nil
@@ -132,27 +134,28 @@ type PushAnswer struct {
 	Results []PushResult `json:"results"`
 }
 
-// PushResult is what became of one message.
+// PushResult is the result of pushing one message.
 type PushResult struct {
 	ID    string `json:"id,omitzero"`
 	Topic string `json:"topic,omitzero"`
-	// Due is left out when nothing was stored, and when the ID is that of a finished message still remembered.
+	// Due is the due time of the message that has the ID. It is left out beside an Error, and for the ID of a finished message within its
+	// duplicate window.
 	Due Time `json:"due,omitzero"`
-	// Result is "stored", "duplicate" or "replaced", and left out beside an Error.
+	// Result is "stored", "duplicate" or "replaced". It is left out if there is an Error.
 	Result string `json:"result,omitzero"`
-	// Existing is the state of the message that holds the ID, for a duplicate.
+	// Existing is, for a duplicate, the state of the message that has the ID.
 	Existing string   `json:"existing,omitzero"`
 	Error    *Problem `json:"error,omitzero"`
 }
 
-// PushResultOf is r for an answer.
+// PushResultOf returns r for an answer.
 func PushResultOf(r punctual.PushResult) PushResult {
 	return PushResult{
 		ID: r.ID, Topic: r.Topic, Due: Time(r.Due), Result: r.Status.String(), Existing: r.Existing.String(), Error: ItemProblem(r.Err),
 	}
 }
 
-// PushResult is the result as a store returns it; a malformed one has an ErrIndeterminate.
+// PushResult returns the result as a punctual.PushResult. Its Err is an ErrIndeterminate if the result is malformed.
 func (r *PushResult) PushResult() punctual.PushResult {
 	out := punctual.PushResult{ID: r.ID, Topic: r.Topic, Due: time.Time(r.Due), Err: r.Error.Err()}
 	for s := punctual.PushStored; s <= punctual.PushReplaced; s++ {

@@ -11,10 +11,10 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// Time is an instant as RFC 3339 in UTC, with three digits of milliseconds unless it is finer.
+// Time is an instant in RFC 3339 and UTC, with three digits of milliseconds, or more if the time is finer.
 type Time time.Time
 
-// IsZero lets omitzero leave out a time that is not there.
+// IsZero lets omitzero leave out the zero time.
 func (t Time) IsZero() bool { return time.Time(t).IsZero() }
 
 // AppendText appends the time as notation.FormatTime writes it.
@@ -22,11 +22,12 @@ func (t Time) AppendText(b []byte) ([]byte, error) {
 	return notation.AppendTime(b, time.Time(t)), nil
 }
 
-// UnmarshalText reads a time as notation.ParseTime does, and times of the year behind punctual.MaxDue: leases and expiries end there.
+// UnmarshalText reads a time as notation.ParseTime does. It also reads times in the year 10000, which RFC 3339 cannot write, because leases and
+// expiries of messages that are due shortly before punctual.MaxDue end in that year.
 func (t *Time) UnmarshalText(text []byte) error {
 	rest, behind := strings.CutPrefix(string(text), "10000-")
 	if behind {
-		text = []byte("2000-" + rest) // a leap year, too
+		text = []byte("2000-" + rest) // a leap year like 10000
 	}
 	v, err := notation.ParseTime(string(text))
 	if behind {
@@ -51,8 +52,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Given is text that a request may leave out and that is not empty when it is there. An empty one is an error that names the
-// place, because a shell sends it for a variable that is not set. "" is left out.
+// Given is a text that a request may leave out but not give empty. An empty text is an error that names its place, because a shell
+// sends one for a variable that is not set. The value "" means that it was left out.
 type Given string
 
 // UnmarshalText reads text that is not empty.
@@ -64,7 +65,7 @@ func (g *Given) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// DurationText is d for a member or parameter that may be left out: "" for 0.
+// DurationText returns d for a member or parameter that may be left out: "" for 0.
 func DurationText(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -72,7 +73,7 @@ func DurationText(d time.Duration) string {
 	return notation.FormatDuration(d)
 }
 
-// TimeText is t for a member or parameter that may be left out: "" for the zero Time.
+// TimeText returns t for a member or parameter that may be left out: "" for the zero Time.
 func TimeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -80,7 +81,7 @@ func TimeText(t time.Time) string {
 	return notation.FormatTime(t)
 }
 
-// ParseDurationText is the inverse of DurationText. field is named in the error.
+// ParseDurationText is the inverse of DurationText. Its error names field.
 func ParseDurationText(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -89,7 +90,7 @@ func ParseDurationText(field, text string) (time.Duration, error) {
 	return d, inField(field, err)
 }
 
-// ParseTimeText is the inverse of TimeText. field is named in the error.
+// ParseTimeText is the inverse of TimeText. Its error names field.
 func ParseTimeText(field, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -98,16 +99,16 @@ func ParseTimeText(field, text string) (time.Time, error) {
 	return t.UTC(), inField(field, err)
 }
 
-// Text is a body that is UTF-8. In a request any other JSON value may stand in its place; its bytes, as they are written, are the
-// body. Nil is none.
+// Text is a body that is UTF-8. A request may have any other JSON value in its place: the body is then the text of that value, as
+// the request has it. Nil means that there is no body.
 type Text []byte
 
 // MarshalJSONTo writes the body as a string.
 func (t Text) MarshalJSONTo(e *jsontext.Encoder) error {
-	return e.WriteToken(jsontext.String(string(t))) // WriteValue would parse it anew
+	return e.WriteToken(jsontext.String(string(t))) // WriteValue would parse the text again
 }
 
-// UnmarshalJSONFrom reads a string or keeps any other value as it is written; null is no body.
+// UnmarshalJSONFrom decodes a string and keeps the text of any other value. Null means no body.
 func (t *Text) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	v, err := d.ReadValue()
 	if err != nil {
@@ -124,13 +125,13 @@ func (t *Text) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// Body is a message's body: Text when it is UTF-8, else Base64.
+// Body is a message's body: Text if it is UTF-8, otherwise Base64.
 type Body struct {
 	Text   Text   `json:"body,omitzero"`
 	Base64 []byte `json:"body_base64,omitzero"`
 }
 
-// BodyOf is the body for an answer or request; it refers to body.
+// BodyOf returns body for an answer or request, without a copy.
 func BodyOf(body []byte) Body {
 	if body == nil {
 		body = []byte{}
@@ -141,7 +142,7 @@ func BodyOf(body []byte) Body {
 	return Body{Base64: body}
 }
 
-// Bytes is the body, nil when it is empty. One of Text and Base64 has to be there.
+// Bytes returns the body, nil if it is empty. If Text and Base64 are both given, or neither is, it returns an ErrInvalid.
 func (b Body) Bytes() ([]byte, error) {
 	switch {
 	case b.Text != nil && b.Base64 != nil:
@@ -156,13 +157,13 @@ func (b Body) Bytes() ([]byte, error) {
 	return nil, nil
 }
 
-// Headers are a message's headers: in Text those whose name and value are UTF-8, in Base64 the others, both sides encoded.
+// Headers are a message's headers. Text has the headers whose name and value are UTF-8, Base64 the others, with name and value encoded.
 type Headers struct {
 	Text   HeaderMap `json:"headers,omitzero"`
 	Base64 HeaderMap `json:"headers_base64,omitempty"`
 }
 
-// HeadersOf are the headers for an answer or request; Text refers to h when it can.
+// HeadersOf returns h for an answer or request. Text is h itself if everything in h is UTF-8.
 func HeadersOf(h map[string]string) Headers {
 	text := true
 	for name, value := range h {
@@ -185,7 +186,7 @@ func HeadersOf(h map[string]string) Headers {
 	return out
 }
 
-// Map is the headers, nil when there are none.
+// Map returns the headers as one map, nil if there are none. It may share h.Text. A header that is malformed or given twice is an ErrInvalid.
 func (h Headers) Map() (map[string]string, error) {
 	if len(h.Base64) == 0 {
 		if len(h.Text) == 0 {
@@ -214,7 +215,7 @@ func (h Headers) Map() (map[string]string, error) {
 	return out, nil
 }
 
-// checkText returns an ErrInvalid unless s can stand in JSON.
+// checkText returns an ErrInvalid unless s is UTF-8, which JSON needs.
 func checkText(what, s string) error {
 	if !utf8.ValidString(s) {
 		return invalidf("%s %q is not UTF-8", what, s)

@@ -8,13 +8,14 @@ import (
 	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings: what is there is changed. Its members are the rows of settings.Table.
+// SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings, which changes the settings that it contains. Its members are the rows of
+// settings.Table.
 type SettingsPatch struct{ patch punctual.SettingsPatch }
 
-// SettingsPatchOf is p for a request.
+// SettingsPatchOf returns p for a request.
 func SettingsPatchOf(p punctual.SettingsPatch) SettingsPatch { return SettingsPatch{p} }
 
-// Patch is the patch as a store takes it.
+// Patch returns the patch as a punctual.SettingsPatch.
 func (p *SettingsPatch) Patch() punctual.SettingsPatch { return p.patch }
 
 // MarshalJSONTo writes the members that are given, in the order of the table.
@@ -38,7 +39,7 @@ func (p SettingsPatch) MarshalJSONTo(e *jsontext.Encoder) error {
 	return e.WriteToken(jsontext.EndObject)
 }
 
-// UnmarshalJSONFrom reads an object of members; one that is null is not given.
+// UnmarshalJSONFrom reads an object. A member that is null changes nothing.
 func (p *SettingsPatch) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	switch kind := d.PeekKind(); kind {
 	case jsontext.KindBeginObject, jsontext.KindInvalid:
@@ -85,15 +86,15 @@ func (p *SettingsPatch) readMember(d *jsontext.Decoder) error {
 	return nil
 }
 
-// refused is err about the value that d has read last.
+// refused returns err as an error about the value that d has just read, with its place.
 func refused(d *jsontext.Decoder, value jsontext.Value, err error) error {
 	return &json.SemanticError{JSONPointer: d.StackPointer(), ByteOffset: d.InputOffset() - int64(len(value)), Err: err}
 }
 
-// Settings are a topic's rules: a patch of all settings.
+// Settings are the settings of a topic in an answer. They are written like a patch that contains all settings.
 type Settings struct{ SettingsPatch }
 
-// SettingsOf is s for an answer.
+// SettingsOf returns s for an answer.
 func SettingsOf(s punctual.Settings) (out Settings) {
 	for _, row := range settings.Table {
 		row.Take(&out.patch, &s)
@@ -101,8 +102,8 @@ func SettingsOf(s punctual.Settings) (out Settings) {
 	return out
 }
 
-// Settings are the settings as a store returns them. A server older than this program may lack those that came after the first release:
-// they have their defaults then.
+// Settings returns the settings as a punctual.Settings. Settings that were added after the first release have their defaults if an older server
+// leaves them out. Any other missing setting is an ErrIndeterminate.
 func (s *Settings) Settings() (punctual.Settings, error) {
 	out := punctual.DefaultSettings()
 	for _, row := range settings.Table {

@@ -7,22 +7,22 @@ type SettleRequest struct {
 	Settlements Items[SettleItem] `json:"settlements"`
 }
 
-// SettleItem is what a holder says of one lease.
+// SettleItem settles one lease.
 type SettleItem struct {
 	Topic string `json:"topic"`
 	ID    string `json:"id"`
 	Token int64  `json:"token,string"`
 	// Verb is "ack", "retry", "snooze", "discard", "release" or "extend".
 	Verb string `json:"verb"`
-	// In is when the next attempt is due. Left out, it means the topic's backoff for a retry, and now for a snooze.
-	// For an extension it is the new length of the lease from now; left out, it is the topic's.
+	// In is the delay until the next attempt. Left out, a retry follows the topic's backoff and a snooze is due now.
+	// For an extension In is the new length of the lease from now. Left out, it is the topic's.
 	In Given `json:"in,omitzero"`
-	// Error is kept in the history, for a retry and a discard.
+	// Error is what went wrong. A retry and a discard store it in the message's history.
 	Error string `json:"error,omitzero"`
 }
 
-// SettleItemOf is s for a request. What cannot stand in JSON is an ErrInvalid. The error's text is to be UTF-8, as
-// storekit.TrimError makes it.
+// SettleItemOf returns s for a request. A name or an error text that is not UTF-8 is an ErrInvalid; storekit.TrimError makes
+// an error text UTF-8.
 func SettleItemOf(s *punctual.Settlement) (SettleItem, error) {
 	if err := checkNames(s.Topic, s.ID); err != nil {
 		return SettleItem{}, err
@@ -42,7 +42,7 @@ func SettleItemOf(s *punctual.Settlement) (SettleItem, error) {
 	return item, nil
 }
 
-// Settlement is the item as a store takes it, or an ErrInvalid that names the member.
+// Settlement returns the item as a punctual.Settlement. A malformed member is an ErrInvalid that names it.
 func (s *SettleItem) Settlement() (punctual.Settlement, error) {
 	verb, err := ParseVerb(s.Verb)
 	if err != nil {
@@ -70,7 +70,7 @@ type SettleAnswer struct {
 	Results []SettleResult `json:"results"`
 }
 
-// SettleResult is what became of one settlement: done, unless there is an Error.
+// SettleResult is the result of one settlement. Without an Error the settlement was carried out.
 type SettleResult struct {
 	Topic string   `json:"topic"`
 	ID    string   `json:"id"`

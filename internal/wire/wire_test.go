@@ -56,7 +56,7 @@ func TestDecodeRequestNamesTheFormOfDurations(t *testing.T) {
 	}
 }
 
-// Settings and changes of them are written as every release writes them: these members, in this order.
+// Settings and patches are written with these members in this order, in every release.
 func TestSettingsAreWrittenAsEver(t *testing.T) {
 	set := punctual.DefaultSettings()
 	set.Backoff, set.PushPaused, set.FinishedRetention = punctual.Backoff{Delays: []time.Duration{1500, time.Hour}}, true, 36*time.Hour
@@ -130,7 +130,7 @@ func TestDecodeAnswerPassesOverNewMembers(t *testing.T) {
 	}
 }
 
-// An item that is malformed says which member is.
+// The error of a malformed item names the malformed member.
 func TestMalformedItems(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                                                           "\"body\" is missing",
@@ -292,16 +292,16 @@ func TestClaimsAndSettingsSurviveTheWire(t *testing.T) {
 		patch := travel(t, SettingsPatchOf(p))
 		same(t, patch.Patch(), p, nil)
 
-		told := punctual.Finished{
+		record := punctual.Finished{
 			ID: text.Draw(t, "ID"), Topic: c.Topics[0], Outcome: punctual.OutcomeAcked, At: s.NextDue, Due: s.NextDue, FirstDue: s.NextDue,
 			Created: s.NextDue, Attempt: 3, Failures: []punctual.Failure{{Attempt: 2, At: s.NextDue, Error: c.Topics[0]}}, KeptUntil: s.NextDue,
 		}
 		if rapid.Bool().Draw(t, "delivered") {
-			told.Delivered = s.NextDue
+			record.Delivered = s.NextDue
 		}
-		finished := travel(t, FinishedOf(&told))
+		finished := travel(t, FinishedOf(&record))
 		gotF, err := finished.Finished()
-		same(t, gotF, told, err)
+		same(t, gotF, record, err)
 
 		one := punctual.Consumer{
 			User: text.Draw(t, "user"), Address: "::1", Name: c.Topics[0], Waiting: 2, Leases: c.Max, NextEnd: s.NextDue, Claimed: s.Ready, Settled: 5, LastSeen: s.NextDue,
@@ -335,7 +335,7 @@ func TestWhatCannotStandInJSONIsRefused(t *testing.T) {
 	}
 }
 
-// Every error of the vocabulary arrives as itself, and its status keeps the rule of definite errors.
+// Every error of package punctual arrives as itself, and its status keeps the rule of definite errors.
 func TestProblems(t *testing.T) {
 	for _, k := range punctual.ErrorKinds() {
 		p := ProblemOf(fmt.Errorf("push of A-17: %w", k.Err))
@@ -398,7 +398,7 @@ func TestPaths(t *testing.T) {
 	}
 	for _, path := range []string{"", "v1", "//", "/v1//topics", "/v1/", "/v1/./topics", "/v1/topics/../push", "/v1/topics/%zz", "/v1/%"} {
 		if s, err := SplitPath(path); !errors.Is(err, punctual.ErrInvalid) {
-			t.Errorf("path %q is taken as %q", path, s)
+			t.Errorf("path %q is read as %q", path, s)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {

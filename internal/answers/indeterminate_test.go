@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// counting is a store that carries a call out, counts it, and answers with an error all the same.
+// counting is a store that carries a call out and counts it, and may return an error nevertheless.
 type counting struct {
 	*memstore.Store
 	err   error
@@ -45,9 +45,9 @@ func (s *counting) Amend(ctx context.Context, as []punctual.Amendment) ([]punctu
 	return out, errors.Join(err, s.err)
 }
 
-// TestDoubtIsKept: a call that may have been carried out is not carried out again for a copy. One that certainly was not is, and so is a
-// claim: its copy claims anew, and the leases that nobody has run out.
-func TestDoubtIsKept(t *testing.T) {
+// TestIndeterminateIsKept: the copy of a call that may have been carried out is not carried out. The copy of a call that certainly was not
+// carried out is, and so is the copy of a failed claim: it claims anew, and leases that nobody got run out.
+func TestIndeterminateIsKept(t *testing.T) {
 	for _, x := range []struct {
 		err  error
 		want int64 // calls of the store for a call and its copy
@@ -87,7 +87,7 @@ func TestDoubtIsKept(t *testing.T) {
 	}
 }
 
-// paused is a context that holds up whoever asks when it ends.
+// paused is a context whose Done blocks the goroutine that calls it until the test lets it go on.
 type paused struct {
 	context.Context
 	asked, goOn chan struct{}
@@ -102,7 +102,7 @@ func (p paused) Done() <-chan struct{} {
 	return p.Context.Done()
 }
 
-// TestUndeliveredBesideACopy: leases that did not reach their caller are not given back while a copy is about to be told of them.
+// TestUndeliveredBesideACopy: leases that did not reach their caller are not released while a copy of the claim is about to get them.
 func TestUndeliveredBesideACopy(t *testing.T) {
 	below := memstore.New(nil)
 	s := answers.New(below, nil)
