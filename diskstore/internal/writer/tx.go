@@ -308,7 +308,7 @@ func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) 
 	if d.Began != 0 {
 		f.Delivered = storekit.FromMillis(d.Began)
 	}
-	tx.disk.Tell(t.Disk, &f)
+	tx.disk.KeepFinished(t.Disk, &f)
 }
 
 // KeepsRecord tells whether Apply needs the stored record of a message that finishes: for the finished record, or because
