@@ -82,11 +82,11 @@ func (c *checker) tables() error {
 	return nil
 }
 
-// How often a check reports, and how often it looks whether to go on: a key may come with a value
-// of MiBs.
+// After how many keys a check reports its progress, and after how many it checks whether its context has ended. The second is
+// small because a key may have a value of some MiB.
 const (
 	checkReports = 4096
-	checkLooks   = 16
+	checkEvery   = 16
 )
 
 func (c *checker) verifier() database.Verifier {
@@ -102,7 +102,7 @@ func (c *checker) step(message bool) error {
 	if c.progress != nil && c.keys%checkReports == 0 {
 		c.progress(c.read)
 	}
-	if c.keys%checkLooks != 0 {
+	if c.keys%checkEvery != 0 {
 		return nil
 	}
 	return c.s.state.Check(c.ctx)

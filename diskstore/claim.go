@@ -29,7 +29,7 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	defer s.waiters.remove(w)
 	deadline := s.clock.ms() + storekit.CeilDuration(c.Wait)
 	for {
-		k := &look{s: s, c: &c, now: s.clock.ms(), stop: func() {}}
+		k := &attempt{s: s, c: &c, now: s.clock.ms(), stop: func() {}}
 		ds, next, again, err := k.run(ctx)
 		k.stop()
 		switch {
@@ -53,22 +53,22 @@ const (
 	// punctual.MaxClaim messages of the largest size it would be 10 GiB.
 	claimBytes = 64 << 20
 	// slowWait is how long a claim waits in all for steps that may be slow, while there may be
-	// something else to bring. It is in ms of the store's clock.
+	// something else to deliver. It is in ms of the store's clock.
 	slowWait = 100
 )
 
-// look is one attempt of a claim at its topics. It leases everything at once, in the end, so that the time which one topic
+// attempt is one attempt of a claim at its topics. It leases everything at once, in the end, so that the time which one topic
 // needs does not use up the leases of another topic's messages. It reads the clock once, because with a later time a slow
-// attempt could meet again what it has handed over or put back.
-type look struct {
+// attempt could encounter again the messages that it has handed over or put back.
+type attempt struct {
 	s    *Store
 	c    *punctual.Claim
 	now  int64
-	got  []*memory.Taken // ready to be leased
-	size int64           // what their records hold
-	slow []*step         // loads for which the claim does not wait any more
-	// ending is what the claim has handed over to be ended, a mark for each topic. fullQueue is the queue of a topic from which
-	// the claim took nothing more because too much waits there; zero if there is none.
+	got  []*memory.Reserved // ready to be leased
+	size int64              // bytes of the records of got
+	slow []*step            // loads for which the claim does not wait any more
+	// ending has, for each topic, a mark behind the messages that the claim has handed over to be ended. fullQueue is the
+	// queue of a topic from which the claim reserved nothing more because too much waits there; zero if there is none.
 	ending    []handed
 	fullQueue handed
 	// late fires when slowWait is over; nil until the first step that may be slow.
@@ -77,14 +77,14 @@ type look struct {
 	over bool   // late has fired
 }
 
-// run reserves what is due in the topics, in turn, and leases it. again asks for another attempt at once.
-func (k *look) run(ctx context.Context) (ds []punctual.Delivery, next int64, again bool, err error) {
+// run reserves the messages that are due in the topics, in turn, and leases them. again asks for another attempt at once.
+func (k *attempt) run(ctx context.Context) (ds []punctual.Delivery, next int64, again bool, err error) {
 	if err := k.s.state.Check(ctx); err != nil {
 		return nil, 0, false, err
 	}
 	next = never
 	for _, name := range k.c.Topics {
-		at, err := k.takeFrom(ctx, name)
+		at, err := k.reserveFrom(ctx, name)
 		if err != nil {
 			k.s.index.PutBack(k.got)
 			return nil, 0, false, err
@@ -100,7 +100,7 @@ func (k *look) run(ctx context.Context) (ds []punctual.Delivery, next int64, aga
 		return nil, 0, false, err
 	case len(k.got) > 0:
 		granted, leases := k.s.index.Grant(k.got, k.c.Lease, k.s.clock.ms())
-		if len(granted) == 0 { // all of it was taken away meanwhile
+		if len(granted) == 0 { // transactions have detached all of the messages
 			return nil, 0, true, nil
 		}
 		ds, err = k.s.deliver(granted, leases)
@@ -111,8 +111,8 @@ func (k *look) run(ctx context.Context) (ds []punctual.Delivery, next int64, aga
 	return nil, next, false, nil
 }
 
-// room is how many messages of a topic the claim may take besides those that it has.
-func (k *look) room(topic string) int {
+// room is how many more messages of a topic the claim may reserve.
+func (k *attempt) room(topic string) int {
 	if k.size >= claimBytes {
 		return 0
 	}
@@ -129,30 +129,30 @@ func (k *look) room(topic string) int {
 	return min(n, left)
 }
 
-// takeFrom takes from one topic what is due there, or tells when something will be. When the topic fails and
-// there is something from others, that goes out, and the next claim will tell of the failure.
-func (k *look) takeFrom(ctx context.Context, name string) (next int64, err error) {
+// reserveFrom reserves what is due in one topic, or returns the topic's next due time. If the topic fails after messages of
+// other topics were reserved, these are delivered, and the next claim reports the failure.
+func (k *attempt) reserveFrom(ctx context.Context, name string) (next int64, err error) {
 	for n := k.room(name); n > 0; n = k.room(name) {
 		if h, full := k.s.endings.full(name); full {
 			k.fullQueue = h
 			return k.now, nil
 		}
-		took := k.s.index.Take(name, k.now, n)
+		result := k.s.index.Reserve(name, k.now, n)
 		switch {
-		case took.TokensShort:
+		case result.TokensShort:
 			k.s.kickMaintenance()
-		case took.Load != nil:
+		case result.Load != nil:
 			var done bool
-			if took.Taken, done, err = k.load(ctx, took.Load, n); err == nil && !done {
+			if result.Reserved, done, err = k.load(ctx, result.Load, n); err == nil && !done {
 				return k.now, nil
 			}
 		}
-		if err == nil && len(took.Taken) > 0 {
-			err = k.decide(took.Taken)
+		if err == nil && len(result.Reserved) > 0 {
+			err = k.decide(result.Reserved)
 		}
 		switch {
-		case err == nil && took.Load == nil && len(took.Taken) == 0:
-			return took.Next, nil
+		case err == nil && result.Load == nil && len(result.Reserved) == 0:
+			return result.Next, nil
 		case err != nil && len(k.got) > 0 && ctx.Err() == nil && k.s.state.Usable() == nil:
 			k.s.log.Warn("a claim goes on without a topic that it could not read", "dir", k.s.dir, "topic", name, "error", err)
 			return k.now, nil
@@ -167,14 +167,16 @@ func (k *look) takeFrom(ctx context.Context, name string) (next int64, err error
 type step struct {
 	done chan error
 
-	mu    sync.Mutex      // taken before the lock of the index
-	left  bool            // guarded by mu: the claim does not wait any more
-	taken []*memory.Taken // guarded by mu until it is done, and not written once the claim has left: what it took meanwhile
+	mu   sync.Mutex // taken before the lock of the index
+	left bool       // guarded by mu: the claim does not wait any more
+	// reserved are the messages that the step has reserved. It is guarded by mu until the step is done, and not written once
+	// the claim has left.
+	reserved []*memory.Reserved
 }
 
-// load loads the next batch of a topic and takes up to n from it, both at once, so that nothing is cut
-// in between. done is false when the claim is not to wait for that.
-func (k *look) load(ctx context.Context, t *memory.Topic, n int) (taken []*memory.Taken, done bool, err error) {
+// load loads the next batch of a topic and reserves up to n messages of it in one step, so that the window cannot be cut in
+// between. done is false when the claim does not wait for the load any more.
+func (k *attempt) load(ctx context.Context, t *memory.Topic, n int) (reserved []*memory.Reserved, done bool, err error) {
 	if k.over {
 		return nil, false, nil
 	}
@@ -186,22 +188,22 @@ func (k *look) load(ctx context.Context, t *memory.Topic, n int) (taken []*memor
 			if st.left {
 				s.index.Merge(l, read, next, 0, now)
 			} else {
-				st.taken = s.index.Merge(l, read, next, n, now)
+				st.reserved = s.index.Merge(l, read, next, n, now)
 			}
 		})
 	})
-	return st.taken, done, err
+	return st.reserved, done, err
 }
 
-// startLate has slowWait begin, unless it has.
-func (k *look) startLate() {
+// startLate starts the timer of slowWait, unless it runs.
+func (k *attempt) startLate() {
 	if k.late == nil {
 		k.late, k.stop = k.s.clock.after(k.s.clock.ms()+slowWait, never)
 	}
 }
 
 // aside runs a step and waits for it, but not longer than slowWait.
-func (k *look) aside(ctx context.Context, st *step, run func(context.Context) error) (done bool, err error) {
+func (k *attempt) aside(ctx context.Context, st *step, run func(context.Context) error) (done bool, err error) {
 	s := k.s
 	k.startLate()
 	st.done = make(chan error, 1)
@@ -222,21 +224,22 @@ func (k *look) aside(ctx context.Context, st *step, run func(context.Context) er
 	defer st.mu.Unlock()
 	st.left = true
 	if err != nil {
-		k.got, st.taken = append(k.got, st.taken...), nil // to be put back with the rest
+		k.got, st.reserved = append(k.got, st.reserved...), nil // to be put back with the rest
 		return false, err
 	}
-	if len(st.taken) > 0 {
+	if len(st.reserved) > 0 {
 		return true, nil
 	}
 	k.slow = append(k.slow, st)
 	return false, nil
 }
 
-// awaitEnded waits until what the claim has handed over is ended, but not longer than slowWait. ended tells whether all of it is.
-func (k *look) awaitEnded(ctx context.Context) (ended bool, err error) {
+// awaitEnded waits until the messages that the claim has handed over are ended, but not longer than slowWait. ended tells
+// whether all of them are.
+func (k *attempt) awaitEnded(ctx context.Context) (ended bool, err error) {
 	for _, h := range k.ending {
 		if k.over {
-			_, ended, err = k.s.endings.look(h)
+			_, ended, err = k.s.endings.progress(h)
 		} else {
 			k.startLate()
 			ended, err = k.await(ctx, h, k.late)
@@ -249,10 +252,10 @@ func (k *look) awaitEnded(ctx context.Context) (ended bool, err error) {
 	return true, nil
 }
 
-// await waits for a mark in a queue of messages to be ended, until late fires. reached tells which.
-func (k *look) await(ctx context.Context, h handed, late <-chan time.Time) (reached bool, err error) {
+// await waits until a mark in a queue of messages to be ended is reached, or late fires; then reached is false.
+func (k *attempt) await(ctx context.Context, h handed, late <-chan time.Time) (reached bool, err error) {
 	for {
-		changed, reached, err := k.s.endings.look(h)
+		changed, reached, err := k.s.endings.progress(h)
 		if reached || err != nil {
 			return reached, err
 		}
@@ -268,9 +271,9 @@ func (k *look) await(ctx context.Context, h handed, late <-chan time.Time) (reac
 	}
 }
 
-// awaitSlow waits for something that the claim did not wait for before, because it has nothing else to do. That is a load, or room
-// in a queue of messages to be ended, or the end of all that it has handed over.
-func (k *look) awaitSlow(ctx context.Context) error {
+// awaitSlow waits for a slow step, because the claim has nothing to deliver: for a load if there is one, else for room in the
+// full queue of messages to be ended, else for the end of the messages that the claim has handed over.
+func (k *attempt) awaitSlow(ctx context.Context) error {
 	if len(k.slow) > 0 {
 		select {
 		case err := <-k.slow[0].done:
@@ -295,17 +298,17 @@ func (k *look) awaitSlow(ctx context.Context) error {
 
 // decide reads what the claim has reserved, and hands over what must not be delivered any more. It puts back what would make
 // the claim too large, and what the queue of messages to be ended has no room for.
-func (k *look) decide(taken []*memory.Taken) error {
+func (k *attempt) decide(reserved []*memory.Reserved) error {
 	s := k.s
-	for i, c := range taken {
+	for i, c := range reserved {
 		if k.size >= claimBytes {
-			s.index.PutBack(taken[i:])
+			s.index.PutBack(reserved[i:])
 			break
 		}
 		ok, err := s.countAttempt(c)
 		switch {
 		case err != nil:
-			s.index.PutBack(taken[i:])
+			s.index.PutBack(reserved[i:])
 			return err
 		case ok:
 			k.got = append(k.got, c)
@@ -318,7 +321,7 @@ func (k *look) decide(taken []*memory.Taken) error {
 				k.ending = append(k.ending, h)
 			}
 			if _, full := s.endings.full(c.Topic.Name); full {
-				s.index.PutBack(taken[i+1:])
+				s.index.PutBack(reserved[i+1:])
 				return nil
 			}
 		}
@@ -328,8 +331,8 @@ func (k *look) decide(taken []*memory.Taken) error {
 
 // countAttempt reads a reserved message, decides whether it may be delivered, and counts the attempt if so. A message that
 // must end is returned as it was when its last lease ran out, because lifecycle.Meet reads its Token to see whether there was
-// a lease; the token to come goes into Newest alone. c.Message stays nil if a transaction has taken the message away.
-func (s *Store) countAttempt(c *memory.Taken) (ok bool, err error) {
+// a lease; the token to come goes into Newest alone. c.Message stays nil if a transaction has detached the message.
+func (s *Store) countAttempt(c *memory.Reserved) (ok bool, err error) {
 	if c.Record == nil {
 		if c.Record, err = s.db.Live(c.Topic.Num, c.Last.At); err != nil {
 			return false, err
@@ -363,9 +366,9 @@ func (s *Store) countAttempt(c *memory.Taken) (ok bool, err error) {
 }
 
 // deliver writes leases that were granted to the claim log, and then makes them. A message whose lease has run out meanwhile,
-// or that a transaction has taken away, is not delivered (P3, P5), and its attempt does not count. If the process is killed
+// or that a transaction has detached, is not delivered (P3, P5), and its attempt does not count. If the process is killed
 // between the two steps, the attempt counts.
-func (s *Store) deliver(granted []*memory.Taken, leases []record.Lease) ([]punctual.Delivery, error) {
+func (s *Store) deliver(granted []*memory.Reserved, leases []record.Lease) ([]punctual.Delivery, error) {
 	if err := s.claims.AppendLeases(leases); err != nil {
 		s.index.PutBack(granted)
 		return nil, err

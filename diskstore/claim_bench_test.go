@@ -52,7 +52,7 @@ func BenchmarkClaimAck(b *testing.B) {
 		{"1 at a time", 1, punctual.SettingsPatch{}},
 		{"100 at a time", 100, punctual.SettingsPatch{}},
 		{"100 at a time, IDs remembered", 100, punctual.SettingsPatch{DedupeWindow: &hour}},
-		{"100 at a time, stories kept", 100, punctual.SettingsPatch{FinishedRetention: &hour}},
+		{"100 at a time, finished records kept", 100, punctual.SettingsPatch{FinishedRetention: &hour}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			many := c.many

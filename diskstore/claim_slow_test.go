@@ -244,9 +244,9 @@ func (k *killRig) mustComeThrough(comes bool) {
 	})
 }
 
-// TestWaiterIsHintedWhileItLooks: what comes between the look of a waiting claim and its sleep must wake it, however
-// far ahead it is due. The claim may have seen nothing, and would sleep for good.
-func TestWaiterIsHintedWhileItLooks(t *testing.T) {
+// TestWaiterIsHintedWhileItPolls: a message that comes between the poll of a waiting claim and its sleep must wake the claim,
+// however far ahead the message is due, because the claim may have found no message, and would sleep for good.
+func TestWaiterIsHintedWhileItPolls(t *testing.T) {
 	k := newKillRig(t)
 	w := k.waiters.add([]string{"o"})
 	defer k.waiters.remove(w)
@@ -267,13 +267,13 @@ func TestWaiterIsHintedWhileItLooks(t *testing.T) {
 		if err := w.sleep(t.Context(), k.state.Ended(), k.Store.clock, next, now+1e6); err != nil { // returns at once: its time has come
 			t.Fatal(err)
 		}
-		hinted("has slept until its time and looks again")
+		hinted("has slept until its time and polls again")
 	}
 	w.hint <- struct{}{}
 	if err := w.sleep(t.Context(), k.state.Ended(), k.Store.clock, never, now+1e6); err != nil {
 		t.Fatal(err)
 	}
-	hinted("was woken and looks again")
+	hinted("was woken and polls again")
 }
 
 // TestExtensionBesideAChangeThatIsGivenUp: the caller leaves while the disk hangs. The extension in the same call has

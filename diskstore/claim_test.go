@@ -42,14 +42,14 @@ func (k *killRig) reopened(files *vfs.MemFS) *Store {
 }
 
 // slowClaim is a claim that stands still between its two steps.
-type slowClaim struct{ *look }
+type slowClaim struct{ *attempt }
 
-// take is the first step of a claim: the message is taken off its timeline.
-func (k *killRig) take() slowClaim {
+// reserve is the first step of a claim: it reserves the message, which no other claim encounters then.
+func (k *killRig) reserve() slowClaim {
 	k.t.Helper()
-	c := slowClaim{&look{s: k.Store, c: &punctual.Claim{Max: 10, Lease: punctual.MinLease}, now: k.Store.clock.ms(), stop: func() {}}}
-	if _, err := c.takeFrom(k.t.Context(), "o"); err != nil || len(c.got) != 1 {
-		k.t.Fatalf("took %d messages, %v, want 1", len(c.got), err)
+	c := slowClaim{&attempt{s: k.Store, c: &punctual.Claim{Max: 10, Lease: punctual.MinLease}, now: k.Store.clock.ms(), stop: func() {}}}
+	if _, err := c.reserveFrom(k.t.Context(), "o"); err != nil || len(c.got) != 1 {
+		k.t.Fatalf("reserved %d messages, %v, want 1", len(c.got), err)
 	}
 	return c
 }
@@ -92,9 +92,9 @@ func TestClaimLogIsReplacedDuringAClaim(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
 	for attempt := 1; attempt <= 3; attempt++ { // of a scheduled message, then of one whose lease ran out
-		taken := k.take()
+		slow := k.reserve()
 		k.rotate()
-		mustBeAttempt(t, k.finishClaim(taken), attempt)
+		mustBeAttempt(t, k.finishClaim(slow), attempt)
 		files := k.killed()
 		mustBeAttempt(t, claim(t, k.reopened(files), "o", 10), attempt+1)
 	}
@@ -119,10 +119,10 @@ func TestKilledDuringAClaim(t *testing.T) {
 			push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
 			c.before(k)
 			k.clock.Advance(time.Minute)
-			taken := k.take()
+			slow := k.reserve()
 			k.rotate()
 			files := k.killed()
-			k.index.PutBack(taken.got)
+			k.index.PutBack(slow.got)
 			ds := claim(t, k.reopened(files), "o", 10)
 			mustBeAttempt(t, ds, 2)
 			if len(ds) == 1 && (len(ds[0].Failures) != 1 || ds[0].Failures[0].Attempt != 1) {
@@ -140,7 +140,7 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 		k := newKillRig(t)
 		push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
 		for attempt := 1; attempt <= 5; attempt += 2 {
-			slow := k.take()
+			slow := k.reserve()
 			k.clock.Advance(time.Minute)
 			if ds := claim(t, k, "o", 10); len(ds) != 0 {
 				t.Fatalf("P3 one holder: %+v was claimed while another claim had it in hand", ds)
@@ -157,7 +157,7 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 	t.Run("cancel", func(t *testing.T) {
 		k := newKillRig(t)
 		push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
-		slow := k.take()
+		slow := k.reserve()
 		k.clock.Advance(time.Minute)
 		out, err := k.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "o", ID: "a"}})
 		if err != nil || out[0].Err != nil {
@@ -173,7 +173,7 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 		if err := settle(t, k, claim(t, k, "o", 1)[0], punctual.SettleRetry); err != nil {
 			t.Fatal(err)
 		}
-		slow := k.take()
+		slow := k.reserve()
 		k.clock.Advance(time.Minute)
 		out, err := k.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeReschedule, Topic: "o", ID: "a"}})
 		if err != nil || out[0].Err != nil {
@@ -224,7 +224,7 @@ func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
 	for attempt := 1; attempt <= 3; attempt++ {
-		k.index.PutBack(k.take().got)
+		k.index.PutBack(k.reserve().got)
 		k.faults.set(func(_ int, op fsOp) error {
 			if op.kind == "write" && strings.HasPrefix(op.name, "claims-") {
 				return errSpace
@@ -232,7 +232,7 @@ func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 			return nil
 		})
 		_, before, _ := k.faults.state()
-		ds, err := k.deliver(k.index.Grant(k.take().got, 0, k.Store.clock.ms()))
+		ds, err := k.deliver(k.index.Grant(k.reserve().got, 0, k.Store.clock.ms()))
 		if _, hits, _ := k.faults.state(); hits == before {
 			t.Fatal("the claim log was not written to")
 		}

@@ -19,7 +19,7 @@ const (
 	// few messages to end does not wait for one with many (P14).
 	endBatch = 1000
 	// endBytes is what messages that wait for their end may cost in memory. Topics share that, too. While a topic
-	// has its share waiting, claims take nothing more from the topic.
+	// has its share waiting, claims reserve nothing more in the topic.
 	endBytes = 16 << 20
 )
 
@@ -37,7 +37,7 @@ type endings struct {
 // endQueue has the messages of one topic that wait for their end. All but topic is guarded by endings.mu.
 type endQueue struct {
 	topic   string
-	waiting []*memory.Taken
+	waiting []*memory.Reserved
 	bytes   int64 // what the waiting messages cost
 	// added and ended count messages since the queue was made.
 	added, ended uint64
@@ -45,16 +45,16 @@ type endQueue struct {
 	err          error         // why messages were put back
 }
 
-// handed is a mark in a queue: it is reached when what a claim has handed over is ended, with all that came before.
+// handed is a mark in a queue: it is reached when the messages that a claim has handed over, and all before them, are ended.
 type handed struct {
 	q    *endQueue
 	mark uint64
 }
 
-func costOfEnding(c *memory.Taken) int64 { return memory.MessageBytes + int64(len(c.Record)) }
+func costOfEnding(c *memory.Reserved) int64 { return memory.MessageBytes + int64(len(c.Record)) }
 
 // add hands over a message that a claim has reserved. The caller is between State.Enter and State.Leave.
-func (e *endings) add(c *memory.Taken) handed {
+func (e *endings) add(c *memory.Reserved) handed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q := e.byTopic[c.Topic.Name]
@@ -87,9 +87,9 @@ func (e *endings) full(topic string) (next handed, full bool) {
 	return handed{q, q.ended + 1}, true
 }
 
-// look tells whether all messages up to a mark have been ended, or put back because of err. If not, changed is closed once
+// progress tells whether all messages up to a mark have been ended, or put back because of err. If not, changed is closed once
 // some of them have.
-func (e *endings) look(h handed) (changed <-chan struct{}, reached bool, err error) {
+func (e *endings) progress(h handed) (changed <-chan struct{}, reached bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if h.q.ended >= h.mark {
@@ -107,7 +107,7 @@ func (e *endings) run() {
 
 // next returns the next batch, an equal share of each queue, and how many messages are from each. The batch is empty when no
 // message waits; then the goroutine ends.
-func (e *endings) next() (from map[*endQueue]int, batch []*memory.Taken) {
+func (e *endings) next() (from map[*endQueue]int, batch []*memory.Reserved) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	from = make(map[*endQueue]int)
@@ -161,7 +161,7 @@ func (e *endings) ended(from map[*endQueue]int, n int, err error) {
 }
 
 // endUndeliverable ends messages that claims have handed over. It puts those back that it could not end.
-func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Taken) error {
+func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Reserved) error {
 	for next := 0; next < len(undeliverable); {
 		done, err := s.writer.Some(ctx, next, len(undeliverable), func(tx *writer.Tx, i int) error {
 			endUndeliverable(tx, undeliverable[i])
@@ -176,11 +176,11 @@ func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Ta
 	return nil
 }
 
-// endUndeliverable ends one message, unless somebody else has taken it out of memory since the claim. It is dated with the
-// transaction. A message that has left memory must end, so lifecycle.Meet is never asked for a time before that of the claim,
-// at which the message had to end.
-func endUndeliverable(tx *writer.Tx, c *memory.Taken) {
-	if d, ok := tx.DetachTaken(c); ok {
+// endUndeliverable ends one message, unless another transaction has detached it since the claim. Its end is dated with the
+// transaction, but not before the claim: at the time of the claim the message had to end, and at an earlier time, which the
+// clock of the transaction may show, lifecycle.Meet could find that the message may be delivered.
+func endUndeliverable(tx *writer.Tx, c *memory.Reserved) {
+	if d, ok := tx.DetachReserved(c); ok {
 		tx.Apply(d, c.Message, lifecycle.Meet(&c.Message.Message, c.Settings, max(tx.Ms, c.Now)))
 	}
 }

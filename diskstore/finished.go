@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Finished returns the story of a finished message; see punctual.FinishedKeeper.
+// Finished returns the finished record of a message; see punctual.FinishedKeeper.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
 	if err := s.admit(ctx, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))); err != nil {
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
@@ -20,7 +20,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
 	}
 	defer tv.close()
-	f, ok, err := tv.snap.Story(tv.Num, id) // nothing is kept in topic 0, which is none
+	f, ok, err := tv.snap.Finished(tv.Num, id) // nothing is kept in topic 0, which is none
 	if err != nil {
 		return punctual.Finished{}, fmt.Errorf("finished: %w", err)
 	}

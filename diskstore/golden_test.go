@@ -64,7 +64,7 @@ const (
 	goldenNew   = "format-1-attributes"
 	// goldenLate is how long after everything else the lease is extended.
 	goldenLate = 500 * time.Millisecond
-	// goldenRetention is how long stories are kept, in the stores that have some.
+	// goldenRetention is how long finished records are kept, in the stores that have some.
 	goldenRetention = 36 * time.Hour
 	// goldenRemember is how long the IDs of messages are remembered that ask for that, in the stores that have some.
 	goldenRemember = 12 * time.Hour
@@ -78,7 +78,7 @@ var goldenSettings = punctual.SettingsPatch{
 
 // fillGolden leaves a store with a message in each state: scheduled, ready, leased (attempt 1), dead, retried
 // (attempt 1, one failure) and acked (gone). In topic "done" it leaves a finished ID that is remembered, with its
-// story.
+// finished record.
 func fillGolden(t *testing.T, s *Store) {
 	configure(t, s, goldenTopic, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
 	configure(t, s, "done", goldenSettings)
@@ -140,8 +140,8 @@ func writeGolden(t *testing.T, golden string) {
 	}
 }
 
-// readGolden checks all that a golden store has; the first ones have no stories, and no messages that ask for a window of their own.
-func readGolden(t *testing.T, s *Store, stories, remember bool) {
+// readGolden checks all that a golden store has; the first ones have no finished records, and no messages that ask for a window of their own.
+func readGolden(t *testing.T, s *Store, finished, remember bool) {
 	if r := mustBeSound(t, s); r.Live != 4 || r.Dead != 1 || r.Topics != 2 {
 		t.Errorf("holds %d topics, %d live and %d dead messages; want 2, 4 and 1", r.Topics, r.Live, r.Dead)
 	}
@@ -171,12 +171,12 @@ func readGolden(t *testing.T, s *Store, stories, remember bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stories {
+	if finished {
 		want.FinishedRetention = goldenRetention
 		f, err := s.Finished(context.Background(), "done", "finished")
 		if err != nil || f.Outcome != punctual.OutcomeAcked || !f.At.Equal(testStart) || !f.Delivered.Equal(testStart) ||
 			!f.KeptUntil.Equal(testStart.Add(goldenRetention)) || f.Attempt != 1 {
-			t.Errorf("the story of the finished message: %+v, %v", f, err)
+			t.Errorf("the finished record: %+v, %v", f, err)
 		}
 	}
 	if set, err := s.Settings(context.Background(), "done"); err != nil || !reflect.DeepEqual(set, want) {

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 )
 
-// The loader brings the start of a timeline from disk into memory before it is due. So nothing waits for the disk
-// when the time comes. It holds the write lock, so nothing is added or deleted on disk while it reads. Claims, and
+// The loader reads the next messages of a timeline from disk into memory before they are due, so that no claim waits for the
+// disk then. It holds the write lock, so that no message is added or deleted on disk while it reads. Claims, and
 // transactions that become durable meanwhile, change only memory; the merge of the batch takes account of them.
 
 const (
@@ -45,8 +45,8 @@ func (s *Store) load(ctx context.Context, t *memory.Topic, merge func(l memory.L
 	})
 }
 
-// passDeleted moves the place where the next load of a topic begins past deleted messages, without the write lock. stop is where the
-// load is to end, because many deleted ones lie behind; zero if it need not.
+// passDeleted moves the position where the next load of a topic begins past deleted messages, without the write lock. stop is
+// where the load is to end because many deleted messages lie behind; zero if there are not many.
 func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.Position, err error) {
 	search, ok := t.BeginSearch()
 	if !ok {
@@ -61,8 +61,8 @@ func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.P
 	return stop, nil
 }
 
-// runLoader loads what will be due soon, until the store closes. It sleeps while nothing is on disk
-// that is not in memory. After a failure it waits as long as anybody who looks again.
+// runLoader loads messages that will be due soon, until the store closes. It sleeps while no message is on disk alone. After a
+// failure it waits for maxSleep.
 func (s *Store) runLoader() {
 	notBefore := -never
 	for {

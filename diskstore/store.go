@@ -142,7 +142,7 @@ type Store struct {
 
 	maintenanceKick chan struct{} // holds one hint for maintenance
 
-	// forgetting is held by the sweep of finished IDs or stories under way. It is taken before the write lock.
+	// forgetting is held by the sweep of finished IDs or finished records under way. It is taken before the write lock.
 	forgetting sync.Mutex
 
 	// archiving is held by the copy under way. It is taken before every other lock.

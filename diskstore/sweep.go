@@ -92,7 +92,7 @@ var bySweep = heap.Order[*sweep]{
 
 // sweep removes some of what is past its time, and tells whether there is more.
 func (s *Store) sweep(ctx context.Context) (more bool, err error) {
-	for _, of := range []database.Order{database.Remembered, database.Stories} {
+	for _, of := range []database.Order{database.Remembered, database.FinishedRecords} {
 		left := true
 		for i := 0; i < sweepSteps && left && err == nil; i++ {
 			if left = s.db.ForgetDue(of, s.clock.ms()); left {
@@ -170,7 +170,7 @@ func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
 	return err
 }
 
-// sweepFinished forgets the next remembered IDs (database.Remembered) or finished records (database.Stories) that are past
+// sweepFinished forgets the next remembered IDs (database.Remembered) or finished records (database.FinishedRecords) that are past
 // their retention, up to sweepLimit, and tells whether there may be more.
 func (s *Store) sweepFinished(ctx context.Context, of database.Order) (more bool, err error) {
 	s.forgetting.Lock()

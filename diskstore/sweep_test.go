@@ -77,8 +77,8 @@ func (r *sweepRig) makeDead(t *testing.T, first, n int) {
 	}
 }
 
-// keepStories has finished messages leave a story, and no ID.
-func (r *sweepRig) keepStories(t *testing.T) {
+// keepFinished has finished messages leave a finished record, and no remembered ID.
+func (r *sweepRig) keepFinished(t *testing.T) {
 	configure(t, r.Store, "o", punctual.SettingsPatch{FinishedRetention: ptr(time.Hour), DedupeWindow: ptr(time.Duration(0))})
 }
 
@@ -152,7 +152,7 @@ func TestSlowSweepGoesOnWhereItEnded(t *testing.T) {
 	}{
 		{"dead", func(r *sweepRig) { r.makeDead(t, 0, n) }, database.Dead},
 		{"finished", func(r *sweepRig) { r.remember(t, n) }, database.Forgotten},
-		{"stories", func(r *sweepRig) { r.keepStories(t); r.remember(t, n) }, database.StoryEnds},
+		{"finished records", func(r *sweepRig) { r.keepFinished(t); r.remember(t, n) }, database.FinishedRecordEnds},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newSweepRig(t)
@@ -313,47 +313,47 @@ func TestSweepOfFinishedMeetsChanges(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestSweepOfStoriesMeetsChanges finishes a message with the same ID in the middle of a step that forgets the story of the first.
-func TestSweepOfStoriesMeetsChanges(t *testing.T) {
+// TestSweepOfFinishedRecordsDuringChanges finishes a message with the same ID in the middle of a step that deletes the finished record of the first.
+func TestSweepOfFinishedRecordsDuringChanges(t *testing.T) {
 	r := newSweepRig(t)
-	r.keepStories(t)
+	r.keepFinished(t)
 	r.remember(t, 10)
 	done := make(chan struct{})
-	r.meanwhile(t, database.StoryEnds, func() {
+	r.meanwhile(t, database.FinishedRecordEnds, func() {
 		defer close(done)
 		r.remember(t, 1)
 	})
 	r.clock.Advance(time.Hour)
 	await(t, done)
 	r.sweepUp(t)
-	if s, u := r.keys(t, database.Stories), r.keys(t, database.StoryEnds); s != 1 || u != 1 {
-		t.Errorf("%d stories are kept, of which %d will be forgotten; want 1", s, u)
+	if s, u := r.keys(t, database.FinishedRecords), r.keys(t, database.FinishedRecordEnds); s != 1 || u != 1 {
+		t.Errorf("%d finished records are kept, of which %d will be deleted; want 1", s, u)
 	}
 	if f, err := r.Finished(t.Context(), "o", "0"); err != nil || !f.At.Equal(testStart.Add(time.Hour)) {
-		t.Errorf("the story of an ID that was finished again: %+v, %v", f, err)
+		t.Errorf("the finished record of an ID that was finished again: %+v, %v", f, err)
 	}
 	r.clock.Advance(time.Hour)
 	r.sweepUp(t)
-	if s, u := r.keys(t, database.Stories), r.keys(t, database.StoryEnds); s != 0 || u != 0 {
-		t.Errorf("%d stories are kept, of which %d will be forgotten; want none", s, u)
+	if s, u := r.keys(t, database.FinishedRecords), r.keys(t, database.FinishedRecordEnds); s != 0 || u != 0 {
+		t.Errorf("%d finished records are kept, of which %d will be deleted; want none", s, u)
 	}
 	mustBeSound(t, r.Store)
 }
 
-// TestCheckOfStories: a story that cannot be read, or would never be forgotten, is found.
-func TestCheckOfStories(t *testing.T) {
+// TestCheckOfFinishedRecords: a finished record that cannot be read, or would never be deleted, is found.
+func TestCheckOfFinishedRecords(t *testing.T) {
 	r := newSweepRig(t)
-	r.keepStories(t)
+	r.keepFinished(t)
 	r.remember(t, 1)
-	if r.keys(t, database.Stories) != 1 {
-		t.Fatal("no story is kept")
+	if r.keys(t, database.FinishedRecords) != 1 {
+		t.Fatal("no finished record is kept")
 	}
 	mustBeSound(t, r.Store)
 	if _, err := r.DeleteTopic(t.Context(), "o"); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.keys(t, database.Stories); s != 0 {
-		t.Errorf("%d stories of a deleted topic are kept", s)
+	if s := r.keys(t, database.FinishedRecords); s != 0 {
+		t.Errorf("%d finished records of a deleted topic are kept", s)
 	}
 	mustBeSound(t, r.Store)
 }

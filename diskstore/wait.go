@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// waiters are the claims that wait, by topic. A claim is added before it looks whether anything is due, so whatever
-// comes later hints it. Waking up is only about being prompt (P11). The zero value has none.
+// waiters are the claims that wait, by topic. A claim is added before it polls its topics, so that a message that comes
+// later wakes it. A lost hint costs time, and no message (P11). The zero value has no waiters.
 type waiters struct {
 	mu sync.Mutex // taken within the lock of memory.Index; nothing is called with it held
 	// byTopic has no topic without a waiter. Guarded by mu.
@@ -19,11 +19,11 @@ type waiters struct {
 // waiter is a claim that waits for one of its topics.
 type waiter struct {
 	topics []string
-	until  atomic.Int64  // when it wakes by itself; never while it looks, so whoever comes then must hint
+	until  atomic.Int64  // when the claim wakes by itself; never while it polls, so that every message hints it then
 	hint   chan struct{} // holds one hint
 }
 
-// add notes a claim. It needs a remove.
+// add adds a claim. The caller must remove it.
 func (ws *waiters) add(topics []string) *waiter {
 	w := &waiter{topics: topics, hint: make(chan struct{}, 1)}
 	w.until.Store(never)
@@ -52,7 +52,7 @@ func (ws *waiters) remove(w *waiter) {
 	}
 }
 
-// wake hints those who wait for a topic and would sleep past at.
+// wake hints the claims that wait for a topic and would sleep past at.
 func (ws *waiters) wake(topic string, at int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

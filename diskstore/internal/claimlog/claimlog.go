@@ -1,6 +1,6 @@
-// Package claimlog keeps frames that outlive the process: who holds which lease, and which messages are finished.
-// A claim is appended with one write before the message is handed out. So its attempt survives kill -9 (P6)
-// without waiting for an fsync. Segments are files claims-NNNNNN.log of frames:
+// Package claimlog writes leases and acks to files, so that they survive the process. A claim is appended with one write before
+// its messages are delivered, so that the attempts survive kill -9 (P6) although the claim waits for no fsync. Segments are
+// files claims-NNNNNN.log of frames:
 //
 //	length(4) crc32c(4) payload        little endian; length and checksum are of the payload
 //
@@ -14,17 +14,17 @@
 //	kind 6, synced:   bytes            so many bytes behind this frame were synced before older segments were deleted
 //
 // Of several leases of one message the one with the highest token counts, and of those
-// the one renewed most often. A message that is not in the database, or there with this token or a
-// higher one, has no lease. So order and repetition do not matter. A segment is replaced by
+// the one renewed most often. A message that is not in the database, or whose record has this token or a
+// higher one, has no lease. So the order of frames does not matter, and neither does repetition. A segment is replaced by
 // starting the next one and appending all leases of that moment to it. Two frames of a lease with
-// the same token and renewals are the same: a lease is not written before its attempt is counted.
+// the same token and renewals are equal, because a lease is not written before its attempt is counted.
 //
-// The durable marker is for damage. A database whose newest log was cut off or damaged opens without
-// what came behind, as it must after a crash. But when the claim log has seen a transaction durable
-// that the database does not know, more is missing than a crash takes.
+// The durable marker reveals damage. A database whose newest log was cut off or damaged opens without
+// the transactions behind that place, as it must after a crash. But if the claim log has recorded a transaction as durable
+// that the database does not have, more is missing than a crash can take.
 //
-// The clock goes before a frame when it has moved since it was written last, here or in a durable
-// transaction. So it starts again behind nothing that anybody was told (P8).
+// The clock is written before a frame if it has moved since it was written last, here or in a durable
+// transaction. So it never starts again before a time that a caller has seen (P8).
 //
 // The compatibility rules: new kinds get new numbers; unknown ones are an error.
 package claimlog
@@ -63,13 +63,13 @@ const (
 	kindSynced  = 6
 )
 
-// Log is the claim log of an open store. It knows no messages and no database: it takes leases, numbers and
+// Log is the claim log of an open store. It uses neither memory nor the database: its arguments are leases, numbers and
 // callbacks. It is safe for concurrent use.
 type Log struct {
 	Options
 
-	// clockLogged is where the clock starts again after kill -9, at least: a segment says so that is not
-	// deleted yet, or a durable transaction. Written with mu held.
+	// clockLogged is a lower bound of the time at which the clock starts again after kill -9: the time is in a segment that
+	// is not deleted yet, or in a durable transaction. Written with mu held.
 	clockLogged atomic.Int64
 
 	// replacing is held while a segment is replaced. It is taken before mu.
@@ -81,7 +81,7 @@ type Log struct {
 	size    int64    // guarded by mu
 	torn    error    // guarded by mu: why the last write failed; nothing may follow it
 	durable uint64   // guarded by mu: the last transaction known to be durable
-	synced  int64    // guarded by mu: where the clock starts again after a power cut, at least
+	synced  int64    // guarded by mu: a lower bound of the time at which the clock starts again after a power cut
 }
 
 // Options of a log. All are needed.
@@ -93,11 +93,11 @@ type Options struct {
 	Clock func() int64 // the store's clock in Unix milliseconds
 	// MaxLag is by how much a power cut may set the clock back, in milliseconds.
 	MaxLag int64
-	// Behind is called when Due tells of something after a write.
+	// Behind is called after a write when one of the results of Due is true.
 	Behind func()
 }
 
-// New is a log that goes on from what was read. It writes nothing before the first Replace.
+// New returns a log that continues the one that was read. It writes nothing before the first Replace.
 func New(read *Contents, o Options) *Log {
 	l := &Log{Options: o, num: read.last, durable: read.Durable, synced: math.MinInt64}
 	l.clockLogged.Store(math.MinInt64)
@@ -134,10 +134,10 @@ func (l *Log) start(num int) error {
 	return nil
 }
 
-// AppendLeases writes down leases that are made or extended. The error says whether it may have happened.
+// AppendLeases appends leases that are made or extended. The error says whether they may have been written.
 func (l *Log) AppendLeases(leases []record.Lease) error { return l.do(leasePayload(leases)) }
 
-// AppendEnded writes down that leases are over, of which only number and token count.
+// AppendEnded appends that leases are over. It writes only the message number and the token of each.
 func (l *Log) AppendEnded(leases []record.Lease) error {
 	b := append(make([]byte, 0, 1+16*len(leases)), kindSettled)
 	for _, e := range leases {
@@ -147,7 +147,7 @@ func (l *Log) AppendEnded(leases []record.Lease) error {
 	return l.do(b)
 }
 
-// AppendAcked writes down that messages are finished, of which only topic and position count.
+// AppendAcked appends that messages are finished. It writes only the topic and position of each.
 func (l *Log) AppendAcked(leases []record.Lease) error {
 	b := append(make([]byte, 0, 1+16*len(leases)), kindAcked)
 	for _, a := range leases {
@@ -158,8 +158,8 @@ func (l *Log) AppendAcked(leases []record.Lease) error {
 	return l.do(b)
 }
 
-// KeepClock sees to it that a time which is about to be given out is not forgotten. It writes the clock down unless a
-// written clock has reached ms. On a full disk it lets it pass: whoever asks for the time can do nothing about that.
+// KeepClock makes sure that the clock does not start again before ms, a time that is about to be given out. It writes the clock
+// unless a written clock has reached ms. A full disk is no error here, because a caller who reads the time cannot free space.
 func (l *Log) KeepClock(ms int64) error {
 	if l.clockLogged.Load() >= ms {
 		return nil
@@ -170,21 +170,21 @@ func (l *Log) KeepClock(ms int64) error {
 	return nil
 }
 
-// ClockLogged is what the log, or a durable transaction, knows the clock to have reached.
+// ClockLogged is the highest time of the clock that is in the log or in a durable transaction.
 func (l *Log) ClockLogged() int64 { return l.clockLogged.Load() }
 
-// do is append as a step of a call, which does not wait for a disk that hangs.
+// do is append as a step of a call. If the disk hangs, do returns when the store has failed.
 func (l *Log) do(payloads ...[]byte) error {
 	return l.State.Do("write to the claim log", func() error {
 		err := l.append(payloads...)
-		if full, lags := l.Due(); full || lags { // asked here: it waits for a write that hangs
+		if full, lags := l.Due(); full || lags { // inside the step, because Due waits for mu, which a write that hangs holds
 			l.Behind()
 		}
 		return err
 	})
 }
 
-// append writes a frame for each payload, in one write, after the clock if that has moved on.
+// append writes a frame for each payload, in one write. If the clock has moved on, a frame with the time comes first.
 func (l *Log) append(payloads ...[]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,8 +202,8 @@ func (l *Log) append(payloads ...[]byte) error {
 	return err
 }
 
-// MarkDurable notes that the transactions up to num are durable, and with them the clock. To fail to
-// write it down does no harm: it only shows damage.
+// MarkDurable records that the transactions up to num are durable, and with them the clock. A failure to write the frame
+// does no harm to the messages, because the frame only reveals damage.
 func (l *Log) MarkDurable(num uint64, clock int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,12 +258,12 @@ func (l *Log) Segment() int {
 }
 
 // Replace begins a new segment and deletes the older ones. It writes all leases of this moment into the new segment.
-// Before it deletes, barrier makes durable what the database must know of all other leases. Claims and acks go on
-// meanwhile, into the new segment.
+// Before it deletes, barrier makes durable what the database must know of all other leases. Claims and acks continue
+// meanwhile, in the new segment.
 //
-// A lease that memory does not know any more was ended by an ack or by a transaction. The deletion
-// of the message, or the transaction, may not be in the database's log yet. Then the older segments
-// are all that a kill leaves of its attempt.
+// The barrier is needed because a lease that memory does not have any more was ended by an ack or by a transaction, and the
+// deletion of the message, or the transaction, may not be in the database's log yet. After a kill only the older segments would
+// have the attempt.
 func (l *Log) Replace(leases func() []record.Lease, barrier func() error) error {
 	l.replacing.Lock()
 	defer l.replacing.Unlock()
@@ -418,8 +418,8 @@ type Contents struct {
 // Leases are the leases that are not over, as far as the log knows.
 func (t *Contents) Leases() iter.Seq[record.Lease] { return maps.Values(t.leases) }
 
-// MoveLeases moves leases with a clock that is set from one time to another, in Unix milliseconds, and tells how many. A lease keeps what
-// is left of it. One that has run out does not come back.
+// MoveLeases adjusts the leases to a clock that is set from one time to another, in Unix milliseconds. moved is how many leases
+// are current. Each keeps the time that is left of it. A lease that has run out stays run out.
 func (t *Contents) MoveLeases(from, to int64) (moved int) {
 	for seq, l := range t.leases {
 		if l.Topic == 0 && l.Until == 0 {
@@ -437,15 +437,15 @@ func (t *Contents) MoveLeases(from, to int64) (moved int) {
 	return moved
 }
 
-// Tick notes what the clock had reached.
+// Tick records a time that the clock had reached.
 func (t *Contents) Tick(ms int64) {
 	if !t.Timed || ms > t.Clock {
 		t.Clock, t.Timed = ms, true
 	}
 }
 
-// Passed is what time the store's clock has passed, by the claim log and by clock, which the database knows of when known
-// is set. It is zero if neither knows.
+// Passed is the time that the store's clock has passed: the later one of that in the claim log and clock, the time in the
+// database, which counts if known is true. It is zero if neither has a time.
 func (t *Contents) Passed(clock int64, known bool) (passed time.Time) {
 	if known {
 		t.Tick(clock)
@@ -463,13 +463,13 @@ func (t *Contents) add(l record.Lease) {
 	}
 }
 
-// ack notes an acked message; its lease is over whatever its token was.
+// ack records an acked message, whose lease is over whatever its token was.
 func (t *Contents) ack(l record.Lease) {
 	t.Acked = append(t.Acked, l)
 	t.settle(l.At.Seq, 1<<63-1)
 }
 
-// settle marks a lease as over; the zero topic stands for that.
+// settle records that a lease is over, as a lease with topic 0.
 func (t *Contents) settle(seq uint64, token int64) {
 	t.add(record.Lease{At: record.Position{Seq: seq}, Token: token, Renewed: 1<<64 - 1})
 }
@@ -525,12 +525,12 @@ func readLease(d *record.Decoder) record.Lease {
 	return l
 }
 
-// Unreadable is the end of a segment that does not check.
+// Unreadable is the end of a segment whose frame is cut short or has a wrong checksum.
 type Unreadable struct {
 	Name  string // of the file
 	Data  []byte // the whole segment
-	Bytes int    // how many at its end do not check
-	// Damage tells that a crash does not explain it: it had been synced.
+	Bytes int    // how many bytes at its end cannot be read
+	// Damage says that a crash does not explain the unreadable end, because bytes of it had been synced.
 	Damage bool
 }
 
@@ -568,13 +568,13 @@ func Read(fs vfs.FS, dir string, unreadable func(Unreadable) error) (*Contents, 
 }
 
 // TornTail is about the size of the frame of a large claim. More unreadable bytes than that at the end of a segment are
-// worth a word.
+// reported.
 const TornTail = punctual.MaxClaim * 48
 
 // frameHeader is how many bytes a frame has before its payload.
 const frameHeader = 8
 
-// readSegment adds the frames of a segment and returns how many bytes at its end do not check.
+// readSegment adds the frames of a segment and returns how many bytes at its end cannot be read.
 func (t *Contents) readSegment(data []byte) (rest int, err error) {
 	t.synced = -1
 	for off := 0; ; {

@@ -8,7 +8,7 @@ import (
 )
 
 // clearKeeps is how many messages may stay in a topic whose other messages are cleared. The IDs of all messages of a topic
-// are in one range of keys, so those that stay are written anew. With the longest IDs that is about 2 MiB.
+// are in one range of keys, which is deleted, so the IDs that stay are written anew. With the longest IDs that is about 2 MiB.
 const clearKeeps = 10_000
 
 // Clear removes all live messages of a topic, or all dead ones, in one transaction: it deletes ranges of keys, whose number does
@@ -16,8 +16,8 @@ const clearKeeps = 10_000
 type Clear struct {
 	db   *DB
 	t    *Topic
-	of   Order // which messages go: Live or Dead
-	stay Order // which stay: the others
+	of   Order // the messages to remove: Live or Dead
+	stay Order // the messages that stay: the other order
 	snap *pebble.Snapshot
 	// What the topic had when the clear began, to learn whether what stays has changed since.
 	dead, deadLeft int64
@@ -29,9 +29,9 @@ type Clear struct {
 // keptID is the key of an ID whose message stays, and where that is.
 type keptID struct{ key, place []byte }
 
-// Clear begins to remove all messages of a topic that are in an order, Live or Dead, if they are at least as many as given. It returns
-// nil if they are fewer, since each range that was deleted costs every reader until it is flushed, or if too many others stay. Read
-// must follow. Called with the write lock held.
+// Clear begins to remove all live messages of a topic, or all dead ones. It returns nil if they are fewer than least, because
+// each deleted range costs every reader until the range is flushed, or if more than clearKeeps other messages stay. Read must
+// follow. Called with the write lock held.
 func (db *DB) Clear(t *Topic, of Order, least int64) *Clear {
 	stay, goes, stays := Dead, t.live, t.dead
 	if of == Dead {
@@ -67,12 +67,13 @@ func (c *Clear) read() error {
 	return errkind.JoinClose(it.Error(), it)
 }
 
-// Current tells whether the topic is there and what stays in it is what Read has found. Called with the write lock held.
+// Current tells whether the topic still exists and the messages that stay are those that Read has found. Called with the write
+// lock held.
 func (c *Clear) Current() bool {
 	if c.of == Dead {
 		return !c.t.deleted && c.t.version == c.version
 	}
-	return !c.t.deleted && c.t.dead == c.dead && c.t.deadLeft == c.deadLeft // none has come, none has left
+	return !c.t.deleted && c.t.dead == c.dead && c.t.deadLeft == c.deadLeft // no message has died, no dead message has left
 }
 
 // Clear removes the messages and returns how many there were on disk. Clear.Current must be true at the beginning of

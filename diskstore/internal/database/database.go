@@ -1,20 +1,19 @@
 // Package database keeps the messages of the embedded store on disk. It has records in order of their time, the place
-// of each ID, counts, and the numbers that are used up. It alone imports the database engine. It knows neither leases
-// nor who waits.
+// of each ID, counts, and the numbers that are used up. It knows neither leases nor waiting claims.
 //
-// Its surface speaks of topics, positions, IDs and records; keys and batches stay inside. So another engine may
-// take the place of this one. It has to promise:
+// The methods have topics, positions, IDs and records as arguments; keys and batches stay inside, so that another engine could
+// replace this one. It has to promise:
 //
 //  1. [Tx.Apply] is atomic and in order: a later transaction sees all of it at once, and no reader sees a part.
 //     [Tx.Wait] returns when the transaction and all before it are durable. A power cut takes the last ones, never one
 //     from among others.
-//  2. A transaction sees what it wrote itself: [Tx.Find], [Tx.Read] and [Tx.Remembered] tell of what is there once it
-//     is applied.
+//  2. A transaction sees what it wrote itself: [Tx.Find], [Tx.Read] and [Tx.Remembered] answer as after the transaction is
+//     applied.
 //  3. Counts, IDs and low watermarks follow each verb. There is no verb that changes one without the others.
-//  4. [DB.ReadDue] is in order of position. [DB.Live] needs no lock. A [Snapshot] stands still.
+//  4. [DB.ReadDue] is in order of position. [DB.Live] needs no lock. A [Snapshot] does not change.
 //  5. [Tx.Put] of a message that is there keeps its body, so an engine may write the rest alone.
 //  6. [DB.Load] refuses a database that knows less than the durable marker says.
-//  7. Files are changed through failstop only, and damage that is met fails the store.
+//  7. Files are changed through failstop only, and damage that a read encounters fails the store.
 //
 // One write lock guards the database. Its caller holds it from [DB.Begin] until Apply has returned, and in every other
 // method that does not say otherwise. A transaction that wrote something must be applied; else the counts of its topics are
@@ -45,7 +44,7 @@ import (
 type Options struct {
 	// FS is the database's side of the fail-stop file system.
 	FS vfs.FS
-	// State is told of damage, and of failures that the engine cannot go on from.
+	// State is failed on damage, and on failures after which the engine cannot go on.
 	State *failstop.State
 	// Log gets what the engine complains of.
 	Log *slog.Logger
@@ -55,7 +54,7 @@ type Options struct {
 	Format uint32
 	// ReadOnly opens the database without changing a file.
 	ReadOnly bool
-	// Swept is told how many keys a step of a sweep has passed, deleted ones included. Nil: nobody is.
+	// Swept, unless nil, is called with the number of keys that a step of a sweep has passed, deleted ones included.
 	Swept func(order Order, keys int)
 }
 
@@ -76,15 +75,15 @@ type DB struct {
 	clock    atomic.Int64
 	// stale are the topics whose low watermark may be raised, each once.
 	stale []*Topic
-	// garbage are the topics that have left deleted messages on disk, each once.
+	// garbage are the topics whose deleted messages may take room on disk, each once.
 	garbage []*Topic
-	// deleted are the numbers of topics that were deleted and may have left much.
+	// deleted are the numbers of deleted topics, whose messages may take room on disk.
 	deleted []uint32
 	// large are the topics with at least largeFrom live messages.
 	large     map[*Topic]struct{}
 	largeFrom int64 // LargeTopic, but in tests
-	// remembered are finished IDs, stories what is kept of finished messages.
-	remembered, stories kept
+	// remembered are the finished IDs, finished the finished records.
+	remembered, finished kept
 	// ranges is how many ranges of keys were deleted since the engine's buffer was flushed for that.
 	ranges atomic.Int64
 }
@@ -94,7 +93,7 @@ type DB struct {
 func Open(dir string, o Options) (*DB, error) {
 	db := &DB{opt: o, dir: dir, state: o.State, large: make(map[*Topic]struct{}), largeFrom: LargeTopic}
 	db.remembered.ids, db.remembered.ends = keyFinished, keyForget
-	db.stories.ids, db.stories.ends = keyStory, keyStoryEnd
+	db.finished.ids, db.finished.ends = keyRecord, keyRecordEnd
 	type result struct {
 		kv  *pebble.DB
 		err error
@@ -140,7 +139,7 @@ func openError(err error) error {
 func (db *DB) engineOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS: db.opt.FS, Logger: engineLog{db}, ReadOnly: db.opt.ReadOnly,
-		// WAL chunks that tell what was synced let a torn end be told from damage.
+		// With WAL chunks that record what was synced, the engine can tell a torn end from damage.
 		FormatMajorVersion:          pebble.FormatWALSyncChunks,
 		CacheSize:                   db.opt.CacheBytes,
 		MemTableSize:                64 << 20,
@@ -163,9 +162,9 @@ func (db *DB) engineOptions() *pebble.Options {
 			},
 		},
 	}
-	// One compaction at a time. The scheduler that the database makes for itself looks ten times a second whether
-	// more are allowed now. That is most of what an idle store costs. Here their number never changes, and
-	// one that waits is started when the one before it is done.
+	// One compaction at a time. The engine's own scheduler polls ten times a second whether more compactions are allowed
+	// now, which is most of what an idle store costs. Here their number never changes, so polling is not needed: a compaction
+	// that waits is started when the one before it is done.
 	o.CompactionConcurrencyRange = func() (lower, upper int) { return 1, 1 }
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	for i := range o.Levels {
@@ -188,9 +187,9 @@ func maxOpenFiles(limit uint64) int {
 	return int(min(1000, limit/4))
 }
 
-// engineLog receives the engine's log. The engine calls Fatalf after failures that it cannot go on from. If Fatalf
-// returned, a write whose fsync failed would be reported as done. If it exited, the program of our user would end. So
-// it records the failure and stops the calling goroutine; those who wait for it wait for failed too.
+// engineLog receives the engine's log. The engine calls Fatalf after failures after which it cannot go on. If Fatalf
+// returned, a write whose fsync failed would be reported as done. If it exited, the program of our user would end. So Fatalf
+// fails the store and stops the calling goroutine for ever; whoever waits for that goroutine waits for State.Failed, too.
 type engineLog struct{ db *DB }
 
 func (l engineLog) Infof(string, ...any) {}
@@ -213,17 +212,17 @@ func (db *DB) Flush() error { return db.kv.Flush() }
 // files under second names. It syncs the log, and may stop the goroutine that calls it.
 func (db *DB) Checkpoint(dir string) error { return db.kv.Checkpoint(dir, pebble.WithFlushedWAL()) }
 
-// StartFlush is Flush that does not wait; the channel is closed when it is done.
+// StartFlush starts a Flush and does not wait for it. The channel is closed when the flush is done.
 func (db *DB) StartFlush() (<-chan struct{}, error) { return db.kv.AsyncFlush() }
 
-// Compact compacts all there is, so that no deleted message keeps its place. It needs no lock, and goes on in
-// the background when its context ends.
+// Compact compacts all tables, so that deleted messages take no room any more. It needs no lock, and goes on in the background
+// when its context ends.
 func (db *DB) Compact(ctx context.Context) error {
 	return db.kv.Compact(ctx, []byte{0}, []byte{255}, false)
 }
 
-// Close flushes and closes the database. Tables carry checksums throughout; the end of a log can be
-// damaged or cut off unseen. The engine may stop the goroutine that calls it.
+// Close flushes and closes the database. It flushes because tables have checksums throughout, while damage at the end of a log
+// would not be noticed. The engine may stop the goroutine that calls Close.
 func (db *DB) Close() error {
 	if db.opt.ReadOnly {
 		return db.kv.Close()
@@ -231,7 +230,7 @@ func (db *DB) Close() error {
 	return errors.Join(db.kv.Flush(), db.kv.Close())
 }
 
-// Stats says what the engine does and holds.
+// Stats describes the engine's files and background work.
 type Stats struct {
 	TableBytes uint64 // in tables
 	DiskBytes  uint64 // in all files
@@ -253,7 +252,7 @@ func (db *DB) Stats() Stats {
 // LastTxn is the number of the last transaction.
 func (db *DB) LastTxn() uint64 { return db.last }
 
-// NextNumber is the number of the next message: those of all that are stored lie below.
+// NextNumber is the number of the next message. The numbers of all stored messages are lower.
 func (db *DB) NextNumber() uint64 { return db.next }
 
 // Clock is the time in the last transaction that wrote it, in Unix milliseconds. It needs no lock.
@@ -280,7 +279,7 @@ func (db *DB) Live(topic uint32, at record.Position) ([]byte, error) {
 	return db.get(posKey(Live, topic, at))
 }
 
-// Limits say how much a read brings. It brings one message at least, if there is one.
+// Limits say how much a read returns. It returns one message at least, if there is one.
 type Limits struct {
 	Until int64 // Unix milliseconds of the last position
 	// Stop is the last position that is read, unless it is zero. With it nothing is known of what lies behind.
@@ -290,8 +289,8 @@ type Limits struct {
 	Overhead int64
 }
 
-// ReadDue reads the live messages of a topic behind a position. It tells where the first one stands that it left,
-// or MaxPosition if there is none.
+// ReadDue reads the live messages of a topic behind a position. next is the position of the first message that it did not read,
+// MaxPosition if there is none.
 func (db *DB) ReadDue(t *Topic, after record.Position, l Limits) (read []record.Stored, next record.Position, err error) {
 	next = record.MaxPosition
 	if l.Stop != (record.Position{}) {
@@ -324,16 +323,16 @@ const passLimit = 8192
 
 // NextRun finds the next messages of a topic: first is the first live one at or behind a position, MaxPosition if there is none.
 // stop is the last message before many deleted ones. It is zero when n messages, or those due up to until, can be read without
-// passing many. A deleted message stays in the way until a compaction drops it. So this
-// may take long; it needs no lock, and ends early with ctx.
+// passing many. An iterator has to pass each deleted message until a compaction drops it, so NextRun may take long. It needs no
+// lock, and ends early with ctx.
 func (db *DB) NextRun(ctx context.Context, topic uint32, from record.Position, until int64, n int) (first, stop record.Position, err error) {
 	it, err := db.iterate(db.kv, Live, topic, from, record.MaxPosition)
 	if err != nil {
 		return first, stop, db.state.ReadError("read a topic", err)
 	}
 	first = record.MaxPosition
-	var last record.Position // the last one met
-	began := 0               // what had been passed at the first one
+	var last record.Position // of the last live message
+	began := 0               // how many keys had been passed at the first live message
 	passed := func() int { return it.Stats().ForwardStepCount[pebble.InternalIterCall] }
 	ok := it.First()
 	for seen := 0; ok && seen <= n && last.Ms <= until && ctx.Err() == nil; ok = it.Next() {

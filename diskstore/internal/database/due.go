@@ -6,17 +6,17 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// LargeTopic is how many live messages make a topic large. Of large topics the database knows how many messages are due up to
-// the last look, and each transaction keeps that number right. So a look reads only what has become due since the one before.
-// Smaller topics cost nothing, and a backlog of n messages has at most n / LargeTopic large ones.
+// LargeTopic is how many live messages make a topic large. For large topics the database keeps how many messages were due at
+// the last count, and each transaction keeps that number right, so that a count reads only the messages that have become due
+// since the last one. Smaller topics keep no count, and n messages make at most n / LargeTopic topics large.
 const LargeTopic = 1000
 
 // dueCount is how many live messages of a topic are due up to a time. It is guarded by the write lock, but for found.
 type dueCount struct {
 	upTo int64
-	// n is that number; while they are still being counted it is how it has changed since that began.
+	// n is that number. While the count is under way, n is how much the number has changed since the count began.
 	n int64
-	// found is what was counted, or stillCounting or nobodyCounts.
+	// found is the result of the count, or stillCounting or nobodyCounts.
 	found atomic.Int64
 }
 
@@ -25,29 +25,29 @@ const (
 	nobodyCounts  = -2
 )
 
-// add notes that messages due at a time came, or went.
+// add adds n messages that are due at ms; n is negative when messages leave.
 func (c *dueCount) add(ms, n int64) {
 	if c != nil && ms <= c.upTo {
 		c.n += n
 	}
 }
 
-// addDue notes that live messages due at a time came, or went.
+// addDue adds n live messages that are due at ms; n is negative when messages leave.
 func (t *Topic) addDue(ms, n int64) {
 	t.due.add(ms, n)
 	t.counting.add(ms, n)
 }
 
-// Due is how many live messages of a topic are due, as far as that is known: Known before From. Those behind are to be
-// counted in the snapshot of the same moment.
+// Due is how many live messages of a topic are due, as far as that is known: Known of them lie before From. The caller counts
+// the due messages from From on in the snapshot of the same moment.
 type Due struct {
 	From  record.Position
 	Known int64
-	tell  *dueCount // nil when nobody wants to know
+	count *dueCount // receives the result; nil if it is not kept
 }
 
-// CountDue begins a count of the messages due up to now. Counted or Abandon must follow. Called with the write lock held, by
-// whoever takes a snapshot at that moment. now never goes back.
+// CountDue begins a count of the messages that are due at now. Counted or Abandon must follow. Called with the write lock held,
+// in the same moment in which the caller takes its snapshot. now never goes back.
 func (t *Topic) CountDue(now int64) Due {
 	if c := t.counting; c != nil {
 		switch n := c.found.Load(); n {
@@ -66,12 +66,12 @@ func (t *Topic) CountDue(now int64) Due {
 	if t.large && t.counting == nil {
 		t.counting = &dueCount{upTo: now}
 		t.counting.found.Store(stillCounting)
-		out.tell = t.counting
+		out.count = t.counting
 	}
 	return out
 }
 
-// CountDue does the same for each large topic, by number.
+// CountDue begins a count in each large topic, by the topic's number; see Topic.CountDue.
 func (db *DB) CountDue(now int64) map[uint32]Due {
 	counts := make(map[uint32]Due, len(db.large))
 	for t := range db.large {
@@ -80,21 +80,21 @@ func (db *DB) CountDue(now int64) map[uint32]Due {
 	return counts
 }
 
-// Counted tells how many messages are due in all, as of the snapshot. It needs no lock.
+// Counted ends a count: n is how many messages are due in all, as of the snapshot. It needs no lock.
 func (d Due) Counted(n int64) {
-	if d.tell != nil {
-		d.tell.found.Store(n)
+	if d.count != nil {
+		d.count.found.Store(n)
 	}
 }
 
-// Abandon tells that nobody counts any more, if Counted has not been called. It needs no lock.
+// Abandon ends a count without a result, unless Counted was called before. It needs no lock.
 func (d Due) Abandon() {
-	if d.tell != nil {
-		d.tell.found.CompareAndSwap(stillCounting, nobodyCounts)
+	if d.count != nil {
+		d.count.found.CompareAndSwap(stillCounting, nobodyCounts)
 	}
 }
 
-// noteLarge notes whether a topic is large, once its counts have changed.
+// noteLarge updates whether a topic is large, after its counts have changed.
 func (db *DB) noteLarge(t *Topic) {
 	large := !t.deleted && t.live >= db.largeFrom
 	if large == t.large {

@@ -25,12 +25,12 @@ import (
 //	                                                   its record has a Remember
 //	'f' topic(4) id                    -> until(8)     a finished ID that is remembered
 //	'x' until(8) topic(4) id           -> empty        finished IDs in the order they are forgotten
-//	's' topic(4) id                    -> story        what is kept of the message with this ID that finished last
-//	'u' until(8) topic(4) id           -> empty        stories in the order they are forgotten
+//	's' topic(4) id                    -> record       finished record of the message with this ID that finished last
+//	'u' until(8) topic(4) id           -> empty        finished records in the order they are deleted
 //
 // Every 'm' has its 'i' with kind live, every 'd' its 'i' with kind dead, and the reverse. 'n' counts them. Every 'f'
-// has its 'x', and every 's' its 'u'. Verify checks all this. An 'x' may have outlived its 'f' and its topic. It
-// may also be earlier than its 'f', when the ID was finished again. The same goes for 'u' and 's'. 'M' "topic" is
+// has its 'x', and every 's' its 'u'. Verifier checks all this. There may be an 'x' whose 'f' or topic was deleted, and
+// an 'x' with an earlier time than its 'f', when the ID was finished again. The same goes for 'u' and 's'. 'M' "topic" is
 // missing until a topic is made, and in stores of the first releases.
 //
 // The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
@@ -45,34 +45,34 @@ const (
 	keyID        = 'i'
 	keyFinished  = 'f'
 	keyForget    = 'x'
-	keyStory     = 's'
-	keyStoryEnd  = 'u'
+	keyRecord    = 's'
+	keyRecordEnd = 'u'
 )
 
-// Order is one of the orders in which messages, finished IDs or stories stand, and the letter of its keys.
+// Order is an order of messages, finished IDs or finished records, and the letter of its keys.
 type Order byte
 
 // The orders.
 const (
-	Live       Order = keyLive     // live messages, by due time
-	Dead       Order = keyDead     // dead messages, by time of death
-	Remembered Order = keyFinished // finished IDs
-	Forgotten  Order = keyForget   // finished IDs, by the time at which they are forgotten
-	Stories    Order = keyStory    // stories of finished messages
-	StoryEnds  Order = keyStoryEnd // stories, by the time at which they are forgotten
+	Live               Order = keyLive      // live messages, by due time
+	Dead               Order = keyDead      // dead messages, by time of death
+	Remembered         Order = keyFinished  // finished IDs
+	Forgotten          Order = keyForget    // finished IDs, by the time at which they are forgotten
+	FinishedRecords    Order = keyRecord    // finished records
+	FinishedRecordEnds Order = keyRecordEnd // finished records, by the time at which they are deleted
 )
 
-// Place is where the message with an ID stands. The zero Place is nowhere.
+// Place is the position of the message with an ID, and its order. The zero Place is nowhere.
 type Place struct {
 	Order Order // Live, Dead, or 0 for nowhere
 	At    record.Position
-	// Remembers tells that the record says how long the ID is remembered.
+	// Remembers says that the message's record has a time for which the ID is remembered.
 	Remembers bool
-	// Own tells that this very transaction has written it.
+	// Own says that the transaction which asks has itself written the place.
 	Own bool
 }
 
-// Nowhere tells that there is no message with the ID.
+// Nowhere tells whether there is no message with the ID.
 func (p Place) Nowhere() bool { return p.Order == 0 }
 
 func parsePlace(v []byte) (Place, error) {
@@ -93,7 +93,7 @@ func (p Place) value() []byte {
 	return b
 }
 
-// The keys of what holds for the whole store.
+// The keys of values that hold for the whole store.
 const (
 	metaVersion = "Mversion"
 	metaSeq     = "Mseq"
@@ -132,7 +132,7 @@ func idKey(kind byte, topic uint32, id string) []byte {
 	return append(b, id...)
 }
 
-// forgetKey is the key of an ID in the order in which something is forgotten: keyForget or keyStoryEnd.
+// forgetKey is the key of an ID in an order of deletion: keyForget or keyRecordEnd.
 func forgetKey(kind byte, until int64, topic uint32, id string) []byte {
 	b := make([]byte, 0, 13+len(id))
 	b = record.AppendTime(append(b, kind), until)

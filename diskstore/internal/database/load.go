@@ -14,7 +14,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Contents is what a database knows when it is opened.
+// Contents is what Load has read.
 type Contents struct {
 	Timed     bool  // Clock is known
 	Clock     int64 // Unix milliseconds that the store's clock has passed
@@ -28,13 +28,13 @@ type Loaded struct {
 	Settings punctual.Settings
 }
 
-// Load reads what is there as a whole, and readies the database for its first transaction. durable is a transaction
-// that is known to have been durable: a database that lacks it is damaged. Load writes nothing, else the next
-// opener would not notice.
+// Load reads the topics and the numbers that hold for the whole store, and prepares the database for its first transaction.
+// durable is a transaction that is known to have been durable: a database without it is damaged, and Load returns
+// punctual.ErrCorrupt. Load writes nothing, because the next Open is to notice the damage, too.
 func (db *DB) Load(durable uint64) (c Contents, err error) {
 	db.clock.Store(math.MinInt64) // the first transaction writes it
-	db.remembered.setFrom(db.remembered.floor(record.MinPosition.Ms))
-	db.stories.setFrom(db.stories.floor(record.MinPosition.Ms))
+	db.remembered.setFrom(db.remembered.endsFrom(record.MinPosition.Ms))
+	db.finished.setFrom(db.finished.endsFrom(record.MinPosition.Ms))
 	version, err := db.get([]byte(metaVersion))
 	if err != nil {
 		return c, err
@@ -44,7 +44,7 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 			v, db.opt.Format, punctual.ErrUnsupported)
 	}
 	if version == nil {
-		// The making of the store was cut short before its first write, or the database is not ours.
+		// The process ended before the first write of a new store, or the database is not one of a store.
 		if err := db.mustBeEmpty(); err != nil {
 			return c, err
 		}
@@ -68,7 +68,7 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 	if err := db.checkDurable(durable); err != nil {
 		return c, err
 	}
-	// Whatever is below the limits may have been given out. The first transaction reserves the next block.
+	// Every number below the limits may have been given out. The first transaction reserves the next block.
 	db.next, db.limit = beUint(meta[metaSeq]), beUint(meta[metaSeq])
 	c.NextToken = int64(beUint(meta[metaToken]))
 	db.topicNum = max(1, uint32(beUint(meta[metaTopic])))
@@ -143,7 +143,7 @@ func readTopics(from pebble.Reader) (infos []Info, err error) {
 		if i.Settings, err = settings.Decode(value[4:]); err != nil {
 			return fmt.Errorf("topic %s: %w", i.Name, err)
 		}
-		if n := counts[i.Num]; len(n) == 16 { // a topic that never had a message has none
+		if n := counts[i.Num]; len(n) == 16 { // a topic that never had a message has no counts
 			i.Live, i.Dead = int64(beUint(n[:8])), int64(beUint(n[8:]))
 		}
 		if mark := marks[i.Num]; mark != nil {
@@ -155,7 +155,7 @@ func readTopics(from pebble.Reader) (infos []Info, err error) {
 	return infos, err
 }
 
-// byTopic reads the values of the keys of a kind of which each topic has one.
+// byTopic reads the values of a kind of key that each topic has once at most, by the topic's number.
 func byTopic(from pebble.Reader, kind byte) (map[uint32][]byte, error) {
 	values := make(map[uint32][]byte)
 	return values, each(from, []byte{kind}, func(key, value []byte) error {

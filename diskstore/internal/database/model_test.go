@@ -33,7 +33,7 @@ type modelTopic struct {
 	settings   punctual.Settings
 	messages   map[string]modelMessage // by ID
 	remembered map[string]int64        // by ID, until when
-	stories    map[string]punctual.Finished
+	finished   map[string]punctual.Finished
 }
 
 type modelMessage struct {
@@ -46,7 +46,7 @@ type modelMessage struct {
 func (m model) clone() model {
 	c := model{make(map[string]*modelTopic), m.clock, m.last}
 	for name, t := range m.topics {
-		c.topics[name] = &modelTopic{t.settings, maps.Clone(t.messages), maps.Clone(t.remembered), maps.Clone(t.stories)}
+		c.topics[name] = &modelTopic{t.settings, maps.Clone(t.messages), maps.Clone(t.remembered), maps.Clone(t.finished)}
 	}
 	return c
 }
@@ -219,8 +219,8 @@ func (r *run) verb(tx *Tx) {
 			ID: id, Outcome: punctual.OutcomeAcked, At: storekit.FromMillis(now), Created: storekit.FromMillis(now - 1),
 			FirstDue: storekit.FromMillis(now), Due: storekit.FromMillis(now), KeptUntil: storekit.FromMillis(until),
 		}
-		tx.Tell(t, &f)
-		m.stories[id] = f
+		tx.KeepFinished(t, &f)
+		m.finished[id] = f
 	case verb == 3:
 		tx.Forget(t, id)
 		delete(m.remembered, id)
@@ -573,12 +573,12 @@ func TestForgetting(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		of := rapid.SampledFrom([]Order{Remembered, Stories}).Draw(t, "of")
+		of := rapid.SampledFrom([]Order{Remembered, FinishedRecords}).Draw(t, "of")
 		remember := func(tx *Tx) {
 			for range rapid.IntRange(0, 5).Draw(t, "IDs") {
 				id, until := fmt.Sprint(rapid.IntRange(0, 20).Draw(t, "ID")), now+rapid.Int64Range(1, 50).Draw(t, "ms")
-				if of == Stories {
-					tx.Tell(topic, &punctual.Finished{ID: id, KeptUntil: storekit.FromMillis(until)})
+				if of == FinishedRecords {
+					tx.KeepFinished(topic, &punctual.Finished{ID: id, KeptUntil: storekit.FromMillis(until)})
 				} else {
 					tx.Remember(topic, id, until)
 				}

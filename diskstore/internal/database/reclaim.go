@@ -10,26 +10,26 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// What is deleted keeps its place on disk until a compaction drops it, and the engine compacts
+// A deleted message takes room on disk until a compaction drops its keys, and the engine compacts
 // only when it is written to. A store that is drained and then idle would keep its size, and a
-// full disk would stay full however much is acked. So the reclaimer looks for stretches of keys in
-// which nothing lives and has them compacted, which reads them once and writes next to nothing. Where much was
-// deleted among messages that live, it has those stretches compacted in which at most half lives.
+// full disk would stay full however much is acked. So the reclaimer finds ranges of keys, called stretches, in
+// which all keys are deleted, and has them compacted, which reads them once and writes next to nothing. Where many messages
+// were deleted among others that stay, it compacts the stretches in which at most half of the bytes are not deleted.
 
 const (
 	reclaimBytes  = 64 << 20 // what a stretch must hold to be worth it,
 	reclaimShare  = 4        // and which part of all tables
-	reclaimLow    = 4 << 20  // the same when space is low
-	reclaimLeast  = 1 << 20  // with less a topic is not looked at again until it has left more
-	reclaimTopics = 1000     // looked at in one turn of the write lock
+	reclaimLow    = 4 << 20  // what a stretch must hold when space is low
+	reclaimLeast  = 1 << 20  // a topic with less is not examined again until more of its messages are deleted
+	reclaimTopics = 1000     // how many topics are examined while the write lock is held
 	removedShare  = 4        // the part of its messages that must have left a topic before all its keys are read
 )
 
-// Reclaimer gives the space of deleted messages back. It is for one goroutine.
+// Reclaimer frees the space of deleted messages. It is for one goroutine.
 type Reclaimer struct {
 	db *DB
-	// left is what earlier compactions could not drop because something was still reading it, by the
-	// beginning of the stretch. It is not tried again for that alone.
+	// left is how many bytes a compaction could not drop because a reader still used them, by the beginning of the stretch.
+	// The stretch is compacted again only when it has grown beyond that.
 	left map[string]uint64
 }
 
@@ -59,7 +59,7 @@ func (r *Reclaimer) Run(ctx context.Context, least uint64, locked func(context.C
 	if db.kv.Metrics().DiskSpaceUsage() < least {
 		return nil
 	}
-	var deleted []uint32 // one look at them is enough: what they leave does not grow
+	var deleted []uint32 // each is examined once, because what a deleted topic leaves does not grow
 	var topics int
 	err := locked(ctx, func() { deleted, db.deleted, topics = db.deleted, nil, len(db.garbage) })
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *Reclaimer) Run(ctx context.Context, least uint64, locked func(context.C
 		if err := locked(ctx, func() { found = db.stretches(min(topics, reclaimTopics)) }); err != nil {
 			return err
 		}
-		var again []*Topic // they may be worth it later
+		var again []*Topic // topics to examine again, because they may be worth a compaction later
 		for t, g := range found {
 			held, err := r.compact(ctx, g.stretches, least)
 			if err == nil && g.among {
@@ -149,7 +149,7 @@ func (r *Reclaimer) compactAmong(ctx context.Context, st stretch, least uint64) 
 	return r.divide(ctx, marks, least)
 }
 
-// divide compacts what lies between the first mark and the last one, or parts of it.
+// divide compacts the keys between the first mark and the last one, or parts of them.
 func (r *Reclaimer) divide(ctx context.Context, marks []mark, least uint64) error {
 	first, last := marks[0], marks[len(marks)-1]
 	size, err := r.db.kv.EstimateDiskUsage(first.key, last.key)
@@ -188,7 +188,7 @@ func (db *DB) marks(ctx context.Context, st stretch) ([]mark, error) {
 	return append(marks, mark{st.to, live}), db.state.ReadError("read what is deleted", cmp.Or(err, ctx.Err()))
 }
 
-// noteGarbage notes that deleted messages of a topic take room on disk.
+// noteGarbage adds a topic to those whose deleted messages take room on disk.
 func (db *DB) noteGarbage(t *Topic) {
 	if !t.isGarbage {
 		t.isGarbage = true
@@ -196,16 +196,16 @@ func (db *DB) noteGarbage(t *Topic) {
 	}
 }
 
-// garbage is where a topic may have left something.
+// garbage is where deleted messages of a topic may take room.
 type garbage struct {
-	stretches []stretch // in which nothing lives
-	among     bool      // much was deleted, perhaps among what lives
+	stretches []stretch // in which all keys are deleted
+	among     bool      // many messages were deleted, perhaps among others that stay
 }
 
-// stretches takes up to n topics that have left something. It returns the ranges of keys in which nothing lives by
-// their counts and lowest positions. Nothing is lost if they are wrong: a compaction drops only what was deleted.
+// stretches removes up to n topics from db.garbage. It returns for each the stretches in which all keys are deleted, by the
+// topic's counts and lowest positions. If these are wrong nothing is lost, because a compaction drops only deleted keys.
 func (db *DB) stretches(n int) map[*Topic]garbage {
-	// The oldest first: those that are noted again come behind them.
+	// The oldest come first, because topics to examine again are added at the end.
 	ts := db.garbage[:min(n, len(db.garbage))]
 	db.garbage = db.garbage[len(ts):]
 	found := make(map[*Topic]garbage, len(ts))
@@ -226,7 +226,7 @@ func (db *DB) stretches(n int) map[*Topic]garbage {
 		if t.live == 0 && t.dead == 0 {
 			g.stretches = append(g.stretches, wholeStretch(keyID, t.num))
 		}
-		// All keys are read then, so it is not done before many have gone.
+		// The reclaimer then reads all keys of the topic, so among is set only when many messages were deleted.
 		if g.among = t.removed > 0 && t.removed >= (t.live+t.dead)/removedShare; g.among {
 			t.removed = 0
 		}

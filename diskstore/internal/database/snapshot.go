@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// Snapshot is the database at one instant. Its methods need no lock, and may be called at the same time, but for Close.
+// Snapshot is the database at one instant. Its methods need no lock. All but Close are safe for concurrent use.
 type Snapshot struct {
 	db   *DB
 	snap *pebble.Snapshot
@@ -38,15 +38,15 @@ func (s *Snapshot) Get(topic uint32, order Order, at record.Position) ([]byte, e
 	return s.get(posKey(order, topic, at))
 }
 
-// Story returns what is kept of a finished message, false if nothing is.
-func (s *Snapshot) Story(topic uint32, id string) (f punctual.Finished, ok bool, err error) {
-	v, err := s.get(idKey(keyStory, topic, id))
+// Finished returns the finished record of an ID; ok is false if there is none.
+func (s *Snapshot) Finished(topic uint32, id string) (f punctual.Finished, ok bool, err error) {
+	v, err := s.get(idKey(keyRecord, topic, id))
 	if err != nil || v == nil {
 		return f, false, err
 	}
-	f, err = record.DecodeStory(v)
+	f, err = record.DecodeFinished(v)
 	f.ID = id
-	return f, err == nil, s.db.state.ReadError("read the story of "+id, err)
+	return f, err == nil, s.db.state.ReadError("read the finished record of "+id, err)
 }
 
 // Topics reads all topics, sorted by name.
@@ -55,10 +55,11 @@ func (s *Snapshot) Topics() ([]Info, error) {
 	return infos, s.db.state.ReadError("read", err)
 }
 
-// scanLooks is how often a scan looks whether to go on: each message may be read, with a body of MiBs.
-const scanLooks = 64
+// scanChecks is after how many messages a scan checks whether its context has ended. It is small, because the caller may read
+// each message, with a body of some MiB.
+const scanChecks = 64
 
-// Scan calls f for the messages of a topic in one order, from a position up to another, until it returns false.
+// Scan calls f for the messages of a topic in one order, from a position up to another, until f returns false.
 func (s *Snapshot) Scan(ctx context.Context, topic uint32, order Order, from, to record.Position, f func(record.Position) (bool, error)) error {
 	it, err := s.db.iterate(s.snap, order, topic, from, to)
 	if err != nil {
@@ -66,7 +67,7 @@ func (s *Snapshot) Scan(ctx context.Context, topic uint32, order Order, from, to
 	}
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
-		if n++; n%scanLooks == 0 {
+		if n++; n%scanChecks == 0 {
 			if err := s.db.state.Check(ctx); err != nil {
 				return errkind.JoinClose(err, it)
 			}

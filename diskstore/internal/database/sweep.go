@@ -11,9 +11,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// A step of a sweep begins with the write lock held, reads without it, and removes what it read in a transaction.
-// Each step begins where the last one ended. A deleted key stays in the way of an iterator until a
-// compaction drops it. So to begin anew each time would cost more with every step.
+// A step of a sweep begins with the write lock held, reads without the lock, and removes what it read in a transaction.
+// Each step begins where the last one ended, because an iterator has to pass deleted keys until a compaction drops them: if
+// each step began at the first key, it would pass all that the steps before it have deleted.
 
 // DeadSweep is one step of removing dead messages that died before a position.
 type DeadSweep struct {
@@ -25,7 +25,7 @@ type DeadSweep struct {
 	left  int64 // t.deadLeft when it began
 	it    *pebble.Iterator
 	found []deadMessage
-	next  record.Position // below it there are no others
+	next  record.Position // no dead message but those found lies below
 }
 
 type deadMessage struct {
@@ -33,7 +33,7 @@ type deadMessage struct {
 	id string
 }
 
-// SweepDead begins to remove up to limit dead messages that died before to. It returns nil when there is none for certain.
+// SweepDead begins to remove up to limit dead messages that died before to. It returns nil when there are certainly none.
 // Read must follow.
 func (tx *Tx) SweepDead(t *Topic, to record.Position, limit int) (*DeadSweep, error) {
 	if !t.deadFrom.Less(to) {
@@ -46,18 +46,18 @@ func (tx *Tx) SweepDead(t *Topic, to record.Position, limit int) (*DeadSweep, er
 	return &DeadSweep{db: tx.db, t: t, to: to, began: tx.now, limit: limit, left: t.deadLeft, it: it}, nil
 }
 
-// Read finds what is to go. It needs no lock.
+// Read finds the messages to remove. It needs no lock.
 func (s *DeadSweep) Read() error {
-	s.next = record.Position{Ms: s.began} // who has died since, has died later
+	s.next = record.Position{Ms: s.began} // messages that die while Read runs, die at this time or later
 	for ok := s.it.First(); ok; ok = s.it.Next() {
 		p, err := parsePosKey(s.it.Key())
 		if err != nil {
 			return s.db.state.ReadError("sweep", errkind.JoinClose(err, s.it))
 		}
 		if len(s.found) == s.limit || !p.Less(s.to) {
-			s.next = record.Position{Ms: p.Ms} // others may die in the same millisecond, and lie before it
+			s.next = record.Position{Ms: p.Ms} // other messages may die in the same millisecond, and lie before p
 			if n := len(s.found); n > 0 && s.next.Less(s.found[n-1].at) {
-				s.next = s.found[n-1].at.Next() // nobody dies in a millisecond whose retention is over
+				s.next = s.found[n-1].at.Next() // no message dies any more in a millisecond that is past its retention
 			}
 			break
 		}
@@ -71,14 +71,15 @@ func (s *DeadSweep) Read() error {
 	return s.db.state.ReadError("sweep", errkind.JoinClose(s.it.Error(), s.it))
 }
 
-// RemoveSwept removes what a step has found and is still dead as it was. more tells that there may be others.
+// RemoveSwept removes the messages that a step has found and that are still dead at the same position. more says that there may
+// be others.
 func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 	t := s.t
 	if t.deleted {
 		return false, nil
 	}
 	found := s.found
-	if t.deadLeft != s.left { // others have taken dead messages away meanwhile
+	if t.deadLeft != s.left { // other transactions have removed dead messages meanwhile
 		found = nil
 		for _, d := range s.found {
 			p, err := tx.Find(t, d.id)
@@ -99,15 +100,15 @@ func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 	return len(found) == s.limit, nil
 }
 
-// kept is what is kept of finished messages for a time. One set of keys is by topic and ID, and their values begin
-// with the time until which they are kept. The other set is in the order of that time. All but at is guarded by the
+// kept describes the finished IDs that are remembered, or the finished records. Both have two sets of keys: ids is by topic and
+// ID, with values that begin with the end of the retention; ends is in the order of that time. All but at is guarded by the
 // write lock.
 type kept struct {
 	ids, ends byte // the letters of the keys
-	// from: below it there is no key of ends. at is the time of it.
+	// from is a key below which there is no key of ends. at is the time in from.
 	from []byte
 	at   atomic.Int64
-	// since has the keys of ids that were written since a sweep began to read them; nil while none does.
+	// since has the keys of ids that were written since a sweep began to read; nil while no sweep reads.
 	since map[string]bool
 }
 
@@ -116,18 +117,19 @@ func (k *kept) setFrom(key []byte) {
 	k.at.Store(record.Time(key[1:]))
 }
 
-// floor is where the keys of ends of a time begin.
-func (k *kept) floor(ms int64) []byte { return record.AppendTime([]byte{k.ends}, ms) }
+// from is where the keys of ends of a time begin.
+func (k *kept) endsFrom(ms int64) []byte { return record.AppendTime([]byte{k.ends}, ms) }
 
-// kept is what the keys of an order keep: Remembered or Stories.
+// kept returns the remembered IDs (Remembered) or the finished records (FinishedRecords).
 func (db *DB) kept(of Order) *kept {
-	if of == Stories {
-		return &db.stories
+	if of == FinishedRecords {
+		return &db.finished
 	}
 	return &db.remembered
 }
 
-// ForgetSweep is one step of forgetting finished IDs, or stories, whose time is over. One of each runs at a time.
+// ForgetSweep is one step of deleting finished IDs, or finished records, that are past their retention. One of each runs at a
+// time.
 type ForgetSweep struct {
 	db    *DB
 	of    *kept
@@ -135,16 +137,17 @@ type ForgetSweep struct {
 	limit int
 	it    *pebble.Iterator
 	found []forgotten
-	next  []byte // of the keys of ends that were there when it began, the first that stays
+	next  []byte // the first key of ends that stays, of those that existed when the step began
 }
 
-// forgotten is an ID whose time is over: its key of ends, and its key of ids if that goes too.
+// forgotten is an ID that is past its retention: its key of ends, and its key of ids if that is deleted, too.
 type forgotten struct{ end, key []byte }
 
-// ForgetDue tells whether there may be something whose time is over: finished IDs (Remembered) or Stories. It needs no lock.
+// ForgetDue tells whether some finished IDs (Remembered) or FinishedRecords may be past their retention. It needs no lock.
 func (db *DB) ForgetDue(of Order, now int64) bool { return db.kept(of).at.Load() <= now }
 
-// SweepFinished begins to forget up to limit finished IDs (Remembered) or Stories. Read must follow, and then Tx.ForgetSwept.
+// SweepFinished begins to delete up to limit finished IDs (Remembered) or FinishedRecords. Read must follow, and then
+// Tx.ForgetSwept.
 func (tx *Tx) SweepFinished(of Order, limit int) (*ForgetSweep, error) {
 	db, k := tx.db, tx.db.kept(of)
 	it, err := db.kv.NewIter(&pebble.IterOptions{LowerBound: k.from, UpperBound: []byte{k.ends + 1}})
@@ -155,9 +158,9 @@ func (tx *Tx) SweepFinished(of Order, limit int) (*ForgetSweep, error) {
 	return &ForgetSweep{db: db, of: k, now: tx.now, limit: limit, it: it}, nil
 }
 
-// Read finds what is to go. It needs no lock.
+// Read finds the keys to delete. It needs no lock.
 func (s *ForgetSweep) Read() error {
-	s.next = s.of.floor(math.MaxInt64)
+	s.next = s.of.endsFrom(math.MaxInt64)
 	for ok := s.it.First(); ok; ok = s.it.Next() {
 		end := bytes.Clone(s.it.Key())
 		until, num, id, err := parseForgetKey(end)
@@ -174,7 +177,7 @@ func (s *ForgetSweep) Read() error {
 		if err != nil {
 			return errkind.JoinClose(err, s.it)
 		}
-		// Else the ID was pushed again since, or has finished again and is kept longer.
+		// Otherwise the ID was pushed again since, or has finished again and is kept longer.
 		if len(v) >= 8 && record.Time(v) <= s.now {
 			o.key = key
 		}
@@ -184,7 +187,7 @@ func (s *ForgetSweep) Read() error {
 	return s.db.state.ReadError("sweep", errkind.JoinClose(s.it.Error(), s.it))
 }
 
-// ForgetSwept forgets what a step has found. more tells that there may be others.
+// ForgetSwept deletes the keys that a step has found. more says that there may be others.
 func (tx *Tx) ForgetSwept(s *ForgetSweep) (more bool) {
 	since := s.of.since
 	s.of.since = nil
@@ -195,8 +198,8 @@ func (tx *Tx) ForgetSwept(s *ForgetSweep) (more bool) {
 		}
 	}
 	next := s.next
-	if floor := s.of.floor(s.now + 1); len(since) > 0 && bytes.Compare(floor, next) < 0 {
-		next = floor // the time of what was written since then ends later
+	if from := s.of.endsFrom(s.now + 1); len(since) > 0 && bytes.Compare(from, next) < 0 {
+		next = from // the time of what was written since then ends later
 	}
 	s.of.setFrom(next)
 	return len(s.found) == s.limit

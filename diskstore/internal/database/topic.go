@@ -14,30 +14,30 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Topic is what the database knows of a topic. All but its name and number is guarded by the write lock.
+// Topic is one topic of the database. All but its name and number is guarded by the write lock.
 type Topic struct {
 	name string
 	num  uint32
 
 	live, dead int64
-	// lowest: no live message lies below; it is stored.
+	// lowest is a position below which no live message lies. It is stored.
 	lowest record.Position
-	// deadFrom: no dead message lies below; MaxPosition if there are none.
+	// deadFrom is a position below which no dead message lies, MaxPosition if there are none.
 	deadFrom record.Position
-	// deadLeft counts the dead messages that have left.
+	// deadLeft counts the dead messages that were removed or revived, so that a sweep notices changes.
 	deadLeft int64
-	// removed counts the messages that left a place on disk since all keys were read for what was deleted among them. When the
-	// database is opened that is not known, and they are taken for many.
+	// removed counts the messages that were deleted or moved on disk since the reclaimer last read all keys of the topic. When
+	// the database is opened the number is not known, and is set to the number of messages.
 	removed int64
-	// large tells that there are many live messages; due and counting are kept of those alone. due is the last count, counting
-	// the one under way.
+	// large says that the topic has many live messages. Only large topics have due, the last count of due messages, and
+	// counting, the count under way.
 	large         bool
 	due, counting *dueCount
-	// version counts the changes of the topic's IDs: stored, remembered and with a story.
+	// version counts the changes of the topic's IDs: those of stored messages, remembered ones, and those of finished records.
 	version uint64
 
-	countedIn *Tx // writes the counts
-	loweredIn *Tx // writes lowest
+	countedIn *Tx // the last transaction that writes the counts
+	loweredIn *Tx // the last transaction that writes lowest
 	isStale   bool
 	isGarbage bool
 	deleted   bool
@@ -65,7 +65,8 @@ func (t *Topic) Lowest() record.Position { return t.lowest }
 // DeadFrom is a position below which no dead message lies, MaxPosition if there are none.
 func (t *Topic) DeadFrom() record.Position { return t.deadFrom }
 
-// AddTopic makes a topic. The last number is never given out: behind it the next one would be that of another topic.
+// AddTopic makes a topic. The largest number is never given out, because the one after it would overflow to that of another
+// topic.
 func (tx *Tx) AddTopic(name string, set punctual.Settings) (*Topic, error) {
 	db := tx.db
 	if db.topicNum == math.MaxUint32 {
@@ -87,13 +88,14 @@ func (tx *Tx) PutSettings(t *Topic, set punctual.Settings) {
 	tx.set(nameKey(t.name), append(binary.BigEndian.AppendUint32(nil, t.num), settings...))
 }
 
-// SetLowest says that no live message lies below a position.
+// SetLowest records that no live message of a topic lies below a position.
 func (tx *Tx) SetLowest(t *Topic, p record.Position) {
 	t.lowest = p
 	tx.set(topicKey(keyWatermark, t.num), p.Append(nil))
 }
 
-// Stale takes up to n topics whose lowest position may be raised since it was set, and tells whether there are more.
+// Stale removes up to n topics from the list of those whose lowest position may be raised, and returns them. more says that
+// the list has others.
 func (db *DB) Stale(n int) (ts []*Topic, more bool) {
 	cut := max(0, len(db.stale)-n)
 	for _, t := range db.stale[cut:] {
@@ -106,7 +108,7 @@ func (db *DB) Stale(n int) (ts []*Topic, more bool) {
 	return ts, cut > 0
 }
 
-// HasStale tells whether Stale would take a topic.
+// HasStale tells whether Stale would return a topic.
 func (db *DB) HasStale() bool { return len(db.stale) > 0 }
 
 // A deletion of a range costs every reader until it is flushed. The engine keeps such deletions of its buffer in one
@@ -117,13 +119,13 @@ const (
 	DeleteRanges = 64   // ranges after which the engine's buffer is flushed
 )
 
-// TopicKeys are all keys of a small topic, as of one version of it.
+// TopicKeys are all keys of a small topic at one version of the topic.
 type TopicKeys struct {
 	db      *DB
 	t       *Topic
 	version uint64
 	snap    *pebble.Snapshot
-	all     bool // there are no others
+	all     bool // the topic has no other keys
 	keys    [][]byte
 }
 
@@ -137,7 +139,7 @@ func (k *TopicKeys) Len() int { return len(k.keys) }
 
 // Read reads the keys. It needs no lock.
 func (k *TopicKeys) Read() (err error) {
-	for _, kind := range []byte{keyID, keyFinished, keyStory} {
+	for _, kind := range []byte{keyID, keyFinished, keyRecord} {
 		if k.all && err == nil {
 			err = k.read(kind)
 		}
@@ -170,8 +172,9 @@ func (k *TopicKeys) read(kind byte) error {
 	return errkind.JoinClose(it.Error(), it)
 }
 
-// DeleteTopic deletes a topic and all that is in it, key by key if those that were read are all there are.
-// The topic is of no use afterwards. What is left are keys of 'x' and 'u', which a sweep drops when their time comes.
+// DeleteTopic deletes a topic with its messages, IDs and finished records. It deletes key by key if k has all keys of the topic
+// as it is now, and by ranges otherwise. The topic must not be used afterwards. The keys of 'x' and 'u' stay; a sweep deletes
+// them when their time is over.
 func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 	tx.set(nameKey(t.name), nil)
 	tx.set(topicKey(keyCounts, t.num), nil)
@@ -181,7 +184,7 @@ func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 			tx.set(key, nil)
 		}
 	} else {
-		for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyStory} {
+		for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyRecord} {
 			tx.deleteRange(topicKey(kind, t.num))
 		}
 	}

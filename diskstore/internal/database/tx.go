@@ -14,9 +14,10 @@ import (
 // NumberBlock is how many message numbers are reserved on disk at a time, so that none is given out twice.
 const NumberBlock = 1 << 20
 
-// Tx is a transaction: what it writes, and what it has counted. It is guarded by the write lock until Apply has returned.
+// Tx is a transaction: its writes, and the topics whose counts it changes. It is guarded by the write lock until Apply has
+// returned.
 type Tx struct {
-	// Num is the number of the transaction, one more than that of the one before. One that is not applied leaves it to the next.
+	// Num is the number of the transaction, one more than that of the last transaction that was applied.
 	Num uint64
 
 	db      *DB
@@ -25,7 +26,8 @@ type Tx struct {
 	counted []*Topic // topics whose counts changed, each once
 	lowered []*Topic // topics that got a message below their lowest position, each once
 	ranges  int      // how many ranges of keys it deletes
-	// own are the keys of messages and IDs that it wrote in the first indexed bytes of the batch; nil: deleted.
+	// own has the keys of messages and IDs that the transaction wrote in the first indexed bytes of the batch. The value of a
+	// deleted key is nil.
 	own     map[string][]byte
 	indexed int
 }
@@ -41,9 +43,9 @@ func (tx *Tx) Size() int {
 	return tx.b.Len()
 }
 
-// Apply makes the transaction visible to every later one. It adds what every transaction writes: its number, the
-// clock if that has moved on, counts, lowest positions, and numbers when they run short. All lease tokens below
-// tokens are used up with it; 0 says nothing of them. It may hang with the disk.
+// Apply makes the transaction visible to every later one. First it adds what every transaction writes: its number, the
+// clock if the time has moved on, counts, lowest positions, and the next block of message numbers when they run short. tokens
+// is the new limit below which all lease tokens are used up, 0 if it stays. If the disk hangs, Apply does.
 func (tx *Tx) Apply(tokens int64) error {
 	db := tx.db
 	db.last = tx.Num
@@ -79,8 +81,8 @@ func (tx *Tx) Apply(tokens int64) error {
 	return db.kv.ApplyNoSyncWait(tx.b, pebble.Sync)
 }
 
-// Wait returns when the transaction and all before it are durable. It needs no lock. After an error the
-// outcome is open.
+// Wait returns when the transaction and all before it are durable. It needs no lock. After an error it is unknown whether the
+// transaction is durable.
 func (tx *Tx) Wait() error {
 	if err := tx.b.SyncWait(); err != nil {
 		return err
@@ -89,20 +91,20 @@ func (tx *Tx) Wait() error {
 	return tx.b.Close()
 }
 
-// SetClock writes the time of the transaction, which makes that it is not empty.
+// SetClock writes the time of the transaction, also when the transaction changes nothing else.
 func (tx *Tx) SetClock() {
 	tx.db.clock.Store(tx.now)
 	tx.set([]byte(metaClock), record.AppendTime(nil, tx.now))
 }
 
-// must panics: a batch only fails when it was closed, which is our mistake.
+// must panics on an error of a batch. A batch fails only after it was closed, which is a mistake in this package.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// set writes a key. To nil deletes it.
+// set writes a key. A nil value deletes the key.
 func (tx *Tx) set(key, value []byte) {
 	if value == nil {
 		must(tx.batch().Delete(key, nil))
@@ -117,7 +119,7 @@ func (tx *Tx) deleteRange(prefix []byte) {
 	tx.ranges++
 }
 
-// batch returns the batch, which is made with the first change.
+// batch returns the batch, and makes it for the first change.
 func (tx *Tx) batch() *pebble.Batch {
 	if tx.b == nil {
 		tx.b = tx.db.kv.NewBatch()
@@ -138,7 +140,8 @@ func (tx *Tx) get(key []byte) (v []byte, own bool, err error) {
 	return v, false, err
 }
 
-// index notes what the transaction has written since the last look. Most never look.
+// index adds to own what the transaction has written since the last call. Most transactions never read what they wrote, so the
+// index is made when one does.
 func (tx *Tx) index(size int) {
 	if tx.own == nil {
 		tx.own = make(map[string][]byte)
@@ -191,7 +194,7 @@ func (tx *Tx) Read(t *Topic, p Place) (*record.Record, error) {
 	return r, nil
 }
 
-// Remembered tells whether the ID is that of a finished message that the topic remembers.
+// Remembered tells whether an ID is that of a finished message which the topic remembers.
 func (tx *Tx) Remembered(t *Topic, id string) (bool, error) {
 	v, _, err := tx.get(idKey(keyFinished, t.num, id))
 	if err != nil || v == nil {
@@ -231,8 +234,8 @@ func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record) {
 	tx.move(t, r.ID, Place{Order: Live, At: from}, to, r.Encode())
 }
 
-// move takes a message from one place to another. It changes the record, where its ID leads, the counts of its topic,
-// and below which position there is none. What came from nowhere is new, and what goes there is deleted.
+// move moves a message from one place to another. It writes the record, the place of the ID, the counts of the topic, and the
+// position below which the topic has no message. A message that comes from nowhere is new, and one that goes nowhere is deleted.
 func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	t.version++
 	if from.Order != to.Order {
@@ -286,7 +289,8 @@ func (tx *Tx) count(t *Topic) {
 	}
 }
 
-// noteRemoved notes that n messages left a place on disk: the lowest position of their topic may be raised, and they take room.
+// noteRemoved records that n messages of a topic were deleted or moved: the topic's lowest position may be raised, and the keys
+// of these messages take room until a compaction drops them.
 func (db *DB) noteRemoved(t *Topic, n int64) {
 	if !t.isStale {
 		t.isStale = true
@@ -302,11 +306,11 @@ func (tx *Tx) Remember(t *Topic, id string, until int64) {
 }
 
 // Tell keeps the finished record of a message, in place of an earlier one of the same ID.
-func (tx *Tx) Tell(t *Topic, f *punctual.Finished) {
-	tx.keep(&tx.db.stories, t, f.ID, record.EncodeStory(f))
+func (tx *Tx) KeepFinished(t *Topic, f *punctual.Finished) {
+	tx.keep(&tx.db.finished, t, f.ID, record.EncodeFinished(f))
 }
 
-// keep keeps something of an ID. The value begins with the time until which.
+// keep writes a value of an ID that is kept for some time. The value begins with the end of that time.
 func (tx *Tx) keep(k *kept, t *Topic, id string, value []byte) {
 	key, end := idKey(k.ids, t.num, id), forgetKey(k.ends, record.Time(value), t.num, id)
 	t.version++
@@ -320,5 +324,5 @@ func (tx *Tx) keep(k *kept, t *Topic, id string, value []byte) {
 	}
 }
 
-// Forget ends the memory of an ID that is in use again.
+// Forget deletes a remembered ID, because the ID is in use again.
 func (tx *Tx) Forget(t *Topic, id string) { tx.set(idKey(keyFinished, t.num, id), nil) }

@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// VerifyTables has the engine compare its levels. It looks at no context, and needs no lock. An engine that
-// panics on what it reads is damaged.
+// VerifyTables has the engine compare its levels. It cannot be cancelled, and needs no lock. If the engine panics, the database
+// is taken for damaged.
 func (db *DB) VerifyTables() (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -18,11 +18,11 @@ func (db *DB) VerifyTables() (err error) {
 	return db.kv.CheckLevels(nil)
 }
 
-// Verifier is told what a look through everything meets.
+// Verifier receives what a verification reads and finds.
 type Verifier struct {
-	// Step is called for each key, before it is looked at; its error ends the look.
+	// Step is called for each key, before the key is checked. An error of Step ends the verification.
 	Step func(message bool) error
-	// Problem is called for each thing that is wrong.
+	// Problem is called for each problem.
 	Problem func(format string, args ...any)
 }
 
@@ -95,14 +95,14 @@ func (s *Snapshot) verifyMessages(t Info, order Order, v Verifier) (n int64, err
 	return n, err
 }
 
-// VerifyRest looks for keys that belong to none of the topics, and for remembered IDs and stories that would never be
-// forgotten.
+// VerifyRest reports keys that belong to none of the topics, and remembered IDs and finished records that no sweep would ever
+// delete.
 func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
 	known := make(map[uint32]bool, len(ts))
 	for _, t := range ts {
 		known[t.Num] = true
 	}
-	for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyStory, keyCounts, keyWatermark} {
+	for _, kind := range []byte{keyLive, keyDead, keyID, keyFinished, keyRecord, keyCounts, keyWatermark} {
 		err := v.each(s, []byte{kind}, false, func(key, value []byte) error {
 			switch {
 			case len(key) < 5:
@@ -111,8 +111,8 @@ func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
 				v.Problem("key %x belongs to no topic", key)
 			case kind == keyFinished && len(value) != 8:
 				v.Problem("remembered ID %q has the time %x", key[5:], value)
-			case kind == keyStory:
-				return s.verifyStory(key, value, v)
+			case kind == keyRecord:
+				return s.verifyFinished(key, value, v)
 			case kind == keyFinished:
 				forget, err := s.get(forgetKey(keyForget, record.Time(value), binary.BigEndian.Uint32(key[1:]), string(key[5:])))
 				if err == nil && forget == nil {
@@ -129,16 +129,16 @@ func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
 	return nil
 }
 
-// verifyStory looks whether a story can be read, and is forgotten one day.
-func (s *Snapshot) verifyStory(key, value []byte, v Verifier) error {
+// verifyFinished reports a finished record that cannot be read, or that no sweep would ever delete.
+func (s *Snapshot) verifyFinished(key, value []byte, v Verifier) error {
 	id := string(key[5:])
-	if _, err := record.DecodeStory(value); err != nil {
-		v.Problem("story of %q: %v", id, err)
+	if _, err := record.DecodeFinished(value); err != nil {
+		v.Problem("finished record of %q: %v", id, err)
 		return nil
 	}
-	end, err := s.get(forgetKey(keyStoryEnd, record.Time(value), binary.BigEndian.Uint32(key[1:]), id))
+	end, err := s.get(forgetKey(keyRecordEnd, record.Time(value), binary.BigEndian.Uint32(key[1:]), id))
 	if err == nil && end == nil {
-		v.Problem("story of %q would never be forgotten", id)
+		v.Problem("finished record of %q would never be forgotten", id)
 	}
 	return err
 }

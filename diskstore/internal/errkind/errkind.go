@@ -16,7 +16,7 @@ import (
 )
 
 // plainError is an error of the database in one line. The database adds stacks and internal notes to its
-// texts, and more of them when an error is logged. They help nobody who has to mend a disk.
+// texts, which do not help an operator who has to repair a disk.
 type plainError struct{ err error }
 
 // Plain returns err with a text of one line.
@@ -80,12 +80,13 @@ func Classify(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// NoFileLeft tells errors of opening a file when the process, or the machine, has as many open as it may have. Nothing has happened then.
+// NoFileLeft tells whether a file could not be opened because the process, or the machine, has as many files open as it may have.
+// Nothing was changed then.
 func NoFileLeft(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// RefusedBySystem tells errors that the operating system gave, as opposed to damage found.
+// RefusedBySystem tells whether an error came from the operating system, as opposed to damage that was found.
 func RefusedBySystem(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && errno != syscall.ENOENT

@@ -5,21 +5,22 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// What is taken out of memory here is on disk as it was, until the transaction of the caller deletes or moves it. So all of
-// these are called with the write lock held, and when the transaction does not come about the store ends.
+// Detaching a message removes it from memory alone: on disk it stays as it was until the transaction of the caller deletes or
+// moves it. So every method here is called with the write lock held, and the store must end when the transaction fails,
+// because otherwise nobody would ever deliver the message.
 
-// Detached is a message that is in memory no more, and that nobody can claim. Only this package makes one.
+// Detached is a message that was removed from memory, so that nobody can claim it. Only this package makes one.
 type Detached struct {
 	Topic     *Topic
 	ID        string       // known if it was leased
 	Lease     record.Lease // its place on disk, and the last lease since the record was written; token 0 if there was none
 	Began     int64        // when that lease was made, in Unix milliseconds; 0 when it was made before the store was opened
 	Cancelled bool         // no attempt was to follow the lease
-	Finished  bool         // it was acked: it is to be deleted, and nobody is to be told that it was there
+	Finished  bool         // the message was acked: the caller deletes it, and answers as if it had not been there
 }
 
-// State is the state of a live message, and when it next needs attention: its due time, or the end of its lease. A finished message
-// has StateNone.
+// State returns the state of a live message, and when the message next needs attention: its due time, or the end of its lease.
+// A finished message has StateNone.
 func (t *Topic) State(p record.Position, now int64) (st punctual.State, next int64) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -35,14 +36,14 @@ func (t *Topic) State(p record.Position, now int64) (st punctual.State, next int
 	return punctual.StateScheduled, p.Ms
 }
 
-// Detach takes a message out of memory, whatever its state.
+// Detach removes a message from memory, whatever its state.
 func (t *Topic) Detach(p record.Position) Detached {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	return t.detach(p)
 }
 
-// DetachUnleased does the same unless somebody holds a lease on the message at now.
+// DetachUnleased removes a message from memory unless a lease on the message is current at now; then ok is false.
 func (t *Topic) DetachUnleased(p record.Position, now int64) (d Detached, ok bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -52,7 +53,8 @@ func (t *Topic) DetachUnleased(p record.Position, now int64) (d Detached, ok boo
 	return t.detach(p), true
 }
 
-// Cancel does the same, and in the same step sees to it that no attempt follows the lease that somebody holds (P5).
+// Cancel removes a message from memory. If a lease on the message is current at now, Cancel marks the message instead, so that
+// no attempt follows that lease (P5), and ok is false. Both are one step, so no claim can come between.
 func (t *Topic) Cancel(p record.Position, now int64) (d Detached, ok bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -63,7 +65,7 @@ func (t *Topic) Cancel(p record.Position, now int64) (d Detached, ok bool) {
 	return t.detach(p), true
 }
 
-// detach is Detach, called with mu held. A message that is on disk alone is let go as it is.
+// detach is Detach, called with mu held. Of a message that is on disk alone it knows no more than the position.
 func (t *Topic) detach(p record.Position) Detached {
 	if m := t.messages[p.Seq]; m != nil {
 		return t.x.detach(m)
@@ -71,7 +73,7 @@ func (t *Topic) detach(p record.Position) Detached {
 	return Detached{Topic: t, Lease: record.Lease{Topic: t.Num, At: p}}
 }
 
-// DetachHeld takes a leased message out of memory if the lease is still that of h, with the same token.
+// DetachHeld removes a leased message from memory if its lease still has the token of h.
 func (x *Index) DetachHeld(h Held) (d Detached, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -82,18 +84,19 @@ func (x *Index) DetachHeld(h Held) (d Detached, ok bool) {
 	return x.detach(m), true
 }
 
-// DetachTaken takes a message out of memory that a claim has taken and must not deliver, unless somebody else has.
-func (x *Index) DetachTaken(c *Taken) (d Detached, ok bool) {
+// DetachReserved removes from memory a message that a claim has reserved and must not deliver. ok is false when another
+// transaction has detached the message since.
+func (x *Index) DetachReserved(c *Reserved) (d Detached, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if c.m.state != stateTaken {
+	if c.m.state != stateReserved {
 		return Detached{}, false
 	}
 	return x.detach(c.m), true
 }
 
-// TakeFinished takes up to n finished messages out of memory, which are to be deleted from disk, and tells whether there are more.
-func (x *Index) TakeFinished(n int) (ds []Detached, more bool) {
+// DetachFinished removes up to n finished messages from memory, which the caller deletes from disk. more says that some are left.
+func (x *Index) DetachFinished(n int) (ds []Detached, more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := len(x.inHand.topics) - 1; i >= 0 && x.finished > 0; i-- { // a topic that has nothing left leaves the list

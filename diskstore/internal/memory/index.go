@@ -1,17 +1,17 @@
-// Package memory knows every message that a store has in memory. Each of them is on the timeline of
-// its topic, in exactly one state:
+// Package memory has the messages that a store keeps in memory, and decides which of them is delivered next. Each message is on
+// the timeline of its topic, in exactly one state:
 //
 //	pending    its transaction is applied, and not durable yet
 //	window     near its due time, with its record
-//	taken      a claim has it and has not made the lease yet
+//	reserved   a claim will deliver it and has not made the lease yet
 //	leased     under a lease, which may have run out
 //	finished   acked, and still on disk
 //
-// All other messages are on disk alone. What leaves memory because it leaves the disk, or moves on it, does so as a
-// Detached value, which only this package makes.
+// All other messages are on disk alone. A message that is deleted from disk, or moved there, first leaves memory as a Detached
+// value. Only this package makes one, so no message can be deleted while a claim may still deliver it.
 //
-// Every method of Index and Topic is one atomic step under one lock. The package knows neither files, nor
-// the write lock of the store, nor goroutines. A method that says so is called with the write lock held.
+// Every method of Index and Topic is one atomic step under one lock. The package reads no files, starts no goroutines, and
+// does not lock the write lock of the store: methods that need it say that they are called with it held.
 package memory
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// Never is a time that no clock reaches, in Unix milliseconds.
+// Never stands for "nothing is due", in Unix milliseconds. It sorts behind every real time.
 const Never int64 = 1<<63 - 1
 
-// Index is what a store has in memory, over all topics. Its methods are safe for concurrent use.
+// Index has the messages in memory of all topics. Its methods are safe for concurrent use.
 type Index struct {
-	// notify hints claims that would sleep past a time; see New.
+	// notify wakes claims that would sleep past a time; see New.
 	notify func(topic string, at int64)
 	// loadHint holds one hint for the loader.
 	loadHint chan struct{}
@@ -41,19 +41,19 @@ type Index struct {
 	// remembering is how many leased messages have message.remembers.
 	remembering int
 	tokens      tokens
-	// account says what all that costs.
+	// account adds up what the messages cost.
 	account account
 	// inWindow are the topics with messages in the window, inHand those with messages in another state.
 	inWindow, inHand topicSet
 	// toLoad are the topics to load ahead, by the time of the next message on disk: a queue of byDiskNext.
 	toLoad []*Topic
-	// loaderUntil is when the loader wakes by itself; crowded tells that it waits for room.
+	// loaderUntil is when the loader wakes by itself. crowded says that the loader waits for room.
 	loaderUntil int64
 	crowded     bool
 }
 
-// New returns an index without topics, whose messages may cost limit bytes. With notify it hints claims that wait for a topic
-// and would sleep past a time. It calls that with its lock held; notify calls nothing of the index.
+// New returns an index without topics, whose messages may cost limit bytes. The index calls notify when a message of a topic is
+// due at a time, so that claims that would sleep past that time wake. It holds its lock then, so notify must not call the index.
 func New(limit int64, notify func(topic string, at int64)) *Index {
 	return &Index{
 		notify: notify, loadHint: make(chan struct{}, 1), topics: make(map[string]*Topic), leased: make(map[int64]*message),
@@ -62,7 +62,7 @@ func New(limit int64, notify func(topic string, at int64)) *Index {
 	}
 }
 
-// AddTopic adds a topic that has no messages. The settings stay as they are.
+// AddTopic adds a topic that has no messages. Nobody may change the settings afterwards; Topic.Configure replaces them.
 func (x *Index) AddTopic(name string, num uint32, settings *punctual.Settings) *Topic {
 	t := &Topic{
 		Name: name, Num: num, x: x, settings: settings, messages: make(map[uint64]*message),
@@ -80,21 +80,21 @@ const TokenBlock = 1 << 26
 // tokens are the lease tokens that may be given out: [next, limit).
 type tokens struct{ next, limit int64 }
 
-// StartTokens has lease tokens begin with next. Those below limit may be given out.
+// StartTokens sets the next lease token. Tokens below limit may be given out.
 func (x *Index) StartTokens(next, limit int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.tokens = tokens{next, limit}
 }
 
-// TokensLow tells that less than half a block of lease tokens is left. The next transaction will reserve more.
+// TokensLow tells whether less than half a block of lease tokens is left. The next transaction reserves more.
 func (x *Index) TokensLow() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.tokens.limit-x.tokens.next < TokenBlock/2
 }
 
-// Leases are the leases that there are, and those that a claim is about to make.
+// Leases returns all leases, and those that a claim is about to make, because the claim log may have these already.
 func (x *Index) Leases() (leases []record.Lease) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -102,7 +102,7 @@ func (x *Index) Leases() (leases []record.Lease) {
 		for _, m := range t.leases {
 			leases = append(leases, m.lease)
 		}
-		for _, m := range t.taken {
+		for _, m := range t.reserved {
 			switch {
 			case m.granted != nil:
 				leases = append(leases, *m.granted)

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	loadBytes = 4 << 20 // what a load brings at most, but for its last message
-	loadLead  = 1_000   // how long before the next message on disk is due it is loaded, ms
+	loadBytes = 4 << 20 // how many bytes a load reads at most, but for its last message
+	loadLead  = 1_000   // how long before its due time the next message on disk is loaded, ms
 )
 
-// LoadHint has a hint when there may be something to load before the time that NextLoad has said.
+// LoadHint receives a value when there may be something to load before the time that NextLoad has returned.
 func (x *Index) LoadHint() <-chan struct{} { return x.loadHint }
 
 func (x *Index) hintLoader() {
@@ -23,7 +23,7 @@ func (x *Index) hintLoader() {
 	}
 }
 
-// NextLoad tells when the loader has work as things stand, but nothing before the given time; Never if it has none.
+// NextLoad returns when the loader has work next, but no time before notBefore; Never if there is nothing to load, or no room.
 func (x *Index) NextLoad(notBefore int64) int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -50,16 +50,17 @@ func (x *Index) HasRoom() bool {
 	return x.account.hasRoom()
 }
 
-// Search is a search for the first message of a topic that is on disk alone. EndSearch ends it.
+// Search is a search for the first message of a topic that is on disk alone. EndSearch or AbandonSearch ends it.
 type Search struct {
 	Topic *Topic
-	From  record.Position // nothing of the kind lies below
+	From  record.Position // no message below is on disk alone
 
 	evicted int64
 }
 
-// BeginSearch begins a search, which needs no lock: deleted messages may have to be passed, and nobody is to wait for that.
-// What is read afterwards has all that was published before. ok is false when nothing is on disk alone.
+// BeginSearch begins a search. The search itself needs no lock, because it may have to pass many deleted messages, and no push
+// is to wait for that. It reads the disk after BeginSearch, so it finds every message that was published before; EndSearch adds
+// those that are published meanwhile. ok is false when no message is on disk alone.
 func (t *Topic) BeginSearch() (s Search, ok bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -73,8 +74,9 @@ func (t *Topic) BeginSearch() (s Search, ok bool) {
 	return Search{Topic: t, From: t.diskNext, evicted: t.evicted}, true
 }
 
-// EndSearch ends a search: found is the first message from Search.From on that was on disk, MaxPosition if there was none.
-// From there on loads begin, unless the window was cut meanwhile or something was published that lies before.
+// EndSearch ends a search: found is the first message on disk from Search.From on, MaxPosition if there is none. The next load
+// begins there, or at a message that was published meanwhile and lies before it. If the window was cut meanwhile, found is
+// discarded.
 func (x *Index) EndSearch(s Search, found record.Position) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -98,15 +100,16 @@ func (x *Index) AbandonSearch(s Search) {
 // Load is one load of a topic's messages from disk into the window. Merge or Abandon ends it.
 type Load struct {
 	Topic *Topic
-	From  record.Position // the load begins behind it
-	Until int64           // and ends with what is due at this time
+	From  record.Position // the load begins behind this position
+	Until int64           // and ends with the last message due at this time
 	Room  int64           // how many bytes the messages may cost, but for the last of them
 
 	evicted int64 // Topic.evicted when it was begun
 }
 
-// BeginLoad begins a load of what is due at until, and keeps room for it. ok is false when all of that is in memory. Called
-// with the write lock held, which is kept until the load ends: nothing may be added to or deleted from the disk meanwhile.
+// BeginLoad begins a load of the messages that are due at until, and reserves room for them. ok is false when all of these
+// messages are in memory. Called with the write lock held, which the caller keeps until the load ends, because no message may
+// be added to the disk or deleted from it meanwhile.
 func (t *Topic) BeginLoad(until int64) (l Load, ok bool) {
 	x := t.x
 	x.mu.Lock()
@@ -120,7 +123,7 @@ func (t *Topic) BeginLoad(until int64) (l Load, ok bool) {
 	a.reading += room
 	from := t.loaded
 	if p := t.diskNext.Prev(); from.Less(p) {
-		from = p // between the two nothing is on disk alone
+		from = p // no message between the two is on disk alone
 	}
 	return Load{Topic: t, From: from, Until: until, Room: room, evicted: t.evicted}, true
 }
@@ -133,10 +136,11 @@ func (x *Index) Abandon(l Load) {
 	x.roomMade()
 }
 
-// Merge ends a load: it puts what was read into the window. In the same step, before anything is cut, it takes up to n
-// messages that are due at now. next is the place of the first message behind, MaxPosition if there is none. When
-// the window was cut meanwhile nothing is merged, since what was cut would be missed.
-func (x *Index) Merge(l Load, read []record.Stored, next record.Position, n int, now int64) []*Taken {
+// Merge ends a load: it puts the messages that were read into the window, and reserves up to n messages that are due at now.
+// Both are one step, so that the window cannot be cut in between. next is the position of the first message behind those that
+// were read, MaxPosition if there is none. If the window was cut since BeginLoad, Merge discards what was read, because the
+// messages that were cut are missing in it.
+func (x *Index) Merge(l Load, read []record.Stored, next record.Position, n int, now int64) []*Reserved {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := l.Topic
@@ -160,24 +164,24 @@ func (x *Index) Merge(l Load, read []record.Stored, next record.Position, n int,
 		x.setDiskNext(t, next)
 	}
 	x.roomMade()
-	return x.take(t, now, n).Taken
+	return x.reserve(t, now, n).Reserved
 }
 
-// roomMade hints the loader when it waits for room and there is some. Called with mu held.
+// roomMade wakes the loader if it waits for room and there is room now. Called with mu held.
 func (x *Index) roomMade() {
 	if x.crowded && x.account.hasRoom() {
 		x.hintLoader()
 	}
 }
 
-// setDiskNext notes where the first message of a topic stands that is on disk alone. Called with mu held.
+// setDiskNext sets the lower bound of the topic's messages that are on disk alone. Called with mu held.
 func (x *Index) setDiskNext(t *Topic, p record.Position) {
 	t.diskNext = p
 	x.planLoad(t)
 }
 
-// planLoad puts a topic among those to load ahead, or takes it out. A topic wants to be loaded
-// while it has messages on disk and less than half a batch in the window. Called with mu held.
+// planLoad adds a topic to the topics to load ahead, or removes it. A topic is loaded ahead while it has messages on disk
+// alone and less than half a batch in the window. Called with mu held.
 func (x *Index) planLoad(t *Topic) {
 	wants := t.diskNext != record.MaxPosition && t.windowBytes < x.account.batchBytes()/2
 	switch {

@@ -55,15 +55,15 @@ func TestCutDuringALoad(t *testing.T) {
 	})
 	var got []uint64
 	for len(got) < 8 {
-		took := x.Take("o", 100, 1)
-		for _, c := range took.Taken {
+		result := x.Reserve("o", 100, 1)
+		for _, c := range result.Reserved {
 			got = append(got, c.Last.At.Seq)
 			o.Detach(c.Last.At)
 			stored = slices.DeleteFunc(stored, func(s record.Stored) bool { return s.At == c.Last.At })
 		}
-		if took.Load != nil {
+		if result.Load != nil {
 			load(4, func() {})
-		} else if len(took.Taken) == 0 {
+		} else if len(result.Reserved) == 0 {
 			break
 		}
 	}

@@ -13,23 +13,24 @@ type message struct {
 	next int64
 	// rec is the stored record of a message that is pending or in the window, or nil if it must be read.
 	rec []byte
-	// charged is what it adds to the account of its state.
+	// charged is what the message adds to the account of its state.
 	charged int64
-	// place is its index in the list or queue of its state; see Topic.
+	// place is the index of the message in the list or queue of its state; see Topic.
 	place int
-	// lease is the last lease since the record was written. Topic and place on disk are those of the message, also when
-	// there was none and the token is 0.
+	// lease is the last lease since the record was written; its token is 0 if there was none. Its Topic and At are those of
+	// the message in any case.
 	lease record.Lease
-	// id is known of a message that was leased.
+	// id is empty until the message is leased.
 	id string
-	// began is when the lease was made, in Unix milliseconds; 0 when it was made before the store was opened.
+	// began is when the lease was made, in Unix milliseconds; 0 when the lease was made before the store was opened.
 	began int64
-	// cancelled tells that no attempt may follow the lease.
+	// cancelled says that no attempt may follow the lease.
 	cancelled bool
-	// remembers tells of a message with a lease that its ID is to be remembered when it finishes, whatever its topic says.
+	// remembers says that the ID of a leased message is to be remembered when the message finishes, whatever the topic's
+	// settings are.
 	remembers bool
-	// granted is the lease that a claim writes to the claim log at this moment. It counts once it is there and the
-	// process is killed, so a new segment of the log must have it.
+	// granted is the lease that a claim is writing to the claim log. If the process is killed after the write the lease
+	// counts, so a new segment of the log must have the lease, too.
 	granted *record.Lease
 }
 
@@ -39,13 +40,13 @@ const (
 	stateDetached state = iota // only transactions and claims under way refer to it
 	statePending
 	stateWindow
-	stateTaken
+	stateReserved
 	stateLeased
 	stateFinished
 )
 
 // What a message costs beside its record. MessageBytes is for the message with its places in a heap and in the table
-// of messages. A lease adds its places in two more tables, and each failure of its history.
+// of messages. leaseBytes is for the places of a lease in two more tables, failureBytes for each failure of the history.
 const (
 	MessageBytes = 256
 	leaseBytes   = 128
@@ -61,7 +62,7 @@ func (m *message) cost() int64 {
 	return int64(n)
 }
 
-// put adds a message, in place of the one with its number. Called with mu held.
+// put adds a message, and replaces the message that has the same number. Called with mu held.
 func (x *Index) put(m *message, to state) {
 	if old := m.topic.messages[m.lease.At.Seq]; old != nil {
 		x.detach(old)
@@ -70,8 +71,8 @@ func (x *Index) put(m *message, to state) {
 	x.move(m, to)
 }
 
-// move puts a message from one state into another, with its cost. What the new state needs to know of it is set before.
-// Called with mu held.
+// move puts a message from one state into another, and charges its cost there. The caller has set the fields that the new
+// state uses. Called with mu held.
 func (x *Index) move(m *message, to state) {
 	t, a := m.topic, &x.account
 	switch m.state {
@@ -82,9 +83,9 @@ func (x *Index) move(m *message, to state) {
 		a.window -= m.charged
 		t.windowBytes -= m.charged
 		byTime.Remove(&t.window, m)
-	case stateTaken:
+	case stateReserved:
 		a.leased -= m.charged
-		t.taken.remove(m)
+		t.reserved.remove(m)
 	case stateLeased:
 		if m.remembers {
 			x.remembering--
@@ -104,7 +105,7 @@ func (x *Index) move(m *message, to state) {
 	switch to {
 	case stateDetached:
 		delete(t.messages, m.lease.At.Seq)
-		m.rec, m.granted = nil, nil // who refers to it is not to keep them
+		m.rec, m.granted = nil, nil // so that a claim that still refers to the message does not keep them in memory
 	case statePending:
 		a.pending += m.charged
 		t.pending.add(m)
@@ -112,9 +113,9 @@ func (x *Index) move(m *message, to state) {
 		a.window += m.charged
 		t.windowBytes += m.charged
 		byTime.Push(&t.window, m)
-	case stateTaken:
+	case stateReserved:
 		a.leased += m.charged
-		t.taken.add(m)
+		t.reserved.add(m)
 	case stateLeased:
 		if m.remembers {
 			x.remembering++
@@ -127,7 +128,7 @@ func (x *Index) move(m *message, to state) {
 		x.finished++
 		t.finished.add(m)
 	}
-	x.inHand.update(t, len(t.pending)+len(t.taken)+len(t.leases)+len(t.finished) > 0)
+	x.inHand.update(t, len(t.pending)+len(t.reserved)+len(t.leases)+len(t.finished) > 0)
 	if fromWindow || to == stateWindow {
 		x.inWindow.update(t, len(t.window) > 0)
 		x.planLoad(t)
@@ -135,7 +136,7 @@ func (x *Index) move(m *message, to state) {
 	x.roomMade()
 }
 
-// detach takes a message out of memory. Called with mu held.
+// detach removes a message from memory. Called with mu held.
 func (x *Index) detach(m *message) Detached {
 	t := m.topic
 	d := Detached{Topic: t, ID: m.id, Lease: m.lease, Began: m.began, Cancelled: m.cancelled, Finished: m.state == stateFinished}
@@ -143,7 +144,7 @@ func (x *Index) detach(m *message) Detached {
 	return d
 }
 
-// wake hints claims that wait for a topic and would sleep past at. Called with mu held.
+// wake wakes the claims that wait for a topic and would sleep past at. Called with mu held.
 func (x *Index) wake(t *Topic, at int64) {
 	if !t.settings.DeliveryPaused {
 		x.notify(t.Name, at)

@@ -31,7 +31,7 @@ func TestSlowModel(t *testing.T) {
 const (
 	free = iota
 	pending
-	taken
+	reserved
 	leased
 	finished
 )
@@ -43,7 +43,7 @@ type modelled struct {
 	rec       []byte
 	id        string
 	state     int
-	by        *modelClaim  // of the claim that has taken it
+	by        *modelClaim  // of the claim that has reserved it
 	moved     int          // how often it was moved on disk; tells Publish whether it is still the same
 	last      record.Lease // token 0: none since it was moved
 	cancelled bool
@@ -57,10 +57,10 @@ func (m *modelled) next() int64 {
 	return m.at.Ms
 }
 
-// modelClaim is a claim on its way, after Take or after Grant.
+// modelClaim is a claim on its way, after Reserve or after Grant.
 type modelClaim struct {
-	taken   []*Taken
-	granted bool
+	reserved []*Reserved
+	granted  bool
 }
 
 // modelTxn is a transaction that is applied and not durable.
@@ -144,8 +144,8 @@ func (r *rig) message(states ...int) *modelled {
 
 func (r *rig) step() {
 	steps := []func(){
-		r.passTime, r.push, r.take, r.take, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.amend,
-		r.endTaken, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.takeFinished, r.pause, r.dropTopic, r.clearTopic,
+		r.passTime, r.push, r.reserve, r.reserve, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.amend,
+		r.endReserved, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.detachFinished, r.pause, r.dropTopic, r.clearTopic,
 		r.find, r.found,
 	}
 	steps[r.n(0, len(steps)-1)]()
@@ -201,7 +201,7 @@ func (r *rig) publish() {
 	r.x.Publish(txn.expected, r.now)
 }
 
-// claimable are the messages of a topic that a claim may take, in their order.
+// claimable are the messages of a topic that a claim may reserve, in their order.
 func (r *rig) claimable(t *Topic) (ms []*modelled) {
 	for _, m := range r.disk {
 		if m.topic == t && !r.paused[t] && (m.state == free || m.state == leased) {
@@ -214,46 +214,46 @@ func (r *rig) claimable(t *Topic) (ms []*modelled) {
 	return ms
 }
 
-func (r *rig) take() {
+func (r *rig) reserve() {
 	t, n := r.topic(), r.n(1, 4)
-	took := r.x.Take(t.Name, r.now, n)
-	r.took(t, took.Taken)
+	result := r.x.Reserve(t.Name, r.now, n)
+	r.compareReserved(t, result.Reserved)
 	left := r.claimable(t)
 	switch {
-	case took.TokensShort:
+	case result.TokensShort:
 		r.Fatal("tokens are short")
-	case took.Load != nil && (took.Load != t || len(took.Taken) > 0):
-		r.Fatalf("topic %s is to be loaded after %d messages of topic %s", took.Load.Name, len(took.Taken), t.Name)
-	case took.Load == nil && took.Next > r.now:
-		if len(left) > 0 && left[0].next() < took.Next {
-			r.Fatalf("P11: the claim sleeps until %d, message %v needs attention at %d", took.Next, left[0].at, left[0].next())
+	case result.Load != nil && (result.Load != t || len(result.Reserved) > 0):
+		r.Fatalf("topic %s is to be loaded after %d messages of topic %s", result.Load.Name, len(result.Reserved), t.Name)
+	case result.Load == nil && result.Next > r.now:
+		if len(left) > 0 && left[0].next() < result.Next {
+			r.Fatalf("P11: the claim sleeps until %d, message %v needs attention at %d", result.Next, left[0].at, left[0].next())
 		}
-		if len(took.Taken) == 0 {
-			r.waiters = append(r.waiters, waiter{t.Name, took.Next})
+		if len(result.Reserved) == 0 {
+			r.waiters = append(r.waiters, waiter{t.Name, result.Next})
 		}
 	}
 }
 
-// took compares what a claim got with what it may get.
-func (r *rig) took(t *Topic, cs []*Taken) {
+// compareReserved compares what a claim got with what it may get.
+func (r *rig) compareReserved(t *Topic, cs []*Reserved) {
 	if len(cs) == 0 {
 		return
 	}
-	claim := &modelClaim{taken: cs}
+	claim := &modelClaim{reserved: cs}
 	for i, c := range cs {
 		want := r.claimable(t)
 		m := r.disk[c.Last.At.Seq]
 		switch {
 		case m == nil || !slices.Contains(want, m) || m.next() > r.now:
-			r.Fatalf("P2, P3: the claim took message %v at %d, which the model has as %+v", c.Last.At, r.now, m)
+			r.Fatalf("P2, P3: the claim reserved message %v at %d, which the model has as %+v", c.Last.At, r.now, m)
 		case m.next() != want[0].next():
-			r.Fatalf("P12: the claim took message %v of %d before %v of %d", m.at, m.next(), want[0].at, want[0].next())
+			r.Fatalf("P12: the claim reserved message %v of %d before %v of %d", m.at, m.next(), want[0].at, want[0].next())
 		case c.Last.Token != m.last.Token || c.Cancelled != m.cancelled || c.Topic != m.topic || c.Last.At != m.at:
-			r.Fatalf("the claim took %+v, which the model has as %+v", c, m)
+			r.Fatalf("the claim reserved %+v, which the model has as %+v", c, m)
 		case i > 0 && c.Token <= cs[i-1].Token:
 			r.Fatalf("token %d came after %d", c.Token, cs[i-1].Token)
 		}
-		r.state(m, taken)
+		r.state(m, reserved)
 		m.by = claim
 	}
 	r.claims = append(r.claims, claim)
@@ -271,8 +271,8 @@ func (r *rig) claim(granted bool) *modelClaim {
 }
 
 // has tells whether the message is still with the claim.
-func (r *rig) has(claim *modelClaim, c *Taken) *modelled {
-	if m := r.disk[c.Last.At.Seq]; m != nil && m.state == taken && m.by == claim {
+func (r *rig) has(claim *modelClaim, c *Reserved) *modelled {
+	if m := r.disk[c.Last.At.Seq]; m != nil && m.state == reserved && m.by == claim {
 		return m
 	}
 	return nil
@@ -292,15 +292,15 @@ func (r *rig) grant() {
 	if claim == nil {
 		return
 	}
-	for _, c := range claim.taken {
+	for _, c := range claim.reserved {
 		c.Message = &record.Record{ID: r.id(c), Message: lifecycle.Message{Attempts: c.Last.Attempt + 1}}
 		if r.n(0, 5) == 0 {
 			c.Message.FirstDue, c.Message.ExpireAfter = r.now-1, 1
 		}
 	}
-	granted, leases := r.x.Grant(claim.taken, 0, r.now)
+	granted, leases := r.x.Grant(claim.reserved, 0, r.now)
 	next := &modelClaim{granted: true}
-	for _, c := range claim.taken {
+	for _, c := range claim.reserved {
 		m := r.has(claim, c)
 		i := slices.Index(granted, c)
 		switch {
@@ -315,27 +315,27 @@ func (r *rig) grant() {
 			r.Fatalf("message %v was not granted as asked: %v", c.Last.At, leases)
 		default:
 			m.by = next
-			next.taken = append(next.taken, c)
+			next.reserved = append(next.reserved, c)
 		}
 	}
-	if len(next.taken) != len(granted) {
-		r.Fatalf("%d messages were granted, want %d", len(granted), len(next.taken))
+	if len(next.reserved) != len(granted) {
+		r.Fatalf("%d messages were granted, want %d", len(granted), len(next.reserved))
 	}
 	r.claims = append(r.claims, next)
 }
 
-func (r *rig) id(c *Taken) string { return fmt.Sprint(c.Last.At.Seq) }
+func (r *rig) id(c *Reserved) string { return fmt.Sprint(c.Last.At.Seq) }
 
 func (r *rig) confirm() {
 	claim := r.claim(true)
 	if claim == nil {
 		return
 	}
-	made, ended := r.x.Confirm(claim.taken, r.now)
-	if len(made)+len(ended) != len(claim.taken) {
-		r.Fatalf("of %d leases %d were made and %d not", len(claim.taken), len(made), len(ended))
+	made, ended := r.x.Confirm(claim.reserved, r.now)
+	if len(made)+len(ended) != len(claim.reserved) {
+		r.Fatalf("of %d leases %d were made and %d not", len(claim.reserved), len(made), len(ended))
 	}
-	for _, c := range claim.taken {
+	for _, c := range claim.reserved {
 		m := r.has(claim, c)
 		isMade := slices.Contains(made, c)
 		if isMade != (m != nil && c.Lease.Until > r.now) {
@@ -357,12 +357,12 @@ func (r *rig) putBack() {
 	if claim == nil {
 		return
 	}
-	for _, c := range claim.taken {
+	for _, c := range claim.reserved {
 		if m := r.has(claim, c); m != nil {
 			r.back(m)
 		}
 	}
-	r.x.PutBack(claim.taken)
+	r.x.PutBack(claim.reserved)
 }
 
 // settlement is of a lease that there is, or of one that there was.
@@ -404,7 +404,7 @@ func (r *rig) settle() {
 	}
 }
 
-// settleStored gives a leased message back, with a look at the disk between two steps.
+// settleStored gives a leased message back, and reads the disk between two steps.
 func (r *rig) settleStored() {
 	if r.locked() {
 		return
@@ -490,19 +490,19 @@ func (r *rig) amend() {
 	}
 }
 
-// endTaken ends a message that a claim must not deliver.
-func (r *rig) endTaken() {
+// endReserved ends a message that a claim must not deliver.
+func (r *rig) endReserved() {
 	if r.locked() || len(r.claims) == 0 || r.claims[0].granted {
 		return
 	}
 	claim := r.claims[0]
-	c := claim.taken[0]
-	claim.taken = claim.taken[1:]
-	if len(claim.taken) == 0 {
+	c := claim.reserved[0]
+	claim.reserved = claim.reserved[1:]
+	if len(claim.reserved) == 0 {
 		r.claims = r.claims[1:]
 	}
 	m := r.has(claim, c)
-	if _, ok := r.x.DetachTaken(c); ok != (m != nil) {
+	if _, ok := r.x.DetachReserved(c); ok != (m != nil) {
 		r.Fatalf("P5: message %v was detached: %v; the model has it as %+v", c.Last.At, ok, m)
 	}
 	if m != nil {
@@ -510,7 +510,7 @@ func (r *rig) endTaken() {
 	}
 }
 
-func (r *rig) takeFinished() {
+func (r *rig) detachFinished() {
 	if r.locked() {
 		return
 	}
@@ -520,9 +520,9 @@ func (r *rig) takeFinished() {
 			had++
 		}
 	}
-	ds, more := r.x.TakeFinished(n)
+	ds, more := r.x.DetachFinished(n)
 	if len(ds) != min(n, had) || more != (had > n) {
-		r.Fatalf("of %d finished messages %d were taken, more: %v; asked for %d", had, len(ds), more, n)
+		r.Fatalf("of %d finished messages %d were detached, more: %v; asked for %d", had, len(ds), more, n)
 	}
 	for _, d := range ds {
 		if m := r.disk[d.Lease.At.Seq]; m == nil || m.state != finished || m.id != d.ID {
@@ -541,7 +541,7 @@ func (r *rig) beginLoad() {
 	}
 }
 
-// loader has the loader look what is to be loaded, and sleep again.
+// loader wakes the loader, which loads what is to be loaded, and sleeps again.
 func (r *rig) loader() {
 	select {
 	case <-r.x.LoadHint():
@@ -614,7 +614,7 @@ func (r *rig) endLoad() {
 		read = append(read, record.Stored{At: m.at, Record: m.rec})
 		size += int64(MessageBytes + cap(m.rec))
 	}
-	r.took(l.Topic, r.x.Merge(l, read, next, r.n(0, 3), r.now))
+	r.compareReserved(l.Topic, r.x.Merge(l, read, next, r.n(0, 3), r.now))
 }
 
 func (r *rig) pause() {
@@ -761,7 +761,7 @@ func (r *rig) compare() {
 			continue
 		}
 		known--
-		want := map[int]state{free: stateWindow, pending: statePending, taken: stateTaken, leased: stateLeased, finished: stateFinished}[m.state]
+		want := map[int]state{free: stateWindow, pending: statePending, reserved: stateReserved, leased: stateLeased, finished: stateFinished}[m.state]
 		if e.state != want || e.lease.At != m.at || e.lease.Token != m.last.Token || e.next != m.next() && m.state != finished || e.cancelled != m.cancelled && m.state != finished {
 			r.Fatalf("message %v is in state %d, next at %d, token %d; the model has it as %+v", e.lease.At, e.state, e.next, e.lease.Token, m)
 		}

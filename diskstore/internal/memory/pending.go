@@ -5,23 +5,24 @@ import "github.com/punctualmq/punctual/diskstore/internal/record"
 // horizon is how far ahead of its due time, in ms, a message that was just pushed is kept in memory.
 const horizon = 10_000
 
-// Added is a message that a transaction stores, or moves on disk.
+// Added is a message that a transaction stores, or moves to another position on disk.
 type Added struct {
 	Topic  *Topic
 	At     record.Position
 	Record []byte
 }
 
-// Expected is what a transaction brings that is not durable yet.
+// Expected is what a transaction adds to memory once it is durable.
 type Expected struct {
 	// Tokens is the limit below which the transaction reserves lease tokens on disk; 0 if it does not.
 	Tokens   int64
 	messages []*message
 }
 
-// Expect notes the messages that a transaction adds. They must not be claimed until Publish. When less than half a block of
-// lease tokens is left it asks for the next one. A claim does not wait for an fsync, and its token must never be given out
-// again. So tokens are used once they are durable. Called with the write lock held, before the transaction is applied.
+// Expect puts the messages that a transaction adds into memory as pending: no claim gets them before Publish. If less than half
+// a block of lease tokens is left, Expect asks the transaction to reserve the next block. A token must never be given out twice,
+// also after a power cut, and a claim waits for no fsync, so tokens are given out only once their block is durable. Called with
+// the write lock held, before the transaction is applied.
 func (x *Index) Expect(added []Added, now int64) (e Expected) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -39,7 +40,7 @@ func (x *Index) Expect(added []Added, now int64) (e Expected) {
 		}
 		x.makeRoom(m.cost())
 		if x.account.used()+m.cost() > x.account.bound() {
-			m.rec = nil // it is read again when it is claimed
+			m.rec = nil // a claim reads the record from disk
 		}
 		x.put(m, statePending)
 		e.messages[i] = m
@@ -47,9 +48,10 @@ func (x *Index) Expect(added []Added, now int64) (e Expected) {
 	return e
 }
 
-// Publish puts messages on their timelines when their transaction is durable, unless they were taken away or moved
-// meanwhile. They go into the window if the timeline is loaded up to them. They also do if it can be, because nothing
-// on disk lies between. The lease tokens that it reserved may be given out.
+// Publish puts the messages of a transaction on their timelines once the transaction is durable, except messages that another
+// transaction has detached or moved since. A message goes into the window if the timeline is loaded up to its position, or if
+// the message is due within the horizon and no message on disk lies between the two. Otherwise it is left on disk alone. From
+// now on the lease tokens that the transaction has reserved may be given out.
 func (x *Index) Publish(e Expected, now int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

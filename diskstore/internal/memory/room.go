@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// account says what the messages in memory cost, in bytes and over all topics (P10). It is guarded by Index.mu. Every
-// message is charged to at most one count.
+// account adds up what the messages in memory cost, in bytes and over all topics (P10). It is guarded by Index.mu. Every
+// message is charged to at most one of window, pending and leased.
 type account struct {
 	limit   int64
 	window  int64 // messages in the window, with their records
 	pending int64 // messages whose transaction is not durable yet
-	leased  int64 // messages taken or leased: the work in hand
+	leased  int64 // messages reserved or leased: the work in hand
 	reading int64 // kept free for what is being loaded
 }
 
-// bound is what messages in the window and pending ones may cost: what the leases leave. Leases are work in
-// hand and never refused, so a quarter stays for what is to come.
+// bound is what messages in the window and pending messages may cost: the limit less what leased messages cost. Leases are
+// never refused, so a quarter of the limit is kept for the window and pending messages, whatever the leases cost.
 func (a *account) bound() int64 { return max(a.limit-a.leased, a.limit/4) }
 
-// used is what messages in the window and pending ones cost.
+// used is what messages in the window and pending messages cost, with the room that is reserved for loads under way.
 func (a *account) used() int64 { return a.window + a.pending + a.reading }
 
 // batchBytes is what a batch of the loader costs at most, but for its last message.
@@ -28,9 +28,9 @@ func (a *account) batchBytes() int64 { return min(loadBytes, a.bound()/4) }
 // hasRoom tells whether the loader may load ahead.
 func (a *account) hasRoom() bool { return a.used() < a.bound()/2 }
 
-// makeRoom cuts timelines in memory when n bytes more would be too many. It cuts down to half of the bound, so that
-// it is seldom needed. It cuts most from those topics that have most, so a topic with a backlog leaves room for the
-// others (P14). Called with mu held.
+// makeRoom cuts windows when n bytes more would exceed the bound. It cuts down to half of the bound, so that it is seldom
+// needed. The topics with the largest windows lose most, so that a topic with a backlog leaves room for the others (P14).
+// Called with mu held.
 func (x *Index) makeRoom(n int64) {
 	a := &x.account
 	if a.used()+n <= a.bound() {
@@ -44,7 +44,8 @@ func (x *Index) makeRoom(n int64) {
 	}
 }
 
-// level is how much each topic may keep in the window so that all together keep at most goal. Called with mu held.
+// level is how many bytes each topic may keep in its window so that all topics together keep at most goal. For instance with
+// windows of 1, 5 and 9 bytes and a goal of 9 the level is 4. Called with mu held.
 func (x *Index) level(goal int64) int64 {
 	costs := make([]int64, len(x.inWindow.topics))
 	for i, t := range x.inWindow.topics {
@@ -61,8 +62,8 @@ func (x *Index) level(goal int64) int64 {
 	return Never
 }
 
-// cut takes the end of a topic's window out of memory, so that the rest costs at most keep. What is
-// cut is on disk anyway and will be loaded again. Called with mu held.
+// cut removes the latest messages of a topic's window from memory, so that the rest costs at most keep. The removed messages
+// are on disk and will be loaded again. Called with mu held.
 func (x *Index) cut(t *Topic, keep int64) {
 	slices.SortFunc(t.window, func(a, b *message) int { // sorted it is still a queue
 		return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.lease.At.Seq, b.lease.At.Seq))

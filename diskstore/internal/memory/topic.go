@@ -8,43 +8,43 @@ import (
 // Topic is the timeline of one topic. Name and Num, which stands for it in keys, do not change; all else is guarded
 // by Index.mu.
 //
-// The timeline is cut at loaded. Every message on disk at or before it that is durable is in memory. diskNext is a lower
-// bound of the messages on disk behind it, MaxPosition if there are none.
+// The timeline is in memory up to the position loaded: every durable message at or before loaded is in memory. diskNext is a
+// lower bound of the positions of the messages that are on disk alone, MaxPosition if there are none.
 type Topic struct {
 	Name string
 	Num  uint32
 	x    *Index
 
 	settings *punctual.Settings // replaced as a whole
-	// messages are all that are in memory, by number.
+	// messages has all messages of the topic that are in memory, by number.
 	messages map[uint64]*message
-	// pending, taken and finished have the messages in these states.
-	pending, taken, finished messages
-	// window has the messages in the window, which cost windowBytes, leases those leased: queues of byTime.
+	// pending, reserved and finished have the messages in the states of these names.
+	pending, reserved, finished messages
+	// window has the messages in the window, which cost windowBytes, and leases has the leased ones. Both are heaps of byTime.
 	window, leases []*message
 	windowBytes    int64
 
 	loaded   record.Position
 	diskNext record.Position // written by setDiskNext
-	evicted  int64           // how often the window was cut; tells the loader to look again
+	evicted  int64           // how often the window was cut; a load that sees it change discards what it has read
 
-	// searches is how many searches are under way, published the first message that was published meanwhile and is on disk
-	// alone.
+	// searches is how many searches are under way. published is the first message that was published meanwhile and is on
+	// disk alone.
 	searches  int
 	published record.Position
 
-	windowAt, inHandAt, toLoadAt int // its places in Index.inWindow, inHand and toLoad, or -1
+	windowAt, inHandAt, toLoadAt int // the topic's places in Index.inWindow, inHand and toLoad, or -1
 }
 
-// Configure replaces the settings, which stay as they are.
+// Configure replaces the settings. Nobody may change the new ones afterwards.
 func (t *Topic) Configure(settings *punctual.Settings) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	t.settings = settings
 }
 
-// Stored tells of a topic without messages in memory that there is none on disk below from, and whether there
-// are any.
+// Stored records that a topic, which has no messages in memory, has no message on disk below from either; loads then start at
+// from. any says whether the topic has messages on disk at all.
 func (t *Topic) Stored(from record.Position, any bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -54,22 +54,22 @@ func (t *Topic) Stored(from record.Position, any bool) {
 	}
 }
 
-// Restore brings back a lease, or one that ran out.
+// Restore puts a leased message into memory when the store is opened. The lease may have run out.
 func (t *Topic) Restore(l record.Lease, id string, cancelled, remembers bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	t.x.put(&message{topic: t, next: l.Until, lease: l, id: id, cancelled: cancelled, remembers: remembers}, stateLeased)
 }
 
-// RestoreFinished brings back an ack whose message is still on disk.
+// RestoreFinished puts a message into memory that is acked and still on disk, when the store is opened.
 func (t *Topic) RestoreFinished(at record.Position, id string) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	t.x.put(&message{topic: t, lease: record.Lease{Topic: t.Num, At: at}, id: id}, stateFinished)
 }
 
-// Clear takes all messages of a topic out of memory, because all that are live are being deleted from disk. finished is how many
-// of them are finished and still on disk. Called with the write lock held.
+// Clear removes all messages of a topic from memory, because all its live messages are being deleted from disk. finished is how
+// many of them are finished and still on disk. Called with the write lock held.
 func (t *Topic) Clear() (finished int) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -86,8 +86,8 @@ func (t *Topic) clear() (finished int) {
 	return finished
 }
 
-// Drop takes a topic that is being deleted out of memory, with everything in it. finished is how many of its messages are
-// finished and still on disk. Called with the write lock held.
+// Drop removes a topic that is being deleted from memory, with all its messages. finished is how many of them are finished and
+// still on disk. Called with the write lock held.
 func (t *Topic) Drop() (finished int) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -95,8 +95,8 @@ func (t *Topic) Drop() (finished int) {
 	return t.clear()
 }
 
-// Lowest is the place of the first message that is on disk and not dead, or a lower bound of it. It is now if there is
-// none. Called with the write lock held.
+// Lowest is a lower bound of the positions of the topic's messages that are on disk and not dead; now if there are none. Called
+// with the write lock held.
 func (t *Topic) Lowest(now int64) record.Position {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -104,7 +104,7 @@ func (t *Topic) Lowest(now int64) record.Position {
 	if len(t.window) > 0 && t.window[0].lease.At.Less(low) {
 		low = t.window[0].lease.At
 	}
-	for _, list := range [][]*message{t.pending, t.taken, t.leases, t.finished} {
+	for _, list := range [][]*message{t.pending, t.reserved, t.leases, t.finished} {
 		for _, m := range list {
 			if m.lease.At.Less(low) {
 				low = m.lease.At

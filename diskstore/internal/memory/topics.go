@@ -2,13 +2,13 @@ package memory
 
 import "github.com/punctualmq/punctual/internal/heap"
 
-// topicSet has topics in no order.
+// topicSet is a set of topics without an order.
 type topicSet struct {
 	topics []*Topic
 	place  func(t *Topic) *int // where a topic keeps its place in the set: -1 outside
 }
 
-// update puts a topic in, or takes it out.
+// update adds a topic if in is true, and removes it otherwise.
 func (s *topicSet) update(t *Topic, in bool) {
 	at := s.place(t)
 	switch {
@@ -24,7 +24,7 @@ func (s *topicSet) update(t *Topic, in bool) {
 	}
 }
 
-// byDiskNext is the order of the topics to load.
+// byDiskNext orders the topics to load by the time of their next message on disk.
 var byDiskNext = heap.Order[*Topic]{
 	Before: func(a, b *Topic) bool { return a.diskNext.Ms < b.diskNext.Ms },
 	Place:  func(t *Topic) *int { return &t.toLoadAt },

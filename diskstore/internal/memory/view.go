@@ -6,13 +6,13 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// View is what memory adds to the messages of one topic on disk.
+// View has the leases and acks of one topic that memory knows and the records on disk do not have.
 type View struct {
-	Leases   map[uint64]Held // by number: leased messages, those whose lease ran out too
-	Finished map[uint64]bool // by number: those that are still on disk
+	Leases   map[uint64]Held // by number: leased messages, also those whose lease has run out
+	Finished map[uint64]bool // by number: acked messages that are still on disk
 }
 
-// View copies what memory knows of a topic. Called with the write lock held, if it is to fit the disk.
+// View copies what memory knows of a topic. A caller that combines it with a snapshot of the disk holds the write lock for both.
 func (t *Topic) View() View {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -21,8 +21,8 @@ func (t *Topic) View() View {
 
 // view is View, called with mu held.
 func (t *Topic) view() View {
-	v := View{Leases: make(map[uint64]Held, len(t.taken)+len(t.leases)), Finished: make(map[uint64]bool, len(t.finished))}
-	for _, list := range [][]*message{t.taken, t.leases, t.finished} {
+	v := View{Leases: make(map[uint64]Held, len(t.reserved)+len(t.leases)), Finished: make(map[uint64]bool, len(t.finished))}
+	for _, list := range [][]*message{t.reserved, t.leases, t.finished} {
 		for _, m := range list {
 			v.add(m)
 		}
@@ -30,7 +30,7 @@ func (t *Topic) view() View {
 	return v
 }
 
-// ViewOf is View with one message alone.
+// ViewOf is View of one message.
 func (t *Topic) ViewOf(p record.Position) View {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -50,26 +50,26 @@ func (v *View) add(m *message) {
 	}
 }
 
-// ViewAll is View for all topics of which memory knows leases or finished messages, by number.
+// ViewAll returns the views of all topics of which memory knows leases or finished messages, by the topic's number.
 func (x *Index) ViewAll() map[uint32]View {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	vs := make(map[uint32]View, len(x.inHand.topics))
 	for _, t := range x.inHand.topics {
-		if len(t.taken)+len(t.leases)+len(t.finished) > 0 {
+		if len(t.reserved)+len(t.leases)+len(t.finished) > 0 {
 			vs[t.Num] = t.view()
 		}
 	}
 	return vs
 }
 
-// Stats tells how much is in memory.
+// Stats counts the messages in memory.
 type Stats struct {
 	Window, Pending, Held, Finished      int   // messages
 	WindowBytes, PendingBytes, HeldBytes int64 // what they cost
-	Bytes, Bound                         int64 // what messages in the window, pending ones and loads cost, and may cost
+	Bytes, Bound                         int64 // what messages in the window, pending messages and loads cost, and may cost
 	ToLoad                               int   // topics that are to be loaded ahead
-	NextToken, TokenLimit                int64 // lease tokens from here on, and below the limit, may be given out
+	NextToken, TokenLimit                int64 // lease tokens that may be given out: [NextToken, TokenLimit)
 }
 
 // Stats counts what is in memory.
@@ -82,12 +82,12 @@ func (x *Index) Stats() Stats {
 		s.Window += len(t.window)
 	}
 	for _, t := range x.inHand.topics {
-		s.Pending, s.Held, s.Finished = s.Pending+len(t.pending), s.Held+len(t.taken)+len(t.leases), s.Finished+len(t.finished)
+		s.Pending, s.Held, s.Finished = s.Pending+len(t.pending), s.Held+len(t.reserved)+len(t.leases), s.Finished+len(t.finished)
 	}
 	return s
 }
 
-// TopicStats tells how much of a topic is in memory.
+// TopicStats counts the messages of a topic in memory.
 type TopicStats struct {
 	Window, Pending, Held, Finished int
 	Loaded, DiskNext                record.Position // see Topic
@@ -98,10 +98,10 @@ type TopicStats struct {
 func (t *Topic) Stats() TopicStats {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
-	return TopicStats{len(t.window), len(t.pending), len(t.taken) + len(t.leases), len(t.finished), t.loaded, t.diskNext, t.evicted}
+	return TopicStats{len(t.window), len(t.pending), len(t.reserved) + len(t.leases), len(t.finished), t.loaded, t.diskNext, t.evicted}
 }
 
-// Verify compares all that is counted with the messages that there are. It is meant for tests.
+// Verify compares all counts, lists and heaps with the messages. It is meant for tests.
 func (x *Index) Verify() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -140,7 +140,7 @@ func (x *Index) Verify() error {
 	return nil
 }
 
-// verify does the same for one topic, and adds to the sum. Called with mu held.
+// verify is Verify for one topic, and adds the topic's costs to sum. Called with mu held.
 func (t *Topic) verify(sum *account) error {
 	var count [stateFinished + 1]int
 	var windowBytes int64
@@ -166,11 +166,11 @@ func (t *Topic) verify(sum *account) error {
 		}
 	}
 	if count[stateWindow] != len(t.window) || windowBytes != t.windowBytes || count[statePending] != len(t.pending) ||
-		count[stateTaken] != len(t.taken) || count[stateLeased] != len(t.leases) || count[stateFinished] != len(t.finished) {
-		return fmt.Errorf("messages by state are %v, and %d bytes in the window; the topic says %d of %d bytes, %d pending, %d taken, %d leased, %d finished",
-			count, windowBytes, len(t.window), t.windowBytes, len(t.pending), len(t.taken), len(t.leases), len(t.finished))
+		count[stateReserved] != len(t.reserved) || count[stateLeased] != len(t.leases) || count[stateFinished] != len(t.finished) {
+		return fmt.Errorf("messages by state are %v, and %d bytes in the window; the topic says %d of %d bytes, %d pending, %d reserved, %d leased, %d finished",
+			count, windowBytes, len(t.window), t.windowBytes, len(t.pending), len(t.reserved), len(t.leases), len(t.finished))
 	}
-	for _, list := range [][]*message{t.pending, t.window, t.taken, t.leases, t.finished} {
+	for _, list := range [][]*message{t.pending, t.window, t.reserved, t.leases, t.finished} {
 		for i, m := range list {
 			if m.place != i {
 				return fmt.Errorf("message %v in state %d has place %d instead of %d", m.lease.At, m.state, m.place, i)

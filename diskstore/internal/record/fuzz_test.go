@@ -56,7 +56,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-func FuzzDecodeStory(f *testing.F) {
+func FuzzDecodeFinished(f *testing.F) {
 	at := storekit.FromMillis(1_700_000_000_000)
 	for _, x := range []*punctual.Finished{
 		{Outcome: punctual.OutcomeCancelled, At: at, Created: at, FirstDue: at, Due: at, KeptUntil: at},
@@ -65,15 +65,15 @@ func FuzzDecodeStory(f *testing.F) {
 			Failures: []punctual.Failure{{Attempt: 1, At: at, Error: "no"}, {Attempt: 2, At: at, Error: ""}},
 		},
 	} {
-		b := EncodeStory(x)
-		if back, err := DecodeStory(b); err != nil || !reflect.DeepEqual(&back, x) {
+		b := EncodeFinished(x)
+		if back, err := DecodeFinished(b); err != nil || !reflect.DeepEqual(&back, x) {
 			f.Fatalf("%+v became %+v, %v", x, back, err)
 		}
 		f.Add(b)
 		f.Add(b[:len(b)/2])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		x, err := DecodeStory(b)
+		x, err := DecodeFinished(b)
 		if err != nil {
 			if !errors.Is(err, punctual.ErrCorrupt) {
 				t.Errorf("error without its kind: %v", err)
@@ -83,7 +83,7 @@ func FuzzDecodeStory(f *testing.F) {
 		if len(x.Failures)+len(x.Outcome) > len(b) {
 			t.Errorf("%d bytes became %d failures, an outcome of %d", len(b), len(x.Failures), len(x.Outcome))
 		}
-		again, err := DecodeStory(EncodeStory(&x))
+		again, err := DecodeFinished(EncodeFinished(&x))
 		if err != nil || !reflect.DeepEqual(again, x) {
 			t.Errorf("round trip: %+v became %+v, %v", x, again, err)
 		}

@@ -8,7 +8,7 @@ import (
 // Lease is what the claim log keeps of a leased message.
 type Lease struct {
 	Topic   uint32   // the topic's number
-	At      Position // where the message stands on disk
+	At      Position // of the message on disk
 	Token   int64
 	Renewed uint64             // how often this lease was extended
 	Attempt int                // the attempt that it began, from 1
@@ -16,8 +16,8 @@ type Lease struct {
 	Expired []punctual.Failure // earlier attempts whose leases ran out, which the record does not have yet
 }
 
-// AddTo adds to a record what the leases since it was written have added. Without such a lease, which token 0 tells, it
-// adds nothing.
+// AddTo adds the attempts and failures of the leases since the record was written. If there was no such lease, the token is 0
+// and AddTo changes nothing.
 func (l *Lease) AddTo(r *Record) {
 	if l.Token == 0 {
 		return

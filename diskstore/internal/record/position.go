@@ -11,7 +11,7 @@ import (
 // Position is a place in the order of one topic: a time and, among equals, the order of arrival.
 type Position struct {
 	Ms  int64  // Unix milliseconds
-	Seq uint64 // names one stored message for ever
+	Seq uint64 // the number of the message, which no other message of the store ever gets
 }
 
 // Stored is a message as it is on disk.
@@ -64,7 +64,7 @@ func ParsePosition(b []byte) (Position, error) {
 	return Position{Time(b), binary.BigEndian.Uint64(b[8:])}, nil
 }
 
-// String is for messages about damage.
+// String returns time and number, for errors about damage.
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Ms, p.Seq) }
 
 // AppendTime appends the 8 bytes of a time in Unix milliseconds. They sort as times do.

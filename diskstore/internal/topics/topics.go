@@ -1,4 +1,4 @@
-// Package topics knows which topics a store has. A topic is what memory has of it, what the database has, and its settings.
+// Package topics has the registry of a store's topics. A Topic joins the topic in memory, the topic on disk, and the settings.
 package topics
 
 import (
@@ -21,10 +21,10 @@ type Topic struct {
 	settings atomic.Pointer[punctual.Settings] // never changed, but replaced
 }
 
-// Settings are the settings as they are now. The caller must not change them.
+// Settings returns the current settings. The caller must not change them.
 func (t *Topic) Settings() *punctual.Settings { return t.settings.Load() }
 
-// Configure replaces the settings, here and in memory. Called with the write lock held; on disk the caller writes them.
+// Configure replaces the settings, here and in memory. The caller holds the write lock, and writes the settings to disk itself.
 func (t *Topic) Configure(s punctual.Settings) {
 	s = Copy(s)
 	t.settings.Store(&s)
@@ -46,7 +46,7 @@ type Registry struct {
 	byName map[string]*Topic // guarded by mu
 }
 
-// New returns a registry without topics, of which the index knows each.
+// New returns a registry without topics. Topics that are added to the registry are added to index, too.
 func New(index *memory.Index) *Registry {
 	return &Registry{index: index, byName: make(map[string]*Topic)}
 }
@@ -58,7 +58,7 @@ func (r *Registry) Get(name string) *Topic {
 	return r.byName[name]
 }
 
-// Add adds a topic that the database has, without messages in memory.
+// Add adds a topic of the database. It has no messages in memory yet.
 func (r *Registry) Add(disk *database.Topic, s punctual.Settings) *Topic {
 	s = Copy(s)
 	t := &Topic{Name: disk.Name(), Disk: disk, Memory: r.index.AddTopic(disk.Name(), disk.Num(), &s)}
@@ -69,8 +69,8 @@ func (r *Registry) Add(disk *database.Topic, s punctual.Settings) *Topic {
 	return t
 }
 
-// Remove takes a topic out of memory, with all that is in it. It returns how many of its messages were finished and
-// still on disk.
+// Remove removes a topic from the registry and from memory, with all its messages. finished is how many of them were finished
+// and still on disk.
 func (r *Registry) Remove(t *Topic) (finished int) {
 	finished = t.Memory.Drop()
 	r.mu.Lock()

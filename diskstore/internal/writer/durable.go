@@ -11,24 +11,24 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// A transaction is in the database, where the next one sees it, before its fsync is done; else pushes
-// could not share one. So an answer may rest on something that a power cut would still take. Nobody
-// answers before that is durable: "the ID is taken already" promises as much as "stored" does.
+// A transaction is in the database, where the next one sees it, before its fsync is done; otherwise pushes
+// could not share an fsync. So an answer may rest on a transaction that a power cut would still undo. Therefore no call
+// answers before the transactions that it has seen are durable: "the ID is already in use" promises as much as "stored" does.
 //
-// Transactions become durable in the order of their numbers, since the database writes one log. So one
-// number tells of all.
+// Transactions become durable in the order of their numbers, because the database writes one log. So one
+// number says which transactions are durable.
 
-// durableTxns knows which transactions are durable, and who waits for which.
+// durableTxns has the number up to which transactions are durable, and the callers that wait for later ones.
 type durableTxns struct {
 	mu sync.Mutex
 	// last is the last transaction that is durable; so are all before it. Guarded by mu.
 	last uint64
-	// waiting has a channel for each transaction that somebody waits for, closed when it is durable.
+	// waiting has a channel for each transaction that a caller waits for. It is closed when the transaction is durable.
 	// Guarded by mu.
 	waiting map[uint64]chan struct{}
 }
 
-// advance notes that the transactions up to num are durable.
+// advance records that the transactions up to num are durable.
 func (y *durableTxns) advance(num uint64) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -62,7 +62,7 @@ func (y *durableTxns) wait(num uint64) <-chan struct{} {
 	return ready
 }
 
-// Awaited tells whether somebody waits until a transaction, or a later one, is durable.
+// Awaited tells whether a caller waits until a transaction, or a later one, is durable.
 func (w *Writer) Awaited(txn uint64) bool {
 	w.durable.mu.Lock()
 	defer w.durable.mu.Unlock()
@@ -80,9 +80,9 @@ type unlogged struct {
 	under map[chan struct{}]struct{} // guarded by mu
 }
 
-// Logging is told before a settlement changes memory, which needs no write lock. The function that it returns is
-// called when the claim log has the settlement, or cannot take it. Whoever may have met it waits for that: a
-// kill would take it back.
+// Logging is called before a settlement changes memory, which needs no write lock. The caller calls logged when the claim log
+// has the settlement, or could not write it. Until then a kill would undo the settlement, so calls that may have seen its effect
+// wait for logged before they answer.
 func (w *Writer) Logging() (logged func()) {
 	u, c := &w.unlogged, make(chan struct{})
 	u.mu.Lock()
@@ -119,8 +119,9 @@ func (w *Writer) waitLogged(ctx context.Context) error {
 	return nil
 }
 
-// waitDurable waits until the transactions up to num are durable, and settlements in the claim log. It asks for no fsync:
-// theirs is under way. The error says nothing of whether they happened, only that this call cannot answer.
+// waitDurable waits until the transactions up to num are durable, and the settlements before the call are in the claim log. It
+// starts no fsync, because each transaction has its own under way. An error does not say whether the transactions happened,
+// only that the caller cannot answer.
 func (w *Writer) waitDurable(ctx context.Context, num uint64) error {
 	if err := w.waitLogged(ctx); err != nil {
 		return err
@@ -143,8 +144,8 @@ func (w *Writer) waitDurable(ctx context.Context, num uint64) error {
 	return w.opt.State.Failure()
 }
 
-// Observe is Locked that returns when all that the function may have seen is durable. Its errors are
-// definite, since nothing is changed.
+// Observe is Locked, and returns when all transactions that the function may have seen are durable. Its errors are
+// definite, because the function changes nothing.
 func (w *Writer) Observe(ctx context.Context, read func(tx *Tx) error) error {
 	var seen uint64
 	err := w.Locked(ctx, func(tx *Tx) error {

@@ -242,10 +242,10 @@ func (tx *Tx) DetachHeld(h memory.Held) (memory.Detached, bool) {
 	return d, ok
 }
 
-// DetachTaken takes a message out of memory that a claim has reserved and must not deliver. It returns false when another
+// DetachReserved takes a message out of memory that a claim has reserved and must not deliver. It returns false when another
 // transaction was first.
-func (tx *Tx) DetachTaken(c *memory.Taken) (memory.Detached, bool) {
-	d, ok := tx.w.opt.Index.DetachTaken(c)
+func (tx *Tx) DetachReserved(c *memory.Reserved) (memory.Detached, bool) {
+	d, ok := tx.w.opt.Index.DetachReserved(c)
 	if ok {
 		tx.detached++
 	}
@@ -308,7 +308,7 @@ func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) 
 	if d.Began != 0 {
 		f.Delivered = storekit.FromMillis(d.Began)
 	}
-	tx.disk.Tell(t.Disk, &f)
+	tx.disk.KeepFinished(t.Disk, &f)
 }
 
 // KeepsRecord tells whether Apply needs the stored record of a message that finishes: for the finished record, or because
@@ -364,7 +364,7 @@ func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64
 
 // DeleteAcked deletes up to deleteAcked messages from disk that are acked, and tells whether there are more.
 func (tx *Tx) DeleteAcked() (more bool) {
-	done, more := tx.w.opt.Index.TakeFinished(deleteAcked)
+	done, more := tx.w.opt.Index.DetachFinished(deleteAcked)
 	tx.detached += len(done)
 	// Neighbours on disk are written one after the other, which is several times cheaper.
 	slices.SortFunc(done, func(a, b memory.Detached) int {

@@ -1,16 +1,16 @@
 // Package writer changes the messages of a store: it has the write lock, makes transactions of memory and database together,
 // and waits for the disk. It does not know why something changes.
 //
-// A transaction takes messages out of memory before it changes them on disk, and brings them there when the
+// A transaction removes messages from memory before it changes them on disk, and adds them to memory when the
 // change is durable:
 //
 //	tx, err := w.Begin(ctx)         take the write lock
-//	defer tx.Close(&err)            give it back, whatever happens
+//	defer tx.Close(&err)            release it, whatever happens
 //	...                             read, decide, change
-//	return tx.Commit(ctx)           apply, give the write lock back, wait for the fsync
+//	return tx.Commit(ctx)           apply, release the write lock, wait for the fsync
 //
-// What leaves the disk, or moves on it, is a memory.Detached, which only memory makes. One that is not used up, and a change that
-// is not committed, end the store: memory does not tell the truth any more.
+// A message that a transaction deletes or moves on disk is a memory.Detached, which only memory makes. If one of them is not used
+// up, or a change is not committed, the store ends, because memory and disk differ then.
 package writer
 
 import (
@@ -37,11 +37,11 @@ type Options struct {
 	Index    *memory.Index
 	Topics   *topics.Registry
 	ClaimLog ClaimLog
-	// Died is told of each topic in which a message died, with the write lock held.
+	// Died is called for each topic in which a message died, with the write lock held.
 	Died func(*topics.Topic)
 	// Now is the store's clock.
 	Now func() time.Time
-	// Timeout is how long a commit may wait for the disk before the store is taken for failed.
+	// Timeout is how long a commit may wait for the disk before the store fails.
 	Timeout time.Duration
 	Dir     string // for the log
 	Log     *slog.Logger
@@ -49,20 +49,20 @@ type Options struct {
 
 // ClaimLog is what the writer knows of the claim log. Times are Unix milliseconds.
 type ClaimLog interface {
-	// MarkDurable is told of transactions that are durable, in order of their numbers, with their time.
+	// MarkDurable is called for the transactions that are durable, in order of their numbers, with their time.
 	MarkDurable(txn uint64, ms int64)
-	// KeepClock sees to it that a time which is about to be given out is not forgotten.
+	// KeepClock makes sure that the clock does not start again before a time that is about to be given out.
 	KeepClock(ms int64) error
 }
 
 // Writer makes transactions, one at a time. Its methods are safe for concurrent use.
 type Writer struct {
 	opt Options
-	// lock holds one token: the write lock. Whoever has it may read and change the database.
+	// lock holds one token: the write lock. Whoever has the token may read and change the database.
 	lock     chan struct{}
 	durable  durableTxns
 	unlogged unlogged
-	// commits are those on their way; added to with the write lock held.
+	// commits counts the commits under way. Add is called with the write lock held.
 	commits sync.WaitGroup
 }
 
@@ -73,7 +73,7 @@ func New(o Options) *Writer {
 	return w
 }
 
-// lockWait is how long a call waits for its turn before it is refused as overload.
+// lockWait is how long a call waits for the write lock before it returns ErrOverloaded.
 const lockWait = 10 * time.Second
 
 // Begin waits for the write lock and begins a transaction. Close must be deferred.
@@ -124,7 +124,7 @@ func (w *Writer) waitForLock(ctx context.Context) error {
 	}
 }
 
-// Locked runs a function with the write lock held. It changes nothing but memory.
+// Locked runs a function with the write lock held. The function must not change the disk.
 func (w *Writer) Locked(ctx context.Context, do func(tx *Tx) error) (err error) {
 	tx, err := w.Begin(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *Writer) Locked(ctx context.Context, do func(tx *Tx) error) (err error) 
 	return do(tx)
 }
 
-// Do makes one transaction. When do fails the store ends: a part of the change may have been made, in memory above all.
+// Do makes one transaction. If do fails the store ends, because a part of the change may have been made in memory already.
 func (w *Writer) Do(ctx context.Context, do func(tx *Tx) error) (err error) {
 	tx, err := w.Begin(ctx)
 	if err != nil {
@@ -148,13 +148,12 @@ func (w *Writer) Do(ctx context.Context, do func(tx *Tx) error) (err error) {
 	return tx.Commit(ctx)
 }
 
-// txBytes is the size at which a transaction takes no further items. Beyond half of its buffer the
-// database treats a batch apart, beyond 4 GiB it panics; and while one is written, nobody else is served.
+// txBytes is the size at which a transaction accepts no further items. It is small because nobody else is served while a batch
+// is written. Besides, the database handles a batch larger than half of its buffer separately, and panics beyond 4 GiB.
 const txBytes = 8 << 20
 
-// Some makes one transaction of the items from the given one on: up to the one at end, but fewer when
-// they hold much. It returns which item is next. After an error that is the first item, and
-// whether the transaction happened is what the error says.
+// Some makes one transaction of the items [from, end), or of fewer when they are large. It returns the index of the next item.
+// After an error that is from, and the error says whether the transaction happened.
 func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i int) error) (next int, err error) {
 	if ctx.Err() != nil {
 		return from, errkind.Ended(ctx)
@@ -174,14 +173,14 @@ func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i in
 	return next, nil
 }
 
-// run runs a commit to its end, in a goroutine of its own because the database may hang, or stop it
-// (failstop.BlockForever). The order of its steps is what the store promises. The next transaction need not wait for
-// this fsync. Nothing can be claimed, and nobody answers, before it is done. The claim log knows it first. done is
-// buffered.
+// run runs a commit to its end, in a goroutine of its own because the database may hang, or stop the goroutine
+// (failstop.BlockForever). The promises of the store rest on the order of the steps: the write lock is released before the
+// fsync, so that the next transaction does not wait for it; and only after the fsync, and after the claim log has recorded the
+// transaction as durable, can its messages be claimed and its callers answer. done is buffered.
 func (w *Writer) run(tx *Tx, expected memory.Expected, done chan<- error) {
 	defer w.commits.Done()
 	defer func() {
-		if cause := recover(); cause != nil { // nobody else could, and the user's program would end
+		if cause := recover(); cause != nil { // otherwise the user's program would end
 			w.opt.Log.Error("a commit panicked", "dir", w.opt.Dir, "panic", cause, "stack", string(debug.Stack()))
 			w.opt.State.Fail(fmt.Errorf("a commit panicked, which is a mistake in this program or in its database: %v", cause))
 		}
@@ -202,7 +201,7 @@ func (w *Writer) run(tx *Tx, expected memory.Expected, done chan<- error) {
 	done <- nil
 }
 
-// Close takes the write lock for good, makes a last transaction and waits for all. It returns when the store fails.
+// Close takes the write lock for good, makes a last transaction and waits for all commits. It returns early when the store fails.
 func (w *Writer) Close(last func(tx *Tx)) {
 	select {
 	case <-w.lock:

@@ -18,22 +18,22 @@ func TestTokensAreNotGivenOutBeforeTheyMayBe(t *testing.T) {
 	}
 	e.Tokens = 0 // as if it had not
 	x.Publish(e, 5)
-	if took := x.Take("o", 10, 2); len(took.Taken) != 0 || !took.TokensShort || took.Next != 11 {
-		t.Errorf("without tokens a claim took %+v", took)
+	if result := x.Reserve("o", 10, 2); len(result.Reserved) != 0 || !result.TokensShort || result.Next != 11 {
+		t.Errorf("without tokens a claim reserved %+v", result)
 	}
 	x.StartTokens(7, 8)
-	took := x.Take("o", 10, 2)
-	if len(took.Taken) != 1 || !took.TokensShort || took.Taken[0].Token != 7 {
-		t.Errorf("with one token a claim took %+v", took)
+	result := x.Reserve("o", 10, 2)
+	if len(result.Reserved) != 1 || !result.TokensShort || result.Reserved[0].Token != 7 {
+		t.Errorf("with one token a claim reserved %+v", result)
 	}
-	if took := x.Take("p", 10, 2); len(took.Taken) != 0 || took.Next != Never {
-		t.Errorf("of a topic that does not exist a claim took %+v", took)
+	if result := x.Reserve("p", 10, 2); len(result.Reserved) != 0 || result.Next != Never {
+		t.Errorf("of a topic that does not exist a claim reserved %+v", result)
 	}
-	if c := took.Taken[0]; !x.Has(c) {
-		t.Error("the claim has not what it took")
+	if c := result.Reserved[0]; !x.Has(c) {
+		t.Error("the claim has not what it reserved")
 	}
-	o.Detach(took.Taken[0].Last.At)
-	if x.Has(took.Taken[0]) {
+	o.Detach(result.Reserved[0].Last.At)
+	if x.Has(result.Reserved[0]) {
 		t.Error("the claim has what was detached")
 	}
 	if err := x.Verify(); err != nil {

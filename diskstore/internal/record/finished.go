@@ -8,9 +8,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What is kept of a finished message has a time first, as AppendTime writes it:
+// A finished record begins with a time, as AppendTime writes it:
 //
-//	until(8)                                          when it is forgotten
+//	until(8)                                          when the record is deleted
 //	version(1)=1 flags(1)
 //	len outcome                                       uvarint, bytes
 //	at created firstDue due                           varint each, ms
@@ -20,18 +20,18 @@ import (
 //
 // The compatibility rules are those of Record: a new field takes a new flag and stands before the failures.
 
-const storyVersion = 1
+const finishedVersion = 1
 
 const flagDelivered = 1
 
-// EncodeStory returns the bytes of a story, without the topic and the ID.
-func EncodeStory(f *punctual.Finished) []byte {
+// EncodeFinished returns the bytes of a finished record, without the topic and the ID.
+func EncodeFinished(f *punctual.Finished) []byte {
 	b := AppendTime(make([]byte, 0, 64+64*len(f.Failures)), storekit.Millis(f.KeptUntil))
 	var flags byte
 	if !f.Delivered.IsZero() {
 		flags |= flagDelivered
 	}
-	b = appendString(append(b, storyVersion, flags), string(f.Outcome))
+	b = appendString(append(b, finishedVersion, flags), string(f.Outcome))
 	b = binary.AppendVarint(b, storekit.Millis(f.At))
 	b = binary.AppendVarint(b, storekit.Millis(f.Created))
 	b = binary.AppendVarint(b, storekit.Millis(f.FirstDue))
@@ -42,14 +42,14 @@ func EncodeStory(f *punctual.Finished) []byte {
 	return appendFailures(binary.AppendUvarint(b, uint64(f.Attempt)), f.Failures)
 }
 
-// DecodeStory is the inverse of EncodeStory.
-func DecodeStory(b []byte) (punctual.Finished, error) {
+// DecodeFinished is the inverse of EncodeFinished.
+func DecodeFinished(b []byte) (punctual.Finished, error) {
 	if len(b) < 10 {
-		return punctual.Finished{}, errkind.Corruptf("story of %d bytes is cut short", len(b))
+		return punctual.Finished{}, errkind.Corruptf("finished record of %d bytes is cut short", len(b))
 	}
 	version, flags, d := b[8], b[9], Decoder{Rest: b[10:]}
-	if version != storyVersion {
-		return punctual.Finished{}, errkind.Corruptf("story has version %d, this program reads %d", version, storyVersion)
+	if version != finishedVersion {
+		return punctual.Finished{}, errkind.Corruptf("finished record has version %d, this program reads %d", version, finishedVersion)
 	}
 	f := punctual.Finished{
 		KeptUntil: storekit.FromMillis(Time(b)), Outcome: punctual.Outcome(d.String()),
@@ -61,7 +61,7 @@ func DecodeStory(b []byte) (punctual.Finished, error) {
 	}
 	f.Attempt, f.Failures = int(d.Uvarint()), d.failures()
 	if d.Bad || len(d.Rest) > 0 {
-		return punctual.Finished{}, errkind.Corruptf("story of %d bytes is cut short, or longer than it says", len(b))
+		return punctual.Finished{}, errkind.Corruptf("finished record of %d bytes is cut short, or longer than it says", len(b))
 	}
 	return f, nil
 }
