@@ -65,7 +65,7 @@ func orZero[T any](column *T) (value T) {
 }
 
 // state is the state of a message at now, in ms. It is StateNone for the ID of a finished message and for a dead message past its
-// retention. A message is dead by its column died_at, so that one that has lost its reason is not taken for a live one.
+// retention. A message is dead by its column died_at, so that one that has lost its reason does not pass for a live one.
 func (r *row) state(now int64, set *punctual.Settings) punctual.State {
 	switch {
 	case r.live:

@@ -1,4 +1,4 @@
--- Reads what of each message and story only this program can read: headers and histories. It locks nothing.
+-- Reads what of each message and finished record only this program can read: headers and histories. It locks nothing.
 SELECT t.name, m.id, m.headers, m.failures
 FROM punctual.topic AS t JOIN punctual.message AS m ON m.topic = t.number
 WHERE m.headers IS NOT NULL OR m.failures IS NOT NULL

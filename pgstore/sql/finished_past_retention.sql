@@ -1,5 +1,5 @@
--- Removes up to $5 stories of topic $4 that were kept long enough.
--- Locks: the rows that it removes; it passes by what others have locked.
+-- Removes up to $5 finished records of topic $4 that are past their retention.
+-- Locks: the rows that it removes; it skips what others have locked.
 WITH clock AS MATERIALIZED (:clock:)
 DELETE FROM punctual.story
 WHERE ctid = ANY (ARRAY(
