@@ -151,7 +151,7 @@ func (x *examination) health(ctx context.Context) error {
 		x.add(storekit.Good("message table", value))
 	}
 	if finished > 0 {
-		x.add(storekit.Good("story table", fmt.Sprintf("%d rows, %d MiB", finished, finishedBytes>>20)))
+		x.add(storekit.Good("finished table", fmt.Sprintf("%d rows, %d MiB", finished, finishedBytes>>20)))
 	}
 	return nil
 }

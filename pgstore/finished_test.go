@@ -117,19 +117,19 @@ func TestFinishedRecordsAreSwept(t *testing.T) {
 		_, err := s.Finished(t.Context(), "short", "m")
 		return errors.Is(err, punctual.ErrNotFound)
 	})
-	if n := count(t, s, "story"); n != 2 {
+	if n := count(t, s, "finished"); n != 2 {
 		t.Fatalf("%d finished records are stored before the sweep, want 2: this shows nothing", n)
 	}
 	if err := s.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Finished(t.Context(), "long", "m"); err != nil || count(t, s, "story") != 1 {
-		t.Errorf("after a sweep %d finished records are stored, want 1: %v", count(t, s, "story"), err)
+	if _, err := s.Finished(t.Context(), "long", "m"); err != nil || count(t, s, "finished") != 1 {
+		t.Errorf("after a sweep %d finished records are stored, want 1: %v", count(t, s, "finished"), err)
 	}
 	if _, err := s.DeleteTopic(t.Context(), "long"); err != nil {
 		t.Fatal(err)
 	}
-	if records, dropped := count(t, s, "story"), count(t, s, "dropped_topic"); records+dropped != 0 {
+	if records, dropped := count(t, s, "finished"), count(t, s, "dropped_topic"); records+dropped != 0 {
 		t.Errorf("after its topic was deleted %d finished records are stored, and %d deleted topics noted", records, dropped)
 	}
 }
@@ -144,7 +144,7 @@ func TestSlowDamagedFinishedRecord(t *testing.T) {
 		if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 {
 			t.Fatalf("Check of a sound store: %+v, %v", r, err)
 		}
-		if n, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.story SET "+column+" = "+value, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
+		if n, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.finished SET "+column+" = "+value, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
 			t.Fatalf("the damage was not done: %v, %v", n, err)
 		}
 		r, err := s.Check(t.Context(), nil)

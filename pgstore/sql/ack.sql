@@ -18,7 +18,7 @@ held AS MATERIALIZED (
          ) AS m
 ),
 saved AS (
-    INSERT INTO punctual.story (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
+    INSERT INTO punctual.finished (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
     SELECT m.topic, m.id, 'acked', clock.micros / 1000, clock.micros / 1000 + held.finished_retention,
            m.created, m.first_due, m.due, m.leased_at, m.attempts, m.failures
     FROM held JOIN punctual.message AS m ON m.ctid = held.place CROSS JOIN clock

@@ -4,5 +4,5 @@ FROM punctual.topic AS t JOIN punctual.message AS m ON m.topic = t.number
 WHERE m.headers IS NOT NULL OR m.failures IS NOT NULL
 UNION ALL
 SELECT t.name, s.id, NULL, s.failures
-FROM punctual.topic AS t JOIN punctual.story AS s ON s.topic = t.number
+FROM punctual.topic AS t JOIN punctual.finished AS s ON s.topic = t.number
 WHERE s.failures IS NOT NULL

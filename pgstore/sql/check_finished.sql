@@ -6,7 +6,7 @@ SELECT t.name, (
             WHEN s.forget_at <= s.ended_at THEN 'has a finished record whose retention ended before the message did'
             WHEN s.attempts < 0 THEN 'has a finished record with a negative number of attempts'
             END AS problem
-        FROM punctual.story AS s WHERE s.topic = t.number
+        FROM punctual.finished AS s WHERE s.topic = t.number
     ) AS p WHERE p.problem IS NOT NULL LIMIT 100)
 FROM punctual.topic AS t
 ORDER BY t.name

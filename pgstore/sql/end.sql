@@ -22,7 +22,7 @@ undeliverable AS MATERIALIZED (
          ) AS m
 ),
 saved AS (
-    INSERT INTO punctual.story (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
+    INSERT INTO punctual.finished (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
     SELECT m.topic, m.id, CASE WHEN m.cancelled THEN 'cancelled' ELSE 'expired' END, t.now, t.now + t.finished_retention,
            m.created, m.first_due, m.due, CASE WHEN m.token <> 0 THEN m.leased_at END, m.attempts,
            CASE WHEN m.token = 0 THEN m.failures ELSE
