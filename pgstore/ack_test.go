@@ -12,7 +12,7 @@ import (
 )
 
 // An ack does not wait for the disk. A server that stops at once may take it back, and the message is there again with
-// its lease. It stays done where somebody was told that it is gone, and where its ID is remembered.
+// its lease. It stays done where somebody got the answer that it is gone, and where its ID is remembered.
 func TestAcksOfAServerThatStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "wal_writer_delay=10s")
@@ -119,7 +119,7 @@ func settleAll(t *testing.T, s *Store, ds ...punctual.Delivery) []error {
 	return errs
 }
 
-// An ack of a message that somebody moves is told to try again, and then finishes it where it is. Each of a batch has its own answer.
+// An ack of a message that somebody moves has to try again, and then finishes it where it is. Each of a batch has its own answer.
 func TestAckOfAMessageThatMoves(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -198,7 +198,7 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 			_, err := s.Forecast(t.Context(), punctual.ForecastQuery{Topic: d.Topic, Step: time.Minute, Buckets: 1})
 			return err
 		},
-		"heads": func(punctual.Delivery) error { _, err := s.Heads(t.Context()); return err },
+		"next_due": func(punctual.Delivery) error { _, err := s.Heads(t.Context()); return err },
 	} {
 		pushed, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: name, Due: time.Unix(1, 0)}})
 		if err != nil || pushed[0].Err != nil {

@@ -28,7 +28,7 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []int) error {
 	var l *locked
 	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
-		first := c.s.step().add("patience", []any{lockTimeoutOf(lockWait)}, nil)
+		first := c.s.step().add("lock_wait", []any{lockTimeoutOf(lockWait)}, nil)
 		if l, err = c.s.lockNames(ctx, tx, first, part, c.name); err != nil {
 			return nil, err
 		}

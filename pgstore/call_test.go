@@ -11,7 +11,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Every method that takes a context refuses a closed store and an ended context before it looks at anything else: the other
+// Every method that takes a context refuses a closed store and an ended context before it checks anything else: the other
 // arguments here are zero values, many of which are refused otherwise.
 func TestMethodsRefuse(t *testing.T) {
 	pool := newPool(t, shared)

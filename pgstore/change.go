@@ -46,7 +46,7 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	if more != nil {
 		more(x, topics, ids)
 	}
-	x.add("look", s.writing(distinct(part, func(i int) string { return nameOf(i).topic })), l.look)
+	x.add("clock_and_settings", s.writing(distinct(part, func(i int) string { return nameOf(i).topic })), l.readSettings)
 	if err := to.send(ctx, x); err != nil {
 		return l, err
 	}
@@ -57,8 +57,8 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	return l, nil
 }
 
-// look reads a row of look.sql.
-func (l *locked) look(rows scanner) error {
+// readSettings reads a row of clock_and_settings.sql.
+func (l *locked) readSettings(rows scanner) error {
 	var topic, text *string
 	if err := rows.Scan(&l.micros, &topic, &text); err != nil || topic == nil {
 		return err
@@ -68,7 +68,7 @@ func (l *locked) look(rows scanner) error {
 	return err
 }
 
-// changes collects what becomes of locked messages, as the arguments of update.sql, tell.sql, remove.sql and remember.sql.
+// changes collects what becomes of locked messages, as the arguments of update.sql, save_finished.sql, remove.sql and remember.sql.
 type changes struct {
 	s          *Store
 	updated    []*row
@@ -82,7 +82,7 @@ type changes struct {
 func (s *Store) changes() *changes { return &changes{s: s} }
 
 // apply collects what was decided about a message, whose facts are those after the decision. r may be nil if d is Stay.
-// No settlement and no amendment finishes a message with a failure, so tell.sql copies the history as it is.
+// No settlement and no amendment finishes a message with a failure, so save_finished.sql copies the history as it is.
 func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, now int64) {
 	if d.To == lifecycle.Stay {
 		return
@@ -118,7 +118,7 @@ func (c *changes) step() *step {
 		x.add("update", c.updateArgs(), nil)
 	}
 	if len(c.recorded) > 0 { // before the messages are gone
-		x.add("tell", c.recordArgs(), nil)
+		x.add("save_finished", c.recordArgs(), nil)
 	}
 	if len(c.removed) > 0 {
 		numbers, ids := namesOf(c.removed)

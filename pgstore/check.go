@@ -40,7 +40,7 @@ func (s *Store) check(ctx context.Context, progress func(read int64)) (report pu
 				progress(report.Live + report.Dead)
 			}
 			return nil
-		}).add("check_stories", nil, func(rows scanner) error {
+		}).add("check_finished", nil, func(rows scanner) error {
 			var topic string
 			var problems []string
 			if err := rows.Scan(&topic, &problems); err != nil {

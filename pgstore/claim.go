@@ -84,29 +84,29 @@ func (s *Store) dueTopics(ctx context.Context, c punctual.Claim) ([]string, erro
 	if len(c.Topics) == 1 {
 		return c.Topics, nil
 	}
-	now, heads, err := s.heads(ctx, s.waits.look(c.Topics, c.Wait > 0))
+	now, next, err := s.nextDue(ctx, s.waits.beginRead(c.Topics, c.Wait > 0))
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(c.Topics), func(t string) bool { return heads[t] > now }), nil
+	return slices.DeleteFunc(slices.Clone(c.Topics), func(t string) bool { return next[t] > now }), nil
 }
 
-// heads reads when each topic next needs attention, in ms, and the clock.
-func (s *Store) heads(ctx context.Context, seen map[string]lookState) (now int64, heads map[string]int64, err error) {
+// nextDue reads the next due time of each topic, which is when it next needs attention, and the clock, all in ms.
+func (s *Store) nextDue(ctx context.Context, seen map[string]readState) (now int64, next map[string]int64, err error) {
 	var micros int64
-	topics, floors := slices.Sorted(maps.Keys(seen)), make([]int64, len(seen))
+	topics, starts := slices.Sorted(maps.Keys(seen)), make([]int64, len(seen))
 	for i, topic := range topics {
-		floors[i] = seen[topic].floor
+		starts[i] = seen[topic].scanStart
 	}
 	err = s.read(ctx, func() *step {
-		heads = make(map[string]int64)
-		return s.step().add("heads", s.reading(topics, lookAhead.Milliseconds(), floors), func(rows scanner) error {
+		next = make(map[string]int64)
+		return s.step().add("next_due", s.reading(topics, scanAhead.Milliseconds(), starts), func(rows scanner) error {
 			var topic string
 			var at *int64
 			if err := rows.Scan(&micros, &topic, &at); err != nil {
 				return err
 			}
-			heads[topic] = headOf(at, micros)
+			next[topic] = nextDueOf(at, micros)
 			return nil
 		})
 	})
@@ -114,17 +114,17 @@ func (s *Store) heads(ctx context.Context, seen map[string]lookState) (now int64
 		return 0, nil, err
 	}
 	s.clock.hear(micros)
-	for topic, at := range heads {
-		s.waits.saw(topic, at, min(at, behind(micros)), seen[topic])
+	for topic, at := range next {
+		s.waits.endRead(topic, at, min(at, behind(micros)), seen[topic])
 	}
-	return micros / 1000, heads, nil
+	return micros / 1000, next, nil
 }
 
-// headOf is when to look at a topic again, in ms, by an answer of the time given. That is at its next message, or where
-// the answer ends.
-func headOf(next *int64, micros int64) int64 {
+// nextDueOf is when to read a topic again, in ms, by an answer that was given at the time micros: when its next message is due, or just
+// behind what the answer covers if that has no message.
+func nextDueOf(next *int64, micros int64) int64 {
 	if next == nil {
-		return micros/1000 + lookAhead.Milliseconds() + 1
+		return micros/1000 + scanAhead.Milliseconds() + 1
 	}
 	return *next
 }
@@ -174,11 +174,11 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 		length = &ms
 	}
 	var got *some
-	seen := s.waits.look([]string{topic}, c.Wait > 0)[topic]
+	seen := s.waits.beginRead([]string{topic}, c.Wait > 0)[topic]
 	err := s.write(ctx, func() *step {
 		got = &some{}
 		e := s.epoch.Load()
-		return s.step().add("claim", s.writing(topic, limit, length, room, lookAhead.Milliseconds(), seen.floor, e.number, e.timeline), func(rows scanner) error { return got.scan(rows, topic) })
+		return s.step().add("claim", s.writing(topic, limit, length, room, scanAhead.Milliseconds(), seen.scanStart, e.number, e.timeline), func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if err != nil {
 		return nil, err
@@ -191,11 +191,11 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 			return nil, err
 		}
 	}
-	at := headOf(got.next, got.micros)
+	at := nextDueOf(got.next, got.micros)
 	if got.seen == limit || got.taken < got.seen { // there may be more
 		at = got.micros / 1000
 	}
-	s.waits.saw(topic, at, got.floor(seen.floor), seen)
+	s.waits.endRead(topic, at, got.scanStart(seen.scanStart), seen)
 	// Those claimed are in the order of RETURNING, which is none.
 	slices.SortFunc(got.ds, func(a, b punctual.Delivery) int {
 		return cmp.Or(a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
@@ -206,15 +206,15 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, l
 	return got, nil
 }
 
-// lookBack is how far behind now a claim looks at least: the pushes of the last moments may not be committed yet.
-const lookBack = 2 * time.Second
+// scanBack is how far behind now a scan start stays at least, because the pushes of the last moments may not be committed yet.
+const scanBack = 2 * time.Second
 
-func behind(micros int64) int64 { return micros/1000 - lookBack.Milliseconds() }
+func behind(micros int64) int64 { return micros/1000 - scanBack.Milliseconds() }
 
-// floor returns the next scan start of the topic: before it the claim has left no message. A claim takes all messages that it reads, unless
+// scanStart returns the next scan start of the topic: before it the claim has left no message. A claim reserves all messages that it reads, unless
 // they have too many bytes in all or some are undeliverable; then the scan start stays where it was. LeaseUntil is still the time
 // by which scan found the messages in order.
-func (g *some) floor(from int64) int64 {
+func (g *some) scanStart(from int64) int64 {
 	switch {
 	case g.taken < g.seen || len(g.undeliverable) > 0:
 		return from
@@ -284,7 +284,7 @@ func (s *Store) stillHeld(ctx context.Context, found []punctual.Delivery, begun 
 	return held, nil
 }
 
-// withoutLapsed gives back what may have no lease any more by now: the answer was long under way, or the process stood still.
+// withoutLapsed gives back what may have no lease any more by now: the answer was long under way, or the process was paused.
 func (s *Store) withoutLapsed(ctx context.Context, found []punctual.Delivery, begun time.Time) []punctual.Delivery {
 	if len(found) == 0 {
 		return found

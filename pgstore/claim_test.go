@@ -38,7 +38,7 @@ func TestBytesOfAClaim(t *testing.T) {
 		if n := len(ds) * body; n > claimBytes+body || n < claimBytes/2 {
 			t.Errorf("P10: a claim over %d topics brought %d bodies of %d bytes; want about %d bytes in all", len(topics), len(ds), body, claimBytes)
 		}
-		if wait > 0 { // so another claim that waits looks at once, and not with the next poll
+		if wait > 0 { // so another claim that waits is woken at once, and not by the next poll
 			s.waits.mu.Lock()
 			if last := s.waits.topics[ds[len(ds)-1].Topic]; last.at > s.clock.guess()/1000 {
 				t.Errorf("P11: the topic whose messages a claim has left is thought to have none until %v", time.UnixMilli(last.at))
@@ -117,7 +117,7 @@ func TestCancelBehindAClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := s.epoch.Load()
-		claim := s.step().add("claim", s.writing("orders", 1, 3000, claimBytes, 0, noFloor, e.number, e.timeline), nil)
+		claim := s.step().add("claim", s.writing("orders", 1, 3000, claimBytes, 0, noScanStart, e.number, e.timeline), nil)
 		if err := claim.send(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}

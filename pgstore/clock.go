@@ -8,15 +8,15 @@ import (
 )
 
 // clock is what this process knows of the store's clock, which is that of the server (P8). Statements are given the latest
-// time that this process was told, so that nobody here sees the clock run backwards. Between two answers the
+// time that this process has heard, so that nobody here sees the clock run backwards. Between two answers the
 // machine's clock only measures how long to sleep; no message's fate depends on it.
 type clock struct {
 	// fake is the time of a test, in place of the server's; nil otherwise.
 	fake storekit.Clock
 
 	mu     sync.Mutex
-	floor  int64     // guarded by mu: the latest time told, in µs
-	told   int64     // guarded by mu: an answer's time, in µs
+	latest int64     // guarded by mu: the latest time heard, in µs
+	answer int64     // guarded by mu: the time that an answer gave, in µs
 	heard  time.Time // guarded by mu: when that answer came
 	stored int64     // guarded by mu: what the store's table said last, in µs
 }
@@ -26,7 +26,7 @@ const freshFor = 10 * time.Second
 
 // args are the first arguments of every statement that reads the clock. The time of a test is rounded up to µs, but not
 // into the next millisecond.
-func (c *clock) args() (floor int64, fake *int64) {
+func (c *clock) args() (latest int64, fake *int64) {
 	if c.fake != nil {
 		t := c.fake.Now()
 		us := t.UnixMicro()
@@ -37,26 +37,26 @@ func (c *clock) args() (floor int64, fake *int64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.floor, fake
+	return c.latest, fake
 }
 
-// hear takes in the time of an answer.
+// hear records the time that an answer gave, in µs.
 func (c *clock) hear(micros int64) {
 	here := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.floor = max(c.floor, micros)
-	// The answer that took the shortest way tells most: by it, the clock is furthest ahead.
-	if micros >= c.told+here.Sub(c.heard).Microseconds() || here.Sub(c.heard) > freshFor {
-		c.told, c.heard = micros, here
+	c.latest = max(c.latest, micros)
+	// The answer that came back fastest is the most exact: by it, the clock is furthest ahead.
+	if micros >= c.answer+here.Sub(c.heard).Microseconds() || here.Sub(c.heard) > freshFor {
+		c.answer, c.heard = micros, here
 	}
 }
 
-// floorMicros is the latest time told.
-func (c *clock) floorMicros() int64 {
+// latestMicros is the latest time heard, in µs.
+func (c *clock) latestMicros() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.floor
+	return c.latest
 }
 
 // guess is what the store's clock probably says now, in µs.
@@ -64,12 +64,12 @@ func (c *clock) guess() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fake != nil {
-		return max(c.floor, c.fake.Now().UnixMicro())
+		return max(c.latest, c.fake.Now().UnixMicro())
 	}
-	return max(c.floor, c.told+time.Since(c.heard).Microseconds())
+	return max(c.latest, c.answer+time.Since(c.heard).Microseconds())
 }
 
-// longestSleep bounds a sleep; whoever wakes looks at the clock again.
+// longestSleep bounds a sleep; whoever wakes reads the clock again.
 const longestSleep = time.Hour
 
 // after wakes when the store's clock has probably reached a time in ms, or after an hour.
@@ -85,11 +85,11 @@ func (c *clock) after(ms int64) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// kept takes in what the store's table says, in µs.
+// kept records what the store's table says, in µs.
 func (c *clock) kept(micros int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.floor, c.stored = max(c.floor, micros), max(c.stored, micros)
+	c.latest, c.stored = max(c.latest, micros), max(c.stored, micros)
 }
 
 // keptMicros is what the store's table said last.

@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P2, P8: the clock of the store stands still while the server's is behind. What is pushed without a delay then is claimed at once, whatever
+// P2, P8: the clock of the store pauses while the server's is behind. What is pushed without a delay then is claimed at once, whatever
 // part of a millisecond the clock stands at.
 func TestPushWhileTheClockStandsStill(t *testing.T) {
 	t.Parallel()
@@ -29,12 +29,12 @@ func TestPushWhileTheClockStandsStill(t *testing.T) {
 			t.Errorf("P8: at %v into a millisecond a push is due %v behind the clock", part, late)
 		}
 		if ds := claimN(t, s, 1); len(ds) != 1 {
-			t.Errorf("a clock that stands still at %v into a millisecond keeps a message from being claimed that is due at once", part)
+			t.Errorf("a clock that pauses at %v into a millisecond keeps a message from being claimed that is due at once", part)
 		}
 	}
 }
 
-// P3, P8: two processes whose clocks stand still, because the server's has stepped back, come to stand at the same time. Otherwise the one
+// P3, P8: two processes whose clocks pause, because the server's has stepped back, come to stand at the same time. Otherwise the one
 // that is ahead would see the leases of the other as over.
 func TestClocksStandAtOneTime(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	one, other := openStore(t, newPool(t, server), o), openStore(t, newPool(t, server), o)
 	stepClock(t, server, -time.Hour)
 	// One has heard of half a second more than the other, which is less than what its duties write down while the clock moves.
-	stands := max(one.clock.floorMicros(), other.clock.floorMicros())
+	stands := max(one.clock.latestMicros(), other.clock.latestMicros())
 	if err := one.writeClockAt(t.Context(), stands); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	}
 }
 
-// P8: no process sees the clock behind what it was told, or behind what another one has written down. All that reads the clock goes by
+// P8: no process sees the clock behind what it has heard, or behind what another one has written down. All that reads the clock goes by
 // it.
 func TestClockNeverGoesBack(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 	t.Cleanup(pool.Close)
 	o := &Options{Schema: fresh(), Migrate: true, clock: clock}
 	s := openStore(t, pool, o)
-	if err := s.writeClockAt(t.Context(), s.clock.floorMicros()); err != nil {
+	if err := s.writeClockAt(t.Context(), s.clock.latestMicros()); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(-time.Hour)

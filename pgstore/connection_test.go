@@ -97,7 +97,7 @@ func (b *breaker) breaks(message []byte) (breaks, behind, hangs bool) {
 	return true, b.behind, b.hangs
 }
 
-// openBreaking opens a store whose connections break as the breaker is told. Its messages have the texts of their statements.
+// openBreaking opens a store whose connections break as the breaker says. Its messages have the texts of their statements.
 func openBreaking(t *testing.T, server *pgrig.Server, o Options) (*Store, *breaker) {
 	t.Helper()
 	b := &breaker{}
@@ -388,13 +388,13 @@ func TestTooManyConnections(t *testing.T) {
 	server := pgrig.Start(t, "fsync=off", "max_connections=12", "superuser_reserved_connections=1")
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, NoListen: true})
 	pushOrders(t, s, 3, 0)
-	taken := takeConnections(t, s, server)
+	held := takeConnections(t, s, server)
 	rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "refused"}})
 	if err == nil {
 		t.Fatalf("this test shows nothing: the push got a connection: %+v", rs)
 	}
 	wantDefinite(t, "push without a connection", err, punctual.ErrOverloaded)
-	for _, c := range taken {
+	for _, c := range held {
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -410,35 +410,35 @@ func TestTooManyConnections(t *testing.T) {
 
 // takeConnections takes all that the server has, also those that the store's pool had. The server frees one of those only
 // a while after the pool has closed it.
-func takeConnections(t *testing.T, s *Store, server *pgrig.Server) (taken []*pgx.Conn) {
+func takeConnections(t *testing.T, s *Store, server *pgrig.Server) (held []*pgx.Conn) {
 	t.Helper()
 	alone := 0 // how often in a row there was no connection but ours; the last one's place is free a moment later
 	waitUntil(t, "nobody else has a connection", func() bool {
 		s.pool.Reset()
-		before := len(taken)
+		before := len(held)
 		for {
 			c, err := pgx.Connect(t.Context(), server.URL("postgres"))
 			if err != nil {
 				break
 			}
 			t.Cleanup(func() { _ = c.Close(context.Background()) })
-			taken = append(taken, c)
+			held = append(held, c)
 		}
-		if len(taken) == 0 {
+		if len(held) == 0 {
 			return false
 		}
 		var all int
-		err := taken[0].QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'").Scan(&all)
+		err := held[0].QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'").Scan(&all)
 		if err != nil {
 			t.Fatal(err)
 		}
 		alone++
-		if all > len(taken) || len(taken) > before {
+		if all > len(held) || len(held) > before {
 			alone = 0
 		}
 		return alone == 3
 	})
-	return taken
+	return held
 }
 
 // P14, P13: somebody who holds a message's row, and a role that waits only so long. The call is refused definitely, and passes when
@@ -614,7 +614,7 @@ func TestFaultsSayNothingOfMessages(t *testing.T) {
 			punctual.ErrNotFound, punctual.ErrDuplicate, punctual.ErrLeaseLost, punctual.ErrCancelled, punctual.ErrLeased, punctual.ErrNotDead, punctual.ErrPaused, punctual.ErrInvalid,
 		} {
 			if errors.Is(f.kind, kind) {
-				t.Errorf("P13: the server's error %s is told as %q", f.code, kind)
+				t.Errorf("P13: the server's error %s is explained as %q", f.code, kind)
 			}
 		}
 	}

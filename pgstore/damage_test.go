@@ -9,7 +9,7 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A message that cannot be read holds up no other one: it is passed by, and dead when its attempts are used up.
+// A message that cannot be read holds up no other one: claims skip it, and it is dead when its attempts are used up.
 func TestSlowDamagedMessage(t *testing.T) {
 	t.Parallel()
 	for column, value := range map[string]string{"headers": `'\xff'`, "failures": `ARRAY['?'::bytea]`} {

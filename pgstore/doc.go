@@ -17,8 +17,8 @@
 // Each statement is a file in sql, which says what it locks. Pushes, acks and claims are one message to the server each,
 // which is one transaction (push.go, settle.go, claim.go). All other changes lock their messages, decide in Go what becomes
 // of each, and write that together with the commit (change.go). Everybody who locks several messages does so in the
-// order of topic and ID. Claims and settlements pass by what is locked. So nobody waits in a circle. Pushes and amendments wait for what
-// others hold for 200 ms, and are carried out again in halves then, so that only what is held waits further (held.go). A transaction has at
+// order of topic and ID. Claims and settlements skip what is locked. So nobody waits in a circle. Pushes and amendments wait 200 ms for what
+// others hold; then they are carried out again in halves, so that only what is held waits further (held.go). A transaction has at
 // most 1000 items; longer calls are several (parts.go).
 //
 // A token is the epoch of the store, the number of the claim and some random bits. The epoch rises when the server's timeline
@@ -27,15 +27,15 @@
 // # Waiting
 //
 // A claim that waits sleeps until a time that was read ahead, or until this process pushes something earlier (wait.go). Once
-// a second a poll reads the times of all topics that are waited for. Processes tell each other by NOTIFY only of what
-// is due within 2 s, behind the commit, many topics at a time (notify.go). Notifications may be lost.
+// a second a poll reads the next due times of all topics that are waited for. Processes notify each other (NOTIFY) only of what
+// is due within 2 s, after the commit, many topics at a time (notify.go). Notifications may be lost.
 //
-// A claim that waits, and a poll, begin at a scan start, before which this process knows of nothing. So they keep away from the
-// index entries of finished messages, which stay as long as a snapshot needs them. Notices set the scan start back. So does the end of a
-// transaction that was open for longer than a second, which polls see in pg_locks. A poll that reads the whole topic finds the rest.
-// Each poll does so while that takes less than 100 ms; else such polls take a tenth of the time.
+// A claim that waits, and a poll, begin at a scan start, before which this process knows of no message that a claim can find. So they
+// skip the index entries of finished messages, which stay as long as a snapshot needs them. Notices set the scan start back. So does
+// the end of a transaction that was open for longer than a second, which polls see in pg_locks. A poll that reads the whole topic finds
+// the rest. Each poll does so while that takes at most 100 ms; if it takes longer, such polls rest so that they take a tenth of the time.
 //
-// A connection may hang. A claim that looks for longer than 250 ms leaves that to the next one, and a poll does not wait for the one before.
+// A connection may hang. When a claim reads for longer than 250 ms the next one is woken, and a poll does not wait for the one before.
 //
 // # Connections
 //
@@ -50,7 +50,7 @@
 // What the server has rolled back, because of a deadlock for instance, is tried again a few times. What it has refused is
 // a definite error. When the answer to a commit is lost the error is ErrIndeterminate (run.go, errors.go).
 //
-// Open looks at version and durability, and so does the store again every 30 s (durability.go). Each transaction that changes
+// Open checks the version and the durability of the server, and the store checks them again every 30 s (durability.go). Each transaction that changes
 // something raises synchronous_commit for itself where the session has less than it needs (clock.sql). An ack turns it
 // off for itself, unless an ID is to be remembered (ack.sql). Answers that say that something is gone wait for the disk
 // (durable.sql).

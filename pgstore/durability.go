@@ -50,7 +50,8 @@ func (v *server) class(needs string) (d punctual.Durability, why string) {
 	return punctual.Replicated, ""
 }
 
-// checkServer looks at the server, and keeps what it gives. At first it refuses one that will not do; later pushes are refused.
+// checkServer reads the settings of the server, and keeps the durability that they give. When the store opens, it refuses a server
+// that does not give enough; later, pushes are refused.
 func (s *Store) checkServer(ctx context.Context) error {
 	v, err := s.readServer(ctx)
 	if err != nil {

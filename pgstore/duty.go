@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// tickEvery is how often the clock is written down and the tables are looked at.
+	// tickEvery is how often the clock is written down and the tables are checked.
 	tickEvery = time.Second
-	// checkEvery is how often the server's settings are looked at, and what was kept long enough is removed.
+	// checkEvery is how often the server's settings are checked, and what is past its retention is removed.
 	checkEvery = 30 * time.Second
 	// restored is how far the clock in the tables may go back. With synchronous_commit=off a crash takes up to three
 	// wal_writer_delay, of 10 s at most each.
@@ -23,7 +23,7 @@ const (
 	writeClockTimeout = 2 * time.Second
 )
 
-// watch looks at the server and the tables now and then, until close.
+// watch checks the tables each tickEvery, and the server each checkEvery, until close.
 func (s *Store) watch() {
 	every := s.opt.checkEvery
 	if every == 0 {
@@ -36,7 +36,7 @@ func (s *Store) watch() {
 		var err error
 		select {
 		case <-tick.C:
-			err = s.look(s.life)
+			err = s.checkTables(s.life)
 		case <-check.C:
 			if err = s.checkServer(s.life); err == nil {
 				err = s.sweep(s.life)
@@ -45,13 +45,13 @@ func (s *Store) watch() {
 			return
 		}
 		if err != nil && s.life.Err() == nil {
-			s.opt.Logger.Debug("postgres store: a look at the server failed", "error", err)
+			s.opt.Logger.Debug("postgres store: a check of the server failed", "error", err)
 		}
 	}
 }
 
-// look proves that the tables are still those that were opened, and lets processes know each other's clocks.
-func (s *Store) look(ctx context.Context) error {
+// checkTables proves that the tables are still those that were opened, and exchanges clocks with other processes through them.
+func (s *Store) checkTables(ctx context.Context) error {
 	d, err := s.readStore(ctx)
 	if err != nil {
 		return err
@@ -68,10 +68,10 @@ func (s *Store) look(ctx context.Context) error {
 	return s.keepClock(ctx, d.server)
 }
 
-// keepClock writes down how far the clock was, if it has moved by a tick since anybody did. While the server's clock is behind, the
-// store's stands still. Then any difference is written down, so that all processes come to stand at the time of the one that is ahead.
+// keepClock writes down how far the clock was, if it has moved by a tick since any process did. While the server's clock is behind, the
+// store's pauses. Then keepClock writes down any difference, so that all processes pause at the time of the one that is ahead.
 func (s *Store) keepClock(ctx context.Context, server int64) error {
-	at := s.clock.floorMicros()
+	at := s.clock.latestMicros()
 	ahead := tickEvery.Microseconds()
 	if server < at-time.Millisecond.Microseconds() {
 		ahead = 1
@@ -95,20 +95,20 @@ func (s *Store) writeClockAt(ctx context.Context, at int64) error {
 func (s *Store) writeClock() {
 	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
 	defer end()
-	if err := s.writeClockAt(ctx, s.clock.floorMicros()); err != nil {
+	if err := s.writeClockAt(ctx, s.clock.latestMicros()); err != nil {
 		s.opt.Logger.Debug("the store's clock was not written down", "error", err)
 	}
 }
 
-// sweep removes what no answer depends on: the dead, the stories and the remembered that were kept long enough, and the
-// messages of deleted topics.
+// sweep removes what no answer depends on any more: dead messages, finished records and remembered IDs past their retention, and the
+// rows of deleted topics.
 func (s *Store) sweep(ctx context.Context) error {
-	outliving, err := s.numbers(ctx, "topics_outliving", s.reading())
+	expired, err := s.numbers(ctx, "topics_past_retention", s.reading())
 	if err != nil {
 		return err
 	}
-	for _, number := range outliving {
-		if err := s.sweepOutlived(ctx, number); err != nil {
+	for _, number := range expired {
+		if err := s.sweepPastRetention(ctx, number); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	return nil
 }
 
-// numbers reads numbers of topics.
+// numbers reads numbers of topics with the statement.
 func (s *Store) numbers(ctx context.Context, statement string, args []any) (found []int32, err error) {
 	err = s.read(ctx, func() *step {
 		found = nil
@@ -138,9 +138,9 @@ func (s *Store) numbers(ctx context.Context, statement string, args []any) (foun
 	return found, err
 }
 
-// sweepOutlived removes the dead and the stories of a topic that were kept long enough, and the IDs that need not be remembered.
-func (s *Store) sweepOutlived(ctx context.Context, number int32) error {
-	for _, sweep := range []string{"outlived", "stories_outlived"} {
+// sweepPastRetention removes the dead messages, finished records and remembered IDs of a topic that are past their retention.
+func (s *Store) sweepPastRetention(ctx context.Context, number int32) error {
+	for _, sweep := range []string{"past_retention", "finished_past_retention"} {
 		if err := s.repeat(ctx, sweep, func() []any { return s.writing(number, sweepItems) }); err != nil {
 			return err
 		}
@@ -148,9 +148,9 @@ func (s *Store) sweepOutlived(ctx context.Context, number int32) error {
 	return nil
 }
 
-// sweepTopic removes the messages and stories of a deleted topic.
+// sweepTopic removes the messages and finished records of a deleted topic.
 func (s *Store) sweepTopic(ctx context.Context, number int32) error {
-	for _, sweep := range []string{"topic_sweep", "stories_sweep"} {
+	for _, sweep := range []string{"topic_sweep", "finished_sweep"} {
 		if err := s.repeat(ctx, sweep, func() []any { return []any{number, sweepItems} }); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What a look at the server takes for worth a word.
+// How an examination measures, and the limits from which on it warns.
 const (
 	slowPing        = 10 * time.Millisecond
 	pings           = 5
@@ -38,7 +38,7 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("examine: %w", errClosed())
 	}
-	s.calls.Add(1) // a store that has failed may be looked at, too
+	s.calls.Add(1) // a store that has failed may be examined, too
 	s.mu.Unlock()
 	defer s.calls.Done()
 	return s.examine(ctx)
@@ -47,8 +47,8 @@ func (s *Store) Examine(ctx context.Context) ([]punctual.Finding, error) {
 // examine asks the server, and puts what it says in order.
 func (s *Store) examine(ctx context.Context) ([]punctual.Finding, error) {
 	x := &examination{s: s}
-	for _, look := range []func(context.Context) error{x.server, x.latency, x.health, x.tables} {
-		if err := look(ctx); err != nil {
+	for _, examine := range []func(context.Context) error{x.server, x.latency, x.health, x.tables} {
+		if err := examine(ctx); err != nil {
 			return x.findings, fmt.Errorf("examine postgres store: %w", err)
 		}
 	}
@@ -56,7 +56,7 @@ func (s *Store) examine(ctx context.Context) ([]punctual.Finding, error) {
 	return x.findings, nil
 }
 
-// damage tells of messages that claims have met and could not read.
+// damage reports messages that claims have met and could not read.
 func (x *examination) damage() {
 	if n, last := x.s.damage.seen(); n > 0 {
 		x.add(storekit.Bad("damage", fmt.Sprintf("claims met messages %d times that cannot be read, the last one: %v", n, last),
@@ -72,7 +72,7 @@ type examination struct {
 
 func (x *examination) add(f punctual.Finding) { x.findings = append(x.findings, f) }
 
-// server looks at what decides about durability.
+// server examines what decides about durability.
 func (x *examination) server(ctx context.Context) error {
 	v, err := x.s.readServer(ctx)
 	if err != nil {
@@ -124,14 +124,14 @@ func (x *examination) latency(ctx context.Context) error {
 	return nil
 }
 
-// health looks for what keeps dead rows from being removed, and what runs out.
+// health searches for what keeps dead rows from being removed, and what runs out.
 func (x *examination) health(ctx context.Context) error {
 	var version, autovacuum string
-	var oldestAge, prepared, slots, most, used, live, dead, bytes, stories, storyBytes int64
+	var oldestAge, prepared, slots, most, used, live, dead, bytes, finished, finishedBytes int64
 	var who *string
 	err := x.s.read(ctx, func() *step {
 		return x.s.step().add("examine", []any{x.s.opt.Schema}, func(rows scanner) error {
-			return rows.Scan(&version, &autovacuum, &oldestAge, &who, &prepared, &slots, &most, &used, &live, &dead, &bytes, &stories, &storyBytes)
+			return rows.Scan(&version, &autovacuum, &oldestAge, &who, &prepared, &slots, &most, &used, &live, &dead, &bytes, &finished, &finishedBytes)
 		})
 	})
 	if err != nil {
@@ -150,8 +150,8 @@ func (x *examination) health(ctx context.Context) error {
 	} else {
 		x.add(storekit.Good("message table", value))
 	}
-	if stories > 0 {
-		x.add(storekit.Good("story table", fmt.Sprintf("%d rows, %d MiB", stories, storyBytes>>20)))
+	if finished > 0 {
+		x.add(storekit.Good("finished table", fmt.Sprintf("%d rows, %d MiB", finished, finishedBytes>>20)))
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (x *examination) vacuum(autovacuum string, age time.Duration, who *string, 
 	}
 }
 
-// tables looks at the version of the tables.
+// tables examines the version of the tables.
 func (x *examination) tables(ctx context.Context) error {
 	v, err := x.s.version(ctx)
 	if err != nil {

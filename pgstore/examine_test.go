@@ -44,7 +44,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// Three pools are told apart: one that was full, one that is too small, and one that is larger than the server allows.
+// Three pools are distinguished: one that was full, one that is too small, and one that is larger than the server allows.
 func TestExaminePool(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -90,7 +90,7 @@ func TestPlanOfClaim(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	pushOrders(t, s, 2000, 0)
-	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+s.sql.text("claim"), s.writing("orders", 10, nil, claimBytes, lookAhead.Milliseconds(), noFloor, 1, "")...)
+	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+s.sql.text("claim"), s.writing("orders", 10, nil, claimBytes, scanAhead.Milliseconds(), noScanStart, 1, "")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestPlanOfClaim(t *testing.T) {
 }
 
 // P11: a push of one process wakes a claim that waits in another one. Its notification does so at once, and a poll within a second where
-// that is lost. The clock stands still, so nothing else wakes the claim.
+// that is lost. The clock is paused, so nothing else wakes the claim.
 func TestWokenByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
@@ -144,7 +144,7 @@ func TestWokenByAnotherProcess(t *testing.T) {
 				if deaf {
 					select {
 					case got := <-found:
-						t.Fatalf("this test shows nothing: without a notification and with a clock that stands still a claim found %v, %v", got.ds, got.err)
+						t.Fatalf("this test shows nothing: without a notification and with a clock that is paused a claim found %v, %v", got.ds, got.err)
 					case <-time.After(50 * time.Millisecond):
 					}
 					clock.Advance(time.Second)
@@ -167,7 +167,7 @@ type claimResult struct {
 	err error
 }
 
-// awaitWaiting waits until a claim waits for a topic and has looked at it.
+// awaitWaiting waits until a claim waits for a topic and has read it.
 func awaitWaiting(t *testing.T, s *Store, topic string) {
 	t.Helper()
 	for {
@@ -250,7 +250,7 @@ func TestPromotion(t *testing.T) {
 func TestOlderClockInTheTable(t *testing.T) {
 	t.Parallel()
 	for _, promoted := range []bool{false, true} {
-		s, err := newStore(newPool(t, shared), &Options{Schema: fresh(), Migrate: true}) // without duties, which look by themselves
+		s, err := newStore(newPool(t, shared), &Options{Schema: fresh(), Migrate: true}) // without duties, which check by themselves
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func TestOlderClockInTheTable(t *testing.T) {
 		if promoted {
 			s.data.timeline = "00000000"
 		}
-		switch err := s.look(t.Context()); {
+		switch err := s.checkTables(t.Context()); {
 		case promoted && err != nil:
 			t.Errorf("a standby with an older clock takes over: %v; want the store to go on", err)
 		case !promoted && !errors.Is(err, punctual.ErrStoreFailed):

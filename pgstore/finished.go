@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Finished returns the story of a finished message; see punctual.FinishedKeeper.
+// Finished returns the finished record of a message; see punctual.FinishedKeeper.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
 	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))
 	return call(ctx, s, "finished", id+" in "+topic, check, func() (punctual.Finished, error) {
@@ -26,7 +26,7 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	})
 }
 
-// finished reads a story; nil when none is kept.
+// finished reads a finished record; f is nil if none is kept.
 func (s *Store) finished(ctx context.Context, topic, id string) (f *punctual.Finished, err error) {
 	err = s.read(ctx, func() *step {
 		f = nil

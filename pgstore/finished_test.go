@@ -10,17 +10,17 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-func keepStories(t *testing.T, s *Store, topic string, d time.Duration) {
+func keepFinished(t *testing.T, s *Store, topic string, d time.Duration) {
 	t.Helper()
 	if _, err := s.Configure(t.Context(), topic, punctual.SettingsPatch{FinishedRetention: &d}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func noStory(t *testing.T, s *Store, topic, id, when string) {
+func noFinished(t *testing.T, s *Store, topic, id, when string) {
 	t.Helper()
 	if f, err := s.Finished(t.Context(), topic, id); !errors.Is(err, punctual.ErrNotFound) {
-		t.Errorf("%s there is a story of %s: %+v, %v", when, id, f, err)
+		t.Errorf("%s there is a finished record of %s: %+v, %v", when, id, f, err)
 	}
 }
 
@@ -33,12 +33,12 @@ func count(t *testing.T, s *Store, table string) (n int) {
 	return n
 }
 
-// A message that is cancelled in a transaction of the caller's leaves its story exactly if that commits.
-func TestStoryOfACancelInATransaction(t *testing.T) {
+// A message that is cancelled in a transaction of the caller's leaves its finished record exactly if that commits.
+func TestFinishedRecordOfACancelInATransaction(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
 		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
-		keepStories(t, s, "orders", time.Hour)
+		keepFinished(t, s, "orders", time.Hour)
 		for _, id := range []string{`kept "1"`, "gone"} {
 			if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: id, Delay: time.Hour}}); err != nil {
 				t.Fatal(err)
@@ -48,28 +48,28 @@ func TestStoryOfACancelInATransaction(t *testing.T) {
 			if err := s.CancelTx(t.Context(), tx, "orders", id); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			noStory(t, s, "orders", id, "before the commit")
+			noFinished(t, s, "orders", id, "before the commit")
 			if err := end(commit); err != nil {
 				t.Fatal(err)
 			}
 			if !commit {
-				noStory(t, s, "orders", id, "after the rollback")
+				noFinished(t, s, "orders", id, "after the rollback")
 				continue
 			}
 			f, err := s.Finished(t.Context(), "orders", id)
 			if err != nil || f.Outcome != punctual.OutcomeCancelled || f.ID != id || f.Topic != "orders" || !f.Delivered.IsZero() {
-				t.Errorf("%s: after the commit the story is %+v, %v", name, f, err)
+				t.Errorf("%s: after the commit the finished record is %+v, %v", name, f, err)
 			}
 		}
 	}
 }
 
-// The first end of a message counts. An ack beside a cancel in a transaction leaves the story of the one that took effect.
-func TestStoryOfTheEndThatTookEffect(t *testing.T) {
+// The first end of a message counts. An ack beside a cancel in a transaction leaves the record of the one that took effect.
+func TestFinishedRecordOfTheEndThatTookEffect(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {
 		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
-		keepStories(t, s, "orders", time.Hour)
+		keepFinished(t, s, "orders", time.Hour)
 		d := leaseOne(t, s, "orders", "m")
 		if _, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = 0", s.opt.Schema)); err != nil { // its lease is over
 			t.Fatal(err)
@@ -105,54 +105,54 @@ func TestStoryOfTheEndThatTookEffect(t *testing.T) {
 }
 
 // Stories are removed when their time is over, or with their topic.
-func TestStoriesAreSwept(t *testing.T) {
+func TestFinishedRecordsAreSwept(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
-	keepStories(t, s, "short", time.Millisecond)
-	keepStories(t, s, "long", time.Hour)
+	keepFinished(t, s, "short", time.Millisecond)
+	keepFinished(t, s, "long", time.Hour)
 	for _, topic := range []string{"short", "long"} {
 		ackAll(t, s, leaseOne(t, s, topic, "m"))
 	}
-	waitUntil(t, "the time of a story to end", func() bool {
+	waitUntil(t, "the retention of a finished record to end", func() bool {
 		_, err := s.Finished(t.Context(), "short", "m")
 		return errors.Is(err, punctual.ErrNotFound)
 	})
-	if n := count(t, s, "story"); n != 2 {
-		t.Fatalf("%d stories are stored before the sweep, want 2: this shows nothing", n)
+	if n := count(t, s, "finished"); n != 2 {
+		t.Fatalf("%d finished records are stored before the sweep, want 2: this shows nothing", n)
 	}
 	if err := s.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Finished(t.Context(), "long", "m"); err != nil || count(t, s, "story") != 1 {
-		t.Errorf("after a sweep %d stories are stored, want 1: %v", count(t, s, "story"), err)
+	if _, err := s.Finished(t.Context(), "long", "m"); err != nil || count(t, s, "finished") != 1 {
+		t.Errorf("after a sweep %d finished records are stored, want 1: %v", count(t, s, "finished"), err)
 	}
 	if _, err := s.DeleteTopic(t.Context(), "long"); err != nil {
 		t.Fatal(err)
 	}
-	if stories, dropped := count(t, s, "story"), count(t, s, "dropped_topic"); stories+dropped != 0 {
-		t.Errorf("after its topic was deleted %d stories are stored, and %d deleted topics noted", stories, dropped)
+	if records, dropped := count(t, s, "finished"), count(t, s, "dropped_topic"); records+dropped != 0 {
+		t.Errorf("after its topic was deleted %d finished records are stored, and %d deleted topics noted", records, dropped)
 	}
 }
 
-// Check names stories that no sound store has.
-func TestSlowDamagedStory(t *testing.T) {
+// Check names finished records that no sound store has.
+func TestSlowDamagedFinishedRecord(t *testing.T) {
 	t.Parallel()
 	for column, value := range map[string]string{"outcome": `'eaten'`, "forget_at": "ended_at", "attempts": "-1", "failures": `ARRAY['?'::bytea]`} {
 		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
-		keepStories(t, s, "orders", time.Hour)
+		keepFinished(t, s, "orders", time.Hour)
 		ackAll(t, s, leaseOne(t, s, "orders", "m"))
 		if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 {
 			t.Fatalf("Check of a sound store: %+v, %v", r, err)
 		}
-		if n, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.story SET "+column+" = "+value, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
+		if n, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.finished SET "+column+" = "+value, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
 			t.Fatalf("the damage was not done: %v, %v", n, err)
 		}
 		r, err := s.Check(t.Context(), nil)
 		if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "topic orders: m ") {
-			t.Errorf("%s: Check answers %+v, %v; want the story", column, r, err)
+			t.Errorf("%s: Check answers %+v, %v; want the record", column, r, err)
 		}
 		if _, err := s.Finished(t.Context(), "orders", "m"); column == "failures" && !errors.Is(err, punctual.ErrCorrupt) {
-			t.Errorf("a story whose history cannot be read is told with %v", err)
+			t.Errorf("a finished record whose history cannot be read: Finished answers %v", err)
 		}
 	}
 }
@@ -175,10 +175,10 @@ func TestMigrateFromVersion1(t *testing.T) {
 	if err != nil || st.Scheduled != 1 || st.Leased != 1 || st.Dead != 1 || st.Settings.FinishedRetention != 0 || st.Settings.MaxAttempts != 7 {
 		t.Fatalf("statistics after the migration: %+v, %v", st, err)
 	}
-	keepStories(t, s, "orders", time.Hour)
+	keepFinished(t, s, "orders", time.Hour)
 	ackAll(t, s, punctual.Delivery{Message: punctual.Message{Topic: "orders", ID: "leased"}, Token: 1})
 	if f, err := s.Finished(t.Context(), "orders", "leased"); err != nil || f.Outcome != punctual.OutcomeAcked || f.Attempt != 1 || !f.Delivered.IsZero() {
-		t.Errorf("the story of a message that version 1 has leased: %+v, %v; want one that does not know when", f, err)
+		t.Errorf("the finished record of a message that version 1 has leased: %+v, %v; want one that does not know when", f, err)
 	}
 	rs, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "finished"}})
 	if err != nil || rs[0].Status != punctual.PushDuplicate || rs[0].Existing != punctual.StateNone {

@@ -12,7 +12,7 @@ import (
 // own, and leaves that open. Such a message must not hold up the other messages of the call (P14). There are two ways, because only one
 // of them can tell which messages are held.
 //
-// Settlements pass by locked rows (lock_free.sql) and learn so at once which messages are held. The other items are done by then, and
+// Settlements skip locked rows (lock_free.sql) and so learn at once which messages are held. The other items are done by then, and
 // their answers wait for nothing but the held ones, so settling.settleAny tries those again for a short time only.
 //
 // Pushes and amendments have to wait: an ID that was stored and is not committed yet is seen by nobody, and only an insert that runs into
@@ -43,7 +43,7 @@ const (
 // errHeld is the error of an item whose message is held by another transaction.
 var errHeld = fmt.Errorf("another transaction holds the message: end that transaction, or try again: %w", punctual.ErrOverloaded)
 
-// lockTimeout sets the error of a lock timeout apart from other kinds of overload.
+// lockTimeout distinguishes the error of a lock timeout from other kinds of overload.
 type lockTimeout struct{ error }
 
 func (l lockTimeout) Unwrap() error { return l.error }
@@ -51,7 +51,7 @@ func (l lockTimeout) Unwrap() error { return l.error }
 // errLockTimeout is the kind of error with which the server ends a wait for a lock.
 var errLockTimeout error = lockTimeout{punctual.ErrOverloaded}
 
-// besideHeld carries out a part of pushes or amendments; several tells that the call has more than one. try carries out a group of
+// besideHeld carries out a part of pushes or amendments; several says that the call has more than one. try carries out a group of
 // items, waits for each lock no longer than lockWait, and returns beside an error the items that have no answer yet. If these are the
 // whole part, besideHeld returns the error; else it gives each of them its error by refuse.
 func besideHeld(part []int, several bool, try func(lockWait time.Duration, group []int) (left []int, err error), refuse func(i int, err error)) error {

@@ -61,7 +61,7 @@ func emptySchema(t testing.TB, pool *pgxpool.Pool) string {
 	var schema string
 	select {
 	case schema = <-spare:
-		text := inSchema("TRUNCATE punctual.message, punctual.story, punctual.topic, punctual.dropped_topic; UPDATE punctual.store SET clock = 0", schema)
+		text := inSchema("TRUNCATE punctual.message, punctual.finished, punctual.topic, punctual.dropped_topic; UPDATE punctual.store SET clock = 0", schema)
 		conn, err := pool.Acquire(context.Background())
 		if err != nil {
 			t.Fatal(err)

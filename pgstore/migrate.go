@@ -86,9 +86,9 @@ func MigrationStatus(ctx context.Context, pool *pgxpool.Pool, o *Options) (Versi
 }
 
 const (
-	// migrationPatience is how long a migration waits for a lock on a table, at most. All statements that come meanwhile wait behind it.
-	migrationPatience = 100 * time.Millisecond
-	// migrationPause is how long the statements then have the table to themselves.
+	// migrationLockWait bounds how long a migration waits for a lock on a table, because all statements that come meanwhile wait behind it.
+	migrationLockWait = 100 * time.Millisecond
+	// migrationPause is how long a migration then leaves the table to the statements.
 	migrationPause = time.Second
 )
 
@@ -100,17 +100,17 @@ func migrate(ctx context.Context, s *Store) error {
 	}
 	all := migrations(s.opt.Schema)
 	for _, m := range all[min(v, len(all)):] {
-		if err := s.applyPatiently(ctx, m); err != nil {
+		if err := s.applyRetrying(ctx, m); err != nil {
 			return fmt.Errorf("migration %s: %w", m.name, err)
 		}
 	}
 	return nil
 }
 
-// applyPatiently applies a migration, and tries again as long as somebody uses a table of which it needs all. What has begun to
-// change tables may take as long as ctx allows.
-func (s *Store) applyPatiently(ctx context.Context, m migration) error {
-	patience, end := within(ctx)
+// applyRetrying applies a migration, and tries again while other transactions use a table that it must lock. Once it has its locks, the
+// migration may take as long as ctx allows.
+func (s *Store) applyRetrying(ctx context.Context, m migration) error {
+	limit, end := within(ctx)
 	defer end()
 	longer, give := context.WithCancel(context.WithoutCancel(ctx))
 	defer give()
@@ -123,7 +123,7 @@ func (s *Store) applyPatiently(ctx context.Context, m migration) error {
 			}
 			return err
 		}
-		if sleep(patience, migrationPause) != nil {
+		if sleep(limit, migrationPause) != nil {
 			return fmt.Errorf("nothing was changed in %d tries, because others use the tables (processes %s): end their transactions, or run punctual migrate up when there are none: %w",
 				tries, s.tableUsers(longer), punctual.ErrOverloaded)
 		}
@@ -168,7 +168,7 @@ func (s *Store) apply(ctx context.Context, m migration) error {
 				return err
 			}
 		}
-		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", migrationPatience.Milliseconds())); err != nil {
+		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", migrationLockWait.Milliseconds())); err != nil {
 			return err
 		}
 		if _, err := tx.Conn().PgConn().Exec(ctx, m.text).ReadAll(); err != nil {

@@ -83,7 +83,7 @@ func listener(t *testing.T, server *pgrig.Server, but int) int {
 	return port
 }
 
-// P11: a connection that listens and that the network has forgotten tells nothing. What others push is found all the same, and the
+// P11: a connection that listens and that the network has forgotten brings nothing. What others push is found all the same, and the
 // connection is made again.
 func TestHalfOpenListener(t *testing.T) {
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestHalfOpenListener(t *testing.T) {
 		t.Fatal("this test shows nothing: the connection that listens does not go over the wire")
 	}
 	pushOrders(t, other, 1, 0)
-	doIt(t, server, "notify punctual_due, 'somebody\norders 0'") // other does not tell by itself
+	doIt(t, server, "notify punctual_due, 'somebody\norders 0'") // other does not notify by itself
 	w.AwaitLost(t, netrig.FromServer, 1)
 	if got := <-found; got.err != nil || len(got.ds) != 1 {
 		t.Fatalf("P11: a claim whose store hears nothing found %v, %v; want the message within a second", got.ds, got.err)
@@ -114,7 +114,7 @@ func TestHalfOpenListener(t *testing.T) {
 	waitUntil(t, "the store listens on another connection", func() bool { return listener(t, server, port) != 0 })
 }
 
-// P14: a process that stands still and does not read what it is told holds up nobody. The server ends its connection,
+// P14: a process that is paused and does not read its notifications holds up nobody. The server ends its connection,
 // so that it keeps no dead rows.
 func TestUnreadListener(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestUnreadListener(t *testing.T) {
 	}
 	pid := unread.PgConn().PID()
 	other := openStore(t, newPool(t, server), &Options{OwnPool: true})
-	conn, err := other.pool.Acquire(t.Context()) // a program for each look at the server takes too long on a loaded machine
+	conn, err := other.pool.Acquire(t.Context()) // a program for each query takes too long on a loaded machine
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,13 +150,13 @@ func TestUnreadListener(t *testing.T) {
 		waited = waited || got == "ClientWrite"
 		return got == "gone"
 	})
-	// What was not seen in time the log tells.
+	// The log says what was not seen in time.
 	if !waited && !strings.Contains(server.Log(), "could not send data to client: Connection timed out") {
 		t.Errorf("this test shows nothing: the server has not waited for the process to read; its log says:\n%s", server.Log())
 	}
 }
 
-// flood tells those who listen more than the buffers of a connection hold.
+// flood sends more notifications than the buffers of a connection hold.
 func flood(t *testing.T, server *pgrig.Server) {
 	t.Helper()
 	doIt(t, server, "do $$ begin for i in 1..4000 loop perform pg_notify('punctual_due', i || repeat('x', 7000)); end loop; end $$")

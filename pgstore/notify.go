@@ -24,19 +24,19 @@ const (
 	listenAgain = time.Second
 )
 
-// notifier tells other processes of what is due soon, and hears them. A notification goes out behind the commit, in a
-// transaction of its own, and while one is under way the next one gathers. All of it may be lost (P11).
+// notifier notifies other processes of what is due soon, and receives their notifications. A notification is sent after the commit, in a
+// transaction of its own; topics that come meanwhile go into the next one. Any notification may be lost (P11).
 type notifier struct {
 	s      *Store
 	sender string // names this process in its notifications
 	ctx    context.Context
 	end    context.CancelFunc
 	work   sync.WaitGroup
-	signal chan struct{} // holds one
+	signal chan struct{} // holds one signal that something is pending
 
 	mu      sync.Mutex
-	pending map[string]int64 // guarded by mu: topics to tell of, with their times in ms
-	off     bool             // guarded by mu: nobody can be told
+	pending map[string]int64 // guarded by mu: topics to announce, with their times in ms
+	off     bool             // guarded by mu: notifications are not used, or do not come through
 }
 
 func (n *notifier) init(s *Store) {
@@ -60,9 +60,10 @@ func (n *notifier) close() {
 
 func (n *notifier) channel() string { return n.s.opt.Schema + "_due" }
 
-// tell has others told of topics, with the times from which on something can be found there, as far as those are soon.
-func (n *notifier) tell(first map[string]int64) {
-	soon := n.s.clock.guess()/1000 + lookAhead.Milliseconds()
+// add queues topics for the next notification, each with the time from which on a claim can find something there. Topics whose time
+// is not within scanAhead are left out.
+func (n *notifier) add(first map[string]int64) {
+	soon := n.s.clock.guess()/1000 + scanAhead.Milliseconds()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.off {
@@ -91,7 +92,7 @@ func (n *notifier) send() {
 		}
 		for payload := range n.payloads() {
 			if err := n.notify(payload); err != nil && n.ctx.Err() == nil {
-				n.s.opt.Logger.Debug("others were not told of what is due; they see it within a second", "error", err)
+				n.s.opt.Logger.Debug("other processes were not notified of what is due; they find it within a second", "error", err)
 			}
 		}
 		if sleep(n.ctx, notifyGap) != nil {
@@ -106,7 +107,7 @@ func (n *notifier) notify(payload string) error {
 	return n.s.sendAlone(ctx, n.s.step().add("notify", []any{n.channel(), payload}, nil).own(""))
 }
 
-// payloads takes out what is pending: the sender, then a line with topic and time for each.
+// payloads empties pending into payloads: each has the sender, then a line with topic and time for each topic.
 func (n *notifier) payloads() func(yield func(string) bool) {
 	n.mu.Lock()
 	pending := n.pending
@@ -133,7 +134,7 @@ func (n *notifier) payloads() func(yield func(string) bool) {
 // errPooler says that notifications do not come through.
 var errPooler = errors.New("a pooler is in between")
 
-// listen hears other processes, until close, or until it turns out that it cannot.
+// listen receives notifications until close, or until it turns out that they cannot come through.
 func (n *notifier) listen() {
 	for {
 		err := n.listenOnce()
@@ -144,7 +145,7 @@ func (n *notifier) listen() {
 			n.mu.Lock()
 			n.off = true
 			n.mu.Unlock()
-			n.s.opt.Logger.Info("postgres store: a pooler is in between, so other processes are not told of pushes; they look once a second")
+			n.s.opt.Logger.Info("postgres store: a pooler is in between, so other processes are not notified of pushes; they poll once a second")
 			return
 		}
 		n.s.opt.Logger.Warn("postgres store: the connection that listens broke; it is made again", "error", err)
@@ -154,7 +155,7 @@ func (n *notifier) listen() {
 	}
 }
 
-// listenOnce hears others on a connection of its own until that breaks.
+// listenOnce receives notifications on a connection of its own until that breaks.
 func (n *notifier) listenOnce() error {
 	conn, err := n.connect()
 	if err != nil {
@@ -168,7 +169,7 @@ func (n *notifier) listenOnce() error {
 	if err := n.begin(conn); err != nil {
 		return err
 	}
-	n.s.waits.pollNow() // what was told before is lost
+	n.s.waits.pollNow() // notifications sent before are lost
 	for {
 		if err := n.hearUntil(conn, time.Now().Add(n.s.opt.heartbeat)); err != nil {
 			return err
@@ -191,7 +192,7 @@ func (n *notifier) begin(conn *pgx.Conn) error {
 	if backend != conn.PgConn().PID() {
 		return errPooler
 	}
-	// A process that stands still reads nothing. The server would wait for it in a transaction, which keeps all dead rows.
+	// A process that pauses reads nothing. The server would wait for it inside a transaction, which keeps all dead rows.
 	if _, err := conn.Exec(n.ctx, fmt.Sprintf("SET tcp_user_timeout = %d", 3*n.s.opt.heartbeat.Milliseconds())); err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (n *notifier) connect() (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// hearUntil takes in notifications until a time.
+// hearUntil receives notifications until a time.
 func (n *notifier) hearUntil(conn *pgx.Conn, until time.Time) error {
 	ctx, end := context.WithDeadline(n.ctx, until)
 	defer end()
@@ -229,7 +230,7 @@ func (n *notifier) hearUntil(conn *pgx.Conn, until time.Time) error {
 	}
 }
 
-// hear takes in one notification; what cannot be read is somebody else's.
+// hear acts on one notification. It ignores lines that it cannot read, because others may use the channel too.
 func (n *notifier) hear(payload string) {
 	sender, rest, _ := strings.Cut(payload, "\n")
 	if sender == n.sender {

@@ -37,8 +37,8 @@ func parts(indices []int, nameOf func(i int) name, size func(i int) int) [][]int
 	return all
 }
 
-// inParts carries out the parts of a call. The error of the first is that of the call. When a later one fails, refuse is told
-// its items and those behind it, with the error of each.
+// inParts carries out the parts of a call. The error of the first part is that of the call. When a later part fails, inParts calls
+// refuse for each of its items and of those behind it, with the error of the item.
 func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, err error)) error {
 	for n, part := range all {
 		err := carryOut(part)

@@ -22,27 +22,27 @@ type access struct{ index, condition string }
 
 // inOrder are the statements that read a table by more than the ID, or by less, and how.
 var inOrder = map[string][]access{
-	"claim":            {{"message_visible", "visible_at"}},
-	"heads":            {{"message_visible", "visible_at"}},
-	"topic_heads":      {{"message_visible", "visible_at"}},
-	"list_scheduled":   {{"message_visible", "visible_at"}},
-	"list_leased":      {{"message_visible", "visible_at"}},
-	"list_ready":       {{"message_visible", "visible_at"}},
-	"list_dead":        {{"message_died", "died_at"}},
-	"list_dead_reason": {{"message_reason", "reason"}},
-	"purge_live":       {{"message_pkey", "id > "}},
-	"purge_dead":       {{"message_died", "died_at"}},
-	"outlived":         {{"message_died", "died_at"}, {"message_forget", "forget_at"}},
-	"topics_outliving": {{"message_died", "topic"}, {"message_forget", "topic"}, {"story_forget", "topic"}}, // the first one of each
-	"stories_outlived": {{"story_forget", "forget_at"}},
-	"stories_sweep":    {{"story_pkey", "topic"}},
-	"topic_drop":       {{"message_visible", "topic"}, {"message_died", "topic"}, {"message_reason", "topic"}},
-	"topic_sweep":      {{"message_pkey", "topic"}},
-	"topic_swept":      {{"message_pkey", "topic"}, {"message_visible", "topic"}, {"story_pkey", "topic"}, {"story_forget", "topic"}},
+	"claim":                   {{"message_visible", "visible_at"}},
+	"next_due":                {{"message_visible", "visible_at"}},
+	"topic_heads":             {{"message_visible", "visible_at"}},
+	"list_scheduled":          {{"message_visible", "visible_at"}},
+	"list_leased":             {{"message_visible", "visible_at"}},
+	"list_ready":              {{"message_visible", "visible_at"}},
+	"list_dead":               {{"message_died", "died_at"}},
+	"list_dead_reason":        {{"message_reason", "reason"}},
+	"purge_live":              {{"message_pkey", "id > "}},
+	"purge_dead":              {{"message_died", "died_at"}},
+	"past_retention":          {{"message_died", "died_at"}, {"message_forget", "forget_at"}},
+	"topics_past_retention":   {{"message_died", "topic"}, {"message_forget", "topic"}, {"finished_forget", "topic"}}, // the first one of each
+	"finished_past_retention": {{"finished_forget", "forget_at"}},
+	"finished_sweep":          {{"finished_pkey", "topic"}},
+	"topic_drop":              {{"message_visible", "topic"}, {"message_died", "topic"}, {"message_reason", "topic"}},
+	"topic_sweep":             {{"message_pkey", "topic"}},
+	"topic_swept":             {{"message_pkey", "topic"}, {"message_visible", "topic"}, {"finished_pkey", "topic"}, {"finished_forget", "topic"}},
 }
 
 // readsAll are statements that read all that a topic has, or all of everything, for those who ask for that.
-var readsAll = []string{"check", "check_coded", "check_stories", "forecast", "stats", "survey"}
+var readsAll = []string{"check", "check_coded", "check_finished", "forecast", "stats", "survey"}
 
 // TestPlans: whatever the server believes about the size of the tables, the plan that it keeps leads to each row by an index. So no
 // statement grows with the tables, or with the square of its batch.
@@ -56,7 +56,7 @@ func TestPlans(t *testing.T) {
 	defer pooled.Release()
 	conn := pooled.Conn()
 	run(t, conn, inSchema("ALTER TABLE punctual.message SET (autovacuum_enabled = off)", s.opt.Schema))
-	run(t, conn, inSchema("ALTER TABLE punctual.story SET (autovacuum_enabled = off)", s.opt.Schema))
+	run(t, conn, inSchema("ALTER TABLE punctual.finished SET (autovacuum_enabled = off)", s.opt.Schema))
 	run(t, conn, inSchema("ALTER TABLE punctual.topic SET (autovacuum_enabled = off)", s.opt.Schema))
 	for _, state := range []struct {
 		name    string
@@ -72,10 +72,10 @@ func TestPlans(t *testing.T) {
 	} {
 		run(t, conn, fillTables(s, state.rows))
 		if state.analyse {
-			run(t, conn, inSchema("VACUUM ANALYZE punctual.message, punctual.story, punctual.topic", s.opt.Schema))
+			run(t, conn, inSchema("VACUUM ANALYZE punctual.message, punctual.finished, punctual.topic", s.opt.Schema))
 		}
 		for name := range s.sql {
-			if name != "info" && name != "story" && name != "row" && name != "level" && !slices.Contains(readsAll, name) {
+			if name != "info" && name != "finished_columns" && name != "row" && name != "level" && !slices.Contains(readsAll, name) {
 				keptPlan(t, conn, s, name).each(func(n planNode) {
 					if problem := n.problem(name); problem != "" {
 						t.Errorf("tables %s: %s.sql %s: %+v", state.name, name, problem, n)
@@ -99,8 +99,8 @@ func TestPlansInCallersTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx, conn := callersConn(t, s)
-	// The server takes the tables for so small that it is best to read all of them. Each statement has run often, it is told.
-	run(t, conn, inSchema("ANALYZE punctual.message, punctual.story, punctual.topic", s.opt.Schema))
+	// The server believes the tables to be so small that it is best to read all of them, and each statement to have run often.
+	run(t, conn, inSchema("ANALYZE punctual.message, punctual.finished, punctual.topic", s.opt.Schema))
 	run(t, conn, "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
 	before := settingsOf(t, conn)
 
@@ -238,7 +238,7 @@ func fillTables(s *Store, rows int) string {
 		INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, died_at, reason, forget_at)
 		SELECT n %% 3 + 1, n, CASE WHEN n %% 10 > 1 THEN n END, n, n, n, CASE n %% 10 WHEN 0 THEN n END, CASE n %% 10 WHEN 0 THEN 'discarded' END,
 		       CASE n %% 10 WHEN 1 THEN n END FROM generate_series(1, %[1]d) AS n ON CONFLICT DO NOTHING;
-		INSERT INTO punctual.story (topic, id, outcome, created, first_due, due, ended_at, forget_at, attempts)
+		INSERT INTO punctual.finished (topic, id, outcome, created, first_due, due, ended_at, forget_at, attempts)
 		SELECT n %% 3 + 1, n, 'acked', n, n, n, n, n, 1 FROM generate_series(1, %[1]d) AS n ON CONFLICT DO NOTHING`, rows), s.opt.Schema)
 }
 
@@ -311,9 +311,9 @@ func (n planNode) problem(statement string) string {
 		return "reads a row that leaves a version each second"
 	case n.Type == "ModifyTable" || n.Relation == "" || n.Relation == "store" || n.Place != "" || strings.HasPrefix(n.Relation, "pg_"):
 		return ""
-	case (n.Relation == "message" || n.Relation == "story") && !n.leadsTo(statement):
+	case (n.Relation == "message" || n.Relation == "finished") && !n.leadsTo(statement):
 		return "reads more of the table than it needs"
-	case n.Relation == "topic" && n.Condition == "" && statement != "topics_outliving" && statement != "topic_heads":
+	case n.Relation == "topic" && n.Condition == "" && statement != "topics_past_retention" && statement != "topic_heads":
 		return "reads all topics"
 	}
 	return ""

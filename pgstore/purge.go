@@ -100,8 +100,8 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 }
 
 const (
-	// deletionPatience is how long the deletion of a topic waits for a lock, at most. Pushes to topics that share its lock wait behind it.
-	deletionPatience = 100 * time.Millisecond
+	// deletionLockWait is how long the deletion of a topic waits for a lock, at most. Pushes to topics that share its lock wait behind it.
+	deletionLockWait = 100 * time.Millisecond
 	// deletionPause is how long they go on then.
 	deletionPause = 200 * time.Millisecond
 )
@@ -127,7 +127,7 @@ func (s *Store) dropTopic(ctx context.Context, topic string) (number int32, n in
 func (s *Store) dropTopicNow(ctx context.Context, topic string) (number int32, n int64, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		number, n = 0, 0
-		x := s.step().add("patience", []any{lockTimeoutOf(deletionPatience)}, nil).add("topic_close", []any{s.class, topic}, nil)
+		x := s.step().add("lock_wait", []any{lockTimeoutOf(deletionLockWait)}, nil).add("topic_close", []any{s.class, topic}, nil)
 		x.add("topic_drop", s.writing(topic), func(rows scanner) error { return rows.Scan(&number, &n) })
 		return nil, tx.send(ctx, x)
 	})

@@ -174,7 +174,7 @@ type stored struct {
 	id    string
 }
 
-// scan reads one row of the answer, which tells of a topic or of a message that was stored.
+// scan reads one row of the answer, which is about a topic or about a message that was stored.
 func (g *inserted) scan(rows scanner) error {
 	var number int32
 	var topic, id *string
@@ -267,7 +267,7 @@ func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWa
 	return w.create(ctx, func() *step {
 		x := s.step()
 		if lockWait > 0 {
-			x.add("patience", []any{lockTimeoutOf(lockWait)}, nil)
+			x.add("lock_wait", []any{lockTimeoutOf(lockWait)}, nil)
 		}
 		return x.add("topic_create", append([]any{topics}, args...), nil)
 	})

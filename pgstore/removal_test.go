@@ -55,7 +55,7 @@ func TestRemovalBehindAChange(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- remove(ctx, s, &ds[0]) }()
-		if name == "purge" { // an ack passes by, and tries again for a while
+		if name == "purge" { // an ack skips the message, and tries again for a while
 			awaitBlocked(t, s, changing)
 		}
 		if err := tx.Commit(ctx); err != nil {
@@ -122,7 +122,7 @@ func TestChangeBehindAReplacement(t *testing.T) {
 	}
 }
 
-// TestPushHalfRefused: a push stores what nothing is in the way of, and then looks at the messages whose IDs others have. When that
+// TestPushHalfRefused: a push stores what nothing is in the way of, and then reads the messages whose IDs others have. When that
 // fails, those alone have the error: the others are stored (P13).
 func TestPushHalfRefused(t *testing.T) {
 	t.Parallel()
@@ -240,7 +240,7 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 			}
 			answer := make(chan error, 1)
 			go func() { answer <- c.do(s, d) }()
-			for waiting := 0; waiting == 0 && !c.leased; { // a settlement passes by, and tries again
+			for waiting := 0; waiting == 0 && !c.leased; { // a settlement skips the message, and tries again
 				select {
 				case err := <-answer:
 					t.Fatalf("%s did not wait for who has the message locked: %v", name, err)

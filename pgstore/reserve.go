@@ -17,13 +17,14 @@ const (
 	reserveIdle = 30 * time.Second
 )
 
-// reserve has connections of the store's own. Handlers that each hold a transaction may have all connections of the pool, for as long
-// as they like. The leases of their messages are renewed over the reserve, and so are acks, claims and pushes carried out. The store's own
-// calls hold a connection for a moment each, so a few are enough. Counts of all messages, which take long, wait for the pool.
+// reserve has connections beside the pool. It is needed because handlers that each hold a transaction may have all connections of the
+// pool, for as long as they like: the leases of their messages are then renewed over the reserve, which also serves acks, claims and
+// pushes. The store's own calls hold a connection for a moment each, so a few are enough. Counts of all messages, which take long,
+// wait for the pool.
 type reserve struct {
-	mu    sync.Mutex
-	pool  *pgxpool.Pool // guarded by mu: nil until it is needed
-	taken int64         // guarded by mu: how often it was
+	mu   sync.Mutex
+	pool *pgxpool.Pool // guarded by mu: nil until it is needed
+	uses int64         // guarded by mu: how often a call has turned to it
 }
 
 // acquire takes a connection of the pool, or of the reserve while the pool has none.
@@ -34,9 +35,9 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return s.acquireWithin(ctx, reserveAfter)
 }
 
-// acquireWithin waits so long for a connection of the pool.
-func (s *Store) acquireWithin(ctx context.Context, patience time.Duration) (*pgxpool.Conn, error) {
-	short, end := context.WithTimeout(ctx, patience)
+// acquireWithin waits that long for a connection of the pool before it takes one of the reserve.
+func (s *Store) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool.Conn, error) {
+	short, end := context.WithTimeout(ctx, wait)
 	defer end()
 	conn, err := s.pool.Acquire(short)
 	if err == nil || short.Err() == nil || ctx.Err() != nil {
@@ -59,7 +60,7 @@ func (s *Store) acquireWithin(ctx context.Context, patience time.Duration) (*pgx
 func (r *reserve) get(ctx context.Context, like *pgxpool.Pool) (*pgxpool.Pool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taken++
+	r.uses++
 	if r.pool != nil {
 		return r.pool, nil
 	}
@@ -70,11 +71,11 @@ func (r *reserve) get(ctx context.Context, like *pgxpool.Pool) (*pgxpool.Pool, e
 	return r.pool, err
 }
 
-// times is how often the pool had no connection.
+// times is how often a call found no free connection in the pool.
 func (r *reserve) times() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.taken
+	return r.uses
 }
 
 // close is called when no call is under way any more.

@@ -65,7 +65,7 @@ func orZero[T any](column *T) (value T) {
 }
 
 // state is the state of a message at now, in ms. It is StateNone for the ID of a finished message and for a dead message past its
-// retention. A message is dead by its column died_at, so that one that has lost its reason is not taken for a live one.
+// retention. A message is dead by its column died_at, so that one that has lost its reason does not pass for a live one.
 func (r *row) state(now int64, set *punctual.Settings) punctual.State {
 	switch {
 	case r.live:
@@ -81,7 +81,7 @@ func (r *row) holder(now int64, set *punctual.Settings) lifecycle.Holder {
 	return lifecycle.Holder{State: r.state(now, set), Due: r.Due, Died: r.Died, Remembered: r.forgetAt > now}
 }
 
-// setAttributes gives a message that is read its attributes. A message that a program of version 3 has pushed has no block, and
+// setAttributes gives a message that is read its attributes. A message that a program of version 3 or 4 has pushed has no block, and
 // its Remember in the column of that name alone, in ms. For other messages that column has what the block says, because statements
 // need it.
 func setAttributes(m *punctual.Message, remember *int64, block []byte) error {

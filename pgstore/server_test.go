@@ -210,7 +210,7 @@ func TestRestored(t *testing.T) {
 		}
 	}
 	copyData(server.Dir, backup)
-	// An hour passes, as the store's table tells it.
+	// An hour passes, as the store's table says.
 	later := s.clock.guess() + time.Hour.Microseconds()
 	s.clock.hear(later)
 	waitUntil(t, "the clock is written down", func() bool {

@@ -41,13 +41,13 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		}
 		set, err := s.configure(ctx, topic, patch)
 		if err == nil {
-			s.waits.tell(map[string]int64{topic: 0}) // it may have been resumed
+			s.waits.notify(map[string]int64{topic: 0}) // it may have been resumed
 		}
 		return set, err
 	})
 }
 
-// configure makes the topic if need be, and changes it. What was kept long enough by its old settings goes first, so that
+// configure makes the topic if need be, and changes it. What is past its retention by the old settings goes first, so that
 // a longer retention does not bring it back.
 func (s *Store) configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
@@ -63,7 +63,7 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 		if err != nil {
 			return nil, err
 		}
-		return s.step().add("outlived", s.writing(number, nil), nil).add("topic_change", append([]any{number}, args...), nil), nil
+		return s.step().add("past_retention", s.writing(number, nil), nil).add("topic_change", append([]any{number}, args...), nil), nil
 	})
 	return set, err
 }

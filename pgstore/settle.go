@@ -82,7 +82,7 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 }
 
 // settleAny carries out those items of a part that are left, whatever their verbs; all is how many the part has. Messages that other
-// transactions hold are passed by and tried again when the others are done, so that a caller's transaction holds up no other
+// transactions hold are skipped and tried again when the others are done, so that a caller's transaction holds up no other
 // message of the call. The error is that of the whole part. If items of the part are done already, the error is given to each of
 // those that are left instead.
 func (c *settling) settleAny(ctx context.Context, left []int, all int) error {

@@ -29,14 +29,14 @@ type Options struct {
 	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability, naming the setting, when it
 	// cannot. Empty takes the server as it is.
 	//
-	// The server is looked at every 30 s while the store is open. While it does not give the class, pushes are
+	// The server is checked every 30 s while the store is open. While it does not give the class, pushes are
 	// refused with ErrDurability; all else goes on.
 	Durability punctual.Durability
 	// DurableAcks has acks wait for the disk, as all else does. Without it a crash of the server may take back those of its last
 	// moments, about 0.6 s, and their messages are delivered once more.
 	DurableAcks bool
-	// NoListen keeps the store from holding a connection of its own on which other processes tell it of pushes. It then
-	// looks for them once a second. Behind a pooler it is so in any case.
+	// NoListen keeps the store from holding a connection of its own on which other processes notify it of pushes. It then
+	// polls once a second. Behind a pooler it is so in any case.
 	NoListen bool
 	// Logger gets what the store notices by itself, such as a server whose settings have become dangerous. Default
 	// slog.Default().
@@ -49,7 +49,7 @@ type Options struct {
 	// checkEvery, heartbeat and pollEvery, for tests, take the place of the constants. wholePause takes the place of the time
 	// between two whole scans.
 	checkEvery, heartbeat, pollEvery, wholePause time.Duration
-	// gaveBack, for tests, is told by a claim what it had leased and is about to give back. It is told nothing where the claim
+	// gaveBack, for tests, is called by a claim with what it had leased and is about to give back. It is called with nothing where the claim
 	// may have leased what it does not know.
 	gaveBack func(ctx context.Context, ds []punctual.Delivery)
 }
@@ -61,7 +61,7 @@ type Store struct {
 	reserve reserve
 	opt     Options
 	sql     statements
-	class   int32 // tells the advisory locks of this schema from others
+	class   int32 // distinguishes the advisory locks of this schema from others
 	clock   clock
 	waits   waits
 	// settings remembers what those of topics were decoded to.
@@ -69,7 +69,7 @@ type Store struct {
 	needs    string // the least synchronous_commit of a transaction that changes something
 
 	// data says which store the tables hold, and how far its clock was, as it was read last. open sets it before the duties
-	// begin. From then on the goroutine of watch alone reads and writes it, in look, so no lock guards it. Whoever else
+	// begin. From then on the goroutine of watch alone reads and writes it, in checkTables, so no lock guards it. Whoever else
 	// wants to know what the tables hold reads them anew with readStore.
 	data  data
 	epoch atomic.Pointer[epoch] // as it was read last; nil until the store is open
@@ -149,7 +149,7 @@ func classOfLocks(schema string) int32 {
 	return int32(h.Sum32())
 }
 
-// open looks at the server and at what it holds.
+// open checks the server and reads which store it holds.
 func (s *Store) open(ctx context.Context) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -217,8 +217,8 @@ func (s *Store) reading(more ...any) []any { return s.withClock("off", more) }
 func (s *Store) writing(more ...any) []any { return s.withClock(s.needs, more) }
 
 func (s *Store) withClock(durable string, more []any) []any {
-	floor, fake := s.clock.args()
-	return append([]any{floor, fake, durable}, more...)
+	latest, fake := s.clock.args()
+	return append([]any{latest, fake, durable}, more...)
 }
 
 // micros reads rows of the clock alone.
@@ -234,7 +234,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Durability is the class that the server gave when it was last looked at.
+// Durability is the class that the server gave when it was last checked.
 func (s *Store) Durability() punctual.Durability {
 	s.mu.Lock()
 	defer s.mu.Unlock()

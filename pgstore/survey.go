@@ -7,7 +7,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Survey counts all topics and what is due between times in one look; see punctual.Surveyor. It reads all messages.
+// Survey counts all topics and what is due between times in one reading; see punctual.Surveyor. It reads all messages.
 func (s *Store) Survey(ctx context.Context, q punctual.SurveyQuery) (punctual.Survey, error) {
 	return call(ctx, s, "survey", "", storekit.CheckSurvey(q), func() (punctual.Survey, error) {
 		out, err := s.survey(ctx, q)
@@ -94,7 +94,7 @@ func (r *surveyRow) addTo(out *punctual.Survey, steps int) {
 	}
 }
 
-// Heads tells of each topic what is ready, up to a bound; see punctual.Surveyor.
+// Heads counts of each topic what is ready, up to a bound; see punctual.Surveyor.
 func (s *Store) Heads(ctx context.Context) (punctual.Heads, error) {
 	return call(ctx, s, "heads of the topics", "", nil, func() (punctual.Heads, error) { return s.topicHeads(ctx) })
 }

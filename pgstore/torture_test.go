@@ -25,7 +25,7 @@ const killClients = 2
 
 // TestSlowKill has processes work on one server. In each round the server is killed, stopped at once or hangs, or all
 // connections end. Or the network carries nothing in one direction, and then nothing in the other. Then the processes are
-// killed. What they were told is held against what they and a look at everything find.
+// killed. The answers that they got are compared with what they, and a reading of everything, find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t)
@@ -120,10 +120,10 @@ func newKillRun(t *testing.T, server *pgrig.Server) *killRun {
 	return k
 }
 
-// auditProcess is the number of the process that reads what is there; those that look between the rounds have the numbers behind it.
+// auditProcess is the number of the process that reads what is there; those that read between the rounds have the numbers behind it.
 const auditProcess = 1 << 20
 
-// linesKept is about how many lines are kept for a look at what broke a promise.
+// linesKept is about how many lines are kept to show what broke a promise.
 const linesKept = 100_000
 
 // run makes rounds: it lets processes work, during the fault of the round too, and kills them.
@@ -180,7 +180,7 @@ func (k *killRun) read(i int) {
 		k.t.Error(err)
 	}
 	k.ledger.End(time.Now().UnixMilli())
-	if err := k.look(auditProcess + 1 + int64(i)); err != nil {
+	if err := k.readAll(auditProcess + 1 + int64(i)); err != nil {
 		k.t.Error(err)
 	}
 	k.report()
@@ -262,8 +262,8 @@ func quietly() *Options {
 	return &Options{Logger: slog.New(slog.DiscardHandler), gaveBack: ledger.GaveBack}
 }
 
-// look reads all that is there. Without it, what each kill leaves open would multiply from round to round.
-func (k *killRun) look(process int64) error {
+// readAll reads all that is there. Without it, what each kill leaves open would multiply from round to round.
+func (k *killRun) readAll(process int64) error {
 	s, err := OpenURL(k.t.Context(), k.server.URL("postgres"), quietly())
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 //
 // What is done in it takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The store
 // never ends it and tries nothing again. An error of single messages leaves it whole: such a message was refused, and the others are in
-// it. Roll it back behind any other error: PostgreSQL has aborted it, or a part of the call's messages is in it. errors.As finds the *pgconn.PgError of pgx in the error. So a serialization failure can be told.
+// it. Roll it back behind any other error: PostgreSQL has aborted it, or a part of the call's messages is in it. errors.As finds the *pgconn.PgError of pgx in the error. By it a serialization failure is recognized.
 //
 // The store raises synchronous_commit in it where it is less than the store's class needs. Other settings that it changes
 // have the caller's values again behind each call.
@@ -125,7 +125,7 @@ func array[T any](list []T, text func(T) string) string {
 
 // PushTx is Queue.Push in a transaction of the caller's: the message exists if that commits. Waiting claims see it within a second
 // of the commit, at its due time if that is later than that. A message that was refused is an error, too; unless the server has refused
-// a statement, the transaction is whole. An ID that is taken is answered as Queue.Push does, by the result's Status.
+// a statement, the transaction is whole. An ID that is in use is answered as Queue.Push does, by the result's Status.
 //
 // Until the transaction ends, another push of the ID waits for it, a second at most, and then gets ErrOverloaded; one in another
 // transaction of a caller's waits as long as that lets it. The deletion of the topic waits, too. At repeatable read and serializable a topic that was made, changed in its ID or deleted since the transaction's snapshot is a serialization failure.
@@ -353,7 +353,7 @@ func (w *callersWay) transact(ctx context.Context, f func(ctx context.Context, t
 	return f(ctx, w)
 }
 
-// send sends a step. The first one tells what the caller's settings are, so that the later ones can give them back themselves.
+// send sends a step. The first one returns what the caller's settings are, so that the later ones can give them back themselves.
 func (w *callersWay) send(ctx context.Context, x *step) error {
 	known := len(w.names) > 0
 	if known {
@@ -396,7 +396,7 @@ func (w *callersWay) do(ctx context.Context, x *step) error {
 	remedy, kind := meaning(err, punctual.ErrUnreachable)
 	var refused *pgconn.PgError
 	if remedy == "" || !errors.As(err, &refused) && !pgconn.SafeToRetry(err) && kind == punctual.ErrUnreachable {
-		return fmt.Errorf("in the caller's transaction: %w", err) // the driver's own words tell more
+		return fmt.Errorf("in the caller's transaction: %w", err) // the driver's own words say more
 	}
 	return fmt.Errorf("%s: %w (%w)", remedy, kind, err)
 }

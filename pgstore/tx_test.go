@@ -60,7 +60,7 @@ func TestTx(t *testing.T) {
 			t.Run("rollback", func(t *testing.T) { testTxRollback(t, s, begin) })
 			t.Run("savepoint", func(t *testing.T) { testTxSavepoint(t, s, begin) })
 			t.Run("amend", func(t *testing.T) { testTxAmend(t, s, begin) })
-			t.Run("taken", func(t *testing.T) { testTxTaken(t, s, begin) })
+			t.Run("ID in use", func(t *testing.T) { testTxIDInUse(t, s, begin) })
 		})
 	}
 }
@@ -170,8 +170,8 @@ func testTxAmend(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
-// testTxTaken: an ID that is taken is answered, and leaves the transaction whole.
-func testTxTaken(t *testing.T, s *Store, begin openTx) {
+// testTxIDInUse: an ID that is in use is answered, and leaves the transaction whole.
+func testTxIDInUse(t *testing.T, s *Store, begin openTx) {
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{message("taken")}); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func testTxTaken(t *testing.T, s *Store, begin openTx) {
 	fails.IfExists = punctual.IfExistsFail
 	rs, err := s.PushManyTx(t.Context(), tx, []punctual.NewMessage{message("taken"), fails, message("free")})
 	if failed := (*punctual.BatchError)(nil); !errors.As(err, &failed) || failed.Failed != 1 || rs[0].Status != punctual.PushDuplicate || !errors.Is(rs[1].Err, punctual.ErrDuplicate) || rs[2].Status != punctual.PushStored {
-		t.Errorf("PushManyTx of an ID that is taken: %+v, %v", rs, err)
+		t.Errorf("PushManyTx of an ID that is in use: %+v, %v", rs, err)
 	}
 	if err := end(true); err != nil {
 		t.Fatal(err)

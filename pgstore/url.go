@@ -23,7 +23,7 @@ import (
 //	acks=durable         Options.DurableAcks
 //	password-file=FILE   the password is the first line of this file, and so in no list of processes
 //
-// which win over o. A relative FILE is looked for in the working directory. With several hosts the one that takes
+// which win over o. A relative FILE is resolved against the working directory. With several hosts the one that takes
 // changes is chosen, unless target_session_attrs says otherwise.
 //
 // Errors never repeat the password.
@@ -112,7 +112,7 @@ func parseURL(text string, o *Options) (*pgxpool.Config, error) {
 		values.Set("target_session_attrs", "read-write")
 	}
 	config, err := pgxpool.ParseConfig(place + "?" + values.Encode())
-	if err != nil { // which tells what was wrong, with the password hidden, but also the user
+	if err != nil { // which says what was wrong, with the password hidden, but also the user
 		return nil, badURL("the driver cannot read it")
 	}
 	if password != "" {

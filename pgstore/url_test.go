@@ -25,7 +25,7 @@ func TestParseURL(t *testing.T) {
 		t.Errorf("parsed %+v, %d connections, host %s, database %s, password %q", o, c.MaxConns, conn.Host, conn.Database, conn.Password)
 	}
 	if conn.ValidateConnect == nil || len(conn.RuntimeParams) > 0 {
-		t.Errorf("with two hosts any is taken, or the server is told %v", conn.RuntimeParams)
+		t.Errorf("with two hosts any is used, or the server gets %v", conn.RuntimeParams)
 	}
 	for _, bad := range []string{
 		"mysql://me:secret@h/d", "postgres:h", "postgres://me:secret@h:port/d", "postgres://me:secret@h/d?durability=some",

@@ -14,37 +14,39 @@ import (
 // never is a time that no clock reaches, in ms.
 const never int64 = math.MaxInt64 / 1000
 
-// noFloor is before all messages, some of which may be due before 1970.
-const noFloor int64 = math.MinInt64
+// noScanStart is the scan start of a whole scan. It lies before all messages, some of which may be due before 1970.
+const noScanStart int64 = math.MinInt64
 
 const (
-	// pollEvery is how long nobody looks at a topic that is waited for, at most: notifications may be lost (P11). In ms.
+	// pollEvery is the time between two polls, in ms. A poll finds what a lost notification would have announced (P11).
 	pollEvery = 1000
-	// lookAhead is how far ahead claims and polls look, and how far ahead a message is due of which others are told. Polls find the later ones
-	// in time. What lies behind need not be read: dead entries of the index, mostly, where the leases of finished messages would have ended.
-	lookAhead = 2 * time.Second
-	// forgetAfter is for how long a topic is remembered that nobody waits for, in ms.
+	// scanAhead is how far into the future claims and polls read, and how soon a message must be due for other processes to be notified.
+	// Later messages need no notification, because a poll finds them in time. Reading further would be waste: the index has mostly dead
+	// entries there, at the times at which the leases of finished messages would have ended.
+	scanAhead = 2 * time.Second
+	// forgetAfter is for how long the process remembers a topic that no claim waits for, in ms.
 	forgetAfter = 60_000
-	// askAnew is how long one claim may take to look at a topic until another one is told to, in ms. A connection may hang (P14).
+	// askAnew is how long one claim may take to read a topic until another claim is woken for it, in ms, because the first one's
+	// connection may hang (P14).
 	askAnew = 250
 	// pollsAtOnce bounds the polls under way. One is enough unless its connection hangs (P11).
 	pollsAtOnce = 4
-	// cheapWhole is how long a whole scan may take that is made each second, in ms. A longer one rests for wholeRest times its
-	// own length, so that it takes a tenth of the time at most.
+	// cheapWhole is how long a whole scan may take, in ms, to be made each second. A longer one rests for wholeRest times its own
+	// length, so that whole scans take a tenth of the time at most.
 	cheapWhole = 100
 	wholeRest  = 9
-	// sinceSlack is subtracted from a time that this process has guessed, in ms.
+	// sinceSlack is subtracted from a time on the store's clock that this process has guessed, in ms.
 	sinceSlack = 1000
 )
 
 // waits lets claims sleep until something is due. Each topic that is waited for has a time at which a claim can find
-// something. When it comes, one of the claims that wait for the topic looks; the next one follows when that one found
-// more than it takes. A poll reads the times of all such topics in one statement each second.
+// something. When it comes, one of the claims that wait for the topic is woken and tries again; the next one follows when the
+// first has left messages. Each second a poll reads the next due times of all such topics, topicsAtOnce of them in a statement.
 type waits struct {
 	s      *Store
 	others notifier
 	quit   chan struct{}
-	rearm  chan struct{} // holds one request to the poller to look at the times again
+	rearm  chan struct{} // holds one request to the poller to read the times of the topics again
 	once   sync.Once     // the poller begins with the first claim that waits
 	work   sync.WaitGroup
 
@@ -54,7 +56,7 @@ type waits struct {
 	polls   int                // guarded by mu: how many have begun
 	polling int                // guarded by mu: how many are under way
 	again   bool               // guarded by mu: another one is to follow them
-	looks   int                // guarded by mu: how many readings of topics have begun
+	reads   int                // guarded by mu: how many readings of topics have begun
 	err     error              // guarded by mu: of the latest poll that has ended
 	errOf   int                // guarded by mu: the number of that poll
 	whole   wholeScans         // guarded by mu
@@ -83,8 +85,8 @@ func (x *wholeScans) due(now int64, pause time.Duration) bool {
 	return !x.underWay && (now >= x.ended+rest || now < x.ended)
 }
 
-// writers are transactions that have written or locked messages, as polls see them. One that ends late may put messages
-// before the scan start of a topic, or give back messages that claims have passed by.
+// writers are transactions that have written or locked messages, as polls see them. A transaction that ends late may put messages
+// before the scan start of a topic, or release messages that claims have skipped because it had locked them.
 type writers struct {
 	poll int   // the number of the poll that saw them
 	at   int64 // when it asked, in ms
@@ -93,12 +95,12 @@ type writers struct {
 
 // writer is a transaction that was open at a poll.
 type writer struct {
-	since int64 // it has written nothing before this time, in ms
+	since int64 // the transaction has written nothing before this time, in ms
 	polls int   // how many polls have seen it
 }
 
-// see takes in which transactions a poll has seen. It returns the time from which on messages may have appeared, in ms, or never.
-// A transaction that one poll alone has seen has put nothing before the scan start, which is 2 s behind.
+// see records which transactions a poll has seen. It returns the time from which on messages may have appeared, in ms, or never.
+// A transaction that only one poll has seen has put nothing before the scan start, because the scan start stays 2 s behind the clock.
 func (x *writers) see(poll int, asked int64, seen []string) (since int64) {
 	since = never
 	if poll <= x.poll { // an earlier poll that was late
@@ -106,7 +108,7 @@ func (x *writers) see(poll int, asked int64, seen []string) (since int64) {
 	}
 	before := x.at - sinceSlack
 	if x.open == nil {
-		before = noFloor
+		before = noScanStart
 	}
 	now := make(map[string]writer, len(seen))
 	for _, id := range seen {
@@ -131,20 +133,23 @@ type waited struct {
 	waiting []*waiter // in the order in which they came
 	at      int64     // when a claim can find something, in ms; never if nothing is known to come
 	notices int       // how many have come
-	read    int       // the number of the latest reading whose result is taken in
-	floor   int64     // before it no message is known to be that a claim can find, in ms; see saw
-	asking  *waiter   // the one that was told to look, or nil
-	asked   int64     // when, in ms
-	vain    int       // how many of them in a row found nothing
-	wanted  int64     // when somebody waited
+	read    int       // the number of the latest reading whose result is recorded
+	asking  *waiter   // the claim that was woken to read the topic, or nil
+	asked   int64     // when it was woken, in ms
+	vain    int       // how many woken claims in a row found nothing
+	wanted  int64     // when a claim last waited for the topic, in ms
+
+	// scanStart is where claims and polls begin to read, in ms. As far as this process knows, no message that a claim can find is
+	// before it. See endRead.
+	scanStart int64
 }
 
 // waiter is a claim that waits. The last two fields are guarded by waits.mu.
 type waiter struct {
-	look    chan struct{} // holds one
-	topics  []string
-	looking []*waited // the topics that it was told to look at
-	busy    bool      // it looks, or was told to
+	wake     chan struct{} // holds one signal
+	topics   []string
+	wokenFor []*waited // the topics whose time had come when it was woken
+	busy     bool      // it is claiming, or was woken to do so
 }
 
 func (w *waits) init(s *Store) {
@@ -167,12 +172,12 @@ func (w *waits) close() {
 func (w *waits) claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	w.once.Do(func() { w.work.Go(w.poll) })
 	until := w.s.clock.guess()/1000 + max(c.Wait.Milliseconds(), 1)
-	me := &waiter{look: make(chan struct{}, 1), topics: slices.Compact(slices.Sorted(slices.Values(c.Topics))), busy: true}
+	me := &waiter{wake: make(chan struct{}, 1), topics: slices.Compact(slices.Sorted(slices.Values(c.Topics))), busy: true}
 	w.join(me)
 	defer w.leave(me)
 	for {
 		ds, err := w.s.claimAside(ctx, c)
-		w.looked(me, len(ds))
+		w.attempted(me, len(ds))
 		if err != nil || len(ds) > 0 {
 			return ds, err
 		}
@@ -182,14 +187,14 @@ func (w *waits) claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	}
 }
 
-// sleep returns when the waiter is to look, or when its time is over, or with why it cannot go on.
+// sleep returns when the waiter is woken to claim again, when its time is over, or with the error that ends the wait.
 func (w *waits) sleep(ctx context.Context, me *waiter, until int64) (over bool, err error) {
 	for {
 		passed, stop := w.s.clock.after(until)
 		select {
-		case <-me.look:
+		case <-me.wake:
 		case <-passed:
-			if w.s.clock.guess()/1000 < until { // it was only some time before
+			if w.s.clock.guess()/1000 < until { // the sleep was cut short, as clock.after does
 				stop()
 				continue
 			}
@@ -214,7 +219,7 @@ func (w *waits) join(me *waiter) {
 	for _, name := range me.topics {
 		t := w.topics[name]
 		if t == nil {
-			t = &waited{at: never, floor: noFloor}
+			t = &waited{at: never, scanStart: noScanStart}
 			w.topics[name] = t
 		}
 		t.waiting = append(t.waiting, me)
@@ -223,7 +228,7 @@ func (w *waits) join(me *waiter) {
 	w.wakePoller()
 }
 
-// leave also passes on what the waiter was told to look at.
+// leave removes a waiter, and offers the topics that it was woken for to other waiters.
 func (w *waits) leave(me *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,17 +239,17 @@ func (w *waits) leave(me *waiter) {
 	w.release(me)
 }
 
-// looked is told that a waiter has looked, and how many messages it found.
-func (w *waits) looked(me *waiter, found int) {
+// attempted records that a waiter has claimed, and how many messages it got.
+func (w *waits) attempted(me *waiter, found int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, t := range me.looking {
+	for _, t := range me.wokenFor {
 		if found > 0 {
 			t.vain = 0
 			continue
 		}
-		// After a look in vain the topic rests for 1, 2, 4, 8 ms: the server's clock may be behind, or another process quicker.
-		// With the clock of a test neither can be.
+		// After an attempt in vain the topic rests, for 1, 2, 4 and then 8 ms: the server's clock may be behind, or another process
+		// quicker. With the clock of a test neither can be.
 		if w.s.clock.fake == nil {
 			t.at = max(t.at, w.s.clock.guess()/1000+int64(1)<<min(t.vain, 3))
 			t.vain++
@@ -253,27 +258,27 @@ func (w *waits) looked(me *waiter, found int) {
 	w.release(me)
 }
 
-// release lets others look at what the waiter was told to. Called with mu held.
+// release offers the topics that a waiter was woken for to other waiters. Called with mu held.
 func (w *waits) release(me *waiter) {
 	now := w.s.clock.guess() / 1000
-	looking := me.looking
-	me.looking, me.busy = nil, false
+	topics := me.wokenFor
+	me.wokenFor, me.busy = nil, false
 	select {
-	case <-me.look:
+	case <-me.wake:
 	default:
 	}
-	for _, t := range looking {
+	for _, t := range topics {
 		if t.asking == me {
 			t.asking = nil
 		}
 	}
-	for _, t := range looking {
+	for _, t := range topics {
 		w.offer(t, now)
 	}
 }
 
-// offer has the first waiter look that can, if the topic's time has come. One that takes long keeps no other one from it.
-// Called with mu held.
+// offer wakes the first waiter that is not busy, or the first of all, if the topic's time has come. If the waiter that was woken before
+// takes long, another one is woken all the same. Called with mu held.
 func (w *waits) offer(t *waited, now int64) {
 	if len(t.waiting) == 0 || t.asking != nil && now < t.asked+askAnew {
 		return
@@ -284,36 +289,36 @@ func (w *waits) offer(t *waited, now int64) {
 	}
 	first := max(0, slices.IndexFunc(t.waiting, func(o *waiter) bool { return !o.busy }))
 	me := t.waiting[first]
-	t.waiting = append(slices.Delete(t.waiting, first, first+1), me) // the next time it is another one's turn
+	t.waiting = append(slices.Delete(t.waiting, first, first+1), me) // so the next time another one is woken
 	t.asking, t.asked, me.busy = me, now, true
-	me.looking = append(me.looking, t)
-	w.wakePoller() // which tells another one if this one takes long
+	me.wokenFor = append(me.wokenFor, t)
+	w.wakePoller() // which wakes another waiter if this one takes long
 	select {
-	case me.look <- struct{}{}:
+	case me.wake <- struct{}{}:
 	default:
 	}
 }
 
-// lookState is what was known of a topic when somebody began to look at it.
-type lookState struct {
-	number  int // of the reading
-	notices int
-	floor   int64 // nothing before it is looked at
+// readState is what was known of a topic when a reading of it began.
+type readState struct {
+	number    int // of the reading
+	notices   int
+	scanStart int64 // the reading skips all that is before this time
 }
 
-// look is called before topics are read; saw takes its result. By the floor a claim keeps away from the entries of finished messages,
-// which stay in the index until no snapshot needs them. Without it the whole topic is looked at.
-func (w *waits) look(topics []string, fromFloor bool) map[string]lookState {
+// beginRead is called before topics are read; endRead takes its result. The scan start spares a claim the entries of finished
+// messages, which stay in the index until no snapshot needs them. Without fromScanStart the whole topic is read.
+func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen := make(map[string]lookState, len(topics))
-	w.looks++
+	seen := make(map[string]readState, len(topics))
+	w.reads++
 	for _, name := range topics {
-		g := lookState{number: w.looks, floor: noFloor}
+		g := readState{number: w.reads, scanStart: noScanStart}
 		if t := w.topics[name]; t != nil {
 			g.notices = t.notices
-			if fromFloor {
-				g.floor = t.floor
+			if fromScanStart {
+				g.scanStart = t.scanStart
 			}
 		}
 		seen[name] = g
@@ -321,26 +326,26 @@ func (w *waits) look(topics []string, fromFloor bool) map[string]lookState {
 	return seen
 }
 
-// saw takes in when a claim can find something in a topic, and before which time there was nothing. What was noticed since
-// the reading began stays.
+// endRead records the result of a reading: at is when a claim can next find something in the topic, and before scanStart the reading
+// has left nothing. What was noticed since the reading began stays.
 //
-// The floor is a guess. Others may put messages before it, or give back what a claim has passed by. Of most of that
-// comes a notice. Each poll sees which transactions have ended late. A whole scan finds the rest, each second as long as it is
-// cheap (P11).
-func (w *waits) saw(name string, at, floor int64, seen lookState) {
+// The scan start is a guess, because others may put messages before it, or release messages that a claim has skipped. Most of
+// these changes are noticed at once. Each poll sees which transactions have ended late, and a whole scan finds the rest: each second
+// as long as it is cheap (P11).
+func (w *waits) endRead(name string, at, scanStart int64, seen readState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.topics[name]
 	if t == nil {
 		return
 	}
-	whole := seen.floor == noFloor
+	whole := seen.scanStart == noScanStart
 	switch {
-	case whole && floor < t.floor: // something was found before it, which a claim under way must not pass by
-		t.floor = floor
+	case whole && scanStart < t.scanStart: // something was found before it, which a claim under way must not skip
+		t.scanStart = scanStart
 		t.notices++
 	case t.notices == seen.notices:
-		t.floor = max(t.floor, floor)
+		t.scanStart = max(t.scanStart, scanStart)
 	}
 	if t.notices != seen.notices || seen.number < t.read { // a whole scan may take long, and another reading was quicker
 		at = min(at, t.at)
@@ -349,7 +354,7 @@ func (w *waits) saw(name string, at, floor int64, seen lookState) {
 	w.offer(t, w.s.clock.guess()/1000)
 }
 
-// notice tells that a claim at or after a time may find something in a topic.
+// notice records that a claim at or after a time, in ms, may find something in a topic.
 func (w *waits) notice(name string, at int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -358,14 +363,14 @@ func (w *waits) notice(name string, at int64) {
 		return
 	}
 	t.notices++
-	t.floor = min(t.floor, at)
+	t.scanStart = min(t.scanStart, at)
 	if at < t.at {
 		t.at = at
 		w.offer(t, w.s.clock.guess()/1000)
 	}
 }
 
-// pushed tells of messages that were stored.
+// pushed notifies of messages that were stored.
 func (w *waits) pushed(rs []punctual.PushResult) {
 	first := make(map[string]int64)
 	for i := range rs {
@@ -376,10 +381,10 @@ func (w *waits) pushed(rs []punctual.PushResult) {
 			}
 		}
 	}
-	w.tell(first)
+	w.notify(first)
 }
 
-// moved tells of locked messages that are still to be delivered, whose time may have changed.
+// moved notifies of locked messages that are still to be delivered, because their times may have changed.
 func (w *waits) moved(l *locked) {
 	first := make(map[string]int64)
 	for n, r := range l.rows {
@@ -390,15 +395,15 @@ func (w *waits) moved(l *locked) {
 			first[n.topic] = r.At()
 		}
 	}
-	w.tell(first)
+	w.notify(first)
 }
 
-// tell notices in this process and tells the others.
-func (w *waits) tell(first map[string]int64) {
+// notify records in this process, and announces to others, from which time on a claim may find something in each topic.
+func (w *waits) notify(first map[string]int64) {
 	for topic, at := range first {
 		w.notice(topic, at)
 	}
-	w.others.tell(first)
+	w.others.add(first)
 }
 
 func (w *waits) wakePoller() {
@@ -408,7 +413,7 @@ func (w *waits) wakePoller() {
 	}
 }
 
-// poll looks at the times, until close.
+// poll wakes waiters and begins polls when their times come, until close.
 func (w *waits) poll() {
 	for {
 		reached, stop := w.s.clock.after(w.pollDue())
@@ -423,8 +428,8 @@ func (w *waits) poll() {
 	}
 }
 
-// pollDue has waiters look at the topics whose time has come, begins a poll each second, and returns when there is next
-// something to do.
+// pollDue wakes waiters for the topics whose time has come, begins a poll each second, and returns when there is next something to
+// do, in ms.
 func (w *waits) pollDue() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -465,7 +470,7 @@ func (w *waits) pollDue() int64 {
 		w.polled, w.again = now, false
 		w.polling++
 		number := w.polls
-		w.work.Go(func() { w.readHeads(number, names, whole) })
+		w.work.Go(func() { w.readNextDue(number, names, whole) })
 	}
 	return min(next, w.polled+every)
 }
@@ -478,17 +483,17 @@ func (w *waits) pollNow() {
 	w.wakePoller()
 }
 
-// headsAtOnce is how many topics one statement asks for.
-const headsAtOnce = 1000
+// topicsAtOnce is how many topics one statement of a poll reads.
+const topicsAtOnce = 1000
 
-// readHeads is a poll: it reads when each topic next needs attention, from the scan start of each, or from its beginning.
-func (w *waits) readHeads(number int, names []string, whole bool) {
+// readNextDue is a poll: it reads the next due time of each topic, from its scan start on, or over the whole topic.
+func (w *waits) readNextDue(number int, names []string, whole bool) {
 	ctx, end := context.WithTimeout(w.s.life, callTime)
 	defer end()
 	begun := time.Now()
 	failed := w.readWriters(ctx, number)
-	for some := range slices.Chunk(names, headsAtOnce) {
-		if _, _, err := w.s.heads(ctx, w.look(some, !whole)); err != nil {
+	for some := range slices.Chunk(names, topicsAtOnce) {
+		if _, _, err := w.s.nextDue(ctx, w.beginRead(some, !whole)); err != nil {
 			failed = err
 		}
 	}
@@ -509,8 +514,8 @@ func (w *waits) readHeads(number int, names []string, whole bool) {
 	w.wakePoller()
 }
 
-// readWriters reads which transactions have written messages and are not over. Where one has ended late, topics are read from where
-// it began, by the same poll, and as a whole soon.
+// readWriters reads which transactions have written messages and are still open. If one has ended late, the same poll reads topics
+// from the time at which that transaction began, and a whole scan follows soon.
 func (w *waits) readWriters(ctx context.Context, poll int) error {
 	asked := w.s.clock.guess() / 1000
 	var seen []string
@@ -535,7 +540,7 @@ func (w *waits) readWriters(ctx context.Context, poll int) error {
 	w.whole.soon = true
 	for _, t := range w.topics {
 		t.notices++
-		t.floor = min(t.floor, since)
+		t.scanStart = min(t.scanStart, since)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (c *askedClock) After(t time.Time) (<-chan time.Time, func()) {
 	return c.ManualClock.After(t)
 }
 
-// A claim that waits, and the poller behind it, sleep while nothing happens: with the clock standing still, nobody looks at
+// A claim that waits, and the poller behind it, sleep while nothing happens: with the clock paused, nobody reads
 // it again and again.
 func TestWaitingClaimsSleep(t *testing.T) {
 	clock := &askedClock{ManualClock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))}
@@ -48,7 +48,7 @@ func TestWaitingClaimsSleep(t *testing.T) {
 	if before == 0 {
 		t.Fatal("this test shows nothing: nobody asked the clock")
 	}
-	time.Sleep(100 * time.Millisecond) // nothing is to happen; who looks again and again does so a hundred thousand times
+	time.Sleep(100 * time.Millisecond) // nothing is to happen; who reads again and again does so a hundred thousand times
 	if n := clock.asked.Load() - before; n > 100 {
 		t.Errorf("the clock was asked %d times while nothing happened", n)
 	}
@@ -58,7 +58,7 @@ func TestWaitingClaimsSleep(t *testing.T) {
 	}
 }
 
-// P11, P14: the connection of a claim that was told to look hangs. The other claims that wait for the topic do not wait for it.
+// P11, P14: the connection of a claim that was woken hangs. The other claims that wait for the topic do not wait for it.
 func TestHungClaimAndOtherClaims(t *testing.T) {
 	t.Parallel()
 	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
@@ -73,7 +73,7 @@ func TestHungPoll(t *testing.T) {
 	t.Parallel()
 	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
 	claimsWaiting(t, s, 1)
-	b.hangAt("n.floor")
+	b.hangAt("n.scan_start")
 	waitUntil(t, "a poll hangs", func() bool { return b.count() == 1 })
 	before, _ := pollsOf(s)
 	limit := time.After(callTime / 2) // by then the poll that hangs has not ended

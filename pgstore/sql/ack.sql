@@ -1,9 +1,9 @@
--- Finishes messages under their current token. It returns how many, and which ones if that is not all. The others it
--- leaves as they are. It also leaves those that somebody has changed a moment ago, since it cannot see
--- where they are then. The story of each is kept where its topic asks for that.
--- Locks: the rows that it removes, and then their stories, in the order of topic and ID. It passes by rows that others have locked.
--- The commit does not wait for the disk, unless $7 or an ID is to be remembered. An ack that is lost has its message
--- delivered again.
+-- Finishes messages under their current token. It returns how many, and which ones if that is not all. It leaves the others as they
+-- are, and also messages that somebody has changed a moment ago, because it cannot see where their rows are then. It saves the
+-- finished record of each message whose topic keeps finished records.
+-- Locks: the rows that it removes, and then their finished records, in the order of topic and ID. It skips rows that others have locked.
+-- The commit does not wait for the disk, unless $7 or an ID is to be remembered. If a crash loses an ack, its
+-- message is delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
     SELECT m.place, coalesce(m.remember, k.dedupe_window) AS dedupe_window, k.finished_retention
@@ -17,13 +17,13 @@ held AS MATERIALIZED (
              FOR UPDATE SKIP LOCKED
          ) AS m
 ),
-told AS (
-    INSERT INTO punctual.story (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
+saved AS (
+    INSERT INTO punctual.finished (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
     SELECT m.topic, m.id, 'acked', clock.micros / 1000, clock.micros / 1000 + held.finished_retention,
            m.created, m.first_due, m.due, m.leased_at, m.attempts, m.failures
     FROM held JOIN punctual.message AS m ON m.ctid = held.place CROSS JOIN clock
     WHERE held.finished_retention > 0
-    ON CONFLICT (topic, id) DO UPDATE SET :story:
+    ON CONFLICT (topic, id) DO UPDATE SET :finished_columns:
 ),
 removed AS (
     DELETE FROM punctual.message WHERE ctid = ANY (ARRAY(SELECT place FROM held WHERE dedupe_window = 0))

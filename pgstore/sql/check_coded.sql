@@ -1,8 +1,8 @@
--- Reads what of each message and story only this program can read: headers, histories and attributes. It locks nothing.
+-- Reads what of each message and finished record only this program can read: headers, histories and attributes. It locks nothing.
 SELECT t.name, m.id, m.headers, m.failures, m.attributes
 FROM punctual.topic AS t JOIN punctual.message AS m ON m.topic = t.number
 WHERE m.headers IS NOT NULL OR m.failures IS NOT NULL OR m.attributes IS NOT NULL
 UNION ALL
 SELECT t.name, s.id, NULL, s.failures, NULL
-FROM punctual.topic AS t JOIN punctual.story AS s ON s.topic = t.number
+FROM punctual.topic AS t JOIN punctual.finished AS s ON s.topic = t.number
 WHERE s.failures IS NOT NULL

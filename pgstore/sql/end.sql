@@ -1,6 +1,6 @@
 -- Ends the messages $5 of topic $4, which a claim has found undeliverable, unless they have changed since. A message becomes dead, or it is
 -- removed and what its topic asks for is kept: the ID, the finished record. It decides what lifecycle.Meet decides, and in the same order.
--- Locks: the rows that it ends, and then their finished records, in the order of ID; it passes by what others have locked.
+-- Locks: the rows that it ends, and then their finished records, in the order of ID; it skips what others have locked.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, topic.dedupe_window, topic.finished_retention, clock.micros / 1000 AS now
@@ -21,15 +21,15 @@ undeliverable AS MATERIALIZED (
              FOR UPDATE SKIP LOCKED
          ) AS m
 ),
-told AS (
-    INSERT INTO punctual.story (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
+saved AS (
+    INSERT INTO punctual.finished (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
     SELECT m.topic, m.id, CASE WHEN m.cancelled THEN 'cancelled' ELSE 'expired' END, t.now, t.now + t.finished_retention,
            m.created, m.first_due, m.due, CASE WHEN m.token <> 0 THEN m.leased_at END, m.attempts,
            CASE WHEN m.token = 0 THEN m.failures ELSE
                (m.failures || convert_to(m.attempts || ' ' || t.now || ' lease ran out', 'UTF8'))[greatest(1, cardinality(m.failures) - 14):] END
     FROM t CROSS JOIN undeliverable JOIN punctual.message AS m ON m.ctid = undeliverable.place
     WHERE undeliverable.finish AND t.finished_retention > 0
-    ON CONFLICT (topic, id) DO UPDATE SET :story:
+    ON CONFLICT (topic, id) DO UPDATE SET :finished_columns:
 ),
 died AS (
     UPDATE punctual.message

@@ -11,5 +11,5 @@ SELECT current_setting('server_version'), current_setting('autovacuum'),
        coalesce((SELECT s.n_live_tup FROM pg_stat_user_tables AS s WHERE s.schemaname = $1::text AND s.relname = 'message'), 0),
        coalesce((SELECT s.n_dead_tup FROM pg_stat_user_tables AS s WHERE s.schemaname = $1::text AND s.relname = 'message'), 0),
        coalesce(pg_total_relation_size(to_regclass($1::text || '.message')), 0),
-       coalesce((SELECT s.n_live_tup FROM pg_stat_user_tables AS s WHERE s.schemaname = $1::text AND s.relname = 'story'), 0),
-       coalesce(pg_total_relation_size(to_regclass($1::text || '.story')), 0)
+       coalesce((SELECT s.n_live_tup FROM pg_stat_user_tables AS s WHERE s.schemaname = $1::text AND s.relname = 'finished'), 0),
+       coalesce(pg_total_relation_size(to_regclass($1::text || '.finished')), 0)

@@ -1,4 +1,4 @@
--- Is lock.sql, but passes by messages that others have locked.
+-- Does what lock.sql does, but skips messages that others have locked.
 -- Locks: the rows that it returns, in the order of topic and ID. It waits for nobody.
 SELECT k.topic, m.*
 FROM (:named:) AS k

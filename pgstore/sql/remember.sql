@@ -1,4 +1,4 @@
--- Removes messages but for their IDs, which are taken until a time.
+-- Removes messages but for their IDs, which stay in use until a time.
 -- Locks: rows that lock.sql has locked in the same transaction.
 UPDATE punctual.message AS m
 SET forget_at = u.forget_at, visible_at = NULL, died_at = NULL, reason = NULL, token = 0, cancelled = false,

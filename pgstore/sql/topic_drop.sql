@@ -1,5 +1,5 @@
--- Removes topic $4 and counts the messages that go with it; topic_sweep.sql removes them. The caller is told
--- that count, so the first row does not do. It is made here, because another process may remove rows as soon as this is committed.
+-- Removes topic $4 and counts the messages that go with it; topic_sweep.sql removes them. The caller gets
+-- that count, so the first row is not enough. It is made here, because another process may remove rows as soon as this is committed.
 -- It reads them by an index, and pushes to the topic wait for it.
 -- Locks: the topic's row.
 WITH clock AS MATERIALIZED (:clock:),

@@ -1,4 +1,4 @@
--- Refuses, with a serialization failure, a topic that was deleted since the transaction's snapshot was taken. A transaction that is
+-- Refuses, with a serialization failure, a topic that was deleted since the transaction took its snapshot. A transaction that is
 -- read committed takes a new snapshot for each statement, and needs none of this.
 -- Locks: the rows of topics, against deletion and in the order of their numbers, unless the transaction is read committed.
 SELECT t.number

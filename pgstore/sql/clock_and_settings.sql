@@ -1,4 +1,4 @@
--- Reads the clock and the settings of topics. It runs behind lock.sql, so that the clock is that of the change.
+-- Reads the clock and the settings of topics. It runs after lock.sql, so that the clock is that of the change.
 -- It locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT clock.micros, t.name, t.settings

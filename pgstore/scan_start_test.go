@@ -16,8 +16,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// floorOf is the floor of topic orders.
-func floorOf(s *Store) int64 { return s.waits.look([]string{"orders"}, true)["orders"].floor }
+// scanStartOf is the scan start of topic orders.
+func scanStartOf(s *Store) int64 {
+	return s.waits.beginRead([]string{"orders"}, true)["orders"].scanStart
+}
 
 // finishOverdue pushes messages that are long due, and claims and acks all.
 func finishOverdue(t *testing.T, s *Store, n int) {
@@ -37,7 +39,7 @@ func finishOverdue(t *testing.T, s *Store, n int) {
 
 // A claim that waits keeps away from the entries of finished messages that a snapshot holds. Without that each claim would cost more
 // than the last one, as long as somebody holds a snapshot.
-func TestFloor(t *testing.T) {
+func TestScanStart(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
 	conn, err := s.pool.Acquire(t.Context())
@@ -48,23 +50,23 @@ func TestFloor(t *testing.T) {
 	finishOverdue(t, s, 1)
 	run(t, conn.Conn(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT identity FROM "+pgx.Identifier{s.opt.Schema}.Sanitize()+".store")
 	finishOverdue(t, s, 1000)
-	floor := floorOf(s)
-	if floor == noFloor {
-		t.Fatal("there is no floor")
+	start := scanStartOf(s)
+	if start == noScanStart {
+		t.Fatal("there is no scan start")
 	}
 	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
-	read := func(floor int64) int64 {
-		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, ''", claimBytes, floor))
+	read := func(start int64) int64 {
+		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("0, NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, ''", claimBytes, start))
 	}
-	with := read(floor) // first, since who reads dead entries marks them
-	if without := read(noFloor); with > without/4 {
-		t.Errorf("a claim reads %d pages, and without its floor %d; want far fewer", with, without)
+	with := read(start) // first, since who reads dead entries marks them
+	if without := read(noScanStart); with > without/4 {
+		t.Errorf("a claim reads %d pages, and without its scan start %d; want far fewer", with, without)
 	}
 }
 
-// TestBelowFloor: what comes to be before the floor is claimed, and what was pushed here in its order (P12).
-func TestBelowFloor(t *testing.T) {
+// TestBeforeScanStart: what comes to be before the scan start is claimed, and what was pushed here in its order (P12).
+func TestBeforeScanStart(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
 	early := punctual.NewMessage{Topic: "orders", ID: "early", Due: time.Now().Add(-time.Hour)}
@@ -74,7 +76,7 @@ func TestBelowFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Each case puts the message there, where the floor is behind it.
+	// Each case puts the message there, where the scan start is behind it.
 	for name, put := range map[string]func(){
 		"pushed": pushAgain,
 		"pushed by others": func() {
@@ -97,8 +99,8 @@ func TestBelowFloor(t *testing.T) {
 				t.Fatal(err)
 			}
 			finishOverdue(t, s, 10)
-			if floor := floorOf(s); floor <= early.Due.UnixMilli() {
-				t.Fatalf("this test shows nothing: the floor is %d", floor)
+			if start := scanStartOf(s); start <= early.Due.UnixMilli() {
+				t.Fatalf("this test shows nothing: the scan start is %d", start)
 			}
 			if err := tx.Rollback(context.Background()); err != nil {
 				t.Fatal(err)
@@ -118,8 +120,8 @@ func TestBelowFloor(t *testing.T) {
 		},
 	} {
 		finishOverdue(t, s, 10)
-		if floor := floorOf(s); floor <= early.Due.UnixMilli() {
-			t.Fatalf("%s: this test shows nothing: the floor is %d", name, floor)
+		if start := scanStartOf(s); start <= early.Due.UnixMilli() {
+			t.Fatalf("%s: this test shows nothing: the scan start is %d", name, start)
 		}
 		put()
 		if ds := claimOrders(t, s, time.Minute); len(ds) != 1 || ds[0].ID != "early" {
@@ -138,11 +140,11 @@ func TestBelowFloor(t *testing.T) {
 
 // The time before which a claim has left nothing is not behind what it has met and left. Nor is it in the last moments, whose pushes may
 // not be committed yet.
-func TestFloorOfAnAnswer(t *testing.T) {
+func TestScanStartOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	const now, from = 1_000_000, 400_000
 	at := func(ms int64) punctual.Delivery { return punctual.Delivery{LeaseUntil: time.UnixMilli(ms)} }
-	last := now - lookBack.Milliseconds()
+	last := now - scanBack.Milliseconds()
 	for name, x := range map[string]struct {
 		some
 		want int64
@@ -156,7 +158,7 @@ func TestFloorOfAnAnswer(t *testing.T) {
 		"one taken, one that must end": {some{seen: 2, taken: 2, undeliverable: []string{"a"}, ds: []punctual.Delivery{at(500_000)}}, from},
 	} {
 		x.micros = now * 1000
-		if got := x.floor(from); got != x.want {
+		if got := x.scanStart(from); got != x.want {
 			t.Errorf("%s: %d, want %d", name, got, x.want)
 		}
 	}
@@ -180,21 +182,21 @@ func pagesOf(t *testing.T, conn *pgx.Conn, text, args string) int64 {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// headsTracer keeps the scan starts with which the polls of a pool have read topic orders.
-type headsTracer struct {
+// nextDueTracer keeps the scan starts with which the polls of a pool have read topic orders.
+type nextDueTracer struct {
 	mu     sync.Mutex
 	starts []int64 // guarded by mu
 }
 
-func (h *headsTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (h *nextDueTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
 
-func (h *headsTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (h *nextDueTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (h *headsTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+func (h *nextDueTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	for _, q := range data.Batch.QueuedQueries {
-		if !strings.Contains(q.SQL, "n.floor") {
+		if !strings.Contains(q.SQL, "n.scan_start") {
 			continue
 		}
 		topics, starts := q.Arguments[3].([]string), q.Arguments[5].([]int64)
@@ -205,26 +207,26 @@ func (h *headsTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx
 	return ctx
 }
 
-func (h *headsTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (h *nextDueTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
-func (h *headsTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+func (h *nextDueTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // all are those of the polls so far.
-func (h *headsTracer) all() []int64 {
+func (h *nextDueTracer) all() []int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.starts)
 }
 
 // P11: a poll keeps away from the entries of finished messages, as a claim that waits does. So a snapshot makes neither of
-// them dearer. Whole scans are told apart by their scan start, and are as rare as they are dear.
+// them dearer. Whole scans are recognized by their scan start, and are as rare as they are dear.
 func TestPollKeepsAwayFromFinished(t *testing.T) {
 	t.Parallel()
 	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	traced := &headsTracer{}
+	traced := &nextDueTracer{}
 	c.ConnConfig.Tracer = traced
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
 	if err != nil {
@@ -241,17 +243,17 @@ func TestPollKeepsAwayFromFinished(t *testing.T) {
 	finishOverdue(t, s, 1000)
 	waitFor(t, s, func() bool { return len(traced.all()) >= 10 })
 	starts := traced.all()
-	wholes := len(slices.DeleteFunc(slices.Clone(starts), func(at int64) bool { return at != noFloor }))
+	wholes := len(slices.DeleteFunc(slices.Clone(starts), func(at int64) bool { return at != noScanStart }))
 	if wholes > len(starts)/2 {
 		t.Errorf("of %d polls %d have read the whole topic; want the first ones alone", len(starts), wholes)
 	}
 	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
 	read := func(start int64) int64 {
-		return pagesOf(t, conn.Conn(), s.sql.text("heads"), fmt.Sprintf("0, NULL, 'local', '{orders}', 2000, '{%d}'", start))
+		return pagesOf(t, conn.Conn(), s.sql.text("next_due"), fmt.Sprintf("0, NULL, 'local', '{orders}', 2000, '{%d}'", start))
 	}
 	poll := read(starts[len(starts)-1]) // first, since who reads dead entries marks them
-	whole := read(noFloor)
+	whole := read(noScanStart)
 	t.Logf("behind 1,000 lives under a snapshot a poll reads %d pages, and a whole scan %d", poll, whole)
 	if poll > whole/4 {
 		t.Errorf("P11: a poll reads %d pages, and a whole scan %d; want far fewer", poll, whole)
@@ -283,7 +285,7 @@ func TestTransactionThatEndsLate(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, wholePause: time.Hour})
 			finishOverdue(t, s, 1)
-			waitFor(t, s, func() bool { return floorOf(s) > noFloor && seenWriters(s) }) // the first whole scan is over
+			waitFor(t, s, func() bool { return scanStartOf(s) > noScanStart && seenWriters(s) }) // the first whole scan is over
 			if cancels {
 				pushOrders(t, s, 1, 500*time.Millisecond)
 			}
@@ -302,7 +304,7 @@ func TestTransactionThatEndsLate(t *testing.T) {
 				pushTx(t, s, Pgx(tx), punctual.NewMessage{Topic: "orders", ID: "0"})
 			}
 			due := s.clock.guess()/1000 + 500
-			waitFor(t, s, func() bool { return floorOf(s) > due })
+			waitFor(t, s, func() bool { return scanStartOf(s) > due })
 			if err := end(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,0 @@
--- Removes up to $2 stories of the deleted topic $1.
--- Locks: the rows that it removes, in the order of topic and ID.
-DELETE FROM punctual.story
-WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM punctual.story AS s WHERE s.topic = $1::integer ORDER BY s.topic, s.id LIMIT $2::bigint FOR UPDATE))
