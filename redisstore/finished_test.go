@@ -365,7 +365,7 @@ func TestCheckOfStories(t *testing.T) {
 	if err != nil || len(r.Problems) != 3 {
 		t.Fatalf("Check = %q, %v; want three problems", r.Problems, err)
 	}
-	for i, want := range []string{"a member of", "message a in punctual:{orders#0}:h has a story that cannot be read", "message b in punctual:{orders#0}:h has a story that would never be forgotten"} {
+	for i, want := range []string{"a member of", "message a in punctual:{orders#0}:h has a finished record that cannot be read", "message b in punctual:{orders#0}:h has a finished record that would never be deleted"} {
 		if !strings.Contains(r.Problems[i], want) {
 			t.Errorf("a problem is %q; want %q", r.Problems[i], want)
 		}

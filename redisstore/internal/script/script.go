@@ -69,9 +69,9 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push      = compose("push", Recorded, "start", "call", "push_usual", "settings", "stories", "prelude", "push").awaiting(always)
-	Claim     = compose("claim", Recorded, "start", "claim_heads", "call", "claim_usual", "settings", "stories", "prelude", "claim")
-	Settle    = compose("settle", Recorded, "start", "call", "stories", "settle_usual", "settings", "prelude", "settle")
+	Push      = compose("push", Recorded, "start", "call", "push_fast", "settings", "finished_records", "prelude", "push").awaiting(always)
+	Claim     = compose("claim", Recorded, "start", "claim_empty", "call", "claim_fast", "settings", "finished_records", "prelude", "claim")
+	Settle    = compose("settle", Recorded, "start", "call", "finished_records", "settle_fast", "settings", "prelude", "settle")
 	Amend     = change("amend", "amend")
 	Get       = reader("get", "get")
 	Finished  = reader("finished", "finished")
@@ -95,12 +95,12 @@ var (
 
 // reader makes a script that changes nothing.
 func reader(name string, of ...string) *Script {
-	return compose(name, Reading, append([]string{"start", "settings", "stories", "prelude"}, of...)...)
+	return compose(name, Reading, append([]string{"start", "settings", "finished_records", "prelude"}, of...)...)
 }
 
 // change makes a script that lua/call.lua knows again, and that awaits replicas.
 func change(name string, of ...string) *Script {
-	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "stories", "prelude"}, of...)...).awaiting(always)
+	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "finished_records", "prelude"}, of...)...).awaiting(always)
 }
 
 //go:embed lua/*.lua
