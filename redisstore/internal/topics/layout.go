@@ -58,15 +58,15 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	next.settings.Backoff.Delays = slices.Clone(set.Backoff.Delays)
 	var err error
 	next.fields, err = fieldsOf(set)
-	// A topic that never kept stories does not have the field, by which the scripts know it. One that keeps none any more may
-	// still have some.
+	// A topic that never kept finished records does not have the field, which spares its scripts the keys of the records. A topic
+	// that keeps none any more has the field with 0, because it may still have some.
 	if keep := storekit.CeilDuration(set.FinishedRetention); keep > 0 || slices.Contains(l.fields, any(FinishedField)) {
 		next.fields = append(next.fields, FinishedField, keep)
 	}
 	return next, err
 }
 
-// FinishedField is the field of the hash g for how long stories are kept.
+// FinishedField is the field of the hash g for how long finished records are kept, in ms.
 const FinishedField = "finished_retention"
 
 // fieldsOf are the fields of the hash g that hold settings: as JSON for programs, and one by one for the scripts.

@@ -41,7 +41,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Partitions is how many a topic has that comes into being.
 	Partitions int
-	// Adopted is told what has become known of a topic, and whether it is another version than before.
+	// Adopted is called with the layout that has become known of a topic; changed says that it has another version than before.
 	Adopted func(topic string, l *Layout, changed bool)
 }
 
