@@ -18,7 +18,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// keepFinished has the finished records of orders kept for d; 0 is no longer.
+// keepFinished sets for how long orders keeps finished records; 0 keeps none any more.
 func keepFinished(t testing.TB, s *Store, d time.Duration) {
 	t.Helper()
 	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{FinishedRetention: &d}); err != nil {
@@ -26,7 +26,7 @@ func keepFinished(t testing.TB, s *Store, d time.Duration) {
 	}
 }
 
-// wantFinished: that of orders/ID is kept, with the outcome, and how many attempts.
+// wantFinished fails the test unless orders has a finished record of the ID with that outcome and attempt.
 func wantFinished(t *testing.T, s *Store, id string, how punctual.Outcome, attempt int) punctual.Finished {
 	t.Helper()
 	f, err := s.Finished(t.Context(), "orders", id)
@@ -71,7 +71,8 @@ func settled(t testing.TB, s *Store, ss []punctual.Settlement) {
 	}
 }
 
-// A topic that keeps no finished records has no keys for them, and a program that never met one that does sends no more of them.
+// A topic that keeps no finished records has no keys for them, and a program that never met a topic with such records does
+// not send their keys.
 func TestFinishedRecordsCostNothing(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -111,8 +112,8 @@ func TestFinishedRecordsCostNothing(t *testing.T) {
 	wantSound(t, s)
 }
 
-// P10: finished records go when they are past their retention. In a busy topic they go as fast as new ones come, and they go in one that
-// nobody changes but consumers wait for. When a topic keeps none any more, nothing is left in the end.
+// P10: finished records go when they are past their retention. In a busy topic they go as fast as new ones come, and they go
+// in one that nobody changes but consumers wait for. When a topic keeps none any more, nothing is left in the end.
 func TestFinishedRecordsAreSwept(t *testing.T) {
 	for _, batch := range []int{1, script.Items} {
 		server := redisrig.Start(t)
@@ -155,7 +156,8 @@ func TestFinishedRecordsAreSwept(t *testing.T) {
 	}
 }
 
-// A later finished record of an ID stays when an earlier one is past its retention, whichever IDs finished with it, and leaves nothing behind.
+// A later finished record of an ID stays when an earlier one is past its retention, whichever IDs finished with it, and
+// leaves nothing behind.
 func TestFinishedRecordsOfIDsThatComeAgain(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -242,8 +244,8 @@ func TestFinishedRecordsOfLongMessages(t *testing.T) {
 	}
 }
 
-// A finished record says when a compact lease began, however long that was given for. Of other leases it says so, too, although
-// tokens were ahead of the clock and the topic kept no finished records yet.
+// A finished record says when a compact lease began, however long the lease was given for. It also says so of other leases,
+// although tokens were ahead of the clock and the topic kept no finished records yet.
 func TestFinishedRecordsSayWhenLeasesBegan(t *testing.T) {
 	for _, general := range []func() bool{nil, always} {
 		s, clock := openStill(t, Options{general: general})
@@ -375,7 +377,8 @@ func TestCheckOfFinished(t *testing.T) {
 	}
 }
 
-// A finished record is found where its ID is at home, also by a process that knows another number of partitions; and goes with its topic.
+// A finished record is found in the partition of its ID, also by a process that knows another number of partitions, and it
+// is deleted with its topic.
 func TestFinishedRecordsOfPartitions(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Partitions: 8})
@@ -453,8 +456,8 @@ func TestBytesOfFinished(t *testing.T) {
 	}
 }
 
-// An ack needs all that its finished record has. So acks of messages with long histories are more scripts than others, and each settlement
-// of a call has its own answer all the same.
+// An ack needs all that its finished record has. So acks of messages with long histories take more scripts than others, and
+// each settlement of a call has its own answer all the same.
 func TestAcksOfLongHistories(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))

@@ -51,7 +51,8 @@ func TestKeysOfAPartition(t *testing.T) {
 	}
 }
 
-// The keys of the finished records are given behind all others, and only where there may be some: the scripts know them by their last letter.
+// The keys of the finished records are given behind all others, and only where there may be some: the scripts know them by
+// their last letter.
 func TestFinishedKeys(t *testing.T) {
 	var a Args
 	p := Names{Prefix: "p:"}.Partition("topic", 0)

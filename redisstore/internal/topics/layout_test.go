@@ -41,7 +41,8 @@ func TestNextVersion(t *testing.T) {
 	}
 }
 
-// Scripts know by a field that a topic keeps finished records. It stays when the retention is taken back, for the records that there are.
+// Scripts know by a field that a topic keeps finished records. It stays when the retention is taken back, for the records
+// that there are.
 func TestFieldOfFinished(t *testing.T) {
 	set := punctual.DefaultSettings()
 	has := func(l *Layout) bool { return slices.Contains(l.fields, any(FinishedField)) }

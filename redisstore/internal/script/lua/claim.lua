@@ -5,7 +5,7 @@
 --       after which to stop, 6 '1' to delete what is past its retention
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
 --       next is the next due time, or NEVER, also while delivery is paused. at is when the leases began, until their end
---       and token that of all of them; all are 0 if there are no leases. A call that is answered again may have at, until
+--       and token that of all of them; token is 0 if there are no leases. A call that is answered again may have at, until
 --       and token, and no messages, if all have been settled since. There may be fewer states than messages: the messages
 --       beyond have no flags and are delivered for the first time. The last three are arrays and not one text, because Lua
 --       hashes each text from end to end

@@ -3,7 +3,7 @@
 -- it writes nothing, and claim.lua goes on. KEYS, ARGV and reply are those of claim.lua.
 local USUAL_BYTES = 4096 + MESSAGE_BYTES -- of a message; settling a compact lease reads the body, so it is short
 local TURNS, LENGTHS = 32, 32            -- see lease_token
-local LAST_COMPACT_LEASE = 8796093022208   -- 2^43: a score has room for token and length up to here
+local LAST_COMPACT_LEASE = 8796093022208 -- 2^43: a score has room for token and length up to here
 local AT_ONCE = 64                       -- bodies are read a few at a time, because their length is not known before
 
 -- free_length returns a place in lengths, from 0, that no lease in l uses, or nil. It reads all of l. So it does that only in
