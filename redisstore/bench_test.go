@@ -229,14 +229,14 @@ func BenchmarkRawPush(b *testing.B) {
 // BenchmarkDrain claims and acks in batches, through the Store.
 func BenchmarkDrain(b *testing.B) { benchDrain(b, 0) }
 
-// BenchmarkDrainWithStories is the same in a topic that keeps the stories of finished messages.
-func BenchmarkDrainWithStories(b *testing.B) { benchDrain(b, time.Hour) }
+// BenchmarkDrainWithFinished is the same in a topic that keeps finished records.
+func BenchmarkDrainWithFinished(b *testing.B) { benchDrain(b, time.Hour) }
 
-func benchDrain(b *testing.B, stories time.Duration) {
+func benchDrain(b *testing.B, retention time.Duration) {
 	for _, size := range []int{64, 500} {
 		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
 			bb := newBench(b)
-			keepStories(b, bb.store, stories)
+			keepFinished(b, bb.store, retention)
 			bb.fill(b.N, time.Unix(1, 0))
 			bb.begin()
 			var left atomic.Int64
@@ -251,12 +251,12 @@ func benchDrain(b *testing.B, stories time.Duration) {
 	}
 }
 
-// BenchmarkAck acks what was claimed before, 64 in a call, in a topic that keeps no stories and in one that does.
+// BenchmarkAck acks what was claimed before, 64 in a call, in a topic that keeps no finished records and in one that does.
 func BenchmarkAck(b *testing.B) {
-	for _, stories := range []time.Duration{0, time.Hour} {
-		b.Run(fmt.Sprint("stories=", stories > 0), func(b *testing.B) {
+	for _, retention := range []time.Duration{0, time.Hour} {
+		b.Run(fmt.Sprint("finished=", retention > 0), func(b *testing.B) {
 			bb := newBench(b)
-			keepStories(b, bb.store, stories)
+			keepFinished(b, bb.store, retention)
 			bb.fill(b.N, time.Unix(1, 0))
 			var held []punctual.Delivery
 			for len(held) < b.N {

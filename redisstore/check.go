@@ -13,8 +13,8 @@ import (
 // maxProblems is how many problems a CheckReport holds at most.
 const maxProblems = 100
 
-// Check goes through all messages and stories of all topics; see punctual.Checker. It may run while the
-// store is in use: each script looks at some messages at one instant.
+// Check reads all messages and finished records of all topics; see punctual.Checker. It may run while the store is in use,
+// because each script checks its messages at one instant.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.CheckReport, error) {
 	if progress == nil {
 		progress = func(int64) {}
@@ -24,7 +24,7 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (punctual.
 	return c.report, err // also beside an error
 }
 
-// checker collects a report.
+// checker collects the report of one Check.
 type checker struct {
 	s        *Store
 	report   punctual.CheckReport
@@ -69,7 +69,7 @@ func (c *checker) topic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// scan goes through one of the hashes of a partition, or the times at which its stories are forgotten.
+// scan checks all of a hash of a partition, m, s or h, or all of u: when finished records are past their retention.
 func (c *checker) scan(ctx context.Context, p keys.Partition, hash string) error {
 	for cursor := "0"; ; {
 		a, err := c.s.route.Run(ctx, script.Check, p, nil, hash, cursor)

@@ -53,7 +53,7 @@ func TestSlowDamagedNumbers(t *testing.T) {
 			}
 			s, _ := openStill(t, Options{general: general})
 			held := scene(t, s)
-			keepStories(t, s, time.Hour)
+			keepFinished(t, s, time.Hour)
 			g := s.names.Partition("orders", 0).Keys()[6]
 			for _, field := range fields {
 				good, err := s.client.HGet(t.Context(), g, field).Result()
@@ -70,7 +70,7 @@ func TestSlowDamagedNumbers(t *testing.T) {
 						}
 						s, _ = openStill(t, Options{general: general})
 						held = scene(t, s)
-						keepStories(t, s, time.Hour)
+						keepFinished(t, s, time.Hour)
 						g = s.names.Partition("orders", 0).Keys()[6]
 						continue
 					}

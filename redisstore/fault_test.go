@@ -103,9 +103,9 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})
 	held := situations(t, s)
-	keepStories(t, s, time.Hour)
+	keepFinished(t, s, time.Hour)
 	p := s.names.Partition("orders", 0)
-	for _, key := range append(p.Keys(), p.Stories()...) {
+	for _, key := range append(p.Keys(), p.Finished()...) {
 		kept := do(t, server, "EXISTS", key) == "1"
 		if kept {
 			do(t, server, "RENAME", key, "kept")
@@ -134,7 +134,7 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 func TestWrongTypesOnFastPaths(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	failed := make(map[string]bool)
-	for _, keep := range []time.Duration{0, time.Hour} { // of stories, and of finished IDs
+	for _, keep := range []time.Duration{0, time.Hour} { // of finished records, and of finished IDs
 		for n := range keys.Count + 2 {
 			for _, name := range []string{"push", "claim", "ack"} {
 				s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
@@ -150,7 +150,7 @@ func TestWrongTypesOnFastPaths(t *testing.T) {
 					return err
 				}
 				p := s.names.Partition("orders", 0)
-				key := append(p.Keys(), p.Stories()...)[n]
+				key := append(p.Keys(), p.Finished()...)[n]
 				kept := do(t, server, "EXISTS", key) == "1"
 				if kept {
 					do(t, server, "RENAME", key, "kept")

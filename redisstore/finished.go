@@ -12,11 +12,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Finished returns the story of a finished message; see punctual.FinishedKeeper.
+// Finished returns the finished record of a message; see punctual.FinishedKeeper.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
 	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))
 	return call(ctx, s, "finished", id+" of "+topic, check, func() (punctual.Finished, error) {
-		f, err := atHome(ctx, s, topic, id, s.storyFrom)
+		f, err := atHome(ctx, s, topic, id, s.finishedFrom)
 		if errors.Is(err, punctual.ErrNotFound) {
 			err = plain{storekit.NoStoryError(topic, id)}
 		}
@@ -24,8 +24,8 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	})
 }
 
-// storyFrom asks one partition for a story, and returns the version of the settings there.
-func (s *Store) storyFrom(ctx context.Context, p keys.Partition, id string) (punctual.Finished, int64, error) {
+// finishedFrom asks one partition for a finished record, and returns the version of the settings there.
+func (s *Store) finishedFrom(ctx context.Context, p keys.Partition, id string) (punctual.Finished, int64, error) {
 	a, err := s.route.Run(ctx, script.Finished, p, nil, id)
 	if err != nil {
 		return punctual.Finished{}, 0, err
@@ -37,7 +37,7 @@ func (s *Store) storyFrom(ctx context.Context, p keys.Partition, id string) (pun
 	if a.Bad {
 		return punctual.Finished{}, 0, script.BadReply(script.Finished)
 	}
-	f, err := record.ReadStory(p.Topic, id, raw)
+	f, err := record.ReadFinished(p.Topic, id, raw)
 	if err == nil && storekit.Millis(f.KeptUntil) <= a.Now {
 		err = punctual.ErrNotFound
 	}

@@ -18,20 +18,20 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// keepStories has the stories of orders kept for d; 0 is no longer.
-func keepStories(t testing.TB, s *Store, d time.Duration) {
+// keepFinished sets for how long orders keeps finished records; 0 keeps none any more.
+func keepFinished(t testing.TB, s *Store, d time.Duration) {
 	t.Helper()
 	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{FinishedRetention: &d}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// wantStory: that of orders/ID is kept, with the outcome, and how many attempts.
-func wantStory(t *testing.T, s *Store, id string, how punctual.Outcome, attempt int) punctual.Finished {
+// wantFinished fails the test unless orders has a finished record of the ID with that outcome and attempt.
+func wantFinished(t *testing.T, s *Store, id string, how punctual.Outcome, attempt int) punctual.Finished {
 	t.Helper()
 	f, err := s.Finished(t.Context(), "orders", id)
 	if err != nil || f.Outcome != how || f.Attempt != attempt {
-		t.Errorf("the story of %s: %+v, %v; want %s, attempt %d", id, f, err, how, attempt)
+		t.Errorf("the finished record of %s: %+v, %v; want %s, attempt %d", id, f, err, how, attempt)
 	}
 	return f
 }
@@ -71,8 +71,9 @@ func settled(t testing.TB, s *Store, ss []punctual.Settlement) {
 	}
 }
 
-// A topic that keeps no stories has no keys for them, and a program that never met one that does sends no more of them.
-func TestStoriesCostNothing(t *testing.T) {
+// A topic that keeps no finished records has no keys for them, and a program that never met a topic with such records does
+// not send their keys.
+func TestFinishedRecordsCostNothing(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
 	other := openStore(t, connect(t, server), nil)
@@ -88,16 +89,16 @@ func TestStoriesCostNothing(t *testing.T) {
 		}
 		return len(got) - strings.Count(fmt.Sprint(got), "<nil>")
 	}
-	stories := s.names.Partition("orders", 0).Stories()
+	recordKeys := s.names.Partition("orders", 0).Finished()
 	finish("before")
-	if numbers() != 0 || do(t, server, "EXISTS", stories[0], stories[1]) != "0" {
-		t.Errorf("a topic that keeps no stories has something for them")
+	if numbers() != 0 || do(t, server, "EXISTS", recordKeys[0], recordKeys[1]) != "0" {
+		t.Errorf("a topic that keeps no finished records has something for them")
 	}
 	if _, err := other.Finished(t.Context(), "orders", "before"); !errors.Is(err, punctual.ErrNotFound) {
-		t.Errorf("a story of a topic that keeps none: %v; want ErrNotFound", err)
+		t.Errorf("a finished record of a topic that keeps none: %v; want ErrNotFound", err)
 	}
 	// The other process learns it from a script, once.
-	keepStories(t, s, time.Hour)
+	keepFinished(t, s, time.Hour)
 	n, _ := scripted(t, server)
 	finish("kept")
 	first, _ := scripted(t, server)
@@ -106,19 +107,19 @@ func TestStoriesCostNothing(t *testing.T) {
 	if first-n <= second-first {
 		t.Errorf("the first message after the setting took %d scripts, the next one %d; want one more for the first, which has to learn of it", first-n, second-first)
 	}
-	wantStory(t, other, "kept", punctual.OutcomeAcked, 1)
-	wantStory(t, s, "too", punctual.OutcomeAcked, 1)
+	wantFinished(t, other, "kept", punctual.OutcomeAcked, 1)
+	wantFinished(t, s, "too", punctual.OutcomeAcked, 1)
 	wantSound(t, s)
 }
 
-// P10: stories go when their time is over. In a busy topic they go as fast as new ones come, and they go in one that
-// nobody changes but consumers wait for. When a topic keeps none any more, nothing is left in the end.
-func TestStoriesAreSwept(t *testing.T) {
+// P10: finished records go when they are past their retention. In a busy topic they go as fast as new ones come, and they go
+// in one that nobody changes but consumers wait for. When a topic keeps none any more, nothing is left in the end.
+func TestFinishedRecordsAreSwept(t *testing.T) {
 	for _, batch := range []int{1, script.Items} {
 		server := redisrig.Start(t)
 		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 		s := openStore(t, connect(t, server), &Options{clock: clock})
-		keepStories(t, s, time.Millisecond)
+		keepFinished(t, s, time.Millisecond)
 		for round := range 8 {
 			var ms []punctual.NewMessage
 			for i := range batch {
@@ -132,16 +133,16 @@ func TestStoriesAreSwept(t *testing.T) {
 			}
 			settled(t, s, acks(ds))
 		}
-		stories := s.names.Partition("orders", 0).Stories()
-		left, err := strconv.Atoi(do(t, server, "HLEN", stories[0]))
+		recordKeys := s.names.Partition("orders", 0).Finished()
+		left, err := strconv.Atoi(do(t, server, "HLEN", recordKeys[0]))
 		if err != nil || left == 0 || left > 2*batch {
-			t.Errorf("P10: batches of %d: %d stories are there, %v; want those of the last rounds", batch, left, err)
+			t.Errorf("P10: batches of %d: %d finished records are there, %v; want those of the last rounds", batch, left, err)
 		}
-		keepStories(t, s, 0)
+		keepFinished(t, s, 0)
 		clock.Advance(time.Minute)
-		for looks := 0; do(t, server, "EXISTS", stories[0], stories[1]) != "0"; looks++ {
-			if looks == 40 {
-				t.Fatalf("P10: batches of %d: after %d looks there are stories", batch, looks)
+		for sweeps := 0; do(t, server, "EXISTS", recordKeys[0], recordKeys[1]) != "0"; sweeps++ {
+			if sweeps == 40 {
+				t.Fatalf("P10: batches of %d: after %d sweeps there are finished records", batch, sweeps)
 			}
 			clock.Advance(time.Millisecond)
 			if ds, err := s.Claim(t.Context(), orders(0)); err != nil || len(ds) > 0 {
@@ -155,14 +156,15 @@ func TestStoriesAreSwept(t *testing.T) {
 	}
 }
 
-// A later story of an ID outlives the end of an earlier one, in whatever company the ID was, and leaves nothing behind.
-func TestStoriesOfIDsThatComeAgain(t *testing.T) {
+// A later finished record of an ID stays when an earlier one is past its retention, whichever IDs finished with it, and
+// leaves nothing behind.
+func TestFinishedRecordsOfIDsThatComeAgain(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	finish := func(keep time.Duration, ids ...string) {
 		t.Helper()
-		keepStories(t, s, keep)
+		keepFinished(t, s, keep)
 		for _, id := range ids {
 			push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})
 		}
@@ -184,7 +186,7 @@ func TestStoriesOfIDsThatComeAgain(t *testing.T) {
 			}
 		}
 		if got := strings.Join(kept, " "); got != want {
-			t.Errorf("at %v the stories of %q are kept; want %q", clock.Now(), got, want)
+			t.Errorf("at %v the finished records of %q are kept; want %q", clock.Now(), got, want)
 		}
 		clock.Advance(50 * time.Second)
 		push(t, s, punctual.NewMessage{ID: "sweep", Delay: time.Hour, IfExists: punctual.IfExistsReplace})
@@ -193,9 +195,9 @@ func TestStoriesOfIDsThatComeAgain(t *testing.T) {
 	}
 }
 
-// A story tells when its message was created. Where only long bodies say so, they are read in several scripts before any
+// A finished record says when its message was created. Where only long bodies say so, they are read in several scripts before any
 // of the messages ends.
-func TestStoriesOfLongMessages(t *testing.T) {
+func TestFinishedRecordsOfLongMessages(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
@@ -216,7 +218,7 @@ func TestStoriesOfLongMessages(t *testing.T) {
 		t.Fatalf("claimed %d, %v; want 4", len(ds), err)
 	}
 	clock.Advance(time.Second)
-	keepStories(t, s, time.Hour)
+	keepFinished(t, s, time.Hour)
 	n, _ := scripted(t, server)
 	settled(t, s, acks(ds))
 	cancelAll(t, s, append(slices.Clone(waiting), "moved")...)
@@ -224,16 +226,16 @@ func TestStoriesOfLongMessages(t *testing.T) {
 		t.Errorf("9 messages of 600 KiB ended in %d scripts; want each to read at most 1 MiB", n2-n)
 	}
 	for _, id := range waiting {
-		if f := wantStory(t, s, id, punctual.OutcomeCancelled, 0); !f.Created.Equal(created) || !f.Due.Equal(created.Add(time.Hour)) || !f.At.Equal(clock.Now()) {
-			t.Errorf("the story of %s: %+v", id, f)
+		if f := wantFinished(t, s, id, punctual.OutcomeCancelled, 0); !f.Created.Equal(created) || !f.Due.Equal(created.Add(time.Hour)) || !f.At.Equal(clock.Now()) {
+			t.Errorf("the finished record of %s: %+v", id, f)
 		}
 	}
-	if f := wantStory(t, s, "moved", punctual.OutcomeCancelled, 0); !f.Created.Equal(created) || !f.Due.Equal(created.Add(time.Minute)) || !f.FirstDue.Equal(f.Due) {
-		t.Errorf("the story of one that was rescheduled: %+v", f)
+	if f := wantFinished(t, s, "moved", punctual.OutcomeCancelled, 0); !f.Created.Equal(created) || !f.Due.Equal(created.Add(time.Minute)) || !f.FirstDue.Equal(f.Due) {
+		t.Errorf("the finished record of one that was rescheduled: %+v", f)
 	}
 	for _, d := range ds {
-		if f := wantStory(t, s, d.ID, punctual.OutcomeAcked, 1); !f.Created.Equal(created) || !f.Delivered.Equal(d.Delivered) {
-			t.Errorf("the story of %s: %+v; want it delivered at %v", d.ID, f, d.Delivered)
+		if f := wantFinished(t, s, d.ID, punctual.OutcomeAcked, 1); !f.Created.Equal(created) || !f.Delivered.Equal(d.Delivered) {
+			t.Errorf("the finished record of %s: %+v; want it delivered at %v", d.ID, f, d.Delivered)
 		}
 	}
 	wantSound(t, s)
@@ -242,9 +244,9 @@ func TestStoriesOfLongMessages(t *testing.T) {
 	}
 }
 
-// A story tells when a compact lease began, however long that was given for. Of other leases it tells so, too, although
-// tokens were ahead of the clock and the topic kept no stories yet.
-func TestStoriesTellWhenLeasesBegan(t *testing.T) {
+// A finished record says when a compact lease began, however long the lease was given for. It also says so of other leases,
+// although tokens were ahead of the clock and the topic kept no finished records yet.
+func TestFinishedRecordsSayWhenLeasesBegan(t *testing.T) {
 	for _, general := range []func() bool{nil, always} {
 		s, clock := openStill(t, Options{general: general})
 		clock.Advance(time.Millisecond) // no claim of a ms that claims sweep in makes a compact lease
@@ -255,18 +257,18 @@ func TestStoriesTellWhenLeasesBegan(t *testing.T) {
 			if err != nil || len(got) != 1 {
 				t.Fatalf("claimed %v, %v", got, err)
 			}
-			if usual := do(t, shared, "HLEN", s.names.Partition("orders", 0).Keys()[5]) == "0"; i == 0 && usual != (general == nil) {
-				t.Fatalf("this test shows nothing: the first lease has no state: %v", usual)
+			if compact := do(t, shared, "HLEN", s.names.Partition("orders", 0).Keys()[5]) == "0"; i == 0 && compact != (general == nil) {
+				t.Fatalf("this test shows nothing: the first lease has no state: %v", compact)
 			}
 			ds = append(ds, got...)
 		}
-		keepStories(t, s, time.Hour)
+		keepFinished(t, s, time.Hour)
 		clock.Advance(time.Second)
 		settled(t, s, []punctual.Settlement{{Topic: "orders", ID: ds[1].ID, Token: ds[1].Token, Verb: punctual.SettleExtend, Delay: time.Hour}})
 		settled(t, s, acks(ds))
 		for _, d := range ds {
-			if f := wantStory(t, s, d.ID, punctual.OutcomeAcked, 1); !f.Delivered.Equal(d.Delivered) {
-				t.Errorf("the story of %s: its lease began at %v; want %v", d.ID, f.Delivered, d.Delivered)
+			if f := wantFinished(t, s, d.ID, punctual.OutcomeAcked, 1); !f.Delivered.Equal(d.Delivered) {
+				t.Errorf("the finished record of %s: its lease began at %v; want %v", d.ID, f.Delivered, d.Delivered)
 			}
 		}
 		wantSound(t, s)
@@ -289,8 +291,8 @@ func inner(t *testing.T, server *redisrig.Server, call func()) (n int) {
 	return count() - before
 }
 
-// The fast path of an ack leaves the stories that the general one does, and forgets as many.
-func TestStoriesOfUsualAcks(t *testing.T) {
+// The fast path of an ack leaves the finished records that the general one does, and forgets as many.
+func TestFinishedOfFastAcks(t *testing.T) {
 	server := redisrig.Start(t)
 	told, calls := make(map[bool][]punctual.Finished), make(map[bool]int)
 	for _, general := range []bool{false, true} {
@@ -323,18 +325,18 @@ func TestStoriesOfUsualAcks(t *testing.T) {
 			return ids
 		}
 		for _, id := range round("a") {
-			f := wantStory(t, s, id, punctual.OutcomeAcked, 1)
+			f := wantFinished(t, s, id, punctual.OutcomeAcked, 1)
 			told[general] = append(told[general], f)
 			if !f.KeptUntil.Equal(f.At.Add(keep)) || !f.At.Equal(clock.Now()) {
-				t.Errorf("the story of %s: %+v; want it to end now and to be kept for an hour", id, f)
+				t.Errorf("the finished record of %s: %+v; want it to end now and to be kept for an hour", id, f)
 			}
 		}
 		wantSound(t, s)
 		clock.Advance(keep)
 		round("b")
-		stories := s.names.Partition("orders", 0).Stories()
-		if n := do(t, server, "HLEN", stories[0]); n != "70" {
-			t.Errorf("P10: %s stories are there, 70 of which are to be kept still", n)
+		recordKeys := s.names.Partition("orders", 0).Finished()
+		if n := do(t, server, "HLEN", recordKeys[0]); n != "70" {
+			t.Errorf("P10: %s finished records are there, 70 of which are to be kept still", n)
 		}
 		wantSound(t, s)
 	}
@@ -346,56 +348,57 @@ func TestStoriesOfUsualAcks(t *testing.T) {
 	}
 }
 
-// What must never be is found, too, where stories are kept.
-func TestCheckOfStories(t *testing.T) {
+// What must never be is found, too, where finished records are kept.
+func TestCheckOfFinished(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
-	keepStories(t, s, time.Hour)
+	keepFinished(t, s, time.Hour)
 	for _, id := range []string{"a", "b", "c"} {
 		push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})
 		cancelAll(t, s, id)
 	}
 	wantSound(t, s)
-	stories := s.names.Partition("orders", 0).Stories()
-	do(t, server, "HSET", stories[0], "a", "nonsense")
-	do(t, server, "ZREM", stories[1], "\x01b")
-	do(t, server, "ZADD", stories[1], "1", "\x09ab")
+	recordKeys := s.names.Partition("orders", 0).Finished()
+	do(t, server, "HSET", recordKeys[0], "a", "nonsense")
+	do(t, server, "ZREM", recordKeys[1], "\x01b")
+	do(t, server, "ZADD", recordKeys[1], "1", "\x09ab")
 	r, err := s.Check(t.Context(), nil)
 	slices.Sort(r.Problems)
 	if err != nil || len(r.Problems) != 3 {
 		t.Fatalf("Check = %q, %v; want three problems", r.Problems, err)
 	}
-	for i, want := range []string{"a member of", "message a in punctual:{orders#0}:h has a story that cannot be read", "message b in punctual:{orders#0}:h has a story that would never be forgotten"} {
+	for i, want := range []string{"a member of", "message a in punctual:{orders#0}:h has a finished record that cannot be read", "message b in punctual:{orders#0}:h has a finished record that would never be deleted"} {
 		if !strings.Contains(r.Problems[i], want) {
 			t.Errorf("a problem is %q; want %q", r.Problems[i], want)
 		}
 	}
 	if _, err := s.Finished(t.Context(), "orders", "a"); !errors.Is(err, punctual.ErrCorrupt) {
-		t.Errorf("P13: a damaged story: %v; want ErrCorrupt", err)
+		t.Errorf("P13: a damaged finished record: %v; want ErrCorrupt", err)
 	}
 }
 
-// A story is found where its ID is at home, also by a process that knows another number of partitions; and goes with its topic.
-func TestStoriesOfPartitions(t *testing.T) {
+// A finished record is found in the partition of its ID, also by a process that knows another number of partitions, and it
+// is deleted with its topic.
+func TestFinishedRecordsOfPartitions(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Partitions: 8})
 	other := openStore(t, connect(t, server), nil)
 	finish := func(ids ...string) {
 		t.Helper()
-		keepStories(t, s, time.Hour)
+		keepFinished(t, s, time.Hour)
 		for _, id := range ids {
 			push(t, s, punctual.NewMessage{ID: id, Delay: time.Hour})
 		}
 		cancelAll(t, s, ids...)
 	}
 	finish("a", "b", "c", "d")
-	wantStory(t, other, "d", punctual.OutcomeCancelled, 0)
+	wantFinished(t, other, "d", punctual.OutcomeCancelled, 0)
 	if n, err := s.DeleteTopic(t.Context(), "orders"); err != nil || n != 0 {
 		t.Fatalf("DeleteTopic = %d, %v; want 0", n, err)
 	}
 	for n := range 8 {
-		if stories := s.names.Partition("orders", n).Stories(); do(t, server, "EXISTS", stories[0], stories[1]) != "0" {
-			t.Errorf("the stories of partition %d are there although the topic is gone", n)
+		if recordKeys := s.names.Partition("orders", n).Finished(); do(t, server, "EXISTS", recordKeys[0], recordKeys[1]) != "0" {
+			t.Errorf("the finished records of partition %d are there although the topic is gone", n)
 		}
 	}
 	three := 3
@@ -404,7 +407,7 @@ func TestStoriesOfPartitions(t *testing.T) {
 	}
 	finish("a", "b", "c", "d")
 	for _, id := range []string{"a", "b", "c", "d"} {
-		wantStory(t, other, id, punctual.OutcomeCancelled, 0)
+		wantFinished(t, other, id, punctual.OutcomeCancelled, 0)
 	}
 	wantSound(t, other)
 }
@@ -422,9 +425,9 @@ func memoryOf(t *testing.T, server *redisrig.Server, keys ...string) (bytes floa
 	return bytes
 }
 
-// P10: a story is small. It takes two strings of 32 bytes, what Redis needs for a field of a hash, and a share of a
+// P10: a finished record is small. It takes two strings of 32 bytes, what Redis needs for a field of a hash, and a share of a
 // member of a set.
-func TestBytesOfAStory(t *testing.T) {
+func TestBytesOfFinished(t *testing.T) {
 	server := redisrig.Start(t, "--appendonly", "no", "--save", "")
 	for batch, most := range map[int]float64{1: 300, script.Items: 160} {
 		s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
@@ -445,21 +448,21 @@ func TestBytesOfAStory(t *testing.T) {
 			settled(t, s, acks(ds))
 		}
 		p := s.names.Partition("orders", 0)
-		story, id := memoryOf(t, server, p.Stories()...)/float64(n), memoryOf(t, server, p.Keys()[3])/float64(n)
-		t.Logf("batches of %d: %.0f bytes for a story, %.0f for a remembered ID", batch, story, id)
-		if story < 60 || story > most {
-			t.Errorf("P10: batches of %d: a story takes %.0f bytes of the server; want at most %.0f", batch, story, most)
+		perRecord, id := memoryOf(t, server, p.Finished()...)/float64(n), memoryOf(t, server, p.Keys()[3])/float64(n)
+		t.Logf("batches of %d: %.0f bytes for a finished record, %.0f for a remembered ID", batch, perRecord, id)
+		if perRecord < 60 || perRecord > most {
+			t.Errorf("P10: batches of %d: a finished record takes %.0f bytes of the server; want at most %.0f", batch, perRecord, most)
 		}
 	}
 }
 
-// An ack needs all that its story tells. So acks of messages with long histories are more scripts than others, and each settlement
-// of a call has its own answer all the same.
+// An ack needs all that its finished record has. So acks of messages with long histories take more scripts than others, and
+// each settlement of a call has its own answer all the same.
 func TestAcksOfLongHistories(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{Prefix: fresh(), clock: clock})
-	keepStories(t, s, time.Hour)
+	keepFinished(t, s, time.Hour)
 	const n, failures = 60, 16 // as many as are kept
 	var ms []punctual.NewMessage
 	for i := range n {
@@ -503,7 +506,7 @@ func TestAcksOfLongHistories(t *testing.T) {
 		case err != nil:
 			t.Errorf("settlement %d: %v", i, err)
 		case i != given:
-			wantStory(t, s, ss[i].ID, punctual.OutcomeAcked, failures+1)
+			wantFinished(t, s, ss[i].ID, punctual.OutcomeAcked, failures+1)
 		}
 	}
 	if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Leased != 1 || st.Ready != 1 || st.Scheduled != 0 {
@@ -511,14 +514,14 @@ func TestAcksOfLongHistories(t *testing.T) {
 	}
 	wantSound(t, s)
 	clock.Advance(time.Hour)
-	push(t, s, punctual.NewMessage{Topic: "orders", ID: "last"}) // each change lets go of some stories
-	stories := s.names.Partition("orders", 0).Stories()
-	left := do(t, server, "HLEN", stories[0])
+	push(t, s, punctual.NewMessage{Topic: "orders", ID: "last"}) // each change deletes some finished records
+	recordKeys := s.names.Partition("orders", 0).Finished()
+	left := do(t, server, "HLEN", recordKeys[0])
 	for left != "0" {
 		push(t, s, punctual.NewMessage{Topic: "orders", ID: "last", IfExists: punctual.IfExistsReplace})
-		now := do(t, server, "HLEN", stories[0])
+		now := do(t, server, "HLEN", recordKeys[0])
 		if now == left {
-			t.Fatalf("P10: %s stories are never let go of", left)
+			t.Fatalf("P10: %s finished records are never deleted", left)
 		}
 		left = now
 	}

@@ -25,7 +25,8 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return call(ctx, s, "get", id+" of "+topic, check, func() (punctual.Info, error) { return atHome(ctx, s, topic, id, s.getFrom) })
 }
 
-// atHome asks the partition of an ID, and again if the topic is another one than was known.
+// atHome asks the partition that an ID belongs to. If nothing is found and the topic's settings have another version than was
+// known, the topic may have more partitions, so atHome asks again.
 func atHome[T any](ctx context.Context, s *Store, topic, id string, ask func(context.Context, keys.Partition, string) (T, int64, error)) (T, error) {
 	for l := s.topics.Known(topic); ; {
 		p := s.names.Partition(topic, keys.Home(id, l.Size()))
@@ -166,7 +167,7 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 	}
 	var lists []*lister
 	for _, p := range parts {
-		// One more than the page holds tells whether there is another page.
+		// One message more than the page holds shows whether there is another page.
 		l := &lister{s: s, p: p, sel: newSelection(q.State, q.From, q.To), after: after, share: len(parts), most: q.Limit + 1}
 		if q.Reason != "" {
 			l.reason, l.most = record.ReasonNumber(q.Reason), script.Items
@@ -200,7 +201,7 @@ type lister struct {
 	p     keys.Partition
 	sel   selection
 	after place    // of the last that was read
-	ahead []listed // read and not yet taken
+	ahead []listed // read and not yet on the page
 	most  int      // how many may still be wanted
 	share int      // among how many listers a script's reach is divided
 	begun bool     // a script was sent
@@ -244,7 +245,7 @@ const (
 	leastShareBytes = 64 << 10
 )
 
-// fill reads on.
+// fill reads the next messages of the partition.
 func (l *lister) fill(ctx context.Context, looks *int) error {
 	n := min(l.most, max(script.Items/l.share, leastShare))
 	a, err := l.s.route.Run(ctx, script.List, l.p, nil, append(l.sel.args(l.after, n), max(script.Bytes/l.share, leastShareBytes), l.reason)...)

@@ -66,10 +66,10 @@ func TestSlowManyLapsedLeases(t *testing.T) {
 	server := redisrig.Start(t, "--appendonly", "no")
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})
-	usual, _ := perScript(t, server, func() error { lease(t, s, lapsed); return nil })
+	single, _ := perScript(t, server, func() error { lease(t, s, lapsed); return nil })
 	clock.Advance(time.Hour)
 	// What goes through all leases takes a hundred times as long as a script that leases 500.
-	most := 10 * usual
+	most := 10 * single
 	inspect := func(f func() error) func() error {
 		return func() error {
 			for range 10 {
@@ -108,7 +108,7 @@ func TestSlowManyLapsedLeases(t *testing.T) {
 		}, lapsed/500 - 20},
 	} {
 		took, scripts := perScript(t, server, x.call)
-		t.Logf("%s: %d scripts of %v; one that pushes or leases %d takes %v", x.name, scripts, took, script.Items, usual)
+		t.Logf("%s: %d scripts of %v; one that pushes or leases %d takes %v", x.name, scripts, took, script.Items, single)
 		if scripts < x.scripts {
 			t.Errorf("this test shows nothing: %s ran %d scripts; want %d or more", x.name, scripts, x.scripts)
 		}

@@ -238,9 +238,9 @@ func TestLatencyLog(t *testing.T) {
 			return err
 		})
 	})
-	r.state(t, "stories", func(t *testing.T) {
+	r.state(t, "finished records", func(t *testing.T) {
 		r.store(1)
-		keepStories(t, r.s, time.Minute)
+		keepFinished(t, r.s, time.Minute)
 		finish := func(what string, x punctual.Settlement) {
 			var ds []punctual.Delivery
 			r.bounded("claim many"+what, func() (err error) { ds, err = r.claim(script.Items); return err })
@@ -250,7 +250,7 @@ func TestLatencyLog(t *testing.T) {
 			r.bounded("ack many"+what, func() error { return r.settle(ds, x) })
 		}
 		ack := punctual.Settlement{Verb: punctual.SettleAck}
-		for n := 0; n < many; n += script.Items { // stories of 200,000
+		for n := 0; n < many; n += script.Items { // finished records of 200,000
 			if err := r.many(script.Items, punctual.NewMessage{}); err != nil {
 				t.Fatal(err)
 			}
@@ -262,8 +262,8 @@ func TestLatencyLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := do(t, server, "HLEN", r.s.names.Partition("orders", 0).Stories()[0]); n != strconv.Itoa(many) {
-			t.Fatalf("this test shows nothing: %s stories are kept", n)
+		if n := do(t, server, "HLEN", r.s.names.Partition("orders", 0).Finished()[0]); n != strconv.Itoa(many) {
+			t.Fatalf("this test shows nothing: %s finished records are kept", n)
 		}
 		long := make([]byte, 4<<10)
 		for _, m := range []punctual.NewMessage{{}, {Body: long[:4000]}, {ID: strings.Repeat("i", punctual.MaxIDBytes-3)}, {Body: long, ID: "l"}} {
@@ -279,7 +279,7 @@ func TestLatencyLog(t *testing.T) {
 		if err := r.many(script.Items, punctual.NewMessage{ID: "r", MaxAttempts: 100}); err != nil {
 			t.Fatal(err)
 		}
-		for n := range 17 { // as many failures as are kept: each is part of a story
+		for n := range 17 { // as many failures as are kept: each is part of a finished record
 			var ds []punctual.Delivery
 			r.bounded(fmt.Sprint("claim many with failures, ", n+1), func() (err error) { ds, err = r.claim(script.Items); return err })
 			x := punctual.Settlement{Verb: punctual.SettleRetry, Error: strings.Repeat("x", punctual.MaxErrorBytes)}
@@ -294,7 +294,7 @@ func TestLatencyLog(t *testing.T) {
 			if err := r.many(script.Items, punctual.NewMessage{}); err != nil {
 				t.Fatal(err)
 			}
-			finish(fmt.Sprint(" while 200,000 stories are swept, ", n+1), ack)
+			finish(fmt.Sprint(" while 200,000 finished records are swept, ", n+1), ack)
 		}
 		r.bounded("delete the topic", func() error { _, err := r.s.DeleteTopic(t.Context(), "orders"); return err })
 	})

@@ -11,7 +11,7 @@ import (
 // However many lengths leases were given for, new lengths get onto the fast path of claims again once old leases have ended. A
 // lease that is still held keeps its length, and with it its token.
 func TestManyLeaseLengths(t *testing.T) {
-	const lengths = 32 // LENGTHS of lua/claim_usual.lua
+	const lengths = 32 // LENGTHS of lua/claim_fast.lua
 	s, clock := openStill(t, Options{})
 	claim := func(id string, lease time.Duration) punctual.Delivery {
 		t.Helper()

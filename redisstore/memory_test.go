@@ -71,7 +71,7 @@ func TestOutOfMemoryLetsThrough(t *testing.T) {
 		for _, partitions := range []int{1, 4} {
 			s := openStore(t, connect(t, server), &Options{Prefix: fresh(), Partitions: partitions})
 			if partitions == 4 {
-				keepStories(t, s, time.Hour)
+				keepFinished(t, s, time.Hour)
 			}
 			held := situations(t, s)
 			do(t, server, "CONFIG", "SET", "maxmemory", "1")

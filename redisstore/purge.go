@@ -12,7 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Purge removes messages; see punctual.Inspector. Each 200 are one atomic step.
+// Purge removes messages; see punctual.Inspector. Each step of up to 200 messages is atomic.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	var total int64 // also beside an error
 	_, err := call(ctx, s, "purge", "of "+q.Topic, storekit.CheckTopic(q.Topic), func() (_ struct{}, err error) {
@@ -44,12 +44,12 @@ func (s *Store) purgeAll(ctx context.Context, q punctual.PurgeQuery) (total int6
 	return total, nil
 }
 
-// purgeRounds bounds how often a purge of all that is live begins anew.
+// purgeRounds bounds how often a purge of all live messages begins anew.
 const purgeRounds = 16
 
-// purge removes what is selected, going on behind the last removed, so that it ends even when others push faster. A
-// purge of all that is live begins anew until one script finds all. A message may have been claimed on the way and
-// given back to a place that was passed.
+// purge removes the selected messages of a partition. Each script goes on behind the last message removed, so that the purge
+// ends even if others push faster. A purge of all live messages begins anew until one script finds them all, because a message
+// may have been claimed on the way and released to a place that the purge had passed.
 func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (total int64, err error) {
 	var after place
 	for rounds := 1; ; {

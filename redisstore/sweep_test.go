@@ -22,7 +22,7 @@ func members(t *testing.T, server *redisrig.Server, set string) int {
 	return n
 }
 
-// What was kept long enough goes, also in a topic that nobody changes but consumers wait for.
+// What is past its retention is deleted, also in a topic that nobody changes but consumers wait for.
 func TestIdleTopicIsSwept(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -40,9 +40,9 @@ func TestIdleTopicIsSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.Advance(2 * all)
-	for looks := 0; members(t, server, "d")+members(t, server, "f") > 0; looks++ {
-		if looks == 20 {
-			t.Fatalf("after %d looks %d dead and %d finished are left", looks, members(t, server, "d"), members(t, server, "f"))
+	for claims := 0; members(t, server, "d")+members(t, server, "f") > 0; claims++ {
+		if claims == 20 {
+			t.Fatalf("after %d claims %d dead and %d finished are left", claims, members(t, server, "d"), members(t, server, "f"))
 		}
 		clock.Advance(time.Millisecond)
 		if ds, err := s.Claim(t.Context(), orders(0)); err != nil || len(ds) > 0 {
@@ -55,7 +55,7 @@ func TestIdleTopicIsSwept(t *testing.T) {
 }
 
 // P10: finished IDs go as fast as large batches bring new ones.
-func TestFinishedDoNotGather(t *testing.T) {
+func TestFinishedDoNotPileUp(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	s := openStore(t, connect(t, server), &Options{clock: clock})

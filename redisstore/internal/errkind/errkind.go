@@ -1,5 +1,5 @@
-// Package errkind says what a failed command means. That is whether its change may have happened, whether it is worth
-// trying again, and what the user can do. It has no state.
+// Package errkind classifies the error of a failed command: whether its change may have happened, whether another try can
+// succeed, and what the user can do. It has no state.
 package errkind
 
 import (
@@ -18,19 +18,18 @@ import (
 
 // Kind is a kind of failure of a command.
 type Kind struct {
-	// prefix of Redis's error.
+	// prefix is how Redis's error begins.
 	prefix string
-	// Err is what it wraps; nil is ErrIndeterminate.
+	// Err is the error that Wrap wraps; nil stands for ErrIndeterminate.
 	Err error
-	// Passing says that it is worth trying again soon.
+	// Passing says that the reason may pass soon, so that the command should be tried again.
 	Passing bool
-	// remedy is what the user is told.
+	// remedy says what is wrong and what the user can do.
 	remedy string
 }
 
-// kinds are the errors with which Redis refuses a script before it has changed anything.
-// The scripts check what they are given before they write, so a refusal of their first
-// command is definite too.
+// kinds are the errors with which Redis refuses a script before the script has changed anything. An error of a command inside
+// a script is definite, too, because the scripts check all that they need before their first write.
 var kinds = []Kind{
 	{"MOVED", punctual.ErrOverloaded, true, "the slot is on another node: use a cluster client (redis+cluster://)"},
 	{"ASK", punctual.ErrOverloaded, true, "the slot is being moved to another node: use a cluster client (redis+cluster://)"},
@@ -55,13 +54,13 @@ var kinds = []Kind{
 	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: it is a Sentinel (redis+sentinel://), or older than Redis 6.2"},
 }
 
-// LateMark begins what a script says of a copy that came too late; the time by its clock follows, in ms.
+// LateMark begins the error of a script whose copy came behind its deadline; the script's time follows, in ms.
 const LateMark = "PUNCTUAL_LATE "
 
-// ErrLate is the kind of a call that was refused for its deadline. Nothing was done, now or later.
+// ErrLate is the error of a copy that was refused because the deadline of its call was past. The copy changes nothing.
 var ErrLate = fmt.Errorf("late: %w", punctual.ErrOverloaded)
 
-// LateTime is the time of the script that refused a call.
+// LateTime returns the time, in ms, of the script that refused a copy as late, or 0 if the error does not have it.
 func LateTime(err error) int64 {
 	_, text, _ := strings.Cut(err.Error(), LateMark)
 	ms, err := strconv.ParseInt(text, 10, 64)
@@ -71,23 +70,23 @@ func LateTime(err error) int64 {
 	return ms
 }
 
-// corruptMark begins what the scripts say of damaged data.
+// corruptMark begins the error of a script that found damaged data.
 const corruptMark = "PUNCTUAL_CORRUPT "
 
-// noAnswer is what is wrong when the change may or may not have been made.
+// noAnswer is the remedy of a Kind whose change may or may not have been made.
 const noAnswer = "the connection broke before the answer came"
 
-// Unknown reports whether nothing is known of what was done, because no answer came.
+// Unknown reports whether no answer came, so that the change may or may not have been made.
 func (k Kind) Unknown() bool { return k.Err == nil && k.remedy == noAnswer }
 
-// NotSent is the error of a command that was not sent, for the reason given.
+// NotSent marks err as the reason why a command was not sent; Of then knows that nothing has changed.
 func NotSent(why error) error { return unsent{why} }
 
 type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// Of says what a failed command means for the change that it carried.
+// Of classifies the error of a command that may change something.
 func Of(err error) Kind {
 	var u unsent
 	var reply redis.Error
@@ -116,7 +115,7 @@ func Of(err error) Kind {
 	return Kind{remedy: noAnswer}
 }
 
-// OfRead says what a failed command means that changes nothing. So nothing "may have happened".
+// OfRead classifies and wraps the error of a command that only reads. It is never ErrIndeterminate.
 func OfRead(err error) error {
 	k := Of(err)
 	switch {
@@ -133,13 +132,13 @@ func OfRead(err error) error {
 // askedSentinels reports whether the client for Sentinel has found no primary.
 func askedSentinels(err error) bool { return strings.Contains(err.Error(), "all sentinels specified") }
 
-// classifyReply is Of for what Redis itself answered.
+// classifyReply is Of for an error that Redis itself answered.
 func classifyReply(text string) Kind {
 	if _, what, ok := strings.Cut(text, corruptMark); ok {
 		return Kind{Err: punctual.ErrCorrupt, remedy: what}
 	}
 	for _, f := range kinds {
-		// Some versions put what happened inside a script behind a prefix of their own.
+		// Some versions put the error of a command inside a script behind a prefix of their own.
 		if strings.HasPrefix(text, f.prefix) || strings.Contains(text, ": "+f.prefix+" ") || strings.Contains(text, "-"+f.prefix+" ") {
 			if f.prefix == "NOPERM" {
 				f.remedy = remedyOf(text)
@@ -175,7 +174,7 @@ func isPlain(err error) bool {
 	return errors.As(err, &header)
 }
 
-// Wrap says what a failed command means and what to do.
+// Wrap puts the remedy in front of an error and wraps the error of the kind.
 func (k Kind) Wrap(err error) error {
 	kind := k.Err
 	if kind == nil {
@@ -190,7 +189,8 @@ func (k Kind) Wrap(err error) error {
 	return fmt.Errorf("%s: %w (%v)", k.remedy, kind, err)
 }
 
-// Doubt marks a definite error of a call of which a former copy may have been carried out.
+// Doubt returns err, or with unsure ErrIndeterminate that wraps it: an earlier copy of the call got no answer and may have been
+// carried out.
 func Doubt(unsure bool, err error) error {
 	if !unsure || errors.Is(err, punctual.ErrIndeterminate) {
 		return err
@@ -198,7 +198,7 @@ func Doubt(unsure bool, err error) error {
 	return fmt.Errorf("a former try got no answer: %w (%w)", punctual.ErrIndeterminate, err)
 }
 
-// HalfDone marks the error of a call of which an earlier part took effect.
+// HalfDone makes the error of a call ErrIndeterminate, because an earlier part of the call took effect.
 func HalfDone(err error) error {
 	if errors.Is(err, punctual.ErrIndeterminate) {
 		return err
@@ -206,8 +206,8 @@ func HalfDone(err error) error {
 	return fmt.Errorf("a part of the call took effect: %w (%w)", punctual.ErrIndeterminate, err)
 }
 
-// RefusedCommand is the command that a server names in what it says of one that a user may not run, in small letters, or
-// nothing.
+// RefusedCommand returns the command that a server's NOPERM error names, in small letters, or the empty string if the error
+// names none.
 func RefusedCommand(said string) string {
 	m := refusedCommand.FindStringSubmatch(said)
 	if m == nil {
@@ -218,7 +218,7 @@ func RefusedCommand(said string) string {
 
 var refusedCommand = regexp.MustCompile(`run the '([^']+)' command`)
 
-// remedyOf is what to do about a NOPERM.
+// remedyOf returns the remedy of a NOPERM error, with the right that the user lacks if the server names it.
 func remedyOf(said string) string {
 	what := "lacks a right"
 	if name := RefusedCommand(said); name != "" {

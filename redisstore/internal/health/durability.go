@@ -9,7 +9,7 @@ import (
 
 // What servers give, as promise P1 counts it. docs/durability.md has the table.
 
-// durabilityClass is what servers give and why not what was asked for, or not more.
+// durabilityClass is the class that servers give, and why they do not give the class that was asked for, or a better one.
 type durabilityClass struct {
 	durability punctual.Durability
 	why        string
@@ -35,7 +35,7 @@ func classOf(client redis.UniversalClient, found []primary, o *Options) durabili
 	return durabilityClass{punctual.Volatile, lack}
 }
 
-// refuses is the error for a class that was asked for and is not given, or nil.
+// refuses returns an error if the servers do not give the class that was asked for, and else nil.
 func (o *Options) refuses(got durabilityClass) error {
 	if want := o.Durability; want != "" && want != got.durability && want != punctual.Volatile {
 		return fmt.Errorf("the server gives %q, not %q: %s: %w", got.durability, want, got.why, punctual.ErrDurability)
@@ -43,10 +43,10 @@ func (o *Options) refuses(got durabilityClass) error {
 	return nil
 }
 
-// replicas is how many replicas have to confirm what class replicated promises.
+// replicas returns how many replicas have to confirm a change with class replicated.
 func (o *Options) replicas() int { return max(o.Replicas, 1) }
 
-// lacksFsync says what keeps servers from class fsync, or nothing.
+// lacksFsync returns what keeps servers from class fsync, or the empty string.
 func lacksFsync(client redis.UniversalClient, found []primary) string {
 	if why := failsOver(client, found); why != "" {
 		return why + ": ask for class replicated (Redis 7.2 or newer)"
@@ -59,7 +59,7 @@ func lacksFsync(client redis.UniversalClient, found []primary) string {
 	return ""
 }
 
-// failsOver says why a replica without the last changes may take over, or nothing.
+// failsOver returns why a replica without the last changes may take over, or the empty string.
 func failsOver(client redis.UniversalClient, found []primary) string {
 	switch c := client.(type) {
 	case *redis.ClusterClient:
@@ -91,7 +91,7 @@ func (p *primary) lacksFsync() string {
 	return ""
 }
 
-// lacksReplicated says what keeps servers from class replicated with n replicas, or nothing. It
+// lacksReplicated returns what keeps servers from class replicated with n replicas, or the empty string. It
 // cannot see whether the replicas have append-only files; that shows when they are waited for.
 func lacksReplicated(found []primary, n int) string {
 	for _, p := range found {

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a look at the server takes for worth a word.
+// The limits from which on Examine warns, and how many pings it measures.
 const (
 	slowPing    = 10 * time.Millisecond
 	pings       = 5
@@ -27,14 +27,14 @@ const (
 	lateReplica = 10 * time.Second // since its last word
 )
 
-// Connection says what the client's options tell of the way to the servers.
+// Connection returns what the client's options say about the connection to the servers, without asking these.
 func (h *Health) Connection() []punctual.Finding {
 	x := &examination{h: h}
 	x.connection()
 	return x.findings
 }
 
-// Examine asks the servers, and puts what they say in order.
+// Examine asks the servers and returns what it found, good and bad. Beside an error it returns what it found before.
 func (h *Health) Examine(ctx context.Context) ([]punctual.Finding, error) {
 	x := &examination{h: h, findings: h.Connection()}
 	if err := h.checkMode(ctx); err != nil {
@@ -68,7 +68,7 @@ type examination struct {
 
 func (x *examination) add(f punctual.Finding) { x.findings = append(x.findings, f) }
 
-// of names a thing with its server where there are several.
+// of returns name, followed by the server's address if the store has several primaries.
 func (x *examination) of(name string, p *primary) string {
 	if x.many {
 		return name + " of " + p.addr
@@ -76,7 +76,7 @@ func (x *examination) of(name string, p *primary) string {
 	return name
 }
 
-// link is what the client's options say of the way to the servers.
+// link is what the client's options say about the connection to the servers.
 type link struct {
 	kind     string
 	hosts    []string
@@ -101,7 +101,7 @@ func linkOf(client redis.UniversalClient) link {
 	return link{kind: fmt.Sprintf("%T", client)}
 }
 
-// near reports whether nothing leaves this machine.
+// near reports whether the connection does not leave this machine.
 func (l link) near() bool {
 	for _, addr := range l.hosts {
 		host, _, err := net.SplitHostPort(addr)
@@ -136,7 +136,7 @@ func (x *examination) connection() {
 	}
 }
 
-// cluster looks at the slots of a cluster, and at nodes that are down.
+// cluster reports slots of a cluster that no node serves, and nodes that are down.
 func (x *examination) cluster(ctx context.Context) error {
 	cluster, ok := x.h.client.(*redis.ClusterClient)
 	if !ok {
@@ -243,7 +243,7 @@ func (x *examination) persistence(p *primary) {
 	x.lastWrites(p)
 }
 
-// lastWrites looks at whether the server could write its files the last time.
+// lastWrites reports whether the server could write its files the last time.
 func (x *examination) lastWrites(p *primary) {
 	name := x.of("last writes to disk", p)
 	switch {
@@ -304,7 +304,7 @@ func (x *examination) clocks(found []primary) {
 	x.add(storekit.Good("clocks of the nodes", value))
 }
 
-// durability says which class the servers give, and what would give a better one.
+// durability reports which class the servers give, and which settings would give a better one.
 func (x *examination) durability(found []primary) {
 	class := classOf(x.h.client, found, &x.h.o)
 	switch {
@@ -384,7 +384,7 @@ func (x *examination) rights(ctx context.Context) error {
 	return nil
 }
 
-// data looks for the store itself.
+// data reports whether the data set is there, and of which format.
 func (x *examination) data(ctx context.Context) error {
 	got, err := x.h.client.HMGet(ctx, x.h.o.Names.Store(), "format", "epoch").Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {

@@ -1,6 +1,6 @@
-// Package health looks at the servers of a store. It checks version, eviction, durability, clocks, the user's rights,
-// and whether the data set is still the one that was opened. It says why pushes are refused, and has one background
-// loop.
+// Package health checks the servers of a store when the store opens, and regularly from then on: version, eviction,
+// durability, clocks, the user's rights, and whether the data set is still the one that was opened. It refuses pushes while
+// the servers do not give what was asked for. It has one background loop.
 package health
 
 import (
@@ -28,22 +28,22 @@ type Options struct {
 	Logger *slog.Logger
 	// Durability is the class that the server must give; empty takes the server as it is.
 	Durability punctual.Durability
-	// Replicas is how many replicas have to confirm what class replicated promises; 0 is 1.
+	// Replicas is how many replicas have to confirm a change with class replicated; 0 stands for 1.
 	Replicas int
-	// MustExist has Open begin no data set.
+	// MustExist makes Open fail if there is no data set, instead of beginning one.
 	MustExist bool
-	// CheckEvery is how often the server is looked at; 0 is the default.
+	// CheckEvery is the time between two checks of the server; 0 stands for checkEvery.
 	CheckEvery time.Duration
-	// Fail stops the store for good, and returns why it has stopped.
+	// Fail stops the store for good because of err, and returns the error with which it has stopped.
 	Fail func(error) error
 }
 
-// Health is what is known of a store's servers. All methods are safe for concurrent use.
+// Health checks a store's servers and has the results. All methods are safe for concurrent use.
 type Health struct {
 	client redis.UniversalClient
 	o      Options
 	epoch  string        // proves that the data set is the one that was opened
-	soon   chan struct{} // holds one request to look at the server
+	soon   chan struct{} // holds one request to check the server
 	quit   chan struct{} // closed by Close
 	work   sync.WaitGroup
 
@@ -52,32 +52,32 @@ type Health struct {
 	refusing   error               // guarded by mu: why pushes are refused, or nil
 }
 
-// New returns a Health, of which nothing is known before Open.
+// New returns a Health that has checked nothing yet; Open does.
 func New(client redis.UniversalClient, o Options) *Health {
 	return &Health{client: client, o: o, soon: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// Start begins to look at the server again and again.
+// Start starts the background loop, which checks the server every CheckEvery.
 func (h *Health) Start() { h.work.Go(h.watch) }
 
-// Close ends that.
+// Close ends the background loop and waits for it.
 func (h *Health) Close() {
 	close(h.quit)
 	h.work.Wait()
 }
 
-// Durability is the class that the server gave when it was last looked at.
+// Durability returns the class that the servers gave at the last check.
 func (h *Health) Durability() punctual.Durability {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.durability
 }
 
-// What is asked of a server at the start, and again and again from then on.
+// How often the server is checked, and how long a check may take.
 const (
 	checkEvery   = 30 * time.Second
 	checkTimeout = 10 * time.Second
-	// checkRefusing is the same while pushes are refused, so that they soon pass again.
+	// checkRefusing is the time between two checks while pushes are refused, so that pushes soon pass again.
 	checkRefusing = time.Second
 )
 
@@ -100,10 +100,10 @@ func (h *Health) Open(ctx context.Context) error {
 	return h.openData(ctx)
 }
 
-// formatVersion is that of the layout drawn in docs/format-redis.md.
+// formatVersion is the version of the format that docs/format-redis.md draws.
 const formatVersion = "2"
 
-// otherFormat says what to do about a store of another format.
+// otherFormat returns what a user can do about a store of another format.
 func otherFormat(format string) string {
 	if format == "1" {
 		return "format 1 divided topics in another way: let the program that wrote it deliver what is there, and begin anew under another prefix"
@@ -111,7 +111,7 @@ func otherFormat(format string) string {
 	return "use the version of Punctual that wrote it, or another prefix"
 }
 
-// openData finds, or begins, the data set.
+// openData reads the data set's epoch, or begins a data set if there is none and MustExist is not set.
 func (h *Health) openData(ctx context.Context) error {
 	newEpoch := rand.Text()
 	if h.o.MustExist {
@@ -135,7 +135,7 @@ func (h *Health) openData(ctx context.Context) error {
 	return nil
 }
 
-// checkRights is an error that names the rights which this user needs and has not.
+// checkRights returns an error that names the rights which this user needs and lacks, or nil.
 func (h *Health) checkRights(ctx context.Context) error {
 	lacking, err := h.lackingRights(ctx)
 	if err != nil {
@@ -189,8 +189,7 @@ func (h *Health) CheckData(ctx context.Context, writeClock bool) error {
 	return nil
 }
 
-// watch looks at the server from time to time, and when somebody asks for it, until the
-// store closes.
+// watch checks the server regularly, and whenever Soon was called, until the store closes.
 func (h *Health) watch() {
 	for {
 		timer := time.NewTimer(h.untilCheck())
@@ -217,7 +216,7 @@ func (h *Health) untilCheck() time.Duration {
 	return every
 }
 
-// Soon has the server looked at before it is time, because something went wrong.
+// Soon makes the background loop check the server at once, because something went wrong. It does not wait.
 func (h *Health) Soon() {
 	select {
 	case h.soon <- struct{}{}:
@@ -225,8 +224,8 @@ func (h *Health) Soon() {
 	}
 }
 
-// Check notices what has become dangerous. It refuses pushes as long as the server cannot keep them
-// as was asked for, and stops the store when the data is gone.
+// Check checks the server once. It refuses pushes as long as the server does not give the durability that was asked for, and
+// stops the store if the data is gone.
 func (h *Health) Check() {
 	ctx, end := context.WithTimeout(context.Background(), checkTimeout)
 	defer end()
@@ -239,7 +238,7 @@ func (h *Health) Check() {
 	}
 }
 
-// CheckRunning looks again at what Open has checked.
+// CheckRunning repeats the checks of Open on a store that is open.
 func (h *Health) CheckRunning(ctx context.Context) error {
 	data := h.CheckData(ctx, true)
 	if data != nil && !route.IsUnconfirmed(data) {
@@ -276,14 +275,14 @@ func (h *Health) Refuse(err error) {
 	h.refusing = err
 }
 
-// Refusal is why pushes are refused, or nil.
+// Refusal returns why pushes are refused, or nil.
 func (h *Health) Refusal() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.refusing
 }
 
-// checkServer looks at every primary and returns the class that they give, or an error that
+// checkServer asks every primary and returns the class that they give, or an error that
 // names the setting which makes a server unfit.
 func (h *Health) checkServer(ctx context.Context) (durabilityClass, error) {
 	found, err := primaries(ctx, h.client)

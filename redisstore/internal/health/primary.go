@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxSkew is how far the clocks of a cluster's nodes may be apart.
+	// maxSkew is by how much the clocks of a cluster's nodes may differ.
 	maxSkew = 5 * time.Second
 	// oldest is the oldest version of Redis that has all that the scripts need.
 	oldest = "6.2.0"
@@ -26,7 +26,7 @@ const (
 	OldestReplicated = "7.2.0"
 )
 
-// primary is a server that takes writes, as it was when it was asked.
+// primary is what a server that takes writes has answered about itself.
 type primary struct {
 	addr   string            // as the client knows it
 	info   map[string]string // of INFO
@@ -109,7 +109,7 @@ func ParseInfo(text string) map[string]string {
 	return out
 }
 
-// version is the name of the program with its own version. Valkey also tells the version of
+// version is the name of the program with its own version. Valkey also reports the version of
 // Redis that it is compatible with, which is what counts otherwise.
 func (p *primary) version() string {
 	if v := p.info["valkey_version"]; v != "" {
@@ -118,7 +118,8 @@ func (p *primary) version() string {
 	return "Redis " + p.info["redis_version"]
 }
 
-// checkMode is an error when the client is of another kind than its server. Such a client may work at first, and fail later.
+// checkMode returns an error if the client is of another kind than its server, because such a client may work at first and fail
+// later.
 func (h *Health) checkMode(ctx context.Context) error {
 	if _, ok := h.client.(*redis.ClusterClient); ok {
 		return nil // which has read CLUSTER SLOTS
@@ -140,7 +141,7 @@ func (h *Health) checkMode(ctx context.Context) error {
 	return nil
 }
 
-// fit says why a server must not be used, or nothing.
+// fit returns why a server must not be used, or nil.
 func (p *primary) fit() error {
 	if Older(p.info["redis_version"], oldest) {
 		return fmt.Errorf("the server is %s: Redis %s or newer is needed: %w", p.version(), oldest, punctual.ErrUnsupported)
@@ -151,7 +152,7 @@ func (p *primary) fit() error {
 	return nil
 }
 
-// replicas is how many replicas follow and are up to date but for what is under way.
+// replicas counts the replicas that follow and have all changes but those under way.
 func (p *primary) replicas() int {
 	n := 0
 	for _, r := range p.replicaList() {
@@ -162,7 +163,7 @@ func (p *primary) replicas() int {
 	return n
 }
 
-// replicaList is what the server says of each of its replicas: ip, port, state, offset, lag.
+// replicaList returns what the server reports of each of its replicas: ip, port, state, offset, lag.
 func (p *primary) replicaList() []map[string]string {
 	var out []map[string]string
 	for i := 0; ; i++ {
@@ -179,7 +180,7 @@ func (p *primary) replicaList() []map[string]string {
 	}
 }
 
-// skewOf is an error when the clocks of servers are too far apart to be one clock (P8).
+// skewOf returns an error if the clocks of servers differ by more than maxSkew (P8).
 func skewOf(found []primary) error {
 	if apart := apartOf(found); apart > maxSkew {
 		return fmt.Errorf("the clocks of the cluster's nodes are %v apart: set them, as with NTP: %w", apart.Round(time.Millisecond), punctual.ErrDurability)
@@ -187,7 +188,7 @@ func skewOf(found []primary) error {
 	return nil
 }
 
-// apartOf is how far the clocks of servers are apart, at least one.
+// apartOf returns by how much the clocks of servers differ; there must be at least one server.
 func apartOf(found []primary) time.Duration {
 	byClock := func(a, b primary) int { return int(a.ahead - b.ahead) }
 	return slices.MaxFunc(found, byClock).ahead - slices.MinFunc(found, byClock).ahead

@@ -15,15 +15,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lacking are the rights that a user has not, as ACL SETUSER names them, sorted.
+// lacking has the rights that a user lacks, as ACL SETUSER writes them, sorted.
 type lacking struct {
-	// needed are those without which some call would fail, perhaps in the middle of a script.
+	// needed has the rights without which some call would fail, perhaps in the middle of a script.
 	needed []string
-	// listening are those without which waiting claims are up to a second late.
+	// listening has the rights to notifications, without which waiting claims are up to a second late.
 	listening []string
 }
 
-// err is nil when nothing that is needed is lacking.
+// err returns an error that names the needed rights that are lacking, or nil.
 func (l lacking) err() error {
 	if len(l.needed) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func sortedSet(words []string) []string {
 	return slices.Compact(words)
 }
 
-// tryCommands tries what is sent outside of scripts.
+// tryCommands tries the commands that the store sends outside of scripts.
 func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (needed []string, err error) {
 	noScript := strings.Repeat("0", 40)
 	tries := []struct {
@@ -89,7 +89,7 @@ func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (need
 	return needed, nil
 }
 
-// tryScripted tries what the scripts do. It returns pairs of a command and what was said of it.
+// tryScripted tries the commands that scripts run. It returns pairs of a refused command and the server's error.
 func (h *Health) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
 	said, err := c.Eval(ctx, script.Rights.Text, h.triedKeys(), h.o.Names.Store(), h.o.Names.Never(), h.o.Names.NeverChannel()).StringSlice()
 	switch {
@@ -124,7 +124,7 @@ func (h *Health) lackingToListen(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("subscribe: %w", errkind.OfRead(err))
 }
 
-// add notes what tryScripted found.
+// add adds the rights that would have let the commands pass which tryScripted found refused.
 func (l *lacking) add(said []string, n keys.Names) {
 	for i := 0; i+1 < len(said); i += 2 {
 		right := rightOf(strings.ToLower(said[i]), said[i+1], n)
@@ -136,7 +136,7 @@ func (l *lacking) add(said []string, n keys.Names) {
 	}
 }
 
-// rightOf is the right that would have let a command pass: to run it, or to use its key or
+// rightOf returns the right that would have let a command pass: to run it, or to use its key or
 // channel. Where the server names a command, it may be another one: SELECT, which a client sends in
 // front of the first.
 func rightOf(command, said string, n keys.Names) string {

@@ -1,5 +1,5 @@
-// Package keys names what a store has in Redis: the keys and channels of partitions. It also tells which partition a
-// message or a token belongs to.
+// Package keys makes the names of a store's keys and channels in Redis. It also computes which partition a message or a token
+// belongs to.
 package keys
 
 import (
@@ -20,7 +20,7 @@ const maxPrefixBytes = 128
 // Names makes the names of keys and channels. They begin with Prefix.
 type Names struct{ Prefix string }
 
-// New checks a prefix; the empty one is DefaultPrefix.
+// New returns the Names with a prefix, or ErrInvalid for one that no store may have; the empty prefix stands for DefaultPrefix.
 func New(prefix string) (Names, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -44,7 +44,7 @@ type Partition struct {
 	Tag    string // prefix and hash tag, which all its keys begin with
 }
 
-// Partition is the part of a topic with a number.
+// Partition returns the partition of a topic with that number.
 func (n Names) Partition(topic string, number int) Partition {
 	return Partition{Topic: topic, Number: number, Tag: n.Prefix + "{" + topic + "#" + strconv.Itoa(number) + "}:"}
 }
@@ -52,10 +52,11 @@ func (n Names) Partition(topic string, number int) Partition {
 // Count is how many keys a partition has beside its two hashes of records.
 const Count = 8
 
-// Settings is the place of the hash g, which has the settings, among the keys of a partition.
+// Settings is the index, in the keys of a partition, of the hash g, which has the settings.
 const Settings = 6
 
-// Args has the keys of partitions as arguments of scripts, so that they are made once.
+// Args remembers the keys of partitions as arguments of scripts, so that the strings are made once and not for each call. All
+// methods are safe for concurrent use.
 type Args struct {
 	mu sync.RWMutex
 	of map[string][]any // guarded by mu: by Partition.Tag, what all returns; the slices never change
@@ -64,25 +65,25 @@ type Args struct {
 // mostArgs is how many partitions Args remembers.
 const mostArgs = 10_000
 
-// Of returns the keys of p for a script that only reads. Nobody may change them.
+// Of returns the keys of p for a script without records. The caller must not change the slice.
 func (k *Args) Of(p Partition) []any {
 	all := k.all(p)
-	return withStories(all[:Count:Count], all)
+	return withFinished(all[:Count:Count], all)
 }
 
-// WithRecords returns the keys of p for a script with a record in the hash of that number. If the call has a key they
-// include both hashes.
+// WithRecords returns the keys of p for a script that has its record in the hash of that number, 0 or 1. If the call has a
+// key, the keys include the other hash of records, too.
 func (k *Args) WithRecords(p Partition, number int64, key bool) []any {
 	all := k.all(p)
 	names := append(all[:Count:Count], all[Count+number])
 	if key {
 		names = append(names, all[Count+1-number])
 	}
-	return withStories(names, all)
+	return withFinished(names, all)
 }
 
-// withStories adds the keys of the stories, where there may be some.
-func withStories(names, all []any) []any {
+// withFinished appends the keys of the finished records to names if all has them.
+func withFinished(names, all []any) []any {
 	if more := all[Count+records:]; len(more) > 0 {
 		return append(names, more...)
 	}
@@ -92,7 +93,7 @@ func withStories(names, all []any) []any {
 // records is how many hashes of records a partition has.
 const records = 2
 
-// all returns the keys of p, those of its hashes of records, and those of its stories where there may be some.
+// all returns the keys of p and of its hashes of records, and those of its finished records if AddFinished was called for p.
 func (k *Args) all(p Partition) []any {
 	k.mu.RLock()
 	args := k.of[p.Tag]
@@ -103,17 +104,18 @@ func (k *Args) all(p Partition) []any {
 	return k.keep(p, false)
 }
 
-// Tell notes that a partition may have stories. Given and returned are the keys of a script for it, to which those of the
-// stories are added.
-func (k *Args) Tell(names []any) []any {
+// AddFinished remembers that a partition may have finished records, so that all further scripts for it get their keys. names
+// are the keys of a script for that partition; AddFinished returns them with the keys of the finished records appended.
+func (k *Args) AddFinished(names []any) []any {
 	first := names[0].(string)
-	return withStories(names, k.keep(Partition{Tag: first[:len(first)-1]}, true))
+	return withFinished(names, k.keep(Partition{Tag: first[:len(first)-1]}, true))
 }
 
-func (k *Args) keep(p Partition, stories bool) (args []any) {
+// keep remembers and returns what all returns; finished adds the keys of the finished records.
+func (k *Args) keep(p Partition, finished bool) (args []any) {
 	of := append(p.Keys(), p.Records(0), p.Records(1))
-	if stories {
-		of = append(of, p.Stories()...)
+	if finished {
+		of = append(of, p.Finished()...)
 	}
 	for _, key := range of {
 		args = append(args, key)
@@ -127,15 +129,14 @@ func (k *Args) keep(p Partition, stories bool) (args []any) {
 	return args
 }
 
-// tokenStep is what the tokens of a partition differ by; the rest of their division by it is
-// the number of the partition.
+// tokenStep is TOKEN_STEP of lua/start.lua: a token modulo tokenStep is the number of its partition.
 const tokenStep = punctual.MaxPartitions
 
-// OfToken returns the number of the partition whose lease the token is.
+// OfToken returns the number of the partition that gave a token.
 func OfToken(token int64) int { return int(uint64(token) % tokenStep) }
 
-// Home is the number of the partition, of n, to which a message with the given ID belongs. It is the ID's FNV-1a hash
-// of 64 bits, the upper half folded into the lower, modulo n.
+// Home returns which of n partitions a message with the given ID belongs to: the ID's FNV-1a hash of 64 bits, its upper half
+// folded into the lower by XOR, modulo n.
 func Home(id string, n int) int {
 	h := uint64(14695981039346656037)
 	for i := range len(id) {
@@ -144,23 +145,24 @@ func Home(id string, n int) int {
 	return int((h ^ h>>32) & (1<<32 - 1) % uint64(n))
 }
 
-// Keys are the KEYS of every script of a partition, in the order that lua/start.lua says.
+// Keys returns the keys that every script of a partition gets, in the order that lua/start.lua gives.
 func (p Partition) Keys() []string {
 	return []string{p.Tag + "t", p.Tag + "l", p.Tag + "d", p.Tag + "f", p.Tag + "m", p.Tag + "s", p.Tag + "g", p.Tag + "x"}
 }
 
-// Channel is where notifications of the partition are published.
+// Channel returns the channel on which notifications of the partition are published.
 func (p Partition) Channel() string { return p.Tag + "notify" }
 
-// Records is the key of one of the two hashes, 0 and 1, that have what calls were answered.
+// Records returns the key of the hash of records i, 0 or 1: the records have the answers that calls got.
 func (p Partition) Records(i int64) string { return p.Tag + "r" + strconv.FormatInt(i, 10) }
 
-// Stories are the keys of the stories of finished messages: of them, and of when they are forgotten. Their names are the last in
-// KEYS of scripts where there may be stories, and tell so.
-func (p Partition) Stories() []string { return []string{p.Tag + "h", p.Tag + "u"} }
+// Finished returns the keys of the finished records: the hash h of the records, and the sorted set u of the times at which
+// they are past their retention. They come last in KEYS, and only if there may be such records: a script recognizes them by
+// the last letter of its last key.
+func (p Partition) Finished() []string { return []string{p.Tag + "h", p.Tag + "u"} }
 
-// Never is a key that is never there, in the slot of the store's own.
+// Never returns a key that does not exist, in the hash slot of the key Store.
 func (n Names) Never() string { return n.Prefix + "{" + n.Store() + "}:never" }
 
-// NeverChannel is a channel that nobody listens to.
+// NeverChannel returns a channel that nobody subscribes to.
 func (n Names) NeverChannel() string { return n.Never() + ":notify" }

@@ -33,7 +33,7 @@ func TestKeysOfAPartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := n.Partition("orders", 3)
-	all := append(append(p.Keys(), p.Records(0), p.Records(1), p.Channel()), p.Stories()...)
+	all := append(append(p.Keys(), p.Records(0), p.Records(1), p.Channel()), p.Finished()...)
 	for _, key := range all {
 		if !strings.HasPrefix(key, "punctual:{orders#3}:") {
 			t.Errorf("%s is in another slot", key)
@@ -51,8 +51,9 @@ func TestKeysOfAPartition(t *testing.T) {
 	}
 }
 
-// The keys of the stories are given behind all others, and only where there may be some: their last letter tells the scripts so.
-func TestKeysOfStories(t *testing.T) {
+// The keys of the finished records are given behind all others, and only where there may be some: the scripts know them by
+// their last letter.
+func TestFinishedKeys(t *testing.T) {
 	var a Args
 	p := Names{Prefix: "p:"}.Partition("topic", 0)
 	without := [][]any{a.Of(p), a.WithRecords(p, 1, false), a.WithRecords(p, 1, true)}
@@ -61,7 +62,7 @@ func TestKeysOfStories(t *testing.T) {
 			t.Errorf("the keys are %v; want %d", without[i], n)
 		}
 	}
-	told := a.Tell(without[1])
+	told := a.AddFinished(without[1])
 	for i, names := range [][]any{a.Of(p), a.WithRecords(p, 1, false), a.WithRecords(p, 1, true)} {
 		if want := append(slices.Clone(without[i]), "p:{topic#0}:h", "p:{topic#0}:u"); !slices.Equal(names, want) {
 			t.Errorf("the keys are %v; want %v", names, want)
@@ -72,7 +73,7 @@ func TestKeysOfStories(t *testing.T) {
 	}
 	for _, key := range append(p.Keys(), p.Records(0), p.Records(1)) {
 		if strings.HasSuffix(key, "u") {
-			t.Errorf("%s looks as if the keys of stories were there", key)
+			t.Errorf("%s looks as if the keys of finished records were there", key)
 		}
 	}
 }

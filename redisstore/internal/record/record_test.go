@@ -89,8 +89,8 @@ func TestStateWithRemember(t *testing.T) {
 	}
 }
 
-// A story says what it has, and one that is cut off, too long or of another version is damage.
-func TestStory(t *testing.T) {
+// A finished record says what it has, and one that is cut off, too long or of another version is damage.
+func TestFinished(t *testing.T) {
 	ms := func(b []byte, n int64, bytes int) []byte {
 		return append(b, binary.LittleEndian.AppendUint64(nil, uint64(n))[:bytes]...)
 	}
@@ -98,7 +98,7 @@ func TestStory(t *testing.T) {
 		return ms(ms(ms(ms([]byte{kind}, 9000, 6), 1000, 5), 1000, 6), -5000, 7)
 	}
 	short := string(head(1<<5 | 1))
-	f, err := ReadStory("orders", "x", short)
+	f, err := ReadFinished("orders", "x", short)
 	want := punctual.Finished{
 		ID: "x", Topic: "orders", Outcome: punctual.OutcomeCancelled, At: storekit.FromMillis(9000), KeptUntil: storekit.FromMillis(10000),
 		Created: storekit.FromMillis(1000), FirstDue: storekit.FromMillis(-5000), Due: storekit.FromMillis(-5000),
@@ -106,10 +106,10 @@ func TestStory(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(f, want) {
 		t.Errorf("read %+v, %v; want %+v", f, err, want)
 	}
-	b := ms(ms(head(1<<5|storyDelivered|storyMoved|storyAttempts), 500, 5), -6000, 7)
+	b := ms(ms(head(1<<5|finishedDelivered|finishedMoved|finishedAttempts), 500, 5), -6000, 7)
 	b = append(binary.LittleEndian.AppendUint32(b, 3), 1)
 	b = append(AppendDouble(binary.LittleEndian.AppendUint32(b, 2), 7000), 2, 0, 'n', 'o')
-	f, err = ReadStory("orders", "x", string(b))
+	f, err = ReadFinished("orders", "x", string(b))
 	want.Outcome, want.FirstDue, want.Attempt = punctual.OutcomeAcked, storekit.FromMillis(-6000), 3
 	want.Delivered = storekit.FromMillis(8500)
 	want.Failures = []punctual.Failure{{Attempt: 2, At: storekit.FromMillis(7000), Error: "no"}}
@@ -121,7 +121,7 @@ func TestStory(t *testing.T) {
 		bad = append(bad, string(b[:n]))
 	}
 	for _, raw := range bad {
-		if _, err := ReadStory("orders", "x", raw); !errors.Is(err, punctual.ErrCorrupt) {
+		if _, err := ReadFinished("orders", "x", raw); !errors.Is(err, punctual.ErrCorrupt) {
 			t.Errorf("P13: %d bytes: %v; want ErrCorrupt", len(raw), err)
 		}
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// A call whose answer is lost is sent again, with the same number and deadline. The script lua/call.lua
-// keeps what each caller was answered last, and carries a call out once. So a connection that breaks, or a
-// failover, costs time and leaves no doubt, as long as a copy gets through in the end. A copy that arrives
-// behind the deadline, by the store's clock, changes nothing. Until then see unanswered.go: what its caller has given up
-// cannot undo what the same store does later.
+// A call whose answer is lost is sent again, with the same number and deadline. lua/call.lua keeps the last answer that each
+// caller got, and carries a call out once. So a broken connection or a failover costs time, but the caller learns the outcome
+// as long as one copy gets an answer. A copy that arrives behind the deadline, by the store's clock, changes nothing. A
+// copy of a call that its caller has given up may still arrive before the deadline: unanswered.go has it refused, so that it
+// cannot undo a later call of the same store.
 
-// CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before. Its copies may
-// be under way for as long.
+// CallTime is how far ahead the deadline of a call is, in ms, unless the context ends before. For as long copies of the call
+// may take effect.
 const CallTime = 15_000
 
-// recorded runs a script that lua/call.lua stands in front of. When the server's clock is not where it was
-// thought to be, the call is late although it has just been made. It is made anew if nothing was done.
+// recorded runs a Recorded script. A call may be refused as late although it is new, because this process has guessed the
+// server's clock wrong. Then recorded makes it anew, if certainly no copy was carried out.
 func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partition, k *script.Key, args []any) (*script.Answer, error) {
 	c := r.slots.begin()
 	defer r.slots.end(c)
@@ -35,7 +35,7 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 		switch {
 		case err != nil && !punctual.Definite(err) && !IsUnconfirmed(err):
 			r.unanswered.add(p, unanswered{c.caller, c.number, deadline}, r.o.Clock.Guess()/1000)
-			c.number++ // lua/refuse.lua gives that one away
+			c.number++ // lua/refuse.lua uses up the number after a call
 			return nil, err
 		case err == nil, !errors.Is(err, errkind.ErrLate), !punctual.Definite(err), try == Tries:
 			return a, err
@@ -47,23 +47,23 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 	}
 }
 
-// slots are numbered 0, 1, 2 ... Each is a caller that has one call under way at a time. So there are as many as this
-// process ever had calls under way at once.
+// slots makes the callers that lua/call.lua knows, numbered 0, 1, 2 ... Each slot has one call under way at a time, so that there
+// are as many slots as this store ever had calls under way at once.
 type slots struct {
-	sender string // the store that they are of
+	sender string // Options.Sender
 
 	mu   sync.Mutex
 	free []*call // guarded by mu: the last call of each slot without one
 	made int     // guarded by mu: how many slots there are
 }
 
-// call is one call in its slot.
+// call is a call under way, or the last one of a free slot.
 type call struct {
 	caller string
 	number int64
 }
 
-// begin takes a free slot for a call. The caller owes an end.
+// begin reserves a free slot for a call, which the caller must give to end.
 func (s *slots) begin() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,5 +83,5 @@ func (s *slots) end(c *call) {
 	s.free = append(s.free, c)
 }
 
-// RecordsAt is which of the two hashes of records a call with such a deadline has its record in.
+// RecordsAt returns which of the two hashes of records, 0 or 1, has the record of a call with that deadline.
 func RecordsAt(deadline int64) int64 { return deadline / script.RecordWindow % 2 }

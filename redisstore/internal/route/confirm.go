@@ -18,15 +18,13 @@ import (
 // replicas before it returns. The script and a WAITAOF go in one pipeline, which is one
 // connection in order, because WAITAOF waits for the changes of its own connection.
 
-// defaultReplicaTimeout is that of Options.ReplicaTimeout. A server that syncs once a second
-// needs up to one second.
+// defaultReplicaTimeout is the default of Options.ReplicaTimeout. A server that syncs once a second needs up to one second.
 const defaultReplicaTimeout = 2 * time.Second
 
-// longestWait, in ms, is that of one WAITAOF.
+// longestWait bounds the timeout of one WAITAOF, in ms.
 const longestWait = 250
 
-// unconfirmed is the error of a change that was made, while too few have said in time that
-// they have it on disk.
+// unconfirmed is the error of a change that was made, but that too few servers have confirmed in time to have on disk.
 type unconfirmed struct {
 	disks, replicas, want int
 	err                   error // of WAITAOF itself, or nil
@@ -42,7 +40,7 @@ func (u *unconfirmed) Error() string {
 
 func (*unconfirmed) Unwrap() error { return punctual.ErrIndeterminate }
 
-// IsUnconfirmed reports whether a change was made, and too few replicas have said in time that they have it on disk.
+// IsUnconfirmed reports whether err says that a change was made, but that too few servers have confirmed it in time.
 func IsUnconfirmed(err error) bool {
 	var u *unconfirmed
 	return errors.As(err, &u)
@@ -98,10 +96,9 @@ func (r *Router) evalOn(ctx context.Context, node redis.UniversalClient, line []
 
 // wait adds WAITAOF to a pipeline and returns the last one, whose answer counts.
 //
-// There are several, because a replica is asked once for each that has to wait. Otherwise it tells
-// only once a second what it has on disk. The first time it is asked while it is still writing; so
-// one alone would nearly always take a second. When one has what it waited for, those behind it
-// return at once.
+// It adds several, because each WAITAOF that has to wait makes the primary ask the replicas once what they have on disk;
+// unasked they report once a second. The first request nearly always reaches a replica that is still writing, so that one
+// WAITAOF alone would take a second. When one WAITAOF has what it waited for, those behind it return at once.
 func (r *Router) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceCmd {
 	left := r.replicaTimeout().Milliseconds()
 	for ms := int64(1); ; ms = min(2*ms, longestWait) {

@@ -1,5 +1,5 @@
 // Package route runs scripts. It finds the node, sends the items of a call to their partitions, repeats what got no answer
-// and waits for replicas. It knows no more of a script than what it means to send it twice.
+// and waits for replicas. Of a script it knows only whether it may be sent twice and whether it awaits replicas.
 package route
 
 import (
@@ -29,14 +29,14 @@ type Options struct {
 	ReplicaTimeout time.Duration
 	// Slack, for tests of many servers on one machine, is what a node may take beside wait.LateAfter.
 	Slack time.Duration
-	// General, for tests, tells for each call whether its script must not take its fast path. Nil lets all take it.
+	// General, for tests, reports for each call whether its script must take the general path. Nil leaves the choice to scripts.
 	General func() bool
 	// Closing is closed when the store closes; Closed is the error of calls then.
 	Closing <-chan struct{}
 	Closed  error
 	// Unconfirmed is called when too few replicas have confirmed a change.
 	Unconfirmed func()
-	// Answered is told the version of the settings that a script has found.
+	// Answered is called with the version of the settings that a script has found in a partition of the topic.
 	Answered func(ctx context.Context, sc *script.Script, topic string, version int64) error
 }
 
@@ -67,11 +67,11 @@ func (r *Router) Close() {
 	r.work.Wait()
 }
 
-// onceCmd is a command that the client must not send a second time by itself: when its
-// answer is lost, it may have been done. Whether to send it again is for run to say.
+// onceCmd is a command that the client must not send a second time by itself, because the server may have carried it out
+// although its answer is lost. Send decides whether to send it again.
 type onceCmd struct{ *redis.Cmd }
 
-// NoRetry tells the client.
+// NoRetry makes go-redis send the command only once.
 func (onceCmd) NoRetry() bool { return true }
 
 // Tries is how often a command is sent that Redis certainly did not carry out, for a reason that
@@ -119,7 +119,7 @@ func (r *Router) RunStore(ctx context.Context, sc *script.Script, key string, ar
 	return r.timed(ctx, sc, []any{key}, append(times, args...))
 }
 
-// timed runs a script that is told the time, and answers with it.
+// timed runs a script that gets the caller's times and answers with its own, from which the clock learns.
 func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any) (*script.Answer, error) {
 	server, sent := r.serverOf(ctx, keys[0].(string)), time.Now()
 	reply, err := r.Send(ctx, sc, keys, args)
@@ -136,7 +136,7 @@ func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any)
 	return a, nil
 }
 
-// Send runs a script that is not told the time. It sends it again if Redis certainly refused it for a reason that may
+// Send runs a script. It sends the script again if Redis certainly refused it for a reason that may
 // pass. It also does so if no answer came, where the script may be sent twice. Once a copy may have been carried out,
 // no refusal of a later one is definite.
 func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) ([]any, error) {
@@ -154,12 +154,12 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 			if err := ctx.Err(); err != nil {
 				return nil, errkind.Doubt(unsure, err)
 			}
-			try-- // it has come further
+			try-- // the script has come further
 			continue
 		}
-		if redis.HasErrorPrefix(err, script.StoriesMark) {
-			keys = r.keyArgs.Tell(keys)
-			try-- // it has done nothing, and knows better now
+		if redis.HasErrorPrefix(err, script.FinishedKeysMark) {
+			keys = r.keyArgs.AddFinished(keys)
+			try-- // the script has done nothing, and gets its keys now
 			continue
 		}
 		f := errkind.Of(err)

@@ -14,8 +14,8 @@ import (
 
 // A call that ended without an answer may have copies on their way, because the network can hold a request back and
 // deliver it later. Such a copy must not undo what the same process does next. For example, a late copy of a push would
-// bring a message back that was pushed again and cancelled. So before the next call to that partition its server is told
-// to refuse the copies (lua/refuse.lua).
+// bring a message back that was pushed again and cancelled. So before the next call to that partition the Router has
+// its server refuse the copies (lua/refuse.lua).
 
 // unanswered is a call that ended without an answer.
 type unanswered struct {
@@ -23,7 +23,7 @@ type unanswered struct {
 	number, deadline int64
 }
 
-// unansweredCalls are those of a store that no server has refused yet. All methods are safe for concurrent use.
+// unansweredCalls has the unanswered calls of a store whose copies no server refuses yet. All methods are safe for concurrent use.
 type unansweredCalls struct {
 	partitions atomic.Int64 // how many have any, so that most calls need not lock
 
@@ -34,8 +34,9 @@ type unansweredCalls struct {
 // refuseAtOnce is how many calls one script refuses.
 const refuseAtOnce = 200
 
-// add notes a call to a partition. now is what the store's clock probably says, in ms. Calls are
-// forgotten whose deadlines are past for longer than records are kept, so that a partition nobody calls again keeps nothing.
+// add remembers a call to a partition. now is about the time of the store's clock, in ms. add also forgets calls, of all
+// partitions, whose deadlines are past for longer than records are kept, because a partition that nobody calls again would
+// keep them for ever.
 func (u *unansweredCalls) add(p keys.Partition, c unanswered, now int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -77,7 +78,7 @@ func (u *unansweredCalls) to(p keys.Partition) []unanswered {
 	return slices.Clone(u.of[p.Tag])
 }
 
-// refused forgets calls to a partition.
+// refused forgets calls to a partition, because its server refuses their copies now.
 func (u *unansweredCalls) refused(p keys.Partition, calls []unanswered) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -85,7 +86,7 @@ func (u *unansweredCalls) refused(p keys.Partition, calls []unanswered) {
 }
 
 // refuse has the server of a partition refuse the copies of calls to it that ended without an answer. Until it has, no
-// other call may be sent there. The error is that of such a call.
+// other call may be sent there; if refuse fails, that call returns its error.
 func (r *Router) refuse(ctx context.Context, p keys.Partition) error {
 	for calls := range slices.Chunk(r.unanswered.to(p), refuseAtOnce) {
 		args := []any{r.header(0, 0), ""}
@@ -114,7 +115,7 @@ func (r *Router) refuse(ctx context.Context, p keys.Partition) error {
 	return nil
 }
 
-// notSentYet is the error of a call that was not sent because refuse has failed.
+// notSentYet returns the error of a call that was not sent because refuse has failed with err.
 func notSentYet(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

@@ -13,7 +13,7 @@ type Answer struct {
 	Version int64 // of the settings in a partition; 0 or less if there is no such topic
 }
 
-// Reader takes values off the front of a reply; Bad is set once one is not as it should be.
+// Reader takes values off the front of a reply. Bad is set if a value is missing or of another type, and stays set.
 type Reader struct {
 	Items []any
 	Bad   bool
@@ -56,7 +56,7 @@ func (r *Reader) List() []string {
 	return out
 }
 
-// BadReply is an answer that no version of the script gives.
+// BadReply returns the error for an answer that no version of the script gives.
 func BadReply(sc *Script) error {
 	return fmt.Errorf("%s: the server's answer cannot be read; does something between it and this program change answers?: %w", sc.Name, punctual.ErrIndeterminate)
 }

@@ -8,7 +8,7 @@ type Header struct {
 	Seconds, Micros int64 // the time of a test; seconds below 0 have the script read the server's clock
 	Number          int64 // of the call
 	Deadline        int64 // of the call, in ms
-	General         bool  // for tests: the script does not take its fast path
+	General         bool  // for tests: the script takes its general path, never its fast path
 	Key             *Key
 }
 
@@ -18,7 +18,7 @@ const (
 	flagGeneral = 2 // no fast path
 )
 
-// Pack makes what the script is given. again tells that the call was sent before.
+// Pack encodes the header as ARGV[1]. again says that the call was sent before.
 func (h Header) Pack(again bool) []byte {
 	b := make([]byte, 0, 5*8+1)
 	for _, n := range [...]int64{h.LowerBound, h.Seconds, h.Micros, h.Number, h.Deadline} {
@@ -38,13 +38,13 @@ func (h Header) Pack(again bool) []byte {
 	return b
 }
 
-// Key is what a script is told of a call that has a key of its caller's (storekit.Request).
+// Key identifies a call to which the caller has given a key of its own (storekit.Request).
 type Key struct {
 	Field, Content []byte
 	Again          bool // of a claim: a copy may have been sent before
 }
 
-// Line is the command that runs a script. Its header tells whether this copy is not the first.
+// Line makes the command that runs a script. again says that this copy is not the first; a header passes it on to the script.
 func Line(command, body string, keys, args []any, again bool) []any {
 	line := make([]any, 0, FirstKey+len(keys)+len(args))
 	line = append(line, command, body, len(keys))
@@ -55,13 +55,13 @@ func Line(command, body string, keys, args []any, again bool) []any {
 	return line
 }
 
-// FirstKey is the place of the first key in what Line makes.
+// FirstKey is the index of the first key in what Line returns.
 const FirstKey = 3
 
-// KeyIn is a key of a script's command.
+// KeyIn returns the i-th key of a command that Line has made.
 func KeyIn(line []any, i int) string { return line[FirstKey+i].(string) }
 
-// Flag is a yes or no as the scripts take it.
+// Flag returns "1" or "0", as the scripts take a yes or no.
 func Flag(on bool) string {
 	if on {
 		return "1"

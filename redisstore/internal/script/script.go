@@ -1,5 +1,5 @@
-// Package script has the Lua scripts of a store. It says what it means to send one twice, what they are given and how
-// their answers are read. It has no state.
+// Package script has the Lua scripts of a store. It says for each script whether it may be sent twice and whether it awaits
+// replicas, packs what the scripts are given, and reads their answers. It has no state.
 package script
 
 import (
@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// What a script takes at most; longer calls are several scripts. A script keeps the server from everybody else, so it is to
-// take no more than 5 ms.
+// Items and Bytes bound what one script is given; longer calls are several scripts. The server runs nothing else beside a
+// script, so that a script should end within 5 ms.
 const (
 	Items = 200
 	Bytes = 512 << 10
-	// StateBytes counts for an item whose state is read and written anew, which nobody knows the length of.
+	// StateBytes is what an item counts in Bytes if its state is read and written anew, because callers do not know the
+	// length of a state.
 	StateBytes = 20 << 10
 )
 
@@ -29,8 +30,9 @@ const LeasePlaces = 1024
 // sent again before it can do what it was asked to.
 const MoreMark = "PUNCTUAL_MORE"
 
-// StoriesMark begins what a script says that wants the keys of the stories as well. It has done nothing.
-const StoriesMark = "PUNCTUAL_STORIES"
+// FinishedKeysMark begins the error of a script that needs the keys of the finished records as well. It has done nothing, and
+// is to be sent again with these keys.
+const FinishedKeysMark = "PUNCTUAL_STORIES"
 
 // Script is one file of lua/, with what stands in front of it.
 type Script struct {
@@ -56,22 +58,22 @@ func always([]any) bool { return true }
 // storeWrites reports whether a call of lua/store.lua may write: the epoch or the clock.
 func storeWrites(args []any) bool { return args[3] != "" || args[5] == "1" }
 
-// Repeat says what it means to send a script a second time.
+// Repeat says what happens when a script is sent a second time.
 type Repeat uint8
 
-// What it may mean.
+// The values of Repeat.
 const (
-	Once     Repeat = iota // a change of its own
-	Harmless               // once more makes no difference
-	Reading                // it changes nothing
-	Recorded               // lua/call.lua knows it again
+	Once     Repeat = iota // it makes a second change, so it must not be sent again
+	Harmless               // the second time makes no difference
+	Reading                // a script that changes nothing
+	Recorded               // lua/call.lua gives the second copy the answer of the first
 )
 
 // The scripts. They never change while a program runs.
 var (
-	Push      = compose("push", Recorded, "start", "call", "push_usual", "settings", "stories", "prelude", "push").awaiting(always)
-	Claim     = compose("claim", Recorded, "start", "claim_heads", "call", "claim_usual", "settings", "stories", "prelude", "claim")
-	Settle    = compose("settle", Recorded, "start", "call", "stories", "settle_usual", "settings", "prelude", "settle")
+	Push      = compose("push", Recorded, "start", "call", "push_fast", "settings", "finished_records", "prelude", "push").awaiting(always)
+	Claim     = compose("claim", Recorded, "start", "claim_empty", "call", "claim_fast", "settings", "finished_records", "prelude", "claim")
+	Settle    = compose("settle", Recorded, "start", "call", "finished_records", "settle_fast", "settings", "prelude", "settle")
 	Amend     = change("amend", "amend")
 	Get       = reader("get", "get")
 	Finished  = reader("finished", "finished")
@@ -95,18 +97,18 @@ var (
 
 // reader makes a script that changes nothing.
 func reader(name string, of ...string) *Script {
-	return compose(name, Reading, append([]string{"start", "settings", "stories", "prelude"}, of...)...)
+	return compose(name, Reading, append([]string{"start", "settings", "finished_records", "prelude"}, of...)...)
 }
 
-// change makes a script that lua/call.lua knows again, and that awaits replicas.
+// change makes a Recorded script that awaits replicas.
 func change(name string, of ...string) *Script {
-	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "stories", "prelude"}, of...)...).awaiting(always)
+	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "finished_records", "prelude"}, of...)...).awaiting(always)
 }
 
 //go:embed lua/*.lua
 var files embed.FS
 
-// compose makes a script of files of lua/.
+// compose makes a script of the named files of lua/, in that order.
 func compose(name string, r Repeat, of ...string) *Script {
 	var text strings.Builder
 	for i, file := range of {
@@ -123,8 +125,8 @@ func compose(name string, r Repeat, of ...string) *Script {
 	return &Script{Name: name, Text: text.String(), SHA: hex.EncodeToString(sum[:]), Repeat: r}
 }
 
-// Called names the script in an error. Those with records are the store's own methods, which name
-// themselves.
+// Called puts the name of the script in front of an error, unless the script is Recorded: such scripts carry out methods of
+// the store, whose errors have the method's name.
 func (sc *Script) Called(err error) error {
 	if sc.Repeat == Recorded {
 		return err

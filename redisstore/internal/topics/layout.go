@@ -15,7 +15,7 @@ import (
 type Layout struct {
 	// Version is 0 or less if there is no such topic; see script.Answer.Version.
 	Version int64
-	// Token is the newest of partition 0.
+	// Token is the newest token of partition 0.
 	Token int64
 
 	spread   int64             // the version that all partitions are known to have
@@ -23,13 +23,13 @@ type Layout struct {
 	fields   []any             // of the hash g: what the partitions have copies of
 }
 
-// Unknown is a topic of which nothing is known.
+// Unknown is the layout of a topic that this process does not know.
 var Unknown = &Layout{settings: punctual.DefaultSettings()}
 
 // Exists reports whether there is such a topic.
 func (l *Layout) Exists() bool { return l.Version > 0 }
 
-// Size is the number of partitions. Of a topic that does not exist it is 1: partition 0 knows.
+// Size returns the number of partitions. It is 1 for a topic that does not exist, so that its callers ask partition 0.
 func (l *Layout) Size() int {
 	if !l.Exists() {
 		return 1
@@ -37,7 +37,7 @@ func (l *Layout) Size() int {
 	return l.settings.Partitions
 }
 
-// Settings are for the caller to keep.
+// Settings returns a copy of the settings, which the caller may change.
 func (l *Layout) Settings() punctual.Settings {
 	set := l.settings
 	set.Backoff.Delays = slices.Clone(set.Backoff.Delays)
@@ -47,8 +47,8 @@ func (l *Layout) Settings() punctual.Settings {
 // latest is the newest version that partition 0 has had, whether or not the topic exists.
 func (l *Layout) latest() int64 { return max(l.Version, -l.Version) }
 
-// with is the next version, with other settings. That of a topic that comes into being is not below now, in
-// ms, because nobody may know the versions that there were before.
+// with returns the next version, with other settings. The version of a new topic is at least now, in ms, so that it is above
+// the versions that a deleted topic of that name had, which may be forgotten.
 func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	version := l.latest() + 1
 	if !l.Exists() {
@@ -58,15 +58,15 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	next.settings.Backoff.Delays = slices.Clone(set.Backoff.Delays)
 	var err error
 	next.fields, err = fieldsOf(set)
-	// A topic that never kept stories does not have the field, by which the scripts know it. One that keeps none any more may
-	// still have some.
+	// A topic that never kept finished records does not have the field, which spares its scripts the keys of the records. A topic
+	// that keeps none any more has the field with 0, because it may still have some.
 	if keep := storekit.CeilDuration(set.FinishedRetention); keep > 0 || slices.Contains(l.fields, any(FinishedField)) {
 		next.fields = append(next.fields, FinishedField, keep)
 	}
 	return next, err
 }
 
-// FinishedField is the field of the hash g for how long stories are kept.
+// FinishedField is the field of the hash g for how long finished records are kept, in ms.
 const FinishedField = "finished_retention"
 
 // fieldsOf are the fields of the hash g that hold settings: as JSON for programs, and one by one for the scripts.

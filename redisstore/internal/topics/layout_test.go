@@ -41,8 +41,9 @@ func TestNextVersion(t *testing.T) {
 	}
 }
 
-// Scripts know by a field that a topic keeps stories. It stays when the retention is taken back, for the stories that there are.
-func TestFieldOfStories(t *testing.T) {
+// Scripts know by a field that a topic keeps finished records. It stays when the retention is taken back, for the records
+// that there are.
+func TestFieldOfFinished(t *testing.T) {
 	set := punctual.DefaultSettings()
 	has := func(l *Layout) bool { return slices.Contains(l.fields, any(FinishedField)) }
 	step := func(l *Layout, keep time.Duration) *Layout {

@@ -5,11 +5,11 @@
 //
 //  1. partition 0 takes it, if it still has the version that the change was made from;
 //  2. all other partitions take it, unless they have a later one;
-//  3. partition 0 notes that all have it (spread).
+//  3. partition 0 stores that all have it (spread).
 //
-// Nobody acts on a version before all partitions have it: who meets one that has not been
-// spread does steps 2 and 3 first. So whoever acts on an older version learns of the newer one from
-// whatever partition it turns to. There a push for an older version is refused.
+// No process uses a version before all partitions have it: a process that reads a version which has not been spread does
+// steps 2 and 3 first. So a process that uses an older version learns of the newer one from any partition that it asks, and
+// that partition refuses a push for the older version.
 //
 // docs/decisions/0011 says why.
 package topics
@@ -39,14 +39,14 @@ type Options struct {
 	Clock  *clock.Clock
 	Route  *route.Router
 	Logger *slog.Logger
-	// Partitions is how many a topic has that comes into being.
+	// Partitions is how many partitions a new topic gets.
 	Partitions int
-	// Adopted is told what has become known of a topic, and whether it is another version than before.
+	// Adopted is called with the layout that has become known of a topic; changed says that it has another version than before.
 	Adopted func(topic string, l *Layout, changed bool)
 }
 
-// Registry remembers what this process knows of topics, and changes them. What it knows may be out of date, but has been
-// spread. All methods are safe for concurrent use.
+// Registry has the layouts of topics that this process knows, and changes them. A layout that it has may be out of date, but
+// all partitions had it once. All methods are safe for concurrent use.
 type Registry struct {
 	o        Options
 	settings storekit.SettingsReader
@@ -56,14 +56,14 @@ type Registry struct {
 	deleted int                // guarded by mu: how many of them were deleted
 }
 
-// mostDeleted is of how many deleted topics the last version is remembered. Who waits for one that is forgotten reads its settings
-// again with each poll, for the day for which its partitions keep that version.
+// mostDeleted bounds of how many deleted topics a Registry remembers the last version. A claim that waits for a deleted topic
+// beyond that reads the topic's settings with each poll, during the day for which the partitions keep the version.
 const mostDeleted = 1000
 
 // New returns a Registry that knows of no topic.
 func New(o Options) *Registry { return &Registry{o: o, of: make(map[string]*Layout)} }
 
-// Known returns what is known of a topic: Unknown if that is nothing.
+// Known returns the layout of a topic that this process knows, or Unknown. It asks no server.
 func (r *Registry) Known(topic string) *Layout {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *Registry) learn(topic string, l *Layout) bool {
 	return old == nil && l.Version != 0 || old != nil && old.Version != l.Version
 }
 
-// Partitions are those of a topic with a layout.
+// Partitions returns the partitions of a topic with that layout.
 func (r *Registry) Partitions(topic string, l *Layout) []keys.Partition {
 	var out []keys.Partition
 	for n := range l.Size() {
@@ -114,7 +114,7 @@ func (r *Registry) Get(ctx context.Context, topic string) (*Layout, error) {
 	return r.Load(ctx, topic)
 }
 
-// Load asks partition 0 for a topic's layout, and sees to it that all partitions have it.
+// Load reads a topic's layout from partition 0, and spreads it unless all partitions have it.
 func (r *Registry) Load(ctx context.Context, topic string) (*Layout, error) {
 	l, err := r.Read(ctx, r.o.Names.Partition(topic, 0))
 	if err != nil {
@@ -166,16 +166,16 @@ func (r *Registry) Read(ctx context.Context, p keys.Partition) (*Layout, error) 
 	return l, nil
 }
 
-// newSettings are those of a topic that comes into being.
+// newSettings returns the settings of a new topic.
 func (r *Registry) newSettings() punctual.Settings {
 	set := punctual.DefaultSettings()
 	set.Partitions = r.o.Partitions
 	return set
 }
 
-// spread carries a version to all partitions, and has partition 0 note it. It may be done by
-// several processes at once, and again after some of it was done. A token of partition 0 goes
-// along: it is above all that were given before the topic was last deleted.
+// spread stores a version in all partitions, and then in partition 0 that all have it. Several processes may do that at once,
+// and again after a part of it was done. Each partition also gets a token of partition 0, which is above all tokens that were
+// given before the topic was last deleted.
 func (r *Registry) spread(ctx context.Context, topic string, l *Layout) error {
 	for n := 1; n < l.Size(); n++ {
 		if _, err := r.store(ctx, script.Copy, r.o.Names.Partition(topic, n), l, ""); err != nil {
@@ -186,8 +186,8 @@ func (r *Registry) spread(ctx context.Context, topic string, l *Layout) error {
 	return err
 }
 
-// store gives a partition a version of the settings, and reports whether it took it. base is the
-// version that it must have, or empty for any older one.
+// store stores a version of the settings in a partition, and reports whether the partition accepted it. base is the version
+// that the partition must have, or empty for any older one.
 func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partition, l *Layout, base string) (bool, error) {
 	args := append([]any{base, l.Version, p.Number, l.Token, script.Flag(l.spread == l.Version)}, l.fields...)
 	a, err := r.o.Route.Run(ctx, sc, p, nil, args...)
@@ -201,8 +201,8 @@ func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partitio
 	return done, nil
 }
 
-// propose makes a version the one of partition 0, if that still has the version base, and
-// then spreads it.
+// propose stores a version in partition 0, if that still has the version base, and then spreads the new version. It reports
+// whether partition 0 accepted it.
 func (r *Registry) propose(ctx context.Context, topic string, l *Layout, base int64) (bool, error) {
 	if l.Size() == 1 {
 		l.spread = l.Version
@@ -253,7 +253,7 @@ func (r *Registry) Supersede(ctx context.Context, p keys.Partition, l *Layout) e
 	return err
 }
 
-// Configure changes a topic's settings, and makes the topic if there is none.
+// Configure changes a topic's settings, and creates the topic if there is none.
 func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	for {
 		old, err := r.Load(ctx, topic)
@@ -277,7 +277,7 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 	}
 }
 
-// Create makes a topic that does not exist, and returns what is known of it then.
+// Create creates a topic that does not exist, and returns its layout.
 func (r *Registry) Create(ctx context.Context, topic string, old *Layout) (*Layout, error) {
 	l, done, err := r.change(ctx, topic, old, r.newSettings())
 	if err != nil || done {
@@ -303,8 +303,7 @@ func (r *Registry) change(ctx context.Context, topic string, old *Layout, set pu
 	return l, done, err
 }
 
-// names runs the script of the names of topics, for one that comes into being with a version, or was deleted from
-// one.
+// names runs the script registry to add a topic that is created with a version, or to remove one that was deleted from a version.
 func (r *Registry) names(ctx context.Context, verb, topic string, version int64) (*script.Answer, error) {
 	a, err := r.o.Route.RunStore(ctx, script.Registry, r.o.Names.Topics(), verb, topic, version, r.o.Clock.Deadline(ctx, route.CallTime))
 	if errors.Is(err, errkind.ErrLate) && punctual.Definite(err) && r.o.Clock.Passed(ctx) {

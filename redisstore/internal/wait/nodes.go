@@ -11,7 +11,7 @@ import (
 // LateAfter is how long a node may take to answer before it counts as failing.
 const LateAfter = time.Second
 
-// testEvery is how often a node that fails is tried.
+// testEvery is the time between two probes of a node that fails.
 const testEvery = 250 * time.Millisecond
 
 // Part is a partition of a topic.
@@ -22,16 +22,16 @@ type Part struct {
 
 // Prober reaches nodes for Nodes.
 type Prober interface {
-	// Node names the node that serves a partition. It does not block. Empty is a server that has none beside it:
-	// it is never left alone.
+	// Node names the node that serves a partition. It does not block. It is empty for a single server,
+	// which is always asked because no other could serve.
 	Node(p Part) string
 	// Probe reads a little of a partition from the node that serves it, and returns nil when that answers.
 	Probe(p Part) error
-	// Reload asks, in the background, which nodes serve what.
+	// Reload asks, in the background, which node serves which partition.
 	Reload()
 }
 
-// Nodes knows which nodes of a cluster do not answer, so that each is left alone until it does.
+// Nodes knows which nodes of a cluster do not answer, so that calls do not ask such a node until it answers again.
 // All methods are safe for concurrent use.
 type Nodes struct {
 	prober  Prober
@@ -52,7 +52,7 @@ func NewNodes(p Prober, slack time.Duration) *Nodes {
 // Failing reports whether a node has not answered for too long.
 func (n *Nodes) Failing(node string) bool { return n.Recovered(node) != nil }
 
-// Recovered returns what is closed when a node that fails answers again, or nil for one that does not fail.
+// Recovered returns a channel that is closed when a failing node answers again, or nil for a node that does not fail.
 func (n *Nodes) Recovered(node string) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,7 +132,7 @@ func (n *Nodes) fail(node string, p Part) {
 	n.tests.Go(func() { n.test(node, p, recovered) })
 }
 
-// test tries a node that fails until it answers, or another one serves the partition. One read is under way at a time.
+// test probes a node that fails until it answers or another node serves the partition. One probe is under way at a time.
 func (n *Nodes) test(node string, p Part, recovered <-chan struct{}) {
 	tick := time.NewTicker(testEvery)
 	defer tick.Stop()

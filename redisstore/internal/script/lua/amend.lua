@@ -2,7 +2,7 @@
 --
 -- KEYS  of a partition
 -- ARGV  3 and so on, per amendment, in order of effect:
---       ID; head: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
+--       ID; packed: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
 --       time (B)
 -- Reply {now, micros, version, notified, status, due, status, due ...}
 --       status  0 due too far ahead, 1 cancelled, 2 rescheduled, 3 requeued, 4 leased,
@@ -15,13 +15,13 @@ local ids = {}
 for i = 3, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
 local keeps = cfg.finished_retention > 0
-local needed = {} -- messages whose states are: what may end where stories are kept, and what gets another due time
+local needed = {} -- IDs whose states must be complete: what gets another due time, and where finished records are kept what may finish
 for i = 3, #ARGV, 2 do
   local id, change = ARGV[i], string.byte(ARGV[i + 1])
   if change == RESCHEDULE or keeps and (change == CANCEL_IT or known[id] and known[id].cancel) then needed[#needed + 1] = id end
 end
 if not complete(needed, known) then return redis.error_reply('PUNCTUAL_MORE messages are long') end
-local was = head()
+local was = next_due_time()
 local changed = false
 local function begin_change()
   if not changed then make_room() end
@@ -52,7 +52,7 @@ local function cancel(id, from, at)
       begin_change()
       st.cancel = true
       put_states({id, encode_state(st)})
-      if is_usual(at) then call('ZADD', L, int(ceil(at)), id) end
+      if is_compact(at) then call('ZADD', L, int(ceil(at)), id) end
     end
     return LEASED, 0
   end
@@ -67,8 +67,8 @@ local function move(id, st, from, due)
   wait(id, st, from)
 end
 
--- One that was cancelled under a lease that has run out must not come back by this: it
--- ends here instead.
+-- reschedule does not bring back a message that was cancelled under a lease which has run out since: the message is cancelled
+-- instead.
 local function reschedule(id, from, at, due)
   local st = known[id]
   if from == L and at > now then return LEASED, 0 end

@@ -1,6 +1,7 @@
--- What scripts that change messages or settings share, behind start.lua. A caller whose answer was lost sends the
--- call again. The call is carried out once, whichever copy comes first. A copy that comes too late changes nothing,
--- so nothing need be remembered for longer.
+-- What scripts that change messages or settings share, behind start.lua. A caller that got no answer sends the call
+-- again, and the call is still carried out only once: the first copy leaves a record of its answer, which the other
+-- copies get. A copy that arrives behind the deadline of the call changes nothing, so that no record need be kept for
+-- longer than that.
 --
 -- KEYS  9 r  hash: what calls were answered, in windows: 'window' -> its number; caller -> number of the call
 --       (double) and its answer (msgpack), in the window of its deadline. Two hashes take turns.
@@ -17,7 +18,7 @@ if #ARGV[1] > 41 then field, content = string.sub(ARGV[1], 42, 57), string.sub(A
 local WINDOW = 60000
 local window = floor(deadline / WINDOW)
 
--- kept is what the call was answered before, or nil. kept_in is where that stands, of a call with a key.
+-- kept is the answer that the call got before, or nil. kept_in is the hash that has it, of a call with a key.
 local kept, kept_in, new_window, other_window
 do
   local got, raw
@@ -44,7 +45,7 @@ do
     kept = cmsgpack.unpack(string.sub(before, 9))
     if #kept >= 2 then kept[1], kept[2] = now, micros end
   elseif latest > number or now > deadline or deadline > now + WINDOW then
-    -- Should the server's clock be set back, the deadline stays past.
+    -- The time is stored so that the deadline stays past, even if the server's clock is set back.
     if now > deadline then
       make_room()
       write_clock()
@@ -53,7 +54,8 @@ do
   end
 end
 
--- write_record writes a record, behind all other writes. With new its window begins.
+-- write_record writes a record into a hash of records, behind all other writes. With new the hash begins a window, so what
+-- it had from an earlier window goes.
 local function write_record(hash, of, new, name, record)
   write_clock()
   if new then
@@ -65,15 +67,16 @@ local function write_record(hash, of, new, name, record)
   end
 end
 
--- keep writes the record of an answer for its caller. One that changed nothing needs
--- none, unless another copy may still be on its way.
+-- keep writes the record of an answer for its caller. A call that changed nothing needs no record, unless another copy of
+-- it may be on its way, which might find something to change.
 local function keep(answer, changed)
   if not (changed or again) then return end
   if not changed then make_room() end
   write_record(KEYS[9], window, new_window, caller, pack('<d', number) .. cmsgpack.pack(answer))
 end
 
--- conclude writes the record of a call that is over: for its key, whatever it has changed, or else for its caller.
+-- conclude writes the record of a call that is carried out. With a key the record is for the key, even if the call has
+-- changed nothing; otherwise conclude is keep.
 local conclude = keep
 if field then
   conclude = function(answer, changed)

@@ -1,4 +1,4 @@
--- check looks at some messages of a partition for what must never be.
+-- check reads some entries of a partition and reports what must never be.
 --
 -- KEYS  of a partition
 -- ARGV  3 'm', 's', 'h' or 'u': what to go through; 4 the cursor, 0 to begin
@@ -31,9 +31,9 @@ local function check_message(id, raw)
   end
   if places ~= 1 then say(id, 'is in ' .. places .. ' sets') end
   local lease = tonumber(call('ZSCORE', L, id) or nil)
-  local usual = lease and is_usual(lease)
-  if not at and not usual and call('HEXISTS', S, id) == 0 then say(id, 'is leased or dead without a state') end
-  if ok and usual then
+  local compact = lease and is_compact(lease)
+  if not at and not compact and call('HEXISTS', S, id) == 0 then say(id, 'is leased or dead without a state') end
+  if ok and compact then
     if not is_plain(PLAIN + message_flags(id, raw)) then say(id, 'has flags that a lease without a state cannot have') end
     if lease_token(lease) > cfg.token then say(id, 'has a token that was never given') end
     local lapsed_at = lapsed_count > 0 and call('ZSCORE', X, id)
@@ -49,7 +49,7 @@ local function check_state(id, raw)
   end
   if call('HEXISTS', M, id) == 0 then say(id, 'has no message') end
   local leased, dead = call('ZSCORE', L, id), call('ZSCORE', D, id)
-  if leased and is_usual(tonumber(leased)) then say(id, 'has a state and the score of a lease without one') end
+  if leased and is_compact(tonumber(leased)) then say(id, 'has a state and the score of a lease without one') end
   if (st.token ~= 0) ~= (leased and true or false) then say(id, 'has a token without a lease, or a lease without a token') end
   local lapsed_at = lapsed_count > 0 and call('ZSCORE', X, id)
   if lapsed_at and (not leased or tonumber(leased) > now or tonumber(lapsed_at) ~= st.due) then say(id, 'is in x and has no lease that has run out') end
@@ -58,7 +58,7 @@ local function check_state(id, raw)
   if st.cancel and not leased then say(id, 'is to be cancelled without a lease') end
 end
 
--- ends_at is the set of IDs whose stories are forgotten at a time.
+-- ends_at returns the set of the IDs whose finished records are past their retention from a time on.
 local known_ends = {}
 local function ends_at(till)
   local set = known_ends[till]
@@ -73,10 +73,10 @@ local function ends_at(till)
   return set
 end
 
--- story_length is how long a story is by what it says, or nil if it says nothing that makes sense.
-local function story_length(raw)
-  if not story_end(raw) then return nil end
-  local kind, n = string.byte(raw) % STORY_VERSION, STORY_BYTES
+-- finished_length returns how long a finished record must be by its own flags and counts, or nil if these make no sense.
+local function finished_length(raw)
+  if not finished_until(raw) then return nil end
+  local kind, n = string.byte(raw) % FINISHED_VERSION, FINISHED_BYTES
   if has(kind, DELIVERED) then n = n + 5 end
   if has(kind, MOVED_ONCE) then n = n + 7 end
   if has(kind, ATTEMPTS) then
@@ -90,11 +90,11 @@ local function story_length(raw)
   return kind % 4 <= DROPPED and n or nil
 end
 
-local function check_story(id, raw)
-  if story_length(raw) ~= #raw then
-    say(id, 'has a story that cannot be read')
-  elseif not ends_at(int(story_end(raw)))[id] then
-    say(id, 'has a story that would never be forgotten')
+local function check_finished(id, raw)
+  if finished_length(raw) ~= #raw then
+    say(id, 'has a finished record that cannot be read')
+  elseif not ends_at(int(finished_until(raw)))[id] then
+    say(id, 'has a finished record that would never be deleted')
   end
 end
 
@@ -103,7 +103,7 @@ for i = 1, #got[2], 2 do
   if ARGV[3] == 'm' then
     check_message(id, raw)
   elseif ARGV[3] == 'h' then
-    check_story(id, raw)
+    check_finished(id, raw)
   elseif ARGV[3] == 'u' then
     if not ids_of(id, {}) then out[#out + 1] = 'a member of ' .. U .. ' cannot be read' end
   elseif id ~= TABLE_FIELD then

@@ -1,18 +1,17 @@
--- claim leases due messages, the earliest first, and ends those that come up but must
--- not be delivered any more.
+-- claim leases due messages, the earliest first. Due messages that must not be delivered any more end on the way.
 --
 -- KEYS  of a partition
 -- ARGV  3 how many to lease at most (1 to 200; as many as 200 may end), 4 length of the lease (0: the topic's), 5 bytes
---       after which to stop, 6 '1' to let go of what was kept long enough
+--       after which to stop, 6 '1' to delete what is past its retention
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
---       next is when the next message needs attention, or NEVER, also while the topic is
---       paused; at is when the leases began, until their end and token that of all of them, 0 if there were none,
---       though of a call that was answered before nothing may be left of them. Messages behind the states that are
---       there have no flags and are delivered for the first time. The last three are arrays, not one text: Lua
+--       next is the next due time, or NEVER, also while delivery is paused. at is when the leases began, until their end
+--       and token that of all of them; token is 0 if there are no leases. A call that is answered again may have at, until
+--       and token, and no messages, if all have been settled since. There may be fewer states than messages: the messages
+--       beyond have no flags and are delivered for the first time. The last three are arrays and not one text, because Lua
 --       hashes each text from end to end
 local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- give_back ends the leases of some messages before anybody has heard of them.
+-- give_back releases messages whose leases have run out before any caller got them, so that the attempt does not count.
 local function give_back(held)
   for id, st in pairs(held) do
     if st.cancel then
@@ -25,11 +24,11 @@ local function give_back(held)
   end
   keep({ids = cmsgpack.pack({}), token = 0, at = 0, till = 0}, true)
   settle_clock()
-  return reply(head(), 0, 0, 0, {}, {}, {})
+  return reply(next_due_time(), 0, 0, 0, {}, {}, {})
 end
 
--- ids_again are the messages that the call leased before, and perhaps others. Those of a usual lease have its
--- score, or its end if somebody has asked to cancel them since.
+-- ids_again returns the IDs that the call leased before, and perhaps others. Messages under a compact lease are found by its
+-- score, or by its end if they were cancelled since, because a message with a cancel has a state and a plain score.
 local function ids_again()
   if kept.ids then return cmsgpack.unpack(kept.ids) end
   local ids = call('ZRANGEBYSCORE', L, kept.score, kept.score)
@@ -37,16 +36,16 @@ local function ids_again()
   return ids
 end
 
--- answered_to notes that one more was given the answer of a claim with a key: see forget.lua.
+-- answered_to counts in the record one more copy that gets the answer of a claim with a key: see forget.lua.
 local function answered_to(record)
   record.given = record.given + 1
   make_room()
   redis.pcall('HSET', kept_in, field, content .. cmsgpack.pack(record))
 end
 
--- Of what the call leased before, all that is still leased by it. Nothing, when the leases have run out on the
--- way (P3). With a key, or behind the deadline, somebody may have been told, and may be at work. Else nobody is, unless
--- he has extended his lease.
+-- answer_again answers a copy of a claim with all messages that the claim leased and that still have its lease. It returns
+-- none if the leases have run out on the way (P3). With a key, or behind the deadline, another caller may have got the
+-- messages and work on them. Otherwise no caller has them, unless one has extended their leases, so they are given back.
 local function answer_again()
   local ids = ids_again()
   local known, messages, still = states(ids), {}, {}
@@ -74,7 +73,7 @@ local function answer_again()
     if not field and now <= deadline and next(held) then return give_back(held) end
     still, bodies, records = {}, {}, {}
   end
-  return reply(head(), kept.at, kept.till, kept.token, still, bodies, records)
+  return reply(next_due_time(), kept.at, kept.till, kept.token, still, bodies, records)
 end
 if kept then return answer_again() end
 
@@ -86,7 +85,7 @@ end
 if not cfg.version or cfg.delivery_paused then return nothing(NEVER) end
 if length == 0 then length = cfg.lease end
 
--- The due of both sets, merged by time. more_due adds up to count to those that are known.
+-- The due messages of t and l, merged by time. more_due reads up to count more of them.
 local ids, times, from_l = {}, {}, {}
 local due_t, due_l = 0, 0 -- how many of them are of each set
 local function more_due(count)
@@ -106,9 +105,9 @@ local function more_due(count)
   due_t, due_l = due_t + (i - 1) / 2, due_l + (j - 1) / 2
 end
 more_due(most)
-if #ids == 0 then return nothing(head()) end
+if #ids == 0 then return nothing(next_due_time()) end
 
--- must_end says how a message ends that must not be delivered, or nil.
+-- must_end returns 'finish', or the reason of a death, for a message that must not be delivered, and nil for any other.
 local function must_end(st)
   if st.cancel then return 'finish' end
   if not attempts_left(st) then return REASON_ATTEMPTS end
@@ -116,10 +115,10 @@ local function must_end(st)
   return st.drop and 'finish' or REASON_EXPIRED
 end
 
--- Everything is read and decided before the first write. No token is below eight times the time in ms. A primary that
--- fails over may have given tokens that its replica does not know of, and they must not be given again (P4). To be
--- ahead of that, a partition would have to be claimed from more than 8000 times a second, all the time. It ends in
--- the year 2109, when numbers become too large to be exact.
+-- Everything is read and decided before the first write. The counter of tokens is raised to eight times the time in ms,
+-- because a primary that fails over may have given tokens that its replica does not know, and no token may be given twice
+-- (P4). Tokens get ahead of the time only where a partition is claimed from more than 8000 times a second, all the time.
+-- This ends in the year 2109, when numbers become too large to be exact.
 if now < LAST_TOKEN_TIME then raise_token(8 * now * TOKEN_STEP) end
 local token = cfg.token + TOKEN_STEP
 local till_text = int(now + length)
@@ -139,9 +138,9 @@ local function lease(id, raw, record)
   records[n - 1], records[n] = id, record
 end
 
--- look_at decides about a message. st is its state, if it has one; place is
--- its own among ids.
-local function look_at(place, id, raw, st)
+-- decide leases a message, or notes how it ends. st is the state of the message, if it has one; place is the place of the
+-- message in ids.
+local function decide(place, id, raw, st)
   if not st then
     st = fresh(id, raw, times[place])
   elseif times[place] then
@@ -159,14 +158,15 @@ local function look_at(place, id, raw, st)
   lease(id, raw, encode_state(st))
 end
 
--- Messages are read a few at a time, because nobody knows how long they are: as many as will probably do. A state is written
--- anew as well, so it counts twice, and STATE for all that is not its length.
+-- Messages are read a few at a time, because their length is not known before: as many as will fill the budget if they are as
+-- long as those before. The failures of a state count twice, because the state is written anew as well, and STATE stands for
+-- the rest of that work.
 local AT_MOST, STATE = 32, 4096
-local MOST_SEEN = 200 -- messages of a call, delivered or ended
+local MOST_DECIDED = 200 -- messages of a call, delivered or ended
 local bytes, first = 0, 1
 while bytes < budget and leased < most do
-  -- Messages that end make room for others. Many end in one call, however few it is to deliver.
-  if first > #ids and #ended > 0 and #ids < MOST_SEEN then more_due(MOST_SEEN - #ids) end
+  -- Messages that end make room for others to deliver, so that a claim of one message gets past up to MOST_DECIDED that end.
+  if first > #ids and #ended > 0 and #ids < MOST_DECIDED then more_due(MOST_DECIDED - #ids) end
   if first > #ids then break end
   local n = first == 1 and 1 or math.max(1, math.min(AT_MOST, floor((budget - bytes) * (first - 1) / bytes)))
   local some = {unpack(ids, first, math.min(first + n - 1, #ids))}
@@ -175,7 +175,7 @@ while bytes < budget and leased < most do
   for i = 1, #some do
     local id, raw = some[i], messages[i]
     message_flags(id, raw)
-    look_at(first + i - 1, id, raw, known[id])
+    decide(first + i - 1, id, raw, known[id])
     if from_l[first + i - 1] then
       from_l_count = from_l_count + 1
       ids_from_l[from_l_count] = id
@@ -188,8 +188,8 @@ while bytes < budget and leased < most do
   first = first + #some
 end
 
--- Taken out before put in: a server out of memory would refuse to begin with an addition.
--- What was taken is what stands first in each set.
+-- Removals come first, because a server out of memory refuses a script that begins with an addition. The messages to
+-- remove are the first ones of each set.
 if from_t > 0 then call('ZREMRANGEBYRANK', T, 0, from_t - 1) end
 if from_l_count > 0 then
   call('ZREMRANGEBYRANK', L, 0, from_l_count - 1)
@@ -208,4 +208,4 @@ end
 settle_clock()
 local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, given = 1}
 if leased > 0 then conclude(record, true) else keep(record, false) end
-return reply(head(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)
+return reply(next_due_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)

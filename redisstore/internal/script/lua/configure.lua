@@ -16,15 +16,15 @@ end
 if cfg.version then make_room() end -- not to create a topic
 if not g[3] then cfg.token = tonumber(ARGV[5]) end
 raise_token(tonumber(ARGV[6]))
--- What the old settings have let go does not come back with the new ones.
+-- gone is stored so that dead messages past the old retention do not come back with a longer new one.
 local fields = {'gone', int(gone), 'version', int(new), 'token', int(cfg.token)}
 for i = 8, #ARGV, 2 do
   fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]
-  -- By the old value the sweep would remove the new one.
+  -- settle_clock sweeps; by the old value 0 it would remove the new field.
   if ARGV[i] == 'finished_retention' then g[10] = ARGV[i + 1] end
 end
 call('HSET', G, unpack(fields))
-if not cfg.version then call('PERSIST', G) end -- what a deletion has left was to go
+if not cfg.version then call('PERSIST', G) end -- a deletion has left g with a time to live
 g[1] = new
 settle_clock()
 if ARGV[7] == '1' then

@@ -1,6 +1,6 @@
--- delete takes a topic out of a partition with all that belongs to it, in one step. Three things stay for a day. The
--- version stays so that nothing brings the topic back that has not seen it go. The token counter stays so that tokens
--- grow when the topic comes into being again. The clock stays, too. Afterwards versions and tokens grow because they
+-- delete deletes a topic and all its messages in a partition, in one step. Version, token counter and clock stay for a
+-- day. The version stays so that a call which has not seen the deletion does not bring the topic back. The token counter
+-- stays so that tokens grow when the topic is created again. After that day versions and tokens still grow, because they
 -- begin with the time.
 --
 -- KEYS  of a partition

@@ -1,9 +1,9 @@
--- forget takes back that a claim with a key was answered: the answer did not reach its caller.
+-- forget takes back one answer to a claim with a key, because that answer did not reach its caller.
 --
 -- KEYS  1, 2  the hashes of records
 -- ARGV  1 the field of the record
--- Reply 1 when no copy of the claim was given the answer as well. Its record is gone then, and the leases are the
---       caller's to give back
+-- Reply 1 if no other copy of the claim got the answer. Then forget has deleted the record, and the caller has to give the
+--       leases back
 for i = 1, 2 do
   local raw = redis.call('HGET', KEYS[i], ARGV[1])
   if raw then

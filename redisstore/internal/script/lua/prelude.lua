@@ -1,8 +1,7 @@
--- What all scripts of a partition share; it stands behind settings.lua and in front of each of
--- them.
+-- Functions that all scripts of a partition share. It stands behind settings.lua and in front of the script itself.
 
--- A key of a wrong type fails here, before anything is written. What is counted is as it was
--- when the script began, but for dead_count and finished_count, which never miss anything.
+-- These reads fail for a key of a wrong type, before anything is written. The counts are those at the beginning of the
+-- script; only dead_count and finished_count grow with what the script adds, so that 0 always means that there is nothing.
 local waiting_count, leased_count, dead_count = call('ZCARD', T), call('ZCARD', L), call('ZCARD', D)
 local finished_count = call('ZCARD', F)
 local lapsed_count = call('ZCARD', X)
@@ -13,7 +12,7 @@ if H then
   call('ZCARD', U)
 end
 
--- raise_token makes all further tokens greater than a token of another partition.
+-- raise_token makes all further tokens of this partition greater than above, and reports whether it had to change anything.
 local function raise_token(above)
   if above > cfg.token then
     cfg.token = above - above % TOKEN_STEP + TOKEN_STEP + cfg.token % TOKEN_STEP
@@ -22,8 +21,8 @@ local function raise_token(above)
   return false
 end
 
--- Dead messages that died at this time or before are gone, though they may still have to
--- be swept away.
+-- Dead messages that died at gone or before are past their retention. No script shows them, though a sweep may still
+-- have to delete them.
 local gone = more[2] and whole(more[2], 'gone') or -NEVER
 if cfg.dead_retention > 0 then
   gone = math.max(gone, now - cfg.dead_retention)
@@ -36,8 +35,9 @@ local function is_dead(id)
   return nil
 end
 
--- When the next message needs attention; if that is not later than now, any such time.
-local function head()
+-- next_due_time returns when the next message becomes due or the next lease ends, or NEVER. If something is due by now, it
+-- returns any time up to now, which is enough for a caller that then claims at once.
+local function next_due_time()
   local t = tonumber(call('ZRANGE', T, 0, 0, 'WITHSCORES')[2] or NEVER)
   if t <= now then return t end
   return math.min(t, ceil(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER))
@@ -45,8 +45,8 @@ end
 
 -- States.
 
--- Redis keeps a hash of few and short fields as a list, which it goes through from end to end
--- for each field. A long one makes it a table. It is there from the first state on.
+-- Redis keeps a hash of few and short fields as a list, and reads the list from end to end for each field. A hash with one
+-- long value is a table instead. So the first state comes with a field that has a long value.
 local TABLE_FIELD = '' -- no ID is empty
 local TABLE_VALUE = 'This field is longer than Redis lets the fields of a list be: 64 bytes.'
 
@@ -64,13 +64,13 @@ local STATE_BYTES = 28
 local TIMES, TIMES_BYTES = '<dd', 16 -- of version 2, behind STATE: when the message was created, and its lease began
 local REMEMBER_BYTES = STATE_BYTES + TIMES_BYTES + 8 -- of version 3: behind these, for how long the ID is remembered
 
--- state_version is that of a state, false for one that cannot be read.
+-- state_version returns the version of a state, or false if it cannot be read.
 local function state_version(raw)
   local version = #raw >= STATE_BYTES and string.byte(raw)
   return (version == 1 or version == 2 and #raw >= STATE_BYTES + TIMES_BYTES or version == 3 and #raw >= REMEMBER_BYTES) and version
 end
 
--- state_remember is for how long a state says that the ID is remembered; nil: as long as the topic says.
+-- state_remember returns for how long a state has the ID remembered, in ms, or nil if the topic's setting holds.
 local function state_remember(raw)
   if string.byte(raw) ~= 3 then return nil end
   return (struct.unpack('<d', raw, REMEMBER_BYTES - 7))
@@ -78,8 +78,9 @@ end
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
--- A token tells when its lease began, but where tokens were ahead of the clock: 8 of them are a ms. A state of version 1
--- has in its flags by how many ms the token was ahead, at most NOT_KNOWN, which tells nothing.
+-- A token counts 8 per ms, so that its time is when its lease began, unless tokens were ahead of the clock. A state of
+-- version 1 has in its flags by how many ms the token was ahead. NOT_KNOWN stands for a number that does not fit there:
+-- then the state does not say when the lease began.
 local AHEAD, NOT_KNOWN = 32, 7
 local function token_time(token) return floor(token / (8 * TOKEN_STEP)) end
 
@@ -110,7 +111,7 @@ local function decode_state(id, raw)
   }
 end
 
--- state_token is the token in a state, 0 unless the message is leased.
+-- state_token returns the token in a state; it is 0 unless the message is leased.
 local function state_token(id, raw)
   if not state_version(raw) then
     corrupt('state of message ' .. id .. ' in ' .. S .. ' cannot be read')
@@ -135,7 +136,7 @@ end
 
 local MESSAGE = '<BddI4'
 
--- message_flags makes sure that a message can be read.
+-- message_flags returns the flags of a message, and fails if the message is missing or cannot be read.
 local function message_flags(id, raw)
   local flags = raw and #raw >= MESSAGE_BYTES and string.byte(raw) - PLAIN
   if not flags or flags < 0 or flags >= 32 then
@@ -144,14 +145,15 @@ local function message_flags(id, raw)
   return flags
 end
 
--- created_of is when a message was created, for a state where stories are kept or that has a remember, and else nil.
+-- created_of returns the time at which a message was created, for its state. It returns nil where a state need not have it:
+-- the topic keeps no finished records and the message has no remember.
 local function created_of(raw, remember)
   if cfg.finished_retention == 0 and not remember then return nil end
   return (struct.unpack('<d', raw, 2))
 end
 
--- fresh is the state of a message that was never claimed. due is the time that it waits for,
--- if it is not the one in the message.
+-- fresh makes the state of a message that was never claimed. due is the time that the message waits for, or nil if that is
+-- the one in the message.
 local function fresh(id, raw, due)
   local flags = message_flags(id, raw)
   local _, _, first, max = struct.unpack(MESSAGE, raw)
@@ -165,34 +167,34 @@ local function fresh(id, raw, due)
   }
 end
 
--- A usual lease is that of a message without a state, which is at its first attempt. Its score is
--- no whole number, and tells its token; that of any other lease is its end.
-local function is_usual(score) return score % 1 ~= 0 end
+-- A compact lease is the lease of a message without a state, which is at its first attempt. Its score is no whole number
+-- and holds the token as well. The score of any other lease is the end of the lease, a whole number.
+local function is_compact(score) return score % 1 ~= 0 end
 
--- usual_state is the state of a message under a usual lease.
-local function usual_state(id, raw, score)
-  if not is_usual(score) then corrupt('message ' .. id .. ' in ' .. L .. ' has no state') end
+-- compact_state makes the state of a message under a compact lease with that score.
+local function compact_state(id, raw, score)
+  if not is_compact(score) then corrupt('message ' .. id .. ' in ' .. L .. ' has no state') end
   local st = fresh(id, raw)
   st.attempt, st.token, st.began = 1, lease_token(score)
   return st
 end
 
--- add_usual_states reads the states of those messages, of some without a state, that are under a usual lease.
-local function add_usual_states(out, ids)
+-- add_compact_states adds to out the states of those messages that have a compact lease. None of the IDs has a stored state.
+local function add_compact_states(out, ids)
   if #ids == 0 or leased_count == 0 then return end
   local leased, scores = {}, {}
   for i, score in ipairs(call('ZMSCORE', L, unpack(ids))) do
-    if score and is_usual(tonumber(score)) then
+    if score and is_compact(tonumber(score)) then
       leased[#leased + 1], scores[#scores + 1] = ids[i], tonumber(score)
     end
   end
   if #leased == 0 then return end
   for i, raw in ipairs(call('HMGET', M, unpack(leased))) do
-    if raw then out[leased[i]] = usual_state(leased[i], raw, scores[i]) end
+    if raw then out[leased[i]] = compact_state(leased[i], raw, scores[i]) end
   end
 end
 
--- states reads the states of many messages; false for one that has none.
+-- states returns the states of many messages by ID; a message that was never claimed, or that is not there, has false or nil.
 local function states(ids)
   local out, without = {}, {}
   if #ids == 0 then return out end
@@ -200,15 +202,16 @@ local function states(ids)
     out[ids[i]] = raw and decode_state(ids[i], raw)
     if not raw then without[#without + 1] = ids[i] end
   end
-  add_usual_states(out, without)
+  add_compact_states(out, without)
   return out
 end
 
--- state_of is the state of a message in a set as it is stored, or as it would be; '' if it was never claimed.
+-- state_of returns the encoded state of a message in a set: as it is stored, or made from a compact lease. It returns '' for a
+-- message that was never claimed.
 local function state_of(id, raw, from)
   local state = call('HGET', S, id)
   if state or from ~= L then return state or '' end
-  return encode_state(usual_state(id, raw, tonumber(call('ZSCORE', L, id))))
+  return encode_state(compact_state(id, raw, tonumber(call('ZSCORE', L, id))))
 end
 
 local function fail(st, text)
@@ -231,12 +234,12 @@ local function expired(st)
   return st.after > 0 and math.min(st.first + st.after, MAX_DUE + 1) <= now
 end
 
--- LAPSE is how many leases that have run out one script puts into x, so that none takes long however many there are.
+-- LAPSE bounds how many leases that have run out one script puts into x, so that no script takes long however many there are.
 local LAPSE = 200
 
--- lapsed returns how many leases have run out, and whether all of these are in x by now; if not, the caller
--- comes again. A lease that is given or extended ends later than all that have run out, so those in x are
--- the first ones of l.
+-- lapsed puts leases that have run out into x. It returns how many leases have run out, and whether all of them are in x
+-- by now; if not, the caller sends the script again. The leases in x are always the first ones of l, because a lease that is
+-- given or extended ends later than all that have run out.
 local function lapsed()
   local all = leased_count > 0 and call('ZCOUNT', L, '-inf', now_text) or 0
   if all <= lapsed_count then return all, true end
@@ -253,48 +256,51 @@ local function lapsed()
   return all, lapsed_count == all
 end
 
--- leave takes messages out of l.
-local function leave(...)
+-- remove_leases takes messages out of l, and out of x if they are there.
+local function remove_leases(...)
   call('ZREM', L, ...)
   if lapsed_count > 0 then call('ZREM', X, ...) end
 end
 
--- leave_set takes a message out of a set.
-local function leave_set(id, from)
-  if from == L then leave(id) elseif from then call('ZREM', from, id) end
+-- remove_from takes a message out of a set.
+local function remove_from(id, from)
+  if from == L then remove_leases(id) elseif from then call('ZREM', from, id) end
 end
 
--- Stories of finished messages, where the topic keeps them: see stories.lua.
+-- Finished records, where the topic keeps them: see finished_records.lua.
 
-local stories, story_ids = {}, {} -- those of this script: ID, story, ID, story ...; and the IDs
+-- What this script has to write: ID, finished record, ID, finished record ...; and the IDs.
+local finished, finished_ids = {}, {}
 
--- tell notes the story of a message that finishes now. st is its state.
-local function tell(id, st, outcome)
+-- save_finished makes the finished record of a message that finishes now; write_finished writes it. st is the state of
+-- the message.
+local function save_finished(id, st, outcome)
   if cfg.finished_retention == 0 then return end
-  local kind, more, n = STORY_VERSION + outcome, '', #stories
+  local kind, more, n = FINISHED_VERSION + outcome, '', #finished
   local delivered = st.token ~= 0 and (st.began or 0) > 0
   if delivered then kind, more = kind + DELIVERED, pack('<I5', math.max(now - st.began, 0)) end
   if st.first ~= st.due then kind, more = kind + MOVED_ONCE, more .. pack('<i7', st.first) end
   if st.failed > 0 or st.attempt ~= (delivered and 1 or 0) then
     kind, more = kind + ATTEMPTS, more .. pack('<I4B', st.attempt, st.failed) .. st.failures
   end
-  stories[n + 1], stories[n + 2] = id, pack(STORY, kind, now, cfg.finished_retention, st.created, st.due) .. more
-  story_ids[#story_ids + 1] = id
+  finished[n + 1], finished[n + 2] = id, pack(FINISHED, kind, now, cfg.finished_retention, st.created, st.due) .. more
+  finished_ids[#finished_ids + 1] = id
 end
 
--- write_stories writes the stories of this script, behind something that took out.
-local function write_stories()
-  if #stories == 0 then return end
-  put_stories(story_ids, stories, cfg.finished_retention)
-  stories, story_ids = {}, {}
+-- write_finished writes the finished records of this script. A command that removes must come before it: see make_room.
+local function write_finished()
+  if #finished == 0 then return end
+  put_finished(finished_ids, finished, cfg.finished_retention)
+  finished, finished_ids = {}, {}
 end
 
--- READ is how many bytes of messages one script reads for their stories.
+-- READ is how many bytes of messages one script reads to complete their states, but at least one message.
 local READ = 1048576
 
--- complete reads the states of messages that have none. Where stories are kept, each then tells when its message was
--- created. known are the states. It reports false when that would be too much at once: then some
--- messages have such a state by now, and the caller comes again.
+-- complete adds to known, which has states by ID, the states of messages that have none. Where finished records are kept
+-- it also adds the time of creation to states without one. Both are in the messages, which may be long. It reports false if
+-- there is too much to read at once: then it has stored the states of those that it has read, and the caller sends the
+-- script again.
 local function complete(ids, known)
   local keeps = cfg.finished_retention > 0
   local some, bytes, all = {}, 0, true
@@ -325,11 +331,10 @@ end
 
 local earliest = NEVER -- the earliest time at which a message that was moved needs attention
 
--- wait puts a message on the timeline; it was in the given set, if any. Whoever has given it
--- another due time has set moved. The state of one that is as if it had never been claimed
--- is not kept. It is if it tells for how long the ID is remembered.
+-- wait puts a message on the timeline; the message was in the set from, if any. A caller that changes the due time must set
+-- moved. The state is deleted if the message is as if it had never been claimed, unless the state has a remember.
 local function wait(id, st, from)
-  if from ~= T then leave_set(id, from) end
+  if from ~= T then remove_from(id, from) end
   st.token, st.cancel, st.reason = 0, false, 0
   call('ZADD', T, int(st.due), id)
   if st.attempt == 0 and st.failed == 0 and not st.moved and not st.remember then
@@ -340,26 +345,26 @@ local function wait(id, st, from)
   earliest = math.min(earliest, st.due)
 end
 
--- die makes a message dead; it was in the given set, if any.
+-- die makes a message dead; the message was in the set from, if any.
 local function die(id, st, from, reason)
-  leave_set(id, from)
+  remove_from(id, from)
   st.token, st.cancel, st.reason = 0, false, reason
   call('ZADD', D, now_text, id)
   put_states({id, encode_state(st)})
   dead_count = dead_count + 1
 end
 
--- remove takes a message out without a trace; it was in the given set, if any.
+-- remove deletes a message and its state; the message was in the set from, if any.
 local function remove(id, from)
-  leave_set(id, from)
+  remove_from(id, from)
   call('HDEL', M, id)
   call('HDEL', S, id)
 end
 
--- finish takes out a message that was acked, cancelled or dropped. st is its state, which is known where stories are
--- kept, and of a message with a remember.
+-- finish deletes a message that was acked, cancelled or dropped, saves its finished record and has its ID remembered. st is
+-- the state of the message; it may be nil only if the topic keeps no finished records and the message has no remember.
 local function finish(id, from, st, outcome)
-  tell(id, st, outcome)
+  save_finished(id, st, outcome)
   remove(id, from)
   local keep = st and st.remember or cfg.dedupe_window
   if keep > 0 then
@@ -368,14 +373,14 @@ local function finish(id, from, st, outcome)
   end
 end
 
--- SWEEP is how many dead messages and finished IDs one script lets go of: more than it can add,
--- so that they do not gather.
+-- SWEEP is how many dead messages, and how many finished IDs, one script deletes: more than a script can add, so that they do
+-- not pile up.
 local SWEEP = 512
 
--- sweep lets go of some dead messages, finished IDs and stories that were kept long enough, and reports
--- whether there were any.
+-- sweep deletes some dead messages, finished IDs and finished records that are past their retention, and reports whether
+-- there were any.
 local function sweep()
-  local swept = H and sweep_stories() or false
+  local swept = H and sweep_finished() or false
   if dead_count > 0 and gone > -NEVER then
     local ids = call('ZRANGEBYSCORE', D, '-inf', int(gone), 'LIMIT', 0, SWEEP)
     if #ids > 0 then
@@ -395,23 +400,24 @@ local function sweep()
   return swept
 end
 
--- settle_clock ends every script that wrote: the clock never falls behind this. It writes
--- after all else, because a server out of memory refuses it unless something was written.
+-- settle_clock ends every script that wrote: it writes the finished records and the time, so that the clock never falls behind
+-- this change, and sweeps. It comes after all other writes, because a server out of memory refuses these additions unless
+-- something was written before.
 local function settle_clock()
-  write_stories()
+  write_finished()
   write_clock()
   sweep()
 end
 
--- notify tells waiting consumers of an earlier time to look than they know; was is the head
--- before.
+-- notify publishes the due time of the earliest message that was moved, if it is before was, the next due time at the
+-- beginning of the script, and near. It returns the time that it has published, or NEVER.
 local function notify(was)
   if earliest >= was or earliest > now + NEAR then return NEVER end
   publish(earliest)
   return earliest
 end
 
--- before orders IDs by their bytes, as sorted sets do; the < of Lua follows the locale.
+-- before orders IDs by their bytes, as sorted sets do, because the < of Lua follows the locale.
 local function before(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)

@@ -13,7 +13,7 @@ for i, e in ipairs(chosen) do
 end
 if #chosen > 0 then
   if #of[T] > 0 then call('ZREM', T, unpack(of[T])) end
-  if #of[L] > 0 then leave(unpack(of[L])) end
+  if #of[L] > 0 then remove_leases(unpack(of[L])) end
   if #of[D] > 0 then call('ZREM', D, unpack(of[D])) end
   call('HDEL', M, unpack(ids))
   call('HDEL', S, unpack(ids))

@@ -3,7 +3,7 @@
 -- changes nothing.
 --
 -- KEYS  1 topics: sorted set of names by version
--- ARGV  1 the latest time that the caller was told, in ms; 2 seconds, 3 microseconds: the time for tests,
+-- ARGV  1 lower bound of the clock, in ms; 2 seconds, 3 microseconds: the time for tests,
 --       empty for that of the server; 4 'add', 'remove' or 'list'; 5 the name; 6 the version that is created,
 --       or deleted; 7 the deadline, in ms
 -- Reply {now, micros, names}: the last for 'list' alone

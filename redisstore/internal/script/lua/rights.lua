@@ -1,4 +1,4 @@
--- rights tries every command that the scripts use, and changes nothing. It has no prelude.
+-- rights tries every command that the scripts use, without changing anything. It has no prelude.
 --
 -- KEYS  what ARGV 1 and 2 say; none on a cluster, where each node is asked
 -- ARGV  1 store: the hash of the whole store, 2 a key that is never there, 3 a channel of notifications

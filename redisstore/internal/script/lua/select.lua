@@ -6,8 +6,8 @@
 --       6 time, 7 ID of the place behind which to begin; both are empty to begin at the first.
 --       8 how many at most.
 
--- Leased messages of one ms are in the order of their scores, which differ by 1/PLACES or more. So the
--- place of one is its score times that.
+-- Leases that end in one ms are in the order of their scores, which differ by 1/PLACES or more. So the time in the place of
+-- a leased message is its score times PLACES, a whole number.
 local PLACES = 1024
 local listed_leases = ARGV[3] == '3'
 local places = listed_leases and PLACES or 1
@@ -16,7 +16,7 @@ if after then after = after / places end
 
 local function exactly(score) return string.format('%.17g', score) end
 
--- rank_behind is the rank of the first member of a set behind a place.
+-- rank_behind returns the rank of the first member of a set behind a place.
 local function rank_behind(key, at, id)
   local low = call('ZCOUNT', key, '-inf', '(' .. exactly(at))
   local high = call('ZCOUNT', key, '-inf', exactly(at))
@@ -46,7 +46,7 @@ local function in_order(a, b)
   return before(a.id, b.id)
 end
 
--- ready merges what is due on the timeline with what had a lease that ran out.
+-- ready merges the due messages of the timeline with those whose lease has run out.
 local function ready(low, high, after, after_id, n)
   local out, a, b = {}, page(T, low, math.min(high, now), after, after_id, n), page(X, low, high, after, after_id, n)
   local i, j = 1, 1
@@ -62,7 +62,8 @@ local function ready(low, high, after, after_id, n)
   return out
 end
 
--- live is what has or had a lease, and then what waits; only the latter is behind the given place.
+-- live returns messages with a lease, also one that has run out, and then those that wait. The given place holds for those
+-- that wait alone, because purge, its only user, deletes the others as it goes.
 local function live(low, high, after, after_id, n)
   local out = page(L, math.max(low, now + 1), high, nil, '', n)
   for _, e in ipairs(page(X, low, high, nil, '', n - #out)) do out[#out + 1] = {id = e.id, at = e.at, from = L} end
@@ -70,7 +71,7 @@ local function live(low, high, after, after_id, n)
   return out
 end
 
--- What is ready can be chosen when all leases that have run out are in x.
+-- Ready messages can be chosen only if all leases that have run out are in x.
 if ARGV[3] == '0' or ARGV[3] == '2' then
   local _, all = lapsed()
   if not all then return redis.error_reply('PUNCTUAL_MORE leases have run out') end

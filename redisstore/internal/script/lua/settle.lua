@@ -1,4 +1,4 @@
--- settle lets holders finish, give back, give up or extend.
+-- settle acks, retries, snoozes, discards, releases or extends leased messages.
 --
 -- KEYS  of a partition
 -- ARGV  3 msgpack: an array with five values per settlement, in order of
@@ -7,7 +7,8 @@
 --       text of the error; or, if 4 is '1', of acks: token, how many IDs, these IDs, and the next token ...
 -- Reply {now, micros, version, notified, place, status, place, status ...}
 --       place is that of a settlement among those given, from 0; one that is not named was done
---       status 1 lease lost, 2 cancelled, 3 due too far ahead, 4 nothing was done: too much at once, to be asked anew
+--       status 1 lease lost, 2 cancelled, 3 due too far ahead, 4 nothing was done: the states are too long for one script,
+--       and the caller sends these settlements again
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
 local out = reply(NEVER)
@@ -28,10 +29,11 @@ for i = 1, #items, 5 do
   only_acks = only_acks and items[i + 2] == ACK
   backoff = backoff or items[i + 2] == RETRY and items[i + 3] < 0
 end
-local was = only_acks and NEVER or head() -- an ack makes nothing need attention earlier
-local keeps = cfg.finished_retention > 0 -- where stories are kept an ack needs the state, too
+local was = only_acks and NEVER or next_due_time() -- an ack makes nothing need attention earlier
+local keeps = cfg.finished_retention > 0 -- where finished records are kept an ack needs the state, too
 
--- STATES is how many bytes of states one script reads for stories, but at least one of them. left are the settlements behind that.
+-- STATES is how many bytes of states one script reads for finished records, but at least one state. left are the places of the
+-- settlements that one script does not reach.
 local STATES = 262144
 local left, bytes = {}, 0
 for n = 1, keeps and #ids or 0 do
@@ -42,12 +44,12 @@ for n = 1, keeps and #ids or 0 do
   end
 end
 
--- token is the current token of each message that is leased. known is the state of those with which
--- more is to be done than to ack them.
+-- token has the current token of each message, 0 if it is not leased. known has the states of the messages for which an ID is
+-- not enough: where finished records are kept all of them, and else those that are not just acked.
 local token, known = {}, {}
-local remember = {} -- for how long IDs are remembered that say so themselves
+local remember = {} -- of messages with a remember: for how long their ID is remembered
 local scores = call('ZMSCORE', L, unpack(ids))
-local usual = {} -- what has no state and must have one
+local stateless = {} -- IDs of messages without a stored state whose state is needed
 local may_end = {}
 for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
   local id, score, is_ack = ids[n], tonumber(scores[n] or 0), items[5 * n - 2] == ACK
@@ -57,18 +59,18 @@ for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
     remember[id] = state_remember(raw)
     if keeps and (is_ack or known[id].cancel) then may_end[#may_end + 1] = id end
   else
-    token[id] = is_usual(score) and lease_token(score) or 0
-    if keeps or not is_ack then usual[#usual + 1] = id end
+    token[id] = is_compact(score) and lease_token(score) or 0
+    if keeps or not is_ack then stateless[#stateless + 1] = id end
   end
 end
-add_usual_states(known, usual)
-for _, id in ipairs(usual) do
+add_compact_states(known, stateless)
+for _, id in ipairs(stateless) do
   if token[id] ~= 0 and not known[id] then corrupt('message ' .. id .. ' is not in ' .. M) end
 end
 if not complete(may_end, known) then return redis.error_reply('PUNCTUAL_MORE messages are long') end
 
--- The topic's backoff: delays of the first attempts in ms, and the part by which chance lengthens
--- them. The last delay is for all further attempts.
+-- The topic's backoff: the delays after the first attempts in ms, and by what part of a delay chance lengthens it at most.
+-- The last delay is for all further attempts.
 local delays, jitter = {0}, 0
 if backoff then
   local b = call('HMGET', G, 'delays', 'jitter')
@@ -93,18 +95,18 @@ local acked = {}
 local function ack(id)
   acked[#acked + 1] = id
   token[id] = 0
-  tell(id, known[id], ACKED)
+  save_finished(id, known[id], ACKED)
 end
 
 local function extend(id, st, delay)
   if delay == 0 then delay = cfg.lease end
-  leave(id)
+  remove_leases(id)
   call('ZADD', L, int(now + delay), id)
   put_states({id, encode_state(st)})
   earliest = math.min(earliest, now + delay)
 end
 
--- give_back puts the message on the timeline again, after a delay.
+-- give_back has a message wait for a delay.
 local function give_back(id, st, delay)
   st.due, st.moved = up + delay, true
   wait(id, st, L)
@@ -163,9 +165,9 @@ for _, place in ipairs(left) do
   out[n + 1], out[n + 2] = place, 4
 end
 changed = changed or #acked > 0
--- What was acked goes in one command per key.
+-- All acked messages are deleted with one command per key.
 if #acked > 0 then
-  leave(unpack(acked))
+  remove_leases(unpack(acked))
   call('HDEL', M, unpack(acked))
   call('HDEL', S, unpack(acked))
   if cfg.dedupe_window > 0 or next(remember) then

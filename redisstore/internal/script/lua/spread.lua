@@ -1,4 +1,4 @@
--- spread notes in partition 0 that all partitions have a version of the settings.
+-- spread stores in partition 0 that all partitions have a version of the settings.
 --
 -- KEYS  of partition 0
 -- ARGV  3 the version

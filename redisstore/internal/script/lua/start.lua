@@ -5,17 +5,17 @@
 --       3 d  sorted set: dead messages by time of death
 --       4 f  sorted set: IDs of finished messages, by the time at which they are forgotten
 --       5 m  hash: ID -> what never changes of a message
---       6 s  hash: ID -> what changes; absent for a message that waits as it was pushed, or is under a usual lease
+--       6 s  hash: ID -> what changes; absent for a message that waits as it was pushed, or has a compact lease
 --       7 g  hash: the partition's clock, token counter and settings
---       8 x  sorted set: leased messages whose lease has run out, by due time: the first ones of l,
---            as many as somebody has had to see in that order
+--       8 x  sorted set: messages whose lease has run out, by due time: the first ones of l, as many as
+--            list, purge and stats have needed in that order so far
 --       9 r  of scripts that change something: see call.lua
---       the last two, where the topic keeps or kept stories of finished messages:
---         h  hash: ID -> story
---         u  sorted set: IDs of stories, some in each member, by the time at which they are forgotten
--- ARGV  1 packed: the latest time that the caller was told, in ms; seconds and microseconds: the time for
---       tests, seconds below 0 for that of the server; number of the call and its deadline in ms, of scripts with
---       records (five doubles); flags (B): 1 the call was sent before, 2 no usual case, for tests
+--       the last two, in a topic that keeps finished records or has kept some:
+--         h  hash: ID -> finished record
+--         u  sorted set: IDs of finished records, up to 32 in a member, by the time at which the records are deleted
+-- ARGV  1 packed: lower bound of the clock, in ms: the latest time that an answer to the caller had; seconds and
+--       microseconds: the time for tests, or seconds below 0 to take the server's; number and deadline, in ms, of a
+--       call of a script with records (five doubles); flags (B): 1 the call was sent before, 2 no fast path, for tests
 --       2 the caller, of scripts with records: name of the store, ':', number of the slot
 --
 -- Reply {now, micros, version, ...}: the time in ms and the microseconds that it leaves off,
@@ -26,21 +26,21 @@
 -- token exactly while it is in l. All times are ms since 1970 unless they say otherwise.
 -- The formats are drawn in docs/format-redis.md.
 --
--- A script that fails midway keeps what it wrote. So each first reads all that may be
--- missing, damaged or of a wrong type, and only then writes.
+-- Redis does not undo the writes of a script that fails midway. So each script reads all that may be
+-- missing, damaged or of a wrong type before its first write.
 --
--- Whatever stands here is paid for by each script: what only some need is behind the usual cases.
+-- Every call runs this file. What only some scripts need stands behind the fast paths, which return before it.
 
 local call, floor, ceil, pack, unpack_from = redis.call, math.floor, math.ceil, struct.pack, struct.unpack
 local T, L, D, F, M, S, G, X = unpack(KEYS)
 local H, U
 if string.byte(KEYS[#KEYS], -1) == 117 then H, U = KEYS[#KEYS - 1], KEYS[#KEYS] end
-local told, seconds, us, number, deadline, flags = unpack_from('<dddddB', ARGV[1])
+local lower_bound, seconds, us, number, deadline, flags = unpack_from('<dddddB', ARGV[1])
 local caller = ARGV[2]
 
 local NEVER = 9007199254740991  -- 2^53-1: later than any time
 local MAX_DUE = 253402300799999 -- 9999-12-31T23:59:59.999Z
--- Tokens of a partition are its number plus multiples of this: a token tells where it is from.
+-- A token is the number of its partition plus a multiple of TOKEN_STEP, so that a settlement finds its partition.
 local TOKEN_STEP = 256
 local LAST_TOKEN_TIME = 4398046511104 -- 2^53 / 8 / TOKEN_STEP
 local MESSAGE_BYTES = 21
@@ -48,29 +48,32 @@ local PLAIN = 16 -- first byte of a message: the version, 1, times 16, and the f
 local ATTRIBUTES = 8 -- flag of a message with a block of attributes, which no script reads
 local function is_plain(first) return first == PLAIN or first == PLAIN + ATTRIBUTES end
 
--- Integers are always printed by this: tostring() would round them and use exponents. It is
--- the dearest thing that a script can do per message, so do it once for all.
+-- int prints a whole number; tostring() would round large ones and use exponents. Nothing else that a script does
+-- per message costs as much, so print a number once and use the text for all messages.
 local function int(n) return string.format('%.0f', n) end
 
 local function corrupt(text) error('PUNCTUAL_CORRUPT ' .. text) end
 
--- whole is the number in a field of g. Each script reads those that it needs by this before its first write.
+-- whole returns the whole number that a field of g holds, and fails for any other value. Each script calls it for
+-- the fields that it needs before its first write.
 local function whole(value, field)
   local n = tonumber(value)
   if not n or n % 1 ~= 0 then corrupt('field ' .. field .. ' of ' .. G .. ' is no whole number') end
   return n
 end
 
--- There is a topic here if it has a lease.
+-- A topic exists in this partition if g has the field lease.
 local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 'delivery_paused', 'dedupe_window', 'dead_retention', 'lengths', 'finished_retention')
 
--- Only callers who know that there may be stories give their keys. This teaches them.
+-- A caller names h and u only after it has learned that the topic may have finished records. This error is how it
+-- learns: it sends the call again with these keys.
 if g[10] and not H then return redis.error_reply('PUNCTUAL_STORIES there may be stories: give their keys, too') end
 
 if g[1] then whole(g[1], 'version') end
 
--- The clock, read once. It never runs backwards: not behind what this partition or the
--- caller has seen. now is rounded down, up is rounded up, micros is what now leaves off.
+-- The clock is read once. It never falls behind the time in g or the caller's lower bound, so that time does not run
+-- backwards when a server with a slower clock takes over. now is rounded down to ms, up is rounded up, and micros is
+-- what now leaves off.
 if seconds < 0 then
   local t = call('TIME')
   seconds, us = t[1], t[2]
@@ -80,25 +83,26 @@ local now = seconds * 1000 + (us - micros) / 1000
 local up = micros > 0 and now + 1 or now
 do
   local passed = g[2] and whole(g[2], 'clock') or 0
-  if told > passed then passed = told end
+  if lower_bound > passed then passed = lower_bound end
   if passed > now then now, up, micros = passed, passed, 0 end
 end
 local now_text = int(now)
 
--- write_clock writes the clock down, where there is or was a topic.
+-- write_clock stores the time in g unless it is there already. A partition that never had a topic gets no field.
 local function write_clock()
   if g[2] == now_text or not g[1] then return end
   call('HSET', G, 'clock', now_text)
   g[2] = now_text
 end
 
--- make_room comes before a first write that adds something. A server out of memory refuses such a write. It lets a
--- script go on that has called a command which removes, even one without effect.
+-- make_room must come before the first write of a script if that write adds something, because a server out of memory
+-- refuses such a write. The server lets a script go on once the script has called a command that removes, even if
+-- nothing was removed.
 local function make_room() call('HDEL', G, '-') end
 
--- lease_token is the token of a lease without a state, and when that began, from its score. The score is the end of the
--- lease less (32 × length + turn) / 1024. length is the place in g's lengths of how long the lease was given for. turn
--- is which of the leases of that ms it is.
+-- lease_token returns the token of a compact lease and the time at which the lease began. Both are in its score, which is
+-- the end of the lease less (32 × place + turn) / 1024. place is where g's field lengths has the length of the lease,
+-- from 0. turn says which claim of its ms gave the lease.
 local function lease_token(score)
   local till = ceil(score)
   local k = (till - score) * 1024
@@ -109,12 +113,12 @@ local function lease_token(score)
   return (8 * (till - length) + turn) * TOKEN_STEP + whole(g[3], 'token') % TOKEN_STEP, till - length
 end
 
--- NEAR is how far ahead what becomes due is told at once, in ms. Consumers look each second, so they find
--- in time what is further ahead.
+-- NEAR bounds notifications, in ms: a message that becomes due later than that is not announced, because waiting claims
+-- poll each second and find it in time.
 local NEAR = 2000
 
--- publish tells waiting consumers of an earlier time to look than they know. Who may not publish has consumers
--- that are up to a second late.
+-- publish notifies waiting claims of a due time that is earlier than the one they know. A user without the right to
+-- publish gets no error; then claims find the message by their poll, up to a second late.
 local function publish(at)
   redis.pcall('PUBLISH', string.sub(T, 1, -2) .. 'notify', string.match(caller, '^[^:]*') .. ' ' .. int(at))
 end

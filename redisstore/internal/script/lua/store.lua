@@ -1,7 +1,7 @@
 -- store reads, and at first makes, what belongs to the whole store. It has no prelude.
 --
 -- KEYS  1 store: hash with format, epoch and clock
--- ARGV  1 the latest time that the caller was told, in ms; 2 seconds, 3 microseconds: the
+-- ARGV  1 lower bound of the clock, in ms; 2 seconds, 3 microseconds: the
 --       time for tests, empty for that of the server; 4 the epoch to store if there is none,
 --       or empty; 5 the format's version; 6 '1' to write the clock down
 -- Reply {now, micros, format, epoch}; format and epoch are empty for a store that is not

@@ -1,11 +1,13 @@
--- The usual case of push.lua: no ID is taken, and nothing is refused. KEYS, ARGV and reply are those of push.lua.
+-- The fast path of push.lua, for a call in which no ID is in use and no message is refused. Otherwise it writes nothing, and
+-- push.lua goes on. KEYS, ARGV and reply are those of push.lua.
 if kept then return kept end
 local NEW = 3
 local OWN_WINDOW = 128 -- 8 times the flag of a message with a remember, the highest one
 local items = cmsgpack.unpack(ARGV[3])
 
--- none_taken reports whether all of some IDs are free, and no two of them are the same.
-local function none_taken(ids)
+-- none_in_use reports whether no stored message has one of the IDs, none is remembered as finished, and no two of
+-- them are the same.
+local function none_in_use(ids)
   local seen = {}
   for _, id in ipairs(ids) do
     if seen[id] then return false end
@@ -44,7 +46,7 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
     if how == NEW then
       records[n + 1] = plain .. due_packed .. rest
     else
-      if how >= OWN_WINDOW then -- it needs a state
+      if how >= OWN_WINDOW then -- the message has a remember, so it needs a state
         due = NEVER
         break
       end
@@ -52,7 +54,7 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
       records[n + 1] = string.char(PLAIN + (how - how % 8) / 8) .. now_packed .. due_packed .. rest
     end
   end
-  if due <= MAX_DUE and (#own == 0 or none_taken(own)) then
+  if due <= MAX_DUE and (#own == 0 or none_in_use(own)) then
     local notified = NEVER
     if earliest <= now + NEAR then
       local first = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
@@ -61,10 +63,10 @@ if flags == 0 and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
         if not first or earliest < ceil(first) then notified = earliest end
       end
     end
-    -- Additions come first: a server out of memory refuses them, and then nothing was changed.
+    -- Additions come first, so that a server out of memory refuses the call before anything has changed.
     call('HSET', M, unpack(records))
     local added = redis.pcall('ZADD', T, unpack(times))
-    if type(added) == 'table' then -- t is not what it should be
+    if type(added) == 'table' then -- t is of a wrong type
       for i = 1, #records, 2 do call('HDEL', M, records[i]) end
       return added
     end

@@ -7,25 +7,27 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The story of a finished message (hash h), which the scripts write:
+// The finished record of a message (hash h), which the scripts write:
 //
 //	version(3 bits)=1 flags(3 bits) outcome(2 bits) at(6) keep(5) created(6) due(7, signed)
 //	[at less the beginning of the lease(5)] [firstDue(7, signed)] [attempt(4) failures(1) { failure }]
 //
-// A failure is that of a state. The flags say what is there. Without attempts there was one if there is a lease, else none.
+// A failure is encoded as in a state. The flags say which of the parts in brackets are there. A record without attempt has one
+// attempt if it has a beginning of a lease, and else none.
 const (
-	storyVersion   = 1
-	storyDelivered = 4
-	storyMoved     = 8
-	storyAttempts  = 16
+	finishedVersion   = 1
+	finishedDelivered = 4
+	finishedMoved     = 8
+	finishedAttempts  = 16
 )
 
-// outcomes by their number in a story.
+// outcomes has the outcomes by their number in a finished record.
 var outcomes = [...]punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired}
 
-// ReadStory reads a story. Nothing of the record stays part of it.
-func ReadStory(topic, id, story string) (punctual.Finished, error) {
-	d := decoder{b: story}
+// ReadFinished decodes a finished record, which the result does not refer to. A record that is cut off, too long or of another
+// version is ErrCorrupt.
+func ReadFinished(topic, id, raw string) (punctual.Finished, error) {
+	d := decoder{b: raw}
 	kind := d.byte()
 	outcome, version := kind&3, kind>>5
 	at := int64(d.littleEndian(6))
@@ -33,20 +35,20 @@ func ReadStory(topic, id, story string) (punctual.Finished, error) {
 	created, due := int64(d.littleEndian(6)), d.signed56()
 	first := due
 	f := punctual.Finished{ID: id, Topic: topic}
-	if kind&storyDelivered != 0 {
+	if kind&finishedDelivered != 0 {
 		f.Attempt, f.Delivered = 1, storekit.FromMillis(at-int64(d.littleEndian(5)))
 	}
-	if kind&storyMoved != 0 {
+	if kind&finishedMoved != 0 {
 		first = d.signed56()
 	}
-	if kind&storyAttempts != 0 {
+	if kind&finishedAttempts != 0 {
 		f.Attempt = int(d.uint32())
 		for range d.byte() {
 			f.Failures = append(f.Failures, d.failure())
 		}
 	}
-	if d.bad || d.b != "" || version != storyVersion || int(outcome) >= len(outcomes) {
-		return punctual.Finished{}, fmt.Errorf("story of message %s has version %d and %d bytes; this program reads version %d: %w", id, version, len(story), storyVersion, punctual.ErrCorrupt)
+	if d.bad || d.b != "" || version != finishedVersion || int(outcome) >= len(outcomes) {
+		return punctual.Finished{}, fmt.Errorf("finished record of message %s has version %d and %d bytes; this program reads version %d: %w", id, version, len(raw), finishedVersion, punctual.ErrCorrupt)
 	}
 	f.Outcome, f.At, f.KeptUntil = outcomes[outcome], storekit.FromMillis(at), storekit.FromMillis(until)
 	f.Created, f.Due, f.FirstDue = storekit.FromMillis(created), storekit.FromMillis(due), storekit.FromMillis(first)

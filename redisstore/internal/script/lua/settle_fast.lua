@@ -1,11 +1,13 @@
--- The usual case of settle.lua: acks of leases without states that run. KEYS, ARGV and reply are those of settle.lua.
+-- The fast path of settle.lua, for a call that only acks, under compact leases that have not run out. Otherwise it writes
+-- nothing, and settle.lua goes on. KEYS, ARGV and reply are those of settle.lua.
 if kept then return kept end
 local items = cmsgpack.unpack(ARGV[3])
 local only_acks = ARGV[4] == '1'
-local USUAL_STORY = STORY .. 'I5'
+local ACKED_ONCE = FINISHED .. 'I5'
 
--- usual_acks returns the IDs to ack and the scores of their leases, or nil if one of them is not usual.
-local function usual_acks()
+-- compact_acks returns the IDs to ack and the scores of their leases. It returns nil if a lease is not compact, has run out
+-- or has another token than the ack.
+local function compact_acks()
   local ids, tokens, n = {}, {}, 0
   local i = 1
   while i <= #items do
@@ -31,10 +33,11 @@ local function usual_acks()
   return ids, scores
 end
 
--- usual_stories returns ID, story, ID, story ... of messages under usual leases with such scores, or nil if one cannot be
--- read. Such a message is short, waited for the due time that it has, and ends at its first attempt.
-local function usual_stories(ids, scores)
-  local retention, kind, out = whole(g[10], 'finished_retention'), STORY_VERSION + ACKED + DELIVERED, {}
+-- finished_of_acks returns ID, finished record, ID, finished record ... of messages with compact leases of the given scores,
+-- or nil if a message cannot be read. The message itself has all that the record needs, because such a message was never
+-- rescheduled and ends at its first attempt.
+local function finished_of_acks(ids, scores)
+  local retention, kind, out = whole(g[10], 'finished_retention'), FINISHED_VERSION + ACKED + DELIVERED, {}
   local text, took
   for i, raw in ipairs(call('HMGET', M, unpack(ids))) do
     if not raw or #raw < MESSAGE_BYTES or not is_plain(string.byte(raw)) then return nil end
@@ -44,17 +47,17 @@ local function usual_stories(ids, scores)
       took = math.max(now - began, 0)
     end
     local created, due = unpack_from('<dd', raw, 2)
-    out[2 * i - 1], out[2 * i] = ids[i], pack(USUAL_STORY, kind, now, retention, created, due, took)
+    out[2 * i - 1], out[2 * i] = ids[i], pack(ACKED_ONCE, kind, now, retention, created, due, took)
   end
   return out
 end
 
 if only_acks and flags == 0 and g[4] and g[9] and g[10] ~= '0' then
-  local ids, scores = usual_acks()
-  local keeps = g[10] -- and then h and u are there
-  local stories = ids and keeps and usual_stories(ids, scores)
-  if ids and (stories or not keeps) then
-    -- A key of a wrong type fails before the first write.
+  local ids, scores = compact_acks()
+  local keeps = g[10] -- start.lua has made sure that then H and U are given
+  local finished = ids and keeps and finished_of_acks(ids, scores)
+  if ids and (finished or not keeps) then
+    -- These reads fail for a key of a wrong type, before the first write.
     local window = g[7] ~= '0' and whole(g[7], 'dedupe_window')
     local over = window and call('ZRANGEBYSCORE', F, '-inf', now_text, 'LIMIT', 0, 512)
     if keeps then
@@ -70,8 +73,8 @@ if only_acks and flags == 0 and g[4] and g[9] and g[10] ~= '0' then
       if #over > 0 then call('ZREM', F, unpack(over)) end
     end
     if keeps then
-      put_stories(ids, stories, tonumber(keeps))
-      sweep_stories()
+      put_finished(ids, finished, tonumber(keeps))
+      sweep_finished()
     end
     write_clock()
     local out = {now, micros, tonumber(g[1]), NEVER}

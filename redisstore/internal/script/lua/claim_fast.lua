@@ -1,12 +1,14 @@
--- The usual case of claim.lua: all that is due waits for its first attempt, has no flags and a body that is not
--- long. Then no message needs a state: its lease is in its score. KEYS, ARGV and reply are those of claim.lua.
-local USUAL_BYTES = 4096 + MESSAGE_BYTES -- of a message: no retry should have to read a long body
+-- The fast path of claim.lua, for due messages that all wait for their first attempt, have no flags and a short body.
+-- It gives compact leases: the score in l holds token and end of the lease, so that no message needs a state. Otherwise
+-- it writes nothing, and claim.lua goes on. KEYS, ARGV and reply are those of claim.lua.
+local USUAL_BYTES = 4096 + MESSAGE_BYTES -- of a message; settling a compact lease reads the body, so it is short
 local TURNS, LENGTHS = 32, 32            -- see lease_token
-local LAST_USUAL_LEASE = 8796093022208   -- 2^43: up to here a score has room for them
-local AT_ONCE = 64                       -- bodies are read a few at a time: nobody knows how long they are
+local LAST_COMPACT_LEASE = 8796093022208 -- 2^43: a score has room for token and length up to here
+local AT_ONCE = 64                       -- bodies are read a few at a time, because their length is not known before
 
--- free_length returns a place in lengths, from 0, that no lease in l needs, or nil. It reads l, so it does so now and then, and not where
--- there are many leases. When now is a multiple of 16 claims tidy and do not come here.
+-- free_length returns a place in lengths, from 0, that no lease in l uses, or nil. It reads all of l. So it does that only in
+-- one ms of 16, and only if l has at most FREE_MOST leases. That ms is not a multiple of 16, because in those claims may tidy
+-- and then do not come here.
 local FREE_EACH, FREE_MOST = 16, 1024
 local function free_length()
   if now % FREE_EACH ~= 1 or call('ZCARD', L) > FREE_MOST then return nil end
@@ -22,9 +24,9 @@ local function free_length()
   return nil
 end
 
--- usual_lease is token, end and score of a new lease, and the lengths if there is a new one. It is nil if a
--- score cannot tell it.
-local function usual_lease(length)
+-- compact_lease returns token, end and score of a new lease, and the new value of the field lengths if it must change. It
+-- returns nil if a score cannot hold the lease.
+local function compact_lease(length)
   local counter = g[3] and whole(g[3], 'token') or 0
   local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * now, 0) + 1
   local lengths, till = g[9] or '', now + length
@@ -33,15 +35,15 @@ local function usual_lease(length)
   while place < #lengths / 8 and unpack_from('<d', lengths, 8 * place + 1) ~= length do place = place + 1 end
   local new = place == #lengths / 8
   if new and place >= LENGTHS then place = free_length() end
-  if turn >= TURNS or not place or now >= LAST_TOKEN_TIME or till >= LAST_USUAL_LEASE then return nil end
+  if turn >= TURNS or not place or now >= LAST_TOKEN_TIME or till >= LAST_COMPACT_LEASE then return nil end
   local token = (8 * now + turn) * TOKEN_STEP + counter % TOKEN_STEP
   return token, till, till - (32 * place + turn) / 1024,
     new and string.sub(lengths, 1, 8 * place) .. pack('<d', length) .. string.sub(lengths, 8 * place + 9)
 end
 
--- usual_messages reads messages, the first ones if that is enough for one script, and leaves out the IDs of the others.
--- It returns nil if one is not usual.
-local function usual_messages(ids)
+-- plain_messages reads messages until they have as many bytes as the claim may return. It returns them and their IDs, or
+-- nil if a compact lease does not do for one of them.
+local function plain_messages(ids)
   local out, byte, n = {}, string.byte, #ids
   local first, last, bytes, enough = 1, 1, 0, tonumber(ARGV[5])
   while first <= n and bytes < enough do
@@ -63,13 +65,13 @@ local function usual_messages(ids)
   return out, ids
 end
 
-if usual and not kept and next_leased > now then
+if fast and not kept and next_leased > now then
   local length = tonumber(ARGV[4])
   if length == 0 then length = whole(g[4], 'lease') end
-  local token, till, score, lengths = usual_lease(length)
+  local token, till, score, lengths = compact_lease(length)
   local ids = token and call('ZRANGEBYSCORE', T, '-inf', now_text, 'LIMIT', 0, ARGV[3])
   local messages
-  if ids then messages, ids = usual_messages(ids) end
+  if ids then messages, ids = plain_messages(ids) end
   if messages then
     local leases, text = {}, string.format('%.17g', score)
     for i = 1, #ids do leases[2 * i - 1], leases[2 * i] = text, ids[i] end
